@@ -1,0 +1,66 @@
+package lifecycle
+
+import "fmt"
+
+// Kind is the kind of a lifecycle step.
+type Kind int
+
+// The lifecycle steps. Configure is ours: a changed configuration reaching
+// what runs; all others are named as NRI names them.
+const (
+	Synchronize Kind = iota
+	RunPodSandbox
+	UpdatePodSandbox
+	StopPodSandbox
+	RemovePodSandbox
+	CreateContainer
+	StartContainer
+	UpdateContainer
+	StopContainer
+	RemoveContainer
+	Configure
+	kinds
+)
+
+var kindNames = [...]string{
+	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
+	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "Configure",
+}
+
+// String returns the name NRI uses for the step.
+func (k Kind) String() string {
+	if k < 0 || k >= kinds {
+		return fmt.Sprintf("Kind(%d)", int(k))
+	}
+	return kindNames[k]
+}
+
+// MarshalText makes a Kind readable in JSON and YAML.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (k *Kind) UnmarshalText(b []byte) error {
+	for i, n := range kindNames {
+		if n == string(b) {
+			*k = Kind(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown event %q", b)
+}
+
+// Event is one lifecycle step as an attachment saw it. Which fields are set
+// depends on Kind; a Synchronize carries lists, all others one pod and, for
+// container steps, one container.
+type Event struct {
+	Kind      Kind
+	Pod       *Pod
+	Container *Container
+	// Requested are the resources an UpdateContainer or UpdatePodSandbox asks
+	// for; Overhead those of the pod's overhead in an UpdatePodSandbox.
+	Requested *Resources
+	Overhead  *Resources
+
+	Pods       []*Pod
+	Containers []*Container
+}

@@ -1,0 +1,165 @@
+package lifecycle
+
+import "fmt"
+
+// Field names one thing a policy can set.
+type Field int
+
+// The fields. Their kind, composition rule and names are in the table Fields.
+const (
+	CPUShares Field = iota
+	CPUQuota
+	CPUPeriod
+	CPUSetCPUs
+	CPUSetMems
+	MemoryLimit
+	Env
+	MountPoint
+	DeviceNode
+	Annotation
+	Unified
+	fields
+)
+
+// Scope says whose value a field is.
+type Scope int
+
+// The scopes of a value.
+const (
+	OfContainer Scope = iota
+	OfPod
+)
+
+// String returns "container" or "pod".
+func (s Scope) String() string { return [...]string{"container", "pod"}[s] }
+
+// Compose is the rule for several proposals to one field.
+type Compose int
+
+// The composition rules.
+const (
+	Once    Compose = iota // one hook sets it; a second proposal is a conflict
+	Minimum                // the smallest wins
+	Keyed                  // a map: set once per key
+)
+
+// String returns the rule's name as the docs print it.
+func (c Compose) String() string { return [...]string{"set once", "smallest wins", "set once per key"}[c] }
+
+// FieldInfo describes a field.
+type FieldInfo struct {
+	Field   Field
+	Name    string // as explain, status and the docs print it
+	Compose Compose
+	Unit    string
+}
+
+var fieldTable = [fields]FieldInfo{
+	{CPUShares, "cpu.shares", Once, "shares (2..262144)"},
+	{CPUQuota, "cpu.quota", Once, "µs per period, -1 unlimited"},
+	{CPUPeriod, "cpu.period", Once, "µs"},
+	{CPUSetCPUs, "cpuset.cpus", Once, "CPU list"},
+	{CPUSetMems, "cpuset.mems", Once, "NUMA node list"},
+	{MemoryLimit, "memory.limit", Once, "bytes, -1 unlimited"},
+	{Env, "env", Keyed, "text"},
+	{MountPoint, "mount", Keyed, "mount"},
+	{DeviceNode, "device", Keyed, "device node"},
+	{Annotation, "annotation", Keyed, "text"},
+	{Unified, "unified", Keyed, "text of the cgroup v2 file"},
+}
+
+// Fields returns the table of all fields, in order.
+func Fields() []FieldInfo { return fieldTable[:] }
+
+// Info returns the field's row.
+func (f Field) Info() FieldInfo { return fieldTable[f] }
+
+// String returns the field's name.
+func (f Field) String() string {
+	if f < 0 || f >= fields {
+		return fmt.Sprintf("Field(%d)", int(f))
+	}
+	return fieldTable[f].Name
+}
+
+// MarshalText makes a Field readable in JSON and YAML.
+func (f Field) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (f *Field) UnmarshalText(b []byte) error {
+	for _, i := range fieldTable {
+		if i.Name == string(b) {
+			*f = i.Field
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown field %q", b)
+}
+
+// Reason says where a value comes from.
+type Reason struct {
+	Hook   string `json:"hook"`             // the hook that proposed it
+	Source string `json:"source,omitempty"` // annotation or label key, or configuration path
+	Text   string `json:"text,omitempty"`   // one short clause for people
+}
+
+// Value is one decided setting. Int holds numbers (shares, µs, bytes), Text
+// lists and strings, Key the entry of a Keyed field (environment name,
+// annotation key, cgroup v2 file, path).
+type Value struct {
+	Field  Field   `json:"field"`
+	Scope  Scope   `json:"-"`
+	Key    string  `json:"key,omitempty"`
+	Int    int64   `json:"int,omitempty"`
+	Text   string  `json:"text,omitempty"`
+	Mount  *Mount  `json:"mount,omitempty"`
+	Device *Device `json:"device,omitempty"`
+	Why    Reason  `json:"why"`
+}
+
+// Numeric reports whether the field's value is in Int.
+func (f Field) Numeric() bool {
+	switch f {
+	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit:
+		return true
+	}
+	return false
+}
+
+// String prints the value alone, without field and key.
+func (v Value) String() string {
+	switch {
+	case v.Field.Numeric():
+		return fmt.Sprint(v.Int)
+	case v.Mount != nil:
+		return v.Mount.Source + " -> " + v.Mount.Destination
+	case v.Device != nil:
+		return fmt.Sprintf("%s %s %d:%d", v.Device.Path, v.Device.Type, v.Device.Major, v.Device.Minor)
+	}
+	return v.Text
+}
+
+// SameSetting reports whether two values set the same thing to the same value,
+// whatever their reasons.
+func (v Value) SameSetting(o Value) bool {
+	return v.Field == o.Field && v.Scope == o.Scope && v.Key == o.Key && v.String() == o.String()
+}
+
+// Problem is something wrong with what was asked, or with what could be done
+// about it. It never stops a pod by itself; strict mode turns it into one.
+type Problem struct {
+	Key    string `json:"key,omitempty"`   // annotation or label key
+	Value  string `json:"value,omitempty"` // its value, shortened
+	Reason string `json:"reason"`
+	// Warning is a suspicion: what was asked is done all the same, and strict
+	// mode does not refuse it.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// String is the sentence log, explain and a strict refusal print.
+func (p Problem) String() string {
+	if p.Key == "" {
+		return p.Reason
+	}
+	return fmt.Sprintf("%s: %q: %s", p.Key, p.Value, p.Reason)
+}

@@ -1,0 +1,62 @@
+package lifecycle
+
+// Opt is a value that may be absent. The zero Opt is absent; absent and zero
+// differ, as in NRI and CRI.
+type Opt[T comparable] struct {
+	V   T
+	Set bool
+}
+
+// Some returns a present value.
+func Some[T comparable](v T) Opt[T] { return Opt[T]{V: v, Set: true} }
+
+// Or returns the value, or def where it is absent.
+func (o Opt[T]) Or(def T) T {
+	if o.Set {
+		return o.V
+	}
+	return def
+}
+
+// Resources are the resources of a container or pod, neutral to the cgroup
+// version. Units are those of the OCI runtime spec: quota and period in µs,
+// memory in bytes, CPUs and Mems as kernel list text ("" means unset).
+type Resources struct {
+	CPU          CPU
+	Memory       Memory
+	Hugepages    []HugepageLimit
+	BlockIOClass Opt[string]
+	RDTClass     Opt[string]
+	Unified      map[string]string // cgroup v2 file -> value
+	Devices      []DeviceRule
+	Pids         Opt[int64]
+}
+
+// CPU is the CPU part of Resources.
+type CPU struct {
+	Shares          Opt[uint64]
+	Quota           Opt[int64]
+	Period          Opt[uint64]
+	RealtimeRuntime Opt[int64]
+	RealtimePeriod  Opt[uint64]
+	CPUs            string
+	Mems            string
+}
+
+// Memory is the memory part of Resources.
+type Memory struct {
+	Limit            Opt[int64]
+	Reservation      Opt[int64]
+	Swap             Opt[int64]
+	Kernel           Opt[int64]
+	KernelTCP        Opt[int64]
+	Swappiness       Opt[uint64]
+	DisableOOMKiller Opt[bool]
+	UseHierarchy     Opt[bool]
+}
+
+// HugepageLimit limits the huge pages of one size. Size reads like "2MB".
+type HugepageLimit struct {
+	Size  string
+	Limit uint64
+}

@@ -1,0 +1,175 @@
+package lifecycle
+
+// Pod is a pod sandbox as the runtime tells it. Field names follow NRI and CRI.
+type Pod struct {
+	ID             string
+	Name           string
+	UID            string
+	Namespace      string
+	Labels         map[string]string
+	Annotations    map[string]string
+	RuntimeHandler string
+	// CgroupParent is the pod's cgroup directory in the runtime's notation: a
+	// path below the hierarchy root (cgroupfs) or a slice name (systemd).
+	CgroupParent string
+	// CgroupsPath is the sandbox container's own OCI cgroupsPath.
+	CgroupsPath string
+	Namespaces  []Namespace
+	// Overhead is the pod overhead; Resources the sum the kubelet computed for
+	// the pod; Sandbox what the sandbox container itself was given.
+	Overhead  *Resources
+	Resources *Resources
+	Sandbox   *Resources
+	PID       uint32
+	IPs       []string
+}
+
+// State is the life state of a container.
+type State int
+
+// The states of a container, in the order NRI numbers them.
+const (
+	StateUnknown State = iota
+	StateCreated
+	StatePaused
+	StateRunning
+	StateStopped
+)
+
+// String returns the lower-case name of the state.
+func (s State) String() string {
+	return [...]string{"unknown", "created", "paused", "running", "stopped"}[min(max(s, 0), StateStopped)]
+}
+
+// Container is a container as the runtime tells it.
+type Container struct {
+	ID           string
+	PodID        string
+	Name         string
+	State        State
+	Labels       map[string]string
+	Annotations  map[string]string
+	Args         []string
+	Env          []string // "NAME=value"
+	Mounts       []Mount
+	Hooks        *OCIHooks
+	Namespaces   []Namespace
+	Devices      []Device
+	CDIDevices   []string // vendor/class=name
+	Resources    Resources
+	OOMScoreAdj  Opt[int64]
+	CgroupsPath  string
+	IOPriority   *IOPriority
+	Seccomp      *SecurityProfile
+	SeccompRules *SeccompPolicy
+	Sysctl       map[string]string
+	NetDevices   map[string]string // host interface -> name inside
+	Scheduler    *Scheduler
+	RDT          *RDT
+	Rlimits      []Rlimit
+	User         *User
+	Image        *Image
+	PID          uint32
+	CreatedAt    int64 // ns since the epoch, as the three that follow
+	StartedAt    int64
+	FinishedAt   int64
+	ExitCode     int32
+	Reason       string
+	Message      string
+}
+
+// Namespace is one Linux namespace of a pod or container.
+type Namespace struct{ Type, Path string }
+
+// Mount is one mount of a container.
+type Mount struct {
+	Destination string
+	Type        string
+	Source      string
+	Options     []string
+}
+
+// OCIHook is one OCI lifecycle hook. Timeout is in seconds, 0 for none.
+type OCIHook struct {
+	Path    string
+	Args    []string
+	Env     []string
+	Timeout int64
+}
+
+// OCIHooks are the OCI hooks of a container by moment.
+type OCIHooks struct {
+	Prestart, CreateRuntime, CreateContainer, StartContainer, Poststart, Poststop []OCIHook
+}
+
+// Device is a device node inside a container. Type is b, c, u or p.
+type Device struct {
+	Path     string
+	Type     string
+	Major    int64
+	Minor    int64
+	FileMode Opt[uint32]
+	UID      Opt[uint32]
+	GID      Opt[uint32]
+}
+
+// DeviceRule is one device cgroup rule.
+type DeviceRule struct {
+	Allow  bool
+	Type   string
+	Major  Opt[int64]
+	Minor  Opt[int64]
+	Access string
+}
+
+// IOPriority is the block I/O scheduling class and level of a container.
+type IOPriority struct {
+	Class    string // IOPRIO_CLASS_NONE, _RT, _BE, _IDLE
+	Priority int32
+}
+
+// SecurityProfile names the seccomp profile a container was asked to run under.
+type SecurityProfile struct{ Type, Localhost string }
+
+// SeccompPolicy is the resolved seccomp filter, kept opaque: policies may see
+// that there is one and what it defaults to, and never rewrite it.
+type SeccompPolicy struct {
+	DefaultAction string
+	Architectures []string
+	Syscalls      int
+}
+
+// Scheduler is the OCI scheduler setting of a container. Times are in ns.
+type Scheduler struct {
+	Policy   string
+	Nice     int32
+	Priority int32
+	Flags    []string
+	Runtime  uint64
+	Deadline uint64
+	Period   uint64
+}
+
+// RDT is the intelRdt section of a container.
+type RDT struct {
+	ClosID     Opt[string]
+	Schemata   []string
+	Monitoring Opt[bool]
+}
+
+// Rlimit is one POSIX resource limit.
+type Rlimit struct {
+	Type string
+	Hard uint64
+	Soft uint64
+}
+
+// User is the user a container's process runs as.
+type User struct {
+	UID        uint32
+	GID        uint32
+	Additional []uint32
+}
+
+// Image names the image of a container.
+type Image struct{ Name, Digest, ConfigDigest string }

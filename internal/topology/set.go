@@ -1,0 +1,167 @@
+package topology
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// MaxCPUs is the most CPUs a Set can hold.
+const MaxCPUs = 1024
+
+// MaxID is the largest kernel CPU or node id read from text.
+const MaxID = 4095
+
+// Set is a set of CPUs by dense index (see Machine) or of NUMA nodes by id. It
+// is a comparable value; the zero Set is empty.
+type Set [MaxCPUs / 64]uint64
+
+// SetOf returns the set of the given members.
+func SetOf(members ...int) Set {
+	var s Set
+	for _, m := range members {
+		s.Add(m)
+	}
+	return s
+}
+
+// Add puts i, in 0..MaxCPUs-1, into the set.
+func (s *Set) Add(i int) { s[i>>6] |= 1 << (i & 63) }
+
+// Has reports whether i is in the set.
+func (s Set) Has(i int) bool { return i >= 0 && i < MaxCPUs && s[i>>6]&(1<<(i&63)) != 0 }
+
+// Union returns the members of either set.
+func (s Set) Union(o Set) Set {
+	for i := range s {
+		s[i] |= o[i]
+	}
+	return s
+}
+
+// Minus returns the members of s that are not in o.
+func (s Set) Minus(o Set) Set {
+	for i := range s {
+		s[i] &^= o[i]
+	}
+	return s
+}
+
+// And returns the members of both sets.
+func (s Set) And(o Set) Set {
+	for i := range s {
+		s[i] &= o[i]
+	}
+	return s
+}
+
+// Empty reports whether the set has no member.
+func (s Set) Empty() bool { return s == Set{} }
+
+// Contains reports whether every member of o is in s.
+func (s Set) Contains(o Set) bool { return o.Minus(s).Empty() }
+
+// Len returns the number of members.
+func (s Set) Len() int {
+	n := 0
+	for _, w := range s {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// Members returns the members in ascending order.
+func (s Set) Members() []int {
+	out := make([]int, 0, s.Len())
+	for i, w := range s {
+		for ; w != 0; w &= w - 1 {
+			out = append(out, i<<6+bits.TrailingZeros64(w))
+		}
+	}
+	return out
+}
+
+// ParseList reads a kernel list such as "0-3,8,10-11" into ascending ids
+// without repeats. Empty text is the empty list. Strides ("0-8:2/4") are not
+// accepted: no runtime or scheduler writes them.
+func ParseList(text string) ([]int, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, nil
+	}
+	var seen [(MaxID + 1) / 64]uint64
+	for part := range strings.SplitSeq(text, ",") {
+		lo, hi, err := parseRange(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("list %q: %w", shorten(text), err)
+		}
+		for i := lo; i <= hi; i++ {
+			seen[i>>6] |= 1 << (i & 63)
+		}
+	}
+	var ids []int
+	for i, w := range seen {
+		for ; w != 0; w &= w - 1 {
+			ids = append(ids, i<<6+bits.TrailingZeros64(w))
+		}
+	}
+	return ids, nil
+}
+
+func parseRange(part string) (lo, hi int, err error) {
+	a, b, isRange := strings.Cut(part, "-")
+	if lo, err = parseID(a); err != nil {
+		return 0, 0, err
+	}
+	if !isRange {
+		return lo, lo, nil
+	}
+	if hi, err = parseID(b); err != nil {
+		return 0, 0, err
+	}
+	if hi < lo {
+		return 0, 0, fmt.Errorf("range %s-%s runs backwards", a, b)
+	}
+	return lo, hi, nil
+}
+
+func parseID(s string) (int, error) {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, fmt.Errorf("%q is not a number", shorten(s))
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n > MaxID {
+		return 0, fmt.Errorf("%s is above %d", shorten(s), MaxID)
+	}
+	return n, nil
+}
+
+// FormatList writes ascending ids as a kernel list.
+func FormatList(ids []int) string {
+	var b strings.Builder
+	for i := 0; i < len(ids); {
+		j := i
+		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
+			j++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(ids[i]))
+		if j > i {
+			b.WriteByte('-')
+			b.WriteString(strconv.Itoa(ids[j]))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// shorten keeps foreign text in messages within bounds.
+func shorten(s string) string {
+	if len(s) > 64 {
+		return s[:61] + "..."
+	}
+	return s
+}
