@@ -1,0 +1,60 @@
+package conductor
+
+import (
+	"context"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Carrier is what an attachment declares about itself: which decided fields it
+// can carry in its answer to an event of the given kind. What it cannot carry
+// goes to the keeper, or is reported.
+type Carrier interface {
+	Name() string
+	Carries(kind lifecycle.Kind, f lifecycle.Field) bool
+}
+
+// Settings are decided values for one container, addressed by its runtime id.
+type Settings struct {
+	Container string
+	Values    []lifecycle.Value
+}
+
+// Answer is what an attachment sends back for one event.
+type Answer struct {
+	// Values are for the event's own container: an adjustment at
+	// CreateContainer, an update at UpdateContainer.
+	Values []lifecycle.Value
+	// Others are for other containers that exist but have not started, whose
+	// cgroup the keeper cannot reach yet.
+	Others []Settings
+}
+
+// Rejection is a policy's no: it fails the pod's request, where failures of
+// ours do not.
+type Rejection struct{ Reason string }
+
+// Error returns the sentence the runtime passes on to the kubelet.
+func (r *Rejection) Error() string { return "trimtab: " + r.Reason }
+
+// Handler is the conductor as attachments see it.
+type Handler interface {
+	// Handle decides one event and applies what must be applied before the
+	// answer. It returns a *Rejection where a policy refuses, never another
+	// error: faults of ours are reported and answered with what is known.
+	Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error)
+	// Wants lists the kinds of events the active hooks need.
+	Wants() []lifecycle.Kind
+	// Attached and Detached tell of the connection to a runtime.
+	Attached(from Carrier, r Runtime)
+	Detached(from Carrier, err error)
+}
+
+// Runtime is a connected runtime as the conductor sees it.
+type Runtime interface {
+	// Update sends new values of live containers to the runtime, so that its
+	// stored copy agrees with the kernel. It returns the ids it refused.
+	Update(ctx context.Context, what []Settings) (failed []string, err error)
+	// About names the runtime and its version, for status.
+	About() string
+}

@@ -1,0 +1,107 @@
+package status
+
+import (
+	"context"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Node is the agent's answer to `trimtab status`.
+type Node struct {
+	Version     string      `json:"version"`
+	Started     time.Time   `json:"started"`
+	ConfigFile  string      `json:"configFile,omitempty"`
+	ConfigGen   uint64      `json:"configGeneration"`
+	ConfigError string      `json:"configError,omitempty"` // why a newer file is not in force
+	Attachments []Attached  `json:"attachments"`
+	CPUs        NodeCPUs    `json:"cpus"`
+	Containers  []Container `json:"containers"`
+	Unapplied   int         `json:"unapplied"`
+	Problems    int         `json:"problems"`
+}
+
+// Attached is one attachment and its connection.
+type Attached struct {
+	Name    string `json:"name"`
+	State   string `json:"state"` // e.g. waiting for socket, connected
+	Runtime string `json:"runtime,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// NodeCPUs says who may use which CPUs, as kernel lists.
+type NodeCPUs struct {
+	Online    string  `json:"online"`
+	Reserved  string  `json:"reserved,omitempty"`
+	Exclusive string  `json:"exclusive,omitempty"`
+	Shared    string  `json:"shared"`
+	Reclaimed string  `json:"reclaimed"`
+	Nodes     []NUMA  `json:"nodes"`
+	Grants    []Grant `json:"grants,omitempty"`
+}
+
+// NUMA is one NUMA node's CPUs.
+type NUMA struct {
+	ID   int    `json:"id"`
+	CPUs string `json:"cpus"`
+}
+
+// Grant is a set of CPUs and the pod that owns it.
+type Grant struct {
+	Pod       string `json:"pod"` // namespace/name
+	Container string `json:"container"`
+	CPUs      string `json:"cpus"`
+}
+
+// Container is what one container was promised and got.
+type Container struct {
+	Pod       string              `json:"pod"` // namespace/name
+	Name      string              `json:"container,omitempty"`
+	ID        string              `json:"id,omitempty"`
+	State     string              `json:"state"`
+	Class     string              `json:"class"`
+	ClassFrom string              `json:"classFrom,omitempty"`
+	QoS       string              `json:"qos"`  // Kubernetes QoS class
+	Seat      string              `json:"seat"` // exclusive, or the pool it sits in
+	CPUs      string              `json:"cpus"`
+	SeatWhy   string              `json:"seatWhy,omitempty"`
+	Values    []Value             `json:"values,omitempty"`
+	PodValues []Value             `json:"podValues,omitempty"`
+	Problems  []lifecycle.Problem `json:"problems,omitempty"`
+}
+
+// Value is one decided value and what became of it.
+type Value struct {
+	Field   string           `json:"field"` // with key, e.g. env NVIDIA_VISIBLE_DEVICES
+	Value   string           `json:"value"`
+	Why     lifecycle.Reason `json:"why"`
+	Channel string           `json:"channel"` // e.g. nri create, nri update, kernel
+	Applied bool             `json:"applied"`
+	Note    string           `json:"note,omitempty"` // why not applied, or what else to know
+}
+
+// Event is one line of `trimtab events`.
+type Event struct {
+	Seq       uint64              `json:"seq"`
+	Time      time.Time           `json:"time"`
+	Kind      string              `json:"kind"`
+	From      string              `json:"from"`
+	Pod       string              `json:"pod,omitempty"`
+	Container string              `json:"container,omitempty"`
+	Took      time.Duration       `json:"tookNanoseconds"`
+	Values    []Value             `json:"values,omitempty"`
+	Changed   []string            `json:"changed,omitempty"` // what others lost or got
+	Problems  []lifecycle.Problem `json:"problems,omitempty"`
+	Rejected  string              `json:"rejected,omitempty"`
+}
+
+// Source is what the server asks the agent for.
+type Source interface {
+	Status() Node
+	// Explain returns the containers of a pod, or one of them. ok is false
+	// where the agent knows no such pod or container.
+	Explain(namespace, pod, container string) (found []Container, ok bool)
+	// Events returns the journal after sequence number since, and a channel
+	// that is closed when there is more or ctx ends.
+	Events(ctx context.Context, since uint64) ([]Event, <-chan struct{})
+}
