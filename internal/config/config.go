@@ -2,6 +2,8 @@ package config
 
 import "time"
 
+//go:generate go run ../tools/keydocs
+
 // APIVersion and Kind are what every configuration file starts with.
 const (
 	APIVersion = "trimtab.io/v1alpha1"
@@ -10,20 +12,28 @@ const (
 
 // Config is the whole configuration of an agent: one YAML document.
 type Config struct {
+	// APIVersion is the version of this file's shape.
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	// Kind is always "Config".
+	Kind string `json:"kind"`
 	// Strict refuses to create a container whose annotations are malformed.
 	// Off, the pod runs with defaults and the problem is reported.
 	Strict bool `json:"strict"`
 	// Dialects are the annotation dialects read, first wins where two
 	// disagree.
 	Dialects []string `json:"dialects"`
-	Pools    Pools    `json:"pools"`
-	Hooks    Hooks    `json:"hooks"`
-	NRI      NRI      `json:"nri"`
-	Cgroup   Cgroup   `json:"cgroup"`
-	Paths    Paths    `json:"paths"`
-	Log      Log      `json:"log"`
+	// Pools says which CPUs the shared pools are made of.
+	Pools Pools `json:"pools"`
+	// Hooks switches and tunes each hook.
+	Hooks Hooks `json:"hooks"`
+	// NRI configures the NRI attachment.
+	NRI NRI `json:"nri"`
+	// Cgroup says where the kernel's cgroup files are.
+	Cgroup Cgroup `json:"cgroup"`
+	// Paths are the files and directories of the agent.
+	Paths Paths `json:"paths"`
+	// Log configures the agent's log.
+	Log Log `json:"log"`
 }
 
 // Pools says which CPUs the shared pools are made of. CPUs owned exclusively
@@ -31,9 +41,11 @@ type Config struct {
 type Pools struct {
 	// Reserved CPUs are in neither pool and are never assigned exclusively.
 	Reserved string `json:"reserved"`
-	// Shared and Reclaimed are CPU lists; empty means all online CPUs less the
-	// reserved ones.
-	Shared    string `json:"shared"`
+	// Shared is the CPU list of the shared pool; empty means all online CPUs
+	// less the reserved ones.
+	Shared string `json:"shared"`
+	// Reclaimed is the CPU list of the pool of reclaimed (batch) pods; empty
+	// means all online CPUs less the reserved ones.
 	Reclaimed string `json:"reclaimed"`
 	// System is the CPU list of containers of class system; empty treats
 	// them like pods without a class.
@@ -42,13 +54,17 @@ type Pools struct {
 
 // Hooks switches and tunes each hook.
 type Hooks struct {
+	// CPUSet tunes the cpuset hook.
 	CPUSet CPUSetHook `json:"cpuset"`
-	Batch  BatchHook  `json:"batch"`
-	GPU    GPUHook    `json:"gpu"`
+	// Batch tunes the batch resource hook.
+	Batch BatchHook `json:"batch"`
+	// GPU tunes the GPU environment hook.
+	GPU GPUHook `json:"gpu"`
 }
 
 // CPUSetHook tunes the cpuset hook.
 type CPUSetHook struct {
+	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 	// UnsetQuota lifts the CFS quota of containers that own their CPUs.
 	UnsetQuota bool `json:"unsetQuota"`
@@ -63,22 +79,30 @@ type CPUSetHook struct {
 
 // BatchHook tunes the batch resource hook.
 type BatchHook struct {
+	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 }
 
 // GPUHook tunes the GPU environment hook.
 type GPUHook struct {
+	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// HAMiLibrary is the host path of libvgpu.so for shared GPUs.
+	// HAMiLibrary is the host path of libvgpu.so. It is bind-mounted into
+	// containers that were given a part of a GPU; empty, such containers get
+	// the device list only and the missing library is reported.
 	HAMiLibrary string `json:"hamiLibrary"`
 }
 
 // NRI configures the NRI attachment.
 type NRI struct {
-	Enabled bool   `json:"enabled"`
-	Socket  string `json:"socket"`
-	Name    string `json:"name"`
-	Index   string `json:"index"` // two digits
+	// Enabled switches the attachment on.
+	Enabled bool `json:"enabled"`
+	// Socket is the runtime's NRI socket.
+	Socket string `json:"socket"`
+	// Name is the plugin name told to the runtime.
+	Name string `json:"name"`
+	// Index orders plugins in the runtime: two digits, in quotes.
+	Index string `json:"index"`
 	// UpdateInterval paces updates of the runtime's stored copy of live
 	// containers, in milliseconds between two containers.
 	UpdateInterval int `json:"updateIntervalMilliseconds"`
@@ -89,26 +113,34 @@ func (n NRI) Pace() time.Duration { return time.Duration(n.UpdateInterval) * tim
 
 // Cgroup says where the kernel's cgroup files are.
 type Cgroup struct {
+	// Root is the directory the cgroup file system is mounted on.
 	Root string `json:"root"`
-	// Version is "auto", "v1" or "v2".
+	// Version is "auto", "v1" or "v2"; auto looks at what is mounted.
 	Version string `json:"version"`
 }
 
 // Paths are the files and directories of the agent.
 type Paths struct {
-	Sys          string `json:"sys"`          // root of sysfs
-	StatusSocket string `json:"statusSocket"` // root-only
+	// Sys is the directory sysfs is mounted on.
+	Sys string `json:"sys"`
+	// StatusSocket is the root-only socket that status, explain and events
+	// ask.
+	StatusSocket string `json:"statusSocket"`
 	// Key is the file of the secret that signs records. It is made at the
 	// first start; it lies apart from any state directory, so that records
 	// stay readable when state is deleted.
-	Key   string `json:"key"`
+	Key string `json:"key"`
+	// State is the directory of what the agent remembers beyond what the
+	// runtime keeps for it.
 	State string `json:"state"`
 }
 
 // Log configures the agent's log.
 type Log struct {
-	Level  string `json:"level"`  // debug, info, warn, error
-	Format string `json:"format"` // text or json
+	// Level is the least severe level that is logged.
+	Level string `json:"level"`
+	// Format is text for people or json for machines.
+	Format string `json:"format"`
 }
 
 // Default returns the configuration that is in force where a file says
@@ -121,7 +153,7 @@ func Default() Config {
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},
-			GPU:    GPUHook{Enabled: true, HAMiLibrary: "/usr/local/vgpu/libvgpu.so"},
+			GPU:    GPUHook{Enabled: true},
 		},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",

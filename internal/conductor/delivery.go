@@ -1,0 +1,121 @@
+package conductor
+
+import (
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// slot is what a value sets.
+type slot struct {
+	field lifecycle.Field
+	key   string
+}
+
+func slotOf(v lifecycle.Value) slot { return slot{v.Field, v.Key} }
+
+// delivery is what became of one value.
+type delivery struct {
+	channel string
+	value   string
+	applied bool
+	note    string
+}
+
+type deliveries map[slot]delivery
+
+// copyOf is the runtime's stored copy of a container's resources, as texts of
+// the values. Absent means the runtime has none.
+type copyOf map[lifecycle.Field]string
+
+// resourceFields are those that the runtime stores and the kernel shows.
+var resourceFields = [...]lifecycle.Field{
+	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
+}
+
+// inKernel reports whether a field has a cgroup file the keeper writes.
+func inKernel(f lifecycle.Field) bool {
+	for _, r := range resourceFields {
+		if r == f {
+			return true
+		}
+	}
+	return f == lifecycle.Unified
+}
+
+// copyFrom reads the runtime's copy out of a container as it tells it.
+func copyFrom(r *lifecycle.Resources) copyOf {
+	out := copyOf{}
+	put := func(f lifecycle.Field, v int64, set bool) {
+		if set {
+			out[f] = lifecycle.Value{Field: f, Int: v}.String()
+		}
+	}
+	put(lifecycle.CPUShares, int64(r.CPU.Shares.V), r.CPU.Shares.V != 0)
+	put(lifecycle.CPUQuota, unlimited(r.CPU.Quota.V), true)
+	put(lifecycle.CPUPeriod, int64(r.CPU.Period.V), r.CPU.Period.V != 0)
+	put(lifecycle.MemoryLimit, unlimited(r.Memory.Limit.V), true)
+	if r.CPU.CPUs != "" {
+		out[lifecycle.CPUSetCPUs] = r.CPU.CPUs
+	}
+	if r.CPU.Mems != "" {
+		out[lifecycle.CPUSetMems] = r.CPU.Mems
+	}
+	return out
+}
+
+// unlimited is how an absent limit reads.
+func unlimited(v int64) int64 {
+	if v == 0 {
+		return -1
+	}
+	return v
+}
+
+// present reports whether a container already has a value that only its
+// creation could give it.
+func present(told *lifecycle.Container, v lifecycle.Value) bool {
+	switch v.Field {
+	case lifecycle.Env:
+		for _, e := range told.Env {
+			if name, value, _ := strings.Cut(e, "="); name == v.Key && value == v.Text {
+				return true
+			}
+		}
+	case lifecycle.Annotation:
+		return told.Annotations[v.Key] == v.Text
+	case lifecycle.MountPoint:
+		for _, m := range told.Mounts {
+			if v.Mount != nil && m.Destination == v.Mount.Destination && m.Source == v.Mount.Source {
+				return true
+			}
+		}
+	case lifecycle.DeviceNode:
+		for _, d := range told.Devices {
+			if d.Path == v.Key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fromKernel turns what the keeper says into a delivery.
+func fromKernel(o keeper.Outcome, before delivery) delivery {
+	d := delivery{channel: "kernel", value: o.Value.String(), applied: true}
+	switch o.State {
+	case keeper.Same:
+		if before.applied && before.value == d.value {
+			return before // somebody else, by our wish, had brought it there
+		}
+		d.note = "the kernel had it already"
+	case keeper.Pending:
+		d.applied, d.note = false, "its cgroup does not exist yet; written when it starts"
+	case keeper.Refused:
+		d.applied, d.note = false, o.Err.Error()
+	case keeper.Clipped:
+		d.note = "only " + o.Kernel + ": the cgroup above has no more"
+	}
+	return d
+}

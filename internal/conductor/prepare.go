@@ -1,0 +1,280 @@
+package conductor
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// prepare turns a committed plan into what is answered and what is written. It
+// runs under the lock and does no I/O.
+func (c *Conductor) prepare(w *work) {
+	for _, id := range w.plan.Gone {
+		c.forget(w, id)
+	}
+	for _, id := range w.plan.GonePods {
+		c.forget(w, id)
+	}
+	for _, id := range w.plan.ChangedPods {
+		c.preparePod(w, id)
+	}
+	told := map[string]*lifecycle.Container{}
+	for _, ctr := range w.ev.Containers {
+		if ctr != nil {
+			told[ctr.ID] = ctr
+		}
+	}
+	for _, id := range w.plan.Changed {
+		ctr := c.state.Container(id)
+		if ctr == nil || !ctr.Alive() {
+			continue
+		}
+		switch w.ev.Kind {
+		case lifecycle.CreateContainer:
+			c.prepareCreate(w, ctr)
+		case lifecycle.UpdateContainer:
+			c.prepareUpdate(w, ctr)
+		case lifecycle.StartContainer:
+			c.prepareStart(w, ctr)
+		case lifecycle.Synchronize:
+			c.prepareLive(w, ctr, told[id])
+		case lifecycle.Configure:
+			c.prepareLive(w, ctr, nil)
+		}
+	}
+	for _, change := range w.plan.Seats {
+		c.prepareSeat(w, change)
+	}
+}
+
+func (c *Conductor) forget(w *work, id string) {
+	w.forget = append(w.forget, id)
+	c.queue.drop(id)
+	if c.state.Container(id) == nil && c.state.Pod(id) == nil {
+		delete(c.sent, id)
+		delete(c.told, id)
+	}
+}
+
+// target names a container's cgroup.
+func (c *Conductor) target(ctr *engine.Container) (keeper.Target, error) {
+	parent := ""
+	if p := c.state.Pod(ctr.PodID); p != nil {
+		parent = p.Pod.CgroupParent
+	}
+	dir, err := cgroup.Path(parent, ctr.CgroupsPath)
+	return keeper.Target{Owner: ctr.ID, Dir: dir}, err
+}
+
+func (c *Conductor) preparePod(w *work, id string) {
+	p := c.state.Pod(id)
+	if p == nil || len(p.Values) == 0 {
+		delete(c.sent, id)
+		return
+	}
+	dir, err := cgroup.PodPath(p.Pod.CgroupParent)
+	for _, v := range p.Values {
+		if err != nil {
+			c.lost(id, v, err.Error())
+			continue
+		}
+		w.items = append(w.items, keeper.Item{Target: keeper.Target{Owner: id, Dir: dir, Parent: true}, Value: v})
+	}
+}
+
+// prepareCreate answers with what the attachment carries, and leaves the rest
+// for the moment the cgroup exists.
+func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
+	values := c.state.Values(ctr)
+	c.sent[ctr.ID] = deliveries{}
+	c.told[ctr.ID] = copyOf{}
+	target, err := c.target(ctr)
+	for _, v := range values {
+		carried := w.from.Carries(lifecycle.CreateContainer, v.Field)
+		switch {
+		case carried:
+			w.answer.Values = append(w.answer.Values, v)
+			c.sent[ctr.ID][slotOf(v)] = delivery{channel: w.from.Name() + " create", value: v.String(), applied: true}
+			if inKernel(v.Field) {
+				c.told[ctr.ID][v.Field] = v.String()
+			}
+		case !inKernel(v.Field):
+			c.lost(ctr.ID, v, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
+			continue
+		case err != nil:
+			c.lost(ctr.ID, v, err.Error())
+			continue
+		default:
+			c.sent[ctr.ID][slotOf(v)] = delivery{channel: "kernel", value: v.String(), note: "written when it starts"}
+		}
+		if err == nil && inKernel(v.Field) {
+			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
+		}
+	}
+	if len(values) > 0 && w.from.Carries(lifecycle.CreateContainer, lifecycle.Annotation) {
+		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
+	}
+}
+
+func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
+	owned := ""
+	if ctr.Seat.Pool == placement.Own {
+		owned = c.state.Machine.Format(ctr.Seat.Owned)
+	}
+	return lifecycle.Value{
+		Field: lifecycle.Annotation, Key: RecordKey,
+		Text: c.signer.stamp(ctr.Key.PodUID, ctr.Name, c.state.Generation, owned, &ctr.Pristine),
+		Why:  lifecycle.Reason{Hook: "record"},
+	}
+}
+
+// prepareUpdate re-asserts what we own in whatever the kubelet asks for.
+func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
+	target, err := c.target(ctr)
+	for _, v := range c.state.Values(ctr) {
+		if !inKernel(v.Field) {
+			continue
+		}
+		if err == nil {
+			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
+		}
+		if c.kernelOnly(ctr, v) {
+			continue
+		}
+		if !w.from.Carries(lifecycle.UpdateContainer, v.Field) {
+			w.settle = ctr.ID
+			continue
+		}
+		w.answer.Values = append(w.answer.Values, v)
+		c.setTold(ctr.ID, v)
+		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+	}
+}
+
+// kernelOnly reports whether a value is kept from the runtime's copy: a
+// container without CPUs of its own in that copy is narrowed in the kernel
+// alone, where no update of the runtime undoes it. So the runtime's copy stays
+// what was asked for, and a restart finds it so.
+func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
+	return v.Field == lifecycle.CPUSetCPUs && ctr.Seat.Pool == placement.Rest &&
+		ctr.Pristine.CPU.CPUs == "" && c.told[ctr.ID][lifecycle.CPUSetCPUs] == ""
+}
+
+func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
+	w.settle = ctr.ID
+	if _, known := c.sent[ctr.ID]; known {
+		return
+	}
+	// Created while we were away: what only a creation carries is lost.
+	c.prepareLive(w, ctr, w.ev.Container)
+}
+
+// prepareLive brings a container that already exists to what is decided now:
+// the kernel at once, the runtime's copy later. told is the container as the
+// runtime tells it, nil where it is known from before.
+func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
+	before := c.sent[ctr.ID]
+	c.sent[ctr.ID] = deliveries{}
+	if told != nil {
+		c.told[ctr.ID] = copyFrom(&told.Resources)
+	}
+	target, err := c.target(ctr)
+	for _, v := range c.state.Values(ctr) {
+		s := slotOf(v)
+		if d, ok := before[s]; ok && d.value == v.String() {
+			c.sent[ctr.ID][s] = d
+		}
+		switch {
+		case !inKernel(v.Field):
+			c.fixed(ctr.ID, v, told)
+			continue
+		case err != nil:
+			c.lost(ctr.ID, v, err.Error())
+			continue
+		}
+		if told != nil && c.told[ctr.ID][v.Field] == v.String() {
+			c.sent[ctr.ID][s] = delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"}
+		}
+		w.items = append(w.items, keeper.Item{Target: target, Value: v})
+		c.enqueue(ctr, v)
+	}
+}
+
+// fixed judges a value that only the creation of a container can give it.
+func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Container) {
+	switch d := c.sent[id][slotOf(v)]; {
+	case d.applied:
+	case told != nil && present(told, v):
+		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
+	default:
+		c.lost(id, v, "only the creation of a container can carry it; it applies when the container is created anew")
+	}
+}
+
+// prepareSeat expands a pool's change to its members: the kernel before the
+// answer, and the runtime's copy of those that have no cgroup yet with it.
+func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
+	for _, id := range change.Members {
+		ctr := c.state.Container(id)
+		v, ok := cpusetOf(c.state.Values(ctr))
+		if !ok {
+			continue
+		}
+		if change.Starved {
+			w.problems = append(w.problems, lifecycle.Problem{
+				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another; it is given CPUs outside",
+			})
+		}
+		target, err := c.target(ctr)
+		if err != nil {
+			c.lost(id, v, err.Error())
+			continue
+		}
+		w.items = append(w.items, keeper.Item{Target: target, Value: v})
+		if ctr.Life == lifecycle.StateCreated && w.from != nil && w.from.Carries(lifecycle.UpdateContainer, v.Field) {
+			w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: []lifecycle.Value{v}})
+			c.setTold(id, v)
+			continue
+		}
+		c.enqueue(ctr, v)
+	}
+}
+
+func cpusetOf(values []lifecycle.Value) (lifecycle.Value, bool) {
+	for _, v := range values {
+		if v.Field == lifecycle.CPUSetCPUs {
+			return v, true
+		}
+	}
+	return lifecycle.Value{}, false
+}
+
+// enqueue has the runtime's copy brought in line later, where it differs.
+func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
+	if v.Field != lifecycle.Unified && c.told[ctr.ID][v.Field] != v.String() && !c.kernelOnly(ctr, v) {
+		c.queue.add(ctr.ID)
+	}
+}
+
+func (c *Conductor) setTold(id string, v lifecycle.Value) {
+	if c.told[id] == nil {
+		c.told[id] = copyOf{}
+	}
+	c.told[id][v.Field] = v.String()
+}
+
+func (c *Conductor) deliver(id string, v lifecycle.Value, d delivery) {
+	if c.sent[id] == nil {
+		c.sent[id] = deliveries{}
+	}
+	c.sent[id][slotOf(v)] = d
+}
+
+// lost records a value that could not be brought anywhere.
+func (c *Conductor) lost(id string, v lifecycle.Value, why string) {
+	c.deliver(id, v, delivery{channel: "none", value: v.String(), note: why})
+}

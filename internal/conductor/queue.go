@@ -1,0 +1,136 @@
+package conductor
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// updateQueue holds the containers whose copy in the runtime is out of date,
+// oldest first. The kernel has their values already.
+type updateQueue struct {
+	ids   []string
+	tries map[string]int
+	woken chan struct{}
+}
+
+// An update costs the runtime about 13 ms under its global lock, so a
+// container that refuses is not asked for ever.
+const (
+	maxTries      = 5
+	updateTimeout = 10 * time.Second
+)
+
+func newUpdateQueue() updateQueue {
+	return updateQueue{tries: map[string]int{}, woken: make(chan struct{}, 1)}
+}
+
+func (q *updateQueue) add(id string) {
+	if !slices.Contains(q.ids, id) {
+		q.ids = append(q.ids, id)
+	}
+	q.wake()
+}
+
+func (q *updateQueue) drop(id string) {
+	q.ids = slices.DeleteFunc(q.ids, func(x string) bool { return x == id })
+	delete(q.tries, id)
+}
+
+func (q *updateQueue) wake() {
+	select {
+	case q.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run brings the runtime's copies in line, one container at a time, until ctx
+// ends.
+func (c *Conductor) Run(ctx context.Context) error {
+	for {
+		more, pace := c.updateOne(ctx)
+		if !more {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-c.queue.woken:
+			}
+			continue
+		}
+		timer := time.NewTimer(pace)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// updateOne sends one container's values to its runtime. It reports whether
+// there may be more to do, and how long to wait before.
+func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duration) {
+	c.mu.Lock()
+	var rt *attached
+	for _, a := range c.runtimes {
+		rt = &a
+	}
+	if rt == nil || len(c.queue.ids) == 0 {
+		c.mu.Unlock()
+		return false, 0
+	}
+	id := c.queue.ids[0]
+	c.queue.ids = c.queue.ids[1:]
+	ctr := c.state.Container(id)
+	var values []lifecycle.Value
+	if ctr != nil && ctr.Alive() {
+		for _, v := range c.state.Values(ctr) {
+			if inKernel(v.Field) && rt.from.Carries(lifecycle.UpdateContainer, v.Field) &&
+				c.told[id][v.Field] != v.String() && !c.kernelOnly(ctr, v) {
+				values = append(values, v)
+			}
+		}
+	}
+	pace = c.pace
+	c.mu.Unlock()
+	if len(values) == 0 {
+		return true, 0
+	}
+	limited, cancel := context.WithTimeout(ctx, updateTimeout)
+	failed, err := rt.runtime.Update(limited, []Settings{{Container: id, Values: values}})
+	cancel()
+	c.updated(id, values, err != nil || len(failed) > 0, err)
+	return true, pace
+}
+
+// updated notes the result of an update. Where it came while a newer value was
+// decided, the keeper has the last word in the kernel.
+func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, err error) {
+	c.keeper.Settle(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctr := c.state.Container(id)
+	if ctr == nil || !ctr.Alive() {
+		c.queue.drop(id)
+		return
+	}
+	if refused {
+		if c.queue.tries[id]++; c.queue.tries[id] < maxTries {
+			c.queue.add(id)
+			return
+		}
+		delete(c.queue.tries, id)
+		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", "container", id, "err", err)
+		return
+	}
+	delete(c.queue.tries, id)
+	for _, v := range values {
+		c.setTold(id, v)
+		if d, ok := c.sent[id][slotOf(v)]; ok && d.value == v.String() {
+			d.note = "the runtime's copy agrees"
+			c.sent[id][slotOf(v)] = d
+		}
+	}
+}

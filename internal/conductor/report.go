@@ -1,0 +1,114 @@
+package conductor
+
+import (
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// Status tells what is decided on the node. The agent adds what it knows of
+// itself.
+func (c *Conductor) Status() status.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := status.Node{CPUs: c.cpus()}
+	for _, a := range c.runtimes {
+		n.Attachments = append(n.Attachments, status.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
+	}
+	for _, id := range c.state.Containers() {
+		s := c.container(c.state.Container(id))
+		for _, v := range append(s.Values, s.PodValues...) {
+			if !v.Applied {
+				n.Unapplied++
+			}
+		}
+		n.Problems += len(s.Problems)
+		n.Containers = append(n.Containers, s)
+	}
+	return n
+}
+
+func (c *Conductor) cpus() status.NodeCPUs {
+	m, s := c.state.Machine, c.state
+	out := status.NodeCPUs{
+		Online: m.Format(m.Online()), Reserved: m.Format(s.Policy.Pools.Reserved), Exclusive: m.Format(s.Exclusive()),
+		Shared: m.Format(s.PoolCPUs(placement.Shared)), Reclaimed: m.Format(s.PoolCPUs(placement.Reclaimed)),
+	}
+	for _, n := range m.Nodes {
+		out.Nodes = append(out.Nodes, status.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs)})
+	}
+	for _, g := range s.Grants() {
+		out.Grants = append(out.Grants, status.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs)})
+	}
+	return out
+}
+
+// Explain tells of one pod's containers, or one of them, what was decided, why
+// and what became of it. A pod without containers is told of by itself.
+func (c *Conductor) Explain(namespace, pod, container string) ([]status.Container, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []status.Container
+	known := false
+	for _, id := range c.state.Pods() {
+		p := c.state.Pod(id)
+		if p.Pod.Namespace != namespace || p.Pod.Name != pod {
+			continue
+		}
+		ids := c.state.ContainersOf(id)
+		for _, cid := range ids {
+			ctr := c.state.Container(cid)
+			if container == "" || ctr.Name == container {
+				known = true
+				out = append(out, c.container(ctr))
+			}
+		}
+		if len(ids) == 0 && container == "" {
+			known = true
+			out = append(out, c.podOnly(p))
+		}
+	}
+	return out, known
+}
+
+func (c *Conductor) podOnly(p *engine.Pod) status.Container {
+	s := status.Container{
+		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
+		QoS: p.Intent.QoS.String(), PodValues: c.values(p.Pod.ID, p.Values),
+	}
+	s.Problems = append(append(s.Problems, p.Intent.Problems...), p.Trouble...)
+	return s
+}
+
+func (c *Conductor) container(ctr *engine.Container) status.Container {
+	p := c.state.Pod(ctr.PodID)
+	s := c.podOnly(p)
+	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
+	s.Problems = append(s.Problems, ctr.Trouble...)
+	if !ctr.Alive() {
+		s.Seat = "none"
+		return s
+	}
+	s.Seat, s.SeatWhy = ctr.Seat.Pool.String(), ctr.SeatWhy
+	s.CPUs = c.state.Machine.Format(c.state.CPUs(ctr))
+	s.Values = c.values(ctr.ID, c.state.Values(ctr))
+	return s
+}
+
+// values joins what is decided with what became of it.
+func (c *Conductor) values(owner string, values []lifecycle.Value) []status.Value {
+	var out []status.Value
+	for _, v := range values {
+		name := v.Field.String()
+		if v.Key != "" {
+			name += " " + v.Key
+		}
+		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
+		if d, ok := c.sent[owner][slotOf(v)]; ok && d.value == v.String() {
+			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.note
+		}
+		out = append(out, s)
+	}
+	return out
+}

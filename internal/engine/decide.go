@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// Decide makes a plan for one event. It changes nothing: neither the state nor
+// the event. An event about something unknown is decided as far as it can be;
+// one that needs nothing gives an empty plan.
+func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
+	d := newDraft(s)
+	p := &Plan{base: s.Generation, draft: d}
+	switch ev.Kind {
+	case lifecycle.Synchronize:
+		d.synchronize(p, ev, f)
+	case lifecycle.Configure:
+		d.configure(p, f)
+	case lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox:
+		if ev.Pod != nil {
+			d.runPod(p, ev.Pod, f)
+		}
+	case lifecycle.StopPodSandbox:
+		if ev.Pod != nil {
+			d.stopPod(p, ev.Pod)
+		}
+	case lifecycle.RemovePodSandbox:
+		if ev.Pod != nil {
+			d.removePod(p, ev.Pod)
+		}
+	default:
+		if ev.Pod != nil && ev.Container != nil && ev.Container.ID != "" {
+			d.containerEvent(p, ev, f)
+		}
+	}
+	if p.Reject != "" {
+		return &Plan{Reject: p.Reject, Container: p.Container, Pod: p.Pod, base: s.Generation}
+	}
+	p.Seats = d.seats()
+	slices.Sort(p.Changed)
+	slices.Sort(p.ChangedPods)
+	return p
+}
+
+func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
+	p.Pod = d.knownPod(p, ev.Pod, f)
+	c := d.container(ev.Container.ID)
+	var rec *Record
+	if r, ok := f.Records[ev.Container.ID]; ok {
+		rec = &r
+	}
+	switch ev.Kind {
+	case lifecycle.CreateContainer:
+		d.create(p, ev.Container, nil, lifecycle.StateCreated)
+		d.refuse(p)
+	case lifecycle.StartContainer:
+		if c == nil {
+			// Created while nobody listened: decide now what can be.
+			d.create(p, ev.Container, rec, lifecycle.StateRunning)
+			return
+		}
+		d.live(p, c, lifecycle.StateRunning)
+	case lifecycle.UpdateContainer:
+		if c == nil {
+			d.create(p, ev.Container, rec, ev.Container.State)
+			c = p.Container
+		}
+		d.update(p, c, ev.Requested)
+	case lifecycle.StopContainer:
+		if c != nil && c.Alive() {
+			d.live(p, c, lifecycle.StateStopped)
+			p.Gone = append(p.Gone, c.ID)
+		}
+	case lifecycle.RemoveContainer:
+		d.removeContainer(p, ev.Container.ID)
+	}
+}
+
+// knownPod returns the pod of a container event, taking it in where its own
+// event was missed.
+func (d *draft) knownPod(p *Plan, pod *lifecycle.Pod, f Facts) *Pod {
+	if known := d.pod(pod.ID); known != nil {
+		return known
+	}
+	d.runPod(p, pod, f)
+	return p.Pod
+}
+
+func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
+	p.Pod = d.newPod(pod, f)
+	if old := d.pod(pod.ID); old != nil {
+		p.Pod.Values = revert(p.Pod.Values, old.Values, podPristine(pod), d.machine.Online(), d.machine)
+	}
+	d.pods[pod.ID] = p.Pod
+	p.ChangedPods = append(p.ChangedPods, pod.ID)
+}
+
+func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
+	np := &Pod{Pod: pod, Intent: intent.Read(pod, d.policy.Dialects)}
+	if list, ok := f.ParentCPUs[pod.ID]; ok {
+		if within := d.machine.OnlineOf(list); within != d.machine.Online() {
+			np.Within = within
+		}
+	} else if old := d.pod(pod.ID); old != nil {
+		np.Within = old.Within
+	}
+	np.Values, np.Trouble = d.propose(np, nil)
+	return np
+}
+
+func podPristine(p *lifecycle.Pod) *lifecycle.Resources {
+	if p.Resources == nil {
+		return &lifecycle.Resources{}
+	}
+	return p.Resources
+}
+
+// create decides a container anew. A repeated event gives the same answer.
+func (d *draft) create(p *Plan, told *lifecycle.Container, rec *Record, life lifecycle.State) {
+	c := &Container{
+		ID: told.ID, Name: told.Name, PodID: p.Pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
+		Key:      placement.Key{PodUID: p.Pod.Pod.UID, Container: told.Name},
+		Pristine: pristine(&told.Resources),
+	}
+	if rec != nil {
+		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
+		c.Pristine = rec.Pristine
+	}
+	d.settle(p, c, rec)
+}
+
+// pristine keeps of a container's resources what can ever be put back.
+func pristine(r *lifecycle.Resources) lifecycle.Resources {
+	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}}
+}
+
+// settle seats a container, asks the hooks and puts the result into the draft.
+func (d *draft) settle(p *Plan, c *Container, rec *Record) {
+	var before []lifecycle.Value
+	if old := d.container(c.ID); old != nil {
+		before = old.proposed
+		c.touched = c.touched || old.touched || old.Seat.Pool != placement.Rest
+	}
+	c.Trouble = nil
+	if c.Alive() {
+		d.seat(p.Pod, c, rec)
+	}
+	values, trouble := d.propose(p.Pod, c)
+	c.proposed = revert(values, before, &c.Pristine, d.machine.Online(), d.machine)
+	c.Trouble = append(c.Trouble, trouble...)
+	p.Container = c
+	p.Changed = append(p.Changed, c.ID)
+	d.put(c.ID, c)
+}
+
+// refuse turns malformed requests into a no, in strict mode.
+func (d *draft) refuse(p *Plan) {
+	if !d.policy.Strict {
+		return
+	}
+	for _, list := range [][]lifecycle.Problem{p.Pod.Intent.Problems, p.Pod.Trouble, p.Container.Trouble} {
+		for _, q := range list {
+			if !q.Warning {
+				p.Reject = q.String()
+				return
+			}
+		}
+	}
+}
+
+// live moves a container to another state of life; what was decided stays.
+func (d *draft) live(p *Plan, c *Container, life lifecycle.State) {
+	n := *c
+	n.Life = life
+	p.Container = &n
+	p.Changed = append(p.Changed, c.ID)
+	d.put(c.ID, &n)
+}
+
+// update takes in what the kubelet asks for now; what we own stays ours.
+func (d *draft) update(p *Plan, c *Container, r *lifecycle.Resources) {
+	n := *c
+	if r != nil {
+		n.Pristine.CPU = mergeCPU(n.Pristine.CPU, r.CPU)
+		if r.Memory.Limit.V != 0 {
+			n.Pristine.Memory.Limit = r.Memory.Limit
+		}
+	}
+	d.settle(p, &n, nil)
+}
+
+// mergeCPU lays requested values over known ones. Zero means "leave it" to
+// every runtime.
+func mergeCPU(have, ask lifecycle.CPU) lifecycle.CPU {
+	if ask.Shares.V != 0 {
+		have.Shares = ask.Shares
+	}
+	if ask.Quota.V != 0 {
+		have.Quota = ask.Quota
+	}
+	if ask.Period.V != 0 {
+		have.Period = ask.Period
+	}
+	have.CPUs = cmp.Or(ask.CPUs, have.CPUs)
+	have.Mems = cmp.Or(ask.Mems, have.Mems)
+	return have
+}
+
+func (d *draft) removeContainer(p *Plan, id string) {
+	c := d.container(id)
+	if c == nil {
+		return
+	}
+	d.put(id, nil)
+	p.Gone = append(p.Gone, id)
+	// Some runtimes do not tell of a pod's end after they restarted: a pod
+	// whose last container is removed holds nothing any more.
+	for _, other := range d.base.containersOfUID(c.Key.PodUID) {
+		if other != id && d.container(other) != nil {
+			return
+		}
+	}
+	d.drop(c.Key.PodUID)
+}
+
+func (s *State) containersOfUID(uid string) []string {
+	var ids []string
+	for pod, list := range s.byPod {
+		if p := s.pods[pod]; p != nil && p.Pod.UID == uid {
+			ids = append(ids, list...)
+		}
+	}
+	return ids
+}
+
+// stopPod ends the pod's grants, unless a newer sandbox of the same pod runs.
+func (d *draft) stopPod(p *Plan, pod *lifecycle.Pod) {
+	known := d.pod(pod.ID)
+	if known == nil {
+		return
+	}
+	n := *known
+	n.Stopped = true
+	d.pods[pod.ID] = &n
+	p.Pod = &n
+	p.GonePods = append(p.GonePods, pod.ID)
+	for _, id := range d.base.byPod[pod.ID] {
+		if c := d.container(id); c.Alive() {
+			d.live(p, c, lifecycle.StateStopped)
+			p.Gone = append(p.Gone, id)
+		}
+	}
+	p.Container = nil
+	for id, other := range d.base.pods {
+		if id != pod.ID && other.Pod.UID == known.Pod.UID && !other.Stopped {
+			return
+		}
+	}
+	d.drop(known.Pod.UID)
+}
+
+func (d *draft) removePod(p *Plan, pod *lifecycle.Pod) {
+	d.stopPod(p, pod)
+	if d.pod(pod.ID) == nil {
+		return
+	}
+	for _, id := range d.base.byPod[pod.ID] {
+		d.put(id, nil)
+	}
+	d.pods[pod.ID] = nil
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// draft is a state with changes on top, while a plan is made. The state below
+// is never written.
+type draft struct {
+	base    *State
+	fresh   bool // what base holds does not count
+	policy  Policy
+	machine *topology.Machine
+	ledger  *placement.Ledger
+	cloned  bool
+	moved   bool // CPUs were given or taken, or the pools are others
+	pods    map[string]*Pod
+	// containers holds replaced ones, nil for removed; order is the order in
+	// which they came.
+	containers map[string]*Container
+	order      []string
+}
+
+func newDraft(s *State) *draft {
+	return &draft{
+		base: s, policy: s.Policy, machine: s.Machine, ledger: s.ledger,
+		pods: map[string]*Pod{}, containers: map[string]*Container{},
+	}
+}
+
+func (d *draft) pod(id string) *Pod {
+	if p, ok := d.pods[id]; ok {
+		return p
+	}
+	if d.fresh {
+		return nil
+	}
+	return d.base.pods[id]
+}
+
+func (d *draft) container(id string) *Container {
+	if c, ok := d.containers[id]; ok {
+		return c
+	}
+	if d.fresh {
+		return nil
+	}
+	return d.base.containers[id]
+}
+
+func (d *draft) put(id string, c *Container) {
+	if _, twice := d.containers[id]; !twice {
+		d.order = append(d.order, id)
+	}
+	d.containers[id] = c
+}
+
+func (d *draft) write() *placement.Ledger {
+	if !d.cloned {
+		d.ledger, d.cloned = d.ledger.Clone(), true
+	}
+	return d.ledger
+}
+
+func (d *draft) grant(g placement.Grant) {
+	before := d.ledger.Exclusive()
+	d.write().Put(g)
+	d.moved = d.moved || d.ledger.Exclusive() != before
+}
+
+// drop ends every grant of a pod.
+func (d *draft) drop(podUID string) {
+	for _, g := range d.ledger.Grants() {
+		if g.Key.PodUID == podUID {
+			d.write().Drop(g.Key)
+			d.moved = true
+		}
+	}
+}
+
+// seats lists the benches of the base state that have other CPUs now.
+func (d *draft) seats() []SeatChange {
+	if !d.moved || d.fresh {
+		return nil
+	}
+	var out []SeatChange
+	for seat, b := range d.base.benches {
+		after, ok := d.policy.Pools.CPUs(seat, d.ledger.Exclusive())
+		if after == b.cpus {
+			continue
+		}
+		members := slices.DeleteFunc(b.ids(), func(id string) bool {
+			c, decided := d.containers[id]
+			return decided && (c == nil || c.Seat != seat || !c.Alive())
+		})
+		if len(members) > 0 {
+			out = append(out, SeatChange{Seat: seat, Before: b.cpus, After: after, Members: members, Starved: !ok})
+		}
+	}
+	slices.SortFunc(out, func(a, b SeatChange) int { return slices.Compare(a.Members, b.Members) })
+	return out
+}
+
+// propose runs the hooks over one container, or over the pod where c is nil. A
+// hook that panics loses its say; the others keep theirs.
+func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
+	in := hookInput(d, p, c)
+	var out output
+	for _, h := range d.policy.Hooks {
+		out.run(h, in)
+	}
+	return out.Values, out.Problems
+}
+
+func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// hookInput is what hooks see of a container, or of the pod where c is nil.
+func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
+	in := &hook.Input{Pod: p.Pod, Intent: p.Intent}
+	if c == nil {
+		in.Pristine = p.Pod.Resources
+		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}); err == nil && !cpus.Empty() {
+			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.CPUs.Key
+		}
+		return in
+	}
+	in.Container, in.Pristine = c.Name, &c.Pristine
+	in.Seat, in.SeatFrom, in.SeatWhy = c.Seat, c.SeatFrom, c.SeatWhy
+	in.CPUs = d.seatText(c.Seat)
+	return in
+}
+
+// seatText is the seat's CPUs as a kernel list, from the bench where that
+// still holds.
+func (d *draft) seatText(seat placement.Seat) string {
+	if b := d.base.benches[seat]; b != nil && !d.moved && !d.fresh {
+		return b.text
+	}
+	cpus, ok := d.policy.Pools.CPUs(seat, d.ledger.Exclusive())
+	if !ok {
+		return ""
+	}
+	return d.machine.Format(cpus)
+}
+
+// output collects proposals by the fields' composition rules.
+type output struct{ hook.Output }
+
+// run asks one hook. Its panic is contained: it proposes nothing then, and
+// that is reported.
+func (o *output) run(h hook.Hook, in *hook.Input) {
+	had, trouble := len(o.Values), len(o.Problems)
+	defer func() {
+		if r := recover(); r != nil {
+			o.Values, o.Problems = o.Values[:had], append(o.Problems[:trouble], lifecycle.Problem{
+				Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", h.Info().Name, r),
+			})
+		}
+	}()
+	h.Propose(in, &o.Output)
+	proposed := o.Values[had:]
+	o.Values = o.Values[:had:had]
+	for _, v := range proposed {
+		o.add(v)
+	}
+}
+
+// add keeps a value unless an earlier hook set the same thing otherwise.
+func (o *output) add(v lifecycle.Value) {
+	for i, have := range o.Values {
+		if have.Field != v.Field || have.Key != v.Key || have.Scope != v.Scope {
+			continue
+		}
+		if v.Field.Info().Compose == lifecycle.Minimum && v.Int < have.Int {
+			o.Values[i] = v
+		} else if v.String() != have.String() {
+			o.Problems = append(o.Problems, lifecycle.Problem{Reason: fmt.Sprintf(
+				"hooks %s and %s disagree on %s: %s stands, not %s", have.Why.Hook, v.Why.Hook, v.Field, have, v)})
+		}
+		return
+	}
+	o.Values = append(o.Values, v)
+}
+
+// revert adds values that put back what the runtime asked for, for every
+// resource that was proposed before and is not any more.
+func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, online topology.Set, m *topology.Machine) []lifecycle.Value {
+	for _, old := range before {
+		if had := has(values, old.Field, old.Key); had {
+			continue
+		}
+		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime asked"}}
+		switch old.Field {
+		case lifecycle.CPUShares:
+			v.Int = int64(pristine.CPU.Shares.Or(1024))
+		case lifecycle.CPUQuota:
+			v.Int = orUnlimited(pristine.CPU.Quota)
+		case lifecycle.MemoryLimit:
+			v.Int = orUnlimited(pristine.Memory.Limit)
+		case lifecycle.CPUSetCPUs:
+			if v.Text = pristine.CPU.CPUs; v.Text == "" {
+				v.Text = m.Format(online)
+			}
+		default: // environment, mounts, devices: fixed when the container was created
+			continue
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+func has(values []lifecycle.Value, f lifecycle.Field, key string) bool {
+	for _, v := range values {
+		if v.Field == f && v.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// orUnlimited is a limit as the runtime asked for it; absent and zero mean
+// unlimited to every runtime.
+func orUnlimited(o lifecycle.Opt[int64]) int64 {
+	if o.V == 0 {
+		return -1
+	}
+	return o.V
+}

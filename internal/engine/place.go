@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// assigned returns the CPUs a scheduler assigned to the pod, if they can be
+// granted to key. The error is a sentence for people.
+func (d *draft) assigned(p *Pod, key placement.Key) (topology.Set, error) {
+	if !p.Intent.CPUs.Said() || !d.policy.Place {
+		return topology.Set{}, nil
+	}
+	cpus, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
+	if err != nil {
+		return topology.Set{}, err
+	}
+	return cpus, d.grantable(p, key, cpus)
+}
+
+// grantable reports in a sentence why CPUs cannot be owned by key.
+func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
+	pools := d.policy.Pools
+	if both := cpus.And(pools.Reserved); !both.Empty() {
+		return fmt.Errorf("CPUs %s are reserved by pools.reserved", d.machine.Format(both))
+	}
+	if out := cpus.Minus(p.Within); !p.Within.Empty() && !out.Empty() {
+		return fmt.Errorf("CPUs %s are not allowed in the pod's cgroup", d.machine.Format(out))
+	}
+	var taken *placement.Taken
+	if err := d.ledger.Check(key, cpus); errors.As(err, &taken) {
+		return fmt.Errorf("CPUs %s are owned by %s", d.machine.Format(taken.CPUs), taken.Owner.Pod)
+	}
+	if pools.Online.Minus(d.ledger.Exclusive()).Minus(cpus).Empty() {
+		return errors.New("no CPU would be left for all other containers")
+	}
+	return nil
+}
+
+// seat finds where a container sits and puts it into c. Owned CPUs are
+// recorded in the ledger.
+func (d *draft) seat(p *Pod, c *Container, rec *Record) {
+	within := p.Within
+	if rec != nil && rec.CPUs != "" && d.policy.Place {
+		// What runs stays where it is, if that is still possible.
+		cpus := d.machine.OnlineOf(rec.CPUs)
+		if err := d.grantable(p, c.Key, cpus); err == nil && !cpus.Empty() {
+			d.own(p, c, cpus, intent.KoordResourceStatus, "owned since it was created")
+			return
+		}
+	}
+	cpus, err := d.assigned(p, c.Key)
+	switch {
+	case err != nil:
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: p.Intent.CPUs.Key, Value: topology.FormatList(p.Intent.CPUs.V),
+			Reason: err.Error() + "; the container runs in a shared pool",
+		})
+	case !cpus.Empty():
+		d.own(p, c, cpus, p.Intent.CPUs.Key, "assigned by the scheduler")
+		return
+	}
+	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
+	c.Seat.Within = within
+	if c.Seat.Pool == placement.Rest && c.Pristine.CPU.CPUs != "" {
+		asked := d.machine.OnlineOf(c.Pristine.CPU.CPUs)
+		if c.Seat.Within = asked.And(within); within.Empty() {
+			c.Seat.Within = asked
+		}
+	}
+	if _, ok := d.policy.Pools.CPUs(c.Seat, d.ledger.Exclusive()); !ok {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: "cpuset.cpus", Value: d.machine.Format(c.Seat.Within),
+			Reason: "every CPU this container may use is owned by another; it is given CPUs outside",
+		})
+		c.Seat.Within = topology.Set{}
+	}
+}
+
+func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
+	c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
+	c.SeatFrom, c.SeatWhy = from, why
+	d.grant(placement.Grant{Key: c.Key, Pod: p.FullName(), CPUs: cpus, From: from})
+}
+
+// sharedSeat follows Koordinator's order of cases for pods without assigned
+// CPUs (plugin CPUSetAllocator, v1.7), with the differences hook.CPUSet states.
+func (d *draft) sharedSeat(p *Pod, c *Container) (seat placement.Seat, from, why string) {
+	in, pol := p.Intent, d.policy
+	class, key := in.Class.V, in.Class.Key
+	switch {
+	case !pol.Place:
+		return placement.Seat{}, "", ""
+	case in.Nodes.Said() && class != intent.Reclaimed:
+		return d.near(p, c, placement.Shared), in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose"
+	case in.Nodes.Said() && pol.ReclaimedByNUMA:
+		return d.near(p, c, placement.Reclaimed), in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose"
+	case class == intent.System && !pol.Pools.System.Empty():
+		return placement.Seat{Pool: placement.System}, key, "the system pool"
+	case class == intent.Reclaimed:
+		return placement.Seat{Pool: placement.Reclaimed}, key, "the reclaimed pool"
+	case class == intent.Shared:
+		return placement.Seat{Pool: placement.Shared}, key, "the shared pool"
+	case class == intent.Dedicated:
+		return placement.Seat{Pool: placement.Shared}, key, "the shared pool, for want of assigned CPUs"
+	case pol.UnlabelledShared && in.QoS != intent.BestEffort:
+		return placement.Seat{Pool: placement.Shared}, "hooks.cpuset.unlabelled", "the shared pool, where pods without a class go"
+	}
+	return placement.Seat{}, "", "kept clear of CPUs others own"
+}
+
+// near narrows a pool to the NUMA nodes a scheduler chose.
+func (d *draft) near(p *Pod, c *Container, pool placement.Pool) placement.Seat {
+	seat := placement.Seat{Pool: pool}
+	for _, id := range p.Intent.Nodes.V {
+		if n, ok := d.machine.Node(id); ok && !n.CPUs.Empty() {
+			seat.Near = seat.Near.Union(n.CPUs)
+			continue
+		}
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: p.Intent.Nodes.Key, Value: fmt.Sprint(id), Reason: "this node has no such NUMA node with CPUs",
+		})
+	}
+	return seat
+}

@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Record is what was stamped into a container when it was created.
+type Record struct {
+	Pristine lifecycle.Resources
+	CPUs     string // CPUs it owns, as a kernel list
+}
+
+// Facts are what was gathered from outside for one event.
+type Facts struct {
+	// Records are the trusted records of a Synchronize's containers, by id.
+	Records map[string]Record
+	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
+	// lists.
+	ParentCPUs map[string]string
+	// Policy is the new policy of a Configure.
+	Policy *Policy
+	// Machine is the new machine of a Configure, where it changed.
+	Machine *topology.Machine
+}
+
+// SeatChange says that a pool's seat has other CPUs now. It stands for all its
+// members; it is expanded only where it is applied.
+type SeatChange struct {
+	Seat    placement.Seat
+	Before  topology.Set
+	After   topology.Set
+	Members []string // container ids, sorted
+	// Starved: nothing is left of what the seat may use, so it got CPUs
+	// outside of it.
+	Starved bool
+}
+
+// Loses reports whether the seat gives up CPUs.
+func (c SeatChange) Loses() bool { return !c.After.Contains(c.Before) }
+
+// Plan is the outcome of a decision. Nothing of it is in force before it is
+// committed to the state and applied to the node.
+type Plan struct {
+	// Reject is a policy's no, for the runtime; "" where there is none. A
+	// rejecting plan changes nothing.
+	Reject string
+	// Container is the container the event was about, as it will be; nil for
+	// pod events.
+	Container *Container
+	// Pod is the pod the event was about, as it will be.
+	Pod *Pod
+	// Changed are ids of containers decided anew by this event, sorted.
+	Changed []string
+	// ChangedPods are ids of sandboxes decided anew, sorted.
+	ChangedPods []string
+	// Gone are ids of containers that need nothing any more.
+	Gone []string
+	// GonePods likewise, of sandboxes.
+	GonePods []string
+	// Seats are the pools whose CPUs change.
+	Seats []SeatChange
+
+	base  uint64
+	draft *draft
+}
+
+// Commit makes the plan the state. It panics on a plan made on another state,
+// which only a programming error can bring.
+func (s *State) Commit(p *Plan) {
+	if p.base != s.Generation {
+		panic("engine: a plan was committed to a state that moved")
+	}
+	d := p.draft
+	if p.Reject != "" || d == nil {
+		return
+	}
+	s.Generation++
+	if d.fresh {
+		s.reset()
+	}
+	s.ledger, s.Policy, s.Machine = d.ledger, d.policy, d.machine
+	for id, pod := range d.pods {
+		if pod == nil {
+			delete(s.pods, id)
+			continue
+		}
+		s.pods[id] = pod
+	}
+	for _, id := range d.order {
+		s.put(id, d.containers[id])
+	}
+	s.settleBenches(d)
+}
+
+// put replaces, adds or (nil) removes one container and its place on a bench.
+func (s *State) put(id string, c *Container) {
+	if old := s.containers[id]; old != nil {
+		if b := s.benches[old.Seat]; b != nil {
+			delete(b.members, id)
+			if len(b.members) == 0 {
+				delete(s.benches, old.Seat)
+			}
+		}
+		if c == nil || c.PodID != old.PodID {
+			s.byPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.byPod[old.PodID]), func(x string) bool { return x == id })
+			if len(s.byPod[old.PodID]) == 0 {
+				delete(s.byPod, old.PodID)
+			}
+		}
+	}
+	if c == nil {
+		delete(s.containers, id)
+		return
+	}
+	if old := s.containers[id]; old == nil || old.PodID != c.PodID {
+		s.byPod[c.PodID] = append(slices.Clone(s.byPod[c.PodID]), id)
+	}
+	s.containers[id] = c
+	if !c.Alive() {
+		return
+	}
+	b := s.benches[c.Seat]
+	if b == nil {
+		b = &bench{members: map[string]struct{}{}}
+		s.benches[c.Seat] = b
+	}
+	b.members[id] = struct{}{}
+	if c.Seat.Pool == placement.Rest && b.text != "" && !b.open {
+		s.touch(b)
+	}
+}
+
+// settleBenches brings every bench's CPUs in line with the ledger. Where
+// nothing was given or taken only new benches need it.
+func (s *State) settleBenches(d *draft) {
+	for seat, b := range s.benches {
+		if b.text != "" && !d.moved {
+			continue
+		}
+		b.cpus, _ = s.Policy.Pools.CPUs(seat, s.ledger.Exclusive())
+		b.text = s.Machine.Format(b.cpus)
+		unowned, _ := s.Policy.Pools.CPUs(seat, topology.Set{})
+		b.open = b.cpus == unowned
+		if seat.Pool == placement.Rest && !b.open {
+			s.touch(b)
+		}
+	}
+}
+
+// touch marks a bench's members as narrowed. It happens once per container.
+func (s *State) touch(b *bench) {
+	for id := range b.members {
+		if c := s.containers[id]; !c.touched {
+			t := *c
+			t.touched = true
+			s.containers[id] = &t
+		}
+	}
+}
+
+func (b *bench) ids() []string { return slices.Sorted(maps.Keys(b.members)) }

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Policy is the configuration as the engine needs it.
+type Policy struct {
+	// Strict refuses containers of pods whose annotations are malformed.
+	Strict   bool
+	Dialects []string
+	Pools    placement.Pools
+	// Place switches placement on: without it nobody is given CPUs.
+	Place bool
+	// UnlabelledShared puts pods without a class into the shared pool.
+	UnlabelledShared bool
+	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.
+	ReclaimedByNUMA bool
+	Hooks           []hook.Hook
+}
+
+// Pod is what the engine knows of a pod sandbox. It is replaced, not changed.
+type Pod struct {
+	Pod    *lifecycle.Pod
+	Intent *intent.Pod
+	// Within are the CPUs the pod's cgroup allows; empty where all.
+	Within  topology.Set
+	Values  []lifecycle.Value // for the pod's own cgroup
+	Trouble []lifecycle.Problem
+	Stopped bool
+}
+
+// FullName returns namespace/name.
+func (p *Pod) FullName() string { return p.Pod.Namespace + "/" + p.Pod.Name }
+
+// Container is what the engine knows of a container. It is replaced, not
+// changed.
+type Container struct {
+	ID          string
+	Name        string
+	Key         placement.Key
+	PodID       string
+	Life        lifecycle.State
+	CgroupsPath string
+	// Pristine are the resources the runtime asked for, without our changes.
+	Pristine lifecycle.Resources
+	Seat     placement.Seat
+	SeatFrom string // the key that led to the seat
+	SeatWhy  string
+	Trouble  []lifecycle.Problem
+
+	// proposed are the hooks' values; the cpuset of a pool is filled in when
+	// they are asked for, because it moves with the pool.
+	proposed []lifecycle.Value
+	// touched: the container's cpuset was once narrowed by us, so an
+	// unbounded seat must be written out, not left alone.
+	touched bool
+}
+
+// Alive reports whether the container has, or will have, a process.
+func (c *Container) Alive() bool {
+	return c.Life == lifecycle.StateCreated || c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
+}
+
+// bench is a seat with who sits on it and what CPUs it has now.
+type bench struct {
+	members map[string]struct{}
+	cpus    topology.Set
+	text    string
+	// open: the seat has all CPUs it would have if nobody owned any.
+	open bool
+}
+
+// State is everything decided so far. One goroutine at a time may use it.
+type State struct {
+	Machine *topology.Machine
+	Policy  Policy
+	// Generation counts committed plans.
+	Generation uint64
+
+	ledger     *placement.Ledger
+	pods       map[string]*Pod
+	containers map[string]*Container
+	byPod      map[string][]string
+	benches    map[placement.Seat]*bench
+}
+
+// NewState returns the state of a node on which nothing runs.
+func NewState(m *topology.Machine, p Policy) *State {
+	s := &State{Machine: m, Policy: p}
+	s.reset()
+	return s
+}
+
+func (s *State) reset() {
+	s.ledger = placement.NewLedger()
+	s.pods = map[string]*Pod{}
+	s.containers = map[string]*Container{}
+	s.byPod = map[string][]string{}
+	s.benches = map[placement.Seat]*bench{}
+}
+
+// Pod returns a pod by sandbox id, or nil.
+func (s *State) Pod(id string) *Pod { return s.pods[id] }
+
+// Container returns a container by id, or nil.
+func (s *State) Container(id string) *Container { return s.containers[id] }
+
+// Pods returns the ids of all pods, sorted.
+func (s *State) Pods() []string { return sortedKeys(s.pods) }
+
+// Containers returns the ids of all containers, sorted.
+func (s *State) Containers() []string { return sortedKeys(s.containers) }
+
+// ContainersOf returns the ids of a pod's containers in the order they came.
+func (s *State) ContainersOf(podID string) []string { return s.byPod[podID] }
+
+// Grants returns who owns which CPUs.
+func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
+
+// Exclusive returns the CPUs somebody owns.
+func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
+
+// PoolCPUs returns the CPUs of a pool as they are now.
+func (s *State) PoolCPUs(p placement.Pool) topology.Set {
+	cpus, _ := s.Policy.Pools.CPUs(placement.Seat{Pool: p}, s.ledger.Exclusive())
+	return cpus
+}
+
+// CPUs returns the CPUs a container is meant to have.
+func (s *State) CPUs(c *Container) topology.Set {
+	if b := s.benches[c.Seat]; b != nil {
+		return b.cpus
+	}
+	cpus, _ := s.Policy.Pools.CPUs(c.Seat, s.ledger.Exclusive())
+	return cpus
+}
+
+// Values returns what is decided for a container now. A container nobody asked
+// anything for has a cpuset value only where it must keep clear of owned CPUs,
+// or once had to.
+func (s *State) Values(c *Container) []lifecycle.Value {
+	b := s.benches[c.Seat]
+	out := make([]lifecycle.Value, 0, len(c.proposed))
+	for _, v := range c.proposed {
+		// A value without a hook puts back what was asked for; it is no pool's.
+		if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Seat.Pool != placement.Own && b != nil {
+			if c.Seat.Pool == placement.Rest && b.open && !c.touched {
+				continue
+			}
+			v.Text = b.text
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// synchronize rebuilds everything from what the runtime says runs. Those whose
+// record says that they own CPUs are seated first, oldest first: what runs
+// stays where it is.
+func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
+	d.rebuild()
+	for _, pod := range ev.Pods {
+		if pod != nil && pod.ID != "" {
+			d.runPod(p, pod, f)
+		}
+	}
+	for _, c := range adoptionOrder(ev.Containers, f.Records) {
+		p.Pod = d.pod(c.PodID)
+		if p.Pod == nil {
+			continue
+		}
+		var rec *Record
+		if r, ok := f.Records[c.ID]; ok {
+			rec = &r
+		}
+		d.create(p, c, rec, c.State)
+	}
+	// Pods' own values depend on who owns what, which is known only now.
+	for _, id := range p.ChangedPods {
+		n := *d.pods[id]
+		n.Values, n.Trouble = d.propose(&n, nil)
+		d.pods[id] = &n
+	}
+	for _, id := range d.base.Containers() {
+		if d.container(id) == nil {
+			p.Gone = append(p.Gone, id)
+		}
+	}
+	for _, id := range d.base.Pods() {
+		if d.pod(id) == nil {
+			p.GonePods = append(p.GonePods, id)
+		}
+	}
+	p.Pod, p.Container = nil, nil
+}
+
+// rebuild makes the draft forget everything the state holds.
+func (d *draft) rebuild() {
+	d.fresh, d.moved, d.cloned = true, true, true
+	d.ledger = placement.NewLedger()
+}
+
+// adoptionOrder sorts containers: owners by record first, then by age, then by
+// id. Containers that have ended or that nobody can name are left out.
+func adoptionOrder(all []*lifecycle.Container, records map[string]Record) []*lifecycle.Container {
+	live := slices.DeleteFunc(slices.Clone(all), func(c *lifecycle.Container) bool {
+		return c == nil || c.ID == "" || c.State == lifecycle.StateStopped
+	})
+	rank := func(c *lifecycle.Container) int {
+		if records[c.ID].CPUs != "" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(live, func(a, b *lifecycle.Container) int {
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return live
+}
+
+// configure decides every live container anew under a new policy. Who owns
+// CPUs keeps them unless the policy forbids it.
+func (d *draft) configure(p *Plan, f Facts) {
+	if f.Policy != nil {
+		d.policy = *f.Policy
+	}
+	if f.Machine != nil {
+		d.machine = f.Machine
+	}
+	owners := d.ledger
+	d.ledger, d.cloned, d.moved = placement.NewLedger(), true, true
+	s := d.base
+	for _, id := range s.Pods() {
+		old := s.pods[id]
+		if old.Stopped {
+			continue
+		}
+		n := d.newPod(old.Pod, f)
+		d.pods[id] = n
+		p.ChangedPods = append(p.ChangedPods, id)
+	}
+	for _, owning := range []bool{true, false} {
+		for _, id := range s.Containers() {
+			c := s.containers[id]
+			g, owns := owners.Of(c.Key)
+			if owns != owning || d.pods[c.PodID] == nil || !c.Alive() {
+				continue
+			}
+			var rec *Record
+			if owns {
+				rec = &Record{Pristine: c.Pristine, CPUs: s.Machine.Format(g.CPUs)}
+			}
+			n := *c
+			p.Pod = d.pods[c.PodID]
+			d.settle(p, &n, rec)
+		}
+	}
+	d.carryOver(p, owners)
+	for _, id := range p.ChangedPods {
+		n := *d.pods[id]
+		n.Values, n.Trouble = d.propose(&n, nil)
+		n.Values = revert(n.Values, s.pods[id].Values, podPristine(n.Pod), d.machine.Online(), d.machine)
+		d.pods[id] = &n
+	}
+	p.Pod, p.Container = nil, nil
+}
+
+func (d *draft) podLives(uid string) bool {
+	for _, id := range sortedIDs(d.base.pods) {
+		if p := d.pod(id); p != nil && p.Pod.UID == uid && !p.Stopped {
+			return true
+		}
+	}
+	return false
+}
+
+// carryOver keeps the grants of pods that live but whose container does not at
+// this moment, between two attempts.
+func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
+	decided := map[placement.Key]bool{}
+	for _, id := range p.Changed {
+		decided[d.containers[id].Key] = true
+	}
+	for _, g := range owners.Grants() {
+		if decided[g.Key] || !d.policy.Place || !d.podLives(g.Key.PodUID) {
+			continue
+		}
+		if g.CPUs.And(d.policy.Pools.Reserved).Empty() && d.ledger.Check(g.Key, g.CPUs) == nil {
+			d.ledger.Put(g)
+		}
+	}
+}

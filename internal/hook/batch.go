@@ -1,0 +1,119 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// Batch gives batch pods the shares and limits of the batch resources they
+// asked for; to the kubelet they are BestEffort and have none. Formulae:
+// Koordinator 1.7, plugin BatchResource; shares and quota as the kubelet's
+// MilliCPUToShares and MilliCPUToQuota.
+type Batch struct{}
+
+// Info describes the hook.
+func (Batch) Info() Info {
+	limits := []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
+	return Info{
+		Name:  "batch",
+		About: "shares, quota and memory limit of batch-cpu and batch-memory",
+		Stages: []lifecycle.Kind{
+			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
+			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer,
+			lifecycle.StopContainer, lifecycle.RemoveContainer,
+		},
+		Reads:   []string{intent.KoordQoSClass, intent.KoordExtended},
+		Sets:    limits,
+		Pod:     limits,
+		Kernel:  []string{"cpu", "memory"},
+		Compose: "leaves the quota of containers that own CPUs to cpuset",
+		Differs: []string{
+			"quota is computed for the CFS period the container has, not for 100 ms always",
+			"batch-cpu below 100 is warned about: it counts milli-CPUs",
+		},
+	}
+}
+
+// Propose sets shares, quota and memory limit of a batch container or pod.
+func (Batch) Propose(in *Input, out *Output) {
+	if in.Intent.Class.V != intent.Reclaimed || !in.Intent.Batch.Said() {
+		return
+	}
+	ask, ok := in.Intent.Batch.V[in.Container]
+	if in.Container == "" {
+		ask, ok = sum(in.Intent.Batch.V), true
+	}
+	if !ok {
+		return
+	}
+	why := lifecycle.Reason{Hook: "batch", Source: in.Intent.Batch.Key}
+	out.number(in, lifecycle.CPUShares, shares(ask.RequestCPU), with(why, "batch-cpu request"))
+	if in.Seat.Pool != placement.Own {
+		out.number(in, lifecycle.CPUQuota, quota(ask.LimitCPU, period(in.Pristine)), with(why, "batch-cpu limit"))
+	}
+	memory := ask.LimitMemory
+	if memory <= 0 {
+		memory = -1
+	}
+	out.number(in, lifecycle.MemoryLimit, memory, with(why, "batch-memory limit"))
+}
+
+func with(r lifecycle.Reason, text string) lifecycle.Reason {
+	r.Text = text
+	return r
+}
+
+// sum adds up a pod's containers. A container without a limit makes the pod
+// unlimited; requests that were not said count nothing.
+func sum(all map[string]intent.Batch) intent.Batch {
+	var s intent.Batch
+	unlimitedCPU, unlimitedMemory := false, false
+	for _, b := range all {
+		s.RequestCPU += max(b.RequestCPU, 0)
+		s.LimitCPU += max(b.LimitCPU, 0)
+		s.LimitMemory += max(b.LimitMemory, 0)
+		unlimitedCPU = unlimitedCPU || b.LimitCPU <= 0
+		unlimitedMemory = unlimitedMemory || b.LimitMemory <= 0
+	}
+	if unlimitedCPU || s.LimitCPU < 0 {
+		s.LimitCPU = -1
+	}
+	if unlimitedMemory || s.LimitMemory < 0 {
+		s.LimitMemory = -1
+	}
+	return s
+}
+
+// The kernel's and the kubelet's bounds: shares 2..262144, quota at least 1 ms,
+// period 100 ms unless said otherwise.
+const (
+	minShares, maxShares = 2, 262144
+	minQuota             = 1000
+	defaultPeriod        = 100000
+)
+
+func shares(milli int64) int64 {
+	if milli <= 0 {
+		return minShares
+	}
+	if milli >= maxShares { // also keeps milli*1024 from overflowing
+		return maxShares
+	}
+	return min(max(milli*1024/1000, minShares), maxShares)
+}
+
+func quota(milli int64, period int64) int64 {
+	// above a million CPUs nothing is limited, and milli*period would overflow
+	if milli <= 0 || milli > 1e9 {
+		return -1
+	}
+	return max(milli*period/1000, minQuota)
+}
+
+func period(r *lifecycle.Resources) int64 {
+	if r == nil || r.CPU.Period.V == 0 || r.CPU.Period.V > 1e6 {
+		return defaultPeriod
+	}
+	return int64(r.CPU.Period.V)
+}

@@ -1,0 +1,51 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// CPUSet turns a container's seat into its cpuset, and lifts the CFS quota of
+// containers that own their CPUs.
+type CPUSet struct {
+	// UnsetQuota lifts the quota of containers that own their CPUs.
+	UnsetQuota bool
+}
+
+// Info describes the hook.
+func (CPUSet) Info() Info {
+	return Info{
+		Name:  "cpuset",
+		About: "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
+		Stages: []lifecycle.Kind{
+			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
+			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer,
+			lifecycle.StopContainer, lifecycle.RemoveContainer,
+		},
+		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus},
+		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUQuota},
+		Pod:     []lifecycle.Field{lifecycle.CPUQuota},
+		Kernel:  []string{"cpuset", "cpu"},
+		Compose: "sets the quota (to unlimited) only of containers that own CPUs; batch leaves their quota alone",
+		Differs: []string{
+			"an UpdateContainerResources is answered for the container it names, so it cannot take assigned CPUs away (Koordinator 1.7 loses the answer)",
+			"CPUs another pod owns, reserved or offline CPUs are refused and reported; the container runs in the shared pool",
+			"pods without a class keep all CPUs nobody owns; hooks.cpuset.unlabelled: shared puts them into the shared pool as Koordinator does",
+			"CPUs of LSR pods are not lent to batch pods",
+			"unknown or empty NUMA nodes give the whole pool and a report, not an empty list",
+		},
+	}
+}
+
+// Propose sets the cpuset.
+func (h CPUSet) Propose(in *Input, out *Output) {
+	why := lifecycle.Reason{Hook: "cpuset", Source: in.SeatFrom, Text: in.SeatWhy}
+	if in.Container != "" && in.CPUs != "" {
+		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: in.CPUs, Why: why})
+	}
+	if h.UnsetQuota && in.Seat.Pool == placement.Own {
+		why.Text = "not throttled on CPUs it owns"
+		out.number(in, lifecycle.CPUQuota, -1, why)
+	}
+}

@@ -1,0 +1,72 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// Info is what a hook states about itself. `trimtab hooks`, the docs and the
+// subscription at the runtime are made from it.
+type Info struct {
+	Name    string            `json:"name"`
+	About   string            `json:"about"`
+	Stages  []lifecycle.Kind  `json:"stages"`
+	Reads   []string          `json:"reads"` // label and annotation keys
+	Sets    []lifecycle.Field `json:"sets"`
+	Pod     []lifecycle.Field `json:"setsOnPod,omitempty"`
+	Kernel  []string          `json:"kernel,omitempty"` // cgroup features needed
+	Compose string            `json:"compose"`          // what happens beside other hooks
+	Differs []string          `json:"differs,omitempty"`
+}
+
+// Input is what a hook sees. Container is empty when values for the pod itself
+// are asked for.
+type Input struct {
+	Pod       *lifecycle.Pod
+	Intent    *intent.Pod
+	Container string
+	// Pristine are the resources as the runtime asked for them, before any
+	// change of ours.
+	Pristine *lifecycle.Resources
+	Seat     placement.Seat
+	// CPUs are the seat's CPUs as a kernel list; SeatFrom is the key and
+	// SeatWhy the clause that led to the seat.
+	CPUs     string
+	SeatFrom string
+	SeatWhy  string
+}
+
+// Output collects a hook's proposals.
+type Output struct {
+	Values   []lifecycle.Value
+	Problems []lifecycle.Problem
+}
+
+// Hook is one policy. Propose adds to out; it must not keep or change in.
+type Hook interface {
+	Info() Info
+	Propose(in *Input, out *Output)
+}
+
+// Catalogue returns what every hook says of itself, in the order they run.
+func Catalogue() []Info {
+	var infos []Info
+	for _, h := range []Hook{CPUSet{}, Batch{}, GPU{}} {
+		infos = append(infos, h.Info())
+	}
+	return infos
+}
+
+// number proposes a numeric value for the container, or for the pod where the
+// input has no container.
+func (o *Output) number(in *Input, f lifecycle.Field, v int64, why lifecycle.Reason) {
+	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.scope(), Int: v, Why: why})
+}
+
+func (in *Input) scope() lifecycle.Scope {
+	if in.Container == "" {
+		return lifecycle.OfPod
+	}
+	return lifecycle.OfContainer
+}

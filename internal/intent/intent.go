@@ -1,0 +1,184 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Class is the quality of service class every dialect is mapped onto.
+type Class int
+
+// The classes. None is a pod that no dialect says anything about.
+const (
+	None Class = iota
+	System
+	Dedicated
+	Shared
+	Reclaimed
+)
+
+// String returns the class's name.
+func (c Class) String() string {
+	return [...]string{"none", "system", "dedicated", "shared", "reclaimed"}[c]
+}
+
+// QoS is the Kubernetes QoS class, as the kubelet's cgroup tree tells it.
+type QoS int
+
+// The Kubernetes QoS classes.
+const (
+	Guaranteed QoS = iota
+	Burstable
+	BestEffort
+)
+
+// String returns the name Kubernetes uses.
+func (q QoS) String() string { return [...]string{"Guaranteed", "Burstable", "BestEffort"}[q] }
+
+// Sourced is a value and the label or annotation key it came from.
+type Sourced[T any] struct {
+	V   T
+	Key string // "" where nothing was said
+}
+
+// Said reports whether some dialect said it.
+func (s Sourced[T]) Said() bool { return s.Key != "" }
+
+// Batch is what a container asked for in resources that batch work borrows.
+// CPU is in milli-CPU, memory in bytes; 0 or less means not said.
+type Batch struct {
+	RequestCPU  int64
+	LimitCPU    int64
+	LimitMemory int64
+}
+
+// GPU is what a scheduler allocated of the node's GPUs.
+type GPU struct {
+	Minors []int // device minors, in the scheduler's order
+	Shared *GPUShare
+}
+
+// GPUShare is a part of one GPU, isolated by HAMi-core.
+type GPUShare struct {
+	Memory int64 // bytes
+	Core   int64 // percent of the multiprocessors, 0 where not said
+}
+
+// Pod is what a pod asks for.
+type Pod struct {
+	Class Sourced[Class]
+	Name  string // the dialect's own name of the class, e.g. LSR
+	QoS   QoS
+	// CPUs are kernel ids of CPUs a scheduler assigned to the pod.
+	CPUs Sourced[[]int]
+	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
+	Nodes    Sourced[[]int]
+	Batch    Sourced[map[string]Batch] // by container name
+	GPU      Sourced[GPU]
+	Problems []lifecycle.Problem
+}
+
+// Silent reports whether no dialect asked for anything.
+func (p *Pod) Silent() bool {
+	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said()
+}
+
+// Malformed returns the problems that strict mode refuses a pod for.
+func (p *Pod) Malformed() []lifecycle.Problem {
+	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning })
+}
+
+// A dialect reads the labels and annotations of one system into an intent.
+type dialect struct {
+	name string
+	read func(*lifecycle.Pod, *Pod)
+}
+
+// dialects lists every dialect known. A new one is one file and one line here.
+func dialects() []dialect {
+	return []dialect{
+		{"koordinator", readKoordinator},
+		{"kubernetes", readKubernetes},
+	}
+}
+
+// Dialects returns the names of all dialects.
+func Dialects() []string {
+	var names []string
+	for _, d := range dialects() {
+		names = append(names, d.name)
+	}
+	return names
+}
+
+// Read reads a pod in the given dialects, most trusted first. What an earlier
+// dialect said stands; a later one that disagrees is reported.
+func Read(pod *lifecycle.Pod, order []string) *Pod {
+	out := &Pod{}
+	for _, name := range order {
+		for _, d := range dialects() {
+			if d.name == name {
+				var said Pod
+				d.read(pod, &said)
+				out.take(&said)
+			}
+		}
+	}
+	return out
+}
+
+func (p *Pod) take(o *Pod) {
+	p.Problems = append(p.Problems, o.Problems...)
+	p.QoS = max(p.QoS, o.QoS)
+	switch {
+	case !o.Class.Said():
+	case !p.Class.Said():
+		p.Class, p.Name = o.Class, o.Name
+	case p.Class.V != o.Class.V:
+		p.Problems = append(p.Problems, lifecycle.Problem{
+			Key: o.Class.Key, Value: o.Name,
+			Reason: fmt.Sprintf("disagrees with %s, which says %s and wins", p.Class.Key, p.Class.V),
+		})
+	}
+	takeFirst(&p.CPUs, o.CPUs)
+	takeFirst(&p.Nodes, o.Nodes)
+	takeFirst(&p.Batch, o.Batch)
+	takeFirst(&p.GPU, o.GPU)
+}
+
+func takeFirst[T any](have *Sourced[T], o Sourced[T]) {
+	if !have.Said() {
+		*have = o
+	}
+}
+
+// problem adds a malformed key to the intent.
+func (p *Pod) problem(key, value, format string, args ...any) {
+	p.Problems = append(p.Problems, lifecycle.Problem{
+		Key: key, Value: printable(value), Reason: fmt.Sprintf(format, args...),
+	})
+}
+
+// warn adds a suspicion: what was asked is done all the same.
+func (p *Pod) warn(key, value, format string, args ...any) {
+	p.problem(key, value, format, args...)
+	p.Problems[len(p.Problems)-1].Warning = true
+}
+
+// printable shortens foreign text and takes control characters out of it, so
+// that it can stand in a log line or on a terminal.
+func printable(s string) string {
+	const most = 120
+	if len(s) > most {
+		s = s[:most-3] + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}

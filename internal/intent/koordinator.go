@@ -1,0 +1,225 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+	kjson "sigs.k8s.io/json"
+)
+
+// Keys of Koordinator's protocol (v1.7) that are read on the node.
+const (
+	KoordQoSClass       = "koordinator.sh/qosClass"
+	KoordResourceStatus = "scheduling.koordinator.sh/resource-status"
+	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
+	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
+	KoordGPUIsolation   = "koordinator.sh/gpu-isolation-provider"
+)
+
+// Names of Koordinator's extended resources.
+const (
+	batchCPU       = "kubernetes.io/batch-cpu"
+	batchMemory    = "kubernetes.io/batch-memory"
+	gpuCore        = "koordinator.sh/gpu-core"
+	gpuMemory      = "koordinator.sh/gpu-memory"
+	gpuMemoryRatio = "koordinator.sh/gpu-memory-ratio"
+)
+
+// maxAnnotation bounds the text of one annotation that is parsed: 64 KiB, far
+// above what a scheduler writes for the largest node.
+const maxAnnotation = 64 << 10
+
+// suspiciousMilli is the largest batch-cpu amount taken for a mix-up of cores
+// and milli-cores: nobody asks for less than a tenth of a CPU in earnest.
+const suspiciousMilli = 100
+
+// koordClasses maps Koordinator's QoS classes, which are case sensitive.
+var koordClasses = map[string]Class{
+	"LSE": Dedicated, "LSR": Dedicated, "LS": Shared, "BE": Reclaimed, "SYSTEM": System,
+}
+
+func readKoordinator(pod *lifecycle.Pod, out *Pod) {
+	if name, ok := pod.Labels[KoordQoSClass]; ok && name != "" {
+		if class, known := koordClasses[name]; known {
+			out.Class, out.Name = Sourced[Class]{class, KoordQoSClass}, name
+		} else {
+			out.problem(KoordQoSClass, name, "not a QoS class: LSE, LSR, LS, BE or SYSTEM, in capitals")
+		}
+	}
+	readResourceStatus(pod, out)
+	readExtended(pod, out)
+	readDevices(pod, out)
+}
+
+// decode reads the JSON of an annotation: case-sensitive, no key twice, unknown
+// keys allowed because newer schedulers add some. It reports and returns false
+// where the text is malformed, and returns false where the key is absent.
+func decode(pod *lifecycle.Pod, key string, into any, out *Pod) bool {
+	text, ok := pod.Annotations[key]
+	if !ok || text == "" {
+		return false
+	}
+	if len(text) > maxAnnotation {
+		out.problem(key, text, "longer than %d bytes", maxAnnotation)
+		return false
+	}
+	strict, err := kjson.UnmarshalStrict([]byte(text), into, kjson.DisallowDuplicateFields)
+	if err = errors.Join(append(strict, err)...); err != nil {
+		out.problem(key, text, "malformed JSON: %s", strings.TrimPrefix(oneLine(err), "json: "))
+		return false
+	}
+	return true
+}
+
+func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+
+func readResourceStatus(pod *lifecycle.Pod, out *Pod) {
+	var status struct {
+		CPUSet string `json:"cpuset"`
+		Nodes  []struct {
+			Node      int                 `json:"node"`
+			Resources map[string]quantity `json:"resources"`
+		} `json:"numaNodeResources"`
+	}
+	if !decode(pod, KoordResourceStatus, &status, out) {
+		return
+	}
+	ids, err := topology.ParseList(status.CPUSet)
+	if err != nil {
+		out.problem(KoordResourceStatus, status.CPUSet, "cpuset: %v", err)
+		return
+	}
+	if len(ids) > 0 {
+		out.CPUs = Sourced[[]int]{ids, KoordResourceStatus}
+	}
+	var nodes []int
+	for _, n := range status.Nodes {
+		for _, r := range []string{"cpu", batchCPU} {
+			amount, said := n.Resources[r]
+			if !said {
+				continue
+			}
+			v, err := amount.integer()
+			switch {
+			case err != nil:
+				out.problem(KoordResourceStatus, string(amount), "numaNodeResources: %s: %v", r, err)
+			case n.Node < 0 || n.Node > topology.MaxID:
+				out.problem(KoordResourceStatus, fmt.Sprint(n.Node), "numaNodeResources: no such NUMA node")
+			case v > 0 && !slices.Contains(nodes, n.Node):
+				nodes = append(nodes, n.Node)
+			}
+		}
+	}
+	if len(nodes) > 0 {
+		out.Nodes = Sourced[[]int]{nodes, KoordResourceStatus}
+	}
+}
+
+func readExtended(pod *lifecycle.Pod, out *Pod) {
+	var spec struct {
+		Containers map[string]struct {
+			Requests map[string]quantity `json:"requests"`
+			Limits   map[string]quantity `json:"limits"`
+		} `json:"containers"`
+	}
+	if !decode(pod, KoordExtended, &spec, out) || len(spec.Containers) == 0 {
+		return
+	}
+	batch := make(map[string]Batch, len(spec.Containers))
+	for _, name := range sortedKeys(spec.Containers) {
+		c := spec.Containers[name]
+		var b Batch
+		for _, f := range []struct {
+			into *int64
+			from map[string]quantity
+			key  string
+		}{
+			{&b.RequestCPU, c.Requests, batchCPU},
+			{&b.LimitCPU, c.Limits, batchCPU},
+			{&b.LimitMemory, c.Limits, batchMemory},
+		} {
+			text, said := f.from[f.key]
+			if !said {
+				continue
+			}
+			v, err := text.integer()
+			if err != nil {
+				out.problem(KoordExtended, string(text), "container %s: %s: %v", printable(name), f.key, err)
+				return
+			}
+			*f.into = v
+			if f.key == batchCPU && v > 0 && v < suspiciousMilli {
+				out.warn(KoordExtended, string(text), "container %s: %s counts milli-CPUs: %d is %.3f of a CPU; %d CPUs would be %d",
+					printable(name), batchCPU, v, float64(v)/1000, v, v*1000)
+			}
+		}
+		batch[name] = b
+	}
+	out.Batch = Sourced[map[string]Batch]{batch, KoordExtended}
+}
+
+func readDevices(pod *lifecycle.Pod, out *Pod) {
+	var devices struct {
+		GPU []struct {
+			Minor     *int                `json:"minor"`
+			Resources map[string]quantity `json:"resources"`
+		} `json:"gpu"`
+	}
+	if !decode(pod, KoordDevices, &devices, out) || len(devices.GPU) == 0 {
+		return
+	}
+	var gpu GPU
+	for _, d := range devices.GPU {
+		if d.Minor == nil || *d.Minor < 0 {
+			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu: an entry without a minor number")
+			return
+		}
+		gpu.Minors = append(gpu.Minors, *d.Minor)
+	}
+	if pod.Labels[KoordGPUIsolation] == "HAMi-core" {
+		share, err := readShare(devices.GPU[0].Resources)
+		if err != nil {
+			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu shared by HAMi-core: %v", err)
+			return
+		}
+		gpu.Shared = share
+	}
+	out.GPU = Sourced[GPU]{gpu, KoordDevices}
+}
+
+// readShare reads a part of a GPU; nil where the whole GPU was allocated.
+func readShare(r map[string]quantity) (*GPUShare, error) {
+	ratio, said := r[gpuMemoryRatio]
+	if !said {
+		return nil, fmt.Errorf("%s is missing", gpuMemoryRatio)
+	}
+	percent, err := ratio.integer()
+	if err != nil || percent >= 100 {
+		return nil, err
+	}
+	memory, said := r[gpuMemory]
+	if !said {
+		return nil, fmt.Errorf("%s is missing", gpuMemory)
+	}
+	s := &GPUShare{}
+	if s.Memory, err = memory.integer(); err != nil {
+		return nil, err
+	}
+	if core, said := r[gpuCore]; said {
+		s.Core, err = core.integer()
+	}
+	return s, err
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

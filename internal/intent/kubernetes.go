@@ -1,0 +1,21 @@
+package intent
+
+import (
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// readKubernetes reads what Kubernetes itself says: the QoS class, which the
+// kubelet writes into the pod's cgroup parent in both naming schemes.
+func readKubernetes(pod *lifecycle.Pod, out *Pod) { out.QoS = qosOf(pod.CgroupParent) }
+
+func qosOf(parent string) QoS {
+	switch {
+	case strings.Contains(parent, "besteffort"):
+		return BestEffort
+	case strings.Contains(parent, "burstable"):
+		return Burstable
+	}
+	return Guaranteed
+}
