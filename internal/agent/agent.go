@@ -3,38 +3,259 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"sync"
+	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/nri"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/sysfs"
+	"golang.org/x/sync/errgroup"
 )
 
-// Options are what an agent is made of. Machine and the cgroup file interface
-// are given by tests and the embedded runtime; left nil, they are read from
-// the node.
+// Options are what an agent is made of. Machine and Tree are given by tests and
+// the embedded runtime; left nil, they are read from the node.
 type Options struct {
 	Config     config.Config
 	ConfigFile string // followed for changes; "" for none
 	Version    string
 	Log        *slog.Logger
 	Machine    *topology.Machine
+	Tree       *cgroup.Tree
 }
 
-// Agent is a running Trimtab.
-type Agent struct{}
+// Agent is a Trimtab that runs on a node.
+type Agent struct {
+	opt       Options
+	log       *slog.Logger
+	machine   *topology.Machine
+	conductor *conductor.Conductor
+	nri       *nri.Attachment
+	started   time.Time
+	close     func() error
 
-// New makes an agent. Nothing runs and nothing is written before Run.
-func New(o Options) (*Agent, error) { return nil, errors.New("under construction") }
+	mu         sync.Mutex
+	config     config.Config
+	generation uint64
+	badConfig  string // why a newer file is not in force
+}
 
-// Run blocks until ctx ends or the agent cannot go on.
-func (a *Agent) Run(ctx context.Context) error { return nil }
+// New makes an agent. Nothing is attached and nothing is written to the kernel
+// before Run.
+func New(o Options) (*Agent, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &Agent{
+		opt: o, log: o.Log, machine: o.Machine, config: o.Config, generation: 1, started: time.Now(),
+		close: func() error { return nil },
+	}
+	tree, err := a.node()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := policyOf(o.Config, a.machine)
+	if err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	key, err := recordKey(o.Config.Paths.Key)
+	if err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	a.conductor = conductor.New(conductor.Options{
+		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
+		Now: time.Now, Pace: o.Config.NRI.Pace(), Checkpoint: a.loadCheckpoint(),
+	})
+	if o.Config.NRI.Enabled {
+		a.nri = nri.New(nri.Options{
+			Socket: o.Config.NRI.Socket, Name: o.Config.NRI.Name, Index: o.Config.NRI.Index,
+			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
+		})
+	}
+	return a, nil
+}
+
+// node reads what was not given: the machine, and its cgroup files.
+func (a *Agent) node() (*cgroup.Tree, error) {
+	if a.machine == nil {
+		root := a.opt.Config.Paths.Sys
+		m, err := sysfs.Read(os.DirFS(root))
+		if err != nil {
+			return nil, fmt.Errorf("read the node's topology below %s (paths.sys): %w", root, err)
+		}
+		a.machine = m
+	}
+	if a.opt.Tree != nil {
+		return a.opt.Tree, nil
+	}
+	c := a.opt.Config.Cgroup
+	files, err := cgroup.OpenRoot(c.Root)
+	if err != nil {
+		return nil, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
+	}
+	a.close = files.Close
+	tree := &cgroup.Tree{FS: files}
+	switch c.Version {
+	case "v1":
+		tree.Version = cgroup.V1
+	case "v2":
+		tree.Version = cgroup.V2
+	default:
+		if tree, err = cgroup.Open(files); err != nil {
+			return nil, errors.Join(fmt.Errorf("find the cgroup version of %s: %w", c.Root, err), files.Close())
+		}
+	}
+	return tree, nil
+}
+
+// Run attaches to the runtime and serves until ctx ends or the agent cannot go
+// on. Containers keep what they have when it returns.
+func (a *Agent) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	group.Go(func() error { return a.conductor.Run(ctx) })
+	if a.opt.Config.Paths.State != "" {
+		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveCheckpoint) })
+	}
+	if socket := a.opt.Config.Paths.StatusSocket; socket != "" {
+		group.Go(func() error {
+			if err := status.Serve(ctx, socket, a.Source()); err != nil {
+				// A node without a status socket still needs its QoS.
+				a.log.Error("status is not served", "socket", socket, "err", err)
+			}
+			return nil
+		})
+	}
+	if a.opt.ConfigFile != "" {
+		group.Go(func() error { return a.follow(ctx) })
+	}
+	if a.nri != nil {
+		group.Go(func() error {
+			defer stop() // launched by the runtime, we end with our connection
+			return a.nri.Run(ctx)
+		})
+	}
+	err := group.Wait()
+	return errors.Join(err, a.close())
+}
+
+func (a *Agent) follow(ctx context.Context) error {
+	inForce := a.opt.Config
+	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Apply: a.Reconfigure, Report: a.configProblem}
+	if err := f.Run(ctx); err != nil {
+		a.log.Error("the configuration file is not followed", "file", a.opt.ConfigFile, "err", err)
+	}
+	return nil
+}
+
+// configProblem notes why a newer configuration is not in force; nil, that it
+// is again.
+func (a *Agent) configProblem(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.badConfig = ""
+		return
+	}
+	a.badConfig = err.Error()
+	a.log.Error("the new configuration is refused; the old one stays in force", "err", err)
+}
+
+// fromRuntime takes the configuration a runtime hands to a plugin it launched.
+func (a *Agent) fromRuntime(yaml string) error {
+	c, err := config.Parse("the runtime's drop-in", []byte(yaml))
+	if err != nil {
+		a.configProblem(err)
+		return err
+	}
+	return a.Reconfigure(c)
+}
 
 // Reconfigure puts a new configuration in force for what lives and what comes.
-func (a *Agent) Reconfigure(c config.Config) error { return nil }
+// Settings that only a start can change are named and keep their old value.
+func (a *Agent) Reconfigure(c config.Config) error {
+	policy, err := policyOf(c, a.machine)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	old := a.config
+	a.config, a.badConfig = c, ""
+	a.generation++
+	gen := a.generation
+	a.mu.Unlock()
+	for _, key := range needRestart(old, c) {
+		a.log.Warn("a changed setting takes effect at the next start of the agent", "key", key)
+	}
+	a.conductor.Configure(policy, c.NRI.Pace())
+	a.log.Info("configuration in force", "generation", gen)
+	return nil
+}
 
-// Source is what the status server and tests ask.
-func (a *Agent) Source() status.Source { return nil }
+// needRestart names the changed keys that only a start reads.
+func needRestart(old, c config.Config) []string {
+	var keys []string
+	if old.Cgroup != c.Cgroup {
+		keys = append(keys, "cgroup")
+	}
+	if old.Paths != c.Paths {
+		keys = append(keys, "paths")
+	}
+	if old.Log != c.Log {
+		keys = append(keys, "log")
+	}
+	old.NRI.UpdateInterval = c.NRI.UpdateInterval
+	if old.NRI != c.NRI {
+		keys = append(keys, "nri")
+	}
+	return keys
+}
 
 // Connected reports whether an attachment is registered and synchronised.
-func (a *Agent) Connected() bool { return false }
+func (a *Agent) Connected() bool {
+	for _, at := range a.conductor.Status().Attachments {
+		if at.State == "connected" {
+			return true
+		}
+	}
+	return false
+}
+
+// Source is what the status server and tests ask.
+func (a *Agent) Source() status.Source { return source{a} }
+
+// source adds to the conductor's answers what the agent knows of itself.
+type source struct{ a *Agent }
+
+func (s source) Status() status.Node {
+	n := s.a.conductor.Status()
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	n.Version, n.Started = s.a.opt.Version, s.a.started
+	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
+	if s.a.nri != nil && len(n.Attachments) == 0 {
+		state, runtime, err := s.a.nri.Status()
+		at := status.Attached{Name: s.a.nri.Name(), State: state, Runtime: runtime}
+		if err != nil {
+			at.Error = err.Error()
+		}
+		n.Attachments = append(n.Attachments, at)
+	}
+	return n
+}
+
+func (s source) Explain(namespace, pod, container string) ([]status.Container, bool) {
+	return s.a.conductor.Explain(namespace, pod, container)
+}
+
+func (s source) Events(ctx context.Context, since uint64) ([]status.Event, <-chan struct{}) {
+	return s.a.conductor.Events(ctx, since)
+}

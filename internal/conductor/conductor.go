@@ -25,6 +25,8 @@ type Options struct {
 	Now func() time.Time
 	// Pace is the pause between two updates of the runtime's stored copies.
 	Pace time.Duration
+	// Checkpoint is what SaveCheckpoints saved last, or nothing.
+	Checkpoint []byte
 }
 
 // Conductor is the one writer of the engine's state.
@@ -46,6 +48,7 @@ type Conductor struct {
 	queue    updateQueue
 	runtimes map[string]attached
 	journal  journal
+	late     checkpoint
 }
 
 // attached is a connected runtime.
@@ -56,7 +59,12 @@ type attached struct {
 
 // New makes a conductor of a node on which nothing runs yet.
 func New(o Options) *Conductor {
+	late, err := newCheckpoint(o.Checkpoint)
+	if err != nil {
+		o.Log.Warn("the checkpoint is ignored; the runtime's records are used alone", "err", err)
+	}
 	return &Conductor{
+		late:   late,
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
@@ -140,6 +148,9 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	}
 	c.state.Commit(w.plan)
 	c.prepare(w)
+	if w.plan.Moved() {
+		c.noteGrants()
+	}
 	return nil
 }
 

@@ -105,6 +105,8 @@ func present(told *lifecycle.Container, v lifecycle.Value) bool {
 func fromKernel(o keeper.Outcome, before delivery) delivery {
 	d := delivery{channel: "kernel", value: o.Value.String(), applied: true}
 	switch o.State {
+	case keeper.Superseded, keeper.Forgotten:
+		return before // a later decision speaks for itself
 	case keeper.Same:
 		if before.applied && before.value == d.value {
 			return before // somebody else, by our wish, had brought it there

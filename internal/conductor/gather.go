@@ -13,6 +13,7 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 	f.Records = map[string]engine.Record{}
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
+		f.Grants = c.lateGrants()
 		uid := make(map[string]string, len(w.ev.Pods))
 		for _, p := range w.ev.Pods {
 			if p != nil {
@@ -33,6 +34,8 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 		if w.ev.Pod != nil && w.ev.Container != nil {
 			c.record(w, w.ev.Pod.UID, w.ev.Container, f)
 		}
+	case lifecycle.CreateContainer, lifecycle.RemoveContainer:
+		c.ended(w, f)
 	}
 }
 
@@ -47,6 +50,10 @@ func (c *Conductor) parent(p *lifecycle.Pod, f *engine.Facts) {
 }
 
 func (c *Conductor) record(w *work, podUID string, ctr *lifecycle.Container, f *engine.Facts) {
+	if r, ok := c.lateRecord(ctr.ID); ok {
+		f.Records[ctr.ID] = r
+		return
+	}
 	text, stamped := ctr.Annotations[RecordKey]
 	if !stamped {
 		return
@@ -59,4 +66,38 @@ func (c *Conductor) record(w *work, podUID string, ctr *lifecycle.Container, f *
 		return
 	}
 	f.Records[ctr.ID] = r
+}
+
+// ended finds pods that own CPUs and have ended unnoticed: some runtimes do not
+// tell of the end of pods older than their last restart, but the kubelet
+// removes the pod's cgroup. It looks only when CPUs are wanted or may be free.
+func (c *Conductor) ended(w *work, f *engine.Facts) {
+	if w.ev.Pod == nil {
+		return
+	}
+	c.mu.Lock()
+	wanted := w.ev.Kind == lifecycle.RemoveContainer
+	if p := c.state.Pod(w.ev.Pod.ID); p != nil && p.Intent.CPUs.Said() {
+		wanted = true
+	}
+	owners := map[string]bool{}
+	for _, g := range c.state.Grants() {
+		owners[g.Key.PodUID] = true
+	}
+	parents := map[string]string{}
+	for _, id := range c.state.Pods() {
+		if p := c.state.Pod(id); wanted && owners[p.Pod.UID] && !p.Stopped && id != w.ev.Pod.ID {
+			parents[id] = p.Pod.CgroupParent
+		}
+	}
+	if p := c.state.Pod(w.ev.Pod.ID); w.ev.Kind == lifecycle.RemoveContainer && p != nil && owners[p.Pod.UID] && !p.Stopped {
+		parents[w.ev.Pod.ID] = p.Pod.CgroupParent
+	}
+	c.mu.Unlock()
+	f.Ended = map[string]bool{}
+	for id, parent := range parents {
+		if dir, err := cgroup.PodPath(parent); err == nil && c.keeper.Gone(dir) {
+			f.Ended[id] = true
+		}
+	}
 }

@@ -28,11 +28,8 @@ func (c *Conductor) prepare(w *work) {
 			told[ctr.ID] = ctr
 		}
 	}
-	for _, id := range w.plan.Changed {
+	for _, id := range c.losersFirst(w.plan.Changed) {
 		ctr := c.state.Container(id)
-		if ctr == nil || !ctr.Alive() {
-			continue
-		}
 		switch w.ev.Kind {
 		case lifecycle.CreateContainer:
 			c.prepareCreate(w, ctr)
@@ -51,9 +48,26 @@ func (c *Conductor) prepare(w *work) {
 	}
 }
 
+// losersFirst orders live containers so that those who share CPUs give them up
+// before those who own them get them.
+func (c *Conductor) losersFirst(ids []string) []string {
+	var share, own []string
+	for _, id := range ids {
+		switch ctr := c.state.Container(id); {
+		case ctr == nil || !ctr.Alive():
+		case ctr.Seat.Pool == placement.Own:
+			own = append(own, id)
+		default:
+			share = append(share, id)
+		}
+	}
+	return append(share, own...)
+}
+
 func (c *Conductor) forget(w *work, id string) {
 	w.forget = append(w.forget, id)
 	c.queue.drop(id)
+	c.late.drop(id)
 	if c.state.Container(id) == nil && c.state.Pod(id) == nil {
 		delete(c.sent, id)
 		delete(c.told, id)
@@ -121,19 +135,24 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 }
 
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
-	owned := ""
-	if ctr.Seat.Pool == placement.Own {
-		owned = c.state.Machine.Format(ctr.Seat.Owned)
-	}
 	return lifecycle.Value{
 		Field: lifecycle.Annotation, Key: RecordKey,
-		Text: c.signer.stamp(ctr.Key.PodUID, ctr.Name, c.state.Generation, owned, &ctr.Pristine),
+		Text: c.signer.stamp(ctr.Key.PodUID, ctr.Name, c.recordOf(ctr)),
 		Why:  lifecycle.Reason{Hook: "record"},
 	}
 }
 
+func (c *Conductor) recordOf(ctr *engine.Container) record {
+	owned := ""
+	if ctr.Seat.Pool == placement.Own {
+		owned = c.state.Machine.Format(ctr.Seat.Owned)
+	}
+	return newRecord(c.state.Generation, owned, &ctr.Pristine)
+}
+
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
 func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
+	c.late.note(c.recordOf(ctr), ctr.ID)
 	target, err := c.target(ctr)
 	for _, v := range c.state.Values(ctr) {
 		if !inKernel(v.Field) {
@@ -238,6 +257,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		if ctr.Life == lifecycle.StateCreated && w.from != nil && w.from.Carries(lifecycle.UpdateContainer, v.Field) {
 			w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: []lifecycle.Value{v}})
 			c.setTold(id, v)
+			c.late.note(c.recordOf(ctr), id)
 			continue
 		}
 		c.enqueue(ctr, v)

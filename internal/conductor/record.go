@@ -46,14 +46,30 @@ func (s signer) sum(podUID, container, body string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// stamp returns the text of a container's record.
-func (s signer) stamp(podUID, container string, gen uint64, cpus string, p *lifecycle.Resources) string {
+// newRecord is what a container would return to, and what it owns.
+func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 	r := record{Version: 1, Generation: gen, CPUs: cpus}
 	r.Pristine.Shares = pointer(p.CPU.Shares)
 	r.Pristine.Quota = pointer(p.CPU.Quota)
 	r.Pristine.Period = pointer(p.CPU.Period)
 	r.Pristine.CPUs, r.Pristine.Mems = p.CPU.CPUs, p.CPU.Mems
 	r.Pristine.Memory = pointer(p.Memory.Limit)
+	return r
+}
+
+// engine returns the record as the engine needs it.
+func (r *record) engine() engine.Record {
+	out := engine.Record{CPUs: r.CPUs}
+	out.Pristine.CPU = lifecycle.CPU{
+		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
+		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
+	}
+	out.Pristine.Memory.Limit = opt(r.Pristine.Memory)
+	return out
+}
+
+// stamp returns the text of a container's record.
+func (s signer) stamp(podUID, container string, r record) string {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return "" // numbers and strings always marshal
@@ -78,13 +94,7 @@ func (s signer) read(podUID, container, text string) (engine.Record, error) {
 	if r.Version != 1 {
 		return out, fmt.Errorf("version %d is unknown", r.Version)
 	}
-	out.CPUs = r.CPUs
-	out.Pristine.CPU = lifecycle.CPU{
-		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
-		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
-	}
-	out.Pristine.Memory.Limit = opt(r.Pristine.Memory)
-	return out, nil
+	return r.engine(), nil
 }
 
 func pointer[T comparable](o lifecycle.Opt[T]) *T {

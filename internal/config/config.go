@@ -124,7 +124,7 @@ type Paths struct {
 	// Sys is the directory sysfs is mounted on.
 	Sys string `json:"sys"`
 	// StatusSocket is the root-only socket that status, explain and events
-	// ask.
+	// ask; empty, nothing is served there.
 	StatusSocket string `json:"statusSocket"`
 	// Key is the file of the secret that signs records. It is made at the
 	// first start; it lies apart from any state directory, so that records

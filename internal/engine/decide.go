@@ -47,6 +47,11 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 }
 
 func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
+	for _, id := range sortedIDs(f.Ended) {
+		if ended := d.pod(id); ended != nil {
+			d.stopPod(p, ended.Pod)
+		}
+	}
 	p.Pod = d.knownPod(p, ev.Pod, f)
 	c := d.container(ev.Container.ID)
 	var rec *Record
@@ -217,24 +222,6 @@ func (d *draft) removeContainer(p *Plan, id string) {
 	}
 	d.put(id, nil)
 	p.Gone = append(p.Gone, id)
-	// Some runtimes do not tell of a pod's end after they restarted: a pod
-	// whose last container is removed holds nothing any more.
-	for _, other := range d.base.containersOfUID(c.Key.PodUID) {
-		if other != id && d.container(other) != nil {
-			return
-		}
-	}
-	d.drop(c.Key.PodUID)
-}
-
-func (s *State) containersOfUID(uid string) []string {
-	var ids []string
-	for pod, list := range s.byPod {
-		if p := s.pods[pod]; p != nil && p.Pod.UID == uid {
-			ids = append(ids, list...)
-		}
-	}
-	return ids
 }
 
 // stopPod ends the pod's grants, unless a newer sandbox of the same pod runs.

@@ -31,10 +31,7 @@ func (d *draft) seatText(seat placement.Seat) string {
 	if b := d.base.benches[seat]; b != nil && !d.moved && !d.fresh {
 		return b.text
 	}
-	cpus, ok := d.policy.Pools.CPUs(seat, d.ledger.Exclusive())
-	if !ok {
-		return ""
-	}
+	cpus, _ := d.policy.Pools.CPUs(seat, d.ledger.Exclusive())
 	return d.machine.Format(cpus)
 }
 

@@ -54,7 +54,17 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 			return
 		}
 	}
-	cpus, err := d.assigned(p, c.Key)
+	var cpus topology.Set
+	var err error
+	if old := d.container(c.ID); old != nil && old.Alive() && old.Seat.Pool != placement.Own || rec != nil && rec.CPUs == "" {
+		// It was refused when it was created, and its record says so: given
+		// the CPUs now, it would lose them at the next restart.
+		if p.Intent.CPUs.Said() && d.policy.Place {
+			err = errors.New("they could not be granted when the container was created; it can have them when it is created anew")
+		}
+	} else {
+		cpus, err = d.assigned(p, c.Key)
+	}
 	switch {
 	case err != nil:
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
@@ -78,7 +88,6 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 			Key: "cpuset.cpus", Value: d.machine.Format(c.Seat.Within),
 			Reason: "every CPU this container may use is owned by another; it is given CPUs outside",
 		})
-		c.Seat.Within = topology.Set{}
 	}
 }
 

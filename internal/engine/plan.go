@@ -22,6 +22,11 @@ type Facts struct {
 	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
 	// lists.
 	ParentCPUs map[string]string
+	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
+	// of a Synchronize.
+	Grants map[string]string
+	// Ended are sandboxes whose cgroup is gone: their end was not told.
+	Ended map[string]bool
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, where it changed.
@@ -68,6 +73,9 @@ type Plan struct {
 	base  uint64
 	draft *draft
 }
+
+// Moved reports whether CPUs were given to or taken from somebody.
+func (p *Plan) Moved() bool { return p.draft != nil && p.draft.moved }
 
 // Commit makes the plan the state. It panics on a plan made on another state,
 // which only a programming error can bring.

@@ -29,6 +29,7 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 		d.create(p, c, rec, c.State)
 	}
+	d.reserve(p, f)
 	// Pods' own values depend on who owns what, which is known only now.
 	for _, id := range p.ChangedPods {
 		n := *d.pods[id]
@@ -141,6 +142,26 @@ func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
 		}
 		if g.CPUs.And(d.policy.Pools.Reserved).Empty() && d.ledger.Check(g.Key, g.CPUs) == nil {
 			d.ledger.Put(g)
+		}
+	}
+}
+
+// reserve keeps the CPUs of pods that own some and have no container at this
+// moment, between two attempts.
+func (d *draft) reserve(p *Plan, f Facts) {
+	busy := map[string]bool{}
+	for _, id := range p.Changed {
+		busy[d.containers[id].Key.PodUID] = true
+	}
+	for _, id := range p.ChangedPods {
+		pod := d.pods[id]
+		list, owns := f.Grants[pod.Pod.UID]
+		if !owns || busy[pod.Pod.UID] || !d.policy.Place {
+			continue
+		}
+		key := placement.Key{PodUID: pod.Pod.UID}
+		if cpus := d.machine.OnlineOf(list); !cpus.Empty() && d.grantable(pod, key, cpus) == nil {
+			d.grant(placement.Grant{Key: key, Pod: pod.FullName(), CPUs: cpus, From: pod.Intent.CPUs.Key})
 		}
 	}
 }

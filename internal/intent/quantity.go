@@ -34,7 +34,7 @@ func (q quantity) integer() (int64, error) {
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return v, nil
 	}
-	number := strings.TrimRight(text, "numkMGTPEi")
+	number := strings.TrimRight(text, "numkKMGTPEi")
 	suffix := text[len(number):]
 	if len(text) > 40 || number == "" || strings.Trim(number, "0123456789.+-eE") != "" {
 		return 0, fmt.Errorf("%q is not a quantity", printable(text))

@@ -44,7 +44,9 @@ const (
 )
 
 // String returns the rule's name as the docs print it.
-func (c Compose) String() string { return [...]string{"set once", "smallest wins", "set once per key"}[c] }
+func (c Compose) String() string {
+	return [...]string{"set once", "smallest wins", "set once per key"}[c]
+}
 
 // FieldInfo describes a field.
 type FieldInfo struct {

@@ -1,0 +1,122 @@
+package trimtab_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/trimtab/trimtab/"
+
+// arrows says which rooms a room may import, beside those its targets may. A
+// room that is not here may not exist.
+var arrows = map[string][]string{
+	"internal/lifecycle":         {},
+	"internal/topology":          {},
+	"internal/topology/sysfs":    {"internal/topology"},
+	"internal/topology/describe": {"internal/topology"},
+	"internal/intent":            {"internal/lifecycle", "internal/topology"},
+	"internal/placement":         {"internal/topology"},
+	"internal/hook":              {"internal/intent", "internal/lifecycle", "internal/placement"},
+	"internal/engine":            {"internal/hook", "internal/intent", "internal/lifecycle", "internal/placement", "internal/topology"},
+	"internal/cgroup":            {"internal/lifecycle", "internal/topology"},
+	"internal/keeper":            {"internal/cgroup", "internal/lifecycle"},
+	"internal/report/status":     {"internal/lifecycle", "internal/topology"},
+	"internal/config":            {"internal/topology", "internal/intent"},
+	"internal/conductor":         {"internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/placement", "internal/topology", "internal/report/status"},
+	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle"},
+	"internal/agent":             {"internal/attach/nri", "internal/conductor", "internal/config", "internal/report/status", "internal/engine", "internal/hook", "internal/placement", "internal/keeper", "internal/cgroup", "internal/topology", "internal/topology/sysfs"},
+	"internal/sim/scenario":      {"internal/config", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
+	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
+	"internal/sim":               {"internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/config", "internal/lifecycle", "internal/report/status", "internal/topology", "internal/topology/describe"},
+	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
+	"internal/tools/keydocs":     nil,
+	"cmd/trimtab":                nil,
+	"test/scenarios":             {},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func list(t *testing.T, args ...string) []listed {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// TestArrows checks that rooms import only what the picture in ARCHITECTURE.md
+// allows.
+func TestArrows(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		room := strings.TrimPrefix(p.ImportPath, module)
+		allowed, known := arrows[room]
+		if room == strings.TrimSuffix(module, "/") {
+			continue
+		}
+		if !known {
+			t.Errorf("%s is a new room: give it its arrows here and its place in ARCHITECTURE.md", room)
+			continue
+		}
+		if allowed == nil {
+			continue
+		}
+		for _, i := range p.Imports {
+			if to, ours := strings.CutPrefix(i, module); ours && !slices.Contains(allowed, to) {
+				t.Errorf("%s imports %s, which its arrows do not allow", room, to)
+			}
+		}
+	}
+}
+
+// TestPureCore checks that what decides can reach neither the node, nor a
+// clock, nor a log.
+func TestPureCore(t *testing.T) {
+	for _, p := range list(t, "./internal/lifecycle", "./internal/topology", "./internal/intent", "./internal/placement", "./internal/hook", "./internal/engine") {
+		for _, i := range p.Imports {
+			switch i {
+			case "os", "net", "time", "context", "log", "log/slog", "os/exec", "syscall", "math/rand", "math/rand/v2", "sync":
+				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+			if strings.HasPrefix(i, "k8s.io/") || strings.HasPrefix(i, "google.golang.org/") {
+				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+		}
+	}
+}
+
+// TestLeanBinary checks that what would double the binary, or let it run other
+// programs, is not in it. Sizes: docs/dependencies.md.
+func TestLeanBinary(t *testing.T) {
+	for _, p := range list(t, "./cmd/trimtab") {
+		for _, d := range p.Deps {
+			for _, no := range []string{
+				"k8s.io/client-go/kubernetes", "k8s.io/api/", "sigs.k8s.io/controller-runtime",
+				"k8s.io/dynamic-resource-allocation", "testing", "github.com/onsi/", "github.com/stretchr/",
+			} {
+				if d == no || strings.HasPrefix(d, strings.TrimSuffix(no, "/")+"/") {
+					t.Errorf("the binary contains %s", d)
+				}
+			}
+		}
+	}
+}

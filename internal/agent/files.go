@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// checkpointName is the checkpoint's file in paths.state.
+const checkpointName = "checkpoint.json"
+
+// loadCheckpoint reads the last checkpoint. One that cannot be read is none:
+// the runtime's records say more.
+func (a *Agent) loadCheckpoint() []byte {
+	dir := a.opt.Config.Paths.State
+	if dir == "" {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(dir, checkpointName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("the checkpoint cannot be read", "err", err)
+	}
+	return data
+}
+
+// saveCheckpoint writes a checkpoint in place of the last.
+func (a *Agent) saveCheckpoint(data []byte) error {
+	return writeFile(filepath.Join(a.opt.Config.Paths.State, checkpointName), data)
+}
+
+// writeFile writes a root-only file so that a crash leaves the old or the new
+// one, and makes its directory where it is missing.
+func writeFile(file string, data []byte) error {
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+"-") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes a rename in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// policyOf translates a valid configuration for this machine. Errors name the
+// configuration key.
+func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
+	p := engine.Policy{
+		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
+		UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared",
+		ReclaimedByNUMA:  c.Hooks.CPUSet.ReclaimedByNUMA,
+		Pools:            placement.Pools{Online: m.Online()},
+	}
+	for _, list := range []struct {
+		key  string
+		text string
+		into *topology.Set
+	}{
+		{"pools.reserved", c.Pools.Reserved, &p.Pools.Reserved},
+		{"pools.shared", c.Pools.Shared, &p.Pools.Shared},
+		{"pools.reclaimed", c.Pools.Reclaimed, &p.Pools.Reclaimed},
+		{"pools.system", c.Pools.System, &p.Pools.System},
+	} {
+		var err error
+		if *list.into, err = m.ParseCPUs(list.text); err != nil {
+			return p, fmt.Errorf("%s: %w", list.key, err)
+		}
+	}
+	rest := p.Pools.Online.Minus(p.Pools.Reserved)
+	if rest.Empty() {
+		return p, fmt.Errorf("pools.reserved: %s leaves no CPU of %s", c.Pools.Reserved, m.Format(m.Online()))
+	}
+	if p.Pools.Shared.Empty() {
+		p.Pools.Shared = rest
+	}
+	if p.Pools.Reclaimed.Empty() {
+		p.Pools.Reclaimed = rest
+	}
+	if c.Hooks.CPUSet.Enabled {
+		p.Hooks = append(p.Hooks, hook.CPUSet{UnsetQuota: c.Hooks.CPUSet.UnsetQuota})
+	}
+	if c.Hooks.Batch.Enabled {
+		p.Hooks = append(p.Hooks, hook.Batch{})
+	}
+	if c.Hooks.GPU.Enabled {
+		p.Hooks = append(p.Hooks, hook.GPU{HAMiLibrary: c.Hooks.GPU.HAMiLibrary})
+	}
+	return p, nil
+}

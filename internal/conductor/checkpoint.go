@@ -1,0 +1,143 @@
+package conductor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/engine"
+)
+
+// checkpoint holds what came after containers were created and their records
+// were stamped: what the kubelet asked for since, and containers that were
+// narrowed without a record. It is small, and losing it moves nothing by
+// itself: what is lost is what such containers return to.
+type checkpoint struct {
+	late map[string]record
+	// grants are CPUs by the UID of the pod that owns them, also while it has
+	// no container, between two attempts.
+	grants map[string]string
+	dirty  bool
+	woken  chan struct{}
+}
+
+// checkpointFile is the stored form.
+type checkpointFile struct {
+	Version    int               `json:"v"`
+	Containers map[string]record `json:"containers"`
+	Grants     map[string]string `json:"grants"`
+}
+
+// checkpointDelay coalesces changes that come close together.
+const checkpointDelay = 200 * time.Millisecond
+
+func newCheckpoint(data []byte) (checkpoint, error) {
+	cp := checkpoint{late: map[string]record{}, woken: make(chan struct{}, 1)}
+	if len(data) == 0 {
+		return cp, nil
+	}
+	var f checkpointFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return cp, fmt.Errorf("read checkpoint: %w", err)
+	}
+	if f.Version != 1 {
+		return cp, fmt.Errorf("read checkpoint: version %d is unknown", f.Version)
+	}
+	if f.Containers != nil {
+		cp.late = f.Containers
+	}
+	cp.grants = f.Grants
+	return cp, nil
+}
+
+// note keeps what a container would return to now.
+func (cp *checkpoint) note(r record, id string) {
+	cp.late[id] = r
+	cp.mark()
+}
+
+func (cp *checkpoint) drop(id string) {
+	if _, ok := cp.late[id]; ok {
+		delete(cp.late, id)
+		cp.mark()
+	}
+}
+
+func (cp *checkpoint) mark() {
+	cp.dirty = true
+	select {
+	case cp.woken <- struct{}{}:
+	default:
+	}
+}
+
+// noteGrants keeps who owns CPUs, where that changed.
+func (c *Conductor) noteGrants() {
+	now := map[string]string{}
+	for _, g := range c.state.Grants() {
+		now[g.Key.PodUID] = c.state.Machine.Format(g.CPUs)
+	}
+	if !maps.Equal(now, c.late.grants) {
+		c.late.grants = now
+		c.late.mark()
+	}
+}
+
+func (c *Conductor) lateGrants() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late.grants
+}
+
+func (c *Conductor) lateRecord(id string) (engine.Record, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.late.late[id]
+	return r.engine(), ok
+}
+
+// Checkpoint returns the checkpoint as it is now.
+func (c *Conductor) Checkpoint() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.late.dirty = false
+	data, err := json.Marshal(checkpointFile{Version: 1, Containers: c.late.late, Grants: c.late.grants})
+	if err != nil {
+		return nil // numbers and strings always marshal
+	}
+	return data
+}
+
+// SaveCheckpoints hands changed checkpoints to save, a moment after they
+// changed and off the request path, until ctx ends; the last one then too.
+func (c *Conductor) SaveCheckpoints(ctx context.Context, save func([]byte) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			c.save(save)
+			return nil
+		case <-c.late.woken:
+		}
+		timer := time.NewTimer(checkpointDelay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+		c.save(save)
+	}
+}
+
+func (c *Conductor) save(save func([]byte) error) {
+	c.mu.Lock()
+	dirty := c.late.dirty
+	c.mu.Unlock()
+	if !dirty {
+		return
+	}
+	if err := save(c.Checkpoint()); err != nil {
+		c.log.Warn("the checkpoint is not saved; a restart would know less of later changes", "err", err)
+	}
+}

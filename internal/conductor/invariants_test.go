@@ -1,0 +1,162 @@
+package conductor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"pgregory.net/rapid"
+)
+
+// step is one random thing that happens; the numbers choose among what there
+// is.
+type step struct {
+	Do   int
+	A, B int
+}
+
+// steps draws random histories of a node.
+func steps() *rapid.Generator[[]step] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		return step{rapid.IntRange(0, 15).Draw(t, "do"), rapid.IntRange(0, 99).Draw(t, "a"), rapid.IntRange(0, 99).Draw(t, "b")}
+	}), 5, 60)
+}
+
+var (
+	someClasses = []string{"", "", "LS", "LSR", "LSE", "BE", "SYSTEM", "nonsense"}
+	someCPUs    = []string{"", "0-1", "2-3", "2,6", "4", "1-2", "0-6", "0-7", "9"}
+	someBatch   = []string{"", `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"1000","kubernetes.io/batch-memory":"1Gi"}}}}`, `{`}
+)
+
+// play runs a history on a model.
+func play(mo *model, history []step) {
+	for _, s := range history {
+		pods := mo.pods
+		switch {
+		case s.Do <= 3 || len(pods) == 0:
+			asked := ""
+			class := someClasses[s.A%len(someClasses)]
+			if class == "LSR" || class == "LSE" {
+				asked = someCPUs[s.B%len(someCPUs)]
+			}
+			p := mo.runPod(class, asked, someBatch[s.B%len(someBatch)])
+			if c := mo.create(p, "a"); c != nil && s.B%4 > 0 {
+				mo.start(c)
+			}
+			continue
+		case s.Do == 4:
+			if p := pods[s.A%len(pods)]; !p.stopped {
+				mo.create(p, []string{"a", "b"}[s.B%2])
+			}
+			continue
+		case s.Do == 5:
+			mo.removePod(pods[s.A%len(pods)])
+			continue
+		case s.Do == 6:
+			mo.stopPod(pods[s.A%len(pods)])
+			continue
+		case s.Do == 7:
+			mo.restart()
+			continue
+		case s.Do == 8:
+			mo.policy.UnlabelledShared = s.A%2 == 0
+			mo.policy.Pools.Reserved = [...]string2set{"", "7"}[s.B%2].set(mo)
+			mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
+			mo.con.Configure(mo.policy, 0)
+			mo.checkExclusive("after a new configuration")
+			continue
+		}
+		all := mo.live()
+		if len(all) == 0 {
+			continue
+		}
+		c := all[s.A%len(all)]
+		switch {
+		case s.Do <= 10:
+			mo.start(c)
+		case s.Do <= 12:
+			var r lifecycle.Resources
+			if s.B%2 == 0 {
+				r.CPU.CPUs = []string{"0-3", "0-7", "2"}[s.B%3]
+			} else {
+				r.CPU.Shares = lifecycle.Some[uint64](512)
+			}
+			mo.update(c, r)
+		case s.Do == 13:
+			mo.stop(c)
+		case s.Do == 14:
+			mo.remove(c)
+		case s.Do == 15: // a duplicate event
+			mo.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: clone(&c.pod.Pod)})
+		}
+	}
+}
+
+type string2set string
+
+func TestInvariants(t *testing.T) {
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(rt *rapid.T) {
+				mo := newModel(t, v, faults{})
+				play(mo, steps().Draw(rt, "history"))
+				if len(mo.broken) > 0 {
+					rt.Fatalf("%v", mo.broken)
+				}
+			})
+		})
+	}
+}
+
+// TestPlantedFaults shows that each invariant's check can fail: with a fault
+// planted, random histories find it.
+func TestPlantedFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults faults
+		finds  string
+	}{
+		"others keep granted CPUs":   {faults{forgetShrink: true}, "I1"},
+		"empty CPU list":             {faults{emptyCPUSet: true}, "I2"},
+		"a value is carried nowhere": {faults{dropValue: true}, "I3"},
+		"records are lost":           {faults{loseRecord: true}, "I4"},
+		"a pod's end frees nothing":  {faults{keepGrant: true}, "I4"},
+		"a silent pod is touched":    {faults{touchSilent: true}, "I5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range 300 {
+				mo := newModel(t, cgroup.V2, c.faults)
+				play(mo, steps().Example(seed))
+				for _, b := range mo.broken {
+					if b[:2] == c.finds {
+						t.Logf("found after %d histories: %s", seed+1, b)
+						return
+					}
+				}
+			}
+			t.Errorf("300 random histories did not notice the fault; %s is not checked", c.finds)
+		})
+	}
+}
+
+// TestDeterminism checks that equal histories give equal answers.
+func TestDeterminism(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := steps().Draw(rt, "history")
+		var seen [2]string
+		for i := range seen {
+			mo := newModel(t, cgroup.V2, faults{})
+			play(mo, history)
+			events, _ := mo.con.Events(nil, 0) //nolint:staticcheck // the journal does not use the context
+			seen[i] = fmt.Sprintf("%+v %+v", events, mo.cpusets())
+		}
+		if seen[0] != seen[1] {
+			rt.Fatalf("two runs differ:\n%s\n%s", seen[0], seen[1])
+		}
+	})
+}
+
+var _ conductor.Carrier = carrier{}

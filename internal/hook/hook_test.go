@@ -1,0 +1,173 @@
+package hook
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"pgregory.net/rapid"
+)
+
+func batchPod(m map[string]intent.Batch) *intent.Pod {
+	return &intent.Pod{
+		Class: intent.Sourced[intent.Class]{V: intent.Reclaimed, Key: intent.KoordQoSClass},
+		Batch: intent.Sourced[map[string]intent.Batch]{V: m, Key: intent.KoordExtended},
+	}
+}
+
+// values runs hooks and returns what they set, as text by field.
+func values(in *Input, hooks ...Hook) map[string]string {
+	var out Output
+	for _, h := range hooks {
+		h.Propose(in, &out)
+	}
+	got := map[string]string{}
+	for _, v := range out.Values {
+		name := v.Field.String()
+		if v.Key != "" {
+			name += " " + v.Key
+		}
+		got[name] = v.String()
+	}
+	return got
+}
+
+// TestBatchPod is the batch table of Koordinator 1.7: the pod's values are the
+// sums over its containers.
+func TestBatchPod(t *testing.T) {
+	half := intent.Batch{RequestCPU: 500, LimitCPU: 500, LimitMemory: 2 << 30}
+	for _, c := range []struct {
+		name                  string
+		ask                   map[string]intent.Batch
+		shares, quota, memory string
+	}{
+		{"one container 500m, 2Gi", map[string]intent.Batch{"a": half}, "512", "50000", "2147483648"},
+		{"and one with limits alone", map[string]intent.Batch{"a": half, "b": {LimitCPU: 1000, LimitMemory: 2 << 30}}, "512", "150000", "4294967296"},
+		{"requests alone", map[string]intent.Batch{"a": {RequestCPU: 500}}, "512", "-1", "-1"},
+		{"two, one without limits", map[string]intent.Batch{"a": half, "b": {RequestCPU: 500}}, "1024", "-1", "-1"},
+	} {
+		want := map[string]string{"cpu.shares": c.shares, "cpu.quota": c.quota, "memory.limit": c.memory}
+		if diff := cmp.Diff(want, values(&Input{Intent: batchPod(c.ask)}, Batch{})); diff != "" {
+			t.Error(c.name, diff)
+		}
+	}
+}
+
+func TestBatchUntouched(t *testing.T) {
+	half := map[string]intent.Batch{"a": {RequestCPU: 500}}
+	notBE := batchPod(half)
+	notBE.Class.V = intent.Shared
+	silent := &intent.Pod{Class: intent.Sourced[intent.Class]{V: intent.Reclaimed, Key: intent.KoordQoSClass}}
+	for name, in := range map[string]*Input{
+		"not BE":            {Intent: notBE, Container: "a"},
+		"no spec":           {Intent: silent, Container: "a"},
+		"another container": {Intent: batchPod(half), Container: "b"},
+	} {
+		if got := values(in, Batch{}); len(got) > 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestQuotaFormula(t *testing.T) {
+	for milli, want := range map[int64]int64{0: -1, -1: -1, 1: 1000, 10: 1000, 500: 50000, 1000: 100000, 1 << 62: -1} {
+		if got := quota(milli, defaultPeriod); got != want {
+			t.Errorf("quota(%d) = %d, want %d", milli, got, want)
+		}
+	}
+	if got := quota(500, 10000); got != 5000 {
+		t.Errorf("half a CPU in 10 ms is %d µs, want 5000", got)
+	}
+	for milli, want := range map[int64]int64{0: 2, -5: 2, 1: 2, 500: 512, 1000: 1024, 256000: 262144, 1 << 62: 262144} {
+		if got := shares(milli); got != want {
+			t.Errorf("shares(%d) = %d, want %d", milli, got, want)
+		}
+	}
+}
+
+func TestCPUSet(t *testing.T) {
+	own := &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "2-3", Seat: placement.Seat{Pool: placement.Own}}
+	for _, c := range []struct {
+		name string
+		in   *Input
+		hook CPUSet
+		want map[string]string
+	}{
+		{"owned", own, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
+		{"owned, quota kept", own, CPUSet{}, map[string]string{"cpuset.cpus": "2-3"}},
+		{"shared", &Input{Container: "a", CPUs: "0-1"}, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
+		{"pod", &Input{Seat: placement.Seat{Pool: placement.Own}}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
+	} {
+		if diff := cmp.Diff(c.want, values(c.in, c.hook)); diff != "" {
+			t.Error(c.name, diff)
+		}
+	}
+}
+
+// TestGPU is the GPU table of Koordinator 1.7.
+func TestGPU(t *testing.T) {
+	in := func(g intent.GPU) *Input {
+		return &Input{Container: "a", Intent: &intent.Pod{GPU: intent.Sourced[intent.GPU]{V: g, Key: intent.KoordDevices}}}
+	}
+	share := intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{Memory: 17179869184, Core: 50}}
+	if diff := cmp.Diff(map[string]string{"env NVIDIA_VISIBLE_DEVICES": "0,1"}, values(in(intent.GPU{Minors: []int{0, 1}}), GPU{})); diff != "" {
+		t.Error(diff)
+	}
+	want := map[string]string{
+		"env NVIDIA_VISIBLE_DEVICES": "1", "env CUDA_DEVICE_MEMORY_LIMIT": "17179869184", "env CUDA_DEVICE_SM_LIMIT": "50",
+		"env LD_PRELOAD":      "/usr/local/vgpu/libvgpu.so",
+		"mount /tmp/vgpulock": "/tmp/vgpulock -> /tmp/vgpulock", "mount /usr/local/vgpu/libvgpu.so": "/usr/local/vgpu/libvgpu.so -> /usr/local/vgpu/libvgpu.so",
+	}
+	if diff := cmp.Diff(want, values(in(share), GPU{HAMiLibrary: "/usr/local/vgpu/libvgpu.so"})); diff != "" {
+		t.Error(diff)
+	}
+	var out Output
+	GPU{}.Propose(in(share), &out)
+	if len(out.Problems) != 1 || len(out.Values) != 1 {
+		t.Errorf("without a library: %v, %v", out.Values, out.Problems)
+	}
+}
+
+// TestNoConflict checks the composition rules over the hook list: whatever is
+// asked, no two hooks set one thing, and each sets only what it states.
+func TestNoConflict(t *testing.T) {
+	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, GPU{HAMiLibrary: "/l.so"}}
+	rapid.Check(t, func(t *rapid.T) {
+		in := &Input{
+			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
+			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
+			Seat:      placement.Seat{Pool: placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool"))},
+			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
+		}
+		in.Intent.GPU = intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{}}, Key: "k"}
+		by := map[string]string{}
+		for _, h := range hooks {
+			var out Output
+			h.Propose(in, &out)
+			info := h.Info()
+			for _, v := range out.Values {
+				name := v.Field.String() + " " + v.Key
+				if other, twice := by[name]; twice {
+					t.Errorf("%s and %s both set %s", other, info.Name, name)
+				}
+				by[name] = info.Name
+				states := info.Sets
+				if in.Container == "" {
+					states = info.Pod
+				}
+				if !slices.Contains(states, v.Field) {
+					t.Errorf("%s sets %s, which it does not state", info.Name, v.Field)
+				}
+				if v.Why.Hook != info.Name {
+					t.Errorf("%s sets %s in the name of %q", info.Name, v.Field, v.Why.Hook)
+				}
+				if v.Field == lifecycle.CPUQuota && v.Int != -1 && v.Int < minQuota {
+					t.Errorf("quota %d is refused by the kernel", v.Int)
+				}
+			}
+		}
+	})
+}

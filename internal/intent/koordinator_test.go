@@ -1,0 +1,163 @@
+package intent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func pod(labels, annotations map[string]string) *lifecycle.Pod {
+	return &lifecycle.Pod{Labels: labels, Annotations: annotations, CgroupParent: "/kubepods/besteffort/podx"}
+}
+
+func read(labels, annotations map[string]string) *Pod {
+	return Read(pod(labels, annotations), Dialects())
+}
+
+func TestClasses(t *testing.T) {
+	for name, want := range map[string]Class{
+		"LSE": Dedicated, "LSR": Dedicated, "LS": Shared, "BE": Reclaimed, "SYSTEM": System, "": None, "ls": None, "Gold": None,
+	} {
+		got := read(map[string]string{KoordQoSClass: name}, nil)
+		if got.Class.V != want {
+			t.Errorf("%q is read as %s, want %s", name, got.Class.V, want)
+		}
+		if reported := len(got.Problems) > 0; reported != (want == None && name != "") {
+			t.Errorf("%q: problems %v", name, got.Problems)
+		}
+	}
+}
+
+func TestQoSOf(t *testing.T) {
+	for parent, want := range map[string]QoS{
+		"/kubepods/besteffort/pod1": BestEffort, "kubepods-besteffort-pod1.slice": BestEffort,
+		"/kubepods/burstable/pod1": Burstable, "kubepods-burstable-pod1.slice": Burstable,
+		"/kubepods/pod1": Guaranteed, "kubepods-pod1.slice": Guaranteed, "": Guaranteed,
+	} {
+		if got := qosOf(parent); got != want {
+			t.Errorf("%s: %s, want %s", parent, got, want)
+		}
+	}
+}
+
+func TestResourceStatus(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		cpus       []int
+		nodes      []int
+		problem    string
+	}{
+		{name: "cpuset", text: `{"cpuset":"2-3,18-19"}`, cpus: []int{2, 3, 18, 19}},
+		{name: "NUMA nodes with cpu", text: `{"numaNodeResources":[{"node":1,"resources":{"cpu":"2"}}]}`, nodes: []int{1}},
+		{name: "NUMA nodes with batch-cpu", text: `{"numaNodeResources":[{"node":1,"resources":{"kubernetes.io/batch-cpu":"2000"}}]}`, nodes: []int{1}},
+		{name: "NUMA nodes without cpu", text: `{"numaNodeResources":[{"node":1,"resources":{"hugepages-2Mi":"2Gi"}}]}`},
+		{name: "NUMA node with no cpu", text: `{"numaNodeResources":[{"node":1,"resources":{"cpu":"0"}}]}`},
+		{name: "unknown keys", text: `{"cpuset":"1","later":{"a":[1]}}`, cpus: []int{1}},
+		{name: "empty"},
+		{name: "broken", text: `{"cpuset":`, problem: "malformed JSON"},
+		{name: "a list", text: `["2-3"]`, problem: "malformed JSON"},
+		{name: "wrong type", text: `{"cpuset":3}`, problem: "malformed JSON"},
+		{name: "twice", text: `{"cpuset":"1","cpuset":"2"}`, problem: "duplicate"},
+		{name: "another case", text: `{"CPUSet":"1"}`},
+		{name: "backwards", text: `{"cpuset":"5-2"}`, problem: "backwards"},
+		{name: "negative", text: `{"cpuset":"-1"}`, problem: "not a number"},
+		{name: "huge id", text: `{"cpuset":"99999999999999999999"}`, problem: "above"},
+		{name: "huge range", text: `{"cpuset":"0-4000000000"}`, problem: "above"},
+		{name: "other digits", text: `{"cpuset":"１-２"}`, problem: "not a number"},
+		{name: "huge text", text: `{"cpuset":"` + strings.Repeat("1,", 40000) + `"}`, problem: "longer than"},
+		{name: "negative node", text: `{"numaNodeResources":[{"node":-1,"resources":{"cpu":"2"}}]}`, problem: "no such NUMA node"},
+		{name: "bad amount", text: `{"numaNodeResources":[{"node":1,"resources":{"cpu":"two"}}]}`, problem: "not a quantity"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := read(nil, map[string]string{KoordResourceStatus: c.text})
+			if diff := cmp.Diff(c.cpus, got.CPUs.V) + cmp.Diff(c.nodes, got.Nodes.V); diff != "" {
+				t.Error(diff)
+			}
+			if c.problem == "" && len(got.Problems) > 0 || c.problem != "" && (len(got.Problems) != 1 || !strings.Contains(got.Problems[0].String(), c.problem)) {
+				t.Errorf("problems %v, want one about %q", got.Problems, c.problem)
+			}
+		})
+	}
+}
+
+func TestExtended(t *testing.T) {
+	got := read(nil, map[string]string{KoordExtended: `{"containers":{"worker":{
+		"requests":{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"3Gi"},
+		"limits":{"kubernetes.io/batch-cpu":2000,"kubernetes.io/batch-memory":"3Gi"}},"idle":{}}}`})
+	want := map[string]Batch{"worker": {RequestCPU: 1500, LimitCPU: 2000, LimitMemory: 3 << 30}, "idle": {}}
+	if diff := cmp.Diff(want, got.Batch.V); diff != "" || len(got.Problems) > 0 {
+		t.Error(diff, got.Problems)
+	}
+	got = read(nil, map[string]string{KoordExtended: `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"8"}}}}`})
+	if len(got.Problems) != 1 || !got.Problems[0].Warning || !strings.Contains(got.Problems[0].Reason, "8 CPUs would be 8000") {
+		t.Errorf("8 milli-CPUs: %v", got.Problems)
+	}
+	if len(got.Malformed()) != 0 || got.Batch.V["a"].LimitCPU != 8 {
+		t.Error("a warning must not change what is done")
+	}
+}
+
+func TestDevices(t *testing.T) {
+	hami := map[string]string{KoordGPUIsolation: "HAMi-core"}
+	for _, c := range []struct {
+		name    string
+		labels  map[string]string
+		text    string
+		want    GPU
+		problem bool
+	}{
+		{name: "two", text: `{"gpu":[{"minor":0},{"minor":1}]}`, want: GPU{Minors: []int{0, 1}}},
+		{name: "only an FPGA", text: `{"fpga":[{"minor":0}]}`},
+		{name: "no minor", text: `{"gpu":[{"id":"GPU-1"}]}`, problem: true},
+		{
+			name: "a part", labels: hami, text: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"16Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}`,
+			want: GPU{Minors: []int{1}, Shared: &GPUShare{Memory: 17179869184, Core: 50}},
+		},
+		{name: "whole for HAMi-core", labels: hami, text: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-memory-ratio":"100"}}]}`, want: GPU{Minors: []int{1}}},
+		{name: "no ratio", labels: hami, text: `{"gpu":[{"minor":1,"resources":{}}]}`, problem: true},
+	} {
+		got := read(c.labels, map[string]string{KoordDevices: c.text})
+		if diff := cmp.Diff(c.want, got.GPU.V); diff != "" || (len(got.Problems) > 0) != c.problem {
+			t.Error(c.name, diff, got.Problems)
+		}
+	}
+}
+
+func TestQuantity(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "500": 500, "-5": -5, "2Gi": 2 << 30, "1500m": 2, "2k": 2000, "1e3": 1000, "1.5Ki": 1536, "100n": 1, "9223372036854775807": 1<<63 - 1,
+	} {
+		if got, err := quantity(text).integer(); err != nil || got != want {
+			t.Errorf("%s: %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "Gi", "1Gib", "1 Gi", "1e999999999", "0x10", "１", "1/2", "--1", "8Ei", "99999999999999999999", "1_000", "inf", "1e3k"} {
+		if got, err := quantity(text).integer(); err == nil {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+// FuzzRead feeds foreign text to every annotation: nothing may panic, and what
+// cannot be understood must be reported in printable text.
+func FuzzRead(f *testing.F) {
+	f.Add("LSR", `{"cpuset":"2-3"}`, `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"1"}}}}`, `{"gpu":[{"minor":0}]}`)
+	f.Add("BE", `{"numaNodeResources":[{"node":0,"resources":{"cpu":{}}}]}`, `{"containers":null}`, `[]`)
+	f.Fuzz(func(t *testing.T, class, status, extended, devices string) {
+		got := read(map[string]string{KoordQoSClass: class, KoordGPUIsolation: "HAMi-core"}, map[string]string{
+			KoordResourceStatus: status, KoordExtended: extended, KoordDevices: devices,
+		})
+		for _, id := range got.CPUs.V {
+			if id < 0 || id > 4095 {
+				t.Errorf("CPU %d was read", id)
+			}
+		}
+		for _, p := range got.Problems {
+			if strings.ContainsAny(p.String(), "\n\x1b") || len(p.String()) > 1200 {
+				t.Errorf("problem cannot be printed: %q", p.String())
+			}
+		}
+	})
+}
