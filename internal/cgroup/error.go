@@ -1,0 +1,94 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Error is an access to a cgroup file that failed. It keeps the evidence: what
+// was done, where, with which text, and the kernel's answer.
+type Error struct {
+	Op    string // "read", "write", "encode", "verify"
+	Path  string
+	Value string // what was to be written, "" for a read
+	Err   error
+}
+
+// Error names path, value and cause, and for refusals that are well known what
+// is behind them.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op + " " + e.Path)
+	if e.Op != "read" {
+		b.WriteString(" " + strconv.Quote(shorten(e.Value)))
+	}
+	fmt.Fprintf(&b, ": %v", cause(e.Err))
+	if h := e.Hint(); h != "" {
+		b.WriteString(" (" + h + ")")
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Hint says in a few words what the kernel usually means by this refusal, "" if
+// there is nothing to add.
+func (e *Error) Hint() string {
+	var errno syscall.Errno
+	if !errors.As(e.Err, &errno) {
+		return ""
+	}
+	file := path.Base(e.Path)
+	for _, h := range hints {
+		if h.errno == errno && (h.op == "" || h.op == e.Op) && strings.HasPrefix(file, h.prefix) {
+			return h.text
+		}
+	}
+	return ""
+}
+
+// hints are tried in order; the first that fits is taken.
+var hints = []struct {
+	errno      syscall.Errno
+	op, prefix string // of the file name
+	text       string
+}{
+	{syscall.EACCES, "write", "cpuset.cpus", "the parent cgroup does not have all these CPUs"},
+	{syscall.EACCES, "write", "cpuset.mems", "the parent cgroup does not have all these memory nodes"},
+	{syscall.EBUSY, "write", "cpuset.", "a child cgroup still has what would be taken away"},
+	{syscall.ENOSPC, "write", "cpuset.", "tasks run here and the set would be empty"},
+	{syscall.EINVAL, "write", "cpuset.cpus", "a CPU that is not online, or malformed text"},
+	{syscall.EINVAL, "write", "cpuset.mems", "a node without memory, or malformed text"},
+	{syscall.ERANGE, "write", "cpuset.", "an id beyond those this machine can have"},
+	{syscall.EINVAL, "write", "cpu.cfs_burst", "the burst is above the quota"},
+	{syscall.EINVAL, "write", "cpu.max.burst", "the burst is above the quota"},
+	{syscall.EINVAL, "write", "cpu.cfs_", "above the parent's share of time, below a child's or the burst, or out of range"},
+	{syscall.EINVAL, "write", "cpu.max", "the quota is below the burst, or out of range"},
+	{syscall.EINVAL, "write", "cpu.shares", "cpu.idle is 1 here, or malformed text"},
+	{syscall.EINVAL, "write", "cpu.weight", "cpu.idle is 1 here, or malformed text"},
+	{syscall.ERANGE, "write", "cpu.weight", "weights are 1 to 10000"},
+	{syscall.EBUSY, "write", "memory.", "more is in use than the limit allows and it could not be reclaimed"},
+	{syscall.EINVAL, "write", "memory.limit", "above memory.memsw.limit_in_bytes, or malformed text"},
+	{syscall.EROFS, "", "", "the cgroup tree is mounted read-only"},
+	{syscall.ENODEV, "", "", "the cgroup was removed meanwhile"},
+}
+
+// Gone reports whether an error says that a cgroup or its file does not exist,
+// before it was made or after it was removed.
+func Gone(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV)
+}
+
+// cause leaves out the path an fs.PathError would repeat.
+func cause(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}

@@ -1,0 +1,228 @@
+package cgroup
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// step is one write and what must come of it.
+type step struct {
+	path, value string
+	err         syscall.Errno // 0 accepted
+	shows       string        // afterwards, "" not compared
+}
+
+func runSteps(t *testing.T, f FS, steps []step) {
+	t.Helper()
+	for _, s := range steps {
+		err := f.WriteFile(s.path, []byte(s.value))
+		if s.err == 0 && err != nil || s.err != 0 && !errors.Is(err, s.err) {
+			t.Errorf("write %s %q: %v, want errno %d", s.path, s.value, err, s.err)
+		}
+		if s.shows == "" {
+			continue
+		}
+		got, err := f.ReadFile(s.path)
+		if err != nil || string(got) != s.shows+"\n" {
+			t.Errorf("after %s %q: shows %q, %v, want %q", s.path, s.value, got, err, s.shows)
+		}
+	}
+}
+
+func newFake(t *testing.T, v Version, dirs ...string) *Fake {
+	t.Helper()
+	f, err := NewFake(v, "0-3", "0-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		if err := f.Mkdir(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+func TestFakeV1(t *testing.T) {
+	f := newFake(t, V1, "p", "p/c")
+	runSteps(t, f, []step{
+		{"cpuset/p/c/cpuset.cpus", "0", syscall.EACCES, ""},
+		{"cpuset/p/cpuset.cpus", "0-2", 0, "0-2"},
+		{"cpuset/p/cpuset.cpus", "0-4", syscall.ERANGE, "0-2"},
+		{"cpuset/p/cpuset.cpus", "x", syscall.EINVAL, "0-2"},
+		{"cpuset/p/c/cpuset.cpus", "3", syscall.EACCES, ""},
+		{"cpuset/p/c/cpuset.cpus", " 1 ,, 0\n3", 0, "0-1"},
+		{"cpuset/p/cpuset.cpus", "0", syscall.EBUSY, "0-2"},
+		{"cpuset/p/cpuset.mems", "2", syscall.EINVAL, ""},
+		{"cpuset/p/cpuset.mems", "0", 0, "0"},
+		{"cpuset/p/c/cpuset.mems", "0", 0, "0"},
+		{"cpuset/p/c/cpuset.effective_cpus", "0", syscall.EINVAL, "0-1"},
+		{"cpuset/p/none", "0", syscall.ENOENT, ""},
+		{"cpuset/q/cpuset.cpus", "0", syscall.ENOENT, ""},
+		// rubik.md 6.3
+		{"cpu/p/cpu.cfs_quota_us", "50000", 0, "50000"},
+		{"cpu/p/cpu.cfs_burst_us", "50001", syscall.EINVAL, "0"},
+		{"cpu/p/cpu.cfs_burst_us", "50000", 0, "50000"},
+		{"cpu/p/cpu.cfs_quota_us", "40000", syscall.EINVAL, "50000"},
+		{"cpu/p/cpu.cfs_quota_us", "999", syscall.EINVAL, "50000"},
+		{"cpu/p/cpu.cfs_period_us", "999", syscall.EINVAL, "100000"},
+		{"cpu/p/cpu.cfs_period_us", "1000001", syscall.EINVAL, "100000"},
+		{"cpu/p/c/cpu.cfs_quota_us", "50001", syscall.EINVAL, "-1"},
+		{"cpu/p/c/cpu.cfs_quota_us", "50000", 0, "50000"},
+		{"cpu/p/cpu.cfs_burst_us", "0", 0, "0"},
+		{"cpu/p/cpu.cfs_quota_us", "49999", syscall.EINVAL, "50000"},
+		{"memory/p/memory.limit_in_bytes", "1048577", 0, "1048576"},
+		{"memory/p/memory.limit_in_bytes", "-1", 0, "9223372036854771712"},
+	})
+	if err := f.SetTasks("p/c", 1); err != nil {
+		t.Fatal(err)
+	}
+	runSteps(t, f, []step{{"cpuset/p/c/cpuset.cpus", "\n", syscall.ENOSPC, "0-1"}})
+	if err := f.SetUsage("p", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	runSteps(t, f, []step{{"memory/p/memory.limit_in_bytes", "4096", syscall.EBUSY, "9223372036854771712"}})
+	if err := f.Rmdir("p"); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("rmdir of a parent: %v", err)
+	}
+}
+
+func TestFakeV2(t *testing.T) {
+	f := newFake(t, V2, "p", "p/c")
+	if err := f.SetPossible("0-5"); err != nil {
+		t.Fatal(err)
+	}
+	runSteps(t, f, []step{
+		{"cpu.weight", "100", syscall.ENOENT, ""},
+		{"p/cpuset.cpus", "0-1,4", 0, "0-1,4"},
+		{"p/cpuset.cpus", "6", syscall.ERANGE, "0-1,4"},
+		{"p/c/cpuset.cpus", "1-2", 0, "1-2"},
+		{"p/c/cpuset.cpus.effective", "1", syscall.EINVAL, "1"},
+		{"p/c/cpuset.cpus", "3", 0, "3"},
+		{"p/c/cpuset.cpus.effective", "", 0, "0-1"},
+		{"p/c/cpuset.cpus", "\n", 0, ""},
+		{"p/c/cpuset.cpus.effective", "", 0, "0-1"},
+		{"p/cpu.weight", "0", syscall.ERANGE, "100"},
+		{"p/cpu.weight", "10001", syscall.ERANGE, "100"},
+		{"p/cpu.weight", "39", 0, "39"},
+		{"p/cpu.idle", "1", 0, "1"},
+		{"p/cpu.weight", "40", syscall.EINVAL, "0"},
+		{"p/cpu.idle", "0", 0, "0"},
+		{"p/cpu.weight", "100", 0, "100"},
+		{"p/cpu.max", "max", 0, "max 100000"},
+		{"p/cpu.max", "50000", 0, "50000 100000"},
+		{"p/cpu.max", "max 20000", 0, "max 20000"},
+		{"p/cpu.max", "500 20000", syscall.EINVAL, "max 20000"},
+		{"p/cpu.max", "junk", syscall.EINVAL, "max 20000"},
+		{"p/cpu.max", "10000 100000", 0, "10000 100000"},
+		{"p/c/cpu.max", "90000 100000", 0, "90000 100000"},
+		{"p/cpu.max.burst", "10001", syscall.EINVAL, "0"},
+		{"p/memory.max", "8193", 0, "8192"},
+		{"p/memory.max", "max", 0, "max"},
+		{"p/memory.max", "-1", syscall.EINVAL, "max"},
+		{"p/memory.low", "4096", 0, "4096"},
+	})
+	if err := f.SetUsage("p", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	runSteps(t, f, []step{{"p/memory.max", "8192", 0, "8192"}, {"p/memory.current", "", 0, "8192"}})
+}
+
+func TestFakeDirs(t *testing.T) {
+	f := newFake(t, V1)
+	if err := f.Mkdir("a/b"); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("mkdir without parent: %v", err)
+	}
+	if err := f.MkdirRunc("a/b"); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := Open(f)
+	if err != nil || tree.Version != V1 {
+		t.Fatalf("Open: %+v, %v", tree, err)
+	}
+	if got, err := tree.EffectiveCPUs("a/b"); err != nil || got != "0-3" {
+		t.Errorf("after MkdirRunc: %q, %v", got, err)
+	}
+	if got, err := tree.Children("a", "cpu"); err != nil || strings.Join(got, " ") != "b" {
+		t.Errorf("Children: %q, %v", got, err)
+	}
+	if !tree.Exists("a", "memory") || tree.Exists("x", "memory") || tree.Exists("a", "blkio") {
+		t.Error("Exists is wrong")
+	}
+	if err := f.Rmdir("a/b"); err != nil {
+		t.Error(err)
+	}
+	if v2, err := Open(newFake(t, V2)); err != nil || v2.Version != V2 {
+		t.Errorf("Open: %+v, %v", v2, err)
+	}
+	if _, err := NewFake(V1, "", "0"); err == nil {
+		t.Error("a machine without CPUs was made")
+	}
+}
+
+func TestFakeHooksAtOnce(t *testing.T) {
+	f := newFake(t, V2, "a", "b")
+	var mu sync.Mutex
+	seen := 0
+	f.OnWrite(func(path, _ string) {
+		if _, err := f.ReadFile(path); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen++
+	})
+	f.FailWrites(func(path, _ string) error {
+		if strings.HasPrefix(path, "b/") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := f.WriteFile("a/cpu.weight", []byte("7")); err != nil {
+				t.Error(err)
+			}
+			if err := f.WriteFile("b/cpu.weight", []byte("7")); !errors.Is(err, syscall.EIO) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if seen != 8 {
+		t.Errorf("%d accepted writes were seen", seen)
+	}
+}
+
+func TestTreeBandwidth(t *testing.T) {
+	for _, v := range []Version{V1, V2} {
+		f := newFake(t, v, "p", "p/c")
+		tree := &Tree{FS: f, Version: v}
+		limit := func(dir, quota, period string) {
+			t.Helper()
+			if err := tree.WriteBandwidth(dir, quota, period); err != nil {
+				t.Errorf("%v: %v", v, err)
+			}
+			q, p, err := tree.ReadBandwidth(dir)
+			if err != nil || quota != "" && !Same(lifecycle.CPUQuota, "", q, quota) || period != "" && p != period {
+				t.Errorf("%v: %s after %q %q: %q %q, %v", v, dir, quota, period, q, p, err)
+			}
+		}
+		limit("p", "100000", "100000")
+		limit("p/c", "100000", "")
+		limit("p/c", "50000", "50000") // period first would be twice the parent's share
+		limit("p/c", "100000", "100000")
+		limit("p/c", "", "200000")
+		none := map[Version]string{V1: "-1", V2: "max"}[v]
+		limit("p/c", none, "")
+		if got, err := tree.Read("p/c", lifecycle.CPUPeriod, ""); err != nil || got != "200000" {
+			t.Errorf("%v: period %q, %v", v, got, err)
+		}
+	}
+}

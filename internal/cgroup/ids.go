@@ -1,0 +1,76 @@
+package cgroup
+
+import (
+	"math/bits"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// IDs is a set of CPUs or memory nodes by kernel id. Unlike topology.Set it
+// holds whatever id a kernel file may name, online or not. It is a comparable
+// value; the zero IDs is empty.
+type IDs [(topology.MaxID + 1) / 64]uint64
+
+// ParseIDs reads a kernel list. Empty text is the empty set.
+func ParseIDs(list string) (IDs, error) {
+	ids, err := topology.ParseList(list)
+	if err != nil {
+		return IDs{}, err
+	}
+	var s IDs
+	for _, id := range ids {
+		s[id>>6] |= 1 << (id & 63)
+	}
+	return s, nil
+}
+
+// And returns the members of both sets.
+func (s IDs) And(o IDs) IDs {
+	for i := range s {
+		s[i] &= o[i]
+	}
+	return s
+}
+
+// Union returns the members of either set.
+func (s IDs) Union(o IDs) IDs {
+	for i := range s {
+		s[i] |= o[i]
+	}
+	return s
+}
+
+// Minus returns the members of s that are not in o.
+func (s IDs) Minus(o IDs) IDs {
+	for i := range s {
+		s[i] &^= o[i]
+	}
+	return s
+}
+
+// Empty reports whether the set has no member.
+func (s IDs) Empty() bool { return s == IDs{} }
+
+// Contains reports whether every member of o is in s.
+func (s IDs) Contains(o IDs) bool { return o.Minus(s).Empty() }
+
+// max returns the largest member, -1 of the empty set.
+func (s IDs) max() int {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] != 0 {
+			return i<<6 + bits.Len64(s[i]) - 1
+		}
+	}
+	return -1
+}
+
+// String writes the set as a kernel list.
+func (s IDs) String() string {
+	var ids []int
+	for i, w := range s {
+		for ; w != 0; w &= w - 1 {
+			ids = append(ids, i<<6+bits.TrailingZeros64(w))
+		}
+	}
+	return topology.FormatList(ids)
+}

@@ -1,0 +1,182 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	slice        = ".slice"
+	maxPath      = 4096
+	maxComponent = 255
+)
+
+// Path returns the directory of a container from its OCI cgroupsPath, in either
+// notation: a path ("/kubepods/burstable/podX/ID", the cgroupfs driver) or
+// slice:prefix:name ("kubepods-podX.slice:cri-containerd:ID", the systemd
+// driver). Parent is the pod's cgroup parent; it is used where cgroupsPath does
+// not say for itself (an empty slice, a path that is not absolute) and may be
+// empty.
+func Path(parent, cgroupsPath string) (string, error) {
+	if err := plain(cgroupsPath); err != nil {
+		return "", fmt.Errorf("cgroups path %q: %w", shorten(cgroupsPath), err)
+	}
+	dir, err := containerDir(parent, cgroupsPath)
+	if err == nil && len(dir) > maxPath {
+		err = errors.New("too long")
+	}
+	if err != nil {
+		return "", fmt.Errorf("cgroups path %q: %w", shorten(cgroupsPath), err)
+	}
+	return dir, nil
+}
+
+func containerDir(parent, cgroupsPath string) (string, error) {
+	parts := strings.Split(cgroupsPath, ":")
+	if !strings.Contains(cgroupsPath, "/") && len(parts) == 3 {
+		return scopeDir(parent, parts)
+	}
+	dir, err := components(cgroupsPath)
+	if err != nil || strings.HasPrefix(cgroupsPath, "/") || parent == "" {
+		return dir, err
+	}
+	above, err := PodPath(parent)
+	if err != nil {
+		return "", err
+	}
+	if dir == above || strings.HasPrefix(dir, above+"/") {
+		return dir, nil
+	}
+	return path.Join(above, dir), nil
+}
+
+// scopeDir places slice:prefix:name as runc and crun do: in a scope named
+// prefix-name, or, where the name itself is that of a slice, in that.
+func scopeDir(parent string, parts []string) (string, error) {
+	unit := parts[1] + "-" + parts[2] + ".scope"
+	switch {
+	case parts[2] == "":
+		return "", errors.New("no name after the last colon")
+	case strings.HasSuffix(parts[2], slice):
+		unit = parts[2]
+	}
+	if len(unit) > maxComponent {
+		return "", errors.New("unit name is too long")
+	}
+	var above string
+	var err error
+	switch {
+	case parts[0] != "":
+		above, err = expandSlice(parts[0])
+	case parent != "":
+		above, err = PodPath(parent)
+	default:
+		above = "system.slice" // as both runtimes default
+	}
+	if err != nil {
+		return "", err
+	}
+	return path.Join(above, unit), nil
+}
+
+// PodPath returns the directory of a pod from its cgroup parent: a path, a slice
+// name, or the full path of a slice.
+func PodPath(cgroupParent string) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("cgroup parent %q: %w", shorten(cgroupParent), err)
+	}
+	if err := plain(cgroupParent); err != nil {
+		return fail(err)
+	}
+	dir, err := components(cgroupParent)
+	if err != nil {
+		return fail(err)
+	}
+	// A slice lives where its name says, so a name alone is enough.
+	if !strings.Contains(dir, "/") && strings.HasSuffix(dir, slice) {
+		if dir, err = expandSlice(dir); err != nil {
+			return fail(err)
+		}
+	}
+	if dir == "" {
+		return fail(errors.New("is the root of the hierarchy"))
+	}
+	if len(dir) > maxPath {
+		return fail(errors.New("too long"))
+	}
+	return dir, nil
+}
+
+// expandSlice returns where systemd puts a slice: every dash opens a level, and
+// "-.slice" is the root.
+func expandSlice(name string) (string, error) {
+	base, ok := strings.CutSuffix(name, slice)
+	if !ok || base == "" {
+		return "", fmt.Errorf("%q is not a slice", shorten(name))
+	}
+	if base == "-" {
+		return "", nil
+	}
+	if len(name) > maxComponent {
+		return "", errors.New("slice name is too long")
+	}
+	var dir, prefix strings.Builder
+	for part := range strings.SplitSeq(base, "-") {
+		if part == "" {
+			return "", fmt.Errorf("slice %q has an empty part between dashes", shorten(name))
+		}
+		if prefix.Len() > 0 {
+			prefix.WriteByte('-')
+			dir.WriteByte('/')
+		}
+		prefix.WriteString(part)
+		dir.WriteString(prefix.String() + slice)
+	}
+	return dir.String(), nil
+}
+
+// components checks the parts of a path and returns it without the slashes
+// around it.
+func components(p string) (string, error) {
+	p = strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/")
+	if p == "" {
+		return "", errors.New("is the root of the hierarchy")
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		switch {
+		case part == "":
+			return "", errors.New("has an empty part")
+		case part == "." || part == "..":
+			return "", fmt.Errorf("has the part %q", part)
+		case len(part) > maxComponent:
+			return "", errors.New("a part is too long")
+		}
+	}
+	return p, nil
+}
+
+// plain refuses what no runtime writes into a path and no file name should hold.
+func plain(p string) error {
+	switch {
+	case p == "":
+		return errors.New("is empty")
+	case len(p) > maxPath:
+		return errors.New("too long")
+	case !utf8.ValidString(p):
+		return errors.New("is not UTF-8")
+	case strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return errors.New("has a control character")
+	}
+	return nil
+}
+
+// shorten keeps foreign text in messages within bounds.
+func shorten(s string) string {
+	if len(s) > 96 {
+		return s[:93] + "..."
+	}
+	return s
+}

@@ -1,0 +1,189 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// File names a cgroup file. The controller matters in version 1, where it is
+// the directory the file's hierarchy is mounted in.
+type File struct{ Controller, Name string }
+
+// Kind is how the text of a file is written and compared.
+type Kind int
+
+// The kinds of text.
+const (
+	Text      Kind = iota // as is
+	Number                // a decimal number
+	Shares                // cpu.shares in version 1, the weight it maps to in version 2
+	List                  // a kernel list, compared as a set
+	Bytes                 // bytes in whole pages, or unlimited
+	Bandwidth             // µs; quota and period are one file in version 2
+)
+
+// Order is the rule between a cgroup and its parent.
+type Order int
+
+// The orders.
+const (
+	// Free settings do not depend on those of parents and children.
+	Free Order = iota
+	// GrowParentFirst settings of a child stay within the parent's: what grows
+	// is written parent first, what shrinks child first.
+	GrowParentFirst
+)
+
+// Owner is somebody else who writes a setting.
+type Owner struct {
+	Who   string // kubelet, runtime, systemd
+	Where string // which cgroups
+	When  string
+}
+
+// Setting is what is known of one setting of cgroups.
+type Setting struct {
+	Field lifecycle.Field
+	Key   string // of Unified, the name of the version 2 file
+
+	V1, V2 File // the zero File where that version has none
+	Kind   Kind
+	// Min and Max bound numbers. Unlimited says that -1 is "no limit".
+	Min, Max  int64
+	Unlimited bool
+	Order     Order
+	Owners    []Owner
+}
+
+// maxBandwidth is the largest quota in µs the kernel stores (2^44-1).
+const maxBandwidth = 1<<44 - 1
+
+var (
+	updates  = Owner{"runtime", "container", "at each UpdateContainer, with the values of its stored spec"}
+	resizes  = Owner{"kubelet", "pod", "when the pod is made and when it is resized"}
+	qosLoop  = Owner{"kubelet", "QoS classes", "about every minute and at each pod change"}
+	reloads  = Owner{"systemd", "slices and scopes", "at daemon-reload and at each property change of the unit"}
+	cpuSets  = Owner{"kubelet", "container", "every 10 s where its CPU manager policy is static, through the runtime"}
+	memSets  = Owner{"kubelet", "container", "every 10 s where its memory manager policy is Static, through the runtime"}
+	protects = Owner{"kubelet", "pod and container", "with the feature MemoryQoS"}
+)
+
+// settings is the one table of what we write. Rows of Unified are the version 2
+// files whose text needs more than copying; other files are plain text.
+var settings = []Setting{
+	{
+		Field: lifecycle.CPUShares, Kind: Shares, Min: 2, Max: 262144,
+		V1: File{"cpu", "cpu.shares"}, V2: File{"cpu", "cpu.weight"},
+		Owners: []Owner{updates, resizes, qosLoop, reloads},
+	},
+	{
+		Field: lifecycle.CPUQuota, Kind: Bandwidth, Min: 1000, Max: maxBandwidth, Unlimited: true, Order: GrowParentFirst,
+		V1: File{"cpu", "cpu.cfs_quota_us"}, V2: File{"cpu", "cpu.max"},
+		Owners: []Owner{updates, resizes, reloads},
+	},
+	{
+		Field: lifecycle.CPUPeriod, Kind: Bandwidth, Min: 1000, Max: 1000000, Order: GrowParentFirst,
+		V1: File{"cpu", "cpu.cfs_period_us"}, V2: File{"cpu", "cpu.max"},
+		Owners: []Owner{updates, resizes, reloads},
+	},
+	{
+		Field: lifecycle.CPUSetCPUs, Kind: List, Order: GrowParentFirst,
+		V1: File{"cpuset", "cpuset.cpus"}, V2: File{"cpuset", "cpuset.cpus"},
+		Owners: []Owner{updates, cpuSets, reloads},
+	},
+	{
+		Field: lifecycle.CPUSetMems, Kind: List, Order: GrowParentFirst,
+		V1: File{"cpuset", "cpuset.mems"}, V2: File{"cpuset", "cpuset.mems"},
+		Owners: []Owner{updates, memSets, reloads},
+	},
+	{
+		Field: lifecycle.MemoryLimit, Kind: Bytes, Min: 4096, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
+		V1: File{"memory", "memory.limit_in_bytes"}, V2: File{"memory", "memory.max"},
+		Owners: []Owner{updates, resizes, reloads},
+	},
+	protection("memory.min"), protection("memory.low"), protection("memory.high"),
+	{
+		Field: lifecycle.Unified, Key: "memory.swap.max", Kind: Bytes, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
+		V2: File{"memory", "memory.swap.max"}, Owners: []Owner{updates, reloads},
+	},
+	{
+		Field: lifecycle.Unified, Key: "memory.oom.group", Kind: Number, Max: 1,
+		V2: File{"memory", "memory.oom.group"}, Owners: []Owner{updates, reloads},
+	},
+	{
+		Field: lifecycle.Unified, Key: "cpu.idle", Kind: Number, Max: 1,
+		V1: File{"cpu", "cpu.idle"}, V2: File{"cpu", "cpu.idle"}, Owners: []Owner{updates, reloads},
+	},
+	{
+		Field: lifecycle.Unified, Key: "cpu.max.burst", Kind: Number, Max: maxBandwidth,
+		V1: File{"cpu", "cpu.cfs_burst_us"}, V2: File{"cpu", "cpu.max.burst"}, Owners: []Owner{updates},
+	},
+}
+
+func protection(name string) Setting {
+	return Setting{
+		Field: lifecycle.Unified, Key: name, Kind: Bytes, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
+		V2: File{"memory", name}, Owners: []Owner{updates, protects, reloads},
+	}
+}
+
+// Settings returns the table of settings. It is not to be changed.
+func Settings() []Setting { return settings }
+
+// Find returns the row of a field. A file of Unified that has no row of its own
+// is plain text and exists in version 2 only. Files that belong to another
+// field, or that are no setting at all (cgroup.procs, cgroup.kill), are refused:
+// a setting has one name, or two owners could fight over one file.
+func Find(field lifecycle.Field, key string) (Setting, error) {
+	if field == lifecycle.Unified {
+		return findUnified(key)
+	}
+	for _, s := range settings {
+		if s.Field == field {
+			return s, nil
+		}
+	}
+	return Setting{}, fmt.Errorf("%v is not a cgroup setting: %w", field, errors.ErrUnsupported)
+}
+
+func findUnified(key string) (Setting, error) {
+	for _, s := range settings {
+		switch {
+		case s.Field == lifecycle.Unified && s.Key == key:
+			return s, nil
+		case s.Field != lifecycle.Unified && s.V2.Name == key:
+			return Setting{}, fmt.Errorf("%s is set by the field %v", key, s.Field)
+		}
+	}
+	controller, rest, dotted := strings.Cut(key, ".")
+	odd := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_.", r) && (r < 'A' || r > 'Z')
+	}
+	if !dotted || controller == "" || rest == "" || len(key) > maxComponent || strings.ContainsFunc(key, odd) {
+		return Setting{}, fmt.Errorf("%q is not the name of a cgroup file", shorten(key))
+	}
+	if controller == "cgroup" {
+		return Setting{}, fmt.Errorf("%s is not a setting", key)
+	}
+	return Setting{Field: lifecycle.Unified, Key: key, V2: File{controller, key}, Owners: []Owner{updates, reloads}}, nil
+}
+
+// file returns the setting's file in a version.
+func (s Setting) file(v Version) (File, error) {
+	f := s.V2
+	if v == V1 {
+		f = s.V1
+	}
+	if f == (File{}) {
+		name := s.Key
+		if name == "" {
+			name = s.Field.String()
+		}
+		return File{}, fmt.Errorf("cgroup %v has no %s: %w", v, name, errors.ErrUnsupported)
+	}
+	return f, nil
+}

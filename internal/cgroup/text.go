@@ -1,0 +1,202 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// unlimited is the text of "no limit" in version 2.
+const unlimited = "max"
+
+// Encode writes a value as the kernel's text in a version. Quota and period are
+// encoded apart; Tree joins them where they are one file. Values the kernel
+// would refuse or bend (shares are clamped in version 1) are errors, and so is
+// an empty set: a container without CPUs is never what anybody wants.
+func Encode(version Version, v lifecycle.Value) (string, error) {
+	s, err := Find(v.Field, v.Key)
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.file(version); err != nil {
+		return "", err
+	}
+	switch {
+	case v.Field.Numeric():
+		return s.encodeInt(version, v.Int)
+	case s.Kind == List:
+		return encodeList(v.Text)
+	case s.Kind == Text:
+		return encodeText(v.Text)
+	}
+	n, err := parseNumber(strings.TrimSpace(v.Text), s.Unlimited)
+	if err != nil {
+		return "", err
+	}
+	return s.encodeInt(version, n)
+}
+
+func (s Setting) encodeInt(version Version, n int64) (string, error) {
+	if n == -1 && s.Unlimited {
+		if version == V1 {
+			return "-1", nil
+		}
+		return unlimited, nil
+	}
+	if n < s.Min || n > s.Max {
+		return "", fmt.Errorf("%d is not in %d..%d", n, s.Min, s.Max)
+	}
+	if s.Kind == Shares && version == V2 {
+		return strconv.FormatInt(Weight(n), 10), nil
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// Weight returns the cpu.weight shares become: the linear map of KEP-2254, which
+// the kubelet uses. Newer OCI runtimes use another curve for containers, so a
+// weight never tells which shares were meant.
+func Weight(shares int64) int64 {
+	return min(max(1+(shares-2)*9999/262142, 1), 10000)
+}
+
+func encodeList(list string) (string, error) {
+	ids, err := ParseIDs(list)
+	if err != nil {
+		return "", err
+	}
+	if ids.Empty() {
+		return "", errors.New("the set is empty")
+	}
+	return ids.String(), nil
+}
+
+func encodeText(text string) (string, error) {
+	text = strings.TrimSpace(text)
+	if text == "" || len(text) > maxPath || strings.ContainsAny(text, "\n\x00") {
+		return "", errors.New("not one line of text")
+	}
+	return text, nil
+}
+
+// Decode reads kernel text, of one field's part of the file, into a value in
+// lifecycle units and canonical form. Version 2 weights do not say which shares
+// were meant; decoding them is ErrUnsupported.
+func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle.Value, error) {
+	v := lifecycle.Value{Field: field, Key: key}
+	s, err := Find(field, key)
+	if err != nil {
+		return v, err
+	}
+	text = strings.TrimSpace(text)
+	switch s.Kind {
+	case Text:
+		v.Text = text
+		return v, nil
+	case List:
+		ids, err := ParseIDs(text)
+		v.Text = ids.String()
+		return v, err
+	case Shares:
+		if version == V2 {
+			return v, fmt.Errorf("shares of a cpu.weight: %w", errors.ErrUnsupported)
+		}
+	}
+	n, err := parseNumber(text, s.Unlimited)
+	if err != nil {
+		return v, err
+	}
+	if s.Kind == Bytes {
+		n = pages(n)
+	}
+	if field.Numeric() {
+		v.Int = n
+	} else if v.Text = strconv.FormatInt(n, 10); n == -1 {
+		v.Text = unlimited
+	}
+	return v, nil
+}
+
+// parseNumber reads a decimal number that is not negative. Where that is
+// allowed, "max" and "-1" are -1, no limit.
+func parseNumber(text string, none bool) (int64, error) {
+	if none && (text == unlimited || text == "-1") {
+		return -1, nil
+	}
+	if text == "" || strings.Trim(text, "0123456789") != "" {
+		return 0, fmt.Errorf("%q is not a number", shorten(text))
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is too large", shorten(text))
+	}
+	return n, nil
+}
+
+// pages rounds bytes down to whole pages, as the kernel does, and makes what
+// version 1 shows for "no limit" (9223372036854771712 with small pages) -1.
+func pages(n int64) int64 {
+	size := int64(os.Getpagesize())
+	if n < 0 || n/size >= math.MaxInt64/size {
+		return -1
+	}
+	return n / size * size
+}
+
+// Same reports whether two kernel texts of a setting mean the same: "max" and
+// "-1", "0,1" and "0-1", a limit and the limit in whole pages.
+func Same(field lifecycle.Field, key, a, b string) bool {
+	if a == b {
+		return true
+	}
+	s, err := Find(field, key)
+	if err != nil {
+		return false
+	}
+	switch s.Kind {
+	case Text:
+		return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
+	case List:
+		x, errA := ParseIDs(a)
+		y, errB := ParseIDs(b)
+		return errA == nil && errB == nil && x == y
+	}
+	x, errA := parseNumber(strings.TrimSpace(a), s.Unlimited)
+	y, errB := parseNumber(strings.TrimSpace(b), s.Unlimited)
+	if s.Kind == Bytes {
+		x, y = pages(x), pages(y)
+	}
+	return errA == nil && errB == nil && x == y
+}
+
+// Compare orders two kernel texts of a setting whose values have an order: -1
+// where a is less than b, 0 where they are the same, 1 where a is more. No limit
+// is more than any limit. Text that cannot be read counts as no limit, so that
+// leaving it counts as shrinking, the side to be careful on.
+func Compare(field lifecycle.Field, key, a, b string) int {
+	s, err := Find(field, key)
+	if err != nil {
+		return 0
+	}
+	read := func(text string) uint64 {
+		n, err := parseNumber(strings.TrimSpace(text), s.Unlimited)
+		if s.Kind == Bytes {
+			n = pages(n)
+		}
+		if err != nil || n < 0 {
+			return math.MaxUint64
+		}
+		return uint64(n)
+	}
+	switch x, y := read(a), read(b); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}

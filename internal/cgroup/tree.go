@@ -1,0 +1,252 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Tree is a cgroup tree of a known version. Directories are relative to the
+// root of the hierarchies, as Path and PodPath return them, and the same in both
+// versions. Its methods may be called at once from many goroutines.
+type Tree struct {
+	FS      FS
+	Version Version
+}
+
+// Open detects the version of a tree.
+func Open(tree FS) (*Tree, error) {
+	v, err := Detect(tree)
+	if err != nil {
+		return nil, err
+	}
+	return &Tree{FS: tree, Version: v}, nil
+}
+
+// File returns the path of the file that holds a setting of dir.
+func (t *Tree) File(dir string, field lifecycle.Field, key string) (string, error) {
+	s, err := Find(field, key)
+	if err != nil {
+		return "", err
+	}
+	f, err := s.file(t.Version)
+	if err != nil {
+		return "", err
+	}
+	if !fs.ValidPath(dir) || dir == "." {
+		return "", fmt.Errorf("%q is not a cgroup directory", shorten(dir))
+	}
+	return t.path(f.Controller, dir, f.Name), nil
+}
+
+func (t *Tree) path(controller, dir, name string) string {
+	if t.Version == V1 {
+		return path.Join(controller, dir, name)
+	}
+	return path.Join(dir, name)
+}
+
+// Read returns the kernel's text of a setting. Of cpu.max it is the part that is
+// the field's.
+func (t *Tree) Read(dir string, field lifecycle.Field, key string) (string, error) {
+	file, err := t.File(dir, field, key)
+	if err != nil {
+		return "", &Error{Op: "read", Path: dir, Err: err}
+	}
+	text, err := t.read(file)
+	if err != nil || t.Version == V1 || (field != lifecycle.CPUQuota && field != lifecycle.CPUPeriod) {
+		return text, err
+	}
+	quota, period, err := splitMax(file, text)
+	if field == lifecycle.CPUPeriod {
+		return period, err
+	}
+	return quota, err
+}
+
+func (t *Tree) read(file string) (string, error) {
+	data, err := t.FS.ReadFile(file)
+	if err != nil {
+		return "", &Error{Op: "read", Path: file, Err: err}
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// splitMax takes the text of cpu.max apart.
+func splitMax(file, text string) (quota, period string, err error) {
+	f := strings.Fields(text)
+	if len(f) != 2 {
+		return "", "", &Error{Op: "read", Path: file, Err: fmt.Errorf("%q is not a quota and a period", shorten(text))}
+	}
+	return f[0], f[1], nil
+}
+
+// Write sets a value.
+func (t *Tree) Write(dir string, v lifecycle.Value) error {
+	text, err := Encode(t.Version, v)
+	if err != nil {
+		return &Error{Op: "encode", Path: path.Join(dir, v.Field.String()), Value: v.String(), Err: err}
+	}
+	return t.WriteText(dir, v.Field, v.Key, text)
+}
+
+// WriteText sets a setting to kernel text, as Read returned or Encode made it.
+// Empty text clears a list, which only version 2 knows as "what the parent has".
+func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) error {
+	file, err := t.File(dir, field, key)
+	if err != nil {
+		return &Error{Op: "write", Path: dir, Value: text, Err: err}
+	}
+	if t.Version == V2 && field == lifecycle.CPUPeriod {
+		return t.WriteBandwidth(dir, "", text)
+	}
+	return t.write(file, text)
+}
+
+func (t *Tree) write(file, text string) error {
+	data := []byte(text)
+	if text == "" {
+		// A write of no bytes never reaches the file.
+		data = []byte("\n")
+	}
+	if err := t.FS.WriteFile(file, data); err != nil {
+		return &Error{Op: "write", Path: file, Value: text, Err: err}
+	}
+	return nil
+}
+
+// ReadBandwidth returns the kernel's text of quota and period.
+func (t *Tree) ReadBandwidth(dir string) (quota, period string, err error) {
+	file, err := t.File(dir, lifecycle.CPUQuota, "")
+	if err != nil {
+		return "", "", &Error{Op: "read", Path: dir, Err: err}
+	}
+	if quota, err = t.read(file); err != nil {
+		return "", "", err
+	}
+	if t.Version == V2 {
+		return splitMax(file, quota)
+	}
+	period, err = t.Read(dir, lifecycle.CPUPeriod, "")
+	return quota, period, err
+}
+
+// WriteBandwidth sets quota and period together; "" leaves one as it is. In
+// version 2 it is one transaction. In version 1 it is two writes, and the ratio
+// between them may be one that parent, children or burst forbid: the other
+// order is then tried.
+func (t *Tree) WriteBandwidth(dir, quota, period string) error {
+	file, err := t.File(dir, lifecycle.CPUQuota, "")
+	switch {
+	case err != nil:
+		return &Error{Op: "write", Path: dir, Value: quota, Err: err}
+	case t.Version == V1:
+		return t.writeBandwidthV1(dir, quota, period)
+	case period == "":
+		return t.write(file, quota) // the kernel keeps the period
+	case quota == "":
+		if quota, _, err = t.ReadBandwidth(dir); err != nil {
+			return err
+		}
+	}
+	return t.write(file, quota+" "+period)
+}
+
+func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
+	switch {
+	case period == "":
+		return t.WriteText(dir, lifecycle.CPUQuota, "", quota)
+	case quota == "":
+		return t.WriteText(dir, lifecycle.CPUPeriod, "", period)
+	}
+	oldQuota, oldPeriod, err := t.ReadBandwidth(dir)
+	if err != nil {
+		return err
+	}
+	type step struct {
+		field    lifecycle.Field
+		old, new string
+	}
+	two := [2]step{{lifecycle.CPUQuota, oldQuota, quota}, {lifecycle.CPUPeriod, oldPeriod, period}}
+	try := func(a, b step) error {
+		if err := t.WriteText(dir, a.field, "", a.new); err != nil {
+			return err
+		}
+		err := t.WriteText(dir, b.field, "", b.new)
+		if err != nil {
+			// Half a change is neither the old nor the new limit.
+			err = errors.Join(err, t.WriteText(dir, a.field, "", a.old))
+		}
+		return err
+	}
+	err = try(two[0], two[1])
+	if errors.Is(err, syscall.EINVAL) {
+		if second := try(two[1], two[0]); second == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Same reports whether two kernel texts of a setting mean the same.
+func (t *Tree) Same(field lifecycle.Field, key, kernel, wanted string) bool {
+	return Same(field, key, kernel, wanted)
+}
+
+// EffectiveCPUs returns the CPUs tasks of dir may run on now.
+func (t *Tree) EffectiveCPUs(dir string) (string, error) {
+	return t.Effective(dir, lifecycle.CPUSetCPUs)
+}
+
+// Effective returns what a list, CPUSetCPUs or CPUSetMems, amounts to in dir.
+func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
+	name := map[lifecycle.Field][2]string{
+		lifecycle.CPUSetCPUs: {"cpuset.effective_cpus", "cpuset.cpus.effective"},
+		lifecycle.CPUSetMems: {"cpuset.effective_mems", "cpuset.mems.effective"},
+	}[field][t.Version-1]
+	if name == "" || !fs.ValidPath(dir) {
+		return "", &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
+	}
+	return t.read(t.path("cpuset", dir, name))
+}
+
+// ParentCPUs returns the CPUs dir allows its children: in version 1 its own set,
+// in version 2 what its own set amounts to.
+func (t *Tree) ParentCPUs(dir string) (string, error) {
+	return t.Allowed(dir, lifecycle.CPUSetCPUs)
+}
+
+// Allowed returns which members of a list, CPUSetCPUs or CPUSetMems, dir allows
+// its children. The root is ".".
+func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
+	if t.Version == V2 {
+		return t.Effective(dir, field)
+	}
+	s, err := Find(field, "")
+	if err != nil || s.Kind != List || !fs.ValidPath(dir) {
+		return "", &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
+	}
+	return t.read(t.path(s.V1.Controller, dir, s.V1.Name))
+}
+
+// Exists reports whether dir is there, in version 1 for the given controller.
+func (t *Tree) Exists(dir, controller string) bool {
+	_, err := t.FS.List(t.path(controller, dir, ""))
+	return err == nil
+}
+
+// Children returns the names of the cgroups directly below dir, in version 1
+// those of the given controller.
+func (t *Tree) Children(dir, controller string) ([]string, error) {
+	d := t.path(controller, dir, "")
+	names, err := t.FS.List(d)
+	if err != nil {
+		return nil, &Error{Op: "read", Path: d, Err: err}
+	}
+	return names, nil
+}

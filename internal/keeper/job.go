@@ -1,0 +1,239 @@
+package keeper
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// job is one row on its way into the kernel: a copy of what the row wanted when
+// the work began.
+type job struct {
+	row    *row
+	place  place
+	target Target
+	value  lifecycle.Value
+	want   string
+	gen    uint64
+	items  []int // of the batch
+
+	// known is a verified text that may spare reading; fresh jobs have none.
+	known    string
+	hasKnown bool
+
+	done   bool
+	state  State
+	kernel string
+	err    error
+}
+
+func isList(f lifecycle.Field) bool { return f == lifecycle.CPUSetCPUs || f == lifecycle.CPUSetMems }
+
+func (k *Keeper) encode(it Item) (string, error) {
+	text, err := cgroup.Encode(k.tree.Version, it.Value)
+	if err == nil {
+		// Not only the value must make sense, the directory must too.
+		_, err = k.tree.File(it.Target.Dir, it.Value.Field, it.Value.Key)
+	}
+	if err != nil {
+		name := it.Value.Field.String()
+		if it.Value.Key != "" {
+			name = it.Value.Key
+		}
+		return "", &cgroup.Error{Op: "encode", Path: path.Join(it.Target.Dir, name), Value: it.Value.String(), Err: err}
+	}
+	return text, nil
+}
+
+// record puts a batch into the table. Of two items for one setting the later
+// counts, and both get its outcome.
+func (k *Keeper) record(batch []Item, items []int, out []Outcome) []*job {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var jobs []*job
+	byRow := make(map[*row]*job, len(items))
+	for _, i := range items {
+		want, err := k.encode(batch[i])
+		if err != nil {
+			out[i].State, out[i].Err = Refused, err
+			continue
+		}
+		r := k.recordLocked(batch[i], want)
+		j := byRow[r]
+		if j == nil {
+			j = newJob(r)
+			byRow[r] = j
+			jobs = append(jobs, j)
+		}
+		j.target, j.value, j.want, j.gen = r.target, r.value, want, r.generation
+		// Before the first write the original is still to be found out.
+		j.known, j.hasKnown = r.kernel, r.verified && r.hasOriginal
+		j.items = append(j.items, i)
+	}
+	return jobs
+}
+
+func (k *Keeper) recordLocked(it Item, want string) *row {
+	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
+	r := k.rows[p]
+	if r == nil {
+		r = &row{place: p, writing: k.lockForLocked(p)}
+		k.rows[p] = r
+	}
+	k.generation++
+	r.generation, r.target, r.value, r.want, r.releasing = k.generation, it.Target, it.Value, want, false
+	r.state, r.err = Pending, nil
+	return r
+}
+
+// lockForLocked returns the lock of a new row: that of the other half, for quota
+// and period.
+func (k *Keeper) lockForLocked(p place) *sync.Mutex {
+	other := p
+	switch p.field {
+	case lifecycle.CPUQuota:
+		other.field = lifecycle.CPUPeriod
+	case lifecycle.CPUPeriod:
+		other.field = lifecycle.CPUQuota
+	}
+	if r := k.rows[other]; r != nil {
+		return r.writing
+	}
+	return new(sync.Mutex)
+}
+
+// jobsLocked makes fresh jobs of the rows that match, in a fixed order.
+func (k *Keeper) jobsLocked(match func(*row) bool) []*job {
+	var jobs []*job
+	for _, r := range k.rows {
+		if match(r) && (r.want != "" || r.releasing) {
+			jobs = append(jobs, newJob(r))
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return a.place.compare(b.place) })
+	return jobs
+}
+
+func newJob(r *row) *job {
+	return &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation}
+}
+
+func (p place) compare(o place) int {
+	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
+}
+
+func (p place) depth() int { return strings.Count(p.dir, "/") }
+
+// alive reports whether the job is still what its row wants. If not, the job
+// ends: a row that went is not written any more, and a newer value is written by
+// who brought it.
+func (k *Keeper) alive(j *job) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.aliveLocked(j)
+}
+
+func (k *Keeper) aliveLocked(j *job) bool {
+	switch r := k.rows[j.place]; {
+	case r != j.row:
+		j.end(Forgotten, "", nil)
+	case r.generation != j.gen:
+		j.end(Superseded, "", nil)
+	default:
+		return true
+	}
+	return false
+}
+
+// read returns the kernel's text, or the verified one the job knows if that is
+// not what is wanted: then it is overwritten whatever it is. Where it is what is
+// wanted only the kernel can say that nothing needs writing.
+func (k *Keeper) read(j *job) (string, error) {
+	if j.hasKnown && !cgroup.Same(j.place.field, j.place.key, j.known, j.want) {
+		return j.known, nil
+	}
+	return k.tree.Read(j.place.dir, j.place.field, j.place.key)
+}
+
+// keepOriginal records what was there before the first write.
+func (k *Keeper) keepOriginal(j *job, current string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !j.row.hasOriginal {
+		j.row.original, j.row.hasOriginal = current, true
+	}
+}
+
+func (j *job) end(s State, kernel string, err error) {
+	j.done, j.state, j.kernel, j.err = true, s, kernel, err
+}
+
+// finish ends a job and tells its row. Verified is the text of the file itself,
+// which for a clipped list is not what the kernel makes of it.
+func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	inForce := s == Applied || s == Same || s == Clipped
+	// Whoever's value it was, this is what the file says now.
+	j.row.verified = inForce
+	if inForce {
+		j.row.kernel = verified
+	}
+	if !k.aliveLocked(j) {
+		return
+	}
+	j.end(s, kernel, err)
+	j.row.state, j.row.err = s, err
+	if j.row.releasing && (inForce || s == Pending) {
+		delete(k.rows, j.place)
+	}
+}
+
+// fail ends a job by an error: a cgroup that is not there leaves it pending.
+func (k *Keeper) fail(j *job, err error) {
+	if cgroup.Gone(err) && !k.present(j) {
+		k.finish(j, Pending, "", "", nil)
+		return
+	}
+	kernel, _ := k.tree.Read(j.place.dir, j.place.field, j.place.key)
+	k.finish(j, Refused, kernel, "", err)
+}
+
+// present tells a missing file, which is a refusal, from a missing cgroup, which
+// may come.
+func (k *Keeper) present(j *job) bool {
+	file, err := k.tree.File(j.place.dir, j.place.field, j.place.key)
+	if err != nil {
+		return true
+	}
+	controller := ""
+	if k.tree.Version == cgroup.V1 {
+		controller, _, _ = strings.Cut(file, "/")
+		if !k.tree.Exists(".", controller) {
+			return true // no such hierarchy here: waiting would not help
+		}
+	}
+	return k.tree.Exists(j.place.dir, controller)
+}
+
+// collect gives every item its outcome.
+func (k *Keeper) collect(jobs []*job, out []Outcome) {
+	for _, j := range jobs {
+		for _, i := range j.items {
+			out[i].State, out[i].Kernel, out[i].Err = j.state, j.kernel, j.err
+		}
+	}
+}
+
+func outcomes(jobs []*job) []Outcome {
+	out := make([]Outcome, len(jobs))
+	for i, j := range jobs {
+		out[i] = Outcome{Target: j.target, Value: j.value, State: j.state, Kernel: j.kernel, Err: j.err}
+	}
+	return out
+}

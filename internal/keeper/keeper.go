@@ -1,0 +1,270 @@
+package keeper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Target is a cgroup whose values are kept.
+type Target struct {
+	Owner  string // container id or pod sandbox id
+	Dir    string // relative, as cgroup.Path and cgroup.PodPath return it
+	Parent bool   // a pod-level cgroup: its tasks are in cgroups below it
+}
+
+// Item is a value wanted in a cgroup.
+type Item struct {
+	Target Target
+	Value  lifecycle.Value
+}
+
+// State says what became of a desired value.
+type State int
+
+// The states of a value.
+const (
+	Pending    State = iota // desired; not in the kernel yet, as the cgroup does not exist
+	Applied                 // written, read back and found in force
+	Same                    // the kernel had it already; nothing was written
+	Refused                 // the kernel or a check of ours refused it; Err says why
+	Clipped                 // only what the parent cgroup allows of it is in force
+	Forgotten               // its row went; nothing was written
+	Superseded              // a later value was recorded meanwhile and will be written by who brought it
+)
+
+var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded"}
+
+// String returns the state's name as status prints it.
+func (s State) String() string {
+	if s < 0 || int(s) >= len(stateNames) {
+		return fmt.Sprintf("State(%d)", int(s))
+	}
+	return stateNames[s]
+}
+
+// MarshalText makes a State readable in JSON and YAML.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Outcome is what became of one value.
+type Outcome struct {
+	Target Target
+	Value  lifecycle.Value
+	State  State
+	Kernel string // what the kernel now says, where it was asked
+	Err    error
+}
+
+// ErrHeld refuses CPUs that another cgroup of the same batch was to give up and
+// did not: what is taken from one is not given to another before it is free.
+var ErrHeld = errors.New("another cgroup has not given these up")
+
+// Keeper keeps values in cgroups. Its methods may be called at once from many
+// goroutines.
+type Keeper struct {
+	tree *cgroup.Tree
+
+	// lists is held over recording and writing of CPU and memory node lists. It
+	// is what orders those writes: which CPUs a cgroup may grow to depends on
+	// which ones another has already lost, so batches of them must not mix. The
+	// writes take microseconds. Other files wait only for their own row (see
+	// row.writing): a lower memory limit may make the kernel reclaim for
+	// seconds.
+	lists sync.Mutex
+
+	mu         sync.Mutex
+	rows       map[place]*row
+	generation uint64
+}
+
+// place names a setting of a cgroup.
+type place struct {
+	dir   string
+	field lifecycle.Field
+	key   string
+}
+
+// row is one desired value. All but writing and place is guarded by Keeper.mu.
+type row struct {
+	place
+	target     Target
+	value      lifecycle.Value
+	want       string // the kernel text of value
+	generation uint64
+	// releasing says that want is the original, and the row goes when it is in
+	// force.
+	releasing bool
+
+	original    string
+	hasOriginal bool
+	// kernel is the text last read back, where verified; what others write since
+	// is found by Settle.
+	kernel   string
+	verified bool
+	// weight is the cpu.weight or cpu.shares a row of cpu.idle put aside: the
+	// kernel forgets it while a cgroup is idle.
+	weight string
+	state  State
+	err    error
+
+	// writing orders the writes of the row's file. Quota and period share one.
+	writing *sync.Mutex
+}
+
+// New makes a keeper of a tree's files.
+func New(tree *cgroup.Tree) *Keeper {
+	return &Keeper{tree: tree, rows: map[place]*row{}}
+}
+
+// Apply records values as desired and writes those that differ from what the
+// kernel has: what shrinks before what grows, children before parents where they
+// shrink and after them where they grow. It returns one outcome per item, in
+// their order. A value that cannot be encoded is refused and not recorded.
+func (k *Keeper) Apply(batch []Item) []Outcome {
+	out := make([]Outcome, len(batch))
+	items := make([]int, 0, len(batch))
+	sets := false
+	for i, it := range batch {
+		out[i] = Outcome{Target: it.Target, Value: it.Value}
+		sets = sets || isList(it.Value.Field)
+		items = append(items, i)
+	}
+	if sets {
+		k.lists.Lock()
+	}
+	jobs := k.record(batch, items, out)
+	k.runLists(jobs)
+	if sets {
+		k.lists.Unlock()
+	}
+	k.runScalars(jobs)
+	k.collect(jobs, out)
+	return out
+}
+
+// Note records values as desired without writing them: they were carried
+// in-line, and the cgroup may not exist yet.
+func (k *Keeper) Note(batch []Item) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, it := range batch {
+		want, err := k.encode(it)
+		r := k.recordLocked(it, want)
+		r.state, r.err = Pending, nil
+		if err != nil {
+			r.state, r.err = Refused, err
+		}
+	}
+}
+
+// Settle writes everything desired for one owner that the kernel does not have,
+// trusting nothing read before. It is called when a container has started, after
+// a refusal, and to find what others changed.
+func (k *Keeper) Settle(owner string) []Outcome {
+	k.lists.Lock()
+	k.mu.Lock()
+	jobs := k.jobsLocked(func(r *row) bool { return r.target.Owner == owner })
+	k.mu.Unlock()
+	k.runLists(jobs)
+	k.lists.Unlock()
+	k.runScalars(jobs)
+	return outcomes(jobs)
+}
+
+// Forget drops the rows of an owner that is gone. Nothing is written.
+func (k *Keeper) Forget(owner string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for p, r := range k.rows {
+		if r.target.Owner == owner {
+			delete(k.rows, p)
+		}
+	}
+}
+
+// Release gives back the value a setting of an owner had before we wrote it. Of
+// a value never written only the row goes. A refused release stays in the table,
+// so that Settle tries again.
+func (k *Keeper) Release(owner string, field lifecycle.Field, key string) Outcome {
+	k.lists.Lock()
+	jobs := k.startRelease(owner, field, key)
+	k.runLists(jobs)
+	k.lists.Unlock()
+	k.runScalars(jobs)
+	worst := Outcome{Target: Target{Owner: owner}, Value: lifecycle.Value{Field: field, Key: key}, State: Forgotten}
+	for _, o := range outcomes(jobs) {
+		if o.State == Pending {
+			o.State = Forgotten
+		}
+		if worst.Target.Dir == "" || o.Err != nil {
+			worst = o
+		}
+	}
+	return worst
+}
+
+func (k *Keeper) startRelease(owner string, field lifecycle.Field, key string) []*job {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	match := func(r *row) bool { return r.target.Owner == owner && r.field == field && r.key == key }
+	for p, r := range k.rows {
+		switch {
+		case !match(r):
+		case !r.hasOriginal:
+			delete(k.rows, p)
+		default:
+			k.generation++
+			r.generation, r.releasing, r.want = k.generation, true, r.original
+			// The canonical value where there is one; status shows the text too.
+			r.value, _ = cgroup.Decode(k.tree.Version, r.field, r.key, r.original)
+		}
+	}
+	return k.jobsLocked(match)
+}
+
+// Row is one line of the table, for status.
+type Row struct {
+	Owner      string          `json:"owner"`
+	Dir        string          `json:"dir"`
+	File       string          `json:"file"`
+	Parent     bool            `json:"parent,omitempty"`
+	Value      lifecycle.Value `json:"value"`
+	Want       string          `json:"want"` // the value as kernel text
+	Kernel     string          `json:"kernel,omitempty"`
+	Original   string          `json:"original,omitempty"`
+	Written    bool            `json:"written"` // Original is known
+	Generation uint64          `json:"generation"`
+	State      State           `json:"state"`
+	Err        error           `json:"-"`
+}
+
+// Rows returns the table, by directory and file.
+func (k *Keeper) Rows() []Row {
+	k.mu.Lock()
+	rows := make([]Row, 0, len(k.rows))
+	for _, r := range k.rows {
+		file, _ := k.tree.File(r.dir, r.field, r.key)
+		rows = append(rows, Row{
+			Owner: r.target.Owner, Dir: r.dir, File: file, Parent: r.target.Parent, Value: r.value, Want: r.want,
+			Kernel: r.kernel, Original: r.original, Written: r.hasOriginal, Generation: r.generation,
+			State: r.state, Err: r.err,
+		})
+	}
+	k.mu.Unlock()
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Dir, b.Dir), cmp.Compare(a.Value.Field, b.Value.Field), cmp.Compare(a.Value.Key, b.Value.Key))
+	})
+	return rows
+}
+
+// ParentCPUs returns the CPUs an existing cgroup allows its children, and
+// whether they could be read.
+func (k *Keeper) ParentCPUs(dir string) (string, bool) {
+	list, err := k.tree.ParentCPUs(dir)
+	return list, err == nil
+}

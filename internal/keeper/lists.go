@@ -1,0 +1,291 @@
+package keeper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// move is one CPU or memory node list on its way from what is there to what is
+// wanted, perhaps by a set between the two.
+type move struct {
+	*job
+	before    string // the text found
+	cur, want cgroup.IDs
+	final     string // the text to write at last; "" gives the choice back to the parent
+	same      bool   // final was there already
+	wrote     bool   // final is there, or what was left of it
+	clip      error  // why only a part was written
+}
+
+// listPass is the work on all lists of one kind in a batch. Keeper.lists is held.
+//
+// The order: first everything that has its tasks in it loses what it is to lose,
+// so that nothing is given to two. A set cannot be empty, so those whose old and
+// new set have nothing in common wait, and then move in the order in which their
+// new CPUs become free. Parents grow to the union of old and new before their
+// children get more, and shrink to the new set after they got less: version 1
+// refuses anything else, and version 2 would run the children elsewhere.
+type listPass struct {
+	k     *Keeper
+	moves []*move
+	held  cgroup.IDs // to be given up in this batch, and refused
+}
+
+// runLists writes the lists among jobs.
+func (k *Keeper) runLists(jobs []*job) {
+	for _, field := range []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems} {
+		var mine []*job
+		for _, j := range jobs {
+			if j.place.field == field {
+				mine = append(mine, j)
+			}
+		}
+		if k.runPass(mine) {
+			continue
+		}
+		k.runAgain(mine)
+	}
+}
+
+// runAgain makes a second pass after a refusal: what was read before may have
+// been out of date, so that the order was not the right one. All are looked at
+// again, as a parent may change what its children have in force.
+func (k *Keeper) runAgain(jobs []*job) {
+	written := map[*job]bool{}
+	var again []*job
+	for _, j := range jobs {
+		switch j.state {
+		case Applied, Same, Clipped, Refused:
+			written[j] = j.state == Applied || j.state == Clipped
+			j.done, j.hasKnown = false, false
+			again = append(again, j)
+		}
+	}
+	k.runPass(again)
+	for _, j := range again {
+		if j.state == Same && written[j] {
+			j.state = Applied
+		}
+	}
+}
+
+// runPass reports false where a refusal may come from an outdated reading.
+func (k *Keeper) runPass(jobs []*job) bool {
+	p := &listPass{k: k}
+	for _, j := range jobs {
+		p.plan(j)
+	}
+	leaves, parents := p.split()
+	p.shrink(leaves, parents)
+	for _, m := range parents { // from the top
+		p.widen(m)
+	}
+	p.moveApart(leaves)
+	for _, m := range leaves {
+		p.finalWrite(m)
+	}
+	for _, m := range slices.Backward(parents) {
+		p.finalWrite(m)
+	}
+	refused, outdated := false, false
+	for _, m := range p.moves {
+		k.confirm(m)
+		refused = refused || m.state == Refused
+		outdated = outdated || m.hasKnown
+	}
+	return !refused || !outdated
+}
+
+// plan finds out where a move starts and ends.
+func (p *listPass) plan(j *job) {
+	if j.done || !p.k.alive(j) {
+		return
+	}
+	text, err := p.k.read(j)
+	if err != nil {
+		p.k.fail(j, err)
+		return
+	}
+	m := &move{job: j, before: text, final: j.want}
+	m.cur, err = cgroup.ParseIDs(text)
+	m.want, _ = cgroup.ParseIDs(j.want)
+	dir, field, v1 := j.place.dir, j.place.field, p.k.tree.Version == cgroup.V1
+	if err == nil && text == "" && !v1 {
+		m.cur, err = ids(p.k.tree.Effective(dir, field))
+	}
+	if err == nil && j.want == "" {
+		// Only a release asks for no set: what the parent has.
+		if m.want, err = ids(p.k.tree.Allowed(path.Dir(dir), field)); v1 {
+			m.final = m.want.String()
+		}
+	}
+	if err == nil && m.want.Empty() {
+		err = &cgroup.Error{Op: "encode", Path: path.Join(dir, field.String()), Err: errors.New("the set is empty")}
+	}
+	if err != nil {
+		p.k.fail(j, err)
+		return
+	}
+	if cgroup.Same(field, "", text, m.final) {
+		m.cur, m.same, m.wrote = m.want, true, true
+	}
+	p.moves = append(p.moves, m)
+}
+
+func ids(list string, err error) (cgroup.IDs, error) {
+	if err != nil {
+		return cgroup.IDs{}, err
+	}
+	return cgroup.ParseIDs(list)
+}
+
+// split returns the moves of cgroups that hold tasks and those of cgroups above
+// others, these from the top down.
+func (p *listPass) split() (leaves, parents []*move) {
+	above := map[string]bool{}
+	for _, m := range p.moves {
+		for d := path.Dir(m.place.dir); d != "." && !above[d]; d = path.Dir(d) {
+			above[d] = true
+		}
+	}
+	for _, m := range p.moves {
+		if m.target.Parent || above[m.place.dir] {
+			parents = append(parents, m)
+		} else {
+			leaves = append(leaves, m)
+		}
+	}
+	slices.SortFunc(parents, func(a, b *move) int {
+		return cmp.Or(cmp.Compare(a.place.depth(), b.place.depth()), a.place.compare(b.place))
+	})
+	return leaves, parents
+}
+
+// shrink takes from all what they are to lose, as far as something remains.
+func (p *listPass) shrink(leaves, parents []*move) {
+	for _, m := range leaves {
+		if rest := m.cur.And(m.want); !m.done && !rest.Empty() && rest != m.cur {
+			p.write(m, rest)
+		}
+	}
+	for _, m := range slices.Backward(parents) {
+		rest := m.cur.And(m.want)
+		if m.done || rest.Empty() || rest == m.cur || !p.coversChildren(m, rest) {
+			continue
+		}
+		// Children that are not in the batch may still be in the way; then it is
+		// tried once more at the end.
+		before := *m.job
+		p.write(m, rest)
+		if m.state == Refused && errors.Is(m.err, syscall.EBUSY) {
+			*m.job = before
+		}
+	}
+}
+
+func (p *listPass) coversChildren(parent *move, set cgroup.IDs) bool {
+	prefix := parent.place.dir + "/"
+	for _, m := range p.moves {
+		if strings.HasPrefix(m.place.dir, prefix) && !set.Contains(m.cur) {
+			return false
+		}
+	}
+	return true
+}
+
+// widen gives a parent what it is to get, keeping what its children still have.
+func (p *listPass) widen(m *move) {
+	if all := m.cur.Union(m.want); !m.done && all != m.cur {
+		p.write(m, all)
+	}
+}
+
+// moveApart moves those that have nothing in common with their new set, each
+// when nobody waiting still has what it gets. In a circle one has to go first.
+func (p *listPass) moveApart(leaves []*move) {
+	var wait []*move
+	for _, m := range leaves {
+		if !m.done && !m.cur.Empty() && m.cur.And(m.want).Empty() {
+			wait = append(wait, m)
+		}
+	}
+	for len(wait) > 0 {
+		next := max(0, slices.IndexFunc(wait, func(m *move) bool {
+			return !slices.ContainsFunc(wait, func(o *move) bool { return o != m && !o.cur.And(m.want).Empty() })
+		}))
+		p.finalWrite(wait[next])
+		wait = slices.Delete(wait, next, next+1)
+	}
+}
+
+// finalWrite writes what is wanted, if that is not there yet.
+func (p *listPass) finalWrite(m *move) {
+	if m.done || m.wrote {
+		return
+	}
+	if gain := m.want.Minus(m.cur).And(p.held); !m.target.Parent && !gain.Empty() {
+		file, _ := p.k.tree.File(m.place.dir, m.place.field, "")
+		p.k.fail(m.job, &cgroup.Error{Op: "write", Path: file, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
+		p.held = p.held.Union(m.cur.Minus(m.want))
+		return
+	}
+	p.write(m, m.want)
+}
+
+// write sets a list on its way. It ends the move when that is refused, and
+// notes whether there is nothing more to write.
+func (p *listPass) write(m *move, set cgroup.IDs) {
+	if !p.k.alive(m.job) {
+		return
+	}
+	text := set.String()
+	if set == m.want {
+		text = m.final
+	}
+	p.k.keepOriginal(m.job, m.before)
+	var err error
+	if set != m.cur || text != m.before {
+		err = p.k.tree.WriteText(m.place.dir, m.place.field, "", text)
+	}
+	if p.k.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES) {
+		set, err = p.clip(m, set, err)
+	}
+	if err != nil {
+		p.k.fail(m.job, err)
+		if m.state == Refused && !m.target.Parent {
+			p.held = p.held.Union(m.cur.Minus(m.want))
+		}
+		return
+	}
+	m.cur, m.before = set, set.String()
+	if m.wrote = set == m.want; m.wrote {
+		m.before = m.final
+	}
+}
+
+// clip writes what the parent allows of a set version 1 refused because of the
+// parent, and returns that. From here on this is what is wanted.
+func (p *listPass) clip(m *move, set cgroup.IDs, refused error) (cgroup.IDs, error) {
+	allowed, err := ids(p.k.tree.Allowed(path.Dir(m.place.dir), m.place.field))
+	if err != nil {
+		return set, refused
+	}
+	part := set.And(allowed)
+	if m.want.And(allowed).Empty() || part == set {
+		return set, refused
+	}
+	m.want = m.want.And(allowed)
+	m.final, m.clip = m.want.String(), refused
+	if part == m.cur {
+		return part, nil
+	}
+	return part, p.k.tree.WriteText(m.place.dir, m.place.field, "", part.String())
+}

@@ -1,0 +1,65 @@
+package keeper
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func TestScalarsShrinkFirst(t *testing.T) {
+	r := newRig(t, cgroup.V2, "p/a", "p/b")
+	r.Apply([]Item{num("p/a", lifecycle.CPUShares, 1024), num("p/b", lifecycle.CPUShares, 1024), num("p", lifecycle.MemoryLimit, 1<<30), num("p/a", lifecycle.MemoryLimit, 1<<29)})
+	r.log()
+	r.Apply([]Item{
+		num("p/a", lifecycle.CPUShares, 2000), num("p/b", lifecycle.CPUShares, 2),
+		num("p", lifecycle.MemoryLimit, 1<<20), num("p/a", lifecycle.MemoryLimit, 1<<19),
+	})
+	want(t, r.log(), "p/b/cpu.weight=1", "p/a/memory.max=524288", "p/memory.max=1048576", "p/a/cpu.weight=77")
+}
+
+// TestParentWaitsForMove has a child with nothing in common with its new set: the
+// parent must not lose the old CPUs before it moved, or version 1 would refuse
+// and version 2 run it on whatever the parent has left.
+func TestParentWaitsForMove(t *testing.T) {
+	for _, v := range versions {
+		r, c := countedRig(t, v)
+		r.Apply([]Item{parentCPUs("p0", "0-2"), cpus("p0/a", "0"), cpus("p0/b", "1")})
+		r.log()
+		r.Apply([]Item{parentCPUs("p0", "1-3"), cpus("p0/a", "3")})
+		want(t, r.log(), "p0/cpuset.cpus=0-3", "p0/a/cpuset.cpus=3", "p0/cpuset.cpus=1-3")
+		if len(c.refused) > 0 {
+			t.Errorf("%v: refused %q", v, c.refused)
+		}
+	}
+}
+
+// TestOutdatedReading has somebody else change a parent behind our back, so that
+// the order planned from what was last verified is refused.
+func TestOutdatedReading(t *testing.T) {
+	r := newRig(t, cgroup.V1, "p/a")
+	r.Apply([]Item{parentCPUs("p", "0-3"), cpus("p/a", "0")})
+	if err := r.tree.Write("p", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}); err != nil {
+		t.Fatal(err)
+	}
+	out := r.Apply([]Item{parentCPUs("p", "1-3"), cpus("p/a", "2")})
+	want(t, states(out), "p cpuset.cpus applied 1-3", "p/a cpuset.cpus applied 2")
+}
+
+// TestNewerValueWins has newer values arrive while an older batch is written.
+func TestNewerValueWins(t *testing.T) {
+	r := newRig(t, cgroup.V2, "a", "b", "c")
+	once := false
+	r.fake.FailWrites(func(string, string) error {
+		if !once {
+			once = true
+			r.Note([]Item{num("b", lifecycle.CPUShares, 3000)})
+			r.Forget("c")
+		}
+		return nil
+	})
+	out := r.Apply([]Item{num("a", lifecycle.CPUShares, 2000), num("b", lifecycle.CPUShares, 2000), num("c", lifecycle.CPUShares, 2000)})
+	want(t, states(out), "a cpu.shares applied 77", "b cpu.shares superseded ", "c cpu.shares forgotten ")
+	want(t, r.log(), "a/cpu.weight=77")
+	want(t, states(r.Settle("b")), "b cpu.shares applied 115")
+}

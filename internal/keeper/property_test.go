@@ -1,0 +1,297 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"pgregory.net/rapid"
+)
+
+// counting is an FS that counts what passes and notes refused writes.
+type counting struct {
+	cgroup.FS
+	reads, writes atomic.Int64
+
+	mu      sync.Mutex
+	refused []string
+}
+
+func (c *counting) ReadFile(p string) ([]byte, error) {
+	c.reads.Add(1)
+	return c.FS.ReadFile(p)
+}
+
+func (c *counting) WriteFile(p string, data []byte) error {
+	c.writes.Add(1)
+	err := c.FS.WriteFile(p, data)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		c.mu.Lock()
+		c.refused = append(c.refused, fmt.Sprintf("%s=%s: %v", p, data, err))
+		c.mu.Unlock()
+	}
+	return err
+}
+
+var leafDirs = []string{"p0/a", "p0/b", "p1/c", "p1/d"}
+
+func countedRig(tb testing.TB, v cgroup.Version) (*rig, *counting) {
+	r := newRig(tb, v, leafDirs...)
+	c := &counting{FS: r.fake}
+	r.tree = &cgroup.Tree{FS: c, Version: v}
+	r.Keeper = New(r.tree)
+	return r, c
+}
+
+// layout is a legal state: each CPU with one leaf or none, every leaf with at
+// least its own CPU, parents with what their leaves have and more.
+func layout(rt *rapid.T) map[string]cgroup.IDs {
+	sets := map[string]cgroup.IDs{}
+	add := func(dir string, cpu int) {
+		ids, _ := cgroup.ParseIDs(fmt.Sprint(cpu))
+		sets[dir] = sets[dir].Union(ids)
+	}
+	for i, leaf := range leafDirs {
+		add(leaf, i)
+		add(leaf[:2], i)
+	}
+	for cpu := 4; cpu < 8; cpu++ {
+		if n := rapid.IntRange(0, 4).Draw(rt, "leaf"); n < 4 {
+			add(leafDirs[n], cpu)
+			add(leafDirs[n][:2], cpu)
+		}
+		if n := rapid.IntRange(0, 3).Draw(rt, "parent"); n < 2 {
+			add(fmt.Sprintf("p%d", n), cpu)
+		}
+	}
+	return sets
+}
+
+func batchOf(rt *rapid.T, sets map[string]cgroup.IDs) []Item {
+	var batch []Item
+	for _, dir := range rapid.Permutation([]string{"p0", "p1", "p0/a", "p0/b", "p1/c", "p1/d"}).Draw(rt, "order") {
+		it := cpus(dir, sets[dir].String())
+		it.Target.Parent = !strings.Contains(dir, "/")
+		batch = append(batch, it)
+	}
+	return batch
+}
+
+// TestLegalLayouts goes from one legal layout to another: no write is refused,
+// no two leaves ever share a CPU, and all ends as desired.
+func TestLegalLayouts(t *testing.T) {
+	for _, v := range versions {
+		rapid.Check(t, func(rt *rapid.T) {
+			r, c := countedRig(t, v)
+			r.Apply(batchOf(rt, layout(rt)))
+			c.refused = nil
+			r.fake.OnWrite(func(path, value string) {
+				var all cgroup.IDs
+				for _, leaf := range leafDirs {
+					text, err := r.tree.EffectiveCPUs(leaf)
+					own, _ := cgroup.ParseIDs(text)
+					if err != nil || own.Empty() || !own.And(all).Empty() {
+						rt.Errorf("%v: after %s=%s: %s has %q (%v), others %v", v, path, value, leaf, text, err, all)
+					}
+					all = all.Union(own)
+				}
+			})
+			for range rapid.IntRange(1, 4).Draw(rt, "steps") {
+				sets := layout(rt)
+				for _, o := range r.Apply(batchOf(rt, sets)) {
+					if o.State != Applied && o.State != Same || o.Kernel != sets[o.Target.Dir].String() {
+						rt.Errorf("%v: %s wanted %v: %v %q %v", v, o.Target.Dir, sets[o.Target.Dir], o.State, o.Kernel, o.Err)
+					}
+				}
+			}
+			if len(c.refused) > 0 {
+				rt.Errorf("%v: refused %q", v, c.refused)
+			}
+		})
+	}
+}
+
+// TestAnyLayouts asks for whatever: what is said to be in force is, what is not
+// has a reason, and nothing is ever empty.
+func TestAnyLayouts(t *testing.T) {
+	set := rapid.Custom(func(rt *rapid.T) string {
+		ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 8), 1, 6, rapid.ID[int]).Draw(rt, "cpus")
+		return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ",")
+	})
+	for _, v := range versions {
+		rapid.Check(t, func(rt *rapid.T) {
+			r, _ := countedRig(t, v)
+			dirs := rapid.SampledFrom([]string{"p0", "p1", "p0/a", "p0/b", "p1/c", "p1/d", "p1/none"})
+			for range rapid.IntRange(1, 6).Draw(rt, "steps") {
+				var batch []Item
+				for range rapid.IntRange(1, 6).Draw(rt, "items") {
+					batch = append(batch, cpus(dirs.Draw(rt, "dir"), set.Draw(rt, "set")))
+				}
+				checkOutcomes(rt, r, r.Apply(batch))
+				dir := dirs.Draw(rt, "dir")
+				checkOutcomes(rt, r, r.Settle(dir))
+				if rapid.Bool().Draw(rt, "release") {
+					r.Release(dir, lifecycle.CPUSetCPUs, "")
+				}
+			}
+		})
+	}
+}
+
+func checkOutcomes(rt *rapid.T, r *rig, out []Outcome) {
+	latest := map[string]Outcome{}
+	for _, o := range out {
+		latest[o.Target.Dir] = o
+	}
+	for dir, o := range latest {
+		now, err := r.tree.EffectiveCPUs(dir)
+		switch {
+		case o.State == Pending:
+			if err == nil || dir != "p1/none" {
+				rt.Errorf("%s is pending and has %q", dir, now)
+			}
+		case err != nil || now == "":
+			rt.Errorf("%s: %q, %v", dir, now, err)
+		case o.State == Refused || o.State == Clipped:
+			if o.Err == nil {
+				rt.Errorf("%s: %v without a reason", dir, o.State)
+			}
+		case !cgroup.Same(lifecycle.CPUSetCPUs, "", now, o.Value.Text):
+			rt.Errorf("%s: %v of %q, has %q", dir, o.State, o.Value.Text, now)
+		}
+	}
+}
+
+// TestLegalQuotas goes between states in which no child has more time than its
+// parent: version 1 refuses every other intermediate state.
+func TestLegalQuotas(t *testing.T) {
+	for _, v := range versions {
+		rapid.Check(t, func(rt *rapid.T) {
+			r, c := countedRig(t, v)
+			periods := rapid.SampledFrom([]int64{20000, 50000, 100000})
+			for range rapid.IntRange(1, 6).Draw(rt, "steps") {
+				var batch []Item
+				share := map[string]int64{"p0": -1, "p1": -1}
+				for _, p := range []string{"p0", "p1"} {
+					if rapid.Bool().Draw(rt, "limited") {
+						share[p] = rapid.Int64Range(2, 40).Draw(rt, "share")
+						batch = append(batch, num(p, lifecycle.CPUQuota, share[p]*10000))
+					} else {
+						batch = append(batch, num(p, lifecycle.CPUQuota, -1))
+					}
+				}
+				for _, leaf := range leafDirs {
+					most := share[leaf[:2]]
+					if most < 0 {
+						most = 50
+					}
+					period, part := periods.Draw(rt, "period"), rapid.Int64Range(1, most).Draw(rt, "part")
+					batch = append(batch,
+						num(leaf, lifecycle.CPUQuota, part*period/10), num(leaf, lifecycle.CPUPeriod, period))
+				}
+				for _, o := range r.Apply(rapid.Permutation(batch).Draw(rt, "batch")) {
+					if o.State != Applied && o.State != Same {
+						rt.Errorf("%v: %s %v=%v: %v %v; refused %q", v, o.Target.Dir, o.Value.Field, o.Value, o.State, o.Err, c.refused)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestAtOnce has many writers of few cgroups: in the end the kernel has what the
+// table says is desired, and every writer knows what became of its value.
+func TestAtOnce(t *testing.T) {
+	for _, v := range versions {
+		r, _ := countedRig(t, v)
+		var wg sync.WaitGroup
+		for w := range 8 {
+			wg.Go(func() {
+				for i := range 30 {
+					leaf := leafDirs[(w+i)%len(leafDirs)]
+					out := r.Apply([]Item{
+						cpus(leaf, fmt.Sprint((w+i)%8)), num(leaf, lifecycle.CPUShares, int64(2+w*100+i)),
+						num(leaf, lifecycle.CPUQuota, int64(10000+w*100+i)), num(leaf, lifecycle.CPUPeriod, int64(50000+w)),
+					})
+					for _, o := range out {
+						if o.State == Refused || o.State == Pending || o.State == Forgotten {
+							t.Errorf("%v: %+v", v, o)
+						}
+					}
+					r.Rows()
+					if w == 0 {
+						r.Settle(leaf)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, row := range r.Rows() {
+			now, err := r.tree.Read(row.Dir, row.Value.Field, row.Value.Key)
+			if err != nil || !cgroup.Same(row.Value.Field, row.Value.Key, now, row.Want) || row.State == Refused {
+				t.Errorf("%v: %+v: kernel %q, %v", v, row, now, err)
+			}
+		}
+	}
+}
+
+// TestCostOfAMove bounds what a change of many cpusets costs.
+func TestCostOfAMove(t *testing.T) {
+	const n = 100
+	for _, v := range versions {
+		r, c, batches := many(t, v, n)
+		r.Apply(batches[0])
+		for i := range 4 {
+			c.reads.Store(0)
+			c.writes.Store(0)
+			r.Apply(batches[(i+1)%2])
+			if reads, writes := c.reads.Load(), c.writes.Load(); reads != n || writes != n {
+				t.Errorf("%v: %d reads and %d writes for %d containers", v, reads, writes, n)
+			}
+		}
+	}
+}
+
+// many makes n containers and two batches that give them more and less.
+func many(tb testing.TB, v cgroup.Version, n int) (*rig, *counting, [2][]Item) {
+	r, c := countedRig(tb, v)
+	r.fake.OnWrite(nil)
+	var batches [2][]Item
+	for i := range n {
+		dir := fmt.Sprintf("kubepods/pod%d/c", i)
+		if err := r.fake.MkdirRunc(dir); err != nil {
+			tb.Fatal(err)
+		}
+		batches[0] = append(batches[0], cpus(dir, "0-3"))
+		batches[1] = append(batches[1], cpus(dir, "0-5"))
+	}
+	return r, c, batches
+}
+
+func BenchmarkMove(b *testing.B) {
+	for _, v := range versions {
+		b.Run(v.String(), func(b *testing.B) {
+			const n = 250
+			r, c, batches := many(b, v, n)
+			r.Apply(batches[0])
+			c.reads.Store(0)
+			c.writes.Store(0)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				r.Apply(batches[i%2])
+			}
+			per := float64(b.N * n)
+			b.ReportMetric(float64(c.reads.Load())/per, "reads/container")
+			b.ReportMetric(float64(c.writes.Load())/per, "writes/container")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/per, "ns/container")
+		})
+	}
+}

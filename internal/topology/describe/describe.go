@@ -1,0 +1,154 @@
+// Package describe makes a machine from a short text such as
+// "2s x 2n x 8c x 2t, 64GiB/node". It reads no files; package sysfs does that.
+package describe
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// DefaultMemory is the memory of each NUMA node where the text says nothing:
+// a node without memory would be a special machine, which nobody means who
+// just leaves it out.
+const DefaultMemory = 16 << 30
+
+// shape is what the text says: how many of the inner in each of the outer.
+type shape struct {
+	sockets, nodes, cores, threads int
+	memory                         uint64 // bytes per node
+}
+
+// part is one level of the machine, outermost first.
+type part struct {
+	letter byte
+	name   string
+	into   func(*shape) *int
+}
+
+var parts = []part{
+	{'s', "sockets", func(s *shape) *int { return &s.sockets }},
+	{'n', "NUMA nodes per socket", func(s *shape) *int { return &s.nodes }},
+	{'c', "cores per node", func(s *shape) *int { return &s.cores }},
+	{'t', "threads per core", func(s *shape) *int { return &s.threads }},
+}
+
+// units are the memory units accepted, and their bytes.
+var units = []struct {
+	name  string
+	bytes uint64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+
+// Parse makes the machine a text describes: sockets (s), NUMA nodes per socket
+// (n), cores per node (c) and threads per core (t), in this order and joined by
+// x, each 1 where left out; then, after a comma, the memory of each node.
+//
+// CPUs are numbered as Linux does on most machines: first the first threads of
+// all cores, socket by socket and node by node, then the second threads.
+func Parse(text string) (*topology.Machine, error) {
+	cpus, memory, said := strings.Cut(text, ",")
+	s, err := parseShape(cpus)
+	if err == nil && said {
+		s.memory, err = parseMemory(memory)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("machine %q: %w", shorten(text), err)
+	}
+	m, err := s.machine()
+	if err != nil {
+		return nil, fmt.Errorf("machine %q: %w", shorten(text), err)
+	}
+	return m, nil
+}
+
+func parseShape(text string) (shape, error) {
+	s := shape{sockets: 1, nodes: 1, cores: 1, threads: 1, memory: DefaultMemory}
+	if strings.TrimSpace(text) == "" {
+		return s, errors.New(`it is empty; write for example "2s x 2n x 8c x 2t"`)
+	}
+	next := 0
+	for field := range strings.SplitSeq(strings.ReplaceAll(text, "×", "x"), "x") {
+		field = strings.TrimSpace(field)
+		if field == "" {
+			return s, errors.New("there is nothing between two x, or before or after one")
+		}
+		i, n, err := parsePart(field)
+		if err != nil {
+			return s, err
+		}
+		if i < next {
+			return s, fmt.Errorf("%q is repeated or out of order: the order is s, n, c, t", field)
+		}
+		next = i + 1
+		*parts[i].into(&s) = n
+	}
+	// Each factor is at most MaxCPUs, so the product fits an int.
+	if n := s.sockets * s.nodes * s.cores * s.threads; n > topology.MaxCPUs {
+		return s, fmt.Errorf("%d CPUs are more than %d", n, topology.MaxCPUs)
+	}
+	return s, nil
+}
+
+func parsePart(field string) (index, count int, err error) {
+	for i, p := range parts {
+		if field[len(field)-1] != p.letter {
+			continue
+		}
+		number := strings.TrimSpace(field[:len(field)-1])
+		n, err := strconv.Atoi(number)
+		if err != nil || number[0] == '+' || n < 1 || n > topology.MaxCPUs {
+			return 0, 0, fmt.Errorf("%s: %q is not a number from 1 to %d", p.name, shorten(number), topology.MaxCPUs)
+		}
+		return i, n, nil
+	}
+	return 0, 0, fmt.Errorf("%q is none of s (sockets), n (nodes), c (cores), t (threads)", shorten(field))
+}
+
+func parseMemory(text string) (uint64, error) {
+	amount, per, said := strings.Cut(strings.TrimSpace(text), "/")
+	if !said || strings.TrimSpace(per) != "node" {
+		return 0, fmt.Errorf(`memory %q: write it per node, as in "64GiB/node"`, shorten(text))
+	}
+	amount = strings.TrimSpace(amount)
+	for _, u := range units {
+		number, ok := strings.CutSuffix(amount, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+		if err != nil || n == 0 || n > math.MaxInt64/u.bytes {
+			return 0, fmt.Errorf("memory %q is not a number from 1 up that fits 63 bits", shorten(number))
+		}
+		return n * u.bytes, nil
+	}
+	return 0, fmt.Errorf("memory %q has none of the units KiB, MiB, GiB, TiB", shorten(amount))
+}
+
+func (s shape) machine() (*topology.Machine, error) {
+	perSocket := s.nodes * s.cores
+	cores := s.sockets * perSocket
+	cpus := make([]topology.CPU, 0, cores*s.threads)
+	memory := map[int]uint64{}
+	for t := range s.threads {
+		for c := range cores {
+			node := c / s.cores
+			memory[node] = s.memory
+			cpus = append(cpus, topology.CPU{
+				ID: t*cores + c, Core: c % perSocket, Package: c / perSocket, Node: node,
+			})
+		}
+	}
+	return topology.New(cpus, memory)
+}
+
+// shorten keeps foreign text in messages within bounds.
+func shorten(s string) string {
+	if len(s) > 64 {
+		return s[:61] + "..."
+	}
+	return s
+}

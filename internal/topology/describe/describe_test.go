@@ -1,0 +1,110 @@
+package describe
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+func TestParse(t *testing.T) {
+	type node struct {
+		ID     int
+		CPUs   string
+		Memory uint64
+	}
+	tests := []struct {
+		text  string
+		nodes []node
+		some  []topology.CPU
+	}{
+		{"2c", []node{{0, "0-1", DefaultMemory}}, []topology.CPU{{ID: 1, Core: 1}}},
+		{"2c x 2t", []node{{0, "0-3", DefaultMemory}}, []topology.CPU{{ID: 2, Core: 0}, {ID: 3, Core: 1}}},
+		{"2s", []node{{0, "0", DefaultMemory}, {1, "1", DefaultMemory}}, []topology.CPU{{ID: 1, Package: 1, Node: 1}}},
+		{
+			"2s x 2n x 2c x 2t, 64GiB/node",
+			[]node{{0, "0-1,8-9", 64 << 30}, {1, "2-3,10-11", 64 << 30}, {2, "4-5,12-13", 64 << 30}, {3, "6-7,14-15", 64 << 30}},
+			[]topology.CPU{
+				{ID: 3, Core: 3, Package: 0, Node: 1},
+				{ID: 4, Core: 0, Package: 1, Node: 2},
+				{ID: 15, Core: 3, Package: 1, Node: 3},
+			},
+		},
+		{"1s×1n×1c×1t,512MiB/node", []node{{0, "0", 512 << 20}}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.text, func(t *testing.T) {
+			m, err := Parse(tt.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []node
+			for _, n := range m.Nodes {
+				got = append(got, node{n.ID, m.Format(n.CPUs), n.Memory})
+			}
+			if d := cmp.Diff(tt.nodes, got); d != "" {
+				t.Error(d)
+			}
+			for _, want := range tt.some {
+				if d := cmp.Diff(want, m.CPUs[want.ID]); d != "" {
+					t.Error(d)
+				}
+			}
+		})
+	}
+}
+
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                   "it is empty",
+		" , 1GiB/node":       "it is empty",
+		"8":                  `"8" is none of s (sockets)`,
+		"8c x":               "nothing between two x",
+		"8c x 2s":            "out of order",
+		"8c x 8c":            "repeated",
+		"0c":                 "not a number from 1",
+		"-1c":                "not a number from 1",
+		"+1c":                "not a number from 1",
+		"c":                  "not a number from 1",
+		"9999999999999c":     "not a number from 1",
+		"1000s x 1000c":      "1000000 CPUs are more than 1024",
+		"2c, 64GiB":          "write it per node",
+		"2c, 64GB/node":      "none of the units",
+		"2c, 0GiB/node":      "not a number from 1 up",
+		"2c, 9999999TiB/node": "not a number from 1 up",
+	} {
+		_, err := Parse(text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want it to contain %q", text, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"2s x 2n x 8c x 2t, 64GiB/node", "2c", "x", "1s×1t", "1c,1KiB/node", "1024t"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := Parse(text)
+		if err != nil {
+			return
+		}
+		if n := m.Online().Len(); n < 1 || n > topology.MaxCPUs {
+			t.Fatalf("%d CPUs", n)
+		}
+		var all topology.Set
+		for _, n := range m.Nodes {
+			if !all.And(n.CPUs).Empty() {
+				t.Fatalf("node %d shares a CPU with another", n.ID)
+			}
+			if n.Memory == 0 || n.CPUs.Empty() {
+				t.Fatalf("node %d is bare: %+v", n.ID, n)
+			}
+			all = all.Union(n.CPUs)
+		}
+		if all != m.Online() {
+			t.Fatal("nodes do not make up the machine")
+		}
+	})
+}
