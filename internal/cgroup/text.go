@@ -64,6 +64,20 @@ func Weight(shares int64) int64 {
 	return min(max(1+(shares-2)*9999/262142, 1), 10000)
 }
 
+// RuntimeWeight returns the cpu.weight newer OCI runtimes make of shares: a
+// quadratic in log2(shares) that maps 1024, the default, onto the default 100
+// (opencontainers/cgroups 0.0.4, ConvertCPUSharesToCgroupV2Value).
+func RuntimeWeight(shares int64) int64 {
+	switch {
+	case shares <= 2:
+		return 1
+	case shares >= 262144:
+		return 10000
+	}
+	l := math.Log2(float64(shares))
+	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
+}
+
 func encodeList(list string) (string, error) {
 	ids, err := ParseIDs(list)
 	if err != nil {

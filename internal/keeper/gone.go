@@ -1,10 +1,8 @@
 package keeper
 
-import "github.com/trimtab/trimtab/internal/cgroup"
-
-// Gone reports whether a cgroup certainly does not exist. A cgroup that cannot
-// be read for another reason is not gone.
+// Gone reports whether a cgroup certainly does not exist: its hierarchy can be
+// read and has no such directory.
 func (k *Keeper) Gone(dir string) bool {
-	_, err := k.tree.ParentCPUs(dir)
-	return err != nil && cgroup.Gone(err)
+	const controller = "cpuset"
+	return k.tree.Exists(".", controller) && !k.tree.Exists(dir, controller)
 }

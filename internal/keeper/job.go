@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -36,6 +37,9 @@ func isList(f lifecycle.Field) bool { return f == lifecycle.CPUSetCPUs || f == l
 
 func (k *Keeper) encode(it Item) (string, error) {
 	text, err := cgroup.Encode(k.tree.Version, it.Value)
+	if err == nil && it.Value.Field == lifecycle.CPUShares && k.tree.Version == cgroup.V2 && k.curve.Load() {
+		text = weightText(cgroup.RuntimeWeight(it.Value.Int))
+	}
 	if err == nil {
 		// Not only the value must make sense, the directory must too.
 		_, err = k.tree.File(it.Target.Dir, it.Value.Field, it.Value.Key)
@@ -154,11 +158,43 @@ func (k *Keeper) aliveLocked(j *job) bool {
 // not what is wanted: then it is overwritten whatever it is. Where it is what is
 // wanted only the kernel can say that nothing needs writing.
 func (k *Keeper) read(j *job) (string, error) {
-	if j.hasKnown && !cgroup.Same(j.place.field, j.place.key, j.known, j.want) {
+	if j.hasKnown && !k.holds(j, j.known) {
 		return j.known, nil
 	}
 	return k.tree.Read(j.place.dir, j.place.field, j.place.key)
 }
+
+// holds reports whether the kernel's text is what the job wants. Of shares in
+// version 2 there are two right images: the kubelet's line and the curve of
+// newer OCI runtimes. A runtime that carried the shares chose one; changing it
+// into the other would only start a quarrel, and using both on one node would
+// turn the order of weights around. So what is seen is learned.
+func (k *Keeper) holds(j *job, kernel string) bool {
+	same := cgroup.Same(j.place.field, j.place.key, kernel, j.want)
+	if k.tree.Version != cgroup.V2 || j.place.field != lifecycle.CPUShares || j.row.releasing {
+		return same
+	}
+	line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))
+	switch {
+	case line == curve:
+		return same
+	case kernel == line:
+		k.curve.Store(false)
+		return true
+	case kernel == curve && j.value.Int == defaultShares:
+		// The weight of a cgroup nobody has set, too: it teaches nothing.
+		return k.curve.Load()
+	case kernel == curve:
+		k.curve.Store(true)
+		return true
+	}
+	return same
+}
+
+// defaultShares are those of a cgroup nobody has set.
+const defaultShares = 1024
+
+func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
 // keepOriginal records what was there before the first write.
 func (k *Keeper) keepOriginal(j *job, current string) {

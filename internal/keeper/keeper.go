@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -68,6 +69,9 @@ var ErrHeld = errors.New("another cgroup has not given these up")
 // goroutines.
 type Keeper struct {
 	tree *cgroup.Tree
+	// curve: this node's runtime maps shares to weights by the newer curve. It
+	// is learned from what the runtime wrote; until then the kubelet's line.
+	curve atomic.Bool
 
 	// lists is held over recording and writing of CPU and memory node lists. It
 	// is what orders those writes: which CPUs a cgroup may grow to depends on

@@ -108,7 +108,7 @@ func (k *Keeper) look(u *unit) bool {
 	}
 	same := true
 	for i, j := range u.jobs {
-		same = same && cgroup.Same(j.place.field, j.place.key, u.cur[i], j.want)
+		same = same && k.holds(j, u.cur[i])
 	}
 	if same {
 		for i, j := range u.jobs {
@@ -214,7 +214,7 @@ func (k *Keeper) write(u *unit) {
 	}
 	for i, j := range u.jobs {
 		s, _ := cgroup.Find(j.place.field, j.place.key)
-		if s.Kind != cgroup.Text && !cgroup.Same(j.place.field, j.place.key, u.cur[i], j.want) {
+		if s.Kind != cgroup.Text && !k.holds(j, u.cur[i]) {
 			k.fail(j, k.differs(j, u.cur[i]))
 			continue
 		}
