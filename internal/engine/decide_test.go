@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// node has 16 CPUs on two NUMA nodes, 0-7 and 8-15.
+func node(t testing.TB) *topology.Machine {
+	t.Helper()
+	var cpus []topology.CPU
+	for i := range 16 {
+		cpus = append(cpus, topology.CPU{ID: i, Core: i, Node: i / 8})
+	}
+	m, err := topology.New(cpus, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func set(t testing.TB, m *topology.Machine, list string) topology.Set {
+	t.Helper()
+	s, err := m.ParseCPUs(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func policy(m *topology.Machine) Policy {
+	return Policy{
+		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
+		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
+		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}},
+	}
+}
+
+func do(t testing.TB, s *State, ev lifecycle.Event) *Plan {
+	t.Helper()
+	p := Decide(s, &ev, Facts{})
+	s.Commit(p)
+	return p
+}
+
+// create runs a pod with one container and returns the container's values.
+func create(t testing.TB, s *State, name, class, status, parent string) (map[string]string, *Container) {
+	t.Helper()
+	pod := &lifecycle.Pod{
+		ID: "sandbox-" + name, UID: "uid-" + name, Namespace: "d", Name: name, CgroupParent: parent,
+		Labels: map[string]string{}, Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": status},
+	}
+	if class != "" {
+		pod.Labels["koordinator.sh/qosClass"] = class
+	}
+	do(t, s, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
+	p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: name, PodID: pod.ID, Name: "c"}})
+	got := map[string]string{}
+	for _, v := range s.Values(s.Container(name)) {
+		got[v.Field.String()] = v.String()
+	}
+	return got, p.Container
+}
+
+// TestCPUSetTable is the cpuset decision table of Koordinator 1.7, with LS
+// pools 1-7 and 9-15 and BE pools 0-7 and 8-15, and the stated differences.
+func TestCPUSetTable(t *testing.T) {
+	const guaranteed, burstable, bestEffort = "/kubepods/p", "/kubepods/burstable/p", "/kubepods/besteffort/p"
+	numa := func(node int, resource, amount string) string {
+		return fmt.Sprintf(`{"numaNodeResources":[{"node":%d,"resources":{%q:%q}}]}`, node, resource, amount)
+	}
+	byNUMA := func(p *Policy) { p.ReclaimedByNUMA = true }
+	shared := func(p *Policy) { p.UnlabelledShared = true }
+	for _, c := range []struct {
+		name, class, status, parent string
+		change                      func(*Policy)
+		cpus, quota, problem        string
+	}{
+		{name: "broken JSON", status: `{"cpuset"`, problem: "malformed"}, // difference: an error there
+		{name: "assigned", class: "LSR", status: `{"cpuset":"2-4"}`, cpus: "2-4", quota: "-1"},
+		{name: "assigned, no class", status: `{"cpuset":"2-4"}`, cpus: "2-4", quota: "-1"},
+		{name: "LS on node 1", class: "LS", status: numa(1, "cpu", "2"), cpus: "9-15"},
+		{name: "BE on node 0", class: "BE", status: numa(0, "cpu", "2"), change: byNUMA, cpus: "0-7"},
+		{name: "BE on node 1 by batch-cpu", class: "BE", status: numa(1, "kubernetes.io/batch-cpu", "2000"), change: byNUMA, cpus: "8-15"},
+		{name: "BE, NUMA not heeded", class: "BE", status: numa(1, "cpu", "2"), cpus: "0-15"},
+		{name: "LS", class: "LS", cpus: "1-7,9-15"},
+		{name: "LS with huge pages alone", class: "LS", status: numa(1, "hugepages-2Mi", "2Gi"), cpus: "1-7,9-15"},
+		{name: "LS on an unknown node", class: "LS", status: numa(5, "cpu", "2"), cpus: "1-7,9-15", problem: "no such NUMA node"},
+		{name: "unlabelled Burstable, shared", parent: burstable, change: shared, cpus: "1-7,9-15"},
+		{name: "unlabelled BestEffort, shared", parent: bestEffort, change: shared},
+		{name: "unlabelled, left", parent: burstable},
+		{name: "unlabelled Guaranteed, left", parent: guaranteed},
+		{name: "SYSTEM with CPUs", class: "SYSTEM", change: func(p *Policy) { p.Pools.System = topology.SetOf(0, 1, 2, 3) }, cpus: "0-3"},
+		{name: "SYSTEM without", class: "SYSTEM"},
+		{name: "quota kept", class: "LSR", status: `{"cpuset":"2-4"}`, change: func(p *Policy) { p.Hooks = []hook.Hook{hook.CPUSet{}} }, cpus: "2-4"},
+		{name: "offline CPU", class: "LSR", status: `{"cpuset":"2,20"}`, cpus: "1-7,9-15", problem: "CPU 20 is not online"},
+		{name: "reserved CPU", class: "LSR", status: `{"cpuset":"0,1"}`, change: func(p *Policy) { p.Pools.Reserved = topology.SetOf(0) }, cpus: "1-7,9-15", problem: "reserved"},
+		{name: "every CPU", class: "LSR", status: `{"cpuset":"0-15"}`, cpus: "1-7,9-15", problem: "no CPU would be left"},
+		{name: "cpuset off", class: "LSR", status: `{"cpuset":"2-4"}`, change: func(p *Policy) { p.Place, p.Hooks = false, nil }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := node(t)
+			pol := policy(m)
+			pol.Pools.Shared = set(t, m, "1-7,9-15")
+			if c.change != nil {
+				c.change(&pol)
+			}
+			s := NewState(m, pol)
+			got, ctr := create(t, s, "a", c.class, c.status, c.parent)
+			if got["cpuset.cpus"] != c.cpus || got["cpu.quota"] != c.quota {
+				t.Errorf("cpus %q, quota %q; want %q, %q", got["cpuset.cpus"], got["cpu.quota"], c.cpus, c.quota)
+			}
+			said := fmt.Sprint(s.Pod(ctr.PodID).Intent.Problems, ctr.Trouble)
+			if c.problem == "" && said != "[] []" || !strings.Contains(said, c.problem) {
+				t.Errorf("problems %s, want %q", said, c.problem)
+			}
+		})
+	}
+}
+
+// TestSecondOwner checks that CPUs of one pod are refused to another, and that
+// all containers of a pod share theirs.
+func TestSecondOwner(t *testing.T) {
+	m := node(t)
+	s := NewState(m, policy(m))
+	create(t, s, "a", "LSR", `{"cpuset":"2-4"}`, "")
+	got, ctr := create(t, s, "b", "LSR", `{"cpuset":"4-5"}`, "")
+	if got["cpuset.cpus"] != "0-1,5-15" || len(ctr.Trouble) != 1 || !strings.Contains(ctr.Trouble[0].Reason, "CPUs 4 are owned by d/a") {
+		t.Errorf("%v, %v", got, ctr.Trouble)
+	}
+	pod := s.Pod("sandbox-a").Pod
+	do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "a2", PodID: pod.ID, Name: "sidecar"}})
+	if cpus := m.Format(s.CPUs(s.Container("a2"))); cpus != "2-4" {
+		t.Errorf("the pod's other container has %s", cpus)
+	}
+}
+
+// panicking is a hook that fails.
+type panicking struct{ hook.Batch }
+
+func (panicking) Propose(in *hook.Input, out *hook.Output) {
+	out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUShares, Int: 1})
+	panic("planted")
+}
+
+func TestHookPanics(t *testing.T) {
+	m := node(t)
+	pol := policy(m)
+	pol.Hooks = []hook.Hook{panicking{}, hook.CPUSet{UnsetQuota: true}}
+	s := NewState(m, pol)
+	got, ctr := create(t, s, "a", "LSR", `{"cpuset":"2-4"}`, "")
+	if got["cpuset.cpus"] != "2-4" || got["cpu.shares"] != "" {
+		t.Errorf("after a panic of another hook: %v", got)
+	}
+	if len(ctr.Trouble) != 1 || !strings.Contains(ctr.Trouble[0].Reason, "hook batch failed and proposes nothing: planted") {
+		t.Errorf("trouble: %v", ctr.Trouble)
+	}
+}
+
+func TestStrict(t *testing.T) {
+	m := node(t)
+	pol := policy(m)
+	pol.Strict = true
+	s := NewState(m, pol)
+	pod := &lifecycle.Pod{ID: "p", UID: "u", Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": "{"}}
+	do(t, s, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
+	p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "a", PodID: "p"}})
+	if !strings.Contains(p.Reject, "resource-status") || !strings.Contains(p.Reject, "malformed JSON") || s.Container("a") != nil {
+		t.Errorf("rejected with %q", p.Reject)
+	}
+}
+
+// TestHooksDisagree checks the report of two hooks that set one thing.
+func TestHooksDisagree(t *testing.T) {
+	var o output
+	for _, v := range []lifecycle.Value{
+		{Field: lifecycle.CPUShares, Int: 5, Why: lifecycle.Reason{Hook: "one"}},
+		{Field: lifecycle.CPUShares, Int: 6, Why: lifecycle.Reason{Hook: "two"}},
+	} {
+		o.add(v)
+	}
+	if len(o.Values) != 1 || o.Values[0].Int != 5 || len(o.Problems) != 1 {
+		t.Errorf("%v %v", o.Values, o.Problems)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{0, 100, 1000} {
+		b.Run(fmt.Sprintf("%d containers", n), func(b *testing.B) {
+			m := node(b)
+			s := NewState(m, policy(m))
+			for i := range n {
+				create(b, s, fmt.Sprintf("c%d", i), "LS", "", "/kubepods/burstable/p")
+			}
+			pod := &lifecycle.Pod{ID: "new", UID: "new", Labels: map[string]string{"koordinator.sh/qosClass": "LS"}}
+			do(b, s, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
+			ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "x", PodID: "new", Name: "c"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				Decide(s, &ev, Facts{})
+			}
+		})
+	}
+}
