@@ -1,4 +1,4 @@
-module github.com/trimtab/trimtab/test/tools/vuln
+module github.com/trimtab/trimtab/test/tools/govulncheck
 
 go 1.26.0
 

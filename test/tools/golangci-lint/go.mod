@@ -1,4 +1,4 @@
-module github.com/trimtab/trimtab/test/tools/lint
+module github.com/trimtab/trimtab/test/tools/golangci-lint
 
 go 1.26.0
 

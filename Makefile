@@ -1,0 +1,59 @@
+# Trimtab's commands. On a fresh Debian with Go, git, gcc and make, `make test` needs nothing else typed: what is
+# missing is installed, the tools are built once into .cache.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Every Go module with tests of its own. The tools' modules have none.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+# For the build stamp; without a usable git the build goes on unstamped.
+VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
+# More arguments for go test, such as ARGS='-run TestSmoke -v'.
+ARGS ?=
+
+.PHONY: help build demo test lint generate stale bench tools deps clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build bin/trimtab
+	@mkdir -p bin
+	@go build -buildvcs=$(VCS) -o bin/ ./cmd/trimtab
+
+demo: build ## Show what Trimtab does, without a cluster
+	@bin/trimtab demo
+
+test: deps tools ## Run every test: units, then a real containerd with the host's cgroups
+	@failed=""; told=""; all=$$SECONDS; \
+	for module in $(MODULES); do \
+		echo "== go test: module $$module"; start=$$SECONDS; \
+		(cd $$module && go test -race -shuffle=on -timeout 10m $(ARGS) ./...) || failed="$$failed $$module"; \
+		told="$$told, $$module $$((SECONDS - start)) s"; \
+	done; \
+	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \
+	echo "== make test: $$verdict in $$((SECONDS - all)) s ($${told#, })"; \
+	[ -z "$$failed" ]
+
+lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
+	@test/tools/lint.sh $(MODULES)
+
+generate: ## Write the generated files anew
+	@go generate ./...
+
+stale: ## Fail if `make generate` changes anything
+	@test/tools/stale.sh
+
+bench: ## Run the benchmarks
+	@go test -run '^$$' -bench . -benchmem $(ARGS) ./...
+	@if [ -f test/bench/go.mod ]; then cd test/bench && go test -run '^$$' -bench . -benchmem $(ARGS) ./...; fi
+
+tools: ## Build the real containerd and runc the tests use (minutes once, then nothing)
+	@test/tools/build.sh containerd runc >/dev/null
+
+deps: ## Install the Debian packages that the tests need and this machine lacks
+	@test/tools/deps.sh
+
+clean: ## Remove what was built, the tools too
+	@rm -rf bin .cache

@@ -1,0 +1,84 @@
+package real
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/test/real/internal/host"
+)
+
+// quickReconnect suits a daemon that restarts in a quarter of a second; the default backs off for seconds.
+var quickReconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.2, MaxDelay: 200 * time.Millisecond},
+	MinConnectTimeout: time.Second,
+}
+
+// cleanUp goes the polite way first: pods leave through the CRI while the daemon lives, because shims survive it and
+// would hold their containers for ever. What then still stands is swept away by the paths that are ours alone.
+func (c *Containerd) cleanUp() {
+	if c.t.Failed() {
+		c.showLog()
+	}
+	if c.PID() != 0 {
+		c.removePods()
+	}
+	if err := c.end(syscall.SIGTERM); err != nil {
+		c.t.Log(err)
+	}
+	if left := host.Processes(c.dir); len(left) > 0 {
+		c.t.Logf("real containerd: sweeping processes %v", left)
+	}
+	if err := host.Sweep(c.dir, c.parent); err != nil {
+		c.t.Errorf("real containerd left something behind: %v", err)
+	}
+	if c.connection != nil {
+		c.connection.Close()
+	}
+	if c.images != nil {
+		c.images.close()
+	}
+	if c.dismiss != nil {
+		c.dismiss()
+	}
+}
+
+func (c *Containerd) removePods() {
+	ctx, cancel := c.call()
+	defer cancel()
+	pods, err := c.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		c.t.Logf("list pods at cleanup: %v", err)
+		return
+	}
+	containers, err := c.client.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		c.t.Logf("list containers at cleanup: %v", err)
+		return
+	}
+	for _, one := range containers.Containers { // no grace: the workload has none to need
+		_, _ = c.client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: one.Id})
+	}
+	for _, pod := range pods.Items {
+		if err := c.TryRemovePod(PodID(pod.Id)); err != nil {
+			c.t.Logf("remove pod at cleanup: %v", err)
+		}
+	}
+}
+
+func (c *Containerd) showLog() {
+	b, err := os.ReadFile(c.logFile())
+	if err != nil {
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if len(lines) > logTail {
+		lines = lines[len(lines)-logTail:]
+	}
+	c.t.Logf("end of containerd's log:\n%s", strings.Join(lines, "\n"))
+}

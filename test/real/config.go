@@ -1,0 +1,101 @@
+package real
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Option changes how a private containerd is set up.
+type Option func(*settings)
+
+type settings struct {
+	nriTimeout, nriRegistration time.Duration
+	logLevel                    string
+	nri                         bool
+	extra                       []string
+}
+
+// WithNRITimeout sets how long containerd waits for a plugin's answer. The default here is ten seconds, so that only
+// tests about the deadline meet it on a busy machine; containerd's own is two.
+func WithNRITimeout(d time.Duration) Option { return func(s *settings) { s.nriTimeout = d } }
+
+// WithNRIRegistrationTimeout sets how long a plugin may take to register; 20 seconds unless told.
+func WithNRIRegistrationTimeout(d time.Duration) Option {
+	return func(s *settings) { s.nriRegistration = d }
+}
+
+// WithoutNRI makes a runtime that has no NRI.
+func WithoutNRI() Option { return func(s *settings) { s.nri = false } }
+
+// WithLogLevel sets containerd's log level; info unless told.
+func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel = level } }
+
+// WithConfig appends TOML to containerd's configuration. It cannot reopen a table the harness has written.
+func WithConfig(toml string) Option { return func(s *settings) { s.extra = append(s.extra, toml) } }
+
+// config keeps everything that would otherwise be shared between instances below dir. Two choices need a reason:
+// restrict_oom_score_adj, because a test machine may lack CAP_SYS_RESOURCE and runc then dies without a useful word,
+// and the absence of a metrics address, because a fixed port would be shared.
+func (s *settings) config(dir, sandboxImage string, t *tools) string {
+	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim, "RUNC", t.runc, "LEVEL", s.logLevel,
+		"NO_NRI", fmt.Sprint(!s.nri), "NRI_REGISTRATION", s.nriRegistration.String(), "NRI_REQUEST", s.nriTimeout.String())
+	return r.Replace(configTemplate) + strings.Join(s.extra, "\n")
+}
+
+const configTemplate = `version = 4
+root = 'DIR/root'
+state = 'DIR/state'
+imports = []
+disabled_plugins = [
+  'io.containerd.differ.v1.erofs', 'io.containerd.image-verifier.v1.bindir', 'io.containerd.internal.v1.tracing',
+  'io.containerd.monitor.container.v1.restart', 'io.containerd.mount-handler.v1.erofs',
+  'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs',
+  'io.containerd.tracing.processor.v1.otlp',
+]
+[debug]
+  level = 'LEVEL'
+[plugins.'io.containerd.server.v1.grpc']
+  address = 'DIR/c.sock'
+[plugins.'io.containerd.server.v1.ttrpc']
+  address = 'DIR/c.sock.ttrpc'
+[plugins.'io.containerd.server.v1.debug']
+  address = 'DIR/debug.sock'
+[plugins.'io.containerd.server.v1.metrics']
+  address = ''
+[plugins.'io.containerd.shim.v1.manager']
+  socket_dir = 'DIR/s'
+[plugins.'io.containerd.internal.v1.opt']
+  path = 'DIR/opt'
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = 'overlayfs'
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = 'PAUSE'
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = 'DIR/certs.d'
+[plugins.'io.containerd.cri.v1.runtime']
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  cdi_spec_dirs = ['DIR/cdi']
+[plugins.'io.containerd.cri.v1.runtime'.containerd]
+  default_runtime_name = 'runc'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+  runtime_path = 'SHIM'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  BinaryName = 'RUNC'
+  Root = 'DIR/runc'
+  SystemdCgroup = false
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ['DIR/cni/bin']
+  conf_dir = 'DIR/cni/conf.d'
+  use_internal_loopback = true
+[plugins.'io.containerd.nri.v1.nri']
+  disable = NO_NRI
+  socket_path = 'DIR/nri.sock'
+  plugin_path = 'DIR/nri/plugins'
+  plugin_config_path = 'DIR/nri/conf.d'
+  plugin_registration_timeout = 'NRI_REGISTRATION'
+  plugin_request_timeout = 'NRI_REQUEST'
+`

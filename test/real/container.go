@@ -1,0 +1,316 @@
+package real
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/test/real/internal/host"
+	"github.com/trimtab/trimtab/test/real/view"
+)
+
+const viewTimeout = 30 * time.Second
+
+// ContainerID is the runtime's id of a container.
+type ContainerID string
+
+// View is what a container saw of itself when it started.
+type View = view.View
+
+// ContainerSpec describes a container. The image is the probe unless told; Args are the probe's: "spin", "exit", "3".
+type ContainerSpec struct {
+	Name        string
+	Attempt     uint32
+	Image       string
+	Args        []string
+	Env         map[string]string
+	Labels      map[string]string
+	Annotations map[string]string
+	Resources   *cri.LinuxContainerResources
+}
+
+type containerRecord struct {
+	pod     PodID
+	logFile string
+}
+
+// CreateContainer creates, and does not start, a container in a pod.
+func (c *Containerd) CreateContainer(pod PodID, spec ContainerSpec) ContainerID {
+	c.t.Helper()
+	id, err := c.TryCreateContainer(pod, spec)
+	c.check("create container", err)
+	return id
+}
+
+// TryCreateContainer is CreateContainer for goroutines and expected refusals.
+func (c *Containerd) TryCreateContainer(pod PodID, spec ContainerSpec) (ContainerID, error) {
+	c.mu.Lock()
+	record, ok := c.pods[pod]
+	c.mu.Unlock()
+	if !ok {
+		return "", fmt.Errorf("no pod %s was made here", pod)
+	}
+	if spec.Name == "" {
+		spec.Name = "c-" + uid()[:8]
+	}
+	config := c.containerConfig(spec, record.spec)
+	ctx, cancel := c.call()
+	defer cancel()
+	answer, err := c.client.CreateContainer(ctx, &cri.CreateContainerRequest{
+		PodSandboxId: string(pod), Config: config, SandboxConfig: record.config,
+	})
+	if err != nil {
+		return "", fmt.Errorf("create container %s: %w", spec.Name, err)
+	}
+	id := ContainerID(answer.ContainerId)
+	c.mu.Lock()
+	c.containers[id] = containerRecord{pod, filepath.Join(record.config.LogDirectory, config.LogPath)}
+	c.mu.Unlock()
+	return id, nil
+}
+
+func (c *Containerd) containerConfig(s ContainerSpec, pod PodSpec) *cri.ContainerConfig {
+	labels := map[string]string{
+		"io.kubernetes.container.name": s.Name, "io.kubernetes.pod.name": pod.Name,
+		"io.kubernetes.pod.namespace": pod.Namespace, "io.kubernetes.pod.uid": pod.UID,
+	}
+	maps.Copy(labels, s.Labels)
+	image := s.Image
+	if image == "" {
+		image = c.images.image("probe")
+	}
+	config := &cri.ContainerConfig{
+		Metadata:    &cri.ContainerMetadata{Name: s.Name, Attempt: s.Attempt},
+		Image:       &cri.ImageSpec{Image: image},
+		Args:        s.Args,
+		Labels:      labels,
+		Annotations: s.Annotations,
+		LogPath:     fmt.Sprintf("%s-%d.log", s.Name, s.Attempt),
+		Linux:       &cri.LinuxContainerConfig{Resources: s.Resources},
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
+		config.Envs = append(config.Envs, &cri.KeyValue{Key: key, Value: []byte(s.Env[key])})
+	}
+	return config
+}
+
+// StartContainer starts a created container.
+func (c *Containerd) StartContainer(id ContainerID) {
+	c.t.Helper()
+	c.check("start container", c.TryStartContainer(id))
+}
+
+// TryStartContainer is StartContainer for goroutines and expected refusals.
+func (c *Containerd) TryStartContainer(id ContainerID) error {
+	ctx, cancel := c.call()
+	defer cancel()
+	_, err := c.client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: string(id)})
+	return err
+}
+
+// RunContainer creates and starts a container.
+func (c *Containerd) RunContainer(pod PodID, spec ContainerSpec) ContainerID {
+	c.t.Helper()
+	id := c.CreateContainer(pod, spec)
+	c.StartContainer(id)
+	return id
+}
+
+// UpdateResources sends UpdateContainerResources, as a kubelet does for its CPU manager and for resizes.
+func (c *Containerd) UpdateResources(id ContainerID, r *cri.LinuxContainerResources) {
+	c.t.Helper()
+	c.check("update container", c.TryUpdateResources(id, r))
+}
+
+// TryUpdateResources is UpdateResources for goroutines and expected refusals.
+func (c *Containerd) TryUpdateResources(id ContainerID, r *cri.LinuxContainerResources) error {
+	ctx, cancel := c.call()
+	defer cancel()
+	_, err := c.client.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: string(id), Linux: r})
+	return err
+}
+
+// StopContainer stops a container, with time to end by itself. Stopping a stopped one is no error.
+func (c *Containerd) StopContainer(id ContainerID) {
+	c.t.Helper()
+	c.check("stop container", c.TryStopContainer(id))
+}
+
+// TryStopContainer is StopContainer for goroutines.
+func (c *Containerd) TryStopContainer(id ContainerID) error {
+	ctx, cancel := c.call()
+	defer cancel()
+	_, err := c.client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: string(id), Timeout: 10})
+	return err
+}
+
+// RemoveContainer removes a container, running or not.
+func (c *Containerd) RemoveContainer(id ContainerID) {
+	c.t.Helper()
+	c.check("remove container", c.TryRemoveContainer(id))
+}
+
+// TryRemoveContainer is RemoveContainer for goroutines.
+func (c *Containerd) TryRemoveContainer(id ContainerID) error {
+	ctx, cancel := c.call()
+	defer cancel()
+	if _, err := c.client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: string(id)}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	delete(c.containers, id)
+	c.mu.Unlock()
+	return nil
+}
+
+// Status is the runtime's word on a container.
+func (c *Containerd) Status(id ContainerID) *cri.ContainerStatus {
+	c.t.Helper()
+	status, _, err := c.status(id)
+	c.check("container status", err)
+	return status
+}
+
+// ContainerPID is the process id of the container's first process, 0 if there is none.
+func (c *Containerd) ContainerPID(id ContainerID) int {
+	c.t.Helper()
+	_, pid, err := c.status(id)
+	c.check("container status", err)
+	return pid
+}
+
+func (c *Containerd) status(id ContainerID) (*cri.ContainerStatus, int, error) {
+	ctx, cancel := c.call()
+	defer cancel()
+	answer, err := c.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: string(id), Verbose: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	var info struct{ PID int }
+	if text := answer.Info["info"]; text != "" {
+		if err := json.Unmarshal([]byte(text), &info); err != nil {
+			return nil, 0, err
+		}
+	}
+	return answer.Status, info.PID, nil
+}
+
+// WaitExit waits until the container has ended and returns its exit code.
+func (c *Containerd) WaitExit(id ContainerID) int32 {
+	c.t.Helper()
+	var code int32
+	Eventually(c.t, viewTimeout, func() error {
+		status, _, err := c.status(id)
+		if err != nil {
+			return err
+		}
+		if status.State != cri.ContainerState_CONTAINER_EXITED {
+			return fmt.Errorf("container is %v", status.State)
+		}
+		code = status.ExitCode
+		return nil
+	})
+	return code
+}
+
+// FirstView waits for the probe's report of its own start.
+func (c *Containerd) FirstView(id ContainerID) View {
+	c.t.Helper()
+	c.mu.Lock()
+	record, ok := c.containers[id]
+	c.mu.Unlock()
+	if !ok {
+		c.t.Fatalf("no container %s was made here", id)
+	}
+	var seen View
+	Eventually(c.t, viewTimeout, func() error {
+		text, err := os.ReadFile(record.logFile)
+		if err != nil {
+			return err
+		}
+		line, ok := firstLine(string(text))
+		if !ok {
+			return errors.New("the probe has not reported yet")
+		}
+		return json.Unmarshal([]byte(line), &seen)
+	})
+	return seen
+}
+
+// firstLine undoes the CRI's log format: time, stream, F or P (the line goes on in the next entry), text.
+func firstLine(text string) (string, bool) {
+	var line strings.Builder
+	for entry := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSuffix(entry, "\n"), " ", 4)
+		if len(fields) < 4 || fields[1] != "stdout" || !strings.HasSuffix(entry, "\n") {
+			continue
+		}
+		line.WriteString(fields[3])
+		if fields[2] == "F" {
+			return line.String(), true
+		}
+	}
+	return "", false
+}
+
+// CgroupDirs are the container's folders by controller, from /proc/<pid>/cgroup of its first process.
+func (c *Containerd) CgroupDirs(id ContainerID) map[string]string {
+	c.t.Helper()
+	pid := c.ContainerPID(id)
+	if pid == 0 {
+		c.t.Fatalf("container %s has no process", id)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	c.check("cgroups of container", err)
+	dirs := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		for _, h := range c.hierarchies {
+			if len(parts) == 3 && (parts[1] == strings.Join(h.Controllers, ",") || parts[1] == "" && h.Unified) {
+				for _, controller := range h.Controllers {
+					dirs[controller] = filepath.Join(h.Mount, parts[2])
+				}
+			}
+		}
+	}
+	return dirs
+}
+
+// KernelFile reads a file of a running container's cgroup, such as cpuset.cpus, without the newline.
+func (c *Containerd) KernelFile(id ContainerID, file string) string {
+	c.t.Helper()
+	controller, _, _ := strings.Cut(file, ".")
+	dir, ok := c.CgroupDirs(id)[controller]
+	if !ok {
+		c.t.Fatalf("container %s is in no cgroup of %s", id, controller)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	c.check("kernel file", err)
+	return strings.TrimSpace(string(text))
+}
+
+// file is the path of a cgroup's file in the hierarchy of the file's controller.
+func (c *Containerd) file(cgroup, file string) (string, error) {
+	controller, _, _ := strings.Cut(file, ".")
+	h, err := host.For(c.hierarchies, controller)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(h.Mount, cgroup, file), nil
+}
+
+// CgroupVersion is 1 or 2, by where the cpuset controller is. On a hybrid host that is 1.
+func (c *Containerd) CgroupVersion() int {
+	if h, err := host.For(c.hierarchies, "cpuset"); err == nil && h.Unified {
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,30 @@
+package real
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// parseCPUs reads a kernel CPU list. It is the tests' own, so that it cannot share a mistake with what is tested.
+func parseCPUs(list string) (map[int]bool, error) {
+	cpus := map[int]bool{}
+	if list == "" {
+		return cpus, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		lo, errLo := strconv.Atoi(first)
+		hi, errHi := strconv.Atoi(last)
+		if errLo != nil || errHi != nil || lo > hi {
+			return nil, fmt.Errorf("not a CPU list: %q", list)
+		}
+		for cpu := lo; cpu <= hi; cpu++ {
+			cpus[cpu] = true
+		}
+	}
+	return cpus, nil
+}

@@ -1,0 +1,140 @@
+// Package host knows the machine the tests run on: where its cgroup hierarchies are, and how to clear away one test's
+// processes, mounts and cgroups. It touches only what carries the test's own private path or cgroup.
+package host
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Hierarchy is one mounted cgroup tree.
+type Hierarchy struct {
+	Mount       string
+	Controllers []string // v1: what the mount was made with; v2: what its root offers
+	Unified     bool     // cgroup v2
+}
+
+// Hierarchies reads the cgroup mounts of this process, each tree once.
+func Hierarchies() ([]Hierarchy, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	found, err := parseMounts(f)
+	if err != nil {
+		return nil, err
+	}
+	for i, h := range found {
+		if h.Unified {
+			offered, err := os.ReadFile(filepath.Join(h.Mount, "cgroup.controllers"))
+			if err != nil {
+				return nil, err
+			}
+			found[i].Controllers = strings.Fields(string(offered))
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("no cgroup hierarchy is mounted")
+	}
+	return found, nil
+}
+
+func parseMounts(mountinfo io.Reader) ([]Hierarchy, error) {
+	var found []Hierarchy
+	lines := bufio.NewScanner(mountinfo)
+	for lines.Scan() {
+		mount, source, ok := strings.Cut(lines.Text(), " - ")
+		left, right := strings.Fields(mount), strings.Fields(source)
+		if !ok || len(left) < 5 || len(right) < 3 || left[3] != "/" {
+			continue
+		}
+		h := Hierarchy{Mount: left[4], Unified: right[0] == "cgroup2"}
+		if right[0] == "cgroup" {
+			h.Controllers = controllers(right[2])
+		} else if !h.Unified {
+			continue
+		}
+		same := func(o Hierarchy) bool { return o.Unified == h.Unified && slices.Equal(o.Controllers, h.Controllers) }
+		if !slices.ContainsFunc(found, same) {
+			found = append(found, h)
+		}
+	}
+	return found, lines.Err()
+}
+
+// controllers picks the controllers and the name out of a v1 mount's super-block options.
+func controllers(options string) []string {
+	var found []string
+	for option := range strings.SplitSeq(options, ",") {
+		switch {
+		case option == "rw", option == "ro", option == "xattr", option == "noprefix", option == "clone_children":
+		case strings.HasPrefix(option, "release_agent="):
+		default:
+			found = append(found, option)
+		}
+	}
+	return found
+}
+
+// For returns the hierarchy that carries a controller.
+func For(all []Hierarchy, controller string) (Hierarchy, error) {
+	for _, h := range all {
+		if slices.Contains(h.Controllers, controller) {
+			return h, nil
+		}
+	}
+	return Hierarchy{}, fmt.Errorf("no hierarchy has the controller %s", controller)
+}
+
+// Make creates a cgroup and its missing parents in every hierarchy that has controllers, usable at once: a v1 cpuset
+// is born empty and gets its parent's CPUs and memory nodes, in v2 the controllers are passed down.
+func Make(all []Hierarchy, cgroup string) error {
+	for _, h := range all {
+		if len(h.Controllers) == 0 {
+			continue
+		}
+		dir := h.Mount
+		for name := range strings.SplitSeq(strings.Trim(cgroup, "/"), "/") {
+			parent := dir
+			dir = filepath.Join(dir, name)
+			if err := makeOne(h, parent, dir); err != nil {
+				return fmt.Errorf("make cgroup %s: %w", dir, err)
+			}
+		}
+	}
+	return nil
+}
+
+func makeOne(h Hierarchy, parent, dir string) error {
+	if h.Unified {
+		for _, c := range h.Controllers {
+			// Some controllers cannot be passed down everywhere (rdma, misc); what matters is checked by those who read it.
+			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+c), 0o644)
+		}
+	}
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil || h.Unified || !slices.Contains(h.Controllers, "cpuset") {
+		return err
+	}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		inherited, err := os.ReadFile(filepath.Join(parent, file))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), inherited, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

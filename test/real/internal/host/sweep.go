@@ -1,0 +1,149 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const sweepPatience = 15 * time.Second
+
+// Sweep removes all that a private runtime under dir and its cgroup parent may have left: the runtime itself, its
+// shims, the containers' processes, mounts, cgroups and the folder. It is safe to call when nothing is left.
+func Sweep(dir, parent string) error {
+	if !strings.HasPrefix(dir, "/tmp/") || len(strings.Trim(parent, "/")) == 0 {
+		return fmt.Errorf("sweep refuses %q with cgroup %q", dir, parent)
+	}
+	all, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	err = until(func() error {
+		var alive []int
+		for _, pid := range append(Processes(dir), members(all, parent)...) {
+			if pid != os.Getpid() && pid != os.Getppid() && syscall.Kill(pid, syscall.SIGKILL) == nil {
+				alive = append(alive, pid)
+			}
+		}
+		if len(alive) > 0 {
+			return fmt.Errorf("processes %v do not end", alive)
+		}
+		return nil
+	})
+	return errors.Join(err, unmount(dir), RemoveCgroups(all, parent), os.RemoveAll(dir))
+}
+
+// Processes lists those started with an argument below dir: the runtime by its configuration, shims by its socket.
+func Processes(dir string) []int {
+	return pidsWhere(func(cmdline []byte) bool {
+		for arg := range bytes.SplitSeq(cmdline, []byte{0}) {
+			if bytes.HasPrefix(arg, []byte(dir+"/")) && !bytes.HasSuffix(arg, []byte("/bin/reap")) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// pidsWhere leaves out zombies: their command line is empty.
+func pidsWhere(match func(cmdline []byte) bool) []int {
+	var found []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && match(cmdline) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+func members(all []Hierarchy, parent string) []int {
+	var found []int
+	for _, h := range all {
+		for _, dir := range tree(filepath.Join(h.Mount, parent)) {
+			procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			for line := range strings.FieldsSeq(string(procs)) {
+				if pid, err := strconv.Atoi(line); err == nil && pid > 1 {
+					found = append(found, pid)
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// tree lists the folders from root down, parents first. Folders that vanish meanwhile are left out.
+func tree(root string) []string {
+	var found []string
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			found = append(found, path)
+		}
+		return nil
+	})
+	return found
+}
+
+func unmount(dir string) error {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var points []string
+	for line := range strings.Lines(string(b)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			points = append(points, fields[4])
+		}
+	}
+	slices.Reverse(points) // the kernel lists mounts in the order they were made
+	for _, p := range points {
+		if err := unix.Unmount(p, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// RemoveCgroups removes a cgroup with all below it from every hierarchy, deepest first. A cgroup stays busy for a
+// moment after its last process, so it is tried again for a while.
+func RemoveCgroups(all []Hierarchy, parent string) error {
+	return until(func() error {
+		var last error
+		for _, h := range all {
+			dirs := tree(filepath.Join(h.Mount, parent))
+			slices.Reverse(dirs)
+			for _, dir := range dirs {
+				if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					last = err
+				}
+			}
+		}
+		return last
+	})
+}
+
+func until(done func() error) error {
+	deadline := time.Now().Add(sweepPatience)
+	for {
+		err := done()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,234 @@
+package real
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/test/real/internal/host"
+)
+
+// PodID is the runtime's id of a sandbox.
+type PodID string
+
+// QoS is a Kubernetes class; it decides where the pod's cgroup is.
+type QoS string
+
+// The classes. The zero value of PodSpec.QoS is BestEffort, as for a pod that asks for nothing.
+const (
+	BestEffort QoS = "besteffort"
+	Burstable  QoS = "burstable"
+	Guaranteed QoS = "guaranteed"
+)
+
+// PodSpec describes a pod. Empty fields are made up, unique within the test.
+type PodSpec struct {
+	Namespace, Name, UID string
+	Labels, Annotations  map[string]string
+	QoS                  QoS
+	// Resources are the pod's own: written to its cgroup, as a kubelet does, and told to the runtime.
+	Resources *cri.LinuxContainerResources
+}
+
+type podRecord struct {
+	spec   PodSpec
+	config *cri.PodSandboxConfig
+}
+
+// RunPod makes the pod's cgroup and runs its sandbox, on the host's network.
+func (c *Containerd) RunPod(spec PodSpec) PodID {
+	c.t.Helper()
+	pod, err := c.TryRunPod(spec)
+	c.check("run pod", err)
+	return pod
+}
+
+// TryRunPod is RunPod for goroutines and expected refusals.
+func (c *Containerd) TryRunPod(spec PodSpec) (PodID, error) {
+	spec = completed(spec)
+	cgroup := filepath.Join(c.parent, podCgroup(spec))
+	if err := c.makePodCgroup(cgroup, spec); err != nil {
+		return "", err
+	}
+	config := c.podConfig(spec, cgroup)
+	ctx, cancel := c.call()
+	defer cancel()
+	answer, err := c.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		return "", fmt.Errorf("run pod %s: %w", spec.Name, err)
+	}
+	pod := PodID(answer.PodSandboxId)
+	c.mu.Lock()
+	c.pods[pod] = podRecord{spec, config}
+	c.mu.Unlock()
+	return pod, nil
+}
+
+func completed(s PodSpec) PodSpec {
+	if s.UID == "" {
+		s.UID = uid()
+	}
+	if s.Name == "" {
+		s.Name = "pod-" + s.UID[:8]
+	}
+	if s.Namespace == "" {
+		s.Namespace = "default"
+	}
+	if s.QoS == "" {
+		s.QoS = BestEffort
+	}
+	return s
+}
+
+func uid() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func podCgroup(s PodSpec) string {
+	if s.QoS == Guaranteed {
+		return "kubepods/pod" + s.UID
+	}
+	return "kubepods/" + string(s.QoS) + "/pod" + s.UID
+}
+
+func (c *Containerd) podConfig(s PodSpec, cgroup string) *cri.PodSandboxConfig {
+	labels := map[string]string{
+		"io.kubernetes.pod.name": s.Name, "io.kubernetes.pod.namespace": s.Namespace, "io.kubernetes.pod.uid": s.UID,
+	}
+	maps.Copy(labels, s.Labels)
+	return &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: s.Name, Namespace: s.Namespace, Uid: s.UID},
+		LogDirectory: filepath.Join(c.dir, "log", s.UID),
+		Labels:       labels,
+		Annotations:  s.Annotations,
+		Linux: &cri.LinuxPodSandboxConfig{
+			CgroupParent: cgroup,
+			Resources:    s.Resources,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{
+				Network: cri.NamespaceMode_NODE,
+				Pid:     cri.NamespaceMode_CONTAINER,
+			}},
+		},
+	}
+}
+
+// makePodCgroup does what a kubelet does before it calls the runtime.
+func (c *Containerd) makePodCgroup(cgroup string, s PodSpec) error {
+	c.making.Lock()
+	defer c.making.Unlock()
+	if err := host.Make(c.hierarchies, cgroup); err != nil {
+		return err
+	}
+	r := s.Resources
+	if r == nil {
+		r = &cri.LinuxContainerResources{}
+	}
+	shares := r.CpuShares
+	if shares == 0 && s.QoS == BestEffort {
+		shares = 2
+	}
+	values := map[string]string{}
+	if c.CgroupVersion() == 1 {
+		set(values, "cpu.shares", shares)
+		set(values, "cpu.cfs_period_us", r.CpuPeriod)
+		set(values, "cpu.cfs_quota_us", r.CpuQuota)
+		set(values, "memory.limit_in_bytes", r.MemoryLimitInBytes)
+	} else {
+		if shares > 0 {
+			set(values, "cpu.weight", 1+(shares-2)*9999/262142)
+		}
+		if r.CpuQuota > 0 {
+			values["cpu.max"] = fmt.Sprintf("%d %d", r.CpuQuota, max(r.CpuPeriod, 1000))
+		}
+		set(values, "memory.max", r.MemoryLimitInBytes)
+	}
+	if r.CpusetCpus != "" {
+		values["cpuset.cpus"] = r.CpusetCpus
+	}
+	for file, value := range values {
+		path, err := c.file(cgroup, file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", value, err)
+		}
+	}
+	return nil
+}
+
+func set(values map[string]string, file string, value int64) {
+	if value != 0 {
+		values[file] = strconv.FormatInt(value, 10)
+	}
+}
+
+// StopPod stops the sandbox and what runs in it.
+func (c *Containerd) StopPod(pod PodID) {
+	c.t.Helper()
+	ctx, cancel := c.call()
+	defer cancel()
+	_, err := c.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: string(pod)})
+	c.check("stop pod", err)
+}
+
+// RemovePod stops and removes the pod and then, as a kubelet does, its cgroup.
+func (c *Containerd) RemovePod(pod PodID) {
+	c.t.Helper()
+	c.check("remove pod", c.TryRemovePod(pod))
+}
+
+// TryRemovePod is RemovePod for goroutines.
+func (c *Containerd) TryRemovePod(pod PodID) error {
+	ctx, cancel := c.call()
+	defer cancel()
+	if _, err := c.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: string(pod)}); err != nil {
+		return err
+	}
+	if _, err := c.client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: string(pod)}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	record, ok := c.pods[pod]
+	delete(c.pods, pod)
+	c.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return host.RemoveCgroups(c.hierarchies, record.config.Linux.CgroupParent)
+}
+
+// PodCgroup is the pod's cgroup as a path from the root of every hierarchy.
+func (c *Containerd) PodCgroup(pod PodID) string {
+	c.t.Helper()
+	return c.pod(pod).config.Linux.CgroupParent
+}
+
+// PodKernelFile reads a file of the pod's cgroup, without the newline.
+func (c *Containerd) PodKernelFile(pod PodID, file string) string {
+	c.t.Helper()
+	path, err := c.file(c.PodCgroup(pod), file)
+	c.check("pod file", err)
+	text, err := os.ReadFile(path)
+	c.check("pod file", err)
+	return strings.TrimSpace(string(text))
+}
+
+func (c *Containerd) pod(id PodID) podRecord {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	record, ok := c.pods[id]
+	if !ok {
+		c.t.Fatalf("no pod %s was made here", id)
+	}
+	return record
+}

@@ -1,0 +1,163 @@
+// Command probe is the workload of the tests on a real runtime. It prints what it sees of itself as one line of JSON
+// and then, by its first argument,
+//
+//	(none), sleep   sleeps until SIGTERM
+//	spin            burns one CPU until SIGTERM
+//	exit N          ends with status N
+//	pause           prints nothing, reaps children and sleeps until SIGTERM: the sandbox image
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/test/real/view"
+)
+
+var cgroupFiles = []string{
+	"cpuset.cpus", "cpuset.mems", "cpu.idle", "pids.max",
+	// v1
+	"cpuset.effective_cpus", "cpuset.effective_mems", "cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us",
+	"cpu.cfs_burst_us", "memory.limit_in_bytes", "memory.soft_limit_in_bytes", "memory.memsw.limit_in_bytes",
+	// v2
+	"cpuset.cpus.effective", "cpuset.mems.effective", "cpuset.cpus.partition", "cpu.weight", "cpu.max", "cpu.max.burst",
+	"memory.max", "memory.high", "memory.low", "memory.min", "memory.swap.max",
+}
+
+func main() {
+	mode := "sleep"
+	if len(os.Args) > 1 {
+		mode = os.Args[1]
+	}
+	var first []byte
+	if mode != "pause" {
+		first = look()
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
+	if first != nil {
+		os.Stdout.Write(append(first, '\n'))
+	}
+	switch mode {
+	case "pause":
+		reapUntil(end)
+	case "sleep":
+		<-end
+	case "spin":
+		spinUntil(end)
+	case "exit":
+		os.Exit(exitStatus())
+	default:
+		fmt.Fprintf(os.Stderr, "probe: unknown mode %q\n", mode)
+		os.Exit(2)
+	}
+}
+
+func look() []byte {
+	v := view.View{Affinity: affinity(), NumCPU: runtime.NumCPU(), Args: os.Args, Env: map[string]string{}, Cgroup: cgroup()}
+	for line := range strings.Lines(text("/proc/self/status")) {
+		switch key, value, _ := strings.Cut(line, ":"); key {
+		case "Cpus_allowed_list":
+			v.CPUsAllowed = strings.TrimSpace(value)
+		case "Mems_allowed_list":
+			v.MemsAllowed = strings.TrimSpace(value)
+		}
+	}
+	for _, pair := range os.Environ() {
+		key, value, _ := strings.Cut(pair, "=")
+		v.Env[key] = value
+	}
+	v.CgroupLines = strings.Split(strings.TrimSpace(text("/proc/self/cgroup")), "\n")
+	line, err := json.Marshal(v)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(1)
+	}
+	return line
+}
+
+// affinity is that of the calling thread. All threads of a fresh Go process have inherited the same one.
+func affinity() string {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return "error: " + err.Error()
+	}
+	var runs []string
+	for cpu := 0; cpu < len(set)*64; cpu++ {
+		if !set.IsSet(cpu) {
+			continue
+		}
+		first := cpu
+		for set.IsSet(cpu + 1) {
+			cpu++
+		}
+		run := strconv.Itoa(first)
+		if cpu > first {
+			run += "-" + strconv.Itoa(cpu)
+		}
+		runs = append(runs, run)
+	}
+	return strings.Join(runs, ",")
+}
+
+// cgroup reads the container's own cgroup, which the runtime mounts at /sys/fs/cgroup (v2) or below it (v1).
+func cgroup() map[string]string {
+	seen := map[string]string{}
+	for _, file := range cgroupFiles {
+		controller, _, _ := strings.Cut(file, ".")
+		for _, dir := range []string{"/sys/fs/cgroup", filepath.Join("/sys/fs/cgroup", controller)} {
+			if b, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
+				seen[file] = strings.TrimSpace(string(b))
+				break
+			}
+		}
+	}
+	return seen
+}
+
+func text(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+func spinUntil(end <-chan os.Signal) {
+	for turns := 0; len(end) == 0; turns++ {
+		_ = turns
+	}
+}
+
+func reapUntil(end <-chan os.Signal) {
+	child := make(chan os.Signal, 1)
+	signal.Notify(child, syscall.SIGCHLD)
+	for {
+		select {
+		case <-end:
+			return
+		case <-child:
+			for pid := 1; pid > 0; {
+				pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+			}
+		}
+	}
+}
+
+func exitStatus() int {
+	if len(os.Args) < 3 {
+		return 0
+	}
+	status, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		return 2
+	}
+	return status
+}

@@ -1,0 +1,27 @@
+// Command reap clears up after a test that died without its own cleanup (a timeout, a crash, Ctrl-C). The harness
+// starts it with a pipe on standard input: a byte means all is well, end of file means the test is gone.
+//
+//	reap DIR CGROUP_PARENT
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/trimtab/trimtab/test/real/internal/host"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: reap DIR CGROUP_PARENT")
+		os.Exit(2)
+	}
+	if message, _ := io.ReadAll(os.Stdin); len(message) > 0 {
+		return
+	}
+	if err := host.Sweep(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "reap:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,69 @@
+package real
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// tools are the programs a private runtime is made of.
+type tools struct {
+	containerd, shim, runc string
+	probe, reap            []byte // our own, built from this module
+}
+
+// prepared is done once per test process. The pinned tools come from the cache that test/tools/build.sh keeps; what
+// is not there yet is built, which takes minutes once.
+var prepared = sync.OnceValues(prepare)
+
+func prepare() (*tools, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		return nil, errors.New("no caller information")
+	}
+	here := filepath.Dir(file)
+	dirs, err := build(exec.Command(filepath.Join(here, "../tools/build.sh"), "containerd", "runc"))
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Fields(dirs)
+	if len(lines) != 2 {
+		return nil, fmt.Errorf("tools: want two folders, have %q", dirs)
+	}
+	t := &tools{
+		containerd: filepath.Join(lines[0], "containerd"),
+		shim:       filepath.Join(lines[0], "containerd-shim-runc-v2"),
+		runc:       filepath.Join(lines[1], "runc"),
+	}
+	out, err := os.MkdirTemp("", "ttbuild")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(out)
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", out+"/", "./probe", "./reap")
+	cmd.Dir = here
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if _, err := build(cmd); err != nil {
+		return nil, err
+	}
+	var errProbe, errReap error
+	t.probe, errProbe = os.ReadFile(filepath.Join(out, "probe"))
+	t.reap, errReap = os.ReadFile(filepath.Join(out, "reap"))
+	return t, errors.Join(errProbe, errReap)
+}
+
+// build runs a command, shows its progress as it comes and returns what it printed.
+func build(cmd *exec.Cmd) (string, error) {
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return printed.String(), nil
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Builds the tools the tests run against, once, each from its own pinned module, and prints the folder of each on
+# standard output, one a line, in the order asked. Progress goes to standard error.
+#
+#   test/tools/build.sh containerd runc
+#
+# A folder is named after tool, version and a hash of everything that decides the result, so a finished folder never
+# changes and a warm call only hashes. TRIMTAB_CACHE moves the cache from .cache/tools of the checkout.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${TRIMTAB_CACHE:-$here/../../.cache/tools}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+go_version=$(go env GOVERSION)
+# A caller's workspace or flags must not change what is built here.
+export GOWORK=off GOFLAGS=-mod=readonly
+
+say() { printf 'tools: %s\n' "$*" >&2; }
+
+# describe TOOL sets module, packages, expected (cold seconds on two cores) and needs (C libraries).
+describe() {
+  needs=""
+  case $1 in
+    containerd)
+      module=github.com/containerd/containerd/v2
+      packages="$module/cmd/containerd $module/cmd/containerd-shim-runc-v2"
+      expected=180 ;;
+    runc) module=github.com/opencontainers/runc packages=$module expected=50 needs=libseccomp ;;
+    golangci-lint)
+      module=github.com/golangci/golangci-lint/v2 packages=$module/cmd/golangci-lint expected=120 ;;
+    govulncheck) module=golang.org/x/vuln packages=$module/cmd/govulncheck expected=10 ;;
+    *) say "no such tool: $1 (containerd, runc, golangci-lint, govulncheck)"; exit 2 ;;
+  esac
+}
+
+# compile TOOL VERSION INTO. The runtime's binaries are static, so they also run inside other root file systems.
+compile() {
+  local into=$3
+  case $1 in
+    containerd)
+      CGO_ENABLED=0 go build -trimpath -o "$into/" -tags "netgo osusergo no_btrfs no_devmapper no_zfs" \
+        -ldflags "-s -w -X $module/version.Version=$2" $packages ;;
+    runc)
+      CGO_ENABLED=1 go build -trimpath -o "$into/" -tags "netgo osusergo seccomp" \
+        -ldflags "-s -w -extldflags -static" $packages ;;
+    *) CGO_ENABLED=0 go build -trimpath -o "$into/" -ldflags "-s -w" $packages ;;
+  esac
+}
+
+need() {
+  if ! command -v pkg-config >/dev/null || ! pkg-config --exists "$1"; then
+    say "$1 is missing: apt-get install -y ${1}-dev pkg-config gcc (make test does this by itself)"
+    exit 1
+  fi
+}
+
+build() {
+  local tool=$1 version hash dir start took last work
+  describe "$tool"
+  cd "$here/$tool"
+  version=$(awk -v m="$module" '$1 == m && $2 ~ /^v/ {print $2} $2 == m && $3 ~ /^v/ {print $3}' go.mod | head -1)
+  [ -n "$version" ] || { say "$tool: $module is not in $here/$tool/go.mod"; exit 1; }
+  hash=$(cat go.mod go.sum "$here/build.sh" <(echo "$go_version $(uname -m)") | sha256sum | cut -c1-12)
+  dir=$cache/$tool-$version-$hash
+  if [ ! -e "$dir/done" ]; then
+    exec 9>"$cache/$tool.lock"
+    if ! flock -n 9; then
+      say "$tool $version: another run builds it, waiting"
+      flock 9
+    fi
+  fi
+  if [ ! -e "$dir/done" ]; then
+    [ -z "$needs" ] || need "$needs"
+    last="up to $expected s on two cores when nothing is cached"
+    [ ! -s "$cache/$tool.took" ] || last="$(cat "$cache/$tool.took") s last time"
+    say "$tool $version: building ($last)"
+    start=$(date +%s)
+    work=$(mktemp -d "$cache/.$tool.XXXXXX")
+    # Only `go build` may run under the lock's descriptor; children left behind by it must not hold the lock.
+    if ! compile "$tool" "$version" "$work" >&2 9>&-; then
+      rm -rf "$work"
+      say "$tool $version: build failed"
+      exit 1
+    fi
+    took=$(($(date +%s) - start))
+    echo "$took" >"$cache/$tool.took"
+    touch "$work/done"
+    rm -rf "$dir"
+    mv "$work" "$dir"
+    chmod 755 "$dir"
+    say "$tool $version: built in $took s"
+  fi
+  exec 9>&-
+  echo "$dir"
+}
+
+[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+for tool; do build "$tool"; done
