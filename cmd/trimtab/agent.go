@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim"
+)
+
+// agentFlags are the flags of the agent. Each stands above the file.
+type agentFlags struct {
+	config, nriSocket, nriIndex, logLevel, logFormat string
+}
+
+func newAgent() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run the agent on this node",
+		Long: `Attaches to the container runtime over NRI and keeps what pods were promised until
+it is told to end. Containers keep what they have when it ends.
+
+The configuration file is followed: a valid change is put in force at once, for
+what lives and for what comes; an invalid one is refused and reported, and the
+old one stays in force. Flags stand above the file and only a start reads them.
+
+A runtime may also start this program itself, as a pre-installed NRI plugin: put
+it into the runtime's plugin directory as NN-trimtab, NN being two digits that
+order plugins. So named, or so started, it is the agent without being told.`,
+		Example: `  trimtab agent
+  trimtab agent --config /etc/trimtab/config.yaml --log-level debug`,
+		Args: cobra.NoArgs,
+	}
+	var f agentFlags
+	d := config.Default()
+	cmd.Flags().StringVar(&f.config, "config", "", "configuration file (default "+configFile+" where it exists)")
+	cmd.Flags().StringVar(&f.nriSocket, "nri-socket", "", "NRI socket of the runtime (default "+d.NRI.Socket+")")
+	cmd.Flags().StringVar(&f.nriIndex, "nri-plugin-index", "", "two digits that order NRI plugins (default "+d.NRI.Index+")")
+	cmd.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default "+d.Log.Level+")")
+	cmd.Flags().StringVar(&f.logFormat, "log-format", "", "text or json (default "+d.Log.Format+")")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), f, cmd.ErrOrStderr()) }
+	return cmd
+}
+
+// apply puts the flags that were given above the file.
+func (f agentFlags) apply(c *config.Config) error {
+	for _, o := range []struct {
+		flag string
+		key  *string
+	}{
+		{f.nriSocket, &c.NRI.Socket},
+		{f.nriIndex, &c.NRI.Index},
+		{f.logLevel, &c.Log.Level},
+		{f.logFormat, &c.Log.Format},
+	} {
+		if o.flag != "" {
+			*o.key = o.flag
+		}
+	}
+	if problems := config.Validate(*c); problems != nil {
+		return fmt.Errorf("flags: %w", &config.Error{Problems: problems})
+	}
+	return nil
+}
+
+func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
+	c, file, err := load(f.config)
+	if err != nil {
+		return err
+	}
+	if err := f.apply(&c); err != nil {
+		return err
+	}
+	log := newLog(c.Log, stderr)
+	sim.SetNRILog(log)
+	b := thisBuild()
+	log.Info("starting", "version", b.Version, "commit", b.Commit, "config", file)
+	log.Debug("effective configuration", "yaml", string(config.Print(c)))
+	a, err := agent.New(agent.Options{Config: c, ConfigFile: file, Version: b.Version, Log: log})
+	if err != nil {
+		return fmt.Errorf("start the agent: %w", err)
+	}
+	err = a.Run(ctx)
+	if err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+		return fmt.Errorf("run the agent: %w", err)
+	}
+	log.Info("stopped; containers keep what they have")
+	return nil
+}
+
+func newLog(c config.Log, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: levels[c.Level]}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// levels are the values of log.level.
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+func newEvents() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Each event as it happens, and what was decided",
+		Long: `Shows the agent's journal, oldest first: each event from the runtime, the values
+decided for it, and what others lost or got by it. It goes on until interrupted;
+--follow=false ends after what there is. With -o json each line is one event,
+with -o yaml each document.`,
+		Example: "  trimtab events\n  trimtab events --follow=false -o json",
+		Args:    cobra.NoArgs,
+	}
+	socket := addSocket(cmd)
+	out := addFormat(cmd, "table", "json", "yaml")
+	follow := cmd.Flags().BoolP("follow", "f", true, "go on with new events until interrupted")
+	since := cmd.Flags().Uint64("since", 0, "begin after the event with this number")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		w := cmd.OutOrStdout()
+		show := func(e status.Event) error {
+			return status.RenderEvent(w, e, status.Options{Color: colors(w)})
+		}
+		switch out.is {
+		case "json":
+			show = func(e status.Event) error {
+				b, err := json.Marshal(e)
+				return writeEvent(cmd, append(b, '\n'), err)
+			}
+		case "yaml":
+			show = func(e status.Event) error {
+				b, err := yaml.Marshal(e)
+				return writeEvent(cmd, append([]byte("---\n"), b...), err)
+			}
+		}
+		return asking(cmd.Context(), *socket, func(c *status.Client) error {
+			return c.Events(cmd.Context(), *since, *follow, show)
+		})
+	}
+	return cmd
+}
+
+func writeEvent(cmd *cobra.Command, b []byte, err error) error {
+	if err != nil {
+		return fmt.Errorf("encode an event: %w", err)
+	}
+	return write(cmd.OutOrStdout(), b)
+}

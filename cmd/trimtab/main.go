@@ -1,0 +1,22 @@
+// Command trimtab is the node agent and everything one does with it from a
+// terminal. Each subcommand is one file; this one only starts them.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+//go:generate go test -run ^TestDocs$ . -update
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, invocation{
+		name: os.Args[0], args: os.Args[1:], launched: os.Getenv(pluginSocket) != "",
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+	})
+	stop()
+	os.Exit(code)
+}

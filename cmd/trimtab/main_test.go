@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files and docs/cli.md")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"trimtab": main})
+}
+
+// TestScripts runs testdata/script: each subcommand with its outputs and exit
+// codes, as a process of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("NO_COLOR", "1")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "serve": serveStatus, "await": await,
+		},
+	})
+}
+
+// exits CODE COMMAND... wants a command to end with an exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	code := 0
+	err := ts.Exec(args[1], args[2:]...)
+	var exit interface{ ExitCode() int }
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got := fmt.Sprint(code); got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+// await FILE waits until a file is there.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await FILE")
+	}
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	for {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-late.C:
+			ts.Fatalf("%s did not come", args[0])
+		}
+	}
+}
+
+// serveStatus SOCKET serves a canned agent's answers until the script ends.
+func serveStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serve SOCKET")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- status.Serve(ctx, ts.MkAbs(args[0]), canned{}) }()
+	ts.Defer(func() {
+		cancel()
+		if err := <-done; err != nil {
+			ts.Logf("serve: %v", err)
+		}
+	})
+	await(ts, false, args)
+}
+
+// canned is a source that always says the same.
+type canned struct{}
+
+func (canned) Status() status.Node {
+	c, _ := canned{}.Explain("shop", "db", "")
+	return status.Node{
+		Version: "v9", Started: time.Now(), ConfigGen: 1, Containers: c,
+		Attachments: []status.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2"}},
+		CPUs: status.NodeCPUs{Online: "0-3", Shared: "2-3", Reclaimed: "2-3", Nodes: []status.NUMA{{CPUs: "0-3"}},
+			Grants: []status.Grant{{Pod: "shop/db", Container: "pg", CPUs: "0-1"}}},
+	}
+}
+
+func (canned) Explain(namespace, pod, container string) ([]status.Container, bool) {
+	if namespace+"/"+pod != "shop/db" || (container != "" && container != "pg") {
+		return nil, false
+	}
+	return []status.Container{{Pod: "shop/db", Name: "pg", State: "running", Class: "dedicated", QoS: "Guaranteed",
+		Seat: "exclusive", CPUs: "0-1", Values: canned{}.values()}}, true
+}
+
+func (canned) values() []status.Value {
+	return []status.Value{{Field: "cpuset.cpus", Value: "0-1", Channel: "nri create", Applied: true,
+		Why: lifecycle.Reason{Hook: "cpuset", Source: "scheduling.koordinator.sh/resource-status"}}}
+}
+
+func (canned) Events(_ context.Context, since uint64) ([]status.Event, <-chan struct{}) {
+	all := []status.Event{
+		{Seq: 1, Kind: "RunPodSandbox", From: "nri", Pod: "shop/db"},
+		{Seq: 2, Kind: "CreateContainer", From: "nri", Pod: "shop/db", Container: "pg", Values: canned{}.values()},
+	}
+	return all[min(since, 2):], nil
+}
+
+func TestLaunchedByARuntime(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		in   invocation
+		want []string
+	}{
+		{"plugin's name", invocation{name: "/opt/nri/plugins/90-trimtab"}, []string{"agent"}},
+		{"plugin's socket", invocation{name: "trimtab", launched: true}, []string{"agent"}},
+		{"neither", invocation{name: "/usr/bin/trimtab"}, nil},
+		{"digits of something else", invocation{name: "900-trimtab"}, nil},
+		{"told what to do", invocation{name: "90-trimtab", args: []string{"status"}}, []string{"status"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := tc.in.command(); !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

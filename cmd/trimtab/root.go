@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// pluginSocket is set by a runtime for the pre-installed NRI plugins it starts.
+const pluginSocket = "NRI_PLUGIN_SOCKET"
+
+// The exit codes; help exit-codes documents them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+)
+
+// exitCodes is the text of help exit-codes.
+const exitCodes = `Every subcommand ends with one of these exit codes:
+
+  0  done
+  1  it failed, or the answer is no: an unknown pod, a scenario whose wants are not met
+  2  wrong use or bad input: an unknown flag or command, a refused configuration or scenario
+  3  the agent is not reachable: it does not run, or its status socket is elsewhere or not ours to use`
+
+// invocation is how the program was started.
+type invocation struct {
+	name     string // argv[0]
+	args     []string
+	launched bool // by a runtime, as a pre-installed NRI plugin
+	in       io.Reader
+	out, err io.Writer
+}
+
+// misuse is an error of how a command was called or of what it was given.
+type misuse struct{ err error }
+
+func (m *misuse) Error() string { return m.err.Error() }
+func (m *misuse) Unwrap() error { return m.err }
+
+// pluginName is what runtimes want the file of a pre-installed plugin called.
+var pluginName = regexp.MustCompile(`^[0-9]{2}-`)
+
+// command returns the arguments, or those of the agent where a runtime starts
+// the program, which gives none.
+func (i invocation) command() []string {
+	if len(i.args) == 0 && (i.launched || pluginName.MatchString(filepath.Base(i.name))) {
+		return []string{"agent"}
+	}
+	return i.args
+}
+
+// run runs one command and returns the exit code.
+func run(ctx context.Context, i invocation) int {
+	root, begun := newRoot()
+	root.SetArgs(i.command())
+	root.SetIn(i.in)
+	root.SetOut(i.out)
+	root.SetErr(i.err)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(err, *begun)
+	if err != nil {
+		fmt.Fprintf(i.err, "trimtab: %v\n", err)
+		if code == exitUsage && !*begun {
+			fmt.Fprintln(i.err, "Run 'trimtab --help', or a command with --help, for how to use it.")
+		}
+	}
+	return code
+}
+
+// exitCode tells errors apart. What fails before a command begins is cobra's
+// refusal of the arguments.
+func exitCode(err error, begun bool) int {
+	var (
+		wrong       *misuse
+		bad         *config.Error
+		unreachable *status.Unreachable
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case !begun, errors.As(err, &wrong), errors.As(err, &bad):
+		return exitUsage
+	case errors.As(err, &unreachable):
+		return exitUnreachable
+	}
+	return exitFailure
+}
+
+// newRoot returns the tree of commands, and whether one of them has begun.
+func newRoot() (*cobra.Command, *bool) {
+	begun := new(bool)
+	root := &cobra.Command{
+		Use:   "trimtab",
+		Short: "Quality of service for containers, in force before they start",
+		Long: `Trimtab is a node agent for Kubernetes. It sees every pod and container as the
+runtime creates it, works out what quality of service the pod was promised, and
+makes the few changes (CPUs, weights, limits, devices, environment) that keep the
+promise before the first instruction of the container runs.
+
+'trimtab demo' shows it at work without root, runtime or cluster.`,
+		Args:              group,
+		RunE:              showHelp,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { *begun = true; return nil },
+	}
+	root.AddCommand(
+		newAgent(), newDemo(), newSim(), newStatus(), newExplain(), newEvents(), newHooks(), newConfig(), newVersion(),
+		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes},
+	)
+	return root, begun
+}
+
+// group refuses arguments to a command that only holds others, with the names
+// that were perhaps meant.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+	// cobra sets the distance for the root alone.
+	cmd.SuggestionsMinimumDistance = max(cmd.SuggestionsMinimumDistance, 2)
+	for i, s := range cmd.SuggestionsFor(args[0]) {
+		if i == 0 {
+			err = fmt.Errorf("%w; did you mean", err)
+		}
+		err = fmt.Errorf("%w %q?", err, s)
+	}
+	return err
+}
+
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }

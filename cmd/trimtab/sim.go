@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+func newSim() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Try things on an embedded runtime, without cluster or root",
+		Long: `The embedded runtime is a small container runtime that speaks NRI over a real
+socket, on a described node with a kernel of its own. No process is started and
+nothing of this machine is changed.`,
+		Args: group,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newSimRun(), newSimServe())
+	return cmd
+}
+
+func newSimRun() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run SCENARIO.yaml",
+		Short: "Play a scenario with the agent and show what comes of it",
+		Long: `Plays a scenario, a file with a node, a configuration and what happens to pods,
+against the agent, and shows after each step what every container got and why,
+with a picture of the node's CPUs. Where the scenario says what it wants and
+something else comes, it says so and the exit code is 1.`,
+		Example: "  trimtab sim run test/scenarios/demo.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := scenario.Load(args[0])
+			if err != nil {
+				return &misuse{err}
+			}
+			return play(cmd.Context(), s, cmd.OutOrStdout())
+		},
+	}
+}
+
+// play runs a scenario against the real agent.
+func play(ctx context.Context, s *scenario.Scenario, out io.Writer) error {
+	quiet := slog.New(slog.DiscardHandler)
+	sim.SetNRILog(quiet)
+	width, _ := terminal(out)
+	version := thisBuild().Version
+	return sim.Run(ctx, s, sim.RunOptions{
+		Out: out, Color: colors(out), Width: width, Log: quiet,
+		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
+			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree})
+		},
+	})
+}
+
+func newSimServe() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve [SCENARIO.yaml]",
+		Short: "Offer the embedded runtime's NRI socket to any plugin",
+		Long: `Offers an NRI socket that any NRI plugin can connect to, and lets pods come, change
+and go each time one does: those of the scenario, or a few of its own. Shows each
+event, what the plugin answered, and what came of it. It goes on until
+interrupted.`,
+		Example: `  trimtab sim serve --socket /tmp/nri.sock
+  my-plugin -idx 10 -socket-path /tmp/nri.sock`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	socket := cmd.Flags().String("socket", "", "path of the NRI socket to make (required)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *socket == "" {
+			return &misuse{errors.New("--socket is needed: a path for plugins to connect to")}
+		}
+		var s *scenario.Scenario
+		if len(args) > 0 {
+			var err error
+			if s, err = scenario.Load(args[0]); err != nil {
+				return &misuse{err}
+			}
+		}
+		quiet := slog.New(slog.DiscardHandler)
+		sim.SetNRILog(quiet)
+		out := cmd.OutOrStdout()
+		width, _ := terminal(out)
+		return sim.Serve(cmd.Context(), sim.ServeOptions{
+			Out: out, Color: colors(out), Width: width, Socket: *socket, Scenario: s, Log: quiet,
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,178 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The states of an attachment, as Status prints them.
+const (
+	StateIdle         = "not running"
+	StateWaiting      = "waiting for socket"
+	StateDialing      = "dialing"
+	StateRegistering  = "registering"
+	StateRegistered   = "registered"
+	StateSynchronised = "synchronised"
+	StateLost         = "connection lost"
+)
+
+// Errors of Update and Run.
+var (
+	// ErrDetached means that no runtime is connected and synchronised.
+	ErrDetached = errors.New("no runtime attached")
+	// ErrInHandler means that Update was called while answering an event.
+	// Runtimes that serialise NRI would wait for that answer until it times out.
+	ErrInHandler = errors.New("update called inside an event handler")
+	// ErrRuntimeGone ends Run in launched mode: the runtime that started this
+	// process closed the connection, and nobody will open another.
+	ErrRuntimeGone = errors.New("the runtime that launched this plugin is gone")
+)
+
+// Backoff bounds the pause between attempts to connect. It doubles from Min to
+// Max, with jitter, and starts over after a connection that worked.
+type Backoff struct{ Min, Max time.Duration }
+
+// Options configure an Attachment. Handler and Log are required.
+type Options struct {
+	Socket  string // default: NRI's
+	Name    string // default: trimtab
+	Index   string // two digits; plugins are called in their order. Default: 50
+	Handler conductor.Handler
+	Log     *slog.Logger
+	// FailRequest asks the runtime to fail a request we do not answer in time,
+	// instead of going on without us. Runtimes before NRI 0.12.4 ignore it.
+	FailRequest bool
+	// OnConfigure receives the configuration the runtime keeps for a launched
+	// plugin, if there is any. An error refuses the connection.
+	OnConfigure func(yaml string) error
+	Backoff     Backoff       // default: 0.5 s to 15 s
+	Handshake   time.Duration // how long registering may take; default: 10 s
+}
+
+// Attachment is Trimtab's seat at a runtime: an NRI plugin that stays
+// connected. It is a conductor.Carrier and, while connected, a
+// conductor.Runtime.
+type Attachment struct {
+	o Options
+
+	mu      sync.Mutex
+	state   string
+	runtime string
+	err     error
+	live    *session // synchronised, else nil
+}
+
+var (
+	_ conductor.Carrier = (*Attachment)(nil)
+	_ conductor.Runtime = (*Attachment)(nil)
+)
+
+// New returns an Attachment that does nothing until Run.
+func New(o Options) *Attachment {
+	if o.Socket == "" {
+		o.Socket = api.DefaultSocketPath
+	}
+	if o.Name == "" {
+		o.Name = "trimtab"
+	}
+	if o.Index == "" {
+		o.Index = "50"
+	}
+	if o.Backoff.Min <= 0 {
+		o.Backoff.Min = 500 * time.Millisecond
+	}
+	if o.Backoff.Max <= 0 {
+		o.Backoff.Max = 15 * time.Second
+	}
+	o.Backoff.Max = max(o.Backoff.Max, o.Backoff.Min)
+	if o.Handshake <= 0 {
+		o.Handshake = 10 * time.Second
+	}
+	return &Attachment{o: o, state: StateIdle}
+}
+
+// Launched reports whether a runtime started this process as a pre-installed
+// plugin and left a connection for it.
+func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
+
+// Name is the attachment's name in status, journal and docs.
+func (a *Attachment) Name() string { return "nri" }
+
+// Carries says whether the answer to an event of this kind can hold the field
+// of a container. UpdateContainer stands for every update of a container that
+// exists: answers, Others and unsolicited ones. Values of pods are never
+// carried: NRI has no way to change a pod.
+func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool { return carries(kind, f) }
+
+// About names the runtime and its NRI release; empty while there is none.
+func (a *Attachment) About() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runtime
+}
+
+// Status returns the state of the connection, the runtime it is or was last
+// connected to, and the last error since it last worked.
+func (a *Attachment) Status() (state, runtime string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state, a.runtime, a.err
+}
+
+// Update sends unsolicited updates to the runtime and returns the ids it
+// refused. Calls are made one at a time, and end with ctx or after a bound of
+// ours. It must not be called while answering an event: where ctx shows that it
+// is, Update refuses with ErrInHandler.
+func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
+	if ctx.Value(handling{}) != nil {
+		return nil, ErrInHandler
+	}
+	a.mu.Lock()
+	s := a.live
+	a.mu.Unlock()
+	if s == nil {
+		return nil, ErrDetached
+	}
+	failed, err := s.update(ctx, what)
+	if err != nil {
+		return nil, fmt.Errorf("update %d containers through nri: %w", len(what), err)
+	}
+	return failed, nil
+}
+
+// enter moves to a state. A new error replaces the last one, a working
+// connection clears it, and all else leaves it for people to read.
+func (a *Attachment) enter(state string, err error) {
+	a.mu.Lock()
+	changed := a.state != state
+	a.state = state
+	if err != nil || state == StateSynchronised {
+		a.err = err
+	}
+	a.mu.Unlock()
+	if changed {
+		a.o.Log.Debug("nri connection", "state", state, "err", err)
+	}
+}
+
+func (a *Attachment) setRuntime(about string) {
+	a.mu.Lock()
+	a.runtime = about
+	a.mu.Unlock()
+}
+
+func (a *Attachment) setLive(s *session) {
+	a.mu.Lock()
+	a.live = s
+	a.mu.Unlock()
+}

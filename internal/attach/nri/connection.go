@@ -1,0 +1,144 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	nrinet "github.com/containerd/nri/pkg/net"
+)
+
+// settle is the least pause between two attempts: a socket that just appeared
+// is bound a moment before it listens.
+const settle = 20 * time.Millisecond
+
+// Run keeps the attachment connected until ctx ends; it then returns nil. In
+// launched mode it returns ErrRuntimeGone when the runtime closes the one
+// connection there is. It is called once.
+func (a *Attachment) Run(ctx context.Context) error {
+	defer a.enter(StateIdle, nil)
+	if Launched() {
+		return a.runLaunched(ctx)
+	}
+	w := watchSocket(ctx, a.o.Socket, a.o.Log)
+	defer w.wait()
+
+	delay, last := a.o.Backoff.Min, ""
+	for ctx.Err() == nil {
+		if _, err := os.Stat(a.o.Socket); err != nil {
+			a.enter(StateWaiting, fmt.Errorf("wait for the runtime: %w", err))
+			a.pause(ctx, a.o.Backoff.Max, w.appeared)
+			delay = a.o.Backoff.Min
+			continue
+		}
+		worked, err := a.attempt(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		a.enter(StateLost, err)
+		if worked {
+			delay = a.o.Backoff.Min
+		}
+		if worked || err.Error() != last { // once, not at every attempt
+			a.o.Log.Warn("no nri connection", "err", err)
+		}
+		last = err.Error()
+		if a.pause(ctx, jitter(delay), w.appeared) {
+			delay = a.o.Backoff.Min
+		} else {
+			delay = min(2*delay, a.o.Backoff.Max)
+		}
+	}
+	return nil
+}
+
+// pause waits for d, at most until the socket appears anew.
+func (a *Attachment) pause(ctx context.Context, d time.Duration, appeared <-chan struct{}) (woken bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return false
+	case <-appeared:
+	}
+	t.Reset(settle)
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return true
+}
+
+// jitter spreads agents that lost their runtimes together.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// attempt dials and serves one connection until it ends. It tells whether the
+// connection got as far as synchronising.
+func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
+	a.enter(StateDialing, nil)
+	d := net.Dialer{Timeout: a.o.Handshake}
+	conn, err := d.DialContext(ctx, "unix", a.o.Socket)
+	if err != nil {
+		return false, fmt.Errorf("dial nri: %w", err)
+	}
+	return a.serve(ctx, conn)
+}
+
+// runLaunched serves the connection the runtime handed down. The runtime tells
+// nobody but us when it goes, and never starts us again by itself.
+func (a *Attachment) runLaunched(ctx context.Context) error {
+	env := os.Getenv(api.PluginSocketEnvVar)
+	fd, err := strconv.Atoi(env)
+	if err != nil {
+		return fmt.Errorf("launched nri plugin: %s=%q: %w", api.PluginSocketEnvVar, env, err)
+	}
+	conn, err := nrinet.NewFdConn(fd)
+	if err != nil {
+		return fmt.Errorf("launched nri plugin: %w", err)
+	}
+	_, err = a.serve(ctx, conn)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(ErrRuntimeGone, err)
+}
+
+// serve runs one session over conn, from registration to its end.
+func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err error) {
+	s, err := newSession(ctx, a, conn)
+	if err != nil {
+		_ = conn.Close()
+		return false, err
+	}
+	a.enter(StateRegistering, nil)
+	if err := s.start(); err != nil {
+		s.finish()
+		return false, err
+	}
+	select {
+	case <-s.synced:
+		a.setLive(s)
+		a.enter(StateSynchronised, nil)
+		a.o.Log.Info("attached to runtime", "runtime", a.About())
+		s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
+		worked = true
+		err = s.wait(ctx)
+	case <-s.conn.dead:
+		err = errors.New("runtime closed the connection before synchronising")
+	case <-ctx.Done():
+	}
+	a.setLive(nil)
+	s.finish()
+	if worked {
+		s.contain("Detached", func() { a.o.Handler.Detached(a, err) })
+	}
+	return worked, err
+}

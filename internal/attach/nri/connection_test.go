@@ -1,0 +1,352 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// never is so long a wait for the socket that only an event can end it. A dial
+// between bind and listen is refused, so retries of those come soon.
+var never = Backoff{Min: 10 * time.Millisecond, Max: time.Hour}
+
+// TestSocketAppearsLater: no polling is needed, whatever is missing above it.
+func TestSocketAppearsLater(t *testing.T) {
+	dir := t.TempDir()
+	sock := filepath.Join(dir, "run", "nri", "nri.sock")
+	a := run(t, Options{Socket: sock, Handler: &recorder{}, Backoff: never})
+	until(t, "waiting", inState(a, StateWaiting))
+	if _, _, err := a.Status(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("waits because of %v", err)
+	}
+	for _, d := range []string{filepath.Join(dir, "run"), filepath.Dir(sock)} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	boot(t, sock, &upstream{})
+	until(t, "synchronised", inState(a, StateSynchronised))
+}
+
+// TestDirectoryReplaced: a runtime that is reinstalled takes its directory away.
+func TestDirectoryReplaced(t *testing.T) {
+	sock := filepath.Join(t.TempDir(), "nri", "nri.sock")
+	a := run(t, Options{Socket: sock, Handler: &recorder{}, Backoff: never})
+	for range 3 {
+		if err := os.Mkdir(filepath.Dir(sock), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		u := boot(t, sock, &upstream{})
+		until(t, "synchronised", inState(a, StateSynchronised))
+		if err := os.RemoveAll(filepath.Dir(sock)); err != nil {
+			t.Fatal(err)
+		}
+		u.gate.cut()
+		until(t, "not connected", func() bool { return !inState(a, StateSynchronised)() })
+	}
+}
+
+// TestStaleSocket: a file nobody listens on is retried, and reported.
+func TestStaleSocket(t *testing.T) {
+	sock := socketPath(t)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: sock, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	a := run(t, Options{Socket: sock, Handler: &recorder{}})
+	until(t, "refused", func() bool { _, _, err := a.Status(); return err != nil })
+	if err := os.Remove(sock); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "waiting", inState(a, StateWaiting))
+	boot(t, sock, &upstream{})
+	until(t, "synchronised", inState(a, StateSynchronised))
+}
+
+// TestRestarts: twenty runtimes come and go; each has us once, and nothing
+// stays behind.
+func TestRestarts(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	r, sock := &recorder{}, socketPath(t)
+	a := New(Options{Socket: sock, Handler: r, Log: discard(), Backoff: never})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	for i := range 20 {
+		u := boot(t, sock, &upstream{pods: []*api.PodSandbox{aPod()}})
+		until(t, "registered", u.registered)
+		until(t, "attached", func() bool { n, m := r.counts(); return n == i+1 && m == i })
+		if _, err := u.CreateContainer(ctx, &api.CreateContainerRequest{Pod: aPod(), Container: aContainer()}); err != nil {
+			t.Error(err)
+		}
+		u.kill()
+		until(t, "detached", func() bool { _, m := r.counts(); return m == i+1 })
+		if u.gate.most != 1 {
+			t.Errorf("%d connections at once", u.gate.most)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, err := range r.detached {
+		if err == nil {
+			t.Error("a lost connection was told as a clean stop")
+		}
+	}
+}
+
+// TestConnectionCut: the runtime lives on, and has us back at once.
+func TestConnectionCut(t *testing.T) {
+	r := &recorder{}
+	_, u := attached(t, r, &upstream{})
+	for i := range 5 {
+		u.gate.cut()
+		until(t, "attached again", func() bool { n, _ := r.counts(); return n == i+2 })
+	}
+	if u.gate.most != 1 {
+		t.Errorf("%d connections at once", u.gate.most)
+	}
+}
+
+// mute closes a connection once it has written one message.
+type mute struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+func (m *mute) Write(b []byte) (int, error) {
+	n, err := m.Conn.Write(b)
+	if m.writes.Add(1) == 2 { // a header and a payload
+		m.Conn.Close()
+	}
+	return n, err
+}
+
+// TestDiesWhileRegistering: the upstream stub would wait for ever.
+func TestDiesWhileRegistering(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	sock := socketPath(t)
+	l, err := net.Listen("unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{}
+	a := New(Options{Socket: sock, Handler: r, Log: discard(), Backoff: Backoff{Min: time.Millisecond, Max: time.Millisecond}, Handshake: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	for range 10 {
+		w := newWire(t, &mute{Conn: accept(t, l)})
+		<-w.registered
+		<-w.closed
+		w.close()
+	}
+	w := newWire(t, accept(t, l))
+	<-w.registered
+	configure(t, w, &api.ConfigureRequest{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"})
+	if _, err := w.plugin.Synchronize(ctx, &api.SynchronizeRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "synchronised", inState(a, StateSynchronised))
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	l.Close()
+	w.close()
+	if n, m := r.counts(); n != 1 || m != 1 || r.detached[0] != nil {
+		t.Errorf("attached %d, detached %v", n, r.detached)
+	}
+}
+
+// TestSilentRuntime: one that never answers is given up in time, whether it
+// falls silent before RegisterPlugin or after.
+func TestSilentRuntime(t *testing.T) {
+	sock := socketPath(t)
+	l := listen(t, sock)
+	a := run(t, Options{Socket: sock, Handler: &recorder{}, Handshake: 50 * time.Millisecond})
+	silent := accept(t, l)
+	until(t, "given up", inState(a, StateLost))
+	silent.Close()
+	w := newWire(t, accept(t, l))
+	<-w.registered
+	<-w.closed
+	accept(t, l)
+}
+
+// TestStopWhileRegistering: the end of ctx is heeded in every state.
+func TestStopWhileRegistering(t *testing.T) {
+	sock := socketPath(t)
+	l := listen(t, sock)
+	a := New(Options{Socket: sock, Handler: &recorder{}, Log: discard(), Handshake: time.Hour})
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		w := newWire(t, accept(t, l))
+		<-w.registered
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func configure(t *testing.T, w *wire, req *api.ConfigureRequest) *api.ConfigureResponse {
+	t.Helper()
+	rsp, err := w.plugin.Configure(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rsp
+}
+
+// wired connects an attachment to a bare wire.
+func wired(t *testing.T, o Options) (*Attachment, *wire, *api.RegisterPluginRequest) {
+	t.Helper()
+	o.Socket = socketPath(t)
+	l := listen(t, o.Socket)
+	a := run(t, o)
+	w := newWire(t, accept(t, l))
+	return a, w, <-w.registered
+}
+
+// TestOldRuntimes: what a runtime does not know is not subscribed to.
+func TestOldRuntimes(t *testing.T) {
+	for _, tc := range []struct {
+		name, release, nri string
+		want               int32
+	}{
+		{"containerd", "v1.7.20", "", 0x6af},
+		{"containerd", "v2.1.0", "", 0x6af},
+		{"containerd", "v2.2.0", "", 0xeaf},
+		{"containerd", "v2.4.2", "v0.12.3", 0xeaf},
+		{"iSulad", "2.1.6", "", 0x6af},
+	} {
+		t.Run(tc.name+tc.release, func(t *testing.T) {
+			a, w, reg := wired(t, Options{Name: "tt", Index: "07", Handler: &recorder{}, FailRequest: true})
+			if reg.PluginName != "tt" || reg.PluginIdx != "07" {
+				t.Errorf("registered as %v", reg)
+			}
+			rsp := configure(t, w, &api.ConfigureRequest{RuntimeName: tc.name, RuntimeVersion: tc.release, NRIVersion: tc.nri})
+			want := &api.ConfigureResponse{Events: tc.want, FailurePolicy: &api.FailurePolicy{FailRequest: true, KeepConnected: true}}
+			if d := cmp.Diff(want, rsp, protocmp.Transform()); d != "" {
+				t.Error(d)
+			}
+			until(t, "registered", inState(a, StateRegistered))
+			if _, err := w.plugin.Configure(t.Context(), &api.ConfigureRequest{}); err == nil {
+				t.Error("a second Configure was taken")
+			}
+			// Releases before 0.12 send the events without answer this way.
+			if _, err := w.plugin.StateChange(t.Context(), &api.StateChangeEvent{Event: api.Event_RUN_POD_SANDBOX, Pod: aPod()}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSlowSynchronize is answered in time, and attached only when it is done.
+func TestSlowSynchronize(t *testing.T) {
+	release := make(chan struct{})
+	r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
+		if ev.Kind == lifecycle.Synchronize {
+			<-release
+		}
+		return conductor.Answer{}, nil
+	}}
+	a, w, _ := wired(t, Options{Handler: r})
+	configure(t, w, &api.ConfigureRequest{RequestTimeout: 40})
+	if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	// Events that come meanwhile are answered.
+	if _, err := w.plugin.CreateContainer(t.Context(), &api.CreateContainerRequest{Container: aContainer()}); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := r.counts(); n != 0 || !inState(a, StateRegistered)() {
+		t.Error("attached before it was synchronised")
+	}
+	close(release)
+	until(t, "attached", func() bool { n, _ := r.counts(); return n == 1 })
+}
+
+// TestHungUpdate: a runtime that does not answer an update costs its deadline.
+func TestHungUpdate(t *testing.T) {
+	r := &recorder{}
+	a, w, _ := wired(t, Options{Handler: r})
+	timeouts := make(chan bool, 2)
+	w.updates = func(ctx context.Context, _ *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
+		_, told := ctx.Deadline()
+		timeouts <- told
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	configure(t, w, &api.ConfigureRequest{})
+	if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "synchronised", inState(a, StateSynchronised))
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		_, err := a.Update(ctx, []conductor.Settings{{Container: "c", Values: everything()}})
+		cancel()
+		if err == nil || !<-timeouts {
+			t.Errorf("update: %v", err)
+		}
+	}
+	if !inState(a, StateSynchronised)() {
+		t.Error("a slow update cost the connection")
+	}
+}
+
+// TestStopWhileHandling: requests under way are told, and waited for.
+func TestStopWhileHandling(t *testing.T) {
+	inside := make(chan struct{})
+	var left atomic.Bool
+	r := &recorder{answer: func(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error) {
+		if ev.Kind == lifecycle.CreateContainer {
+			close(inside)
+			<-ctx.Done()
+			left.Store(true)
+		}
+		return conductor.Answer{}, nil
+	}}
+	sock := socketPath(t)
+	u := boot(t, sock, &upstream{})
+	a := New(Options{Socket: sock, Handler: r, Log: discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	done, created := make(chan error, 1), make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	until(t, "registered", u.registered)
+	go func() {
+		_, err := u.CreateContainer(context.Background(), &api.CreateContainerRequest{Container: aContainer()})
+		created <- err
+	}()
+	<-inside
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !left.Load() {
+		t.Error("a handler was left behind")
+	}
+	if err := <-created; err != nil {
+		t.Errorf("our stop failed a pod: %v", err)
+	}
+}

@@ -1,0 +1,139 @@
+package nri
+
+import (
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Row describes one field of NRI's messages, for the docs: what it becomes in
+// lifecycle words, since which NRI release runtimes can send it, and whether
+// decided values travel back in it.
+type Row struct {
+	Proto     string // e.g. Container.linux.resources.cpu.shares
+	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty where not carried
+	Since     string // NRI release that first has it as input
+	Setting   string // name of the lifecycle.Field carried back in it, if any
+	Adjust    bool   // carried in the answer to CreateContainer
+	Update    bool   // carried in updates of existing containers
+	Note      string // what to know about it; the reason where not carried
+}
+
+// field is one row of a conversion table: one field of an NRI message, where
+// it goes, and how. A row without in is not carried, and its note says why.
+type field[P, L any] struct {
+	proto string // field name; [] marks a list, {} a map
+	life  string // Go name; empty for a message whose fields land in L itself
+	since string
+	in    func(p *P, l *L)
+	of    nested // the table of the field's message, where it has one
+	note  string
+}
+
+// table converts one message type. The messages are ours once decoded, so maps
+// and lists of text are shared with them, not copied.
+type table[P, L any] []field[P, L]
+
+// nested is a table whose types do not matter.
+type nested interface {
+	describe(parent Row, seen map[nested]string) []Row
+	names() map[string]string
+}
+
+func (t *table[P, L]) convert(p *P, l *L) {
+	if p == nil {
+		return
+	}
+	for i := range *t {
+		if in := (*t)[i].in; in != nil {
+			in(p, l)
+		}
+	}
+}
+
+// one converts an optional message; nil stays nil.
+func one[P, L any](t *table[P, L], p *P) *L {
+	if p == nil {
+		return nil
+	}
+	l := new(L)
+	t.convert(p, l)
+	return l
+}
+
+// list converts a repeated message.
+func list[P, L any](t *table[P, L], in []*P) []L {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]L, len(in))
+	for i, p := range in {
+		t.convert(p, &out[i])
+	}
+	return out
+}
+
+// wrapper is any of NRI's Optional messages.
+type wrapper[T any, W any] interface {
+	*W
+	GetValue() T
+}
+
+// opt unwraps an Optional message.
+func opt[T comparable, W any, PW wrapper[T, W]](w PW) lifecycle.Opt[T] {
+	if w == nil {
+		return lifecycle.Opt[T]{}
+	}
+	return lifecycle.Some(w.GetValue())
+}
+
+// describe lists the table's rows below parent. A table met before is not
+// listed again: its parent's row points to the first place.
+func (t *table[P, L]) describe(parent Row, seen map[nested]string) []Row {
+	seen[t] = parent.Proto
+	var rows []Row
+	for _, f := range *t {
+		r := Row{Proto: parent.Proto + "." + f.proto, Since: later(f.since, parent.Since), Note: f.note}
+		if f.in != nil {
+			r.Lifecycle = strings.TrimSuffix(parent.Lifecycle+"."+f.life, ".")
+		}
+		if first, again := seen[f.of]; f.of != nil && again {
+			r.Note = strings.TrimPrefix(r.Note+"; fields as in "+first, "; ")
+			rows = append(rows, r)
+			continue
+		}
+		rows = append(rows, r)
+		if f.of != nil {
+			rows = append(rows, f.of.describe(r, seen)...)
+		}
+	}
+	return rows
+}
+
+// names maps the field names of the table's message to lifecycle names, for
+// the test that no field of the protocol is without a row.
+func (t *table[P, L]) names() map[string]string {
+	m := make(map[string]string, len(*t))
+	for _, f := range *t {
+		m[strings.TrimRight(f.proto, "[]{}")] = f.life
+	}
+	return m
+}
+
+// Rows lists every field of the messages a runtime sends about pods and
+// containers, in the order of the protocol.
+func Rows() []Row {
+	seen := map[nested]string{}
+	rows := containerTable.describe(Row{Proto: "Container", Lifecycle: "Container"}, seen)
+	rows = append(rows, podTable.describe(Row{Proto: "PodSandbox", Lifecycle: "Pod"}, seen)...)
+	for i := range rows {
+		for _, s := range settings {
+			if rows[i].Proto != "Container."+s.proto {
+				continue
+			}
+			rows[i].Setting, rows[i].Adjust, rows[i].Update = s.field.String(), true, s.resource != nil
+			rows[i].Note = strings.TrimPrefix(rows[i].Note+"; "+s.note, "; ")
+		}
+	}
+	return rows
+}

@@ -1,0 +1,120 @@
+package nri
+
+import (
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The smaller messages inside a container.
+
+type (
+	pHooks = api.Hooks
+	lHooks = lifecycle.OCIHooks
+	pDev   = api.LinuxDevice
+	lDev   = lifecycle.Device
+	pSched = api.LinuxScheduler
+	lSched = lifecycle.Scheduler
+)
+
+var mountTable = table[api.Mount, lifecycle.Mount]{
+	{"destination", "Destination", "0.2", func(p *api.Mount, l *lifecycle.Mount) { l.Destination = p.Destination }, nil, ""},
+	{"type", "Type", "0.2", func(p *api.Mount, l *lifecycle.Mount) { l.Type = p.Type }, nil, ""},
+	{"source", "Source", "0.2", func(p *api.Mount, l *lifecycle.Mount) { l.Source = p.Source }, nil, ""},
+	{"options[]", "Options[]", "0.2", func(p *api.Mount, l *lifecycle.Mount) { l.Options = p.Options }, nil, ""},
+}
+
+var hookTable = table[api.Hook, lifecycle.OCIHook]{
+	{"path", "Path", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Path = p.Path }, nil, ""},
+	{"args[]", "Args[]", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Args = p.Args }, nil, ""},
+	{"env[]", "Env[]", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Env = p.Env }, nil, ""},
+	{"timeout", "Timeout", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Timeout = p.Timeout.GetValue() }, nil, "absent becomes 0"},
+}
+
+var hooksTable = table[pHooks, lHooks]{
+	{"prestart[]", "Prestart[]", "0.2", func(p *pHooks, l *lHooks) { l.Prestart = list(&hookTable, p.Prestart) }, &hookTable, ""},
+	{"create_runtime[]", "CreateRuntime[]", "0.2", func(p *pHooks, l *lHooks) { l.CreateRuntime = list(&hookTable, p.CreateRuntime) }, &hookTable, ""},
+	{"create_container[]", "CreateContainer[]", "0.2", func(p *pHooks, l *lHooks) { l.CreateContainer = list(&hookTable, p.CreateContainer) }, &hookTable, ""},
+	{"start_container[]", "StartContainer[]", "0.2", func(p *pHooks, l *lHooks) { l.StartContainer = list(&hookTable, p.StartContainer) }, &hookTable, ""},
+	{"poststart[]", "Poststart[]", "0.2", func(p *pHooks, l *lHooks) { l.Poststart = list(&hookTable, p.Poststart) }, &hookTable, ""},
+	{"poststop[]", "Poststop[]", "0.2", func(p *pHooks, l *lHooks) { l.Poststop = list(&hookTable, p.Poststop) }, &hookTable, ""},
+}
+
+var deviceTable = table[pDev, lDev]{
+	{"path", "Path", "0.2", func(p *pDev, l *lDev) { l.Path = p.Path }, nil, ""},
+	{"type", "Type", "0.2", func(p *pDev, l *lDev) { l.Type = p.Type }, nil, ""},
+	{"major", "Major", "0.2", func(p *pDev, l *lDev) { l.Major = p.Major }, nil, ""},
+	{"minor", "Minor", "0.2", func(p *pDev, l *lDev) { l.Minor = p.Minor }, nil, ""},
+	{"file_mode", "FileMode", "0.2", func(p *pDev, l *lDev) { l.FileMode = opt(p.FileMode) }, nil, ""},
+	{"uid", "UID", "0.2", func(p *pDev, l *lDev) { l.UID = opt(p.Uid) }, nil, ""},
+	{"gid", "GID", "0.2", func(p *pDev, l *lDev) { l.GID = opt(p.Gid) }, nil, ""},
+}
+
+var ioPriorityTable = table[api.LinuxIOPriority, lifecycle.IOPriority]{
+	{"class", "Class", "0.10", func(p *api.LinuxIOPriority, l *lifecycle.IOPriority) { l.Class = p.Class.String() }, nil, "by name"},
+	{"priority", "Priority", "0.10", func(p *api.LinuxIOPriority, l *lifecycle.IOPriority) { l.Priority = p.Priority }, nil, ""},
+}
+
+var profileTable = table[api.SecurityProfile, lifecycle.SecurityProfile]{
+	{"profile_type", "Type", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Type = p.ProfileType.String() }, nil, "by name"},
+	{"localhost_ref", "Localhost", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Localhost = p.LocalhostRef }, nil, ""},
+}
+
+// opaque is why most of a seccomp filter is not carried.
+const opaque = "not carried: policies never rewrite a seccomp filter, so they see only its outline"
+
+var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{
+	{"default_action", "DefaultAction", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.DefaultAction = p.DefaultAction }, nil, ""},
+	{"default_errno", "", "0.10", nil, nil, opaque},
+	{"architectures[]", "Architectures[]", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.Architectures = p.Architectures }, nil, ""},
+	{"flags[]", "", "0.10", nil, nil, opaque},
+	{"listener_path", "", "0.10", nil, nil, opaque},
+	{"listener_metadata", "", "0.10", nil, nil, opaque},
+	{"syscalls[]", "Syscalls", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.Syscalls = len(p.Syscalls) }, nil, "how many rules"},
+}
+
+var schedulerTable = table[pSched, lSched]{
+	{"policy", "Policy", "0.11", func(p *pSched, l *lSched) { l.Policy = p.Policy.String() }, nil, "by name"},
+	{"nice", "Nice", "0.11", func(p *pSched, l *lSched) { l.Nice = p.Nice }, nil, ""},
+	{"priority", "Priority", "0.11", func(p *pSched, l *lSched) { l.Priority = p.Priority }, nil, ""},
+	{"flags[]", "Flags[]", "0.11", func(p *pSched, l *lSched) { l.Flags = flagsIn(p.Flags) }, nil, "by name"},
+	{"runtime", "Runtime", "0.11", func(p *pSched, l *lSched) { l.Runtime = p.Runtime }, nil, ""},
+	{"deadline", "Deadline", "0.11", func(p *pSched, l *lSched) { l.Deadline = p.Deadline }, nil, ""},
+	{"period", "Period", "0.11", func(p *pSched, l *lSched) { l.Period = p.Period }, nil, ""},
+}
+
+var rdtTable = table[api.LinuxRdt, lifecycle.RDT]{
+	{"clos_id", "ClosID", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.ClosID = opt(p.ClosId) }, nil, ""},
+	{"schemata", "Schemata[]", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Schemata = p.Schemata.GetValue() }, nil, "absent and empty are the same"},
+	{"enable_monitoring", "Monitoring", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Monitoring = opt(p.EnableMonitoring) }, nil, ""},
+	{"remove", "", "0.11", nil, nil, "not carried: a marker of adjustments, never set in what a runtime tells"},
+}
+
+var rlimitTable = table[api.POSIXRlimit, lifecycle.Rlimit]{
+	{"type", "Type", "0.4", func(p *api.POSIXRlimit, l *lifecycle.Rlimit) { l.Type = p.Type }, nil, ""},
+	{"hard", "Hard", "0.4", func(p *api.POSIXRlimit, l *lifecycle.Rlimit) { l.Hard = p.Hard }, nil, ""},
+	{"soft", "Soft", "0.4", func(p *api.POSIXRlimit, l *lifecycle.Rlimit) { l.Soft = p.Soft }, nil, ""},
+}
+
+var userTable = table[api.User, lifecycle.User]{
+	{"uid", "UID", "0.11", func(p *api.User, l *lifecycle.User) { l.UID = p.Uid }, nil, ""},
+	{"gid", "GID", "0.11", func(p *api.User, l *lifecycle.User) { l.GID = p.Gid }, nil, ""},
+	{"additional_gids[]", "Additional[]", "0.11", func(p *api.User, l *lifecycle.User) { l.Additional = p.AdditionalGids }, nil, ""},
+}
+
+var imageTable = table[api.Image, lifecycle.Image]{
+	{"name", "Name", "0.12.2", func(p *api.Image, l *lifecycle.Image) { l.Name = p.Name }, nil, ""},
+	{"digest", "Digest", "0.12.2", func(p *api.Image, l *lifecycle.Image) { l.Digest = p.Digest }, nil, ""},
+	{"config_digest", "ConfigDigest", "0.12.2", func(p *api.Image, l *lifecycle.Image) { l.ConfigDigest = p.ConfigDigest }, nil, ""},
+}
+
+func flagsIn(in []api.LinuxSchedulerFlag) []string {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]string, len(in))
+	for i, f := range in {
+		out[i] = f.String()
+	}
+	return out
+}

@@ -1,0 +1,250 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The stub registers a handler whose signature is off silently never.
+var (
+	_ stub.ConfigureInterface       = (*session)(nil)
+	_ stub.SynchronizeInterface     = (*session)(nil)
+	_ stub.RunPodInterface          = (*session)(nil)
+	_ stub.UpdatePodInterface       = (*session)(nil)
+	_ stub.StopPodInterface         = (*session)(nil)
+	_ stub.RemovePodInterface       = (*session)(nil)
+	_ stub.CreateContainerInterface = (*session)(nil)
+	_ stub.StartContainerInterface  = (*session)(nil)
+	_ stub.UpdateContainerInterface = (*session)(nil)
+	_ stub.StopContainerInterface   = (*session)(nil)
+	_ stub.RemoveContainerInterface = (*session)(nil)
+)
+
+// handling marks the context of an event being answered.
+type handling struct{}
+
+// Configure answers the runtime's first request with the events we want.
+func (s *session) Configure(_ context.Context, config, runtime, release string) (api.EventMask, error) {
+	s.mu.Lock()
+	aborted := s.aborted
+	s.mu.Unlock()
+	if aborted {
+		return 0, errAborted
+	}
+	nri := runtimeVersion(s.stub.RuntimeNRIVersion(), runtime, release)
+	about := fmt.Sprintf("%s %s (NRI %s)", runtime, release, nri)
+	if nri == "" {
+		about = fmt.Sprintf("%s %s (NRI release unknown)", runtime, release)
+	}
+	s.a.setRuntime(about)
+	if config != "" && s.a.o.OnConfigure != nil {
+		err := errors.New("configuration handler panicked")
+		s.contain("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
+		if err != nil {
+			return 0, fmt.Errorf("configuration from runtime: %w", err)
+		}
+	}
+	s.a.enter(StateRegistered, nil)
+	return subscription(s.a.o.Handler.Wants(), nri), nil
+}
+
+// Synchronize hands the runtime's pods and containers on. It answers without
+// updates, and after half the time the runtime allows even if the handler
+// is not done: a slow answer would have us dropped, over and over.
+func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
+	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
+	for _, p := range pods {
+		if p != nil {
+			ev.Pods = append(ev.Pods, podIn(p))
+		}
+	}
+	for _, c := range ctrs {
+		if c != nil {
+			ev.Containers = append(ev.Containers, containerIn(c))
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := s.handle(s.ctx, ev); err != nil {
+			s.a.o.Log.Warn("synchronise cannot be rejected", "err", err)
+		}
+		s.syncOnce.Do(func() { close(s.synced) })
+	}()
+	limit := s.stub.RequestTimeout()
+	if limit <= 0 { // runtimes before NRI 0.7 do not tell
+		limit = stub.DefaultRequestTimeout
+	}
+	t := time.NewTimer(limit / 2)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-s.ctx.Done():
+		s.a.o.Log.Warn("synchronise is slow, answered before it was done", "after", limit/2)
+	}
+	return nil, nil
+}
+
+// RunPodSandbox relays the event.
+func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) error {
+	return s.pod(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: podIn(p)})
+}
+
+// UpdatePodSandbox relays the event with the resources asked for.
+func (s *session) UpdatePodSandbox(ctx context.Context, p *api.PodSandbox, overhead, res *api.LinuxResources) error {
+	return s.pod(ctx, lifecycle.Event{
+		Kind: lifecycle.UpdatePodSandbox, Pod: podIn(p),
+		Overhead: resourcesIn(overhead), Requested: resourcesIn(res),
+	})
+}
+
+// StopPodSandbox relays the event.
+func (s *session) StopPodSandbox(ctx context.Context, p *api.PodSandbox) error {
+	return s.pod(ctx, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: podIn(p)})
+}
+
+// RemovePodSandbox relays the event.
+func (s *session) RemovePodSandbox(ctx context.Context, p *api.PodSandbox) error {
+	return s.pod(ctx, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: podIn(p)})
+}
+
+// CreateContainer answers with the adjustment of the container, nil where
+// there is nothing to change.
+func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer}, p, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	adjust, left := adjustment(ans.Values, c)
+	s.reportLeft(c.GetId(), left)
+	// Runtimes fail a creation that also asks to update what it creates.
+	return adjust, s.updates(ans.Others, c.GetId(), true), nil
+}
+
+// StartContainer relays the event.
+func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StartContainer}, p, c)
+	return err
+}
+
+// UpdateContainer answers with our values for the container asserted anew, so
+// that what was asked for does not overwrite them.
+func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.UpdateContainer, Requested: resourcesIn(res)}, p, c)
+	if err != nil {
+		return nil, err
+	}
+	ups := s.updates(ans.Others, c.GetId(), true)
+	own, left := update(c.GetId(), ans.Values)
+	s.reportLeft(c.GetId(), left)
+	if own != nil {
+		own.IgnoreFailure = !s.a.o.FailRequest
+		ups = append(ups, own)
+	}
+	return ups, nil
+}
+
+// StopContainer relays the event; others may be updated in the answer.
+func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StopContainer}, p, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.updates(ans.Others, c.GetId(), true), nil
+}
+
+// RemoveContainer relays the event.
+func (s *session) RemoveContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.RemoveContainer}, p, c)
+	return err
+}
+
+func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
+	if ev.Pod == nil {
+		s.a.o.Log.Debug("event without pod ignored", "event", ev.Kind.String())
+		return nil
+	}
+	_, err := s.handle(ctx, ev)
+	return err
+}
+
+// container completes and relays a container event. A missing pod is stood in
+// for by the id the container names; without a container there is no event.
+func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodSandbox, c *api.Container) (conductor.Answer, error) {
+	if c == nil {
+		s.a.o.Log.Debug("event without container ignored", "event", ev.Kind.String())
+		return conductor.Answer{}, nil
+	}
+	ev.Container = containerIn(c)
+	if ev.Pod = podIn(p); ev.Pod == nil {
+		ev.Pod = &lifecycle.Pod{ID: c.GetPodSandboxId()}
+	}
+	return s.handle(ctx, ev)
+}
+
+// handle asks the handler. Only a policy's no comes out as an error: a panic
+// or a fault of ours is answered with no change.
+func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
+	if !s.begin() {
+		return conductor.Answer{}, nil
+	}
+	defer s.end()
+	ctx = context.WithValue(ctx, handling{}, true)
+	s.contain(ev.Kind.String(), func() {
+		got, err := s.a.o.Handler.Handle(ctx, s.a, ev)
+		var rejected *conductor.Rejection
+		switch {
+		case errors.As(err, &rejected):
+			refusal = rejected
+		case err != nil:
+			s.a.o.Log.Error("event answered with no change", "event", ev.Kind.String(), "err", err)
+		default:
+			ans = got
+		}
+	})
+	return ans, refusal
+}
+
+// updates translates settings of existing containers, one update for each:
+// a second for the same container would be a conflict with ourselves. Settings
+// without an id, or of the container except, cannot be sent.
+func (s *session) updates(what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
+	var out []*api.ContainerUpdate
+	merged := make(map[string][]lifecycle.Value, len(what))
+	var order []string
+	for _, w := range what {
+		if w.Container == "" || w.Container == except {
+			s.reportLeft(w.Container, w.Values)
+			continue
+		}
+		if _, again := merged[w.Container]; !again {
+			order = append(order, w.Container)
+		}
+		merged[w.Container] = append(merged[w.Container], w.Values...)
+	}
+	for _, id := range order {
+		u, left := update(id, merged[id])
+		s.reportLeft(id, left)
+		if u != nil {
+			u.IgnoreFailure = ignoreFailure
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// reportLeft tells of values that were handed to us though we declare that we
+// cannot carry them.
+func (s *session) reportLeft(id string, left []lifecycle.Value) {
+	for _, v := range left {
+		s.a.o.Log.Warn("value not carried by nri", "container", id, "field", v.Field.String(), "value", v.String())
+	}
+}

@@ -1,0 +1,291 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+)
+
+// grace bounds the wait for handlers and the stub when a connection ends.
+const grace = 5 * time.Second
+
+var errAborted = errors.New("handshake abandoned")
+
+// session is one connection with its own stub: a stub whose Start failed can
+// never be started again. It is also the plugin that stub serves.
+type session struct {
+	a      *Attachment
+	stub   stub.Stub
+	conn   *watchedConn
+	ctx    context.Context // of everything this connection runs; ends with it
+	cancel context.CancelFunc
+
+	registered chan struct{} // RegisterPlugin was answered
+	synced     chan struct{} // the Synchronize event was handled
+	syncOnce   sync.Once
+	closed     chan struct{} // the stub has cleaned up
+	closeOnce  sync.Once
+
+	updating  chan struct{}   // holds one token: one unsolicited update at a time
+	updateCtx context.Context // of the update under way; owned by the token's holder
+
+	started bool // Start succeeded; Stop would wait for one that is stuck
+
+	mu         sync.Mutex
+	configured bool // Configure arrived: it alone ends the stub's Start
+	aborted    bool // Configure must not be answered any more
+	handlers   int
+	ended      bool
+	idle       chan struct{} // closed when ended and no handler runs
+}
+
+// watchedConn tells when it is closed, by whichever side.
+type watchedConn struct {
+	net.Conn
+	once sync.Once
+	dead chan struct{}
+}
+
+// Close closes the connection. The multiplexer above calls it as soon as
+// reading fails.
+func (c *watchedConn) Close() error {
+	c.once.Do(func() { close(c.dead) })
+	return c.Conn.Close()
+}
+
+func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, error) {
+	s := &session{
+		a:          a,
+		conn:       &watchedConn{Conn: conn, dead: make(chan struct{})},
+		registered: make(chan struct{}),
+		synced:     make(chan struct{}),
+		closed:     make(chan struct{}),
+		updating:   make(chan struct{}, 1),
+		idle:       make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	opts := []stub.Option{
+		stub.WithLogger(stubLog{a.o.Log}),
+		stub.WithConnection(s.conn),
+		stub.WithOnClose(func() { s.closeOnce.Do(func() { close(s.closed) }) }),
+		stub.WithFailurePolicy(&api.FailurePolicy{KeepConnected: true, FailRequest: a.o.FailRequest}),
+		stub.WithTTRPCOptions(
+			[]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.interceptCall)},
+			[]ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(s.interceptRequest)},
+		),
+	}
+	// The stub reads these two from the environment first, and refuses an
+	// index that is set twice.
+	if os.Getenv(api.PluginNameEnvVar) == "" {
+		opts = append(opts, stub.WithPluginName(a.o.Name))
+	}
+	if os.Getenv(api.PluginIdxEnvVar) == "" {
+		opts = append(opts, stub.WithPluginIdx(a.o.Index))
+	}
+	st, err := stub.New(s, opts...)
+	if err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("create nri stub: %w", err)
+	}
+	s.stub = st
+	return s, nil
+}
+
+// start registers and waits until the runtime has configured us. The stub's
+// Start heeds neither its context nor a lost connection once it is registered,
+// so it runs beside a watchdog.
+func (s *session) start() error {
+	done := make(chan error, 1)
+	go func() { done <- s.stub.Start(s.ctx) }()
+	t := time.NewTimer(s.a.o.Handshake)
+	defer t.Stop()
+
+	var cause error
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("register with runtime: %w", err)
+		}
+		s.started = true
+		return nil
+	case <-s.conn.dead:
+		cause = errors.New("runtime closed the connection while registering")
+	case <-t.C:
+		cause = fmt.Errorf("runtime did not register us within %v", s.a.o.Handshake)
+	case <-s.ctx.Done():
+		cause = s.ctx.Err()
+	}
+	_ = s.conn.Close()
+	select {
+	case err := <-done:
+		s.started = err == nil
+	case <-s.registered:
+		if s.abort() {
+			s.started = <-done == nil
+		}
+	}
+	return cause
+}
+
+// abort ends a Start that waits for a Configure which can no longer come, by
+// giving the stub one that fails. It tells whether Start will return.
+func (s *session) abort() bool {
+	s.mu.Lock()
+	if s.configured {
+		s.mu.Unlock()
+		return true
+	}
+	s.aborted = true
+	s.mu.Unlock()
+	c, ok := s.stub.(interface {
+		Configure(context.Context, *api.ConfigureRequest) (*api.ConfigureResponse, error)
+	})
+	if !ok {
+		s.a.o.Log.Error("nri stub cannot be stopped while it registers")
+		return false
+	}
+	_, _ = c.Configure(s.ctx, &api.ConfigureRequest{})
+	return true
+}
+
+// interceptRequest sees requests before the stub. The stub survives only one
+// Configure, and none once its Start was given up.
+func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, m ttrpc.Method) (any, error) {
+	if strings.HasSuffix(info.FullMethod, "/Configure") {
+		s.mu.Lock()
+		refuse := s.aborted || s.configured
+		s.configured = true
+		s.mu.Unlock()
+		if refuse {
+			return nil, errAborted
+		}
+	}
+	return m(ctx, u)
+}
+
+// interceptCall sees our calls to the runtime. It marks the end of
+// RegisterPlugin, and gives UpdateContainers, which the stub calls without
+// context, the context of the update under way.
+func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, call ttrpc.Invoker) error {
+	if strings.HasSuffix(info.FullMethod, "/UpdateContainers") {
+		ctx = s.updateCtx
+		if dl, ok := ctx.Deadline(); ok {
+			req.TimeoutNano = time.Until(dl).Nanoseconds()
+		}
+	}
+	err := call(ctx, req, resp)
+	if err == nil && strings.HasSuffix(info.FullMethod, "/RegisterPlugin") {
+		close(s.registered)
+	}
+	return err
+}
+
+// wait blocks until the connection is lost, or ctx ends.
+func (s *session) wait(ctx context.Context) error {
+	select {
+	case <-s.conn.dead:
+		return errors.New("runtime closed the connection")
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// finish closes everything and waits for it, so that nothing of this
+// connection overlaps with the next. It is not called from the stub's OnClose.
+func (s *session) finish() {
+	s.cancel()
+	if s.started {
+		s.stub.Stop()
+	}
+	_ = s.conn.Close()
+	s.mu.Lock()
+	s.ended = true
+	if s.handlers == 0 {
+		close(s.idle)
+	}
+	s.mu.Unlock()
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	for _, c := range []chan struct{}{s.closed, s.idle} {
+		select {
+		case <-c:
+		case <-t.C:
+			s.a.o.Log.Warn("nri connection closed with requests still running")
+			return
+		}
+	}
+}
+
+// begin counts a handler in; it is false when the connection has ended.
+func (s *session) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.handlers++
+	return true
+}
+
+func (s *session) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handlers--
+	if s.ended && s.handlers == 0 {
+		close(s.idle)
+	}
+}
+
+// contain keeps a panic of what it calls from taking the agent down.
+func (s *session) contain(what string, f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.a.o.Log.Error("panic contained", "in", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+}
+
+// updateBound is the longest an unsolicited update may take when its caller
+// sets no deadline.
+const updateBound = 10 * time.Second
+
+// update sends one unsolicited update and waits for its answer.
+func (s *session) update(ctx context.Context, what []conductor.Settings) ([]string, error) {
+	ups := s.updates(what, "", false)
+	if len(ups) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, updateBound)
+	defer cancel()
+	select {
+	case s.updating <- struct{}{}:
+	case <-s.conn.dead:
+		return nil, ErrDetached
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.updating }()
+	s.updateCtx = ctx
+	refused, err := s.stub.UpdateContainers(ups)
+	if err != nil {
+		return nil, err
+	}
+	failed := make([]string, 0, len(refused))
+	for _, u := range refused {
+		failed = append(failed, u.GetContainerId())
+	}
+	return failed, nil
+}

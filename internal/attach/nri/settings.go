@@ -1,0 +1,247 @@
+package nri
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// setting is one row of the way out: a field decided values can be carried in.
+// Exactly one of resource and create is set; each returns false for a value
+// NRI has no way to say, which is then left over instead of lost.
+type setting struct {
+	field lifecycle.Field
+	proto string // the field of Container it changes
+	// resource sets a field of resources: in adjustments and in updates.
+	resource func(r *api.LinuxResources, v lifecycle.Value) bool
+	// create sets what only a container being created can be given.
+	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
+	note   string
+}
+
+// settings is the table of everything NRI carries back, and with that the
+// attachment's capabilities. Scalar resources that an earlier plugin set cannot
+// be taken over: the runtime refuses the creation.
+var settings = []setting{
+	{lifecycle.CPUShares, "linux.resources.cpu.shares", setShares, nil,
+		"0 means unset in containerd's updates, so 0 is never sent"},
+	{lifecycle.CPUQuota, "linux.resources.cpu.quota", setQuota, nil,
+		"-1 lifts the limit everywhere; 0 means unset in containerd's updates, so 0 is never sent"},
+	{lifecycle.CPUPeriod, "linux.resources.cpu.period", setPeriod, nil,
+		"0 means unset in containerd's updates, so 0 is never sent"},
+	{lifecycle.CPUSetCPUs, "linux.resources.cpu.cpus", setCPUs, nil, "cannot be cleared: empty means unset"},
+	{lifecycle.CPUSetMems, "linux.resources.cpu.mems", setMems, nil, "cannot be cleared: empty means unset"},
+	{lifecycle.MemoryLimit, "linux.resources.memory.limit", setMemory, nil,
+		"-1 lifts the limit; 0 is ignored at creation and means unset in updates, so 0 is never sent; " +
+			"runtimes force swap to the same value, at creation always, in containerd's updates where swap is accounted"},
+	{lifecycle.Unified, "linux.resources.unified{}", setUnified, nil, "cannot be removed once set"},
+	{lifecycle.Env, "env[]", nil, addEnv, "a variable the container already has is marked for removal first, " +
+		"or a runtime may keep its old value, and one set by an earlier plugin would be refused"},
+	{lifecycle.MountPoint, "mounts[]", nil, addMount, "a mount the container already has is marked for removal first"},
+	{lifecycle.DeviceNode, "linux.devices[]", nil, addDevice,
+		"a device the container already has is marked for removal first; runtimes add an rw device cgroup rule"},
+	{lifecycle.Annotation, "annotations{}", nil, addAnnotation,
+		"never marked for removal: with both in the answer, which one the runtime obeys is left to chance"},
+}
+
+// settingOf indexes settings by field.
+var settingOf = func() map[lifecycle.Field]*setting {
+	m := make(map[lifecycle.Field]*setting, len(settings))
+	for i := range settings {
+		m[settings[i].field] = &settings[i]
+	}
+	return m
+}()
+
+// carries says what an answer to an event of this kind can hold: everything in
+// the table at creation, resources alone in updates, nothing elsewhere.
+func carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+	s := settingOf[f]
+	switch kind {
+	case lifecycle.CreateContainer:
+		return s != nil
+	case lifecycle.UpdateContainer:
+		return s != nil && s.resource != nil
+	}
+	return false
+}
+
+// adjustment translates values for the container being created. It is nil
+// where nothing is carried, so that such a container stays as it would be
+// without us. What NRI cannot carry is returned.
+func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
+	a, r := &api.ContainerAdjustment{}, &api.LinuxResources{}
+	var other, resources bool
+	var left []lifecycle.Value
+	for _, v := range values {
+		s := settingOf[v.Field]
+		switch {
+		case s == nil || v.Scope != lifecycle.OfContainer:
+			left = append(left, v)
+		case s.resource != nil && s.resource(r, v):
+			resources = true
+		case s.create != nil && s.create(a, had, v):
+			other = true
+		default:
+			left = append(left, v)
+		}
+	}
+	if resources {
+		if a.Linux == nil {
+			a.Linux = &api.LinuxContainerAdjustment{}
+		}
+		a.Linux.Resources = r
+	}
+	if !other && !resources {
+		return nil, left
+	}
+	return a, left
+}
+
+// update translates values for an existing container: resources alone. It is
+// nil where nothing is carried.
+func update(id string, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
+	r := &api.LinuxResources{}
+	var any bool
+	var left []lifecycle.Value
+	for _, v := range values {
+		s := settingOf[v.Field]
+		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil || !s.resource(r, v) {
+			left = append(left, v)
+			continue
+		}
+		any = true
+	}
+	if !any {
+		return nil, left
+	}
+	return &api.ContainerUpdate{ContainerId: id, Linux: &api.LinuxContainerUpdate{Resources: r}}, left
+}
+
+func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
+	if r.Cpu == nil {
+		r.Cpu = &api.LinuxCPU{}
+	}
+	return r.Cpu
+}
+
+func setShares(r *api.LinuxResources, v lifecycle.Value) bool {
+	if v.Int <= 0 {
+		return false
+	}
+	cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(v.Int)}
+	return true
+}
+
+func setQuota(r *api.LinuxResources, v lifecycle.Value) bool {
+	if v.Int == 0 {
+		return false
+	}
+	cpuOf(r).Quota = &api.OptionalInt64{Value: v.Int}
+	return true
+}
+
+func setPeriod(r *api.LinuxResources, v lifecycle.Value) bool {
+	if v.Int <= 0 {
+		return false
+	}
+	cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(v.Int)}
+	return true
+}
+
+func setCPUs(r *api.LinuxResources, v lifecycle.Value) bool {
+	if v.Text == "" {
+		return false
+	}
+	cpuOf(r).Cpus = v.Text
+	return true
+}
+
+func setMems(r *api.LinuxResources, v lifecycle.Value) bool {
+	if v.Text == "" {
+		return false
+	}
+	cpuOf(r).Mems = v.Text
+	return true
+}
+
+func setMemory(r *api.LinuxResources, v lifecycle.Value) bool {
+	if v.Int == 0 {
+		return false
+	}
+	r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: v.Int}}
+	return true
+}
+
+func setUnified(r *api.LinuxResources, v lifecycle.Value) bool {
+	if v.Key == "" {
+		return false
+	}
+	if r.Unified == nil {
+		r.Unified = map[string]string{}
+	}
+	r.Unified[v.Key] = v.Text
+	return true
+}
+
+// nameable refuses keys NRI would read as something else: none, or a removal.
+func nameable(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
+
+func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
+	if !nameable(v.Key) || strings.Contains(v.Key, "=") {
+		return false
+	}
+	if slices.ContainsFunc(had.GetEnv(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return name == v.Key
+	}) {
+		a.RemoveEnv(v.Key)
+	}
+	a.AddEnv(v.Key, v.Text)
+	return true
+}
+
+func addMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
+	if v.Mount == nil || !nameable(v.Mount.Destination) {
+		return false
+	}
+	m := v.Mount
+	if slices.ContainsFunc(had.GetMounts(), func(o *api.Mount) bool { return o.GetDestination() == m.Destination }) {
+		a.RemoveMount(m.Destination)
+	}
+	a.AddMount(&api.Mount{Destination: m.Destination, Type: m.Type, Source: m.Source, Options: slices.Clone(m.Options)})
+	return true
+}
+
+func addDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
+	if v.Device == nil || !nameable(v.Device.Path) {
+		return false
+	}
+	d := v.Device
+	if slices.ContainsFunc(had.GetLinux().GetDevices(), func(o *api.LinuxDevice) bool { return o.GetPath() == d.Path }) {
+		a.RemoveDevice(d.Path)
+	}
+	out := &api.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor}
+	if d.FileMode.Set {
+		out.FileMode = &api.OptionalFileMode{Value: d.FileMode.V}
+	}
+	if d.UID.Set {
+		out.Uid = &api.OptionalUInt32{Value: d.UID.V}
+	}
+	if d.GID.Set {
+		out.Gid = &api.OptionalUInt32{Value: d.GID.V}
+	}
+	a.AddDevice(out)
+	return true
+}
+
+func addAnnotation(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	if !nameable(v.Key) {
+		return false
+	}
+	a.AddAnnotation(v.Key, v.Text)
+	return true
+}

@@ -1,0 +1,177 @@
+package nri
+
+import (
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// everything is one value for every field.
+func everything() []lifecycle.Value {
+	return []lifecycle.Value{
+		{Field: lifecycle.CPUShares, Int: 512},
+		{Field: lifecycle.CPUQuota, Int: -1},
+		{Field: lifecycle.CPUPeriod, Int: 50000},
+		{Field: lifecycle.CPUSetCPUs, Text: "2-3"},
+		{Field: lifecycle.CPUSetMems, Text: "1"},
+		{Field: lifecycle.MemoryLimit, Int: 1 << 30},
+		{Field: lifecycle.Unified, Key: "memory.high", Text: "900000000"},
+		{Field: lifecycle.Env, Key: "NEW", Text: "a=b"},
+		{Field: lifecycle.MountPoint, Mount: &lifecycle.Mount{Destination: "/d", Type: "bind", Source: "/s", Options: []string{"ro", "rbind"}}},
+		{Field: lifecycle.DeviceNode, Device: &lifecycle.Device{Path: "/dev/x", Type: "c", Major: 1, Minor: 9, FileMode: lifecycle.Some[uint32](0o600), UID: lifecycle.Some[uint32](0)}},
+		{Field: lifecycle.Annotation, Key: "k", Text: "v"},
+	}
+}
+
+func wantResources() *api.LinuxResources {
+	return &api.LinuxResources{
+		Cpu: &api.LinuxCPU{
+			Shares: api.UInt64(512), Quota: api.Int64(-1), Period: api.UInt64(50000), Cpus: "2-3", Mems: "1",
+		},
+		Memory:  &api.LinuxMemory{Limit: api.Int64(1 << 30)},
+		Unified: map[string]string{"memory.high": "900000000"},
+	}
+}
+
+func wantAdjustment() *api.ContainerAdjustment {
+	return &api.ContainerAdjustment{
+		Annotations: map[string]string{"k": "v"},
+		Env:         []*api.KeyValue{{Key: "NEW", Value: "a=b"}},
+		Mounts:      []*api.Mount{{Destination: "/d", Type: "bind", Source: "/s", Options: []string{"ro", "rbind"}}},
+		Linux: &api.LinuxContainerAdjustment{
+			Devices: []*api.LinuxDevice{{
+				Path: "/dev/x", Type: "c", Major: 1, Minor: 9,
+				FileMode: &api.OptionalFileMode{Value: 0o600}, Uid: &api.OptionalUInt32{},
+			}},
+			Resources: wantResources(),
+		},
+	}
+}
+
+func TestAdjustmentOfEverything(t *testing.T) {
+	got, left := adjustment(everything(), &api.Container{Env: []string{"NEWER=1", "OTHER"}})
+	if d := cmp.Diff(wantAdjustment(), got, protocmp.Transform()); d != "" || left != nil {
+		t.Error(d, left)
+	}
+}
+
+func TestUpdateOfEverything(t *testing.T) {
+	got, left := update("c1", everything())
+	want := &api.ContainerUpdate{ContainerId: "c1", Linux: &api.LinuxContainerUpdate{Resources: wantResources()}}
+	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(everything()[7:], left); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestCarriesIsTrue: what is declared is done, and nothing else.
+func TestCarriesIsTrue(t *testing.T) {
+	a := New(Options{})
+	for _, v := range everything() {
+		adj, _ := adjustment([]lifecycle.Value{v}, nil)
+		up, _ := update("c", []lifecycle.Value{v})
+		if a.Carries(lifecycle.CreateContainer, v.Field) != (adj != nil) {
+			t.Errorf("create, %s: declared %v", v.Field, adj == nil)
+		}
+		if a.Carries(lifecycle.UpdateContainer, v.Field) != (up != nil) {
+			t.Errorf("update, %s: declared %v", v.Field, up == nil)
+		}
+		for _, k := range []lifecycle.Kind{
+			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.StopPodSandbox,
+			lifecycle.RemovePodSandbox, lifecycle.StartContainer, lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.Configure,
+		} {
+			if a.Carries(k, v.Field) {
+				t.Errorf("%s is declared at %s", v.Field, k)
+			}
+		}
+	}
+}
+
+// TestOverriding marks what the container has, and only that.
+func TestOverriding(t *testing.T) {
+	had := &api.Container{
+		Env:         []string{"A=1", "B", "NEW=old"},
+		Mounts:      []*api.Mount{{Destination: "/d"}},
+		Annotations: map[string]string{"k": "old"},
+		Linux:       &api.LinuxContainer{Devices: []*api.LinuxDevice{{Path: "/dev/x"}}},
+	}
+	got, _ := adjustment(everything(), had)
+	want := wantAdjustment()
+	want.Env = append([]*api.KeyValue{{Key: "-NEW"}}, want.Env...)
+	want.Mounts = append([]*api.Mount{{Destination: "-/d"}}, want.Mounts...)
+	want.Linux.Devices = append([]*api.LinuxDevice{{Path: "-/dev/x"}}, want.Linux.Devices...)
+	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestLeftOver: what NRI cannot say comes back, and leaves no trace.
+func TestLeftOver(t *testing.T) {
+	for _, v := range []lifecycle.Value{
+		{Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: 2},
+		{Field: lifecycle.CPUShares}, {Field: lifecycle.CPUShares, Int: -1},
+		{Field: lifecycle.CPUQuota}, {Field: lifecycle.CPUPeriod}, {Field: lifecycle.CPUPeriod, Int: -1},
+		{Field: lifecycle.CPUSetCPUs}, {Field: lifecycle.CPUSetMems}, {Field: lifecycle.MemoryLimit},
+		{Field: lifecycle.Unified}, {Field: lifecycle.Env}, {Field: lifecycle.Env, Key: "-X"}, {Field: lifecycle.Env, Key: "A=B"},
+		{Field: lifecycle.MountPoint}, {Field: lifecycle.MountPoint, Mount: &lifecycle.Mount{Destination: "-/d"}},
+		{Field: lifecycle.DeviceNode}, {Field: lifecycle.DeviceNode, Device: &lifecycle.Device{Path: "-/d"}},
+		{Field: lifecycle.Annotation}, {Field: lifecycle.Annotation, Key: "-k"}, {Field: lifecycle.Field(99)},
+	} {
+		if a, left := adjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
+			t.Errorf("%+v: adjustment %v, left %v", v, a, left)
+		}
+		if u, left := update("c", []lifecycle.Value{v}); u != nil || len(left) != 1 {
+			t.Errorf("%+v: update %v, left %v", v, u, left)
+		}
+	}
+	if a, left := adjustment(nil, &api.Container{}); a != nil || left != nil {
+		t.Errorf("nothing decided, yet %v", a)
+	}
+}
+
+func TestSubscription(t *testing.T) {
+	all := []lifecycle.Kind{
+		lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
+		lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.Configure,
+	}
+	for _, tc := range []struct {
+		wants []lifecycle.Kind
+		nri   string
+		want  api.EventMask
+	}{
+		{all, "v0.12.5", 0xeaf},
+		{all, "0.10.0", 0xeaf},
+		{all, "v0.9.1-0.20250219030224-e597e7849f24", 0x6af},
+		{all, "0.6.1", 0x6af},
+		{all, "", 0x6af},
+		{[]lifecycle.Kind{lifecycle.CreateContainer}, "0.12.0", 0x8},
+		{[]lifecycle.Kind{lifecycle.UpdatePodSandbox}, "0.6.1", 0x4},
+		{nil, "0.12.0", 0x4},
+	} {
+		if got := subscription(tc.wants, tc.nri); got != tc.want {
+			t.Errorf("%v, NRI %q: %#x, want %#x", tc.wants, tc.nri, got, tc.want)
+		}
+	}
+}
+
+func TestRuntimeVersion(t *testing.T) {
+	for _, tc := range []struct{ stated, runtime, release, want string }{
+		{"v0.12.3", "containerd", "v2.4.2", "v0.12.3"},
+		{"unknown", "containerd", "v2.1.3", "v0.8.0"},
+		{"", "containerd", "1.7.25", "v0.6.1"},
+		{"(devel)", "cri-o", "1.34.2", "v0.10.0"},
+		{"", "containerd", "2.0.5+unknown", "v0.8.0"},
+		{"", "iSulad", "2.1.6", ""},
+		{"0.0.0-unknown", "containerd", "devel", ""},
+	} {
+		if got := runtimeVersion(tc.stated, tc.runtime, tc.release); got != tc.want {
+			t.Errorf("%v: got %q", tc, got)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package nri
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// version is an NRI release; its zero value is an unknown one.
+type version struct{ major, minor, patch int }
+
+// parseVersion reads "v0.12.5", "0.6.1" or a pseudo-version of either.
+func parseVersion(s string) version {
+	core, _, _ := strings.Cut(strings.TrimPrefix(s, "v"), "-")
+	core, _, _ = strings.Cut(core, "+")
+	var n [3]int
+	for i, part := range strings.SplitN(core, ".", len(n)) {
+		v, err := strconv.Atoi(part)
+		if err != nil || v < 0 {
+			return version{}
+		}
+		n[i] = v
+	}
+	return version{n[0], n[1], n[2]}
+}
+
+func (v version) before(o version) bool {
+	if v.major != o.major {
+		return v.major < o.major
+	}
+	if v.minor != o.minor {
+		return v.minor < o.minor
+	}
+	return v.patch < o.patch
+}
+
+// later returns the later of two releases.
+func later(a, b string) string {
+	if parseVersion(a).before(parseVersion(b)) {
+		return b
+	}
+	return a
+}
+
+// runtimeVersion is the runtime's NRI release: as it states it, or by the
+// stub's table of runtimes, which wants the v that some runtimes leave out.
+// It is empty where nobody knows.
+func runtimeVersion(stated, runtime, release string) string {
+	if parseVersion(stated) != (version{}) {
+		return stated
+	}
+	if !strings.HasPrefix(release, "v") {
+		release = "v" + release
+	}
+	inferred, err := api.InferVersionFromRuntime(runtime, release)
+	if err != nil || parseVersion(inferred) == (version{}) {
+		return ""
+	}
+	return inferred
+}
+
+// podUpdates is the release that knows UpdatePodSandbox.
+var podUpdates = version{0, 10, 0}
+
+// eventOf maps the steps NRI can be subscribed to. Synchronize always comes.
+var eventOf = map[lifecycle.Kind]api.Event{
+	lifecycle.RunPodSandbox:    api.Event_RUN_POD_SANDBOX,
+	lifecycle.UpdatePodSandbox: api.Event_UPDATE_POD_SANDBOX,
+	lifecycle.StopPodSandbox:   api.Event_STOP_POD_SANDBOX,
+	lifecycle.RemovePodSandbox: api.Event_REMOVE_POD_SANDBOX,
+	lifecycle.CreateContainer:  api.Event_CREATE_CONTAINER,
+	lifecycle.StartContainer:   api.Event_START_CONTAINER,
+	lifecycle.UpdateContainer:  api.Event_UPDATE_CONTAINER,
+	lifecycle.StopContainer:    api.Event_STOP_CONTAINER,
+	lifecycle.RemoveContainer:  api.Event_REMOVE_CONTAINER,
+}
+
+// subscription is the mask of events to subscribe to. A runtime drops a plugin
+// that asks for a bit it does not know, silently and after Start succeeded, so
+// what an older or unknown release lacks is left out.
+func subscription(wants []lifecycle.Kind, release string) api.EventMask {
+	var mask api.EventMask
+	for _, k := range wants {
+		if e, ok := eventOf[k]; ok {
+			mask.Set(e)
+		}
+	}
+	if parseVersion(release).before(podUpdates) {
+		mask.Clear(api.Event_UPDATE_POD_SANDBOX)
+	}
+	if mask == 0 {
+		// Zero would mean everything. Removals are the cheapest to ignore.
+		mask.Set(api.Event_REMOVE_POD_SANDBOX)
+	}
+	return mask
+}

@@ -1,0 +1,160 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// decoder puts YAML nodes into a Config. It goes on after a problem, so that
+// all come out at once, and remembers the line of every path for the checks
+// that follow.
+type decoder struct {
+	file     string
+	lines    map[string]int
+	problems []Problem
+}
+
+func (d *decoder) problem(line int, path, format string, args ...any) {
+	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: path, What: fmt.Sprintf(format, args...)})
+}
+
+// lineOf returns the line of a path, or of the nearest section above it.
+func (d *decoder) lineOf(path string) int {
+	for {
+		if line, ok := d.lines[path]; ok {
+			return line
+		}
+		path = parentOf(path)
+	}
+}
+
+func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind == yaml.AliasNode {
+		d.problem(n.Line, path, "aliases are not supported; write the value out")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.section(n, v, path)
+	case reflect.Slice:
+		d.list(n, v, path)
+	default:
+		d.scalar(n, v, path)
+	}
+}
+
+func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
+	if isNothing(n) && path != "" {
+		return // a section with all its keys commented out
+	}
+	if n.Kind != yaml.MappingNode {
+		d.problem(n.Line, path, "want a mapping of keys, got %s", describe(n))
+		return
+	}
+	fields, names := fieldsOf(v.Type())
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, val := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
+			d.problem(key.Line, path, "want a plain key, got %s", describe(key))
+			continue
+		}
+		at := join(path, key.Value)
+		if line, twice := first[key.Value]; twice {
+			d.problem(key.Line, at, "duplicate key, first given on line %d", line)
+			continue
+		}
+		first[key.Value] = key.Line
+		f, known := fields[key.Value]
+		if !known {
+			d.problem(key.Line, join(path, printable(key.Value)), "unknown key; %s", suggest(path, key.Value, names))
+			continue
+		}
+		d.lines[at] = key.Line
+		d.value(val, v.Field(f), at)
+	}
+}
+
+func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.SequenceNode {
+		d.problem(n.Line, path, "want a list, got %s", describe(n))
+		return
+	}
+	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, item := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		d.lines[at] = item.Line
+		d.value(item, out.Index(i), at)
+	}
+	v.Set(out)
+}
+
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
+	tag := n.ShortTag()
+	scalar := n.Kind == yaml.ScalarNode
+	switch k := v.Kind(); {
+	case k == reflect.String && scalar && tag == "!!str":
+		v.SetString(n.Value)
+	case k == reflect.String:
+		hint := ""
+		if scalar && tag != "!!null" {
+			hint = "; write " + strconv.Quote(n.Value) + " in quotes"
+		}
+		d.problem(n.Line, path, "want a string, got %s%s", describe(n), hint)
+	case k == reflect.Bool && scalar && tag == "!!bool":
+		v.SetBool(n.Value[0] == 't' || n.Value[0] == 'T')
+	case k == reflect.Bool:
+		d.problem(n.Line, path, "want true or false, got %s", describe(n))
+	case k == reflect.Int && scalar && tag == "!!int":
+		i, err := strconv.ParseInt(n.Value, 10, 32)
+		if err != nil {
+			d.problem(n.Line, path, "want a plain integer, got %s", describe(n))
+			return
+		}
+		v.SetInt(i)
+	case k == reflect.Int:
+		d.problem(n.Line, path, "want an integer, got %s", describe(n))
+	default:
+		// A field of a kind nobody taught the decoder; a test looks for these.
+		d.problem(n.Line, path, "keys of kind %s cannot be read", k)
+	}
+}
+
+func isNothing(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// describe says in people's words what a node is.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	switch tag := n.ShortTag(); tag {
+	case "!!str":
+		return "the string " + quoteShort(n.Value)
+	case "!!int":
+		return "the integer " + printable(n.Value)
+	case "!!float":
+		return "the number " + printable(n.Value)
+	case "!!bool":
+		return "the truth value " + printable(n.Value)
+	case "!!null":
+		return "nothing"
+	case "!!merge":
+		return "a merge key"
+	default:
+		return fmt.Sprintf("a value of type %s", printable(tag))
+	}
+}
+
+// printable is quoteShort without the quotes where they add nothing.
+func printable(s string) string {
+	q := quoteShort(s)
+	return q[1 : len(q)-1]
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Key describes one key of the configuration file.
+type Key struct {
+	Path    string   // e.g. hooks.cpuset.enabled
+	Type    string   // string, boolean, integer, list of strings, or section
+	Default string   // as JSON; "" for a section
+	Values  []string // all valid values, where they are few
+	Allowed string   // what else a value must be, for people
+	About   string
+}
+
+// Section reports whether the key only holds other keys.
+func (k Key) Section() bool { return k.Type == "section" }
+
+// Keys returns all keys in the order of the file's own shape.
+func Keys() []Key {
+	var keys []Key
+	rules := rules()
+	each(reflect.ValueOf(Default()), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
+		k := Key{Path: path, Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
+		if !k.Section() {
+			k.Default = asJSON(v.Interface())
+			r := rules[path]
+			k.Values, k.Allowed = r.choices, r.allowed()
+		}
+		keys = append(keys, k)
+	})
+	return keys
+}
+
+// each visits every field of a struct and of the structs in it, top down.
+func each(v reflect.Value, path string, visit func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value)) {
+	for f, fv := range v.Fields() {
+		at := join(path, f.Tag.Get("json"))
+		visit(at, f, v.Type(), fv)
+		if f.Type.Kind() == reflect.Struct {
+			each(fv, at, visit)
+		}
+	}
+}
+
+// fieldsOf returns the fields of a struct type by key, and the keys in order.
+func fieldsOf(t reflect.Type) (map[string]int, []string) {
+	byKey := map[string]int{}
+	var names []string
+	for i := range t.NumField() {
+		name := t.Field(i).Tag.Get("json")
+		byKey[name] = i
+		names = append(names, name)
+	}
+	return byKey, names
+}
+
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct:
+		return "section"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int:
+		return "integer"
+	case reflect.Slice:
+		return "list of " + typeName(t.Elem()) + "s"
+	case reflect.String:
+		return "string"
+	default:
+		return fmt.Sprintf("unreadable %s", t.Kind())
+	}
+}
+
+func asJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+// parentOf returns the path above: a list for its element, a section for its
+// key, "" for a top-level key.
+func parentOf(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// MaxSize is the largest configuration file read, in bytes.
+const MaxSize = 1 << 20
+
+// Load reads, checks and completes a configuration file. An unreadable file
+// gives the error of the file system, a bad one an *Error.
+func Load(file string) (Config, error) {
+	data, err := read(file)
+	if err != nil {
+		return Config{}, err
+	}
+	return Parse(file, data)
+}
+
+func read(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return data, nil
+}
+
+// Parse checks a configuration and completes it with the defaults. name stands
+// for the file in messages. What is wrong comes back as one *Error.
+func Parse(name string, data []byte) (Config, error) {
+	c := Default()
+	// A file must say what it is: here alone no default applies.
+	c.APIVersion, c.Kind = "", ""
+	root, problems := document(name, data)
+	if problems != nil {
+		return Config{}, refuse(problems)
+	}
+	d := decoder{file: name, lines: map[string]int{"": root.Line}}
+	d.value(root, reflect.ValueOf(&c).Elem(), "")
+	if root.Kind != yaml.MappingNode {
+		return Config{}, refuse(d.problems) // whatever it is, it has no keys to check
+	}
+	for _, p := range Validate(c) {
+		p.File, p.Line = name, d.lineOf(p.Path)
+		d.problems = append(d.problems, p)
+	}
+	if err := refuse(d.problems); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// document returns the root node of the one document in data.
+func document(name string, data []byte) (*yaml.Node, []Problem) {
+	if len(data) > MaxSize {
+		return nil, []Problem{{File: name, What: fmt.Sprintf("is larger than %d bytes", MaxSize)}}
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, []Problem{{File: name, What: fmt.Sprintf("is empty; start with apiVersion: %s and kind: %s", APIVersion, Kind)}}
+	case err != nil:
+		return nil, []Problem{syntax(name, err)}
+	}
+	switch err := dec.Decode(&more); {
+	case err == nil:
+		return nil, []Problem{{File: name, Line: more.Line, What: "a second document; a configuration is one"}}
+	case !errors.Is(err, io.EOF):
+		return nil, []Problem{syntax(name, err)}
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+		return nil, []Problem{{File: name, What: "is not a YAML document"}}
+	}
+	return doc.Content[0], nil
+}
+
+var (
+	yamlLine = regexp.MustCompile(`^line (\d+): `)
+	grammar  = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
+)
+
+// syntax turns the YAML library's message into a problem with its line.
+func syntax(name string, err error) Problem {
+	what, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
+	p := Problem{File: name}
+	if m := yamlLine.FindStringSubmatch(what); m != nil {
+		p.Line, _ = strconv.Atoi(m[1])
+		what = what[len(m[0]):]
+		if grammar.MatchString(what) {
+			p.Line++ // the library counts from 0 in these messages alone
+		}
+	}
+	p.What = "not YAML: " + what
+	return p
+}

@@ -1,0 +1,179 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const header = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
+
+// TestBadFiles holds every message of a refused file in testdata/bad: NAME.want
+// is what NAME.yaml gets.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Parse(name+".yaml", data)
+			var bad *Error
+			if !errors.As(err, &bad) || len(bad.Problems) == 0 {
+				t.Fatalf("error is %v, want an *Error with problems", err)
+			}
+			if d := cmp.Diff(Config{}, c); d != "" {
+				t.Errorf("a refused file still gave a configuration: %s", d)
+			}
+			golden(t, strings.TrimSuffix(file, ".yaml")+".want", err.Error()+"\n")
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", file, d)
+	}
+}
+
+func TestParseCompletesWithDefaults(t *testing.T) {
+	with := func(change func(*Config)) Config {
+		c := Default()
+		change(&c)
+		return c
+	}
+	for _, tc := range []struct {
+		name, in string
+		want     Config
+	}{
+		{"nothing but the header", header, Default()},
+		{"empty sections", header + "hooks:\npools: ~\nlog: {}\n", Default()},
+		{"one nested key", header + "hooks:\n  cpuset:\n    unsetQuota: false\n",
+			with(func(c *Config) { c.Hooks.CPUSet.UnsetQuota = false })},
+		{"lists replace", header + "dialects: [kubernetes]\n",
+			with(func(c *Config) { c.Dialects = []string{"kubernetes"} })},
+		{"no dialect at all", header + "dialects: []\n",
+			with(func(c *Config) { c.Dialects = []string{} })},
+		{"CPU list in quotes", header + "pools:\n  reserved: \"0\"\n",
+			with(func(c *Config) { c.Pools.Reserved = "0" })},
+		{"CPU list without", header + "pools:\n  reserved: 0-1,4\n",
+			with(func(c *Config) { c.Pools.Reserved = "0-1,4" })},
+		{"JSON is YAML", `{"apiVersion":"trimtab.io/v1alpha1","kind":"Config","strict":true}`,
+			with(func(c *Config) { c.Strict = true })},
+		{"byte order mark", "\ufeff" + header, Default()},
+		{"Windows line ends", strings.ReplaceAll(header+"strict: true\n", "\n", "\r\n"),
+			with(func(c *Config) { c.Strict = true })},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Parse("f", []byte(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestDefaultIsValid(t *testing.T) {
+	if p := Validate(Default()); p != nil {
+		t.Errorf("the default configuration is refused: %v", p)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if _, err := Load(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing file gives %v", err)
+	}
+	if err := os.WriteFile(file, Print(Default()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(file); err != nil || !cmp.Equal(c, Default()) {
+		t.Errorf("printed defaults load as %+v, %v", c, err)
+	}
+	if err := os.WriteFile(file, slices.Repeat([]byte("#"), MaxSize+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("huge file gives %v", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0},
+		{"a", "", 1},
+		{"", "abc", 3},
+		{"socket", "sokcet", 1}, // a swap
+		{"socket", "soket", 1},
+		{"strict", "striict", 1},
+		{"level", "label", 2},
+		{"kitten", "sitting", 3},
+	} {
+		if got := distance(tc.a, tc.b); got != tc.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
+		}
+		if got := distance(tc.b, tc.a); got != tc.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tc.b, tc.a, got, tc.want)
+		}
+	}
+}
+
+// FuzzParse looks for panics, refusals without a reason, and configurations
+// that do not survive being printed.
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/bad/*.yaml")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add(Print(Default()))
+	f.Add([]byte(header + "nri:\n  name: \"07\"\npools:\n  shared: \" 1 , 2\"\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("f", data)
+		var bad *Error
+		switch {
+		case err == nil:
+			again, err := Parse("printed", Print(c))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, Print(c))
+			}
+			if d := cmp.Diff(c, again); d != "" {
+				t.Fatalf("printing changed it: %s", d)
+			}
+		case !errors.As(err, &bad) || err.Error() == "":
+			t.Fatalf("refused without a reason: %#v", err)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Problem is one thing wrong with a configuration, and where.
+type Problem struct {
+	File string // "" where the configuration does not come from a file
+	Line int    // 0 where no line is to blame
+	Path string // e.g. hooks.cpuset.unlabelled; "" for the whole file
+	What string
+}
+
+// String returns "file:line: path: what" without the parts that are unknown.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			b.WriteString(":" + strconv.Itoa(p.Line))
+		}
+		b.WriteString(": ")
+	}
+	if p.Path != "" {
+		b.WriteString(p.Path + ": ")
+	}
+	return b.String() + p.What
+}
+
+// Error is a refused configuration with everything that is wrong with it.
+type Error struct{ Problems []Problem }
+
+// Error returns one line per problem.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// refuse returns nil where there is no problem.
+func refuse(problems []Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Path, b.Path))
+	})
+	return &Error{Problems: problems}
+}
+
+// quoteShort quotes foreign text and keeps it within bounds.
+func quoteShort(s string) string {
+	const most = 60
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most-3], "") + "..."
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Schema returns the JSON Schema of the configuration file: shape and types
+// from the structs, meaning from their comments, choices and bounds from the
+// rules Validate applies.
+func Schema() ([]byte, error) {
+	root, err := jsonschema.For[Config](nil)
+	if err != nil {
+		return nil, fmt.Errorf("schema of the configuration: %w", err)
+	}
+	root.Schema = "https://json-schema.org/draft/2020-12/schema"
+	root.Title = "Trimtab configuration"
+	root.Description = "Configuration of the Trimtab node agent."
+	optional(root)
+	root.Required = []string{"apiVersion", "kind"}
+	rules := rules()
+	for _, k := range Keys() {
+		s := find(root, k.Path)
+		s.Description = k.About
+		if !k.Section() {
+			s.Default = json.RawMessage(k.Default)
+			rules[k.Path].constrain(s)
+		}
+	}
+	out, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("schema of the configuration: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+// optional makes every key optional and lets a list be a list only: the
+// generator allows null for it, the decoder does not.
+func optional(s *jsonschema.Schema) {
+	s.Required = nil
+	if s.Items != nil {
+		s.Type, s.Types = "array", nil
+	}
+	for _, p := range s.Properties {
+		optional(p)
+	}
+}
+
+func find(s *jsonschema.Schema, path string) *jsonschema.Schema {
+	if path == "" {
+		return s
+	}
+	up := parentOf(path)
+	key := path
+	if up != "" {
+		key = path[len(up)+1:]
+	}
+	return find(s, up).Properties[key]
+}
+
+func (r rule) constrain(s *jsonschema.Schema) {
+	if s.Items != nil {
+		s.UniqueItems = true
+		r.constrain(s.Items)
+		return
+	}
+	for _, c := range r.choices {
+		s.Enum = append(s.Enum, c)
+	}
+	switch {
+	case r.pattern != "":
+		s.Pattern = r.pattern
+	case r.cpus:
+		s.Pattern = `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`
+	case (r.absolute || r.socket) && r.optional:
+		s.Pattern = "^(/.*)?$"
+	case r.absolute, r.socket:
+		s.Pattern = "^/"
+	case r.max != 0:
+		s.Minimum, s.Maximum = new(float64(r.min)), new(float64(r.max))
+	}
+	if r.socket {
+		s.MaxLength = new(maxSocketPath)
+	}
+}

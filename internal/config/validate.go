@@ -1,0 +1,173 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// maxSocketPath is what fits into the kernel's sockaddr_un next to its NUL.
+const maxSocketPath = 107
+
+// rule is what a value must be beyond having the right type. Validation,
+// schema and docs all read it.
+type rule struct {
+	choices  []string // one of these; of a list: each element, once
+	pattern  string   // a regular expression, and
+	means    string   // what it means
+	cpus     bool     // a kernel CPU list
+	absolute bool     // an absolute path
+	socket   bool     // an absolute path that fits a socket address
+	optional bool     // a path that may be empty
+	min, max int      // of an integer; no bound where both are 0
+}
+
+// rules returns the rule of every key that has one, by path.
+func rules() map[string]rule {
+	cpus, absolute := rule{cpus: true}, rule{absolute: true}
+	return map[string]rule{
+		"apiVersion":                     {choices: []string{APIVersion}},
+		"kind":                           {choices: []string{Kind}},
+		"dialects":                       {choices: intent.Dialects()},
+		"pools.reserved":                 cpus,
+		"pools.shared":                   cpus,
+		"pools.reclaimed":                cpus,
+		"pools.system":                   cpus,
+		"hooks.cpuset.unlabelled":        {choices: []string{"leave", "shared"}},
+		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
+		"nri.socket":                     {socket: true},
+		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
+		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
+		"nri.updateIntervalMilliseconds": {min: 0, max: 60000},
+		"cgroup.root":                    absolute,
+		"cgroup.version":                 {choices: []string{"auto", "v1", "v2"}},
+		"paths.sys":                      absolute,
+		"paths.statusSocket":             {socket: true, optional: true},
+		"paths.key":                      absolute,
+		"paths.state":                    absolute,
+		"log.level":                      {choices: []string{"debug", "info", "warn", "error"}},
+		"log.format":                     {choices: []string{"text", "json"}},
+	}
+}
+
+// allowed says for people what the rule asks for, where choices do not.
+func (r rule) allowed() string {
+	switch {
+	case r.cpus:
+		return `CPU list, e.g. "0-3,8"`
+	case r.socket:
+		return fmt.Sprintf("absolute path of at most %d bytes%s", maxSocketPath, r.orEmpty())
+	case r.absolute:
+		return "absolute path" + r.orEmpty()
+	case r.max != 0:
+		return fmt.Sprintf("%d to %d", r.min, r.max)
+	}
+	return r.means
+}
+
+func (r rule) orEmpty() string {
+	if r.optional {
+		return ", or empty"
+	}
+	return ""
+}
+
+// Validate returns everything wrong with the values of a configuration, with
+// field paths; files and lines are known to Parse only.
+func Validate(c Config) []Problem {
+	var problems []Problem
+	rules := rules()
+	each(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, _ reflect.Type, v reflect.Value) {
+		r, ok := rules[path]
+		if !ok {
+			return
+		}
+		report := func(path, what string) {
+			if what != "" {
+				problems = append(problems, Problem{Path: path, What: what})
+			}
+		}
+		switch v.Kind() {
+		case reflect.Int:
+			report(path, r.integer(v.Int()))
+		case reflect.String:
+			report(path, r.text(v.String()))
+		case reflect.Slice:
+			r.list(path, v, report)
+		}
+	})
+	return problems
+}
+
+func (r rule) integer(i int64) string {
+	if r.max != 0 && (i < int64(r.min) || i > int64(r.max)) {
+		return fmt.Sprintf("is %d, want %s", i, r.allowed())
+	}
+	return ""
+}
+
+func (r rule) list(path string, v reflect.Value, report func(path, what string)) {
+	seen := map[string]bool{}
+	for i := range v.Len() {
+		at, s := fmt.Sprintf("%s[%d]", path, i), v.Index(i).String()
+		if seen[s] {
+			report(at, quoteShort(s)+" is given twice")
+			continue
+		}
+		seen[s] = true
+		report(at, r.text(s))
+	}
+}
+
+// text returns what is wrong with s, "" for nothing.
+func (r rule) text(s string) string {
+	switch {
+	case r.choices != nil:
+		return r.choice(s)
+	case r.pattern != "" && !regexp.MustCompile(r.pattern).MatchString(s):
+		return fmt.Sprintf("is %s, want %s", quoteShort(s), r.means)
+	case r.cpus:
+		if _, err := topology.ParseList(s); err != nil {
+			return err.Error()
+		}
+	case r.absolute, r.socket:
+		return r.path(s)
+	}
+	return ""
+}
+
+func (r rule) choice(s string) string {
+	if slices.Contains(r.choices, s) {
+		return ""
+	}
+	quoted := make([]string, len(r.choices))
+	for i, c := range r.choices {
+		quoted[i] = quoteShort(c)
+	}
+	want := strings.Join(quoted, " or ")
+	if s == "" {
+		return "is missing, want " + want
+	}
+	if near, d := nearest(s, r.choices); len(r.choices) > 1 && d <= 2 {
+		return fmt.Sprintf("is %s, want %s; nearest %q", quoteShort(s), want, near)
+	}
+	return fmt.Sprintf("is %s, want %s", quoteShort(s), want)
+}
+
+func (r rule) path(s string) string {
+	switch {
+	case s == "" && r.optional:
+		return ""
+	case !filepath.IsAbs(s) || strings.ContainsRune(s, 0):
+		return fmt.Sprintf("is %s, want an absolute path", quoteShort(s))
+	case r.socket && len(s) > maxSocketPath:
+		return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)
+	}
+	return ""
+}

@@ -1,0 +1,159 @@
+package status
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// Unreachable is the error of an agent that does not answer.
+type Unreachable struct {
+	Path string
+	Hint string // what to do
+	Err  error
+}
+
+// Error says what is wrong and what to do about it.
+func (u *Unreachable) Error() string { return u.Hint }
+
+// Unwrap returns the cause.
+func (u *Unreachable) Unwrap() error { return u.Err }
+
+// Refused is the agent's own answer that it cannot say what was asked.
+type Refused struct {
+	Status int // HTTP
+	Reason string
+}
+
+// Error returns the agent's reason.
+func (r *Refused) Error() string { return r.Reason }
+
+// Client asks a running agent.
+type Client struct {
+	path string
+	http *http.Client
+}
+
+// Dial returns a client of the agent that serves the socket at path. It fails
+// with *Unreachable where none does.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, unreachable(path, err)
+	}
+	_ = c.Close()
+	return &Client{path: path, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", path) },
+	}}}, nil
+}
+
+// Close gives up idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func unreachable(path string, err error) error {
+	hint := fmt.Sprintf("cannot reach the agent at %s: %v", path, err)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		hint = fmt.Sprintf("is the agent running? no socket at %s (paths.statusSocket of its configuration; --socket names another)", path)
+	case errors.Is(err, os.ErrPermission):
+		hint = fmt.Sprintf("not allowed to use %s: the status socket is for root only, try sudo", path)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		hint = fmt.Sprintf("the agent is gone: nobody answers at %s, which an earlier one left; start it again", path)
+	}
+	return &Unreachable{Path: path, Hint: hint, Err: err}
+}
+
+// Status asks for the state of the whole node.
+func (c *Client) Status(ctx context.Context) (Node, error) {
+	var n Node
+	err := c.ask(ctx, "status", nil, &n)
+	return n, err
+}
+
+// Explain asks for the containers of a pod, or for one of them. A *Refused
+// says that the agent does not know it.
+func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]Container, error) {
+	q := url.Values{"namespace": {namespace}, "pod": {pod}}
+	if container != "" {
+		q.Set("container", container)
+	}
+	var found []Container
+	err := c.ask(ctx, "explain", q, &found)
+	return found, err
+}
+
+// Events hands each event after sequence number since to take, oldest first.
+// With follow it goes on until ctx ends, which is no error, or the agent does.
+func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(Event) error) error {
+	q := url.Values{"since": {strconv.FormatUint(since, 10)}, "follow": {strconv.FormatBool(follow)}}
+	body, err := c.get(ctx, "events", q)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	defer body.Close()
+	for in := json.NewDecoder(bufio.NewReader(body)); ; {
+		var e Event
+		switch err := in.Decode(&e); {
+		case errors.Is(err, io.EOF) && follow && ctx.Err() == nil:
+			return &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: err}
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return ended(ctx, fmt.Errorf("read events: %w", err))
+		}
+		if err := take(e); err != nil {
+			return err
+		}
+	}
+}
+
+// ended keeps an error unless the caller asked for the end.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (c *Client) ask(ctx context.Context, what string, q url.Values, into any) error {
+	body, err := c.get(ctx, what, q)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return fmt.Errorf("read the agent's answer: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) get(ctx context.Context, what string, q url.Values) (io.ReadCloser, error) {
+	target := url.URL{Scheme: "http", Host: "trimtab", Path: "/v1/" + what, RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, unreachable(c.path, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var f failure
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&f); err != nil || f.Error == "" {
+		f.Error = "the agent answered " + resp.Status
+	}
+	return nil, &Refused{Status: resp.StatusCode, Reason: f.Error}
+}

@@ -1,0 +1,283 @@
+package status
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Options are how things are shown to people.
+type Options struct {
+	Color bool
+	Now   time.Time // for ages
+}
+
+// RenderStatus shows the state of a node.
+func RenderStatus(w io.Writer, n Node, o Options) error {
+	var b bytes.Buffer
+	head := table(&b)
+	fmt.Fprintf(head, "trimtab\t%s, up %s\n", clean(n.Version), age(o.Now.Sub(n.Started)))
+	from := clean(n.ConfigFile)
+	if from == "" {
+		from = "defaults, no file"
+	}
+	fmt.Fprintf(head, "configuration\t%s, generation %d\n", from, n.ConfigGen)
+	for i, line := range lines(n.ConfigError) {
+		label := ""
+		if i == 0 {
+			label = "not in force"
+		}
+		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(clean(line)))
+	}
+	if len(n.Attachments) == 0 {
+		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
+	}
+	for _, a := range n.Attachments {
+		fmt.Fprintf(head, "attachment\t%s\n", attachment(a))
+	}
+	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
+	flush(head)
+	fmt.Fprint(&b, "\nCPUs\n")
+	draw(n.CPUs).write(&b, n.CPUs)
+	if len(n.Containers) > 0 {
+		fmt.Fprintln(&b)
+		containers(&b, n.Containers, o)
+	}
+	return send(w, &b)
+}
+
+func attachment(a Attached) string {
+	s := clean(a.Name) + ": " + clean(a.State)
+	if a.Runtime != "" {
+		s += ", " + clean(a.Runtime)
+	}
+	if a.Error != "" {
+		s += ": " + clean(a.Error)
+	}
+	return s
+}
+
+func (o Options) trouble(unapplied, problems int) string {
+	if unapplied+problems == 0 {
+		return "everything decided is in force"
+	}
+	return o.alarm(fmt.Sprintf("%s not applied, %s; trimtab explain NAMESPACE/POD says why",
+		count(unapplied, "value"), count(problems, "problem")))
+}
+
+func containers(w io.Writer, list []Container, o Options) {
+	t := table(w)
+	fmt.Fprintln(t, "POD\tCONTAINER\tSTATE\tCLASS\tQOS\tSEAT\tCPUS\tVALUES\tPROBLEMS")
+	for _, c := range list {
+		applied, all := 0, 0
+		for _, v := range append(append([]Value{}, c.Values...), c.PodValues...) {
+			all++
+			if v.Applied {
+				applied++
+			}
+		}
+		problems := "-"
+		if len(c.Problems) > 0 {
+			problems = o.alarm(fmt.Sprint(len(c.Problems)))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class),
+			dash(c.QoS), dash(c.Seat), dash(c.CPUs), applied, all, problems)
+	}
+	flush(t)
+}
+
+// RenderExplain shows what containers were promised and got, value by value.
+func RenderExplain(w io.Writer, list []Container, o Options) error {
+	var b bytes.Buffer
+	pod := ""
+	for i, c := range list {
+		if i > 0 {
+			fmt.Fprintln(&b)
+		}
+		explainHead(&b, c)
+		values := c.Values
+		if c.Pod != pod { // the pod's own values once, beside its first container
+			for _, v := range c.PodValues {
+				v.Field = "pod " + v.Field
+				values = append(values[:len(values):len(values)], v)
+			}
+		}
+		pod = c.Pod
+		explainValues(&b, values, o)
+		explainProblems(&b, c.Problems, o)
+	}
+	return send(w, &b)
+}
+
+func explainHead(w io.Writer, c Container) {
+	name := clean(c.Pod)
+	if c.Name != "" {
+		name += "/" + clean(c.Name)
+	}
+	fmt.Fprintln(w, name)
+	t := table(w)
+	fmt.Fprintf(t, "  state\t%s\n", dash(c.State))
+	class := dash(c.Class)
+	if c.ClassFrom != "" {
+		class += ", from " + clean(c.ClassFrom)
+	}
+	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
+	seat := dash(c.CPUs)
+	if c.Seat != "" {
+		seat += " (" + clean(c.Seat) + ")"
+	}
+	if c.SeatWhy != "" {
+		seat += ": " + clean(c.SeatWhy)
+	}
+	fmt.Fprintf(t, "  CPUs\t%s\n", seat)
+	flush(t)
+}
+
+func explainValues(w io.Writer, values []Value, o Options) {
+	if len(values) == 0 {
+		fmt.Fprintln(w, "  nothing is set: the container runs as the runtime made it")
+		return
+	}
+	fmt.Fprintln(w)
+	t := table(w)
+	fmt.Fprintln(t, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tAPPLIED")
+	for _, v := range values {
+		from := dash(v.Why.Source)
+		if v.Why.Text != "" {
+			from += " (" + clean(v.Why.Text) + ")"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", clean(v.Field), dash(v.Value), dash(v.Why.Hook), from,
+			dash(v.Channel), o.applied(v))
+	}
+	flush(t)
+}
+
+func (o Options) applied(v Value) string {
+	s := "yes"
+	if v.Note != "" {
+		s = "yes, " + clean(v.Note)
+	}
+	if v.Applied {
+		return s
+	}
+	return o.alarm(strings.Replace(s, "yes", "NO", 1))
+}
+
+func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
+	if len(problems) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := table(w)
+	fmt.Fprintln(t, "  PROBLEM\tKEY\tVALUE\tREASON")
+	for _, p := range problems {
+		kind := "error"
+		if p.Warning {
+			kind = "warning"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", kind, dash(p.Key), dash(p.Value), o.alarm(clean(p.Reason)))
+	}
+	flush(t)
+}
+
+// RenderEvent shows one event: a line for what happened, and an indented one
+// for each thing that was decided.
+func RenderEvent(w io.Writer, e Event, o Options) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s #%d %s", e.Time.Format("15:04:05.000"), e.Seq, clean(e.Kind))
+	if e.Pod != "" {
+		fmt.Fprintf(&b, " %s", clean(strings.TrimSuffix(e.Pod+"/"+e.Container, "/")))
+	}
+	fmt.Fprintf(&b, " via %s in %s\n", dash(e.From), e.Took.Round(time.Microsecond))
+	for _, v := range e.Values {
+		fmt.Fprintf(&b, "    %s = %s", clean(v.Field), clean(v.Value))
+		fmt.Fprintf(&b, "  [%s", dash(v.Why.Hook))
+		if v.Why.Source != "" {
+			fmt.Fprintf(&b, " from %s", clean(v.Why.Source))
+		}
+		fmt.Fprintf(&b, ", %s] %s\n", dash(v.Channel), strings.TrimPrefix(o.applied(v), "yes"))
+	}
+	for _, c := range e.Changed {
+		fmt.Fprintf(&b, "    others: %s\n", clean(c))
+	}
+	for _, p := range e.Problems {
+		if p.Warning {
+			fmt.Fprintf(&b, "    warning: %s\n", clean(p.String()))
+			continue
+		}
+		fmt.Fprintf(&b, "    %s\n", o.alarm("problem: "+clean(p.String())))
+	}
+	if e.Rejected != "" {
+		fmt.Fprintf(&b, "    %s\n", o.alarm("REJECTED: "+clean(e.Rejected)))
+	}
+	return send(w, &b)
+}
+
+// alarm marks what needs a look, where colour can.
+func (o Options) alarm(s string) string {
+	if !o.Color {
+		return s
+	}
+	return "\x1b[1;31m" + s + "\x1b[0m"
+}
+
+func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// flush cannot fail: tables are written into memory.
+func flush(t *tabwriter.Writer) { _ = t.Flush() }
+
+func send(w io.Writer, b *bytes.Buffer) error {
+	var out bytes.Buffer
+	for line := range strings.Lines(b.String()) {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	if _, err := w.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+func lines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, "\n")
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return clean(s)
+}
+
+// clean makes foreign text, such as values of annotations, fit to stand in a
+// table on a terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func age(d time.Duration) string {
+	if d < time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}

@@ -1,0 +1,135 @@
+package status
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// sample is a node with one of everything.
+func sample() Node {
+	lsr := Container{
+		Pod: "db/redis-0", Name: "redis", ID: "c1", State: "running", Class: "dedicated",
+		ClassFrom: "koordinator.sh/qosClass", QoS: "Guaranteed", Seat: "exclusive", CPUs: "4-7",
+		SeatWhy: "assigned by the scheduler",
+		Values: []Value{
+			{Field: "cpuset.cpus", Value: "4-7", Channel: "nri create", Applied: true,
+				Why: lifecycle.Reason{Hook: "cpuset", Source: "scheduling.koordinator.sh/resource-status", Text: "assigned CPUs"}},
+			{Field: "cpu.quota", Value: "-1", Channel: "nri create", Applied: true,
+				Why: lifecycle.Reason{Hook: "cpuset", Source: "hooks.cpuset.unsetQuota"}},
+		},
+		PodValues: []Value{{Field: "cpu.quota", Value: "-1", Channel: "kernel", Note: "write cpu.max: no such file",
+			Why: lifecycle.Reason{Hook: "cpuset"}}},
+	}
+	sidecar := lsr
+	sidecar.Name, sidecar.ID, sidecar.Values = "exporter", "c2", nil
+	batch := Container{
+		Pod: "batch/job-1", Name: "work", ID: "c3", State: "created", Class: "reclaimed", QoS: "BestEffort",
+		Seat: "reclaimed", CPUs: "2-3,8-15",
+		Values: []Value{{Field: "env X", Value: "a\x1b[31m\tb", Channel: "nri create", Applied: true, Note: "kernel later",
+			Why: lifecycle.Reason{Hook: "gpu"}}},
+		Problems: []lifecycle.Problem{
+			{Key: "kubernetes.io/batch-cpu", Value: "8", Reason: "is 8 milli-CPU; was 8000 meant?", Warning: true},
+			{Key: "koordinator.sh/qosClass", Value: "LSX", Reason: "is no class"},
+		},
+	}
+	return Node{
+		Version: "v0.1.0", Started: noon.Add(-2*time.Hour - 3*time.Minute), ConfigFile: "/etc/trimtab/config.yaml",
+		ConfigGen: 3, ConfigError: "config.yaml:3: lok: unknown key\nthe configuration in force stays",
+		Attachments: []Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
+		CPUs: NodeCPUs{
+			Online: "0-15", Reserved: "0-1", Exclusive: "4-7", Shared: "2-3,8-11", Reclaimed: "2-3,8-14",
+			Nodes:  []NUMA{{0, "0-7"}, {1, "8-15"}},
+			Grants: []Grant{{"db/redis-0", "redis", "4-5"}, {"db/redis-0", "exporter", "6-7"}},
+		},
+		Containers: []Container{lsr, sidecar, batch}, Unapplied: 1, Problems: 2,
+	}
+}
+
+func TestRender(t *testing.T) {
+	n := sample()
+	quiet := Node{Version: "devel", Started: noon.Add(-4 * time.Second), ConfigGen: 1,
+		CPUs: NodeCPUs{Online: "0-1", Shared: "0-1", Reclaimed: "0-1", Nodes: []NUMA{{0, "0-1"}}}}
+	event := Event{
+		Seq: 12, Time: noon, Kind: "CreateContainer", From: "nri", Pod: "db/redis-0", Container: "redis",
+		Took: 1234567, Values: append(n.Containers[0].Values, n.Containers[0].PodValues...),
+		Changed: []string{"shared pool: 2-15 -> 2-3,8-15"}, Problems: n.Containers[2].Problems[:1],
+	}
+	for _, tc := range []struct {
+		name string
+		show func(*bytes.Buffer) error
+	}{
+		{"status", func(b *bytes.Buffer) error { return RenderStatus(b, n, Options{Now: noon}) }},
+		{"status-color", func(b *bytes.Buffer) error { return RenderStatus(b, n, Options{Now: noon, Color: true}) }},
+		{"status-quiet", func(b *bytes.Buffer) error { return RenderStatus(b, quiet, Options{Now: noon}) }},
+		{"explain", func(b *bytes.Buffer) error { return RenderExplain(b, n.Containers, Options{}) }},
+		{"event", func(b *bytes.Buffer) error { return RenderEvent(b, event, Options{}) }},
+		{"event-rejected", func(b *bytes.Buffer) error {
+			return RenderEvent(b, Event{Seq: 1, Time: noon, Kind: "Synchronize", Rejected: "no\nway"}, Options{})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := tc.show(&b); err != nil {
+				t.Fatal(err)
+			}
+			file := "testdata/" + tc.name + ".txt"
+			if *update {
+				if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), b.String()); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			if tc.name != "status-color" && strings.ContainsRune(b.String(), 0x1b) {
+				t.Error("an escape sequence of foreign text reached the terminal")
+			}
+		})
+	}
+}
+
+func TestPictureOfLargeNode(t *testing.T) {
+	c := NodeCPUs{Online: "0-199", Shared: "0-199", Nodes: []NUMA{{0, "0-199"}}}
+	for i := range 30 {
+		pod := string(rune('a'+i%26)) + string(rune('a'+i/26))
+		c.Grants = append(c.Grants, Grant{Pod: pod, CPUs: []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
+			"10", "11", "12", "13", "14", "15", "16", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29"}[i]})
+	}
+	var b bytes.Buffer
+	draw(c).write(&b, c)
+	for _, line := range strings.Split(b.String(), "\n") {
+		if len([]rune(line)) > 100 {
+			t.Errorf("line of %d columns", len([]rune(line)))
+		}
+	}
+	if !strings.Contains(b.String(), "* ") {
+		t.Error("more owners than letters, and no mark for the rest")
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("\x1b]0;x\a\u202e")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, r := range clean(s) {
+			if r < ' ' || r == 0x7f || r == 0x202e {
+				t.Errorf("%q is left of %q", r, s)
+			}
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	// patience is how long a client may take to send a request or to read one
+	// line; a client that hangs must not hold the agent's memory.
+	patience = 10 * time.Second
+	// farewell is how long answers under way may take once we stop.
+	farewell = time.Second
+)
+
+// failure is the body of every answer that is not 200.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// Serve answers questions about src on a Unix socket that only its owner may
+// use. It blocks until ctx ends.
+func Serve(ctx context.Context, path string, src Source) error {
+	l, release, err := listen(ctx, path)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil
+	case err != nil:
+		return fmt.Errorf("serve status: %w", err)
+	}
+	defer release()
+	// Streams of events end with this context, not when their clients like.
+	answers, stop := context.WithCancel(ctx)
+	defer stop()
+	srv := &http.Server{
+		Handler: handler(src), ReadHeaderTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: 1 << 16,
+		BaseContext: func(net.Listener) context.Context { return answers },
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	select {
+	case err = <-done:
+		return fmt.Errorf("serve status on %s: %w", path, err)
+	case <-ctx.Done():
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := srv.Shutdown(late); err != nil {
+		_ = srv.Close() // what did not end in time ends now
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve status on %s: %w", path, err)
+	}
+	return nil
+}
+
+func handler(src Source) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, src.Status())
+	})
+	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) { explain(w, r, src) })
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) { events(w, r, src) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, failure{"no such question: " + r.Method + " " + r.URL.Path})
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	deadline(w)
+	w.WriteHeader(code)
+	// A client that went away is the only thing that can go wrong here.
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// deadline gives the client patience to read what is written next.
+func deadline(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+}
+
+func explain(w http.ResponseWriter, r *http.Request, src Source) {
+	q := r.URL.Query()
+	namespace, pod, container := q.Get("namespace"), q.Get("pod"), q.Get("container")
+	if namespace == "" || pod == "" {
+		answer(w, http.StatusBadRequest, failure{"namespace and pod are both needed"})
+		return
+	}
+	found, ok := src.Explain(namespace, pod, container)
+	if !ok {
+		what := fmt.Sprintf("pod %s/%s", namespace, pod)
+		if container != "" {
+			what = fmt.Sprintf("container %s of %s", container, what)
+		}
+		answer(w, http.StatusNotFound, failure{"the agent knows no " + what + " on this node"})
+		return
+	}
+	answer(w, http.StatusOK, found)
+}
+
+// events writes the journal as JSON lines, and with follow goes on for as long
+// as the client listens.
+func events(w http.ResponseWriter, r *http.Request, src Source) {
+	q := r.URL.Query()
+	var since uint64
+	if s := q.Get("since"); s != "" {
+		var err error
+		if since, err = strconv.ParseUint(s, 10, 64); err != nil {
+			answer(w, http.StatusBadRequest, failure{"since is a sequence number, not " + strconv.Quote(s)})
+			return
+		}
+	}
+	follow := q.Get("follow") == "true"
+	w.Header().Set("Content-Type", "application/jsonlines")
+	out, flush := json.NewEncoder(w), http.NewResponseController(w)
+	for {
+		list, more := src.Events(r.Context(), since)
+		deadline(w)
+		for _, e := range list {
+			if err := out.Encode(e); err != nil {
+				return
+			}
+			since = e.Seq
+		}
+		if err := flush.Flush(); err != nil || !follow {
+			return
+		}
+		select {
+		case <-more:
+		case <-r.Context().Done():
+		}
+		if r.Context().Err() != nil {
+			return
+		}
+	}
+}

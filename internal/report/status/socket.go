@@ -1,0 +1,91 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// listen opens the socket for its owner alone. release gives it up; it is to
+// be called when the listener is closed.
+func listen(ctx context.Context, path string) (l net.Listener, release func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the socket's directory: %w", err)
+	}
+	lock, err := claim(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = lock.Close()
+		}
+	}()
+	if err := sweep(ctx, path); err != nil {
+		return nil, nil, err
+	}
+	// Linux makes the socket file with the mode the socket has when it is
+	// bound, so there is no moment in which others may connect.
+	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var chmod error
+		if err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), 0o600) }); err != nil {
+			return err
+		}
+		return chmod
+	}}
+	l, err = conf.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen: %w", err)
+	}
+	return l, func() { _ = lock.Close() }, nil
+}
+
+// claim keeps two agents that start at once from removing each other's socket.
+// The kernel drops the lock with its process, however that ends.
+func claim(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the socket: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, inUse(path)
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+func inUse(path string) error {
+	return fmt.Errorf("another agent serves %s: stop it, or give this one a different paths.statusSocket", path)
+}
+
+// sweep removes the socket a dead process left behind, and nothing else.
+func sweep(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s exists and is not a socket: remove it, or configure a different paths.statusSocket", path)
+	}
+	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = c.Close()
+		return inUse(path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("see whether %s is in use: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove the socket a dead agent left: %w", err)
+	}
+	return nil
+}

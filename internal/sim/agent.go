@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Agent is an agent as the player of scenarios needs it.
+type Agent interface {
+	Run(ctx context.Context) error
+	Reconfigure(c config.Config) error
+	Connected() bool
+	Source() status.Source
+}
+
+// AgentOptions are what the player gives an agent it starts.
+type AgentOptions struct {
+	Config  config.Config
+	Machine *topology.Machine
+	Tree    *cgroup.Tree
+	Log     *slog.Logger
+}
+
+// AgentFactory makes an agent; nothing of it runs yet.
+type AgentFactory func(AgentOptions) (Agent, error)
+
+// configOf reads a scenario's configuration document over the defaults. Where
+// the socket, the kernel and the files are is the player's business.
+func configOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
+	c := config.Default()
+	if len(document) > 0 {
+		strict, err := kjson.UnmarshalStrict(document, &c)
+		if err := errors.Join(append([]error{err}, strict...)...); err != nil {
+			return c, fmt.Errorf("config: %w", err)
+		}
+	}
+	c.NRI.Enabled = true
+	c.NRI.Socket = filepath.Join(dir, "nri.sock")
+	c.Cgroup.Version = version.String()
+	c.Paths.StatusSocket = filepath.Join(dir, "status.sock")
+	c.Paths.Key = filepath.Join(dir, "record.key")
+	c.Paths.State = filepath.Join(dir, "state")
+	return c, nil
+}
+
+// agentLife is the agent under test while it runs.
+type agentLife struct {
+	agent  Agent
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run, once ended is closed
+}
+
+// startAgent makes an agent, lets it run, and waits until it is connected.
+func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patience time.Duration) (*agentLife, error) {
+	a, err := factory(o)
+	if err != nil {
+		return nil, fmt.Errorf("make the agent: %w", err)
+	}
+	run, cancel := context.WithCancel(ctx)
+	l := &agentLife{agent: a, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(l.ended)
+		l.err = a.Run(run)
+	}()
+	if err := l.connected(ctx, patience); err != nil {
+		return nil, errors.Join(err, l.stop())
+	}
+	return l, nil
+}
+
+// connected waits until the agent says that it is registered and synchronised.
+func (l *agentLife) connected(ctx context.Context, patience time.Duration) error {
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for !l.agent.Connected() {
+		select {
+		case <-look.C:
+		case <-l.ended:
+			return fmt.Errorf("the agent ended before it was connected: %w", l.err)
+		case <-late.C:
+			return fmt.Errorf("the agent was not connected within %s", patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// stop ends the agent and waits for it.
+func (l *agentLife) stop() error {
+	l.cancel()
+	<-l.ended
+	if errors.Is(l.err, context.Canceled) {
+		return nil
+	}
+	return l.err
+}
+
+// restartAgent ends the agent and starts another that knows nothing: its state
+// directory is gone, only the key its records are signed with stays.
+func (p *player) restartAgent(ctx context.Context) error {
+	if err := p.agent.stop(); err != nil {
+		return fmt.Errorf("stop the agent: %w", err)
+	}
+	if err := os.RemoveAll(p.config.Paths.State); err != nil {
+		return err
+	}
+	return p.startAgent(ctx)
+}
+
+func (p *player) startAgent(ctx context.Context) error {
+	var err error
+	p.agent, err = startAgent(ctx, p.o.Agent, AgentOptions{
+		Config: p.config, Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Log: p.o.Log,
+	}, p.o.Patience)
+	return err
+}

@@ -1,0 +1,227 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// snapshot is what is in force for every container.
+type snapshot map[scenario.Ref]effective.State
+
+func (p *player) snapshot() snapshot {
+	s := snapshot{}
+	for _, c := range p.runtime.Containers() {
+		if state, err := p.runtime.State(c.Ref); err == nil && c.State != "stopped" {
+			s[c.Ref] = state
+		}
+	}
+	return s
+}
+
+// moved says what a restart changed, which is nothing.
+func moved(before, after snapshot) []string {
+	var notes []string
+	for _, ref := range slices.Sorted(maps.Keys(before)) {
+		b, a := before[ref], after[ref]
+		if b.CPUs != a.CPUs || b.Mems != a.Mems || b.Shares != a.Shares || b.Quota != a.Quota || b.Memory != a.Memory {
+			notes = append(notes, fmt.Sprintf("%s: the restart changed it from %+v to %+v", ref, b, a))
+		}
+	}
+	return notes
+}
+
+// await looks until nothing is unmet, each time the kernel was written to and
+// now and then for what is not the kernel's, and returns what is still unmet
+// when patience ends.
+func (p *player) await(ctx context.Context, look func() []string) []string {
+	now := time.NewTicker(20 * time.Millisecond)
+	defer now.Stop()
+	late := time.NewTimer(p.o.Patience)
+	defer late.Stop()
+	for {
+		unmet := look()
+		if len(unmet) == 0 {
+			return nil
+		}
+		select {
+		case <-p.changed:
+		case <-now.C:
+		case <-late.C:
+			return unmet
+		case <-ctx.Done():
+			return unmet
+		}
+	}
+}
+
+// check compares every want of a step with what is in force now.
+func (p *player) check(s *scenario.Step) []string {
+	var unmet []string
+	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
+		want := s.Want[ref]
+		note := func(format string, args ...any) {
+			text := fmt.Sprintf("%s: %s", ref, fmt.Sprintf(format, args...))
+			if want.From != "" {
+				text += " [" + want.From + "]"
+			}
+			unmet = append(unmet, text)
+		}
+		if ref.Container() == "" {
+			state, err := p.runtime.PodState(ref)
+			if err != nil {
+				note("%v", err)
+				continue
+			}
+			compare(want, state, note)
+			continue
+		}
+		p.checkContainer(ref, want, note)
+	}
+	return unmet
+}
+
+func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
+	p.checkAgent(ref, want, note)
+	if !asksKernel(want) {
+		return
+	}
+	state, err := p.runtime.State(ref)
+	if err != nil {
+		note("%v", err)
+		return
+	}
+	compare(want, state, note)
+	for _, c := range p.runtime.Containers() {
+		if c.Ref == ref && want.State != "" && c.State != want.State {
+			note("is %s, wanted %s", c.State, want.State)
+		}
+		if c.Ref == ref || !want.Exclusive || c.State != "running" {
+			continue
+		}
+		if other, err := p.runtime.State(c.Ref); err == nil && overlap(state.CPUs, other.CPUs) {
+			note("its CPUs %s are not its own: %s has %s", state.CPUs, c.Ref, other.CPUs)
+		}
+	}
+}
+
+// asksKernel reports whether a want says anything that the runtime or the
+// kernel must show; a container that was refused has only what the agent says.
+func asksKernel(w scenario.Want) bool {
+	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.Exclusive || w.State != ""
+}
+
+// checkAgent compares what the agent tells about a container.
+func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
+	if want.Class == "" && want.Problems == nil {
+		return
+	}
+	namespace, pod, name := ref.Names()
+	found, ok := p.agent.agent.Source().Explain(namespace, pod, name)
+	if !ok || len(found) == 0 {
+		note("the agent knows no such container")
+		return
+	}
+	c := found[0]
+	if want.Class != "" && c.Class != want.Class {
+		note("class is %s, wanted %s", c.Class, want.Class)
+	}
+	if want.Problems == nil {
+		return
+	}
+	var said []string
+	for _, q := range c.Problems {
+		said = append(said, q.String())
+	}
+	for _, text := range *want.Problems {
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, text) }) {
+			note("problems are %q, wanted one with %q", said, text)
+		}
+	}
+	if len(*want.Problems) == 0 && len(said) > 0 {
+		note("problems are %q, wanted none", said)
+	}
+}
+
+// compare compares the fields a want has with a state.
+func compare(want scenario.Want, got effective.State, note func(string, ...any)) {
+	if want.CPUs != nil && !sameList(*want.CPUs, got.CPUs) {
+		note("cpus are %q, wanted %q", got.CPUs, *want.CPUs)
+	}
+	if want.Mems != nil && !sameList(*want.Mems, got.Mems) {
+		note("mems are %q, wanted %q", got.Mems, *want.Mems)
+	}
+	if want.Shares != nil && !got.HasShares(*want.Shares) {
+		if got.V2 {
+			note("weight is %d, wanted %d (of shares %d)", got.Shares, effective.Weight(*want.Shares), *want.Shares)
+		} else {
+			note("shares are %d, wanted %d", got.Shares, *want.Shares)
+		}
+	}
+	if want.Quota != nil && got.Quota != *want.Quota {
+		note("quota is %d, wanted %d", got.Quota, *want.Quota)
+	}
+	if want.Memory != nil && got.Memory != *want.Memory {
+		note("memory limit is %d, wanted %d", got.Memory, *want.Memory)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.Env)) {
+		if v, has := got.Env[name]; !has || v != want.Env[name] {
+			note("env %s is %q, wanted %q", name, v, want.Env[name])
+		}
+	}
+	for _, name := range want.Absent {
+		if v, has := got.Env[name]; has {
+			note("env %s is %q, wanted none", name, v)
+		}
+	}
+	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
+		if v := got.Mounts[dest]; v != want.Mounts[dest] {
+			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])
+		}
+	}
+}
+
+// checkFirst compares what the containers started last saw at their first
+// instruction: what is wanted of them must have been so from the beginning.
+func (p *player) checkFirst(s *scenario.Step) []string {
+	var unmet []string
+	for _, ref := range started(s) {
+		want, wanted := s.Want[ref]
+		first, ran := p.runtime.FirstInstruction(ref)
+		if !wanted || !ran {
+			continue
+		}
+		note := func(format string, args ...any) {
+			unmet = append(unmet, fmt.Sprintf("%s: at its first instruction %s", ref, fmt.Sprintf(format, args...)))
+		}
+		compare(want, first.State, note)
+		for _, other := range slices.Sorted(maps.Keys(first.Others)) {
+			if want.Exclusive && overlap(first.CPUs, first.Others[other]) {
+				note("its CPUs %s were not its own: %s had %s", first.CPUs, other, first.Others[other])
+			}
+		}
+	}
+	return unmet
+}
+
+func sameList(a, b string) bool {
+	x, errA := topology.ParseList(a)
+	y, errB := topology.ParseList(b)
+	return errA == nil && errB == nil && slices.Equal(x, y)
+}
+
+func overlap(a, b string) bool {
+	x, _ := topology.ParseList(a)
+	y, _ := topology.ParseList(b)
+	return slices.ContainsFunc(x, func(id int) bool { return slices.Contains(y, id) })
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

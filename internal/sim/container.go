@@ -1,0 +1,275 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// container is a container the runtime holds.
+type container struct {
+	ref    scenario.Ref
+	id     string
+	number int
+	pod    *sandbox
+	asked  scenario.Container
+	spec   *specs.Spec
+	cdi    []string
+	dir    string
+	state  api.ContainerState
+	first  First
+}
+
+// First is what a container saw at its first instruction.
+type First struct {
+	effective.State
+	// Others are the effective CPUs of every other running container at that
+	// moment.
+	Others map[scenario.Ref]string
+}
+
+// CreateContainer makes a container of a running pod and lets plugins adjust
+// it. It has no cgroup before it starts.
+func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, asked scenario.Container) error {
+	nri, end, err := r.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	ref := pod.In(asked.Name)
+	p := r.pods[pod]
+	switch {
+	case p == nil || p.stopped:
+		return fmt.Errorf("create %s: its pod does not run", ref)
+	case r.containers[ref] != nil:
+		return fmt.Errorf("create %s: is there already", ref)
+	}
+	r.made++
+	c := &container{ref: ref, pod: p, number: r.made, asked: asked, state: api.ContainerState_CONTAINER_CREATED}
+	c.id = r.id("container", string(ref), fmt.Sprint(c.number))
+	c.spec = newSpec(c, r.cgroupsPath(p.dir, c.id))
+	answer, err := nri.CreateContainer(ctx, &adaptation.CreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
+	if err != nil {
+		r.observe(Event{Kind: "CreateContainer", Ref: ref, Err: err})
+		return fmt.Errorf("create %s: %w", ref, err)
+	}
+	err = c.adjust(answer.GetAdjust())
+	if err == nil {
+		c.dir, err = cgroup.Path("/"+p.dir, c.spec.Linux.CgroupsPath)
+	}
+	if err != nil {
+		r.undo(ctx, nri, c)
+		r.observe(Event{Kind: "CreateContainer", Ref: ref, Adjust: answer.GetAdjust(), Err: err})
+		return fmt.Errorf("create %s: %w", ref, err)
+	}
+	r.containers[ref] = c
+	changes, _ := r.applyUpdates(answer.GetUpdate())
+	r.observe(Event{Kind: "CreateContainer", Ref: ref, Adjust: answer.GetAdjust(), Updates: changes})
+	err = nri.PostCreateContainer(ctx, &adaptation.PostCreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
+	r.logOnly(ctx, "PostCreateContainer", err)
+	return nil
+}
+
+// undo tells plugins that a container they adjusted never came to be.
+func (r *Runtime) undo(ctx context.Context, nri *adaptation.Adaptation, c *container) {
+	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
+	r.applyUpdates(answer.GetUpdate())
+	r.logOnly(ctx, "StopContainer", err)
+	err = nri.RemoveContainer(ctx, &adaptation.RemoveContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
+	r.logOnly(ctx, "RemoveContainer", err)
+}
+
+// StartContainer makes the container's cgroup, asks the plugins, and lets the
+// first instruction run.
+func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
+	nri, end, err := r.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	c := r.containers[ref]
+	if c == nil || c.state != api.ContainerState_CONTAINER_CREATED {
+		return fmt.Errorf("start %s: there is no such created container", ref)
+	}
+	if err := r.makeContainer(c.dir, c.spec.Linux.Resources); err != nil {
+		return fmt.Errorf("start %s: %w", ref, err)
+	}
+	err = nri.StartContainer(ctx, &adaptation.StartContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
+	r.observe(Event{Kind: "StartContainer", Ref: ref, Err: err})
+	if err != nil {
+		c.state = api.ContainerState_CONTAINER_STOPPED
+		return errors.Join(fmt.Errorf("start %s: %w", ref, err), r.removeCgroup(c.dir))
+	}
+	c.state = api.ContainerState_CONTAINER_RUNNING
+	if c.first, err = r.look(c); err != nil {
+		return fmt.Errorf("first instruction of %s: %w", ref, err)
+	}
+	err = nri.PostStartContainer(ctx, &adaptation.PostStartContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
+	r.logOnly(ctx, "PostStartContainer", err)
+	return nil
+}
+
+// look is the container's first instruction: it sees what it was given.
+func (r *Runtime) look(c *container) (First, error) {
+	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
+	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
+	for _, o := range r.containers {
+		if o == c || o.state != api.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		other, e := effective.Cgroup(r.o.Kernel, r.v2(), o.dir)
+		err = errors.Join(err, e)
+		f.Others[o.ref] = other.CPUs
+	}
+	return f, err
+}
+
+// StopContainer ends the container's processes and its cgroup.
+func (r *Runtime) StopContainer(ctx context.Context, ref scenario.Ref) error {
+	nri, end, err := r.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	c := r.containers[ref]
+	if c == nil {
+		return fmt.Errorf("stop %s: is not there", ref)
+	}
+	return r.stop(ctx, nri, c)
+}
+
+func (r *Runtime) stop(ctx context.Context, nri *adaptation.Adaptation, c *container) error {
+	if c.state == api.ContainerState_CONTAINER_STOPPED {
+		return nil
+	}
+	var gone error
+	if c.state == api.ContainerState_CONTAINER_RUNNING {
+		gone = r.removeCgroup(c.dir)
+	}
+	c.state = api.ContainerState_CONTAINER_STOPPED
+	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
+	changes, _ := r.applyUpdates(answer.GetUpdate())
+	r.observe(Event{Kind: "StopContainer", Ref: c.ref, Updates: changes, Err: err})
+	r.logOnly(ctx, "StopContainer", err)
+	return gone
+}
+
+// RemoveContainer stops the container if need be and forgets it.
+func (r *Runtime) RemoveContainer(ctx context.Context, ref scenario.Ref) error {
+	nri, end, err := r.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	c := r.containers[ref]
+	if c == nil {
+		return fmt.Errorf("remove %s: is not there", ref)
+	}
+	return errors.Join(r.stop(ctx, nri, c), r.remove(ctx, nri, c))
+}
+
+func (r *Runtime) remove(ctx context.Context, nri *adaptation.Adaptation, c *container) error {
+	err := nri.RemoveContainer(ctx, &adaptation.RemoveContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
+	r.observe(Event{Kind: "RemoveContainer", Ref: c.ref, Err: err})
+	r.logOnly(ctx, "RemoveContainer", err)
+	delete(r.containers, c.ref)
+	return nil
+}
+
+// Info is a container as people ask for it.
+type Info struct {
+	Ref   scenario.Ref
+	ID    string
+	State string // created, running or stopped
+	Asked scenario.Container
+}
+
+// Containers returns the containers that are there, oldest first.
+func (r *Runtime) Containers() []Info {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Info
+	for _, c := range r.sortedContainers() {
+		all = append(all, Info{c.ref, c.id, stateName(c.state), c.asked})
+	}
+	return all
+}
+
+// State reads what is in force for a container: of a running one from the
+// kernel and its spec, of one that has not started what its spec asks for.
+func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[ref]
+	if c == nil {
+		return effective.State{}, fmt.Errorf("container %s: is not there", ref)
+	}
+	if c.state != api.ContainerState_CONTAINER_RUNNING {
+		return effective.Planned(c.spec, r.v2()), nil
+	}
+	s, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
+	return s.Spec(c.spec), err
+}
+
+// used returns the CPUs every running container may use.
+func (r *Runtime) used() map[scenario.Ref]string {
+	used := map[scenario.Ref]string{}
+	for _, c := range r.Containers() {
+		if c.State != "running" {
+			continue
+		}
+		if s, err := r.State(c.Ref); err == nil {
+			used[c.Ref] = s.CPUs
+		}
+	}
+	return used
+}
+
+// FirstInstruction returns what the container saw when it started.
+func (r *Runtime) FirstInstruction(ref scenario.Ref) (First, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[ref]
+	if c == nil || c.first.Others == nil {
+		return First{}, false
+	}
+	return c.first, true
+}
+
+// Spec returns a container's OCI spec as it is stored. It is not a copy and is
+// only to be read.
+func (r *Runtime) Spec(ref scenario.Ref) (*specs.Spec, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[ref]
+	if c == nil {
+		return nil, false
+	}
+	return c.spec, true
+}
+
+func (r *Runtime) sortedContainers() []*container {
+	return slices.SortedFunc(maps.Values(r.containers), func(a, b *container) int { return a.number - b.number })
+}
+
+func stateName(s api.ContainerState) string {
+	switch s {
+	case api.ContainerState_CONTAINER_CREATED:
+		return "created"
+	case api.ContainerState_CONTAINER_RUNNING:
+		return "running"
+	case api.ContainerState_CONTAINER_STOPPED:
+		return "stopped"
+	}
+	return "unknown"
+}

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// counter counts something and lets others wait for it. The zero counter is at
+// nought.
+type counter struct {
+	mu   sync.Mutex
+	n    int
+	more chan struct{} // closed at the next count; nil while nobody waits
+}
+
+func (c *counter) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	if c.more != nil {
+		close(c.more)
+		c.more = nil
+	}
+}
+
+func (c *counter) count() int {
+	n, _ := c.next()
+	return n
+}
+
+func (c *counter) next() (int, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.more == nil {
+		c.more = make(chan struct{})
+	}
+	return c.n, c.more
+}
+
+// await waits until the counter has reached want.
+func (c *counter) await(ctx context.Context, want int, patience time.Duration) error {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		n, more := c.next()
+		if n >= want {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-late.C:
+			return fmt.Errorf("no plugin was synchronised within %s", patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

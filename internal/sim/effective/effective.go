@@ -1,0 +1,236 @@
+// Package effective reads what is in force for a container: from cgroup files
+// and from its OCI spec. It is the tests' own eye: it imports nothing that
+// decides or applies, and knows the kernel's notation by itself.
+package effective
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Unlimited is the quota or memory limit of a cgroup that has none.
+const Unlimited = -1
+
+// State is what is in force.
+type State struct {
+	CPUs string // effective list
+	Mems string
+	// Shares as the kernel keeps them: CPU shares in v1, and in v2 the weight.
+	Shares  uint64
+	V2      bool
+	Quota   int64 // µs per Period, or Unlimited
+	Period  int64
+	Memory  int64 // bytes, or Unlimited
+	Env     map[string]string
+	Mounts  map[string]string // source by destination
+	Devices []string
+}
+
+// Files reads a file of the cgroup tree by its path below the directory the
+// hierarchies are mounted in.
+type Files interface {
+	ReadFile(path string) ([]byte, error)
+}
+
+// Weight encodes CPU shares as cgroup v2 weight by the fixed table: 2 is 1,
+// 1000 and 1024 are 39, 2000 is 77, 50000 is 1908, 262144 is 10000 (the linear
+// map of Kubernetes' KEP-2254; newer runc versions map differently).
+func Weight(shares uint64) uint64 {
+	shares = min(max(shares, 2), 262144)
+	return 1 + (shares-2)*9999/262142
+}
+
+// HasShares reports whether the state is that of wanted CPU shares.
+func (s State) HasShares(want uint64) bool {
+	if s.V2 {
+		return s.Shares == Weight(want)
+	}
+	return s.Shares == want
+}
+
+// Cgroup reads the state of the cgroup dir, which is a path below each
+// controller's hierarchy in v1 and below the one hierarchy in v2.
+func Cgroup(files Files, v2 bool, dir string) (State, error) {
+	r := reader{files: files, dir: dir, v2: v2}
+	s := State{V2: v2}
+	if v2 {
+		s.CPUs = r.first("", "cpuset.cpus.effective", "cpuset.cpus")
+		s.Mems = r.first("", "cpuset.mems.effective", "cpuset.mems")
+		s.Shares = r.number("", "cpu.weight")
+		s.Memory = r.limit("", "memory.max")
+		s.Quota, s.Period = r.cpuMax()
+		return s, r.err
+	}
+	s.CPUs = r.first("cpuset", "cpuset.effective_cpus", "cpuset.cpus")
+	s.Mems = r.first("cpuset", "cpuset.effective_mems", "cpuset.mems")
+	s.Shares = r.number("cpu", "cpu.shares")
+	s.Quota = r.limit("cpu", "cpu.cfs_quota_us")
+	s.Period = r.limit("cpu", "cpu.cfs_period_us")
+	s.Memory = r.limit("memory", "memory.limit_in_bytes")
+	// Version 1 has no word for unlimited memory: it is the largest multiple of
+	// a page an int64 holds.
+	if s.Memory >= 1<<62 {
+		s.Memory = Unlimited
+	}
+	return s, r.err
+}
+
+// reader reads files of one cgroup and keeps the first error.
+type reader struct {
+	files Files
+	dir   string
+	v2    bool
+	err   error
+}
+
+func (r *reader) read(controller, file string) (string, error) {
+	path := r.dir + "/" + file
+	if controller != "" {
+		path = controller + "/" + path
+	}
+	b, err := r.files.ReadFile(path)
+	return strings.TrimSpace(string(b)), err
+}
+
+func (r *reader) keep(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// first reads the first file that is there; on older kernels a file may be
+// missing.
+func (r *reader) first(controller string, names ...string) string {
+	var errs []error
+	for _, n := range names {
+		text, err := r.read(controller, n)
+		if err == nil {
+			return text
+		}
+		errs = append(errs, err)
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	r.keep(errors.Join(errs...))
+	return ""
+}
+
+func (r *reader) number(controller, file string) uint64 {
+	text, err := r.read(controller, file)
+	if err != nil {
+		r.keep(err)
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		r.keep(fmt.Errorf("%s/%s: %w", r.dir, file, err))
+	}
+	return n
+}
+
+// limit reads a number, or max or -1 for none.
+func (r *reader) limit(controller, file string) int64 {
+	text, err := r.read(controller, file)
+	if err != nil {
+		r.keep(err)
+		return 0
+	}
+	n, err := parseLimit(text)
+	if err != nil {
+		r.keep(fmt.Errorf("%s/%s: %w", r.dir, file, err))
+	}
+	return n
+}
+
+func (r *reader) cpuMax() (quota, period int64) {
+	text, err := r.read("", "cpu.max")
+	if err != nil {
+		r.keep(err)
+		return 0, 0
+	}
+	f := strings.Fields(text)
+	if len(f) != 2 {
+		r.keep(fmt.Errorf("%s/cpu.max: %q has not two fields", r.dir, text))
+		return 0, 0
+	}
+	quota, qerr := parseLimit(f[0])
+	period, perr := parseLimit(f[1])
+	r.keep(errors.Join(qerr, perr))
+	return quota, period
+}
+
+func parseLimit(text string) (int64, error) {
+	if text == "max" {
+		return Unlimited, nil
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// Spec adds to a state what only the OCI spec knows: environment, mounts and
+// devices.
+func (s State) Spec(spec *specs.Spec) State {
+	s.Env, s.Mounts = map[string]string{}, map[string]string{}
+	if spec.Process != nil {
+		for _, e := range spec.Process.Env {
+			name, value, _ := strings.Cut(e, "=")
+			s.Env[name] = value
+		}
+	}
+	for _, m := range spec.Mounts {
+		s.Mounts[m.Destination] = m.Source
+	}
+	s.Devices = nil
+	if spec.Linux != nil {
+		for _, d := range spec.Linux.Devices {
+			s.Devices = append(s.Devices, d.Path)
+		}
+	}
+	return s
+}
+
+// Planned is the state a container would start with: what its spec asks for.
+// CPUs, Mems and Shares are empty where the spec leaves them open.
+func Planned(spec *specs.Spec, v2 bool) State {
+	s := State{V2: v2, Quota: Unlimited, Memory: Unlimited}
+	if spec.Linux == nil || spec.Linux.Resources == nil {
+		return s.Spec(spec)
+	}
+	if c := spec.Linux.Resources.CPU; c != nil {
+		s.CPUs, s.Mems = c.Cpus, c.Mems
+		if c.Shares != nil {
+			s.Shares = *c.Shares
+			if v2 {
+				s.Shares = Weight(*c.Shares)
+			}
+		}
+		if c.Quota != nil && *c.Quota > 0 {
+			s.Quota = *c.Quota
+		}
+		if c.Period != nil {
+			s.Period = int64(*c.Period)
+		}
+	}
+	if m := spec.Linux.Resources.Memory; m != nil && m.Limit != nil && *m.Limit > 0 {
+		s.Memory = *m.Limit
+	}
+	return s.Spec(spec)
+}
+
+// AddedEnv returns the variables of s, as NAME=value, that are not in before.
+func (s State) AddedEnv(before map[string]string) []string {
+	var added []string
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if v, had := before[name]; !had || v != s.Env[name] {
+			added = append(added, name+"="+s.Env[name])
+		}
+	}
+	return added
+}

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// v2 reports the cgroup version.
+func (r *Runtime) v2() bool { return r.o.Version == cgroup.V2 }
+
+// qosDir is the directory of a Kubernetes QoS class, as the kubelet names it.
+func (r *Runtime) qosDir(qos string) string {
+	name := ""
+	switch qos {
+	case "Burstable":
+		name = "burstable"
+	case "BestEffort":
+		name = "besteffort"
+	}
+	if r.o.Driver == Systemd {
+		if name == "" {
+			return "kubepods.slice"
+		}
+		return "kubepods.slice/kubepods-" + name + ".slice"
+	}
+	return path.Join("kubepods", name)
+}
+
+// podDir is the directory of a pod.
+func (r *Runtime) podDir(qos, uid string) string {
+	above := r.qosDir(qos)
+	if r.o.Driver == Systemd {
+		unit := strings.TrimSuffix(path.Base(above), ".slice") + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
+		return path.Join(above, unit)
+	}
+	return path.Join(above, "pod"+uid)
+}
+
+// cgroupsPath is a container's OCI cgroupsPath in the driver's notation.
+func (r *Runtime) cgroupsPath(podDir, id string) string {
+	if r.o.Driver == Systemd {
+		return path.Base(podDir) + ":cri-containerd:" + id
+	}
+	return "/" + path.Join(podDir, id)
+}
+
+// write is one kernel file and its text.
+type write struct{ controller, file, text string }
+
+// podWrites are what the kubelet sets on a pod's cgroup.
+func (r *Runtime) podWrites(res scenario.Resources) []write {
+	return r.writes(toOCI(res))
+}
+
+// writes encodes OCI resources as runc does. Shares become a weight by the
+// linear map every runc up to 1.3 has; it is effective.Weight.
+func (r *Runtime) writes(res *specs.LinuxResources) []write {
+	if res == nil {
+		return nil
+	}
+	var out []write
+	add := func(controller, file, text string) { out = append(out, write{controller, file, text}) }
+	if c := res.CPU; c != nil {
+		if c.Cpus != "" {
+			add("cpuset", "cpuset.cpus", c.Cpus)
+		}
+		if c.Mems != "" {
+			add("cpuset", "cpuset.mems", c.Mems)
+		}
+		if c.Shares != nil && *c.Shares != 0 {
+			if r.v2() {
+				add("cpu", "cpu.weight", strconv.FormatUint(effective.Weight(*c.Shares), 10))
+			} else {
+				add("cpu", "cpu.shares", strconv.FormatUint(*c.Shares, 10))
+			}
+		}
+		out = append(out, r.bandwidth(c)...)
+	}
+	if m := res.Memory; m != nil && m.Limit != nil && *m.Limit != 0 {
+		file, text := "memory.limit_in_bytes", strconv.FormatInt(*m.Limit, 10)
+		if r.v2() {
+			file = "memory.max"
+			if *m.Limit < 0 {
+				text = "max"
+			}
+		}
+		add("memory", file, text)
+	}
+	for _, key := range slices.Sorted(maps.Keys(res.Unified)) {
+		add("unified", key, res.Unified[key])
+	}
+	return out
+}
+
+func (r *Runtime) bandwidth(c *specs.LinuxCPU) []write {
+	quota, period := deref(c.Quota), deref(c.Period)
+	if r.v2() {
+		if quota == 0 && period == 0 {
+			return nil
+		}
+		text := "max"
+		if quota > 0 {
+			text = strconv.FormatInt(quota, 10)
+		}
+		if period == 0 {
+			period = 100000
+		}
+		return []write{{"cpu", "cpu.max", text + " " + strconv.FormatUint(period, 10)}}
+	}
+	var out []write
+	if period != 0 {
+		out = append(out, write{"cpu", "cpu.cfs_period_us", strconv.FormatUint(period, 10)})
+	}
+	if quota != 0 {
+		out = append(out, write{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)})
+	}
+	return out
+}
+
+// apply writes to the cgroup dir. It stops at the first refusal, as runc does.
+func (r *Runtime) apply(dir string, writes []write) error {
+	for _, w := range writes {
+		file := path.Join(dir, w.file)
+		switch {
+		case r.v2():
+		case w.controller == "unified":
+			return fmt.Errorf("%s: there is no unified hierarchy", w.file)
+		default:
+			file = path.Join(w.controller, dir, w.file)
+		}
+		if err := r.o.Kernel.WriteFile(file, []byte(w.text)); err != nil {
+			return fmt.Errorf("write %q: %w", w.text, err)
+		}
+	}
+	return nil
+}
+
+// makeContainer makes a container's cgroup with its spec's resources and puts
+// its first process there.
+func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {
+	if err := r.o.Kernel.MkdirRunc(dir); err != nil {
+		return err
+	}
+	err := r.apply(dir, r.writes(res))
+	if err == nil {
+		err = r.o.Kernel.SetTasks(dir, 1)
+	}
+	if err != nil {
+		return errors.Join(err, r.removeCgroup(dir))
+	}
+	return nil
+}
+
+func (r *Runtime) removeCgroup(dir string) error {
+	return errors.Join(r.o.Kernel.SetTasks(dir, 0), r.o.Kernel.Rmdir(dir))
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	nrilog "github.com/containerd/nri/pkg/log"
+	"github.com/sirupsen/logrus"
+)
+
+// SetNRILog sends what the NRI and ttrpc libraries log to log, as debug
+// messages. They have one logger per process and it may not change while they
+// run, so this is for main and TestMain, before anything else.
+func SetNRILog(log *slog.Logger) {
+	nrilog.Set(libraryLog{log})
+	logrus.SetOutput(lines{log}) // ttrpc's
+}
+
+// lines logs what is written, line by line as logrus writes it.
+type lines struct{ log *slog.Logger }
+
+func (l lines) Write(b []byte) (int, error) {
+	l.log.Debug("ttrpc library", "text", strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+type libraryLog struct{ log *slog.Logger }
+
+func (l libraryLog) say(ctx context.Context, level, format string, args []any) {
+	l.log.DebugContext(ctx, "nri library", "level", level, "text", fmt.Sprintf(format, args...))
+}
+
+func (l libraryLog) Debugf(context.Context, string, ...any) {}
+func (l libraryLog) Infof(ctx context.Context, format string, args ...any) {
+	l.say(ctx, "info", format, args)
+}
+func (l libraryLog) Warnf(ctx context.Context, format string, args ...any) {
+	l.say(ctx, "warn", format, args)
+}
+func (l libraryLog) Errorf(ctx context.Context, format string, args ...any) {
+	l.say(ctx, "error", format, args)
+}

@@ -1,0 +1,298 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// RunOptions are how a scenario is played.
+type RunOptions struct {
+	Out   io.Writer // what people see; nil for nothing
+	Color bool
+	Width int // columns of the terminal, 100 where 0
+	Agent AgentFactory
+	Log   *slog.Logger
+	// Patience is how long a wanted state may take to come about, 5 s where 0.
+	Patience time.Duration
+}
+
+// Unmet is the error of a scenario that was played to its end and in which
+// something wanted did not come about.
+type Unmet struct {
+	Scenario string
+	Wants    []string
+}
+
+// Error lists what was not met.
+func (u *Unmet) Error() string {
+	return fmt.Sprintf("scenario %s: %d not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
+}
+
+// player is a scenario being played.
+type player struct {
+	o       RunOptions
+	s       *scenario.Scenario
+	machine *topology.Machine
+	kernel  *cgroup.Fake
+	version cgroup.Version
+	dir     string // of sockets and files
+	config  config.Config
+	runtime *Runtime
+	agent   *agentLife
+	changed chan struct{} // the kernel was written to
+	view    *view
+	unmet   []string
+	wants   int
+}
+
+// Run plays a scenario with an agent in this process and shows what comes of
+// it. The error is a *Unmet where the scenario could be played and wanted
+// something else.
+func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
+	started := time.Now()
+	p, err := newPlayer(s, o)
+	if err != nil {
+		return fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if err := p.runtime.Start(ctx); err != nil {
+		return fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	if err := p.startAgent(ctx); err != nil {
+		return fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	p.view.title(s, p.machine)
+	for i := range s.Steps {
+		if err := p.step(ctx, i); err != nil {
+			return fmt.Errorf("scenario %s: step %d, %s: %w", s.Name, i+1, s.Steps[i].Name, err)
+		}
+	}
+	p.view.end(len(s.Steps), p.wants, len(p.unmet), time.Since(started))
+	if len(p.unmet) > 0 {
+		return &Unmet{s.Name, p.unmet}
+	}
+	return nil
+}
+
+func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
+	if o.Agent == nil {
+		return nil, errors.New("no agent to play it with")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Patience == 0 {
+		o.Patience = 5 * time.Second
+	}
+	p := &player{o: o, s: s, changed: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
+	var err error
+	if p.machine, p.kernel, p.version, err = node(s.Node); err != nil {
+		return nil, err
+	}
+	if p.dir, err = os.MkdirTemp("", "trimtab-"); err != nil {
+		return nil, err
+	}
+	if p.config, err = configOf(s.Config, p.dir, p.version); err == nil {
+		p.runtime, err = NewRuntime(Options{
+			Machine: p.machine, Kernel: p.kernel, Version: p.version, Driver: Driver(s.Node.Driver),
+			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name,
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	p.kernel.OnWrite(func(string, string) {
+		select {
+		case p.changed <- struct{}{}:
+		default: // somebody is about to look anyway
+		}
+	})
+	return p, nil
+}
+
+// node makes a scenario's machine and its kernel.
+func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, error) {
+	m, err := describe.Parse(n.CPUs)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	version := cgroup.V2
+	if n.Cgroup == "v1" {
+		version = cgroup.V1
+	}
+	var nodes []int
+	for _, n := range m.Nodes {
+		nodes = append(nodes, n.ID)
+	}
+	k, err := cgroup.NewFake(version, m.Format(m.Online()), topology.FormatList(nodes))
+	return m, k, version, err
+}
+
+func (p *player) close() error {
+	var err error
+	if p.agent != nil {
+		err = p.agent.stop()
+	}
+	p.runtime.Stop()
+	return errors.Join(err, os.RemoveAll(p.dir))
+}
+
+// step does one step, waits for what is wanted and shows it. An error means
+// that the scenario cannot go on; what is wanted and not so is only noted.
+func (p *player) step(ctx context.Context, i int) error {
+	s := &p.s.Steps[i]
+	before := p.snapshot()
+	err := p.act(ctx, s)
+	var notes []string
+	switch {
+	case s.Rejected == "" && err != nil:
+		return err
+	case s.Rejected != "" && err == nil:
+		notes = append(notes, fmt.Sprintf("was not rejected; wanted an error with %q", s.Rejected))
+	case s.Rejected != "" && !strings.Contains(err.Error(), s.Rejected):
+		notes = append(notes, fmt.Sprintf("was rejected with %q, wanted %q", err, s.Rejected))
+	}
+	wants := len(s.Want)
+	if s.Rejected != "" {
+		wants++
+	}
+	if s.Restart != "" {
+		wants++ // that nothing moves
+		notes = append(notes, moved(before, p.snapshot())...)
+	}
+	p.wants += wants
+	notes = append(notes, p.await(ctx, func() []string { return p.check(s) })...)
+	notes = append(notes, p.checkFirst(s)...)
+	p.view.step(shown{
+		number: i + 1, step: s, rows: p.rows(before), picture: p.picture(), err: err, unmet: notes, wants: wants,
+	})
+	for _, n := range notes {
+		p.unmet = append(p.unmet, fmt.Sprintf("step %d (%s): %s", i+1, s.Name, n))
+	}
+	return ctx.Err()
+}
+
+// act does what a step says.
+func (p *player) act(ctx context.Context, s *scenario.Step) error {
+	switch {
+	case s.Restart == "agent":
+		return p.restartAgent(ctx)
+	case s.Restart == "runtime":
+		return p.restartRuntime(ctx)
+	case len(s.Reconfigure) > 0:
+		c, err := configOf(s.Reconfigure, p.dir, p.version)
+		if err != nil {
+			return err
+		}
+		p.config = c
+		return p.agent.agent.Reconfigure(c)
+	}
+	return actOn(ctx, p.runtime, s)
+}
+
+// restartRuntime restarts the runtime and waits until the agent has come back.
+func (p *player) restartRuntime(ctx context.Context) error {
+	before := p.runtime.syncs.count()
+	if err := p.runtime.Restart(ctx); err != nil {
+		return err
+	}
+	if err := p.runtime.syncs.await(ctx, before+1, p.o.Patience); err != nil {
+		return fmt.Errorf("after the restart: %w", err)
+	}
+	return p.agent.connected(ctx, p.o.Patience)
+}
+
+// actOn does what a step does to pods and containers.
+func actOn(ctx context.Context, r *Runtime, s *scenario.Step) error {
+	for i := range s.Run {
+		if err := runPod(ctx, r, &s.Run[i]); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Create != nil:
+		return r.CreateContainer(ctx, s.Create.Pod, s.Create.Container)
+	case s.Start != "":
+		return r.StartContainer(ctx, s.Start)
+	case s.Update != nil:
+		if s.Update.Pod != nil {
+			if err := r.SetPodCgroup(s.Update.Container.Pod(), *s.Update.Pod); err != nil {
+				return err
+			}
+		}
+		return r.UpdateContainer(ctx, s.Update.Container, s.Update.Resources)
+	}
+	var errs []error
+	for _, ref := range s.Stop {
+		if ref.Container() == "" {
+			errs = append(errs, r.StopPodSandbox(ctx, ref))
+		} else {
+			errs = append(errs, r.StopContainer(ctx, ref))
+		}
+	}
+	for _, ref := range s.Remove {
+		if ref.Container() == "" {
+			errs = append(errs, r.RemovePodSandbox(ctx, ref))
+		} else {
+			errs = append(errs, r.RemoveContainer(ctx, ref))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func runPod(ctx context.Context, r *Runtime, run *scenario.Run) error {
+	resources := SumResources(run.Pod.QoS, run.Containers)
+	if run.Pod.Resources != nil {
+		resources = *run.Pod.Resources
+	}
+	if err := r.RunPodSandbox(ctx, run.Pod, resources); err != nil {
+		return err
+	}
+	ref := scenario.PodRef(run.Pod.Namespace, run.Pod.Name)
+	for _, c := range run.Containers {
+		if err := r.CreateContainer(ctx, ref, c); err != nil {
+			return err
+		}
+		if err := r.StartContainer(ctx, ref.In(c.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// started lists the containers whose first instruction ran in a step after
+// everything that could change what they see: those of the last pod.
+func started(s *scenario.Step) []scenario.Ref {
+	var refs []scenario.Ref
+	if n := len(s.Run); n > 0 {
+		last := s.Run[n-1]
+		for _, c := range last.Containers {
+			refs = append(refs, scenario.PodRef(last.Pod.Namespace, last.Pod.Name).In(c.Name))
+		}
+	}
+	if s.Start != "" {
+		refs = append(refs, s.Start)
+	}
+	return refs
+}
+
+// Files lists the scenario files of a directory, sorted.
+func Files(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	slices.Sort(files)
+	return files, err
+}

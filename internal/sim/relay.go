@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// relay offers the public NRI socket and passes connections on to the inner one
+// the adaptation listens on. It exists because the adaptation does not cut its
+// plugins' connections when it stops; a runtime that dies does.
+type relay struct {
+	listener net.Listener
+	inner    string
+
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// listen makes the socket. A living socket is refused: it is some other
+// runtime's.
+func listen(socket, inner string) (*relay, error) {
+	if c, err := net.Dial("unix", socket); err == nil {
+		return nil, errors.Join(fmt.Errorf("socket %s: somebody listens there already", socket), c.Close())
+	}
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		return nil, fmt.Errorf("socket directory: %w", err)
+	}
+	if err := removeSocket(socket); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	r := &relay{listener: l, inner: inner, conns: map[net.Conn]bool{}}
+	r.wg.Go(r.accept)
+	return r, nil
+}
+
+// removeSocket removes what a dead runtime left, and nothing but a socket.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return fmt.Errorf("socket %s: there is something that is not a socket", path)
+	}
+	return os.Remove(path)
+}
+
+func (r *relay) accept() {
+	for {
+		out, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		in, err := net.Dial("unix", r.inner)
+		if err != nil {
+			out.Close()
+			continue
+		}
+		if !r.keep(out, in) {
+			return
+		}
+		r.wg.Go(func() { r.pass(out, in) })
+		r.wg.Go(func() { r.pass(in, out) })
+	}
+}
+
+func (r *relay) keep(conns ...net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range conns {
+		if r.closed {
+			c.Close()
+			continue
+		}
+		r.conns[c] = true
+	}
+	return !r.closed
+}
+
+func (r *relay) pass(to, from net.Conn) {
+	// Either end's end is the connection's end; there is nobody to tell why.
+	_, _ = io.Copy(to, from)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range []net.Conn{to, from} {
+		c.Close()
+		delete(r.conns, c)
+	}
+}
+
+// close removes the socket and cuts every connection.
+func (r *relay) close() {
+	r.listener.Close()
+	r.mu.Lock()
+	r.closed = true
+	for c := range r.conns {
+		c.Close()
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+}

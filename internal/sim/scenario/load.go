@@ -1,0 +1,177 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Load reads and checks the scenario in a file.
+func Load(file string) (*Scenario, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("scenario: %w", err)
+	}
+	s, err := Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %s: %w", file, err)
+	}
+	return s, nil
+}
+
+// Parse reads and checks a scenario. Unknown, repeated and wrongly cased keys
+// are errors; all problems are reported at once.
+func Parse(text []byte) (*Scenario, error) {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scenario{}
+	if err := decode(asJSON, s); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// decode is case-sensitive, unlike encoding/json, and names unknown keys by
+// their path.
+func decode(text []byte, into any) error {
+	strict, err := kjson.UnmarshalStrict(text, into)
+	return errors.Join(append([]error{err}, strict...)...)
+}
+
+func (s *Scenario) check() error {
+	var errs []error
+	fail := func(where string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+		}
+	}
+	if s.Name == "" {
+		fail("name", errors.New("is missing"))
+	}
+	fail("node", s.Node.check())
+	if len(s.Steps) == 0 {
+		fail("steps", errors.New("there are none"))
+	}
+	for i := range s.Steps {
+		where := fmt.Sprintf("steps[%d]", i)
+		if s.Steps[i].Name != "" {
+			where += " (" + s.Steps[i].Name + ")"
+		}
+		fail(where, s.Steps[i].check())
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) check() error {
+	var missing error
+	if n.CPUs == "" {
+		missing = errors.New(`cpus is missing; write for example "2s x 2n x 4c x 2t"`)
+	}
+	if n.Cgroup == "" {
+		n.Cgroup = "v2"
+	}
+	if n.Driver == "" {
+		n.Driver = "cgroupfs"
+	}
+	return errors.Join(missing,
+		oneOf("cgroup", n.Cgroup, "v1", "v2"),
+		oneOf("driver", n.Driver, "cgroupfs", "systemd"))
+}
+
+func (s *Step) check() error {
+	errs := []error{s.checkAction()}
+	for i := range s.Run {
+		if err := s.Run[i].check(); err != nil {
+			errs = append(errs, fmt.Errorf("run[%d]: %w", i, err))
+		}
+	}
+	for _, r := range append(append([]Ref{}, s.Stop...), s.Remove...) {
+		errs = append(errs, r.check(0))
+	}
+	for r, w := range s.Want {
+		errs = append(errs, r.check(0))
+		if w.State != "" {
+			errs = append(errs, oneOf("state of "+string(r), w.State, "created", "running", "stopped"))
+		}
+		if r.Container() == "" && (w.Env != nil || w.Absent != nil || w.Mounts != nil || w.Exclusive || w.State != "" || w.Class != "" || w.Problems != nil) {
+			errs = append(errs, fmt.Errorf("want %s: a pod's cgroup has only cpus, mems, shares, quota and memory", r))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkAction sees to it that a step does one thing.
+func (s *Step) checkAction() error {
+	var errs []error
+	n := 0
+	count := func(set bool) {
+		if set {
+			n++
+		}
+	}
+	count(len(s.Run) > 0)
+	count(s.Create != nil)
+	count(s.Start != "")
+	count(s.Update != nil)
+	count(len(s.Stop) > 0)
+	count(len(s.Remove) > 0)
+	count(s.Restart != "")
+	count(len(s.Reconfigure) > 0)
+	if n > 1 {
+		errs = append(errs, errors.New("does more than one thing; make it several steps"))
+	}
+	if s.Rejected != "" && n == 0 {
+		errs = append(errs, errors.New("wantRejected, but there is nothing to reject"))
+	}
+	if s.Create != nil {
+		errs = append(errs, s.Create.Pod.check(-1), s.Create.Container.check())
+	}
+	if s.Start != "" {
+		errs = append(errs, s.Start.check(1))
+	}
+	if s.Update != nil {
+		errs = append(errs, s.Update.Container.check(1))
+	}
+	if s.Restart != "" {
+		errs = append(errs, oneOf("restart", s.Restart, "agent", "runtime"))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Run) check() error {
+	errs := []error{oneOf("pod: qos", r.Pod.QoS, "Guaranteed", "Burstable", "BestEffort")}
+	errs = append(errs, PodRef(r.Pod.Namespace, r.Pod.Name).check(-1))
+	seen := map[string]bool{}
+	for _, c := range r.Containers {
+		errs = append(errs, c.check())
+		if seen[c.Name] {
+			errs = append(errs, fmt.Errorf("container %q is there twice", c.Name))
+		}
+		seen[c.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Container) check() error {
+	if c.Name == "" {
+		return errors.New("a container has no name")
+	}
+	return nil
+}
+
+func oneOf(what, got string, choice ...string) error {
+	for _, c := range choice {
+		if got == c {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q is none of %v", what, got, choice)
+}

@@ -1,0 +1,56 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Ref names a pod, namespace/pod, or a container, namespace/pod/container.
+type Ref string
+
+// PodRef is the Ref of a pod.
+func PodRef(namespace, pod string) Ref { return Ref(namespace + "/" + pod) }
+
+// In is the Ref of a container of the pod r names.
+func (r Ref) In(container string) Ref { return r + "/" + Ref(container) }
+
+// Pod returns the Ref of the pod, also of a container's Ref.
+func (r Ref) Pod() Ref {
+	parts := strings.SplitN(string(r), "/", 3)
+	return Ref(strings.Join(parts[:min(len(parts), 2)], "/"))
+}
+
+// Container returns the container's name, "" for a pod.
+func (r Ref) Container() string {
+	parts := strings.SplitN(string(r), "/", 3)
+	if len(parts) < 3 {
+		return ""
+	}
+	return parts[2]
+}
+
+// Names returns namespace, pod and container.
+func (r Ref) Names() (namespace, pod, container string) {
+	parts := append(strings.SplitN(string(r), "/", 3), "", "")
+	return parts[0], parts[1], parts[2]
+}
+
+// check says what is wrong with a Ref; container tells whether it must name
+// one (+1), must not (-1), or may (0).
+func (r Ref) check(container int) error {
+	parts := strings.Split(string(r), "/")
+	for _, p := range parts {
+		if p == "" {
+			return fmt.Errorf("%q: write namespace/pod or namespace/pod/container", r)
+		}
+	}
+	switch {
+	case len(parts) < 2 || len(parts) > 3:
+		return fmt.Errorf("%q: write namespace/pod or namespace/pod/container", r)
+	case container > 0 && len(parts) != 3:
+		return fmt.Errorf("%q names no container: write namespace/pod/container", r)
+	case container < 0 && len(parts) != 2:
+		return fmt.Errorf("%q names a container where a pod is meant", r)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+// Package scenario is the format of scenarios: a node, a configuration, what
+// happens to pods, and what is wanted of the effective state after each step.
+// It is data and its loader only; the embedded runtime and the tests on real
+// runtimes both play the same files.
+package scenario
+
+import "encoding/json"
+
+// Scenario is one file.
+type Scenario struct {
+	Name  string `json:"name"`
+	About string `json:"about"` // one sentence
+	Node  Node   `json:"node"`
+	// Config is the agent's configuration document without apiVersion and
+	// kind; what it leaves out has its default.
+	Config json.RawMessage `json:"config,omitempty"`
+	Steps  []Step          `json:"steps"`
+}
+
+// Node is the machine the scenario happens on.
+type Node struct {
+	CPUs   string `json:"cpus"`             // in the notation of package topology/describe
+	Cgroup string `json:"cgroup,omitempty"` // v2 (default) or v1
+	Driver string `json:"driver,omitempty"` // cgroupfs (default) or systemd
+}
+
+// Step is one thing that happens, and what is wanted afterwards. At most one
+// of Run, Create, Start, Update, Stop, Remove, Restart and Reconfigure is set;
+// a step with none only looks.
+type Step struct {
+	Name string `json:"name"`
+	// Run starts pods one after another: the sandbox, then each container is
+	// created and started.
+	Run []Run `json:"run,omitempty"`
+	// Create adds a container to a pod that runs, without starting it; Start
+	// starts such a container.
+	Create *Create `json:"createContainer,omitempty"`
+	Start  Ref     `json:"startContainer,omitempty"`
+	// Update is the kubelet's UpdateContainerResources.
+	Update *Update `json:"update,omitempty"`
+	// Stop and Remove take pods or containers. Removing stops what runs.
+	Stop   []Ref `json:"stop,omitempty"`
+	Remove []Ref `json:"remove,omitempty"`
+	// Restart is "agent" or "runtime". Nothing that lives may change by it.
+	Restart string `json:"restart,omitempty"`
+	// Reconfigure is a whole new configuration document, as Config is.
+	Reconfigure json.RawMessage `json:"reconfigure,omitempty"`
+	// Rejected wants the step to fail with an error that contains this text.
+	Rejected string `json:"wantRejected,omitempty"`
+	// Want is what is wanted of each container, or, for namespace/pod alone, of
+	// the pod's own cgroup.
+	Want map[Ref]Want `json:"want,omitempty"`
+}
+
+// Run is one pod and its containers.
+type Run struct {
+	Pod        Pod         `json:"pod"`
+	Containers []Container `json:"containers"`
+}
+
+// Pod is a pod as the kubelet hands it to the runtime.
+type Pod struct {
+	Namespace   string            `json:"namespace"`
+	Name        string            `json:"name"`
+	UID         string            `json:"uid,omitempty"` // made of the name where left out
+	QoS         string            `json:"qos"`           // Guaranteed, Burstable or BestEffort
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Handler     string            `json:"runtimeHandler,omitempty"`
+	// Resources are what the kubelet sets on the pod's cgroup; left out, they
+	// are summed up from the containers as the kubelet does.
+	Resources *Resources `json:"resources,omitempty"`
+}
+
+// Container is a container as the kubelet asks for it.
+type Container struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Args        []string          `json:"args,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	Resources   Resources         `json:"resources,omitzero"`
+}
+
+// Resources are the requested resources in the runtime's terms; absent fields
+// are not set. Quota is in µs per period and memory in bytes; -1 is unlimited.
+type Resources struct {
+	Shares *uint64 `json:"shares,omitempty"`
+	Quota  *int64  `json:"quota,omitempty"`
+	Period *uint64 `json:"period,omitempty"`
+	Memory *int64  `json:"memory,omitempty"`
+	CPUs   string  `json:"cpus,omitempty"`
+	Mems   string  `json:"mems,omitempty"`
+}
+
+// Create adds a container to a pod.
+type Create struct {
+	Pod       Ref       `json:"pod"`
+	Container Container `json:"container"`
+}
+
+// Update asks for new resources of a container.
+type Update struct {
+	Container Ref       `json:"container"`
+	Resources Resources `json:"resources"`
+	// Pod is what the kubelet writes to the pod's cgroup first, where the pod is
+	// to grow.
+	Pod *Resources `json:"pod,omitempty"`
+}
+
+// Want is the effective state wanted. Only fields that are there are compared.
+type Want struct {
+	// From says where the numbers come from: the row of a table, a rule.
+	From string `json:"from,omitempty"`
+	// State is created, running or stopped.
+	State string `json:"state,omitempty"`
+	// CPUs and Mems are lists, compared as sets with the effective ones.
+	CPUs *string `json:"cpus,omitempty"`
+	Mems *string `json:"mems,omitempty"`
+	// Shares are compared exactly in cgroup v1; in v2 the kernel keeps a weight
+	// and the wanted shares are encoded by the fixed table first.
+	Shares *uint64 `json:"shares,omitempty"`
+	Quota  *int64  `json:"quota,omitempty"`  // -1 unlimited
+	Memory *int64  `json:"memory,omitempty"` // -1 unlimited
+	// Env are variables the container has; Absent names ones it has not.
+	Env    map[string]string `json:"env,omitempty"`
+	Absent []string          `json:"absentEnv,omitempty"`
+	// Mounts are sources by destination.
+	Mounts map[string]string `json:"mounts,omitempty"`
+	// Exclusive wants that no other container has one of the container's CPUs,
+	// neither now nor at its first instruction.
+	Exclusive bool `json:"exclusive,omitempty"`
+	// Class is the class the agent names: system, dedicated, shared, reclaimed
+	// or none.
+	Class string `json:"class,omitempty"`
+	// Problems are parts of sentences the agent reports on the container; an
+	// empty list that is there wants none.
+	Problems *[]string `json:"problems,omitempty"`
+}

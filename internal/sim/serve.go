@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+//go:embed serve.yaml
+var population []byte
+
+// ServeOptions are how the embedded runtime is offered to plugins.
+type ServeOptions struct {
+	Out    io.Writer
+	Color  bool
+	Width  int
+	Socket string // where plugins connect
+	// Scenario is what happens to pods each time a plugin connects; its
+	// configuration, restarts and wants are not used. nil for a small
+	// population of our own.
+	Scenario *scenario.Scenario
+	Log      *slog.Logger
+}
+
+// Serve offers the embedded runtime's NRI socket until ctx ends. For each
+// plugin that connects it lets the scenario's pods come, change and go anew, and
+// shows every event, what the plugins answered, and what came of it.
+func Serve(ctx context.Context, o ServeOptions) (err error) {
+	s := o.Scenario
+	if s == nil {
+		if s, err = scenario.Parse(population); err != nil {
+			return fmt.Errorf("serve: %w", err)
+		}
+	}
+	machine, kernel, version, err := node(s.Node)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	v := newView(o.Out, o.Color, o.Width)
+	connected := make(chan struct{}, 1)
+	r, err := NewRuntime(Options{
+		Machine: machine, Kernel: kernel, Version: version, Driver: Driver(s.Node.Driver),
+		Socket: o.Socket, Log: o.Log, Seed: s.Name,
+		Observe: func(e Event) {
+			v.event(e)
+			if e.Kind != "Synchronize" || e.Err != nil {
+				return
+			}
+			select {
+			case connected <- struct{}{}:
+			default: // it will be played for both
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	if err := r.Start(ctx); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	defer r.Stop()
+	v.title(s, machine)
+	v.say("plugins connect to %s; it ends with an interrupt", o.Socket)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-connected:
+		}
+		if err := v.replay(ctx, r, s); err != nil && ctx.Err() == nil {
+			v.say("   %s %s", v.ink.paint(red, "✗"), err)
+		}
+	}
+}
+
+// replay clears the node and lets everything happen again. What a plugin refuses
+// is shown and passed over, so that the rest can be tried too.
+func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) error {
+	var errs []error
+	for _, ref := range r.Pods() {
+		errs = append(errs, r.RemovePodSandbox(ctx, ref))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		if step.Restart != "" || len(step.Reconfigure) > 0 {
+			continue // these are for an agent of ours
+		}
+		v.say("\n%s %s", v.ink.paint(blue, fmt.Sprintf("%2d", i+1)), v.ink.paint(bold, step.Name))
+		if err := actOn(ctx, r, step); err != nil {
+			v.say("   %s %s", v.ink.paint(red, "✗"), err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		v.say("")
+		v.state(plain(r), draw(r.o.Machine, poolOf(r), r.used()))
+	}
+	v.say("\nplayed; waiting for the next plugin")
+	return nil
+}
+
+// plain is the table of containers without an agent that explains it.
+func plain(r *Runtime) []record {
+	var rows []record
+	for _, c := range r.Containers() {
+		if now, err := r.State(c.Ref); err == nil {
+			asked := c.Asked.Resources
+			rows = append(rows, record{cells: fields(c, now, now, true)})
+			if asked.CPUs != "" && !sameList(asked.CPUs, now.CPUs) {
+				rows[len(rows)-1].remarks = []string{"asked for CPUs " + asked.CPUs}
+			}
+		}
+	}
+	return rows
+}
+
+// poolOf takes all CPUs for shared: the runtime knows of no pools.
+func poolOf(r *Runtime) status.NodeCPUs {
+	all := r.o.Machine.Format(r.o.Machine.Online())
+	return status.NodeCPUs{Online: all, Shared: all}
+}
+
+// event shows one NRI event and what was answered.
+func (v *view) event(e Event) {
+	ref := string(e.Ref)
+	if e.Err != nil {
+		v.say("   %-18s %s %s", e.Kind, ref, v.ink.paint(red, e.Err.Error()))
+		return
+	}
+	v.say("   %-18s %s", v.ink.paint(green, pad(e.Kind, 18)), ref)
+	if e.Adjust != nil {
+		v.answer("adjust", e.Adjust)
+	}
+	for _, u := range e.Updates {
+		if u.Err != nil {
+			v.say("      %s", v.ink.paint(red, "update "+string(u.Ref)+": "+u.Err.Error()))
+		}
+		if u.Resources != nil {
+			v.answer("update "+string(u.Ref), u.Resources)
+		}
+	}
+}
+
+// answer lists the fields of a plugin's answer, whatever they are.
+func (v *view) answer(what string, m proto.Message) {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		v.say("      %s: %v", what, err)
+		return
+	}
+	var tree any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &tree); err != nil {
+		v.say("      %s: %v", what, err)
+		return
+	}
+	for _, l := range flatten("", tree) {
+		v.say("      %s %s", v.ink.paint(dim, what), l)
+	}
+}
+
+// flatten writes a message as lines "path = value". NRI wraps what may be absent
+// as {"value": x}, and pairs as {"key": k, "value": v}.
+func flatten(path string, node any) []string {
+	switch n := node.(type) {
+	case map[string]any:
+		value, wrapped := n["value"]
+		key, pair := n["key"].(string)
+		switch {
+		case wrapped && pair && len(n) == 2:
+			return []string{fmt.Sprintf("%s %s = %v", path, key, value)}
+		case wrapped && len(n) == 1:
+			return flatten(path, value)
+		}
+		var lines []string
+		for _, k := range sortedKeys(n) {
+			lines = append(lines, flatten(strings.TrimPrefix(path+"."+k, "."), n[k])...)
+		}
+		return lines
+	case []any:
+		var lines []string
+		for _, x := range n {
+			lines = append(lines, flatten(path, x)...)
+		}
+		return lines
+	}
+	return []string{fmt.Sprintf("%s = %v", path, node)}
+}

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+// text is a writer that can be waited on.
+type text struct {
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	more chan struct{}
+}
+
+func (b *text) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, err := b.buf.Write(p)
+	select {
+	case b.more <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+func (b *text) await(t *testing.T, want string, times int) string {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	for {
+		b.mu.Lock()
+		s := b.buf.String()
+		b.mu.Unlock()
+		if strings.Count(s, want) >= times {
+			return s
+		}
+		select {
+		case <-b.more:
+		case <-late:
+			t.Fatalf("no %q (%d times) in:\n%s", want, times, s)
+		}
+	}
+}
+
+func TestServe(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	out := &text{more: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, ServeOptions{Out: out, Socket: socket}) }()
+	out.await(t, "plugins connect to", 1)
+	p := &plugin{create: func(_ *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+		a := &api.ContainerAdjustment{}
+		a.AddEnv("TRIED", c.Name)
+		a.SetLinuxCPUSetCPUs("0-3")
+		return a, nil, nil
+	}}
+	connect(t, socket, p)
+	shown := out.await(t, "waiting for the next plugin", 1)
+	for _, want := range []string{
+		"Synchronize", "RunPodSandbox", "default/web/app", "adjust env TRIED = app",
+		"adjust linux.resources.cpu.cpus = 0-3", "update default/web/app cpu.quota = 50000",
+		"RemovePodSandbox", "env added", "TRIED=postgres", "socket 1",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("%q is not shown", want)
+		}
+	}
+	// A second plugin sees everything from the beginning.
+	second := &plugin{}
+	connect(t, socket, second)
+	out.await(t, "waiting for the next plugin", 2)
+	if got := strings.Join(second.seen(), ","); !strings.Contains(got, "RunPodSandbox web,CreateContainer app,StartContainer app") {
+		t.Errorf("the second plugin saw %s", got)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// toOCI writes asked resources as OCI resources.
+func toOCI(r scenario.Resources) *specs.LinuxResources {
+	res := &specs.LinuxResources{
+		CPU: &specs.LinuxCPU{Shares: r.Shares, Quota: r.Quota, Period: r.Period, Cpus: r.CPUs, Mems: r.Mems},
+	}
+	if r.Memory != nil {
+		res.Memory = &specs.LinuxMemory{Limit: r.Memory}
+	}
+	return res
+}
+
+func toNRI(r scenario.Resources) *api.LinuxResources {
+	return api.FromOCILinuxResources(toOCI(r), nil)
+}
+
+// newSpec makes the OCI spec a CRI runtime would make of the request: the
+// pod's and container's names as annotations, and a few things every container
+// has, so that plugins see a container like those they know.
+func newSpec(c *container, cgroupsPath string) *specs.Spec {
+	s := &specs.Spec{
+		Version:  specs.Version,
+		Hostname: c.pod.pod.Name,
+		Process:  &specs.Process{Args: slices.Clone(c.asked.Args), Cwd: "/"},
+		Root:     &specs.Root{Path: "rootfs"},
+		Annotations: map[string]string{
+			"io.kubernetes.cri.container-name":    c.asked.Name,
+			"io.kubernetes.cri.container-type":    "container",
+			"io.kubernetes.cri.sandbox-id":        c.pod.id,
+			"io.kubernetes.cri.sandbox-name":      c.pod.pod.Name,
+			"io.kubernetes.cri.sandbox-namespace": c.pod.pod.Namespace,
+			"io.kubernetes.cri.sandbox-uid":       c.pod.pod.UID,
+		},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755"}},
+			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		},
+		Linux: &specs.Linux{
+			CgroupsPath: cgroupsPath,
+			Resources:   toOCI(c.asked.Resources),
+			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}},
+		},
+	}
+	maps.Copy(s.Annotations, c.asked.Annotations)
+	if len(s.Process.Args) == 0 {
+		s.Process.Args = []string{"/" + c.asked.Name}
+	}
+	s.Process.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME=" + c.pod.pod.Name}
+	for _, name := range slices.Sorted(maps.Keys(c.asked.Env)) {
+		s.Process.Env = append(s.Process.Env, name+"="+c.asked.Env[name])
+	}
+	return s
+}
+
+// nri is the container as NRI tells it: its annotations are those of the
+// spec, so that what a plugin stamped there comes back to it.
+func (c *container) nri() *api.Container {
+	n := &api.Container{
+		Id: c.id, PodSandboxId: c.pod.id, Name: c.asked.Name, State: c.state,
+		Labels: map[string]string{
+			"io.kubernetes.container.name": c.asked.Name,
+			"io.kubernetes.pod.name":       c.pod.pod.Name,
+			"io.kubernetes.pod.namespace":  c.pod.pod.Namespace,
+			"io.kubernetes.pod.uid":        c.pod.pod.UID,
+		},
+		Annotations: maps.Clone(c.spec.Annotations),
+		Args:        slices.Clone(c.spec.Process.Args),
+		Env:         slices.Clone(c.spec.Process.Env),
+		Mounts:      api.FromOCIMounts(c.spec.Mounts),
+		Hooks:       api.FromOCIHooks(c.spec.Hooks),
+		Linux: &api.LinuxContainer{
+			Namespaces:  api.FromOCILinuxNamespaces(c.spec.Linux.Namespaces),
+			Devices:     api.FromOCILinuxDevices(c.spec.Linux.Devices),
+			Resources:   api.FromOCILinuxResources(c.spec.Linux.Resources, nil),
+			OomScoreAdj: api.Int(c.spec.Process.OOMScoreAdj),
+			CgroupsPath: c.spec.Linux.CgroupsPath,
+			IoPriority:  api.FromOCILinuxIOPriority(c.spec.Process.IOPriority),
+			Sysctl:      maps.Clone(c.spec.Linux.Sysctl),
+			NetDevices:  api.FromOCILinuxNetDevices(c.spec.Linux.NetDevices),
+			Scheduler:   api.FromOCILinuxScheduler(c.spec.Process.Scheduler),
+		},
+		CreatedAt: int64(c.number) * 1e9,
+	}
+	maps.Copy(n.Labels, c.asked.Labels)
+	if c.state == api.ContainerState_CONTAINER_RUNNING {
+		n.Pid, n.StartedAt = uint32(2000+c.number), n.CreatedAt+1
+	}
+	for _, l := range c.spec.Process.Rlimits {
+		n.Rlimits = append(n.Rlimits, &api.POSIXRlimit{Type: l.Type, Hard: l.Hard, Soft: l.Soft})
+	}
+	for _, name := range c.cdi {
+		n.CDIDevices = append(n.CDIDevices, &api.CDIDevice{Name: name})
+	}
+	return n
+}

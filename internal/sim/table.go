@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// cell is one field of a table. Changed fields stand out.
+type cell struct {
+	text    string
+	changed bool
+}
+
+// record is one row of a table, and remarks that stand below it.
+type record struct {
+	cells   []cell
+	remarks []string
+}
+
+// column is a heading and the most columns of the terminal its fields may take.
+type column struct {
+	name string
+	most int
+}
+
+// table lays out rows under headings. Columns in which nothing stands are left
+// out, fields too long are wrapped.
+func table(columns []column, rows []record, width int, c ink) block {
+	widths := measure(columns, rows, c)
+	out := block{width: width}
+	var head, rule strings.Builder
+	for i, col := range columns {
+		if widths[i] > 0 {
+			head.WriteString(pad(col.name, widths[i]) + "  ")
+			rule.WriteString(strings.Repeat("─", widths[i]) + "  ")
+		}
+	}
+	out.lines = append(out.lines, c.paint(bold, head.String()), c.paint(dim, rule.String()))
+	for _, r := range rows {
+		out.lines = append(out.lines, row(r.cells, widths, c)...)
+		for _, text := range r.remarks {
+			for n, l := range wrap(text, width-4) {
+				lead := "  └ "
+				if n > 0 {
+					lead = "    "
+				}
+				out.lines = append(out.lines, c.paint(dim, lead)+c.paint(remarkColor(text), l))
+			}
+		}
+	}
+	return out
+}
+
+// remarkColor makes remarks on problems stand out.
+func remarkColor(text string) string {
+	if strings.HasPrefix(text, "!") {
+		return yellow
+	}
+	return dim
+}
+
+func measure(columns []column, rows []record, c ink) []int {
+	widths := make([]int, len(columns))
+	for i, col := range columns {
+		for _, r := range rows {
+			for line := range strings.SplitSeq(r.cells[i].text, "\n") {
+				widths[i] = max(widths[i], utf8.RuneCountInString(line)+mark(r.cells[i], c))
+			}
+		}
+		if widths[i] > 0 {
+			widths[i] = min(max(widths[i], utf8.RuneCountInString(col.name)), col.most)
+		}
+	}
+	return widths
+}
+
+// mark is the room a changed field needs without colour: it gets a star.
+func mark(f cell, c ink) int {
+	if f.changed && !c.on && f.text != "" {
+		return 1
+	}
+	return 0
+}
+
+func row(fields []cell, widths []int, c ink) []string {
+	wrapped := make([][]string, len(fields))
+	height := 1
+	for i, f := range fields {
+		text := f.text
+		if mark(f, c) > 0 {
+			text += "*"
+		}
+		if widths[i] > 0 {
+			wrapped[i] = wrap(text, widths[i])
+			height = max(height, len(wrapped[i]))
+		}
+	}
+	var lines []string
+	for n := range height {
+		var b strings.Builder
+		for i, f := range fields {
+			if widths[i] == 0 {
+				continue
+			}
+			text := ""
+			if n < len(wrapped[i]) {
+				text = wrapped[i][n]
+			}
+			code := ""
+			if f.changed {
+				code = yellow
+			}
+			b.WriteString(c.paint(code, text) + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
+		}
+		lines = append(lines, b.String())
+	}
+	return lines
+}

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// UpdateContainer is the kubelet's UpdateContainerResources. As in containerd,
+// what plugins make of the request replaces it, the stored spec is changed, and
+// then the whole stored resources are written to the kernel, with all that was
+// stored before.
+func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked scenario.Resources) error {
+	nri, end, err := r.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	c := r.containers[ref]
+	if c == nil || c.state == api.ContainerState_CONTAINER_STOPPED {
+		return fmt.Errorf("update %s: there is no such live container", ref)
+	}
+	request := toNRI(asked)
+	answer, err := nri.UpdateContainer(ctx, &adaptation.UpdateContainerRequest{
+		Pod: c.pod.nri(r), Container: c.nri(), LinuxResources: toNRI(asked),
+	})
+	if err != nil {
+		r.observe(Event{Kind: "UpdateContainer", Ref: ref, Err: err})
+		return fmt.Errorf("update %s: %w", ref, err)
+	}
+	var others []*api.ContainerUpdate
+	for _, u := range answer.GetUpdate() {
+		switch {
+		case u == nil: // no plugin answered
+		case u.GetContainerId() == c.id:
+			request = u.GetLinux().GetResources()
+		default:
+			others = append(others, u)
+		}
+	}
+	changes, _ := r.applyUpdates(others)
+	err = r.update(c, request)
+	changes = append(changes, Change{Ref: ref, Resources: request, Err: err})
+	r.observe(Event{Kind: "UpdateContainer", Ref: ref, Updates: changes, Err: err})
+	if err != nil {
+		return fmt.Errorf("update %s: %w", ref, err)
+	}
+	err = nri.PostUpdateContainer(ctx, &adaptation.PostUpdateContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
+	r.logOnly(ctx, "PostUpdateContainer", err)
+	return nil
+}
+
+// applyUpdates applies what plugins ask for other containers. As in containerd,
+// unknown containers are passed over and a refusal is reported only to who
+// asked on its own account.
+func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, failed []*api.ContainerUpdate) {
+	for _, u := range updates {
+		if u == nil {
+			continue
+		}
+		c := r.byID(u.GetContainerId())
+		if c == nil {
+			continue
+		}
+		res := u.GetLinux().GetResources()
+		err := r.update(c, res)
+		done = append(done, Change{Ref: c.ref, Resources: res, Err: err})
+		if err != nil {
+			r.o.Log.Warn("update refused", "container", c.ref, "err", err)
+			if !u.GetIgnoreFailure() {
+				failed = append(failed, u)
+			}
+		}
+	}
+	return done, failed
+}
+
+func (r *Runtime) byID(id string) *container {
+	for _, c := range r.containers {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// update changes the stored spec and, of a running container, the kernel. What
+// the kernel refuses leaves the spec as it was.
+func (r *Runtime) update(c *container, res *api.LinuxResources) error {
+	if c.state == api.ContainerState_CONTAINER_STOPPED {
+		return nil
+	}
+	stored := merge(c.spec.Linux.Resources, res)
+	if c.state == api.ContainerState_CONTAINER_RUNNING {
+		if err := r.apply(c.dir, r.writes(stored)); err != nil {
+			return err
+		}
+	}
+	c.spec.Linux.Resources = stored
+	return nil
+}
+
+// merge returns old with the changes containerd carries over: NRI resources go
+// through CRI's, where zero means unset, and reservation, swap, pids and classes
+// do not exist.
+func merge(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResources {
+	n := *old
+	n.CPU, n.Memory = &specs.LinuxCPU{}, &specs.LinuxMemory{}
+	if old.CPU != nil {
+		*n.CPU = *old.CPU
+	}
+	if old.Memory != nil {
+		*n.Memory = *old.Memory
+	}
+	n.Unified = maps.Clone(old.Unified)
+	if c := res.GetCpu(); c != nil {
+		setNonZero(&n.CPU.Shares, c.GetShares().GetValue())
+		setNonZero(&n.CPU.Quota, c.GetQuota().GetValue())
+		setNonZero(&n.CPU.Period, c.GetPeriod().GetValue())
+		if c.GetCpus() != "" {
+			n.CPU.Cpus = c.GetCpus()
+		}
+		if c.GetMems() != "" {
+			n.CPU.Mems = c.GetMems()
+		}
+	}
+	setNonZero(&n.Memory.Limit, res.GetMemory().GetLimit().GetValue())
+	for k, v := range res.GetUnified() {
+		if n.Unified == nil {
+			n.Unified = map[string]string{}
+		}
+		n.Unified[k] = v
+	}
+	return &n
+}
+
+func setNonZero[T comparable](into **T, v T) {
+	var zero T
+	if v != zero {
+		*into = &v
+	}
+}

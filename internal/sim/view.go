@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// view is what people see of a scenario.
+type view struct {
+	out   io.Writer
+	ink   ink
+	width int
+}
+
+func newView(out io.Writer, color bool, width int) *view {
+	if out == nil {
+		out = io.Discard
+	}
+	if width <= 0 {
+		width = 100
+	}
+	return &view{out: out, ink: ink{color}, width: width}
+}
+
+func (v *view) say(format string, args ...any) { fmt.Fprintf(v.out, format+"\n", args...) }
+
+func (v *view) block(b block) {
+	for _, l := range b.lines {
+		v.say("   %s", strings.TrimRight(l, " "))
+	}
+}
+
+func (v *view) title(s *scenario.Scenario, m *topology.Machine) {
+	packages := map[int]bool{}
+	for _, c := range m.CPUs {
+		packages[c.Package] = true
+	}
+	v.say("%s  %s", v.ink.paint(bold, s.Name), v.ink.paint(dim, fmt.Sprintf("on %s, %s, %s, cgroup %s (%s)",
+		count(len(packages), "socket"), count(len(m.Nodes), "NUMA node"), count(len(m.CPUs), "CPU"), s.Node.Cgroup, s.Node.Driver)))
+	for _, l := range wrap(s.About, v.width) {
+		v.say("%s", l)
+	}
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// shown is what people see of one step.
+type shown struct {
+	number  int
+	step    *scenario.Step
+	rows    []record
+	picture picture
+	err     error    // the request was rejected
+	unmet   []string // what is wanted and not so
+	wants   int
+}
+
+// step shows one step: what happened, what every container has, who has which
+// CPU, and what is wanted and not so.
+func (v *view) step(s shown) {
+	v.say("\n%s %s", v.ink.paint(blue, fmt.Sprintf("%2d", s.number)), v.ink.paint(bold, s.step.Name))
+	if s.err != nil {
+		for _, l := range wrap("rejected: "+s.err.Error(), v.width-3) {
+			v.say("   %s", v.ink.paint(yellow, l))
+		}
+	}
+	v.say("")
+	v.state(s.rows, s.picture)
+	for _, n := range s.unmet {
+		v.say("   %s %s", v.ink.paint(red, "✗"), n)
+	}
+	if met := s.wants - len(s.unmet); len(s.unmet) == 0 && s.wants > 0 {
+		v.say("   %s %s", v.ink.paint(green, "✓"), v.ink.paint(dim, count(met, "expectation")+" met"))
+	}
+}
+
+// state shows the table of containers and the picture of the node.
+func (v *view) state(rows []record, p picture) {
+	if len(rows) > 0 {
+		v.block(table(columns, rows, v.width-3, v.ink))
+		v.say("")
+	}
+	v.block(p.render(v.width-3, v.ink))
+}
+
+func (v *view) end(steps, wants, unmet int, took time.Duration) {
+	sign, text := v.ink.paint(green, "✓"), "all as wanted"
+	if unmet > 0 {
+		sign, text = v.ink.paint(red, "✗"), fmt.Sprintf("%d not as wanted", unmet)
+	}
+	v.say("\n%s %s: %s, %s, read back from the kernel's files and the OCI specs, in %s",
+		sign, text, count(steps, "step"), count(wants, "expectation"), took.Round(time.Millisecond))
+}
+
+// columns are the headings of the containers' table.
+var columns = []column{
+	{"container", 32}, {"class", 10}, {"CPUs", 24}, {"shares", 7}, {"weight", 7}, {"quota", 8}, {"memory", 9}, {"env added", 34},
+}
+
+// rows makes the table of all containers. What differs from before stands out,
+// and is explained.
+func (p *player) rows(before snapshot) []record {
+	var rows []record
+	for _, c := range p.runtime.Containers() {
+		now, err := p.runtime.State(c.Ref)
+		if err != nil {
+			continue
+		}
+		told := p.explain(c.Ref)
+		was, old := before[c.Ref]
+		r := record{cells: fields(c, now, was, old)}
+		r.cells[1].text = told.Class
+		moved := !old || slices.ContainsFunc(r.cells, func(f cell) bool { return f.changed })
+		if moved && c.State != "stopped" {
+			r.remarks = why(told)
+		}
+		for _, q := range told.Problems {
+			r.remarks = append(r.remarks, "! "+q.String())
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// fields are a container's cells, in the order of columns.
+func fields(c Info, now, was effective.State, old bool) []cell {
+	cells := make([]cell, len(columns))
+	cells[0].text = string(c.Ref)
+	if c.State != "running" {
+		cells[0].text += " (" + c.State + ")"
+	}
+	if c.State == "stopped" {
+		return cells
+	}
+	changed := func(text string, same bool) cell { return cell{text, old && !same} }
+	cells[2] = changed(now.CPUs, now.CPUs == was.CPUs)
+	shares := 3
+	if now.V2 {
+		shares = 4
+	}
+	cells[shares] = changed(strconv.FormatUint(now.Shares, 10), now.Shares == was.Shares)
+	cells[5] = changed(number(now.Quota), now.Quota == was.Quota)
+	cells[6] = changed(amount(now.Memory), now.Memory == was.Memory)
+	cells[7].text = strings.Join(added(now, c.Asked), "\n")
+	return cells
+}
+
+// added are the variables that neither the pod nor the runtime set.
+func added(now effective.State, asked scenario.Container) []string {
+	had := map[string]string{"PATH": now.Env["PATH"], "HOSTNAME": now.Env["HOSTNAME"]}
+	for k, v := range asked.Env {
+		had[k] = v
+	}
+	return now.AddedEnv(had)
+}
+
+func (p *player) explain(ref scenario.Ref) status.Container {
+	namespace, pod, name := ref.Names()
+	found, ok := p.agent.agent.Source().Explain(namespace, pod, name)
+	if !ok || len(found) == 0 {
+		return status.Container{}
+	}
+	return found[0]
+}
+
+// picture makes the picture of the node.
+func (p *player) picture() picture {
+	return draw(p.machine, p.agent.agent.Source().Status().CPUs, p.runtime.used())
+}
+
+// why says where a container's values come from, one line per annotation or
+// label they were read from.
+func why(c status.Container) []string {
+	var lines []string
+	var sources []string
+	reasons := map[string][]string{}
+	for _, v := range c.Values {
+		if !v.Applied {
+			lines = append(lines, fmt.Sprintf("! %s is not applied: %s", v.Field, v.Note))
+		}
+		text := cmp.Or(v.Why.Text, v.Why.Hook)
+		if text == "" || slices.Contains(reasons[v.Why.Source], text) {
+			continue
+		}
+		if !slices.Contains(sources, v.Why.Source) {
+			sources = append(sources, v.Why.Source)
+		}
+		reasons[v.Why.Source] = append(reasons[v.Why.Source], text)
+	}
+	if len(sources) == 0 && c.SeatWhy != "" {
+		return append(lines, c.SeatWhy)
+	}
+	for _, s := range sources {
+		line := strings.Join(reasons[s], ", ")
+		if s != "" {
+			line += " ← " + s
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func number(n int64) string {
+	if n == effective.Unlimited {
+		return "none"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// amount writes an amount in the largest unit that divides it.
+func amount(n int64) string {
+	if n == effective.Unlimited {
+		return "none"
+	}
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.size && n%u.size == 0 {
+			return fmt.Sprintf("%d %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,74 @@
+// Package scenarios plays every scenario of this folder on the embedded runtime
+// with the real agent.
+package scenarios
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+func TestMain(m *testing.M) {
+	sim.SetNRILog(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+func newAgent(o sim.AgentOptions) (sim.Agent, error) {
+	return agent.New(agent.Options{Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree})
+}
+
+// TestScenarios plays each file as it is written, and again with the other
+// cgroup version and driver: what is wanted is the same on all four.
+func TestScenarios(t *testing.T) {
+	files, err := sim.Files(".")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scenarios, %v", len(files), err)
+	}
+	for _, file := range files {
+		for _, cgroup := range []string{"v1", "v2"} {
+			for _, driver := range []string{"cgroupfs", "systemd"} {
+				t.Run(strings.TrimSuffix(file, ".yaml")+"/"+cgroup+"/"+driver, func(t *testing.T) {
+					t.Parallel()
+					s, err := scenario.Load(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.Node.Cgroup, s.Node.Driver = cgroup, driver
+					shown := &strings.Builder{}
+					if err := sim.Run(t.Context(), s, sim.RunOptions{Out: shown, Agent: newAgent}); err != nil {
+						t.Errorf("%v\n%s", err, shown)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestEveryWantIsCited sees to it that no number of ours is made of the code it
+// tests: each says which row of which table, or which rule, it comes from.
+func TestEveryWantIsCited(t *testing.T) {
+	files, err := sim.Files(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		s, err := scenario.Load(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, step := range s.Steps {
+			for ref, want := range step.Want {
+				if want.From == "" {
+					t.Errorf("%s: step %q: %s does not say where it comes from", file, step.Name, ref)
+				}
+			}
+		}
+	}
+}
