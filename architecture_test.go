@@ -107,11 +107,11 @@ func TestPureCore(t *testing.T) {
 // TestLeanBinary checks that what would double the binary, or let it run other
 // programs, is not in it. Sizes: docs/dependencies.md.
 func TestLeanBinary(t *testing.T) {
-	for _, p := range list(t, "./cmd/trimtab") {
+	for _, p := range list(t, "-tags", "nri_no_wasm", "./cmd/trimtab") {
 		for _, d := range p.Deps {
 			for _, no := range []string{
 				"k8s.io/client-go/kubernetes", "k8s.io/api/", "sigs.k8s.io/controller-runtime",
-				"k8s.io/dynamic-resource-allocation", "testing", "github.com/onsi/", "github.com/stretchr/",
+				"k8s.io/dynamic-resource-allocation", "testing", "github.com/onsi/", "github.com/tetratelabs/wazero", "github.com/stretchr/",
 			} {
 				if d == no || strings.HasPrefix(d, strings.TrimSuffix(no, "/")+"/") {
 					t.Errorf("the binary contains %s", d)
