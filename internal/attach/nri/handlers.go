@@ -87,7 +87,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	defer t.Stop()
 	select {
 	case <-done:
-	case <-s.ctx.Done():
+	case <-t.C:
 		s.a.o.Log.Warn("synchronise is slow, answered before it was done", "after", limit/2)
 	}
 	return nil, nil
