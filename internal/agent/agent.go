@@ -78,6 +78,7 @@ func New(o Options) (*Agent, error) {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
 		Now: time.Now, Pace: o.Config.NRI.Pace(), Checkpoint: a.loadCheckpoint(),
+		Ceded: cededFields(o.Config),
 	})
 	if o.Config.NRI.Enabled {
 		a.nri = nri.New(nri.Options{
@@ -222,7 +223,7 @@ func (a *Agent) Reconfigure(c config.Config) error {
 	for _, key := range needRestart(old, c) {
 		a.log.Warn("a changed setting takes effect at the next start of the agent", "key", key)
 	}
-	a.conductor.Configure(policy, c.NRI.Pace())
+	a.conductor.Configure(policy, c.NRI.Pace(), cededFields(c))
 	a.log.Info("configuration in force", "generation", gen)
 	return nil
 }
@@ -239,8 +240,7 @@ func needRestart(old, c config.Config) []string {
 	if old.Log.Format != c.Log.Format {
 		keys = append(keys, "log.format")
 	}
-	old.NRI.UpdateInterval = c.NRI.UpdateInterval
-	if old.NRI != c.NRI {
+	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
 		keys = append(keys, "nri")
 	}
 	return keys

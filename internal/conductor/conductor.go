@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -25,6 +26,9 @@ type Options struct {
 	Now func() time.Time
 	// Pace is the pause between two updates of the runtime's stored copies.
 	Pace time.Duration
+	// Ceded are fields that other plugins own: they are never claimed when a
+	// container is created, but written when it starts, and that is reported.
+	Ceded []lifecycle.Field
 	// Checkpoint is what SaveCheckpoints saved last, or nothing.
 	Checkpoint []byte
 }
@@ -48,6 +52,8 @@ type Conductor struct {
 	queue    updateQueue
 	runtimes map[string]attached
 	journal  journal
+	ceded    map[lifecycle.Field]bool
+	undone   map[placement.Key]int // creations in a row that failed after us
 	late     checkpoint
 }
 
@@ -65,6 +71,8 @@ func New(o Options) *Conductor {
 	}
 	return &Conductor{
 		late:   late,
+		ceded:  setOf(o.Ceded),
+		undone: map[placement.Key]int{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
@@ -106,12 +114,12 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 
 // Configure puts a new policy in force for what runs: kernel first, the
 // runtime's copies after it, paced.
-func (c *Conductor) Configure(p engine.Policy, pace time.Duration) {
+func (c *Conductor) Configure(p engine.Policy, pace time.Duration, ceded []lifecycle.Field) {
 	start := c.now()
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	c.mu.Lock()
-	c.pace = pace
+	c.pace, c.ceded = pace, setOf(ceded)
 	c.mu.Unlock()
 	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
 	if c.guard(w, engine.Facts{Policy: &p}) == nil {

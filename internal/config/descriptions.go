@@ -33,6 +33,7 @@ var descriptions = map[string]string{
 	"NRI.Name":                   "name is the plugin name told to the runtime.",
 	"NRI.Index":                  "index orders plugins in the runtime: two digits, in quotes.",
 	"NRI.UpdateInterval":         "updateIntervalMilliseconds paces updates of the runtime's stored copy of live containers, in milliseconds between two containers.",
+	"NRI.Cede":                   "cede lists fields that other NRI plugins own, such as cpu.shares. They are not claimed when a container is created, which would fail it, but written when it starts.",
 	"Cgroup.Root":                "root is the directory the cgroup file system is mounted on.",
 	"Cgroup.Version":             "version is \"auto\", \"v1\" or \"v2\"; auto looks at what is mounted.",
 	"Paths.Sys":                  "sys is the directory sysfs is mounted on.",
