@@ -103,13 +103,32 @@ type work struct {
 func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
 	c.turn.Lock()
-	defer c.turn.Unlock()
 	w := &work{from: from, ev: &ev}
-	if err := c.guard(w, engine.Facts{}); err != nil {
+	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
+	if err == nil && ev.Kind == lifecycle.Synchronize {
+		// Runtimes drop a plugin that is slow here, and what runs does so with
+		// the CPUs it has. The turn stays taken: no later event is decided
+		// before this one is in the kernel.
+		go func() {
+			c.finish(w, start)
+			c.turn.Unlock()
+			// The runtime's whole list was read; little of it is kept.
+			debug.FreeOSMemory()
+		}()
+		return w.answer, nil
+	}
+	defer c.turn.Unlock()
+	if err != nil {
 		return Answer{}, err
 	}
-	c.report(w, start)
+	c.finish(w, start)
 	return w.answer, nil
+}
+
+// Settled returns when what was decided so far is in the kernel.
+func (c *Conductor) Settled() {
+	c.turn.Lock()
+	defer c.turn.Unlock()
 }
 
 // Configure puts a new policy in force for what runs: kernel first, the
@@ -122,28 +141,41 @@ func (c *Conductor) Configure(p engine.Policy, pace time.Duration, ceded []lifec
 	c.pace, c.ceded = pace, setOf(ceded)
 	c.mu.Unlock()
 	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
-	if c.guard(w, engine.Facts{Policy: &p}) == nil {
-		c.report(w, start)
+	if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &p}) }) == nil {
+		c.finish(w, start)
 	}
 }
 
-// guard runs one event through. A panic of ours costs the event its decision,
+// guard runs a part of an event. A panic of ours costs the event its decision,
 // never the pod its life: it is logged and answered with no change.
-func (c *Conductor) guard(w *work, f engine.Facts) (err error) {
+func (c *Conductor) guard(w *work, part func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("deciding an event failed", "event", w.ev.Kind.String(), "panic", r, "stack", string(debug.Stack()))
-			w.answer, err = Answer{}, nil
+			w.answer, w.items, w.notes, w.settle, err = Answer{}, nil, nil, "", nil
 		}
 	}()
+	return part()
+}
+
+// plan gathers and decides.
+func (c *Conductor) plan(w *work, f engine.Facts) error {
 	c.gather(w, &f)
-	if err := c.decide(w, f); err != nil {
+	err := c.decide(w, f)
+	if err != nil {
 		c.refused(w, err)
-		return err
 	}
-	c.apply(w)
-	c.confirm(w)
-	return nil
+	return err
+}
+
+// finish applies what was decided, takes note of what became of it and reports.
+func (c *Conductor) finish(w *work, start time.Time) {
+	_ = c.guard(w, func() error {
+		c.apply(w)
+		c.confirm(w)
+		return nil
+	})
+	c.report(w, start)
 }
 
 // decide holds the lock: no I/O happens here.
@@ -201,8 +233,10 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	return out
 }
 
-// Attached notes a connected runtime; its copies are updated from now on.
+// Attached notes a connected runtime; its copies are updated from now on. It
+// returns when what its Synchronize led to is in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
+	c.Settled()
 	c.mu.Lock()
 	c.runtimes[from.Name()] = attached{from, r}
 	c.queue.wake()
