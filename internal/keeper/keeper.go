@@ -84,6 +84,8 @@ type Keeper struct {
 	mu         sync.Mutex
 	rows       map[place]*row
 	generation uint64
+	results    [len(stateNames)]uint64
+	drift      map[string]uint64
 }
 
 // place names a setting of a cgroup.

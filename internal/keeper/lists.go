@@ -114,6 +114,7 @@ func (p *listPass) plan(j *job) {
 		p.k.fail(j, err)
 		return
 	}
+	p.k.seen(j, text)
 	m := &move{job: j, before: text, final: j.want}
 	m.cur, err = cgroup.ParseIDs(text)
 	m.want, _ = cgroup.ParseIDs(j.want)
