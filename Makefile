@@ -10,6 +10,8 @@ MAKEFLAGS += --no-print-directory
 MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 # For the build stamp; without a usable git the build goes on unstamped.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
+# The NRI library would bring a WebAssembly runtime along, which nothing of ours uses.
+TAGS := nri_no_wasm
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
@@ -20,7 +22,7 @@ help: ## Print this list
 
 build: ## Build bin/trimtab
 	@mkdir -p bin
-	@go build -buildvcs=$(VCS) -o bin/ ./cmd/trimtab
+	@go build -buildvcs=$(VCS) -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/trimtab
 
 demo: build ## Show what Trimtab does, without a cluster
 	@bin/trimtab demo

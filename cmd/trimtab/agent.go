@@ -77,25 +77,31 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	if err := f.apply(&c); err != nil {
 		return err
 	}
-	log := newLog(c.Log, stderr)
+	level := &slog.LevelVar{}
+	level.Set(levels[c.Log.Level])
+	log := newLog(c.Log, level, stderr)
 	sim.SetNRILog(log)
 	b := thisBuild()
 	log.Info("starting", "version", b.Version, "commit", b.Commit, "config", file)
 	log.Debug("effective configuration", "yaml", string(config.Print(c)))
-	a, err := agent.New(agent.Options{Config: c, ConfigFile: file, Version: b.Version, Log: log})
+	a, err := agent.New(agent.Options{
+		Config: c, ConfigFile: file, Version: b.Version, Log: log, Level: level,
+		Override: func(c *config.Config) { _ = f.apply(c) }, // validated with the rest of the file
+	})
 	if err != nil {
 		return fmt.Errorf("start the agent: %w", err)
 	}
 	err = a.Run(ctx)
-	if err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+	told := ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if err != nil && !told {
 		return fmt.Errorf("run the agent: %w", err)
 	}
 	log.Info("stopped; containers keep what they have")
 	return nil
 }
 
-func newLog(c config.Log, w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: levels[c.Level]}
+func newLog(c config.Log, level slog.Leveler, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}

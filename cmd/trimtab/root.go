@@ -62,7 +62,7 @@ func (i invocation) command() []string {
 
 // run runs one command and returns the exit code.
 func run(ctx context.Context, i invocation) int {
-	root, begun := newRoot()
+	root, begun := newRoot() //nolint:contextcheck // the commands get the context when they run
 	root.SetArgs(i.command())
 	root.SetIn(i.in)
 	root.SetOut(i.out)

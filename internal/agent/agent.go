@@ -25,10 +25,15 @@ import (
 type Options struct {
 	Config     config.Config
 	ConfigFile string // followed for changes; "" for none
-	Version    string
-	Log        *slog.Logger
-	Machine    *topology.Machine
-	Tree       *cgroup.Tree
+	// Override puts what stands above the file (flags) over each configuration
+	// read from it; nil for nothing.
+	Override func(*config.Config)
+	// Level follows log.level; nil where the log has another master.
+	Level   *slog.LevelVar
+	Version string
+	Log     *slog.Logger
+	Machine *topology.Machine
+	Tree    *cgroup.Tree
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -45,6 +50,7 @@ type Agent struct {
 	config     config.Config
 	generation uint64
 	badConfig  string // why a newer file is not in force
+	dropIn     bool   // the configuration came from the runtime
 }
 
 // New makes an agent. Nothing is attached and nothing is written to the kernel
@@ -72,6 +78,7 @@ func New(o Options) (*Agent, error) {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
 		Now: time.Now, Pace: o.Config.NRI.Pace(), Checkpoint: a.loadCheckpoint(),
+		Ceded: cededFields(o.Config),
 	})
 	if o.Config.NRI.Enabled {
 		a.nri = nri.New(nri.Options{
@@ -149,7 +156,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 func (a *Agent) follow(ctx context.Context) error {
 	inForce := a.opt.Config
-	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Apply: a.Reconfigure, Report: a.configProblem}
+	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.fromFile, Report: a.configProblem}
 	if err := f.Run(ctx); err != nil {
 		a.log.Error("the configuration file is not followed", "file", a.opt.ConfigFile, "err", err)
 	}
@@ -169,6 +176,18 @@ func (a *Agent) configProblem(err error) {
 	a.log.Error("the new configuration is refused; the old one stays in force", "err", err)
 }
 
+// fromFile takes a changed configuration file, unless the runtime gave us a
+// configuration of its own: of the two the one nearer to our start counts.
+func (a *Agent) fromFile(c config.Config) error {
+	a.mu.Lock()
+	dropIn := a.dropIn
+	a.mu.Unlock()
+	if dropIn {
+		return errors.New("the runtime's drop-in is in force; this file is not used")
+	}
+	return a.Reconfigure(c)
+}
+
 // fromRuntime takes the configuration a runtime hands to a plugin it launched.
 func (a *Agent) fromRuntime(yaml string) error {
 	c, err := config.Parse("the runtime's drop-in", []byte(yaml))
@@ -176,6 +195,12 @@ func (a *Agent) fromRuntime(yaml string) error {
 		a.configProblem(err)
 		return err
 	}
+	if a.opt.Override != nil {
+		a.opt.Override(&c)
+	}
+	a.mu.Lock()
+	a.dropIn = true
+	a.mu.Unlock()
 	return a.Reconfigure(c)
 }
 
@@ -192,10 +217,13 @@ func (a *Agent) Reconfigure(c config.Config) error {
 	a.generation++
 	gen := a.generation
 	a.mu.Unlock()
+	if a.opt.Level != nil {
+		_ = a.opt.Level.UnmarshalText([]byte(c.Log.Level)) // validated
+	}
 	for _, key := range needRestart(old, c) {
 		a.log.Warn("a changed setting takes effect at the next start of the agent", "key", key)
 	}
-	a.conductor.Configure(policy, c.NRI.Pace())
+	a.conductor.Configure(policy, c.NRI.Pace(), cededFields(c))
 	a.log.Info("configuration in force", "generation", gen)
 	return nil
 }
@@ -209,11 +237,10 @@ func needRestart(old, c config.Config) []string {
 	if old.Paths != c.Paths {
 		keys = append(keys, "paths")
 	}
-	if old.Log != c.Log {
-		keys = append(keys, "log")
+	if old.Log.Format != c.Log.Format {
+		keys = append(keys, "log.format")
 	}
-	old.NRI.UpdateInterval = c.NRI.UpdateInterval
-	if old.NRI != c.NRI {
+	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
 		keys = append(keys, "nri")
 	}
 	return keys

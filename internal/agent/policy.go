@@ -6,6 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -54,4 +55,17 @@ func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
 		p.Hooks = append(p.Hooks, hook.GPU{HAMiLibrary: c.Hooks.GPU.HAMiLibrary})
 	}
 	return p, nil
+}
+
+// cededFields returns nri.cede as fields. Names are validated with the
+// configuration.
+func cededFields(c config.Config) []lifecycle.Field {
+	var out []lifecycle.Field
+	for _, name := range c.NRI.Cede {
+		var f lifecycle.Field
+		if f.UnmarshalText([]byte(name)) == nil {
+			out = append(out, f)
+		}
+	}
+	return out
 }

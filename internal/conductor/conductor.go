@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -27,6 +28,9 @@ type Options struct {
 	Now func() time.Time
 	// Pace is the pause between two updates of the runtime's stored copies.
 	Pace time.Duration
+	// Ceded are fields that other plugins own: they are never claimed when a
+	// container is created, but written when it starts, and that is reported.
+	Ceded []lifecycle.Field
 	// Checkpoint is what SaveCheckpoints saved last, or nothing.
 	Checkpoint []byte
 	// Recorder is told what happens; nil for none.
@@ -57,6 +61,8 @@ type Conductor struct {
 	queue    updateQueue
 	runtimes map[string]attached
 	journal  journal
+	ceded    map[lifecycle.Field]bool
+	undone   map[placement.Key]int // creations in a row that failed after us
 	late     checkpoint
 	synced   time.Time // the last Synchronize that was decided and applied
 }
@@ -78,6 +84,8 @@ func New(o Options) *Conductor {
 	}
 	return &Conductor{
 		late: late, recorder: o.Recorder,
+		ceded:  setOf(o.Ceded),
+		undone: map[placement.Key]int{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
@@ -135,12 +143,12 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 
 // Configure puts a new policy in force for what runs: kernel first, the
 // runtime's copies after it, paced.
-func (c *Conductor) Configure(p engine.Policy, pace time.Duration) {
+func (c *Conductor) Configure(p engine.Policy, pace time.Duration, ceded []lifecycle.Field) {
 	start := c.now()
 	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	defer c.end()
 	c.mu.Lock()
-	c.pace = pace
+	c.pace, c.ceded = pace, setOf(ceded)
 	c.mu.Unlock()
 	if c.guard(w, engine.Facts{Policy: &p}) == nil {
 		c.report(w, start)

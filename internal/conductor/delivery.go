@@ -46,6 +46,14 @@ func inKernel(f lifecycle.Field) bool {
 	return f == lifecycle.Unified
 }
 
+func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
+	set := make(map[lifecycle.Field]bool, len(fields))
+	for _, f := range fields {
+		set[f] = true
+	}
+	return set
+}
+
 // copyFrom reads the runtime's copy out of a container as it tells it.
 func copyFrom(r *lifecycle.Resources) copyOf {
 	out := copyOf{}

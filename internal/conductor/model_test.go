@@ -1,8 +1,8 @@
 package conductor_test
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -115,7 +115,7 @@ func (mo *model) boot() {
 		Checkpoint: saved,
 		Machine:    mo.machine, Policy: mo.policy,
 		Keeper: keeper.New(&cgroup.Tree{FS: fsys, Version: mo.version}),
-		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Unix(0, 0) },
 	})
 }
@@ -137,7 +137,7 @@ func (mo *model) wrong(format string, args ...any) {
 }
 
 func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
-	ans, err := mo.con.Handle(nil, carrier{}, ev) //nolint:staticcheck // the conductor does not use the context
+	ans, err := mo.con.Handle(context.Background(), carrier{}, ev)
 	return ans, err == nil
 }
 

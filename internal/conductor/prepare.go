@@ -2,6 +2,8 @@ package conductor
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
@@ -19,6 +21,9 @@ func (c *Conductor) prepare(w *work) {
 	}
 	for _, id := range w.plan.GonePods {
 		c.forget(w, id)
+	}
+	if p := w.plan.Pod; p != nil && p.Stopped {
+		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
 	for _, id := range w.plan.ChangedPods {
 		c.preparePod(w, id)
@@ -101,22 +106,44 @@ func (c *Conductor) preparePod(w *work, id string) {
 	}
 }
 
-// prepareCreate answers with what the attachment carries, and leaves the rest
-// for the moment the cgroup exists.
+// maxUndone is how many creations of one container may fail in a row before
+// nothing contested is claimed for it any more: two plugins that claim one field
+// fail every creation.
+const maxUndone = 2
+
+// contest says why a field is not claimed when a container is created, or "".
+func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
+	switch {
+	case c.ceded[f]:
+		return "ceded to other plugins by nri.cede"
+	case c.undone[ctr.Key] >= maxUndone:
+		return fmt.Sprintf("not claimed after %d failed creations", c.undone[ctr.Key])
+	}
+	return ""
+}
+
+// prepareCreate answers with what the attachment carries and nobody contests,
+// and leaves the rest for the moment the cgroup exists.
 func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	values := c.state.Values(ctr)
 	c.sent[ctr.ID] = deliveries{}
 	c.told[ctr.ID] = copyOf{}
+	if w.plan.Undone > 0 {
+		c.undone[ctr.Key] += w.plan.Undone
+	}
 	target, err := c.target(ctr)
 	for _, v := range values {
-		carried := w.from.Carries(lifecycle.CreateContainer, v.Field)
+		contest := c.contest(ctr, v.Field)
 		switch {
-		case carried:
+		case contest == "" && w.from.Carries(lifecycle.CreateContainer, v.Field):
 			w.answer.Values = append(w.answer.Values, v)
 			c.sent[ctr.ID][slotOf(v)] = delivery{channel: w.from.Name() + " create", value: v.String(), applied: true}
 			if inKernel(v.Field) {
 				c.told[ctr.ID][v.Field] = v.String()
 			}
+		case !inKernel(v.Field) && contest != "":
+			c.lost(ctr.ID, v, status.Ceded, contest)
+			continue
 		case !inKernel(v.Field):
 			c.lost(ctr.ID, v, status.NotCarried, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
 			continue
@@ -124,7 +151,10 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		default:
-			c.sent[ctr.ID][slotOf(v)] = delivery{channel: "kernel", value: v.String(), note: "written when it starts", missing: status.NotYet}
+			c.sent[ctr.ID][slotOf(v)] = delivery{
+				channel: "kernel", value: v.String(), missing: status.NotYet,
+				note: strings.TrimPrefix(contest+"; written when it starts", "; "),
+			}
 		}
 		if err == nil && inKernel(v.Field) {
 			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
@@ -185,6 +215,7 @@ func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 }
 
 func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
+	delete(c.undone, ctr.Key)
 	w.settle = ctr.ID
 	if _, known := c.sent[ctr.ID]; known {
 		return

@@ -106,6 +106,10 @@ type NRI struct {
 	// UpdateInterval paces updates of the runtime's stored copy of live
 	// containers, in milliseconds between two containers.
 	UpdateInterval int `json:"updateIntervalMilliseconds"`
+	// Cede lists fields that other NRI plugins own, such as cpu.shares. They
+	// are not claimed when a container is created, which would fail it, but
+	// written when it starts.
+	Cede []string `json:"cede"`
 }
 
 // Pace returns UpdateInterval as a duration.
@@ -157,7 +161,7 @@ func Default() Config {
 		},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
-			UpdateInterval: 50,
+			UpdateInterval: 50, Cede: []string{},
 		},
 		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
 		Paths: Paths{

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -45,6 +46,7 @@ func rules() map[string]rule {
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
 		"nri.updateIntervalMilliseconds": {min: 0, max: 60000},
+		"nri.cede":                       {choices: fieldNames()},
 		"cgroup.root":                    absolute,
 		"cgroup.version":                 {choices: []string{"auto", "v1", "v2"}},
 		"paths.sys":                      absolute,
@@ -54,6 +56,14 @@ func rules() map[string]rule {
 		"log.level":                      {choices: []string{"debug", "info", "warn", "error"}},
 		"log.format":                     {choices: []string{"text", "json"}},
 	}
+}
+
+func fieldNames() []string {
+	var names []string
+	for _, f := range lifecycle.Fields() {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // allowed says for people what the rule asks for, where choices do not.

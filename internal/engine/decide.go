@@ -60,6 +60,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 	}
 	switch ev.Kind {
 	case lifecycle.CreateContainer:
+		d.undo(p, ev)
 		d.create(p, ev.Container, nil, lifecycle.StateCreated)
 		d.refuse(p)
 	case lifecycle.StartContainer:
@@ -82,6 +83,19 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	case lifecycle.RemoveContainer:
 		d.removeContainer(p, ev.Container.ID)
+	}
+}
+
+// undo drops earlier attempts at this container that never started: their
+// creation failed after we had decided it, and nobody tells of that.
+func (d *draft) undo(p *Plan, ev *lifecycle.Event) {
+	for _, id := range d.base.byPod[ev.Pod.ID] {
+		c := d.container(id)
+		if c != nil && c.Name == ev.Container.Name && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
+			d.put(id, nil)
+			p.Gone = append(p.Gone, id)
+			p.Undone++
+		}
 	}
 }
 

@@ -67,6 +67,8 @@ type Plan struct {
 	Gone []string
 	// GonePods likewise, of sandboxes.
 	GonePods []string
+	// Undone counts earlier creations of the event's container that failed.
+	Undone int
 	// Seats are the pools whose CPUs change.
 	Seats []SeatChange
 

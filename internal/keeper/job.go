@@ -21,7 +21,9 @@ type job struct {
 	value  lifecycle.Value
 	want   string
 	gen    uint64
-	items  []int // of the batch
+	// releasing: want is the text that was there before us, and none of shares.
+	releasing bool
+	items     []int // of the batch
 
 	// known is a verified text that may spare reading; fresh jobs have none.
 	known    string
@@ -126,7 +128,7 @@ func (k *Keeper) jobsLocked(match func(*row) bool) []*job {
 }
 
 func newJob(r *row) *job {
-	return &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation}
+	return &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation, releasing: r.releasing}
 }
 
 func (p place) compare(o place) int {
@@ -173,7 +175,7 @@ func (k *Keeper) read(j *job) (string, error) {
 // turn the order of weights around. So what is seen is learned.
 func (k *Keeper) holds(j *job, kernel string) bool {
 	same := cgroup.Same(j.place.field, j.place.key, kernel, j.want)
-	if k.tree.Version != cgroup.V2 || j.place.field != lifecycle.CPUShares || j.row.releasing {
+	if k.tree.Version != cgroup.V2 || j.place.field != lifecycle.CPUShares || j.releasing {
 		return same
 	}
 	line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))
@@ -228,7 +230,7 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	}
 	j.end(s, kernel, err)
 	j.row.state, j.row.err = s, err
-	if j.row.releasing && (inForce || s == Pending) {
+	if j.releasing && (inForce || s == Pending) {
 		delete(k.rows, j.place)
 	}
 }

@@ -88,7 +88,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	defer t.Stop()
 	select {
 	case <-done:
-	case <-s.ctx.Done():
+	case <-t.C:
 		s.a.o.Log.Warn("synchronise is slow, answered before it was done", logkey.After, limit/2)
 	}
 	return nil, nil

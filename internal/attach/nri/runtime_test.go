@@ -316,6 +316,20 @@ func newWire(t testing.TB, conn net.Conn) *wire {
 	return w
 }
 
+// request waits for the plugin to register.
+func (w *wire) request(t testing.TB) *api.RegisterPluginRequest {
+	t.Helper()
+	end := time.NewTimer(20 * time.Second)
+	defer end.Stop()
+	select {
+	case r := <-w.registered:
+		return r
+	case <-end.C:
+		t.Fatal("timed out: plugin registers")
+		return nil
+	}
+}
+
 func (w *wire) close() {
 	w.mux.Close()
 	w.client.Close()

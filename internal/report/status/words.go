@@ -91,13 +91,16 @@ type Missing string
 const (
 	NotYet        Missing = "not yet"        // its cgroup does not exist, or it is on its way
 	NotCarried    Missing = "not carried"    // the attachment has no words for it
+	Ceded         Missing = "ceded"          // left to another plugin
 	CreateOnly    Missing = "create only"    // the container was created without it
 	BadCgroup     Missing = "bad cgroup"     // its cgroup cannot be named
 	KernelRefused Missing = "kernel refused" // the kernel, or a check of ours before it
 )
 
 // Reasons lists the kinds of reasons.
-func Reasons() []Missing { return []Missing{NotYet, NotCarried, CreateOnly, BadCgroup, KernelRefused} }
+func Reasons() []Missing {
+	return []Missing{NotYet, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused}
+}
 
 // Summary is the node in numbers, for metrics. Texts in it are of bounded sets.
 type Summary struct {
