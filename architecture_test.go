@@ -40,7 +40,6 @@ var arrows = map[string][]string{
 	"internal/sim":               {"internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/config", "internal/lifecycle", "internal/report/status", "internal/topology", "internal/topology/describe"},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
-	"internal/tools/metricdocs":  nil,
 	"cmd/trimtab":                nil,
 	"test/scenarios":             {},
 }
