@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // updateQueue holds the containers whose copy in the runtime is out of date,
@@ -62,7 +63,7 @@ func (q *updateQueue) wake() {
 // Run brings the runtime's copies in line, one container at a time, until ctx
 // ends.
 func (c *Conductor) Run(ctx context.Context) error {
-	defer c.Settled()
+	defer c.later.Wait()
 	for {
 		more, pace := c.updateOne(ctx)
 		if !more {
@@ -114,8 +115,20 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	limited, cancel := context.WithTimeout(ctx, updateTimeout)
 	failed, err := rt.runtime.Update(limited, []Settings{{Container: id, Values: values}})
 	cancel()
+	c.recorder.RuntimeUpdate(updateResult(failed, err))
 	c.updated(id, values, err != nil || len(failed) > 0, err)
 	return true, pace
+}
+
+// updateResult is what came of an update, for the recorder.
+func updateResult(failed []string, err error) string {
+	switch {
+	case err != nil:
+		return UpdateFailed
+	case len(failed) > 0:
+		return UpdateRefused
+	}
+	return UpdateDone
 }
 
 // updated notes the result of an update. Where it came while a newer value was
@@ -135,7 +148,8 @@ func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, e
 			return
 		}
 		delete(c.queue.tries, id)
-		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", "container", id, "err", err)
+		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", logkey.Op, logkey.ID(c.ops.Add(1)),
+			logkey.Container, id, logkey.Err, err)
 		return
 	}
 	delete(c.queue.tries, id)

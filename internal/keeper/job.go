@@ -28,6 +28,8 @@ type job struct {
 	// known is a verified text that may spare reading; fresh jobs have none.
 	known    string
 	hasKnown bool
+	// drifted: somebody else changed the verified text since.
+	drifted bool
 
 	done   bool
 	state  State
@@ -230,6 +232,7 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	if inForce {
 		j.row.kernel = verified
 	}
+	k.countLocked(j, s)
 	if !k.aliveLocked(j) {
 		return
 	}

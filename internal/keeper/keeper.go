@@ -85,6 +85,8 @@ type Keeper struct {
 	rows       map[place]*row
 	byOwner    map[string]map[place]*row // the same rows
 	generation uint64
+	results    [len(stateNames)]uint64
+	drift      map[string]uint64
 }
 
 // place names a setting of a cgroup.

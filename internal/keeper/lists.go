@@ -128,6 +128,7 @@ func (p *listPass) plan(j *job) {
 		p.k.fail(j, err)
 		return
 	}
+	p.k.seen(j, text)
 	m := &move{job: j, before: text, final: j.want}
 	m.cur, err = p.parse(text)
 	m.want, _ = p.parse(j.want)

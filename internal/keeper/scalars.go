@@ -108,6 +108,7 @@ func (k *Keeper) look(u *unit) bool {
 	}
 	same := true
 	for i, j := range u.jobs {
+		k.seen(j, u.cur[i])
 		same = same && k.holds(j, u.cur[i])
 	}
 	if same {
