@@ -82,13 +82,13 @@ func New(o Options) (*Agent, error) {
 	a.metrics = newMetrics(o)
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
-		Now: time.Now, Pace: o.Config.NRI.Pace(), Checkpoint: a.loadCheckpoint(),
-		Ceded: cededFields(o.Config), Recorder: a.metrics,
+		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadCheckpoint(), Recorder: a.metrics,
 	})
 	if o.Config.NRI.Enabled {
 		a.nri = nri.New(nri.Options{
 			Socket: o.Config.NRI.Socket, Name: o.Config.NRI.Name, Index: o.Config.NRI.Index,
 			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
+			FailRequest: o.Config.FailurePolicy.Agent == "fail",
 		})
 	}
 	a.metrics.Watch(a.summary)
@@ -233,7 +233,7 @@ func (a *Agent) Reconfigure(c config.Config) error {
 	for _, key := range needRestart(old, c) {
 		a.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
 	}
-	a.conductor.Configure(policy, c.NRI.Pace(), cededFields(c))
+	a.conductor.Configure(policy, tuning(c))
 	a.log.Info("configuration in force", logkey.Generation, gen)
 	return nil
 }
@@ -249,6 +249,9 @@ func needRestart(old, c config.Config) []string {
 	}
 	if old.HTTP != c.HTTP {
 		keys = append(keys, "http")
+	}
+	if old.FailurePolicy.Agent != c.FailurePolicy.Agent {
+		keys = append(keys, "failurePolicy.agent (the runtime is told at the next connection; our own part is in force)")
 	}
 	if old.Log.Format != c.Log.Format {
 		keys = append(keys, "log.format")

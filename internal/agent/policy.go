@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 
+	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
@@ -19,6 +20,10 @@ func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
 		UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared",
 		ReclaimedByNUMA:  c.Hooks.CPUSet.ReclaimedByNUMA,
 		Pools:            placement.Pools{Online: m.Online()},
+	}
+	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
+	for _, name := range c.FailurePolicy.Hooks {
+		p.Fatal[name] = true
 	}
 	for _, list := range []struct {
 		key  string
@@ -57,15 +62,15 @@ func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
 	return p, nil
 }
 
-// cededFields returns nri.cede as fields. Names are validated with the
-// configuration.
-func cededFields(c config.Config) []lifecycle.Field {
-	var out []lifecycle.Field
+// tuning translates what concerns the conductor itself. Names are validated
+// with the configuration.
+func tuning(c config.Config) conductor.Tuning {
+	t := conductor.Tuning{Pace: c.NRI.Pace(), Fail: c.FailurePolicy.Agent == "fail"}
 	for _, name := range c.NRI.Cede {
 		var f lifecycle.Field
 		if f.UnmarshalText([]byte(name)) == nil {
-			out = append(out, f)
+			t.Ceded = append(t.Ceded, f)
 		}
 	}
-	return out
+	return t
 }

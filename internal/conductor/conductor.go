@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -26,15 +27,23 @@ type Options struct {
 	Key []byte
 	Log *slog.Logger
 	Now func() time.Time
+	Tuning
+	// Checkpoint is what SaveCheckpoints saved last, or nothing.
+	Checkpoint []byte
+	// Recorder is told what happens; nil for none.
+	Recorder Recorder
+}
+
+// Tuning is what of a configuration concerns the conductor itself.
+type Tuning struct {
 	// Pace is the pause between two updates of the runtime's stored copies.
 	Pace time.Duration
 	// Ceded are fields that other plugins own: they are never claimed when a
 	// container is created, but written when it starts, and that is reported.
 	Ceded []lifecycle.Field
-	// Checkpoint is what SaveCheckpoints saved last, or nothing.
-	Checkpoint []byte
-	// Recorder is told what happens; nil for none.
-	Recorder Recorder
+	// Fail refuses a container that could not be decided because of a fault of
+	// ours; otherwise it is created without us.
+	Fail bool
 }
 
 // Conductor is the one writer of the engine's state.
@@ -44,6 +53,7 @@ type Conductor struct {
 	log      *slog.Logger
 	now      func() time.Time
 	recorder Recorder
+	fail     atomic.Bool
 	ops      atomic.Uint32
 	// since is when the event under way took its turn, in nanoseconds; 0 for
 	// none.
@@ -84,7 +94,7 @@ func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
 	}
-	return &Conductor{
+	c := &Conductor{
 		late: late, recorder: o.Recorder,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{},
@@ -96,6 +106,8 @@ func New(o Options) *Conductor {
 		runtimes: map[string]attached{},
 		journal:  newJournal(),
 	}
+	c.fail.Store(o.Fail)
+	return c
 }
 
 // work is one event on its way from decision to answer.
@@ -167,12 +179,13 @@ func (c *Conductor) Settled() {
 
 // Configure puts a new policy in force for what runs: kernel first, the
 // runtime's copies after it, paced.
-func (c *Conductor) Configure(p engine.Policy, pace time.Duration, ceded []lifecycle.Field) {
+func (c *Conductor) Configure(p engine.Policy, t Tuning) {
 	start := c.now()
 	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	defer c.end()
 	c.mu.Lock()
-	c.pace, c.ceded = pace, setOf(ceded)
+	c.pace, c.ceded = t.Pace, setOf(t.Ceded)
+	c.fail.Store(t.Fail)
 	c.mu.Unlock()
 	if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &p}) }) == nil {
 		c.finish(w, start)
@@ -188,6 +201,9 @@ func (c *Conductor) guard(w *work, part func() error) (err error) {
 				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			c.recorder.HookError(ourselves)
 			w.answer, w.items, w.notes, w.settle, err = Answer{}, nil, nil, "", nil
+			if c.fail.Load() && w.ev.Kind == lifecycle.CreateContainer {
+				err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
+			}
 		}
 	}()
 	return part()

@@ -26,22 +26,24 @@ func (c *Conductor) confirm(w *work) {
 
 // refused reports a rejection.
 func (c *Conductor) refused(w *work, err error) {
-	c.mu.Lock()
-	e := c.entry(w)
-	e.Rejected = err.Error()
-	c.journal.add(e)
-	c.mu.Unlock()
+	e := c.remember(w, func(e *status.Event) { e.Rejected = err.Error() })
 	c.recorder.Refused(refusedRequest)
 	c.log.Warn("refused", append(about(w, e.Kind), logkey.Err, err)...)
 }
 
+// remember adds an event to the journal.
+func (c *Conductor) remember(w *work, complete func(*status.Event)) status.Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entry(w)
+	complete(&e)
+	c.journal.add(e)
+	return e
+}
+
 // report writes journal and log of one event.
 func (c *Conductor) report(w *work, start time.Time) {
-	c.mu.Lock()
-	e := c.entry(w)
-	e.Took = c.now().Sub(start)
-	c.journal.add(e)
-	c.mu.Unlock()
+	e := c.remember(w, func(e *status.Event) { e.Took = c.now().Sub(start) })
 	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {
 		c.count(w, p)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -41,7 +42,7 @@ func explained(t *testing.T, mo *model, c *modelCtr, field string) status.Value 
 func TestCeded(t *testing.T) {
 	t.Parallel()
 	mo := newModel(t, cgroup.V1, faults{})
-	mo.con.Configure(mo.policy, 0, []lifecycle.Field{lifecycle.CPUShares})
+	mo.con.Configure(mo.policy, conductor.Tuning{Ceded: []lifecycle.Field{lifecycle.CPUShares}})
 	p := mo.runPod("BE", "", halfCPU)
 	c := mo.create(p, "a")
 	if got := carried(c); len(got) != 1 || got[0] != "cpuset.cpus" {

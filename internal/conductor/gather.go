@@ -75,24 +75,29 @@ func (c *Conductor) ended(w *work, f *engine.Facts) {
 	if w.ev.Pod == nil {
 		return
 	}
-	c.mu.Lock()
-	removed := w.ev.Kind == lifecycle.RemoveContainer
-	p := c.state.Pod(w.ev.Pod.ID)
-	if !removed && (p == nil || !p.Intent.CPUs.Said()) {
-		c.mu.Unlock()
-		return
-	}
-	parents := map[string]string{}
-	for _, p := range c.state.Owners() {
-		if removed || p.Pod.ID != w.ev.Pod.ID {
-			parents[p.Pod.ID] = p.Pod.CgroupParent
-		}
-	}
-	c.mu.Unlock()
 	f.Ended = map[string]bool{}
-	for id, parent := range parents {
+	for id, parent := range c.owners(w.ev) {
 		if dir, err := cgroup.PodPath(parent); err == nil && c.keeper.Gone(dir) {
 			f.Ended[id] = true
 		}
 	}
+}
+
+// owners returns the cgroup parents of the pods that own CPUs, where the event
+// asks for their CPUs or may have freed them.
+func (c *Conductor) owners(ev *lifecycle.Event) map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	removed := ev.Kind == lifecycle.RemoveContainer
+	p := c.state.Pod(ev.Pod.ID)
+	if !removed && (p == nil || !p.Intent.CPUs.Said()) {
+		return nil
+	}
+	parents := map[string]string{}
+	for _, p := range c.state.Owners() {
+		if removed || p.Pod.ID != ev.Pod.ID {
+			parents[p.Pod.ID] = p.Pod.CgroupParent
+		}
+	}
+	return parents
 }

@@ -64,7 +64,7 @@ func play(mo *model, history []step) {
 			mo.policy.UnlabelledShared = s.A%2 == 0
 			mo.policy.Pools.Reserved = [...]string2set{"", "7"}[s.B%2].set(mo)
 			mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
-			mo.con.Configure(mo.policy, 0, nil)
+			mo.con.Configure(mo.policy, conductor.Tuning{})
 			mo.checkExclusive("after a new configuration")
 			continue
 		}

@@ -22,6 +22,8 @@ type Config struct {
 	// Dialects are the annotation dialects read, first wins where two
 	// disagree.
 	Dialects []string `json:"dialects"`
+	// FailurePolicy says whose failure stops a container from being created.
+	FailurePolicy FailurePolicy `json:"failurePolicy"`
 	// Pools says which CPUs the shared pools are made of.
 	Pools Pools `json:"pools"`
 	// Hooks switches and tunes each hook.
@@ -36,6 +38,19 @@ type Config struct {
 	HTTP HTTP `json:"http"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
+}
+
+// FailurePolicy says what a fault of Trimtab's own does to a pod. A policy's
+// no, such as a refusal in strict mode, is no fault and stands in any case.
+type FailurePolicy struct {
+	// Agent is "ignore" or "fail". With "ignore" a container that could not be
+	// decided is created without Trimtab. With "fail" its creation fails, and
+	// runtimes that know failure policies (NRI 0.12.4 and later) also fail it
+	// where the agent does not answer.
+	Agent string `json:"agent"`
+	// Hooks lists hooks without which no container is created. The failure of
+	// any other hook is reported, and the container goes without its values.
+	Hooks []string `json:"hooks"`
 }
 
 // Pools says which CPUs the shared pools are made of. CPUs owned exclusively
@@ -161,9 +176,10 @@ type Log struct {
 // nothing.
 func Default() Config {
 	return Config{
-		APIVersion: APIVersion,
-		Kind:       Kind,
-		Dialects:   []string{"koordinator", "kubernetes"},
+		APIVersion:    APIVersion,
+		Kind:          Kind,
+		Dialects:      []string{"koordinator", "kubernetes"},
+		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},

@@ -40,6 +40,8 @@ func rules() map[string]rule {
 		"apiVersion":                     {choices: []string{APIVersion}},
 		"kind":                           {choices: []string{Kind}},
 		"dialects":                       {choices: intent.Dialects()},
+		"failurePolicy.agent":            {choices: []string{"ignore", "fail"}},
+		"failurePolicy.hooks":            {choices: hookNames()},
 		"pools.reserved":                 cpus,
 		"pools.shared":                   cpus,
 		"pools.reclaimed":                cpus,
@@ -61,6 +63,16 @@ func rules() map[string]rule {
 		"log.level":                      {choices: []string{"debug", "info", "warn", "error"}},
 		"log.format":                     {choices: []string{"text", "json"}},
 	}
+}
+
+// hookNames are the keys below hooks, which are the hooks' names.
+func hookNames() []string {
+	var names []string
+	t := reflect.TypeFor[Hooks]()
+	for i := range t.NumField() {
+		names = append(names, t.Field(i).Tag.Get("json"))
+	}
+	return names
 }
 
 func fieldNames() []string {

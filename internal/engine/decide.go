@@ -176,8 +176,13 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 	d.put(c.ID, c)
 }
 
-// refuse turns malformed requests into a no, in strict mode.
+// refuse turns failures of hooks that must not fail into a no, and malformed
+// requests in strict mode.
 func (d *draft) refuse(p *Plan) {
+	if d.failed != "" {
+		p.Reject = d.failed + ": failurePolicy.hooks says that no container is created without it"
+		return
+	}
 	if !d.policy.Strict {
 		return
 	}

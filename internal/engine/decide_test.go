@@ -208,3 +208,21 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// TestFatalHook checks that a container is refused where a hook that must not
+// fail does, and only there.
+func TestFatalHook(t *testing.T) {
+	m := node(t)
+	for _, fatal := range []bool{false, true} {
+		pol := policy(m)
+		pol.Hooks = []hook.Hook{panicking{}}
+		pol.Fatal = map[string]bool{"batch": fatal}
+		s := NewState(m, pol)
+		pod := &lifecycle.Pod{ID: "p", UID: "u"}
+		do(t, s, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
+		p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "a", PodID: "p", Name: "c"}})
+		if refused := strings.Contains(p.Reject, "hook batch failed") && s.Container("a") == nil; refused != fatal {
+			t.Errorf("fatal %t: rejected with %q", fatal, p.Reject)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -24,6 +25,8 @@ type draft struct {
 	// which they came.
 	containers map[string]*Container
 	order      []string
+	// failed is why a hook that must not fail did; "" for none.
+	failed string
 }
 
 func newDraft(s *State) *draft {
@@ -113,10 +116,11 @@ func (d *draft) seats() []SeatChange {
 // hook that panics loses its say; the others keep theirs.
 func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
 	in := hookInput(d, p, c)
-	var out output
+	out := output{fatal: d.policy.Fatal}
 	for _, h := range d.policy.Hooks {
 		out.run(h, in)
 	}
+	d.failed = cmp.Or(d.failed, out.failed)
 	return out.Values, out.Problems
 }
 

@@ -36,7 +36,11 @@ func (d *draft) seatText(seat placement.Seat) string {
 }
 
 // output collects proposals by the fields' composition rules.
-type output struct{ hook.Output }
+type output struct {
+	hook.Output
+	fatal  map[string]bool
+	failed string
+}
 
 // run asks one hook. Its panic is contained: it proposes nothing then, and
 // that is reported.
@@ -44,9 +48,12 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	had, trouble := len(o.Values), len(o.Problems)
 	defer func() {
 		if r := recover(); r != nil {
-			o.Values, o.Problems = o.Values[:had], append(o.Problems[:trouble], lifecycle.Problem{
-				Hook: h.Info().Name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", h.Info().Name, r),
-			})
+			name := h.Info().Name
+			p := lifecycle.Problem{Hook: name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", name, r)}
+			o.Values, o.Problems = o.Values[:had], append(o.Problems[:trouble], p)
+			if o.fatal[name] {
+				o.failed = p.Reason
+			}
 		}
 	}()
 	h.Propose(in, &o.Output)

@@ -24,6 +24,9 @@ type Policy struct {
 	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.
 	ReclaimedByNUMA bool
 	Hooks           []hook.Hook
+	// Fatal names hooks whose failure refuses the container: its promise is
+	// worth more than its start.
+	Fatal map[string]bool
 }
 
 // Pod is what the engine knows of a pod sandbox. It is replaced, not changed.

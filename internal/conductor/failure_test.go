@@ -1,0 +1,31 @@
+package conductor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// TestFailurePolicy plants a fault of ours in the decision: by default the pod
+// runs without us, under policy fail its creation is refused.
+func TestFailurePolicy(t *testing.T) {
+	for _, fail := range []bool{false, true} {
+		c, _, log := observed(t, false)
+		p := testPod(nil)
+		_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
+		c.fail.Store(fail)
+		c.state = nil // whatever touches it fails
+		answer, err := c.Handle(t.Context(), anything{}, lifecycle.Event{
+			Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg"},
+		})
+		var no *Rejection
+		if refused := errors.As(err, &no); refused != fail || len(answer.Values) > 0 {
+			t.Errorf("policy fail %t: %v, %v", fail, answer, err)
+		}
+		if !strings.Contains(log.String(), "deciding an event failed") {
+			t.Errorf("the fault is not in the log:\n%s", log)
+		}
+	}
+}
