@@ -15,7 +15,7 @@ TAGS := nri_no_wasm
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
-.PHONY: help build demo test lint generate stale bench tools deps clean
+.PHONY: help build demo test soak lint generate stale bench tools deps clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \
 	echo "== make test: $$verdict in $$((SECONDS - all)) s ($${told#, })"; \
 	[ -z "$$failed" ]
+
+soak: deps tools ## Run the restart tests at full length: 100 rounds
+	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts' $(ARGS) .
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
 	@test/tools/lint.sh $(MODULES)

@@ -111,6 +111,7 @@ type work struct {
 	problems     []lifecycle.Problem
 	wrote        map[string][]keeper.Outcome
 	decided      time.Duration // what deciding took
+	failed       bool          // a panic of ours cost it something
 }
 
 // begin takes the turn for one event.
@@ -131,14 +132,36 @@ func (c *Conductor) end() {
 func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
 	w := c.begin(from, &ev)
+	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
+	answer := w.answer
+	answer.Op = w.op
+	if err == nil && ev.Kind == lifecycle.Synchronize {
+		// Runtimes drop a plugin that is slow here, and what runs does so with
+		// the CPUs it has. The turn stays taken: no later event is decided
+		// before this one is in the kernel.
+		go func() {
+			c.finish(w, start)
+			c.end()
+			// The runtime's whole list was read; little of it is kept.
+			debug.FreeOSMemory()
+		}()
+		return answer, nil
+	}
 	defer c.end()
-	if err := c.guard(w, engine.Facts{}); err != nil {
+	if err != nil {
 		c.recorder.Event(ev.Kind, c.now().Sub(start), w.decided)
 		return Answer{Op: w.op}, err
 	}
-	c.report(w, start)
-	w.answer.Op = w.op
-	return w.answer, nil
+	c.finish(w, start)
+	answer = w.answer // a panic while applying takes it back
+	answer.Op = w.op
+	return answer, nil
+}
+
+// Settled returns when what was decided so far is in the kernel.
+func (c *Conductor) Settled() {
+	c.turn.Lock()
+	defer c.turn.Unlock()
 }
 
 // Configure puts a new policy in force for what runs: kernel first, the
@@ -150,35 +173,49 @@ func (c *Conductor) Configure(p engine.Policy, pace time.Duration, ceded []lifec
 	c.mu.Lock()
 	c.pace, c.ceded = pace, setOf(ceded)
 	c.mu.Unlock()
-	if c.guard(w, engine.Facts{Policy: &p}) == nil {
-		c.report(w, start)
+	if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &p}) }) == nil {
+		c.finish(w, start)
 	}
 }
 
-// guard runs one event through. A panic of ours costs the event its decision,
+// guard runs a part of an event. A panic of ours costs the event its decision,
 // never the pod its life: it is logged and answered with no change.
-func (c *Conductor) guard(w *work, f engine.Facts) (err error) {
+func (c *Conductor) guard(w *work, part func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("deciding an event failed", logkey.Op, w.op, logkey.Event, w.ev.Kind.String(),
 				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			c.recorder.HookError(ourselves)
-			w.answer, err = Answer{}, nil
+			w.failed = true
+			w.answer, w.items, w.notes, w.settle, err = Answer{}, nil, nil, "", nil
 		}
 	}()
+	return part()
+}
+
+// plan gathers and decides.
+func (c *Conductor) plan(w *work, f engine.Facts) error {
 	c.gather(w, &f)
-	if err := c.decide(w, f); err != nil {
+	err := c.decide(w, f)
+	if err != nil {
 		c.refused(w, err)
-		return err
 	}
-	c.apply(w)
-	c.confirm(w)
-	if w.ev.Kind == lifecycle.Synchronize {
+	return err
+}
+
+// finish applies what was decided, takes note of what became of it and reports.
+func (c *Conductor) finish(w *work, start time.Time) {
+	_ = c.guard(w, func() error {
+		c.apply(w)
+		c.confirm(w)
+		return nil
+	})
+	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
 		c.mu.Lock()
 		c.synced = c.now()
 		c.mu.Unlock()
 	}
-	return nil
+	c.report(w, start)
 }
 
 // decide holds the lock: no I/O happens here.
@@ -238,8 +275,10 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	return out
 }
 
-// Attached notes a connected runtime; its copies are updated from now on.
+// Attached notes a connected runtime; its copies are updated from now on. It
+// returns when what its Synchronize led to is in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
+	c.Settled()
 	c.mu.Lock()
 	c.runtimes[from.Name()] = attached{from, r}
 	c.queue.wake()

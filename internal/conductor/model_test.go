@@ -138,6 +138,7 @@ func (mo *model) wrong(format string, args ...any) {
 
 func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
 	ans, err := mo.con.Handle(context.Background(), carrier{}, ev)
+	mo.con.Settled() // a Synchronize is answered before it is applied
 	return ans, err == nil
 }
 

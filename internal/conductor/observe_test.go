@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,12 +67,12 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := time.Unix(1000, 0)
+	var ticks atomic.Int64
 	n, log := &notes{}, &bytes.Buffer{}
 	return New(Options{
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: fake, Version: cgroup.V2}), Key: []byte("k"), Recorder: n,
 		Log: slog.New(slog.NewTextHandler(log, nil)),
-		Now: func() time.Time { clock = clock.Add(time.Microsecond); return clock },
+		Now: func() time.Time { return time.Unix(1000, ticks.Add(1000)) },
 		Policy: engine.Policy{
 			Strict: strict, Dialects: []string{"koordinator", "kubernetes"}, Place: true,
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
@@ -82,7 +83,9 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 
 func handle(t *testing.T, c *Conductor, ev lifecycle.Event) (Answer, error) {
 	t.Helper()
-	return c.Handle(t.Context(), anything{}, ev)
+	ans, err := c.Handle(t.Context(), anything{}, ev)
+	c.Settled() // a Synchronize is applied after its answer
+	return ans, err
 }
 
 func testPod(annotations map[string]string) *lifecycle.Pod {

@@ -13,6 +13,7 @@ import (
 // oldest first. The kernel has their values already.
 type updateQueue struct {
 	ids   []string
+	waits map[string]struct{} // the same ids
 	tries map[string]int
 	woken chan struct{}
 }
@@ -25,19 +26,31 @@ const (
 )
 
 func newUpdateQueue() updateQueue {
-	return updateQueue{tries: map[string]int{}, woken: make(chan struct{}, 1)}
+	return updateQueue{waits: map[string]struct{}{}, tries: map[string]int{}, woken: make(chan struct{}, 1)}
 }
 
 func (q *updateQueue) add(id string) {
-	if !slices.Contains(q.ids, id) {
+	if _, waits := q.waits[id]; !waits {
+		q.waits[id] = struct{}{}
 		q.ids = append(q.ids, id)
 	}
 	q.wake()
 }
 
 func (q *updateQueue) drop(id string) {
-	q.ids = slices.DeleteFunc(q.ids, func(x string) bool { return x == id })
+	if _, waits := q.waits[id]; waits {
+		delete(q.waits, id)
+		q.ids = slices.DeleteFunc(q.ids, func(x string) bool { return x == id })
+	}
 	delete(q.tries, id)
+}
+
+// next takes the oldest out of the queue, which is not empty.
+func (q *updateQueue) next() string {
+	id := q.ids[0]
+	q.ids = q.ids[1:]
+	delete(q.waits, id)
+	return id
 }
 
 func (q *updateQueue) wake() {
@@ -50,6 +63,7 @@ func (q *updateQueue) wake() {
 // Run brings the runtime's copies in line, one container at a time, until ctx
 // ends.
 func (c *Conductor) Run(ctx context.Context) error {
+	defer c.Settled()
 	for {
 		more, pace := c.updateOne(ctx)
 		if !more {
@@ -82,8 +96,7 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 		c.mu.Unlock()
 		return false, 0
 	}
-	id := c.queue.ids[0]
-	c.queue.ids = c.queue.ids[1:]
+	id := c.queue.next()
 	ctr := c.state.Container(id)
 	var values []lifecycle.Value
 	if ctr != nil && ctr.Alive() {

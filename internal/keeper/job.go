@@ -92,7 +92,15 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 	if r == nil {
 		r = &row{place: p, writing: k.lockForLocked(p)}
 		k.rows[p] = r
+	} else if r.target.Owner != it.Target.Owner {
+		k.disownLocked(r)
 	}
+	mine := k.byOwner[it.Target.Owner]
+	if mine == nil {
+		mine = map[place]*row{}
+		k.byOwner[it.Target.Owner] = mine
+	}
+	mine[p] = r
 	k.generation++
 	r.generation, r.target, r.value, r.want, r.releasing = k.generation, it.Target, it.Value, want, false
 	r.state, r.err = Pending, nil
@@ -115,10 +123,10 @@ func (k *Keeper) lockForLocked(p place) *sync.Mutex {
 	return new(sync.Mutex)
 }
 
-// jobsLocked makes fresh jobs of the rows that match, in a fixed order.
-func (k *Keeper) jobsLocked(match func(*row) bool) []*job {
+// jobsLocked makes fresh jobs of an owner's rows that match, in a fixed order.
+func (k *Keeper) jobsLocked(owner string, match func(*row) bool) []*job {
 	var jobs []*job
-	for _, r := range k.rows {
+	for _, r := range k.byOwner[owner] {
 		if match(r) && (r.want != "" || r.releasing) {
 			jobs = append(jobs, newJob(r))
 		}
@@ -231,7 +239,7 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	j.end(s, kernel, err)
 	j.row.state, j.row.err = s, err
 	if j.releasing && (inForce || s == Pending) {
-		delete(k.rows, j.place)
+		k.dropLocked(j.row)
 	}
 }
 

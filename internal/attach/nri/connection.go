@@ -108,7 +108,7 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	}
 	_, err = a.serve(ctx, conn)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // told to stop, it has nothing to complain of
 	}
 	return errors.Join(ErrRuntimeGone, err)
 }
