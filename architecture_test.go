@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
 	"cmd/trimtab":                nil,
+	"test/bench":                 nil,
 	"test/scenarios":             {},
 }
 

@@ -52,6 +52,8 @@ type Conductor struct {
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
+	// later is work that goes on after its event was answered; Run waits for it.
+	later sync.WaitGroup
 
 	mu       sync.Mutex // guards all below; never held across I/O
 	state    *engine.State
@@ -133,18 +135,20 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 	start := c.now()
 	w := c.begin(from, &ev)
 	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
-	answer := w.answer
-	answer.Op = w.op
+	w.answer.Op = w.op
 	if err == nil && ev.Kind == lifecycle.Synchronize {
 		// Runtimes drop a plugin that is slow here, and what runs does so with
 		// the CPUs it has. The turn stays taken: no later event is decided
 		// before this one is in the kernel.
-		go func() {
-			c.finish(w, start)
-			c.end()
+		answer := w.answer
+		c.later.Go(func() {
+			func() {
+				defer c.end()
+				c.finish(w, start)
+			}()
 			// The runtime's whole list was read; little of it is kept.
 			debug.FreeOSMemory()
-		}()
+		})
 		return answer, nil
 	}
 	defer c.end()
@@ -153,9 +157,7 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 		return Answer{Op: w.op}, err
 	}
 	c.finish(w, start)
-	answer = w.answer // a panic while applying takes it back
-	answer.Op = w.op
-	return answer, nil
+	return w.answer, nil
 }
 
 // Settled returns when what was decided so far is in the kernel.

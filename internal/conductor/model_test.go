@@ -173,6 +173,9 @@ func must(err error) {
 func clone[T any](v *T) *T { c := *v; return &c }
 
 func (mo *model) create(p *modelPod, name string) *modelCtr {
+	// The kubelet creates a container again only where the last creation came
+	// to nothing or the container has ended.
+	p.ctrs = slices.DeleteFunc(p.ctrs, func(c *modelCtr) bool { return c.Name == name && !c.started && !c.ended })
 	mo.n++
 	c := &modelCtr{pod: p, Container: lifecycle.Container{
 		ID: fmt.Sprintf("ctr-%d", mo.n), PodID: p.ID, Name: name, State: lifecycle.StateCreated,

@@ -83,9 +83,8 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 
 func handle(t *testing.T, c *Conductor, ev lifecycle.Event) (Answer, error) {
 	t.Helper()
-	ans, err := c.Handle(t.Context(), anything{}, ev)
-	c.Settled() // a Synchronize is applied after its answer
-	return ans, err
+	defer c.Settled()
+	return c.Handle(t.Context(), anything{}, ev)
 }
 
 func testPod(annotations map[string]string) *lifecycle.Pod {
@@ -225,6 +224,27 @@ func TestAlive(t *testing.T) {
 	}
 	c.end()
 	if err := c.Alive(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadyAfterAPanic: a Synchronize that a panic of ours cost its decision
+// has taken nothing over.
+func TestReadyAfterAPanic(t *testing.T) {
+	c, n, _ := observed(t, false)
+	c.Attached(anything{}, refusing{})
+	state := c.state
+	c.state = nil // planted: deciding panics
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
+	if c.Ready() == nil {
+		t.Error("ready, though nothing was taken over")
+	}
+	if n.got[0] != "hook none" {
+		t.Errorf("the panic was not counted: %v", n.got)
+	}
+	c.state = state
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
+	if err := c.Ready(); err != nil {
 		t.Error(err)
 	}
 }

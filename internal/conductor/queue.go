@@ -63,7 +63,7 @@ func (q *updateQueue) wake() {
 // Run brings the runtime's copies in line, one container at a time, until ctx
 // ends.
 func (c *Conductor) Run(ctx context.Context) error {
-	defer c.Settled()
+	defer c.later.Wait()
 	for {
 		more, pace := c.updateOne(ctx)
 		if !more {
