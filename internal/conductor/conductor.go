@@ -125,6 +125,7 @@ type work struct {
 	problems     []lifecycle.Problem
 	wrote        map[string][]keeper.Outcome
 	decided      time.Duration // what deciding took
+	failed       bool          // a panic of ours cost it something
 }
 
 // begin takes the turn for one event.
@@ -200,6 +201,7 @@ func (c *Conductor) guard(w *work, part func() error) (err error) {
 			c.log.Error("deciding an event failed", logkey.Op, w.op, logkey.Event, w.ev.Kind.String(),
 				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			c.recorder.HookError(ourselves)
+			w.failed = true
 			w.answer, w.items, w.notes, w.settle, err = Answer{}, nil, nil, "", nil
 			if c.fail.Load() && w.ev.Kind == lifecycle.CreateContainer {
 				err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
@@ -226,7 +228,7 @@ func (c *Conductor) finish(w *work, start time.Time) {
 		c.confirm(w)
 		return nil
 	})
-	if w.ev.Kind == lifecycle.Synchronize {
+	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
 		c.mu.Lock()
 		c.synced = c.now()
 		c.mu.Unlock()

@@ -1,7 +1,9 @@
 package conductor
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -57,7 +59,8 @@ func (c *Conductor) report(w *work, start time.Time) {
 			}
 		}
 	}
-	if len(e.Values) > 0 || len(e.Changed) > 0 {
+	said := len(e.Values) > 0 || len(e.Changed) > 0
+	if said && c.log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
 		c.log.Info("decided", c.decision(w, &e)...)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,12 +67,12 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := time.Unix(1000, 0)
+	var ticks atomic.Int64
 	n, log := &notes{}, &bytes.Buffer{}
 	return New(Options{
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: fake, Version: cgroup.V2}), Key: []byte("k"), Recorder: n,
 		Log: slog.New(slog.NewTextHandler(log, nil)),
-		Now: func() time.Time { clock = clock.Add(time.Microsecond); return clock },
+		Now: func() time.Time { return time.Unix(1000, ticks.Add(1000)) },
 		Policy: engine.Policy{
 			Strict: strict, Dialects: []string{"koordinator", "kubernetes"}, Place: true,
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
@@ -223,6 +224,27 @@ func TestAlive(t *testing.T) {
 	}
 	c.end()
 	if err := c.Alive(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadyAfterAPanic: a Synchronize that a panic of ours cost its decision
+// has taken nothing over.
+func TestReadyAfterAPanic(t *testing.T) {
+	c, n, _ := observed(t, false)
+	c.Attached(anything{}, refusing{})
+	state := c.state
+	c.state = nil // planted: deciding panics
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
+	if c.Ready() == nil {
+		t.Error("ready, though nothing was taken over")
+	}
+	if n.got[0] != "hook none" {
+		t.Errorf("the panic was not counted: %v", n.got)
+	}
+	c.state = state
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
+	if err := c.Ready(); err != nil {
 		t.Error(err)
 	}
 }

@@ -37,10 +37,10 @@ type Options struct {
 // Serve answers on a TCP address until ctx ends.
 func Serve(ctx context.Context, address string, o Options) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return nil
-	case err != nil:
+	if ctx.Err() != nil && l == nil {
+		return nil // told to end before it began
+	}
+	if err != nil {
 		return fmt.Errorf("serve http: %w", err)
 	}
 	return serve(ctx, l, o)
