@@ -22,6 +22,10 @@ type Config struct {
 	// Dialects are the annotation dialects read, first wins where two
 	// disagree.
 	Dialects []string `json:"dialects"`
+	// Authorisation says what pods may ask for, by namespace. The first rule
+	// that matches wins; where none does, safe defaults hold, which
+	// docs/authorisation.md lists.
+	Authorisation []Rule `json:"authorisation"`
 	// Pools says which CPUs the shared pools are made of.
 	Pools Pools `json:"pools"`
 	// Hooks switches and tunes each hook.
@@ -34,6 +38,23 @@ type Config struct {
 	Paths Paths `json:"paths"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
+}
+
+// Rule says what pods of some namespaces may ask for.
+type Rule struct {
+	// Kinds are the kinds of intent the rule is about; "class" is every class,
+	// "*" everything.
+	Kinds []string `json:"kinds"`
+	// Namespaces are names of namespaces, or patterns of them: "*" stands for
+	// any letters, "?" for one, "[a-c]" for one of some.
+	Namespaces []string `json:"namespaces"`
+	// Decision is "allow", "cap" or "refuse". Capped, assigned CPUs are at most
+	// the pod's CPU limit and request, and batch resources are for pods that
+	// are BestEffort to Kubernetes; nothing else has a cap.
+	Decision string `json:"decision"`
+	// MostCPUs bounds the CPUs assigned to a pod further, where they are
+	// capped; 0 does not.
+	MostCPUs int `json:"mostCPUs"`
 }
 
 // Pools says which CPUs the shared pools are made of. CPUs owned exclusively
@@ -147,9 +168,10 @@ type Log struct {
 // nothing.
 func Default() Config {
 	return Config{
-		APIVersion: APIVersion,
-		Kind:       Kind,
-		Dialects:   []string{"koordinator", "kubernetes"},
+		APIVersion:    APIVersion,
+		Kind:          Kind,
+		Dialects:      []string{"koordinator", "kubernetes"},
+		Authorisation: []Rule{},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},

@@ -22,7 +22,9 @@ type Policy struct {
 	UnlabelledShared bool
 	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.
 	ReclaimedByNUMA bool
-	Hooks           []hook.Hook
+	// Rules say what pods may ask for; without any the safe defaults hold.
+	Rules intent.Rules
+	Hooks []hook.Hook
 }
 
 // Pod is what the engine knows of a pod sandbox. It is replaced, not changed.
@@ -61,6 +63,8 @@ type Container struct {
 	// touched: the container's cpuset was once narrowed by us, so an
 	// unbounded seat must be written out, not left alone.
 	touched bool
+	// distrust are records it carries that are not ours.
+	distrust []lifecycle.Problem
 }
 
 // Alive reports whether the container has, or will have, a process.

@@ -156,6 +156,9 @@ type Problem struct {
 	// Warning is a suspicion: what was asked is done all the same, and strict
 	// mode does not refuse it.
 	Warning bool `json:"warning,omitempty"`
+	// Refused marks what was asked for in good form and is not granted: by
+	// authorisation, or because it is not there to be given.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // String is the sentence log, explain and a strict refusal print.
