@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -42,7 +43,7 @@ func (c *Conductor) report(w *work, start time.Time) {
 	c.journal.add(e)
 	c.mu.Unlock()
 	for _, p := range e.Problems {
-		c.log.Warn("problem", "pod", e.Pod, "container", e.Container, "key", p.Key, "value", p.Value, "reason", p.Reason)
+		c.log.Warn("problem", "pod", e.Pod, "container", e.Container, "kind", p.Kind(), "key", p.Key, "value", p.Value, "reason", p.Reason)
 	}
 	for _, all := range w.wrote {
 		for _, o := range all {
@@ -89,29 +90,29 @@ func (c *Conductor) entry(w *work) status.Event {
 			c.state.Machine.Format(s.Before), c.state.Machine.Format(s.After), len(s.Members)))
 	}
 	if w.ev.Kind == lifecycle.Synchronize || w.ev.Kind == lifecycle.Configure {
-		e.Problems = append(e.Problems, c.refusals(w)...)
+		e.Problems = append(e.Problems, c.troubles(w)...)
 		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(w.plan.ChangedPods), len(w.plan.Changed)))
 	}
 	return e
 }
 
-// maxRefusals bounds what one line of the journal tells of a whole node;
+// maxTroubles bounds what one line of the journal tells of a whole node;
 // explain has the rest.
-const maxRefusals = 50
+const maxTroubles = 50
 
-// refusals are what is not granted to pods and containers that were decided
-// anew together, each with whose it is.
-func (c *Conductor) refusals(w *work) []lifecycle.Problem {
+// troubles are what is malformed or refused of pods and containers that were
+// decided anew together, each with whose it is.
+func (c *Conductor) troubles(w *work) []lifecycle.Problem {
 	var out []lifecycle.Problem
 	more := 0
 	add := func(whose string, problems []lifecycle.Problem) {
 		for _, p := range problems {
 			switch {
-			case !p.Refused:
-			case len(out) == maxRefusals:
+			case p.Warning:
+			case len(out) == maxTroubles:
 				more++
 			default:
-				p.Reason = whose + ": " + p.Reason
+				p.Reason = intent.Printable(whose) + ": " + p.Reason
 				out = append(out, p)
 			}
 		}
@@ -129,7 +130,7 @@ func (c *Conductor) refusals(w *work) []lifecycle.Problem {
 		}
 	}
 	if more > 0 {
-		out = append(out, lifecycle.Problem{Reason: fmt.Sprintf("and %d more refusals, see explain", more), Warning: true})
+		out = append(out, lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
 	}
 	return out
 }

@@ -34,6 +34,7 @@ type model struct {
 	faults  faults
 	broken  []string
 	writes  int
+	log     io.Writer
 }
 
 // faults are planted errors: each must make its invariant's check fail.
@@ -91,7 +92,7 @@ func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
 		t.Fatal(err)
 	}
-	mo := &model{kernel: kernel, version: v, machine: m, faults: f}
+	mo := &model{log: io.Discard, kernel: kernel, version: v, machine: m, faults: f}
 	mo.policy = engine.Policy{
 		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
@@ -117,7 +118,7 @@ func (mo *model) boot() {
 		Checkpoint: saved,
 		Machine:    mo.machine, Policy: mo.policy,
 		Keeper: keeper.New(&cgroup.Tree{FS: fsys, Version: mo.version}),
-		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),
 		Now: func() time.Time { return time.Unix(0, 0) },
 	})
 }

@@ -76,7 +76,7 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	if old := d.container(c.ID); old != nil && old.Alive() && old.Seat.Pool != placement.Own || rec != nil && rec.CPUs == "" {
 		// It was refused when it was created, and its record says so: given
 		// the CPUs now, it would lose them at the next restart.
-		if p.Intent.CPUs.Said() && d.policy.Place {
+		if _, err = d.assigned(p, c.Key, &c.Pristine); err == nil && p.Intent.CPUs.Said() && d.policy.Place {
 			err = errors.New("they could not be granted when the container was created; it can have them when it is created anew")
 		}
 	} else {

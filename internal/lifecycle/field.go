@@ -161,6 +161,17 @@ type Problem struct {
 	Refused bool `json:"refused,omitempty"`
 }
 
+// Kind names the sort of problem: "refused", "warning" or "error".
+func (p Problem) Kind() string {
+	switch {
+	case p.Warning:
+		return "warning"
+	case p.Refused:
+		return "refused"
+	}
+	return "error"
+}
+
 // String is the sentence log, explain and a strict refusal print.
 func (p Problem) String() string {
 	if p.Key == "" {
