@@ -2,6 +2,7 @@ package intent
 
 import (
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -212,4 +213,17 @@ func TestPrintable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDocsNameEveryKind keeps the users' page complete.
+func TestDocsNameEveryKind(t *testing.T) {
+	page, err := os.ReadFile("../../docs/authorisation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range Defaults() {
+		if !strings.Contains(string(page), "`"+string(d.Kind)+"`") {
+			t.Errorf("docs/authorisation.md does not name %s", d.Kind)
+		}
+	}
 }
