@@ -10,17 +10,19 @@ MAKEFLAGS += --no-print-directory
 MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 # For the build stamp; without a usable git the build goes on unstamped.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
+# The NRI library would bring a WebAssembly runtime along, which nothing of ours uses.
+TAGS := nri_no_wasm
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
-.PHONY: help build demo test lint generate stale bench tools deps clean
+.PHONY: help build demo test soak lint generate stale bench tools deps clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/trimtab
 	@mkdir -p bin
-	@go build -buildvcs=$(VCS) -o bin/ ./cmd/trimtab
+	@go build -buildvcs=$(VCS) -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/trimtab
 
 demo: build ## Show what Trimtab does, without a cluster
 	@bin/trimtab demo
@@ -35,6 +37,9 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \
 	echo "== make test: $$verdict in $$((SECONDS - all)) s ($${told#, })"; \
 	[ -z "$$failed" ]
+
+soak: deps tools ## Run the restart tests at full length: 100 rounds
+	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts' $(ARGS) .
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
 	@test/tools/lint.sh $(MODULES)

@@ -26,17 +26,22 @@ var arrows = map[string][]string{
 	"internal/engine":            {"internal/hook", "internal/intent", "internal/lifecycle", "internal/placement", "internal/topology"},
 	"internal/cgroup":            {"internal/lifecycle", "internal/topology"},
 	"internal/keeper":            {"internal/cgroup", "internal/lifecycle"},
+	"internal/report/logkey":     {},
 	"internal/report/status":     {"internal/lifecycle", "internal/topology"},
-	"internal/config":            {"internal/topology", "internal/intent"},
-	"internal/conductor":         {"internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/placement", "internal/topology", "internal/report/status"},
-	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle"},
-	"internal/agent":             {"internal/attach/nri", "internal/conductor", "internal/config", "internal/report/status", "internal/engine", "internal/hook", "internal/placement", "internal/keeper", "internal/cgroup", "internal/topology", "internal/topology/sysfs"},
+	"internal/report/metrics":    {"internal/lifecycle", "internal/report/status"},
+	"internal/report/web":        {},
+	"internal/report/doctor":     {"internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/status", "internal/topology"},
+	"internal/config":            {"internal/lifecycle", "internal/topology", "internal/intent"},
+	"internal/conductor":         {"internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/status", "internal/report/logkey"},
+	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle", "internal/report/logkey"},
+	"internal/agent":             {"internal/lifecycle", "internal/attach/nri", "internal/conductor", "internal/config", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/keeper", "internal/cgroup", "internal/topology", "internal/topology/sysfs"},
 	"internal/sim/scenario":      {"internal/config", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
 	"internal/sim":               {"internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/config", "internal/lifecycle", "internal/report/status", "internal/topology", "internal/topology/describe"},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
 	"cmd/trimtab":                nil,
+	"test/bench":                 nil,
 	"test/scenarios":             {},
 }
 
@@ -107,7 +112,7 @@ func TestPureCore(t *testing.T) {
 // TestLeanBinary checks that what would double the binary, or let it run other
 // programs, is not in it. Sizes: docs/dependencies.md.
 func TestLeanBinary(t *testing.T) {
-	for _, p := range list(t, "./cmd/trimtab") {
+	for _, p := range list(t, "-tags", "nri_no_wasm", "./cmd/trimtab") {
 		for _, d := range p.Deps {
 			for _, no := range []string{
 				"k8s.io/client-go/kubernetes", "k8s.io/api/", "sigs.k8s.io/controller-runtime",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("NO_COLOR", "1")
+			// Each process would wait a second at its end for late reports.
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -59,19 +62,25 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// await FILE waits until a file is there.
+// await FILE [TEXT] waits until a file is there, and holds the text.
 func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await FILE")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: await FILE [TEXT]")
+	}
+	file := ts.MkAbs(args[0])
+	there := func() bool {
+		if len(args) == 1 {
+			_, err := os.Stat(file)
+			return err == nil
+		}
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), args[1])
 	}
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
-	for {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
-			return
-		}
+	for !there() {
 		select {
 		case <-look.C:
 		case <-late.C:

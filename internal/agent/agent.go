@@ -14,6 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
@@ -25,10 +27,16 @@ import (
 type Options struct {
 	Config     config.Config
 	ConfigFile string // followed for changes; "" for none
-	Version    string
-	Log        *slog.Logger
-	Machine    *topology.Machine
-	Tree       *cgroup.Tree
+	// Override puts what stands above the file (flags) over each configuration
+	// read from it; nil for nothing.
+	Override func(*config.Config)
+	// Level follows log.level; nil where the log has another master.
+	Level   *slog.LevelVar
+	Version string
+	Commit  string
+	Log     *slog.Logger
+	Machine *topology.Machine
+	Tree    *cgroup.Tree
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -38,6 +46,7 @@ type Agent struct {
 	machine   *topology.Machine
 	conductor *conductor.Conductor
 	nri       *nri.Attachment
+	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
 
@@ -45,6 +54,7 @@ type Agent struct {
 	config     config.Config
 	generation uint64
 	badConfig  string // why a newer file is not in force
+	dropIn     bool   // the configuration came from the runtime
 }
 
 // New makes an agent. Nothing is attached and nothing is written to the kernel
@@ -69,9 +79,11 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	a.metrics = newMetrics(o)
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
 		Now: time.Now, Pace: o.Config.NRI.Pace(), Checkpoint: a.loadCheckpoint(),
+		Ceded: cededFields(o.Config), Recorder: a.metrics,
 	})
 	if o.Config.NRI.Enabled {
 		a.nri = nri.New(nri.Options{
@@ -79,6 +91,8 @@ func New(o Options) (*Agent, error) {
 			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
 		})
 	}
+	a.metrics.Watch(a.summary)
+	a.metrics.WatchProcess()
 	return a, nil
 }
 
@@ -129,10 +143,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() error {
 			if err := status.Serve(ctx, socket, a.Source()); err != nil {
 				// A node without a status socket still needs its QoS.
-				a.log.Error("status is not served", "socket", socket, "err", err)
+				a.log.Error("status is not served", logkey.Socket, socket, logkey.Err, err)
 			}
 			return nil
 		})
+	}
+	if address := a.opt.Config.HTTP.Address; address != "" {
+		group.Go(func() error { a.serveHTTP(ctx, address); return nil })
 	}
 	if a.opt.ConfigFile != "" {
 		group.Go(func() error { return a.follow(ctx) })
@@ -149,9 +166,9 @@ func (a *Agent) Run(ctx context.Context) error {
 
 func (a *Agent) follow(ctx context.Context) error {
 	inForce := a.opt.Config
-	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Apply: a.Reconfigure, Report: a.configProblem}
+	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.fromFile, Report: a.configProblem}
 	if err := f.Run(ctx); err != nil {
-		a.log.Error("the configuration file is not followed", "file", a.opt.ConfigFile, "err", err)
+		a.log.Error("the configuration file is not followed", logkey.File, a.opt.ConfigFile, logkey.Err, err)
 	}
 	return nil
 }
@@ -166,7 +183,19 @@ func (a *Agent) configProblem(err error) {
 		return
 	}
 	a.badConfig = err.Error()
-	a.log.Error("the new configuration is refused; the old one stays in force", "err", err)
+	a.log.Error("the new configuration is refused; the old one stays in force", logkey.Err, err)
+}
+
+// fromFile takes a changed configuration file, unless the runtime gave us a
+// configuration of its own: of the two the one nearer to our start counts.
+func (a *Agent) fromFile(c config.Config) error {
+	a.mu.Lock()
+	dropIn := a.dropIn
+	a.mu.Unlock()
+	if dropIn {
+		return errors.New("the runtime's drop-in is in force; this file is not used")
+	}
+	return a.Reconfigure(c)
 }
 
 // fromRuntime takes the configuration a runtime hands to a plugin it launched.
@@ -176,6 +205,12 @@ func (a *Agent) fromRuntime(yaml string) error {
 		a.configProblem(err)
 		return err
 	}
+	if a.opt.Override != nil {
+		a.opt.Override(&c)
+	}
+	a.mu.Lock()
+	a.dropIn = true
+	a.mu.Unlock()
 	return a.Reconfigure(c)
 }
 
@@ -192,11 +227,14 @@ func (a *Agent) Reconfigure(c config.Config) error {
 	a.generation++
 	gen := a.generation
 	a.mu.Unlock()
-	for _, key := range needRestart(old, c) {
-		a.log.Warn("a changed setting takes effect at the next start of the agent", "key", key)
+	if a.opt.Level != nil {
+		_ = a.opt.Level.UnmarshalText([]byte(c.Log.Level)) // validated
 	}
-	a.conductor.Configure(policy, c.NRI.Pace())
-	a.log.Info("configuration in force", "generation", gen)
+	for _, key := range needRestart(old, c) {
+		a.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
+	}
+	a.conductor.Configure(policy, c.NRI.Pace(), cededFields(c))
+	a.log.Info("configuration in force", logkey.Generation, gen)
 	return nil
 }
 
@@ -209,11 +247,13 @@ func needRestart(old, c config.Config) []string {
 	if old.Paths != c.Paths {
 		keys = append(keys, "paths")
 	}
-	if old.Log != c.Log {
-		keys = append(keys, "log")
+	if old.HTTP != c.HTTP {
+		keys = append(keys, "http")
 	}
-	old.NRI.UpdateInterval = c.NRI.UpdateInterval
-	if old.NRI != c.NRI {
+	if old.Log.Format != c.Log.Format {
+		keys = append(keys, "log.format")
+	}
+	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
 		keys = append(keys, "nri")
 	}
 	return keys
@@ -248,6 +288,9 @@ func (s source) Status() status.Node {
 			at.Error = err.Error()
 		}
 		n.Attachments = append(n.Attachments, at)
+	}
+	for i := range n.Attachments {
+		s.a.addTimeouts(&n.Attachments[i])
 	}
 	return n
 }

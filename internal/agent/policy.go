@@ -7,6 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -71,4 +72,17 @@ func rulesOf(all []config.Rule) intent.Rules {
 		}
 	}
 	return rules
+}
+
+// cededFields returns nri.cede as fields. Names are validated with the
+// configuration.
+func cededFields(c config.Config) []lifecycle.Field {
+	var out []lifecycle.Field
+	for _, name := range c.NRI.Cede {
+		var f lifecycle.Field
+		if f.UnmarshalText([]byte(name)) == nil {
+			out = append(out, f)
+		}
+	}
+	return out
 }

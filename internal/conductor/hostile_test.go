@@ -35,10 +35,10 @@ type attack struct {
 }
 
 func labelled(class string) map[string]string { return map[string]string{intent.KoordQoSClass: class} }
-func status(text string) map[string]string {
+func assigned(text string) map[string]string {
 	return map[string]string{intent.KoordResourceStatus: text}
 }
-func cpuset(list string) map[string]string   { return status(fmt.Sprintf(`{"cpuset":%q}`, list)) }
+func cpuset(list string) map[string]string   { return assigned(fmt.Sprintf(`{"cpuset":%q}`, list)) }
 func extended(text string) map[string]string { return map[string]string{intent.KoordExtended: text} }
 func batchOf(amount string) map[string]string {
 	return extended(fmt.Sprintf(`{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":%[1]s},"limits":{"kubernetes.io/batch-cpu":%[1]s,"kubernetes.io/batch-memory":%[1]s}}}}`, amount))
@@ -82,19 +82,19 @@ func attacks() []attack {
 		{name: "digits of another script", annotations: cpuset("４"), want: "not a number"},
 		{name: "a path", annotations: cpuset("../../../../etc"), want: "not a number"},
 		{name: "a newline", annotations: cpuset("4\n2-3"), want: "not a number"},
-		{name: "a number for a list", annotations: status(`{"cpuset":4}`), want: "malformed JSON"},
-		{name: "key twice", annotations: status(`{"cpuset":"4","cpuset":"2-3"}`), want: "duplicate"},
+		{name: "a number for a list", annotations: assigned(`{"cpuset":4}`), want: "malformed JSON"},
+		{name: "key twice", annotations: assigned(`{"cpuset":"4","cpuset":"2-3"}`), want: "duplicate"},
 		{name: "nested key twice", annotations: extended(`{"containers":{"a":{"limits":{}},"a":{}}}`), want: "duplicate"},
-		{name: "deep lists", annotations: status(strings.Repeat("[", 60000)), want: "malformed JSON"},
-		{name: "deep objects", annotations: status(strings.Repeat(`{"a":`, 12000) + "1" + strings.Repeat("}", 12000)), want: "longer than"},
-		{name: "deep amount", annotations: status(`{"numaNodeResources":[{"node":1,"resources":{"cpu":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}}]}`), want: "not a quantity"},
+		{name: "deep lists", annotations: assigned(strings.Repeat("[", 60000)), want: "malformed JSON"},
+		{name: "deep objects", annotations: assigned(strings.Repeat(`{"a":`, 12000) + "1" + strings.Repeat("}", 12000)), want: "longer than"},
+		{name: "deep amount", annotations: assigned(`{"numaNodeResources":[{"node":1,"resources":{"cpu":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}}]}`), want: "not a quantity"},
 		{name: "huge text", annotations: cpuset(strings.Repeat("4,", 1<<20)), want: "longer than"},
-		{name: "huge JSON within bounds", annotations: status(`{"x":"` + strings.Repeat("x", 60000) + `","cpuset":[]}`), want: "malformed JSON"},
-		{name: "many nodes", annotations: status(manyNodes(1800)), want: moreProblems},
-		{name: "a NUMA node of int64", annotations: status(`{"numaNodeResources":[{"node":-9223372036854775808,"resources":{"cpu":"1"}}]}`), want: "no such NUMA node"},
-		{name: "a NUMA node of fractions", annotations: status(`{"numaNodeResources":[{"node":0.5,"resources":{"cpu":"1"}}]}`), want: "malformed JSON"},
-		{name: "NUL behind JSON", annotations: status("{\"cpuset\":\"4\"}\x00"), want: "malformed JSON"},
-		{name: "invalid UTF-8", annotations: status("{\"cpuset\":\"4\xff\"}"), want: "not a number"},
+		{name: "huge JSON within bounds", annotations: assigned(`{"x":"` + strings.Repeat("x", 60000) + `","cpuset":[]}`), want: "malformed JSON"},
+		{name: "many nodes", annotations: assigned(manyNodes(1800)), want: moreProblems},
+		{name: "a NUMA node of int64", annotations: assigned(`{"numaNodeResources":[{"node":-9223372036854775808,"resources":{"cpu":"1"}}]}`), want: "no such NUMA node"},
+		{name: "a NUMA node of fractions", annotations: assigned(`{"numaNodeResources":[{"node":0.5,"resources":{"cpu":"1"}}]}`), want: "malformed JSON"},
+		{name: "NUL behind JSON", annotations: assigned("{\"cpuset\":\"4\"}\x00"), want: "malformed JSON"},
+		{name: "invalid UTF-8", annotations: assigned("{\"cpuset\":\"4\xff\"}"), want: "not a number"},
 
 		{name: "class system", labels: labelled("SYSTEM"), want: "class/system: pods of namespace default"},
 		{name: "bidi class", labels: labelled("LSR\u202e"), want: "not a QoS class"},
@@ -260,7 +260,7 @@ func (s *stage) told(c *modelCtr) (explained, journalled []lifecycle.Problem, si
 	return explained, journalled, len(text)
 }
 
-func about(problems []lifecycle.Problem, want string) bool {
+func speaksOf(problems []lifecycle.Problem, want string) bool {
 	for _, p := range problems {
 		if strings.Contains(p.String(), want) {
 			return true
@@ -318,7 +318,7 @@ func TestHostile(t *testing.T) {
 func checkTold(t *testing.T, s *stage, c *modelCtr, want string) {
 	t.Helper()
 	explained, journalled, size := s.told(c)
-	if want != "" && (!about(explained, want) || !about(journalled, want)) {
+	if want != "" && (!speaksOf(explained, want) || !speaksOf(journalled, want)) {
 		t.Errorf("explained %v, journalled %v; want %q in both", explained, journalled, want)
 	}
 	if want == "" && len(explained) > 0 {
@@ -372,7 +372,7 @@ func TestHostileCanFail(t *testing.T) {
 	for _, a := range attacks() {
 		s, meek := newStage(t, cgroup.V2, false), newStage(t, cgroup.V2, false)
 		s.policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
-		s.con.Configure(s.policy, 0)
+		s.con.Configure(s.policy, 0, nil)
 		c, _ := s.run(a, true)
 		silent, _ := meek.run(a, false)
 		if !cmp.Equal(meek.inForce(silent), s.inForce(c)) {

@@ -64,7 +64,7 @@ func play(mo *model, history []step) {
 			mo.policy.UnlabelledShared = s.A%2 == 0
 			mo.policy.Pools.Reserved = [...]string2set{"", "7"}[s.B%2].set(mo)
 			mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
-			mo.con.Configure(mo.policy, 0)
+			mo.con.Configure(mo.policy, 0, nil)
 			mo.checkExclusive("after a new configuration")
 			continue
 		}
@@ -97,6 +97,7 @@ func play(mo *model, history []step) {
 type string2set string
 
 func TestInvariants(t *testing.T) {
+	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
@@ -114,6 +115,7 @@ func TestInvariants(t *testing.T) {
 // TestPlantedFaults shows that each invariant's check can fail: with a fault
 // planted, random histories find it.
 func TestPlantedFaults(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		faults faults
 		finds  string
@@ -150,7 +152,7 @@ func TestDeterminism(t *testing.T) {
 		for i := range seen {
 			mo := newModel(t, cgroup.V2, faults{})
 			play(mo, history)
-			events, _ := mo.con.Events(nil, 0) //nolint:staticcheck // the journal does not use the context
+			events, _ := mo.con.Events(t.Context(), 0)
 			seen[i] = fmt.Sprintf("%+v %+v", events, mo.cpusets())
 		}
 		if seen[0] != seen[1] {

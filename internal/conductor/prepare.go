@@ -2,12 +2,15 @@ package conductor
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // prepare turns a committed plan into what is answered and what is written. It
@@ -18,6 +21,9 @@ func (c *Conductor) prepare(w *work) {
 	}
 	for _, id := range w.plan.GonePods {
 		c.forget(w, id)
+	}
+	if p := w.plan.Pod; p != nil && p.Stopped {
+		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
 	for _, id := range w.plan.ChangedPods {
 		c.preparePod(w, id)
@@ -93,37 +99,62 @@ func (c *Conductor) preparePod(w *work, id string) {
 	dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 	for _, v := range p.Values {
 		if err != nil {
-			c.lost(id, v, err.Error())
+			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
 		w.items = append(w.items, keeper.Item{Target: keeper.Target{Owner: id, Dir: dir, Parent: true}, Value: v})
 	}
 }
 
-// prepareCreate answers with what the attachment carries, and leaves the rest
-// for the moment the cgroup exists.
+// maxUndone is how many creations of one container may fail in a row before
+// nothing contested is claimed for it any more: two plugins that claim one field
+// fail every creation.
+const maxUndone = 2
+
+// contest says why a field is not claimed when a container is created, or "".
+func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
+	switch {
+	case c.ceded[f]:
+		return "ceded to other plugins by nri.cede"
+	case c.undone[ctr.Key] >= maxUndone:
+		return fmt.Sprintf("not claimed after %d failed creations", c.undone[ctr.Key])
+	}
+	return ""
+}
+
+// prepareCreate answers with what the attachment carries and nobody contests,
+// and leaves the rest for the moment the cgroup exists.
 func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	values := c.state.Values(ctr)
 	c.sent[ctr.ID] = deliveries{}
 	c.told[ctr.ID] = copyOf{}
+	if w.plan.Undone > 0 {
+		c.undone[ctr.Key] += w.plan.Undone
+	}
 	target, err := c.target(ctr)
 	for _, v := range values {
-		carried := w.from.Carries(lifecycle.CreateContainer, v.Field)
+		contest := c.contest(ctr, v.Field)
 		switch {
-		case carried:
+		case contest == "" && w.from.Carries(lifecycle.CreateContainer, v.Field):
 			w.answer.Values = append(w.answer.Values, v)
 			c.sent[ctr.ID][slotOf(v)] = delivery{channel: w.from.Name() + " create", value: v.String(), applied: true}
 			if inKernel(v.Field) {
 				c.told[ctr.ID][v.Field] = v.String()
 			}
+		case !inKernel(v.Field) && contest != "":
+			c.lost(ctr.ID, v, status.Ceded, contest)
+			continue
 		case !inKernel(v.Field):
-			c.lost(ctr.ID, v, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
+			c.lost(ctr.ID, v, status.NotCarried, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
 			continue
 		case err != nil:
-			c.lost(ctr.ID, v, err.Error())
+			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		default:
-			c.sent[ctr.ID][slotOf(v)] = delivery{channel: "kernel", value: v.String(), note: "written when it starts"}
+			c.sent[ctr.ID][slotOf(v)] = delivery{
+				channel: "kernel", value: v.String(), missing: status.NotYet,
+				note: strings.TrimPrefix(contest+"; written when it starts", "; "),
+			}
 		}
 		if err == nil && inKernel(v.Field) {
 			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
@@ -184,6 +215,7 @@ func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 }
 
 func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
+	delete(c.undone, ctr.Key)
 	w.settle = ctr.ID
 	if _, known := c.sent[ctr.ID]; known {
 		return
@@ -212,7 +244,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 			c.fixed(ctr.ID, v, told)
 			continue
 		case err != nil:
-			c.lost(ctr.ID, v, err.Error())
+			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		}
 		if told != nil && c.told[ctr.ID][v.Field] == v.String() {
@@ -230,7 +262,7 @@ func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Containe
 	case told != nil && present(told, v):
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 	default:
-		c.lost(id, v, "only the creation of a container can carry it; it applies when the container is created anew")
+		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
 	}
 }
 
@@ -250,7 +282,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		}
 		target, err := c.target(ctr)
 		if err != nil {
-			c.lost(id, v, err.Error())
+			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
 		w.items = append(w.items, keeper.Item{Target: target, Value: v})
@@ -295,6 +327,6 @@ func (c *Conductor) deliver(id string, v lifecycle.Value, d delivery) {
 }
 
 // lost records a value that could not be brought anywhere.
-func (c *Conductor) lost(id string, v lifecycle.Value, why string) {
-	c.deliver(id, v, delivery{channel: "none", value: v.String(), note: why})
+func (c *Conductor) lost(id string, v lifecycle.Value, missing status.Missing, why string) {
+	c.deliver(id, v, delivery{channel: "none", value: v.String(), note: why, missing: missing})
 }

@@ -17,14 +17,26 @@ func (c *Conductor) Status() status.Node {
 		n.Attachments = append(n.Attachments, status.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	for _, id := range c.state.Containers() {
-		s := c.container(c.state.Container(id))
-		for _, v := range append(s.Values, s.PodValues...) {
-			if !v.Applied {
-				n.Unapplied++
-			}
-		}
-		n.Problems += len(s.Problems)
+		ctr := c.state.Container(id)
+		s := c.container(ctr)
+		n.Unapplied += unapplied(s.Values)
+		n.Problems += len(ctr.Trouble)
 		n.Containers = append(n.Containers, s)
+	}
+	for _, id := range c.state.Pods() {
+		p := c.state.Pod(id)
+		n.Unapplied += unapplied(c.values(id, p.Values))
+		n.Problems += len(p.Intent.Problems) + len(p.Trouble)
+	}
+	return n
+}
+
+func unapplied(values []status.Value) int {
+	n := 0
+	for _, v := range values {
+		if !v.Applied {
+			n++
+		}
 	}
 	return n
 }

@@ -36,6 +36,8 @@ type Config struct {
 	Cgroup Cgroup `json:"cgroup"`
 	// Paths are the files and directories of the agent.
 	Paths Paths `json:"paths"`
+	// HTTP configures the metrics page and the probes.
+	HTTP HTTP `json:"http"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
 }
@@ -127,6 +129,10 @@ type NRI struct {
 	// UpdateInterval paces updates of the runtime's stored copy of live
 	// containers, in milliseconds between two containers.
 	UpdateInterval int `json:"updateIntervalMilliseconds"`
+	// Cede lists fields that other NRI plugins own, such as cpu.shares. They
+	// are not claimed when a container is created, which would fail it, but
+	// written when it starts.
+	Cede []string `json:"cede"`
 }
 
 // Pace returns UpdateInterval as a duration.
@@ -156,6 +162,14 @@ type Paths struct {
 	State string `json:"state"`
 }
 
+// HTTP configures the metrics page and the probes.
+type HTTP struct {
+	// Address is where /metrics, /healthz and /readyz are served, e.g.
+	// "127.0.0.1:9464". Empty, nothing is: the page is for whoever reaches the
+	// port, so a node opens it only when told to.
+	Address string `json:"address"`
+}
+
 // Log configures the agent's log.
 type Log struct {
 	// Level is the least severe level that is logged.
@@ -179,7 +193,7 @@ func Default() Config {
 		},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
-			UpdateInterval: 50,
+			UpdateInterval: 50, Cede: []string{},
 		},
 		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
 		Paths: Paths{

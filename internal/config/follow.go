@@ -28,6 +28,9 @@ type Follower struct {
 	// InForce is the configuration loaded from File before following it. Nil,
 	// the first valid content is applied.
 	InForce *Config
+	// Override, where not nil, puts what stands above the file (flags) over
+	// each configuration read from it.
+	Override func(*Config)
 	// Apply puts a configuration in force. Where it fails, the one before
 	// stays, and the new one is not tried again until the file changes.
 	Apply func(Config) error
@@ -90,7 +93,10 @@ func (r *follow) loop(ctx context.Context) error {
 				return fmt.Errorf("follow %s: %w", r.File, fsnotify.ErrClosed)
 			}
 			poke()
-		case <-r.watcher.Errors:
+		case _, ok := <-r.watcher.Errors:
+			if !ok {
+				return fmt.Errorf("follow %s: %w", r.File, fsnotify.ErrClosed)
+			}
 			poke() // events were lost: look
 		case <-tick.C:
 			poke()
@@ -119,6 +125,13 @@ func (r *follow) look() {
 	if err != nil {
 		r.report(fmt.Errorf("%w\nthe configuration in force stays", err))
 		return
+	}
+	if r.Override != nil {
+		r.Override(&c)
+		if err := refuse(Validate(c)); err != nil {
+			r.report(fmt.Errorf("%s with what stands above it: %w", r.File, err))
+			return
+		}
 	}
 	if r.InForce == nil || !reflect.DeepEqual(c, *r.InForce) {
 		if err := r.Apply(c); err != nil {

@@ -213,6 +213,38 @@ func TestFollowHalfWrittenFile(t *testing.T) {
 	f.applies("debug")
 }
 
+func TestFollowWithOverride(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, level("info"))
+	inForce := Default()
+	inForce.Log.Format = "json"
+	applied := make(chan Config, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Follower{
+			File: file, InForce: &inForce,
+			Override: func(c *Config) { c.Log.Format = "json" },
+			Apply:    func(c Config) error { applied <- c; return nil },
+			Report:   func(err error) { t.Errorf("reported %v", err) },
+		}.Run(ctx)
+	}()
+	write(t, file+".new", level("debug"))
+	check(t, os.Rename(file+".new", file))
+	// With its override the first content is in force already, so what is
+	// applied first is the second.
+	select {
+	case c := <-applied:
+		if c.Log != (Log{Level: "debug", Format: "json"}) {
+			t.Errorf("applied %+v", c.Log)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nothing was applied")
+	}
+	cancel()
+	check(t, <-done)
+}
+
 func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, file, level("info"))

@@ -39,14 +39,17 @@ func Schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// optional makes every key optional and lets a list be a list only: the
-// generator allows null for it, the decoder does not.
+// optional makes every key optional, and null what the decoder takes it for: a
+// section whose keys are all commented out, but never a list.
 func optional(s *jsonschema.Schema) {
 	s.Required = nil
 	if s.Items != nil {
 		s.Type, s.Types = "array", nil
 	}
 	for _, p := range s.Properties {
+		if p.Properties != nil {
+			p.Type, p.Types = "", []string{"object", "null"}
+		}
 		optional(p)
 	}
 	if s.Items != nil {
@@ -88,6 +91,8 @@ func (r rule) constrain(s *jsonschema.Schema) {
 		s.Pattern = `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`
 	case (r.absolute || r.socket) && r.optional:
 		s.Pattern = "^(/.*)?$"
+	case r.address:
+		s.Pattern = "^(.*:[0-9]+)?$"
 	case r.absolute, r.socket:
 		s.Pattern = "^/"
 	case r.max != 0:

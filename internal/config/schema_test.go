@@ -80,6 +80,9 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 	if !accepts(Print(Default())) {
 		t.Error("the schema refuses the printed defaults")
 	}
+	if !accepts([]byte(header + "hooks:\npools: ~\nlog: {}\n")) {
+		t.Error("the schema refuses empty sections")
+	}
 	for _, name := range []string{
 		"unknown-key", "wrong-case", "misplaced-key", "wrong-types", "values", "no-version",
 		"other-version", "list-at-top", "interval-too-long",

@@ -2,13 +2,17 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -24,7 +28,8 @@ type rule struct {
 	cpus     bool     // a kernel CPU list
 	absolute bool     // an absolute path
 	socket   bool     // an absolute path that fits a socket address
-	optional bool     // a path that may be empty
+	address  bool     // an IP address, or nothing, and a port
+	optional bool     // a path or address that may be empty
 	required bool     // a list with an element at least
 	glob     bool     // a pattern of namespaces
 	min, max int      // of an integer; no bound where both are 0
@@ -51,15 +56,25 @@ func rules() map[string]rule {
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
 		"nri.updateIntervalMilliseconds": {min: 0, max: 60000},
+		"nri.cede":                       {choices: fieldNames()},
 		"cgroup.root":                    absolute,
 		"cgroup.version":                 {choices: []string{"auto", "v1", "v2"}},
 		"paths.sys":                      absolute,
 		"paths.statusSocket":             {socket: true, optional: true},
 		"paths.key":                      absolute,
 		"paths.state":                    absolute,
+		"http.address":                   {address: true, optional: true},
 		"log.level":                      {choices: []string{"debug", "info", "warn", "error"}},
 		"log.format":                     {choices: []string{"text", "json"}},
 	}
+}
+
+func fieldNames() []string {
+	var names []string
+	for _, f := range lifecycle.Fields() {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // allowed says for people what the rule asks for, where choices do not.
@@ -71,6 +86,8 @@ func (r rule) allowed() string {
 		return fmt.Sprintf("absolute path of at most %d bytes%s", maxSocketPath, r.orEmpty())
 	case r.absolute:
 		return "absolute path" + r.orEmpty()
+	case r.address:
+		return `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address` + r.orEmpty()
 	case r.max != 0:
 		return fmt.Sprintf("%d to %d", r.min, r.max)
 	}
@@ -173,6 +190,20 @@ func (r rule) text(s string) string {
 		}
 	case r.absolute, r.socket:
 		return r.path(s)
+	case r.address && (s != "" || !r.optional):
+		return address(s)
+	}
+	return ""
+}
+
+// address takes no names: what a name means at the node's start, nobody knows.
+func address(s string) string {
+	host, port, err := net.SplitHostPort(s)
+	if err == nil && host != "" {
+		_, err = netip.ParseAddr(host)
+	}
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || n == 0 {
+		return fmt.Sprintf("is %s, want an IP address and a port, e.g. \"127.0.0.1:9464\"", quoteShort(s))
 	}
 	return ""
 }

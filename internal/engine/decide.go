@@ -56,6 +56,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 	c := d.container(ev.Container.ID)
 	switch ev.Kind {
 	case lifecycle.CreateContainer:
+		d.undo(p, ev)
 		f.Records = nil // what is new has no past
 		d.create(p, ev.Container, f, lifecycle.StateCreated)
 		d.refuse(p)
@@ -79,6 +80,19 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	case lifecycle.RemoveContainer:
 		d.removeContainer(p, ev.Container.ID)
+	}
+}
+
+// undo drops earlier attempts at this container that never started: their
+// creation failed after we had decided it, and nobody tells of that.
+func (d *draft) undo(p *Plan, ev *lifecycle.Event) {
+	for _, id := range d.base.byPod[ev.Pod.ID] {
+		c := d.container(id)
+		if c != nil && c.Name == ev.Container.Name && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
+			d.put(id, nil)
+			p.Gone = append(p.Gone, id)
+			p.Undone++
+		}
 	}
 }
 

@@ -27,8 +27,8 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 		// not take them away from what runs.
 		return cpus, d.grantable(p, key, cpus)
 	}
-	if why := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.Pod.Resources, told); why != "" {
-		return topology.Set{}, errors.New(why)
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.Pod.Resources, told); err != nil {
+		return topology.Set{}, err
 	}
 	return cpus, d.grantable(p, key, cpus)
 }
@@ -84,8 +84,13 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	}
 	switch {
 	case err != nil:
+		rule := ""
+		if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
+			rule = refusal.Rule
+		}
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: p.Intent.CPUs.Key, Value: intent.Printable(topology.FormatList(p.Intent.CPUs.V)), Refused: true,
+			Rule: rule,
+			Key:  p.Intent.CPUs.Key, Value: intent.Printable(topology.FormatList(p.Intent.CPUs.V)), Refused: true,
 			Reason: err.Error() + "; the container runs in a shared pool",
 		})
 	case !cpus.Empty():

@@ -204,10 +204,17 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		value := s.value(&out)
 		s.drop(&out)
 		out.refuse(key, value, "%s: %s (authorisation: %s)", s.kind, why, rule.Name)
+		out.Problems[len(out.Problems)-1].Rule = rule.Name
 	}
 	out.Problems = bounded(out.Problems)
 	return &out
 }
+
+// Refusal is an authorisation rule's no, in a sentence for people.
+type Refusal struct{ Reason, Rule string }
+
+// Error returns the sentence.
+func (r *Refusal) Error() string { return r.Reason }
 
 // ValidPattern reports whether MatchNamespace understands a pattern.
 func ValidPattern(pattern string) bool {
@@ -215,18 +222,25 @@ func ValidPattern(pattern string) bool {
 	return err == nil
 }
 
-// CPUs returns why a container may not own so many CPUs, or "". pod are the
-// resources the kubelet told for the whole pod, told those of the container.
-func (r Rules) CPUs(namespace string, n int, pod, told *lifecycle.Resources) string {
+// CPUs returns a *Refusal where a container may not own so many CPUs. pod are
+// the resources the kubelet told for the whole pod, told those of the container.
+func (r Rules) CPUs(namespace string, n int, pod, told *lifecycle.Resources) error {
 	rule := r.For(AssignedCPUs, namespace)
+	if why := rule.tooMany(namespace, n, pod, told); why != "" {
+		return &Refusal{Reason: why, Rule: rule.Name}
+	}
+	return nil
+}
+
+func (r *Rule) tooMany(namespace string, n int, pod, told *lifecycle.Resources) string {
 	switch {
-	case rule.Decision == Allow:
+	case r.Decision == Allow:
 		return ""
-	case rule.Decision == Refuse:
-		return fmt.Sprintf("%s: pods of namespace %s may not ask for it (authorisation: %s)", AssignedCPUs, printable(namespace), rule.Name)
-	case rule.MostCPUs > 0 && n > rule.MostCPUs:
+	case r.Decision == Refuse:
+		return fmt.Sprintf("%s: pods of namespace %s may not ask for it (authorisation: %s)", AssignedCPUs, printable(namespace), r.Name)
+	case r.MostCPUs > 0 && n > r.MostCPUs:
 		return fmt.Sprintf("%d CPUs are more than the %d that pods of namespace %s may own (authorisation: %s)",
-			n, rule.MostCPUs, printable(namespace), rule.Name)
+			n, r.MostCPUs, printable(namespace), r.Name)
 	}
 	due, of := Due(pod), "pod"
 	if due.CPUs == 0 {
@@ -234,9 +248,9 @@ func (r Rules) CPUs(namespace string, n int, pod, told *lifecycle.Resources) str
 	}
 	switch {
 	case due.CPUs == 0:
-		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorisation: %s)", rule.Name)
+		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorisation: %s)", r.Name)
 	case n > due.CPUs:
-		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s of %d (authorisation: %s)", n, of, due.By, due.CPUs, rule.Name)
+		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s of %d (authorisation: %s)", n, of, due.By, due.CPUs, r.Name)
 	}
 	return ""
 }

@@ -142,7 +142,10 @@ func TestCPUs(t *testing.T) {
 		{name: "within the bound", rules: rule(Cap, 4), n: 4, pod: four},
 		{name: "the bound is not a grant", rules: rule(Cap, 8), n: 5, pod: four, want: "limit of 4"},
 	} {
-		got := c.rules.CPUs("shop", c.n, c.pod, c.told)
+		got := ""
+		if err := c.rules.CPUs("shop", c.n, c.pod, c.told); err != nil {
+			got = err.Error()
+		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

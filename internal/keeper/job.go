@@ -21,11 +21,15 @@ type job struct {
 	value  lifecycle.Value
 	want   string
 	gen    uint64
-	items  []int // of the batch
+	// releasing: want is the text that was there before us, and none of shares.
+	releasing bool
+	items     []int // of the batch
 
 	// known is a verified text that may spare reading; fresh jobs have none.
 	known    string
 	hasKnown bool
+	// drifted: somebody else changed the verified text since.
+	drifted bool
 
 	done   bool
 	state  State
@@ -88,7 +92,15 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 	if r == nil {
 		r = &row{place: p, writing: k.lockForLocked(p)}
 		k.rows[p] = r
+	} else if r.target.Owner != it.Target.Owner {
+		k.disownLocked(r)
 	}
+	mine := k.byOwner[it.Target.Owner]
+	if mine == nil {
+		mine = map[place]*row{}
+		k.byOwner[it.Target.Owner] = mine
+	}
+	mine[p] = r
 	k.generation++
 	r.generation, r.target, r.value, r.want, r.releasing = k.generation, it.Target, it.Value, want, false
 	r.state, r.err = Pending, nil
@@ -111,10 +123,10 @@ func (k *Keeper) lockForLocked(p place) *sync.Mutex {
 	return new(sync.Mutex)
 }
 
-// jobsLocked makes fresh jobs of the rows that match, in a fixed order.
-func (k *Keeper) jobsLocked(match func(*row) bool) []*job {
+// jobsLocked makes fresh jobs of an owner's rows that match, in a fixed order.
+func (k *Keeper) jobsLocked(owner string, match func(*row) bool) []*job {
 	var jobs []*job
-	for _, r := range k.rows {
+	for _, r := range k.byOwner[owner] {
 		if match(r) && (r.want != "" || r.releasing) {
 			jobs = append(jobs, newJob(r))
 		}
@@ -124,7 +136,7 @@ func (k *Keeper) jobsLocked(match func(*row) bool) []*job {
 }
 
 func newJob(r *row) *job {
-	return &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation}
+	return &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation, releasing: r.releasing}
 }
 
 func (p place) compare(o place) int {
@@ -171,7 +183,7 @@ func (k *Keeper) read(j *job) (string, error) {
 // turn the order of weights around. So what is seen is learned.
 func (k *Keeper) holds(j *job, kernel string) bool {
 	same := cgroup.Same(j.place.field, j.place.key, kernel, j.want)
-	if k.tree.Version != cgroup.V2 || j.place.field != lifecycle.CPUShares || j.row.releasing {
+	if k.tree.Version != cgroup.V2 || j.place.field != lifecycle.CPUShares || j.releasing {
 		return same
 	}
 	line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))
@@ -220,13 +232,14 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	if inForce {
 		j.row.kernel = verified
 	}
+	k.countLocked(j, s)
 	if !k.aliveLocked(j) {
 		return
 	}
 	j.end(s, kernel, err)
 	j.row.state, j.row.err = s, err
-	if j.row.releasing && (inForce || s == Pending) {
-		delete(k.rows, j.place)
+	if j.releasing && (inForce || s == Pending) {
+		k.dropLocked(j.row)
 	}
 }
 

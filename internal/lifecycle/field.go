@@ -153,12 +153,15 @@ type Problem struct {
 	Key    string `json:"key,omitempty"`   // annotation or label key
 	Value  string `json:"value,omitempty"` // its value, shortened
 	Reason string `json:"reason"`
+	Hook   string `json:"hook,omitempty"` // whose problem it is, where a hook's
 	// Warning is a suspicion: what was asked is done all the same, and strict
 	// mode does not refuse it.
 	Warning bool `json:"warning,omitempty"`
 	// Refused marks what was asked for in good form and is not granted: by
 	// authorisation, or because it is not there to be given.
 	Refused bool `json:"refused,omitempty"`
+	// Rule names the authorisation rule that refused it; "" where none did.
+	Rule string `json:"rule,omitempty"`
 }
 
 // Kind names the sort of problem: "refused", "warning" or "error".

@@ -226,8 +226,8 @@ func adjustMemory(into, from *specs.LinuxMemory) {
 	set(&into.Limit, from.Limit)
 	set(&into.Reservation, from.Reservation)
 	set(&into.Swap, from.Swap)
-	set(&into.Kernel, from.Kernel)       //nolint:staticcheck // deprecated, and still part of NRI
-	set(&into.KernelTCP, from.KernelTCP) //nolint:staticcheck // as above
+	set(&into.Kernel, from.Kernel) //nolint:staticcheck // deprecated, and still part of NRI
+	set(&into.KernelTCP, from.KernelTCP)
 	set(&into.Swappiness, from.Swappiness)
 	set(&into.DisableOOMKiller, from.DisableOOMKiller)
 	set(&into.UseHierarchy, from.UseHierarchy)

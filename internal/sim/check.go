@@ -172,6 +172,11 @@ func compare(want scenario.Want, got effective.State, note func(string, ...any))
 	if want.Memory != nil && got.Memory != *want.Memory {
 		note("memory limit is %d, wanted %d", got.Memory, *want.Memory)
 	}
+	compareSpec(want, got, note)
+}
+
+// compareSpec compares what is in the OCI spec and not in the kernel.
+func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(want.Env)) {
 		if v, has := got.Env[name]; !has || v != want.Env[name] {
 			note("env %s is %q, wanted %q", name, v, want.Env[name])

@@ -175,15 +175,16 @@ func (r *Runtime) RemoveContainer(ctx context.Context, ref scenario.Ref) error {
 	if c == nil {
 		return fmt.Errorf("remove %s: is not there", ref)
 	}
-	return errors.Join(r.stop(ctx, nri, c), r.remove(ctx, nri, c))
+	err = r.stop(ctx, nri, c)
+	r.remove(ctx, nri, c)
+	return err
 }
 
-func (r *Runtime) remove(ctx context.Context, nri *adaptation.Adaptation, c *container) error {
+func (r *Runtime) remove(ctx context.Context, nri *adaptation.Adaptation, c *container) {
 	err := nri.RemoveContainer(ctx, &adaptation.RemoveContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.observe(Event{Kind: "RemoveContainer", Ref: c.ref, Err: err})
 	r.logOnly(ctx, "RemoveContainer", err)
 	delete(r.containers, c.ref)
-	return nil
 }
 
 // Info is a container as people ask for it.

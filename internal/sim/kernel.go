@@ -87,20 +87,24 @@ func (r *Runtime) writes(res *specs.LinuxResources) []write {
 		}
 		out = append(out, r.bandwidth(c)...)
 	}
-	if m := res.Memory; m != nil && m.Limit != nil && *m.Limit != 0 {
-		file, text := "memory.limit_in_bytes", strconv.FormatInt(*m.Limit, 10)
-		if r.v2() {
-			file = "memory.max"
-			if *m.Limit < 0 {
-				text = "max"
-			}
-		}
-		add("memory", file, text)
+	if m := res.Memory; m != nil && deref(m.Limit) != 0 {
+		out = append(out, r.memory(*m.Limit))
 	}
 	for _, key := range slices.Sorted(maps.Keys(res.Unified)) {
 		add("unified", key, res.Unified[key])
 	}
 	return out
+}
+
+func (r *Runtime) memory(limit int64) write {
+	text := strconv.FormatInt(limit, 10)
+	switch {
+	case !r.v2():
+		return write{"memory", "memory.limit_in_bytes", text}
+	case limit < 0:
+		text = "max"
+	}
+	return write{"memory", "memory.max", text}
 }
 
 func (r *Runtime) bandwidth(c *specs.LinuxCPU) []write {

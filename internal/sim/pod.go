@@ -185,7 +185,7 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error 
 	errs := []error{r.stopPod(ctx, nri, p)}
 	for _, c := range r.sortedContainers() {
 		if c.pod == p {
-			errs = append(errs, r.remove(ctx, nri, c))
+			r.remove(ctx, nri, c)
 		}
 	}
 	err = nri.RemovePodSandbox(ctx, &adaptation.RemovePodSandboxRequest{Pod: p.nri(r)})

@@ -1,5 +1,3 @@
-// Package scenarios plays every scenario of this folder on the embedded runtime
-// with the real agent.
 package scenarios
 
 import (
@@ -26,6 +24,7 @@ func newAgent(o sim.AgentOptions) (sim.Agent, error) {
 // TestScenarios plays each file as it is written, and again with the other
 // cgroup version and driver: what is wanted is the same on all four.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	files, err := sim.Files(".")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d scenarios, %v", len(files), err)

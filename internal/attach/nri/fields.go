@@ -67,8 +67,16 @@ func list[P, L any](t *table[P, L], in []*P) []L {
 		return nil
 	}
 	out := make([]L, len(in))
-	for i, p := range in {
-		t.convert(p, &out[i])
+	for r := range *t { // row by row: the processor guesses repeated calls better
+		conv := (*t)[r].in
+		if conv == nil {
+			continue
+		}
+		for i, p := range in {
+			if p != nil {
+				conv(p, &out[i])
+			}
+		}
 	}
 	return out
 }

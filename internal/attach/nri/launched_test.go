@@ -94,7 +94,7 @@ func launch(t *testing.T) (*exec.Cmd, *wire, *api.RegisterPluginRequest) {
 	pair.PeerClose()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	w := newWire(t, conn)
-	return cmd, w, <-w.registered
+	return cmd, w, w.request(t)
 }
 
 func exitCode(t *testing.T, cmd *exec.Cmd) int {

@@ -316,6 +316,20 @@ func newWire(t testing.TB, conn net.Conn) *wire {
 	return w
 }
 
+// request waits for the plugin to register.
+func (w *wire) request(t testing.TB) *api.RegisterPluginRequest {
+	t.Helper()
+	end := time.NewTimer(20 * time.Second)
+	defer end.Stop()
+	select {
+	case r := <-w.registered:
+		return r
+	case <-end.C:
+		t.Fatal("timed out: plugin registers")
+		return nil
+	}
+}
+
 func (w *wire) close() {
 	w.mux.Close()
 	w.client.Close()
@@ -348,4 +362,7 @@ func accept(t testing.TB, l net.Listener) net.Conn {
 	return c
 }
 
-func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "nri.sock") }
+func socketPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "nri.sock")
+}

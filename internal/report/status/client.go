@@ -104,9 +104,11 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 	for in := json.NewDecoder(bufio.NewReader(body)); ; {
 		var e Event
 		switch err := in.Decode(&e); {
-		case errors.Is(err, io.EOF) && follow && ctx.Err() == nil:
-			return &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: err}
 		case errors.Is(err, io.EOF):
+			if follow {
+				err = &Unreachable{Path: c.path, Hint: "the agent stopped: it closed the stream of events", Err: err}
+				return ended(ctx, err)
+			}
 			return nil
 		case err != nil:
 			return ended(ctx, fmt.Errorf("read events: %w", err))
@@ -120,7 +122,7 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 // ended keeps an error unless the caller asked for the end.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // whatever broke, it broke because it was ended
 	}
 	return err
 }

@@ -63,7 +63,11 @@ func Serve(ctx context.Context, path string, src Source) error {
 func handler(src Source) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, src.Status())
+		n := src.Status()
+		// Programs that read this iterate over lists, and null is none.
+		n.Attachments, n.Containers = list(n.Attachments), list(n.Containers)
+		n.CPUs.Nodes = list(n.CPUs.Nodes)
+		answer(w, http.StatusOK, n)
 	})
 	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) { explain(w, r, src) })
 	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) { events(w, r, src) })
@@ -71,6 +75,13 @@ func handler(src Source) http.Handler {
 		answer(w, http.StatusNotFound, failure{"no such question: " + r.Method + " " + r.URL.Path})
 	})
 	return mux
+}
+
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
 }
 
 func answer(w http.ResponseWriter, code int, v any) {

@@ -56,7 +56,7 @@ func (j *journal) Events(_ context.Context, since uint64) ([]Event, <-chan struc
 // serve starts a server and returns what ends it and waits for its error.
 func serve(t *testing.T, path string, src Source) (stop func() error) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, path, src) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-done })
@@ -81,7 +81,7 @@ func serve(t *testing.T, path string, src Source) (stop func() error) {
 // socket returns a path short enough for a socket whatever the test is called.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "status")
+	dir, err := os.MkdirTemp("", "status") //nolint:usetesting // t.TempDir has the test's name in it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{"name: is missing", "cpus is missing", "v9", "steps[0]", "steps[1]", "nothing to reject"} {
-		if err != nil && !strings.Contains(err.Error(), want) {
+		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
 		}
 	}

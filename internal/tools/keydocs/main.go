@@ -11,6 +11,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"reflect"
 	"strings"
 )
 
@@ -72,7 +73,17 @@ func fields(b *bytes.Buffer, t *ast.TypeSpec) {
 			text = f.Comment.Text()
 		}
 		for _, name := range f.Names {
-			fmt.Fprintf(b, "%q: %q,\n", t.Name.Name+"."+name.Name, strings.Join(strings.Fields(text), " "))
+			about := strings.Join(strings.Fields(text), " ")
+			// The file's readers know the key, not the field.
+			if rest, ok := strings.CutPrefix(about, name.Name+" "); ok && f.Tag != nil {
+				about = key(f.Tag.Value) + " " + rest
+			}
+			fmt.Fprintf(b, "%q: %q,\n", t.Name.Name+"."+name.Name, about)
 		}
 	}
+}
+
+// key returns the key of a field by its tag, which is still quoted.
+func key(tag string) string {
+	return reflect.StructTag(strings.Trim(tag, "`")).Get("json")
 }

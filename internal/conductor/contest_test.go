@@ -1,0 +1,90 @@
+package conductor_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+const halfCPU = `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"}}}}`
+
+// carried lists the fields an answer claims.
+func carried(c *modelCtr) (fields []string) {
+	if c.Resources.CPU.CPUs != "" {
+		fields = append(fields, "cpuset.cpus")
+	}
+	if c.Resources.CPU.Shares != c.asked.CPU.Shares {
+		fields = append(fields, "cpu.shares")
+	}
+	return fields
+}
+
+func explained(t *testing.T, mo *model, c *modelCtr, field string) status.Value {
+	t.Helper()
+	found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+	for _, e := range found {
+		for _, v := range e.Values {
+			if e.ID == c.ID && v.Field == field {
+				return v
+			}
+		}
+	}
+	t.Fatalf("explain knows no %s of %s: %+v", field, c.ID, found)
+	return status.Value{}
+}
+
+// TestCeded checks that a ceded field is not claimed at creation, is in the
+// kernel at the first instruction, and that explain says so.
+func TestCeded(t *testing.T) {
+	t.Parallel()
+	mo := newModel(t, cgroup.V1, faults{})
+	mo.con.Configure(mo.policy, 0, []lifecycle.Field{lifecycle.CPUShares})
+	p := mo.runPod("BE", "", halfCPU)
+	c := mo.create(p, "a")
+	if got := carried(c); len(got) != 1 || got[0] != "cpuset.cpus" {
+		t.Errorf("claimed %v, want the cpuset alone", got)
+	}
+	if v := explained(t, mo, c, "cpu.shares"); v.Applied || !strings.Contains(v.Note, "nri.cede") {
+		t.Errorf("before the start: %+v", v)
+	}
+	mo.start(c)
+	text, err := mo.kernel.ReadFile("cpu/" + c.dir() + "/cpu.shares")
+	if v := explained(t, mo, c, "cpu.shares"); err != nil || strings.TrimSpace(string(text)) != "512" || !v.Applied || v.Channel != "kernel" {
+		t.Errorf("after the start the kernel has %s (%v), explain %+v", text, err, v)
+	}
+	if len(mo.broken) > 0 {
+		t.Error(mo.broken)
+	}
+}
+
+// TestUndoneCreations checks that a container whose creation failed twice after
+// us is created without claims, and with all of them again once one started.
+func TestUndoneCreations(t *testing.T) {
+	t.Parallel()
+	mo := newModel(t, cgroup.V2, faults{})
+	p := mo.runPod("BE", "", halfCPU)
+	for attempt, claims := range []int{2, 2, 0} {
+		c := mo.create(p, "a")
+		if got := carried(c); len(got) != claims {
+			t.Errorf("attempt %d claims %v, want %d fields", attempt, got, claims)
+		}
+		if claims == 0 {
+			if v := explained(t, mo, c, "cpu.shares"); !strings.Contains(v.Note, "2 failed creations") {
+				t.Errorf("explain does not say why: %+v", v)
+			}
+			mo.start(c)
+			mo.stop(c)
+			continue
+		}
+		p.ctrs = nil // the runtime drops what failed and tells nobody
+	}
+	if n := len(mo.con.Status().Containers); n != 1 {
+		t.Errorf("%d containers are known, want the last", n)
+	}
+	if c := mo.create(p, "a"); len(carried(c)) != 2 {
+		t.Errorf("after a start it claims %v", carried(c))
+	}
+}

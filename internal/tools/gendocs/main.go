@@ -1,0 +1,52 @@
+// Command gendocs writes the reference pages under docs that come from tables
+// in the code: configuration keys and schema, hooks, NRI fields. go generate
+// runs it; its tests fail where a committed page is stale.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+//go:generate go run . ../../../docs
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: gendocs DIRECTORY")
+		os.Exit(2)
+	}
+	if err := writeAll(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "gendocs:", err)
+		os.Exit(1)
+	}
+}
+
+// page is one generated file.
+type page struct {
+	name string
+	make func() (string, error)
+}
+
+func pages() []page {
+	return []page{
+		{"config.md", configPage},
+		{"config.schema.json", schemaPage},
+		{"hooks.md", hooksPage},
+		{"fields.md", fieldsPage},
+		{"metrics.md", metricsPage},
+	}
+}
+
+func writeAll(dir string) error {
+	for _, p := range pages() {
+		text, err := p.make()
+		if err != nil {
+			return fmt.Errorf("make %s: %w", p.name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, p.name), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", p.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/attach/nri"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/hook"
+)
+
+const docs = "../../../docs"
+
+func TestPagesAreFresh(t *testing.T) {
+	for _, p := range pages() {
+		want, err := p.make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := os.ReadFile(filepath.Join(docs, p.name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if d := cmp.Diff(want, string(have)); d != "" {
+			t.Errorf("docs/%s is stale, run go generate ./... (-want +have):\n%s", p.name, d)
+		}
+	}
+}
+
+func TestWriteAll(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeAll(filepath.Join(dir, "missing")); err == nil {
+		t.Error("no error for a directory that is not there")
+	}
+}
+
+// TestPagesAreWhole looks for what a page must name without using its maker.
+func TestPagesAreWhole(t *testing.T) {
+	page := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(docs, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	cfg := page("config.md")
+	for _, k := range config.Keys() {
+		if !strings.Contains(cfg, "| `"+k.Path+"` |") && !strings.Contains(cfg, "## "+k.Path+"\n") {
+			t.Errorf("config.md lacks %s", k.Path)
+		}
+	}
+	hooks := page("hooks.md")
+	for _, h := range hook.Catalogue() {
+		for _, text := range append(append([]string{"## " + h.Name}, h.Reads...), h.Differs...) {
+			if !strings.Contains(hooks, text) {
+				t.Errorf("hooks.md lacks %q of %s", text, h.Name)
+			}
+		}
+	}
+	fields := page("fields.md")
+	for _, r := range nri.Rows() {
+		if !strings.Contains(fields, "`"+r.Proto+"`") {
+			t.Errorf("fields.md lacks %s", r.Proto)
+		}
+	}
+}
+
+// TestEveryDependencyHasAReason: docs/dependencies.md says of each direct
+// dependency why it is there, and of nothing else.
+func TestEveryDependencyHasAReason(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(docs, "dependencies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]{20,} \\|$").FindAllStringSubmatch(string(page), -1) {
+		reasons = append(reasons, m[1])
+	}
+	direct := directDependencies(t)
+	for _, d := range direct {
+		if !slices.Contains(reasons, d) {
+			t.Errorf("docs/dependencies.md has no reason for %s", d)
+		}
+	}
+	for _, r := range reasons {
+		if !slices.Contains(direct, r) {
+			t.Errorf("docs/dependencies.md gives a reason for %s, which is no direct dependency", r)
+		}
+	}
+}
+
+// directDependencies reads go.mod: the modules required without "// indirect".
+func directDependencies(t *testing.T) []string {
+	t.Helper()
+	f, err := os.Open("../../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var direct []string
+	in := bufio.NewScanner(f)
+	for in.Scan() {
+		line := strings.TrimPrefix(strings.TrimSpace(in.Text()), "require ")
+		fields := strings.Fields(line)
+		if len(fields) == 2 && strings.HasPrefix(fields[1], "v") {
+			direct = append(direct, fields[0])
+		}
+	}
+	if err := in.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return direct
+}

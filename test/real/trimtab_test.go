@@ -1,0 +1,205 @@
+package real_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/test/real"
+)
+
+// binary builds the agent once for all tests of the run.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ttbin")
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "trimtab")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", "nri_no_wasm", "-o", out, "./cmd/trimtab")
+	cmd.Dir = filepath.Join("..", "..")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build trimtab: %w\n%s", err, text)
+	}
+	return out, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// trimtab is the agent as a process of its own, beside a real containerd.
+type trimtab struct {
+	t    *testing.T
+	dir  string
+	path string
+	cmd  *exec.Cmd
+	out  *lockedBuffer
+	web  *http.Client
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start starts the agent with the given configuration, beside sockets and paths of its own, and waits until it is
+// attached.
+func startTrimtab(t *testing.T, c *real.Containerd, config string) *trimtab {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "ttag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &trimtab{t: t, dir: dir, path: path, out: &lockedBuffer{}}
+	a.web = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", a.socket())
+	}, DisableKeepAlives: true}}
+	t.Cleanup(func() {
+		a.kill()
+		if t.Failed() {
+			t.Logf("the agent said:\n%s", a.out)
+		}
+		os.RemoveAll(dir)
+	})
+	a.configure(c, config)
+	a.run()
+	a.attached()
+	return a
+}
+
+func (a *trimtab) socket() string { return filepath.Join(a.dir, "s.sock") }
+func (a *trimtab) config() string { return filepath.Join(a.dir, "config.yaml") }
+func (a *trimtab) state() string  { return filepath.Join(a.dir, "state") }
+
+// configure replaces the configuration file in one step.
+func (a *trimtab) configure(c *real.Containerd, config string) {
+	a.t.Helper()
+	text := fmt.Sprintf(`apiVersion: trimtab.io/v1alpha1
+kind: Config
+nri: {socket: %s}
+paths: {statusSocket: %s, key: %s/key, state: %s}
+%s
+`, c.NRISocket(), a.socket(), a.dir, a.state(), config)
+	next := a.config() + ".new"
+	if err := errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, a.config())); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *trimtab) run() {
+	a.t.Helper()
+	a.cmd = exec.Command(a.path, "agent", "--config", a.config())
+	a.cmd.Stdout, a.cmd.Stderr = a.out, a.out
+	if err := a.cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// kill ends the agent without a chance to tidy up.
+func (a *trimtab) kill() {
+	if a.cmd != nil && a.cmd.Process != nil {
+		_ = a.cmd.Process.Kill()
+		_ = a.cmd.Wait()
+		a.cmd = nil
+	}
+}
+
+// node is what the test reads of the agent's status.
+type node struct {
+	ConfigGen   int    `json:"configGeneration"`
+	ConfigError string `json:"configError"`
+	Attachments []struct{ State string }
+	CPUs        struct {
+		Grants []struct{ Pod, Container, CPUs string }
+	}
+}
+
+// told is what the test reads of explain.
+type told struct {
+	Pod, Container, Class, Seat, CPUs string
+	Values, PodValues                 []struct {
+		Field, Value, Channel, Note string
+		Applied                     bool
+		Why                         struct{ Hook, Source string }
+	}
+	Problems []struct{ Key, Value, Reason string }
+}
+
+func (a *trimtab) get(path string, into any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := a.web.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s (%w)", answer.Status, body, err)
+	}
+	return json.Unmarshal(body, into)
+}
+
+func (a *trimtab) status() (node, error) {
+	var n node
+	return n, a.get("/v1/status", &n)
+}
+
+func (a *trimtab) explain(namespace, pod, container string) []told {
+	a.t.Helper()
+	var found []told
+	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
+	if err := a.get("/v1/explain?"+q.Encode(), &found); err != nil {
+		a.t.Error(err)
+	}
+	return found
+}
+
+// attached waits until the agent is registered and synchronised.
+func (a *trimtab) attached() {
+	a.t.Helper()
+	real.Eventually(a.t, 30*time.Second, func() error {
+		n, err := a.status()
+		if err == nil && (len(n.Attachments) != 1 || n.Attachments[0].State != "connected") {
+			err = fmt.Errorf("attachments: %+v", n.Attachments)
+		}
+		return err
+	})
+}
