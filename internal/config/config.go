@@ -16,8 +16,9 @@ type Config struct {
 	APIVersion string `json:"apiVersion"`
 	// Kind is always "Config".
 	Kind string `json:"kind"`
-	// Strict refuses to create a container whose annotations are malformed.
-	// Off, the pod runs with defaults and the problem is reported.
+	// Strict refuses to create a container whose annotations are malformed or
+	// ask for what is refused. Off, the pod runs with defaults and the problem
+	// is reported.
 	Strict bool `json:"strict"`
 	// Dialects are the annotation dialects read, first wins where two
 	// disagree.

@@ -6,7 +6,7 @@ package config
 var descriptions = map[string]string{
 	"Config.APIVersion":          "apiVersion is the version of this file's shape.",
 	"Config.Kind":                "kind is always \"Config\".",
-	"Config.Strict":              "strict refuses to create a container whose annotations are malformed. Off, the pod runs with defaults and the problem is reported.",
+	"Config.Strict":              "strict refuses to create a container whose annotations are malformed or ask for what is refused. Off, the pod runs with defaults and the problem is reported.",
 	"Config.Dialects":            "dialects are the annotation dialects read, first wins where two disagree.",
 	"Config.Authorisation":       "authorisation says what pods may ask for, by namespace. The first rule that matches wins; where none does, safe defaults hold, which docs/authorisation.md lists.",
 	"Config.Pools":               "pools says which CPUs the shared pools are made of.",

@@ -26,7 +26,7 @@ func Keys() []Key {
 	var keys []Key
 	rules := rules()
 	shape := Default()
-	shape.Authorisation = []Rule{{}} // so that its keys are seen
+	shape.Authorisation = []Rule{{Kinds: []string{}, Namespaces: []string{}}} // so that its keys are seen
 	each(reflect.ValueOf(shape), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
 		k := Key{Path: path, Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
 		if path = anyElement(path); path == "authorisation" {
