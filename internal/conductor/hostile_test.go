@@ -279,6 +279,7 @@ const (
 // TestHostile plays each attack and the same pod without a word: what is in
 // force is the same, and the refusal is in explain, journal and log.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		for _, a := range attacks() {
 			t.Run(v.String()+"/"+a.name, func(t *testing.T) {
@@ -347,6 +348,7 @@ func checkTold(t *testing.T, s *stage, c *modelCtr, want string) {
 
 // TestHostileStrict wants each attack's container refused with the sentence.
 func TestHostileStrict(t *testing.T) {
+	t.Parallel()
 	for _, a := range attacks() {
 		if a.want == "" || a.want == moreProblems {
 			continue

@@ -84,15 +84,7 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	}
 	switch {
 	case err != nil:
-		rule := ""
-		if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
-			rule = refusal.Rule
-		}
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Rule: rule,
-			Key:  p.Intent.CPUs.Key, Value: intent.Printable(topology.FormatList(p.Intent.CPUs.V)), Refused: true,
-			Reason: err.Error() + "; the container runs in a shared pool",
-		})
+		c.Trouble = append(c.Trouble, notGranted(p, err))
 	case !cpus.Empty():
 		d.own(p, c, cpus, p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
@@ -111,6 +103,18 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 			Reason: "every CPU this container may use is owned by another; it is given CPUs outside",
 		})
 	}
+}
+
+// notGranted tells of assigned CPUs that a container does not get.
+func notGranted(p *Pod, err error) lifecycle.Problem {
+	q := lifecycle.Problem{
+		Key: p.Intent.CPUs.Key, Value: intent.Printable(topology.FormatList(p.Intent.CPUs.V)), Refused: true,
+		Reason: err.Error() + "; the container runs in a shared pool",
+	}
+	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
+		q.Rule = refusal.Rule
+	}
+	return q
 }
 
 func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {

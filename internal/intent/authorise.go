@@ -192,7 +192,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 			continue
 		}
 		rule := r.For(s.kind, namespace)
-		why := ""
+		var why string
 		switch {
 		case rule.Decision == Refuse:
 			why = "pods of namespace " + printable(namespace) + " may not ask for it"
