@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 	"internal/config":            {"internal/lifecycle", "internal/topology", "internal/intent"},
 	"internal/conductor":         {"internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/status", "internal/report/logkey"},
 	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle", "internal/report/logkey"},
-	"internal/agent":             {"internal/lifecycle", "internal/attach/nri", "internal/conductor", "internal/config", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/placement", "internal/keeper", "internal/cgroup", "internal/topology", "internal/topology/sysfs"},
+	"internal/agent":             {"internal/lifecycle", "internal/attach/nri", "internal/conductor", "internal/config", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/keeper", "internal/cgroup", "internal/topology", "internal/topology/sysfs"},
 	"internal/sim/scenario":      {"internal/config", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
 	"internal/sim":               {"internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/config", "internal/lifecycle", "internal/report/status", "internal/topology", "internal/topology/describe"},

@@ -7,6 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -20,6 +21,7 @@ func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
 		UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared",
 		ReclaimedByNUMA:  c.Hooks.CPUSet.ReclaimedByNUMA,
 		Pools:            placement.Pools{Online: m.Online()},
+		Rules:            rulesOf(c.Authorisation),
 	}
 	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
 	for _, name := range c.FailurePolicy.Hooks {
@@ -60,6 +62,21 @@ func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
 		p.Hooks = append(p.Hooks, hook.GPU{HAMiLibrary: c.Hooks.GPU.HAMiLibrary})
 	}
 	return p, nil
+}
+
+// rulesOf translates the authorisation rules.
+func rulesOf(all []config.Rule) intent.Rules {
+	rules := make(intent.Rules, len(all))
+	for i, a := range all {
+		rules[i] = intent.Rule{
+			Namespaces: a.Namespaces, Decision: intent.Decision(a.Decision), MostCPUs: a.MostCPUs,
+			Name: fmt.Sprintf("rule %d", i+1),
+		}
+		for _, k := range a.Kinds {
+			rules[i].Kinds = append(rules[i].Kinds, intent.Kind(k))
+		}
+	}
+	return rules
 }
 
 // tuning translates what concerns the conductor itself. Names are validated

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -49,7 +51,7 @@ func (c *Conductor) report(w *work, start time.Time) {
 	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {
 		c.count(w, p)
-		c.log.Warn("problem", append(about(w, e.Kind), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Reason)...)
+		c.log.Warn("problem", append(about(w, e.Kind), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Reason)...)
 	}
 	for _, all := range w.wrote {
 		for _, o := range all {
@@ -109,19 +111,61 @@ func (c *Conductor) entry(w *work) status.Event {
 			e.Values = c.values(now.ID, c.state.Values(now))
 		}
 	}
-	if p := w.plan.Pod; p != nil && w.ev.Kind == lifecycle.RunPodSandbox {
+	if p := w.plan.Pod; p != nil && slices.Contains(w.plan.ChangedPods, p.Pod.ID) {
 		e.Problems = append(e.Problems, p.Intent.Problems...)
 		e.Problems = append(e.Problems, p.Trouble...)
-		e.Values = c.values(p.Pod.ID, p.Values)
+		if w.ev.Kind == lifecycle.RunPodSandbox {
+			e.Values = c.values(p.Pod.ID, p.Values)
+		}
 	}
 	for _, s := range w.plan.Seats {
 		e.Changed = append(e.Changed, fmt.Sprintf("%s: %s -> %s (%d containers)", s.Seat.Pool,
 			c.state.Machine.Format(s.Before), c.state.Machine.Format(s.After), len(s.Members)))
 	}
 	if w.ev.Kind == lifecycle.Synchronize || w.ev.Kind == lifecycle.Configure {
+		e.Problems = append(e.Problems, c.troubles(w)...)
 		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(w.plan.ChangedPods), len(w.plan.Changed)))
 	}
 	return e
+}
+
+// maxTroubles bounds what one line of the journal tells of a whole node;
+// explain has the rest.
+const maxTroubles = 50
+
+// troubles are what is malformed or refused of pods and containers that were
+// decided anew together, each with whose it is.
+func (c *Conductor) troubles(w *work) []lifecycle.Problem {
+	var out []lifecycle.Problem
+	more := 0
+	add := func(whose string, problems []lifecycle.Problem) {
+		for _, p := range problems {
+			switch {
+			case p.Warning:
+			case len(out) == maxTroubles:
+				more++
+			default:
+				p.Reason = intent.Printable(whose) + ": " + p.Reason
+				out = append(out, p)
+			}
+		}
+	}
+	for _, id := range w.plan.ChangedPods {
+		if p := c.state.Pod(id); p != nil {
+			add(p.FullName(), p.Intent.Problems)
+		}
+	}
+	for _, id := range w.plan.Changed {
+		if ctr := c.state.Container(id); ctr != nil {
+			if p := c.state.Pod(ctr.PodID); p != nil {
+				add(p.FullName()+"/"+ctr.Name, ctr.Trouble)
+			}
+		}
+	}
+	if more > 0 {
+		out = append(out, lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
+	}
+	return out
 }
 
 // decides tells the events whose values are worth a line.

@@ -3,6 +3,7 @@ package conductor
 import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -11,6 +12,7 @@ import (
 func (c *Conductor) gather(w *work, f *engine.Facts) {
 	f.ParentCPUs = map[string]string{}
 	f.Records = map[string]engine.Record{}
+	f.Distrusted = map[string]lifecycle.Problem{}
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
 		f.Grants = c.lateGrants()
@@ -23,7 +25,7 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 		}
 		for _, ctr := range w.ev.Containers {
 			if ctr != nil {
-				c.record(w, uid[ctr.PodID], ctr, f)
+				c.record(uid[ctr.PodID], ctr, f)
 			}
 		}
 	case lifecycle.RunPodSandbox:
@@ -32,9 +34,12 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 		}
 	case lifecycle.StartContainer, lifecycle.UpdateContainer:
 		if w.ev.Pod != nil && w.ev.Container != nil {
-			c.record(w, w.ev.Pod.UID, w.ev.Container, f)
+			c.record(w.ev.Pod.UID, w.ev.Container, f)
 		}
 	case lifecycle.CreateContainer, lifecycle.RemoveContainer:
+		if w.ev.Pod != nil && w.ev.Container != nil && w.ev.Kind == lifecycle.CreateContainer {
+			c.record(w.ev.Pod.UID, w.ev.Container, f)
+		}
 		c.ended(w, f)
 	}
 }
@@ -49,7 +54,7 @@ func (c *Conductor) parent(p *lifecycle.Pod, f *engine.Facts) {
 	}
 }
 
-func (c *Conductor) record(w *work, podUID string, ctr *lifecycle.Container, f *engine.Facts) {
+func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Facts) {
 	if r, ok := c.lateRecord(ctr.ID); ok {
 		f.Records[ctr.ID] = r
 		return
@@ -60,9 +65,9 @@ func (c *Conductor) record(w *work, podUID string, ctr *lifecycle.Container, f *
 	}
 	r, err := c.signer.read(podUID, ctr.Name, text)
 	if err != nil {
-		w.problems = append(w.problems, lifecycle.Problem{
-			Key: RecordKey, Value: ctr.ID, Reason: "record ignored: " + err.Error(),
-		})
+		f.Distrusted[ctr.ID] = lifecycle.Problem{
+			Key: RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
+		}
 		return
 	}
 	f.Records[ctr.ID] = r

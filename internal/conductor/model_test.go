@@ -3,6 +3,7 @@ package conductor_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -33,6 +35,7 @@ type model struct {
 	faults  faults
 	broken  []string
 	writes  int
+	log     io.Writer
 }
 
 // faults are planted errors: each must make its invariant's check fail.
@@ -90,11 +93,12 @@ func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
 		t.Fatal(err)
 	}
-	mo := &model{kernel: kernel, version: v, machine: m, faults: f}
+	mo := &model{log: io.Discard, kernel: kernel, version: v, machine: m, faults: f}
 	mo.policy = engine.Policy{
 		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}},
+		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}
 	kernel.OnWrite(func(string, string) { mo.writes++; mo.checkExclusive("at a write") })
 	mo.boot()
@@ -115,7 +119,7 @@ func (mo *model) boot() {
 		Checkpoint: saved,
 		Machine:    mo.machine, Policy: mo.policy,
 		Keeper: keeper.New(&cgroup.Tree{FS: fsys, Version: mo.version}),
-		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler),
+		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),
 		Now: func() time.Time { return time.Unix(0, 0) },
 	})
 }

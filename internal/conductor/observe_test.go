@@ -88,7 +88,8 @@ func handle(t *testing.T, c *Conductor, ev lifecycle.Event) (Answer, error) {
 }
 
 func testPod(annotations map[string]string) *lifecycle.Pod {
-	return &lifecycle.Pod{ID: "p", Name: "db", UID: "u", Namespace: "shop", CgroupParent: "/kubepods/podu", Annotations: annotations}
+	return &lifecycle.Pod{ID: "p", Name: "db", UID: "u", Namespace: "shop", CgroupParent: "/kubepods/podu", Annotations: annotations,
+		Resources: &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(200000))}}}
 }
 
 func TestRecorder(t *testing.T) {

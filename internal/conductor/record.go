@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // RecordKey is the annotation a container's record is stamped into, so that
 // the runtime itself hands our state back after a restart.
-const RecordKey = "trimtab.io/record"
+const RecordKey = intent.RecordKey
 
 // maxRecord bounds a record's text; ours are below 400 bytes.
 const maxRecord = 4096

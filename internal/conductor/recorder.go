@@ -24,7 +24,9 @@ type Recorder interface {
 const (
 	refusedRequest    = "request"    // a whole pod or container
 	refusedAnnotation = "annotation" // what could not be read
-	refusedPlacement  = "placement"  // CPUs or NUMA nodes that could not be given
+	// what the namespace is not authorised for
+	refusedAuthorisation = "authorisation"
+	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be given
 )
 
 // ourselves is the hook of a panic that was no hook's.
@@ -39,7 +41,9 @@ const (
 
 // RefusedKinds lists the kinds Refused is told of, so
 // that a series can be there before its first event.
-func RefusedKinds() []string { return []string{refusedRequest, refusedAnnotation, refusedPlacement} }
+func RefusedKinds() []string {
+	return []string{refusedRequest, refusedAnnotation, refusedAuthorisation, refusedPlacement}
+}
 
 // UpdateResults lists the results of updates of the runtime's copy.
 func UpdateResults() []string { return []string{UpdateDone, UpdateRefused, UpdateFailed} }
@@ -66,6 +70,8 @@ func (c *Conductor) count(w *work, p lifecycle.Problem) {
 	case p.Warning || w.ev.Kind == lifecycle.StartContainer:
 	case p.Hook != "":
 		c.recorder.HookError(p.Hook)
+	case p.Rule != "":
+		c.recorder.Refused(refusedAuthorisation)
 	case w.ev.Kind == lifecycle.RunPodSandbox || p.Key == RecordKey:
 		c.recorder.Refused(refusedAnnotation)
 	default:

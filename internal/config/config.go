@@ -16,14 +16,19 @@ type Config struct {
 	APIVersion string `json:"apiVersion"`
 	// Kind is always "Config".
 	Kind string `json:"kind"`
-	// Strict refuses to create a container whose annotations are malformed.
-	// Off, the pod runs with defaults and the problem is reported.
+	// Strict refuses to create a container whose annotations are malformed or
+	// ask for what is refused. Off, the pod runs with defaults and the problem
+	// is reported.
 	Strict bool `json:"strict"`
 	// Dialects are the annotation dialects read, first wins where two
 	// disagree.
 	Dialects []string `json:"dialects"`
 	// FailurePolicy says whose failure stops a container from being created.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
+	// Authorisation says what pods may ask for, by namespace. The first rule
+	// that matches wins; where none does, safe defaults hold, which
+	// docs/authorisation.md lists.
+	Authorisation []Rule `json:"authorisation"`
 	// Pools says which CPUs the shared pools are made of.
 	Pools Pools `json:"pools"`
 	// Hooks switches and tunes each hook.
@@ -51,6 +56,23 @@ type FailurePolicy struct {
 	// Hooks lists hooks without which no container is created. The failure of
 	// any other hook is reported, and the container goes without its values.
 	Hooks []string `json:"hooks"`
+}
+
+// Rule says what pods of some namespaces may ask for.
+type Rule struct {
+	// Kinds are the kinds of intent the rule is about; "class" is every class,
+	// "*" everything.
+	Kinds []string `json:"kinds"`
+	// Namespaces are names of namespaces, or patterns of them: "*" stands for
+	// any letters, "?" for one, "[a-c]" for one of some.
+	Namespaces []string `json:"namespaces"`
+	// Decision is "allow", "cap" or "refuse". Capped, assigned CPUs are at most
+	// the pod's CPU limit and request, and batch resources are for pods that
+	// are BestEffort to Kubernetes; nothing else has a cap.
+	Decision string `json:"decision"`
+	// MostCPUs bounds the CPUs assigned to a pod further, where they are
+	// capped; 0 does not.
+	MostCPUs int `json:"mostCPUs"`
 }
 
 // Pools says which CPUs the shared pools are made of. CPUs owned exclusively
@@ -180,6 +202,7 @@ func Default() Config {
 		Kind:          Kind,
 		Dialects:      []string{"koordinator", "kubernetes"},
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
+		Authorisation: []Rule{},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 )
 
@@ -24,8 +25,14 @@ func (k Key) Section() bool { return k.Type == "section" }
 func Keys() []Key {
 	var keys []Key
 	rules := rules()
-	each(reflect.ValueOf(Default()), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
+	shape := Default()
+	shape.Authorisation = []Rule{{Kinds: []string{}, Namespaces: []string{}}} // so that its keys are seen
+	each(reflect.ValueOf(shape), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
 		k := Key{Path: path, Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
+		if path = anyElement(path); path == "authorisation" {
+			v = reflect.ValueOf([]Rule{})
+		}
+		k.Path = path
 		if !k.Section() {
 			k.Default = asJSON(v.Interface())
 			r := rules[path]
@@ -36,16 +43,31 @@ func Keys() []Key {
 	return keys
 }
 
-// each visits every field of a struct and of the structs in it, top down.
+// each visits every field of a struct and of the structs in it, top down; of a
+// list of structs, those of every element.
 func each(v reflect.Value, path string, visit func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value)) {
 	for f, fv := range v.Fields() {
 		at := join(path, f.Tag.Get("json"))
 		visit(at, f, v.Type(), fv)
-		if f.Type.Kind() == reflect.Struct {
+		switch {
+		case f.Type.Kind() == reflect.Struct:
 			each(fv, at, visit)
+		case isSections(f.Type):
+			for i := range fv.Len() {
+				each(fv.Index(i), fmt.Sprintf("%s[%d]", at, i), visit)
+			}
 		}
 	}
 }
+
+func isSections(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
+}
+
+var element = regexp.MustCompile(`\[\d+\]`)
+
+// anyElement is a path without the numbers of list elements, as rules know it.
+func anyElement(path string) string { return element.ReplaceAllString(path, "[]") }
 
 // fieldsOf returns the fields of a struct type by key, and the keys in order.
 func fieldsOf(t reflect.Type) (map[string]int, []string) {

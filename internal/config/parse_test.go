@@ -177,3 +177,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestDocsExample parses the example of the users' page on authorisation.
+func TestDocsExample(t *testing.T) {
+	page, err := os.ReadFile("../../docs/authorisation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	c, err := Parse("docs", []byte(example))
+	if err != nil || !found || len(c.Authorisation) != 5 || c.Authorisation[2].MostCPUs != 8 {
+		t.Errorf("%+v, %v", c.Authorisation, err)
+	}
+}

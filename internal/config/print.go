@@ -32,6 +32,9 @@ func node(v reflect.Value) *yaml.Node {
 		return n
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
+		if isSections(v.Type()) && v.Len() > 0 {
+			n.Style = 0 // one section below the other
+		}
 		for i := range v.Len() {
 			n.Content = append(n.Content, node(v.Index(i)))
 		}

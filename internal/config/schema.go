@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -25,7 +26,9 @@ func Schema() ([]byte, error) {
 		s := find(root, k.Path)
 		s.Description = k.About
 		if !k.Section() {
-			s.Default = json.RawMessage(k.Default)
+			if !strings.Contains(k.Path, "[]") {
+				s.Default = json.RawMessage(k.Default)
+			}
 			rules[k.Path].constrain(s)
 		}
 	}
@@ -49,11 +52,17 @@ func optional(s *jsonschema.Schema) {
 		}
 		optional(p)
 	}
+	if s.Items != nil {
+		optional(s.Items)
+	}
 }
 
 func find(s *jsonschema.Schema, path string) *jsonschema.Schema {
 	if path == "" {
 		return s
+	}
+	if list, ok := strings.CutSuffix(path, "[]"); ok {
+		return find(s, list).Items
 	}
 	up := parentOf(path)
 	key := path
@@ -64,8 +73,11 @@ func find(s *jsonschema.Schema, path string) *jsonschema.Schema {
 }
 
 func (r rule) constrain(s *jsonschema.Schema) {
+	if r.required {
+		s.MinItems, r.required = new(1), false
+	}
 	if s.Items != nil {
-		s.UniqueItems = true
+		s.UniqueItems = len(s.Items.Properties) == 0
 		r.constrain(s.Items)
 		return
 	}

@@ -98,7 +98,12 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 }
 
 func TestPrintKeepsEveryKey(t *testing.T) {
-	out := string(Print(Default()))
+	c := Default()
+	c.Authorisation = []Rule{
+		{Kinds: []string{"assigned-cpus"}, Namespaces: []string{"*", "a-?"}, Decision: "cap", MostCPUs: 4},
+		{Kinds: []string{"*"}, Namespaces: []string{"kube-system"}, Decision: "allow"},
+	}
+	out := string(Print(c))
 	for _, k := range Keys() {
 		name := k.Path[strings.LastIndexByte(k.Path, '.')+1:]
 		if !strings.Contains(out, name+":") {
@@ -106,7 +111,6 @@ func TestPrintKeepsEveryKey(t *testing.T) {
 		}
 	}
 	// A value that would read as a number must come back as text.
-	c := Default()
 	c.NRI.Index, c.NRI.Name, c.Pools.Shared = "08", "true", "1"
 	back, err := Parse("printed", Print(c))
 	if err != nil || !reflect.DeepEqual(back, c) {

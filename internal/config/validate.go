@@ -30,6 +30,8 @@ type rule struct {
 	socket   bool     // an absolute path that fits a socket address
 	address  bool     // an IP address, or nothing, and a port
 	optional bool     // a path or address that may be empty
+	required bool     // a list with an element at least
+	glob     bool     // a pattern of namespaces
 	min, max int      // of an integer; no bound where both are 0
 }
 
@@ -42,6 +44,10 @@ func rules() map[string]rule {
 		"dialects":                       {choices: intent.Dialects()},
 		"failurePolicy.agent":            {choices: []string{"ignore", "fail"}},
 		"failurePolicy.hooks":            {choices: hookNames()},
+		"authorisation[].kinds":          {choices: intent.KindNames(), required: true},
+		"authorisation[].namespaces":     {pattern: `^[a-z0-9*?\[\]^-]{1,63}$`, means: "names or patterns of namespaces", glob: true, required: true},
+		"authorisation[].decision":       {choices: intent.Decisions()},
+		"authorisation[].mostCPUs":       {min: 0, max: topology.MaxCPUs},
 		"pools.reserved":                 cpus,
 		"pools.shared":                   cpus,
 		"pools.reclaimed":                cpus,
@@ -113,7 +119,7 @@ func Validate(c Config) []Problem {
 	var problems []Problem
 	rules := rules()
 	each(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, _ reflect.Type, v reflect.Value) {
-		r, ok := rules[path]
+		r, ok := rules[anyElement(path)]
 		if !ok {
 			return
 		}
@@ -131,6 +137,30 @@ func Validate(c Config) []Problem {
 			r.list(path, v, report)
 		}
 	})
+	for i, a := range c.Authorisation {
+		problems = append(problems, a.check(fmt.Sprintf("authorisation[%d]", i))...)
+	}
+	return problems
+}
+
+// check returns what is wrong with keys of a rule that are right each by
+// itself.
+func (a Rule) check(path string) []Problem {
+	var problems []Problem
+	cpus := slices.Contains(a.Kinds, string(intent.AssignedCPUs))
+	for i, k := range a.Kinds {
+		if a.Decision == string(intent.Cap) && k != string(intent.AssignedCPUs) && k != string(intent.BatchResources) {
+			problems = append(problems, Problem{
+				Path: fmt.Sprintf("%s.kinds[%d]", path, i),
+				What: fmt.Sprintf("%s has no cap, only %s and %s have; allow or refuse it", quoteShort(k), intent.AssignedCPUs, intent.BatchResources),
+			})
+		}
+	}
+	if a.MostCPUs != 0 && (a.Decision != string(intent.Cap) || !cpus) {
+		problems = append(problems, Problem{
+			Path: path + ".mostCPUs", What: fmt.Sprintf("bounds %s that are capped; this rule caps none", intent.AssignedCPUs),
+		})
+	}
 	return problems
 }
 
@@ -142,6 +172,9 @@ func (r rule) integer(i int64) string {
 }
 
 func (r rule) list(path string, v reflect.Value, report func(path, what string)) {
+	if r.required && v.Len() == 0 {
+		report(path, "is missing, want a list of at least one")
+	}
 	seen := map[string]bool{}
 	for i := range v.Len() {
 		at, s := fmt.Sprintf("%s[%d]", path, i), v.Index(i).String()
@@ -161,6 +194,8 @@ func (r rule) text(s string) string {
 		return r.choice(s)
 	case r.pattern != "" && !regexp.MustCompile(r.pattern).MatchString(s):
 		return fmt.Sprintf("is %s, want %s", quoteShort(s), r.means)
+	case r.glob && !intent.ValidPattern(s):
+		return fmt.Sprintf("is %s, a pattern with a [ that nothing closes, or an empty one", quoteShort(s))
 	case r.cpus:
 		if _, err := topology.ParseList(s); err != nil {
 			return err.Error()

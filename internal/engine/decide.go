@@ -54,25 +54,22 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 	}
 	p.Pod = d.knownPod(p, ev.Pod, f)
 	c := d.container(ev.Container.ID)
-	var rec *Record
-	if r, ok := f.Records[ev.Container.ID]; ok {
-		rec = &r
-	}
 	switch ev.Kind {
 	case lifecycle.CreateContainer:
 		d.undo(p, ev)
-		d.create(p, ev.Container, nil, lifecycle.StateCreated)
+		f.Records = nil // what is new has no past
+		d.create(p, ev.Container, f, lifecycle.StateCreated)
 		d.refuse(p)
 	case lifecycle.StartContainer:
 		if c == nil {
 			// Created while nobody listened: decide now what can be.
-			d.create(p, ev.Container, rec, lifecycle.StateRunning)
+			d.create(p, ev.Container, f, lifecycle.StateRunning)
 			return
 		}
 		d.live(p, c, lifecycle.StateRunning)
 	case lifecycle.UpdateContainer:
 		if c == nil {
-			d.create(p, ev.Container, rec, ev.Container.State)
+			d.create(p, ev.Container, f, ev.Container.State)
 			c = p.Container
 		}
 		d.update(p, c, ev.Requested)
@@ -119,7 +116,7 @@ func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
 }
 
 func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
-	np := &Pod{Pod: pod, Intent: intent.Read(pod, d.policy.Dialects)}
+	np := &Pod{Pod: pod, Intent: d.policy.Rules.Authorise(intent.Read(pod, d.policy.Dialects), pod.Namespace)}
 	if list, ok := f.ParentCPUs[pod.ID]; ok {
 		if within := d.machine.OnlineOf(list); within != d.machine.Online() {
 			np.Within = within
@@ -139,13 +136,18 @@ func podPristine(p *lifecycle.Pod) *lifecycle.Resources {
 }
 
 // create decides a container anew. A repeated event gives the same answer.
-func (d *draft) create(p *Plan, told *lifecycle.Container, rec *Record, life lifecycle.State) {
+func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecycle.State) {
 	c := &Container{
 		ID: told.ID, Name: told.Name, PodID: p.Pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
 		Key:      placement.Key{PodUID: p.Pod.Pod.UID, Container: told.Name},
 		Pristine: pristine(&told.Resources),
 	}
-	if rec != nil {
+	if q, ok := f.Distrusted[told.ID]; ok {
+		c.distrust = []lifecycle.Problem{q}
+	}
+	var rec *Record
+	if r, ok := f.Records[told.ID]; ok {
+		rec = &r
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Pristine = rec.Pristine
 	}
@@ -164,7 +166,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 		before = old.proposed
 		c.touched = c.touched || old.touched || old.Seat.Pool != placement.Rest
 	}
-	c.Trouble = nil
+	c.Trouble = slices.Clone(c.distrust)
 	if c.Alive() {
 		d.seat(p.Pod, c, rec)
 	}

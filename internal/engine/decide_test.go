@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -39,6 +40,7 @@ func policy(m *topology.Machine) Policy {
 		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}},
+		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}
 }
 

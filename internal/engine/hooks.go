@@ -14,7 +14,7 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in := &hook.Input{Pod: p.Pod, Intent: p.Intent}
 	if c == nil {
 		in.Pristine = p.Pod.Resources
-		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}); err == nil && !cpus.Empty() {
+		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err == nil && !cpus.Empty() {
 			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.CPUs.Key
 		}
 		return in

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -11,8 +12,9 @@ import (
 )
 
 // assigned returns the CPUs a scheduler assigned to the pod, if they can be
-// granted to key. The error is a sentence for people.
-func (d *draft) assigned(p *Pod, key placement.Key) (topology.Set, error) {
+// granted to key. told are the resources of the container, nil for the pod
+// itself. The error is a sentence for people.
+func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (topology.Set, error) {
 	if !p.Intent.CPUs.Said() || !d.policy.Place {
 		return topology.Set{}, nil
 	}
@@ -20,21 +22,36 @@ func (d *draft) assigned(p *Pod, key placement.Key) (topology.Set, error) {
 	if err != nil {
 		return topology.Set{}, err
 	}
+	if g, owns := d.ledger.Of(key); owns && g.CPUs == cpus {
+		// The number was measured when they were granted. A later request does
+		// not take them away from what runs.
+		return cpus, d.grantable(p, key, cpus)
+	}
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.Pod.Resources, told); err != nil {
+		return topology.Set{}, err
+	}
 	return cpus, d.grantable(p, key, cpus)
+}
+
+// refusesCPUs reports whether pods of a namespace may own no CPU, whoever
+// assigned them.
+func (d *draft) refusesCPUs(namespace string) bool {
+	return d.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
 
 // grantable reports in a sentence why CPUs cannot be owned by key.
 func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	pools := d.policy.Pools
+	format := func(s topology.Set) string { return intent.Printable(d.machine.Format(s)) }
 	if both := cpus.And(pools.Reserved); !both.Empty() {
-		return fmt.Errorf("CPUs %s are reserved by pools.reserved", d.machine.Format(both))
+		return fmt.Errorf("CPUs %s are reserved by pools.reserved", format(both))
 	}
 	if out := cpus.Minus(p.Within); !p.Within.Empty() && !out.Empty() {
-		return fmt.Errorf("CPUs %s are not allowed in the pod's cgroup", d.machine.Format(out))
+		return fmt.Errorf("CPUs %s are not allowed in the pod's cgroup", format(out))
 	}
 	var taken *placement.Taken
 	if err := d.ledger.Check(key, cpus); errors.As(err, &taken) {
-		return fmt.Errorf("CPUs %s are owned by %s", d.machine.Format(taken.CPUs), taken.Owner.Pod)
+		return fmt.Errorf("CPUs %s are owned by %s", format(taken.CPUs), taken.Owner.Pod)
 	}
 	if pools.Online.Minus(d.ledger.Exclusive()).Minus(cpus).Empty() {
 		return errors.New("no CPU would be left for all other containers")
@@ -46,7 +63,7 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 // recorded in the ledger.
 func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	within := p.Within
-	if rec != nil && rec.CPUs != "" && d.policy.Place {
+	if rec != nil && rec.CPUs != "" && d.policy.Place && !d.refusesCPUs(p.Pod.Namespace) {
 		// What runs stays where it is, if that is still possible.
 		cpus := d.machine.OnlineOf(rec.CPUs)
 		if err := d.grantable(p, c.Key, cpus); err == nil && !cpus.Empty() {
@@ -59,18 +76,15 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	if old := d.container(c.ID); old != nil && old.Alive() && old.Seat.Pool != placement.Own || rec != nil && rec.CPUs == "" {
 		// It was refused when it was created, and its record says so: given
 		// the CPUs now, it would lose them at the next restart.
-		if p.Intent.CPUs.Said() && d.policy.Place {
+		if _, err = d.assigned(p, c.Key, &c.Pristine); err == nil && p.Intent.CPUs.Said() && d.policy.Place {
 			err = errors.New("they could not be granted when the container was created; it can have them when it is created anew")
 		}
 	} else {
-		cpus, err = d.assigned(p, c.Key)
+		cpus, err = d.assigned(p, c.Key, &c.Pristine)
 	}
 	switch {
 	case err != nil:
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: p.Intent.CPUs.Key, Value: topology.FormatList(p.Intent.CPUs.V),
-			Reason: err.Error() + "; the container runs in a shared pool",
-		})
+		c.Trouble = append(c.Trouble, notGranted(p, err))
 	case !cpus.Empty():
 		d.own(p, c, cpus, p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
@@ -89,6 +103,18 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 			Reason: "every CPU this container may use is owned by another; it is given CPUs outside",
 		})
 	}
+}
+
+// notGranted tells of assigned CPUs that a container does not get.
+func notGranted(p *Pod, err error) lifecycle.Problem {
+	q := lifecycle.Problem{
+		Key: p.Intent.CPUs.Key, Value: intent.Printable(topology.FormatList(p.Intent.CPUs.V)), Refused: true,
+		Reason: err.Error() + "; the container runs in a shared pool",
+	}
+	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
+		q.Rule = refusal.Rule
+	}
+	return q
 }
 
 func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
@@ -126,13 +152,19 @@ func (d *draft) sharedSeat(p *Pod, c *Container) (seat placement.Seat, from, why
 // near narrows a pool to the NUMA nodes a scheduler chose.
 func (d *draft) near(p *Pod, c *Container, pool placement.Pool) placement.Seat {
 	seat := placement.Seat{Pool: pool}
+	var unknown []int
 	for _, id := range p.Intent.Nodes.V {
 		if n, ok := d.machine.Node(id); ok && !n.CPUs.Empty() {
 			seat.Near = seat.Near.Union(n.CPUs)
 			continue
 		}
+		unknown = append(unknown, id)
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: p.Intent.Nodes.Key, Value: fmt.Sprint(id), Reason: "this node has no such NUMA node with CPUs",
+			Key: p.Intent.Nodes.Key, Value: intent.Printable(topology.FormatList(unknown)),
+			Reason: "this node has no such NUMA node with CPUs", Refused: true,
 		})
 	}
 	return seat

@@ -18,6 +18,9 @@ type Record struct {
 type Facts struct {
 	// Records are the trusted records of a Synchronize's containers, by id.
 	Records map[string]Record
+	// Distrusted are what is wrong with records that are not trusted, by id of
+	// the container that carries one.
+	Distrusted map[string]lifecycle.Problem
 	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
 	// lists.
 	ParentCPUs map[string]string

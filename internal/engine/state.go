@@ -23,10 +23,12 @@ type Policy struct {
 	UnlabelledShared bool
 	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.
 	ReclaimedByNUMA bool
-	Hooks           []hook.Hook
 	// Fatal names hooks whose failure refuses the container: its promise is
 	// worth more than its start.
 	Fatal map[string]bool
+	// Rules say what pods may ask for; without any the safe defaults hold.
+	Rules intent.Rules
+	Hooks []hook.Hook
 }
 
 // Pod is what the engine knows of a pod sandbox. It is replaced, not changed.
@@ -65,6 +67,8 @@ type Container struct {
 	// touched: the container's cpuset was once narrowed by us, so an
 	// unbounded seat must be written out, not left alone.
 	touched bool
+	// distrust are records it carries that are not ours.
+	distrust []lifecycle.Problem
 }
 
 // Alive reports whether the container has, or will have, a process.

@@ -23,11 +23,7 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 		if p.Pod == nil {
 			continue
 		}
-		var rec *Record
-		if r, ok := f.Records[c.ID]; ok {
-			rec = &r
-		}
-		d.create(p, c, rec, c.State)
+		d.create(p, c, f, c.State)
 	}
 	d.reserve(p, f)
 	// Pods' own values depend on who owns what, which is known only now.
@@ -129,6 +125,16 @@ func (d *draft) podLives(uid string) bool {
 	return false
 }
 
+// forbidden reports whether the policy no longer lets a grant be.
+func (d *draft) forbidden(g placement.Grant) bool {
+	for _, id := range sortedIDs(d.base.pods) {
+		if p := d.pod(id); p != nil && p.Pod.UID == g.Key.PodUID && !p.Stopped {
+			return d.refusesCPUs(p.Pod.Namespace)
+		}
+	}
+	return false
+}
+
 // carryOver keeps the grants of pods that live but whose container does not at
 // this moment, between two attempts.
 func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
@@ -137,7 +143,7 @@ func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
 		decided[d.containers[id].Key] = true
 	}
 	for _, g := range owners.Grants() {
-		if decided[g.Key] || !d.policy.Place || !d.podLives(g.Key.PodUID) {
+		if decided[g.Key] || !d.policy.Place || !d.podLives(g.Key.PodUID) || d.forbidden(g) {
 			continue
 		}
 		if g.CPUs.And(d.policy.Pools.Reserved).Empty() && d.ledger.Check(g.Key, g.CPUs) == nil {
@@ -160,6 +166,9 @@ func (d *draft) reserve(p *Plan, f Facts) {
 			continue
 		}
 		key := placement.Key{PodUID: pod.Pod.UID}
+		if d.refusesCPUs(pod.Pod.Namespace) {
+			continue
+		}
 		if cpus := d.machine.OnlineOf(list); !cpus.Empty() && d.grantable(pod, key, cpus) == nil {
 			d.grant(placement.Grant{Key: key, Pod: pod.FullName(), CPUs: cpus, From: pod.Intent.CPUs.Key})
 		}

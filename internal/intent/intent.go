@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -127,6 +128,10 @@ func Read(pod *lifecycle.Pod, order []string) *Pod {
 			}
 		}
 	}
+	if text, forged := pod.Annotations[RecordKey]; forged {
+		out.refuse(RecordKey, text, "records are read from containers alone, where the agent wrote them")
+	}
+	out.Problems = bounded(out.Problems)
 	return out
 }
 
@@ -168,15 +173,54 @@ func (p *Pod) warn(key, value, format string, args ...any) {
 	p.Problems[len(p.Problems)-1].Warning = true
 }
 
-// printable shortens foreign text and takes control characters out of it, so
-// that it can stand in a log line or on a terminal.
+// refuse adds something that was asked for in good form and is not granted.
+func (p *Pod) refuse(key, value, format string, args ...any) {
+	p.problem(key, value, format, args...)
+	p.Problems[len(p.Problems)-1].Refused = true
+}
+
+// maxProblems bounds what is told of one pod: foreign text must not make log
+// and status long.
+const maxProblems = 20
+
+// bounded keeps as many problems and says how many more there were. Warnings
+// are left out first: they must not hide what strict mode refuses.
+func bounded(problems []lifecycle.Problem) []lifecycle.Problem {
+	if len(problems) <= maxProblems {
+		return problems
+	}
+	rank := func(p lifecycle.Problem) int {
+		switch {
+		case p.Refused:
+			return 0
+		case p.Warning:
+			return 2
+		}
+		return 1
+	}
+	sorted := slices.Clone(problems)
+	slices.SortStableFunc(sorted, func(a, b lifecycle.Problem) int { return rank(a) - rank(b) })
+	rest := lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems", len(problems)-maxProblems+1), Warning: true}
+	return append(sorted[:maxProblems-1:maxProblems-1], rest)
+}
+
+// RecordKey is the annotation the agent stamps a container's record into. A pod
+// has no business with it.
+const RecordKey = "trimtab.io/record"
+
+// Printable shortens foreign text and takes out of it what cannot be seen.
+func Printable(s string) string { return printable(s) }
+
+// printable shortens foreign text and takes out of it what cannot be seen
+// (control characters, marks of direction, odd spaces), so that it can stand in
+// a log line or on a terminal.
 func printable(s string) string {
 	const most = 120
 	if len(s) > most {
 		s = s[:most-3] + "..."
 	}
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069) {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

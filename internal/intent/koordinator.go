@@ -33,6 +33,9 @@ const (
 // above what a scheduler writes for the largest node.
 const maxAnnotation = 64 << 10
 
+// maxMinor bounds a GPU's minor number; it also bounds how many there are.
+const maxMinor = 255
+
 // suspiciousMilli is the largest batch-cpu amount taken for a mix-up of cores
 // and milli-cores: nobody asks for less than a tenth of a CPU in earnest.
 const suspiciousMilli = 100
@@ -174,8 +177,8 @@ func readDevices(pod *lifecycle.Pod, out *Pod) {
 	}
 	var gpu GPU
 	for _, d := range devices.GPU {
-		if d.Minor == nil || *d.Minor < 0 {
-			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu: an entry without a minor number")
+		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxMinor || slices.Contains(gpu.Minors, *d.Minor) {
+			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu: an entry without a minor number of its own, 0 to %d", maxMinor)
 			return
 		}
 		gpu.Minors = append(gpu.Minors, *d.Minor)

@@ -157,6 +157,22 @@ type Problem struct {
 	// Warning is a suspicion: what was asked is done all the same, and strict
 	// mode does not refuse it.
 	Warning bool `json:"warning,omitempty"`
+	// Refused marks what was asked for in good form and is not granted: by
+	// authorisation, or because it is not there to be given.
+	Refused bool `json:"refused,omitempty"`
+	// Rule names the authorisation rule that refused it; "" where none did.
+	Rule string `json:"rule,omitempty"`
+}
+
+// Kind names the sort of problem: "refused", "warning" or "error".
+func (p Problem) Kind() string {
+	switch {
+	case p.Warning:
+		return "warning"
+	case p.Refused:
+		return "refused"
+	}
+	return "error"
 }
 
 // String is the sentence log, explain and a strict refusal print.

@@ -28,6 +28,7 @@ const (
 	Changed    = "changed" // what others lost or got
 	Key        = "key"     // annotation, label or configuration key
 	Reason     = "reason"
+	Kind       = "kind" // of a problem: error, refused or warning
 	Hook       = "hook"
 	Panic      = "panic"
 	Stack      = "stack"

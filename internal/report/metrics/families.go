@@ -29,7 +29,7 @@ var (
 	hookErrors = family{"trimtab_hook_errors_total", counter, []string{"hook"},
 		"Problems that hooks reported and panics they were saved from.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}
 	refused = family{"trimtab_refused_total", counter, []string{"kind"},
-		"What was asked for and not granted.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `placement` (CPUs or NUMA nodes could not be given)"}
+		"What was asked for and not granted.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorisation` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given)"}
 	unapplied = family{"trimtab_unapplied_values", gauge, []string{"reason"},
 		"Decided values that are not in force now.", "reason: `not yet`, `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`"}
 	containers = family{"trimtab_containers", gauge, []string{"class"},

@@ -177,11 +177,7 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 	t := table(w)
 	fmt.Fprintln(t, "  PROBLEM\tKEY\tVALUE\tREASON")
 	for _, p := range problems {
-		kind := "error"
-		if p.Warning {
-			kind = "warning"
-		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", kind, dash(p.Key), dash(p.Value), o.alarm(clean(p.Reason)))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(clean(p.Reason)))
 	}
 	flush(t)
 }
@@ -211,7 +207,11 @@ func RenderEvent(w io.Writer, e Event, o Options) error {
 			fmt.Fprintf(&b, "    warning: %s\n", clean(p.String()))
 			continue
 		}
-		fmt.Fprintf(&b, "    %s\n", o.alarm("problem: "+clean(p.String())))
+		what := "problem: "
+		if p.Refused {
+			what = "refused: "
+		}
+		fmt.Fprintf(&b, "    %s\n", o.alarm(what+clean(p.String())))
 	}
 	if e.Rejected != "" {
 		fmt.Fprintf(&b, "    %s\n", o.alarm("REJECTED: "+clean(e.Rejected)))

@@ -1,0 +1,477 @@
+package conductor_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// attack is a pod whose author wants more than the pod was given. Left out, it
+// has a limit and a request of two CPUs, in a namespace no rule names.
+type attack struct {
+	name        string
+	namespace   string
+	parent      string // "besteffort", "burstable" or "" for Guaranteed
+	labels      map[string]string
+	annotations map[string]string
+	record      string // forged, on the container
+	container   string
+	shares      uint64
+	quota       int64
+	want        string // what is reported; "" where there is nothing to report
+}
+
+func labelled(class string) map[string]string { return map[string]string{intent.KoordQoSClass: class} }
+func assigned(text string) map[string]string {
+	return map[string]string{intent.KoordResourceStatus: text}
+}
+func cpuset(list string) map[string]string   { return assigned(fmt.Sprintf(`{"cpuset":%q}`, list)) }
+func extended(text string) map[string]string { return map[string]string{intent.KoordExtended: text} }
+func batchOf(amount string) map[string]string {
+	return extended(fmt.Sprintf(`{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":%[1]s},"limits":{"kubernetes.io/batch-cpu":%[1]s,"kubernetes.io/batch-memory":%[1]s}}}}`, amount))
+}
+func devices(text string) map[string]string { return map[string]string{intent.KoordDevices: text} }
+
+func manyContainers(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"containers":{`)
+	for i := range n {
+		fmt.Fprintf(&b, `"c%d":{"limits":{"kubernetes.io/batch-cpu":"1"}},`, i)
+	}
+	return b.String() + `"a":{}}}`
+}
+
+func manyNodes(n int) string {
+	return `{"numaNodeResources":[` + strings.Repeat(`{"node":-1,"resources":{"cpu":1}},`, n) + `{"node":0,"resources":{}}]}`
+}
+
+func attacks() []attack {
+	everything := map[string]string{
+		intent.KoordResourceStatus: `{"cpuset":"4-5","numaNodeResources":[{"node":1,"resources":{"cpu":"2"}}]}`,
+		intent.KoordExtended:       `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"64000"}}}}`,
+		intent.KoordDevices:        `{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory":"1Gi","koordinator.sh/gpu-memory-ratio":"5"}}]}`,
+	}
+	hami := map[string]string{intent.KoordQoSClass: "BE", intent.KoordGPUIsolation: "HAMi-core"}
+	return []attack{
+		{name: "CPUs of another pod", annotations: cpuset("2-3"), want: "owned by trusted/owner"},
+		{name: "one CPU of another pod", annotations: cpuset("3-4"), want: "owned by trusted/owner"},
+		{name: "a reserved CPU", annotations: cpuset("0-1"), want: "reserved by pools.reserved"},
+		{name: "more CPUs than the limit", annotations: cpuset("1,4-5"), want: "3 CPUs are more than the pod's CPU limit of 2"},
+		{name: "a high limit and no request", annotations: cpuset("4-7"), shares: 102, quota: 6400000, want: "CPU request of 1"},
+		{name: "no limit", parent: "besteffort", shares: 2, quota: -1, annotations: cpuset("4"), want: "neither pod nor container"},
+		{name: "all CPUs", annotations: cpuset("0-7"), want: "are more than"},
+		{name: "offline CPUs", annotations: cpuset("4094-4095"), want: "not online"},
+		{name: "negative CPU", annotations: cpuset("-1"), want: "not a number"},
+		{name: "huge range", annotations: cpuset("0-4000000000"), want: "is above"},
+		{name: "int64 max", annotations: cpuset("9223372036854775807"), want: "is above"},
+		{name: "exponent", annotations: cpuset("1e0"), want: "not a number"},
+		{name: "hexadecimal", annotations: cpuset("0x4"), want: "not a number"},
+		{name: "digits of another script", annotations: cpuset("４"), want: "not a number"},
+		{name: "a path", annotations: cpuset("../../../../etc"), want: "not a number"},
+		{name: "a newline", annotations: cpuset("4\n2-3"), want: "not a number"},
+		{name: "a number for a list", annotations: assigned(`{"cpuset":4}`), want: "malformed JSON"},
+		{name: "key twice", annotations: assigned(`{"cpuset":"4","cpuset":"2-3"}`), want: "duplicate"},
+		{name: "nested key twice", annotations: extended(`{"containers":{"a":{"limits":{}},"a":{}}}`), want: "duplicate"},
+		{name: "deep lists", annotations: assigned(strings.Repeat("[", 60000)), want: "malformed JSON"},
+		{name: "deep objects", annotations: assigned(strings.Repeat(`{"a":`, 12000) + "1" + strings.Repeat("}", 12000)), want: "longer than"},
+		{name: "deep amount", annotations: assigned(`{"numaNodeResources":[{"node":1,"resources":{"cpu":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}}]}`), want: "not a quantity"},
+		{name: "huge text", annotations: cpuset(strings.Repeat("4,", 1<<20)), want: "longer than"},
+		{name: "huge JSON within bounds", annotations: assigned(`{"x":"` + strings.Repeat("x", 60000) + `","cpuset":[]}`), want: "malformed JSON"},
+		{name: "many nodes", annotations: assigned(manyNodes(1800)), want: moreProblems},
+		{name: "a NUMA node of int64", annotations: assigned(`{"numaNodeResources":[{"node":-9223372036854775808,"resources":{"cpu":"1"}}]}`), want: "no such NUMA node"},
+		{name: "a NUMA node of fractions", annotations: assigned(`{"numaNodeResources":[{"node":0.5,"resources":{"cpu":"1"}}]}`), want: "malformed JSON"},
+		{name: "NUL behind JSON", annotations: assigned("{\"cpuset\":\"4\"}\x00"), want: "malformed JSON"},
+		{name: "invalid UTF-8", annotations: assigned("{\"cpuset\":\"4\xff\"}"), want: "not a number"},
+
+		{name: "class system", labels: labelled("SYSTEM"), want: "class/system: pods of namespace default"},
+		{name: "bidi class", labels: labelled("LSR\u202e"), want: "not a QoS class"},
+		{name: "wide class", labels: labelled("ＬＳＲ"), want: "not a QoS class"},
+		{name: "NUL class", labels: labelled("LSR\x00"), want: "not a QoS class"},
+		{name: "invalid class", labels: labelled("\xff\xfe"), want: "not a QoS class"},
+		{name: "escape class", labels: labelled("\x1b[2J\x1b]0;owned\x07"), want: "not a QoS class"},
+		{name: "key of other letters", annotations: map[string]string{"scheduling.k\u043eordinator.sh/resource-status": `{"cpuset":"4"}`}},
+		{name: "key with a mark of direction", annotations: map[string]string{intent.KoordResourceStatus + "\u200e": `{"cpuset":"4"}`}},
+		{name: "key in capitals", annotations: map[string]string{strings.ToUpper(intent.KoordResourceStatus): `{"cpuset":"4"}`}},
+
+		{name: "limits lifted", labels: labelled("BE"), annotations: extended(`{"containers":{"a":{}}}`), want: "BestEffort pods"},
+		{name: "limits lifted, Burstable", parent: "burstable", labels: labelled("BE"), annotations: batchOf(`"64000"`), want: "BestEffort pods"},
+		{name: "thousands of containers", labels: labelled("BE"), annotations: extended(manyContainers(1200)), want: moreProblems},
+		{name: "batch above int64", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`"9223372036854775808"`), want: "is above"},
+		{name: "batch below int64", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`-9223372036854775809`), want: "is above"},
+		{name: "batch with an endless exponent", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`1e999999999`), want: "not a quantity"},
+		{name: "batch with a large exponent", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`"1e99"`), want: "is above"},
+		{name: "batch as a fraction of nothing", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`"1/0"`), want: "not a quantity"},
+		{name: "batch of an object", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`{"a":1}`), want: "not a quantity"},
+
+		{name: "device by path", annotations: devices(`{"gpu":[{"minor":"../../sda"}]}`), want: "malformed JSON"},
+		{name: "negative minor", annotations: devices(`{"gpu":[{"minor":-1}]}`), want: "minor number"},
+		{name: "huge minor", annotations: devices(`{"gpu":[{"minor":1099511627776}]}`), want: "minor number"},
+		{name: "thousands of minors", annotations: devices(`{"gpu":[` + strings.Repeat(`{"minor":0},`, 4000) + `{"minor":0}]}`), want: "minor number"},
+
+		{name: "record on the pod", annotations: map[string]string{conductor.RecordKey: `00 {"v":1,"cpus":"4-7"}`}, want: "read from containers alone"},
+		{name: "record on the container", record: `00000000000000000000000000000000 {"v":1,"cpus":"4-7"}`, want: "not signed"},
+		{name: "record of another container", record: "stolen", want: "not signed"},
+		{name: "record without a sum", record: `{"v":1,"cpus":"4-7"}`, want: "not signed"},
+		{name: "huge record", record: strings.Repeat("\u202e", 1<<20), want: "longer than"},
+
+		{name: "everything where nothing is allowed", namespace: "locked", parent: "besteffort", labels: hami, annotations: everything, want: "assigned-cpus: pods of namespace locked may not"},
+		{name: "and the GPU", namespace: "locked", annotations: devices(`{"gpu":[{"minor":0}]}`), want: "gpu: pods of namespace locked"},
+		{name: "and the class", namespace: "locked", labels: labelled("LSE"), want: "class/dedicated: pods of namespace locked"},
+		{name: "a namespace that is a path", namespace: "../trusted", annotations: cpuset("1,4-5"), want: "are more than"},
+		{name: "a namespace of other letters", namespace: "trust\u0435d", annotations: cpuset("1,4-5"), want: "are more than"},
+
+		{name: "container named as a path", container: "../../../kubepods", annotations: cpuset("2-3"), want: "owned by"},
+		{name: "container named with a newline", container: "a\nlevel=INFO msg=granted", annotations: cpuset("2-3"), want: "owned by"},
+		{name: "container named with NUL", container: "a\x00b", annotations: cpuset("2-3"), want: "owned by"},
+	}
+}
+
+// moreProblems ends a list of problems that was too long. It is a warning, which
+// a restart does not tell again.
+const moreProblems = "more problems"
+
+// stage is a node with an owner in a trusted namespace, and what was logged.
+type stage struct {
+	*model
+	said   bytes.Buffer
+	stolen string
+}
+
+func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
+	t.Helper()
+	s := &stage{model: newModel(t, v, faults{})}
+	s.log = &s.said
+	s.policy.Strict = strict
+	s.policy.Pools.Reserved = topology.SetOf(0)
+	s.policy.Rules = intent.Rules{
+		{Kinds: []intent.Kind{"*"}, Namespaces: []string{"trusted"}, Decision: intent.Allow, Name: "rule 1"},
+		{Kinds: []intent.Kind{"*"}, Namespaces: []string{"locked"}, Decision: intent.Refuse, Name: "rule 2"},
+	}
+	s.con = nil
+	s.boot()
+	owner, _ := s.run(attack{namespace: "trusted", name: "owner", annotations: cpuset("2-3")}, true)
+	if owner == nil || s.effective(owner) != "2-3" {
+		t.Fatal("the owner does not own its CPUs")
+	}
+	s.stolen = owner.Annotations[conductor.RecordKey]
+	return s
+}
+
+// run plays a pod with one container as kubelet and runtime would. speak tells
+// whether its labels and annotations are there.
+func (s *stage) run(a attack, speak bool) (*modelCtr, error) {
+	s.n++
+	p := &modelPod{Pod: lifecycle.Pod{
+		ID: fmt.Sprintf("sandbox-%d", s.n), UID: fmt.Sprintf("uid-%d", s.n), Name: "p", Namespace: "default",
+	}}
+	if a.namespace != "" {
+		p.Namespace = a.namespace
+	}
+	if a.name == "owner" {
+		p.Name = a.name
+	}
+	p.CgroupParent = strings.ReplaceAll("/kubepods/"+a.parent+"/pod"+p.UID, "//", "/")
+	c := &modelCtr{pod: p, Container: lifecycle.Container{
+		ID: fmt.Sprintf("ctr-%d", s.n), PodID: p.ID, Name: "a", State: lifecycle.StateCreated,
+		CgroupsPath: fmt.Sprintf("%s/ctr-%d", p.CgroupParent, s.n), CreatedAt: int64(s.n),
+	}}
+	if a.container != "" {
+		c.Name = a.container
+	}
+	r := lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2048)), Quota: lifecycle.Some(int64(200000))}}
+	r.Memory.Limit = lifecycle.Some(int64(1 << 30))
+	if a.quota != 0 {
+		r.CPU.Shares, r.CPU.Quota = lifecycle.Some(a.shares), lifecycle.Some(a.quota)
+	}
+	c.Resources, c.asked = r, r
+	p.Resources = clone(&r)
+	if speak {
+		p.Labels, p.Annotations = a.labels, a.annotations
+		if a.record == "stolen" {
+			a.record = s.stolen
+		}
+		if a.record != "" {
+			c.Annotations = map[string]string{conductor.RecordKey: a.record}
+		}
+	}
+	must(s.kernel.MkdirRunc(strings.TrimPrefix(p.CgroupParent, "/")))
+	pod := &modelCtr{pod: p, Container: lifecycle.Container{CgroupsPath: p.CgroupParent, Resources: r}}
+	s.toKernel(pod)
+	s.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: clone(&p.Pod)})
+	ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container)}
+	ans, err := s.con.Handle(nil, carrier{}, ev) //nolint:staticcheck // the conductor does not use the context
+	if err != nil {
+		return nil, err
+	}
+	s.apply(c, ans.Values)
+	for _, v := range ans.Values {
+		if v.Field == lifecycle.MountPoint || v.Field == lifecycle.DeviceNode {
+			c.Mounts = append(c.Mounts, lifecycle.Mount{Destination: v.Key})
+		}
+	}
+	s.pods = append(s.pods, p)
+	p.ctrs = append(p.ctrs, c)
+	s.start(c)
+	return c, nil
+}
+
+// inForce is everything the kernel and the spec show of a container and its
+// pod.
+func (s *stage) inForce(c *modelCtr) map[string]string {
+	tree := &cgroup.Tree{FS: s.kernel, Version: s.version}
+	got := map[string]string{
+		"cpus": s.effective(c), "env": fmt.Sprint(c.Env), "mounts": fmt.Sprint(c.Mounts), "owned": fmt.Sprint(len(s.con.Status().CPUs.Grants)),
+	}
+	for whose, dir := range map[string]string{"container": c.dir(), "pod": strings.TrimPrefix(c.pod.CgroupParent, "/")} {
+		for _, f := range []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit} {
+			text, err := tree.Read(dir, f, "")
+			must(err)
+			got[whose+" "+f.String()] = text
+		}
+	}
+	return got
+}
+
+// told are the problems explain and the journal have, and all text they show.
+func (s *stage) told(c *modelCtr) (explained, journalled []lifecycle.Problem, size int) {
+	found, _ := s.con.Explain(c.pod.Namespace, c.pod.Name, "")
+	for _, e := range found {
+		explained = append(explained, e.Problems...)
+	}
+	events, _ := s.con.Events(nil, 0) //nolint:staticcheck // the conductor does not use the context
+	for _, e := range events {
+		journalled = append(journalled, e.Problems...)
+	}
+	text, err := json.Marshal([]any{found, events})
+	must(err)
+	return explained, journalled, len(text)
+}
+
+func speaksOf(problems []lifecycle.Problem, want string) bool {
+	for _, p := range problems {
+		if strings.Contains(p.String(), want) {
+			return true
+		}
+	}
+	return false
+}
+
+// bounds are far above what any attack costs and far below what hurts. The
+// runtime gives an event two seconds.
+const (
+	longest = 2 * time.Second
+	largest = 64 << 10
+)
+
+// TestHostile plays each attack and the same pod without a word: what is in
+// force is the same, and the refusal is in explain, journal and log.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		for _, a := range attacks() {
+			t.Run(v.String()+"/"+a.name, func(t *testing.T) {
+				t.Parallel()
+				meek := newStage(t, v, false)
+				silent, _ := meek.run(a, false)
+				want := meek.inForce(silent)
+				s := newStage(t, v, false)
+				start := time.Now()
+				c, err := s.run(a, true)
+				if took := time.Since(start); took > longest {
+					t.Errorf("took %s", took)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, s.inForce(c)); diff != "" {
+					t.Error("something was granted", diff)
+				}
+				checkTold(t, s, c, a.want)
+				s.said.Reset()
+				s.restart()
+				if diff := cmp.Diff(want, s.inForce(c)); diff != "" {
+					t.Error("something was granted by a restart", diff)
+				}
+				if a.record == "" && a.want != moreProblems { // ours has taken the forged one's place
+					checkTold(t, s, c, a.want)
+				}
+				if len(s.broken) > 0 {
+					t.Error(s.broken)
+				}
+			})
+		}
+	}
+}
+
+func checkTold(t *testing.T, s *stage, c *modelCtr, want string) {
+	t.Helper()
+	explained, journalled, size := s.told(c)
+	if want != "" && (!speaksOf(explained, want) || !speaksOf(journalled, want)) {
+		t.Errorf("explained %v, journalled %v; want %q in both", explained, journalled, want)
+	}
+	if want == "" && len(explained) > 0 {
+		t.Errorf("explained %v, want nothing", explained)
+	}
+	if log := s.said.String(); want != "" && !strings.Contains(log, strings.ReplaceAll(want, `"`, `\"`)) {
+		t.Errorf("the log does not say %q:\n%s", want, log)
+	}
+	if size > largest || s.said.Len() > largest {
+		t.Errorf("%d bytes are shown, %d logged", size, s.said.Len())
+	}
+	for _, r := range s.said.String() {
+		if r != '\n' && !unicode.IsPrint(r) {
+			t.Fatalf("%U in the log", r)
+		}
+	}
+	if strings.Contains(s.said.String(), "\nlevel=INFO") {
+		t.Error("a name wrote a line of the log")
+	}
+	for _, p := range explained {
+		if len(p.String()) > 1200 {
+			t.Errorf("a problem of %d bytes", len(p.String()))
+		}
+	}
+}
+
+// TestHostileStrict wants each attack's container refused with the sentence.
+func TestHostileStrict(t *testing.T) {
+	t.Parallel()
+	for _, a := range attacks() {
+		if a.want == "" || a.want == moreProblems {
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, cgroup.V2, true)
+			a.want = strings.TrimPrefix(a.want, "assigned-cpus: ") // the class is refused first
+			if _, err := s.run(a, true); err == nil || !strings.Contains(err.Error(), a.want) || len(err.Error()) > 1200 {
+				t.Errorf("%v, want %q", err, a.want)
+			}
+			if n := len(s.con.Status().CPUs.Grants); n != 1 {
+				t.Errorf("%d grants", n)
+			}
+		})
+	}
+}
+
+// TestHostileCanFail plants the fault the suite is there to find: rules that
+// allow everything.
+func TestHostileCanFail(t *testing.T) {
+	granted := 0
+	for _, a := range attacks() {
+		s, meek := newStage(t, cgroup.V2, false), newStage(t, cgroup.V2, false)
+		s.policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
+		s.con.Configure(s.policy, conductor.Tuning{})
+		c, _ := s.run(a, true)
+		silent, _ := meek.run(a, false)
+		if !cmp.Equal(meek.inForce(silent), s.inForce(c)) {
+			granted++
+		}
+	}
+	if granted < 8 {
+		t.Errorf("with everything allowed only %d attacks are granted anything", granted)
+	}
+}
+
+// nasty draws annotation texts: pieces of good ones, put together badly.
+func nasty() *rapid.Generator[string] {
+	pieces := rapid.SampledFrom([]string{
+		`{"cpuset":`, `"2-3"`, `"4-5"`, `"1,4-7"`, `}`, `,`, `"numaNodeResources":`, `[{"node":1,"resources":{"cpu":"2"}}]`, `[`, `]`,
+		`{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":`, `"64000"`, `9223372036854775807`, `-1`, `1e9`, `"0.5"`, `}}}}`,
+		`{"gpu":[{"minor":`, `0}]}`, `null`, "\x00", "\u202e", "\xff", `"`, `../`,
+	})
+	whole := rapid.SampledFrom([]string{
+		"", `{"cpuset":"2-3"}`, `{"cpuset":"4-5"}`, `{"cpuset":"1,4-7"}`, `{"cpuset":"4","numaNodeResources":[{"node":1,"resources":{"cpu":"1"}}]}`,
+		`{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"64000"}}}}`, `{"containers":{"a":{}}}`, `{"gpu":[{"minor":0}]}`,
+	})
+	return rapid.OneOf(whole, rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(pieces, 1, 8).Draw(t, "pieces"), "") }), rapid.String())
+}
+
+// TestHostileHistories draws pods. One with a limit of two CPUs never owns
+// more, and never loses a limit unless it owns CPUs; where nothing is allowed
+// nothing changes.
+func TestHostileHistories(t *testing.T) {
+	meek := newStage(t, cgroup.V2, false)
+	first, _ := meek.run(attack{namespace: "locked"}, false)
+	want := meek.inForce(first)
+	rapid.Check(t, func(rt *rapid.T) {
+		a := attack{
+			namespace: rapid.SampledFrom([]string{"locked", "default"}).Draw(rt, "namespace"),
+			parent:    rapid.SampledFrom([]string{"", "burstable"}).Draw(rt, "parent"),
+			labels:    labelled(rapid.SampledFrom([]string{"", "LSR", "LS", "BE", "SYSTEM", "x"}).Draw(rt, "class")),
+			annotations: map[string]string{
+				intent.KoordResourceStatus: nasty().Draw(rt, "status"),
+				intent.KoordExtended:       nasty().Draw(rt, "extended"),
+				intent.KoordDevices:        nasty().Draw(rt, "devices"),
+			},
+			record: rapid.OneOf(rapid.Just(""), rapid.Just("stolen"), rapid.String()).Draw(rt, "record"),
+		}
+		judge(rt, newStage(t, cgroup.V2, false), a, want)
+	})
+}
+
+type failer interface{ Errorf(string, ...any) }
+
+// judge plays a pod with a limit and a request of two CPUs.
+func judge(t failer, s *stage, a attack, want map[string]string) {
+	c, err := s.run(a, true)
+	if err != nil {
+		t.Errorf("refused: %v", err)
+		return
+	}
+	s.restart()
+	got := s.inForce(c)
+	owns := got["owned"] == "2"
+	switch {
+	case a.namespace == "locked" && !cmp.Equal(want, got):
+		t.Errorf("something was granted: %s", cmp.Diff(want, got))
+	case owns && len(idsOf(got["cpus"])) > 2:
+		t.Errorf("it owns CPUs %s", got["cpus"])
+	case owns && len(intersect(idsOf(got["cpus"]), []int{0, 2, 3})) > 0:
+		t.Errorf("it owns CPUs %s, which are reserved or another's", got["cpus"])
+	case got["container memory.limit"] != want["container memory.limit"], got["pod memory.limit"] != want["pod memory.limit"],
+		got["container cpu.shares"] != want["container cpu.shares"],
+		!owns && (got["container cpu.quota"] != want["container cpu.quota"]):
+		t.Errorf("limits changed: %s", cmp.Diff(want, got))
+	}
+	if _, _, size := s.told(c); size > largest || s.said.Len() > largest {
+		t.Errorf("%d bytes are shown, %d logged", size, s.said.Len())
+	}
+	if len(s.broken) > 0 {
+		t.Errorf("%v", s.broken)
+	}
+}
+
+// FuzzHostile feeds foreign text to everything a pod's author can write.
+func FuzzHostile(f *testing.F) {
+	for _, a := range attacks() {
+		if len(fmt.Sprint(a.annotations))+len(a.record) < 1000 {
+			f.Add(a.namespace == "locked", a.labels[intent.KoordQoSClass], a.annotations[intent.KoordResourceStatus],
+				a.annotations[intent.KoordExtended], a.annotations[intent.KoordDevices], a.record)
+		}
+	}
+	f.Fuzz(func(t *testing.T, locked bool, class, resourceStatus, extendedSpec, allocated, record string) {
+		meek := newStage(t, cgroup.V2, false)
+		a := attack{namespace: "default", labels: labelled(class), record: record, annotations: map[string]string{
+			intent.KoordResourceStatus: resourceStatus, intent.KoordExtended: extendedSpec, intent.KoordDevices: allocated,
+		}}
+		if locked {
+			a.namespace = "locked"
+		}
+		silent, _ := meek.run(a, false)
+		judge(t, newStage(t, cgroup.V2, false), a, meek.inForce(silent))
+	})
+}

@@ -1,0 +1,298 @@
+package intent
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Kind names one thing a pod can ask for, as authorisation rules do.
+type Kind string
+
+// The kinds of intent. Those from OOMScore on are asked for by nothing yet:
+// their names are kept, and refused where no rule allows them.
+const (
+	ClassSystem    Kind = "class/system"
+	ClassDedicated Kind = "class/dedicated"
+	ClassShared    Kind = "class/shared"
+	ClassReclaimed Kind = "class/reclaimed"
+	AssignedCPUs   Kind = "assigned-cpus"
+	NUMANodes      Kind = "numa-nodes"
+	BatchResources Kind = "batch"
+	GPUEnv         Kind = "gpu"
+	GPULibrary     Kind = "gpu-library"
+	OOMScore       Kind = "oom-score"
+	RDT            Kind = "rdt"
+	CoreSched      Kind = "core-sched"
+	Devices        Kind = "devices"
+	Mounts         Kind = "mounts"
+)
+
+// Names a rule may use for several kinds at once.
+const (
+	anyKind  Kind = "*"
+	anyClass Kind = "class"
+)
+
+// Decision is what a rule says.
+type Decision string
+
+// The decisions. Cap lets an intent pass as far as it stays within what
+// Kubernetes itself gave the pod.
+const (
+	Allow  Decision = "allow"
+	Cap    Decision = "cap"
+	Refuse Decision = "refuse"
+)
+
+// Decisions returns the names of all decisions.
+func Decisions() []string { return []string{string(Allow), string(Cap), string(Refuse)} }
+
+// Rule says what pods of some namespaces may ask for.
+type Rule struct {
+	Kinds      []Kind
+	Namespaces []string // names or patterns of path.Match
+	Decision   Decision
+	// MostCPUs bounds assigned CPUs further under Cap; 0 does not.
+	MostCPUs int
+	// Name says where the rule stands, for people.
+	Name string
+}
+
+// Rules are the rules of the configuration. The first that matches wins; where
+// none does, the safe defaults hold. So no rules at all are safe.
+type Rules []Rule
+
+// Default is one row of the table that holds where no rule matches.
+type Default struct {
+	Kind       Kind
+	Namespaces string // "*" for all; elsewhere the kind is refused
+	Decision   Decision
+	Why        string
+}
+
+// Defaults returns the table that holds where no rule matches: every kind has
+// a row.
+func Defaults() []Default { return slices.Clone(defaults) }
+
+var defaults = []Default{
+	{ClassSystem, "kube-system", Allow, "the system pool is the cluster's own; elsewhere refused"},
+	{ClassDedicated, "*", Allow, "by itself it gives the shared pool; CPUs are a kind of their own"},
+	{ClassShared, "*", Allow, "it gives no more than a pod without a class has"},
+	{ClassReclaimed, "*", Allow, "it gives less than a pod without a class has"},
+	{AssignedCPUs, "*", Cap, "at most what the scheduler charged the pod for"},
+	{NUMANodes, "*", Allow, "it narrows a pool"},
+	{BatchResources, "*", Cap, "only pods that are BestEffort to Kubernetes: the limits of others are not lifted"},
+	{GPUEnv, "*", Allow, "an environment variable the pod's author could write as well"},
+	{GPULibrary, "*", Allow, "it mounts what hooks.gpu.hamiLibrary names, and nothing the pod names"},
+	{OOMScore, "*", Refuse, "it decides whom the kernel kills first"},
+	{RDT, "*", Refuse, "cache and memory bandwidth are the node's"},
+	{CoreSched, "*", Refuse, "a cookie keeps others off a core"},
+	{Devices, "*", Refuse, "host devices are the node's"},
+	{Mounts, "*", Refuse, "host paths are the node's"},
+}
+
+// KindNames returns every name a rule may use for kinds.
+func KindNames() []string {
+	names := []string{string(anyKind), string(anyClass)}
+	for _, d := range defaults {
+		names = append(names, string(d.Kind))
+	}
+	return names
+}
+
+// For returns the rule that holds for a kind of intent in a namespace.
+func (r Rules) For(kind Kind, namespace string) Rule {
+	for _, rule := range r {
+		if rule.names(kind) && rule.matches(namespace) {
+			return rule
+		}
+	}
+	for _, d := range defaults {
+		if d.Kind == kind && MatchNamespace(d.Namespaces, namespace) {
+			return Rule{Decision: d.Decision, Name: "default"}
+		}
+	}
+	return Rule{Decision: Refuse, Name: "default"}
+}
+
+func (r *Rule) names(kind Kind) bool {
+	return slices.ContainsFunc(r.Kinds, func(k Kind) bool {
+		return k == kind || k == anyKind || k == anyClass && strings.HasPrefix(string(kind), string(anyClass)+"/")
+	})
+}
+
+func (r *Rule) matches(namespace string) bool {
+	return slices.ContainsFunc(r.Namespaces, func(p string) bool { return MatchNamespace(p, namespace) })
+}
+
+// MatchNamespace reports whether a namespace's name fits a pattern. Only the
+// name counts: labels of a pod are written by whoever writes the pod. A slash,
+// which no namespace of Kubernetes has, is a letter like any other, so that no
+// name slips past "*".
+func MatchNamespace(pattern, namespace string) bool {
+	ok, err := path.Match(pattern, strings.ReplaceAll(namespace, "/", "\x00"))
+	return ok && err == nil
+}
+
+// subject is how one kind of intent is found in a pod and taken out of it.
+type subject struct {
+	kind  Kind
+	key   func(*Pod) string // "" where it was not asked for
+	value func(*Pod) string
+	drop  func(*Pod)
+}
+
+// subjects lists the kinds that something asks for. A new kind is one line.
+func subjects(p *Pod) []subject {
+	class := Kind("class/" + p.Class.V.String())
+	return []subject{
+		{
+			class, func(p *Pod) string { return p.Class.Key }, func(p *Pod) string { return p.Name },
+			func(p *Pod) { p.Class, p.Name = Sourced[Class]{}, "" },
+		},
+		{AssignedCPUs, func(p *Pod) string { return p.CPUs.Key }, func(p *Pod) string { return topology.FormatList(p.CPUs.V) }, func(p *Pod) { p.CPUs = Sourced[[]int]{} }},
+		{
+			NUMANodes, func(p *Pod) string { return p.Nodes.Key }, func(p *Pod) string { return fmt.Sprint(p.Nodes.V) },
+			func(p *Pod) { p.Nodes = Sourced[[]int]{} },
+		},
+		{
+			BatchResources, func(p *Pod) string { return p.Batch.Key },
+			func(p *Pod) string { return strings.Join(sortedKeys(p.Batch.V), ",") },
+			func(p *Pod) { p.Batch = Sourced[map[string]Batch]{} },
+		},
+		{GPUEnv, func(p *Pod) string { return p.GPU.Key }, gpuList, func(p *Pod) { p.GPU = Sourced[GPU]{} }},
+		{GPULibrary, libraryKey, gpuList, func(p *Pod) { p.GPU.V.Shared = nil }},
+	}
+}
+
+func gpuList(p *Pod) string { return fmt.Sprint("minors ", p.GPU.V.Minors) }
+
+// libraryKey names what asks for HAMi-core: a part of a GPU does.
+func libraryKey(p *Pod) string {
+	if p.GPU.V.Shared == nil {
+		return ""
+	}
+	return KoordGPUIsolation
+}
+
+// Authorise returns a pod's intent without what its namespace may not ask for.
+// Each refusal is a problem; nothing of it is partly granted. The number of
+// assigned CPUs is measured for each container, by CPUs.
+func (r Rules) Authorise(p *Pod, namespace string) *Pod {
+	out := *p
+	out.Problems = slices.Clone(p.Problems)
+	for _, s := range subjects(p) {
+		key := s.key(&out)
+		if key == "" {
+			continue
+		}
+		rule := r.For(s.kind, namespace)
+		var why string
+		switch {
+		case rule.Decision == Refuse:
+			why = "pods of namespace " + printable(namespace) + " may not ask for it"
+		case rule.Decision == Cap && s.kind == BatchResources && p.QoS != BestEffort:
+			why = "the pod is " + p.QoS.String() + " to Kubernetes, whose limits it would lift; batch resources are for BestEffort pods"
+		default:
+			continue
+		}
+		value := s.value(&out)
+		s.drop(&out)
+		out.refuse(key, value, "%s: %s (authorisation: %s)", s.kind, why, rule.Name)
+		out.Problems[len(out.Problems)-1].Rule = rule.Name
+	}
+	out.Problems = bounded(out.Problems)
+	return &out
+}
+
+// Refusal is an authorisation rule's no, in a sentence for people.
+type Refusal struct{ Reason, Rule string }
+
+// Error returns the sentence.
+func (r *Refusal) Error() string { return r.Reason }
+
+// ValidPattern reports whether MatchNamespace understands a pattern.
+func ValidPattern(pattern string) bool {
+	_, err := path.Match(pattern, "")
+	return err == nil
+}
+
+// CPUs returns a *Refusal where a container may not own so many CPUs. pod are
+// the resources the kubelet told for the whole pod, told those of the container.
+func (r Rules) CPUs(namespace string, n int, pod, told *lifecycle.Resources) error {
+	rule := r.For(AssignedCPUs, namespace)
+	if why := rule.tooMany(namespace, n, pod, told); why != "" {
+		return &Refusal{Reason: why, Rule: rule.Name}
+	}
+	return nil
+}
+
+func (r *Rule) tooMany(namespace string, n int, pod, told *lifecycle.Resources) string {
+	switch {
+	case r.Decision == Allow:
+		return ""
+	case r.Decision == Refuse:
+		return fmt.Sprintf("%s: pods of namespace %s may not ask for it (authorisation: %s)", AssignedCPUs, printable(namespace), r.Name)
+	case r.MostCPUs > 0 && n > r.MostCPUs:
+		return fmt.Sprintf("%d CPUs are more than the %d that pods of namespace %s may own (authorisation: %s)",
+			n, r.MostCPUs, printable(namespace), r.Name)
+	}
+	due, of := Due(pod), "pod"
+	if due.CPUs == 0 {
+		due, of = Due(told), "container"
+	}
+	switch {
+	case due.CPUs == 0:
+		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorisation: %s)", r.Name)
+	case n > due.CPUs:
+		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s of %d (authorisation: %s)", n, of, due.By, due.CPUs, r.Name)
+	}
+	return ""
+}
+
+// Share is how many CPUs, rounded up, Kubernetes gave, and by what.
+type Share struct {
+	CPUs int    // 0 where nothing was told
+	By   string // "limit" or "request"
+}
+
+// Shares of the kubelet: 1024 for one CPU, at least 2, and at most 262144, from
+// which on they tell nothing.
+const (
+	sharesOfCPU = 1024
+	noShares    = 2
+	mostShares  = 262144
+)
+
+// Due measures the CPUs a pod or container may own: its limit, as quota over
+// period, and not more than its request, as shares, which is what the scheduler
+// took from the node for it. Who may own CPUs in Koordinator has equal ones.
+func Due(r *lifecycle.Resources) Share {
+	var s Share
+	if r == nil {
+		return s
+	}
+	if quota := r.CPU.Quota.V; quota > 0 {
+		period := int64(defaultPeriod)
+		if p := r.CPU.Period.V; p > 0 && p <= 1e6 { // the kernel's longest period is 1 s
+			period = int64(p)
+		}
+		s = Share{int(min((quota-1)/period+1, 1<<30)), "limit"}
+	}
+	shares := r.CPU.Shares.V
+	if shares <= noShares || shares >= mostShares {
+		return s
+	}
+	if n := int((shares-1)/sharesOfCPU + 1); s.CPUs == 0 || n < s.CPUs {
+		s = Share{n, "request"}
+	}
+	return s
+}
+
+// defaultPeriod is the kernel's CFS period in µs, where none was told.
+const defaultPeriod = 100000
