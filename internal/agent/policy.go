@@ -51,6 +51,13 @@ func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
 	if c.Hooks.Batch.Enabled {
 		p.Hooks = append(p.Hooks, hook.Batch{})
 	}
+	if c.Hooks.Normalization.Enabled {
+		ratio, err := hook.ParseRatio(c.Hooks.Normalization.Ratio)
+		if err != nil {
+			return p, fmt.Errorf("hooks.normalization.ratio: %w", err)
+		}
+		p.Hooks = append(p.Hooks, hook.Normalization{Ratio: ratio})
+	}
 	if c.Hooks.GPU.Enabled {
 		p.Hooks = append(p.Hooks, hook.GPU{HAMiLibrary: c.Hooks.GPU.HAMiLibrary})
 	}

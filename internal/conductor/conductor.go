@@ -55,6 +55,9 @@ type Conductor struct {
 	ceded    map[lifecycle.Field]bool
 	undone   map[placement.Key]int // creations in a row that failed after us
 	late     checkpoint
+	// recorded are containers whose pristine resources are known from a record,
+	// by id.
+	recorded map[string]bool
 }
 
 // attached is a connected runtime.
@@ -72,7 +75,7 @@ func New(o Options) *Conductor {
 	return &Conductor{
 		late:   late,
 		ceded:  setOf(o.Ceded),
-		undone: map[placement.Key]int{},
+		undone: map[placement.Key]int{}, recorded: map[string]bool{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
@@ -155,6 +158,11 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 		return &Rejection{Reason: w.plan.Reject}
 	}
 	c.state.Commit(w.plan)
+	for id := range f.Records {
+		if c.state.Container(id) != nil {
+			c.recorded[id] = true
+		}
+	}
 	c.prepare(w)
 	if w.plan.Moved() {
 		c.noteGrants()

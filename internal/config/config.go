@@ -58,6 +58,8 @@ type Hooks struct {
 	CPUSet CPUSetHook `json:"cpuset"`
 	// Batch tunes the batch resource hook.
 	Batch BatchHook `json:"batch"`
+	// Normalization tunes the CPU normalization hook.
+	Normalization NormalizationHook `json:"normalization"`
 	// GPU tunes the GPU environment hook.
 	GPU GPUHook `json:"gpu"`
 }
@@ -81,6 +83,15 @@ type CPUSetHook struct {
 type BatchHook struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
+}
+
+// NormalizationHook tunes the CPU normalization hook.
+type NormalizationHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Ratio is how much faster this node's CPUs are than those that CPU limits
+	// are written for: quotas are divided by it. 1 and less change nothing.
+	Ratio string `json:"ratio"`
 }
 
 // GPUHook tunes the GPU environment hook.
@@ -158,6 +169,8 @@ func Default() Config {
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},
 			GPU:    GPUHook{Enabled: true},
+
+			Normalization: NormalizationHook{Ratio: "1.00"},
 		},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",

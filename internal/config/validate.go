@@ -41,6 +41,7 @@ func rules() map[string]rule {
 		"pools.reclaimed":                cpus,
 		"pools.system":                   cpus,
 		"hooks.cpuset.unlabelled":        {choices: []string{"leave", "shared"}},
+		"hooks.normalization.ratio":      {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
 		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
 		"nri.socket":                     {socket: true},
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},

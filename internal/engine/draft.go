@@ -114,6 +114,7 @@ func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pr
 	for _, h := range d.policy.Hooks {
 		out.run(h, in)
 	}
+	out.scale(in)
 	return out.Values, out.Problems
 }
 

@@ -40,7 +40,19 @@ type Input struct {
 // Output collects a hook's proposals.
 type Output struct {
 	Values   []lifecycle.Value
+	Scales   []Scale
 	Problems []lifecycle.Problem
+}
+
+// Scale asks that a field be divided: what another hook sets it to, or else
+// what the runtime asked for, never what an earlier scaling made of it. A field
+// without a limit stays without.
+type Scale struct {
+	Field lifecycle.Field
+	By    Ratio
+	// Set scales only what another hook sets, not what the runtime asked for.
+	Set bool
+	Why lifecycle.Reason
 }
 
 // Hook is one policy. Propose adds to out; it must not keep or change in.
@@ -52,7 +64,7 @@ type Hook interface {
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, GPU{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GPU{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos
@@ -61,10 +73,11 @@ func Catalogue() []Info {
 // number proposes a numeric value for the container, or for the pod where the
 // input has no container.
 func (o *Output) number(in *Input, f lifecycle.Field, v int64, why lifecycle.Reason) {
-	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.scope(), Int: v, Why: why})
+	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Int: v, Why: why})
 }
 
-func (in *Input) scope() lifecycle.Scope {
+// Scope says whose values are asked for.
+func (in *Input) Scope() lifecycle.Scope {
 	if in.Container == "" {
 		return lifecycle.OfPod
 	}

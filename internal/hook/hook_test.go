@@ -134,7 +134,7 @@ func TestGPU(t *testing.T) {
 // TestNoConflict checks the composition rules over the hook list: whatever is
 // asked, no two hooks set one thing, and each sets only what it states.
 func TestNoConflict(t *testing.T) {
-	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, GPU{HAMiLibrary: "/l.so"}}
+	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120}, GPU{HAMiLibrary: "/l.so"}}
 	rapid.Check(t, func(t *rapid.T) {
 		in := &Input{
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
@@ -148,6 +148,11 @@ func TestNoConflict(t *testing.T) {
 			var out Output
 			h.Propose(in, &out)
 			info := h.Info()
+			for _, s := range out.Scales {
+				if s.Field.Info().Compose != lifecycle.Scaled || s.Why.Hook != info.Name || !slices.Contains(info.Sets, s.Field) {
+					t.Errorf("%s scales %s", info.Name, s.Field)
+				}
+			}
 			for _, v := range out.Values {
 				name := v.Field.String() + " " + v.Key
 				if other, twice := by[name]; twice {

@@ -41,11 +41,12 @@ const (
 	Once    Compose = iota // one hook sets it; a second proposal is a conflict
 	Minimum                // the smallest wins
 	Keyed                  // a map: set once per key
+	Scaled                 // one hook sets it; others may scale it, or else what the runtime asked for
 )
 
 // String returns the rule's name as the docs print it.
 func (c Compose) String() string {
-	return [...]string{"set once", "smallest wins", "set once per key"}[c]
+	return [...]string{"set once", "smallest wins", "set once per key", "set once, then scaled"}[c]
 }
 
 // FieldInfo describes a field.
@@ -58,7 +59,7 @@ type FieldInfo struct {
 
 var fieldTable = [fields]FieldInfo{
 	{CPUShares, "cpu.shares", Once, "shares (2..262144)"},
-	{CPUQuota, "cpu.quota", Once, "µs per period, -1 unlimited"},
+	{CPUQuota, "cpu.quota", Scaled, "µs per period, -1 unlimited"},
 	{CPUPeriod, "cpu.period", Once, "µs"},
 	{CPUSetCPUs, "cpuset.cpus", Once, "CPU list"},
 	{CPUSetMems, "cpuset.mems", Once, "NUMA node list"},
@@ -117,6 +118,8 @@ type Value struct {
 	Mount  *Mount  `json:"mount,omitempty"`
 	Device *Device `json:"device,omitempty"`
 	Why    Reason  `json:"why"`
+	// Scaled says that the value was computed from what the runtime asked for.
+	Scaled bool `json:"-"`
 }
 
 // Numeric reports whether the field's value is in Int.
