@@ -41,6 +41,7 @@ type Agent struct {
 	opt       Options
 	log       *slog.Logger
 	machine   *topology.Machine
+	node      node
 	conductor *conductor.Conductor
 	nri       *nri.Attachment
 	started   time.Time
@@ -63,11 +64,12 @@ func New(o Options) (*Agent, error) {
 		opt: o, log: o.Log, machine: o.Machine, config: o.Config, generation: 1, started: time.Now(),
 		close: func() error { return nil },
 	}
-	tree, err := a.node()
+	tree, err := a.look()
 	if err != nil {
 		return nil, err
 	}
-	policy, err := policyOf(o.Config, a.machine)
+	a.node = node{tree: tree}
+	policy, err := policyOf(o.Config, a.machine, a.node)
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
@@ -89,8 +91,8 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// node reads what was not given: the machine, and its cgroup files.
-func (a *Agent) node() (*cgroup.Tree, error) {
+// look reads what was not given: the machine, and its cgroup files.
+func (a *Agent) look() (*cgroup.Tree, error) {
 	if a.machine == nil {
 		root := a.opt.Config.Paths.Sys
 		m, err := sysfs.Read(os.DirFS(root))
@@ -141,6 +143,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	group.Go(func() error {
+		a.settleProbes(ctx)
+		return nil
+	})
 	if a.opt.ConfigFile != "" {
 		group.Go(func() error { return a.follow(ctx) })
 	}
@@ -207,7 +213,7 @@ func (a *Agent) fromRuntime(yaml string) error {
 // Reconfigure puts a new configuration in force for what lives and what comes.
 // Settings that only a start can change are named and keep their old value.
 func (a *Agent) Reconfigure(c config.Config) error {
-	policy, err := policyOf(c, a.machine)
+	policy, err := policyOf(c, a.machine, a.node)
 	if err != nil {
 		return err
 	}
@@ -264,6 +270,7 @@ type source struct{ a *Agent }
 
 func (s source) Status() status.Node {
 	n := s.a.conductor.Status()
+	n.Hooks = s.a.hooks()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started

@@ -23,7 +23,7 @@ func TestRatioIsValidatedAsItIsRead(t *testing.T) {
 		if valid := config.Validate(c) == nil; valid != ok {
 			t.Errorf("%q: valid is %v", text, valid)
 		}
-		if _, err := policyOf(c, m); (err == nil) != ok {
+		if _, err := policyOf(c, m, node{}); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

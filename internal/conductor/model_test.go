@@ -126,7 +126,9 @@ func (mo *model) boot() {
 // normalize switches CPU normalization to a ratio.
 func (mo *model) normalize(ratio hook.Ratio) {
 	mo.ratio = ratio
-	mo.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: ratio}}
+	mo.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: ratio},
+		hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.FallbackWeight, BVT: lifecycle.NotSupported},
+	}
 }
 
 // checkQuotas checks that quotas are scaled once from what was asked, whatever
@@ -201,6 +203,11 @@ func must(err error) {
 func clone[T any](v *T) *T { c := *v; return &c }
 
 func (mo *model) create(p *modelPod, name string) *modelCtr {
+	// A container that is made again under its name has failed to be made before:
+	// nobody starts what is left of it.
+	for _, old := range p.ctrs {
+		old.ended = old.ended || old.Name == name && !old.started
+	}
 	mo.n++
 	c := &modelCtr{pod: p, Container: lifecycle.Container{
 		ID: fmt.Sprintf("ctr-%d", mo.n), PodID: p.ID, Name: name, State: lifecycle.StateCreated,

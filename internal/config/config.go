@@ -60,6 +60,8 @@ type Hooks struct {
 	Batch BatchHook `json:"batch"`
 	// Normalization tunes the CPU normalization hook.
 	Normalization NormalizationHook `json:"normalization"`
+	// GroupIdentity tunes the group identity hook.
+	GroupIdentity GroupIdentityHook `json:"groupIdentity"`
 	// GPU tunes the GPU environment hook.
 	GPU GPUHook `json:"gpu"`
 }
@@ -92,6 +94,25 @@ type NormalizationHook struct {
 	// Ratio is how much faster this node's CPUs are than those that CPU limits
 	// are written for: quotas are divided by it. 1 and less change nothing.
 	Ratio string `json:"ratio"`
+}
+
+// GroupIdentityHook tunes the group identity hook.
+type GroupIdentityHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSR is the identity of LSE and LSR pods, and of Guaranteed pods without a
+	// class; 0 is none.
+	LSR int `json:"lsr"`
+	// LS is the identity of LS pods, and of Burstable pods without a class; 0
+	// is none.
+	LS int `json:"ls"`
+	// BE is the identity of BE pods, and of BestEffort pods without a class; 0
+	// is none.
+	BE int `json:"be"`
+	// Fallback is what stands in for identities below 0 where the kernel has
+	// none: "idle" makes the pod's cgroup cpu.idle, "weight" gives it the least
+	// weight.
+	Fallback string `json:"fallback"`
 }
 
 // GPUHook tunes the GPU environment hook.
@@ -171,6 +192,7 @@ func Default() Config {
 			GPU:    GPUHook{Enabled: true},
 
 			Normalization: NormalizationHook{Ratio: "1.00"},
+			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
 		},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",

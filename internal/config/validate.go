@@ -31,7 +31,7 @@ type rule struct {
 
 // rules returns the rule of every key that has one, by path.
 func rules() map[string]rule {
-	cpus, absolute := rule{cpus: true}, rule{absolute: true}
+	cpus, absolute, identity := rule{cpus: true}, rule{absolute: true}, rule{min: -1, max: 2}
 	return map[string]rule{
 		"apiVersion":                     {choices: []string{APIVersion}},
 		"kind":                           {choices: []string{Kind}},
@@ -42,6 +42,10 @@ func rules() map[string]rule {
 		"pools.system":                   cpus,
 		"hooks.cpuset.unlabelled":        {choices: []string{"leave", "shared"}},
 		"hooks.normalization.ratio":      {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
+		"hooks.groupIdentity.lsr":        identity,
+		"hooks.groupIdentity.ls":         identity,
+		"hooks.groupIdentity.be":         identity,
+		"hooks.groupIdentity.fallback":   {choices: []string{"none", "idle", "weight"}},
 		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
 		"nri.socket":                     {socket: true},
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},

@@ -107,6 +107,9 @@ func (o *output) scale(in *hook.Input) {
 	}
 }
 
+// neutral are the values of cgroup files when nobody asks for anything.
+var neutral = map[string]string{"cpu.bvt_warp_ns": "0", "cpu.idle": "0"}
+
 // revert adds values that put back what the runtime asked for, for every
 // resource that was proposed before and is not any more.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, online topology.Set, m *topology.Machine) []lifecycle.Value {
@@ -125,6 +128,11 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 		case lifecycle.CPUSetCPUs:
 			if v.Text = pristine.CPU.CPUs; v.Text == "" {
 				v.Text = m.Format(online)
+			}
+		case lifecycle.Unified:
+			var known bool
+			if v.Text, known = neutral[old.Key]; !known {
+				continue
 			}
 		default: // environment, mounts, devices: fixed when the container was created
 			continue

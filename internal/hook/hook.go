@@ -15,9 +15,12 @@ type Info struct {
 	Reads   []string          `json:"reads"` // label and annotation keys
 	Sets    []lifecycle.Field `json:"sets"`
 	Pod     []lifecycle.Field `json:"setsOnPod,omitempty"`
-	Kernel  []string          `json:"kernel,omitempty"` // cgroup features needed
+	Kernel  []string          `json:"kernel,omitempty"` // features needed; of "a|b" one
 	Compose string            `json:"compose"`          // what happens beside other hooks
 	Differs []string          `json:"differs,omitempty"`
+	// Tried says on what it was tried where that is less than a kernel and
+	// runtime of its own.
+	Tried string `json:"tried,omitempty"`
 }
 
 // Input is what a hook sees. Container is empty when values for the pod itself
@@ -64,7 +67,7 @@ type Hook interface {
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GPU{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos

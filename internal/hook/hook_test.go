@@ -134,7 +134,7 @@ func TestGPU(t *testing.T) {
 // TestNoConflict checks the composition rules over the hook list: whatever is
 // asked, no two hooks set one thing, and each sets only what it states.
 func TestNoConflict(t *testing.T) {
-	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120}, GPU{HAMiLibrary: "/l.so"}}
+	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120}, GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported}, GPU{HAMiLibrary: "/l.so"}}
 	rapid.Check(t, func(t *rapid.T) {
 		in := &Input{
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),

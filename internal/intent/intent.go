@@ -78,12 +78,14 @@ type Pod struct {
 	Nodes    Sourced[[]int]
 	Batch    Sourced[map[string]Batch] // by container name
 	GPU      Sourced[GPU]
+	CPUQoS   Sourced[CPUQoS]
 	Problems []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
-	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said()
+	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
+		!p.CPUQoS.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -147,6 +149,7 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Nodes, o.Nodes)
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
+	takeFirst(&p.CPUQoS, o.CPUQoS)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

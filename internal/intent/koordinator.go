@@ -17,6 +17,7 @@ const (
 	KoordResourceStatus = "scheduling.koordinator.sh/resource-status"
 	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
 	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
+	KoordCPUQoS         = "koordinator.sh/cpuQOS"
 	KoordGPUIsolation   = "koordinator.sh/gpu-isolation-provider"
 )
 
@@ -53,6 +54,7 @@ func readKoordinator(pod *lifecycle.Pod, out *Pod) {
 	readResourceStatus(pod, out)
 	readExtended(pod, out)
 	readDevices(pod, out)
+	readCPUQoS(pod, out)
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown

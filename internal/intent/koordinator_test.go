@@ -161,3 +161,29 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestCPUQoS: who may ask for a group identity of its own, and what for.
+func TestCPUQoS(t *testing.T) {
+	for _, c := range []struct {
+		class, text string
+		want        CPUQoS
+		problems    int
+	}{
+		{"LS", `{"enable":true,"groupIdentity":-1}`, CPUQoS{Enabled: true, Identity: lifecycle.Some(-1)}, 0},
+		{"LS", `{"enable":true}`, CPUQoS{Enabled: true}, 0},
+		{"LS", `{"enable":false,"groupIdentity":1}`, CPUQoS{Identity: lifecycle.Some(1)}, 0},
+		{"LS", `{"groupIdentity":3,"enable":true}`, CPUQoS{Malformed: true, Enabled: true}, 1},
+		{"LS", `{"enable":"yes"}`, CPUQoS{Malformed: true}, 1},
+		{"LS", `{"enable":true,"enable":false}`, CPUQoS{Malformed: true}, 1},
+		{"LS", ``, CPUQoS{}, 0},
+		{"BE", `{"enable":true,"groupIdentity":-1}`, CPUQoS{}, 1},
+		{"", `{`, CPUQoS{}, 1},
+	} {
+		got := Read(&lifecycle.Pod{
+			Labels: map[string]string{KoordQoSClass: c.class}, Annotations: map[string]string{KoordCPUQoS: c.text},
+		}, Dialects())
+		if got.CPUQoS.V != c.want || len(got.Problems) != c.problems {
+			t.Errorf("%s %s: %+v, %v", c.class, c.text, got.CPUQoS.V, got.Problems)
+		}
+	}
+}

@@ -81,6 +81,7 @@ func (p *player) check(s *scenario.Step) []string {
 				continue
 			}
 			compare(want, state, note)
+			p.checkFiles(ref, want, note)
 			continue
 		}
 		p.checkContainer(ref, want, note)
@@ -99,6 +100,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 		return
 	}
 	compare(want, state, note)
+	p.checkFiles(ref, want, note)
 	for _, c := range p.runtime.Containers() {
 		if c.Ref == ref && want.State != "" && c.State != want.State {
 			note("is %s, wanted %s", c.State, want.State)
@@ -112,11 +114,24 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 }
 
+// checkFiles compares cgroup files word by word.
+func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
+	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
+		text, err := p.runtime.File(ref, name)
+		switch {
+		case err != nil:
+			note("%v", err)
+		case text != want.Files[name]:
+			note("%s is %q, wanted %q", name, text, want.Files[name])
+		}
+	}
+}
+
 // asksKernel reports whether a want says anything that the runtime or the
 // kernel must show; a container that was refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent tells about a container.

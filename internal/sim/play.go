@@ -139,6 +139,9 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 		nodes = append(nodes, n.ID)
 	}
 	k, err := cgroup.NewFake(version, m.Format(m.Online()), topology.FormatList(nodes))
+	if err == nil {
+		err = k.Offer(n.Kernel...)
+	}
 	return m, k, version, err
 }
 

@@ -22,6 +22,8 @@ type Node struct {
 	CPUs   string `json:"cpus"`             // in the notation of package topology/describe
 	Cgroup string `json:"cgroup,omitempty"` // v2 (default) or v1
 	Driver string `json:"driver,omitempty"` // cgroupfs (default) or systemd
+	// Kernel names cgroup files the node's kernel has beyond mainline's.
+	Kernel []string `json:"kernel,omitempty"`
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
@@ -127,6 +129,8 @@ type Want struct {
 	Absent []string          `json:"absentEnv,omitempty"`
 	// Mounts are sources by destination.
 	Mounts map[string]string `json:"mounts,omitempty"`
+	// Files are texts of cgroup files by name.
+	Files map[string]string `json:"files,omitempty"`
 	// Exclusive wants that no other container has one of the container's CPUs,
 	// neither now nor at its first instruction.
 	Exclusive bool `json:"exclusive,omitempty"`
