@@ -72,6 +72,9 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 			Fallback: map[string]hook.Fallback{"idle": hook.FallbackIdle, "weight": hook.FallbackWeight}[g.Fallback],
 		})
 	}
+	if c.OOMScore.Enabled {
+		hooks = append(hooks, hook.OOMScore{})
+	}
 	if c.GPU.Enabled {
 		hooks = append(hooks, hook.GPU{HAMiLibrary: c.GPU.HAMiLibrary})
 	}

@@ -99,6 +99,8 @@ func present(told *lifecycle.Container, v lifecycle.Value) bool {
 				return true
 			}
 		}
+	case lifecycle.OOMScoreAdj:
+		return told.OOMScoreAdj.V == v.Int
 	case lifecycle.DeviceNode:
 		for _, d := range told.Devices {
 			if d.Path == v.Key {

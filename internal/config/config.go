@@ -62,6 +62,8 @@ type Hooks struct {
 	Normalization NormalizationHook `json:"normalization"`
 	// GroupIdentity tunes the group identity hook.
 	GroupIdentity GroupIdentityHook `json:"groupIdentity"`
+	// OOMScore tunes the OOM score hook.
+	OOMScore OOMScoreHook `json:"oomScore"`
 	// GPU tunes the GPU environment hook.
 	GPU GPUHook `json:"gpu"`
 }
@@ -113,6 +115,13 @@ type GroupIdentityHook struct {
 	// none: "idle" makes the pod's cgroup cpu.idle, "weight" gives it the least
 	// weight.
 	Fallback string `json:"fallback"`
+}
+
+// OOMScoreHook tunes the OOM score hook.
+type OOMScoreHook struct {
+	// Enabled switches the hook on. Off by default: whoever may write a pod's
+	// annotations could have other pods killed first.
+	Enabled bool `json:"enabled"`
 }
 
 // GPUHook tunes the GPU environment hook.

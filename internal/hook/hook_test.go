@@ -134,7 +134,7 @@ func TestGPU(t *testing.T) {
 // TestNoConflict checks the composition rules over the hook list: whatever is
 // asked, no two hooks set one thing, and each sets only what it states.
 func TestNoConflict(t *testing.T) {
-	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120}, GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported}, GPU{HAMiLibrary: "/l.so"}}
+	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120}, GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported}, GPU{HAMiLibrary: "/l.so"}, OOMScore{}}
 	rapid.Check(t, func(t *rapid.T) {
 		in := &Input{
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
@@ -143,6 +143,7 @@ func TestNoConflict(t *testing.T) {
 			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}
 		in.Intent.GPU = intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{}}, Key: "k"}
+		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
 		by := map[string]string{}
 		for _, h := range hooks {
 			var out Output

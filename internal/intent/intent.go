@@ -75,17 +75,21 @@ type Pod struct {
 	// CPUs are kernel ids of CPUs a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
-	Nodes    Sourced[[]int]
-	Batch    Sourced[map[string]Batch] // by container name
-	GPU      Sourced[GPU]
-	CPUQoS   Sourced[CPUQoS]
-	Problems []lifecycle.Problem
+	Nodes  Sourced[[]int]
+	Batch  Sourced[map[string]Batch] // by container name
+	GPU    Sourced[GPU]
+	CPUQoS Sourced[CPUQoS]
+	// OOMScore is the oom_score_adj of the pod's containers, OOMScores that of
+	// single ones by name.
+	OOMScore  Sourced[int64]
+	OOMScores Sourced[map[string]int64]
+	Problems  []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
-		!p.CPUQoS.Said()
+		!p.CPUQoS.Said() && !p.OOMScore.Said() && !p.OOMScores.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -150,6 +154,8 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
 	takeFirst(&p.CPUQoS, o.CPUQoS)
+	takeFirst(&p.OOMScore, o.OOMScore)
+	takeFirst(&p.OOMScores, o.OOMScores)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

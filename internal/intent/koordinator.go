@@ -18,6 +18,8 @@ const (
 	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
 	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
 	KoordCPUQoS         = "koordinator.sh/cpuQOS"
+	KoordOOMScore       = "koordinator.sh/oom-score-adj"
+	KoordOOMScoreSpec   = "koordinator.sh/oom-score-adj-spec"
 	KoordGPUIsolation   = "koordinator.sh/gpu-isolation-provider"
 )
 
@@ -55,6 +57,7 @@ func readKoordinator(pod *lifecycle.Pod, out *Pod) {
 	readExtended(pod, out)
 	readDevices(pod, out)
 	readCPUQoS(pod, out)
+	readOOMScore(pod, out)
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown

@@ -187,3 +187,39 @@ func TestCPUQoS(t *testing.T) {
 		}
 	}
 }
+
+// TestOOMScore: bounds, and what is no number.
+func TestOOMScore(t *testing.T) {
+	for _, c := range []struct {
+		pod, spec string
+		want      map[string]int64 // "" is the pod's
+		problems  int
+	}{
+		{"-500", "", map[string]int64{"": -500}, 0},
+		{"-1000", `{"main":1000}`, map[string]int64{"": -1000, "main": 1000}, 0},
+		{"0", "", map[string]int64{"": 0}, 0},
+		{"1001", "", map[string]int64{}, 1},
+		{"-1001", `{"main":-500}`, map[string]int64{"main": -500}, 1},
+		{"high", "", map[string]int64{}, 1},
+		{"99999999999999999999", "", map[string]int64{}, 1},
+		{" 5", "", map[string]int64{}, 1},
+		{"", `{"main":5000,"side":1}`, map[string]int64{"side": 1}, 1},
+		{"", `{"main":"5"}`, map[string]int64{}, 1},
+		{"", `{"main":1.5}`, map[string]int64{}, 1},
+		{"", `{"main":1,"main":2}`, map[string]int64{}, 1},
+		{"", `[1]`, map[string]int64{}, 1},
+		{"", `null`, map[string]int64{}, 0},
+	} {
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordOOMScore: c.pod, KoordOOMScoreSpec: c.spec}}, Dialects())
+		scores := map[string]int64{}
+		if got.OOMScore.Said() {
+			scores[""] = got.OOMScore.V
+		}
+		for name, v := range got.OOMScores.V {
+			scores[name] = v
+		}
+		if diff := cmp.Diff(c.want, scores); diff != "" || len(got.Problems) != c.problems {
+			t.Errorf("%q %q: %s, %v", c.pod, c.spec, diff, got.Problems)
+		}
+	}
+}

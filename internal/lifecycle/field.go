@@ -18,6 +18,7 @@ const (
 	DeviceNode
 	Annotation
 	Unified
+	OOMScoreAdj
 	fields
 )
 
@@ -69,6 +70,7 @@ var fieldTable = [fields]FieldInfo{
 	{DeviceNode, "device", Keyed, "device node"},
 	{Annotation, "annotation", Keyed, "text"},
 	{Unified, "unified", Keyed, "text of the cgroup v2 file"},
+	{OOMScoreAdj, "oom.score", Once, "-1000..1000"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -125,7 +127,7 @@ type Value struct {
 // Numeric reports whether the field's value is in Int.
 func (f Field) Numeric() bool {
 	switch f {
-	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit:
+	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj:
 		return true
 	}
 	return false

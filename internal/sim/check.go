@@ -131,7 +131,7 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 // kernel must show; a container that was refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.Files != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent tells about a container.
@@ -192,6 +192,9 @@ func compare(want scenario.Want, got effective.State, note func(string, ...any))
 
 // compareSpec compares what is in the OCI spec and not in the kernel.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
+	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
+		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
+	}
 	for _, name := range slices.Sorted(maps.Keys(want.Env)) {
 		if v, has := got.Env[name]; !has || v != want.Env[name] {
 			note("env %s is %q, wanted %q", name, v, want.Env[name])

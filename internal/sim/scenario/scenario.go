@@ -124,6 +124,8 @@ type Want struct {
 	Shares *uint64 `json:"shares,omitempty"`
 	Quota  *int64  `json:"quota,omitempty"`  // -1 unlimited
 	Memory *int64  `json:"memory,omitempty"` // -1 unlimited
+	// OOMScoreAdj is the oom_score_adj of the container's spec.
+	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
 	// Env are variables the container has; Absent names ones it has not.
 	Env    map[string]string `json:"env,omitempty"`
 	Absent []string          `json:"absentEnv,omitempty"`
