@@ -52,7 +52,7 @@ func hooksHere(root string) []hookHere {
 	}
 	all := hook.Catalogue()
 	var out []hookHere
-	for i, h := range agent.Effective(tree, all) {
+	for i, h := range agent.Effective(tree, config.Default().Paths, all) {
 		out = append(out, hookHere{all[i], h.Effective()})
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
@@ -21,7 +22,8 @@ import (
 )
 
 // Options are what an agent is made of. Machine and Tree are given by tests and
-// the embedded runtime; left nil, they are read from the node.
+// the embedded runtime; left nil, they are read from the node, as are
+// the devices of Host.
 type Options struct {
 	Config     config.Config
 	ConfigFile string // followed for changes; "" for none
@@ -34,6 +36,7 @@ type Options struct {
 	Log     *slog.Logger
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
+	Host    *lifecycle.Host
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -68,7 +71,10 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.node = node{tree: tree}
+	a.node = node{tree: tree, devices: hostOf(o.Config.Paths)}
+	if o.Host != nil {
+		a.node.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
+	}
 	policy, err := policyOf(o.Config, a.machine, a.node)
 	if err != nil {
 		return nil, errors.Join(err, a.close())

@@ -2,32 +2,66 @@ package agent
 
 import (
 	"context"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
 // node is what hooks are made for: what was found of the kernel and the
 // machine's devices.
 type node struct {
-	tree *cgroup.Tree
+	tree    *cgroup.Tree
+	devices func() (lifecycle.Host, error)
+}
+
+// host reads the node's devices. What cannot be read is not there.
+func (n node) host() lifecycle.Host {
+	if n.devices == nil {
+		return lifecycle.Host{}
+	}
+	h, _ := n.devices() // of fixed patterns, which are well formed
+	return h
 }
 
 // probe answers whether the node has a feature.
 func (n node) probe(feature string) lifecycle.Finding {
-	if n.tree == nil {
+	switch {
+	case feature == "nvidia":
+		return n.probeDevice("/dev/nvidia")
+	case feature == "rdma":
+		return n.probeDevice("/dev/infiniband/uverbs")
+	case n.tree == nil:
 		return lifecycle.Finding{Why: "no cgroup tree was opened"}
 	}
 	return n.tree.Probe(feature)
 }
 
+// hostOf reads devices below the configured directories.
+func hostOf(p config.Paths) func() (lifecycle.Host, error) {
+	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
+}
+
+// probeDevice looks for a device node of this name and a number.
+func (n node) probeDevice(prefix string) lifecycle.Finding {
+	for path := range n.host().Devices {
+		if number, ok := strings.CutPrefix(path, prefix); ok && strings.Trim(number, "0123456789") == "" && number != "" {
+			return lifecycle.Finding{Support: lifecycle.Supported}
+		}
+	}
+	return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "there is no " + prefix + "*"}
+}
+
 // Effective tells of every hook of the catalogue whether a node with this
-// cgroup tree lets it take effect.
-func Effective(tree *cgroup.Tree, hooks []hook.Info) []status.Hook {
-	n := node{tree: tree}
+// cgroup tree, and its devices below these directories, lets it take effect.
+func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []status.Hook {
+	n := node{tree: tree, devices: hostOf(p)}
 	var out []status.Hook
 	for _, h := range hooks {
 		out = append(out, status.Hook{Name: h.Name, Finding: h.Effective(n.probe)})

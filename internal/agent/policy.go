@@ -76,7 +76,13 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 		hooks = append(hooks, hook.OOMScore{})
 	}
 	if c.GPU.Enabled {
-		hooks = append(hooks, hook.GPU{HAMiLibrary: c.GPU.HAMiLibrary})
+		hooks = append(hooks, hook.GPU{
+			HAMiLibrary: c.GPU.HAMiLibrary, ByUUID: c.GPU.Name == "uuid", Nodes: n.host().Devices,
+			Devices: map[string]hook.GPUDevices{"nodes": hook.ByNode, "cdi": hook.ByCDI}[c.GPU.Devices],
+		})
+	}
+	if c.RDMA.Enabled {
+		hooks = append(hooks, hook.RDMA{Host: n.host()})
 	}
 	return hooks, nil
 }

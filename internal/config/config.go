@@ -66,6 +66,8 @@ type Hooks struct {
 	OOMScore OOMScoreHook `json:"oomScore"`
 	// GPU tunes the GPU environment hook.
 	GPU GPUHook `json:"gpu"`
+	// RDMA tunes the RDMA hook.
+	RDMA RDMAHook `json:"rdma"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -132,6 +134,19 @@ type GPUHook struct {
 	// containers that were given a part of a GPU; empty, such containers get
 	// the device list only and the missing library is reported.
 	HAMiLibrary string `json:"hamiLibrary"`
+	// Devices is how containers get their GPUs: "env" tells the runtime's GPU
+	// support by NVIDIA_VISIBLE_DEVICES, "nodes" hands over the device nodes
+	// too, and "cdi" asks the runtime for nvidia.com/gpu=NAME.
+	Devices string `json:"devices"`
+	// Name is what GPUs are called, by "index" or by "uuid".
+	Name string `json:"name"`
+}
+
+// RDMAHook tunes the RDMA hook.
+type RDMAHook struct {
+	// Enabled switches the hook on. Off by default: it hands device nodes to
+	// whom an annotation names.
+	Enabled bool `json:"enabled"`
 }
 
 // NRI configures the NRI attachment.
@@ -168,6 +183,8 @@ type Cgroup struct {
 type Paths struct {
 	// Sys is the directory sysfs is mounted on.
 	Sys string `json:"sys"`
+	// Dev is the directory with the node's device nodes.
+	Dev string `json:"dev"`
 	// StatusSocket is the root-only socket that status, explain and events
 	// ask; empty, nothing is served there.
 	StatusSocket string `json:"statusSocket"`
@@ -198,7 +215,7 @@ func Default() Config {
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},
-			GPU:    GPUHook{Enabled: true},
+			GPU:    GPUHook{Enabled: true, Devices: "env", Name: "index"},
 
 			Normalization: NormalizationHook{Ratio: "1.00"},
 			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
@@ -209,7 +226,7 @@ func Default() Config {
 		},
 		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
 		Paths: Paths{
-			Sys: "/sys", StatusSocket: "/run/trimtab/trimtab.sock",
+			Sys: "/sys", Dev: "/dev", StatusSocket: "/run/trimtab/trimtab.sock",
 			Key: "/etc/trimtab/record.key", State: "/var/lib/trimtab",
 		},
 		Log: Log{Level: "info", Format: "text"},

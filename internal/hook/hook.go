@@ -67,7 +67,7 @@ type Hook interface {
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos
@@ -77,6 +77,22 @@ func Catalogue() []Info {
 // input has no container.
 func (o *Output) number(in *Input, f lifecycle.Field, v int64, why lifecycle.Reason) {
 	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Int: v, Why: why})
+}
+
+// device hands over a node of the host, or reports that it is not there. A node
+// given twice is given once.
+func (o *Output) device(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {
+	d, has := nodes[path]
+	if !has {
+		o.Problems = append(o.Problems, lifecycle.Problem{Key: why.Source, Value: path, Reason: "this node has no such device"})
+		return
+	}
+	for _, v := range o.Values {
+		if v.Field == lifecycle.DeviceNode && v.Key == path {
+			return
+		}
+	}
+	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.DeviceNode, Key: path, Device: &d, Why: why})
 }
 
 // Scope says whose values are asked for.

@@ -131,10 +131,27 @@ func TestGPU(t *testing.T) {
 	}
 }
 
+// everyHook lists all hooks so that each sets as much as it can.
+func everyHook(t *testing.T) []Hook {
+	nodes := charNodes("/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
+	hooks := []Hook{
+		CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120},
+		GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported},
+		GPU{HAMiLibrary: "/l.so", Devices: ByNode, Nodes: nodes}, OOMScore{},
+		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
+	}
+	for _, h := range Catalogue() {
+		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {
+			t.Errorf("%s is not in the list that is checked for conflicts", h.Name)
+		}
+	}
+	return hooks
+}
+
 // TestNoConflict checks the composition rules over the hook list: whatever is
 // asked, no two hooks set one thing, and each sets only what it states.
 func TestNoConflict(t *testing.T) {
-	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120}, GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported}, GPU{HAMiLibrary: "/l.so"}, OOMScore{}}
+	hooks := everyHook(t)
 	rapid.Check(t, func(t *rapid.T) {
 		in := &Input{
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
@@ -142,7 +159,12 @@ func TestNoConflict(t *testing.T) {
 			Seat:      placement.Seat{Pool: placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool"))},
 			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}
+		in.Intent.Class.V = intent.Class(rapid.IntRange(0, int(intent.Reclaimed)).Draw(t, "class"))
+		if rapid.Bool().Draw(t, "no batch") {
+			in.Intent.Batch.Key = ""
+		}
 		in.Intent.GPU = intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{}}, Key: "k"}
+		in.Intent.RDMA = intent.Sourced[[]string]{V: []string{"0000:3b:00.0"}, Key: "k"}
 		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
 		by := map[string]string{}
 		for _, h := range hooks {

@@ -58,6 +58,9 @@ type Batch struct {
 // GPU is what a scheduler allocated of the node's GPUs.
 type GPU struct {
 	Minors []int // device minors, in the scheduler's order
+	// UUIDs are those of the same devices, "" for one without; none where no
+	// device has one.
+	UUIDs  []string
 	Shared *GPUShare
 }
 
@@ -75,9 +78,12 @@ type Pod struct {
 	// CPUs are kernel ids of CPUs a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
-	Nodes  Sourced[[]int]
-	Batch  Sourced[map[string]Batch] // by container name
-	GPU    Sourced[GPU]
+	Nodes Sourced[[]int]
+	Batch Sourced[map[string]Batch] // by container name
+	GPU   Sourced[GPU]
+	// RDMA are the PCI addresses of the functions of RDMA cards a scheduler
+	// allocated.
+	RDMA   Sourced[[]string]
 	CPUQoS Sourced[CPUQoS]
 	// OOMScore is the oom_score_adj of the pod's containers, OOMScores that of
 	// single ones by name.
@@ -89,7 +95,7 @@ type Pod struct {
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
-		!p.CPUQoS.Said() && !p.OOMScore.Said() && !p.OOMScores.Said()
+		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.OOMScore.Said() && !p.OOMScores.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -153,6 +159,7 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Nodes, o.Nodes)
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
+	takeFirst(&p.RDMA, o.RDMA)
 	takeFirst(&p.CPUQoS, o.CPUQoS)
 	takeFirst(&p.OOMScore, o.OOMScore)
 	takeFirst(&p.OOMScores, o.OOMScores)

@@ -167,35 +167,6 @@ func readExtended(pod *lifecycle.Pod, out *Pod) {
 	out.Batch = Sourced[map[string]Batch]{batch, KoordExtended}
 }
 
-func readDevices(pod *lifecycle.Pod, out *Pod) {
-	var devices struct {
-		GPU []struct {
-			Minor     *int                `json:"minor"`
-			Resources map[string]quantity `json:"resources"`
-		} `json:"gpu"`
-	}
-	if !decode(pod, KoordDevices, &devices, out) || len(devices.GPU) == 0 {
-		return
-	}
-	var gpu GPU
-	for _, d := range devices.GPU {
-		if d.Minor == nil || *d.Minor < 0 {
-			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu: an entry without a minor number")
-			return
-		}
-		gpu.Minors = append(gpu.Minors, *d.Minor)
-	}
-	if pod.Labels[KoordGPUIsolation] == "HAMi-core" {
-		share, err := readShare(devices.GPU[0].Resources)
-		if err != nil {
-			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu shared by HAMi-core: %v", err)
-			return
-		}
-		gpu.Shared = share
-	}
-	out.GPU = Sourced[GPU]{gpu, KoordDevices}
-}
-
 // readShare reads a part of a GPU; nil where the whole GPU was allocated.
 func readShare(r map[string]quantity) (*GPUShare, error) {
 	ratio, said := r[gpuMemoryRatio]

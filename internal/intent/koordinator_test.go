@@ -223,3 +223,32 @@ func TestOOMScore(t *testing.T) {
 		}
 	}
 }
+
+// TestAllocatedIDs: ids that name one device, and no more than that.
+func TestAllocatedIDs(t *testing.T) {
+	for _, c := range []struct {
+		text     string
+		uuids    []string
+		rdma     []string
+		problems int
+	}{
+		{`{"gpu":[{"minor":0,"id":"GPU-0af3-11"},{"minor":1,"id":"MIG-aa"}]}`, []string{"GPU-0af3-11", "MIG-aa"}, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"all"},{"minor":1}]}`, nil, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"GPU-a,all"}]}`, nil, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"GPU-1"},{"minor":1,"id":"1"}]}`, []string{"GPU-1", ""}, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"GPU-"}]}`, nil, nil, 0},
+		{`{"rdma":[{"minor":0,"id":"0000:3B:00.0"}]}`, nil, []string{"0000:3b:00.0"}, 0},
+		{`{"rdma":[{"id":"0000:3b:00.0","extension":{"vfs":[{"minor":1,"busID":"0000:3b:00.2"},{"busID":"0000:3b:00.7"}]}}]}`, nil, []string{"0000:3b:00.2", "0000:3b:00.7"}, 0},
+		{`{"rdma":[{"id":"../../../etc"}]}`, nil, nil, 1},
+		{`{"rdma":[{"id":"0000:3b:00.8"}]}`, nil, nil, 1},
+		{`{"rdma":[{"id":"0000:3b:00.0","extension":{"vfs":[{}]}}]}`, nil, nil, 1},
+		{`{"rdma":[{}]}`, nil, nil, 1},
+		{`{"gpu":[{"minor":0,"id":"GPU-1"}],"rdma":[{"id":"x"}]}`, []string{"GPU-1"}, nil, 1},
+		{`{"fpga":[{"minor":0}]}`, nil, nil, 0},
+	} {
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordDevices: c.text}}, Dialects())
+		if diff := cmp.Diff(c.uuids, got.GPU.V.UUIDs) + cmp.Diff(c.rdma, got.RDMA.V); diff != "" || len(got.Problems) != c.problems {
+			t.Errorf("%s: %s, %v", c.text, diff, got.Problems)
+		}
+	}
+}

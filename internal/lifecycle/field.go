@@ -19,6 +19,7 @@ const (
 	Annotation
 	Unified
 	OOMScoreAdj
+	CDIDevice
 	fields
 )
 
@@ -71,6 +72,7 @@ var fieldTable = [fields]FieldInfo{
 	{Annotation, "annotation", Keyed, "text"},
 	{Unified, "unified", Keyed, "text of the cgroup v2 file"},
 	{OOMScoreAdj, "oom.score", Once, "-1000..1000"},
+	{CDIDevice, "cdi", Keyed, "vendor/class=name"},
 }
 
 // Fields returns the table of all fields, in order.

@@ -131,7 +131,7 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 // kernel must show; a container that was refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Files != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent tells about a container.
@@ -205,10 +205,27 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 			note("env %s is %q, wanted none", name, v)
 		}
 	}
+	compareDevices(want, got, note)
 	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
 		if v := got.Mounts[dest]; v != want.Mounts[dest] {
 			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])
 		}
+	}
+}
+
+func compareDevices(want scenario.Want, got effective.State, note func(string, ...any)) {
+	for _, d := range want.Devices {
+		if !slices.Contains(got.Devices, d) {
+			note("devices are %q, wanted %s", got.Devices, d)
+		}
+	}
+	for _, d := range want.CDI {
+		if !slices.Contains(got.CDI, d) {
+			note("CDI devices are %q, wanted %s", got.CDI, d)
+		}
+	}
+	if want.NoDevices && len(got.Devices)+len(got.CDI) > 0 {
+		note("devices are %q and %q, wanted none", got.Devices, got.CDI)
 	}
 }
 

@@ -31,7 +31,8 @@ type State struct {
 	Env     map[string]string
 	Mounts  map[string]string // source by destination
 	Devices []string
-	OOM     int // oom_score_adj
+	CDI     []string // names; the caller knows them
+	OOM     int      // oom_score_adj
 }
 
 // Files reads a file of the cgroup tree by its path below the directory the

@@ -24,6 +24,10 @@ type Node struct {
 	Driver string `json:"driver,omitempty"` // cgroupfs (default) or systemd
 	// Kernel names cgroup files the node's kernel has beyond mainline's.
 	Kernel []string `json:"kernel,omitempty"`
+	// Devices are the node's device nodes, "major:minor" by path, and Verbs the
+	// RDMA verbs devices by PCI address.
+	Devices map[string]string `json:"devices,omitempty"`
+	Verbs   map[string]string `json:"verbs,omitempty"`
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
@@ -131,6 +135,11 @@ type Want struct {
 	Absent []string          `json:"absentEnv,omitempty"`
 	// Mounts are sources by destination.
 	Mounts map[string]string `json:"mounts,omitempty"`
+	// Devices are device nodes the container has, CDI the names of CDI devices
+	// it was given; NoDevices wants none of either.
+	Devices   []string `json:"devices,omitempty"`
+	CDI       []string `json:"cdi,omitempty"`
+	NoDevices bool     `json:"noDevices,omitempty"`
 	// Files are texts of cgroup files by name.
 	Files map[string]string `json:"files,omitempty"`
 	// Exclusive wants that no other container has one of the container's CPUs,
