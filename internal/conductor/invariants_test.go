@@ -63,13 +63,7 @@ func play(mo *model, history []step) {
 			mo.restart()
 			continue
 		case s.Do == 8:
-			mo.policy.UnlabelledShared = s.A%2 == 0
-			mo.policy.Pools.Reserved = [...]string2set{"", "7"}[s.B%2].set(mo)
-			mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
-			mo.normalize([...]hook.Ratio{100, 120, 90}[s.A%3])
-			mo.con.Configure(mo.policy, 0, nil)
-			mo.checkQuotas("after a new configuration")
-			mo.checkExclusive("after a new configuration")
+			mo.configure(s)
 			continue
 		}
 		all := mo.live()
@@ -98,6 +92,17 @@ func play(mo *model, history []step) {
 			mo.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: clone(&c.pod.Pod)})
 		}
 	}
+}
+
+// configure puts another policy in force.
+func (mo *model) configure(s step) {
+	mo.policy.UnlabelledShared = s.A%2 == 0
+	mo.policy.Pools.Reserved = [...]string2set{"", "7"}[s.B%2].set(mo)
+	mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
+	mo.normalize([...]hook.Ratio{100, 120, 90}[s.A%3])
+	mo.con.Configure(mo.policy, 0, nil)
+	mo.checkQuotas("after a new configuration")
+	mo.checkExclusive("after a new configuration")
 }
 
 type string2set string

@@ -74,7 +74,8 @@ type Hooks struct {
 type CPUSetHook struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// UnsetQuota lifts the CFS quota of containers that own their CPUs.
+	// UnsetQuota lifts the CFS quota of containers that own their CPUs, where
+	// the pod's annotation trimtab.io/unset-cpu-quota does not say otherwise.
 	UnsetQuota bool `json:"unsetQuota"`
 	// Unlabelled says what pods without a class get: "leave" touches them only
 	// where exclusive CPUs must be kept clear, "shared" puts them into the
@@ -211,7 +212,7 @@ func Default() Config {
 	return Config{
 		APIVersion: APIVersion,
 		Kind:       Kind,
-		Dialects:   []string{"koordinator", "kubernetes"},
+		Dialects:   []string{"koordinator", "trimtab", "kubernetes"},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},

@@ -26,7 +26,7 @@ var descriptions = map[string]string{
 	"Hooks.GPU":                  "gpu tunes the GPU environment hook.",
 	"Hooks.RDMA":                 "rdma tunes the RDMA hook.",
 	"CPUSetHook.Enabled":         "enabled switches the hook on.",
-	"CPUSetHook.UnsetQuota":      "unsetQuota lifts the CFS quota of containers that own their CPUs.",
+	"CPUSetHook.UnsetQuota":      "unsetQuota lifts the CFS quota of containers that own their CPUs, where the pod's annotation trimtab.io/unset-cpu-quota does not say otherwise.",
 	"CPUSetHook.Unlabelled":      "unlabelled says what pods without a class get: \"leave\" touches them only where exclusive CPUs must be kept clear, \"shared\" puts them into the shared pool.",
 	"CPUSetHook.ReclaimedByNUMA": "reclaimedByNUMA puts a reclaimed pod for which the scheduler chose NUMA nodes into the reclaimed pool of those nodes.",
 	"BatchHook.Enabled":          "enabled switches the hook on.",

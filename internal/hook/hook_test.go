@@ -90,6 +90,11 @@ func TestQuotaFormula(t *testing.T) {
 
 func TestCPUSet(t *testing.T) {
 	own := &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "2-3", Seat: placement.Seat{Pool: placement.Own}}
+	says := func(unset bool) *Input {
+		in := *own
+		in.Intent = &intent.Pod{UnsetQuota: intent.Sourced[bool]{V: unset, Key: intent.TrimtabUnsetQuota}}
+		return &in
+	}
 	for _, c := range []struct {
 		name string
 		in   *Input
@@ -98,8 +103,10 @@ func TestCPUSet(t *testing.T) {
 	}{
 		{"owned", own, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
 		{"owned, quota kept", own, CPUSet{}, map[string]string{"cpuset.cpus": "2-3"}},
-		{"shared", &Input{Container: "a", CPUs: "0-1"}, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
-		{"pod", &Input{Seat: placement.Seat{Pool: placement.Own}}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
+		{"owned, the pod keeps its quota", says(false), CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3"}},
+		{"owned, the pod has it lifted", says(true), CPUSet{}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
+		{"shared", &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "0-1"}, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
+		{"pod", &Input{Intent: &intent.Pod{}, Seat: placement.Seat{Pool: placement.Own}}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
 	} {
 		if diff := cmp.Diff(c.want, values(c.in, c.hook)); diff != "" {
 			t.Error(c.name, diff)

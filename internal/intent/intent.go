@@ -81,6 +81,8 @@ type Pod struct {
 	Nodes Sourced[[]int]
 	Batch Sourced[map[string]Batch] // by container name
 	GPU   Sourced[GPU]
+	// UnsetQuota says whether the CPU quota is lifted where the pod owns its CPUs.
+	UnsetQuota Sourced[bool]
 	// RDMA are the PCI addresses of the functions of RDMA cards a scheduler
 	// allocated.
 	RDMA   Sourced[[]string]
@@ -95,7 +97,7 @@ type Pod struct {
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
-		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.OOMScore.Said() && !p.OOMScores.Said()
+		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -113,6 +115,7 @@ type dialect struct {
 func dialects() []dialect {
 	return []dialect{
 		{"koordinator", readKoordinator},
+		{"trimtab", readTrimtab},
 		{"kubernetes", readKubernetes},
 	}
 }
@@ -160,6 +163,7 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
 	takeFirst(&p.RDMA, o.RDMA)
+	takeFirst(&p.UnsetQuota, o.UnsetQuota)
 	takeFirst(&p.CPUQoS, o.CPUQoS)
 	takeFirst(&p.OOMScore, o.OOMScore)
 	takeFirst(&p.OOMScores, o.OOMScores)

@@ -252,3 +252,15 @@ func TestAllocatedIDs(t *testing.T) {
 		}
 	}
 }
+
+func TestUnsetQuota(t *testing.T) {
+	for text, c := range map[string]struct {
+		said, unset bool
+		problems    int
+	}{"true": {true, true, 0}, "false": {true, false, 0}, "": {}, "yes": {problems: 1}, "True": {problems: 1}} {
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabUnsetQuota: text}}, Dialects())
+		if got.UnsetQuota.Said() != c.said || got.UnsetQuota.V != c.unset || len(got.Problems) != c.problems {
+			t.Errorf("%q: %+v, %v", text, got.UnsetQuota, got.Problems)
+		}
+	}
+}
