@@ -75,6 +75,10 @@ func (t *Tree) probeFile(file File) lifecycle.Finding {
 			return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no " + file.Name}
 		}
 	}
+	// What the root has the kernel has; what it lacks may be below it.
+	if _, err := t.FS.ReadFile(t.path(file.Controller, ".", file.Name)); err == nil {
+		return lifecycle.Finding{Support: lifecycle.Supported}
+	}
 	return lifecycle.Finding{Why: fmt.Sprintf("no cgroup with the controller %s exists yet", file.Controller)}
 }
 

@@ -57,7 +57,7 @@ func TestProbe(t *testing.T) {
 			{"file of other kernels", "cpu.bvt_warp_ns", bvt, lifecycle.Supported},
 			{"no file", "cpu.bvt_warp_ns", fake("kubepods"), lifecycle.NotSupported},
 			{"an old kernel", "cpu.idle", withoutFS{FS: fake("kubepods"), hidden: "cpu.idle"}, lifecycle.NotSupported},
-			{"nothing was started yet", "cpu.idle", fake(), lifecycle.Unknown},
+			{"nothing was started yet", "cpu.bvt_warp_ns", fake(), lifecycle.Unknown},
 			{"may not look", "cpu.idle", withoutFS{FS: fake("kubepods"), denied: "cpu.idle"}, lifecycle.Unknown},
 		} {
 			got := (&Tree{FS: c.fs, Version: v}).Probe(c.feature)

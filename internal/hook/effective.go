@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -33,7 +34,9 @@ func either(features []string, probe func(string) lifecycle.Finding) lifecycle.F
 		case f.Support == lifecycle.Unknown:
 			best.Support = lifecycle.Unknown
 		}
-		why = append(why, f.Why)
+		if !slices.Contains(why, f.Why) {
+			why = append(why, f.Why)
+		}
 	}
 	best.Why = strings.Join(why, "; ")
 	return best
