@@ -11,12 +11,13 @@ import (
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
 // agentFlags are the flags of the agent. Each stands above the file.
 type agentFlags struct {
-	config, nriSocket, nriIndex, logLevel, logFormat string
+	config, nriSocket, nriIndex, httpAddress, logLevel, logFormat string
 }
 
 func newAgent() *cobra.Command {
@@ -42,6 +43,7 @@ order plugins. So named, or so started, it is the agent without being told.`,
 	cmd.Flags().StringVar(&f.config, "config", "", "configuration file (default "+configFile+" where it exists)")
 	cmd.Flags().StringVar(&f.nriSocket, "nri-socket", "", "NRI socket of the runtime (default "+d.NRI.Socket+")")
 	cmd.Flags().StringVar(&f.nriIndex, "nri-plugin-index", "", "two digits that order NRI plugins (default "+d.NRI.Index+")")
+	cmd.Flags().StringVar(&f.httpAddress, "http-address", "", "where /metrics, /healthz and /readyz are served, e.g. 127.0.0.1:9464 (default nowhere)")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default "+d.Log.Level+")")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "", "text or json (default "+d.Log.Format+")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), f, cmd.ErrOrStderr()) }
@@ -56,6 +58,7 @@ func (f agentFlags) apply(c *config.Config) error {
 	}{
 		{f.nriSocket, &c.NRI.Socket},
 		{f.nriIndex, &c.NRI.Index},
+		{f.httpAddress, &c.HTTP.Address},
 		{f.logLevel, &c.Log.Level},
 		{f.logFormat, &c.Log.Format},
 	} {
@@ -82,10 +85,10 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	log := newLog(c.Log, level, stderr)
 	sim.SetNRILog(log)
 	b := thisBuild()
-	log.Info("starting", "version", b.Version, "commit", b.Commit, "config", file)
-	log.Debug("effective configuration", "yaml", string(config.Print(c)))
+	log.Info("starting", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
+	log.Debug("effective configuration", logkey.YAML, string(config.Print(c)))
 	a, err := agent.New(agent.Options{
-		Config: c, ConfigFile: file, Version: b.Version, Log: log, Level: level,
+		Config: c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, Level: level,
 		Override: func(c *config.Config) { _ = f.apply(c) }, // validated with the rest of the file
 	})
 	if err != nil {

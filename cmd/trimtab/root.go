@@ -29,7 +29,8 @@ const (
 const exitCodes = `Every subcommand ends with one of these exit codes:
 
   0  done
-  1  it failed, or the answer is no: an unknown pod, a scenario whose wants are not met
+  1  it failed, or the answer is no: an unknown pod, a scenario whose wants are not met,
+     a problem found by doctor
   2  wrong use or bad input: an unknown flag or command, a refused configuration or scenario
   3  the agent is not reachable: it does not run, or its status socket is elsewhere or not ours to use`
 
@@ -116,7 +117,7 @@ promise before the first instruction of the container runs.
 		PersistentPreRunE: func(*cobra.Command, []string) error { *begun = true; return nil },
 	}
 	root.AddCommand(
-		newAgent(), newDemo(), newSim(), newStatus(), newExplain(), newEvents(), newHooks(), newConfig(), newVersion(),
+		newAgent(), newDemo(), newSim(), newStatus(), newExplain(), newEvents(), newDoctor(), newHooks(), newConfig(), newVersion(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes},
 	)
 	return root, begun

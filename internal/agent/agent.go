@@ -15,6 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
@@ -33,6 +35,7 @@ type Options struct {
 	// Level follows log.level; nil where the log has another master.
 	Level   *slog.LevelVar
 	Version string
+	Commit  string
 	Log     *slog.Logger
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
@@ -47,6 +50,7 @@ type Agent struct {
 	node      node
 	conductor *conductor.Conductor
 	nri       *nri.Attachment
+	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
 
@@ -83,10 +87,11 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	a.metrics = newMetrics(o)
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
 		Now: time.Now, Pace: o.Config.NRI.Pace(), Checkpoint: a.loadCheckpoint(),
-		Ceded: cededFields(o.Config),
+		Ceded: cededFields(o.Config), Recorder: a.metrics,
 	})
 	if o.Config.NRI.Enabled {
 		a.nri = nri.New(nri.Options{
@@ -94,6 +99,8 @@ func New(o Options) (*Agent, error) {
 			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
 		})
 	}
+	a.metrics.Watch(a.summary)
+	a.metrics.WatchProcess()
 	return a, nil
 }
 
@@ -144,7 +151,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() error {
 			if err := status.Serve(ctx, socket, a.Source()); err != nil {
 				// A node without a status socket still needs its QoS.
-				a.log.Error("status is not served", "socket", socket, "err", err)
+				a.log.Error("status is not served", logkey.Socket, socket, logkey.Err, err)
 			}
 			return nil
 		})
@@ -153,6 +160,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.settleProbes(ctx)
 		return nil
 	})
+	if address := a.opt.Config.HTTP.Address; address != "" {
+		group.Go(func() error { a.serveHTTP(ctx, address); return nil })
+	}
 	if a.opt.ConfigFile != "" {
 		group.Go(func() error { return a.follow(ctx) })
 	}
@@ -170,7 +180,7 @@ func (a *Agent) follow(ctx context.Context) error {
 	inForce := a.opt.Config
 	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.fromFile, Report: a.configProblem}
 	if err := f.Run(ctx); err != nil {
-		a.log.Error("the configuration file is not followed", "file", a.opt.ConfigFile, "err", err)
+		a.log.Error("the configuration file is not followed", logkey.File, a.opt.ConfigFile, logkey.Err, err)
 	}
 	return nil
 }
@@ -185,7 +195,7 @@ func (a *Agent) configProblem(err error) {
 		return
 	}
 	a.badConfig = err.Error()
-	a.log.Error("the new configuration is refused; the old one stays in force", "err", err)
+	a.log.Error("the new configuration is refused; the old one stays in force", logkey.Err, err)
 }
 
 // fromFile takes a changed configuration file, unless the runtime gave us a
@@ -233,10 +243,10 @@ func (a *Agent) Reconfigure(c config.Config) error {
 		_ = a.opt.Level.UnmarshalText([]byte(c.Log.Level)) // validated
 	}
 	for _, key := range needRestart(old, c) {
-		a.log.Warn("a changed setting takes effect at the next start of the agent", "key", key)
+		a.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
 	}
 	a.conductor.Configure(policy, c.NRI.Pace(), cededFields(c))
-	a.log.Info("configuration in force", "generation", gen)
+	a.log.Info("configuration in force", logkey.Generation, gen)
 	return nil
 }
 
@@ -248,6 +258,9 @@ func needRestart(old, c config.Config) []string {
 	}
 	if old.Paths != c.Paths {
 		keys = append(keys, "paths")
+	}
+	if old.HTTP != c.HTTP {
+		keys = append(keys, "http")
 	}
 	if old.Log.Format != c.Log.Format {
 		keys = append(keys, "log.format")
@@ -288,6 +301,9 @@ func (s source) Status() status.Node {
 			at.Error = err.Error()
 		}
 		n.Attachments = append(n.Attachments, at)
+	}
+	for i := range n.Attachments {
+		s.a.addTimeouts(&n.Attachments[i])
 	}
 	return n
 }

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // checkpointName is the checkpoint's file in paths.state.
@@ -19,7 +21,7 @@ func (a *Agent) loadCheckpoint() []byte {
 	}
 	data, err := os.ReadFile(filepath.Join(dir, checkpointName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.log.Warn("the checkpoint cannot be read", "err", err)
+		a.log.Warn("the checkpoint cannot be read", logkey.Err, err)
 	}
 	return data
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
@@ -113,7 +114,7 @@ func (a *Agent) settleProbes(ctx context.Context) {
 		c := a.config
 		a.mu.Unlock()
 		if err := a.Reconfigure(c); err != nil {
-			a.log.Error("hooks cannot be made anew", "err", err)
+			a.log.Error("hooks cannot be made anew", logkey.Err, err)
 		}
 	}
 }

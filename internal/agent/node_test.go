@@ -44,7 +44,7 @@ func TestHooksHere(t *testing.T) {
 		}
 	}
 	expect(map[string]string{
-		"cpuset": "effective", "rdma": "effective", "gpu": "not effective: there is no /dev/nvidia*",
+		"cpuset": "effective", "rdma": "effective", "gpu": "effective",
 		"groupIdentity": "unknown: no cgroup with the controller cpu exists yet",
 	})
 	if !a.undecided() {
@@ -62,4 +62,9 @@ func TestHooksHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(map[string]string{"groupIdentity": "effective"})
+	c.Hooks.GPU.Devices = "nodes"
+	if err := a.Reconfigure(c); err != nil {
+		t.Fatal(err)
+	}
+	expect(map[string]string{"gpu": "not effective: there is no /dev/nvidia*"})
 }

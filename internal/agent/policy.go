@@ -69,7 +69,7 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 	if g := c.GroupIdentity; g.Enabled {
 		hooks = append(hooks, hook.GroupIdentity{
 			LSR: g.LSR, LS: g.LS, BE: g.BE, BVT: n.probe("cpu.bvt_warp_ns").Support,
-			Fallback: map[string]hook.Fallback{"idle": hook.FallbackIdle, "weight": hook.FallbackWeight}[g.Fallback],
+			Fallback: hook.FallbackOf(g.Fallback),
 		})
 	}
 	if c.OOMScore.Enabled {

@@ -129,7 +129,7 @@ func kernelBytes(text, none string) (int64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if most := uint64(unlimitedBytes()); err != nil || n > most>>shift {
-		return unlimitedBytes(), nil
+		return unlimitedBytes(), nil //nolint:nilerr // what does not fit is no limit, to the kernel too
 	}
 	size := uint64(os.Getpagesize())
 	return int64((n << shift) / size * size), nil

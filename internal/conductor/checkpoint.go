@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // checkpoint holds what came after containers were created and their records
@@ -138,6 +139,6 @@ func (c *Conductor) save(save func([]byte) error) {
 		return
 	}
 	if err := save(c.Checkpoint()); err != nil {
-		c.log.Warn("the checkpoint is not saved; a restart would know less of later changes", "err", err)
+		c.log.Warn("the checkpoint is not saved; a restart would know less of later changes", logkey.Err, err)
 	}
 }

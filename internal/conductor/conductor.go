@@ -5,12 +5,14 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -31,18 +33,27 @@ type Options struct {
 	Ceded []lifecycle.Field
 	// Checkpoint is what SaveCheckpoints saved last, or nothing.
 	Checkpoint []byte
+	// Recorder is told what happens; nil for none.
+	Recorder Recorder
 }
 
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
-	keeper *keeper.Keeper
-	signer signer
-	log    *slog.Logger
-	now    func() time.Time
+	keeper   *keeper.Keeper
+	signer   signer
+	log      *slog.Logger
+	now      func() time.Time
+	recorder Recorder
+	ops      atomic.Uint32
+	// since is when the event under way took its turn, in nanoseconds; 0 for
+	// none.
+	since atomic.Int64
 
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
+	// later is work that goes on after its event was answered; Run waits for it.
+	later sync.WaitGroup
 
 	mu       sync.Mutex // guards all below; never held across I/O
 	state    *engine.State
@@ -58,6 +69,7 @@ type Conductor struct {
 	// recorded are containers whose pristine resources are known from a record,
 	// by id.
 	recorded map[string]bool
+	synced   time.Time // the last Synchronize that was decided and applied
 }
 
 // attached is a connected runtime.
@@ -70,10 +82,13 @@ type attached struct {
 func New(o Options) *Conductor {
 	late, err := newCheckpoint(o.Checkpoint)
 	if err != nil {
-		o.Log.Warn("the checkpoint is ignored; the runtime's records are used alone", "err", err)
+		o.Log.Warn("the checkpoint is ignored; the runtime's records are used alone", logkey.Err, err)
+	}
+	if o.Recorder == nil {
+		o.Recorder = NoRecorder{}
 	}
 	return &Conductor{
-		late:   late,
+		late: late, recorder: o.Recorder,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
@@ -88,6 +103,7 @@ func New(o Options) *Conductor {
 
 // work is one event on its way from decision to answer.
 type work struct {
+	op     logkey.ID
 	from   Carrier
 	ev     *lifecycle.Event
 	plan   *engine.Plan
@@ -99,61 +115,119 @@ type work struct {
 	forget       []string
 	problems     []lifecycle.Problem
 	wrote        map[string][]keeper.Outcome
+	decided      time.Duration // what deciding took
+}
+
+// begin takes the turn for one event.
+func (c *Conductor) begin(from Carrier, ev *lifecycle.Event) *work {
+	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
+	c.turn.Lock()
+	c.since.Store(c.now().UnixNano())
+	return w
+}
+
+func (c *Conductor) end() {
+	c.since.Store(0)
+	c.turn.Unlock()
 }
 
 // Handle decides one event and applies what must be applied before the answer.
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
+	w := c.begin(from, &ev)
+	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
+	w.answer.Op = w.op
+	if err == nil && ev.Kind == lifecycle.Synchronize {
+		// Runtimes drop a plugin that is slow here, and what runs does so with
+		// the CPUs it has. The turn stays taken: no later event is decided
+		// before this one is in the kernel.
+		answer := w.answer
+		c.later.Go(func() {
+			func() {
+				defer c.end()
+				c.finish(w, start)
+			}()
+			// The runtime's whole list was read; little of it is kept.
+			debug.FreeOSMemory()
+		})
+		return answer, nil
+	}
+	defer c.end()
+	if err != nil {
+		c.recorder.Event(ev.Kind, c.now().Sub(start), w.decided)
+		return Answer{Op: w.op}, err
+	}
+	c.finish(w, start)
+	return w.answer, nil
+}
+
+// Settled returns when what was decided so far is in the kernel.
+func (c *Conductor) Settled() {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	w := &work{from: from, ev: &ev}
-	if err := c.guard(w, engine.Facts{}); err != nil {
-		return Answer{}, err
-	}
-	c.report(w, start)
-	return w.answer, nil
 }
 
 // Configure puts a new policy in force for what runs: kernel first, the
 // runtime's copies after it, paced.
 func (c *Conductor) Configure(p engine.Policy, pace time.Duration, ceded []lifecycle.Field) {
 	start := c.now()
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
+	defer c.end()
 	c.mu.Lock()
 	c.pace, c.ceded = pace, setOf(ceded)
 	c.mu.Unlock()
-	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
-	if c.guard(w, engine.Facts{Policy: &p}) == nil {
-		c.report(w, start)
+	if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &p}) }) == nil {
+		c.finish(w, start)
 	}
 }
 
-// guard runs one event through. A panic of ours costs the event its decision,
+// guard runs a part of an event. A panic of ours costs the event its decision,
 // never the pod its life: it is logged and answered with no change.
-func (c *Conductor) guard(w *work, f engine.Facts) (err error) {
+func (c *Conductor) guard(w *work, part func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("deciding an event failed", "event", w.ev.Kind.String(), "panic", r, "stack", string(debug.Stack()))
-			w.answer, err = Answer{}, nil
+			c.log.Error("deciding an event failed", logkey.Op, w.op, logkey.Event, w.ev.Kind.String(),
+				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			c.recorder.HookError(ourselves)
+			w.answer, w.items, w.notes, w.settle, err = Answer{}, nil, nil, "", nil
 		}
 	}()
+	return part()
+}
+
+// plan gathers and decides.
+func (c *Conductor) plan(w *work, f engine.Facts) error {
 	c.gather(w, &f)
-	if err := c.decide(w, f); err != nil {
+	err := c.decide(w, f)
+	if err != nil {
 		c.refused(w, err)
-		return err
 	}
-	c.apply(w)
-	c.confirm(w)
-	return nil
+	return err
+}
+
+// finish applies what was decided, takes note of what became of it and reports.
+func (c *Conductor) finish(w *work, start time.Time) {
+	_ = c.guard(w, func() error {
+		c.apply(w)
+		c.confirm(w)
+		return nil
+	})
+	if w.ev.Kind == lifecycle.Synchronize {
+		c.mu.Lock()
+		c.synced = c.now()
+		c.mu.Unlock()
+	}
+	c.report(w, start)
 }
 
 // decide holds the lock: no I/O happens here.
 func (c *Conductor) decide(w *work, f engine.Facts) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	start := c.now()
 	w.plan = engine.Decide(c.state, w.ev, f)
+	w.decided = c.now().Sub(start)
 	if w.plan.Reject != "" {
 		return &Rejection{Reason: w.plan.Reject}
 	}
@@ -209,13 +283,15 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	return out
 }
 
-// Attached notes a connected runtime; its copies are updated from now on.
+// Attached notes a connected runtime; its copies are updated from now on. It
+// returns when what its Synchronize led to is in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
+	c.Settled()
 	c.mu.Lock()
 	c.runtimes[from.Name()] = attached{from, r}
 	c.queue.wake()
 	c.mu.Unlock()
-	c.log.Info("attached", "mode", from.Name(), "runtime", r.About())
+	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
 // Detached notes that a runtime is away. What was decided stays in force.
@@ -223,7 +299,7 @@ func (c *Conductor) Detached(from Carrier, err error) {
 	c.mu.Lock()
 	delete(c.runtimes, from.Name())
 	c.mu.Unlock()
-	c.log.Warn("detached", "mode", from.Name(), "err", err)
+	c.log.Warn("detached", logkey.Mode, from.Name(), logkey.Err, err)
 }
 
 var _ Handler = (*Conductor)(nil)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
@@ -30,7 +31,8 @@ func (c *Conductor) refused(w *work, err error) {
 	e.Rejected = err.Error()
 	c.journal.add(e)
 	c.mu.Unlock()
-	c.log.Warn("refused", "event", e.Kind, "pod", e.Pod, "container", e.Container, "err", err)
+	c.recorder.Refused(refusedRequest)
+	c.log.Warn("refused", append(about(w, e.Kind), logkey.Err, err)...)
 }
 
 // report writes journal and log of one event.
@@ -40,24 +42,50 @@ func (c *Conductor) report(w *work, start time.Time) {
 	e.Took = c.now().Sub(start)
 	c.journal.add(e)
 	c.mu.Unlock()
+	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {
-		c.log.Warn("problem", "pod", e.Pod, "container", e.Container, "key", p.Key, "value", p.Value, "reason", p.Reason)
+		c.count(w, p)
+		c.log.Warn("problem", append(about(w, e.Kind), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Reason)...)
 	}
 	for _, all := range w.wrote {
 		for _, o := range all {
 			if o.State == keeper.Refused {
-				c.log.Warn("the kernel refused a value", "owner", o.Target.Owner, "field", o.Value.Field.String(), "err", o.Err)
+				c.log.Warn("the kernel refused a value", logkey.Op, w.op, logkey.Owner, o.Target.Owner,
+					logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
 			}
 		}
 	}
 	if len(e.Values) > 0 || len(e.Changed) > 0 {
-		c.log.Info("decided", "event", e.Kind, "pod", e.Pod, "container", e.Container, "values", len(e.Values), "changed", e.Changed)
+		c.log.Info("decided", c.decision(w, &e)...)
 	}
+}
+
+// about says which event a line is about.
+func about(w *work, kind string) []any {
+	out := []any{logkey.Op, w.op, logkey.Event, kind}
+	if p := w.ev.Pod; p != nil {
+		out = append(out, logkey.Pod, p.Name, logkey.Namespace, p.Namespace)
+	}
+	if ctr := w.ev.Container; ctr != nil {
+		out = append(out, logkey.Container, ctr.Name)
+	}
+	return out
+}
+
+// decision is the one line about what an event came to.
+func (c *Conductor) decision(w *work, e *status.Event) []any {
+	out := about(w, e.Kind)
+	for _, v := range e.Values {
+		if v.Field == lifecycle.CPUSetCPUs.String() {
+			out = append(out, logkey.CPUs, v.Value)
+		}
+	}
+	return append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)
 }
 
 // entry makes the journal's line of an event.
 func (c *Conductor) entry(w *work) status.Event {
-	e := status.Event{Time: c.now(), Kind: w.ev.Kind.String(), From: "configuration", Problems: w.problems}
+	e := status.Event{Op: w.op.String(), Time: c.now(), Kind: w.ev.Kind.String(), From: "configuration", Problems: w.problems}
 	if w.from != nil {
 		e.From = w.from.Name()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // slot is what a value sets.
@@ -22,6 +23,7 @@ type delivery struct {
 	value   string
 	applied bool
 	note    string
+	missing status.Missing // why it is not in force
 }
 
 type deliveries map[slot]delivery
@@ -126,9 +128,9 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 		}
 		d.note = "the kernel had it already"
 	case keeper.Pending:
-		d.applied, d.note = false, "its cgroup does not exist yet; written when it starts"
+		d.applied, d.note, d.missing = false, "its cgroup does not exist yet; written when it starts", status.NotYet
 	case keeper.Refused:
-		d.applied, d.note = false, o.Err.Error()
+		d.applied, d.note, d.missing = false, o.Err.Error(), status.KernelRefused
 	case keeper.Clipped:
 		d.note = "only " + o.Kernel + ": the cgroup above has no more"
 	}

@@ -76,22 +76,17 @@ func (c *Conductor) ended(w *work, f *engine.Facts) {
 		return
 	}
 	c.mu.Lock()
-	wanted := w.ev.Kind == lifecycle.RemoveContainer
-	if p := c.state.Pod(w.ev.Pod.ID); p != nil && p.Intent.CPUs.Said() {
-		wanted = true
-	}
-	owners := map[string]bool{}
-	for _, g := range c.state.Grants() {
-		owners[g.Key.PodUID] = true
+	removed := w.ev.Kind == lifecycle.RemoveContainer
+	p := c.state.Pod(w.ev.Pod.ID)
+	if !removed && (p == nil || !p.Intent.CPUs.Said()) {
+		c.mu.Unlock()
+		return
 	}
 	parents := map[string]string{}
-	for _, id := range c.state.Pods() {
-		if p := c.state.Pod(id); wanted && owners[p.Pod.UID] && !p.Stopped && id != w.ev.Pod.ID {
-			parents[id] = p.Pod.CgroupParent
+	for _, p := range c.state.Owners() {
+		if removed || p.Pod.ID != w.ev.Pod.ID {
+			parents[p.Pod.ID] = p.Pod.CgroupParent
 		}
-	}
-	if p := c.state.Pod(w.ev.Pod.ID); w.ev.Kind == lifecycle.RemoveContainer && p != nil && owners[p.Pod.UID] && !p.Stopped {
-		parents[w.ev.Pod.ID] = p.Pod.CgroupParent
 	}
 	c.mu.Unlock()
 	f.Ended = map[string]bool{}

@@ -11,7 +11,7 @@ const journalSize = 1024
 
 // journal remembers the latest events for `trimtab events`.
 type journal struct {
-	events []status.Event // oldest first
+	events []status.Event // that of sequence number n is at n-1, modulo journalSize
 	next   uint64
 	more   chan struct{} // closed when an event comes
 }
@@ -20,14 +20,27 @@ func newJournal() journal { return journal{next: 1, more: make(chan struct{})} }
 
 func (j *journal) add(e status.Event) {
 	e.Seq = j.next
-	j.next++
-	if len(j.events) == journalSize {
-		copy(j.events, j.events[1:])
-		j.events = j.events[:journalSize-1]
+	if len(j.events) < journalSize {
+		j.events = append(j.events, e)
+	} else {
+		j.events[(e.Seq-1)%journalSize] = e
 	}
-	j.events = append(j.events, e)
+	j.next++
 	close(j.more)
 	j.more = make(chan struct{})
+}
+
+// since returns what comes after a sequence number, oldest first.
+func (j *journal) since(seq uint64) []status.Event {
+	if seq >= j.next {
+		return nil
+	}
+	var out []status.Event
+	first := max(seq+1, j.next-uint64(len(j.events)))
+	for n := first; n < j.next; n++ {
+		out = append(out, j.events[(n-1)%journalSize])
+	}
+	return out
 }
 
 // Events returns what the journal has after since, and a channel that closes
@@ -35,11 +48,5 @@ func (j *journal) add(e status.Event) {
 func (c *Conductor) Events(_ context.Context, since uint64) ([]status.Event, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []status.Event
-	for _, e := range c.journal.events {
-		if e.Seq > since {
-			out = append(out, e)
-		}
-	}
-	return out, c.journal.more
+	return c.journal.since(since), c.journal.more
 }

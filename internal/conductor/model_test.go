@@ -169,6 +169,7 @@ func (mo *model) wrong(format string, args ...any) {
 
 func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
 	ans, err := mo.con.Handle(context.Background(), carrier{}, ev)
+	mo.con.Settled() // a Synchronize is answered before it is applied
 	return ans, err == nil
 }
 
@@ -203,11 +204,9 @@ func must(err error) {
 func clone[T any](v *T) *T { c := *v; return &c }
 
 func (mo *model) create(p *modelPod, name string) *modelCtr {
-	// A container that is made again under its name has failed to be made before:
-	// nobody starts what is left of it.
-	for _, old := range p.ctrs {
-		old.ended = old.ended || old.Name == name && !old.started
-	}
+	// The kubelet creates a container again only where the last creation came
+	// to nothing or the container has ended.
+	p.ctrs = slices.DeleteFunc(p.ctrs, func(c *modelCtr) bool { return c.Name == name && !c.started && !c.ended })
 	mo.n++
 	c := &modelCtr{pod: p, Container: lifecycle.Container{
 		ID: fmt.Sprintf("ctr-%d", mo.n), PodID: p.ID, Name: name, State: lifecycle.StateCreated,

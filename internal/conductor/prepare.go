@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // prepare turns a committed plan into what is answered and what is written. It
@@ -99,7 +100,7 @@ func (c *Conductor) preparePod(w *work, id string) {
 	dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 	for _, v := range p.Values {
 		if err != nil {
-			c.lost(id, v, err.Error())
+			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
 		w.items = append(w.items, keeper.Item{Target: keeper.Target{Owner: id, Dir: dir, Parent: true}, Value: v})
@@ -142,16 +143,19 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 				c.told[ctr.ID][v.Field] = v.String()
 			}
 		case !inKernel(v.Field) && contest != "":
-			c.lost(ctr.ID, v, contest)
+			c.lost(ctr.ID, v, status.Ceded, contest)
 			continue
 		case !inKernel(v.Field):
-			c.lost(ctr.ID, v, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
+			c.lost(ctr.ID, v, status.NotCarried, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
 			continue
 		case err != nil:
-			c.lost(ctr.ID, v, err.Error())
+			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		default:
-			c.sent[ctr.ID][slotOf(v)] = delivery{channel: "kernel", value: v.String(), note: strings.TrimPrefix(contest+"; written when it starts", "; ")}
+			c.sent[ctr.ID][slotOf(v)] = delivery{
+				channel: "kernel", value: v.String(), missing: status.NotYet,
+				note: strings.TrimPrefix(contest+"; written when it starts", "; "),
+			}
 		}
 		if err == nil && inKernel(v.Field) {
 			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
@@ -251,7 +255,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 			c.fixed(ctr.ID, v, told)
 			continue
 		case err != nil:
-			c.lost(ctr.ID, v, err.Error())
+			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		}
 		if told != nil && c.told[ctr.ID][v.Field] == v.String() {
@@ -269,7 +273,7 @@ func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Containe
 	case told != nil && present(told, v):
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 	default:
-		c.lost(id, v, "only the creation of a container can carry it; it applies when the container is created anew")
+		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
 	}
 }
 
@@ -289,7 +293,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		}
 		target, err := c.target(ctr)
 		if err != nil {
-			c.lost(id, v, err.Error())
+			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
 		w.items = append(w.items, keeper.Item{Target: target, Value: v})
@@ -334,6 +338,6 @@ func (c *Conductor) deliver(id string, v lifecycle.Value, d delivery) {
 }
 
 // lost records a value that could not be brought anywhere.
-func (c *Conductor) lost(id string, v lifecycle.Value, why string) {
-	c.deliver(id, v, delivery{channel: "none", value: v.String(), note: why})
+func (c *Conductor) lost(id string, v lifecycle.Value, missing status.Missing, why string) {
+	c.deliver(id, v, delivery{channel: "none", value: v.String(), note: why, missing: missing})
 }

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // updateQueue holds the containers whose copy in the runtime is out of date,
 // oldest first. The kernel has their values already.
 type updateQueue struct {
 	ids   []string
+	waits map[string]struct{} // the same ids
 	tries map[string]int
 	woken chan struct{}
 }
@@ -24,19 +26,31 @@ const (
 )
 
 func newUpdateQueue() updateQueue {
-	return updateQueue{tries: map[string]int{}, woken: make(chan struct{}, 1)}
+	return updateQueue{waits: map[string]struct{}{}, tries: map[string]int{}, woken: make(chan struct{}, 1)}
 }
 
 func (q *updateQueue) add(id string) {
-	if !slices.Contains(q.ids, id) {
+	if _, waits := q.waits[id]; !waits {
+		q.waits[id] = struct{}{}
 		q.ids = append(q.ids, id)
 	}
 	q.wake()
 }
 
 func (q *updateQueue) drop(id string) {
-	q.ids = slices.DeleteFunc(q.ids, func(x string) bool { return x == id })
+	if _, waits := q.waits[id]; waits {
+		delete(q.waits, id)
+		q.ids = slices.DeleteFunc(q.ids, func(x string) bool { return x == id })
+	}
 	delete(q.tries, id)
+}
+
+// next takes the oldest out of the queue, which is not empty.
+func (q *updateQueue) next() string {
+	id := q.ids[0]
+	q.ids = q.ids[1:]
+	delete(q.waits, id)
+	return id
 }
 
 func (q *updateQueue) wake() {
@@ -49,6 +63,7 @@ func (q *updateQueue) wake() {
 // Run brings the runtime's copies in line, one container at a time, until ctx
 // ends.
 func (c *Conductor) Run(ctx context.Context) error {
+	defer c.later.Wait()
 	for {
 		more, pace := c.updateOne(ctx)
 		if !more {
@@ -81,8 +96,7 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 		c.mu.Unlock()
 		return false, 0
 	}
-	id := c.queue.ids[0]
-	c.queue.ids = c.queue.ids[1:]
+	id := c.queue.next()
 	ctr := c.state.Container(id)
 	var values []lifecycle.Value
 	if ctr != nil && ctr.Alive() {
@@ -101,8 +115,20 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	limited, cancel := context.WithTimeout(ctx, updateTimeout)
 	failed, err := rt.runtime.Update(limited, []Settings{{Container: id, Values: values}})
 	cancel()
+	c.recorder.RuntimeUpdate(updateResult(failed, err))
 	c.updated(id, values, err != nil || len(failed) > 0, err)
 	return true, pace
+}
+
+// updateResult is what came of an update, for the recorder.
+func updateResult(failed []string, err error) string {
+	switch {
+	case err != nil:
+		return UpdateFailed
+	case len(failed) > 0:
+		return UpdateRefused
+	}
+	return UpdateDone
 }
 
 // updated notes the result of an update. Where it came while a newer value was
@@ -122,7 +148,8 @@ func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, e
 			return
 		}
 		delete(c.queue.tries, id)
-		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", "container", id, "err", err)
+		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", logkey.Op, logkey.ID(c.ops.Add(1)),
+			logkey.Container, id, logkey.Err, err)
 		return
 	}
 	delete(c.queue.tries, id)

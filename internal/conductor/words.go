@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // Carrier is what an attachment declares about itself: which decided fields it
@@ -28,6 +29,8 @@ type Answer struct {
 	// Others are for other containers that exist but have not started, whose
 	// cgroup the keeper cannot reach yet.
 	Others []Settings
+	// Op names the event in logs and journal.
+	Op logkey.ID
 }
 
 // Rejection is a policy's no: it fails the pod's request, where failures of

@@ -32,6 +32,8 @@ type Config struct {
 	Cgroup Cgroup `json:"cgroup"`
 	// Paths are the files and directories of the agent.
 	Paths Paths `json:"paths"`
+	// HTTP configures the metrics page and the probes.
+	HTTP HTTP `json:"http"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
 }
@@ -196,6 +198,14 @@ type Paths struct {
 	// State is the directory of what the agent remembers beyond what the
 	// runtime keeps for it.
 	State string `json:"state"`
+}
+
+// HTTP configures the metrics page and the probes.
+type HTTP struct {
+	// Address is where /metrics, /healthz and /readyz are served, e.g.
+	// "127.0.0.1:9464". Empty, nothing is: the page is for whoever reaches the
+	// port, so a node opens it only when told to.
+	Address string `json:"address"`
 }
 
 // Log configures the agent's log.

@@ -13,6 +13,7 @@ var descriptions = map[string]string{
 	"Config.NRI":                 "nri configures the NRI attachment.",
 	"Config.Cgroup":              "cgroup says where the kernel's cgroup files are.",
 	"Config.Paths":               "paths are the files and directories of the agent.",
+	"Config.HTTP":                "http configures the metrics page and the probes.",
 	"Config.Log":                 "log configures the agent's log.",
 	"Pools.Reserved":             "reserved CPUs are in neither pool and are never assigned exclusively.",
 	"Pools.Shared":               "shared is the CPU list of the shared pool; empty means all online CPUs less the reserved ones.",
@@ -56,6 +57,7 @@ var descriptions = map[string]string{
 	"Paths.StatusSocket":         "statusSocket is the root-only socket that status, explain and events ask; empty, nothing is served there.",
 	"Paths.Key":                  "key is the file of the secret that signs records. It is made at the first start; it lies apart from any state directory, so that records stay readable when state is deleted.",
 	"Paths.State":                "state is the directory of what the agent remembers beyond what the runtime keeps for it.",
+	"HTTP.Address":               "address is where /metrics, /healthz and /readyz are served, e.g. \"127.0.0.1:9464\". Empty, nothing is: the page is for whoever reaches the port, so a node opens it only when told to.",
 	"Log.Level":                  "level is the least severe level that is logged.",
 	"Log.Format":                 "format is text for people or json for machines.",
 }

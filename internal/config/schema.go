@@ -79,6 +79,8 @@ func (r rule) constrain(s *jsonschema.Schema) {
 		s.Pattern = `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`
 	case (r.absolute || r.socket) && r.optional:
 		s.Pattern = "^(/.*)?$"
+	case r.address:
+		s.Pattern = "^(.*:[0-9]+)?$"
 	case r.absolute, r.socket:
 		s.Pattern = "^/"
 	case r.max != 0:

@@ -2,10 +2,13 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -25,7 +28,8 @@ type rule struct {
 	cpus     bool     // a kernel CPU list
 	absolute bool     // an absolute path
 	socket   bool     // an absolute path that fits a socket address
-	optional bool     // a path that may be empty
+	address  bool     // an IP address, or nothing, and a port
+	optional bool     // a path or address that may be empty
 	min, max int      // of an integer; no bound where both are 0
 }
 
@@ -61,6 +65,7 @@ func rules() map[string]rule {
 		"paths.statusSocket":             {socket: true, optional: true},
 		"paths.key":                      absolute,
 		"paths.state":                    absolute,
+		"http.address":                   {address: true, optional: true},
 		"log.level":                      {choices: []string{"debug", "info", "warn", "error"}},
 		"log.format":                     {choices: []string{"text", "json"}},
 	}
@@ -83,6 +88,8 @@ func (r rule) allowed() string {
 		return fmt.Sprintf("absolute path of at most %d bytes%s", maxSocketPath, r.orEmpty())
 	case r.absolute:
 		return "absolute path" + r.orEmpty()
+	case r.address:
+		return `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address` + r.orEmpty()
 	case r.max != 0:
 		return fmt.Sprintf("%d to %d", r.min, r.max)
 	}
@@ -156,6 +163,20 @@ func (r rule) text(s string) string {
 		}
 	case r.absolute, r.socket:
 		return r.path(s)
+	case r.address && (s != "" || !r.optional):
+		return address(s)
+	}
+	return ""
+}
+
+// address takes no names: what a name means at the node's start, nobody knows.
+func address(s string) string {
+	host, port, err := net.SplitHostPort(s)
+	if err == nil && host != "" {
+		_, err = netip.ParseAddr(host)
+	}
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || n == 0 {
+		return fmt.Sprintf("is %s, want an IP address and a port, e.g. \"127.0.0.1:9464\"", quoteShort(s))
 	}
 	return ""
 }

@@ -94,10 +94,13 @@ func (d *draft) seats() []SeatChange {
 		if after == b.cpus {
 			continue
 		}
-		members := slices.DeleteFunc(b.ids(), func(id string) bool {
-			c, decided := d.containers[id]
-			return decided && (c == nil || c.Seat != seat || !c.Alive())
-		})
+		members := slices.Clone(b.members)
+		for _, id := range d.order {
+			c := d.containers[id]
+			if i, sits := slices.BinarySearch(members, id); sits && (c == nil || c.Seat != seat || !c.Alive()) {
+				members = slices.Delete(members, i, i+1)
+			}
+		}
 		if len(members) > 0 {
 			out = append(out, SeatChange{Seat: seat, Before: b.cpus, After: after, Members: members, Starved: !ok})
 		}

@@ -46,7 +46,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	defer func() {
 		if r := recover(); r != nil {
 			o.Values, o.Scales, o.Problems = o.Values[:had], o.Scales[:scales], append(o.Problems[:trouble], lifecycle.Problem{
-				Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", h.Info().Name, r),
+				Hook: h.Info().Name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", h.Info().Name, r),
 			})
 		}
 	}()
@@ -55,6 +55,9 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	o.Values = o.Values[:had:had]
 	for _, v := range proposed {
 		o.add(v)
+	}
+	for i := trouble; i < len(o.Problems); i++ {
+		o.Problems[i].Hook = h.Info().Name
 	}
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -111,7 +110,9 @@ func (s *State) Commit(p *Plan) {
 func (s *State) put(id string, c *Container) {
 	if old := s.containers[id]; old != nil {
 		if b := s.benches[old.Seat]; b != nil {
-			delete(b.members, id)
+			if i, sits := slices.BinarySearch(b.members, id); sits {
+				b.members = slices.Delete(b.members, i, i+1)
+			}
 			if len(b.members) == 0 {
 				delete(s.benches, old.Seat)
 			}
@@ -136,12 +137,14 @@ func (s *State) put(id string, c *Container) {
 	}
 	b := s.benches[c.Seat]
 	if b == nil {
-		b = &bench{members: map[string]struct{}{}}
+		b = &bench{}
 		s.benches[c.Seat] = b
 	}
-	b.members[id] = struct{}{}
+	if i, sits := slices.BinarySearch(b.members, id); !sits {
+		b.members = slices.Insert(b.members, i, id)
+	}
 	if c.Seat.Pool == placement.Rest && b.text != "" && !b.open {
-		s.touch(b)
+		s.touch([]string{id})
 	}
 }
 
@@ -157,14 +160,14 @@ func (s *State) settleBenches(d *draft) {
 		unowned, _ := s.Policy.Pools.CPUs(seat, topology.Set{})
 		b.open = b.cpus == unowned
 		if seat.Pool == placement.Rest && !b.open {
-			s.touch(b)
+			s.touch(b.members)
 		}
 	}
 }
 
-// touch marks a bench's members as narrowed. It happens once per container.
-func (s *State) touch(b *bench) {
-	for id := range b.members {
+// touch marks containers as narrowed. It happens once per container.
+func (s *State) touch(ids []string) {
+	for _, id := range ids {
 		if c := s.containers[id]; !c.touched {
 			t := *c
 			t.touched = true
@@ -172,5 +175,3 @@ func (s *State) touch(b *bench) {
 		}
 	}
 }
-
-func (b *bench) ids() []string { return slices.Sorted(maps.Keys(b.members)) }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/hook"
@@ -70,7 +71,7 @@ func (c *Container) Alive() bool {
 
 // bench is a seat with who sits on it and what CPUs it has now.
 type bench struct {
-	members map[string]struct{}
+	members []string // sorted ids
 	cpus    topology.Set
 	text    string
 	// open: the seat has all CPUs it would have if nobody owned any.
@@ -123,6 +124,25 @@ func (s *State) ContainersOf(podID string) []string { return s.byPod[podID] }
 
 // Grants returns who owns which CPUs.
 func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
+
+// Owners returns the pods that own CPUs and have not been stopped.
+func (s *State) Owners() []*Pod {
+	uids := map[string]bool{}
+	for _, g := range s.ledger.Grants() {
+		uids[g.Key.PodUID] = true
+	}
+	if len(uids) == 0 {
+		return nil
+	}
+	var out []*Pod
+	for _, p := range s.pods {
+		if uids[p.Pod.UID] && !p.Stopped {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Pod) int { return cmp.Compare(a.Pod.ID, b.Pod.ID) })
+	return out
+}
 
 // Exclusive returns the CPUs somebody owns.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }

@@ -34,14 +34,18 @@ type GPU struct {
 }
 
 // Info describes the hook.
-func (GPU) Info() Info {
+func (h GPU) Info() Info {
+	var kernel []string
+	if h.Devices == ByNode {
+		kernel = []string{"nvidia"}
+	}
 	return Info{
 		Name:    "gpu",
 		About:   "GPUs the scheduler allocated: environment, device nodes or CDI names, and the HAMi-core library",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.KoordDevices, intent.KoordGPUIsolation},
 		Sets:    []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint, lifecycle.DeviceNode, lifecycle.CDIDevice},
-		Kernel:  []string{"nvidia"},
+		Kernel:  kernel,
 		Compose: "one hook per environment variable, mount and device",
 		Tried:   "described device nodes only; no GPU was at hand",
 		Differs: []string{

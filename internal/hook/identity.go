@@ -23,6 +23,11 @@ const (
 	FallbackWeight          // pods below zero have the least weight
 )
 
+// FallbackOf returns the fallback a configuration names.
+func FallbackOf(name string) Fallback {
+	return map[string]Fallback{"idle": FallbackIdle, "weight": FallbackWeight}[name]
+}
+
 // GroupIdentity gives pods the group identity of their class: which pods the
 // scheduler of some kernels runs first, and which yield at once. Values:
 // Koordinator 1.7, plugin GroupIdentity.

@@ -4,5 +4,5 @@ package keeper
 // read and has no such directory.
 func (k *Keeper) Gone(dir string) bool {
 	const controller = "cpuset"
-	return k.tree.Exists(".", controller) && !k.tree.Exists(dir, controller)
+	return !k.tree.Exists(dir, controller) && k.tree.Exists(".", controller)
 }

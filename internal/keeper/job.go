@@ -28,6 +28,8 @@ type job struct {
 	// known is a verified text that may spare reading; fresh jobs have none.
 	known    string
 	hasKnown bool
+	// drifted: somebody else changed the verified text since.
+	drifted bool
 
 	done   bool
 	state  State
@@ -90,7 +92,15 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 	if r == nil {
 		r = &row{place: p, writing: k.lockForLocked(p)}
 		k.rows[p] = r
+	} else if r.target.Owner != it.Target.Owner {
+		k.disownLocked(r)
 	}
+	mine := k.byOwner[it.Target.Owner]
+	if mine == nil {
+		mine = map[place]*row{}
+		k.byOwner[it.Target.Owner] = mine
+	}
+	mine[p] = r
 	k.generation++
 	r.generation, r.target, r.value, r.want, r.releasing = k.generation, it.Target, it.Value, want, false
 	r.state, r.err = Pending, nil
@@ -113,10 +123,10 @@ func (k *Keeper) lockForLocked(p place) *sync.Mutex {
 	return new(sync.Mutex)
 }
 
-// jobsLocked makes fresh jobs of the rows that match, in a fixed order.
-func (k *Keeper) jobsLocked(match func(*row) bool) []*job {
+// jobsLocked makes fresh jobs of an owner's rows that match, in a fixed order.
+func (k *Keeper) jobsLocked(owner string, match func(*row) bool) []*job {
 	var jobs []*job
-	for _, r := range k.rows {
+	for _, r := range k.byOwner[owner] {
 		if match(r) && (r.want != "" || r.releasing) {
 			jobs = append(jobs, newJob(r))
 		}
@@ -222,13 +232,14 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	if inForce {
 		j.row.kernel = verified
 	}
+	k.countLocked(j, s)
 	if !k.aliveLocked(j) {
 		return
 	}
 	j.end(s, kernel, err)
 	j.row.state, j.row.err = s, err
 	if j.releasing && (inForce || s == Pending) {
-		delete(k.rows, j.place)
+		k.dropLocked(j.row)
 	}
 }
 

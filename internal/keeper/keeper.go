@@ -83,7 +83,10 @@ type Keeper struct {
 
 	mu         sync.Mutex
 	rows       map[place]*row
+	byOwner    map[string]map[place]*row // the same rows
 	generation uint64
+	results    [len(stateNames)]uint64
+	drift      map[string]uint64
 }
 
 // place names a setting of a cgroup.
@@ -122,7 +125,7 @@ type row struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	return &Keeper{tree: tree, rows: map[place]*row{}}
+	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string]map[place]*row{}}
 }
 
 // Apply records values as desired and writes those that differ from what the
@@ -172,7 +175,7 @@ func (k *Keeper) Note(batch []Item) {
 func (k *Keeper) Settle(owner string) []Outcome {
 	k.lists.Lock()
 	k.mu.Lock()
-	jobs := k.jobsLocked(func(r *row) bool { return r.target.Owner == owner })
+	jobs := k.jobsLocked(owner, func(*row) bool { return true })
 	k.mu.Unlock()
 	k.runLists(jobs)
 	k.lists.Unlock()
@@ -184,10 +187,23 @@ func (k *Keeper) Settle(owner string) []Outcome {
 func (k *Keeper) Forget(owner string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for p, r := range k.rows {
-		if r.target.Owner == owner {
-			delete(k.rows, p)
-		}
+	for p := range k.byOwner[owner] {
+		delete(k.rows, p)
+	}
+	delete(k.byOwner, owner)
+}
+
+// dropLocked takes a row out of the table.
+func (k *Keeper) dropLocked(r *row) {
+	delete(k.rows, r.place)
+	k.disownLocked(r)
+}
+
+func (k *Keeper) disownLocked(r *row) {
+	mine := k.byOwner[r.target.Owner]
+	delete(mine, r.place)
+	if len(mine) == 0 {
+		delete(k.byOwner, r.target.Owner)
 	}
 }
 
@@ -215,12 +231,12 @@ func (k *Keeper) Release(owner string, field lifecycle.Field, key string) Outcom
 func (k *Keeper) startRelease(owner string, field lifecycle.Field, key string) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	match := func(r *row) bool { return r.target.Owner == owner && r.field == field && r.key == key }
-	for p, r := range k.rows {
+	match := func(r *row) bool { return r.field == field && r.key == key }
+	for _, r := range k.byOwner[owner] {
 		switch {
 		case !match(r):
 		case !r.hasOriginal:
-			delete(k.rows, p)
+			k.dropLocked(r)
 		default:
 			k.generation++
 			r.generation, r.releasing, r.want = k.generation, true, r.original
@@ -228,7 +244,7 @@ func (k *Keeper) startRelease(owner string, field lifecycle.Field, key string) [
 			r.value, _ = cgroup.Decode(k.tree.Version, r.field, r.key, r.original)
 		}
 	}
-	return k.jobsLocked(match)
+	return k.jobsLocked(owner, match)
 }
 
 // Row is one line of the table, for status.

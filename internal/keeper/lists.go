@@ -37,6 +37,20 @@ type listPass struct {
 	k     *Keeper
 	moves []*move
 	held  cgroup.IDs // to be given up in this batch, and refused
+	// parsed remembers lists that were read: a pool's members have the same.
+	parsed map[string]cgroup.IDs
+}
+
+// parse is cgroup.ParseIDs.
+func (p *listPass) parse(text string) (cgroup.IDs, error) {
+	if set, known := p.parsed[text]; known {
+		return set, nil
+	}
+	set, err := cgroup.ParseIDs(text)
+	if err == nil {
+		p.parsed[text] = set
+	}
+	return set, err
 }
 
 // runLists writes the lists among jobs.
@@ -79,7 +93,7 @@ func (k *Keeper) runAgain(jobs []*job) {
 
 // runPass reports false where a refusal may come from an outdated reading.
 func (k *Keeper) runPass(jobs []*job) bool {
-	p := &listPass{k: k}
+	p := &listPass{k: k, parsed: map[string]cgroup.IDs{}}
 	for _, j := range jobs {
 		p.plan(j)
 	}
@@ -114,9 +128,10 @@ func (p *listPass) plan(j *job) {
 		p.k.fail(j, err)
 		return
 	}
+	p.k.seen(j, text)
 	m := &move{job: j, before: text, final: j.want}
-	m.cur, err = cgroup.ParseIDs(text)
-	m.want, _ = cgroup.ParseIDs(j.want)
+	m.cur, err = p.parse(text)
+	m.want, _ = p.parse(j.want)
 	dir, field, v1 := j.place.dir, j.place.field, p.k.tree.Version == cgroup.V1
 	if err == nil && text == "" && !v1 {
 		m.cur, err = ids(p.k.tree.Effective(dir, field))

@@ -42,6 +42,7 @@ func (c *counting) WriteFile(p string, data []byte) error {
 var leafDirs = []string{"p0/a", "p0/b", "p1/c", "p1/d"}
 
 func countedRig(tb testing.TB, v cgroup.Version) (*rig, *counting) {
+	tb.Helper()
 	r := newRig(tb, v, leafDirs...)
 	c := &counting{FS: r.fake}
 	r.tree = &cgroup.Tree{FS: c, Version: v}
@@ -260,6 +261,7 @@ func TestCostOfAMove(t *testing.T) {
 
 // many makes n containers and two batches that give them more and less.
 func many(tb testing.TB, v cgroup.Version, n int) (*rig, *counting, [2][]Item) {
+	tb.Helper()
 	r, c := countedRig(tb, v)
 	r.fake.OnWrite(nil)
 	var batches [2][]Item

@@ -108,6 +108,7 @@ func (k *Keeper) look(u *unit) bool {
 	}
 	same := true
 	for i, j := range u.jobs {
+		k.seen(j, u.cur[i])
 		same = same && k.holds(j, u.cur[i])
 	}
 	if same {
@@ -175,7 +176,7 @@ func (u *unit) direction() bool {
 	}
 	oldRatio, newRatio := 1.0, 1.0
 	for i, j := range u.jobs {
-		was, now := number(j, u.cur[i]), number(j, j.want)
+		was, now := number(u.cur[i]), number(j.want)
 		if j.place.field == lifecycle.CPUPeriod {
 			oldRatio, newRatio = oldRatio/was, newRatio/now
 		} else {
@@ -186,7 +187,7 @@ func (u *unit) direction() bool {
 }
 
 // number reads a quota or period, no limit as more than any.
-func number(j *job, text string) float64 {
+func number(text string) float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n <= 0 {
 		return 1e18

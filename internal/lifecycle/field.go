@@ -160,6 +160,7 @@ type Problem struct {
 	Key    string `json:"key,omitempty"`   // annotation or label key
 	Value  string `json:"value,omitempty"` // its value, shortened
 	Reason string `json:"reason"`
+	Hook   string `json:"hook,omitempty"` // whose problem it is, where a hook's
 	// Warning is a suspicion: what was asked is done all the same, and strict
 	// mode does not refuse it.
 	Warning bool `json:"warning,omitempty"`

@@ -90,6 +90,7 @@ func TestRestarts(t *testing.T) {
 // inFlight is a short pod. Where check is set it must keep clear of the CPU that is owned: from its start, or, where the
 // runtime came back before the agent, from the moment the agent is there too.
 func inFlight(t *testing.T, c *real.Containerd, check bool) error {
+	t.Helper()
 	pod, err := c.TryRunPod(real.PodSpec{Namespace: "shop", QoS: real.Burstable, Labels: labels("LS")})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // The states of an attachment, as Status prints them.
@@ -70,6 +71,8 @@ type Attachment struct {
 	runtime string
 	err     error
 	live    *session // synchronised, else nil
+	// What the runtime said it waits.
+	registration, request time.Duration
 }
 
 var (
@@ -129,6 +132,19 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 	return a.state, a.runtime, a.err
 }
 
+// Timeouts returns how long the runtime waits for a registration and for an
+// answer, as it said when it last configured us; 0 where it did not say.
+func (a *Attachment) Timeouts() (registration, request time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.registration, a.request
+}
+
+// States lists the states Status may return.
+func States() []string {
+	return []string{StateIdle, StateWaiting, StateDialing, StateRegistering, StateRegistered, StateSynchronised, StateLost}
+}
+
 // Update sends unsolicited updates to the runtime and returns the ids it
 // refused. Calls are made one at a time, and end with ctx or after a bound of
 // ours. It must not be called while answering an event: where ctx shows that it
@@ -161,13 +177,13 @@ func (a *Attachment) enter(state string, err error) {
 	}
 	a.mu.Unlock()
 	if changed {
-		a.o.Log.Debug("nri connection", "state", state, "err", err)
+		a.o.Log.Debug("nri connection", logkey.State, state, logkey.Err, err)
 	}
 }
 
-func (a *Attachment) setRuntime(about string) {
+func (a *Attachment) setRuntime(about string, registration, request time.Duration) {
 	a.mu.Lock()
-	a.runtime = about
+	a.runtime, a.registration, a.request = about, registration, request
 	a.mu.Unlock()
 }
 

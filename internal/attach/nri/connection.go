@@ -12,6 +12,8 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	nrinet "github.com/containerd/nri/pkg/net"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // settle is the least pause between two attempts: a socket that just appeared
@@ -46,7 +48,7 @@ func (a *Attachment) Run(ctx context.Context) error {
 			delay = a.o.Backoff.Min
 		}
 		if worked || err.Error() != last { // once, not at every attempt
-			a.o.Log.Warn("no nri connection", "err", err)
+			a.o.Log.Warn("no nri connection", logkey.Err, err)
 		}
 		last = err.Error()
 		if a.pause(ctx, jitter(delay), w.appeared) {
@@ -106,7 +108,7 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	}
 	_, err = a.serve(ctx, conn)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // told to stop, it has nothing to complain of
 	}
 	return errors.Join(ErrRuntimeGone, err)
 }
@@ -127,7 +129,7 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 	case <-s.synced:
 		a.setLive(s)
 		a.enter(StateSynchronised, nil)
-		a.o.Log.Info("attached to runtime", "runtime", a.About())
+		a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
 		s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
 		worked = true
 		err = s.wait(ctx)

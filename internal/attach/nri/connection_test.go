@@ -133,7 +133,7 @@ type mute struct {
 func (m *mute) Write(b []byte) (int, error) {
 	n, err := m.Conn.Write(b)
 	if m.writes.Add(1) == 2 { // a header and a payload
-		m.Conn.Close()
+		m.Close()
 	}
 	return n, err
 }

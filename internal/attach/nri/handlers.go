@@ -11,6 +11,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // The stub registers a handler whose signature is off silently never.
@@ -44,7 +45,7 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 	if nri == "" {
 		about = fmt.Sprintf("%s %s (NRI release unknown)", runtime, release)
 	}
-	s.a.setRuntime(about)
+	s.a.setRuntime(about, s.stub.RegistrationTimeout(), s.stub.RequestTimeout())
 	if config != "" && s.a.o.OnConfigure != nil {
 		err := errors.New("configuration handler panicked")
 		s.contain("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
@@ -75,7 +76,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	go func() {
 		defer close(done)
 		if _, err := s.handle(s.ctx, ev); err != nil {
-			s.a.o.Log.Warn("synchronise cannot be rejected", "err", err)
+			s.a.o.Log.Warn("synchronise cannot be rejected", logkey.Err, err)
 		}
 		s.syncOnce.Do(func() { close(s.synced) })
 	}()
@@ -88,7 +89,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	select {
 	case <-done:
 	case <-t.C:
-		s.a.o.Log.Warn("synchronise is slow, answered before it was done", "after", limit/2)
+		s.a.o.Log.Warn("synchronise is slow, answered before it was done", logkey.After, limit/2)
 	}
 	return nil, nil
 }
@@ -124,9 +125,9 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 		return nil, nil, err
 	}
 	adjust, left := adjustment(ans.Values, c)
-	s.reportLeft(c.GetId(), left)
+	s.reportLeft(ans.Op, c.GetId(), left)
 	// Runtimes fail a creation that also asks to update what it creates.
-	return adjust, s.updates(ans.Others, c.GetId(), true), nil
+	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
 // StartContainer relays the event.
@@ -142,9 +143,9 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	if err != nil {
 		return nil, err
 	}
-	ups := s.updates(ans.Others, c.GetId(), true)
+	ups := s.updates(ans.Op, ans.Others, c.GetId(), true)
 	own, left := update(c.GetId(), ans.Values)
-	s.reportLeft(c.GetId(), left)
+	s.reportLeft(ans.Op, c.GetId(), left)
 	if own != nil {
 		own.IgnoreFailure = !s.a.o.FailRequest
 		ups = append(ups, own)
@@ -158,7 +159,7 @@ func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.C
 	if err != nil {
 		return nil, err
 	}
-	return s.updates(ans.Others, c.GetId(), true), nil
+	return s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
 // RemoveContainer relays the event.
@@ -169,7 +170,7 @@ func (s *session) RemoveContainer(ctx context.Context, p *api.PodSandbox, c *api
 
 func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
 	if ev.Pod == nil {
-		s.a.o.Log.Debug("event without pod ignored", "event", ev.Kind.String())
+		s.a.o.Log.Debug("event without pod ignored", logkey.Event, ev.Kind.String())
 		return nil
 	}
 	_, err := s.handle(ctx, ev)
@@ -180,7 +181,7 @@ func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
 // for by the id the container names; without a container there is no event.
 func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodSandbox, c *api.Container) (conductor.Answer, error) {
 	if c == nil {
-		s.a.o.Log.Debug("event without container ignored", "event", ev.Kind.String())
+		s.a.o.Log.Debug("event without container ignored", logkey.Event, ev.Kind.String())
 		return conductor.Answer{}, nil
 	}
 	ev.Container = containerIn(c)
@@ -205,7 +206,7 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 		case errors.As(err, &rejected):
 			refusal = rejected
 		case err != nil:
-			s.a.o.Log.Error("event answered with no change", "event", ev.Kind.String(), "err", err)
+			s.a.o.Log.Error("event answered with no change", logkey.Op, got.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
 		default:
 			ans = got
 		}
@@ -216,13 +217,13 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 // updates translates settings of existing containers, one update for each:
 // a second for the same container would be a conflict with ourselves. Settings
 // without an id, or of the container except, cannot be sent.
-func (s *session) updates(what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
+func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))
 	var order []string
 	for _, w := range what {
 		if w.Container == "" || w.Container == except {
-			s.reportLeft(w.Container, w.Values)
+			s.reportLeft(op, w.Container, w.Values)
 			continue
 		}
 		if _, again := merged[w.Container]; !again {
@@ -232,7 +233,7 @@ func (s *session) updates(what []conductor.Settings, except string, ignoreFailur
 	}
 	for _, id := range order {
 		u, left := update(id, merged[id])
-		s.reportLeft(id, left)
+		s.reportLeft(op, id, left)
 		if u != nil {
 			u.IgnoreFailure = ignoreFailure
 			out = append(out, u)
@@ -243,8 +244,9 @@ func (s *session) updates(what []conductor.Settings, except string, ignoreFailur
 
 // reportLeft tells of values that were handed to us though we declare that we
 // cannot carry them.
-func (s *session) reportLeft(id string, left []lifecycle.Value) {
+func (s *session) reportLeft(op logkey.ID, id string, left []lifecycle.Value) {
 	for _, v := range left {
-		s.a.o.Log.Warn("value not carried by nri", "container", id, "field", v.Field.String(), "value", v.String())
+		s.a.o.Log.Warn("value not carried by nri", logkey.Op, op, logkey.Container, id,
+			logkey.Field, v.Field.String(), logkey.Value, v.String())
 	}
 }

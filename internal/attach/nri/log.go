@@ -6,6 +6,8 @@ import (
 	"log/slog"
 
 	nrilog "github.com/containerd/nri/pkg/log"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // stubLog passes the stub's messages on for debugging: what an operator needs
@@ -19,7 +21,7 @@ func (l stubLog) print(ctx context.Context, level, format string, args []any) {
 		ctx = context.Background()
 	}
 	if l.log.Enabled(ctx, slog.LevelDebug) {
-		l.log.DebugContext(ctx, "nri stub", "level", level, "text", fmt.Sprintf(format, args...))
+		l.log.DebugContext(ctx, "nri stub", logkey.Level, level, logkey.Text, fmt.Sprintf(format, args...))
 	}
 }
 

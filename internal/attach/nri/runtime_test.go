@@ -362,4 +362,7 @@ func accept(t testing.TB, l net.Listener) net.Conn {
 	return c
 }
 
-func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "nri.sock") }
+func socketPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "nri.sock")
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/ttrpc"
 
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // grace bounds the wait for handlers and the stub when a connection ends.
@@ -252,7 +253,7 @@ func (s *session) end() {
 func (s *session) contain(what string, f func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.a.o.Log.Error("panic contained", "in", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			s.a.o.Log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
 		}
 	}()
 	f()
@@ -264,7 +265,7 @@ const updateBound = 10 * time.Second
 
 // update sends one unsolicited update and waits for its answer.
 func (s *session) update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	ups := s.updates(what, "", false)
+	ups := s.updates(0, what, "", false)
 	if len(ups) == 0 {
 		return nil, nil
 	}

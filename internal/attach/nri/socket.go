@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // socketWatch tells when a socket file is created, so that a runtime that
@@ -27,7 +29,7 @@ func watchSocket(ctx context.Context, path string, log *slog.Logger) *socketWatc
 	w := &socketWatch{path: filepath.Clean(path), appeared: make(chan struct{}, 1)}
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("nri socket is polled for", "err", err)
+		log.Warn("nri socket is polled for", logkey.Err, err)
 		return w
 	}
 	w.follow(fs)

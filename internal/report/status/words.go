@@ -45,7 +45,11 @@ type Attached struct {
 	Name    string `json:"name"`
 	State   string `json:"state"` // e.g. waiting for socket, connected
 	Runtime string `json:"runtime,omitempty"`
-	Error   string `json:"error,omitempty"`
+	// What the runtime said it waits for an answer and for a registration;
+	// empty where it did not say.
+	RequestTimeout      string `json:"requestTimeout,omitempty"`
+	RegistrationTimeout string `json:"registrationTimeout,omitempty"`
+	Error               string `json:"error,omitempty"`
 }
 
 // NodeCPUs says who may use which CPUs, as kernel lists.
@@ -99,9 +103,58 @@ type Value struct {
 	Note    string           `json:"note,omitempty"` // why not applied, or what else to know
 }
 
+// Missing is the kind of reason why a value is not in force.
+type Missing string
+
+// The kinds of reasons. Missing values have a sentence beside the kind.
+const (
+	NotYet        Missing = "not yet"        // its cgroup does not exist, or it is on its way
+	NotCarried    Missing = "not carried"    // the attachment has no words for it
+	Ceded         Missing = "ceded"          // left to another plugin
+	CreateOnly    Missing = "create only"    // the container was created without it
+	BadCgroup     Missing = "bad cgroup"     // its cgroup cannot be named
+	KernelRefused Missing = "kernel refused" // the kernel, or a check of ours before it
+)
+
+// Reasons lists the kinds of reasons.
+func Reasons() []Missing {
+	return []Missing{NotYet, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused}
+}
+
+// Summary is the node in numbers, for metrics. Texts in it are of bounded sets.
+type Summary struct {
+	Attached    bool
+	Connections []Connection
+	Classes     map[string]int // live containers, by class
+	Unapplied   map[Missing]int
+	Pools       []PoolSize
+	Exclusive   int               // CPUs
+	Kernel      map[string]uint64 // values handed to the kernel, by what became of them
+	Drift       map[string]uint64 // values put right after somebody else changed them, by setting
+	LastSync    time.Time         // zero for none
+	ConfigGen   uint64
+	ConfigError bool
+}
+
+// Connection is an attachment, the state it is in, and all it can be in.
+type Connection struct {
+	Mode   string
+	State  string
+	States []string
+	Live   bool // registered and synchronised
+}
+
+// PoolSize is how many CPUs of a NUMA node are in a pool.
+type PoolSize struct {
+	Pool string
+	Node int
+	CPUs int
+}
+
 // Event is one line of `trimtab events`.
 type Event struct {
 	Seq       uint64              `json:"seq"`
+	Op        string              `json:"op,omitempty"` // as in the log
 	Time      time.Time           `json:"time"`
 	Kind      string              `json:"kind"`
 	From      string              `json:"from"`

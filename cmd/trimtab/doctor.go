@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/report/doctor"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+func newDoctor() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "What on this node keeps Trimtab from doing its work",
+		Long: `Looks at the runtime, its NRI settings and socket, the kubelet's static managers,
+the cgroup files, the hooks' needs and the agent itself. Each check is ok, a problem,
+or could not be told, and says what was found; what is not ok says what to do.
+
+It only reads and needs no root: what it may not read could not be told, and it
+says so. The exit code is 1 where there is a problem. In a container, mount the
+node's root directory and name it with --host-root.`,
+		Example: "  trimtab doctor\n  trimtab doctor --host-root /host -o yaml",
+		Args:    cobra.NoArgs,
+	}
+	var o doctor.Options
+	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is seen")
+	cmd.Flags().StringVar(&o.ConfigFile, "config", configFile, "configuration of the agent, as the node names it")
+	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
+	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as the node names it")
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var err error
+		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
+			return &misuse{err}
+		}
+		o.Ask = askStatus
+		r := doctor.Run(cmd.Context(), o)
+		w := cmd.OutOrStdout()
+		if err := out.print(w, r, func() error { return doctor.Render(w, r) }); err != nil {
+			return err
+		}
+		if r.Problems > 0 {
+			return fmt.Errorf("doctor found what keeps Trimtab from its work: %d of %d checks", r.Problems, len(r.Checks))
+		}
+		return nil
+	}
+	return cmd
+}
+
+// askStatus asks the agent at socket for its state.
+func askStatus(ctx context.Context, socket string) (n status.Node, err error) {
+	err = asking(ctx, socket, func(c *status.Client) error {
+		n, err = c.Status(ctx)
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,228 @@
+package conductor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// notes is a Recorder that writes down what it is told.
+type notes struct{ got []string }
+
+func (n *notes) Event(k lifecycle.Kind, took, decision time.Duration) {
+	if took < decision || decision <= 0 {
+		n.got = append(n.got, fmt.Sprintf("bad times of %v: %v of %v", k, decision, took))
+	}
+	n.got = append(n.got, "event "+k.String())
+}
+func (n *notes) Refused(kind string)         { n.got = append(n.got, "refused "+kind) }
+func (n *notes) HookError(hook string)       { n.got = append(n.got, "hook "+hook) }
+func (n *notes) RuntimeUpdate(result string) { n.got = append(n.got, "update "+result) }
+
+// faulty is a hook that panics.
+type faulty struct{}
+
+func (faulty) Info() hook.Info                   { return hook.Info{Name: "faulty"} }
+func (faulty) Propose(*hook.Input, *hook.Output) { panic("planted") }
+
+type anything struct{}
+
+func (anything) Name() string                                 { return "test" }
+func (anything) Carries(lifecycle.Kind, lifecycle.Field) bool { return true }
+
+type refusing struct{ err error }
+
+func (r refusing) Update(_ context.Context, what []Settings) ([]string, error) {
+	return []string{what[0].Container}, r.err
+}
+func (refusing) About() string { return "a runtime" }
+
+// observed is a conductor whose clock ticks at every look.
+func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
+	t.Helper()
+	m, err := topology.New([]topology.CPU{{ID: 0}, {ID: 1}, {ID: 2, Node: 1}, {ID: 3, Node: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake, err := cgroup.NewFake(cgroup.V2, "0-3", "0-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := time.Unix(1000, 0)
+	n, log := &notes{}, &bytes.Buffer{}
+	return New(Options{
+		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: fake, Version: cgroup.V2}), Key: []byte("k"), Recorder: n,
+		Log: slog.New(slog.NewTextHandler(log, nil)),
+		Now: func() time.Time { clock = clock.Add(time.Microsecond); return clock },
+		Policy: engine.Policy{
+			Strict: strict, Dialects: []string{"koordinator", "kubernetes"}, Place: true,
+			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
+			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, faulty{}},
+		},
+	}), n, log
+}
+
+func handle(t *testing.T, c *Conductor, ev lifecycle.Event) (Answer, error) {
+	t.Helper()
+	defer c.Settled()
+	return c.Handle(t.Context(), anything{}, ev)
+}
+
+func testPod(annotations map[string]string) *lifecycle.Pod {
+	return &lifecycle.Pod{ID: "p", Name: "db", UID: "u", Namespace: "shop", CgroupParent: "/kubepods/podu", Annotations: annotations}
+}
+
+func TestRecorder(t *testing.T) {
+	c, n, log := observed(t, false)
+	if _, err := handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize}); err != nil {
+		t.Fatal(err)
+	}
+	p := testPod(map[string]string{intent.KoordResourceStatus: `{"cpuset":"2-3"}`, "node.koordinator.sh/extended-resource-spec": "{"})
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
+	ctr := &lifecycle.Container{ID: "c", PodID: "p", Name: "pg", CgroupsPath: "/kubepods/podu/c"}
+	ans, _ := handle(t, c, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: ctr})
+	if ans.Op.String() != "00000003" {
+		t.Errorf("op of the third event is %v", ans.Op)
+	}
+	want := []string{
+		"event Synchronize",
+		"event RunPodSandbox", "refused annotation", "hook faulty",
+		"event CreateContainer", "hook faulty",
+	}
+	if d := cmp.Diff(want, n.got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	line := regexp.MustCompile(`msg=decided op=00000003 event=CreateContainer pod=db ns=shop container=pg cpus=2-3 values=\d+ changed=`)
+	if !line.Match(log.Bytes()) {
+		t.Errorf("no line about the creation in\n%s", log)
+	}
+	for l := range strings.Lines(log.String()) {
+		if i := strings.Index(l, " err="); i >= 0 && strings.Contains(l[i+5:], "=") {
+			t.Errorf("err is not last in %s", l)
+		}
+	}
+	events, _ := c.Events(t.Context(), 2)
+	if len(events) != 1 || events[0].Op != "00000003" {
+		t.Errorf("journal: %+v", events)
+	}
+}
+
+func TestRecorderOfARefusal(t *testing.T) {
+	c, n, log := observed(t, true)
+	p := testPod(map[string]string{"node.koordinator.sh/extended-resource-spec": "{"})
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
+	n.got = nil
+	_, err := handle(t, c, lifecycle.Event{
+		Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg", CgroupsPath: "/x/c"},
+	})
+	if r := (*Rejection)(nil); !errors.As(err, &r) {
+		t.Fatalf("got %v", err)
+	}
+	if d := cmp.Diff([]string{"refused request", "event CreateContainer"}, n.got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if !strings.Contains(log.String(), `msg=refused op=00000002 event=CreateContainer pod=db ns=shop container=pg err=`) {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+func TestRuntimeUpdateResults(t *testing.T) {
+	for _, tc := range []struct {
+		failed []string
+		err    error
+		want   string
+	}{
+		{nil, nil, UpdateDone}, {[]string{"c"}, nil, UpdateRefused}, {nil, errors.New("gone"), UpdateFailed},
+	} {
+		if got := updateResult(tc.failed, tc.err); got != tc.want {
+			t.Errorf("%v, %v: %s, want %s", tc.failed, tc.err, got, tc.want)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	c, _, _ := observed(t, false)
+	if c.Ready() == nil {
+		t.Error("ready without a runtime")
+	}
+	c.Attached(anything{}, refusing{})
+	if err := c.Ready(); err == nil || !strings.Contains(err.Error(), "taken over") {
+		t.Errorf("ready before a Synchronize: %v", err)
+	}
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize})
+	if err := c.Ready(); err != nil {
+		t.Error(err)
+	}
+	p := testPod(map[string]string{intent.KoordResourceStatus: `{"cpuset":"2-3"}`})
+	p.Labels = map[string]string{intent.KoordQoSClass: "LSR"}
+	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
+	_, _ = handle(t, c, lifecycle.Event{
+		Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg", CgroupsPath: "/kubepods/podu/c"},
+	})
+	s := c.Summary()
+	s.LastSync = s.LastSync.Truncate(time.Second)
+	want := status.Summary{
+		Attached: true, Exclusive: 2, LastSync: time.Unix(1000, 0),
+		Classes:   map[string]int{"none": 0, "system": 0, "dedicated": 1, "shared": 0, "reclaimed": 0},
+		Unapplied: map[status.Missing]int{status.NotYet: 1}, // the pod's quota: no cgroup yet
+		Kernel:    map[string]uint64{"pending": 1},
+		Pools: []status.PoolSize{
+			{Pool: "reserved", Node: 0}, {Pool: "reserved", Node: 1},
+			{Pool: "rest", Node: 0, CPUs: 2}, {Pool: "rest", Node: 1},
+			{Pool: "shared", Node: 0, CPUs: 2}, {Pool: "shared", Node: 1},
+			{Pool: "reclaimed", Node: 0, CPUs: 2}, {Pool: "reclaimed", Node: 1},
+		},
+	}
+	if d := cmp.Diff(want, s); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	c.Detached(anything{}, errors.New("gone"))
+	if c.Ready() == nil {
+		t.Error("ready without a runtime")
+	}
+}
+
+func TestAlive(t *testing.T) {
+	c, _, _ := observed(t, false)
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.Alive(soon); err != nil {
+		t.Error(err)
+	}
+	c.mu.Lock()
+	err := c.Alive(soon)
+	c.mu.Unlock()
+	if err == nil {
+		t.Error("alive while nobody can have its lock")
+	}
+	w := c.begin(anything{}, &lifecycle.Event{})
+	if err := c.Alive(t.Context()); err != nil || w.op == 0 {
+		t.Errorf("an event under way is no fault: %v", err)
+	}
+	c.since.Store(c.now().Add(-2 * stuck).UnixNano())
+	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "an event has been under way for 4m0s") {
+		t.Errorf("got %v", err)
+	}
+	c.end()
+	if err := c.Alive(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

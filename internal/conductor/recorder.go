@@ -1,0 +1,74 @@
+package conductor
+
+import (
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Recorder counts what happens, for metrics. It is called while a runtime
+// waits: its methods return at once. Every text is one of a bounded set.
+type Recorder interface {
+	// Event is told of each event at its end: how long it took to gather,
+	// decide and apply, and how much of that was deciding.
+	Event(kind lifecycle.Kind, took, decision time.Duration)
+	// Refused is told of what was asked for and not granted.
+	Refused(kind string)
+	// HookError is told of each problem a hook had, a panic too.
+	HookError(hook string)
+	// RuntimeUpdate is told of each update of the runtime's stored copy.
+	RuntimeUpdate(result string)
+}
+
+// The kinds Refused is told of.
+const (
+	refusedRequest    = "request"    // a whole pod or container
+	refusedAnnotation = "annotation" // what could not be read
+	refusedPlacement  = "placement"  // CPUs or NUMA nodes that could not be given
+)
+
+// ourselves is the hook of a panic that was no hook's.
+const ourselves = "none"
+
+// The results RuntimeUpdate is told of.
+const (
+	UpdateDone    = "done"
+	UpdateRefused = "refused" // by the runtime, for this container
+	UpdateFailed  = "failed"  // no answer
+)
+
+// RefusedKinds lists the kinds Refused is told of, so
+// that a series can be there before its first event.
+func RefusedKinds() []string { return []string{refusedRequest, refusedAnnotation, refusedPlacement} }
+
+// UpdateResults lists the results of updates of the runtime's copy.
+func UpdateResults() []string { return []string{UpdateDone, UpdateRefused, UpdateFailed} }
+
+// NoRecorder records nothing.
+type NoRecorder struct{}
+
+// Event does nothing, as all methods here.
+func (NoRecorder) Event(lifecycle.Kind, time.Duration, time.Duration) {}
+
+// Refused does nothing.
+func (NoRecorder) Refused(string) {}
+
+// HookError does nothing.
+func (NoRecorder) HookError(string) {}
+
+// RuntimeUpdate does nothing.
+func (NoRecorder) RuntimeUpdate(string) {}
+
+// count tells the recorder of one problem of an event. What a container was
+// refused when it was created is not counted again at its later events.
+func (c *Conductor) count(w *work, p lifecycle.Problem) {
+	switch {
+	case p.Warning || w.ev.Kind == lifecycle.StartContainer:
+	case p.Hook != "":
+		c.recorder.HookError(p.Hook)
+	case w.ev.Kind == lifecycle.RunPodSandbox || p.Key == RecordKey:
+		c.recorder.Refused(refusedAnnotation)
+	default:
+		c.recorder.Refused(refusedPlacement)
+	}
+}

@@ -1,0 +1,122 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Summary is the node in numbers. It formats nothing: events wait for the lock
+// it holds.
+func (c *Conductor) Summary() status.Summary {
+	tally := c.keeper.Tally()
+	n := status.Summary{
+		Drift: tally.Drift, Kernel: map[string]uint64{}, Classes: map[string]int{}, Unapplied: map[status.Missing]int{},
+	}
+	for s, count := range tally.Results {
+		n.Kernel[s.String()] = count
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n.LastSync, n.Attached = c.synced, len(c.runtimes) > 0
+	n.Exclusive = c.state.Exclusive().Len()
+	n.Pools = c.poolSizes()
+	classes := map[intent.Class]int{}
+	for _, id := range c.state.Containers() {
+		ctr := c.state.Container(id)
+		if !ctr.Alive() {
+			continue
+		}
+		if p := c.state.Pod(ctr.PodID); p != nil {
+			classes[p.Intent.Class.V]++
+		}
+		c.addMissing(n.Unapplied, id, c.state.Values(ctr))
+	}
+	for _, id := range c.state.Pods() {
+		c.addMissing(n.Unapplied, id, c.state.Pod(id).Values)
+	}
+	for class := intent.None; class <= intent.Reclaimed; class++ {
+		n.Classes[class.String()] = classes[class]
+	}
+	return n
+}
+
+// addMissing counts the values of one owner that are not in force.
+func (c *Conductor) addMissing(into map[status.Missing]int, owner string, values []lifecycle.Value) {
+	for _, v := range values {
+		d, sent := c.sent[owner][slotOf(v)]
+		switch {
+		case !sent || d.missing == "" && !d.applied:
+			into[status.NotYet]++
+		case !d.applied:
+			into[d.missing]++
+		}
+	}
+}
+
+// poolSizes counts the CPUs of each pool on each NUMA node.
+func (c *Conductor) poolSizes() []status.PoolSize {
+	var out []status.PoolSize
+	pools := c.state.Policy.Pools
+	for _, p := range []struct {
+		name string
+		cpus topology.Set
+	}{
+		{"reserved", pools.Reserved},
+		{placement.Rest.String(), c.state.PoolCPUs(placement.Rest)},
+		{placement.Shared.String(), c.state.PoolCPUs(placement.Shared)},
+		{placement.Reclaimed.String(), c.state.PoolCPUs(placement.Reclaimed)},
+	} {
+		for _, n := range c.state.Machine.Nodes {
+			out = append(out, status.PoolSize{Pool: p.name, Node: n.ID, CPUs: p.cpus.And(n.CPUs).Len()})
+		}
+	}
+	return out
+}
+
+// stuck is how long one event may take before it counts as never ending. A
+// lower memory limit may make the kernel reclaim for many seconds.
+const stuck = 2 * time.Minute
+
+// Alive reports whether the conductor still takes events: its lock is to be had
+// before ctx ends, and no event has been under way for ever. Nothing outside of
+// this process has a say in it.
+func (c *Conductor) Alive(ctx context.Context) error {
+	if s := c.since.Load(); s != 0 {
+		if took := c.now().Sub(time.Unix(0, s)); took > stuck {
+			return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
+		}
+	}
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !c.mu.TryLock() {
+		select {
+		case <-ctx.Done():
+			return errors.New("the conductor does not answer")
+		case <-look.C:
+		}
+	}
+	c.mu.Unlock()
+	return nil
+}
+
+// Ready reports why the node is not kept yet: nil where a runtime is attached
+// and what it runs has been taken over.
+func (c *Conductor) Ready() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case len(c.runtimes) == 0:
+		return errors.New("no runtime is attached")
+	case c.synced.IsZero():
+		return errors.New("what the runtime runs has not been taken over")
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/internal/config"
+)
+
+func (n *node) checkConfig() Check {
+	file := n.o.ConfigFile
+	c := Check{Name: "configuration", Why: "an agent does not start with a configuration it cannot read, and a running one keeps the one before"}
+	data, err := n.host.read(file)
+	switch {
+	case missing(err):
+		return c.ok("%s is not there: all defaults", file)
+	case err != nil:
+		return c.unseen(file, err)
+	}
+	parsed, err := config.Parse(file, data)
+	if err != nil {
+		return c.problem("trimtab config check "+file, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	n.config = parsed
+	return c.ok("%s is valid", file)
+}
+
+func (n *node) checkAgent(ctx context.Context) Check {
+	socket := n.config.Paths.StatusSocket
+	c := Check{Name: "agent", Why: "what runs keeps what it has without the agent, but new pods start without what they were promised"}
+	if socket == "" {
+		return c.unknown("set paths.statusSocket", "it serves no status socket")
+	}
+	at, err := n.host.real(socket)
+	if err != nil {
+		return c.unseen(socket, err)
+	}
+	got, err := n.o.Ask(ctx, at)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return c.unseen(socket, err)
+	case err != nil:
+		return c.problem("start it: trimtab agent", "nobody answers at %s", socket)
+	}
+	n.agent = &got
+	if got.ConfigError != "" {
+		return c.problem("mend the configuration; the agent follows the file", "%s runs with an older configuration: %s",
+			got.Version, strings.ReplaceAll(got.ConfigError, "\n", "; "))
+	}
+	var states []string
+	attached := false
+	for _, a := range got.Attachments {
+		attached = attached || live(a.State)
+		s := a.Name + " " + a.State
+		if a.Runtime != "" {
+			s += ", " + a.Runtime
+		}
+		if a.Error != "" {
+			s += ": " + a.Error
+		}
+		states = append(states, s)
+	}
+	if !attached {
+		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, join(states))
+	}
+	found := fmt.Sprintf("%s runs, %s, %s", got.Version, join(states), plural(len(got.Containers), "container"))
+	if got.Unapplied > 0 {
+		found += fmt.Sprintf("; %s not in force, see trimtab status", plural(got.Unapplied, "value"))
+	}
+	return c.ok("%s", found)
+}
+
+// keySize is the size of a record key, in bytes.
+const keySize = 32
+
+func (n *node) checkKey() Check {
+	file := n.config.Paths.Key
+	c := Check{Name: "record key", Why: "it signs the records in containers; who has it can forge one, and without it a restart decides anew what runs"}
+	info, err := n.host.stat(file)
+	switch {
+	case missing(err) && n.agent != nil:
+		return c.problem("restart the agent where it may write there", "%s is not there and the agent runs: its key ends with it", file)
+	case missing(err):
+		return c.ok("%s is not there yet; the first start makes it", file)
+	case err != nil:
+		return c.unseen(file, err)
+	}
+	uid, _ := n.o.owner(info)
+	switch {
+	case !info.Mode().IsRegular() || info.Size() != keySize:
+		return c.problem("delete it to have a new one made; containers stamped with the old one are decided anew",
+			"%s is no key: %d bytes instead of %d", file, info.Size(), keySize)
+	case info.Mode().Perm()&0o077 != 0 || uid != 0:
+		return c.problem("chown root "+file+"; chmod 600 "+file, "%s is not for root alone: %s", file, n.describe(info))
+	}
+	return c.ok("%s is %s", file, n.describe(info))
+}
+
+func (n *node) checkState() Check {
+	dir := n.config.Paths.State
+	c := Check{Name: "state directory", Why: "what the kubelet asked for after a container was created is remembered there across restarts"}
+	where := dir
+	info, err := n.host.stat(where)
+	for missing(err) && where != "/" {
+		where = filepath.Dir(where) // the agent makes what is missing
+		info, err = n.host.stat(where)
+	}
+	if err != nil {
+		return c.unseen(where, err)
+	}
+	if !info.IsDir() {
+		return c.problem("remove it, or set paths.state", "%s is no directory", where)
+	}
+	at, err := n.host.real(where)
+	if err != nil {
+		return c.unseen(where, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(at, &fs); err != nil {
+		return c.unseen(where, err)
+	}
+	uid, _ := n.o.owner(info)
+	switch {
+	case fs.Flags&unix.ST_RDONLY != 0:
+		return c.problem("set paths.state to a directory that can be written", "%s is on a file system mounted read-only", where)
+	case info.Mode().Perm()&0o002 != 0 && info.Mode()&0o1000 == 0 || uid != 0:
+		return c.problem("chown root "+where+"; chmod o-w "+where, "%s is not for root alone: %s", where, n.describe(info))
+	case where != dir:
+		return c.ok("%s is not there yet; the first start makes it", dir)
+	}
+	return c.ok("%s is %s", dir, n.describe(info))
+}

@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// Result is the outcome of a check.
+type Result string
+
+// The results.
+const (
+	OK      Result = "ok"
+	Problem Result = "problem"
+	Unknown Result = "could not tell"
+)
+
+// Check is what one look at the node showed.
+type Check struct {
+	Name   string `json:"check"`
+	Result Result `json:"result"`
+	Found  string `json:"found"`
+	Why    string `json:"why"`          // why it matters
+	Do     string `json:"do,omitempty"` // what to do about it
+}
+
+// Report is all checks, and how many were not ok.
+type Report struct {
+	Problems int     `json:"problems"`
+	Unknown  int     `json:"couldNotTell"`
+	Checks   []Check `json:"checks"`
+}
+
+// Options say where to look.
+type Options struct {
+	// HostRoot is where the node's root directory is seen: "/" on the node.
+	HostRoot string
+	// Endpoint is the runtime's CRI socket; "" looks at the usual places.
+	Endpoint string
+	// KubeletRoot is the kubelet's directory, as the node names it.
+	KubeletRoot string
+	// ConfigFile is the agent's configuration, as the node names it.
+	ConfigFile string
+	// Ask asks the running agent at a status socket for its state.
+	Ask func(ctx context.Context, socket string) (status.Node, error)
+
+	// owner says whose a file is; tests cannot give files away.
+	owner func(fs.FileInfo) (uid, gid int)
+}
+
+// node is what the checks share.
+type node struct {
+	o      Options
+	host   host
+	config config.Config
+
+	runtime   string // containerd or cri-o; "" for none found
+	running   bool   // its socket is there
+	nri       nriConfig
+	nriSocket bool // is there
+	agent     *status.Node
+}
+
+// Run makes all checks.
+func Run(ctx context.Context, o Options) Report {
+	if o.owner == nil {
+		o.owner = owner
+	}
+	n := &node{o: o, host: host{root: o.HostRoot}, config: config.Default()}
+	// The configuration comes first: it says where everything else is.
+	configured := n.checkConfig()
+	asked := n.checkAgent(ctx)
+	all := []Check{n.checkRuntime()}
+	n.readNRI()
+	all = append(all, n.checkNRI(), n.checkNRISocket(), n.checkTimeouts(), n.checkPlugins(), asked, configured)
+	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())
+	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager())
+	all = append(all, n.checkHooks()...)
+	r := Report{Checks: all}
+	for _, c := range all {
+		switch c.Result {
+		case Problem:
+			r.Problems++
+		case Unknown:
+			r.Unknown++
+		}
+	}
+	return r
+}
+
+// with returns the check with a result.
+func (c Check) with(r Result, do, format string, args ...any) Check {
+	c.Result, c.Do, c.Found = r, do, fmt.Sprintf(format, args...)
+	return c
+}
+
+func (c Check) ok(format string, args ...any) Check { return c.with(OK, "", format, args...) }
+
+func (c Check) problem(do, format string, args ...any) Check {
+	return c.with(Problem, do, format, args...)
+}
+
+func (c Check) unknown(do, format string, args ...any) Check {
+	return c.with(Unknown, do, format, args...)
+}
+
+// asRoot is what to do where a permission is missing.
+const asRoot = "run trimtab doctor as root"
+
+// unseen is the check of what could not be read.
+func (c Check) unseen(what string, err error) Check {
+	do := "see why it cannot be read"
+	if errors.Is(err, fs.ErrPermission) {
+		do = asRoot
+	}
+	return c.unknown(do, "%s: %s", what, reason(err))
+}
+
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// reason is an error without the path, which the sentence has already.
+func reason(err error) string {
+	var errno syscall.Errno
+	var at *fs.PathError
+	switch {
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.As(err, &at):
+		return at.Err.Error()
+	}
+	return err.Error()
+}
+
+// plural counts things.
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+func join(list []string) string { return strings.Join(list, ", ") }

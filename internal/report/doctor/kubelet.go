@@ -1,0 +1,157 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// manager is what can be seen of one of the kubelet's resource managers.
+type manager struct {
+	policy string // as it runs, where that is known; else as configured
+	where  string
+	seen   bool
+	err    error
+	file   string // of err
+	cpus   []int  // that its CPU manager has given away
+	owners int
+}
+
+// kubelet looks for a policy: what the running kubelet noted in its state file,
+// its flags, its configuration file, in this order.
+func (n *node) kubelet(key, flag, state string) manager {
+	var m manager
+	take := func(policy, where string) {
+		m.seen = true
+		if m.policy == "" && policy != "" {
+			m.policy, m.where = policy, where
+		}
+	}
+	read := func(file string, use func([]byte) error) {
+		data, err := n.host.read(file)
+		if missing(err) {
+			return
+		}
+		if err == nil {
+			err = use(data)
+		}
+		if err != nil && m.err == nil {
+			m.err, m.file = err, file
+		}
+	}
+	if state != "" {
+		file := filepath.Join(n.o.KubeletRoot, state)
+		read(file, func(data []byte) error { return m.readState(data, file, take) })
+	}
+	file := filepath.Join(n.o.KubeletRoot, "kubeadm-flags.env")
+	read(file, func(data []byte) error {
+		if f := regexp.MustCompile(regexp.QuoteMeta(flag) + `[= ]"?([A-Za-z-]+)`).FindSubmatch(data); f != nil {
+			take(string(f[1]), file)
+		}
+		return nil
+	})
+	file = filepath.Join(n.o.KubeletRoot, "config.yaml")
+	read(file, func(data []byte) error {
+		var all map[string]any
+		if err := yaml.Unmarshal(data, &all); err != nil {
+			return err
+		}
+		policy, _ := all[key].(string)
+		take(policy, file)
+		return nil
+	})
+	return m
+}
+
+// readState reads a checkpoint of the CPU or memory manager.
+func (m *manager) readState(data []byte, file string, take func(policy, where string)) error {
+	var s struct {
+		PolicyName string                     `json:"policyName"`
+		Entries    map[string]json.RawMessage `json:"entries"`
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return err
+	}
+	take(s.PolicyName, file)
+	for _, pod := range s.Entries {
+		var byContainer map[string]string // of the CPU manager
+		if json.Unmarshal(pod, &byContainer) != nil {
+			m.owners++
+			continue
+		}
+		for _, list := range byContainer {
+			ids, err := topology.ParseList(list)
+			if err != nil {
+				return err
+			}
+			m.cpus = append(m.cpus, ids...)
+			m.owners++
+		}
+	}
+	slices.Sort(m.cpus)
+	m.cpus = slices.Compact(m.cpus)
+	return nil
+}
+
+// judge answers where no policy was seen or it is one that leaves us alone.
+func (n *node) judge(c Check, m manager, harmless ...string) (Check, bool) {
+	switch {
+	case m.err != nil && (m.policy == "" || slices.Contains(harmless, strings.ToLower(m.policy))):
+		return c.unseen(m.file, m.err), true // where it may say otherwise
+	case !m.seen:
+		return c.unknown("name the kubelet's directory with --kubelet-root-dir", "no kubelet configuration below %s", n.o.KubeletRoot), true
+	case m.policy == "":
+		return c.ok("%s by default", harmless[0]), true
+	case slices.Contains(harmless, strings.ToLower(m.policy)):
+		return c.ok("%s (%s)", m.policy, m.where), true
+	}
+	return c, false
+}
+
+const off = "or leave CPUs to the kubelet: hooks.cpuset.enabled: false"
+
+func (n *node) checkCPUManager() Check {
+	c := Check{Name: "kubelet cpu manager", Why: "one must decide who owns CPUs; of two, each undoes what the other wrote, every 10 seconds"}
+	m := n.kubelet("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
+	if done, ok := n.judge(c, m, "none"); ok {
+		return done
+	}
+	found := fmt.Sprintf("%s (%s)", m.policy, m.where)
+	if len(m.cpus) > 0 {
+		found += fmt.Sprintf(": CPUs %s are given to %s", topology.FormatList(m.cpus), plural(m.owners, "container"))
+	}
+	if !n.config.Hooks.CPUSet.Enabled {
+		return c.ok("%s; Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", found)
+	}
+	return c.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(n.o.KubeletRoot, "cpu_manager_state")+
+		" and restart the kubelet; "+off, "two authorities over CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is on", found)
+}
+
+func (n *node) checkMemoryManager() Check {
+	c := Check{Name: "kubelet memory manager", Why: "it ties containers to NUMA nodes; CPUs chosen apart from that may be on others"}
+	m := n.kubelet("memoryManagerPolicy", "--memory-manager-policy", "memory_manager_state")
+	if done, ok := n.judge(c, m, "none"); ok {
+		return done
+	}
+	if !n.config.Hooks.CPUSet.Enabled {
+		return c.ok("%s (%s); Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", m.policy, m.where)
+	}
+	return c.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(n.o.KubeletRoot, "memory_manager_state")+
+		" and restart the kubelet; "+off, "two authorities: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is on", m.policy, m.where)
+}
+
+func (n *node) checkTopologyManager() Check {
+	c := Check{Name: "kubelet topology manager", Why: "it acts through the static managers alone; with them off it only refuses pods"}
+	m := n.kubelet("topologyManagerPolicy", "--topology-manager-policy", "")
+	if done, ok := n.judge(c, m, "none", "best-effort"); ok {
+		return done
+	}
+	return c.ok("%s (%s): it aligns devices, and may refuse pods whose devices are on several NUMA nodes", m.policy, m.where)
+}

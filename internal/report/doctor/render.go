@@ -1,0 +1,45 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// marks are the results as the table shows them.
+var marks = map[Result]string{OK: "ok", Problem: "PROBLEM", Unknown: "?"}
+
+// Render prints a report for people: one line per check, and below what is not
+// ok why it matters and what to do.
+func Render(w io.Writer, r Report) error {
+	wide := 0
+	for _, c := range r.Checks {
+		wide = max(wide, len(c.Name))
+	}
+	var b strings.Builder
+	for _, c := range r.Checks {
+		fmt.Fprintf(&b, "%-8s %-*s  %s\n", marks[c.Result], wide, c.Name, clean(c.Found))
+		if c.Result == OK {
+			continue
+		}
+		if c.Result == Problem {
+			fmt.Fprintf(&b, "%-8s %-*s  why: %s\n", "", wide, "", clean(c.Why))
+		}
+		fmt.Fprintf(&b, "%-8s %-*s  do:  %s\n", "", wide, "", clean(c.Do))
+	}
+	fmt.Fprintf(&b, "\n%s, %d could not be told, %d ok\n", plural(r.Problems, "problem"), r.Unknown, len(r.Checks)-r.Problems-r.Unknown)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// clean keeps text of foreign files from moving the terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

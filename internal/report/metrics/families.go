@@ -1,0 +1,76 @@
+package metrics
+
+// family is one metric: what the page, the docs and the tests are made from.
+type family struct {
+	name   string
+	kind   string // counter, gauge or histogram
+	labels []string
+	help   string
+	// values says for people what the labels may be, one clause per label.
+	values string
+}
+
+// The families, in the order of the docs.
+var (
+	buildInfo = family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
+		"Always 1; what this program was built from.", ""}
+	attached = family{"trimtab_attached", gauge, []string{"mode"},
+		"1 where the attachment is registered and what the runtime runs was handed over.", "mode: `nri`"}
+	connection = family{"trimtab_connection_state", gauge, []string{"mode", "state"},
+		"1 for the state the attachment's connection is in, 0 for all others.", "mode: `nri`; state: those `trimtab status` prints"}
+	lastSync = family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
+		"When what the runtime runs was last taken over, in seconds since the epoch; 0 for never.", ""}
+	events = family{"trimtab_events_total", counter, []string{"kind"},
+		"Events handled.", "kind: the lifecycle steps as NRI names them, and `Configure` for a new configuration"}
+	eventSeconds = family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
+		"Time from an event's arrival to its answer: waiting for its turn, gathering, deciding and applying.", "kind: as above"}
+	decisionSeconds = family{"trimtab_decision_duration_seconds", histogram, nil,
+		"The part of an event's time that was deciding.", ""}
+	hookErrors = family{"trimtab_hook_errors_total", counter, []string{"hook"},
+		"Problems that hooks reported and panics they were saved from.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}
+	refused = family{"trimtab_refused_total", counter, []string{"kind"},
+		"What was asked for and not granted.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `placement` (CPUs or NUMA nodes could not be given)"}
+	unapplied = family{"trimtab_unapplied_values", gauge, []string{"reason"},
+		"Decided values that are not in force now.", "reason: `not yet`, `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`"}
+	containers = family{"trimtab_containers", gauge, []string{"class"},
+		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}
+	poolCPUs = family{"trimtab_pool_cpus", gauge, []string{"pool", "node"},
+		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared`, `reclaimed`; node: NUMA node"}
+	exclusiveCPUs = family{"trimtab_exclusive_cpus", gauge, nil,
+		"CPUs that containers own.", ""}
+	kernelWrites = family{"trimtab_kernel_writes_total", counter, []string{"result"},
+		"Values handed to the kernel.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`"}
+	runtimeUpdates = family{"trimtab_runtime_updates_total", counter, []string{"result"},
+		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}
+	drift = family{"trimtab_drift_corrected_total", counter, []string{"file"},
+		"Values put right after somebody else had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}
+	configGeneration = family{"trimtab_config_generation", gauge, nil,
+		"Counts the configurations that were in force since the start.", ""}
+	configError = family{"trimtab_config_error", gauge, nil,
+		"1 where a newer configuration was refused and the one before is in force.", ""}
+)
+
+const (
+	counter   = "counter"
+	gauge     = "gauge"
+	histogram = "histogram"
+)
+
+func families() []family {
+	return []family{
+		buildInfo, attached, connection, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
+		unapplied, containers, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, drift, configGeneration, configError,
+	}
+}
+
+// Row is a metric as the docs print it.
+type Row struct{ Name, Kind, Labels, Help string }
+
+// Rows returns the table of all metrics.
+func Rows() []Row {
+	var rows []Row
+	for _, f := range families() {
+		rows = append(rows, Row{Name: f.name, Kind: f.kind, Labels: f.values, Help: f.help})
+	}
+	return rows
+}

@@ -1,0 +1,112 @@
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// Build is what trimtab_build_info says.
+type Build struct{ Version, Commit, Go string }
+
+// Labels are values known beforehand: their series start at 0, so that the
+// first count is a rise.
+type Labels struct {
+	Hooks   []string
+	Refused []string
+	Updates []string
+	Kernel  []string
+}
+
+// eventBuckets are for work of microseconds that may wait for the kernel.
+var (
+	eventBuckets    = []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 1, 5}
+	decisionBuckets = []float64{1e-6, 2.5e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 250e-6, 1e-3, 10e-3, 100e-3}
+)
+
+// Metrics counts, and serves the page. It is a conductor.Recorder.
+type Metrics struct {
+	registry *prometheus.Registry
+	kernel   []string
+
+	// By kind, so that counting an event looks nothing up.
+	events  [lifecycle.Configure + 1]prometheus.Counter
+	seconds [lifecycle.Configure + 1]prometheus.Observer
+
+	decisions prometheus.Histogram
+	hooks     *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+	updates   *prometheus.CounterVec
+}
+
+// New makes metrics in a registry of their own.
+func New(b Build, l Labels) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), kernel: l.Kernel}
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: buildInfo.name, Help: buildInfo.help}, buildInfo.labels)
+	info.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
+	count := func(f family, known []string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.name, Help: f.help}, f.labels)
+		for _, k := range known {
+			v.WithLabelValues(k)
+		}
+		m.registry.MustRegister(v)
+		return v
+	}
+	m.hooks = count(hookErrors, l.Hooks)
+	m.refused = count(refused, l.Refused)
+	m.updates = count(runtimeUpdates, l.Updates)
+	all := count(events, nil)
+	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: eventSeconds.name, Help: eventSeconds.help, Buckets: eventBuckets,
+	}, eventSeconds.labels)
+	for k := range m.events {
+		kind := lifecycle.Kind(k).String()
+		m.events[k], m.seconds[k] = all.WithLabelValues(kind), took.WithLabelValues(kind)
+	}
+	m.decisions = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: decisionSeconds.name, Help: decisionSeconds.help, Buckets: decisionBuckets,
+	})
+	m.registry.MustRegister(info, took, m.decisions)
+	return m
+}
+
+// Watch adds what is read from the state each time the page is asked for. It is
+// called once, before Handler's page is.
+func (m *Metrics) Watch(summary func() status.Summary) {
+	m.registry.MustRegister(&state{summary: summary, kernel: m.kernel})
+}
+
+// WatchProcess adds the usual metrics of the process and its Go runtime.
+func (m *Metrics) WatchProcess() {
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
+
+// Handler serves the page.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+}
+
+// Event counts one handled event.
+func (m *Metrics) Event(kind lifecycle.Kind, took, decision time.Duration) {
+	if kind < 0 || int(kind) >= len(m.events) {
+		return
+	}
+	m.events[kind].Inc()
+	m.seconds[kind].Observe(took.Seconds())
+	m.decisions.Observe(decision.Seconds())
+}
+
+// Refused counts what was asked for and not granted.
+func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
+
+// HookError counts a hook's problem.
+func (m *Metrics) HookError(hook string) { m.hooks.WithLabelValues(hook).Inc() }
+
+// RuntimeUpdate counts an update of the runtime's copy.
+func (m *Metrics) RuntimeUpdate(result string) { m.updates.WithLabelValues(result).Inc() }

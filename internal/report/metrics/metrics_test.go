@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"flag"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func sample() *Metrics {
+	m := New(Build{Version: "v1.2.3", Commit: "abc", Go: "go1.26"}, Labels{
+		Hooks: []string{"cpuset", "none"}, Refused: []string{"request", "annotation"}, Updates: []string{"done", "refused", "failed"},
+		Kernel: []string{"applied", "same", "refused"},
+	})
+	m.Watch(func() status.Summary {
+		return status.Summary{
+			Connections: []status.Connection{{Mode: "nri", State: "synchronised", States: []string{"synchronised", "connection lost"}, Live: true}},
+			Classes:     map[string]int{"none": 3, "dedicated": 1, "reclaimed": 0},
+			Unapplied:   map[status.Missing]int{status.KernelRefused: 2},
+			Pools:       []status.PoolSize{{Pool: "shared", Node: 0, CPUs: 6}, {Pool: "shared", Node: 1, CPUs: 8}},
+			Exclusive:   2,
+			Kernel:      map[string]uint64{"applied": 40, "same": 2},
+			Drift:       map[string]uint64{"cpuset.cpus": 1},
+			LastSync:    time.Unix(1_700_000_000, 500_000_000),
+			ConfigGen:   3, ConfigError: true,
+		}
+	})
+	m.Event(lifecycle.CreateContainer, 180*time.Microsecond, 4*time.Microsecond)
+	m.Event(lifecycle.CreateContainer, 90*time.Microsecond, 3*time.Microsecond)
+	m.Event(lifecycle.Kind(99), time.Second, time.Second)
+	m.Refused("annotation")
+	m.HookError("cpuset")
+	m.RuntimeUpdate("done")
+	return m
+}
+
+func page(t *testing.T, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func TestPage(t *testing.T) {
+	got := page(t, sample())
+	const golden = "testdata/metrics.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("the page changed; if it should, run go test -update (-want +got):\n%s", d)
+	}
+}
+
+func TestLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(sample().registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestTableIsThePage: every family of the table is on the page with its kind
+// and help, and nothing else is.
+func TestTableIsThePage(t *testing.T) {
+	got := page(t, sample())
+	for _, r := range Rows() {
+		if !strings.Contains(got, "# HELP "+r.Name+" "+r.Help+"\n# TYPE "+r.Name+" "+r.Kind+"\n") {
+			t.Errorf("%s is not on the page as the table has it", r.Name)
+		}
+	}
+	if n := strings.Count(got, "# TYPE "); n != len(Rows()) {
+		t.Errorf("%d families on the page, %d in the table", n, len(Rows()))
+	}
+	for _, bad := range []string{"pod=", "container=", "namespace="} {
+		if strings.Contains(got, bad) {
+			t.Errorf("the page has a label %s", bad)
+		}
+	}
+}
+
+func TestNothingYet(t *testing.T) {
+	m := New(Build{}, Labels{})
+	m.Watch(func() status.Summary { return status.Summary{} })
+	m.WatchProcess()
+	for _, want := range []string{
+		"trimtab_last_sync_timestamp_seconds 0\n", "trimtab_config_error 0\n", `trimtab_unapplied_values{reason="not yet"} 0`,
+		`trimtab_events_total{kind="Synchronize"} 0`, "go_goroutines", "process_start_time_seconds",
+	} {
+		if !strings.Contains(page(t, m), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+// BenchmarkEvent is what counting adds to an event.
+func BenchmarkEvent(b *testing.B) {
+	m := sample()
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Event(lifecycle.CreateContainer, 180*time.Microsecond, 4*time.Microsecond)
+	}
+}

@@ -1,0 +1,100 @@
+// Package web serves what machines ask over HTTP: the metrics page, and whether
+// the agent is alive and ready. It owns the listener and decides nothing; what
+// people ask goes to the status socket.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// patience is how long a client may take, so that one that hangs holds no
+	// memory.
+	patience = 10 * time.Second
+	// farewell is how long answers under way may take once we stop.
+	farewell = time.Second
+	// deadline is how long the agent may take to show that it is alive.
+	deadline = 2 * time.Second
+)
+
+// Options say what is served.
+type Options struct {
+	Metrics http.Handler
+	// Alive reports why the process should be started anew. Only faults of its
+	// own count: a runtime or an API server that is away is none.
+	Alive func(context.Context) error
+	// Ready reports why the node's containers are not kept yet.
+	Ready func() error
+	Log   *slog.Logger
+}
+
+// Serve answers on a TCP address until ctx ends.
+func Serve(ctx context.Context, address string, o Options) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil
+	case err != nil:
+		return fmt.Errorf("serve http: %w", err)
+	}
+	return serve(ctx, l, o)
+}
+
+func serve(ctx context.Context, l net.Listener, o Options) error {
+	srv := &http.Server{
+		Handler: Handler(o), ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := srv.Shutdown(late); err != nil {
+		_ = srv.Close() // what did not end in time ends now
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Handler answers /metrics, /healthz and /readyz.
+func Handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", o.Metrics)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		limited, cancel := context.WithTimeout(r.Context(), deadline)
+		defer cancel()
+		answer(w, o.Alive(limited))
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, o.Ready()) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprint(w, "trimtab\n/metrics\n/healthz\n/readyz\n")
+	})
+	return mux
+}
+
+// answer says ok, or why not in one line.
+func answer(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, err)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
