@@ -13,10 +13,10 @@ func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.
 	all := lifecycle.Finding{Support: lifecycle.Supported}
 	for _, need := range i.Kernel {
 		f := either(strings.Split(need, "|"), probe)
-		switch {
-		case f.Support == lifecycle.NotSupported:
+		if f.Support == lifecycle.NotSupported {
 			return f
-		case f.Support == lifecycle.Unknown:
+		}
+		if f.Support == lifecycle.Unknown {
 			all = f
 		}
 	}
@@ -28,10 +28,10 @@ func either(features []string, probe func(string) lifecycle.Finding) lifecycle.F
 	var why []string
 	for _, name := range features {
 		f := probe(name)
-		switch {
-		case f.Support == lifecycle.Supported:
-			return lifecycle.Finding{Support: lifecycle.Supported}
-		case f.Support == lifecycle.Unknown:
+		if f.Support == lifecycle.Supported {
+			return f
+		}
+		if f.Support == lifecycle.Unknown {
 			best.Support = lifecycle.Unknown
 		}
 		if !slices.Contains(why, f.Why) {

@@ -140,6 +140,7 @@ func TestGPU(t *testing.T) {
 
 // everyHook lists all hooks so that each sets as much as it can.
 func everyHook(t *testing.T) []Hook {
+	t.Helper()
 	nodes := charNodes("/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 	hooks := []Hook{
 		CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120},
