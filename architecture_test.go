@@ -18,7 +18,7 @@ const module = "github.com/trimtab/trimtab/"
 var arrows = map[string][]string{
 	"internal/lifecycle":         {},
 	"internal/topology":          {},
-	"internal/topology/sysfs":    {"internal/topology"},
+	"internal/topology/sysfs":    {"internal/topology", "internal/lifecycle"},
 	"internal/topology/describe": {"internal/topology"},
 	"internal/intent":            {"internal/lifecycle", "internal/topology"},
 	"internal/placement":         {"internal/topology"},

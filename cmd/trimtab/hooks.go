@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
 )
 
@@ -16,22 +19,47 @@ func newHooks() *cobra.Command {
 		Use:   "hooks",
 		Short: "The policies built in: what each reads, sets and needs",
 		Long: `Lists every hook with the lifecycle steps it acts at, the labels and annotations it
-reads, the values it sets, the kernel features it needs, and how it gets along
-with other hooks. -o json and -o yaml also say where a hook knowingly does
-otherwise than the system whose annotations it reads.`,
-		Example: "  trimtab hooks\n  trimtab hooks -o yaml",
+reads, the values it sets, the kernel features it needs, how it gets along with
+other hooks, and whether this node's kernel lets it take effect: effective, not
+effective, or unknown, with the reason. -o json and -o yaml also say where a hook
+knowingly does otherwise than the system whose annotations it reads.`,
+		Example: "  trimtab hooks\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
 		Args:    cobra.NoArgs,
 	}
+	root := cmd.Flags().String("cgroup-root", config.Default().Cgroup.Root, "where this node's cgroups are mounted")
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
-		return out.print(w, hook.Catalogue(), func() error { return hookTable(w, hook.Catalogue()) })
+		hooks := hooksHere(*root)
+		return out.print(w, hooks, func() error { return hookTable(w, hooks) })
 	}
 	return cmd
 }
 
+// hookHere is a hook and whether it can take effect on this node.
+type hookHere struct {
+	hook.Info
+	Here string `json:"here"`
+}
+
+func hooksHere(root string) []hookHere {
+	var tree *cgroup.Tree
+	if files, err := cgroup.OpenRoot(root); err == nil {
+		defer files.Close()
+		if t, err := cgroup.Open(files); err == nil {
+			tree = t
+		}
+	}
+	all := hook.Catalogue()
+	var out []hookHere
+	for i, h := range agent.Effective(tree, config.Default().Paths, all) {
+		out = append(out, hookHere{all[i], h.Effective()})
+	}
+	return out
+}
+
 // hookTable shows one block per hook: the lists are too long for columns.
-func hookTable(w io.Writer, hooks []hook.Info) error {
+func hookTable(w io.Writer, hooks []hookHere) error {
 	for i, h := range hooks {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -47,13 +75,26 @@ func hookTable(w io.Writer, hooks []hook.Info) error {
 		row("reads", h.Reads, "\n  \t")
 		row("sets", texts(h.Sets), ", ")
 		row("sets on the pod", texts(h.Pod), ", ")
-		row("needs", h.Kernel, "\n  \t")
+		row("needs", alternatives(h.Kernel), "\n  \t")
+		row("here", []string{h.Here}, "")
 		row("beside others", []string{h.Compose}, "")
+		if h.Tried != "" {
+			row("tried on", []string{h.Tried}, "")
+		}
 		if err := t.Flush(); err != nil {
 			return fmt.Errorf("write the answer: %w", err)
 		}
 	}
 	return nil
+}
+
+// alternatives writes "a|b" for people.
+func alternatives(needs []string) []string {
+	var out []string
+	for _, n := range needs {
+		out = append(out, strings.ReplaceAll(n, "|", " or "))
+	}
+	return out
 }
 
 func texts[T fmt.Stringer](list []T) []string {

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -23,7 +24,8 @@ import (
 )
 
 // Options are what an agent is made of. Machine and Tree are given by tests and
-// the embedded runtime; left nil, they are read from the node.
+// the embedded runtime; left nil, they are read from the node, as are
+// the devices of Host.
 type Options struct {
 	Config     config.Config
 	ConfigFile string // followed for changes; "" for none
@@ -37,6 +39,7 @@ type Options struct {
 	Log     *slog.Logger
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
+	Host    *lifecycle.Host
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -44,6 +47,7 @@ type Agent struct {
 	opt       Options
 	log       *slog.Logger
 	machine   *topology.Machine
+	node      node
 	conductor *conductor.Conductor
 	nri       *nri.Attachment
 	metrics   *metrics.Metrics
@@ -67,11 +71,15 @@ func New(o Options) (*Agent, error) {
 		opt: o, log: o.Log, machine: o.Machine, config: o.Config, generation: 1, started: time.Now(),
 		close: func() error { return nil },
 	}
-	tree, err := a.node()
+	tree, err := a.look()
 	if err != nil {
 		return nil, err
 	}
-	policy, err := policyOf(o.Config, a.machine)
+	a.node = node{tree: tree, devices: hostOf(o.Config.Paths)}
+	if o.Host != nil {
+		a.node.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
+	}
+	policy, err := policyOf(o.Config, a.machine, a.node)
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
@@ -96,8 +104,8 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// node reads what was not given: the machine, and its cgroup files.
-func (a *Agent) node() (*cgroup.Tree, error) {
+// look reads what was not given: the machine, and its cgroup files.
+func (a *Agent) look() (*cgroup.Tree, error) {
 	if a.machine == nil {
 		root := a.opt.Config.Paths.Sys
 		m, err := sysfs.Read(os.DirFS(root))
@@ -148,6 +156,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	group.Go(func() error {
+		a.settleProbes(ctx)
+		return nil
+	})
 	if address := a.opt.Config.HTTP.Address; address != "" {
 		group.Go(func() error { a.serveHTTP(ctx, address); return nil })
 	}
@@ -217,7 +229,7 @@ func (a *Agent) fromRuntime(yaml string) error {
 // Reconfigure puts a new configuration in force for what lives and what comes.
 // Settings that only a start can change are named and keep their old value.
 func (a *Agent) Reconfigure(c config.Config) error {
-	policy, err := policyOf(c, a.machine)
+	policy, err := policyOf(c, a.machine, a.node)
 	if err != nil {
 		return err
 	}
@@ -280,6 +292,7 @@ type source struct{ a *Agent }
 
 func (s source) Status() status.Node {
 	n := s.a.conductor.Status()
+	n.Hooks = s.a.hooks()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started

@@ -15,7 +15,7 @@ import (
 
 // policyOf translates a valid configuration for this machine. Errors name the
 // configuration key.
-func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
+func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, error) {
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
 		UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared",
@@ -52,16 +52,46 @@ func policyOf(c config.Config, m *topology.Machine) (engine.Policy, error) {
 	if p.Pools.Reclaimed.Empty() {
 		p.Pools.Reclaimed = rest
 	}
-	if c.Hooks.CPUSet.Enabled {
-		p.Hooks = append(p.Hooks, hook.CPUSet{UnsetQuota: c.Hooks.CPUSet.UnsetQuota})
+	var err error
+	p.Hooks, err = hooksOf(c.Hooks, n)
+	return p, err
+}
+
+// hooksOf makes the hooks that are switched on.
+func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
+	var hooks []hook.Hook
+	if c.CPUSet.Enabled {
+		hooks = append(hooks, hook.CPUSet{UnsetQuota: c.CPUSet.UnsetQuota})
 	}
-	if c.Hooks.Batch.Enabled {
-		p.Hooks = append(p.Hooks, hook.Batch{})
+	if c.Batch.Enabled {
+		hooks = append(hooks, hook.Batch{})
 	}
-	if c.Hooks.GPU.Enabled {
-		p.Hooks = append(p.Hooks, hook.GPU{HAMiLibrary: c.Hooks.GPU.HAMiLibrary})
+	if c.Normalization.Enabled {
+		ratio, err := hook.ParseRatio(c.Normalization.Ratio)
+		if err != nil {
+			return nil, fmt.Errorf("hooks.normalization.ratio: %w", err)
+		}
+		hooks = append(hooks, hook.Normalization{Ratio: ratio})
 	}
-	return p, nil
+	if g := c.GroupIdentity; g.Enabled {
+		hooks = append(hooks, hook.GroupIdentity{
+			LSR: g.LSR, LS: g.LS, BE: g.BE, BVT: n.probe("cpu.bvt_warp_ns").Support,
+			Fallback: hook.FallbackOf(g.Fallback),
+		})
+	}
+	if c.OOMScore.Enabled {
+		hooks = append(hooks, hook.OOMScore{})
+	}
+	if c.GPU.Enabled {
+		hooks = append(hooks, hook.GPU{
+			HAMiLibrary: c.GPU.HAMiLibrary, ByUUID: c.GPU.Name == "uuid", Nodes: n.host().Devices,
+			Devices: map[string]hook.GPUDevices{"nodes": hook.ByNode, "cdi": hook.ByCDI}[c.GPU.Devices],
+		})
+	}
+	if c.RDMA.Enabled {
+		hooks = append(hooks, hook.RDMA{Host: n.host()})
+	}
+	return hooks, nil
 }
 
 // rulesOf translates the authorisation rules.

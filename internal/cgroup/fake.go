@@ -28,6 +28,7 @@ type Fake struct {
 	mu       sync.Mutex
 	root     *fakeGroup
 	possible IDs
+	offered  map[string]bool // files of other kernels
 	observe  func(path, value string)
 	fail     func(path, value string) error
 }
@@ -45,7 +46,7 @@ type fakeGroup struct {
 	usage                 int64
 	limit, swap           int64 // bytes in whole pages; memory and swap in version 1
 	protectMin, low, high int64
-	oomGroup              int64
+	oomGroup, bvt         int64
 	clone                 bool
 }
 
@@ -102,6 +103,22 @@ func (f *Fake) SetPossible(cpus string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.possible = c.Union(f.cpus)
+	return nil
+}
+
+// Offer adds files that not every kernel has, such as cpu.bvt_warp_ns.
+func (f *Fake) Offer(files ...string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range files {
+		if kind, ok := fakeV2[name]; !ok || !kind.offered {
+			return fmt.Errorf("fake cgroups: no model of a file %q that can be added", name)
+		}
+		if f.offered == nil {
+			f.offered = map[string]bool{}
+		}
+		f.offered[name] = true
+	}
 	return nil
 }
 
@@ -314,7 +331,7 @@ func (f *Fake) file(op, file string) (*fakeGroup, fakeFile, error) {
 	g, ok := f.find(dir)
 	kind, known := table[name]
 	// The root of version 2 carries no settings.
-	if !ok || !known || (f.version == V2 && g == f.root && !kind.atRoot) {
+	if !ok || !known || kind.offered && !f.offered[name] || (f.version == V2 && g == f.root && !kind.atRoot) {
 		return nil, fakeFile{}, pathError(op, file, syscall.ENOENT)
 	}
 	return g, kind, nil

@@ -59,6 +59,21 @@ func setIdle(f *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
+func showBVT(_ *Fake, g *fakeGroup) string { return number(g.bvt) }
+
+// setBVT follows the documents of the kernels that have it.
+func setBVT(_ *Fake, g *fakeGroup, text string) error {
+	n, err := kernelInt(text, true)
+	if err != nil {
+		return err
+	}
+	if n < -1 || n > 2 {
+		return syscall.EINVAL
+	}
+	g.bvt = n
+	return nil
+}
+
 func setQuota(f *Fake, g *fakeGroup, text string) error {
 	n, err := kernelInt(text, true)
 	if err != nil {

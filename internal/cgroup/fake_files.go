@@ -14,6 +14,8 @@ type fakeFile struct {
 	show   func(*Fake, *fakeGroup) string
 	set    func(*Fake, *fakeGroup, string) error
 	atRoot bool // of version 2
+	// offered files exist only where Offer added them.
+	offered bool
 }
 
 var fakeControllers = []string{"cpu", "cpuset", "memory"}
@@ -24,6 +26,7 @@ var (
 		"cpu": {
 			"cpu.shares":        {show: func(_ *Fake, g *fakeGroup) string { return g.showShares(3) }, set: setShares},
 			"cpu.idle":          {show: showIdle, set: setIdle},
+			"cpu.bvt_warp_ns":   {show: showBVT, set: setBVT, offered: true},
 			"cpu.cfs_quota_us":  {show: func(_ *Fake, g *fakeGroup) string { return number(g.quota) }, set: setQuota},
 			"cpu.cfs_period_us": {show: func(_ *Fake, g *fakeGroup) string { return number(g.period) }, set: setPeriod},
 			"cpu.cfs_burst_us":  {show: func(_ *Fake, g *fakeGroup) string { return number(g.burst) }, set: setBurst},
@@ -45,6 +48,7 @@ var (
 		"cgroup.controllers":    {show: func(*Fake, *fakeGroup) string { return "cpuset cpu memory" }, atRoot: true},
 		"cpu.weight":            {show: func(_ *Fake, g *fakeGroup) string { return g.showShares(0) }, set: setWeight},
 		"cpu.idle":              {show: showIdle, set: setIdle},
+		"cpu.bvt_warp_ns":       {show: showBVT, set: setBVT, offered: true},
 		"cpu.max":               {show: showMax, set: setMax},
 		"cpu.max.burst":         {show: func(_ *Fake, g *fakeGroup) string { return number(g.burst) }, set: setBurst},
 		"cpuset.cpus":           {show: func(_ *Fake, g *fakeGroup) string { return g.cpus.String() }, set: setCPUs},

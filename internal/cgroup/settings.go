@@ -23,6 +23,7 @@ const (
 	Shares                // cpu.shares in version 1, the weight it maps to in version 2
 	List                  // a kernel list, compared as a set
 	Bytes                 // bytes in whole pages, or unlimited
+	Signed                // a decimal number that may be negative
 	Bandwidth             // µs; quota and period are one file in version 2
 )
 
@@ -117,6 +118,11 @@ var settings = []Setting{
 	{
 		Field: lifecycle.Unified, Key: "cpu.idle", Kind: Number, Max: 1,
 		V1: File{"cpu", "cpu.idle"}, V2: File{"cpu", "cpu.idle"}, Owners: []Owner{updates, reloads},
+	},
+	{
+		// Of Alibaba Cloud Linux and Anolis kernels.
+		Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Kind: Signed, Min: -1, Max: 2,
+		V1: File{"cpu", "cpu.bvt_warp_ns"}, V2: File{"cpu", "cpu.bvt_warp_ns"},
 	},
 	{
 		Field: lifecycle.Unified, Key: "cpu.max.burst", Kind: Number, Max: maxBandwidth,

@@ -34,7 +34,7 @@ func Encode(version Version, v lifecycle.Value) (string, error) {
 	case s.Kind == Text:
 		return encodeText(v.Text)
 	}
-	n, err := parseNumber(strings.TrimSpace(v.Text), s.Unlimited)
+	n, err := s.parse(v.Text)
 	if err != nil {
 		return "", err
 	}
@@ -120,7 +120,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 			return v, fmt.Errorf("shares of a cpu.weight: %w", errors.ErrUnsupported)
 		}
 	}
-	n, err := parseNumber(text, s.Unlimited)
+	n, err := s.parse(text)
 	if err != nil {
 		return v, err
 	}
@@ -129,10 +129,20 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 	}
 	if field.Numeric() {
 		v.Int = n
-	} else if v.Text = strconv.FormatInt(n, 10); n == -1 {
+	} else if v.Text = strconv.FormatInt(n, 10); n == -1 && s.Unlimited {
 		v.Text = unlimited
 	}
 	return v, nil
+}
+
+// parse reads a number of the setting.
+func (s Setting) parse(text string) (int64, error) {
+	text = strings.TrimSpace(text)
+	if digits, negative := strings.CutPrefix(text, "-"); negative && s.Kind == Signed {
+		n, err := parseNumber(digits, false)
+		return -n, err
+	}
+	return parseNumber(text, s.Unlimited)
 }
 
 // parseNumber reads a decimal number that is not negative. Where that is
@@ -179,8 +189,8 @@ func Same(field lifecycle.Field, key, a, b string) bool {
 		y, errB := ParseIDs(b)
 		return errA == nil && errB == nil && x == y
 	}
-	x, errA := parseNumber(strings.TrimSpace(a), s.Unlimited)
-	y, errB := parseNumber(strings.TrimSpace(b), s.Unlimited)
+	x, errA := s.parse(a)
+	y, errB := s.parse(b)
 	if s.Kind == Bytes {
 		x, y = pages(x), pages(y)
 	}
@@ -197,9 +207,12 @@ func Compare(field lifecycle.Field, key, a, b string) int {
 		return 0
 	}
 	read := func(text string) uint64 {
-		n, err := parseNumber(strings.TrimSpace(text), s.Unlimited)
-		if s.Kind == Bytes {
+		n, err := s.parse(text)
+		switch s.Kind {
+		case Bytes:
 			n = pages(n)
+		case Signed:
+			n -= s.Min
 		}
 		if err != nil || n < 0 {
 			return math.MaxUint64

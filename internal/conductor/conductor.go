@@ -76,6 +76,9 @@ type Conductor struct {
 	ceded    map[lifecycle.Field]bool
 	undone   map[placement.Key]int // creations in a row that failed after us
 	late     checkpoint
+	// recorded are containers whose pristine resources are known from a record,
+	// by id.
+	recorded map[string]bool
 	synced   time.Time // the last Synchronize that was decided and applied
 }
 
@@ -97,7 +100,7 @@ func New(o Options) *Conductor {
 	c := &Conductor{
 		late: late, recorder: o.Recorder,
 		ceded:  setOf(o.Ceded),
-		undone: map[placement.Key]int{},
+		undone: map[placement.Key]int{}, recorded: map[string]bool{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
@@ -247,6 +250,11 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 		return &Rejection{Reason: w.plan.Reject}
 	}
 	c.state.Commit(w.plan)
+	for id := range f.Records {
+		if c.state.Container(id) != nil {
+			c.recorded[id] = true
+		}
+	}
 	c.prepare(w)
 	if w.plan.Moved() {
 		c.noteGrants()

@@ -1,6 +1,7 @@
 package conductor
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -101,6 +102,10 @@ func present(told *lifecycle.Container, v lifecycle.Value) bool {
 				return true
 			}
 		}
+	case lifecycle.OOMScoreAdj:
+		return told.OOMScoreAdj.V == v.Int
+	case lifecycle.CDIDevice:
+		return slices.Contains(told.CDIDevices, v.Key)
 	case lifecycle.DeviceNode:
 		for _, d := range told.Devices {
 			if d.Path == v.Key {

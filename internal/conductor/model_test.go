@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ type model struct {
 	policy  engine.Policy
 	con     *conductor.Conductor
 	pods    []*modelPod
+	ratio   hook.Ratio // of CPU normalization
 	n       int
 	faults  faults
 	broken  []string
@@ -47,6 +49,7 @@ type faults struct {
 	loseRecord   bool // records do not survive a restart (I4)
 	touchSilent  bool // pods without intent are given something (I5)
 	keepGrant    bool // a pod's end does not free its CPUs (I4)
+	forgetAsked  bool // neither records nor the checkpoint survive a restart (I4, quotas)
 }
 
 type modelPod struct {
@@ -97,9 +100,9 @@ func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 	mo.policy = engine.Policy{
 		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}
+	mo.normalize(100)
 	kernel.OnWrite(func(string, string) { mo.writes++; mo.checkExclusive("at a write") })
 	mo.boot()
 	return mo
@@ -112,7 +115,7 @@ func (mo *model) boot() {
 		fsys = deafFS{mo.kernel}
 	}
 	var saved []byte
-	if mo.con != nil {
+	if mo.con != nil && !mo.faults.forgetAsked {
 		saved = mo.con.Checkpoint()
 	}
 	mo.con = conductor.New(conductor.Options{
@@ -122,6 +125,35 @@ func (mo *model) boot() {
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),
 		Now: func() time.Time { return time.Unix(0, 0) },
 	})
+}
+
+// normalize switches CPU normalization to a ratio.
+func (mo *model) normalize(ratio hook.Ratio) {
+	mo.ratio = ratio
+	mo.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: ratio},
+		hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.FallbackWeight, BVT: lifecycle.NotSupported},
+	}
+}
+
+// checkQuotas checks that quotas are scaled once from what was asked, whatever
+// happened in between. It computes them by itself.
+func (mo *model) checkQuotas(when string) {
+	for _, c := range mo.live() {
+		class := c.pod.Labels["koordinator.sh/qosClass"]
+		_, assigned := c.pod.Annotations[intent.KoordResourceStatus]
+		if !c.started || c.asked.CPU.Quota.V == 0 || assigned || (class != "" && class != "LS" && class != "nonsense") {
+			continue
+		}
+		want := c.asked.CPU.Quota.V
+		if mo.ratio > 100 {
+			want = int64(math.Ceil(float64(want) * 100 / float64(mo.ratio)))
+		}
+		quota, _, err := (&cgroup.Tree{FS: mo.kernel, Version: mo.version}).ReadBandwidth(c.dir())
+		must(err)
+		if quota != fmt.Sprint(want) {
+			mo.wrong("I4: %s: %s asked for a quota of %d at ratio %s and has %s, wanted %d", when, c.ID, c.asked.CPU.Quota.V, mo.ratio, quota, want)
+		}
+	}
 }
 
 // deafFS loses every cpuset write.
@@ -186,6 +218,9 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 		CgroupsPath: fmt.Sprintf("%s/ctr-%d", p.CgroupParent, mo.n), CreatedAt: int64(mo.n),
 	}}
 	c.Resources.CPU.Shares = lifecycle.Some[uint64](2)
+	if p.Labels["koordinator.sh/qosClass"] != "BE" && mo.n%3 == 0 {
+		c.Resources.CPU.Quota = lifecycle.Some(int64(50000 + mo.n))
+	}
 	c.asked = c.Resources
 	ans, ok := mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container)})
 	if !ok {
@@ -204,7 +239,7 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 // silent checks I5: nobody asked anything, so nothing but CPUs others own may
 // be missing.
 func (mo *model) silent(c *modelCtr, ans conductor.Answer) {
-	if len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.UnlabelledShared {
+	if len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.UnlabelledShared || mo.ratio > 100 {
 		return
 	}
 	owned := len(mo.con.Status().CPUs.Grants) > 0
@@ -241,7 +276,7 @@ func (mo *model) apply(c *modelCtr, values []lifecycle.Value) {
 		case lifecycle.Env:
 			c.Env = append(c.Env, v.Key+"="+v.Text)
 		case lifecycle.Annotation:
-			if !mo.faults.loseRecord {
+			if !mo.faults.loseRecord && !mo.faults.forgetAsked {
 				c.Annotations = map[string]string{v.Key: v.Text}
 			}
 		}
@@ -272,6 +307,7 @@ func (mo *model) start(c *modelCtr) {
 	c.started, c.State = true, lifecycle.StateRunning
 	must(mo.kernel.SetTasks(c.dir(), 1))
 	mo.checkExclusive("at the first instruction of " + c.ID)
+	mo.checkQuotas("at the first instruction of " + c.ID)
 	mo.checkValues(c)
 }
 
@@ -309,6 +345,9 @@ func (mo *model) update(c *modelCtr, r lifecycle.Resources) {
 	if r.CPU.CPUs != "" {
 		c.Resources.CPU.CPUs, c.asked.CPU.CPUs = r.CPU.CPUs, r.CPU.CPUs
 	}
+	if r.CPU.Quota.Set {
+		c.Resources.CPU.Quota, c.asked.CPU.Quota = r.CPU.Quota, r.CPU.Quota
+	}
 	if r.CPU.Shares.Set {
 		c.Resources.CPU.Shares, c.asked.CPU.Shares = r.CPU.Shares, r.CPU.Shares
 	}
@@ -317,6 +356,7 @@ func (mo *model) update(c *modelCtr, r lifecycle.Resources) {
 	if c.started && !c.ended {
 		mo.toKernel(c)
 		mo.checkExclusive("after an update of " + c.ID)
+		mo.checkQuotas("after an update of " + c.ID)
 		mo.checkValues(c)
 	}
 }
@@ -386,6 +426,7 @@ func (mo *model) restart() {
 		}
 	}
 	mo.checkExclusive("after a restart")
+	mo.checkQuotas("after a restart")
 }
 
 // alive reports whether a grant's container lives: only those must survive.

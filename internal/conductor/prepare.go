@@ -77,6 +77,7 @@ func (c *Conductor) forget(w *work, id string) {
 	if c.state.Container(id) == nil && c.state.Pod(id) == nil {
 		delete(c.sent, id)
 		delete(c.told, id)
+		delete(c.recorded, id)
 	}
 }
 
@@ -162,6 +163,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	}
 	if len(values) > 0 && w.from.Carries(lifecycle.CreateContainer, lifecycle.Annotation) {
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
+		c.recorded[ctr.ID] = true
 	}
 }
 
@@ -184,6 +186,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
 func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.recorded[ctr.ID] = true
 	target, err := c.target(ctr)
 	for _, v := range c.state.Values(ctr) {
 		if !inKernel(v.Field) {
@@ -212,6 +215,14 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 	return v.Field == lifecycle.CPUSetCPUs && ctr.Seat.Pool == placement.Rest &&
 		ctr.Pristine.CPU.CPUs == "" && c.told[ctr.ID][lifecycle.CPUSetCPUs] == ""
+}
+
+// staysOut reports whether a value is written to the kernel and kept from the
+// runtime's copy for as long as nobody updates the container: it was computed
+// from that copy, and without a record the copy alone tells a later start what
+// was asked for.
+func (c *Conductor) staysOut(ctr *engine.Container, v lifecycle.Value) bool {
+	return c.kernelOnly(ctr, v) || v.Scaled && !c.recorded[ctr.ID]
 }
 
 func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
@@ -307,7 +318,7 @@ func cpusetOf(values []lifecycle.Value) (lifecycle.Value, bool) {
 
 // enqueue has the runtime's copy brought in line later, where it differs.
 func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if v.Field != lifecycle.Unified && c.told[ctr.ID][v.Field] != v.String() && !c.kernelOnly(ctr, v) {
+	if v.Field != lifecycle.Unified && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) {
 		c.queue.add(ctr.ID)
 	}
 }

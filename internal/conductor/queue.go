@@ -102,7 +102,7 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	if ctr != nil && ctr.Alive() {
 		for _, v := range c.state.Values(ctr) {
 			if inKernel(v.Field) && rt.from.Carries(lifecycle.UpdateContainer, v.Field) &&
-				c.told[id][v.Field] != v.String() && !c.kernelOnly(ctr, v) {
+				c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
 				values = append(values, v)
 			}
 		}

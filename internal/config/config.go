@@ -97,15 +97,24 @@ type Hooks struct {
 	CPUSet CPUSetHook `json:"cpuset"`
 	// Batch tunes the batch resource hook.
 	Batch BatchHook `json:"batch"`
+	// Normalization tunes the CPU normalization hook.
+	Normalization NormalizationHook `json:"normalization"`
+	// GroupIdentity tunes the group identity hook.
+	GroupIdentity GroupIdentityHook `json:"groupIdentity"`
+	// OOMScore tunes the OOM score hook.
+	OOMScore OOMScoreHook `json:"oomScore"`
 	// GPU tunes the GPU environment hook.
 	GPU GPUHook `json:"gpu"`
+	// RDMA tunes the RDMA hook.
+	RDMA RDMAHook `json:"rdma"`
 }
 
 // CPUSetHook tunes the cpuset hook.
 type CPUSetHook struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// UnsetQuota lifts the CFS quota of containers that own their CPUs.
+	// UnsetQuota lifts the CFS quota of containers that own their CPUs, where
+	// the pod's annotation trimtab.io/unset-cpu-quota does not say otherwise.
 	UnsetQuota bool `json:"unsetQuota"`
 	// Unlabelled says what pods without a class get: "leave" touches them only
 	// where exclusive CPUs must be kept clear, "shared" puts them into the
@@ -122,6 +131,41 @@ type BatchHook struct {
 	Enabled bool `json:"enabled"`
 }
 
+// NormalizationHook tunes the CPU normalization hook.
+type NormalizationHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Ratio is how much faster this node's CPUs are than those that CPU limits
+	// are written for: quotas are divided by it. 1 and less change nothing.
+	Ratio string `json:"ratio"`
+}
+
+// GroupIdentityHook tunes the group identity hook.
+type GroupIdentityHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSR is the identity of LSE and LSR pods, and of Guaranteed pods without a
+	// class; 0 is none.
+	LSR int `json:"lsr"`
+	// LS is the identity of LS pods, and of Burstable pods without a class; 0
+	// is none.
+	LS int `json:"ls"`
+	// BE is the identity of BE pods, and of BestEffort pods without a class; 0
+	// is none.
+	BE int `json:"be"`
+	// Fallback is what stands in for identities below 0 where the kernel has
+	// none: "idle" makes the pod's cgroup cpu.idle, "weight" gives it the least
+	// weight.
+	Fallback string `json:"fallback"`
+}
+
+// OOMScoreHook tunes the OOM score hook.
+type OOMScoreHook struct {
+	// Enabled switches the hook on. Off by default: whoever may write a pod's
+	// annotations could have other pods killed first.
+	Enabled bool `json:"enabled"`
+}
+
 // GPUHook tunes the GPU environment hook.
 type GPUHook struct {
 	// Enabled switches the hook on.
@@ -130,6 +174,19 @@ type GPUHook struct {
 	// containers that were given a part of a GPU; empty, such containers get
 	// the device list only and the missing library is reported.
 	HAMiLibrary string `json:"hamiLibrary"`
+	// Devices is how containers get their GPUs: "env" tells the runtime's GPU
+	// support by NVIDIA_VISIBLE_DEVICES, "nodes" hands over the device nodes
+	// too, and "cdi" asks the runtime for nvidia.com/gpu=NAME.
+	Devices string `json:"devices"`
+	// Name is what GPUs are called, by "index" or by "uuid".
+	Name string `json:"name"`
+}
+
+// RDMAHook tunes the RDMA hook.
+type RDMAHook struct {
+	// Enabled switches the hook on. Off by default: it hands device nodes to
+	// whom an annotation names.
+	Enabled bool `json:"enabled"`
 }
 
 // NRI configures the NRI attachment.
@@ -166,6 +223,8 @@ type Cgroup struct {
 type Paths struct {
 	// Sys is the directory sysfs is mounted on.
 	Sys string `json:"sys"`
+	// Dev is the directory with the node's device nodes.
+	Dev string `json:"dev"`
 	// StatusSocket is the root-only socket that status, explain and events
 	// ask; empty, nothing is served there.
 	StatusSocket string `json:"statusSocket"`
@@ -200,13 +259,16 @@ func Default() Config {
 	return Config{
 		APIVersion:    APIVersion,
 		Kind:          Kind,
-		Dialects:      []string{"koordinator", "kubernetes"},
+		Dialects:      []string{"koordinator", "trimtab", "kubernetes"},
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Authorisation: []Rule{},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},
-			GPU:    GPUHook{Enabled: true},
+			GPU:    GPUHook{Enabled: true, Devices: "env", Name: "index"},
+
+			Normalization: NormalizationHook{Ratio: "1.00"},
+			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
 		},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
@@ -214,7 +276,7 @@ func Default() Config {
 		},
 		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
 		Paths: Paths{
-			Sys: "/sys", StatusSocket: "/run/trimtab/trimtab.sock",
+			Sys: "/sys", Dev: "/dev", StatusSocket: "/run/trimtab/trimtab.sock",
 			Key: "/etc/trimtab/record.key", State: "/var/lib/trimtab",
 		},
 		Log: Log{Level: "info", Format: "text"},

@@ -37,7 +37,7 @@ type rule struct {
 
 // rules returns the rule of every key that has one, by path.
 func rules() map[string]rule {
-	cpus, absolute := rule{cpus: true}, rule{absolute: true}
+	cpus, absolute, identity := rule{cpus: true}, rule{absolute: true}, rule{min: -1, max: 2}
 	return map[string]rule{
 		"apiVersion":                     {choices: []string{APIVersion}},
 		"kind":                           {choices: []string{Kind}},
@@ -53,7 +53,14 @@ func rules() map[string]rule {
 		"pools.reclaimed":                cpus,
 		"pools.system":                   cpus,
 		"hooks.cpuset.unlabelled":        {choices: []string{"leave", "shared"}},
+		"hooks.normalization.ratio":      {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
+		"hooks.groupIdentity.lsr":        identity,
+		"hooks.groupIdentity.ls":         identity,
+		"hooks.groupIdentity.be":         identity,
+		"hooks.groupIdentity.fallback":   {choices: []string{"none", "idle", "weight"}},
 		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
+		"hooks.gpu.devices":              {choices: []string{"env", "nodes", "cdi"}},
+		"hooks.gpu.name":                 {choices: []string{"index", "uuid"}},
 		"nri.socket":                     {socket: true},
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
@@ -62,6 +69,7 @@ func rules() map[string]rule {
 		"cgroup.root":                    absolute,
 		"cgroup.version":                 {choices: []string{"auto", "v1", "v2"}},
 		"paths.sys":                      absolute,
+		"paths.dev":                      absolute,
 		"paths.statusSocket":             {socket: true, optional: true},
 		"paths.key":                      absolute,
 		"paths.state":                    absolute,

@@ -121,6 +121,7 @@ func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pr
 		out.run(h, in)
 	}
 	d.failed = cmp.Or(d.failed, out.failed)
+	out.scale(in)
 	return out.Values, out.Problems
 }
 

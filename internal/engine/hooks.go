@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -45,12 +46,12 @@ type output struct {
 // run asks one hook. Its panic is contained: it proposes nothing then, and
 // that is reported.
 func (o *output) run(h hook.Hook, in *hook.Input) {
-	had, trouble := len(o.Values), len(o.Problems)
+	had, scales, trouble := len(o.Values), len(o.Scales), len(o.Problems)
 	defer func() {
 		if r := recover(); r != nil {
 			name := h.Info().Name
 			p := lifecycle.Problem{Hook: name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", name, r)}
-			o.Values, o.Problems = o.Values[:had], append(o.Problems[:trouble], p)
+			o.Values, o.Scales, o.Problems = o.Values[:had], o.Scales[:scales], append(o.Problems[:trouble], p)
 			if o.fatal[name] {
 				o.failed = p.Reason
 			}
@@ -84,6 +85,41 @@ func (o *output) add(v lifecycle.Value) {
 	o.Values = append(o.Values, v)
 }
 
+// minQuota is the least quota the kernel takes, in µs.
+const minQuota = 1000
+
+// scale applies what hooks want scaled, once all values are set.
+func (o *output) scale(in *hook.Input) {
+	for _, s := range o.Scales {
+		if s.Field != lifecycle.CPUQuota {
+			o.Problems = append(o.Problems, lifecycle.Problem{Reason: fmt.Sprintf("hook %s: %s cannot be scaled", s.Why.Hook, s.Field)})
+			continue
+		}
+		at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == s.Field })
+		v := lifecycle.Value{Field: s.Field, Scope: in.Scope()}
+		switch {
+		case at >= 0:
+			v.Int = o.Values[at].Int
+			s.Why.Text = o.Values[at].Why.Hook + "'s, " + s.Why.Text
+		case !s.Set && in.Pristine != nil:
+			v.Int, v.Scaled = in.Pristine.CPU.Quota.V, true
+			s.Why.Text = fmt.Sprintf("%d as asked, %s", v.Int, s.Why.Text)
+		}
+		if v.Int <= 0 { // no limit, or nothing to scale
+			continue
+		}
+		v.Int, v.Why = max(s.By.Divide(v.Int), minQuota), s.Why
+		if at >= 0 {
+			o.Values[at] = v
+		} else {
+			o.Values = append(o.Values, v)
+		}
+	}
+}
+
+// neutral are the values of cgroup files when nobody asks for anything.
+var neutral = map[string]string{"cpu.bvt_warp_ns": "0", "cpu.idle": "0"}
+
 // revert adds values that put back what the runtime asked for, for every
 // resource that was proposed before and is not any more.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, online topology.Set, m *topology.Machine) []lifecycle.Value {
@@ -102,6 +138,11 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 		case lifecycle.CPUSetCPUs:
 			if v.Text = pristine.CPU.CPUs; v.Text == "" {
 				v.Text = m.Format(online)
+			}
+		case lifecycle.Unified:
+			var known bool
+			if v.Text, known = neutral[old.Key]; !known {
+				continue
 			}
 		default: // environment, mounts, devices: fixed when the container was created
 			continue

@@ -9,7 +9,8 @@ import (
 // CPUSet turns a container's seat into its cpuset, and lifts the CFS quota of
 // containers that own their CPUs.
 type CPUSet struct {
-	// UnsetQuota lifts the quota of containers that own their CPUs.
+	// UnsetQuota lifts the quota of containers that own their CPUs, where their
+	// pod does not say otherwise.
 	UnsetQuota bool
 }
 
@@ -23,7 +24,7 @@ func (CPUSet) Info() Info {
 			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer,
 			lifecycle.StopContainer, lifecycle.RemoveContainer,
 		},
-		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus},
+		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota},
 		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUQuota},
 		Pod:     []lifecycle.Field{lifecycle.CPUQuota},
 		Kernel:  []string{"cpuset", "cpu"},
@@ -32,6 +33,7 @@ func (CPUSet) Info() Info {
 			"an UpdateContainerResources is answered for the container it names, so it cannot take assigned CPUs away (Koordinator 1.7 loses the answer)",
 			"CPUs another pod owns, reserved or offline CPUs are refused and reported; the container runs in the shared pool",
 			"pods without a class keep all CPUs nobody owns; hooks.cpuset.unlabelled: shared puts them into the shared pool as Koordinator does",
+			"whether the quota is lifted is a pod's own choice (trimtab.io/unset-cpu-quota), and only the default is the node's",
 			"CPUs of LSR pods are not lent to batch pods",
 			"unknown or empty NUMA nodes give the whole pool and a report, not an empty list",
 		},
@@ -44,7 +46,11 @@ func (h CPUSet) Propose(in *Input, out *Output) {
 	if in.Container != "" && in.CPUs != "" {
 		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: in.CPUs, Why: why})
 	}
-	if h.UnsetQuota && in.Seat.Pool == placement.Own {
+	unset := h.UnsetQuota
+	if own := in.Intent.UnsetQuota; own.Said() {
+		unset, why.Source = own.V, own.Key
+	}
+	if unset && in.Seat.Pool == placement.Own {
 		why.Text = "not throttled on CPUs it owns"
 		out.number(in, lifecycle.CPUQuota, -1, why)
 	}

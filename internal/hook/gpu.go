@@ -2,6 +2,7 @@ package hook
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,24 +10,47 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// GPU tells a pod's containers which GPUs a scheduler allocated to it, and the
+// GPUDevices is how a container gets its GPUs.
+type GPUDevices int
+
+// The ways. ByEnv leaves the device nodes to the runtime's own GPU support.
+const (
+	ByEnv GPUDevices = iota
+	ByNode
+	ByCDI
+)
+
+// GPU gives a pod's containers the GPUs a scheduler allocated to it, and the
 // HAMi-core library its part of a shared one. Names and values: Koordinator
 // 1.7, plugin GPUEnvInject.
 type GPU struct {
 	// HAMiLibrary is the host path of libvgpu.so; "" where there is none.
 	HAMiLibrary string
+	Devices     GPUDevices
+	// ByUUID names GPUs by UUID, else by index.
+	ByUUID bool
+	// Nodes are the host's device nodes by path.
+	Nodes map[string]lifecycle.Device
 }
 
 // Info describes the hook.
-func (GPU) Info() Info {
+func (h GPU) Info() Info {
+	var kernel []string
+	if h.Devices == ByNode {
+		kernel = []string{"nvidia"}
+	}
 	return Info{
 		Name:    "gpu",
-		About:   "environment (and HAMi-core library) for GPUs the scheduler allocated",
+		About:   "GPUs the scheduler allocated: environment, device nodes or CDI names, and the HAMi-core library",
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.KoordDevices, intent.KoordGPUIsolation},
-		Sets:    []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint},
-		Compose: "one hook per environment variable",
+		Sets:    []lifecycle.Field{lifecycle.Env, lifecycle.MountPoint, lifecycle.DeviceNode, lifecycle.CDIDevice},
+		Kernel:  kernel,
+		Compose: "one hook per environment variable, mount and device",
+		Tried:   "described device nodes only; no GPU was at hand",
 		Differs: []string{
+			"hooks.gpu.devices: nodes or cdi gives the device nodes by the request itself, so the runtime knows of them and a systemd daemon-reload does not take them away (koordinator issue 2809)",
+			"hooks.gpu.name: uuid names GPUs by UUID, which stays right where indexes move",
 			"HAMi-core's library and lock are mounted only where hooks.gpu.hamiLibrary names the library; otherwise that is reported",
 			"malformed allocations are reported and the container starts without them",
 		},
@@ -36,7 +60,13 @@ func (GPU) Info() Info {
 // vgpuLock is the directory HAMi-core's processes synchronise over.
 const vgpuLock = "/tmp/vgpulock"
 
-// Propose sets the environment of one container.
+// cdiGPU is the kind of GPUs in the CDI specifications of the vendor's toolkit.
+const cdiGPU = "nvidia.com/gpu="
+
+// gpuControl are the nodes that belong to no single GPU.
+var gpuControl = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
+
+// Propose gives one container its GPUs.
 func (h GPU) Propose(in *Input, out *Output) {
 	gpu := in.Intent.GPU
 	if in.Container == "" || !gpu.Said() {
@@ -46,14 +76,65 @@ func (h GPU) Propose(in *Input, out *Output) {
 	env := func(name, value string) {
 		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Env, Key: name, Text: value, Why: why})
 	}
-	minors := make([]string, len(gpu.V.Minors))
-	for i, m := range gpu.V.Minors {
-		minors[i] = strconv.Itoa(m)
+	if rule := gpu.V.NodesRefused; rule != "" && h.Devices != ByEnv {
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: gpu.Key, Refused: true, Rule: rule,
+			Reason: "gpu: the namespace may not ask for devices; the container is told of its GPUs by environment alone (authorisation: " + rule + ")",
+		})
+		h.Devices = ByEnv
 	}
-	env("NVIDIA_VISIBLE_DEVICES", strings.Join(minors, ","))
-	share := gpu.V.Shared
-	if share == nil {
+	names, ok := h.names(gpu.V)
+	if !ok {
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: gpu.Key, Reason: "gpu: an entry without the id of a GPU, which hooks.gpu.name: uuid needs; the container gets none",
+		})
 		return
+	}
+	if h.Devices == ByCDI { // the CDI specification brings the environment, too
+		for _, n := range names {
+			n = cdiGPU + n
+			out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CDIDevice, Key: n, Text: n, Why: why})
+		}
+	} else {
+		env("NVIDIA_VISIBLE_DEVICES", strings.Join(names, ","))
+	}
+	if h.Devices == ByNode {
+		h.nodes(gpu.V.Minors, why, out)
+	}
+	if gpu.V.Shared != nil {
+		h.share(gpu.V.Shared, why, out)
+	}
+}
+
+// names are the GPUs as the runtime's GPU support calls them.
+func (h GPU) names(g intent.GPU) ([]string, bool) {
+	if h.ByUUID {
+		return g.UUIDs, len(g.UUIDs) == len(g.Minors) && !slices.Contains(g.UUIDs, "")
+	}
+	names := make([]string, len(g.Minors))
+	for i, m := range g.Minors {
+		names[i] = strconv.Itoa(m)
+	}
+	return names, true
+}
+
+// nodes hands over the GPUs' device nodes, and those every user of a GPU needs
+// where the host has them.
+func (h GPU) nodes(minors []int, why lifecycle.Reason, out *Output) {
+	for _, m := range minors {
+		out.device(h.Nodes, "/dev/nvidia"+strconv.Itoa(m), why)
+	}
+	for _, p := range gpuControl {
+		if _, has := h.Nodes[p]; has {
+			out.device(h.Nodes, p, why)
+		}
+	}
+}
+
+// share gives the container its part of a GPU.
+func (h GPU) share(share *intent.GPUShare, why lifecycle.Reason, out *Output) {
+	env := func(name, value string) {
+		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Env, Key: name, Text: value, Why: why})
 	}
 	if h.HAMiLibrary == "" {
 		out.Problems = append(out.Problems, lifecycle.Problem{

@@ -15,9 +15,12 @@ type Info struct {
 	Reads   []string          `json:"reads"` // label and annotation keys
 	Sets    []lifecycle.Field `json:"sets"`
 	Pod     []lifecycle.Field `json:"setsOnPod,omitempty"`
-	Kernel  []string          `json:"kernel,omitempty"` // cgroup features needed
+	Kernel  []string          `json:"kernel,omitempty"` // features needed; of "a|b" one
 	Compose string            `json:"compose"`          // what happens beside other hooks
 	Differs []string          `json:"differs,omitempty"`
+	// Tried says on what it was tried where that is less than a kernel and
+	// runtime of its own.
+	Tried string `json:"tried,omitempty"`
 }
 
 // Input is what a hook sees. Container is empty when values for the pod itself
@@ -40,7 +43,19 @@ type Input struct {
 // Output collects a hook's proposals.
 type Output struct {
 	Values   []lifecycle.Value
+	Scales   []Scale
 	Problems []lifecycle.Problem
+}
+
+// Scale asks that a field be divided: what another hook sets it to, or else
+// what the runtime asked for, never what an earlier scaling made of it. A field
+// without a limit stays without.
+type Scale struct {
+	Field lifecycle.Field
+	By    Ratio
+	// Set scales only what another hook sets, not what the runtime asked for.
+	Set bool
+	Why lifecycle.Reason
 }
 
 // Hook is one policy. Propose adds to out; it must not keep or change in.
@@ -52,7 +67,7 @@ type Hook interface {
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, GPU{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos
@@ -61,10 +76,27 @@ func Catalogue() []Info {
 // number proposes a numeric value for the container, or for the pod where the
 // input has no container.
 func (o *Output) number(in *Input, f lifecycle.Field, v int64, why lifecycle.Reason) {
-	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.scope(), Int: v, Why: why})
+	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Int: v, Why: why})
 }
 
-func (in *Input) scope() lifecycle.Scope {
+// device hands over a node of the host, or reports that it is not there. A node
+// given twice is given once.
+func (o *Output) device(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {
+	d, has := nodes[path]
+	if !has {
+		o.Problems = append(o.Problems, lifecycle.Problem{Key: why.Source, Value: path, Reason: "this node has no such device"})
+		return
+	}
+	for _, v := range o.Values {
+		if v.Field == lifecycle.DeviceNode && v.Key == path {
+			return
+		}
+	}
+	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.DeviceNode, Key: path, Device: &d, Why: why})
+}
+
+// Scope says whose values are asked for.
+func (in *Input) Scope() lifecycle.Scope {
 	if in.Container == "" {
 		return lifecycle.OfPod
 	}

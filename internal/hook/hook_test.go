@@ -90,6 +90,11 @@ func TestQuotaFormula(t *testing.T) {
 
 func TestCPUSet(t *testing.T) {
 	own := &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "2-3", Seat: placement.Seat{Pool: placement.Own}}
+	says := func(unset bool) *Input {
+		in := *own
+		in.Intent = &intent.Pod{UnsetQuota: intent.Sourced[bool]{V: unset, Key: intent.TrimtabUnsetQuota}}
+		return &in
+	}
 	for _, c := range []struct {
 		name string
 		in   *Input
@@ -98,8 +103,10 @@ func TestCPUSet(t *testing.T) {
 	}{
 		{"owned", own, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
 		{"owned, quota kept", own, CPUSet{}, map[string]string{"cpuset.cpus": "2-3"}},
-		{"shared", &Input{Container: "a", CPUs: "0-1"}, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
-		{"pod", &Input{Seat: placement.Seat{Pool: placement.Own}}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
+		{"owned, the pod keeps its quota", says(false), CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3"}},
+		{"owned, the pod has it lifted", says(true), CPUSet{}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
+		{"shared", &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "0-1"}, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
+		{"pod", &Input{Intent: &intent.Pod{}, Seat: placement.Seat{Pool: placement.Own}}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
 	} {
 		if diff := cmp.Diff(c.want, values(c.in, c.hook)); diff != "" {
 			t.Error(c.name, diff)
@@ -131,10 +138,28 @@ func TestGPU(t *testing.T) {
 	}
 }
 
+// everyHook lists all hooks so that each sets as much as it can.
+func everyHook(t *testing.T) []Hook {
+	t.Helper()
+	nodes := charNodes("/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
+	hooks := []Hook{
+		CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120},
+		GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported},
+		GPU{HAMiLibrary: "/l.so", Devices: ByNode, Nodes: nodes}, OOMScore{},
+		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
+	}
+	for _, h := range Catalogue() {
+		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {
+			t.Errorf("%s is not in the list that is checked for conflicts", h.Name)
+		}
+	}
+	return hooks
+}
+
 // TestNoConflict checks the composition rules over the hook list: whatever is
 // asked, no two hooks set one thing, and each sets only what it states.
 func TestNoConflict(t *testing.T) {
-	hooks := []Hook{CPUSet{UnsetQuota: true}, Batch{}, GPU{HAMiLibrary: "/l.so"}}
+	hooks := everyHook(t)
 	rapid.Check(t, func(t *rapid.T) {
 		in := &Input{
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
@@ -142,12 +167,23 @@ func TestNoConflict(t *testing.T) {
 			Seat:      placement.Seat{Pool: placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool"))},
 			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}
+		in.Intent.Class.V = intent.Class(rapid.IntRange(0, int(intent.Reclaimed)).Draw(t, "class"))
+		if rapid.Bool().Draw(t, "no batch") {
+			in.Intent.Batch.Key = ""
+		}
 		in.Intent.GPU = intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{}}, Key: "k"}
+		in.Intent.RDMA = intent.Sourced[[]string]{V: []string{"0000:3b:00.0"}, Key: "k"}
+		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
 		by := map[string]string{}
 		for _, h := range hooks {
 			var out Output
 			h.Propose(in, &out)
 			info := h.Info()
+			for _, s := range out.Scales {
+				if s.Field.Info().Compose != lifecycle.Scaled || s.Why.Hook != info.Name || !slices.Contains(info.Sets, s.Field) {
+					t.Errorf("%s scales %s", info.Name, s.Field)
+				}
+			}
 			for _, v := range out.Values {
 				name := v.Field.String() + " " + v.Key
 				if other, twice := by[name]; twice {

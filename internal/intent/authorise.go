@@ -13,7 +13,7 @@ import (
 // Kind names one thing a pod can ask for, as authorisation rules do.
 type Kind string
 
-// The kinds of intent. Those from OOMScore on are asked for by nothing yet:
+// The kinds of intent. RDT, CoreSched and Mounts are asked for by nothing yet:
 // their names are kept, and refused where no rule allows them.
 const (
 	ClassSystem    Kind = "class/system"
@@ -25,6 +25,8 @@ const (
 	BatchResources Kind = "batch"
 	GPUEnv         Kind = "gpu"
 	GPULibrary     Kind = "gpu-library"
+	CPUQoSKind     Kind = "cpu-qos"
+	Quota          Kind = "quota"
 	OOMScore       Kind = "oom-score"
 	RDT            Kind = "rdt"
 	CoreSched      Kind = "core-sched"
@@ -89,6 +91,8 @@ var defaults = []Default{
 	{BatchResources, "*", Cap, "only pods that are BestEffort to Kubernetes: the limits of others are not lifted"},
 	{GPUEnv, "*", Allow, "an environment variable the pod's author could write as well"},
 	{GPULibrary, "*", Allow, "it mounts what hooks.gpu.hamiLibrary names, and nothing the pod names"},
+	{CPUQoSKind, "*", Allow, "a group identity within those of the classes; only LS pods are heeded"},
+	{Quota, "*", Allow, "it is heeded only where the pod owns its CPUs"},
 	{OOMScore, "*", Refuse, "it decides whom the kernel kills first"},
 	{RDT, "*", Refuse, "cache and memory bandwidth are the node's"},
 	{CoreSched, "*", Refuse, "a cookie keeps others off a core"},
@@ -166,6 +170,14 @@ func subjects(p *Pod) []subject {
 			func(p *Pod) { p.Batch = Sourced[map[string]Batch]{} },
 		},
 		{GPUEnv, func(p *Pod) string { return p.GPU.Key }, gpuList, func(p *Pod) { p.GPU = Sourced[GPU]{} }},
+		{Devices, func(p *Pod) string { return p.RDMA.Key }, func(p *Pod) string { return strings.Join(p.RDMA.V, ",") }, func(p *Pod) { p.RDMA = Sourced[[]string]{} }},
+		{OOMScore, func(p *Pod) string { return p.OOMScore.Key }, func(p *Pod) string { return fmt.Sprint(p.OOMScore.V) }, func(p *Pod) { p.OOMScore = Sourced[int64]{} }},
+		{
+			OOMScore, func(p *Pod) string { return p.OOMScores.Key }, func(p *Pod) string { return strings.Join(sortedKeys(p.OOMScores.V), ",") },
+			func(p *Pod) { p.OOMScores = Sourced[map[string]int64]{} },
+		},
+		{CPUQoSKind, func(p *Pod) string { return p.CPUQoS.Key }, func(p *Pod) string { return fmt.Sprintf("%+v", p.CPUQoS.V) }, func(p *Pod) { p.CPUQoS = Sourced[CPUQoS]{} }},
+		{Quota, func(p *Pod) string { return p.UnsetQuota.Key }, func(p *Pod) string { return fmt.Sprint(p.UnsetQuota.V) }, func(p *Pod) { p.UnsetQuota = Sourced[bool]{} }},
 		{GPULibrary, libraryKey, gpuList, func(p *Pod) { p.GPU.V.Shared = nil }},
 	}
 }
@@ -205,6 +217,9 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		s.drop(&out)
 		out.refuse(key, value, "%s: %s (authorisation: %s)", s.kind, why, rule.Name)
 		out.Problems[len(out.Problems)-1].Rule = rule.Name
+	}
+	if rule := r.For(Devices, namespace); out.GPU.Said() && rule.Decision == Refuse {
+		out.GPU.V.NodesRefused = rule.Name
 	}
 	out.Problems = bounded(out.Problems)
 	return &out

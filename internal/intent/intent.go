@@ -59,7 +59,13 @@ type Batch struct {
 // GPU is what a scheduler allocated of the node's GPUs.
 type GPU struct {
 	Minors []int // device minors, in the scheduler's order
+	// UUIDs are those of the same devices, "" for one without; none where no
+	// device has one.
+	UUIDs  []string
 	Shared *GPUShare
+	// NodesRefused names the authorisation rule that keeps the devices
+	// themselves from the pod; the environment is left.
+	NodesRefused string
 }
 
 // GPUShare is a part of one GPU, isolated by HAMi-core.
@@ -76,15 +82,26 @@ type Pod struct {
 	// CPUs are kernel ids of CPUs a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
-	Nodes    Sourced[[]int]
-	Batch    Sourced[map[string]Batch] // by container name
-	GPU      Sourced[GPU]
-	Problems []lifecycle.Problem
+	Nodes Sourced[[]int]
+	Batch Sourced[map[string]Batch] // by container name
+	GPU   Sourced[GPU]
+	// UnsetQuota says whether the CPU quota is lifted where the pod owns its CPUs.
+	UnsetQuota Sourced[bool]
+	// RDMA are the PCI addresses of the functions of RDMA cards a scheduler
+	// allocated.
+	RDMA   Sourced[[]string]
+	CPUQoS Sourced[CPUQoS]
+	// OOMScore is the oom_score_adj of the pod's containers, OOMScores that of
+	// single ones by name.
+	OOMScore  Sourced[int64]
+	OOMScores Sourced[map[string]int64]
+	Problems  []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
-	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said()
+	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
+		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -102,6 +119,7 @@ type dialect struct {
 func dialects() []dialect {
 	return []dialect{
 		{"koordinator", readKoordinator},
+		{"trimtab", readTrimtab},
 		{"kubernetes", readKubernetes},
 	}
 }
@@ -152,6 +170,11 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Nodes, o.Nodes)
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
+	takeFirst(&p.RDMA, o.RDMA)
+	takeFirst(&p.UnsetQuota, o.UnsetQuota)
+	takeFirst(&p.CPUQoS, o.CPUQoS)
+	takeFirst(&p.OOMScore, o.OOMScore)
+	takeFirst(&p.OOMScores, o.OOMScores)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

@@ -17,6 +17,9 @@ const (
 	KoordResourceStatus = "scheduling.koordinator.sh/resource-status"
 	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
 	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
+	KoordCPUQoS         = "koordinator.sh/cpuQOS"
+	KoordOOMScore       = "koordinator.sh/oom-score-adj"
+	KoordOOMScoreSpec   = "koordinator.sh/oom-score-adj-spec"
 	KoordGPUIsolation   = "koordinator.sh/gpu-isolation-provider"
 )
 
@@ -56,6 +59,8 @@ func readKoordinator(pod *lifecycle.Pod, out *Pod) {
 	readResourceStatus(pod, out)
 	readExtended(pod, out)
 	readDevices(pod, out)
+	readCPUQoS(pod, out)
+	readOOMScore(pod, out)
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown
@@ -163,35 +168,6 @@ func readExtended(pod *lifecycle.Pod, out *Pod) {
 		batch[name] = b
 	}
 	out.Batch = Sourced[map[string]Batch]{batch, KoordExtended}
-}
-
-func readDevices(pod *lifecycle.Pod, out *Pod) {
-	var devices struct {
-		GPU []struct {
-			Minor     *int                `json:"minor"`
-			Resources map[string]quantity `json:"resources"`
-		} `json:"gpu"`
-	}
-	if !decode(pod, KoordDevices, &devices, out) || len(devices.GPU) == 0 {
-		return
-	}
-	var gpu GPU
-	for _, d := range devices.GPU {
-		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxMinor || slices.Contains(gpu.Minors, *d.Minor) {
-			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu: an entry without a minor number of its own, 0 to %d", maxMinor)
-			return
-		}
-		gpu.Minors = append(gpu.Minors, *d.Minor)
-	}
-	if pod.Labels[KoordGPUIsolation] == "HAMi-core" {
-		share, err := readShare(devices.GPU[0].Resources)
-		if err != nil {
-			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu shared by HAMi-core: %v", err)
-			return
-		}
-		gpu.Shared = share
-	}
-	out.GPU = Sourced[GPU]{gpu, KoordDevices}
 }
 
 // readShare reads a part of a GPU; nil where the whole GPU was allocated.

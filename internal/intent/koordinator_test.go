@@ -161,3 +161,106 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestCPUQoS: who may ask for a group identity of its own, and what for.
+func TestCPUQoS(t *testing.T) {
+	for _, c := range []struct {
+		class, text string
+		want        CPUQoS
+		problems    int
+	}{
+		{"LS", `{"enable":true,"groupIdentity":-1}`, CPUQoS{Enabled: true, Identity: lifecycle.Some(-1)}, 0},
+		{"LS", `{"enable":true}`, CPUQoS{Enabled: true}, 0},
+		{"LS", `{"enable":false,"groupIdentity":1}`, CPUQoS{Identity: lifecycle.Some(1)}, 0},
+		{"LS", `{"groupIdentity":3,"enable":true}`, CPUQoS{Malformed: true, Enabled: true}, 1},
+		{"LS", `{"enable":"yes"}`, CPUQoS{Malformed: true}, 1},
+		{"LS", `{"enable":true,"enable":false}`, CPUQoS{Malformed: true}, 1},
+		{"LS", ``, CPUQoS{}, 0},
+		{"BE", `{"enable":true,"groupIdentity":-1}`, CPUQoS{}, 1},
+		{"", `{`, CPUQoS{}, 1},
+	} {
+		got := Read(&lifecycle.Pod{
+			Labels: map[string]string{KoordQoSClass: c.class}, Annotations: map[string]string{KoordCPUQoS: c.text},
+		}, Dialects())
+		if got.CPUQoS.V != c.want || len(got.Problems) != c.problems {
+			t.Errorf("%s %s: %+v, %v", c.class, c.text, got.CPUQoS.V, got.Problems)
+		}
+	}
+}
+
+// TestOOMScore: bounds, and what is no number.
+func TestOOMScore(t *testing.T) {
+	for _, c := range []struct {
+		pod, spec string
+		want      map[string]int64 // "" is the pod's
+		problems  int
+	}{
+		{"-500", "", map[string]int64{"": -500}, 0},
+		{"-1000", `{"main":1000}`, map[string]int64{"": -1000, "main": 1000}, 0},
+		{"0", "", map[string]int64{"": 0}, 0},
+		{"1001", "", map[string]int64{}, 1},
+		{"-1001", `{"main":-500}`, map[string]int64{"main": -500}, 1},
+		{"high", "", map[string]int64{}, 1},
+		{"99999999999999999999", "", map[string]int64{}, 1},
+		{" 5", "", map[string]int64{}, 1},
+		{"", `{"main":5000,"side":1}`, map[string]int64{"side": 1}, 1},
+		{"", `{"main":"5"}`, map[string]int64{}, 1},
+		{"", `{"main":1.5}`, map[string]int64{}, 1},
+		{"", `{"main":1,"main":2}`, map[string]int64{}, 1},
+		{"", `[1]`, map[string]int64{}, 1},
+		{"", `null`, map[string]int64{}, 0},
+	} {
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordOOMScore: c.pod, KoordOOMScoreSpec: c.spec}}, Dialects())
+		scores := map[string]int64{}
+		if got.OOMScore.Said() {
+			scores[""] = got.OOMScore.V
+		}
+		for name, v := range got.OOMScores.V {
+			scores[name] = v
+		}
+		if diff := cmp.Diff(c.want, scores); diff != "" || len(got.Problems) != c.problems {
+			t.Errorf("%q %q: %s, %v", c.pod, c.spec, diff, got.Problems)
+		}
+	}
+}
+
+// TestAllocatedIDs: ids that name one device, and no more than that.
+func TestAllocatedIDs(t *testing.T) {
+	for _, c := range []struct {
+		text     string
+		uuids    []string
+		rdma     []string
+		problems int
+	}{
+		{`{"gpu":[{"minor":0,"id":"GPU-0af3-11"},{"minor":1,"id":"MIG-aa"}]}`, []string{"GPU-0af3-11", "MIG-aa"}, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"all"},{"minor":1}]}`, nil, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"GPU-a,all"}]}`, nil, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"GPU-1"},{"minor":1,"id":"1"}]}`, []string{"GPU-1", ""}, nil, 0},
+		{`{"gpu":[{"minor":0,"id":"GPU-"}]}`, nil, nil, 0},
+		{`{"rdma":[{"minor":0,"id":"0000:3B:00.0"}]}`, nil, []string{"0000:3b:00.0"}, 0},
+		{`{"rdma":[{"id":"0000:3b:00.0","extension":{"vfs":[{"minor":1,"busID":"0000:3b:00.2"},{"busID":"0000:3b:00.7"}]}}]}`, nil, []string{"0000:3b:00.2", "0000:3b:00.7"}, 0},
+		{`{"rdma":[{"id":"../../../etc"}]}`, nil, nil, 1},
+		{`{"rdma":[{"id":"0000:3b:00.8"}]}`, nil, nil, 1},
+		{`{"rdma":[{"id":"0000:3b:00.0","extension":{"vfs":[{}]}}]}`, nil, nil, 1},
+		{`{"rdma":[{}]}`, nil, nil, 1},
+		{`{"gpu":[{"minor":0,"id":"GPU-1"}],"rdma":[{"id":"x"}]}`, []string{"GPU-1"}, nil, 1},
+		{`{"fpga":[{"minor":0}]}`, nil, nil, 0},
+	} {
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordDevices: c.text}}, Dialects())
+		if diff := cmp.Diff(c.uuids, got.GPU.V.UUIDs) + cmp.Diff(c.rdma, got.RDMA.V); diff != "" || len(got.Problems) != c.problems {
+			t.Errorf("%s: %s, %v", c.text, diff, got.Problems)
+		}
+	}
+}
+
+func TestUnsetQuota(t *testing.T) {
+	for text, c := range map[string]struct {
+		said, unset bool
+		problems    int
+	}{"true": {true, true, 0}, "false": {true, false, 0}, "": {}, "yes": {problems: 1}, "True": {problems: 1}} {
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabUnsetQuota: text}}, Dialects())
+		if got.UnsetQuota.Said() != c.said || got.UnsetQuota.V != c.unset || len(got.Problems) != c.problems {
+			t.Errorf("%q: %+v, %v", text, got.UnsetQuota, got.Problems)
+		}
+	}
+}

@@ -18,6 +18,8 @@ const (
 	DeviceNode
 	Annotation
 	Unified
+	OOMScoreAdj
+	CDIDevice
 	fields
 )
 
@@ -41,11 +43,12 @@ const (
 	Once    Compose = iota // one hook sets it; a second proposal is a conflict
 	Minimum                // the smallest wins
 	Keyed                  // a map: set once per key
+	Scaled                 // one hook sets it; others may scale it, or else what the runtime asked for
 )
 
 // String returns the rule's name as the docs print it.
 func (c Compose) String() string {
-	return [...]string{"set once", "smallest wins", "set once per key"}[c]
+	return [...]string{"set once", "smallest wins", "set once per key", "set once, then scaled"}[c]
 }
 
 // FieldInfo describes a field.
@@ -58,7 +61,7 @@ type FieldInfo struct {
 
 var fieldTable = [fields]FieldInfo{
 	{CPUShares, "cpu.shares", Once, "shares (2..262144)"},
-	{CPUQuota, "cpu.quota", Once, "µs per period, -1 unlimited"},
+	{CPUQuota, "cpu.quota", Scaled, "µs per period, -1 unlimited"},
 	{CPUPeriod, "cpu.period", Once, "µs"},
 	{CPUSetCPUs, "cpuset.cpus", Once, "CPU list"},
 	{CPUSetMems, "cpuset.mems", Once, "NUMA node list"},
@@ -68,6 +71,8 @@ var fieldTable = [fields]FieldInfo{
 	{DeviceNode, "device", Keyed, "device node"},
 	{Annotation, "annotation", Keyed, "text"},
 	{Unified, "unified", Keyed, "text of the cgroup v2 file"},
+	{OOMScoreAdj, "oom.score", Once, "-1000..1000"},
+	{CDIDevice, "cdi", Keyed, "vendor/class=name"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -117,12 +122,14 @@ type Value struct {
 	Mount  *Mount  `json:"mount,omitempty"`
 	Device *Device `json:"device,omitempty"`
 	Why    Reason  `json:"why"`
+	// Scaled says that the value was computed from what the runtime asked for.
+	Scaled bool `json:"-"`
 }
 
 // Numeric reports whether the field's value is in Int.
 func (f Field) Numeric() bool {
 	switch f {
-	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit:
+	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj:
 		return true
 	}
 	return false

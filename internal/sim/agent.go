@@ -13,6 +13,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -30,6 +31,7 @@ type AgentOptions struct {
 	Config  config.Config
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
+	Host    *lifecycle.Host
 	Log     *slog.Logger
 }
 
@@ -126,7 +128,7 @@ func (p *player) restartAgent(ctx context.Context) error {
 func (p *player) startAgent(ctx context.Context) error {
 	var err error
 	p.agent, err = startAgent(ctx, p.o.Agent, AgentOptions{
-		Config: p.config, Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Log: p.o.Log,
+		Config: p.config, Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Log: p.o.Log, Host: p.host,
 	}, p.o.Patience)
 	return err
 }

@@ -81,6 +81,7 @@ func (p *player) check(s *scenario.Step) []string {
 				continue
 			}
 			compare(want, state, note)
+			p.checkFiles(ref, want, note)
 			continue
 		}
 		p.checkContainer(ref, want, note)
@@ -99,6 +100,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 		return
 	}
 	compare(want, state, note)
+	p.checkFiles(ref, want, note)
 	for _, c := range p.runtime.Containers() {
 		if c.Ref == ref && want.State != "" && c.State != want.State {
 			note("is %s, wanted %s", c.State, want.State)
@@ -112,11 +114,24 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 }
 
+// checkFiles compares cgroup files word by word.
+func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
+	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
+		text, err := p.runtime.File(ref, name)
+		switch {
+		case err != nil:
+			note("%v", err)
+		case text != want.Files[name]:
+			note("%s is %q, wanted %q", name, text, want.Files[name])
+		}
+	}
+}
+
 // asksKernel reports whether a want says anything that the runtime or the
 // kernel must show; a container that was refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent tells about a container.
@@ -177,6 +192,9 @@ func compare(want scenario.Want, got effective.State, note func(string, ...any))
 
 // compareSpec compares what is in the OCI spec and not in the kernel.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
+	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
+		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
+	}
 	for _, name := range slices.Sorted(maps.Keys(want.Env)) {
 		if v, has := got.Env[name]; !has || v != want.Env[name] {
 			note("env %s is %q, wanted %q", name, v, want.Env[name])
@@ -187,10 +205,27 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 			note("env %s is %q, wanted none", name, v)
 		}
 	}
+	compareDevices(want, got, note)
 	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
 		if v := got.Mounts[dest]; v != want.Mounts[dest] {
 			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])
 		}
+	}
+}
+
+func compareDevices(want scenario.Want, got effective.State, note func(string, ...any)) {
+	for _, d := range want.Devices {
+		if !slices.Contains(got.Devices, d) {
+			note("devices are %q, wanted %s", got.Devices, d)
+		}
+	}
+	for _, d := range want.CDI {
+		if !slices.Contains(got.CDI, d) {
+			note("CDI devices are %q, wanted %s", got.CDI, d)
+		}
+	}
+	if want.NoDevices && len(got.Devices)+len(got.CDI) > 0 {
+		note("devices are %q and %q, wanted none", got.Devices, got.CDI)
 	}
 }
 

@@ -123,6 +123,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 func (r *Runtime) look(c *container) (First, error) {
 	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
+	f.CDI = c.cdi
 	for _, o := range r.containers {
 		if o == c || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
@@ -216,10 +217,14 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 		return effective.State{}, fmt.Errorf("container %s: is not there", ref)
 	}
 	if c.state != api.ContainerState_CONTAINER_RUNNING {
-		return effective.Planned(c.spec, r.v2()), nil
+		s := effective.Planned(c.spec, r.v2())
+		s.CDI = c.cdi
+		return s, nil
 	}
 	s, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
-	return s.Spec(c.spec), err
+	s = s.Spec(c.spec)
+	s.CDI = c.cdi
+	return s, err
 }
 
 // used returns the CPUs every running container may use.

@@ -150,6 +150,25 @@ func (r *Runtime) apply(dir string, writes []write) error {
 	return nil
 }
 
+// File reads a file of a container's cgroup, or of a pod's, by its name.
+func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dir := ""
+	if p := r.pods[ref]; p != nil {
+		dir = p.dir
+	} else if c := r.containers[ref]; c != nil {
+		dir = c.dir
+	}
+	file := path.Join(dir, name)
+	if !r.v2() {
+		controller, _, _ := strings.Cut(name, ".")
+		file = path.Join(controller, dir, name)
+	}
+	text, err := r.o.Kernel.ReadFile(file)
+	return strings.TrimSpace(string(text)), err
+}
+
 // makeContainer makes a container's cgroup with its spec's resources and puts
 // its first process there.
 func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -47,6 +48,7 @@ type player struct {
 	o       RunOptions
 	s       *scenario.Scenario
 	machine *topology.Machine
+	host    *lifecycle.Host
 	kernel  *cgroup.Fake
 	version cgroup.Version
 	dir     string // of sockets and files
@@ -103,6 +105,9 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if p.machine, p.kernel, p.version, err = node(s.Node); err != nil {
 		return nil, err
 	}
+	if p.host, err = hostOf(s.Node); err != nil {
+		return nil, err
+	}
 	if p.dir, err = os.MkdirTemp("", "trimtab-"); err != nil {
 		return nil, err
 	}
@@ -139,7 +144,23 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 		nodes = append(nodes, n.ID)
 	}
 	k, err := cgroup.NewFake(version, m.Format(m.Online()), topology.FormatList(nodes))
+	if err == nil {
+		err = k.Offer(n.Kernel...)
+	}
 	return m, k, version, err
+}
+
+// hostOf makes a scenario's devices.
+func hostOf(n scenario.Node) (*lifecycle.Host, error) {
+	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs}
+	for path, numbers := range n.Devices {
+		d := lifecycle.Device{Path: path, Type: "c", FileMode: lifecycle.Some[uint32](0o660)}
+		if _, err := fmt.Sscanf(numbers, "%d:%d", &d.Major, &d.Minor); err != nil {
+			return nil, fmt.Errorf("node: device %s: %q is not major:minor", path, numbers)
+		}
+		h.Devices[path] = d
+	}
+	return h, nil
 }
 
 func (p *player) close() error {

@@ -43,6 +43,8 @@ var settings = []setting{
 	{lifecycle.MountPoint, "mounts[]", nil, addMount, "a mount the container already has is marked for removal first"},
 	{lifecycle.DeviceNode, "linux.devices[]", nil, addDevice,
 		"a device the container already has is marked for removal first; runtimes add an rw device cgroup rule"},
+	{lifecycle.CDIDevice, "CDI_devices[]", nil, addCDI, "runtimes before NRI 0.10 pass over it; a name the runtime cannot resolve fails the creation"},
+	{lifecycle.OOMScoreAdj, "linux.oom_score_adj", nil, setOOMScore, "runtimes before NRI 0.7 pass over it"},
 	{lifecycle.Annotation, "annotations{}", nil, addAnnotation,
 		"never marked for removal: with both in the answer, which one the runtime obeys is left to chance"},
 }
@@ -235,6 +237,25 @@ func addDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value
 		out.Gid = &api.OptionalUInt32{Value: d.GID.V}
 	}
 	a.AddDevice(out)
+	return true
+}
+
+func setOOMScore(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	if v.Int < -1000 || v.Int > 1000 {
+		return false
+	}
+	score := int(v.Int)
+	a.SetLinuxOomScoreAdj(&score)
+	return true
+}
+
+func addCDI(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
+	if !nameable(v.Key) {
+		return false
+	}
+	if !slices.ContainsFunc(had.GetCDIDevices(), func(o *api.CDIDevice) bool { return o.GetName() == v.Key }) {
+		a.AddCDIDevice(&api.CDIDevice{Name: v.Key})
+	}
 	return true
 }
 

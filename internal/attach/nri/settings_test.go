@@ -24,6 +24,8 @@ func everything() []lifecycle.Value {
 		{Field: lifecycle.MountPoint, Mount: &lifecycle.Mount{Destination: "/d", Type: "bind", Source: "/s", Options: []string{"ro", "rbind"}}},
 		{Field: lifecycle.DeviceNode, Device: &lifecycle.Device{Path: "/dev/x", Type: "c", Major: 1, Minor: 9, FileMode: lifecycle.Some[uint32](0o600), UID: lifecycle.Some[uint32](0)}},
 		{Field: lifecycle.Annotation, Key: "k", Text: "v"},
+		{Field: lifecycle.OOMScoreAdj, Int: -500},
+		{Field: lifecycle.CDIDevice, Key: "vendor.com/class=0", Text: "vendor.com/class=0"},
 	}
 }
 
@@ -41,13 +43,15 @@ func wantAdjustment() *api.ContainerAdjustment {
 	return &api.ContainerAdjustment{
 		Annotations: map[string]string{"k": "v"},
 		Env:         []*api.KeyValue{{Key: "NEW", Value: "a=b"}},
+		CDIDevices:  []*api.CDIDevice{{Name: "vendor.com/class=0"}},
 		Mounts:      []*api.Mount{{Destination: "/d", Type: "bind", Source: "/s", Options: []string{"ro", "rbind"}}},
 		Linux: &api.LinuxContainerAdjustment{
 			Devices: []*api.LinuxDevice{{
 				Path: "/dev/x", Type: "c", Major: 1, Minor: 9,
 				FileMode: &api.OptionalFileMode{Value: 0o600}, Uid: &api.OptionalUInt32{},
 			}},
-			Resources: wantResources(),
+			Resources:   wantResources(),
+			OomScoreAdj: api.Int(-500),
 		},
 	}
 }
@@ -121,7 +125,7 @@ func TestLeftOver(t *testing.T) {
 		{Field: lifecycle.Unified}, {Field: lifecycle.Env}, {Field: lifecycle.Env, Key: "-X"}, {Field: lifecycle.Env, Key: "A=B"},
 		{Field: lifecycle.MountPoint}, {Field: lifecycle.MountPoint, Mount: &lifecycle.Mount{Destination: "-/d"}},
 		{Field: lifecycle.DeviceNode}, {Field: lifecycle.DeviceNode, Device: &lifecycle.Device{Path: "-/d"}},
-		{Field: lifecycle.Annotation}, {Field: lifecycle.Annotation, Key: "-k"}, {Field: lifecycle.Field(99)},
+		{Field: lifecycle.Annotation}, {Field: lifecycle.Annotation, Key: "-k"}, {Field: lifecycle.CDIDevice}, {Field: lifecycle.OOMScoreAdj, Int: 1001}, {Field: lifecycle.Field(99)},
 	} {
 		if a, left := adjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
 			t.Errorf("%+v: adjustment %v, left %v", v, a, left)

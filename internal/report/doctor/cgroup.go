@@ -108,21 +108,76 @@ func (n *node) checkHooks() []Check {
 	dir, _, _ := n.driver(v)
 	var out []Check
 	for _, h := range hook.Catalogue() {
+		h = n.asConfigured(h)
 		c := Check{Name: "hook " + h.Name, Why: "where it has no effect, pods go without this: " + h.About}
 		needs := files(h, v)
 		switch {
 		case !n.enabled(h.Name):
 			c = c.ok("switched off (hooks.%s.enabled)", h.Name)
+		case n.lacksDevice(h) != "":
+			c = c.problem("install the device's driver, or switch the hook off", "not effective: there is no %s", n.lacksDevice(h))
 		case len(controllers(h)) == 0:
 			c = c.ok("effective: it needs nothing of the kernel")
 		case versionErr != nil:
 			c = c.unknown("see the check cgroup", "it needs the controllers %s; no cgroup file system was seen", join(controllers(h)))
 		default:
-			c = n.probe(c, v, dir, needs)
+			if c = n.probe(c, v, dir, needs); c.Result == OK {
+				c = n.probeFeatures(c, v, dir, h)
+			}
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// asConfigured returns a hook as the configuration has it, where what it needs
+// depends on that.
+func (n *node) asConfigured(h hook.Info) hook.Info {
+	switch h.Name {
+	case "groupIdentity":
+		return hook.GroupIdentity{Fallback: hook.FallbackOf(n.config.Hooks.GroupIdentity.Fallback)}.Info()
+	case "gpu":
+		if n.config.Hooks.GPU.Devices == "nodes" {
+			return hook.GPU{Devices: hook.ByNode}.Info()
+		}
+	}
+	return h
+}
+
+// lacksDevice returns a device node a hook needs and the node lacks, or "".
+func (n *node) lacksDevice(h hook.Info) string {
+	for feature, file := range map[string]string{"nvidia": "nvidiactl", "rdma": "infiniband/rdma_cm"} {
+		at := path.Join(n.config.Paths.Dev, file)
+		if _, err := n.host.stat(at); slices.Contains(h.Kernel, feature) && missing(err) {
+			return at
+		}
+	}
+	return ""
+}
+
+// probeFeatures looks for cgroup files that not every kernel has; of
+// alternatives one is enough.
+func (n *node) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info) Check {
+	for _, need := range h.Kernel {
+		if !strings.Contains(need, ".") {
+			continue
+		}
+		found := false
+		for name := range strings.SplitSeq(need, "|") {
+			at := n.cgroup(dir, name)
+			if v == cgroup.V1 {
+				controller, _, _ := strings.Cut(name, ".")
+				at = n.cgroup(controller, dir, name)
+			}
+			_, err := n.host.stat(at)
+			found = found || err == nil || !strings.Contains(name, ".")
+		}
+		if !found {
+			return c.problem("use a kernel that has it, or see the hook's fallback, or switch the hook off",
+				"not effective: this kernel has no %s", strings.ReplaceAll(need, "|", " or "))
+		}
+	}
+	return c
 }
 
 // files are the kernel files of the fields a hook sets.

@@ -320,3 +320,32 @@ func FuzzTOML(f *testing.F) {
 		}
 	})
 }
+
+// TestHooksThatNeedMore: files that not every kernel has, and devices.
+func TestHooksThatNeedMore(t *testing.T) {
+	for _, tc := range []struct {
+		name, hooks, file, check string
+		want                     Result
+		found                    string
+	}{
+		{"identity, no kernel", "groupIdentity: {enabled: true}", "", "hook groupIdentity", Problem, "this kernel has no cpu.bvt_warp_ns"},
+		{"identity, the kernel", "groupIdentity: {enabled: true}", "sys/fs/cgroup/kubepods.slice/cpu.bvt_warp_ns", "hook groupIdentity", OK, "effective"},
+		{"identity, a stand-in", "groupIdentity: {enabled: true, fallback: idle}", "sys/fs/cgroup/kubepods.slice/cpu.idle", "hook groupIdentity", OK, "effective"},
+		{"identity, by weight", "groupIdentity: {enabled: true, fallback: weight}", "", "hook groupIdentity", OK, "effective"},
+		{"no card", "rdma: {enabled: true}", "", "hook rdma", Problem, "/dev/infiniband/rdma_cm"},
+		{"a card", "rdma: {enabled: true}", "dev/infiniband/rdma_cm", "hook rdma", OK, "effective"},
+		{"no GPU", "gpu: {devices: nodes}", "", "hook gpu", Problem, "/dev/nvidiactl"},
+		{"GPUs by the runtime", "gpu: {devices: env}", "", "hook gpu", OK, "effective"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := load(t, "testdata/good-v2-systemd.txtar")
+			f.write(t, "etc/trimtab/config.yaml", []byte("apiVersion: trimtab.io/v1alpha1\nkind: Config\nhooks: {"+tc.hooks+"}\n"))
+			if tc.file != "" {
+				f.write(t, tc.file, nil)
+			}
+			if c := find(t, Run(t.Context(), f.options()), tc.check); c.Result != tc.want || !strings.Contains(c.Found, tc.found) {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}

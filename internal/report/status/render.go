@@ -41,6 +41,11 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 	for _, a := range n.Attachments {
 		fmt.Fprintf(head, "attachment\t%s\n", attachment(a))
 	}
+	for _, h := range n.Hooks {
+		if h.Enabled && h.Finding.Support != lifecycle.Supported {
+			fmt.Fprintf(head, "hook %s\t%s\n", clean(h.Name), o.alarm(clean(h.Effective())))
+		}
+	}
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")

@@ -47,6 +47,11 @@ func sample() Node {
 	return Node{
 		Version: "v0.1.0", Started: noon.Add(-2*time.Hour - 3*time.Minute), ConfigFile: "/etc/trimtab/config.yaml",
 		ConfigGen: 3, ConfigError: "config.yaml:3: lok: unknown key\nthe configuration in force stays",
+		Hooks: []Hook{
+			{Name: "cpuset", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.Supported}},
+			{Name: "rdma", Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "off anyway"}},
+			{Name: "groupIdentity", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.bvt_warp_ns"}},
+		},
 		Attachments: []Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
 		CPUs: NodeCPUs{
 			Online: "0-15", Reserved: "0-1", Exclusive: "4-7", Shared: "2-3,8-11", Reclaimed: "2-3,8-14",

@@ -16,9 +16,28 @@ type Node struct {
 	ConfigError string      `json:"configError,omitempty"` // why a newer file is not in force
 	Attachments []Attached  `json:"attachments"`
 	CPUs        NodeCPUs    `json:"cpus"`
+	Hooks       []Hook      `json:"hooks,omitempty"`
 	Containers  []Container `json:"containers"`
 	Unapplied   int         `json:"unapplied"`
 	Problems    int         `json:"problems"`
+}
+
+// Hook is a policy and whether it can take effect on this node.
+type Hook struct {
+	Name    string            `json:"name"`
+	Enabled bool              `json:"enabled"`
+	Finding lifecycle.Finding `json:"effective"`
+}
+
+// Effective says it in words, with the reason.
+func (h Hook) Effective() string {
+	s := map[lifecycle.Support]string{
+		lifecycle.Supported: "effective", lifecycle.NotSupported: "not effective", lifecycle.Unknown: "unknown",
+	}[h.Finding.Support]
+	if h.Finding.Why != "" {
+		s += ": " + h.Finding.Why
+	}
+	return s
 }
 
 // Attached is one attachment and its connection.

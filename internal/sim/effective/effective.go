@@ -31,6 +31,8 @@ type State struct {
 	Env     map[string]string
 	Mounts  map[string]string // source by destination
 	Devices []string
+	CDI     []string // names; the caller knows them
+	OOM     int      // oom_score_adj
 }
 
 // Files reads a file of the cgroup tree by its path below the directory the
@@ -182,6 +184,9 @@ func (s State) Spec(spec *specs.Spec) State {
 		for _, e := range spec.Process.Env {
 			name, value, _ := strings.Cut(e, "=")
 			s.Env[name] = value
+		}
+		if spec.Process.OOMScoreAdj != nil {
+			s.OOM = *spec.Process.OOMScoreAdj
 		}
 	}
 	for _, m := range spec.Mounts {

@@ -22,6 +22,12 @@ type Node struct {
 	CPUs   string `json:"cpus"`             // in the notation of package topology/describe
 	Cgroup string `json:"cgroup,omitempty"` // v2 (default) or v1
 	Driver string `json:"driver,omitempty"` // cgroupfs (default) or systemd
+	// Kernel names cgroup files the node's kernel has beyond mainline's.
+	Kernel []string `json:"kernel,omitempty"`
+	// Devices are the node's device nodes, "major:minor" by path, and Verbs the
+	// RDMA verbs devices by PCI address.
+	Devices map[string]string `json:"devices,omitempty"`
+	Verbs   map[string]string `json:"verbs,omitempty"`
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
@@ -122,11 +128,20 @@ type Want struct {
 	Shares *uint64 `json:"shares,omitempty"`
 	Quota  *int64  `json:"quota,omitempty"`  // -1 unlimited
 	Memory *int64  `json:"memory,omitempty"` // -1 unlimited
+	// OOMScoreAdj is the oom_score_adj of the container's spec.
+	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
 	// Env are variables the container has; Absent names ones it has not.
 	Env    map[string]string `json:"env,omitempty"`
 	Absent []string          `json:"absentEnv,omitempty"`
 	// Mounts are sources by destination.
 	Mounts map[string]string `json:"mounts,omitempty"`
+	// Devices are device nodes the container has, CDI the names of CDI devices
+	// it was given; NoDevices wants none of either.
+	Devices   []string `json:"devices,omitempty"`
+	CDI       []string `json:"cdi,omitempty"`
+	NoDevices bool     `json:"noDevices,omitempty"`
+	// Files are texts of cgroup files by name.
+	Files map[string]string `json:"files,omitempty"`
 	// Exclusive wants that no other container has one of the container's CPUs,
 	// neither now nor at its first instruction.
 	Exclusive bool `json:"exclusive,omitempty"`

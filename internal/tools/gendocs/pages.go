@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -91,8 +92,9 @@ configuration switches a hook.
 		row("reads", codes(h.Reads))
 		row("sets", codes(texts(h.Sets)))
 		row("sets on the pod", codes(texts(h.Pod)))
-		row("needs of the kernel", codes(h.Kernel))
+		row("needs of the kernel", strings.ReplaceAll(codes(h.Kernel), "|", "` or `"))
 		row("beside other hooks", h.Compose)
+		row("tried on", cmp.Or(h.Tried, "containerd and kernel models; a real containerd where `test/real` plays it"))
 		if len(h.Differs) > 0 {
 			b.WriteString("\nWhat it knowingly does otherwise than the system whose annotations it reads:\n\n")
 			for _, d := range h.Differs {

@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/topology/sysfs"
+)
+
+// node is what hooks are made for: what was found of the kernel and the
+// machine's devices.
+type node struct {
+	tree    *cgroup.Tree
+	devices func() (lifecycle.Host, error)
+}
+
+// host reads the node's devices. What cannot be read is not there.
+func (n node) host() lifecycle.Host {
+	if n.devices == nil {
+		return lifecycle.Host{}
+	}
+	h, _ := n.devices() // of fixed patterns, which are well formed
+	return h
+}
+
+// probe answers whether the node has a feature.
+func (n node) probe(feature string) lifecycle.Finding {
+	switch {
+	case feature == "nvidia":
+		return n.probeDevice("/dev/nvidia")
+	case feature == "rdma":
+		return n.probeDevice("/dev/infiniband/uverbs")
+	case n.tree == nil:
+		return lifecycle.Finding{Why: "no cgroup tree was opened"}
+	}
+	return n.tree.Probe(feature)
+}
+
+// hostOf reads devices below the configured directories.
+func hostOf(p config.Paths) func() (lifecycle.Host, error) {
+	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
+}
+
+// probeDevice looks for a device node of this name and a number.
+func (n node) probeDevice(prefix string) lifecycle.Finding {
+	for path := range n.host().Devices {
+		if number, ok := strings.CutPrefix(path, prefix); ok && strings.Trim(number, "0123456789") == "" && number != "" {
+			return lifecycle.Finding{Support: lifecycle.Supported}
+		}
+	}
+	return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "there is no " + prefix + "*"}
+}
+
+// Effective tells of every hook of the catalogue whether a node with this
+// cgroup tree, and its devices below these directories, lets it take effect.
+func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []status.Hook {
+	n := node{tree: tree, devices: hostOf(p)}
+	var out []status.Hook
+	for _, h := range hooks {
+		out = append(out, status.Hook{Name: h.Name, Finding: h.Effective(n.probe)})
+	}
+	return out
+}
+
+// hooks tells of every hook whether it is switched on and can take effect.
+func (a *Agent) hooks() []status.Hook {
+	a.mu.Lock()
+	c := a.config
+	a.mu.Unlock()
+	on := map[string]hook.Info{}
+	if active, err := hooksOf(c.Hooks, a.node); err == nil { // valid, or it would not be in force
+		for _, h := range active {
+			on[h.Info().Name] = h.Info()
+		}
+	}
+	var out []status.Hook
+	for _, h := range hook.Catalogue() {
+		info, enabled := on[h.Name]
+		if !enabled {
+			info = h
+		}
+		out = append(out, status.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(a.node.probe)})
+	}
+	return out
+}
+
+// lookAgain is how often a node is looked at again while it could not be told
+// whether a hook can take effect.
+const lookAgain = 10 * time.Second
+
+// settleProbes makes the hooks anew once what could not be told at the start,
+// because the node had no cgroups of pods yet, can be.
+func (a *Agent) settleProbes(ctx context.Context) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for a.undecided() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if a.undecided() {
+			continue
+		}
+		a.mu.Lock()
+		c := a.config
+		a.mu.Unlock()
+		if err := a.Reconfigure(c); err != nil {
+			a.log.Error("hooks cannot be made anew", logkey.Err, err)
+		}
+	}
+}
+
+// undecided reports whether a hook that is on waits for a probe's answer.
+func (a *Agent) undecided() bool {
+	for _, h := range a.hooks() {
+		if h.Enabled && h.Finding.Support == lifecycle.Unknown {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// TestHooksHere is what an agent says of its hooks: on a node where nothing was
+// started nobody can tell, and once something was, it can be told.
+func TestHooksHere(t *testing.T) {
+	m, err := describe.Parse("1s x 1n x 2c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := cgroup.NewFake(cgroup.V2, "0-1", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.NRI.Enabled, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = false, "", "", ""
+	c.Hooks.GroupIdentity.Enabled, c.Hooks.RDMA.Enabled = true, true
+	host := &lifecycle.Host{Devices: map[string]lifecycle.Device{"/dev/infiniband/uverbs0": {}, "/dev/nvidiactl": {}}}
+	a, err := New(Options{Config: c, Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V2}, Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		for _, h := range a.Source().Status().Hooks {
+			got[h.Name] = h.Effective()
+			if h.Name == "oomScore" && h.Enabled || h.Name == "rdma" && !h.Enabled {
+				t.Errorf("%s: enabled is %v", h.Name, h.Enabled)
+			}
+		}
+		for name, text := range want {
+			if got[name] != text {
+				t.Errorf("%s is %q, want %q", name, got[name], text)
+			}
+		}
+	}
+	expect(map[string]string{
+		"cpuset": "effective", "rdma": "effective", "gpu": "effective",
+		"groupIdentity": "unknown: no cgroup with the controller cpu exists yet",
+	})
+	if !a.undecided() {
+		t.Error("what is unknown is not looked at again")
+	}
+	if err := kernel.MkdirRunc("kubepods"); err != nil {
+		t.Fatal(err)
+	}
+	expect(map[string]string{"groupIdentity": "not effective: the kernel has no cpu.bvt_warp_ns"})
+	if a.undecided() {
+		t.Error("what is known is looked at again")
+	}
+	c.Hooks.GroupIdentity.Fallback = "idle"
+	if err := a.Reconfigure(c); err != nil {
+		t.Fatal(err)
+	}
+	expect(map[string]string{"groupIdentity": "effective"})
+	c.Hooks.GPU.Devices = "nodes"
+	if err := a.Reconfigure(c); err != nil {
+		t.Fatal(err)
+	}
+	expect(map[string]string{"gpu": "not effective: there is no /dev/nvidia*"})
+}

@@ -1,0 +1,89 @@
+package cgroup
+
+import (
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// withoutFS hides files of a name, and refuses to read those it denies.
+type withoutFS struct {
+	FS
+	hidden, denied string
+}
+
+func (w withoutFS) ReadFile(path string) ([]byte, error) {
+	switch {
+	case w.hidden != "" && strings.HasSuffix(path, "/"+w.hidden):
+		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ENOENT}
+	case w.denied != "" && strings.HasSuffix(path, "/"+w.denied):
+		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EACCES}
+	}
+	return w.FS.ReadFile(path)
+}
+
+// TestProbe asks for all three answers.
+func TestProbe(t *testing.T) {
+	for _, v := range []Version{V1, V2} {
+		fake := func(dirs ...string) *Fake {
+			f, err := NewFake(v, "0-1", "0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range dirs {
+				if err := f.MkdirRunc(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return f
+		}
+		bvt := fake("kubepods")
+		if err := bvt.Offer("cpu.bvt_warp_ns"); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			name, feature string
+			fs            FS
+			want          lifecycle.Support
+		}{
+			{"controller", "cpu", fake(), lifecycle.Supported},
+			{"no controller", "hugetlb", fake(), lifecycle.NotSupported},
+			{"file of no controller", "hugetlb.2MB.max", fake(), lifecycle.NotSupported},
+			{"file", "cpu.idle", fake("kubepods"), lifecycle.Supported},
+			{"file under another name", "cpu.max.burst", fake("a", "kubepods.slice"), lifecycle.Supported},
+			{"file of other kernels", "cpu.bvt_warp_ns", bvt, lifecycle.Supported},
+			{"no file", "cpu.bvt_warp_ns", fake("kubepods"), lifecycle.NotSupported},
+			{"an old kernel", "cpu.idle", withoutFS{FS: fake("kubepods"), hidden: "cpu.idle"}, lifecycle.NotSupported},
+			{"nothing was started yet", "cpu.bvt_warp_ns", fake(), lifecycle.Unknown},
+			{"may not look", "cpu.idle", withoutFS{FS: fake("kubepods"), denied: "cpu.idle"}, lifecycle.Unknown},
+		} {
+			got := (&Tree{FS: c.fs, Version: v}).Probe(c.feature)
+			if got.Support != c.want || (c.want == lifecycle.Supported) != (got.Why == "") {
+				t.Errorf("%v, %s: %+v, want %v", v, c.name, got, c.want)
+			}
+		}
+	}
+	f, _ := NewFake(V2, "0", "0")
+	if f.Offer("cpu.idle") == nil || f.Offer("x") == nil {
+		t.Error("the fake offers what it does not have")
+	}
+}
+
+// TestSigned: identities are negative, too.
+func TestSigned(t *testing.T) {
+	for text, ok := range map[string]bool{"-1": true, "0": true, "2": true, "3": false, "-2": false, "--1": false, "": false, "max": false} {
+		got, err := Encode(V2, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Text: text})
+		if (err == nil) != ok || ok && got != text {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+	if Compare(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "0") != -1 || !Same(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "-1\n") {
+		t.Error("-1 is not below 0, or not itself")
+	}
+	if v, err := Decode(V2, lifecycle.Unified, "cpu.bvt_warp_ns", "-1\n"); err != nil || v.Text != "-1" {
+		t.Error(v, err)
+	}
+}

@@ -1,0 +1,43 @@
+package hook
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Effective tells whether the hook can take effect on a node, by what is found
+// there of each feature it needs. Of alternatives, "a|b", one is enough.
+func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
+	all := lifecycle.Finding{Support: lifecycle.Supported}
+	for _, need := range i.Kernel {
+		f := either(strings.Split(need, "|"), probe)
+		if f.Support == lifecycle.NotSupported {
+			return f
+		}
+		if f.Support == lifecycle.Unknown {
+			all = f
+		}
+	}
+	return all
+}
+
+func either(features []string, probe func(string) lifecycle.Finding) lifecycle.Finding {
+	best := lifecycle.Finding{Support: lifecycle.NotSupported}
+	var why []string
+	for _, name := range features {
+		f := probe(name)
+		if f.Support == lifecycle.Supported {
+			return f
+		}
+		if f.Support == lifecycle.Unknown {
+			best.Support = lifecycle.Unknown
+		}
+		if !slices.Contains(why, f.Why) {
+			why = append(why, f.Why)
+		}
+	}
+	best.Why = strings.Join(why, "; ")
+	return best
+}

@@ -1,0 +1,128 @@
+package hook
+
+import (
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The files of group identities, and of what may stand in for them.
+const (
+	bvtFile  = "cpu.bvt_warp_ns"
+	idleFile = "cpu.idle"
+)
+
+// Fallback is what stands in for group identities where the kernel has none.
+type Fallback int
+
+// The fallbacks. Both tell only who yields; above zero nothing stands in.
+const (
+	FallbackNone   Fallback = iota
+	FallbackIdle            // pods below zero are cpu.idle
+	FallbackWeight          // pods below zero have the least weight
+)
+
+// FallbackOf returns the fallback a configuration names.
+func FallbackOf(name string) Fallback {
+	return map[string]Fallback{"idle": FallbackIdle, "weight": FallbackWeight}[name]
+}
+
+// GroupIdentity gives pods the group identity of their class: which pods the
+// scheduler of some kernels runs first, and which yield at once. Values:
+// Koordinator 1.7, plugin GroupIdentity.
+type GroupIdentity struct {
+	// LSR, LS and BE are the identities of the classes, -1 to 2; 0 is none.
+	LSR, LS, BE int
+	Fallback    Fallback
+	// BVT says whether the kernel has group identities. Where nobody can tell,
+	// they are written, and a refusal is reported.
+	BVT lifecycle.Support
+}
+
+// Info describes the hook.
+func (h GroupIdentity) Info() Info {
+	kernel := map[Fallback]string{
+		FallbackNone: bvtFile, FallbackIdle: bvtFile + "|" + idleFile, FallbackWeight: bvtFile + "|cpu",
+	}[h.Fallback]
+	return Info{
+		Name:  "groupIdentity",
+		About: "which pods the CPU scheduler prefers, by class",
+		Stages: []lifecycle.Kind{
+			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
+		},
+		Reads:   []string{intent.KoordQoSClass, intent.KoordCPUQoS},
+		Pod:     []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
+		Kernel:  []string{kernel},
+		Compose: "as a weight only where batch does not set the pod's shares",
+		Tried:   "group identities on a file model only; cpu.idle and weights on the kernel model, compared with a kernel",
+		Differs: []string{
+			"where the kernel has no group identities, hooks.groupIdentity.fallback may have cpu.idle or the least weight stand in for those below zero, on pods and never on a QoS class, whose directories are the kubelet's",
+			"a class at 0 counts as switched off, so pods without a class fall through to the next one",
+			"the directories of the QoS classes and of host applications are not written",
+			"sched_group_identity_enabled is not switched on: the node's owner does that",
+			"koordinator.sh/cpuQOS on pods of other classes than LS is ignored as there, and warned about",
+		},
+	}
+}
+
+// Propose sets the identity of a pod, or what stands in for it.
+func (h GroupIdentity) Propose(in *Input, out *Output) {
+	if in.Container != "" {
+		return
+	}
+	id, why, ok := h.identity(in.Intent)
+	if !ok {
+		return
+	}
+	set := func(key, text string) {
+		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Unified, Scope: lifecycle.OfPod, Key: key, Text: text, Why: why})
+	}
+	switch {
+	case h.BVT != lifecycle.NotSupported:
+		set(bvtFile, strconv.Itoa(id))
+	case id < 0 && h.Fallback == FallbackIdle:
+		why.Text += ", by cpu.idle for want of group identities"
+		set(idleFile, "1")
+	case id < 0 && h.Fallback == FallbackWeight && !in.Intent.Batch.Said():
+		why.Text += ", by weight for want of group identities"
+		out.number(in, lifecycle.CPUShares, minShares, why)
+	case in.Intent.CPUQoS.Said() && in.Intent.Name == "LS" && h.Fallback == FallbackNone:
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: in.Intent.CPUQoS.Key, Value: strconv.Itoa(id), Reason: "the kernel has no " + bvtFile, Warning: true,
+		})
+	}
+}
+
+// identity returns the group identity of a pod, and false for one whose own
+// wish cannot be read.
+func (h GroupIdentity) identity(p *intent.Pod) (int, lifecycle.Reason, bool) {
+	why := lifecycle.Reason{Hook: "groupIdentity", Source: p.Class.Key, Text: "its class's"}
+	switch p.Class.V {
+	case intent.Dedicated:
+		return h.LSR, why, true
+	case intent.Reclaimed:
+		return h.BE, why, true
+	case intent.Shared:
+		own := p.CPUQoS
+		if !own.Said() {
+			return h.LS, why, true
+		}
+		why.Source, why.Text = own.Key, "its own"
+		switch {
+		case own.V.Malformed:
+			return 0, why, false
+		case !own.V.Enabled:
+			return 0, why, true
+		}
+		return own.V.Identity.Or(h.LS), why, true
+	}
+	why.Source, why.Text = "", "that of "+p.QoS.String()+" pods without a class"
+	switch {
+	case p.QoS == intent.BestEffort:
+		return h.BE, why, true
+	case p.QoS == intent.Guaranteed && h.LSR != 0:
+		return h.LSR, why, true
+	}
+	return h.LS, why, true
+}

@@ -1,0 +1,95 @@
+package hook
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// Ratio is a positive number in hundredths; the zero Ratio is 1.
+type Ratio int64
+
+// maxRatio bounds ratios: no CPU is a hundred times as fast as another.
+const maxRatio = 100 * 100
+
+// ParseRatio reads a decimal with at most two places, such as "1.20".
+func ParseRatio(text string) (Ratio, error) {
+	whole, places, dotted := strings.Cut(text, ".")
+	if whole == "" || len(whole) > 3 || len(places) > 2 || dotted && places == "" || strings.Trim(whole+places, "0123456789") != "" {
+		return 0, fmt.Errorf("%q is not a number with at most two decimal places", text)
+	}
+	n, err := strconv.ParseInt(whole+(places + "00")[:2], 10, 64)
+	if err != nil || n <= 0 || n > maxRatio {
+		return 0, fmt.Errorf("%q is not above 0 and at most %d", text, maxRatio/100)
+	}
+	return Ratio(n), nil
+}
+
+// String writes the ratio as it is read.
+func (r Ratio) String() string { return fmt.Sprintf("%d.%02d", r/100, r%100) }
+
+// Divide returns v / r, rounded up. Numbers too large for any quota stay.
+func (r Ratio) Divide(v int64) int64 {
+	if r <= 0 || v > 1<<50 {
+		return v
+	}
+	return (v*100 + int64(r) - 1) / int64(r)
+}
+
+// Normalization lowers CPU quotas on nodes whose CPUs are faster than those the
+// limits were written for. Formula: Koordinator 1.7, plugin CPUNormalization,
+// and for batch limits BatchResource.
+type Normalization struct {
+	// Ratio is how much faster this node's CPUs are. Up to 1 nothing is done.
+	Ratio Ratio
+}
+
+// Info describes the hook.
+func (Normalization) Info() Info {
+	quota := []lifecycle.Field{lifecycle.CPUQuota}
+	return Info{
+		Name:  "normalization",
+		About: "CPU quota divided by how much faster this node's CPUs are",
+		Stages: []lifecycle.Kind{
+			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
+			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer,
+			lifecycle.StopContainer, lifecycle.RemoveContainer,
+		},
+		Reads:   []string{intent.KoordQoSClass},
+		Sets:    quota,
+		Pod:     quota,
+		Kernel:  []string{"cpu"},
+		Compose: "scales the quota the runtime asked for, and of batch pods the one batch computes; quotas lifted by cpuset stay lifted",
+		Differs: []string{
+			"always scales what the kubelet asked for last, so an update of the cpuset alone does not scale twice (Koordinator 1.7 starts from the value it scaled before)",
+			"the quota of the pod itself is lowered for batch pods only: lowered for others, containers made while no agent runs could not start under cgroup v1 (koordinator issue 2047)",
+			"the ratio comes from hooks.normalization.ratio, not from the Node object",
+		},
+	}
+}
+
+// Propose scales the quota of shared pods, of pods without a class, and of
+// batch pods that batch gives one.
+func (h Normalization) Propose(in *Input, out *Output) {
+	if h.Ratio <= 100 || in.Seat.Pool == placement.Own {
+		return
+	}
+	s := Scale{Field: lifecycle.CPUQuota, By: h.Ratio, Why: lifecycle.Reason{
+		Hook: "normalization", Source: "hooks.normalization.ratio", Text: "divided by " + h.Ratio.String(),
+	}}
+	switch in.Intent.Class.V {
+	case intent.Reclaimed:
+		s.Set = true
+	case intent.None, intent.Shared:
+		if in.Container == "" {
+			return
+		}
+	default:
+		return
+	}
+	out.Scales = append(out.Scales, s)
+}

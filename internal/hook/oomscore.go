@@ -1,0 +1,45 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// OOMScore gives containers the oom_score_adj their pod asks for: who is killed
+// first where memory runs out. Rules: Koordinator 1.8, plugin OOMScoreAdj.
+type OOMScore struct{}
+
+// Info describes the hook.
+func (OOMScore) Info() Info {
+	return Info{
+		Name:    "oomScore",
+		About:   "which containers are killed first where memory runs out",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.KoordOOMScoreSpec, intent.KoordOOMScore},
+		Sets:    []lifecycle.Field{lifecycle.OOMScoreAdj},
+		Compose: "the only hook that sets it",
+		Differs: []string{
+			"set when the container is created, so every process has it from its first instruction on (Koordinator writes to the processes it finds later)",
+			"a container that runs keeps what it was created with",
+			"values outside -1000 to 1000 are reported, not passed over",
+		},
+	}
+}
+
+// Propose sets a container's score: its own entry first, then the pod's.
+func (OOMScore) Propose(in *Input, out *Output) {
+	if in.Container == "" {
+		return
+	}
+	why := lifecycle.Reason{Hook: "oomScore", Source: in.Intent.OOMScores.Key, Text: "the container's"}
+	score, own := in.Intent.OOMScores.V[in.Container]
+	switch {
+	case own:
+	case in.Intent.OOMScore.Said():
+		score = in.Intent.OOMScore.V
+		why.Source, why.Text = in.Intent.OOMScore.Key, "the pod's"
+	default:
+		return
+	}
+	out.number(in, lifecycle.OOMScoreAdj, score, why)
+}

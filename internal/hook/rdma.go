@@ -1,0 +1,61 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// RDMA gives a pod's containers the RDMA cards, or functions of them, that a
+// scheduler allocated to it. Devices and modes: Koordinator 1.7, plugin
+// RDMADeviceInject.
+type RDMA struct {
+	Host lifecycle.Host
+}
+
+// Info describes the hook.
+func (RDMA) Info() Info {
+	return Info{
+		Name:    "rdma",
+		About:   "device nodes of RDMA cards the scheduler allocated",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.KoordDevices},
+		Sets:    []lifecycle.Field{lifecycle.DeviceNode},
+		Kernel:  []string{"rdma"},
+		Compose: "one hook per device node",
+		Tried:   "a model of /dev and /sys only; no RDMA card was at hand",
+		Differs: []string{
+			"what cannot be found is reported for the pod, and the container gets the rest (Koordinator 1.7 gives nothing)",
+			"which verbs device belongs to which function is read when the agent starts and whenever its configuration is read, not while a container is created",
+		},
+	}
+}
+
+// Where RDMA device nodes are, and the one every user of them needs.
+const (
+	infiniband = "/dev/infiniband/"
+	rdmaCM     = infiniband + "rdma_cm"
+)
+
+// Propose hands over the device nodes.
+func (h RDMA) Propose(in *Input, out *Output) {
+	ask := in.Intent.RDMA
+	if in.Container == "" || !ask.Said() {
+		return
+	}
+	why := lifecycle.Reason{Hook: "rdma", Source: ask.Key, Text: "allocated by the scheduler"}
+	had := len(out.Values)
+	out.device(h.Host.Devices, rdmaCM, why)
+	for _, address := range ask.V {
+		verbs, has := h.Host.Verbs[address]
+		if !has {
+			out.Problems = append(out.Problems, lifecycle.Problem{
+				Key: ask.Key, Value: address, Reason: "rdma: no verbs device belongs to this PCI address on this node",
+			})
+			continue
+		}
+		out.device(h.Host.Devices, infiniband+verbs, why)
+	}
+	for _, v := range out.Values[had:] {
+		v.Device.FileMode = lifecycle.Some[uint32](0o666)
+	}
+}

@@ -1,0 +1,40 @@
+package intent
+
+import "github.com/trimtab/trimtab/internal/lifecycle"
+
+// CPUQoS is what a pod asks for in place of its class's CPU scheduling.
+type CPUQoS struct {
+	// Malformed: it asks for something that makes no sense.
+	Malformed bool
+	Enabled   bool
+	// Identity is the group identity, -1 to 2; absent, that of the class.
+	Identity lifecycle.Opt[int]
+}
+
+func readCPUQoS(pod *lifecycle.Pod, out *Pod) {
+	text := pod.Annotations[KoordCPUQoS]
+	if text == "" {
+		return
+	}
+	if pod.Labels[KoordQoSClass] != "LS" {
+		out.warn(KoordCPUQoS, text, "is heeded for pods of class LS only")
+		return
+	}
+	var ask struct {
+		Enable   bool   `json:"enable"`
+		Identity *int64 `json:"groupIdentity"`
+	}
+	q := CPUQoS{Malformed: true}
+	if decode(pod, KoordCPUQoS, &ask, out) {
+		q = CPUQoS{Enabled: ask.Enable}
+		switch {
+		case ask.Identity == nil:
+		case *ask.Identity < -1 || *ask.Identity > 2:
+			out.problem(KoordCPUQoS, text, "groupIdentity is %d, want -1 to 2", *ask.Identity)
+			q.Malformed = true
+		default:
+			q.Identity = lifecycle.Some(int(*ask.Identity))
+		}
+	}
+	out.CPUQoS = Sourced[CPUQoS]{q, KoordCPUQoS}
+}

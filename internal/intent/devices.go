@@ -1,0 +1,123 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// allocated is what a scheduler writes into device-allocated. Kinds of devices
+// nobody here hands out are left unread.
+type allocated struct {
+	GPU []struct {
+		Minor     *int                `json:"minor"`
+		ID        string              `json:"id"`
+		Resources map[string]quantity `json:"resources"`
+	} `json:"gpu"`
+	RDMA []struct {
+		ID        string `json:"id"`
+		Extension struct {
+			VFs []struct {
+				BusID string `json:"busID"`
+			} `json:"vfs"`
+		} `json:"extension"`
+	} `json:"rdma"`
+}
+
+func readDevices(pod *lifecycle.Pod, out *Pod) {
+	var devices allocated
+	if !decode(pod, KoordDevices, &devices, out) {
+		return
+	}
+	if len(devices.GPU) > 0 {
+		readGPU(pod, &devices, out)
+	}
+	if len(devices.RDMA) > 0 {
+		readRDMA(pod, &devices, out)
+	}
+}
+
+func readGPU(pod *lifecycle.Pod, devices *allocated, out *Pod) {
+	var gpu GPU
+	for _, d := range devices.GPU {
+		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxMinor || slices.Contains(gpu.Minors, *d.Minor) {
+			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu: an entry without a minor number of its own, 0 to %d", maxMinor)
+			return
+		}
+		gpu.Minors = append(gpu.Minors, *d.Minor)
+		gpu.UUIDs = append(gpu.UUIDs, gpuUUID(d.ID))
+	}
+	if !slices.ContainsFunc(gpu.UUIDs, func(id string) bool { return id != "" }) {
+		gpu.UUIDs = nil
+	}
+	if pod.Labels[KoordGPUIsolation] == "HAMi-core" {
+		share, err := readShare(devices.GPU[0].Resources)
+		if err != nil {
+			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu shared by HAMi-core: %v", err)
+			return
+		}
+		gpu.Shared = share
+	}
+	out.GPU = Sourced[GPU]{gpu, KoordDevices}
+}
+
+// gpuUUID returns an id that can only name one GPU, or "": what else stands
+// there could mean all of them.
+func gpuUUID(id string) string {
+	rest, ok := strings.CutPrefix(id, "GPU-")
+	if !ok {
+		rest, ok = strings.CutPrefix(id, "MIG-")
+	}
+	if !ok || rest == "" || len(rest) > 64 || strings.Trim(rest, "0123456789abcdefABCDEF-") != "" {
+		return ""
+	}
+	return id
+}
+
+// readRDMA reads which functions of RDMA cards were allocated: the virtual ones
+// where there are any, else the card's own.
+func readRDMA(pod *lifecycle.Pod, devices *allocated, out *Pod) {
+	var addresses []string
+	for _, d := range devices.RDMA {
+		ids := []string{d.ID}
+		if vfs := d.Extension.VFs; len(vfs) > 0 {
+			ids = nil
+			for _, vf := range vfs {
+				ids = append(ids, vf.BusID)
+			}
+		}
+		for _, id := range ids {
+			address, err := pciAddress(id)
+			if err != nil {
+				out.problem(KoordDevices, pod.Annotations[KoordDevices], "rdma: %v", err)
+				return
+			}
+			addresses = append(addresses, address)
+		}
+	}
+	out.RDMA = Sourced[[]string]{addresses, KoordDevices}
+}
+
+// pciAddress reads domain:bus:device.function, which the kernel writes in lower
+// case.
+func pciAddress(text string) (string, error) {
+	form := "hhhh:hh:hh.f"
+	lower := strings.ToLower(text)
+	ok := len(lower) == len(form)
+	for i := 0; ok && i < len(form); i++ {
+		switch form[i] {
+		case 'h':
+			ok = strings.IndexByte("0123456789abcdef", lower[i]) >= 0
+		case 'f':
+			ok = lower[i] >= '0' && lower[i] <= '7'
+		default:
+			ok = lower[i] == form[i]
+		}
+	}
+	if !ok {
+		return "", fmt.Errorf("%q is not a PCI address such as 0000:3b:00.0", printable(text))
+	}
+	return lower, nil
+}

@@ -1,0 +1,48 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The kernel's bounds of oom_score_adj.
+const minOOMScore, maxOOMScore = -1000, 1000
+
+func inOOMScore(n int64) error {
+	if n < minOOMScore || n > maxOOMScore {
+		return fmt.Errorf("is %d, want %d to %d", n, minOOMScore, maxOOMScore)
+	}
+	return nil
+}
+
+func readOOMScore(pod *lifecycle.Pod, out *Pod) {
+	if text := pod.Annotations[KoordOOMScore]; text != "" {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err == nil {
+			err = inOOMScore(n)
+		} else {
+			err = errors.New("is not a whole number")
+		}
+		if err == nil {
+			out.OOMScore = Sourced[int64]{n, KoordOOMScore}
+		} else {
+			out.problem(KoordOOMScore, text, "%v", err)
+		}
+	}
+	var spec map[string]int64
+	if !decode(pod, KoordOOMScoreSpec, &spec, out) || len(spec) == 0 {
+		return
+	}
+	scores := make(map[string]int64, len(spec))
+	for _, name := range sortedKeys(spec) {
+		if err := inOOMScore(spec[name]); err != nil {
+			out.problem(KoordOOMScoreSpec, pod.Annotations[KoordOOMScoreSpec], "container %s: %v", printable(name), err)
+			continue
+		}
+		scores[name] = spec[name]
+	}
+	out.OOMScores = Sourced[map[string]int64]{scores, KoordOOMScoreSpec}
+}

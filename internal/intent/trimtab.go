@@ -1,0 +1,20 @@
+package intent
+
+import "github.com/trimtab/trimtab/internal/lifecycle"
+
+// Keys of our own, for what no other dialect has a word for.
+const (
+	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod
+	// that owns its CPUs, whatever the node does with others.
+	TrimtabUnsetQuota = "trimtab.io/unset-cpu-quota"
+)
+
+func readTrimtab(pod *lifecycle.Pod, out *Pod) {
+	switch text := pod.Annotations[TrimtabUnsetQuota]; text {
+	case "":
+	case "true", "false":
+		out.UnsetQuota = Sourced[bool]{text == "true", TrimtabUnsetQuota}
+	default:
+		out.problem(TrimtabUnsetQuota, text, `want "true" or "false"`)
+	}
+}

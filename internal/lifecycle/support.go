@@ -1,0 +1,44 @@
+package lifecycle
+
+import "fmt"
+
+// Support is one of the three answers to the question whether this node can do
+// something.
+type Support int
+
+// The answers. The zero Support is that nobody could tell.
+const (
+	Unknown Support = iota
+	Supported
+	NotSupported
+)
+
+var supportNames = [...]string{"unknown", "supported", "not supported"}
+
+// String returns the answer in words.
+func (s Support) String() string {
+	if s < 0 || int(s) >= len(supportNames) {
+		return fmt.Sprintf("Support(%d)", int(s))
+	}
+	return supportNames[s]
+}
+
+// MarshalText makes a Support readable in JSON and YAML.
+func (s Support) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (s *Support) UnmarshalText(b []byte) error {
+	for i, n := range supportNames {
+		if n == string(b) {
+			*s = Support(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown support %q", b)
+}
+
+// Finding is an answer and why it is so; "" where it needs no words.
+type Finding struct {
+	Support Support `json:"support"`
+	Why     string  `json:"why,omitempty"`
+}

@@ -1,0 +1,70 @@
+package sysfs
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// deviceFiles are the patterns of device nodes hooks hand to containers.
+var deviceFiles = []string{
+	"nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset",
+	"infiniband/rdma_cm", "infiniband/uverbs[0-9]*",
+}
+
+// verbsDirs is where the kernel names the verbs devices of PCI functions.
+const verbsDirs = "bus/pci/devices/*/infiniband_verbs/uverbs*"
+
+// Host reads which devices a node has, from the file systems usually mounted on
+// /dev and /sys. What is not there is left out.
+func Host(dev, sys fs.FS) (lifecycle.Host, error) {
+	h := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{}}
+	for _, pattern := range deviceFiles {
+		names, err := fs.Glob(dev, pattern)
+		if err != nil {
+			return h, fmt.Errorf("look for %s: %w", pattern, err)
+		}
+		for _, name := range names {
+			if d, ok := charDevice(dev, name); ok {
+				h.Devices[d.Path] = d
+			}
+		}
+	}
+	found, err := fs.Glob(sys, verbsDirs)
+	if err != nil {
+		return h, fmt.Errorf("look for %s: %w", verbsDirs, err)
+	}
+	slices.Sort(found)
+	for _, name := range found {
+		address := path.Base(path.Dir(path.Dir(name)))
+		if _, known := h.Verbs[address]; !known { // the first counts
+			h.Verbs[address] = path.Base(name)
+		}
+	}
+	return h, nil
+}
+
+// charDevice reads the numbers of a character device. A link is followed by
+// nobody: what a name in /dev points to may be anything.
+func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
+	info, err := fs.Lstat(dev, name)
+	if err != nil || info.Mode()&fs.ModeCharDevice == 0 || strings.HasPrefix(path.Base(name), ".") {
+		return lifecycle.Device{}, false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return lifecycle.Device{}, false
+	}
+	return lifecycle.Device{
+		Path: path.Join("/dev", name), Type: "c",
+		Major: int64(unix.Major(stat.Rdev)), Minor: int64(unix.Minor(stat.Rdev)),
+		FileMode: lifecycle.Some(uint32(info.Mode().Perm())),
+	}, true
+}
