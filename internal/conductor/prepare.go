@@ -39,6 +39,10 @@ func (c *Conductor) prepare(w *work) {
 		switch w.ev.Kind {
 		case lifecycle.CreateContainer:
 			c.prepareCreate(w, ctr)
+		case lifecycle.PostUpdateContainer:
+			// Between our answer and the runtime's write others may have been
+			// given CPUs: what was decided last counts.
+			w.settle = id
 		case lifecycle.UpdateContainer:
 			c.prepareUpdate(w, ctr)
 		case lifecycle.StartContainer:
@@ -176,11 +180,7 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 }
 
 func (c *Conductor) recordOf(ctr *engine.Container) record {
-	owned := ""
-	if ctr.Seat.Pool == placement.Own {
-		owned = c.state.Machine.Format(ctr.Seat.Owned)
-	}
-	return newRecord(c.state.Generation, owned, &ctr.Pristine)
+	return newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 }
 
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -60,16 +62,50 @@ func (q *updateQueue) wake() {
 	}
 }
 
+// sweepInterval is how often owners are looked at whose end nobody may have
+// told of. It costs a look at one directory per owner.
+const sweepInterval = 5 * time.Second
+
+// sweep ends pods that own CPUs and whose cgroup is gone: runtimes forget pods
+// older than their last restart, and do not tell of their end.
+func (c *Conductor) sweep() {
+	for _, pod := range c.goneOwners() {
+		start := c.now()
+		w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: pod})
+		if c.guard(w, func() error { return c.plan(w, engine.Facts{}) }) == nil {
+			c.finish(w, start)
+		}
+		c.end()
+	}
+}
+
+func (c *Conductor) goneOwners() []*lifecycle.Pod {
+	c.mu.Lock()
+	owners := c.state.Owners()
+	c.mu.Unlock()
+	var gone []*lifecycle.Pod
+	for _, p := range owners {
+		if dir, err := cgroup.PodPath(p.Pod.CgroupParent); err == nil && c.keeper.Gone(dir) {
+			gone = append(gone, p.Pod)
+		}
+	}
+	return gone
+}
+
 // Run brings the runtime's copies in line, one container at a time, until ctx
 // ends.
 func (c *Conductor) Run(ctx context.Context) error {
 	defer c.later.Wait()
+	sweep := time.NewTicker(sweepInterval)
+	defer sweep.Stop()
 	for {
 		more, pace := c.updateOne(ctx)
 		if !more {
 			select {
 			case <-ctx.Done():
 				return nil
+			case <-sweep.C:
+				c.sweep()
 			case <-c.queue.woken:
 			}
 			continue

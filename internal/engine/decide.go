@@ -67,6 +67,10 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 			return
 		}
 		d.live(p, c, lifecycle.StateRunning)
+	case lifecycle.PostUpdateContainer:
+		if c != nil {
+			d.live(p, c, c.Life)
+		}
 	case lifecycle.UpdateContainer:
 		if c == nil {
 			d.create(p, ev.Container, f, ev.Container.State)
@@ -149,6 +153,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	if r, ok := f.Records[told.ID]; ok {
 		rec = &r
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
+		c.Born = d.machine.OnlineOf(rec.CPUs)
 		c.Pristine = rec.Pristine
 	}
 	d.settle(p, c, rec)

@@ -119,6 +119,7 @@ func notGranted(p *Pod, err error) lifecycle.Problem {
 
 func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
 	c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
+	c.Born = cpus
 	c.SeatFrom, c.SeatWhy = from, why
 	d.grant(placement.Grant{Key: c.Key, Pod: p.FullName(), CPUs: cpus, From: from})
 }

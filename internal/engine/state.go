@@ -60,6 +60,8 @@ type Container struct {
 	SeatFrom string // the key that led to the seat
 	SeatWhy  string
 	Trouble  []lifecycle.Problem
+	// Born are the CPUs it owned when it was created, as its record says.
+	Born topology.Set
 
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.

@@ -101,6 +101,9 @@ func (d *draft) configure(p *Plan, f Facts) {
 			if owns {
 				rec = &Record{Pristine: c.Pristine, CPUs: s.Machine.Format(g.CPUs)}
 			}
+			if !owns && !c.Born.Empty() {
+				rec = &Record{Pristine: c.Pristine, CPUs: s.Machine.Format(c.Born)}
+			}
 			n := *c
 			p.Pod = d.pods[c.PodID]
 			d.settle(p, &n, rec)

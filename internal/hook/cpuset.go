@@ -21,7 +21,7 @@ func (CPUSet) Info() Info {
 		About: "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer,
+			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
 			lifecycle.StopContainer, lifecycle.RemoveContainer,
 		},
 		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota},

@@ -18,13 +18,14 @@ const (
 	UpdateContainer
 	StopContainer
 	RemoveContainer
+	PostUpdateContainer
 	Configure
 	kinds
 )
 
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
-	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "Configure",
+	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer", "Configure",
 }
 
 // String returns the name NRI uses for the step.

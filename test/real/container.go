@@ -224,14 +224,21 @@ func (c *Containerd) WaitExit(id ContainerID) int32 {
 // FirstView waits for the probe's report of its own start.
 func (c *Containerd) FirstView(id ContainerID) View {
 	c.t.Helper()
+	seen, err := c.TryFirstView(id)
+	c.check("first view", err)
+	return seen
+}
+
+// TryFirstView is FirstView for goroutines.
+func (c *Containerd) TryFirstView(id ContainerID) (View, error) {
 	c.mu.Lock()
 	record, ok := c.containers[id]
 	c.mu.Unlock()
 	if !ok {
-		c.t.Fatalf("no container %s was made here", id)
+		return View{}, fmt.Errorf("no container %s was made here", id)
 	}
 	var seen View
-	Eventually(c.t, viewTimeout, func() error {
+	err := poll(viewTimeout, func() error {
 		text, err := os.ReadFile(record.logFile)
 		if err != nil {
 			return err
@@ -242,7 +249,7 @@ func (c *Containerd) FirstView(id ContainerID) View {
 		}
 		return json.Unmarshal([]byte(line), &seen)
 	})
-	return seen
+	return seen, err
 }
 
 // firstLine undoes the CRI's log format: time, stream, F or P (the line goes on in the next entry), text.
@@ -295,6 +302,13 @@ func (c *Containerd) KernelFile(id ContainerID, file string) string {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	c.check("kernel file", err)
 	return strings.TrimSpace(string(text))
+}
+
+// WriteKernelFile writes a file of a running container's cgroup behind everybody's back.
+func (c *Containerd) WriteKernelFile(id ContainerID, file, value string) {
+	c.t.Helper()
+	controller, _, _ := strings.Cut(file, ".")
+	c.check("kernel file", os.WriteFile(filepath.Join(c.CgroupDirs(id)[controller], file), []byte(value), 0o644))
 }
 
 // file is the path of a cgroup's file in the hierarchy of the file's controller.

@@ -15,7 +15,8 @@ import (
 )
 
 // Snapshot is what every watched container may run on at one moment: effective CPU list by container folder, which
-// is relative to the sampler's root. A list is empty for the instant between a v1 cpuset's birth and its first write.
+// is relative to the sampler's root. A list is empty until the container's first instruction: before, the folder holds
+// nothing, or the runtime's own process that makes the container.
 type Snapshot map[string]string
 
 // Findings is what a sampler saw. A test should print it: zero violations in few samples say little.
@@ -45,6 +46,7 @@ type Sampler struct {
 	keep       func(dir string) bool
 	judge      func(Snapshot) error
 	open       map[string]*os.File
+	begun      map[string]bool // by folder: the container's own process was seen
 	stop       chan struct{}
 	stopped    chan struct{}
 	once       sync.Once
@@ -78,7 +80,7 @@ func NewSampler(t testing.TB, root string, keep func(dir string) bool, judge fun
 	}
 	s := &Sampler{
 		root: filepath.Join(h.Mount, root), file: "cpuset.effective_cpus", keep: keep, judge: judge,
-		open: map[string]*os.File{}, stop: make(chan struct{}), stopped: make(chan struct{}),
+		open: map[string]*os.File{}, begun: map[string]bool{}, stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if h.Unified {
 		s.file = "cpuset.cpus.effective"
@@ -138,6 +140,7 @@ func (s *Sampler) pass() Snapshot {
 		if _, ok := seen[dir]; !ok {
 			f.Close()
 			delete(s.open, dir)
+			delete(s.begun, dir)
 		}
 	}
 	return seen
@@ -176,7 +179,31 @@ func (s *Sampler) read(path, rel string) (string, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
+	if !s.hasBegun(path, rel) {
+		return "", nil
+	}
 	return strings.TrimSpace(string(buffer[:n])), nil
+}
+
+// hasBegun reports whether a container's first instruction has run. It is asked after the list was read: what has not
+// begun now had not begun then.
+func (s *Sampler) hasBegun(path, rel string) bool {
+	if s.begun[rel] {
+		return true
+	}
+	s.found.Reads++
+	procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+	if err != nil {
+		return false
+	}
+	for pid := range strings.FieldsSeq(string(procs)) {
+		// runc's own stages are called runc, runc:[1:CHILD] and so on, until the last one executes the container's program.
+		comm, err := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+		if err == nil && !strings.HasPrefix(string(comm), "runc") {
+			s.begun[rel] = true
+		}
+	}
+	return s.begun[rel]
 }
 
 // NoSharing makes a judge: a container for which exclusive says true shares none of its CPUs with any other one.

@@ -104,17 +104,21 @@ func (a *trimtab) socket() string { return filepath.Join(a.dir, "s.sock") }
 func (a *trimtab) config() string { return filepath.Join(a.dir, "config.yaml") }
 func (a *trimtab) state() string  { return filepath.Join(a.dir, "state") }
 
-// configure replaces the configuration file in one step.
-func (a *trimtab) configure(c *real.Containerd, config string) {
-	a.t.Helper()
-	text := fmt.Sprintf(`apiVersion: trimtab.io/v1alpha1
+// text is a whole configuration: the harness's own keys and the given ones.
+func (a *trimtab) text(c *real.Containerd, config string) []byte {
+	return fmt.Appendf(nil, `apiVersion: trimtab.io/v1alpha1
 kind: Config
 nri: {socket: %s}
 paths: {statusSocket: %s, key: %s/key, state: %s}
 %s
 `, c.NRISocket(), a.socket(), a.dir, a.state(), config)
+}
+
+// configure replaces the configuration file in one step.
+func (a *trimtab) configure(c *real.Containerd, config string) {
+	a.t.Helper()
 	next := a.config() + ".new"
-	if err := errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, a.config())); err != nil {
+	if err := errors.Join(os.WriteFile(next, a.text(c, config), 0o600), os.Rename(next, a.config())); err != nil {
 		a.t.Fatal(err)
 	}
 }

@@ -16,17 +16,18 @@ import (
 
 // The stub registers a handler whose signature is off silently never.
 var (
-	_ stub.ConfigureInterface       = (*session)(nil)
-	_ stub.SynchronizeInterface     = (*session)(nil)
-	_ stub.RunPodInterface          = (*session)(nil)
-	_ stub.UpdatePodInterface       = (*session)(nil)
-	_ stub.StopPodInterface         = (*session)(nil)
-	_ stub.RemovePodInterface       = (*session)(nil)
-	_ stub.CreateContainerInterface = (*session)(nil)
-	_ stub.StartContainerInterface  = (*session)(nil)
-	_ stub.UpdateContainerInterface = (*session)(nil)
-	_ stub.StopContainerInterface   = (*session)(nil)
-	_ stub.RemoveContainerInterface = (*session)(nil)
+	_ stub.ConfigureInterface           = (*session)(nil)
+	_ stub.SynchronizeInterface         = (*session)(nil)
+	_ stub.RunPodInterface              = (*session)(nil)
+	_ stub.UpdatePodInterface           = (*session)(nil)
+	_ stub.StopPodInterface             = (*session)(nil)
+	_ stub.RemovePodInterface           = (*session)(nil)
+	_ stub.CreateContainerInterface     = (*session)(nil)
+	_ stub.StartContainerInterface      = (*session)(nil)
+	_ stub.UpdateContainerInterface     = (*session)(nil)
+	_ stub.PostUpdateContainerInterface = (*session)(nil)
+	_ stub.StopContainerInterface       = (*session)(nil)
+	_ stub.RemoveContainerInterface     = (*session)(nil)
 )
 
 // handling marks the context of an event being answered.
@@ -133,6 +134,12 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 // StartContainer relays the event.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StartContainer}, p, c)
+	return err
+}
+
+// PostUpdateContainer tells that the runtime has written an update.
+func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer}, p, c)
 	return err
 }
 

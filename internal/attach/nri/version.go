@@ -67,15 +67,16 @@ var podUpdates = version{0, 10, 0}
 
 // eventOf maps the steps NRI can be subscribed to. Synchronize always comes.
 var eventOf = map[lifecycle.Kind]api.Event{
-	lifecycle.RunPodSandbox:    api.Event_RUN_POD_SANDBOX,
-	lifecycle.UpdatePodSandbox: api.Event_UPDATE_POD_SANDBOX,
-	lifecycle.StopPodSandbox:   api.Event_STOP_POD_SANDBOX,
-	lifecycle.RemovePodSandbox: api.Event_REMOVE_POD_SANDBOX,
-	lifecycle.CreateContainer:  api.Event_CREATE_CONTAINER,
-	lifecycle.StartContainer:   api.Event_START_CONTAINER,
-	lifecycle.UpdateContainer:  api.Event_UPDATE_CONTAINER,
-	lifecycle.StopContainer:    api.Event_STOP_CONTAINER,
-	lifecycle.RemoveContainer:  api.Event_REMOVE_CONTAINER,
+	lifecycle.RunPodSandbox:       api.Event_RUN_POD_SANDBOX,
+	lifecycle.UpdatePodSandbox:    api.Event_UPDATE_POD_SANDBOX,
+	lifecycle.StopPodSandbox:      api.Event_STOP_POD_SANDBOX,
+	lifecycle.RemovePodSandbox:    api.Event_REMOVE_POD_SANDBOX,
+	lifecycle.CreateContainer:     api.Event_CREATE_CONTAINER,
+	lifecycle.StartContainer:      api.Event_START_CONTAINER,
+	lifecycle.UpdateContainer:     api.Event_UPDATE_CONTAINER,
+	lifecycle.PostUpdateContainer: api.Event_POST_UPDATE_CONTAINER,
+	lifecycle.StopContainer:       api.Event_STOP_CONTAINER,
+	lifecycle.RemoveContainer:     api.Event_REMOVE_CONTAINER,
 }
 
 // subscription is the mask of events to subscribe to. A runtime drops a plugin

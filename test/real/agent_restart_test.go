@@ -1,0 +1,153 @@
+package real_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/test/real"
+)
+
+// TestWaitingOverRestarts restarts agent and runtime while containers wait between creation and start, the agent's
+// state deleted each time. Nothing that runs moves, what waited starts with what it was given, and the owner's end
+// frees its CPU, whether or not the runtime tells of it.
+func TestWaitingOverRestarts(t *testing.T) {
+	t.Parallel()
+	needTwoCPUs(t)
+	c := real.Start(t)
+	needV1(t, c)
+	a := startTrimtab(t, c, "")
+	crowd := c.RunPod(plain("crowd", ""))
+	servicePod := c.RunPod(plain("service", "LS"))
+	batchPod := c.RunPod(real.PodSpec{Namespace: "shop", Name: "batch", Labels: labels("BE"), Annotations: map[string]string{
+		extended: `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"}},"b":{"requests":{"kubernetes.io/batch-cpu":"250"}}}}`,
+	}})
+	before := c.CreateContainer(crowd, real.ContainerSpec{Name: "waits-since-before"})
+	ownerPod := c.RunPod(owning("db", "1"))
+	small := &cri.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100_000}
+	all := named{
+		"owner":   c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU}),
+		"silent":  c.RunContainer(crowd, real.ContainerSpec{Name: "silent"}),
+		"both":    c.RunContainer(crowd, real.ContainerSpec{Name: "both", Resources: pinned("0-1")}),
+		"service": c.RunContainer(servicePod, real.ContainerSpec{Name: "service"}),
+		"batch":   c.RunContainer(batchPod, real.ContainerSpec{Name: "a", Resources: small}),
+	}
+	sampler := c.Sample(timed(real.NoSharing(func(dir string) bool { return baseOf(dir) == string(all["owner"]) })))
+	was := fmt.Sprint(snapshot(c, all))
+	for i, restart := range []struct {
+		name string
+		do   func()
+	}{
+		{"the agent", func() { a.kill(); a.forget(); a.run() }},
+		{"containerd", func() { c.Restart() }},
+		{"containerd, killed", func() { c.Kill9AndRestart() }},
+		{"the agent, then containerd", func() { a.kill(); a.forget(); a.run(); a.attached(); c.Kill9AndRestart() }},
+		{"both, the agent back first", func() { c.Kill(); a.kill(); a.forget(); a.run(); c.StartAgain() }},
+		{"both, containerd back first", func() { a.kill(); c.Kill9AndRestart(); a.forget(); a.run() }},
+	} {
+		waiting := named{
+			"sidecar": c.CreateContainer(ownerPod, real.ContainerSpec{Name: fmt.Sprint("side-", i), Resources: oneCPU}),
+			"service": c.CreateContainer(servicePod, real.ContainerSpec{Name: fmt.Sprint("service-", i), Resources: pinned("0-1")}),
+			"batch":   c.CreateContainer(batchPod, real.ContainerSpec{Name: "b", Attempt: uint32(i), Resources: small}),
+			"silent":  before,
+		}
+		restart.do()
+		a.attached()
+		same(t, "after a restart of "+restart.name, fmt.Sprint(snapshot(c, all)), was)
+		if n, err := a.status(); err != nil || fmt.Sprint(n.CPUs.Grants) == "[]" || n.CPUs.Grants[0].Pod != "shop/db" || n.CPUs.Grants[0].CPUs != "1" {
+			t.Errorf("grants after a restart of %s: %+v (%v)", restart.name, n.CPUs.Grants, err)
+		}
+		for name, id := range waiting {
+			if name == "sidecar" {
+				continue // it would share the owner's CPU, and the sampler knows containers, not pods
+			}
+			c.StartContainer(id)
+			same(t, fmt.Sprintf("affinity of %s that waited over a restart of %s", name, restart.name), c.FirstView(id).Affinity, "0")
+		}
+		same(t, "shares of a batch container that waited", c.FirstView(waiting["batch"]).Cgroup["cpu.shares"], "256")
+		for _, id := range waiting {
+			c.RemoveContainer(id)
+		}
+		before = c.CreateContainer(crowd, real.ContainerSpec{Name: fmt.Sprint("waits-", i)})
+	}
+	found := sampler.Stop()
+	t.Log(found)
+	if found.Violations > 0 || found.Samples == 0 {
+		t.Errorf("CPUs were shared: %v\n%s", found, strings.Join(found.First, "\n"))
+	}
+	side := c.CreateContainer(ownerPod, real.ContainerSpec{Name: "side", Resources: oneCPU})
+	c.Restart()
+	a.attached()
+	c.StartContainer(side)
+	same(t, "affinity of a sidecar that waited", c.FirstView(side).Affinity, "1")
+
+	// containerd tells nobody of the end of a pod that is older than itself.
+	c.StopPod(ownerPod)
+	c.RemovePod(ownerPod)
+	delete(all, "owner")
+	all.become(t, c, "cpuset.cpus", map[string]string{"silent": "0-1", "both": "0-1", "service": "0-1", "batch": "0-1"})
+}
+
+// forget deletes what the agent remembers. It must not run.
+func (a *trimtab) forget() {
+	a.t.Helper()
+	if err := os.RemoveAll(a.state()); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// TestExplainTellsAll asks, of a pod of each kind, for every value's hook, key and channel, as a program and as a user.
+func TestExplainTellsAll(t *testing.T) {
+	t.Parallel()
+	needTwoCPUs(t)
+	c := real.Start(t)
+	needV1(t, c)
+	a := startTrimtab(t, c, "")
+	shared := c.RunContainer(c.RunPod(plain("web", "LS")), real.ContainerSpec{Name: "web"})
+	spec := owning("db", "1")
+	spec.Annotations[devices] = `{"gpu":[{"minor":0}]}`
+	c.RunContainer(c.RunPod(spec), real.ContainerSpec{Name: "db", Resources: oneCPU})
+	c.RunContainer(c.RunPod(real.PodSpec{Namespace: "shop", Name: "batch", Labels: labels("BE"), Annotations: map[string]string{
+		extended: `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}}}`,
+	}}), real.ContainerSpec{Name: "a"})
+	c.UpdateResources(shared, pinned("0-1"))
+	type value struct{ value, hook, key, channel string }
+	for pod, want := range map[string]map[string]value{
+		"web": {"cpuset.cpus": {"0", "cpuset", qosClass, "nri update"}},
+		"db": {
+			"cpuset.cpus": {"1", "cpuset", assigned, "nri create"}, "cpu.quota": {"-1", "cpuset", assigned, "nri create"},
+			"pod cpu.quota": {"-1", "cpuset", assigned, "kernel"}, "env NVIDIA_VISIBLE_DEVICES": {"0", "gpu", devices, "nri create"},
+		},
+		"batch": {
+			"cpuset.cpus": {"0", "cpuset", qosClass, "nri create"}, "cpu.shares": {"512", "batch", extended, "nri create"},
+			"cpu.quota": {"50000", "batch", extended, "nri create"}, "memory.limit": {fmt.Sprint(64 << 20), "batch", extended, "nri create"},
+			"pod cpu.shares": {"512", "batch", extended, "kernel"}, "pod cpu.quota": {"50000", "batch", extended, "kernel"},
+			"pod memory.limit": {fmt.Sprint(64 << 20), "batch", extended, "kernel"},
+		},
+	} {
+		e, got := a.one("shop", pod), map[string]value{}
+		for _, v := range e.Values {
+			got[v.Field] = value{v.Value, v.Why.Hook, v.Why.Source, v.Channel}
+		}
+		for _, v := range e.PodValues {
+			got["pod "+v.Field] = value{v.Value, v.Why.Hook, v.Why.Source, v.Channel}
+		}
+		same(t, "explain of "+pod, fmt.Sprint(got), fmt.Sprint(want))
+		out, err := a.cli("explain", "shop/"+pod)
+		for field, v := range want {
+			for _, word := range []string{field, v.value, v.hook, v.key, v.channel} {
+				if err != nil || !strings.Contains(out, word) {
+					t.Errorf("explain of %s does not say %q of %s (%v):\n%s", pod, word, field, err, out)
+				}
+			}
+		}
+	}
+	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"explain", "shop/db/db", "-o", "yaml"}} {
+		if out, err := a.cli(args...); err != nil || !strings.Contains(out, "shop/db") {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
