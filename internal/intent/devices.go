@@ -94,6 +94,10 @@ func readRDMA(pod *lifecycle.Pod, devices *allocated, out *Pod) {
 				out.problem(KoordDevices, pod.Annotations[KoordDevices], "rdma: %v", err)
 				return
 			}
+			if slices.Contains(addresses, address) || len(addresses) > maxMinor {
+				out.problem(KoordDevices, pod.Annotations[KoordDevices], "rdma: a function twice, or more than %d", maxMinor+1)
+				return
+			}
 			addresses = append(addresses, address)
 		}
 	}

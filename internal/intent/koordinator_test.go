@@ -243,6 +243,7 @@ func TestAllocatedIDs(t *testing.T) {
 		{`{"rdma":[{"id":"0000:3b:00.8"}]}`, nil, nil, 1},
 		{`{"rdma":[{"id":"0000:3b:00.0","extension":{"vfs":[{}]}}]}`, nil, nil, 1},
 		{`{"rdma":[{}]}`, nil, nil, 1},
+		{`{"rdma":[{"id":"0000:3b:00.0"},{"id":"0000:3B:00.0"}]}`, nil, nil, 1},
 		{`{"gpu":[{"minor":0,"id":"GPU-1"}],"rdma":[{"id":"x"}]}`, []string{"GPU-1"}, nil, 1},
 		{`{"fpga":[{"minor":0}]}`, nil, nil, 0},
 	} {
