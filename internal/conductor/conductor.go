@@ -58,6 +58,8 @@ type Conductor struct {
 	// since is when the event under way took its turn, in nanoseconds; 0 for
 	// none.
 	since atomic.Int64
+	// last is when the last event ended, in nanoseconds.
+	last atomic.Int64
 
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
@@ -140,6 +142,7 @@ func (c *Conductor) begin(from Carrier, ev *lifecycle.Event) *work {
 }
 
 func (c *Conductor) end() {
+	c.last.Store(time.Now().UnixNano())
 	c.since.Store(0)
 	c.turn.Unlock()
 }

@@ -27,6 +27,25 @@ const (
 	updateTimeout = 10 * time.Second
 )
 
+// quiet is how long nothing must have happened before an update is sent;
+// mostWait is how long that is waited for on a node that is never quiet.
+const (
+	quiet    = time.Second
+	mostWait = 30 * time.Second
+)
+
+// untilQuiet returns how long to wait until nothing has happened for a while,
+// 0 where there is nothing to send.
+func (c *Conductor) untilQuiet() time.Duration {
+	c.mu.Lock()
+	idle := len(c.queue.ids) == 0 || len(c.runtimes) == 0
+	c.mu.Unlock()
+	if idle {
+		return 0
+	}
+	return max(0, quiet-time.Since(time.Unix(0, c.last.Load())))
+}
+
 func newUpdateQueue() updateQueue {
 	return updateQueue{waits: map[string]struct{}{}, tries: map[string]int{}, woken: make(chan struct{}, 1)}
 }
@@ -98,8 +117,18 @@ func (c *Conductor) Run(ctx context.Context) error {
 	defer c.later.Wait()
 	sweep := time.NewTicker(sweepInterval)
 	defer sweep.Stop()
+	var waited time.Duration
 	for {
-		more, pace := c.updateOne(ctx)
+		// The kernel has the values: the runtime's copies can wait until
+		// nothing happens. An update that meets a grant would widen what the
+		// grant has just narrowed, until it is settled after it.
+		more, pace := true, c.untilQuiet()
+		if pace > 0 && waited < mostWait {
+			waited += pace
+		} else {
+			waited = 0
+			more, pace = c.updateOne(ctx)
+		}
 		if !more {
 			select {
 			case <-ctx.Done():

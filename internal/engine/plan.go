@@ -111,43 +111,55 @@ func (s *State) Commit(p *Plan) {
 
 // put replaces, adds or (nil) removes one container and its place on a bench.
 func (s *State) put(id string, c *Container) {
-	if old := s.containers[id]; old != nil {
-		if b := s.benches[old.Seat]; b != nil {
-			if i, sits := slices.BinarySearch(b.members, id); sits {
-				b.members = slices.Delete(b.members, i, i+1)
-			}
-			if len(b.members) == 0 {
-				delete(s.benches, old.Seat)
-			}
-		}
-		if c == nil || c.PodID != old.PodID {
-			s.byPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.byPod[old.PodID]), func(x string) bool { return x == id })
-			if len(s.byPod[old.PodID]) == 0 {
-				delete(s.byPod, old.PodID)
-			}
+	old := s.containers[id]
+	if old != nil {
+		s.leave(old)
+	}
+	if old != nil && (c == nil || c.PodID != old.PodID) {
+		s.byPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.byPod[old.PodID]), func(x string) bool { return x == id })
+		if len(s.byPod[old.PodID]) == 0 {
+			delete(s.byPod, old.PodID)
 		}
 	}
 	if c == nil {
 		delete(s.containers, id)
 		return
 	}
-	if old := s.containers[id]; old == nil || old.PodID != c.PodID {
+	if old == nil || old.PodID != c.PodID {
 		s.byPod[c.PodID] = append(slices.Clone(s.byPod[c.PodID]), id)
 	}
 	s.containers[id] = c
-	if !c.Alive() {
+	if c.Alive() {
+		s.join(c)
+	}
+}
+
+// leave takes a container from its bench.
+func (s *State) leave(c *Container) {
+	b := s.benches[c.Seat]
+	if b == nil {
 		return
 	}
+	if i, sits := slices.BinarySearch(b.members, c.ID); sits {
+		b.members = slices.Delete(b.members, i, i+1)
+	}
+	if len(b.members) == 0 {
+		delete(s.benches, c.Seat)
+	}
+}
+
+// join puts a container on its bench.
+func (s *State) join(c *Container) {
 	b := s.benches[c.Seat]
 	if b == nil {
 		b = &bench{}
 		s.benches[c.Seat] = b
 	}
-	if i, sits := slices.BinarySearch(b.members, id); !sits {
-		b.members = slices.Insert(b.members, i, id)
+	if i, sits := slices.BinarySearch(b.members, c.ID); !sits {
+		b.members = slices.Insert(b.members, i, c.ID)
 	}
 	if c.Seat.Pool == placement.Rest && b.text != "" && !b.open {
-		s.touch([]string{id})
+		s.touch([]string{c.ID})
 	}
 }
 

@@ -81,7 +81,7 @@ func serve(t *testing.T, path string, src Source) (stop func() error) {
 // socket returns a path short enough for a socket whatever the test is called.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "status") //nolint:usetesting // t.TempDir has the test's name in it
+	dir, err := os.MkdirTemp("", "status")
 	if err != nil {
 		t.Fatal(err)
 	}
