@@ -30,6 +30,7 @@ func TestScenarios(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
 			s, err := scenario.Load(file)
 			if err != nil {
 				t.Fatal(err)

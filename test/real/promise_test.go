@@ -296,7 +296,7 @@ func TestChurn(t *testing.T) {
 	found := sampler.Stop()
 	t.Log(found)
 	if found.Violations > 0 || found.Samples < 100 {
-		t.Errorf("under churn: %v", found)
+		t.Errorf("under churn: %v\n%s", found, strings.Join(found.First, "\n"))
 	}
 }
 

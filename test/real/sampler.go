@@ -197,9 +197,10 @@ func (s *Sampler) hasBegun(path, rel string) bool {
 		return false
 	}
 	for pid := range strings.FieldsSeq(string(procs)) {
-		// runc's own stages are called runc, runc:[1:CHILD] and so on, until the last one executes the container's program.
-		comm, err := os.ReadFile(filepath.Join("/proc", pid, "comm"))
-		if err == nil && !strings.HasPrefix(string(comm), "runc") {
+		// Until it executes the container's program the process is runc: its file, or a sealed copy called after it. Its
+		// name does not tell, since it starts as "exe".
+		exe, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
+		if err == nil && !strings.Contains(exe, "runc") {
 			s.begun[rel] = true
 		}
 	}
