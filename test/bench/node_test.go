@@ -80,6 +80,10 @@ func (u *unit) ask(cpu int) {
 	case exclusive:
 		label["koordinator.sh/qosClass"] = "LSR"
 		notes["scheduling.koordinator.sh/resource-status"] = fmt.Sprintf(`{"cpuset":"%d"}`, cpu)
+		// No more CPUs are granted than Kubernetes charged the pod for.
+		u.pod.Linux.PodResources = &api.LinuxResources{Cpu: &api.LinuxCPU{
+			Shares: &api.OptionalUInt64{Value: 1024}, Quota: &api.OptionalInt64{Value: 100000}, Period: &api.OptionalUInt64{Value: 100000},
+		}}
 	}
 }
 

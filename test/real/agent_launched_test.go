@@ -53,4 +53,17 @@ func TestLaunched(t *testing.T) {
 	if n, err := a.status(); err != nil || len(n.CPUs.Grants) != 1 {
 		t.Errorf("grants after a restart: %+v, %v", n.CPUs.Grants, err)
 	}
+
+	// The agent ends with its runtime. It must be gone before its folder is, or it would make it anew.
+	c.Stop()
+	real.Eventually(t, patiently, func() error {
+		if _, err := a.status(); err == nil {
+			return errors.New("the launched agent outlives its runtime")
+		}
+		return nil
+	})
+	if err := os.Remove(filepath.Join(dir, "nri/plugins/10-trimtab")); err != nil {
+		t.Fatal(err)
+	}
+	c.StartAgain() // for the cleanup
 }
