@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/trimtab/trimtab/test/vm"
 )
 
@@ -87,4 +89,41 @@ func clock(t *testing.T, m *vm.Machine) time.Time {
 		t.Fatal(err)
 	}
 	return now
+}
+
+// TestContainerd runs a container on a fresh copy of a machine with a running containerd.
+func TestContainerd(t *testing.T) {
+	m := vm.Start(t, vm.Guest{Stage: vm.Containerd})
+	c := m.CRI(vm.CRISocket)
+	pod := &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: "a", Namespace: "default", Uid: "1"}, LogDirectory: "/var/log/pods/a",
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: "/pods/a", SecurityContext: &cri.LinuxSandboxSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE},
+		}},
+	}
+	begun := time.Now()
+	p, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: vm.Image("probe")}, LogPath: "c.log",
+		Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{CpusetCpus: "2"}},
+	}
+	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: p.PodSandboxId, Config: config, SandboxConfig: pod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a pod with a container after %v", time.Since(begun))
+	if got := m.Read("/sys/fs/cgroup/pods/a/" + created.ContainerId + "/cpuset.cpus"); got != "2" {
+		t.Errorf("cpuset.cpus is %q", got)
+	}
+	m.StopContainerd()
+	m.StartContainerd()
+	if s, err := c.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: created.ContainerId}); err != nil || s.Status.State != cri.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("after a restart of containerd: %v, %v", s, err)
+	}
 }
