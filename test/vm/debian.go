@@ -2,9 +2,40 @@ package vm
 
 import (
 	"context"
-	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
 )
 
-func debian(context.Context) (string, error) { return "", errors.New("no systemd guest yet") }
+// debian is an archive of a small Debian with systemd.
+func debian(ctx context.Context) (string, error) {
+	out, err := build(exec.CommandContext(ctx, filepath.Join(here(), "../tools/debian.sh")))
+	return strings.TrimSpace(out), err
+}
 
-func (t tree) systemd(Stage) {}
+// systemd adds what makes a guest of a plain Debian.
+func (t tree) systemd(s Stage) error {
+	t.dir("/payload")
+	t.text("/etc/hostname", "node\n")
+	t.text("/etc/hosts", "127.0.0.1 localhost node\n")
+	t.text("/etc/resolv.conf", "nameserver 10.0.2.3\n")
+	t.text("/etc/fstab", "")
+	t.text("/etc/machine-id", "5c6d1bd0ce5f4d0f8f4e7ad6a7a4c001\n")
+	wants := "/etc/systemd/system/multi-user.target.wants/"
+	for _, unit := range []string{"guest.service", "network-guest.service"} {
+		t.link(wants+unit, "/etc/systemd/system/"+unit)
+	}
+	t.link("/etc/systemd/system/default.target", "/lib/systemd/system/multi-user.target")
+	// They would only take time, or look at the disk of the programs before it is theirs.
+	for _, unit := range []string{
+		"getty.target", "systemd-timesyncd.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
+		"e2scrub_reap.service", "fstrim.timer", "systemd-update-utmp.service", "systemd-udevd.service", "systemd-udev-trigger.service",
+		"serial-getty@ttyS0.service", "console-getty.service", "systemd-logind.service", "systemd-pcrphase.service", "systemd-pcrphase-sysinit.service",
+	} {
+		t.link("/etc/systemd/system/"+unit, "/dev/null")
+	}
+	if s == Bare {
+		return nil
+	}
+	return t.embedded(rootfs, "rootfs/systemd-runtime")
+}

@@ -88,7 +88,9 @@ func (g Guest) root(ctx context.Context) (tree, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		t.systemd(g.Stage)
+		if err := t.systemd(g.Stage); err != nil {
+			return nil, "", err
+		}
 		return t, base, t.embedded(rootfs, "rootfs/systemd")
 	}
 	return t, "", t.busybox()

@@ -1,7 +1,9 @@
 package vm
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -70,4 +72,31 @@ func (t Topology) args() []string {
 
 func (t Topology) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s (%d CPUs, %d nodes)", t.Name, t.CPUs(), len(t.Nodes)))
+}
+
+// Shaped makes the shape that a scenario's node describes, such as "1s x 2n x 4c": each NUMA node of a socket is a die.
+// Threads are refused, since QEMU numbers those of a core one after another and the notation counts them last.
+func Shaped(text string) (Topology, error) {
+	cpus, _, _ := strings.Cut(text, ",")
+	count := map[byte]int{'s': 1, 'n': 1, 'c': 1, 't': 1}
+	for part := range strings.SplitSeq(cpus, "x") {
+		part = strings.TrimSpace(part)
+		n, err := strconv.Atoi(strings.TrimRight(part, "snct"))
+		if err != nil || n < 1 || count[part[len(part)-1]] == 0 {
+			return Topology{}, fmt.Errorf("node %q: %q is not a number of s, n, c or t", text, part)
+		}
+		count[part[len(part)-1]] = n
+	}
+	if count['t'] > 1 {
+		return Topology{}, fmt.Errorf("node %q: %w: a virtual machine numbers the threads of a core one after another", text, errors.ErrUnsupported)
+	}
+	t := Topology{
+		Name: fmt.Sprintf("%ds%dn%dc", count['s'], count['n'], count['c']), Sockets: count['s'], Dies: count['n'], Cores: count['c'], Threads: 1,
+	}
+	nodes := count['s'] * count['n']
+	for i := range nodes {
+		first := i * count['c']
+		t.Nodes = append(t.Nodes, Node{CPUs: fmt.Sprintf("%d-%d", first, first+count['c']-1), MiB: 2048 / nodes})
+	}
+	return t, nil
 }

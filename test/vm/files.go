@@ -1,0 +1,44 @@
+package vm
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+)
+
+// Files are regular files of a guest by their absolute path.
+type Files map[string][]byte
+
+// ReadFile makes Files what package effective reads from.
+func (f Files) ReadFile(path string) ([]byte, error) {
+	b, ok := f[path]
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return b, nil
+}
+
+// Files reads all that can be read below the paths, in one call. Paths that are not there give nothing.
+func (m *Machine) Files(paths ...string) (Files, error) {
+	ctx, cancel := call()
+	defer cancel()
+	b, err := m.channel.tar(ctx, paths...)
+	if err != nil {
+		return nil, err
+	}
+	files := Files{}
+	for t := tar.NewReader(bytes.NewReader(b)); ; {
+		header, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if files["/"+header.Name], err = io.ReadAll(t); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package hooks_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// player plays one scenario.
+type player struct {
+	*machine
+	fresh []scenario.Ref // started by this step
+	wants int
+}
+
+// play plays a scenario's steps and returns how many wants were compared.
+func play(t *testing.T, n *machine, s *scenario.Scenario) int {
+	t.Helper()
+	p := &player{machine: n}
+	for i := range s.Steps {
+		t.Logf("step %d of %d: %s", i+1, len(s.Steps), s.Steps[i].Name)
+		p.step(&s.Steps[i])
+		if t.Failed() {
+			break // what follows would only repeat it
+		}
+	}
+	return p.wants
+}
+
+func (p *player) step(s *scenario.Step) {
+	p.t.Helper()
+	p.fresh = nil
+	before := p.snapshot(s)
+	err := p.act(s)
+	switch {
+	case s.Rejected == "" && err != nil:
+		p.t.Errorf("step %s: %v", s.Name, err)
+		return
+	case s.Rejected != "" && (err == nil || !strings.Contains(err.Error(), s.Rejected)):
+		p.t.Errorf("step %s: was rejected with %v, want %q", s.Name, err, s.Rejected)
+	}
+	p.wants += len(s.Want)
+	if err := await(func() error { return lines(p.check(s)) }); err != nil {
+		p.t.Errorf("step %s:\n%v", s.Name, err)
+	}
+	if err := lines(p.checkFirst(s)); err != nil {
+		p.t.Errorf("step %s:\n%v", s.Name, err)
+	}
+	if err := lines(moved(before, p.snapshot(s))); err != nil {
+		p.t.Errorf("step %s:\n%v", s.Name, err)
+	}
+}
+
+// snapshot is what is in force for all that runs, around a restart.
+func (p *player) snapshot(s *scenario.Step) map[scenario.Ref]effective.State {
+	all := map[scenario.Ref]effective.State{}
+	if s.Restart == "" {
+		return all
+	}
+	for ref := range p.ctrs {
+		if state, _, name, err := p.state(ref); err == nil && name == "running" {
+			all[ref] = state
+		}
+	}
+	return all
+}
+
+// moved says what a restart changed, which is nothing.
+func moved(before, after map[scenario.Ref]effective.State) []string {
+	var notes []string
+	for _, ref := range slices.Sorted(maps.Keys(before)) {
+		b, a := before[ref], after[ref]
+		if b.CPUs != a.CPUs || b.Mems != a.Mems || b.Shares != a.Shares || b.Quota != a.Quota || b.Memory != a.Memory {
+			notes = append(notes, fmt.Sprintf("%s: the restart changed it from %+v to %+v", ref, b, a))
+		}
+	}
+	return notes
+}
+
+func (p *player) act(s *scenario.Step) error {
+	for i := range s.Run {
+		r := &s.Run[i]
+		if err := p.run(r); err != nil {
+			return err
+		}
+		for _, c := range r.Containers {
+			p.fresh = append(p.fresh, scenario.PodRef(r.Pod.Namespace, r.Pod.Name).In(c.Name))
+		}
+	}
+	switch {
+	case s.Create != nil:
+		return p.create(s.Create.Pod, s.Create.Container)
+	case s.Start != "":
+		p.fresh = append(p.fresh, s.Start)
+		return p.start(s.Start)
+	case s.Update != nil:
+		if s.Update.Pod != nil {
+			if err := p.sh(p.podScript(p.pods[s.Update.Container.Pod()].dir, *s.Update.Pod)); err != nil {
+				return err
+			}
+		}
+		return p.update(s.Update.Container, s.Update.Resources)
+	case s.Restart == "agent":
+		p.a.kill()
+		return p.a.run()
+	case s.Restart == "runtime":
+		p.m.StopContainerd()
+		p.m.StartContainerd()
+		return p.a.attached()
+	case len(s.Reconfigure) > 0:
+		return p.a.reconfigure(s.Reconfigure)
+	}
+	for _, ref := range s.Stop {
+		if err := p.stop(ref); err != nil {
+			return err
+		}
+	}
+	for _, ref := range s.Remove {
+		if err := p.remove(ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check compares every want of a step with what is in force now.
+func (p *player) check(s *scenario.Step) []string {
+	var unmet []string
+	for _, ref := range slices.Sorted(maps.Keys(s.Want)) {
+		want := s.Want[ref]
+		p.checkOne(ref, want, func(format string, args ...any) {
+			unmet = append(unmet, fmt.Sprintf("  %s: %s [%s]", ref, fmt.Sprintf(format, args...), want.From))
+		})
+	}
+	return unmet
+}
+
+func (p *player) checkOne(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
+	if ref.Container() != "" {
+		p.checkAgent(ref, want, note)
+	}
+	if !asksKernel(want) {
+		return
+	}
+	got, files, state, err := p.state(ref)
+	if err != nil {
+		note("%v", err)
+		return
+	}
+	if want.State != "" && state != want.State {
+		note("is %s, wanted %s", state, want.State)
+	}
+	compare(want, got, note)
+	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
+		if text := strings.TrimSpace(string(files[name])); text != want.Files[name] {
+			note("%s is %q, wanted %q", name, text, want.Files[name])
+		}
+	}
+	if want.Exclusive {
+		p.checkExclusive(ref, got, note)
+	}
+}
+
+func (p *player) checkExclusive(ref scenario.Ref, got effective.State, note func(string, ...any)) {
+	for other := range p.ctrs {
+		if other == ref {
+			continue
+		}
+		if theirs, _, state, err := p.state(other); err == nil && state == "running" && overlap(got.CPUs, theirs.CPUs) {
+			note("its CPUs %s are not its own: %s has %s", got.CPUs, other, theirs.CPUs)
+		}
+	}
+}
+
+// asksKernel reports whether a want says anything that the runtime or the kernel must show; a container that was
+// refused has only what the agent says.
+func asksKernel(w scenario.Want) bool {
+	w.From, w.Class, w.Problems = "", "", nil
+	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil || w.OOMScoreAdj != nil ||
+		len(w.Env)+len(w.Absent)+len(w.Mounts)+len(w.Devices)+len(w.CDI)+len(w.Files) > 0 || w.NoDevices || w.Exclusive || w.State != ""
+}
+
+// checkAgent compares what the agent tells of a container.
+func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
+	if want.Class == "" && want.Problems == nil {
+		return
+	}
+	found, err := p.a.explain(ref.Names())
+	if err != nil || len(found) == 0 {
+		note("the agent tells of no such container (%v)", err)
+		return
+	}
+	if want.Class != "" && found[0].Class != want.Class {
+		note("class is %s, wanted %s", found[0].Class, want.Class)
+	}
+	if want.Problems == nil {
+		return
+	}
+	said := fmt.Sprint(found[0].Problems)
+	for _, text := range *want.Problems {
+		if !strings.Contains(said, text) {
+			note("problems are %s, wanted one with %q", said, text)
+		}
+	}
+	if len(*want.Problems) == 0 && len(found[0].Problems) > 0 {
+		note("problems are %s, wanted none", said)
+	}
+}
+
+// checkFirst compares what the containers started last saw at their first instruction.
+func (p *player) checkFirst(s *scenario.Step) []string {
+	var unmet []string
+	for _, ref := range p.fresh {
+		want, wanted := s.Want[ref]
+		c := p.ctrs[ref]
+		if !wanted || c == nil {
+			continue
+		}
+		note := func(format string, args ...any) {
+			unmet = append(unmet, fmt.Sprintf("  %s: at its first instruction %s", ref, fmt.Sprintf(format, args...)))
+		}
+		got, err := effective.Cgroup(seen(c.first.Cgroup), !p.m.Guest.CgroupV1, "own")
+		if err != nil {
+			note("%v", err)
+			continue
+		}
+		got.Env = c.first.Env
+		want.OOMScoreAdj, want.Devices, want.CDI, want.NoDevices, want.Mounts = nil, nil, nil, false, nil // the specification's
+		compare(want, got, note)
+		if want.CPUs != nil && !sameList(c.first.Affinity, *want.CPUs) {
+			note("its affinity was %s, wanted %s", c.first.Affinity, *want.CPUs)
+		}
+		if want.Mems != nil && !sameList(c.first.MemsAllowed, *want.Mems) {
+			note("its memory nodes were %s, wanted %s", c.first.MemsAllowed, *want.Mems)
+		}
+	}
+	return unmet
+}
+
+func sameList(a, b string) bool {
+	x, errA := topology.ParseList(a)
+	y, errB := topology.ParseList(b)
+	return errA == nil && errB == nil && slices.Equal(x, y)
+}
+
+func overlap(a, b string) bool {
+	x, _ := topology.ParseList(a)
+	y, _ := topology.ParseList(b)
+	return slices.ContainsFunc(x, func(id int) bool { return slices.Contains(y, id) })
+}

@@ -1,0 +1,63 @@
+package hooks_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/test/vm"
+)
+
+func TestMain(m *testing.M) { vm.Main(m) }
+
+// soak says that everything is to be run, in every variation.
+func soak() bool { return os.Getenv("TRIMTAB_SOAK") != "" }
+
+// TestScenarios plays the files that the embedded runtime plays, on a machine of the shape they name.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("../../scenarios/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		s, err := scenario.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range variations(s) {
+			name := strings.TrimSuffix(filepath.Base(file), ".yaml") + "/" + g.name
+			t.Run(name, func(t *testing.T) {
+				if s.Node.Kernel != nil {
+					t.Skipf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
+				}
+				shape, err := vm.Shaped(s.Node.CPUs)
+				if err != nil {
+					t.Skip(err)
+				}
+				g.Topology = shape
+				t.Logf("%d wants compared", play(t, start(t, g.Guest, s.Config), s))
+			})
+		}
+	}
+}
+
+type variation struct {
+	name string
+	vm.Guest
+}
+
+// variations are the node as the file names it, or all there are. There is no guest with v1 under systemd.
+func variations(s *scenario.Scenario) []variation {
+	all := []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}}
+	switch {
+	case soak():
+		return all
+	case s.Node.Cgroup == "v1":
+		return all[1:2]
+	case s.Node.Driver == "systemd":
+		return all[2:]
+	}
+	return all[:1]
+}
