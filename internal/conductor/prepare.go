@@ -150,7 +150,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			c.lost(ctr.ID, v, status.Ceded, contest)
 			continue
 		case !inKernel(v.Field):
-			c.lost(ctr.ID, v, status.NotCarried, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
+			c.lost(ctr.ID, v, status.NotCarried, notCarried(w.from, v.Field))
 			continue
 		case err != nil:
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
@@ -169,6 +169,15 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
 		c.recorded[ctr.ID] = true
 	}
+}
+
+// notCarried is the reason for people why a field is not in force.
+func notCarried(from Carrier, f lifecycle.Field) string {
+	why := fmt.Sprintf("%s cannot carry %s when a container is created", from.Name(), f)
+	if about := from.About(); about != "" {
+		why += ": the runtime is " + about
+	}
+	return why
 }
 
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {

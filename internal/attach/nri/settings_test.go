@@ -77,6 +77,7 @@ func TestUpdateOfEverything(t *testing.T) {
 // TestCarriesIsTrue: what is declared is done, and nothing else.
 func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
+	a.setPeer(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0)
 	for _, v := range everything() {
 		adj, _ := adjustment([]lifecycle.Value{v}, nil)
 		up, _ := update("c", []lifecycle.Value{v})
@@ -158,7 +159,7 @@ func TestSubscription(t *testing.T) {
 		{[]lifecycle.Kind{lifecycle.UpdatePodSandbox}, "0.6.1", 0x4},
 		{nil, "0.12.0", 0x4},
 	} {
-		if got := subscription(tc.wants, tc.nri); got != tc.want {
+		if got := subscription(tc.wants, peer{nri: parseVersion(tc.nri)}); got != tc.want {
 			t.Errorf("%v, NRI %q: %#x, want %#x", tc.wants, tc.nri, got, tc.want)
 		}
 	}
