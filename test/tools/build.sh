@@ -26,11 +26,15 @@ describe() {
       module=github.com/containerd/containerd/v2
       packages="$module/cmd/containerd $module/cmd/containerd-shim-runc-v2"
       expected=180 ;;
+    containerd17)
+      module=github.com/containerd/containerd
+      packages="$module/cmd/containerd $module/cmd/containerd-shim-runc-v2"
+      expected=130 ;;
     runc) module=github.com/opencontainers/runc packages=$module expected=50 needs=libseccomp ;;
     golangci-lint)
       module=github.com/golangci/golangci-lint/v2 packages=$module/cmd/golangci-lint expected=120 ;;
     govulncheck) module=golang.org/x/vuln packages=$module/cmd/govulncheck expected=10 ;;
-    *) say "no such tool: $1 (containerd, runc, golangci-lint, govulncheck)"; exit 2 ;;
+    *) say "no such tool: $1 (containerd, containerd17, runc, golangci-lint, govulncheck)"; exit 2 ;;
   esac
 }
 
@@ -38,7 +42,7 @@ describe() {
 compile() {
   local into=$3
   case $1 in
-    containerd)
+    containerd | containerd17)
       CGO_ENABLED=0 go build -trimpath -o "$into/" -tags "netgo osusergo no_btrfs no_devmapper no_zfs" \
         -ldflags "-s -w -X $module/version.Version=$2" $packages ;;
     runc)
