@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 
 # Every Go module with tests of its own. The tools' modules have none.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+# The virtual machines have a command of their own.
+TESTED := $(filter-out test/vm,$(MODULES))
 # For the build stamp; without a usable git the build goes on unstamped.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # The NRI library would bring a WebAssembly runtime along, which nothing of ours uses.
@@ -15,7 +17,7 @@ TAGS := nri_no_wasm
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
-.PHONY: help build demo test soak lint generate stale bench tools deps clean
+.PHONY: help build demo test e2e soak lint generate stale bench tools deps clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +31,7 @@ demo: build ## Show what Trimtab does, without a cluster
 
 test: deps tools ## Run every test: units, then a real containerd with the host's cgroups
 	@failed=""; told=""; all=$$SECONDS; \
-	for module in $(MODULES); do \
+	for module in $(TESTED); do \
 		echo "== go test: module $$module"; start=$$SECONDS; \
 		(cd $$module && go test -race -shuffle=on -timeout 10m $(ARGS) ./...) || failed="$$failed $$module"; \
 		told="$$told, $$module $$((SECONDS - start)) s"; \
@@ -37,6 +39,10 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \
 	echo "== make test: $$verdict in $$((SECONDS - all)) s ($${told#, })"; \
 	[ -z "$$failed" ]
+
+e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
+	@test/tools/deps.sh e2e
+	@cd test/vm && go test -v -count=1 -p 1 -timeout 60m $(ARGS) ./...
 
 soak: deps tools ## Run the restart tests at full length: 100 rounds
 	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts' $(ARGS) .

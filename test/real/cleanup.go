@@ -41,7 +41,7 @@ func (c *Containerd) cleanUp() {
 		c.connection.Close()
 	}
 	if c.images != nil {
-		c.images.close()
+		c.images.Close()
 	}
 	if c.dismiss != nil {
 		c.dismiss()

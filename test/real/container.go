@@ -85,7 +85,7 @@ func (c *Containerd) containerConfig(s ContainerSpec, pod PodSpec) *cri.Containe
 	maps.Copy(labels, s.Labels)
 	image := s.Image
 	if image == "" {
-		image = c.images.image("probe")
+		image = c.images.Image("probe")
 	}
 	config := &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: s.Name, Attempt: s.Attempt},

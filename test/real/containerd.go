@@ -19,6 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/test/real/internal/host"
+	"github.com/trimtab/trimtab/test/real/registry"
 )
 
 const (
@@ -45,7 +46,7 @@ type instance struct {
 	dir, parent string // parent is the cgroup above all pods of this instance
 	release     Release
 	tools       *tools
-	images      *registry
+	images      *registry.Registry
 	hierarchies []host.Hierarchy
 	connection  *grpc.ClientConn
 	client      Client
@@ -116,7 +117,7 @@ func (c *Containerd) setUp(s *settings) (err error) {
 	if err := host.Make(c.hierarchies, c.parent); err != nil {
 		return err
 	}
-	if c.images, err = startRegistry(c.tools.probe); err != nil {
+	if c.images, err = registry.Start(c.tools.probe); err != nil {
 		return err
 	}
 	c.connection, err = grpc.NewClient("unix://"+c.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -125,7 +126,7 @@ func (c *Containerd) setUp(s *settings) (err error) {
 		return err
 	}
 	c.client = Client{cri.NewRuntimeServiceClient(c.connection), cri.NewImageServiceClient(c.connection)}
-	text := s.config(c.dir, c.images.image("pause"), c.tools)
+	text := s.config(c.dir, c.images.Image("pause"), c.tools)
 	return os.WriteFile(c.configFile(), []byte(text), 0o600)
 }
 
@@ -274,7 +275,7 @@ func (c *Containerd) pull() error {
 	ctx, cancel := c.call()
 	defer cancel()
 	for _, name := range []string{"pause", "probe"} {
-		spec := &cri.ImageSpec{Image: c.images.image(name)}
+		spec := &cri.ImageSpec{Image: c.images.Image(name)}
 		if _, err := c.client.PullImage(ctx, &cri.PullImageRequest{Image: spec}); err != nil {
 			return fmt.Errorf("pull %s: %w", name, err)
 		}

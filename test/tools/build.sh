@@ -18,38 +18,47 @@ export GOWORK=off GOFLAGS=-mod=readonly
 
 say() { printf 'tools: %s\n' "$*" >&2; }
 
-# describe TOOL sets module, packages, expected (cold seconds on two cores) and needs (C libraries).
+# describe TOOL sets module, expected (cold seconds on two cores), needs (C libraries) and recipe: the arguments of `go build`
+# after the environment it wants, in which VERSION stands for the module's version. The runtime's binaries and the kubelet are
+# static, so they also run inside other root file systems.
 describe() {
+  local static="CGO_ENABLED=0 -tags netgo,osusergo"
   needs=""
   case $1 in
     containerd)
-      module=github.com/containerd/containerd/v2
-      packages="$module/cmd/containerd $module/cmd/containerd-shim-runc-v2"
-      expected=180 ;;
+      module=github.com/containerd/containerd/v2 expected=180
+      recipe="$static,no_btrfs,no_devmapper,no_zfs -ldflags=-X=$module/version.Version=VERSION
+        $module/cmd/containerd $module/cmd/containerd-shim-runc-v2" ;;
     containerd17)
-      module=github.com/containerd/containerd
-      packages="$module/cmd/containerd $module/cmd/containerd-shim-runc-v2"
-      expected=130 ;;
-    runc) module=github.com/opencontainers/runc packages=$module expected=50 needs=libseccomp ;;
+      module=github.com/containerd/containerd expected=130
+      recipe="$static,no_btrfs,no_devmapper,no_zfs -ldflags=-X=$module/version.Version=VERSION
+        $module/cmd/containerd $module/cmd/containerd-shim-runc-v2" ;;
+    runc)
+      module=github.com/opencontainers/runc expected=50 needs=libseccomp
+      recipe="CGO_ENABLED=1 -tags netgo,osusergo,seccomp -ldflags=-extldflags=-static $module" ;;
+    kubelet)
+      module=k8s.io/kubernetes expected=400
+      recipe="$static -ldflags=-X=k8s.io/component-base/version.gitVersion=VERSION $module/cmd/kubelet" ;;
     golangci-lint)
-      module=github.com/golangci/golangci-lint/v2 packages=$module/cmd/golangci-lint expected=120 ;;
-    govulncheck) module=golang.org/x/vuln packages=$module/cmd/govulncheck expected=10 ;;
-    *) say "no such tool: $1 (containerd, containerd17, runc, golangci-lint, govulncheck)"; exit 2 ;;
+      module=github.com/golangci/golangci-lint/v2 expected=120 recipe="CGO_ENABLED=0 $module/cmd/golangci-lint" ;;
+    govulncheck)
+      module=golang.org/x/vuln expected=10 recipe="CGO_ENABLED=0 $module/cmd/govulncheck" ;;
+    *) say "no such tool: $1 (containerd, containerd17, runc, kubelet, golangci-lint, govulncheck)"; exit 2 ;;
   esac
 }
 
-# compile TOOL VERSION INTO. The runtime's binaries are static, so they also run inside other root file systems.
+# compile VERSION INTO follows the recipe.
 compile() {
-  local into=$3
-  case $1 in
-    containerd | containerd17)
-      CGO_ENABLED=0 go build -trimpath -o "$into/" -tags "netgo osusergo no_btrfs no_devmapper no_zfs" \
-        -ldflags "-s -w -X $module/version.Version=$2" $packages ;;
-    runc)
-      CGO_ENABLED=1 go build -trimpath -o "$into/" -tags "netgo osusergo seccomp" \
-        -ldflags "-s -w -extldflags -static" $packages ;;
-    *) CGO_ENABLED=0 go build -trimpath -o "$into/" -ldflags "-s -w" $packages ;;
-  esac
+  local words link="-s -w"
+  read -r -d '' -a words <<<"${recipe//VERSION/$1}" || true
+  local rest=()
+  for word in "${words[@]:1}"; do
+    case $word in
+      -ldflags=*) link+=" ${word#-ldflags=}" ;;
+      *) rest+=("$word") ;;
+    esac
+  done
+  env "${words[0]}" go build -trimpath -o "$2/" -ldflags "$link" "${rest[@]}"
 }
 
 need() {
@@ -65,7 +74,7 @@ build() {
   cd "$here/$tool"
   version=$(awk -v m="$module" '$1 == m && $2 ~ /^v/ {print $2} $2 == m && $3 ~ /^v/ {print $3}' go.mod | head -1)
   [ -n "$version" ] || { say "$tool: $module is not in $here/$tool/go.mod"; exit 1; }
-  hash=$(cat go.mod go.sum "$here/build.sh" <(echo "$go_version $(uname -m)") | sha256sum | cut -c1-12)
+  hash=$(cat go.mod go.sum <(echo "$go_version $(uname -m) $recipe") | sha256sum | cut -c1-12)
   dir=$cache/$tool-$version-$hash
   if [ ! -e "$dir/done" ]; then
     exec 9>"$cache/$tool.lock"
@@ -82,7 +91,7 @@ build() {
     start=$(date +%s)
     work=$(mktemp -d "$cache/.$tool.XXXXXX")
     # Only `go build` may run under the lock's descriptor; children left behind by it must not hold the lock.
-    if ! compile "$tool" "$version" "$work" >&2 9>&-; then
+    if ! compile "$version" "$work" >&2 9>&-; then
       rm -rf "$work"
       say "$tool $version: build failed"
       exit 1

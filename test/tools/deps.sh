@@ -1,16 +1,30 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and this machine lacks. With nothing missing it does nothing at all.
+#
+#   test/tools/deps.sh        what make test needs
+#   test/tools/deps.sh e2e    and what the virtual machines of make e2e need
 set -euo pipefail
 
 missing=()
 need() { # COMMAND PACKAGE
-  command -v "$1" >/dev/null || missing+=("$2")
+  command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] || missing+=("$2")
 }
 need gcc gcc # the race detector and runc are built with cgo
 need pkg-config pkg-config
 need flock util-linux
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 pkg-config --exists libseccomp 2>/dev/null || missing+=(libseccomp-dev)
+
+if [ "${1:-}" = e2e ]; then
+  need qemu-system-x86_64 qemu-system-x86
+  need qemu-img qemu-utils
+  need mkfs.ext4 e2fsprogs
+  need depmod kmod
+  need xz xz-utils
+  need mmdebstrap mmdebstrap
+  # Not any busybox will do: it runs where no libraries are.
+  dpkg-query -W -f '${db:Status-Status}' busybox-static 2>/dev/null | grep -qx installed || missing+=(busybox-static)
+fi
 
 [ ${#missing[@]} -gt 0 ] || exit 0
 if ! command -v apt-get >/dev/null; then

@@ -1,4 +1,5 @@
-package real
+// Package registry serves a test's container images on the loopback.
+package registry
 
 import (
 	"archive/tar"
@@ -27,21 +28,22 @@ type descriptor struct {
 	Size      int    `json:"size"`
 }
 
-// registry serves images of one static binary each, over plain HTTP on the loopback. Pulling from it is all that is
+// Registry serves images of one static binary each, over plain HTTP on the loopback. Pulling from it is all that is
 // needed to bring images in: no import tool, no network.
-type registry struct {
+type Registry struct {
 	server    *http.Server
 	address   string
 	blobs     map[string][]byte // by digest, manifests too
 	manifests map[string]string // name -> digest
 }
 
-func startRegistry(binary []byte) (*registry, error) {
+// Start serves the images probe, whose program is the given static binary, and pause, the same with the argument pause.
+func Start(binary []byte) (*Registry, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	r := &registry{address: listener.Addr().String(), blobs: map[string][]byte{}, manifests: map[string]string{}}
+	r := &Registry{address: listener.Addr().String(), blobs: map[string][]byte{}, manifests: map[string]string{}}
 	layer, err := layerOf(binary)
 	if err != nil {
 		return nil, err
@@ -61,11 +63,16 @@ func startRegistry(binary []byte) (*registry, error) {
 	return r, nil
 }
 
-func (r *registry) close() { r.server.Close() }
+// Close ends the serving.
+func (r *Registry) Close() { r.server.Close() }
 
-func (r *registry) image(name string) string { return r.address + "/" + name + ":1" }
+// Address is the host and port that it listens on.
+func (r *Registry) Address() string { return r.address }
 
-func (r *registry) add(name string, layer []byte, command []string) error {
+// Image is the reference of an image by its name.
+func (r *Registry) Image(name string) string { return r.address + "/" + name + ":1" }
+
+func (r *Registry) add(name string, layer []byte, command []string) error {
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{"Entrypoint": command, "Env": []string{"PATH=/"}, "WorkingDir": "/"},
@@ -85,13 +92,13 @@ func (r *registry) add(name string, layer []byte, command []string) error {
 	return nil
 }
 
-func (r *registry) store(mediaType string, content []byte) descriptor {
+func (r *Registry) store(mediaType string, content []byte) descriptor {
 	d := descriptor{mediaType, digest(content), len(content)}
 	r.blobs[d.Digest] = content
 	return d
 }
 
-func (r *registry) manifest(w http.ResponseWriter, req *http.Request) {
+func (r *Registry) manifest(w http.ResponseWriter, req *http.Request) {
 	ref := req.PathValue("ref")
 	if !strings.HasPrefix(ref, "sha256:") {
 		ref = r.manifests[req.PathValue("name")]
@@ -99,11 +106,11 @@ func (r *registry) manifest(w http.ResponseWriter, req *http.Request) {
 	r.serve(w, ref, mediaManifest)
 }
 
-func (r *registry) blob(w http.ResponseWriter, req *http.Request) {
+func (r *Registry) blob(w http.ResponseWriter, req *http.Request) {
 	r.serve(w, req.PathValue("ref"), "application/octet-stream")
 }
 
-func (r *registry) serve(w http.ResponseWriter, digest, mediaType string) {
+func (r *Registry) serve(w http.ResponseWriter, digest, mediaType string) {
 	content, ok := r.blobs[digest]
 	if !ok {
 		http.Error(w, "not here", http.StatusNotFound)

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Brings Debian's newest cloud kernel of a series and prints the folder that has it, one a line, in the order asked:
+# vmlinuz, config and the module tree below lib/modules. Nothing is installed on this machine.
+#
+#   test/tools/kernel.sh 6.1 6.12
+#
+# Without a network the newest one already in the cache does.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${TRIMTAB_CACHE:-$here/../../.cache/tools}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+say() { printf 'kernel: %s\n' "$*" >&2; }
+
+# Bookworm's own series has the plain name, later ones carry theirs.
+meta() { if [ "$1" = 6.1 ]; then echo linux-image-cloud-amd64; else echo "linux-image-$1-cloud-amd64"; fi; }
+
+# The package that the meta package stands for today; empty when apt does not know.
+package() {
+  apt-cache show --no-all-versions "$(meta "$1")" 2>/dev/null |
+    sed -n 's/^Depends:.*\(linux-image-[0-9][^ ,]*-cloud-amd64\).*/\1/p' | head -1
+}
+
+refresh() {
+  say "asking the archive for its lists"
+  if [ "$(id -u)" = 0 ]; then apt-get -qq update; else sudo -n apt-get -qq update; fi >&2 </dev/null || true
+}
+
+# fetch PACKAGE INTO
+fetch() {
+  (cd "$2" && apt-get -qq download "$1" 2>/dev/null >&2) || return 1
+  dpkg-deb -x "$2"/*.deb "$2/root"
+  local version
+  version=$(ls "$2/root/lib/modules")
+  mkdir -p "$2/kernel/lib"
+  mv "$2/root/boot/vmlinuz-$version" "$2/kernel/vmlinuz"
+  mv "$2/root/boot/config-$version" "$2/kernel/config"
+  mv "$2/root/lib/modules" "$2/kernel/lib/"
+  PATH=$PATH:/usr/sbin depmod -b "$2/kernel" "$version" # an extracted package has no modules.dep yet
+}
+
+bring() {
+  local series=$1 name dir work newest
+  name=$(package "$series")
+  if [ -z "$name" ]; then
+    refresh
+    name=$(package "$series")
+  fi
+  dir=$cache/kernel-$series-${name#linux-image-}
+  if [ -z "$name" ] || [ ! -e "$dir/vmlinuz" ]; then
+    work=$(mktemp -d "$cache/.kernel.XXXXXX")
+    if [ -n "$name" ] && { fetch "$name" "$work" || { refresh; name=$(package "$series"); fetch "$name" "$work"; }; }; then
+      dir=$cache/kernel-$series-${name#linux-image-}
+      say "$series: brought $name"
+      mv -T "$work/kernel" "$dir" 2>/dev/null || true # another run may have been faster
+      chmod 755 "$dir"
+    else
+      newest=$(ls -dt "$cache/kernel-$series-"* 2>/dev/null | head -1)
+      rm -rf "$work"
+      [ -n "$newest" ] || { say "$series: neither the archive nor the cache has $(meta "$series")"; exit 1; }
+      say "$series: the archive does not answer, using $(basename "$newest")"
+      dir=$newest
+    fi
+    rm -rf "$work"
+  fi
+  echo "$dir"
+}
+
+[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+for series; do bring "$series"; done

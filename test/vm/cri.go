@@ -1,0 +1,59 @@
+package vm
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// quickReconnect suits a daemon that is restarted by a test; the default backs off for seconds.
+var quickReconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.2, MaxDelay: 500 * time.Millisecond},
+	MinConnectTimeout: 5 * time.Second,
+}
+
+func (c *channel) dialer(socket string) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, _ string) (net.Conn, error) { return c.dial(ctx, "unix", socket) }
+}
+
+// CRI is both halves of the CRI on one connection.
+type CRI struct {
+	cri.RuntimeServiceClient
+	cri.ImageServiceClient
+}
+
+// CRI connects to the guest's containerd, or to another server of the CRI at a unix socket there. The connection ends
+// with the test and outlives restarts of the server.
+func (m *Machine) CRI(socket string) CRI {
+	m.t.Helper()
+	conn, err := m.channel.grpc(socket)
+	if err != nil {
+		m.t.Fatalf("%s: CRI: %v", m.Guest, err)
+	}
+	m.t.Cleanup(func() { conn.Close() })
+	return CRI{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}
+}
+
+// StopContainerd ends the daemon; pods go on.
+func (m *Machine) StopContainerd() {
+	m.t.Helper()
+	if m.Guest.Systemd {
+		m.Run("systemctl", "stop", "containerd")
+		return
+	}
+	m.Sh(`killall -TERM containerd; i=0; while pidof containerd >/dev/null; do sleep 0.1; i=$((i+1)); [ $i -lt 300 ]; done`)
+}
+
+// StartContainerd starts the daemon again and waits until it answers.
+func (m *Machine) StartContainerd() {
+	m.t.Helper()
+	ctx, cancel := call()
+	defer cancel()
+	if err := m.channel.startContainerd(ctx, m.Guest.Systemd); err != nil {
+		m.t.Fatalf("%s: %v", m.Guest, err)
+	}
+}

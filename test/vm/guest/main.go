@@ -1,0 +1,161 @@
+// Command guest is the driver's hand inside a virtual machine; package wire has its words. It is static and needs
+// nothing of the guest but a kernel.
+package main
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/test/vm/wire"
+)
+
+func main() {
+	listen := flag.String("listen", fmt.Sprintf(":%d", wire.Port), "TCP address to serve")
+	flag.Parse()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("POST /exec", execute)
+	mux.HandleFunc("GET /file", func(w http.ResponseWriter, r *http.Request) { answer(w, get(w, r.FormValue("path"))) })
+	mux.HandleFunc("PUT /file", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, put(r.FormValue("path"), r.FormValue("mode"), r.Body))
+	})
+	mux.HandleFunc("GET /tar", func(w http.ResponseWriter, r *http.Request) { pack(w, r.URL.Query()["path"]) })
+	mux.HandleFunc("POST /clock", func(w http.ResponseWriter, r *http.Request) { answer(w, setClock(r.FormValue("ns"))) })
+	mux.HandleFunc("GET /dial", dial)
+	server := &http.Server{Addr: *listen, Handler: mux, ReadHeaderTimeout: time.Minute}
+	log.Fatal(server.ListenAndServe())
+}
+
+// answer sends an error, if there is one, as text.
+func answer(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// get copies a file. Files of the kernel tell no size, so none is sent.
+func get(w http.ResponseWriter, path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		if os.IsNotExist(err) {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return nil
+		}
+		return err
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+// put replaces a file in one step, so that whoever reads or runs it sees the old or the new one.
+func put(path, mode string, content io.Reader) error {
+	bits, err := strconv.ParseUint(mode, 8, 32)
+	if err != nil {
+		return fmt.Errorf("mode %q: %w", mode, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".put-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = io.Copy(f, content)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Chmod(f.Name(), fs.FileMode(bits))
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+// pack sends what can be read; the rest is left out, since this is for looking at after a failure.
+func pack(w io.Writer, paths []string) {
+	t := tar.NewWriter(w)
+	defer t.Close()
+	for _, root := range paths {
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil
+			}
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return nil
+			}
+			header := &tar.Header{Name: path[1:], Mode: 0o644, Size: int64(len(b)), ModTime: time.Now()}
+			if err := t.WriteHeader(header); err != nil {
+				return err
+			}
+			_, err = t.Write(b)
+			return err
+		})
+	}
+}
+
+func setClock(text string) error {
+	ns, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return err
+	}
+	now := unix.NsecToTimespec(ns)
+	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
+}
+
+// dial makes the HTTP connection one to a socket of the guest.
+func dial(w http.ResponseWriter, r *http.Request) {
+	var d net.Dialer
+	there, err := d.DialContext(r.Context(), r.FormValue("network"), r.FormValue("address"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer there.Close()
+	hijacker, ok := w.(http.Hijacker)
+	if !ok {
+		http.Error(w, "this connection cannot be taken over", http.StatusInternalServerError)
+		return
+	}
+	here, buffered, err := hijacker.Hijack()
+	if err != nil {
+		return
+	}
+	defer here.Close()
+	fmt.Fprintf(here, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", wire.Upgrade)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(there, buffered)
+		there.Close()
+	}()
+	_, _ = io.Copy(here, there)
+	here.Close()
+	<-done
+}
+
+func execute(w http.ResponseWriter, r *http.Request) {
+	var c wire.Command
+	if err := json.NewDecoder(r.Body).Decode(&c); err != nil || len(c.Argv) == 0 {
+		http.Error(w, fmt.Sprintf("a command with arguments is wanted (%v)", err), http.StatusBadRequest)
+		return
+	}
+	result := run(r.Context(), c)
+	_ = json.NewEncoder(w).Encode(result)
+}

@@ -1,0 +1,143 @@
+package vm
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+const diskSize = "3G" // sparse
+
+// agent builds the guest's agent once for this process.
+var agent = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ttagent")
+	if err != nil {
+		return "", err
+	}
+	atEnd(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "guest"), goBuild(context.Background(), dir, "test/vm", "./guest")
+})
+
+// image makes the root disk of a guest, unless the cache has it, and returns its path.
+func (g Guest) image(ctx context.Context) (string, error) {
+	t, base, err := g.root(ctx)
+	if err != nil {
+		return "", err
+	}
+	hash, err := t.hash()
+	if err != nil {
+		return "", err
+	}
+	cache, err := cached()
+	if err != nil {
+		return "", err
+	}
+	name := "root-" + g.flavour() + "-" + hash
+	if base != "" {
+		name += "-" + strings.TrimSuffix(filepath.Base(base), ".tar")
+	}
+	path := filepath.Join(cache, name+".ext4")
+	return path, once(path, func(work string) error {
+		say("making the root disk %s", filepath.Base(path))
+		folder, err := os.MkdirTemp(cache, ".root")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(folder)
+		if err := os.Chmod(folder, 0o755); err != nil {
+			return err
+		}
+		if base != "" {
+			if _, err := build(exec.CommandContext(ctx, "tar", "-C", folder, "-xf", base)); err != nil {
+				return err
+			}
+		}
+		if err := t.lay(folder); err != nil {
+			return err
+		}
+		return ext4(ctx, folder, work, diskSize)
+	})
+}
+
+func (g Guest) flavour() string {
+	name := "busybox"
+	if g.Systemd {
+		name = "systemd"
+	}
+	return name + "-" + g.Stage.String()
+}
+
+// root is what is on the disk: a tree, and for systemd an archive of Debian below it.
+func (g Guest) root(ctx context.Context) (tree, string, error) {
+	t := tree{}
+	program, err := agent()
+	if err != nil {
+		return nil, "", err
+	}
+	t.program("/usr/local/bin/guest", program)
+	if g.Stage == Containerd {
+		if err := t.runtime(g.Systemd); err != nil {
+			return nil, "", err
+		}
+	}
+	if g.Systemd {
+		base, err := debian(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		t.systemd(g.Stage)
+		return t, base, t.embedded(rootfs, "rootfs/systemd")
+	}
+	return t, "", t.busybox()
+}
+
+// busybox is a system of one program.
+func (t tree) busybox() error {
+	t.dir("/dev", "/proc", "/sys", "/run", "/tmp", "/root", "/var/log", "/var/lib", "/payload")
+	t.link("/var/run", "/run")
+	t.program("/bin/busybox", "/bin/busybox")
+	applets, err := exec.Command("/bin/busybox", "--list-full").Output()
+	if err != nil {
+		return err
+	}
+	for at := range strings.FieldsSeq(string(applets)) {
+		if at = "/" + at; at != "/bin/busybox" {
+			t.link(at, "/bin/busybox")
+		}
+	}
+	t.link("/sbin/init", "/bin/busybox")
+	t.text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+	t.text("/etc/group", "root:x:0:\n")
+	t.text("/etc/hosts", "127.0.0.1 localhost node\n")
+	t.text("/etc/hostname", "node\n")
+	t.text("/etc/resolv.conf", "nameserver 10.0.2.3\n")
+	return t.embedded(rootfs, "rootfs/busybox")
+}
+
+// runtime adds containerd and a kubelet.
+func (t tree) runtime(systemd bool) error {
+	bin, err := pinned()
+	if err != nil {
+		return err
+	}
+	for _, source := range []string{
+		bin.containerd + "/containerd", bin.containerd + "/containerd-shim-runc-v2", bin.runc + "/runc", bin.kubelet + "/kubelet",
+	} {
+		t.program("/usr/local/bin/"+filepath.Base(source), source)
+	}
+	t.dir("/etc/nri/conf.d", "/opt/nri/plugins", "/etc/cni/net.d", "/opt/cni/bin", "/etc/kubernetes/manifests", "/var/log/pods")
+	if err := t.embedded(rootfs, "rootfs/runtime"); err != nil {
+		return err
+	}
+	config := string(t[containerdConfig].content)
+	if systemd {
+		config = strings.Replace(config, "SystemdCgroup = false", "SystemdCgroup = true", 1)
+	}
+	t.text(containerdConfig, config)
+	return nil
+}
+
+const containerdConfig = "/etc/containerd/config.toml"

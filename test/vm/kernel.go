@@ -1,0 +1,134 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// kernel is a bootable kernel with the modules of the machine's devices.
+type kernel struct {
+	version string
+	image   string
+	initrd  string
+}
+
+// modules are what the guests' devices and containerd need; those built into a kernel are not among its modules.
+var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "overlay"}
+
+// kernels are those brought by this process; asking the archive takes a second.
+var kernels sync.Map
+
+// kernelOf brings the kernel of a series and makes the archive that finds its root disk.
+func kernelOf(ctx context.Context, series string) (kernel, error) {
+	if k, ok := kernels.Load(series); ok {
+		return k.(kernel), nil
+	}
+	k, err := bring(ctx, series)
+	if err == nil {
+		kernels.Store(series, k)
+	}
+	return k, err
+}
+
+func bring(ctx context.Context, series string) (kernel, error) {
+	out, err := build(exec.CommandContext(ctx, filepath.Join(here(), "../tools/kernel.sh"), series))
+	if err != nil {
+		return kernel{}, err
+	}
+	dir := strings.TrimSpace(out)
+	trees, err := filepath.Glob(filepath.Join(dir, "lib/modules/*"))
+	if err != nil || len(trees) != 1 {
+		return kernel{}, fmt.Errorf("kernel %s: want one module tree, have %v (%w)", series, trees, err)
+	}
+	k := kernel{version: filepath.Base(trees[0]), image: filepath.Join(dir, "vmlinuz")}
+	archive, err := initrd(ctx, trees[0])
+	if err != nil {
+		return kernel{}, fmt.Errorf("kernel %s: %w", series, err)
+	}
+	cache, err := cached()
+	if err != nil {
+		return kernel{}, err
+	}
+	sum := sha256.Sum256(archive)
+	k.initrd = filepath.Join(cache, fmt.Sprintf("initrd-%s-%x", k.version, sum[:8]))
+	return k, replaceFile(k.initrd, archive)
+}
+
+// initrd loads the modules in the order they need each other, and mounts the disk.
+func initrd(ctx context.Context, dir string) ([]byte, error) {
+	t := tree{}
+	t.dir("/dev", "/proc", "/sys", "/root")
+	t.program("/bin/busybox", "/bin/busybox")
+	if err := t.embedded(rootfs, "rootfs/initrd"); err != nil {
+		return nil, err
+	}
+	deps, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
+	if err != nil {
+		return nil, err
+	}
+	var order []string
+	for _, file := range needed(string(deps), modules) {
+		b, err := unpacked(ctx, filepath.Join(dir, file))
+		if err != nil {
+			return nil, err
+		}
+		name := moduleName(file)
+		order = append(order, name)
+		t["/modules/"+name] = entry{mode: 0o644, content: b}
+	}
+	t.text("/modules/order", strings.Join(order, "\n")+"\n")
+	var b bytes.Buffer
+	err = t.cpio(&b)
+	return b.Bytes(), err
+}
+
+// needed lists the files of modules.dep that the modules want, each after those it needs.
+func needed(deps string, names []string) []string {
+	needs, file := map[string][]string{}, map[string]string{}
+	for line := range strings.Lines(deps) {
+		first, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		file[moduleName(first)] = first
+		needs[first] = strings.Fields(rest) // the nearest first
+	}
+	var found []string
+	for _, name := range names {
+		first := file[name]
+		if first == "" {
+			continue
+		}
+		chain := slices.Clone(needs[first])
+		slices.Reverse(chain)
+		for _, f := range append(chain, first) {
+			if !slices.Contains(found, f) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+func moduleName(file string) string {
+	name, _, _ := strings.Cut(path.Base(file), ".")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+// unpacked reads a module. Later kernels keep them compressed.
+func unpacked(ctx context.Context, file string) ([]byte, error) {
+	if !strings.HasSuffix(file, ".xz") {
+		return os.ReadFile(file)
+	}
+	b, err := exec.CommandContext(ctx, "xz", "-dc", file).Output()
+	if err != nil {
+		return nil, fmt.Errorf("unpack %s: %w", file, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,108 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+//go:embed all:rootfs
+var rootfs embed.FS
+
+// here is this package's folder.
+func here() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(file)
+}
+
+// cached is the folder that images, snapshots and kernels stay in between runs.
+var cached = sync.OnceValues(func() (string, error) {
+	root := os.Getenv("TRIMTAB_CACHE")
+	if root == "" {
+		root = filepath.Join(here(), "../../.cache/tools")
+	}
+	root, err := filepath.Abs(filepath.Join(root, "vm"))
+	if err != nil {
+		return "", err
+	}
+	return root, os.MkdirAll(root, 0o755)
+})
+
+// say shows progress, at once.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
+
+// build runs a command, shows its progress as it comes and returns what it printed.
+func build(cmd *exec.Cmd) (string, error) {
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return printed.String(), nil
+}
+
+// goBuild builds static programs of a module of this checkout into a folder.
+func goBuild(ctx context.Context, into, module string, packages ...string) error {
+	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-tags", "nri_no_wasm", "-ldflags=-s -w", "-o", into + "/"}, packages...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(here(), "../..", module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	_, err := build(cmd)
+	return err
+}
+
+// tools are the pinned programs of a node, from test/tools/build.sh.
+type tools struct{ containerd, runc, kubelet string }
+
+var pinned = sync.OnceValues(func() (tools, error) {
+	out, err := build(exec.Command(filepath.Join(here(), "../tools/build.sh"), "containerd", "runc", "kubelet"))
+	if err != nil {
+		return tools{}, err
+	}
+	dirs := strings.Fields(out)
+	if len(dirs) != 3 {
+		return tools{}, fmt.Errorf("tools: want three folders, have %q", out)
+	}
+	return tools{dirs[0], dirs[1], dirs[2]}, nil
+})
+
+// once runs make unless the path is there already, with at most one maker at a time among all processes. What make
+// leaves at the path it is given is moved into place.
+func once(path string, make func(work string) error) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // and with it the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return nil // another run made it meanwhile
+	}
+	work := path + ".new"
+	if err := os.RemoveAll(work); err != nil {
+		return err
+	}
+	if err := make(work); err != nil {
+		return errors.Join(err, os.RemoveAll(work))
+	}
+	return os.Rename(work, path)
+}
+
+// replaceFile writes a file in one step.
+func replaceFile(path string, content []byte) error {
+	return once(path, func(work string) error { return os.WriteFile(work, content, 0o644) })
+}

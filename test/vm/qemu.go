@@ -1,0 +1,181 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/trimtab/trimtab/test/vm/wire"
+)
+
+const program = "qemu-system-x86_64"
+
+// process is one running QEMU. Its folder holds the control socket, the console and QEMU's own words.
+type process struct {
+	dir     string
+	address string // of the agent, on the loopback
+	pid     int
+	exited  chan struct{} // closed when it is gone
+	monitor *monitor
+}
+
+// launch is what differs between two runs of the same guest.
+type launch struct {
+	disk    string // drive options of the root disk
+	payload string // image of the second disk
+	state   string // file to load memory and devices from; empty boots
+}
+
+// hardware are QEMU's arguments that decide what the guest is. They are part of a snapshot's key.
+func (g Guest) hardware(k kernel) []string {
+	line := "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr net.ifnames=0 psi=1 audit=0 apparmor=0 " +
+		"nowatchdog tsc=reliable no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on"
+	if g.CgroupV1 {
+		line += " trimtab.cgroup=v1"
+	}
+	args := []string{
+		"-machine", "q35,hpet=off,smm=off",
+		"-accel", "tcg,thread=multi,tb-size=512",
+		// With QEMU's own vendor, threads of a core are no siblings in the guest and dies are numbered wrongly.
+		"-cpu", "max,vendor=GenuineIntel",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", k.image, "-initrd", k.initrd, "-append", line,
+	}
+	return append(args, g.Topology.args()...)
+}
+
+// start runs QEMU and waits for its control socket. The port is chosen here, so another program may take it first;
+// then QEMU ends at once and another port is tried.
+func start(ctx context.Context, hardware []string, l launch) (*process, error) {
+	var last error
+	for range 3 {
+		p, err := startOnce(ctx, hardware, l)
+		if err == nil {
+			return p, nil
+		}
+		last = err
+		if !strings.Contains(err.Error(), "Could not set up host forwarding") {
+			break
+		}
+	}
+	return nil, last
+}
+
+func startOnce(ctx context.Context, hardware []string, l launch) (*process, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "ttvm")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{dir: dir, address: address, exited: make(chan struct{})}
+	args := append(hardware,
+		"-drive", "if=none,id=root,cache=unsafe,"+l.disk, "-device", "virtio-blk-pci,drive=root",
+		"-drive", "if=none,id=payload,format=raw,readonly=on,file="+l.payload, "-device", "virtio-blk-pci,drive=payload",
+		"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:%s-:%d", address, wire.Port),
+		"-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci",
+		"-serial", "file:"+p.console(), "-qmp", "unix:"+p.socket()+",server=on,wait=off",
+	)
+	if l.state != "" {
+		args = append(args, "-incoming", "exec:cat <'"+l.state+"'")
+	}
+	if err := p.run(args); err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	if err := p.connect(ctx); err != nil {
+		p.end()
+		words, _ := os.ReadFile(p.words())
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("start QEMU: %w\n%s", err, words)
+	}
+	return p, nil
+}
+
+func (p *process) socket() string  { return filepath.Join(p.dir, "qmp") }
+func (p *process) console() string { return filepath.Join(p.dir, "console.log") }
+func (p *process) words() string   { return filepath.Join(p.dir, "qemu.log") }
+
+// run starts QEMU from a thread that lives as long as it does: the kernel ends it with the thread that started it,
+// and so with this process, however that ends.
+func (p *process) run(args []string) error {
+	words, err := os.Create(p.words())
+	if err != nil {
+		return err
+	}
+	defer words.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = words, words
+	cmd.Env = append(os.Environ(), "TMPDIR="+p.dir) // where the layer of a throw-away disk goes
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	begun := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer close(p.exited)
+		err := cmd.Start()
+		begun <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-begun; err != nil {
+		return err
+	}
+	p.pid = cmd.Process.Pid
+	return nil
+}
+
+func (p *process) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return until(ctx, 5*time.Millisecond, func() (bool, error) {
+		select {
+		case <-p.exited:
+			return false, errors.New("it ended at once")
+		default:
+		}
+		m, err := openMonitor(ctx, p.socket())
+		if err != nil {
+			return false, nil
+		}
+		p.monitor = m
+		return true, nil
+	})
+}
+
+// end stops QEMU, first politely, and waits until it is gone.
+func (p *process) end() {
+	if p.monitor != nil {
+		_ = p.monitor.do("quit", nil, nil)
+		p.monitor.close()
+	}
+	select {
+	case <-p.exited:
+		return
+	case <-time.After(quitTimeout):
+	}
+	_ = syscall.Kill(p.pid, syscall.SIGKILL) // not reaped yet, so the id is still its own
+	<-p.exited
+}
+
+const quitTimeout = 5 * time.Second
+
+func freeAddress(ctx context.Context) (string, error) {
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

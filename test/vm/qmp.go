@@ -1,0 +1,133 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// monitor is a connection to QEMU's control socket, one command at a time.
+type monitor struct {
+	conn   net.Conn
+	decode *json.Decoder
+}
+
+type reply struct {
+	Return json.RawMessage `json:"return"`
+	Error  *struct {
+		Class string `json:"class"`
+		Desc  string `json:"desc"`
+	} `json:"error"`
+	Event string `json:"event"`
+}
+
+func openMonitor(ctx context.Context, socket string) (*monitor, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	m := &monitor{conn, json.NewDecoder(conn)}
+	var greeting json.RawMessage
+	if err := m.decode.Decode(&greeting); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greeting of QEMU: %w", err)
+	}
+	if err := m.do("qmp_capabilities", nil, nil); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *monitor) close() { m.conn.Close() }
+
+// do runs a command and decodes its answer into result unless that is nil. Events that come in between are dropped.
+func (m *monitor) do(command string, arguments, result any) error {
+	request := map[string]any{"execute": command}
+	if arguments != nil {
+		request["arguments"] = arguments
+	}
+	text, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	if err := m.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	if _, err := m.conn.Write(append(text, '\n')); err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	for {
+		var r reply
+		if err := m.decode.Decode(&r); err != nil {
+			return fmt.Errorf("%s: %w", command, err)
+		}
+		switch {
+		case r.Event != "":
+		case r.Error != nil:
+			return fmt.Errorf("%s: %s: %s", command, r.Error.Class, r.Error.Desc)
+		case result == nil:
+			return nil
+		default:
+			return json.Unmarshal(r.Return, result)
+		}
+	}
+}
+
+// save stops the machine and writes its memory and devices to a file.
+func (m *monitor) save(ctx context.Context, file string) error {
+	if err := m.do("stop", nil, nil); err != nil {
+		return err
+	}
+	if err := m.do("migrate-set-parameters", map[string]any{"max-bandwidth": int64(1) << 36}, nil); err != nil {
+		return err
+	}
+	if err := m.do("migrate", map[string]any{"uri": "exec:cat >'" + file + "'"}, nil); err != nil {
+		return err
+	}
+	return until(ctx, 20*time.Millisecond, func() (bool, error) {
+		var s struct{ Status string }
+		if err := m.do("query-migrate", nil, &s); err != nil {
+			return false, err
+		}
+		if s.Status == "failed" || s.Status == "cancelled" {
+			return false, errors.New("saving the machine's state: " + s.Status)
+		}
+		return s.Status == "completed", nil
+	})
+}
+
+// resume lets a machine run whose state was loaded; loading leaves it paused.
+func (m *monitor) resume(ctx context.Context) error {
+	err := until(ctx, 10*time.Millisecond, func() (bool, error) {
+		var s struct{ Status string }
+		if err := m.do("query-status", nil, &s); err != nil {
+			return false, err
+		}
+		return s.Status != "inmigrate", nil
+	})
+	if err != nil {
+		return err
+	}
+	return m.do("cont", nil, nil)
+}
+
+// until asks again and again, up to the context's end.
+func until(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package vm
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A snapshot is a folder with a layer over the root disk and the machine's memory and devices. The two belong
+// together, and to the exact machine they were taken of.
+const (
+	layerFile = "layer.qcow2"
+	stateFile = "state"
+)
+
+// snapshot makes a guest's snapshot, unless the cache has it.
+func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err error) {
+	k, err := kernelOf(ctx, g.Kernel)
+	if err != nil {
+		return "", nil, err
+	}
+	image, err := g.image(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	hardware = g.hardware(k)
+	version, err := qemuVersion()
+	if err != nil {
+		return "", nil, err
+	}
+	ready, err := g.Stage.key()
+	if err != nil {
+		return "", nil, err
+	}
+	key := sha256.Sum256([]byte(strings.Join(append(hardware, image, version, ready, bootProtocol), "\x00")))
+	cache, err := cached()
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(cache, fmt.Sprintf("snapshot-%s-%x", strings.ReplaceAll(g.String(), " ", "-"), key[:8]))
+	err = once(dir, func(work string) error { return g.take(ctx, hardware, image, work) })
+	return dir, hardware, err
+}
+
+// bootProtocol is changed when the steps of take are, so that older snapshots are not used.
+const bootProtocol = "1"
+
+// take boots a guest, brings it to its stage and saves it.
+func (g Guest) take(ctx context.Context, hardware []string, image, work string) error {
+	begun := time.Now()
+	say("%s: booting, to take a snapshot", g)
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return err
+	}
+	layer := filepath.Join(work, layerFile)
+	create := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image, layer)
+	if _, err := build(create); err != nil {
+		return err
+	}
+	// The disk of the checkout's programs is not looked at before the snapshot, so an empty one does.
+	payload := filepath.Join(work, "payload")
+	if err := os.WriteFile(payload, nil, 0o644); err != nil {
+		return err
+	}
+	if err := os.Truncate(payload, payloadSize); err != nil {
+		return err
+	}
+	defer os.Remove(payload)
+	p, err := start(ctx, hardware, launch{disk: "format=qcow2,file=" + layer, payload: payload})
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(p.dir)
+	defer p.end()
+	c := newChannel(p.address)
+	err = c.ready(ctx, p.exited)
+	if err == nil {
+		err = c.setClock(ctx)
+	}
+	if err == nil {
+		err = g.prepare(ctx, c)
+	}
+	if err != nil {
+		console, _ := os.ReadFile(p.console())
+		words, _ := os.ReadFile(p.words())
+		return fmt.Errorf("%s: %w\n%s%s", g, err, tail(string(words)), tail(string(console)))
+	}
+	c.client.CloseIdleConnections()
+	if err := p.monitor.save(ctx, filepath.Join(work, stateFile)); err != nil {
+		return err
+	}
+	say("%s: snapshot taken after %.1f s", g, time.Since(begun).Seconds())
+	return nil
+}
+
+var qemuVersion = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w (test/tools/deps.sh e2e installs it)", program, err)
+	}
+	return string(out), nil
+})
+
+// tail is the end of a log.
+func tail(text string) string {
+	const lines = 60
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n") + "\n"
+}

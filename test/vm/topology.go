@@ -1,0 +1,73 @@
+package vm
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Topology is the shape of a machine.
+type Topology struct {
+	// Name is a word for logs and cached files.
+	Name string
+	// Sockets, dies of a socket, cores of a die, threads of a core.
+	Sockets, Dies, Cores, Threads int
+	Nodes                         []Node
+	// Distances between different nodes; a pair that is not told has the kernel's 20.
+	Distances []Distance
+}
+
+// Node is a NUMA node. Without CPUs it has memory only.
+type Node struct {
+	CPUs string // as QEMU counts them: threads of a core, cores of a die, in order; a range such as 0-3
+	MiB  int
+}
+
+// Distance is how far two nodes are from each other, both ways; 10 is a node's own.
+type Distance struct{ From, To, Is int }
+
+// The shapes that the suites use. Memory is 2 GiB in all.
+var (
+	// Flat has 4 CPUs and one node.
+	Flat = Topology{Name: "n1", Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Nodes: []Node{{"0-3", 2048}}}
+	// FourNodes has 2 sockets with 2 dies of 2 cores; each die is a node, near to the other die of its socket.
+	FourNodes = Topology{
+		Name: "n4", Sockets: 2, Dies: 2, Cores: 2, Threads: 1,
+		Nodes:     []Node{{"0-1", 512}, {"2-3", 512}, {"4-5", 512}, {"6-7", 512}},
+		Distances: []Distance{{0, 1, 12}, {2, 3, 12}, {0, 2, 21}, {0, 3, 21}, {1, 2, 21}, {1, 3, 21}},
+	}
+	// Threads has 2 sockets, each a node, of 2 cores with 2 threads.
+	Threads = Topology{
+		Name: "ht", Sockets: 2, Dies: 1, Cores: 2, Threads: 2, Nodes: []Node{{"0-3", 1024}, {"4-7", 1024}},
+	}
+	// FarMemory has 4 CPUs on one node, and a second node with nothing but memory.
+	FarMemory = Topology{
+		Name: "mem", Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Nodes: []Node{{"0-3", 1024}, {"", 1024}},
+		Distances: []Distance{{0, 1, 17}},
+	}
+)
+
+// CPUs is how many there are.
+func (t Topology) CPUs() int { return t.Sockets * t.Dies * t.Cores * t.Threads }
+
+// args are QEMU's arguments for the shape.
+func (t Topology) args() []string {
+	total := 0
+	var nodes []string
+	for i, n := range t.Nodes {
+		total += n.MiB
+		numa := fmt.Sprintf("node,nodeid=%d,memdev=m%d", i, i)
+		if n.CPUs != "" {
+			numa += ",cpus=" + n.CPUs
+		}
+		nodes = append(nodes, "-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", i, n.MiB), "-numa", numa)
+	}
+	for _, d := range t.Distances {
+		nodes = append(nodes, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", d.From, d.To, d.Is))
+	}
+	smp := fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, t.Dies, t.Cores, t.Threads)
+	return append([]string{"-smp", smp, "-m", fmt.Sprintf("%dM", total)}, nodes...)
+}
+
+func (t Topology) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s (%d CPUs, %d nodes)", t.Name, t.CPUs(), len(t.Nodes)))
+}
