@@ -32,7 +32,7 @@ func ownGroup(tb testing.TB) (*Real, string) {
 		tb.Skipf("SKIPPED: the fake is compared with cgroup v1, this host has %v (%v)", v, err)
 	}
 	name := fmt.Sprintf("trimtab-test-%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:8]))
-	for _, c := range fakeControllers {
+	for _, c := range []string{"cpu", "cpuset", "memory"} {
 		for _, d := range []string{name, name + "/a"} {
 			dir := filepath.Join(mount, c, d)
 			if err := os.Mkdir(dir, 0o755); err != nil {

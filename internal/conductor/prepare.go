@@ -327,7 +327,7 @@ func cpusetOf(values []lifecycle.Value) (lifecycle.Value, bool) {
 
 // enqueue has the runtime's copy brought in line later, where it differs.
 func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if v.Field != lifecycle.Unified && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) {
+	if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) {
 		c.queue.add(ctr.ID)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/engine"
@@ -34,6 +36,8 @@ type record struct {
 		CPUs   string  `json:"cpus,omitempty"`
 		Mems   string  `json:"mems,omitempty"`
 		Memory *int64  `json:"memory,omitempty"`
+		// Huge are limits of huge pages by size.
+		Huge map[string]uint64 `json:"huge,omitempty"`
 	} `json:"pristine"`
 }
 
@@ -55,6 +59,12 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 	r.Pristine.Period = pointer(p.CPU.Period)
 	r.Pristine.CPUs, r.Pristine.Mems = p.CPU.CPUs, p.CPU.Mems
 	r.Pristine.Memory = pointer(p.Memory.Limit)
+	for _, h := range p.Hugepages {
+		if r.Pristine.Huge == nil {
+			r.Pristine.Huge = map[string]uint64{}
+		}
+		r.Pristine.Huge[h.Size] = h.Limit
+	}
 	return r
 }
 
@@ -66,6 +76,9 @@ func (r *record) engine() engine.Record {
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
 	}
 	out.Pristine.Memory.Limit = opt(r.Pristine.Memory)
+	for _, size := range slices.Sorted(maps.Keys(r.Pristine.Huge)) {
+		out.Pristine.Hugepages = append(out.Pristine.Hugepages, lifecycle.HugepageLimit{Size: size, Limit: r.Pristine.Huge[size]})
+	}
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -71,6 +72,10 @@ var settings = []setting{
 		note: "passed over by runtimes before NRI 0.7: not sent there, and reported as not applied",
 	},
 	{
+		field: lifecycle.Hugepages, proto: "linux.resources.hugepage_limits[]", create: setHugepages,
+		note: "containerd adds a limit to those of the same size, and the OCI runtime heeds the last; so it is never sent in updates",
+	},
+	{
 		field: lifecycle.Annotation, proto: "annotations{}", create: addAnnotation,
 		note: "never marked for removal: with both in the answer, which one the runtime obeys is left to chance",
 	},
@@ -89,7 +94,8 @@ var settingOf = func() map[lifecycle.Field]*setting {
 // where nothing is carried, so that such a container stays as it would be
 // without us. What NRI cannot carry is returned.
 func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
-	a, r := &api.ContainerAdjustment{}, &api.LinuxResources{}
+	r := &api.LinuxResources{}
+	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
 	var other, resources bool
 	var left []lifecycle.Value
 	for _, v := range values {
@@ -105,14 +111,14 @@ func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdj
 			left = append(left, v)
 		}
 	}
-	if resources {
-		if a.Linux == nil {
-			a.Linux = &api.LinuxContainerAdjustment{}
-		}
-		a.Linux.Resources = r
-	}
 	if !other && !resources {
 		return nil, left
+	}
+	if proto.Size(r) == 0 {
+		a.Linux.Resources = nil
+	}
+	if proto.Size(a.Linux) == 0 {
+		a.Linux = nil
 	}
 	return a, left
 }
@@ -260,6 +266,14 @@ func setOOMScore(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	}
 	score := int(v.Int)
 	a.SetLinuxOomScoreAdj(&score)
+	return true
+}
+
+func setHugepages(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	if v.Key == "" || v.Int < 0 {
+		return false
+	}
+	a.AddLinuxHugepageLimit(v.Key, uint64(v.Int))
 	return true
 }
 

@@ -26,6 +26,7 @@ func everything() []lifecycle.Value {
 		{Field: lifecycle.Annotation, Key: "k", Text: "v"},
 		{Field: lifecycle.OOMScoreAdj, Int: -500},
 		{Field: lifecycle.CDIDevice, Key: "vendor.com/class=0", Text: "vendor.com/class=0"},
+		{Field: lifecycle.Hugepages, Key: "2MB", Int: 64 << 20},
 	}
 }
 
@@ -39,6 +40,12 @@ func wantResources() *api.LinuxResources {
 	}
 }
 
+func wantHugepages() *api.LinuxResources {
+	r := wantResources()
+	r.HugepageLimits = []*api.HugepageLimit{{PageSize: "2MB", Limit: 64 << 20}}
+	return r
+}
+
 func wantAdjustment() *api.ContainerAdjustment {
 	return &api.ContainerAdjustment{
 		Annotations: map[string]string{"k": "v"},
@@ -50,7 +57,7 @@ func wantAdjustment() *api.ContainerAdjustment {
 				Path: "/dev/x", Type: "c", Major: 1, Minor: 9,
 				FileMode: &api.OptionalFileMode{Value: 0o600}, Uid: &api.OptionalUInt32{},
 			}},
-			Resources:   wantResources(),
+			Resources:   wantHugepages(),
 			OomScoreAdj: api.Int(-500),
 		},
 	}
