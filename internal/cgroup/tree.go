@@ -38,17 +38,28 @@ func (t *Tree) File(dir string, field lifecycle.Field, key string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if !fs.ValidPath(dir) || dir == "." {
+	if !IsDir(dir) {
 		return "", fmt.Errorf("%q is not a cgroup directory", shorten(dir))
 	}
 	return t.path(f.Controller, dir, f.Name), nil
 }
 
+// IsDir reports whether dir can be a cgroup's directory: a path below the root of
+// the hierarchies.
+func IsDir(dir string) bool { return dir != "." && fs.ValidPath(dir) }
+
+// path joins a valid dir, a controller and a file name, any of which may be "".
 func (t *Tree) path(controller, dir, name string) string {
-	if t.Version == V1 {
-		return path.Join(controller, dir, name)
+	if t.Version == V2 {
+		controller = ""
 	}
-	return path.Join(dir, name)
+	switch {
+	case dir == "." || name == "":
+		return path.Join(controller, dir, name)
+	case controller == "":
+		return dir + "/" + name
+	}
+	return controller + "/" + dir + "/" + name
 }
 
 // Read returns the kernel's text of a setting. Of cpu.max it is the part that is

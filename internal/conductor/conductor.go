@@ -81,8 +81,12 @@ type Conductor struct {
 	// recorded are containers whose pristine resources are known from a record,
 	// by id.
 	recorded map[string]bool
-	synced   time.Time // the last Synchronize that was decided and applied
+	dirs     map[string]placed // containers' cgroups, by id
+	synced   time.Time         // the last Synchronize that was decided and applied
 }
+
+// placed is a container's cgroup, and what it follows from.
+type placed struct{ parent, path, dir string }
 
 // attached is a connected runtime.
 type attached struct {
@@ -102,7 +106,7 @@ func New(o Options) *Conductor {
 	c := &Conductor{
 		late: late, recorder: o.Recorder,
 		ceded:  setOf(o.Ceded),
-		undone: map[placement.Key]int{}, recorded: map[string]bool{},
+		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},

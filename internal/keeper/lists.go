@@ -261,9 +261,9 @@ func (p *listPass) write(m *move, set cgroup.IDs) {
 	if !p.k.alive(m.job) {
 		return
 	}
-	text := set.String()
-	if set == m.want {
-		text = m.final
+	text := m.final
+	if set != m.want {
+		text = set.String()
 	}
 	p.k.keepOriginal(m.job, m.before)
 	var err error
@@ -280,9 +280,9 @@ func (p *listPass) write(m *move, set cgroup.IDs) {
 		}
 		return
 	}
-	m.cur, m.before = set, set.String()
-	if m.wrote = set == m.want; m.wrote {
-		m.before = m.final
+	m.cur, m.before = set, m.final
+	if m.wrote = set == m.want; !m.wrote {
+		m.before = set.String()
 	}
 }
 
