@@ -3,6 +3,7 @@ package conductor
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -82,6 +83,7 @@ func (c *Conductor) forget(w *work, id string) {
 		delete(c.sent, id)
 		delete(c.told, id)
 		delete(c.recorded, id)
+		delete(c.dirs, id)
 	}
 }
 
@@ -91,7 +93,13 @@ func (c *Conductor) target(ctr *engine.Container) (keeper.Target, error) {
 	if p := c.state.Pod(ctr.PodID); p != nil {
 		parent = p.Pod.CgroupParent
 	}
+	if at := c.dirs[ctr.ID]; at.dir != "" && at.parent == parent && at.path == ctr.CgroupsPath {
+		return keeper.Target{Owner: ctr.ID, Dir: at.dir}, nil
+	}
 	dir, err := cgroup.Path(parent, ctr.CgroupsPath)
+	if err == nil {
+		c.dirs[ctr.ID] = placed{parent: parent, path: ctr.CgroupsPath, dir: dir}
+	}
 	return keeper.Target{Owner: ctr.ID, Dir: dir}, err
 }
 
@@ -289,9 +297,10 @@ func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Containe
 // prepareSeat expands a pool's change to its members: the kernel before the
 // answer, and the runtime's copy of those that have no cgroup yet with it.
 func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
+	w.items = slices.Grow(w.items, len(change.Members))
 	for _, id := range change.Members {
 		ctr := c.state.Container(id)
-		v, ok := cpusetOf(c.state.Values(ctr))
+		v, ok := c.state.CPUSet(ctr)
 		if !ok {
 			continue
 		}
@@ -314,15 +323,6 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		}
 		c.enqueue(ctr, v)
 	}
-}
-
-func cpusetOf(values []lifecycle.Value) (lifecycle.Value, bool) {
-	for _, v := range values {
-		if v.Field == lifecycle.CPUSetCPUs {
-			return v, true
-		}
-	}
-	return lifecycle.Value{}, false
 }
 
 // enqueue has the runtime's copy brought in line later, where it differs.

@@ -60,7 +60,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}()
 	h.Propose(in, &o.Output)
 	proposed := o.Values[had:]
-	o.Values = o.Values[:had:had]
+	o.Values = o.Values[:had] // add never gets ahead of what is read
 	for _, v := range proposed {
 		o.add(v)
 	}

@@ -86,27 +86,52 @@ func (s Set) Members() []int {
 // without repeats. Empty text is the empty list. Strides ("0-8:2/4") are not
 // accepted: no runtime or scheduler writes them.
 func ParseList(text string) ([]int, error) {
+	seen, err := ParseBits(text)
+	if err != nil {
+		return nil, err
+	}
+	return seen.Members(), nil
+}
+
+// Bits has a bit for every kernel id there can be, CPU or node, online or not.
+type Bits [(MaxID + 1) / 64]uint64
+
+// Members returns the ids whose bit is set in ascending order, nil where there
+// is none.
+func (b *Bits) Members() []int {
+	n := 0
+	for _, w := range b {
+		n += bits.OnesCount64(w)
+	}
+	if n == 0 {
+		return nil
+	}
+	ids := make([]int, 0, n)
+	for i, w := range b {
+		for ; w != 0; w &= w - 1 {
+			ids = append(ids, i<<6+bits.TrailingZeros64(w))
+		}
+	}
+	return ids
+}
+
+// ParseBits reads what ParseList reads.
+func ParseBits(text string) (Bits, error) {
+	var seen Bits
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return nil, nil
+		return seen, nil
 	}
-	var seen [(MaxID + 1) / 64]uint64
 	for part := range strings.SplitSeq(text, ",") {
 		lo, hi, err := parseRange(strings.TrimSpace(part))
 		if err != nil {
-			return nil, fmt.Errorf("list %q: %w", shorten(text), err)
+			return Bits{}, fmt.Errorf("list %q: %w", shorten(text), err)
 		}
 		for i := lo; i <= hi; i++ {
 			seen[i>>6] |= 1 << (i & 63)
 		}
 	}
-	var ids []int
-	for i, w := range seen {
-		for ; w != 0; w &= w - 1 {
-			ids = append(ids, i<<6+bits.TrailingZeros64(w))
-		}
-	}
-	return ids, nil
+	return seen, nil
 }
 
 func parseRange(part string) (lo, hi int, err error) {
