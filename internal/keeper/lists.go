@@ -17,12 +17,12 @@ import (
 // wanted, perhaps by a set between the two.
 type move struct {
 	*job
-	before    string // the text found
+	before    string      // the text found
 	cur, want *cgroup.IDs // shared by moves of one pool, never changed
-	final     string // the text to write at last; "" gives the choice back to the parent
-	same      bool   // final was there already
-	wrote     bool   // final is there, or what was left of it
-	clip      error  // why only a part was written
+	final     string      // the text to write at last; "" gives the choice back to the parent
+	same      bool        // final was there already
+	wrote     bool        // final is there, or what was left of it
+	clip      error       // why only a part was written
 }
 
 // listPass is the work on all lists of one kind in a batch. Keeper.lists is held.

@@ -2,6 +2,8 @@ package nri
 
 import (
 	"context"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
@@ -41,6 +43,20 @@ var (
 	both  = []lifecycle.Field{lifecycle.CDIDevice, lifecycle.OOMScoreAdj}
 	noCDI = []lifecycle.Field{lifecycle.CDIDevice}
 )
+
+// The embedded runtime says of itself which library it is made of.
+func TestEmbeddedRelease(t *testing.T) {
+	mod, err := os.ReadFile("../../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "github.com/containerd/nri v" + Library + "\n"; !strings.Contains(string(mod), want) {
+		t.Errorf("go.mod does not have %q: update Library", want)
+	}
+	if p := newPeer(Embedded, Library, ""); p.lacks() != nil || p.about != "trimtab-sim 0.12.5 (NRI 0.12.5)" {
+		t.Errorf("%s lacks %v", p.about, p.lacks())
+	}
+}
 
 func TestLacks(t *testing.T) {
 	for _, tc := range carriers {

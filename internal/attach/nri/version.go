@@ -55,6 +55,9 @@ func runtimeVersion(stated, runtime, release string) string {
 	if parseVersion(stated) != (version{}) {
 		return stated
 	}
+	if runtime == Embedded {
+		return release
+	}
 	release, _, _ = strings.Cut(release, "~") // Debian's, which semantic versions do not know
 	if !strings.HasPrefix(release, "v") {
 		release = "v" + release
@@ -65,6 +68,14 @@ func runtimeVersion(stated, runtime, release string) string {
 	}
 	return inferred
 }
+
+// Embedded is what our embedded runtime calls itself, and Library its release:
+// that of the NRI library it is made of. It says so by name because the library
+// reads its own release from the binary, where test binaries have none.
+const (
+	Embedded = "trimtab-sim"
+	Library  = "0.12.5"
+)
 
 // podUpdates is the release that knows UpdatePodSandbox.
 var podUpdates = version{0, 10, 0}
