@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -9,6 +10,9 @@ import (
 
 // MaxCPUs is the most CPUs a Set can hold.
 const MaxCPUs = 1024
+
+// MaxNodes is the most NUMA nodes a machine can have.
+const MaxNodes = 64
 
 // MaxID is the largest kernel CPU or node id read from text.
 const MaxID = 4095
@@ -80,6 +84,29 @@ func (s Set) Members() []int {
 		}
 	}
 	return out
+}
+
+// First returns the lowest member, and -1 of the empty set.
+func (s Set) First() int {
+	for i, w := range s {
+		if w != 0 {
+			return i<<6 + bits.TrailingZeros64(w)
+		}
+	}
+	return -1
+}
+
+// All goes through the members in ascending order, without a slice.
+func (s Set) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, w := range s {
+			for ; w != 0; w &= w - 1 {
+				if !yield(i<<6 + bits.TrailingZeros64(w)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // ParseList reads a kernel list such as "0-3,8,10-11" into ascending ids
