@@ -60,8 +60,8 @@ bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem $(ARGS) ./...
 	@if [ -f test/bench/go.mod ]; then cd test/bench && go test -run '^$$' -bench . -benchmem $(ARGS) ./...; fi
 
-tools: ## Build the real containerd and runc the tests use (minutes once, then nothing)
-	@test/tools/build.sh containerd runc >/dev/null
+tools: ## Build the real containerds and runc the tests use (minutes once, then nothing)
+	@test/tools/build.sh containerd containerd17 runc >/dev/null
 
 deps: ## Install the Debian packages that the tests need and this machine lacks
 	@test/tools/deps.sh

@@ -37,7 +37,7 @@ var arrows = map[string][]string{
 	"internal/agent":             {"internal/lifecycle", "internal/attach/nri", "internal/conductor", "internal/config", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/keeper", "internal/cgroup", "internal/topology", "internal/topology/sysfs"},
 	"internal/sim/scenario":      {"internal/config", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
-	"internal/sim":               {"internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/config", "internal/lifecycle", "internal/report/status", "internal/topology", "internal/topology/describe"},
+	"internal/sim":               {"internal/attach/nri", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/config", "internal/lifecycle", "internal/report/status", "internal/topology", "internal/topology/describe"},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
 	"cmd/trimtab":                nil,

@@ -306,7 +306,7 @@ func (s source) Status() status.Node {
 		n.Attachments = append(n.Attachments, at)
 	}
 	for i := range n.Attachments {
-		s.a.addTimeouts(&n.Attachments[i])
+		s.a.addRuntime(&n.Attachments[i])
 	}
 	return n
 }

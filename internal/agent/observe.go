@@ -74,13 +74,20 @@ func (a *Agent) summary() status.Summary {
 	return n
 }
 
-// addTimeouts adds what the runtime said of its patience.
-func (a *Agent) addTimeouts(at *status.Attached) {
+// addRuntime adds what is known of the runtime: its patience, and what it does
+// not obey.
+func (a *Agent) addRuntime(at *status.Attached) {
 	if a.nri == nil || at.Name != a.nri.Name() {
 		return
 	}
 	registration, request := a.nri.Timeouts()
 	at.RegistrationTimeout, at.RequestTimeout = text(registration), text(request)
+	if at.Runtime == "" {
+		return
+	}
+	for _, f := range a.nri.Lacks() {
+		at.Lacks = append(at.Lacks, f.String())
+	}
 }
 
 // text prints a duration; "" for none.

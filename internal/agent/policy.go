@@ -91,6 +91,9 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 	if c.RDMA.Enabled {
 		hooks = append(hooks, hook.RDMA{Host: n.host()})
 	}
+	if c.Hugepages.Enabled {
+		hooks = append(hooks, hook.Hugepages{Sizes: n.host().HugePages, Controller: n.probe("hugetlb")})
+	}
 	return hooks, nil
 }
 

@@ -48,6 +48,7 @@ type fakeGroup struct {
 	protectMin, low, high int64
 	oomGroup, bvt         int64
 	clone                 bool
+	huge                  [len(fakeHugePages)]int64 // bytes by size
 }
 
 // NewFake makes a tree with a root and no cgroup, on a machine with the given
@@ -74,6 +75,9 @@ func (f *Fake) newGroup(parent *fakeGroup) *fakeGroup {
 		limit: unlimitedBytes(), swap: unlimitedBytes(), high: unlimitedBytes(),
 	}
 	g.shares = f.defaultShares()
+	for i, size := range fakeHugePages {
+		g.huge[i] = unlimitedHuge(size)
+	}
 	if parent != nil && f.version == V1 && parent.clone {
 		g.cpus, g.mems, g.clone = parent.cpus, parent.mems, true
 	}

@@ -18,7 +18,7 @@ type fakeFile struct {
 	offered bool
 }
 
-var fakeControllers = []string{"cpu", "cpuset", "memory"}
+var fakeControllers = []string{"cpu", "cpuset", "memory", "hugetlb"}
 
 // The files by version; those of version 1 by controller too.
 var (
@@ -43,9 +43,13 @@ var (
 			"memory.memsw.limit_in_bytes": {show: func(_ *Fake, g *fakeGroup) string { return number(g.swap) }, set: setSwapV1},
 			"memory.usage_in_bytes":       {show: func(_ *Fake, g *fakeGroup) string { return number(g.usage) }},
 		},
+		"hugetlb": {
+			"hugetlb.2MB.limit_in_bytes": hugeV1(0),
+			"hugetlb.1GB.limit_in_bytes": hugeV1(1),
+		},
 	}
 	fakeV2 = map[string]fakeFile{
-		"cgroup.controllers":    {show: func(*Fake, *fakeGroup) string { return "cpuset cpu memory" }, atRoot: true},
+		"cgroup.controllers":    {show: func(*Fake, *fakeGroup) string { return "cpuset cpu memory hugetlb" }, atRoot: true},
 		"cpu.weight":            {show: func(_ *Fake, g *fakeGroup) string { return g.showShares(0) }, set: setWeight},
 		"cpu.idle":              {show: showIdle, set: setIdle},
 		"cpu.bvt_warp_ns":       {show: showBVT, set: setBVT, offered: true},
@@ -62,6 +66,8 @@ var (
 		"memory.min":            bytesV2(func(g *fakeGroup) *int64 { return &g.protectMin }),
 		"memory.swap.max":       bytesV2(func(g *fakeGroup) *int64 { return &g.swap }),
 		"memory.oom.group":      {show: func(_ *Fake, g *fakeGroup) string { return number(g.oomGroup) }, set: setOOMGroup},
+		"hugetlb.2MB.max":       hugeV2(0),
+		"hugetlb.1GB.max":       hugeV2(1),
 	}
 )
 

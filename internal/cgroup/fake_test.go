@@ -78,6 +78,9 @@ func TestFakeV1(t *testing.T) {
 		{"cpu/p/cpu.cfs_quota_us", "49999", syscall.EINVAL, "50000"},
 		{"memory/p/memory.limit_in_bytes", "1048577", 0, "1048576"},
 		{"memory/p/memory.limit_in_bytes", "-1", 0, "9223372036854771712"},
+		{"hugetlb/p/hugetlb.2MB.limit_in_bytes", "3145728", 0, "2097152"},
+		{"hugetlb/p/hugetlb.2MB.limit_in_bytes", "x", syscall.EINVAL, "2097152"},
+		{"hugetlb/p/hugetlb.2MB.limit_in_bytes", "-1", 0, "9223372036852678656"},
 	})
 	if err := f.SetTasks("p/c", 1); err != nil {
 		t.Fatal(err)
@@ -126,6 +129,9 @@ func TestFakeV2(t *testing.T) {
 		{"p/memory.max", "max", 0, "max"},
 		{"p/memory.max", "-1", syscall.EINVAL, "max"},
 		{"p/memory.low", "4096", 0, "4096"},
+		{"p/hugetlb.1GB.max", "1073741825", 0, "1073741824"},
+		{"p/hugetlb.1GB.max", "max", 0, "max"},
+		{"p/hugetlb.1GB.max", "-1", syscall.EINVAL, "max"},
 	})
 	if err := f.SetUsage("p", 1<<20); err != nil {
 		t.Fatal(err)

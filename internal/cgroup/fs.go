@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // FS is a tree of cgroup files. Paths are relative to the directory the
@@ -27,7 +28,12 @@ const maxFile = 1 << 20
 
 // Real is the machine's cgroup tree. Neither ".." nor a symbolic link leads out
 // of it; relative links inside, as cpu -> cpu,cpuacct, are followed.
-type Real struct{ root *os.Root }
+type Real struct {
+	root *os.Root
+	dir  *os.File // the same directory
+	// beneath opens by openat2 where the kernel has it; tests switch it off.
+	beneath bool
+}
 
 // OpenRoot opens the tree below dir, usually /sys/fs/cgroup.
 func OpenRoot(dir string) (*Real, error) {
@@ -35,15 +41,19 @@ func OpenRoot(dir string) (*Real, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup root: %w", err)
 	}
-	return &Real{root: root}, nil
+	self, err := root.Open(".")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open cgroup root: %w", err), root.Close())
+	}
+	return &Real{root: root, dir: self, beneath: true}, nil
 }
 
 // Close gives up the root.
-func (r *Real) Close() error { return r.root.Close() }
+func (r *Real) Close() error { return errors.Join(r.dir.Close(), r.root.Close()) }
 
 // ReadFile returns the file's text.
 func (r *Real) ReadFile(path string) ([]byte, error) {
-	f, err := r.root.Open(path)
+	f, err := r.open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +68,7 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 			return buf[:n], nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, &fs.PathError{Op: "read", Path: path, Err: cause(err)}
 		}
 		if n == len(buf) {
 			buf = append(buf, make([]byte, len(buf))...)
@@ -70,12 +80,23 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 // WriteFile writes data in one write. The file must exist: neither created nor
 // truncated, which kernel files do not need.
 func (r *Real) WriteFile(path string, data []byte) error {
-	f, err := r.root.OpenFile(path, os.O_WRONLY, 0)
+	f, err := r.open(path, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	if _, err = f.Write(data); err != nil {
+		err = &fs.PathError{Op: "write", Path: path, Err: cause(err)}
+	}
 	return errors.Join(err, f.Close())
+}
+
+// IsDir reports whether path is a directory.
+func (r *Real) IsDir(path string) bool {
+	f, err := r.open(path, os.O_RDONLY|syscall.O_DIRECTORY)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
 }
 
 // List returns the names of the directories directly below dir, sorted.

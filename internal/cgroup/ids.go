@@ -9,19 +9,12 @@ import (
 // IDs is a set of CPUs or memory nodes by kernel id. Unlike topology.Set it
 // holds whatever id a kernel file may name, online or not. It is a comparable
 // value; the zero IDs is empty.
-type IDs [(topology.MaxID + 1) / 64]uint64
+type IDs topology.Bits
 
 // ParseIDs reads a kernel list. Empty text is the empty set.
 func ParseIDs(list string) (IDs, error) {
-	ids, err := topology.ParseList(list)
-	if err != nil {
-		return IDs{}, err
-	}
-	var s IDs
-	for _, id := range ids {
-		s[id>>6] |= 1 << (id & 63)
-	}
-	return s, nil
+	ids, err := topology.ParseBits(list)
+	return IDs(ids), err
 }
 
 // And returns the members of both sets.
@@ -66,11 +59,5 @@ func (s IDs) max() int {
 
 // String writes the set as a kernel list.
 func (s IDs) String() string {
-	var ids []int
-	for i, w := range s {
-		for ; w != 0; w &= w - 1 {
-			ids = append(ids, i<<6+bits.TrailingZeros64(w))
-		}
-	}
-	return topology.FormatList(ids)
+	return topology.FormatList((*topology.Bits)(&s).Members())
 }

@@ -50,8 +50,8 @@ func TestProbe(t *testing.T) {
 			want          lifecycle.Support
 		}{
 			{"controller", "cpu", fake(), lifecycle.Supported},
-			{"no controller", "hugetlb", fake(), lifecycle.NotSupported},
-			{"file of no controller", "hugetlb.2MB.max", fake(), lifecycle.NotSupported},
+			{"no controller", "misc", fake(), lifecycle.NotSupported},
+			{"file of no controller", "misc.max", fake(), lifecycle.NotSupported},
 			{"file", "cpu.idle", fake("kubepods"), lifecycle.Supported},
 			{"file under another name", "cpu.max.burst", fake("a", "kubepods.slice"), lifecycle.Supported},
 			{"file of other kernels", "cpu.bvt_warp_ns", bvt, lifecycle.Supported},

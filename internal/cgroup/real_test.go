@@ -32,7 +32,7 @@ func ownGroup(tb testing.TB) (*Real, string) {
 		tb.Skipf("SKIPPED: the fake is compared with cgroup v1, this host has %v (%v)", v, err)
 	}
 	name := fmt.Sprintf("trimtab-test-%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:8]))
-	for _, c := range fakeControllers {
+	for _, c := range []string{"cpu", "cpuset", "memory"} {
 		for _, d := range []string{name, name + "/a"} {
 			dir := filepath.Join(mount, c, d)
 			if err := os.Mkdir(dir, 0o755); err != nil {
@@ -203,7 +203,15 @@ func TestRealTree(t *testing.T) {
 	}
 }
 
+// TestRealStaysInside tries both ways to open files: openat2, and os.Root, which
+// is all that older kernels and strict seccomp filters leave.
 func TestRealStaysInside(t *testing.T) {
+	for name, beneath := range map[string]bool{"openat2": true, "os.Root": false} {
+		t.Run(name, func(t *testing.T) { staysInside(t, beneath) })
+	}
+}
+
+func staysInside(t *testing.T, beneath bool) {
 	outside, dir := t.TempDir(), t.TempDir()
 	link := func(old, name string) {
 		t.Helper()
@@ -227,12 +235,23 @@ func TestRealStaysInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer real.Close()
+	real.beneath = beneath
 	for _, p := range []string{"absolute/secret", "relative/secret", "../x", filepath.Join(outside, "secret")} {
 		if _, err := real.ReadFile(p); err == nil {
 			t.Errorf("read %s", p)
 		}
 		if err := real.WriteFile(p, []byte("y")); err == nil {
 			t.Errorf("wrote %s", p)
+		}
+	}
+	for _, p := range []string{"absolute", "relative", "..", outside, "cpu/pod/cpu.shares", "none"} {
+		if real.IsDir(p) {
+			t.Errorf("%s is a directory inside", p)
+		}
+	}
+	for _, p := range []string{".", "cpu", "cpu/pod"} {
+		if !real.IsDir(p) {
+			t.Errorf("%s is no directory inside", p)
 		}
 	}
 	if err := real.WriteFile("cpu/pod/new", []byte("1")); !errors.Is(err, os.ErrNotExist) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -145,8 +146,11 @@ func Settings() []Setting { return settings }
 // field, or that are no setting at all (cgroup.procs, cgroup.kill), are refused:
 // a setting has one name, or two owners could fight over one file.
 func Find(field lifecycle.Field, key string) (Setting, error) {
-	if field == lifecycle.Unified {
+	switch field {
+	case lifecycle.Unified:
 		return findUnified(key)
+	case lifecycle.Hugepages:
+		return hugepages(key)
 	}
 	for _, s := range settings {
 		if s.Field == field {
@@ -154,6 +158,30 @@ func Find(field lifecycle.Field, key string) (Setting, error) {
 		}
 	}
 	return Setting{}, fmt.Errorf("%v is not a cgroup setting: %w", field, errors.ErrUnsupported)
+}
+
+// hugepages is the row of one size of huge pages, such as "2MB". The kernel
+// keeps whole pages of that size.
+func hugepages(size string) (Setting, error) {
+	if _, err := pageBytes(size); err != nil {
+		return Setting{}, err
+	}
+	prefix := "hugetlb." + size
+	return Setting{
+		Field: lifecycle.Hugepages, Key: size, Kind: Bytes, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
+		V1: File{"hugetlb", prefix + ".limit_in_bytes"}, V2: File{"hugetlb", prefix + ".max"}, Owners: []Owner{updates},
+	}, nil
+}
+
+// pageBytes reads a size of huge pages as cgroup files name them: 64KB, 2MB, 1GB.
+func pageBytes(size string) (int64, error) {
+	for i, suffix := range []string{"KB", "MB", "GB"} {
+		digits, ok := strings.CutSuffix(size, suffix)
+		if n, err := strconv.ParseUint(digits, 10, 16); ok && err == nil && n > 0 && digits[0] != '0' && digits[0] != '+' {
+			return int64(n) << (10 * (i + 1)), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no size of huge pages, such as 2MB", shorten(size))
 }
 
 func findUnified(key string) (Setting, error) {
@@ -164,6 +192,9 @@ func findUnified(key string) (Setting, error) {
 		case s.Field != lifecycle.Unified && s.V2.Name == key:
 			return Setting{}, fmt.Errorf("%s is set by the field %v", key, s.Field)
 		}
+	}
+	if strings.HasPrefix(key, "hugetlb.") {
+		return Setting{}, fmt.Errorf("%s is set by the field %v", key, lifecycle.Hugepages)
 	}
 	controller, rest, dotted := strings.Cut(key, ".")
 	odd := func(r rune) bool {

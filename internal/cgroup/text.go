@@ -125,7 +125,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 		return v, err
 	}
 	if s.Kind == Bytes {
-		n = pages(n)
+		n = s.whole(n)
 	}
 	if field.Numeric() {
 		v.Int = n
@@ -161,10 +161,13 @@ func parseNumber(text string, none bool) (int64, error) {
 	return n, nil
 }
 
-// pages rounds bytes down to whole pages, as the kernel does, and makes what
+// whole rounds bytes down to whole pages, as the kernel does, and makes what
 // version 1 shows for "no limit" (9223372036854771712 with small pages) -1.
-func pages(n int64) int64 {
+func (s Setting) whole(n int64) int64 {
 	size := int64(os.Getpagesize())
+	if s.Field == lifecycle.Hugepages {
+		size, _ = pageBytes(s.Key) // of the row, so well formed
+	}
 	if n < 0 || n/size >= math.MaxInt64/size {
 		return -1
 	}
@@ -192,7 +195,7 @@ func Same(field lifecycle.Field, key, a, b string) bool {
 	x, errA := s.parse(a)
 	y, errB := s.parse(b)
 	if s.Kind == Bytes {
-		x, y = pages(x), pages(y)
+		x, y = s.whole(x), s.whole(y)
 	}
 	return errA == nil && errB == nil && x == y
 }
@@ -210,7 +213,7 @@ func Compare(field lifecycle.Field, key, a, b string) int {
 		n, err := s.parse(text)
 		switch s.Kind {
 		case Bytes:
-			n = pages(n)
+			n = s.whole(n)
 		case Signed:
 			n -= s.Min
 		}

@@ -61,6 +61,12 @@ func encodeCases() []encodeCase {
 		{uni("cpu.weight", "1"), bad, bad},
 		{uni("../cpu.max", "1"), bad, bad},
 		{uni("tasks", "1"), bad, bad},
+		{lifecycle.Value{Field: lifecycle.Hugepages, Key: "2MB", Int: 4 << 20}, "4194304", "4194304"},
+		{lifecycle.Value{Field: lifecycle.Hugepages, Key: "1GB"}, "0", "0"},
+		{lifecycle.Value{Field: lifecycle.Hugepages, Key: "2MB", Int: -1}, "-1", "max"},
+		{lifecycle.Value{Field: lifecycle.Hugepages, Key: "2M", Int: 1}, bad, bad},
+		{lifecycle.Value{Field: lifecycle.Hugepages, Key: "../2MB", Int: 1}, bad, bad},
+		{uni("hugetlb.2MB.max", "0"), bad, bad},
 		{text(lifecycle.Env, "x"), bad, bad},
 	}
 }

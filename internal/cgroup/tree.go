@@ -38,17 +38,28 @@ func (t *Tree) File(dir string, field lifecycle.Field, key string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if !fs.ValidPath(dir) || dir == "." {
+	if !IsDir(dir) {
 		return "", fmt.Errorf("%q is not a cgroup directory", shorten(dir))
 	}
 	return t.path(f.Controller, dir, f.Name), nil
 }
 
+// IsDir reports whether dir can be a cgroup's directory: a path below the root of
+// the hierarchies.
+func IsDir(dir string) bool { return dir != "." && fs.ValidPath(dir) }
+
+// path joins a valid dir, a controller and a file name, any of which may be "".
 func (t *Tree) path(controller, dir, name string) string {
-	if t.Version == V1 {
-		return path.Join(controller, dir, name)
+	if t.Version == V2 {
+		controller = ""
 	}
-	return path.Join(dir, name)
+	switch {
+	case dir == "." || name == "":
+		return path.Join(controller, dir, name)
+	case controller == "":
+		return dir + "/" + name
+	}
+	return controller + "/" + dir + "/" + name
 }
 
 // Read returns the kernel's text of a setting. Of cpu.max it is the part that is
@@ -205,14 +216,27 @@ func (t *Tree) EffectiveCPUs(dir string) (string, error) {
 
 // Effective returns what a list, CPUSetCPUs or CPUSetMems, amounts to in dir.
 func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
-	name := map[lifecycle.Field][2]string{
-		lifecycle.CPUSetCPUs: {"cpuset.effective_cpus", "cpuset.cpus.effective"},
-		lifecycle.CPUSetMems: {"cpuset.effective_mems", "cpuset.mems.effective"},
-	}[field][t.Version-1]
+	name := effectiveFile(t.Version, field)
 	if name == "" || !fs.ValidPath(dir) {
 		return "", &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
 	}
 	return t.read(t.path("cpuset", dir, name))
+}
+
+// effectiveFile names the file that shows what a list amounts to, "" for fields
+// that are no lists.
+func effectiveFile(v Version, field lifecycle.Field) string {
+	switch {
+	case field == lifecycle.CPUSetCPUs && v == V1:
+		return "cpuset.effective_cpus"
+	case field == lifecycle.CPUSetCPUs:
+		return "cpuset.cpus.effective"
+	case field == lifecycle.CPUSetMems && v == V1:
+		return "cpuset.effective_mems"
+	case field == lifecycle.CPUSetMems:
+		return "cpuset.mems.effective"
+	}
+	return ""
 }
 
 // ParentCPUs returns the CPUs dir allows its children: in version 1 its own set,
@@ -236,7 +260,11 @@ func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 
 // Exists reports whether dir is there, in version 1 for the given controller.
 func (t *Tree) Exists(dir, controller string) bool {
-	_, err := t.FS.List(t.path(controller, dir, ""))
+	d := t.path(controller, dir, "")
+	if look, can := t.FS.(interface{ IsDir(path string) bool }); can {
+		return look.IsDir(d)
+	}
+	_, err := t.FS.List(d)
 	return err == nil
 }
 

@@ -81,8 +81,12 @@ type Conductor struct {
 	// recorded are containers whose pristine resources are known from a record,
 	// by id.
 	recorded map[string]bool
-	synced   time.Time // the last Synchronize that was decided and applied
+	dirs     map[string]placed // containers' cgroups, by id
+	synced   time.Time         // the last Synchronize that was decided and applied
 }
+
+// placed is a container's cgroup, and what it follows from.
+type placed struct{ parent, path, dir string }
 
 // attached is a connected runtime.
 type attached struct {
@@ -102,7 +106,7 @@ func New(o Options) *Conductor {
 	c := &Conductor{
 		late: late, recorder: o.Recorder,
 		ceded:  setOf(o.Ceded),
-		undone: map[placement.Key]int{}, recorded: map[string]bool{},
+		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
@@ -128,7 +132,7 @@ type work struct {
 	settle       string // owner whose rows are written out
 	forget       []string
 	problems     []lifecycle.Problem
-	wrote        map[string][]keeper.Outcome
+	wrote        []keeper.Outcome
 	decided      time.Duration // what deciding took
 	failed       bool          // a panic of ours cost it something
 }
@@ -169,6 +173,9 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 		})
 		return answer, nil
 	}
+	if err == nil && ev.Kind == lifecycle.CreateContainer {
+		return c.answerFirst(w, start), nil
+	}
 	defer c.end()
 	if err != nil {
 		c.recorder.Event(ev.Kind, c.now().Sub(start), w.decided)
@@ -178,7 +185,20 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 	return w.answer, nil
 }
 
-// Settled returns when what was decided so far is in the kernel.
+// answerFirst applies a creation and leaves what its pod need not wait for until
+// after the answer: the keeper's notes, journal and log. The turn stays taken, so
+// that the next event finds them.
+func (c *Conductor) answerFirst(w *work, start time.Time) Answer {
+	c.apply(w)
+	answer, took := w.answer, c.now().Sub(start)
+	c.later.Go(func() {
+		defer c.end()
+		c.conclude(w, took)
+	})
+	return answer
+}
+
+// Settled returns when what was decided so far is in the kernel and reported.
 func (c *Conductor) Settled() {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -229,8 +249,33 @@ func (c *Conductor) plan(w *work, f engine.Facts) error {
 
 // finish applies what was decided, takes note of what became of it and reports.
 func (c *Conductor) finish(w *work, start time.Time) {
+	c.apply(w)
+	c.conclude(w, c.now().Sub(start))
+}
+
+// apply writes to the kernel what cannot wait for the answer. What others lose
+// is gone from their cpusets when it returns.
+func (c *Conductor) apply(w *work) {
 	_ = c.guard(w, func() error {
-		c.apply(w)
+		for _, id := range w.forget {
+			c.keeper.Forget(id)
+		}
+		if len(w.items) > 0 {
+			w.wrote = append(w.wrote, c.keeper.Apply(w.items)...)
+		}
+		if w.settle != "" {
+			c.keeper.Note(w.notes)
+			w.notes = nil
+			w.wrote = append(w.wrote, c.keeper.Settle(w.settle)...)
+		}
+		return nil
+	})
+}
+
+// conclude takes note of what became of an event, and reports it.
+func (c *Conductor) conclude(w *work, took time.Duration) {
+	_ = c.guard(w, func() error {
+		c.keeper.Note(w.notes)
 		c.confirm(w)
 		return nil
 	})
@@ -239,7 +284,10 @@ func (c *Conductor) finish(w *work, start time.Time) {
 		c.synced = c.now()
 		c.mu.Unlock()
 	}
-	c.report(w, start)
+	_ = c.guard(w, func() error {
+		c.report(w, took)
+		return nil
+	})
 }
 
 // decide holds the lock: no I/O happens here.
@@ -263,25 +311,6 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 		c.noteGrants()
 	}
 	return nil
-}
-
-// apply writes to the kernel what cannot wait for the answer. What others lose
-// is gone from their cpusets when it returns.
-func (c *Conductor) apply(w *work) {
-	for _, id := range w.forget {
-		c.keeper.Forget(id)
-	}
-	w.wrote = map[string][]keeper.Outcome{}
-	collect := func(all []keeper.Outcome) {
-		for _, o := range all {
-			w.wrote[o.Target.Owner] = append(w.wrote[o.Target.Owner], o)
-		}
-	}
-	collect(c.keeper.Apply(w.items))
-	c.keeper.Note(w.notes)
-	if w.settle != "" {
-		collect(c.keeper.Settle(w.settle))
-	}
 }
 
 // Wants lists the kinds of events the active hooks need, and those that tell

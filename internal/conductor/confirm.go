@@ -18,13 +18,12 @@ import (
 func (c *Conductor) confirm(w *work) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for owner, all := range w.wrote {
+	for _, o := range w.wrote {
+		owner := o.Target.Owner
 		if c.state.Container(owner) == nil && c.state.Pod(owner) == nil {
 			continue
 		}
-		for _, o := range all {
-			c.deliver(owner, o.Value, fromKernel(o, c.sent[owner][slotOf(o.Value)]))
-		}
+		c.deliver(owner, o.Value, fromKernel(o, c.sent[owner][slotOf(o.Value)]))
 	}
 }
 
@@ -46,19 +45,17 @@ func (c *Conductor) remember(w *work, complete func(*status.Event)) status.Event
 }
 
 // report writes journal and log of one event.
-func (c *Conductor) report(w *work, start time.Time) {
-	e := c.remember(w, func(e *status.Event) { e.Took = c.now().Sub(start) })
+func (c *Conductor) report(w *work, took time.Duration) {
+	e := c.remember(w, func(e *status.Event) { e.Took = took })
 	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {
 		c.count(w, p)
 		c.log.Warn("problem", append(about(w, e.Kind), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Reason)...)
 	}
-	for _, all := range w.wrote {
-		for _, o := range all {
-			if o.State == keeper.Refused {
-				c.log.Warn("the kernel refused a value", logkey.Op, w.op, logkey.Owner, o.Target.Owner,
-					logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
-			}
+	for _, o := range w.wrote {
+		if o.State == keeper.Refused {
+			c.log.Warn("the kernel refused a value", logkey.Op, w.op, logkey.Owner, o.Target.Owner,
+				logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
 		}
 	}
 	said := len(e.Values) > 0 || len(e.Changed) > 0

@@ -39,13 +39,11 @@ var resourceFields = [...]lifecycle.Field{
 
 // inKernel reports whether a field has a cgroup file the keeper writes.
 func inKernel(f lifecycle.Field) bool {
-	for _, r := range resourceFields {
-		if r == f {
-			return true
-		}
-	}
-	return f == lifecycle.Unified
+	return f == lifecycle.Unified || f == lifecycle.Hugepages || isCopied(f)
 }
+
+// isCopied reports whether the runtime's stored copy of a field is kept in line.
+func isCopied(f lifecycle.Field) bool { return slices.Contains(resourceFields[:], f) }
 
 func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
 	set := make(map[lifecycle.Field]bool, len(fields))

@@ -10,9 +10,6 @@ import (
 // gather collects the facts for one event: what pods' cgroups allow, and the
 // records containers carry. Both are file reads or less.
 func (c *Conductor) gather(w *work, f *engine.Facts) {
-	f.ParentCPUs = map[string]string{}
-	f.Records = map[string]engine.Record{}
-	f.Distrusted = map[string]lifecycle.Problem{}
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
 		f.Grants = c.lateGrants()
@@ -50,13 +47,13 @@ func (c *Conductor) parent(p *lifecycle.Pod, f *engine.Facts) {
 		return // named when something has to be written there
 	}
 	if list, ok := c.keeper.ParentCPUs(dir); ok {
-		f.ParentCPUs[p.ID] = list
+		put(&f.ParentCPUs, p.ID, list)
 	}
 }
 
 func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Facts) {
 	if r, ok := c.lateRecord(ctr.ID); ok {
-		f.Records[ctr.ID] = r
+		put(&f.Records, ctr.ID, r)
 		return
 	}
 	text, stamped := ctr.Annotations[RecordKey]
@@ -65,12 +62,12 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 	}
 	r, err := c.signer.read(podUID, ctr.Name, text)
 	if err != nil {
-		f.Distrusted[ctr.ID] = lifecycle.Problem{
+		put(&f.Distrusted, ctr.ID, lifecycle.Problem{
 			Key: RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
-		}
+		})
 		return
 	}
-	f.Records[ctr.ID] = r
+	put(&f.Records, ctr.ID, r)
 }
 
 // ended finds pods that own CPUs and have ended unnoticed: some runtimes do not
@@ -80,12 +77,19 @@ func (c *Conductor) ended(w *work, f *engine.Facts) {
 	if w.ev.Pod == nil {
 		return
 	}
-	f.Ended = map[string]bool{}
 	for id, parent := range c.owners(w.ev) {
 		if dir, err := cgroup.PodPath(parent); err == nil && c.keeper.Gone(dir) {
-			f.Ended[id] = true
+			put(&f.Ended, id, true)
 		}
 	}
+}
+
+// put makes the map when it is needed: most events have none of these facts.
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = v
 }
 
 // owners returns the cgroup parents of the pods that own CPUs, where the event

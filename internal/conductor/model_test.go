@@ -71,7 +71,8 @@ type modelCtr struct {
 // carrier carries what NRI carries.
 type carrier struct{}
 
-func (carrier) Name() string { return "model" }
+func (carrier) Name() string  { return "model" }
+func (carrier) About() string { return "a model" }
 func (carrier) Carries(k lifecycle.Kind, f lifecycle.Field) bool {
 	if k == lifecycle.CreateContainer {
 		return true

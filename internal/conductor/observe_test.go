@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,7 @@ func (faulty) Propose(*hook.Input, *hook.Output) { panic("planted") }
 type anything struct{}
 
 func (anything) Name() string                                 { return "test" }
+func (anything) About() string                                { return "" }
 func (anything) Carries(lifecycle.Kind, lifecycle.Field) bool { return true }
 
 type refusing struct{ err error }
@@ -247,5 +249,41 @@ func TestReadyAfterAPanic(t *testing.T) {
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
 	if err := c.Ready(); err != nil {
 		t.Error(err)
+	}
+}
+
+// older is an attachment to a runtime that does not know OOM scores.
+type older struct{}
+
+func (older) Name() string  { return "nri" }
+func (older) About() string { return "containerd v1.7.20 (NRI v0.6.1)" }
+func (older) Carries(_ lifecycle.Kind, f lifecycle.Field) bool {
+	return f != lifecycle.OOMScoreAdj
+}
+
+// TestRuntimeDoesNotObey: what the runtime would pass over is not sent to it,
+// and is told as not in force.
+func TestRuntimeDoesNotObey(t *testing.T) {
+	for _, from := range []Carrier{anything{}, older{}} {
+		c, _, _ := observed(t, false)
+		c.state.Policy.Hooks = []hook.Hook{hook.OOMScore{}}
+		c.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{intent.OOMScore}, Namespaces: []string{"*"}, Decision: intent.Allow}}
+		p := testPod(map[string]string{intent.KoordOOMScore: "500"})
+		ans, err := c.Handle(t.Context(), from, lifecycle.Event{
+			Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg", CgroupsPath: "/kubepods/podu/c"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := slices.ContainsFunc(ans.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.OOMScoreAdj })
+		all, _ := c.Explain("shop", "db", "pg")
+		v := all[0].Values[0]
+		if obeys := from.Carries(lifecycle.CreateContainer, lifecycle.OOMScoreAdj); sent != obeys || v.Field != "oom.score" || v.Applied != obeys {
+			t.Errorf("%s: sent %v, explained as %+v", from.Name(), sent, v)
+		}
+		const why = "nri cannot carry oom.score when a container is created: the runtime is containerd v1.7.20 (NRI v0.6.1)"
+		if !sent && (v.Note != why || c.Summary().Unapplied[status.NotCarried] != 1) {
+			t.Errorf("reported as %q, %v", v.Note, c.Summary().Unapplied)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package conductor
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -82,6 +83,7 @@ func (c *Conductor) forget(w *work, id string) {
 		delete(c.sent, id)
 		delete(c.told, id)
 		delete(c.recorded, id)
+		delete(c.dirs, id)
 	}
 }
 
@@ -91,7 +93,13 @@ func (c *Conductor) target(ctr *engine.Container) (keeper.Target, error) {
 	if p := c.state.Pod(ctr.PodID); p != nil {
 		parent = p.Pod.CgroupParent
 	}
+	if at := c.dirs[ctr.ID]; at.dir != "" && at.parent == parent && at.path == ctr.CgroupsPath {
+		return keeper.Target{Owner: ctr.ID, Dir: at.dir}, nil
+	}
 	dir, err := cgroup.Path(parent, ctr.CgroupsPath)
+	if err == nil {
+		c.dirs[ctr.ID] = placed{parent: parent, path: ctr.CgroupsPath, dir: dir}
+	}
 	return keeper.Target{Owner: ctr.ID, Dir: dir}, err
 }
 
@@ -150,7 +158,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			c.lost(ctr.ID, v, status.Ceded, contest)
 			continue
 		case !inKernel(v.Field):
-			c.lost(ctr.ID, v, status.NotCarried, fmt.Sprintf("%s cannot carry %s when a container is created", w.from.Name(), v.Field))
+			c.lost(ctr.ID, v, status.NotCarried, notCarried(w.from, v.Field))
 			continue
 		case err != nil:
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
@@ -169,6 +177,15 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
 		c.recorded[ctr.ID] = true
 	}
+}
+
+// notCarried is the reason for people why a field is not in force.
+func notCarried(from Carrier, f lifecycle.Field) string {
+	why := fmt.Sprintf("%s cannot carry %s when a container is created", from.Name(), f)
+	if about := from.About(); about != "" {
+		why += ": the runtime is " + about
+	}
+	return why
 }
 
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
@@ -280,9 +297,10 @@ func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Containe
 // prepareSeat expands a pool's change to its members: the kernel before the
 // answer, and the runtime's copy of those that have no cgroup yet with it.
 func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
+	w.items = slices.Grow(w.items, len(change.Members))
 	for _, id := range change.Members {
 		ctr := c.state.Container(id)
-		v, ok := cpusetOf(c.state.Values(ctr))
+		v, ok := c.state.CPUSet(ctr)
 		if !ok {
 			continue
 		}
@@ -307,18 +325,9 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 	}
 }
 
-func cpusetOf(values []lifecycle.Value) (lifecycle.Value, bool) {
-	for _, v := range values {
-		if v.Field == lifecycle.CPUSetCPUs {
-			return v, true
-		}
-	}
-	return lifecycle.Value{}, false
-}
-
 // enqueue has the runtime's copy brought in line later, where it differs.
 func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if v.Field != lifecycle.Unified && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) {
+	if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) {
 		c.queue.add(ctr.ID)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/engine"
@@ -34,6 +37,8 @@ type record struct {
 		CPUs   string  `json:"cpus,omitempty"`
 		Mems   string  `json:"mems,omitempty"`
 		Memory *int64  `json:"memory,omitempty"`
+		// Huge are limits of huge pages by size.
+		Huge map[string]uint64 `json:"huge,omitempty"`
 	} `json:"pristine"`
 }
 
@@ -43,8 +48,12 @@ type signer struct{ key []byte }
 
 func (s signer) sum(podUID, container, body string) string {
 	mac := hmac.New(sha256.New, s.key)
-	fmt.Fprintf(mac, "trimtab record 1\x00%s\x00%s\x00%s", podUID, container, body)
-	return hex.EncodeToString(mac.Sum(nil)[:16])
+	text := make([]byte, 0, 512)
+	text = append(text, "trimtab record 1\x00"...)
+	text = append(append(text, podUID...), 0)
+	text = append(append(text, container...), 0)
+	mac.Write(append(text, body...))
+	return hex.EncodeToString(mac.Sum(text[:0])[:16])
 }
 
 // newRecord is what a container would return to, and what it owns.
@@ -55,6 +64,12 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 	r.Pristine.Period = pointer(p.CPU.Period)
 	r.Pristine.CPUs, r.Pristine.Mems = p.CPU.CPUs, p.CPU.Mems
 	r.Pristine.Memory = pointer(p.Memory.Limit)
+	for _, h := range p.Hugepages {
+		if r.Pristine.Huge == nil {
+			r.Pristine.Huge = map[string]uint64{}
+		}
+		r.Pristine.Huge[h.Size] = h.Limit
+	}
 	return r
 }
 
@@ -66,16 +81,70 @@ func (r *record) engine() engine.Record {
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
 	}
 	out.Pristine.Memory.Limit = opt(r.Pristine.Memory)
+	for _, size := range slices.Sorted(maps.Keys(r.Pristine.Huge)) {
+		out.Pristine.Hugepages = append(out.Pristine.Hugepages, lifecycle.HugepageLimit{Size: size, Limit: r.Pristine.Huge[size]})
+	}
 	return out
 }
 
 // stamp returns the text of a container's record.
 func (s signer) stamp(podUID, container string, r record) string {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return "" // numbers and strings always marshal
+	body := string(r.appendJSON(make([]byte, 0, 256)))
+	return s.sum(podUID, container, body) + " " + body
+}
+
+// appendJSON appends what json.Marshal makes of the record. A pod waits for it,
+// and reflection over a record nobody looked at for a while costs more than all
+// the rest of the stamp.
+func (r *record) appendJSON(b []byte) []byte {
+	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
+	b = strconv.AppendUint(append(b, `,"gen":`...), r.Generation, 10)
+	b = appendText(b, "cpus", r.CPUs)
+	b = append(b, `,"pristine":`...)
+	at := len(b)
+	p := &r.Pristine
+	if p.Shares != nil {
+		b = strconv.AppendUint(appendName(b, "shares"), *p.Shares, 10)
 	}
-	return s.sum(podUID, container, string(body)) + " " + string(body)
+	if p.Quota != nil {
+		b = strconv.AppendInt(appendName(b, "quota"), *p.Quota, 10)
+	}
+	if p.Period != nil {
+		b = strconv.AppendUint(appendName(b, "period"), *p.Period, 10)
+	}
+	b = appendText(appendText(b, "cpus", p.CPUs), "mems", p.Mems)
+	if p.Memory != nil {
+		b = strconv.AppendInt(appendName(b, "memory"), *p.Memory, 10)
+	}
+	if huge, err := json.Marshal(p.Huge); len(p.Huge) > 0 && err == nil {
+		b = append(appendName(b, "huge"), huge...)
+	}
+	if len(b) == at {
+		b = append(b, '{')
+	}
+	b[at] = '{' // in place of the first comma
+	return append(b, "}}"...)
+}
+
+func appendName(b []byte, name string) []byte {
+	return append(append(append(b, `,"`...), name...), `":`...)
+}
+
+// appendText appends a text, unless it is empty. Lists of CPUs and nodes are
+// plain; what else a runtime may tell is quoted by the library.
+func appendText(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	b = appendName(b, name)
+	if strings.Trim(text, "0123456789,-") == "" {
+		return append(append(append(b, '"'), text...), '"')
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		quoted = []byte(`""`) // texts always marshal
+	}
+	return append(b, quoted...)
 }
 
 // read checks and reads a record. The error says why it cannot be trusted.

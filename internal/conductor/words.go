@@ -8,10 +8,12 @@ import (
 )
 
 // Carrier is what an attachment declares about itself: which decided fields it
-// can carry in its answer to an event of the given kind. What it cannot carry
-// goes to the keeper, or is reported.
+// can carry in its answer to an event of the given kind, and the runtime behind
+// it obeys. What it cannot carry goes to the keeper, or is reported. About names
+// that runtime and its version.
 type Carrier interface {
 	Name() string
+	About() string
 	Carries(kind lifecycle.Kind, f lifecycle.Field) bool
 }
 

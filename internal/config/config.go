@@ -67,8 +67,9 @@ type Rule struct {
 	// any letters, "?" for one, "[a-c]" for one of some.
 	Namespaces []string `json:"namespaces"`
 	// Decision is "allow", "cap" or "refuse". Capped, assigned CPUs are at most
-	// the pod's CPU limit and request, and batch resources are for pods that
-	// are BestEffort to Kubernetes; nothing else has a cap.
+	// the pod's CPU limit and request, batch resources are for pods that are
+	// BestEffort to Kubernetes, and huge pages are at most what Kubernetes gave
+	// the container; nothing else has a cap.
 	Decision string `json:"decision"`
 	// MostCPUs bounds the CPUs assigned to a pod further, where they are
 	// capped; 0 does not.
@@ -107,6 +108,8 @@ type Hooks struct {
 	GPU GPUHook `json:"gpu"`
 	// RDMA tunes the RDMA hook.
 	RDMA RDMAHook `json:"rdma"`
+	// Hugepages tunes the huge page hook.
+	Hugepages HugepagesHook `json:"hugepages"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -186,6 +189,12 @@ type GPUHook struct {
 type RDMAHook struct {
 	// Enabled switches the hook on. Off by default: it hands device nodes to
 	// whom an annotation names.
+	Enabled bool `json:"enabled"`
+}
+
+// HugepagesHook tunes the huge page hook.
+type HugepagesHook struct {
+	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 }
 

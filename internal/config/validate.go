@@ -157,10 +157,10 @@ func (a Rule) check(path string) []Problem {
 	var problems []Problem
 	cpus := slices.Contains(a.Kinds, string(intent.AssignedCPUs))
 	for i, k := range a.Kinds {
-		if a.Decision == string(intent.Cap) && k != string(intent.AssignedCPUs) && k != string(intent.BatchResources) {
+		if a.Decision == string(intent.Cap) && !intent.HasCap(intent.Kind(k)) {
 			problems = append(problems, Problem{
 				Path: fmt.Sprintf("%s.kinds[%d]", path, i),
-				What: fmt.Sprintf("%s has no cap, only %s and %s have; allow or refuse it", quoteShort(k), intent.AssignedCPUs, intent.BatchResources),
+				What: fmt.Sprintf("%s has no cap, only %s have; allow or refuse it", quoteShort(k), strings.Join(intent.Capped(), ", ")),
 			})
 		}
 	}

@@ -161,7 +161,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 
 // pristine keeps of a container's resources what can ever be put back.
 func pristine(r *lifecycle.Resources) lifecycle.Resources {
-	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}}
+	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}, Hugepages: r.Hugepages}
 }
 
 // settle seats a container, asks the hooks and puts the result into the draft.
@@ -220,6 +220,7 @@ func (d *draft) update(p *Plan, c *Container, r *lifecycle.Resources) {
 		if r.Memory.Limit.V != 0 {
 			n.Pristine.Memory.Limit = r.Memory.Limit
 		}
+		n.Pristine.Hugepages = mergeHugepages(n.Pristine.Hugepages, r.Hugepages)
 	}
 	d.settle(p, &n, nil)
 }
@@ -239,6 +240,17 @@ func mergeCPU(have, ask lifecycle.CPU) lifecycle.CPU {
 	have.CPUs = cmp.Or(ask.CPUs, have.CPUs)
 	have.Mems = cmp.Or(ask.Mems, have.Mems)
 	return have
+}
+
+// mergeHugepages lays requested limits over known ones, by size.
+func mergeHugepages(have, ask []lifecycle.HugepageLimit) []lifecycle.HugepageLimit {
+	if len(ask) == 0 {
+		return have
+	}
+	out := slices.DeleteFunc(slices.Clone(have), func(h lifecycle.HugepageLimit) bool {
+		return slices.ContainsFunc(ask, func(a lifecycle.HugepageLimit) bool { return a.Size == h.Size })
+	})
+	return append(out, ask...)
 }
 
 func (d *draft) removeContainer(p *Plan, id string) {

@@ -15,7 +15,7 @@ import (
 type draft struct {
 	base    *State
 	fresh   bool // what base holds does not count
-	policy  Policy
+	policy  *Policy
 	machine *topology.Machine
 	ledger  *placement.Ledger
 	cloned  bool
@@ -31,7 +31,7 @@ type draft struct {
 
 func newDraft(s *State) *draft {
 	return &draft{
-		base: s, policy: s.Policy, machine: s.Machine, ledger: s.ledger,
+		base: s, policy: &s.Policy, machine: s.Machine, ledger: s.ledger,
 		pods: map[string]*Pod{}, containers: map[string]*Container{},
 	}
 }
@@ -112,11 +112,15 @@ func (d *draft) seats() []SeatChange {
 	return out
 }
 
+// usualValues is how many values one container has, as a rule.
+const usualValues = 4
+
 // propose runs the hooks over one container, or over the pod where c is nil. A
 // hook that panics loses its say; the others keep theirs.
 func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
 	in := hookInput(d, p, c)
 	out := output{fatal: d.policy.Fatal}
+	out.Values = make([]lifecycle.Value, 0, usualValues)
 	for _, h := range d.policy.Hooks {
 		out.run(h, in)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/hook"
@@ -59,7 +60,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}()
 	h.Propose(in, &o.Output)
 	proposed := o.Values[had:]
-	o.Values = o.Values[:had:had]
+	o.Values = o.Values[:had] // add never gets ahead of what is read
 	for _, v := range proposed {
 		o.add(v)
 	}
@@ -139,6 +140,8 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 			if v.Text = pristine.CPU.CPUs; v.Text == "" {
 				v.Text = m.Format(online)
 			}
+		case lifecycle.Hugepages:
+			v.Int = hugepagesOf(pristine, old.Key)
 		case lifecycle.Unified:
 			var known bool
 			if v.Text, known = neutral[old.Key]; !known {
@@ -150,6 +153,17 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 		values = append(values, v)
 	}
 	return values
+}
+
+// hugepagesOf is the limit of one size as the runtime asked for it.
+func hugepagesOf(r *lifecycle.Resources, size string) int64 {
+	limit := int64(-1)
+	for _, h := range r.Hugepages { // of one told twice the last counts, as in OCI runtimes
+		if h.Size == size {
+			limit = int64(min(h.Limit, math.MaxInt64))
+		}
+	}
+	return limit
 }
 
 func has(values []lifecycle.Value, f lifecycle.Field, key string) bool {

@@ -41,7 +41,7 @@ func (d *draft) refusesCPUs(namespace string) bool {
 
 // grantable reports in a sentence why CPUs cannot be owned by key.
 func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
-	pools := d.policy.Pools
+	pools := &d.policy.Pools
 	format := func(s topology.Set) string { return intent.Printable(d.machine.Format(s)) }
 	if both := cpus.And(pools.Reserved); !both.Empty() {
 		return fmt.Errorf("CPUs %s are reserved by pools.reserved", format(both))

@@ -95,7 +95,10 @@ func (s *State) Commit(p *Plan) {
 	if d.fresh {
 		s.reset()
 	}
-	s.ledger, s.Policy, s.Machine = d.ledger, d.policy, d.machine
+	s.ledger, s.Machine = d.ledger, d.machine
+	if d.policy != &s.Policy {
+		s.Policy = *d.policy
+	}
 	for id, pod := range d.pods {
 		if pod == nil {
 			delete(s.pods, id)

@@ -175,19 +175,38 @@ func (s *State) CPUs(c *Container) topology.Set {
 // anything for has a cpuset value only where it must keep clear of owned CPUs,
 // or once had to.
 func (s *State) Values(c *Container) []lifecycle.Value {
-	b := s.benches[c.Seat]
 	out := make([]lifecycle.Value, 0, len(c.proposed))
-	for _, v := range c.proposed {
-		// A value without a hook puts back what was asked for; it is no pool's.
-		if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Seat.Pool != placement.Own && b != nil {
+	for i := range c.proposed {
+		if v, ok := s.value(c, &c.proposed[i]); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// value is what became of one proposed value; ok is false where it is not set.
+func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Value, ok bool) {
+	v = *proposed
+	// A value without a hook puts back what was asked for; it is no pool's.
+	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Seat.Pool != placement.Own {
+		if b := s.benches[c.Seat]; b != nil {
 			if c.Seat.Pool == placement.Rest && b.open && !c.touched {
-				continue
+				return v, false
 			}
 			v.Text = b.text
 		}
-		out = append(out, v)
 	}
-	return out
+	return v, true
+}
+
+// CPUSet returns what of a container's values is its cpuset, if one is decided.
+func (s *State) CPUSet(c *Container) (lifecycle.Value, bool) {
+	for i := range c.proposed {
+		if v, ok := s.value(c, &c.proposed[i]); ok && v.Field == lifecycle.CPUSetCPUs {
+			return v, true
+		}
+	}
+	return lifecycle.Value{}, false
 }
 
 func sortedKeys[V any](m map[string]V) []string {

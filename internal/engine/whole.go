@@ -73,7 +73,7 @@ func adoptionOrder(all []*lifecycle.Container, records map[string]Record) []*lif
 // CPUs keeps them unless the policy forbids it.
 func (d *draft) configure(p *Plan, f Facts) {
 	if f.Policy != nil {
-		d.policy = *f.Policy
+		d.policy = f.Policy
 	}
 	if f.Machine != nil {
 		d.machine = f.Machine

@@ -17,13 +17,9 @@ type CPUSet struct {
 // Info describes the hook.
 func (CPUSet) Info() Info {
 	return Info{
-		Name:  "cpuset",
-		About: "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
-		Stages: []lifecycle.Kind{
-			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
-			lifecycle.StopContainer, lifecycle.RemoveContainer,
-		},
+		Name:    "cpuset",
+		About:   "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
+		Stages:  lives(),
 		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota},
 		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUQuota},
 		Pod:     []lifecycle.Field{lifecycle.CPUQuota},

@@ -67,10 +67,20 @@ type Hook interface {
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos
+}
+
+// lives are the events of a hook whose values are kept for as long as pods and
+// containers live.
+func lives() []lifecycle.Kind {
+	return []lifecycle.Kind{
+		lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
+		lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
+		lifecycle.StopContainer, lifecycle.RemoveContainer,
+	}
 }
 
 // number proposes a numeric value for the container, or for the pod where the

@@ -147,6 +147,7 @@ func everyHook(t *testing.T) []Hook {
 		GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported},
 		GPU{HAMiLibrary: "/l.so", Devices: ByNode, Nodes: nodes}, OOMScore{},
 		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
+		Hugepages{Sizes: []string{"2MB", "1GB"}},
 	}
 	for _, h := range Catalogue() {
 		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {

@@ -27,6 +27,7 @@ const (
 	GPULibrary     Kind = "gpu-library"
 	CPUQoSKind     Kind = "cpu-qos"
 	Quota          Kind = "quota"
+	HugepageLimits Kind = "hugepages"
 	OOMScore       Kind = "oom-score"
 	RDT            Kind = "rdt"
 	CoreSched      Kind = "core-sched"
@@ -93,11 +94,20 @@ var defaults = []Default{
 	{GPULibrary, "*", Allow, "it mounts what hooks.gpu.hamiLibrary names, and nothing the pod names"},
 	{CPUQoSKind, "*", Allow, "a group identity within those of the classes; only LS pods are heeded"},
 	{Quota, "*", Allow, "it is heeded only where the pod owns its CPUs"},
+	{HugepageLimits, "*", Cap, "at most what Kubernetes gave the container"},
 	{OOMScore, "*", Refuse, "it decides whom the kernel kills first"},
 	{RDT, "*", Refuse, "cache and memory bandwidth are the node's"},
 	{CoreSched, "*", Refuse, "a cookie keeps others off a core"},
 	{Devices, "*", Refuse, "host devices are the node's"},
 	{Mounts, "*", Refuse, "host paths are the node's"},
+}
+
+// HasCap reports whether a kind can be capped.
+func HasCap(k Kind) bool { return slices.Contains(Capped(), string(k)) }
+
+// Capped returns the kinds that can be capped.
+func Capped() []string {
+	return []string{string(AssignedCPUs), string(BatchResources), string(HugepageLimits)}
 }
 
 // KindNames returns every name a rule may use for kinds.
@@ -178,6 +188,11 @@ func subjects(p *Pod) []subject {
 		},
 		{CPUQoSKind, func(p *Pod) string { return p.CPUQoS.Key }, func(p *Pod) string { return fmt.Sprintf("%+v", p.CPUQoS.V) }, func(p *Pod) { p.CPUQoS = Sourced[CPUQoS]{} }},
 		{Quota, func(p *Pod) string { return p.UnsetQuota.Key }, func(p *Pod) string { return fmt.Sprint(p.UnsetQuota.V) }, func(p *Pod) { p.UnsetQuota = Sourced[bool]{} }},
+		{
+			HugepageLimits, func(p *Pod) string { return p.Hugepages.Key },
+			func(p *Pod) string { return strings.Join(sortedKeys(p.Hugepages.V.Limits), ",") },
+			func(p *Pod) { p.Hugepages = Sourced[Hugepages]{} },
+		},
 		{GPULibrary, libraryKey, gpuList, func(p *Pod) { p.GPU.V.Shared = nil }},
 	}
 }
@@ -220,6 +235,9 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	}
 	if rule := r.For(Devices, namespace); out.GPU.Said() && rule.Decision == Refuse {
 		out.GPU.V.NodesRefused = rule.Name
+	}
+	if rule := r.For(HugepageLimits, namespace); out.Hugepages.Said() && rule.Decision == Cap {
+		out.Hugepages.V.Capped = rule.Name
 	}
 	out.Problems = bounded(out.Problems)
 	return &out

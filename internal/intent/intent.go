@@ -95,13 +95,15 @@ type Pod struct {
 	// single ones by name.
 	OOMScore  Sourced[int64]
 	OOMScores Sourced[map[string]int64]
+	Hugepages Sourced[Hugepages]
 	Problems  []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
-		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said()
+		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
+		!p.Hugepages.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -175,6 +177,7 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.CPUQoS, o.CPUQoS)
 	takeFirst(&p.OOMScore, o.OOMScore)
 	takeFirst(&p.OOMScores, o.OOMScores)
+	takeFirst(&p.Hugepages, o.Hugepages)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

@@ -145,13 +145,22 @@ func TestQuantity(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("LSR", `{"cpuset":"2-3"}`, `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"1"}}}}`, `{"gpu":[{"minor":0}]}`)
 	f.Add("BE", `{"numaNodeResources":[{"node":0,"resources":{"cpu":{}}}]}`, `{"containers":null}`, `[]`)
+	f.Add("LS", `{}`, `{"a":{"hugepages-2Mi":"64Mi"}}`, `{"a":{"hugepages-1Gi":"1"}}`)
 	f.Fuzz(func(t *testing.T, class, status, extended, devices string) {
 		got := read(map[string]string{KoordQoSClass: class, KoordGPUIsolation: "HAMi-core"}, map[string]string{
 			KoordResourceStatus: status, KoordExtended: extended, KoordDevices: devices,
+			TrimtabHugepages: extended,
 		})
 		for _, id := range got.CPUs.V {
 			if id < 0 || id > 4095 {
 				t.Errorf("CPU %d was read", id)
+			}
+		}
+		for name, limits := range got.Hugepages.V.Limits {
+			for size, n := range limits {
+				if n < 0 || len(size) > 6 {
+					t.Errorf("container %q: %d bytes of %q were read", name, n, size)
+				}
 			}
 		}
 		for _, p := range got.Problems {

@@ -7,9 +7,13 @@ const (
 	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod
 	// that owns its CPUs, whatever the node does with others.
 	TrimtabUnsetQuota = "trimtab.io/unset-cpu-quota"
+	// TrimtabHugepages limits containers' huge pages, by container and resource:
+	// {"main":{"hugepages-2Mi":"64Mi"}}.
+	TrimtabHugepages = "trimtab.io/hugepage-limits"
 )
 
 func readTrimtab(pod *lifecycle.Pod, out *Pod) {
+	readHugepages(pod, out)
 	switch text := pod.Annotations[TrimtabUnsetQuota]; text {
 	case "":
 	case "true", "false":

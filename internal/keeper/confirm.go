@@ -8,7 +8,8 @@ import (
 )
 
 // confirm reads back what a move wrote and ends it.
-func (k *Keeper) confirm(m *move) {
+func (p *listPass) confirm(m *move) {
+	k := p.k
 	switch {
 	case m.done:
 		return
@@ -20,7 +21,7 @@ func (k *Keeper) confirm(m *move) {
 	if k.tree.Version == cgroup.V2 && m.final != "" {
 		// What it amounts to is the better proof: it says that the text was
 		// taken and that the parents let it be in force.
-		if effective, err := ids(k.tree.Effective(dir, field)); err == nil && effective == m.want {
+		if effective, err := p.ids(k.tree.Effective(dir, field)); err == nil && *effective == *m.want {
 			k.finish(m.job, Applied, m.final, m.final, nil)
 			return
 		}

@@ -58,15 +58,38 @@ func (k *Keeper) encode(it Item) (string, error) {
 	return text, nil
 }
 
+// encoded remembers the last list of a batch: the members of a pool have the
+// same.
+type encoded struct {
+	field      lifecycle.Field
+	list, text string
+}
+
+// encodeLike is encode, of many items that may have the same list.
+func (k *Keeper) encodeLike(it Item, last *encoded) (string, error) {
+	if !isList(it.Value.Field) {
+		return k.encode(it)
+	}
+	if last.text != "" && last.field == it.Value.Field && last.list == it.Value.Text && cgroup.IsDir(it.Target.Dir) {
+		return last.text, nil
+	}
+	text, err := k.encode(it)
+	if err == nil {
+		*last = encoded{field: it.Value.Field, list: it.Value.Text, text: text}
+	}
+	return text, err
+}
+
 // record puts a batch into the table. Of two items for one setting the later
 // counts, and both get its outcome.
 func (k *Keeper) record(batch []Item, items []int, out []Outcome) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var jobs []*job
+	jobs := make([]*job, 0, len(items))
 	byRow := make(map[*row]*job, len(items))
+	var like encoded
 	for _, i := range items {
-		want, err := k.encode(batch[i])
+		want, err := k.encodeLike(batch[i], &like)
 		if err != nil {
 			out[i].State, out[i].Err = Refused, err
 			continue

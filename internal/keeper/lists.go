@@ -17,12 +17,12 @@ import (
 // wanted, perhaps by a set between the two.
 type move struct {
 	*job
-	before    string // the text found
-	cur, want cgroup.IDs
-	final     string // the text to write at last; "" gives the choice back to the parent
-	same      bool   // final was there already
-	wrote     bool   // final is there, or what was left of it
-	clip      error  // why only a part was written
+	before    string      // the text found
+	cur, want *cgroup.IDs // shared by moves of one pool, never changed
+	final     string      // the text to write at last; "" gives the choice back to the parent
+	same      bool        // final was there already
+	wrote     bool        // final is there, or what was left of it
+	clip      error       // why only a part was written
 }
 
 // listPass is the work on all lists of one kind in a batch. Keeper.lists is held.
@@ -38,19 +38,19 @@ type listPass struct {
 	moves []*move
 	held  cgroup.IDs // to be given up in this batch, and refused
 	// parsed remembers lists that were read: a pool's members have the same.
-	parsed map[string]cgroup.IDs
+	parsed map[string]*cgroup.IDs
 }
 
 // parse is cgroup.ParseIDs.
-func (p *listPass) parse(text string) (cgroup.IDs, error) {
+func (p *listPass) parse(text string) (*cgroup.IDs, error) {
 	if set, known := p.parsed[text]; known {
 		return set, nil
 	}
 	set, err := cgroup.ParseIDs(text)
 	if err == nil {
-		p.parsed[text] = set
+		p.parsed[text] = &set
 	}
-	return set, err
+	return &set, err
 }
 
 // runLists writes the lists among jobs.
@@ -93,7 +93,7 @@ func (k *Keeper) runAgain(jobs []*job) {
 
 // runPass reports false where a refusal may come from an outdated reading.
 func (k *Keeper) runPass(jobs []*job) bool {
-	p := &listPass{k: k, parsed: map[string]cgroup.IDs{}}
+	p := &listPass{k: k, parsed: map[string]*cgroup.IDs{}}
 	for _, j := range jobs {
 		p.plan(j)
 	}
@@ -111,7 +111,7 @@ func (k *Keeper) runPass(jobs []*job) bool {
 	}
 	refused, outdated := false, false
 	for _, m := range p.moves {
-		k.confirm(m)
+		p.confirm(m)
 		refused = refused || m.state == Refused
 		outdated = outdated || m.hasKnown
 	}
@@ -134,11 +134,11 @@ func (p *listPass) plan(j *job) {
 	m.want, _ = p.parse(j.want)
 	dir, field, v1 := j.place.dir, j.place.field, p.k.tree.Version == cgroup.V1
 	if err == nil && text == "" && !v1 {
-		m.cur, err = ids(p.k.tree.Effective(dir, field))
+		m.cur, err = p.ids(p.k.tree.Effective(dir, field))
 	}
 	if err == nil && j.want == "" {
 		// Only a release asks for no set: what the parent has.
-		if m.want, err = ids(p.k.tree.Allowed(path.Dir(dir), field)); v1 {
+		if m.want, err = p.ids(p.k.tree.Allowed(path.Dir(dir), field)); v1 {
 			m.final = m.want.String()
 		}
 	}
@@ -155,11 +155,11 @@ func (p *listPass) plan(j *job) {
 	p.moves = append(p.moves, m)
 }
 
-func ids(list string, err error) (cgroup.IDs, error) {
+func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 	if err != nil {
-		return cgroup.IDs{}, err
+		return new(cgroup.IDs), err
 	}
-	return cgroup.ParseIDs(list)
+	return p.parse(list)
 }
 
 // split returns the moves of cgroups that hold tasks and those of cgroups above
@@ -187,29 +187,29 @@ func (p *listPass) split() (leaves, parents []*move) {
 // shrink takes from all what they are to lose, as far as something remains.
 func (p *listPass) shrink(leaves, parents []*move) {
 	for _, m := range leaves {
-		if rest := m.cur.And(m.want); !m.done && !rest.Empty() && rest != m.cur {
-			p.write(m, rest)
+		if rest := m.cur.And(*m.want); !m.done && !rest.Empty() && rest != *m.cur {
+			p.write(m, &rest)
 		}
 	}
 	for _, m := range slices.Backward(parents) {
-		rest := m.cur.And(m.want)
-		if m.done || rest.Empty() || rest == m.cur || !p.coversChildren(m, rest) {
+		rest := m.cur.And(*m.want)
+		if m.done || rest.Empty() || rest == *m.cur || !p.coversChildren(m, &rest) {
 			continue
 		}
 		// Children that are not in the batch may still be in the way; then it is
 		// tried once more at the end.
 		before := *m.job
-		p.write(m, rest)
+		p.write(m, &rest)
 		if m.state == Refused && errors.Is(m.err, syscall.EBUSY) {
 			*m.job = before
 		}
 	}
 }
 
-func (p *listPass) coversChildren(parent *move, set cgroup.IDs) bool {
+func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 	prefix := parent.place.dir + "/"
 	for _, m := range p.moves {
-		if strings.HasPrefix(m.place.dir, prefix) && !set.Contains(m.cur) {
+		if strings.HasPrefix(m.place.dir, prefix) && !set.Contains(*m.cur) {
 			return false
 		}
 	}
@@ -218,8 +218,8 @@ func (p *listPass) coversChildren(parent *move, set cgroup.IDs) bool {
 
 // widen gives a parent what it is to get, keeping what its children still have.
 func (p *listPass) widen(m *move) {
-	if all := m.cur.Union(m.want); !m.done && all != m.cur {
-		p.write(m, all)
+	if all := m.cur.Union(*m.want); !m.done && all != *m.cur {
+		p.write(m, &all)
 	}
 }
 
@@ -228,13 +228,13 @@ func (p *listPass) widen(m *move) {
 func (p *listPass) moveApart(leaves []*move) {
 	var wait []*move
 	for _, m := range leaves {
-		if !m.done && !m.cur.Empty() && m.cur.And(m.want).Empty() {
+		if !m.done && !m.cur.Empty() && m.cur.And(*m.want).Empty() {
 			wait = append(wait, m)
 		}
 	}
 	for len(wait) > 0 {
 		next := max(0, slices.IndexFunc(wait, func(m *move) bool {
-			return !slices.ContainsFunc(wait, func(o *move) bool { return o != m && !o.cur.And(m.want).Empty() })
+			return !slices.ContainsFunc(wait, func(o *move) bool { return o != m && !o.cur.And(*m.want).Empty() })
 		}))
 		p.finalWrite(wait[next])
 		wait = slices.Delete(wait, next, next+1)
@@ -246,10 +246,10 @@ func (p *listPass) finalWrite(m *move) {
 	if m.done || m.wrote {
 		return
 	}
-	if gain := m.want.Minus(m.cur).And(p.held); !m.target.Parent && !gain.Empty() {
+	if gain := m.want.Minus(*m.cur).And(p.held); !m.target.Parent && !gain.Empty() {
 		file, _ := p.k.tree.File(m.place.dir, m.place.field, "")
 		p.k.fail(m.job, &cgroup.Error{Op: "write", Path: file, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
-		p.held = p.held.Union(m.cur.Minus(m.want))
+		p.held = p.held.Union(m.cur.Minus(*m.want))
 		return
 	}
 	p.write(m, m.want)
@@ -257,17 +257,17 @@ func (p *listPass) finalWrite(m *move) {
 
 // write sets a list on its way. It ends the move when that is refused, and
 // notes whether there is nothing more to write.
-func (p *listPass) write(m *move, set cgroup.IDs) {
+func (p *listPass) write(m *move, set *cgroup.IDs) {
 	if !p.k.alive(m.job) {
 		return
 	}
-	text := set.String()
-	if set == m.want {
-		text = m.final
+	text := m.final
+	if *set != *m.want {
+		text = set.String()
 	}
 	p.k.keepOriginal(m.job, m.before)
 	var err error
-	if set != m.cur || text != m.before {
+	if *set != *m.cur || text != m.before {
 		err = p.k.tree.WriteText(m.place.dir, m.place.field, "", text)
 	}
 	if p.k.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES) {
@@ -276,31 +276,31 @@ func (p *listPass) write(m *move, set cgroup.IDs) {
 	if err != nil {
 		p.k.fail(m.job, err)
 		if m.state == Refused && !m.target.Parent {
-			p.held = p.held.Union(m.cur.Minus(m.want))
+			p.held = p.held.Union(m.cur.Minus(*m.want))
 		}
 		return
 	}
-	m.cur, m.before = set, set.String()
-	if m.wrote = set == m.want; m.wrote {
-		m.before = m.final
+	m.cur, m.before = set, m.final
+	if m.wrote = *set == *m.want; !m.wrote {
+		m.before = set.String()
 	}
 }
 
 // clip writes what the parent allows of a set version 1 refused because of the
 // parent, and returns that. From here on this is what is wanted.
-func (p *listPass) clip(m *move, set cgroup.IDs, refused error) (cgroup.IDs, error) {
-	allowed, err := ids(p.k.tree.Allowed(path.Dir(m.place.dir), m.place.field))
+func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, error) {
+	allowed, err := p.ids(p.k.tree.Allowed(path.Dir(m.place.dir), m.place.field))
 	if err != nil {
 		return set, refused
 	}
-	part := set.And(allowed)
-	if m.want.And(allowed).Empty() || part == set {
+	part, want := set.And(*allowed), m.want.And(*allowed)
+	if want.Empty() || part == *set {
 		return set, refused
 	}
-	m.want = m.want.And(allowed)
+	m.want = &want
 	m.final, m.clip = m.want.String(), refused
-	if part == m.cur {
-		return part, nil
+	if part == *m.cur {
+		return &part, nil
 	}
-	return part, p.k.tree.WriteText(m.place.dir, m.place.field, "", part.String())
+	return &part, p.k.tree.WriteText(m.place.dir, m.place.field, "", part.String())
 }

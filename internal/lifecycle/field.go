@@ -20,6 +20,7 @@ const (
 	Unified
 	OOMScoreAdj
 	CDIDevice
+	Hugepages
 	fields
 )
 
@@ -73,6 +74,7 @@ var fieldTable = [fields]FieldInfo{
 	{Unified, "unified", Keyed, "text of the cgroup v2 file"},
 	{OOMScoreAdj, "oom.score", Once, "-1000..1000"},
 	{CDIDevice, "cdi", Keyed, "vendor/class=name"},
+	{Hugepages, "hugepages", Keyed, "bytes of huge pages of one size, -1 unlimited"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -112,7 +114,7 @@ type Reason struct {
 
 // Value is one decided setting. Int holds numbers (shares, µs, bytes), Text
 // lists and strings, Key the entry of a Keyed field (environment name,
-// annotation key, cgroup v2 file, path).
+// annotation key, cgroup v2 file, path, size of huge pages).
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`
@@ -129,7 +131,7 @@ type Value struct {
 // Numeric reports whether the field's value is in Int.
 func (f Field) Numeric() bool {
 	switch f {
-	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj:
+	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj, Hugepages:
 		return true
 	}
 	return false

@@ -7,4 +7,6 @@ type Host struct {
 	// Verbs are the names of RDMA verbs devices, such as uverbs0, by the PCI
 	// address of the function they belong to.
 	Verbs map[string]string
+	// HugePages are the sizes of huge pages the kernel has, as "2MB".
+	HugePages []string
 }

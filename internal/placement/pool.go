@@ -30,7 +30,7 @@ type Pools struct {
 	System topology.Set
 }
 
-func (p Pools) base(pool Pool) topology.Set {
+func (p *Pools) base(pool Pool) topology.Set {
 	switch pool {
 	case Shared:
 		return p.Shared
@@ -58,7 +58,7 @@ type Seat struct {
 // returns an owned CPU for a shared seat; where the pool is used up, it falls
 // back to all CPUs within the bound that nobody owns. ok is false where
 // nothing is left at all.
-func (p Pools) CPUs(s Seat, owned topology.Set) (cpus topology.Set, ok bool) {
+func (p *Pools) CPUs(s Seat, owned topology.Set) (cpus topology.Set, ok bool) {
 	if s.Pool == Own {
 		return s.Owned, true
 	}

@@ -90,6 +90,13 @@ func (r *Runtime) writes(res *specs.LinuxResources) []write {
 	if m := res.Memory; m != nil && deref(m.Limit) != 0 {
 		out = append(out, r.memory(*m.Limit))
 	}
+	for _, h := range res.HugepageLimits {
+		file := "hugetlb." + h.Pagesize + ".limit_in_bytes"
+		if r.v2() {
+			file = "hugetlb." + h.Pagesize + ".max"
+		}
+		add("hugetlb", file, strconv.FormatUint(h.Limit, 10))
+	}
 	for _, key := range slices.Sorted(maps.Keys(res.Unified)) {
 		add("unified", key, res.Unified[key])
 	}
@@ -150,7 +157,8 @@ func (r *Runtime) apply(dir string, writes []write) error {
 	return nil
 }
 
-// File reads a file of a container's cgroup, or of a pod's, by its name.
+// File reads a file of a container's cgroup, or of a pod's, by its name in
+// version 2.
 func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,10 +171,23 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	file := path.Join(dir, name)
 	if !r.v2() {
 		controller, _, _ := strings.Cut(name, ".")
-		file = path.Join(controller, dir, name)
+		file = path.Join(controller, dir, oldName(name))
 	}
-	text, err := r.o.Kernel.ReadFile(file)
-	return strings.TrimSpace(string(text)), err
+	data, err := r.o.Kernel.ReadFile(file)
+	text := strings.TrimSpace(string(data))
+	// Version 1 has no word for no limit: it is the largest multiple of a page.
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1<<62 {
+		text = "max"
+	}
+	return text, err
+}
+
+// oldName is a file's name in version 1, where that is another.
+func oldName(name string) string {
+	if size, ok := strings.CutSuffix(name, ".max"); ok && strings.HasPrefix(name, "hugetlb.") {
+		return size + ".limit_in_bytes"
+	}
+	return name
 }
 
 // makeContainer makes a container's cgroup with its spec's resources and puts

@@ -152,7 +152,7 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 
 // hostOf makes a scenario's devices.
 func hostOf(n scenario.Node) (*lifecycle.Host, error) {
-	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs}
+	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages}
 	for path, numbers := range n.Devices {
 		d := lifecycle.Device{Path: path, Type: "c", FileMode: lifecycle.Some[uint32](0o660)}
 		if _, err := fmt.Sscanf(numbers, "%d:%d", &d.Major, &d.Minor); err != nil {

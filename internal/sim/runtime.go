@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 
+	nriplugin "github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -125,7 +126,7 @@ func (r *Runtime) startLocked() error {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	socket := filepath.Join(inner, "nri")
-	nri, err := adaptation.New("trimtab-sim", "1.0", r.synchronize, r.unsolicited,
+	nri, err := adaptation.New(nriplugin.Embedded, nriplugin.Library, r.synchronize, r.unsolicited,
 		adaptation.WithSocketPath(socket),
 		adaptation.WithPluginPath(filepath.Join(inner, "plugins")),
 		adaptation.WithPluginConfigPath(filepath.Join(inner, "conf.d")))

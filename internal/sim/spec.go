@@ -18,6 +18,9 @@ func toOCI(r scenario.Resources) *specs.LinuxResources {
 	if r.Memory != nil {
 		res.Memory = &specs.LinuxMemory{Limit: r.Memory}
 	}
+	for _, size := range slices.Sorted(maps.Keys(r.HugePages)) {
+		res.HugepageLimits = append(res.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: size, Limit: r.HugePages[size]})
+	}
 	return res
 }
 

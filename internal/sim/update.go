@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
@@ -131,6 +132,11 @@ func merge(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResou
 		}
 	}
 	setNonZero(&n.Memory.Limit, res.GetMemory().GetLimit().GetValue())
+	// Limits of huge pages are added to those there were.
+	n.HugepageLimits = slices.Clone(old.HugepageLimits)
+	for _, h := range res.GetHugepageLimits() {
+		n.HugepageLimits = append(n.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: h.GetPageSize(), Limit: h.GetLimit()})
+	}
 	for k, v := range res.GetUnified() {
 		if n.Unified == nil {
 			n.Unified = map[string]string{}

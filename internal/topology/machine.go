@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -10,21 +11,67 @@ import (
 type Machine struct {
 	// CPUs are the online CPUs in ascending order of kernel id. Their index
 	// here is the dense index sets use.
-	CPUs  []CPU
+	CPUs []CPU
+	// Nodes are the NUMA nodes in ascending order of id.
 	Nodes []Node
+	// Offline are the kernel ids of CPUs that are there and not online.
+	Offline []int
+	// Devices are the devices whose place is known, by PCI address.
+	Devices []Device
 
-	index map[int]int
-	all   Set
+	index  map[int]int
+	all    Set
+	groups [levels][]Set
+	member [levels][]int
 }
 
-// CPU is one online hardware thread. Core and Package are numbered as the
-// kernel does (core ids are unique within a package only).
+// CPU is one online hardware thread. Core, Die and Package are numbered as the
+// kernel does: a core within its die, a die within its package. L2, L3 and
+// Cluster are equal where CPUs share one, and 0 everywhere where nothing is
+// known.
 type CPU struct {
 	ID      int // kernel id
 	Core    int
+	Die     int
 	Package int
 	Node    int // NUMA node id
+	Cluster int // cores that share a bus or an L2 tag, below a die
+	L2, L3  int
+	Kind    CoreKind
+	// BaseMHz and MaxMHz are the guaranteed and the highest clock rate, 0
+	// where unknown.
+	BaseMHz, MaxMHz int
+	// Isolated CPUs are left out by the kernel's scheduler (isolcpus); NoHz
+	// CPUs have no tick while one task runs (nohz_full).
+	Isolated, NoHz bool
 }
+
+// CoreKind says what a core of a hybrid processor is made for.
+type CoreKind uint8
+
+// The kinds of cores. All cores of a processor that is not hybrid are plain.
+const (
+	PlainCore CoreKind = iota
+	PerformanceCore
+	EfficiencyCore
+)
+
+// String returns the kind's name.
+func (k CoreKind) String() string { return [...]string{"plain", "performance", "efficiency"}[k] }
+
+// MemoryKind says what a NUMA node's memory is.
+type MemoryKind uint8
+
+// The kinds of memory.
+const (
+	DRAM MemoryKind = iota
+	HBM             // smaller and faster than DRAM, usually without CPUs
+	PMEM            // larger and slower: persistent or CXL-attached memory
+	NoMemory
+)
+
+// String returns the kind's name.
+func (k MemoryKind) String() string { return [...]string{"DRAM", "HBM", "PMEM", "none"}[k] }
 
 // Node is a NUMA node. CPUs is by dense index; it is empty for a memory-only
 // node. Memory is in bytes, 0 where unknown or absent.
@@ -32,38 +79,96 @@ type Node struct {
 	ID     int
 	CPUs   Set
 	Memory uint64
+	Kind   MemoryKind
+	// Distance to each node of Machine.Nodes, in their order, as the firmware
+	// says (10 is local); nil where nothing is known.
+	Distance []int
+	// HugePages are the pages set aside at this node, by their size in bytes.
+	HugePages map[uint64]uint64
+}
+
+// Device is a device whose place on the machine is known.
+type Device struct {
+	Address string // PCI address such as "0000:3b:00.0"
+	Class   uint32 // PCI class code, 24 bits
+	Node    int    // NUMA node id, -1 where the firmware does not say
+	CPUs    Set    // the CPUs near it
+}
+
+// Layout is what a machine is made from where there is more to tell than CPUs
+// and memory.
+type Layout struct {
+	CPUs    []CPU
+	Nodes   []Node // CPUs are filled in by Build
+	Offline []int
+	Devices []Device
 }
 
 // New makes a machine of the given online CPUs and of its nodes' memory in
 // bytes by node id. Errors: no CPU, more than MaxCPUs, a repeated id.
 func New(cpus []CPU, memory map[int]uint64) (*Machine, error) {
-	if len(cpus) == 0 || len(cpus) > MaxCPUs {
-		return nil, fmt.Errorf("a machine has 1 to %d online CPUs, not %d", MaxCPUs, len(cpus))
-	}
-	m := &Machine{CPUs: slices.Clone(cpus), index: make(map[int]int, len(cpus))}
-	slices.SortFunc(m.CPUs, func(a, b CPU) int { return a.ID - b.ID })
-	byNode := map[int]*Node{}
+	l := Layout{CPUs: cpus}
 	for id, bytes := range memory {
-		byNode[id] = &Node{ID: id, Memory: bytes}
+		l.Nodes = append(l.Nodes, Node{ID: id, Memory: bytes})
 	}
+	return Build(l)
+}
+
+// Build makes a machine of a layout. A node that only CPUs name is added. The
+// layout's own slices are not kept. Errors: no CPU, more than MaxCPUs or
+// MaxNodes, a repeated id, distances that do not match the nodes.
+func Build(l Layout) (*Machine, error) {
+	if len(l.CPUs) == 0 || len(l.CPUs) > MaxCPUs {
+		return nil, fmt.Errorf("a machine has 1 to %d online CPUs, not %d", MaxCPUs, len(l.CPUs))
+	}
+	m := &Machine{
+		CPUs: slices.Clone(l.CPUs), index: make(map[int]int, len(l.CPUs)),
+		Offline: slices.Sorted(slices.Values(l.Offline)), Devices: slices.Clone(l.Devices),
+	}
+	slices.SortFunc(m.CPUs, func(a, b CPU) int { return a.ID - b.ID })
 	for i, c := range m.CPUs {
 		if _, twice := m.index[c.ID]; twice {
 			return nil, fmt.Errorf("CPU %d appears twice", c.ID)
 		}
 		m.index[c.ID] = i
 		m.all.Add(i)
-		n := byNode[c.Node]
-		if n == nil {
-			n = &Node{ID: c.Node}
-			byNode[c.Node] = n
-		}
-		n.CPUs.Add(i)
 	}
-	for _, n := range byNode {
+	slices.SortFunc(m.Devices, func(a, b Device) int { return cmp.Compare(a.Address, b.Address) })
+	if err := m.seatNodes(l.Nodes); err != nil {
+		return nil, err
+	}
+	m.group()
+	return m, nil
+}
+
+// seatNodes sorts the nodes, adds those only CPUs name, and gives each its CPUs.
+func (m *Machine) seatNodes(nodes []Node) error {
+	at := map[int]*Node{}
+	for _, n := range nodes {
+		if at[n.ID] != nil {
+			return fmt.Errorf("NUMA node %d appears twice", n.ID)
+		}
+		n.CPUs = Set{}
+		at[n.ID] = &n
+	}
+	known := len(at)
+	for i, c := range m.CPUs {
+		if at[c.Node] == nil {
+			at[c.Node] = &Node{ID: c.Node}
+		}
+		at[c.Node].CPUs.Add(i)
+	}
+	if len(at) > MaxNodes {
+		return fmt.Errorf("%d NUMA nodes are more than %d", len(at), MaxNodes)
+	}
+	for _, n := range at {
+		if n.Distance != nil && (len(n.Distance) != known || known != len(at)) {
+			return fmt.Errorf("NUMA node %d has %d distances, for %d nodes", n.ID, len(n.Distance), len(at))
+		}
 		m.Nodes = append(m.Nodes, *n)
 	}
 	slices.SortFunc(m.Nodes, func(a, b Node) int { return a.ID - b.ID })
-	return m, nil
+	return nil
 }
 
 // Online returns all online CPUs.
@@ -71,12 +176,27 @@ func (m *Machine) Online() Set { return m.all }
 
 // Node returns the NUMA node with the given id.
 func (m *Machine) Node(id int) (Node, bool) {
-	for _, n := range m.Nodes {
-		if n.ID == id {
-			return n, true
-		}
+	if i, ok := m.NodeIndex(id); ok {
+		return m.Nodes[i], true
 	}
 	return Node{}, false
+}
+
+// NodeIndex returns where in Nodes the node with the given id is.
+func (m *Machine) NodeIndex(id int) (int, bool) {
+	return slices.BinarySearchFunc(m.Nodes, id, func(n Node, id int) int { return n.ID - id })
+}
+
+// Distance returns how far node b is from node a, both by index in Nodes. Where
+// the firmware says nothing it is 10 for the node itself and 20 for any other.
+func (m *Machine) Distance(a, b int) int {
+	if d := m.Nodes[a].Distance; d != nil {
+		return d[b]
+	}
+	if a == b {
+		return 10
+	}
+	return 20
 }
 
 // ParseCPUs reads a kernel list of CPU ids. A CPU that is not online is an
@@ -100,11 +220,16 @@ func (m *Machine) ParseCPUs(list string) (Set, error) {
 // OnlineOf reads a kernel list of CPU ids and leaves out those that are not
 // online. Malformed text is the empty set.
 func (m *Machine) OnlineOf(list string) Set {
-	var s Set
 	ids, err := ParseList(list)
 	if err != nil {
-		return s
+		return Set{}
 	}
+	return m.OnlineIDs(ids)
+}
+
+// OnlineIDs returns the online ones of CPUs by kernel id.
+func (m *Machine) OnlineIDs(ids []int) Set {
+	var s Set
 	for _, id := range ids {
 		if i, ok := m.index[id]; ok {
 			s.Add(i)

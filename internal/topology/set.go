@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -9,6 +10,9 @@ import (
 
 // MaxCPUs is the most CPUs a Set can hold.
 const MaxCPUs = 1024
+
+// MaxNodes is the most NUMA nodes a machine can have.
+const MaxNodes = 64
 
 // MaxID is the largest kernel CPU or node id read from text.
 const MaxID = 4095
@@ -82,31 +86,79 @@ func (s Set) Members() []int {
 	return out
 }
 
+// First returns the lowest member, and -1 of the empty set.
+func (s Set) First() int {
+	for i, w := range s {
+		if w != 0 {
+			return i<<6 + bits.TrailingZeros64(w)
+		}
+	}
+	return -1
+}
+
+// All goes through the members in ascending order, without a slice.
+func (s Set) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, w := range s {
+			for ; w != 0; w &= w - 1 {
+				if !yield(i<<6 + bits.TrailingZeros64(w)) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // ParseList reads a kernel list such as "0-3,8,10-11" into ascending ids
 // without repeats. Empty text is the empty list. Strides ("0-8:2/4") are not
 // accepted: no runtime or scheduler writes them.
 func ParseList(text string) ([]int, error) {
+	seen, err := ParseBits(text)
+	if err != nil {
+		return nil, err
+	}
+	return seen.Members(), nil
+}
+
+// Bits has a bit for every kernel id there can be, CPU or node, online or not.
+type Bits [(MaxID + 1) / 64]uint64
+
+// Members returns the ids whose bit is set in ascending order, nil where there
+// is none.
+func (b *Bits) Members() []int {
+	n := 0
+	for _, w := range b {
+		n += bits.OnesCount64(w)
+	}
+	if n == 0 {
+		return nil
+	}
+	ids := make([]int, 0, n)
+	for i, w := range b {
+		for ; w != 0; w &= w - 1 {
+			ids = append(ids, i<<6+bits.TrailingZeros64(w))
+		}
+	}
+	return ids
+}
+
+// ParseBits reads what ParseList reads.
+func ParseBits(text string) (Bits, error) {
+	var seen Bits
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return nil, nil
+		return seen, nil
 	}
-	var seen [(MaxID + 1) / 64]uint64
 	for part := range strings.SplitSeq(text, ",") {
 		lo, hi, err := parseRange(strings.TrimSpace(part))
 		if err != nil {
-			return nil, fmt.Errorf("list %q: %w", shorten(text), err)
+			return Bits{}, fmt.Errorf("list %q: %w", shorten(text), err)
 		}
 		for i := lo; i <= hi; i++ {
 			seen[i>>6] |= 1 << (i & 63)
 		}
 	}
-	var ids []int
-	for i, w := range seen {
-		for ; w != 0; w &= w - 1 {
-			ids = append(ids, i<<6+bits.TrailingZeros64(w))
-		}
-	}
-	return ids, nil
+	return seen, nil
 }
 
 func parseRange(part string) (lo, hi int, err error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 
@@ -48,6 +49,9 @@ func plugin(arm string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
+		if arm == trimtab {
+			writeHeap()
+		}
 		cancel()
 	}()
 	if arm == trimtab {
@@ -108,16 +112,28 @@ func profiled(f func() error) error {
 	if err != nil {
 		return err
 	}
-	heap, err := os.Create(fmt.Sprintf("%s/heap-%d", dir, os.Getpid()))
-	if err != nil {
-		return err
-	}
 	if err := pprof.StartCPUProfile(cpu); err != nil {
 		return err
 	}
 	err = f()
 	pprof.StopCPUProfile()
-	return errors.Join(err, pprof.WriteHeapProfile(heap), cpu.Close(), heap.Close())
+	return errors.Join(err, cpu.Close())
+}
+
+// writeHeap writes a heap profile of what lives, where profiles are asked for.
+func writeHeap() {
+	dir := os.Getenv(profileVar)
+	if dir == "" {
+		return
+	}
+	heap, err := os.Create(fmt.Sprintf("%s/heap-%d", dir, os.Getpid()))
+	if err == nil {
+		runtime.GC()
+		err = errors.Join(pprof.WriteHeapProfile(heap), heap.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "heap profile:", err)
+	}
 }
 
 // plainFiles are files that stand for a cgroup's. What a plain file does not do

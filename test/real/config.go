@@ -10,6 +10,7 @@ import (
 type Option func(*settings)
 
 type settings struct {
+	release                     Release
 	nriTimeout, nriRegistration time.Duration
 	logLevel                    string
 	nri                         bool
@@ -28,6 +29,18 @@ func WithNRIRegistrationTimeout(d time.Duration) Option {
 // WithoutNRI makes a runtime that has no NRI.
 func WithoutNRI() Option { return func(s *settings) { s.nri = false } }
 
+// Release is a line of containerd's releases.
+type Release int
+
+// The releases that are built. Their versions are in the go.mod files of test/tools.
+const (
+	Newest Release = iota
+	V17            // speaks NRI 0.8, and has NRI off unless told
+)
+
+// WithRelease runs an older containerd. It belongs into a test that calls Privately.
+func WithRelease(r Release) Option { return func(s *settings) { s.release = r } }
+
 // WithLogLevel sets containerd's log level; info unless told.
 func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel = level } }
 
@@ -38,9 +51,13 @@ func WithConfig(toml string) Option { return func(s *settings) { s.extra = appen
 // restrict_oom_score_adj, because a test machine may lack CAP_SYS_RESOURCE and runc then dies without a useful word,
 // and the absence of a metrics address, because a fixed port would be shared.
 func (s *settings) config(dir, sandboxImage string, t *tools) string {
-	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim, "RUNC", t.runc, "LEVEL", s.logLevel,
+	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim(s.release), "RUNC", t.runc, "LEVEL", s.logLevel,
 		"NO_NRI", fmt.Sprint(!s.nri), "NRI_REGISTRATION", s.nriRegistration.String(), "NRI_REQUEST", s.nriTimeout.String())
-	return r.Replace(configTemplate) + strings.Join(s.extra, "\n")
+	template := configTemplate
+	if s.release == V17 {
+		template = configTemplate17
+	}
+	return r.Replace(template) + strings.Join(s.extra, "\n")
 }
 
 const configTemplate = `version = 4
@@ -91,7 +108,10 @@ disabled_plugins = [
   bin_dirs = ['DIR/cni/bin']
   conf_dir = 'DIR/cni/conf.d'
   use_internal_loopback = true
-[plugins.'io.containerd.nri.v1.nri']
+` + nriTemplate
+
+// nriTemplate is the same for all releases.
+const nriTemplate = `[plugins.'io.containerd.nri.v1.nri']
   disable = NO_NRI
   socket_path = 'DIR/nri.sock'
   plugin_path = 'DIR/nri/plugins'
@@ -99,3 +119,47 @@ disabled_plugins = [
   plugin_registration_timeout = 'NRI_REGISTRATION'
   plugin_request_timeout = 'NRI_REQUEST'
 `
+
+const configTemplate17 = `version = 2
+root = 'DIR/root'
+state = 'DIR/state'
+temp = 'DIR'
+imports = []
+disabled_plugins = [
+  'io.containerd.internal.v1.restart', 'io.containerd.internal.v1.tracing', 'io.containerd.tracing.processor.v1.otlp',
+  'io.containerd.snapshotter.v1.aufs', 'io.containerd.snapshotter.v1.blockfile',
+]
+[debug]
+  level = 'LEVEL'
+  address = 'DIR/debug.sock'
+[grpc]
+  address = 'DIR/c.sock'
+[ttrpc]
+  address = 'DIR/c.sock.ttrpc'
+[metrics]
+  address = ''
+[plugins.'io.containerd.internal.v1.opt']
+  path = 'DIR/opt'
+[plugins.'io.containerd.grpc.v1.cri']
+  sandbox_image = 'PAUSE'
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  enable_cdi = true
+  cdi_spec_dirs = ['DIR/cdi']
+[plugins.'io.containerd.grpc.v1.cri'.registry]
+  config_path = 'DIR/certs.d'
+[plugins.'io.containerd.grpc.v1.cri'.containerd]
+  snapshotter = 'overlayfs'
+  default_runtime_name = 'runc'
+[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+  runtime_path = 'SHIM'
+[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
+  BinaryName = 'RUNC'
+  Root = 'DIR/runc'
+  SystemdCgroup = false
+[plugins.'io.containerd.grpc.v1.cri'.cni]
+  bin_dir = 'DIR/cni/bin'
+  conf_dir = 'DIR/cni/conf.d'
+` + nriTemplate

@@ -14,9 +14,14 @@ import (
 
 // tools are the programs a private runtime is made of.
 type tools struct {
-	containerd, shim, runc string
-	probe, reap            []byte // our own, built from this module
+	dirs        map[Release]string // containerd and its shim
+	runc        string
+	probe, reap []byte // our own, built from this module
 }
+
+func (t *tools) containerd(r Release) string { return filepath.Join(t.dirs[r], "containerd") }
+
+func (t *tools) shim(r Release) string { return filepath.Join(t.dirs[r], "containerd-shim-runc-v2") }
 
 // prepared is done once per test process. The pinned tools come from the cache that test/tools/build.sh keeps; what
 // is not there yet is built, which takes minutes once.
@@ -28,19 +33,15 @@ func prepare() (*tools, error) {
 		return nil, errors.New("no caller information")
 	}
 	here := filepath.Dir(file)
-	dirs, err := build(exec.Command(filepath.Join(here, "../tools/build.sh"), "containerd", "runc"))
+	dirs, err := build(exec.Command(filepath.Join(here, "../tools/build.sh"), "containerd", "containerd17", "runc"))
 	if err != nil {
 		return nil, err
 	}
 	lines := strings.Fields(dirs)
-	if len(lines) != 2 {
-		return nil, fmt.Errorf("tools: want two folders, have %q", dirs)
+	if len(lines) != 3 {
+		return nil, fmt.Errorf("tools: want three folders, have %q", dirs)
 	}
-	t := &tools{
-		containerd: filepath.Join(lines[0], "containerd"),
-		shim:       filepath.Join(lines[0], "containerd-shim-runc-v2"),
-		runc:       filepath.Join(lines[1], "runc"),
-	}
+	t := &tools{dirs: map[Release]string{Newest: lines[0], V17: lines[1]}, runc: filepath.Join(lines[2], "runc")}
 	out, err := os.MkdirTemp("", "ttbuild")
 	if err != nil {
 		return nil, err

@@ -20,8 +20,14 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
+// builtBinary names, in the environment of a process that runs one of our tests, the agent its parent has built.
+const builtBinary = "TRIMTAB_TEST_BINARY"
+
 // binary builds the agent once for all tests of the run.
 var binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(builtBinary); path != "" {
+		return path, nil
+	}
 	dir, err := os.MkdirTemp("", "ttbin")
 	if err != nil {
 		return "", err
@@ -37,7 +43,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
+	if path, err := binary(); err == nil && os.Getenv(builtBinary) == "" {
 		os.RemoveAll(filepath.Dir(path))
 	}
 	os.Exit(code)
@@ -145,7 +151,7 @@ func (a *trimtab) kill() {
 type node struct {
 	ConfigGen   int    `json:"configGeneration"`
 	ConfigError string `json:"configError"`
-	Attachments []struct{ State string }
+	Attachments []struct{ State, Runtime string }
 	CPUs        struct {
 		Grants []struct{ Pod, Container, CPUs string }
 	}

@@ -29,6 +29,10 @@ describe() {
       module=github.com/containerd/containerd/v2 expected=180
       recipe="$static,no_btrfs,no_devmapper,no_zfs -ldflags=-X=$module/version.Version=VERSION
         $module/cmd/containerd $module/cmd/containerd-shim-runc-v2" ;;
+    containerd17)
+      module=github.com/containerd/containerd expected=130
+      recipe="$static,no_btrfs,no_devmapper,no_zfs -ldflags=-X=$module/version.Version=VERSION
+        $module/cmd/containerd $module/cmd/containerd-shim-runc-v2" ;;
     runc)
       module=github.com/opencontainers/runc expected=50 needs=libseccomp
       recipe="CGO_ENABLED=1 -tags netgo,osusergo,seccomp -ldflags=-extldflags=-static $module" ;;
@@ -39,7 +43,7 @@ describe() {
       module=github.com/golangci/golangci-lint/v2 expected=120 recipe="CGO_ENABLED=0 $module/cmd/golangci-lint" ;;
     govulncheck)
       module=golang.org/x/vuln expected=10 recipe="CGO_ENABLED=0 $module/cmd/govulncheck" ;;
-    *) say "no such tool: $1 (containerd, runc, kubelet, golangci-lint, govulncheck)"; exit 2 ;;
+    *) say "no such tool: $1 (containerd, containerd17, runc, kubelet, golangci-lint, govulncheck)"; exit 2 ;;
   esac
 }
 

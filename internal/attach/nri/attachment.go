@@ -66,11 +66,11 @@ type Options struct {
 type Attachment struct {
 	o Options
 
-	mu      sync.Mutex
-	state   string
-	runtime string
-	err     error
-	live    *session // synchronised, else nil
+	mu    sync.Mutex
+	state string
+	peer  peer
+	err   error
+	live  *session // synchronised, else nil
 	// What the runtime said it waits.
 	registration, request time.Duration
 }
@@ -112,24 +112,33 @@ func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 func (a *Attachment) Name() string { return "nri" }
 
 // Carries says whether the answer to an event of this kind can hold the field
-// of a container. UpdateContainer stands for every update of a container that
-// exists: answers, Others and unsolicited ones. Values of pods are never
-// carried: NRI has no way to change a pod.
-func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool { return carries(kind, f) }
+// of a container and the runtime that is connected obeys it. UpdateContainer
+// stands for every update of a container that exists: answers, Others and
+// unsolicited ones. Values of pods are never carried: NRI has no way to change
+// a pod.
+func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+	return a.about().carries(kind, f)
+}
 
-// About names the runtime and its NRI release; empty while there is none.
-func (a *Attachment) About() string {
+// Lacks lists the fields that a newer runtime would carry and the one last
+// connected to does not.
+func (a *Attachment) Lacks() []lifecycle.Field { return a.about().lacks() }
+
+func (a *Attachment) about() peer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.runtime
+	return a.peer
 }
+
+// About names the runtime and its NRI release; empty while there is none.
+func (a *Attachment) About() string { return a.about().about }
 
 // Status returns the state of the connection, the runtime it is or was last
 // connected to, and the last error since it last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.state, a.runtime, a.err
+	return a.state, a.peer.about, a.err
 }
 
 // Timeouts returns how long the runtime waits for a registration and for an
@@ -181,9 +190,9 @@ func (a *Attachment) enter(state string, err error) {
 	}
 }
 
-func (a *Attachment) setRuntime(about string, registration, request time.Duration) {
+func (a *Attachment) setPeer(p peer, registration, request time.Duration) {
 	a.mu.Lock()
-	a.runtime, a.registration, a.request = about, registration, request
+	a.peer, a.registration, a.request = p, registration, request
 	a.mu.Unlock()
 }
 

@@ -41,12 +41,8 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 	if aborted {
 		return 0, errAborted
 	}
-	nri := runtimeVersion(s.stub.RuntimeNRIVersion(), runtime, release)
-	about := fmt.Sprintf("%s %s (NRI %s)", runtime, release, nri)
-	if nri == "" {
-		about = fmt.Sprintf("%s %s (NRI release unknown)", runtime, release)
-	}
-	s.a.setRuntime(about, s.stub.RegistrationTimeout(), s.stub.RequestTimeout())
+	p := newPeer(runtime, release, s.stub.RuntimeNRIVersion())
+	s.a.setPeer(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout())
 	if config != "" && s.a.o.OnConfigure != nil {
 		err := errors.New("configuration handler panicked")
 		s.contain("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
@@ -55,7 +51,7 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 		}
 	}
 	s.a.enter(StateRegistered, nil)
-	return subscription(s.a.o.Handler.Wants(), nri), nil
+	return subscription(s.a.o.Handler.Wants(), p), nil
 }
 
 // Synchronize hands the runtime's pods and containers on. It answers without

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -20,33 +21,64 @@ type setting struct {
 	// create sets what only a container being created can be given.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
 	note   string
+	// applied says which runtimes obey the field; nil for all of them.
+	applied func(peer) bool
 }
 
 // settings is the table of everything NRI carries back, and with that the
 // attachment's capabilities. Scalar resources that an earlier plugin set cannot
 // be taken over: the runtime refuses the creation.
 var settings = []setting{
-	{lifecycle.CPUShares, "linux.resources.cpu.shares", setShares, nil,
-		"0 means unset in containerd's updates, so 0 is never sent"},
-	{lifecycle.CPUQuota, "linux.resources.cpu.quota", setQuota, nil,
-		"-1 lifts the limit everywhere; 0 means unset in containerd's updates, so 0 is never sent"},
-	{lifecycle.CPUPeriod, "linux.resources.cpu.period", setPeriod, nil,
-		"0 means unset in containerd's updates, so 0 is never sent"},
-	{lifecycle.CPUSetCPUs, "linux.resources.cpu.cpus", setCPUs, nil, "cannot be cleared: empty means unset"},
-	{lifecycle.CPUSetMems, "linux.resources.cpu.mems", setMems, nil, "cannot be cleared: empty means unset"},
-	{lifecycle.MemoryLimit, "linux.resources.memory.limit", setMemory, nil,
-		"-1 lifts the limit; 0 is ignored at creation and means unset in updates, so 0 is never sent; " +
-			"runtimes force swap to the same value, at creation always, in containerd's updates where swap is accounted"},
-	{lifecycle.Unified, "linux.resources.unified{}", setUnified, nil, "cannot be removed once set"},
-	{lifecycle.Env, "env[]", nil, addEnv, "a variable the container already has is marked for removal first, " +
-		"or a runtime may keep its old value, and one set by an earlier plugin would be refused"},
-	{lifecycle.MountPoint, "mounts[]", nil, addMount, "a mount the container already has is marked for removal first"},
-	{lifecycle.DeviceNode, "linux.devices[]", nil, addDevice,
-		"a device the container already has is marked for removal first; runtimes add an rw device cgroup rule"},
-	{lifecycle.CDIDevice, "CDI_devices[]", nil, addCDI, "runtimes before NRI 0.10 pass over it; a name the runtime cannot resolve fails the creation"},
-	{lifecycle.OOMScoreAdj, "linux.oom_score_adj", nil, setOOMScore, "runtimes before NRI 0.7 pass over it"},
-	{lifecycle.Annotation, "annotations{}", nil, addAnnotation,
-		"never marked for removal: with both in the answer, which one the runtime obeys is left to chance"},
+	{
+		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: setShares,
+		note: "0 means unset in containerd's updates, so 0 is never sent",
+	},
+	{
+		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: setQuota,
+		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so 0 is never sent",
+	},
+	{
+		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: setPeriod,
+		note: "0 means unset in containerd's updates, so 0 is never sent",
+	},
+	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: setCPUs, note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: setMems, note: "cannot be cleared: empty means unset"},
+	{
+		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: setMemory,
+		note: "-1 lifts the limit; 0 is ignored at creation and means unset in updates, so 0 is never sent; " +
+			"runtimes force swap to the same value, at creation always, in containerd's updates where swap is accounted",
+	},
+	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: setUnified, note: "cannot be removed once set"},
+	{
+		field: lifecycle.Env, proto: "env[]", create: addEnv,
+		note: "a variable the container already has is marked for removal first, " +
+			"or a runtime may keep its old value, and one set by an earlier plugin would be refused",
+	},
+	{
+		field: lifecycle.MountPoint, proto: "mounts[]", create: addMount,
+		note: "a mount the container already has is marked for removal first",
+	},
+	{
+		field: lifecycle.DeviceNode, proto: "linux.devices[]", create: addDevice,
+		note: "a device the container already has is marked for removal first; runtimes add an rw device cgroup rule",
+	},
+	{
+		field: lifecycle.CDIDevice, proto: "CDI_devices[]", create: addCDI, applied: peer.appliesCDI,
+		note: "passed over by containerd before 1.7.30 and in 2.0, and by other runtimes before NRI 0.10: not sent there, and " +
+			"reported as not applied; a name the runtime cannot resolve fails the creation",
+	},
+	{
+		field: lifecycle.OOMScoreAdj, proto: "linux.oom_score_adj", create: setOOMScore, applied: peer.appliesOOMScore,
+		note: "passed over by runtimes before NRI 0.7: not sent there, and reported as not applied",
+	},
+	{
+		field: lifecycle.Hugepages, proto: "linux.resources.hugepage_limits[]", create: setHugepages,
+		note: "containerd adds a limit to those of the same size, and the OCI runtime heeds the last; so it is never sent in updates",
+	},
+	{
+		field: lifecycle.Annotation, proto: "annotations{}", create: addAnnotation,
+		note: "never marked for removal: with both in the answer, which one the runtime obeys is left to chance",
+	},
 }
 
 // settingOf indexes settings by field.
@@ -58,24 +90,12 @@ var settingOf = func() map[lifecycle.Field]*setting {
 	return m
 }()
 
-// carries says what an answer to an event of this kind can hold: everything in
-// the table at creation, resources alone in updates, nothing elsewhere.
-func carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	s := settingOf[f]
-	switch kind {
-	case lifecycle.CreateContainer:
-		return s != nil
-	case lifecycle.UpdateContainer:
-		return s != nil && s.resource != nil
-	}
-	return false
-}
-
 // adjustment translates values for the container being created. It is nil
 // where nothing is carried, so that such a container stays as it would be
 // without us. What NRI cannot carry is returned.
 func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
-	a, r := &api.ContainerAdjustment{}, &api.LinuxResources{}
+	r := &api.LinuxResources{}
+	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
 	var other, resources bool
 	var left []lifecycle.Value
 	for _, v := range values {
@@ -91,14 +111,14 @@ func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdj
 			left = append(left, v)
 		}
 	}
-	if resources {
-		if a.Linux == nil {
-			a.Linux = &api.LinuxContainerAdjustment{}
-		}
-		a.Linux.Resources = r
-	}
 	if !other && !resources {
 		return nil, left
+	}
+	if proto.Size(r) == 0 {
+		a.Linux.Resources = nil
+	}
+	if proto.Size(a.Linux) == 0 {
+		a.Linux = nil
 	}
 	return a, left
 }
@@ -246,6 +266,14 @@ func setOOMScore(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	}
 	score := int(v.Int)
 	a.SetLinuxOomScoreAdj(&score)
+	return true
+}
+
+func setHugepages(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	if v.Key == "" || v.Int < 0 {
+		return false
+	}
+	a.AddLinuxHugepageLimit(v.Key, uint64(v.Int))
 	return true
 }
 

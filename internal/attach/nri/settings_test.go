@@ -26,6 +26,7 @@ func everything() []lifecycle.Value {
 		{Field: lifecycle.Annotation, Key: "k", Text: "v"},
 		{Field: lifecycle.OOMScoreAdj, Int: -500},
 		{Field: lifecycle.CDIDevice, Key: "vendor.com/class=0", Text: "vendor.com/class=0"},
+		{Field: lifecycle.Hugepages, Key: "2MB", Int: 64 << 20},
 	}
 }
 
@@ -39,6 +40,12 @@ func wantResources() *api.LinuxResources {
 	}
 }
 
+func wantHugepages() *api.LinuxResources {
+	r := wantResources()
+	r.HugepageLimits = []*api.HugepageLimit{{PageSize: "2MB", Limit: 64 << 20}}
+	return r
+}
+
 func wantAdjustment() *api.ContainerAdjustment {
 	return &api.ContainerAdjustment{
 		Annotations: map[string]string{"k": "v"},
@@ -50,7 +57,7 @@ func wantAdjustment() *api.ContainerAdjustment {
 				Path: "/dev/x", Type: "c", Major: 1, Minor: 9,
 				FileMode: &api.OptionalFileMode{Value: 0o600}, Uid: &api.OptionalUInt32{},
 			}},
-			Resources:   wantResources(),
+			Resources:   wantHugepages(),
 			OomScoreAdj: api.Int(-500),
 		},
 	}
@@ -77,6 +84,7 @@ func TestUpdateOfEverything(t *testing.T) {
 // TestCarriesIsTrue: what is declared is done, and nothing else.
 func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
+	a.setPeer(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0)
 	for _, v := range everything() {
 		adj, _ := adjustment([]lifecycle.Value{v}, nil)
 		up, _ := update("c", []lifecycle.Value{v})
@@ -158,7 +166,7 @@ func TestSubscription(t *testing.T) {
 		{[]lifecycle.Kind{lifecycle.UpdatePodSandbox}, "0.6.1", 0x4},
 		{nil, "0.12.0", 0x4},
 	} {
-		if got := subscription(tc.wants, tc.nri); got != tc.want {
+		if got := subscription(tc.wants, peer{nri: parseVersion(tc.nri)}); got != tc.want {
 			t.Errorf("%v, NRI %q: %#x, want %#x", tc.wants, tc.nri, got, tc.want)
 		}
 	}

@@ -12,10 +12,13 @@ import (
 // version is an NRI release; its zero value is an unknown one.
 type version struct{ major, minor, patch int }
 
-// parseVersion reads "v0.12.5", "0.6.1" or a pseudo-version of either.
+// parseVersion reads "v0.12.5", "0.6.1" or what builders make of either, such as
+// "1.7.24~ds1".
 func parseVersion(s string) version {
-	core, _, _ := strings.Cut(strings.TrimPrefix(s, "v"), "-")
-	core, _, _ = strings.Cut(core, "+")
+	core := strings.TrimPrefix(s, "v")
+	if i := strings.IndexAny(core, "-+~"); i >= 0 {
+		core = core[:i]
+	}
 	var n [3]int
 	for i, part := range strings.SplitN(core, ".", len(n)) {
 		v, err := strconv.Atoi(part)
@@ -52,6 +55,10 @@ func runtimeVersion(stated, runtime, release string) string {
 	if parseVersion(stated) != (version{}) {
 		return stated
 	}
+	if runtime == Embedded {
+		return release
+	}
+	release, _, _ = strings.Cut(release, "~") // Debian's, which semantic versions do not know
 	if !strings.HasPrefix(release, "v") {
 		release = "v" + release
 	}
@@ -61,6 +68,14 @@ func runtimeVersion(stated, runtime, release string) string {
 	}
 	return inferred
 }
+
+// Embedded is what our embedded runtime calls itself, and Library its release:
+// that of the NRI library it is made of. It says so by name because the library
+// reads its own release from the binary, where test binaries have none.
+const (
+	Embedded = "trimtab-sim"
+	Library  = "0.12.5"
+)
 
 // podUpdates is the release that knows UpdatePodSandbox.
 var podUpdates = version{0, 10, 0}
@@ -82,14 +97,14 @@ var eventOf = map[lifecycle.Kind]api.Event{
 // subscription is the mask of events to subscribe to. A runtime drops a plugin
 // that asks for a bit it does not know, silently and after Start succeeded, so
 // what an older or unknown release lacks is left out.
-func subscription(wants []lifecycle.Kind, release string) api.EventMask {
+func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 	var mask api.EventMask
 	for _, k := range wants {
 		if e, ok := eventOf[k]; ok {
 			mask.Set(e)
 		}
 	}
-	if parseVersion(release).before(podUpdates) {
+	if !p.has(podUpdates) {
 		mask.Clear(api.Event_UPDATE_POD_SANDBOX)
 	}
 	if mask == 0 {

@@ -61,6 +61,9 @@ func (n *node) checkAgent(ctx context.Context) Check {
 		if a.Runtime != "" {
 			s += ", " + a.Runtime
 		}
+		if len(a.Lacks) > 0 {
+			s += ", which does not obey " + join(a.Lacks)
+		}
 		if a.Error != "" {
 			s += ": " + a.Error
 		}

@@ -62,6 +62,9 @@ func attachment(a Attached) string {
 	if a.Runtime != "" {
 		s += ", " + clean(a.Runtime)
 	}
+	if len(a.Lacks) > 0 {
+		s += ", without " + clean(strings.Join(a.Lacks, ", "))
+	}
 	if a.Error != "" {
 		s += ": " + clean(a.Error)
 	}

@@ -138,3 +138,10 @@ func FuzzClean(f *testing.F) {
 		}
 	})
 }
+
+func TestAttachment(t *testing.T) {
+	got := attachment(Attached{Name: "nri", State: "connected", Runtime: "containerd v1.7.20 (NRI v0.6.1)", Lacks: []string{"cdi", "oom.score"}, Error: "slow"})
+	if want := "nri: connected, containerd v1.7.20 (NRI v0.6.1), without cdi, oom.score: slow"; got != want {
+		t.Errorf("got %q", got)
+	}
+}

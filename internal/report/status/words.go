@@ -49,7 +49,9 @@ type Attached struct {
 	// empty where it did not say.
 	RequestTimeout      string `json:"requestTimeout,omitempty"`
 	RegistrationTimeout string `json:"registrationTimeout,omitempty"`
-	Error               string `json:"error,omitempty"`
+	// Lacks are the fields this runtime does not obey and newer ones do.
+	Lacks []string `json:"lacks,omitempty"`
+	Error string   `json:"error,omitempty"`
 }
 
 // NodeCPUs says who may use which CPUs, as kernel lists.

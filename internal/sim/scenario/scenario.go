@@ -28,6 +28,8 @@ type Node struct {
 	// RDMA verbs devices by PCI address.
 	Devices map[string]string `json:"devices,omitempty"`
 	Verbs   map[string]string `json:"verbs,omitempty"`
+	// HugePages are the sizes of huge pages the node has, of 2MB and 1GB.
+	HugePages []string `json:"hugePages,omitempty"`
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
@@ -97,6 +99,8 @@ type Resources struct {
 	Memory *int64  `json:"memory,omitempty"`
 	CPUs   string  `json:"cpus,omitempty"`
 	Mems   string  `json:"mems,omitempty"`
+	// HugePages are limits in bytes by size, as 2MB.
+	HugePages map[string]uint64 `json:"hugePages,omitempty"`
 }
 
 // Create adds a container to a pod.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -48,7 +49,29 @@ func Host(dev, sys fs.FS) (lifecycle.Host, error) {
 			h.Verbs[address] = path.Base(name)
 		}
 	}
-	return h, nil
+	return h, hugePages(sys, &h)
+}
+
+// hugePages reads the sizes of huge pages, which the kernel names in kB here
+// and as 2MB in cgroup files.
+func hugePages(sys fs.FS, h *lifecycle.Host) error {
+	found, err := fs.Glob(sys, "kernel/mm/hugepages/hugepages-*kB")
+	if err != nil {
+		return fmt.Errorf("look for huge pages: %w", err)
+	}
+	for _, name := range found {
+		kB, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(path.Base(name), "hugepages-"), "kB"))
+		switch {
+		case err != nil:
+		case kB >= 1<<20:
+			h.HugePages = append(h.HugePages, fmt.Sprintf("%dGB", kB>>20))
+		case kB >= 1<<10:
+			h.HugePages = append(h.HugePages, fmt.Sprintf("%dMB", kB>>10))
+		default:
+			h.HugePages = append(h.HugePages, fmt.Sprintf("%dKB", kB))
+		}
+	}
+	return nil
 }
 
 // charDevice reads the numbers of a character device. A link is followed by

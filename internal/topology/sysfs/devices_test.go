@@ -35,6 +35,10 @@ func TestHost(t *testing.T) {
 		"bus/pci/devices/0000:3b:00.2/infiniband_verbs/uverbs5/dev": {},
 		"bus/pci/devices/0000:3b:00.4/infiniband_verbs":             {Mode: fs.ModeDir},
 		"bus/pci/devices/0000:00:1f.0/vendor":                       {},
+		"kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":         {},
+		"kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages":      {},
+		"kernel/mm/hugepages/hugepages-64kB/nr_hugepages":           {},
+		"kernel/mm/hugepages/hugepages-xkB/nr_hugepages":            {},
 	}
 	got, err := Host(dev, sys)
 	if err != nil {
@@ -43,7 +47,7 @@ func TestHost(t *testing.T) {
 	node := func(path string, major, minor int64) lifecycle.Device {
 		return lifecycle.Device{Path: path, Type: "c", Major: major, Minor: minor, FileMode: lifecycle.Some[uint32](0o660)}
 	}
-	want := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{"0000:3b:00.0": "uverbs0", "0000:3b:00.2": "uverbs5"}}
+	want := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{"0000:3b:00.0": "uverbs0", "0000:3b:00.2": "uverbs5"}, HugePages: []string{"1GB", "2MB", "64KB"}}
 	for _, d := range []lifecycle.Device{
 		node("/dev/nvidia0", 195, 0), node("/dev/nvidia10", 195, 10), node("/dev/nvidiactl", 195, 255), node("/dev/nvidia-uvm", 510, 0),
 		node("/dev/infiniband/uverbs0", 231, 192), node("/dev/infiniband/rdma_cm", 10, 58),

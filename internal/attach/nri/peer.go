@@ -1,0 +1,79 @@
+package nri
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// peer is the runtime at the other end of a connection, as far as it decides
+// what an answer can hold. Runtimes pass over fields they do not know without a
+// word, so of what is unknown the worst is assumed: the zero peer knows nothing
+// that came after the first release of this protocol.
+type peer struct {
+	name    string  // as the runtime calls itself
+	release version // its own release; zero where it is unknown
+	nri     version // the NRI release in it; zero where it is unknown
+	about   string  // for people
+}
+
+// newPeer is the runtime that says this of itself in Configure. stated is the
+// NRI release it states, or that the stub inferred.
+func newPeer(name, release, stated string) peer {
+	nri := runtimeVersion(stated, name, release)
+	p := peer{name: name, release: parseVersion(release), nri: parseVersion(nri)}
+	if p.nri == (version{}) {
+		p.about = fmt.Sprintf("%s %s (NRI release unknown)", name, release)
+	} else {
+		p.about = fmt.Sprintf("%s %s (NRI %s)", name, release, nri)
+	}
+	return p
+}
+
+// has reports whether the runtime's NRI library is of this release or a later one.
+func (p peer) has(nri version) bool { return !p.nri.before(nri) }
+
+// appliesOOMScore follows the NRI release: the runtimes leave applying this
+// field to the library.
+func (p peer) appliesOOMScore() bool { return p.has(version{0, 7, 0}) }
+
+// appliesCDI reports whether the runtime injects CDI devices that a plugin asks
+// for. The library has them since 0.7 and leaves resolving them to the runtime:
+// containerd does so since 2.1.0 (its change 11675) and, in the 1.7 series, since
+// 1.7.30 (12650); 2.0 was refused the change (12651). CRI-O does since 1.34.
+func (p peer) appliesCDI() bool {
+	if p.name == "containerd" && p.release != (version{}) {
+		late17 := !p.release.before(version{1, 7, 30}) && p.release.before(version{2, 0, 0})
+		return late17 || !p.release.before(version{2, 1, 0})
+	}
+	return p.has(version{0, 10, 0})
+}
+
+// carries says what an answer to an event of this kind can hold: at creation
+// everything in the table that the runtime applies, in updates resources alone,
+// nothing elsewhere.
+func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+	s := settingOf[f]
+	if s == nil || s.applied != nil && !s.applied(p) {
+		return false
+	}
+	switch kind {
+	case lifecycle.CreateContainer:
+		return true
+	case lifecycle.UpdateContainer:
+		return s.resource != nil
+	}
+	return false
+}
+
+// lacks lists the fields that other runtimes carry at creation, and this one
+// does not.
+func (p peer) lacks() []lifecycle.Field {
+	var out []lifecycle.Field
+	for _, s := range settings {
+		if !p.carries(lifecycle.CreateContainer, s.field) {
+			out = append(out, s.field)
+		}
+	}
+	return out
+}

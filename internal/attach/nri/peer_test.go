@@ -1,0 +1,102 @@
+package nri
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// carriers are runtimes as they introduce themselves, and what of our fields
+// each passes over.
+var carriers = []struct {
+	name, release, stated string
+	lacks                 []lifecycle.Field
+	about                 string
+}{
+	{"containerd", "v1.7.0", "", both, "containerd v1.7.0 (NRI v0.3.0)"},
+	{"containerd", "v1.7.20", "", both, "containerd v1.7.20 (NRI v0.6.1)"},
+	{"containerd", "1.7.25~ds1", "", both, "containerd 1.7.25~ds1 (NRI v0.6.1)"},
+	{"containerd", "v1.7.31-k3s1", "", nil, "containerd v1.7.31-k3s1 (NRI v0.8.0)"},
+	{"containerd", "v1.7.26", "", noCDI, "containerd v1.7.26 (NRI v0.8.0)"},
+	{"containerd", "v1.7.29", "", noCDI, "containerd v1.7.29 (NRI v0.8.0)"},
+	{"containerd", "v1.7.30", "", nil, "containerd v1.7.30 (NRI v0.8.0)"},
+	{"containerd", "v1.7.34", "", nil, "containerd v1.7.34 (NRI v0.8.0)"},
+	{"containerd", "v2.0.7", "", noCDI, "containerd v2.0.7 (NRI v0.8.0)"},
+	{"containerd", "v2.1.0", "", nil, "containerd v2.1.0 (NRI v0.8.0)"},
+	{"containerd", "v2.4.2", "v0.12.3", nil, "containerd v2.4.2 (NRI v0.12.3)"},
+	{"containerd", "devel", "v0.12.3", nil, "containerd devel (NRI v0.12.3)"},
+	{"cri-o", "1.31.4", "", both, "cri-o 1.31.4 (NRI v0.6.1)"},
+	{"cri-o", "1.32.0", "", noCDI, "cri-o 1.32.0 (NRI v0.9.0)"},
+	{"cri-o", "1.34.2", "", nil, "cri-o 1.34.2 (NRI v0.10.0)"},
+	{"v2", "2.0.0-beta.2+unknown", "", both, "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
+	{"somebody", "1.0", "v0.10.0", nil, "somebody 1.0 (NRI v0.10.0)"},
+}
+
+var (
+	both  = []lifecycle.Field{lifecycle.CDIDevice, lifecycle.OOMScoreAdj}
+	noCDI = []lifecycle.Field{lifecycle.CDIDevice}
+)
+
+// The embedded runtime says of itself which library it is made of.
+func TestEmbeddedRelease(t *testing.T) {
+	mod, err := os.ReadFile("../../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "github.com/containerd/nri v" + Library + "\n"; !strings.Contains(string(mod), want) {
+		t.Errorf("go.mod does not have %q: update Library", want)
+	}
+	if p := newPeer(Embedded, Library, ""); p.lacks() != nil || p.about != "trimtab-sim 0.12.5 (NRI 0.12.5)" {
+		t.Errorf("%s lacks %v", p.about, p.lacks())
+	}
+}
+
+func TestLacks(t *testing.T) {
+	for _, tc := range carriers {
+		p := newPeer(tc.name, tc.release, tc.stated)
+		if d := cmp.Diff(tc.lacks, p.lacks()); d != "" || p.about != tc.about {
+			t.Errorf("%s %s: about %q\n%s", tc.name, tc.release, p.about, d)
+		}
+	}
+	if d := cmp.Diff(both, New(Options{}).Lacks()); d != "" {
+		t.Errorf("a runtime nothing is known of:\n%s", d)
+	}
+}
+
+// TestCarriesWhatTheRuntimeObeys: the handler is told so for every event, and
+// after the runtime was exchanged for a newer one.
+func TestCarriesWhatTheRuntimeObeys(t *testing.T) {
+	for _, tc := range carriers {
+		t.Run(tc.name+tc.release, func(t *testing.T) {
+			var lacks []lifecycle.Field
+			var a *Attachment
+			r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
+				for _, s := range settings {
+					if ev.Kind == lifecycle.CreateContainer && !a.Carries(ev.Kind, s.field) {
+						lacks = append(lacks, s.field)
+					}
+				}
+				return conductor.Answer{}, nil
+			}}
+			var w *wire
+			a, w, _ = wired(t, Options{Handler: r})
+			configure(t, w, &api.ConfigureRequest{RuntimeName: tc.name, RuntimeVersion: tc.release, NRIVersion: tc.stated})
+			if _, err := w.plugin.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: aPod(), Container: aContainer()}); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.lacks, lacks); d != "" {
+				t.Error(d)
+			}
+			if got := a.About(); got != tc.about {
+				t.Errorf("about %q", got)
+			}
+		})
+	}
+}

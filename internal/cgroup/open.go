@@ -1,0 +1,99 @@
+package cgroup
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// errElsewhere means that this way to open files cannot answer: os.Root must.
+var errElsewhere = errors.New("openat2 cannot be used here")
+
+// openBeneath opens a path below a directory in one system call, where os.Root
+// makes one for each directory on the way. The kernel refuses with EXDEV what
+// would leave the directory: "..", absolute paths and links outside.
+//
+// It answers errElsewhere where openat2 does not exist (before Linux 5.6), is
+// forbidden by a seccomp filter, or could not exclude that a rename under way
+// leads outside (EAGAIN, openat2(2)).
+func openBeneath(dir int, path string, flags int) (int, error) {
+	if path == "" {
+		return -1, unix.ENOENT
+	}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(dir, path, &how)
+		switch err {
+		case nil:
+			return fd, nil
+		case unix.EINTR:
+		case unix.ENOSYS, unix.EPERM, unix.EAGAIN:
+			return -1, errElsewhere
+		default:
+			return -1, err
+		}
+	}
+}
+
+// file is an open cgroup file: a descriptor, or what os.Root gives. A plain
+// descriptor spares what os.File keeps for waiting and closing.
+type file struct {
+	fd   int
+	file *os.File
+}
+
+func (r *Real) open(path string, flags int) (file, error) {
+	if r.beneath {
+		fd, err := openBeneath(int(r.dir.Fd()), path, flags)
+		if err == nil {
+			return file{fd: fd}, nil
+		}
+		if !errors.Is(err, errElsewhere) {
+			return file{}, &fs.PathError{Op: "openat2", Path: path, Err: err}
+		}
+	}
+	f, err := r.root.OpenFile(path, flags, 0)
+	return file{file: f}, err
+}
+
+func (f file) Read(p []byte) (int, error) {
+	if f.file != nil {
+		return f.file.Read(p)
+	}
+	n, err := retried(func() (int, error) { return unix.Read(f.fd, p) })
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return max(n, 0), err
+}
+
+// Write writes at once what a kernel file takes as one transaction.
+func (f file) Write(p []byte) (int, error) {
+	if f.file != nil {
+		return f.file.Write(p)
+	}
+	n, err := retried(func() (int, error) { return unix.Write(f.fd, p) })
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return max(n, 0), err
+}
+
+func (f file) Close() error {
+	if f.file != nil {
+		return f.file.Close()
+	}
+	return unix.Close(f.fd)
+}
+
+// retried repeats a call a signal interrupted, as package os does.
+func retried(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != unix.EINTR {
+			return n, err
+		}
+	}
+}

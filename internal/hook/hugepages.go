@@ -1,0 +1,69 @@
+package hook
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Hugepages limits the huge pages of containers, by page size.
+type Hugepages struct {
+	// Sizes are those the node has, as "2MB".
+	Sizes []string
+	// Controller says whether the kernel limits huge pages by cgroup. Where it
+	// cannot, a runtime that was asked to would fail the container.
+	Controller lifecycle.Finding
+}
+
+// Info describes the hook.
+func (Hugepages) Info() Info {
+	return Info{
+		Name:    "hugepages",
+		About:   "limits of huge pages, by page size",
+		Stages:  lives(),
+		Reads:   []string{intent.TrimtabHugepages},
+		Sets:    []lifecycle.Field{lifecycle.Hugepages},
+		Kernel:  []string{"hugetlb"},
+		Compose: "the only hook that sets them",
+		Tried:   "a file model of the hugetlb controller; no kernel with it was at hand",
+		Differs: []string{
+			"capped by default: a pod narrows what Kubernetes gave its containers; what would be more is refused and reported",
+			"reservations (hugetlb.SIZE.rsvd) are what the runtime makes of the limit when it creates the container; of a container that runs, the limit alone is changed",
+			"a size the node does not have is reported, and never handed to the runtime, which would fail the container",
+		},
+	}
+}
+
+// Propose sets a container's limits.
+func (h Hugepages) Propose(in *Input, out *Output) {
+	if in.Container == "" || !in.Intent.Hugepages.Said() {
+		return
+	}
+	ask := in.Intent.Hugepages
+	limits := ask.V.Limits[in.Container]
+	for _, size := range slices.Sorted(maps.Keys(limits)) {
+		limit := limits[size]
+		p := lifecycle.Problem{Key: ask.Key, Value: fmt.Sprintf("%s %d", size, limit), Refused: true}
+		told := slices.IndexFunc(in.Pristine.Hugepages, func(l lifecycle.HugepageLimit) bool { return l.Size == size })
+		switch {
+		case h.Controller.Support == lifecycle.NotSupported:
+			p.Reason = "hugepages: " + h.Controller.Why
+		case !slices.Contains(h.Sizes, size):
+			p.Reason = "hugepages: this node has no huge pages of " + size
+		case ask.V.Capped != "" && told >= 0 && uint64(limit) > in.Pristine.Hugepages[told].Limit:
+			p.Rule = ask.V.Capped
+			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes Kubernetes gave the container (authorisation: %s)",
+				in.Pristine.Hugepages[told].Limit, ask.V.Capped)
+		default:
+			out.Values = append(out.Values, lifecycle.Value{
+				Field: lifecycle.Hugepages, Key: size, Int: limit,
+				Why: lifecycle.Reason{Hook: "hugepages", Source: ask.Key, Text: "the container's"},
+			})
+			continue
+		}
+		out.Problems = append(out.Problems, p)
+	}
+}

@@ -1,0 +1,72 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Hugepages are limits a pod sets its containers.
+type Hugepages struct {
+	// Limits are bytes by container and size of pages, as "2MB".
+	Limits map[string]map[string]int64
+	// Capped names the authorisation rule that keeps the limits within what the
+	// runtime told for the container; "" where none does.
+	Capped string
+}
+
+// hugepagesPrefix begins the names of Kubernetes' huge page resources.
+const hugepagesPrefix = "hugepages-"
+
+func readHugepages(pod *lifecycle.Pod, out *Pod) {
+	var asked map[string]map[string]quantity
+	if !decode(pod, TrimtabHugepages, &asked, out) || len(asked) == 0 {
+		return
+	}
+	limits := make(map[string]map[string]int64, len(asked))
+	for _, container := range sortedKeys(asked) {
+		for _, resource := range sortedKeys(asked[container]) {
+			size, limit, err := hugepageLimit(resource, asked[container][resource])
+			if err != nil {
+				out.problem(TrimtabHugepages, pod.Annotations[TrimtabHugepages], "container %s: %v", printable(container), err)
+				continue
+			}
+			if limits[container] == nil {
+				limits[container] = map[string]int64{}
+			}
+			limits[container][size] = limit
+		}
+	}
+	out.Hugepages = Sourced[Hugepages]{Hugepages{Limits: limits}, TrimtabHugepages}
+}
+
+// hugepageLimit reads a resource such as hugepages-2Mi and its amount. It
+// returns the size as cgroup files name it.
+func hugepageLimit(resource string, amount quantity) (size string, limit int64, err error) {
+	text, ok := strings.CutPrefix(resource, hugepagesPrefix)
+	at := slices.IndexFunc(pageUnits[:], func(u pageUnit) bool { return strings.HasSuffix(text, u.suffix) })
+	if !ok || at < 0 {
+		return "", 0, fmt.Errorf("%q is not a huge page resource such as hugepages-2Mi", printable(resource))
+	}
+	unit := pageUnits[at]
+	n, err := quantity(strings.TrimSuffix(text, unit.suffix)).integer()
+	if err != nil || n <= 0 || n >= 1024 || n&(n-1) != 0 || text != fmt.Sprint(n)+unit.suffix {
+		return "", 0, fmt.Errorf("%q is not a huge page resource such as hugepages-2Mi", printable(resource))
+	}
+	if limit, err = amount.integer(); err != nil {
+		return "", 0, fmt.Errorf("%s: %w", resource, err)
+	}
+	if page := n * unit.bytes; limit < 0 || limit%page != 0 {
+		return "", 0, fmt.Errorf("%s: %d bytes are not whole pages", resource, limit)
+	}
+	return fmt.Sprint(n) + unit.name, limit, nil
+}
+
+type pageUnit struct {
+	suffix, name string
+	bytes        int64
+}
+
+var pageUnits = [...]pageUnit{{"Ki", "KB", 1 << 10}, {"Mi", "MB", 1 << 20}, {"Gi", "GB", 1 << 30}}

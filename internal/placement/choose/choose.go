@@ -1,0 +1,165 @@
+package choose
+
+import (
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Choose answers a question. Errors are a *ShortError or a *ShapeError; then
+// nothing is chosen.
+func (t *Tree) Choose(w Want) (Chosen, error) {
+	if w.N <= 0 {
+		return Chosen{}, nil
+	}
+	w.From = w.From.And(t.machine.Online())
+	p := picker{tree: t, want: w}
+	free := p.usable(w.From)
+	if err := p.check(free); err != nil {
+		return Chosen{}, err
+	}
+	free = p.narrow(free)
+	if !p.spread(free, w.N, w.Spread) {
+		return Chosen{}, &ShapeError{w.N, "cannot be put together from the whole cores there are"}
+	}
+	c := Chosen{CPUs: p.out, Why: p.why}
+	if w.Cores == OneThread {
+		c.Idle = t.machine.Spread(topology.CoreLevel, p.out).Minus(p.out)
+	}
+	return c, nil
+}
+
+// usable returns the threads of a set that may be taken on their own, by the
+// use of cores: all threads of whole cores, or the first of each whole core.
+func (p *picker) usable(from topology.Set) topology.Set {
+	if p.want.Cores != WholeCores && p.want.Cores != OneThread {
+		return from
+	}
+	var out topology.Set
+	for rest := from; !rest.Empty(); {
+		first := rest.First()
+		core := p.tree.core(first)
+		rest = rest.Minus(core)
+		switch {
+		case !from.Contains(core):
+		case p.want.Cores == OneThread:
+			out.Add(first)
+		default:
+			out = out.Union(core)
+		}
+	}
+	return out
+}
+
+// check refuses what no choice can hold.
+func (p *picker) check(free topology.Set) error {
+	w := p.want
+	if have := free.Len(); have < w.N {
+		return &ShortError{w.N, have, [...]string{
+			"to choose from", "in whole cores to choose from", "whole cores to choose one thread of each", "to choose from",
+		}[w.Cores]}
+	}
+	if w.Cores == WholeCores && w.N%p.unit() != 0 {
+		return &ShapeError{w.N, "are no whole cores: each core has " + count(p.tree.threads, "thread")}
+	}
+	if !w.Even || len(w.Spread) == 0 {
+		return nil
+	}
+	parts := p.tree.divide(free, w.Spread[0])
+	// A group that has nothing left is still one that was to give its part.
+	if n := p.tree.machine.Count(w.Spread[0], w.From); len(parts) < n {
+		return &ShortError{w.N, free.Len(), "to choose from, in fewer groups than were to share them"}
+	}
+	each := w.N / len(parts)
+	if each*len(parts) != w.N || each%p.unit() != 0 {
+		return &ShapeError{w.N, "cannot be divided evenly over " + count(len(parts), w.Spread[0].String())}
+	}
+	for _, part := range parts {
+		if part.Len() < each {
+			return &ShortError{each, part.Len(), "in one " + w.Spread[0].String()}
+		}
+	}
+	return nil
+}
+
+// unit is by how many CPUs a choice can grow: the threads of a core where only
+// whole ones are taken. On a machine with cores of different sizes it is 1, and
+// what cannot be put together shows later.
+func (p *picker) unit() int {
+	if p.want.Cores == WholeCores && p.tree.uniform {
+		return p.tree.threads
+	}
+	return 1
+}
+
+// narrow applies the preferences, each where what it leaves still holds what is
+// wanted.
+func (p *picker) narrow(free topology.Set) topology.Set {
+	for _, pref := range p.want.Preferences {
+		cpus := pref.CPUs
+		if p.want.Cores == OneThread { // one thread stands for its siblings
+			cpus = p.tree.machine.Spread(topology.CoreLevel, cpus)
+		}
+		left := free.And(cpus)
+		if pref.Avoid {
+			left = free.Minus(cpus)
+		}
+		if left == free {
+			continue
+		}
+		if p.want.Cores == WholeCores {
+			left = p.usable(left)
+		}
+		kept := left.Len() >= p.want.N && p.check(left) == nil
+		p.why = append(p.why, Reason{
+			Rule: pref.Name, Step: Narrowed, Avoid: pref.Avoid, Of: free.Len(), Left: left.Len(), Kept: kept,
+		})
+		if kept {
+			free = left
+		}
+	}
+	return free
+}
+
+// spread divides n over the groups of the given levels, outermost first, and
+// takes each part where no level is left.
+func (p *picker) spread(free topology.Set, n int, over []topology.Level) bool {
+	if len(over) == 0 {
+		p.from(free)
+		return p.take(0, n)
+	}
+	parts := p.tree.divide(free, over[0])
+	p.why = append(p.why, Reason{Rule: "spread", Step: Divided, Level: over[0], Of: len(parts)})
+	for i, share := range p.shares(parts, n) {
+		if share > 0 && !p.spread(parts[i], share, over[1:]) {
+			return false
+		}
+		n -= share
+	}
+	return n == 0
+}
+
+// shares divides n over parts as evenly as their sizes allow, in units. What
+// cannot be divided goes to those with the most left, the first of them.
+func (p *picker) shares(parts []topology.Set, n int) []int {
+	unit := p.unit()
+	have, out := make([]int, len(parts)), make([]int, len(parts))
+	for i, s := range parts {
+		have[i] = s.Len()
+	}
+	for n > 0 {
+		best := -1
+		for i := range parts {
+			if out[i]+unit > have[i] {
+				continue
+			}
+			if best < 0 || out[i] < out[best] || out[i] == out[best] && have[i] > have[best] {
+				best = i
+			}
+		}
+		if best < 0 {
+			return out // the rest fits nowhere; the caller sees that it is short
+		}
+		out[best] += unit
+		n -= unit
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+package choose
+
+import (
+	"math/bits"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/topology"
+	"pgregory.net/rapid"
+)
+
+// oddMachine draws a machine of up to limit CPUs with sparse ids, cores of
+// different sizes, and caches and dies that need not divide each other.
+func oddMachine(t *rapid.T, limit int) *topology.Machine {
+	packages := rapid.IntRange(1, 3).Draw(t, "packages")
+	nodes := rapid.IntRange(1, 3).Draw(t, "nodes a package")
+	n := rapid.IntRange(1, limit).Draw(t, "CPUs")
+	caches := rapid.IntRange(1, 3).Draw(t, "cores of an L3 cache")
+	id := 0
+	all := make([]topology.CPU, 0, n)
+	for core := 0; len(all) < n; core++ {
+		threads := rapid.IntRange(1, 2).Draw(t, "threads")
+		pkg := core % packages
+		for range min(threads, n-len(all)) {
+			id += rapid.IntRange(1, 3).Draw(t, "step")
+			all = append(all, topology.CPU{
+				ID: id, Core: core, Package: pkg, Die: core % 2, Node: pkg*nodes + core/packages%nodes, L3: core / caches,
+			})
+		}
+	}
+	m, err := topology.New(all, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func someOf(t *rapid.T, m *topology.Machine, label string) topology.Set {
+	var s topology.Set
+	for i := range m.Online().All() {
+		if rapid.IntRange(0, 3).Draw(t, label) > 0 {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// What every answer must be, whatever was preferred.
+func TestAnswersKeepTheirWord(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := oddMachine(t, 60)
+		w := Want{
+			N: rapid.IntRange(-1, 40).Draw(t, "n"), From: someOf(t, m, "from"),
+			Cores: Cores(rapid.IntRange(0, 3).Draw(t, "cores")), Roomy: rapid.Bool().Draw(t, "roomy"),
+			Beside: someOf(t, m, "beside"),
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "preferences") {
+			w.Preferences = append(w.Preferences, Preference{
+				Name: "p", CPUs: someOf(t, m, "preferred"), Avoid: rapid.Bool().Draw(t, "avoid"),
+			})
+		}
+		if rapid.Bool().Draw(t, "spread") {
+			w.Spread = []topology.Level{topology.Level(rapid.IntRange(0, 5).Draw(t, "level"))}
+			w.Even = rapid.Bool().Draw(t, "even")
+		}
+		tree := NewTree(m)
+		got, err := tree.Choose(w)
+		again, _ := tree.Choose(w)
+		if got.CPUs != again.CPUs || got.Idle != again.Idle {
+			t.Fatalf("the same question has two answers: %s and %s", m.Format(got.CPUs), m.Format(again.CPUs))
+		}
+		if err != nil {
+			if !got.CPUs.Empty() {
+				t.Fatalf("refused with %v, and yet %s", err, m.Format(got.CPUs))
+			}
+			if w.Cores == AnyThread && !w.Even && w.From.Len() >= w.N {
+				t.Fatalf("refused though there are %d: %v", w.From.Len(), err)
+			}
+			return
+		}
+		if got.CPUs.Len() != max(0, w.N) || !w.From.Contains(got.CPUs) {
+			t.Fatalf("%d of %s: %s", w.N, m.Format(w.From), m.Format(got.CPUs))
+		}
+		keepsCores(t, m, w, got)
+		if w.Even && len(w.Spread) > 0 && w.N > 0 {
+			each := w.N / m.Count(w.Spread[0], w.From)
+			for _, part := range tree.divide(got.CPUs, w.Spread[0]) {
+				if part.Len() != each {
+					t.Fatalf("not even over %ss: %s", w.Spread[0], m.Format(got.CPUs))
+				}
+			}
+		}
+	})
+}
+
+func keepsCores(t *rapid.T, m *topology.Machine, w Want, got Chosen) {
+	whole := m.Spread(topology.CoreLevel, got.CPUs)
+	switch w.Cores {
+	case WholeCores:
+		if whole != got.CPUs {
+			t.Fatalf("not whole cores: %s", m.Format(got.CPUs))
+		}
+	case OneThread:
+		if m.Count(topology.CoreLevel, got.CPUs) != got.CPUs.Len() || got.Idle != whole.Minus(got.CPUs) || !w.From.Contains(whole) {
+			t.Fatalf("not one thread of each core: %s, idle %s", m.Format(got.CPUs), m.Format(got.Idle))
+		}
+	case SpreadThreads:
+		most := min(w.N, m.Count(topology.CoreLevel, w.From))
+		if n := m.Count(topology.CoreLevel, got.CPUs); len(w.Spread)+len(w.Preferences) == 0 && n < min(most, coresOfGroup(m, got.CPUs, w.From, w.N)) {
+			t.Fatalf("%d cores for %d CPUs: %s", n, w.N, m.Format(got.CPUs))
+		}
+	case AnyThread:
+	}
+}
+
+// coresOfGroup returns on how many cores n CPUs could be, in the innermost group
+// that holds the chosen ones.
+func coresOfGroup(m *topology.Machine, chosen, from topology.Set, n int) int {
+	best := m.Count(topology.CoreLevel, from)
+	for _, l := range topology.Levels() {
+		if m.Count(l, chosen) == 1 {
+			best = min(best, m.Count(topology.CoreLevel, from.And(m.Groups(l)[m.GroupOf(l, chosen.First())])))
+		} else {
+			return 0 // several groups are filled one by one
+		}
+	}
+	return min(best, n)
+}
+
+// A second, slow way to the same answer: all subsets are looked at. As few
+// groups as possible are used at the outermost level that divides the machine;
+// where one is enough, as few as possible at the next, and so on; and where one
+// innermost group is enough, no more whole cores are broken than must be.
+func TestNoSubsetIsBetter(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := oddMachine(t, 11)
+		from := someOf(t, m, "from")
+		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: from, Roomy: rapid.Bool().Draw(t, "roomy")}
+		got, err := NewTree(m).Choose(w)
+		if err != nil {
+			return
+		}
+		mine := price(m, from, got.CPUs)
+		for mask := range uint64(1) << len(m.CPUs) {
+			s := topology.Set{0: mask}
+			if bits.OnesCount64(mask) != w.N || !from.Contains(s) {
+				continue
+			}
+			if other := price(m, from, s); less(other, mine) {
+				t.Fatalf("%d of %s: chose %s at a cost of %v, though %s costs %v",
+					w.N, m.Format(from), m.Format(got.CPUs), mine, m.Format(s), other)
+			}
+		}
+	})
+}
+
+// price counts, level by level, how many groups some CPUs are in, nested as the
+// levels are, up to the first with more than one; then the cores broken.
+func price(m *topology.Machine, from, s topology.Set) []int {
+	var out []int
+	within := m.Online()
+	for _, l := range []topology.Level{
+		topology.PackageLevel, topology.DieLevel, topology.NodeLevel, topology.L3Level,
+	} {
+		n := m.Count(l, s)
+		out = append(out, n)
+		if n > 1 {
+			return out
+		}
+		within = within.And(m.Groups(l)[m.GroupOf(l, s.First())])
+	}
+	broken := 0
+	for _, core := range m.Groups(topology.CoreLevel) {
+		if both := s.And(core); from.Contains(core) && !both.Empty() && both != core {
+			broken++
+		}
+	}
+	return append(out, broken)
+}
+
+func less(a, b []int) bool {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}

@@ -1,0 +1,87 @@
+package choose
+
+import (
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// candidate is a group that holds all that is wanted of it, and what that would
+// cost.
+type candidate struct {
+	group int
+	cost  cost
+	far   int // from the groups already filled
+}
+
+// cost is what a choice uses up: how many groups of each level it is in, and
+// how many cores it breaks that were whole.
+type cost struct {
+	spans  [topology.CoreLevel + 1]int16
+	broken int16
+}
+
+func (c cost) plus(d cost) cost {
+	for l := range c.spans {
+		c.spans[l] += d.spans[l]
+	}
+	c.broken += d.broken
+	return c
+}
+
+// criterion compares two candidates: negative where a is better.
+type criterion struct {
+	name    string
+	compare func(p *picker, a, b *candidate) int
+}
+
+// ranking lists the criteria, the most important first. The first that tells
+// two candidates apart decides; where none does, the lowest CPU.
+var ranking = [...]criterion{
+	{"the most CPUs beside those it works with", func(p *picker, a, b *candidate) int {
+		return p.besides(b.group) - p.besides(a.group)
+	}},
+	{"the shortest way to the others chosen", func(_ *picker, a, b *candidate) int { return a.far - b.far }},
+	{"the fewest dies", spans(topology.DieLevel)},
+	{"the fewest NUMA nodes", spans(topology.NodeLevel)},
+	{"the fewest L3 caches", spans(topology.L3Level)},
+	{"the fewest clusters", spans(topology.ClusterLevel)},
+	{"the fewest L2 caches", spans(topology.L2Level)},
+	{"the most cores", func(p *picker, a, b *candidate) int {
+		if p.want.Cores != SpreadThreads {
+			return 0
+		}
+		return int(b.cost.spans[topology.CoreLevel]) - int(a.cost.spans[topology.CoreLevel])
+	}},
+	{"the fewest whole cores broken", func(_ *picker, a, b *candidate) int {
+		return int(a.cost.broken) - int(b.cost.broken)
+	}},
+	{"the most left over", func(p *picker, a, b *candidate) int {
+		if !p.want.Roomy {
+			return 0
+		}
+		return p.have[b.group] - p.have[a.group]
+	}},
+	{"the least left over", func(p *picker, a, b *candidate) int {
+		if p.want.Roomy {
+			return 0
+		}
+		return p.have[a.group] - p.have[b.group]
+	}},
+}
+
+// lowest is what decides where the ranking does not.
+const lowest = "the lowest CPU"
+
+func spans(l topology.Level) func(*picker, *candidate, *candidate) int {
+	return func(_ *picker, a, b *candidate) int { return int(a.cost.spans[l]) - int(b.cost.spans[l]) }
+}
+
+// better reports whether a is better than b, and by which criterion. b comes
+// first in the order of the lowest CPU.
+func (p *picker) better(a, b *candidate) (yes bool, rule string) {
+	for i := range ranking {
+		if c := ranking[i].compare(p, a, b); c != 0 {
+			return c < 0, ranking[i].name
+		}
+	}
+	return false, lowest
+}

@@ -1,0 +1,69 @@
+package choose
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Step is what a reason is about.
+type Step uint8
+
+// The steps.
+const (
+	// Narrowed: a preference was kept, or dropped because too little was left.
+	Narrowed Step = iota
+	// Entered: one of several groups that hold everything was chosen.
+	Entered
+	// Filled: no group holds everything, so several were filled.
+	Filled
+	// Divided: the count was divided over all groups of a level.
+	Divided
+)
+
+// Reason is one thing that decided. It is kept as numbers and put into words
+// only when somebody asks.
+type Reason struct {
+	Step Step
+	// Rule names the preference, or the criterion of the ranking that told the
+	// chosen group from the next best.
+	Rule  string
+	Level topology.Level
+	// Of is how many groups, or CPUs, there were to choose from; Left how many
+	// of them the preference left.
+	Of, Left    int
+	Avoid, Kept bool
+}
+
+// String puts a reason into words.
+func (r Reason) String() string {
+	switch r.Step {
+	case Narrowed:
+		verb := "near "
+		if r.Avoid {
+			verb = "away from "
+		}
+		if r.Kept {
+			return fmt.Sprintf("%s%s: %d of %d CPUs are left", verb, r.Rule, r.Left, r.Of)
+		}
+		return fmt.Sprintf("%s%s: not possible, it would leave %d of %d CPUs", verb, r.Rule, r.Left, r.Of)
+	case Entered:
+		if r.Of == 1 {
+			return fmt.Sprintf("%s: the only one that holds all", r.Level)
+		}
+		return fmt.Sprintf("%s: of %d that hold all, the one with %s", r.Level, r.Of, r.Rule)
+	case Filled:
+		return "no one " + r.Level.String() + " holds all: as few as possible of " + count(r.Of, r.Level.String())
+	default:
+		return "divided over " + count(r.Of, r.Level.String())
+	}
+}
+
+// count writes a number of things.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}

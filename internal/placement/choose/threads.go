@@ -1,0 +1,127 @@
+package choose
+
+import (
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// threads divides n over the cores of a group, into p.some, and says what that
+// costs: whole cores as long as they fit, the rest out of one that is broken
+// already, the fullest that holds it.
+func (p *picker) threads(at, n int) (c cost, ok bool) {
+	cores := p.tree.groups[at].parts
+	if cores == nil {
+		cores = []int{at}
+	}
+	p.some = p.some[:0]
+	if p.want.Cores == SpreadThreads || p.want.Cores == OneThread {
+		return p.oneOfEach(cores, n)
+	}
+	n = p.wholeCores(cores, n)
+	if n > 0 && p.want.Cores == AnyThread {
+		n = p.parts(cores, n)
+	}
+	for _, s := range p.some {
+		c.spans[topology.CoreLevel]++
+		if p.whole(s.group) && s.n < p.tree.groups[s.group].size {
+			c.broken++
+		}
+	}
+	return c, n == 0
+}
+
+func (p *picker) whole(core int) bool { return p.have[core] == p.tree.groups[core].size }
+
+// wholeCores takes whole cores that fit and returns how many CPUs are still
+// missing. Large cores come first: small ones fill what is left over.
+func (p *picker) wholeCores(cores []int, n int) int {
+	for size := p.tree.threads; size > 0 && n > 0; size-- {
+		for _, core := range cores {
+			if size <= n && p.tree.groups[core].size == size && p.whole(core) {
+				p.some = append(p.some, share{core, size})
+				n -= size
+			}
+		}
+		if p.tree.uniform {
+			break
+		}
+	}
+	return n
+}
+
+// parts takes n threads of cores that are not taken whole. n is less than any
+// whole core has that is left.
+func (p *picker) parts(cores []int, n int) int {
+	taken := len(p.some)
+	if core := p.fullest(cores, n, false, taken); core >= 0 {
+		p.some = append(p.some, share{core, n})
+		return 0
+	}
+	if core := p.fullest(cores, n, true, taken); core >= 0 {
+		p.some = append(p.some, share{core, n})
+		return 0
+	}
+	for size := p.tree.threads; size > 0; size-- {
+		for _, core := range cores {
+			if n > 0 && p.have[core] == size && !p.taken(core, taken) {
+				take := min(n, size)
+				p.some = append(p.some, share{core, take})
+				n -= take
+			}
+		}
+	}
+	return n
+}
+
+// fullest returns the core with the fewest free threads that are n or more, of
+// the whole ones or of the broken ones; -1 where there is none.
+func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
+	best := -1
+	for _, core := range cores {
+		if p.have[core] >= n && p.whole(core) == whole && (best < 0 || p.have[core] < p.have[best]) &&
+			!p.taken(core, taken) {
+			best = core
+		}
+	}
+	return best
+}
+
+// taken reports whether a core is one of the first n that were taken, as a whole.
+func (p *picker) taken(core, n int) bool {
+	if n == 0 || !p.whole(core) {
+		return false
+	}
+	if p.tree.uniform { // they were taken in order
+		return core <= p.some[n-1].group
+	}
+	return isUsed(p.some[:n], core)
+}
+
+// oneOfEach takes one thread of each core, whole cores first, before it takes a
+// second one of any.
+func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
+	for _, whole := range []bool{true, false} {
+		for _, core := range cores {
+			if n > 0 && p.have[core] > 0 && p.whole(core) == whole {
+				p.some = append(p.some, share{core, 1})
+				n--
+			}
+		}
+	}
+	for took := true; took && n > 0; {
+		took = false
+		for i := range p.some {
+			if s := &p.some[i]; n > 0 && s.n < p.have[s.group] {
+				s.n++
+				n--
+				took = true
+			}
+		}
+	}
+	for _, s := range p.some {
+		c.spans[topology.CoreLevel]++
+		if p.whole(s.group) && s.n < p.tree.groups[s.group].size {
+			c.broken++
+		}
+	}
+	return c, n == 0
+}

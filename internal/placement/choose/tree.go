@@ -1,0 +1,100 @@
+package choose
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Tree is a machine as the allocator walks it: each group divided by the next
+// level that divides it. It is made once for a machine and then only read.
+type Tree struct {
+	machine *topology.Machine
+	groups  []group // the root first, parents before their parts
+	threads int     // of the largest core
+	uniform bool    // all cores have as many
+}
+
+// group is some CPUs that are close to each other.
+type group struct {
+	// outer and inner are the levels whose group this is: a package with one
+	// NUMA node and one L3 cache is all three.
+	outer, inner topology.Level
+	size         int
+	threads      []int // the CPUs of a core; nil where there is more than one
+	node         int   // index of the NUMA node all CPUs are at, or -1
+	parts        []int // indices of what it is divided into
+	ofCores      bool  // the parts are cores, or it is one
+	// Groups of one shape are divided alike all the way down.
+	shape int
+}
+
+// NewTree makes the tree of a machine.
+func NewTree(m *topology.Machine) *Tree {
+	t := &Tree{machine: m, uniform: true}
+	cores := m.Groups(topology.CoreLevel)
+	for _, c := range cores {
+		t.threads = max(t.threads, c.Len())
+		t.uniform = t.uniform && c.Len() == cores[0].Len()
+	}
+	t.add(m.Online(), topology.PackageLevel, map[string]int{})
+	return t
+}
+
+// add appends the group of some CPUs and everything below it. level is the
+// outermost it is a group of.
+func (t *Tree) add(cpus topology.Set, level topology.Level, shapes map[string]int) int {
+	at := len(t.groups)
+	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), ofCores: true}
+	t.groups = append(t.groups, g)
+	form := ""
+	for ; level <= topology.CoreLevel; level++ {
+		sets := t.divide(cpus, level)
+		if len(sets) == 1 {
+			g.inner = level
+			continue
+		}
+		for _, s := range sets {
+			part := t.add(s, level, shapes)
+			g.parts = append(g.parts, part)
+			form += fmt.Sprint(" ", t.groups[part].shape)
+		}
+		g.ofCores = level == topology.CoreLevel
+		break
+	}
+	if g.parts == nil {
+		g.threads = cpus.Members()
+	}
+	form = fmt.Sprint(g.outer, g.inner, g.size, form)
+	if _, known := shapes[form]; !known {
+		shapes[form] = len(shapes)
+	}
+	g.shape = shapes[form]
+	t.groups[at] = g
+	return at
+}
+
+// divide splits CPUs into the parts that different groups of a level have.
+func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
+	var parts []topology.Set
+	for !cpus.Empty() {
+		g := t.machine.Groups(l)[t.machine.GroupOf(l, cpus.First())]
+		parts = append(parts, cpus.And(g))
+		cpus = cpus.Minus(g)
+	}
+	return parts
+}
+
+// nodeOf returns the index of the one NUMA node CPUs are at, or -1.
+func (t *Tree) nodeOf(cpus topology.Set) int {
+	first, _ := t.machine.NodeIndex(t.machine.CPUs[cpus.First()].Node)
+	if t.machine.Nodes[first].CPUs.Contains(cpus) {
+		return first
+	}
+	return -1
+}
+
+// core returns the CPUs of the core a CPU belongs to.
+func (t *Tree) core(cpu int) topology.Set {
+	return t.machine.Groups(topology.CoreLevel)[t.machine.GroupOf(topology.CoreLevel, cpu)]
+}
