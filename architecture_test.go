@@ -25,6 +25,7 @@ var arrows = map[string][]string{
 	"internal/hook":              {"internal/intent", "internal/lifecycle", "internal/placement"},
 	"internal/engine":            {"internal/hook", "internal/intent", "internal/lifecycle", "internal/placement", "internal/topology"},
 	"internal/cgroup":            {"internal/lifecycle", "internal/topology"},
+	"internal/cgroup/kscript":    {"internal/cgroup"},
 	"internal/keeper":            {"internal/cgroup", "internal/lifecycle"},
 	"internal/report/logkey":     {},
 	"internal/report/status":     {"internal/lifecycle", "internal/topology"},
@@ -42,6 +43,8 @@ var arrows = map[string][]string{
 	"internal/tools/keydocs":     nil,
 	"cmd/trimtab":                nil,
 	"test/bench":                 nil,
+	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},
+	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},
 	"test/scenarios":             {},
 }
 

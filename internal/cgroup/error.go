@@ -65,6 +65,7 @@ var hints = []struct {
 	{syscall.EINVAL, "write", "cpuset.cpus", "a CPU that is not online, or malformed text"},
 	{syscall.EINVAL, "write", "cpuset.mems", "a node without memory, or malformed text"},
 	{syscall.ERANGE, "write", "cpuset.", "an id beyond those this machine can have"},
+	{syscall.EOVERFLOW, "write", "cpuset.", "an id beyond those any machine can have"},
 	{syscall.EINVAL, "write", "cpu.cfs_burst", "the burst is above the quota"},
 	{syscall.EINVAL, "write", "cpu.max.burst", "the burst is above the quota"},
 	{syscall.EINVAL, "write", "cpu.cfs_", "above the parent's share of time, below a child's or the burst, or out of range"},

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -14,12 +12,12 @@ import (
 )
 
 // Fake is a cgroup tree in memory that refuses what the kernel refuses and shows
-// what the kernel would show, for the settings of the table and what bounds
-// them. It is for tests and simulations. Its model was compared with a kernel
-// (TestFakeAgainstKernel) for version 1; version 2 follows the kernel's source.
+// what the kernel would show, for the settings of the table, what bounds them,
+// and the other files of package kscript's script. It is for tests and
+// simulations. It is held to recordings of kernels 6.1 (versions 1 and 2) and
+// 6.12 (version 2); where it is meant to differ, kscript.Known says why.
 //
-// Not modelled: cpuset partitions and exclusive sets, hot-plugging, real-time
-// scheduling, list strides, memory of one cgroup counted in its parents.
+// Not modelled: real-time scheduling, reclaim (memory in use stays in use), swap.
 type Fake struct {
 	version Version
 	cpus    IDs // online
@@ -28,7 +26,10 @@ type Fake struct {
 	mu       sync.Mutex
 	root     *fakeGroup
 	possible IDs
+	release  [2]int          // of the kernel
+	devices  map[string]bool // block devices, "major:minor"
 	offered  map[string]bool // files of other kernels
+	procs    map[int]*fakeProc
 	observe  func(path, value string)
 	fail     func(path, value string) error
 }
@@ -36,23 +37,24 @@ type Fake struct {
 // fakeGroup is one cgroup, of all controllers alike.
 type fakeGroup struct {
 	parent   *fakeGroup
+	name     string
 	children map[string]*fakeGroup
-	tasks    int
+	tasks    int // that have no number, in all controllers
 
-	cpus, mems            IDs
-	shares                int64 // weight in version 2
-	idle                  bool
-	quota, period, burst  int64 // µs; quota -1 for none
-	usage                 int64
-	limit, swap           int64 // bytes in whole pages; memory and swap in version 1
-	protectMin, low, high int64
-	oomGroup, bvt         int64
-	clone                 bool
-	huge                  [len(fakeHugePages)]int64 // bytes by size
+	// Of version 2.
+	subtree  map[string]bool // controllers its children have
+	threaded bool
+	part     fakePartition
+
+	fakeCPU
+	fakeCPUSet
+	fakeMemory
+	fakeOther
 }
 
 // NewFake makes a tree with a root and no cgroup, on a machine with the given
-// online CPUs and memory nodes (kernel lists).
+// online CPUs and memory nodes (kernel lists). In version 2 the root gives its
+// children every controller, as systemd and runtimes set it up.
 func NewFake(version Version, cpus, mems string) (*Fake, error) {
 	c, errC := ParseIDs(cpus)
 	m, errM := ParseIDs(mems)
@@ -62,26 +64,40 @@ func NewFake(version Version, cpus, mems string) (*Fake, error) {
 	if c.Empty() || m.Empty() || (version != V1 && version != V2) {
 		return nil, errors.New("fake cgroups: no version, no CPU or no memory node")
 	}
-	f := &Fake{version: version, cpus: c, mems: m, possible: c}
-	f.root = f.newGroup(nil)
+	f := &Fake{version: version, cpus: c, mems: m, possible: c, release: [2]int{6, 1}, procs: map[int]*fakeProc{}}
+	f.root = f.newGroup(nil, "")
 	f.root.cpus, f.root.mems = c, m
+	for _, name := range fakeControllers[version] {
+		f.root.subtree[name] = true
+	}
 	return f, nil
 }
 
-func (f *Fake) newGroup(parent *fakeGroup) *fakeGroup {
-	g := &fakeGroup{
-		parent: parent, children: map[string]*fakeGroup{},
-		quota: -1, period: 100000,
-		limit: unlimitedBytes(), swap: unlimitedBytes(), high: unlimitedBytes(),
-	}
-	g.shares = f.defaultShares()
-	for i, size := range fakeHugePages {
-		g.huge[i] = unlimitedHuge(size)
+func (f *Fake) newGroup(parent *fakeGroup, name string) *fakeGroup {
+	g := &fakeGroup{parent: parent, name: name, children: map[string]*fakeGroup{}, subtree: map[string]bool{}}
+	for _, c := range fakeControllers[f.version] {
+		f.reset(g, c)
 	}
 	if parent != nil && f.version == V1 && parent.clone {
 		g.cpus, g.mems, g.clone = parent.cpus, parent.mems, true
 	}
 	return g
+}
+
+// reset gives a cgroup what a new one has of a controller.
+func (f *Fake) reset(g *fakeGroup, controller string) {
+	switch controller {
+	case "cpu":
+		g.fakeCPU = fakeCPU{shares: f.defaultShares(), bandwidth: bandwidth{quota: noQuota, period: 100000 * microsecond}}
+	case "cpuset":
+		g.fakeCPUSet, g.part = fakeCPUSet{balance: true, relax: -1}, fakePartition{}
+	case "memory":
+		n := unlimitedBytes()
+		usage := g.usage // set from outside
+		g.fakeMemory = fakeMemory{limit: n, swap: n, high: n, swapHigh: n, soft: n, swappiness: 60, usage: usage}
+	default:
+		g.resetOther(controller)
+	}
 }
 
 func (f *Fake) defaultShares() int64 {
@@ -91,23 +107,32 @@ func (f *Fake) defaultShares() int64 {
 	return 100
 }
 
-// unlimitedBytes is what the kernel stores for no limit.
-func unlimitedBytes() int64 {
-	size := int64(os.Getpagesize())
-	return math.MaxInt64 / size * size
+// since reports whether the kernel is of a release or later.
+func (f *Fake) since(major, minor int) bool {
+	return f.release[0] > major || f.release[0] == major && f.release[1] >= minor
 }
 
-// SetPossible sets which CPUs could come online (those online are among them).
-// It starts as those online.
-func (f *Fake) SetPossible(cpus string) error {
-	c, err := ParseIDs(cpus)
-	if err != nil {
-		return err
+// SetRelease sets which kernel it is, by the beginning of what uname -r says. It
+// starts as 6.1.
+func (f *Fake) SetRelease(release string) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("fake cgroups: release %q: %w", shorten(release), err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.possible = c.Union(f.cpus)
+	f.release = [2]int{major, minor}
 	return nil
+}
+
+// AddDevice adds a block device by its number, "254:0".
+func (f *Fake) AddDevice(number string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.devices == nil {
+		f.devices = map[string]bool{}
+	}
+	f.devices[number] = true
 }
 
 // Offer adds files that not every kernel has, such as cpu.bvt_warp_ns.
@@ -115,7 +140,12 @@ func (f *Fake) Offer(files ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range files {
-		if kind, ok := fakeV2[name]; !ok || !kind.offered {
+		kind, ok := fakeV2[name]
+		if !ok {
+			controller, _, _ := strings.Cut(name, ".")
+			kind, ok = fakeV1[controller][name]
+		}
+		if !ok || !kind.offered {
 			return fmt.Errorf("fake cgroups: no model of a file %q that can be added", name)
 		}
 		if f.offered == nil {
@@ -156,12 +186,13 @@ func (f *Fake) Mkdir(dir string) error {
 	case g.children[name] != nil:
 		return pathError("mkdir", dir, syscall.EEXIST)
 	}
-	g.children[name] = f.newGroup(g)
+	g.children[name] = f.newGroup(g, name)
 	return nil
 }
 
 // MkdirRunc makes a cgroup and those above it as OCI runtimes do: an empty
-// cpuset of version 1 is given the parent's CPUs and memory nodes.
+// cpuset of version 1 is given the parent's CPUs and memory nodes, and in
+// version 2 those above give their children every controller they can.
 func (f *Fake) MkdirRunc(dir string) error {
 	if !fs.ValidPath(dir) || dir == "." {
 		return pathError("mkdir", dir, syscall.EINVAL)
@@ -170,9 +201,14 @@ func (f *Fake) MkdirRunc(dir string) error {
 	defer f.mu.Unlock()
 	g := f.root
 	for part := range strings.SplitSeq(dir, "/") {
+		for _, c := range fakeControllers[f.version] {
+			if f.version == V2 {
+				_ = f.control(g, map[string]bool{c: true}) // runc goes on, too
+			}
+		}
 		next := g.children[part]
 		if next == nil {
-			next = f.newGroup(g)
+			next = f.newGroup(g, part)
 			g.children[part] = next
 		}
 		if f.version == V1 && next.cpus.Empty() {
@@ -194,31 +230,16 @@ func (f *Fake) Rmdir(dir string) error {
 	switch {
 	case !ok:
 		return pathError("rmdir", dir, syscall.ENOENT)
-	case g == f.root || len(g.children) > 0 || g.tasks > 0:
+	case g == f.root || len(g.children) > 0 || f.inhabited(g, ""):
 		return pathError("rmdir", dir, syscall.EBUSY)
 	}
+	f.endPartition(g)
 	delete(g.parent.children, path.Base(dir))
 	return nil
 }
 
-// SetTasks puts n tasks into a cgroup. In version 1 a cgroup without CPUs or
-// memory nodes takes none (ENOSPC).
-func (f *Fake) SetTasks(dir string, n int) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	g, ok := f.find(dir)
-	if !ok {
-		return pathError("write", dir, syscall.ENOENT)
-	}
-	if n > 0 && f.version == V1 && (g.cpus.Empty() || g.mems.Empty()) {
-		return pathError("write", dir, syscall.ENOSPC)
-	}
-	g.tasks = n
-	return nil
-}
-
-// SetUsage sets the memory a cgroup uses. Version 1 refuses a limit below it
-// (EBUSY); version 2 takes the limit and kills.
+// SetUsage sets the memory a cgroup uses beside its tasks. Version 1 refuses a
+// limit below it (EBUSY); version 2 takes the limit and kills.
 func (f *Fake) SetUsage(dir string, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,7 +259,14 @@ func (f *Fake) ReadFile(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []byte(kind.show(f, g) + "\n"), nil
+	if kind.show == nil {
+		return nil, pathError("read", file, syscall.EINVAL)
+	}
+	text := kind.show(f, g)
+	if text == "" && kind.lines {
+		return nil, nil
+	}
+	return []byte(text + "\n"), nil
 }
 
 // WriteFile sets a file as the kernel would, or refuses with its errno.
@@ -273,7 +301,9 @@ func (f *Fake) store(file string, data []byte) error {
 	if kind.set == nil {
 		return pathError("write", file, syscall.EINVAL)
 	}
-	if err := kind.set(f, g, string(data)); err != nil {
+	// What the kernel is given ends at a NUL, as its strings do.
+	text, _, _ := strings.Cut(string(data), "\x00")
+	if err := kind.set(f, g, text); err != nil {
 		return pathError("write", file, err)
 	}
 	return nil
@@ -285,12 +315,12 @@ func (f *Fake) List(dir string) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.version == V1 && dir == "." {
-		return slices.Clone(fakeControllers), nil
+		return slices.Clone(fakeControllers[V1]), nil
 	}
 	group := dir
 	if f.version == V1 {
 		controller, rest, _ := strings.Cut(dir, "/")
-		if !slices.Contains(fakeControllers, controller) {
+		if !slices.Contains(fakeControllers[V1], controller) {
 			return nil, pathError("open", dir, syscall.ENOENT)
 		}
 		group = path.Clean(rest)
@@ -325,20 +355,27 @@ func (f *Fake) find(dir string) (*fakeGroup, bool) {
 func (f *Fake) file(op, file string) (*fakeGroup, fakeFile, error) {
 	dir, name := path.Split(file)
 	dir = strings.TrimSuffix(dir, "/")
+	controller, _, _ := strings.Cut(name, ".")
 	table := fakeV2
 	if f.version == V1 {
 		table = nil
-		if controller, rest, _ := strings.Cut(dir, "/"); slices.Contains(fakeControllers, controller) {
-			table, dir = fakeV1[controller], rest
+		if c, rest, _ := strings.Cut(dir, "/"); slices.Contains(fakeControllers[V1], c) {
+			table, dir, controller = fakeV1[c], rest, c
 		}
 	}
 	g, ok := f.find(dir)
 	kind, known := table[name]
-	// The root of version 2 carries no settings.
-	if !ok || !known || kind.offered && !f.offered[name] || (f.version == V2 && g == f.root && !kind.atRoot) {
-		return nil, fakeFile{}, pathError(op, file, syscall.ENOENT)
+	if ok && !known && f.version == V1 {
+		kind, known = fakeCore(controller, name)
 	}
-	return g, kind, nil
+	switch {
+	case !ok, !known, kind.offered && !f.offered[name], !f.since(6, kind.minor):
+	case f.version == V2 && g == f.root && !kind.atRoot, f.version == V1 && g == f.root && kind.notAtRoot:
+	case f.version == V2 && g != f.root && (kind.rootOnly || controller != "cgroup" && !g.parent.subtree[controller]):
+	default:
+		return g, kind, nil
+	}
+	return nil, fakeFile{}, pathError(op, file, syscall.ENOENT)
 }
 
 func pathError(op, file string, err error) error {

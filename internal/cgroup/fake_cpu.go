@@ -1,35 +1,60 @@
 package cgroup
 
 import (
+	"math"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
-// This file is the fake's model of the cpu and cpuset controllers.
+// This file is the fake's model of the cpu controller.
+
+type fakeCPU struct {
+	shares int64 // weight in version 2
+	idle   bool
+	bvt    int64
+	bandwidth
+}
+
+// bandwidth is in ns, as the kernel stores it.
+type bandwidth struct{ quota, period, burst uint64 }
+
+const (
+	microsecond = 1000
+	noQuota     = math.MaxUint64
+	// Of the kernel's tg_set_cfs_bandwidth.
+	maxRuntime = maxBandwidth * microsecond
+	minSlice   = 1000 * microsecond
+	maxPeriod  = 1000000 * microsecond
+	maxMicros  = math.MaxUint64 / microsecond
+)
 
 // showShares shows shares or weight; of an idle group, what idle groups have.
-func (g *fakeGroup) showShares(idle int64) string {
-	if g.idle {
-		return number(idle)
+func showShares(f *Fake, g *fakeGroup) string {
+	switch {
+	case !g.idle:
+		return number(g.shares)
+	case f.version == V1:
+		return "3"
+	case f.since(6, 12):
+		return "1"
 	}
-	return number(g.shares)
+	return "0" // 3 of 1024, rounded
 }
 
 func setShares(f *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, false)
+	n, err := kernelUint(text)
 	switch {
 	case err != nil:
 		return err
 	case g == f.root || g.idle:
 		return syscall.EINVAL
 	}
-	g.shares = min(max(n, 2), 262144)
+	g.shares = int64(min(max(n, 2), 262144))
 	return nil
 }
 
 func setWeight(_ *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, false)
+	n, err := kernelUint(text)
 	switch {
 	case err != nil:
 		return err
@@ -38,7 +63,44 @@ func setWeight(_ *Fake, g *fakeGroup, text string) error {
 	case g.idle:
 		return syscall.EINVAL
 	}
-	g.shares = n
+	g.shares = int64(n)
+	return nil
+}
+
+// niceWeights are the kernel's weights of nice values from -20 on, 1024 being
+// that of 0 (sched_prio_to_weight).
+var niceWeights = [...]int64{
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
+	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+}
+
+func showNice(f *Fake, g *fakeGroup) string {
+	weight := (g.shares*1024 + 50) / 100
+	if g.idle {
+		weight = 3
+	}
+	best, least := 0, int64(math.MaxInt64)
+	for i, w := range niceWeights {
+		delta := max(w-weight, weight-w)
+		if delta >= least {
+			break
+		}
+		best, least = i, delta
+	}
+	return strconv.Itoa(best - 20)
+}
+
+func setNice(_ *Fake, g *fakeGroup, text string) error {
+	n, err := kernelInt(text)
+	switch {
+	case err != nil:
+		return err
+	case n < -20 || n > 19:
+		return syscall.ERANGE
+	case g.idle:
+		return syscall.EINVAL
+	}
+	g.shares = (niceWeights[n+20]*100 + 512) / 1024
 	return nil
 }
 
@@ -46,7 +108,7 @@ func showIdle(_ *Fake, g *fakeGroup) string { return bit(g.idle) }
 
 // setIdle forgets the weight when a group ceases to be idle, as the kernel does.
 func setIdle(f *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, true)
+	n, err := kernelInt(text)
 	switch {
 	case err != nil:
 		return err
@@ -63,7 +125,7 @@ func showBVT(_ *Fake, g *fakeGroup) string { return number(g.bvt) }
 
 // setBVT follows the documents of the kernels that have it.
 func setBVT(_ *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, true)
+	n, err := kernelInt(text)
 	if err != nil {
 		return err
 	}
@@ -74,75 +136,104 @@ func setBVT(_ *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
-func setQuota(f *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, true)
-	if err != nil {
-		return err
+func micros(ns uint64) string { return strconv.FormatUint(ns/microsecond, 10) }
+
+func showQuota(_ *Fake, g *fakeGroup) string {
+	if g.quota == noQuota {
+		return "-1"
 	}
-	return f.setBandwidth(g, max(n, -1), g.period, g.burst)
+	return micros(g.quota)
+}
+
+func showPeriod(_ *Fake, g *fakeGroup) string { return micros(g.period) }
+func showBurst(_ *Fake, g *fakeGroup) string  { return micros(g.burst) }
+
+func setQuota(f *Fake, g *fakeGroup, text string) error {
+	n, err := kernelInt(text)
+	b := g.bandwidth
+	switch {
+	case err != nil:
+		return err
+	case n < 0:
+		b.quota = noQuota
+	case uint64(n) > maxMicros:
+		return syscall.EINVAL
+	default:
+		b.quota = uint64(n) * microsecond
+	}
+	return f.setBandwidth(g, b)
 }
 
 func setPeriod(f *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, false)
-	if err != nil {
+	n, err := kernelUint(text)
+	switch {
+	case err != nil:
 		return err
+	case n > maxMicros:
+		return syscall.EINVAL
 	}
-	return f.setBandwidth(g, g.quota, n, g.burst)
+	b := g.bandwidth
+	b.period = n * microsecond
+	return f.setBandwidth(g, b)
 }
 
 func setBurst(f *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, false)
-	if err != nil {
+	n, err := kernelUint(text)
+	switch {
+	case err != nil:
 		return err
+	case n > maxMicros:
+		return syscall.EINVAL
 	}
-	return f.setBandwidth(g, g.quota, g.period, n)
+	b := g.bandwidth
+	b.burst = n * microsecond
+	return f.setBandwidth(g, b)
 }
 
 func showMax(_ *Fake, g *fakeGroup) string {
-	if g.quota < 0 {
-		return unlimited + " " + number(g.period)
+	if g.quota == noQuota {
+		return unlimited + " " + micros(g.period)
 	}
-	return number(g.quota) + " " + number(g.period)
+	return micros(g.quota) + " " + micros(g.period)
 }
 
+// setMax reads a quota and a period as sscanf("%20s %llu") does: what cannot be
+// read of the period leaves it alone, and what follows is not looked at.
 func setMax(f *Fake, g *fakeGroup, text string) error {
-	fields := strings.Fields(text)
-	if len(fields) == 0 {
+	b := g.bandwidth
+	word, rest := scanWord(text, 20)
+	if word == "" {
 		return syscall.EINVAL
 	}
-	quota, period := int64(-1), g.period
-	if fields[0] != unlimited {
-		n, err := strconv.ParseInt(fields[0], 10, 64)
-		if err != nil || n < 0 {
-			return syscall.EINVAL
-		}
-		quota = n
+	if n, _, ok := scanUint(rest); ok {
+		b.period = n * microsecond // modulo 2^64
 	}
-	if len(fields) > 1 {
-		// What sscanf cannot read leaves the period alone.
-		if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil && n >= 0 {
-			period = n
-		}
+	if n, _, ok := scanUint(word); ok {
+		b.quota = n * microsecond
+	} else if word == unlimited {
+		b.quota = noQuota
+	} else {
+		return syscall.EINVAL
 	}
-	return f.setBandwidth(g, quota, period, g.burst)
+	return f.setBandwidth(g, b)
 }
 
 // setBandwidth makes the checks of tg_set_cfs_bandwidth.
-func (f *Fake) setBandwidth(g *fakeGroup, quota, period, burst int64) error {
-	limited := quota >= 0
+func (f *Fake) setBandwidth(g *fakeGroup, b bandwidth) error {
+	limited := b.quota != noQuota
 	switch {
 	case g == f.root,
-		limited && (quota < 1000 || quota > maxBandwidth),
-		period < 1000 || period > 1000000,
-		burst < 0 || burst > maxBandwidth,
-		limited && (burst > quota || burst+quota > maxBandwidth):
+		b.quota < minSlice || b.period < minSlice,
+		b.period > maxPeriod,
+		limited && b.quota > maxRuntime,
+		limited && (b.burst > b.quota || b.burst+b.quota > maxRuntime):
 		return syscall.EINVAL
 	}
-	oldQuota, oldPeriod, oldBurst := g.quota, g.period, g.burst
-	g.quota, g.period, g.burst = quota, period, burst
+	old := g.bandwidth
+	g.bandwidth = b
 	// Version 2 gives a child the least of its own and its parents' ratios.
 	if f.version == V1 && !f.root.ratiosFit(-1) {
-		g.quota, g.period, g.burst = oldQuota, oldPeriod, oldBurst
+		g.bandwidth = old
 		return syscall.EINVAL
 	}
 	return nil
@@ -152,8 +243,8 @@ func (f *Fake) setBandwidth(g *fakeGroup, quota, period, burst int64) error {
 // limit above it, -1 for none.
 func (g *fakeGroup) ratiosFit(above int64) bool {
 	ratio := above
-	if g.quota >= 0 {
-		ratio = g.quota << 20 / g.period // to_ratio, as coarse as the kernel's
+	if g.quota != noQuota {
+		ratio = int64((g.quota / microsecond) << 20 / (g.period / microsecond)) // to_ratio, as coarse as the kernel's
 		if above >= 0 && ratio > above {
 			return false
 		}
@@ -164,112 +255,4 @@ func (g *fakeGroup) ratiosFit(above int64) bool {
 		}
 	}
 	return true
-}
-
-func setClone(_ *Fake, g *fakeGroup, text string) error {
-	n, err := kernelInt(text, false)
-	if err == nil {
-		g.clone = n != 0
-	}
-	return err
-}
-
-func cpusOf(g *fakeGroup) *IDs { return &g.cpus }
-func memsOf(g *fakeGroup) *IDs { return &g.mems }
-
-func showEffectiveCPUs(f *Fake, g *fakeGroup) string { return f.effective(g, cpusOf).String() }
-func showEffectiveMems(f *Fake, g *fakeGroup) string { return f.effective(g, memsOf).String() }
-
-// effective is what a set amounts to: in version 2 what of it the parent has, or
-// else all the parent has.
-func (f *Fake) effective(g *fakeGroup, of func(*fakeGroup) *IDs) IDs {
-	if g == f.root || f.version == V1 {
-		return *of(g)
-	}
-	above := f.effective(g.parent, of)
-	if own := of(g).And(above); !own.Empty() {
-		return own
-	}
-	return above
-}
-
-func setCPUs(f *Fake, g *fakeGroup, text string) error {
-	allowed := f.cpus
-	if f.version == V2 {
-		allowed = f.possible
-	}
-	return f.setList(g, cpusOf, text, allowed, f.possible.max())
-}
-
-func setMems(f *Fake, g *fakeGroup, text string) error {
-	const mostNodes = 1023 // CONFIG_NODES_SHIFT=10
-	return f.setList(g, memsOf, text, f.mems, mostNodes)
-}
-
-// setList makes the checks of update_cpumask and update_nodemask in their order.
-func (f *Fake) setList(g *fakeGroup, of func(*fakeGroup) *IDs, text string, allowed IDs, most int) error {
-	if g == f.root {
-		return syscall.EACCES
-	}
-	want, err := kernelList(text)
-	switch {
-	case err != nil:
-		return err
-	case want.max() > most:
-		return syscall.ERANGE
-	case !allowed.Contains(want):
-		return syscall.EINVAL
-	case want == *of(g):
-		return nil
-	}
-	if f.version == V1 {
-		for _, c := range g.children {
-			if !want.Contains(*of(c)) {
-				return syscall.EBUSY
-			}
-		}
-		if !of(g.parent).Contains(want) {
-			return syscall.EACCES
-		}
-		if want.Empty() && g.populated() {
-			return syscall.ENOSPC
-		}
-	}
-	*of(g) = want
-	return nil
-}
-
-// populated reports whether tasks are in g or below.
-func (g *fakeGroup) populated() bool {
-	if g.tasks > 0 {
-		return true
-	}
-	for _, c := range g.children {
-		if c.populated() {
-			return true
-		}
-	}
-	return false
-}
-
-// kernelList reads a list as bitmap_parselist does: up to the first newline,
-// blanks and empty parts skipped. An id beyond all sets is ERANGE.
-func kernelList(text string) (IDs, error) {
-	line, _, _ := strings.Cut(text, "\n")
-	var s IDs
-	for part := range strings.SplitSeq(line, ",") {
-		part = strings.TrimSpace(part)
-		if part == "" {
-			continue
-		}
-		ids, err := ParseIDs(part)
-		if err != nil && strings.Trim(part, "0123456789") == "" {
-			return IDs{}, syscall.ERANGE
-		}
-		if err != nil {
-			return IDs{}, syscall.EINVAL
-		}
-		s = s.Union(ids)
-	}
-	return s, nil
 }

@@ -44,6 +44,11 @@ func newFake(t *testing.T, v Version, dirs ...string) *Fake {
 		if err := f.Mkdir(d); err != nil {
 			t.Fatal(err)
 		}
+		if v == V2 {
+			if err := f.WriteFile(d+"/cgroup.subtree_control", []byte("+cpuset +cpu +memory")); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	return f
 }
@@ -133,10 +138,10 @@ func TestFakeV2(t *testing.T) {
 		{"p/hugetlb.1GB.max", "max", 0, "max"},
 		{"p/hugetlb.1GB.max", "-1", syscall.EINVAL, "max"},
 	})
-	if err := f.SetUsage("p", 1<<20); err != nil {
+	if err := f.SetUsage("p/c", 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	runSteps(t, f, []step{{"p/memory.max", "8192", 0, "8192"}, {"p/memory.current", "", 0, "8192"}})
+	runSteps(t, f, []step{{"p/c/memory.max", "8192", 0, "8192"}, {"p/c/memory.current", "", 0, "8192"}})
 }
 
 func TestFakeDirs(t *testing.T) {
@@ -157,7 +162,7 @@ func TestFakeDirs(t *testing.T) {
 	if got, err := tree.Children("a", "cpu"); err != nil || strings.Join(got, " ") != "b" {
 		t.Errorf("Children: %q, %v", got, err)
 	}
-	if !tree.Exists("a", "memory") || tree.Exists("x", "memory") || tree.Exists("a", "blkio") {
+	if !tree.Exists("a", "memory") || tree.Exists("x", "memory") || tree.Exists("a", "rdma") {
 		t.Error("Exists is wrong")
 	}
 	if err := f.Rmdir("a/b"); err != nil {

@@ -182,8 +182,8 @@ func FuzzDecode(f *testing.F) {
 				}
 			}
 		}
-		_, _ = kernelList(text)
-		_, _ = kernelInt(text, true)
+		_, _ = kernelList(text, 64)
+		_, _ = kernelInt(text)
 		_, _ = kernelBytes(text, "max")
 	})
 }

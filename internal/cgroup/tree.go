@@ -107,11 +107,17 @@ func (t *Tree) Write(dir string, v lifecycle.Value) error {
 }
 
 // WriteText sets a setting to kernel text, as Read returned or Encode made it.
-// Empty text clears a list, which only version 2 knows as "what the parent has".
+// Empty text clears a list, which only version 2 knows as "what the parent has",
+// and which neither version does to a cgroup with tasks (ENOSPC). Other settings
+// have no empty text.
 func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) error {
 	file, err := t.File(dir, field, key)
 	if err != nil {
 		return &Error{Op: "write", Path: dir, Value: text, Err: err}
+	}
+	if s, _ := Find(field, key); text == "" && s.Kind != List {
+		// To the kernel an empty limit of memory or of huge pages is 0.
+		return &Error{Op: "write", Path: file, Err: errors.New("nothing to write")}
 	}
 	if t.Version == V2 && field == lifecycle.CPUPeriod {
 		return t.WriteBandwidth(dir, "", text)

@@ -270,8 +270,14 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 	if *set != *m.cur || text != m.before {
 		err = p.k.tree.WriteText(m.place.dir, m.place.field, "", text)
 	}
-	if p.k.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES) {
+	switch {
+	case p.k.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
 		set, err = p.clip(m, set, err)
+	case text == "" && errors.Is(err, syscall.ENOSPC):
+		// Both versions refuse to take a set away from tasks. What the parent has
+		// is the same to them, until the parent changes.
+		m.final = set.String()
+		err = p.k.tree.WriteText(m.place.dir, m.place.field, "", m.final)
 	}
 	if err != nil {
 		p.k.fail(m.job, err)

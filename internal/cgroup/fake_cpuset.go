@@ -1,0 +1,248 @@
+package cgroup
+
+import "syscall"
+
+// This file is the fake's model of the cpuset controller but for partitions.
+
+type fakeCPUSet struct {
+	cpus, mems                IDs
+	clone                     bool
+	onlyCPUs, onlyMems, hard  bool // cpu_exclusive, mem_exclusive, mem_hardwall
+	migrate, pageOut, slabOut bool
+	balance                   bool
+	relax                     int64
+}
+
+// mostNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
+const mostNodes = 1024
+
+func setClone(_ *Fake, g *fakeGroup, text string) error {
+	n, err := kernelUint(text)
+	if err == nil {
+		g.clone = n != 0
+	}
+	return err
+}
+
+func showCPUs(_ *Fake, g *fakeGroup) string { return g.cpus.String() }
+func showMems(_ *Fake, g *fakeGroup) string { return g.mems.String() }
+
+func showEffectiveCPUs(f *Fake, g *fakeGroup) string { return f.effectiveCPUs(g).String() }
+
+func showEffectiveMems(f *Fake, g *fakeGroup) string { return f.effectiveMems(g).String() }
+
+// effectiveMems is what a set amounts to: in version 2 what of it the parent
+// has, or else all the parent has.
+func (f *Fake) effectiveMems(g *fakeGroup) IDs {
+	if g == f.root || f.version == V1 {
+		return g.mems
+	}
+	above := f.effectiveMems(g.parent)
+	if own := g.mems.And(above); !own.Empty() {
+		return own
+	}
+	return above
+}
+
+func setCPUs(f *Fake, g *fakeGroup, text string) error {
+	if g == f.root {
+		return syscall.EACCES
+	}
+	want, err := kernelList(text, f.possible.max()+1)
+	allowed := f.cpus
+	if f.version == V2 {
+		allowed = f.possible
+	}
+	switch {
+	case err != nil:
+		return err
+	case !allowed.Contains(want):
+		return syscall.EINVAL
+	case want == g.cpus:
+		return nil
+	}
+	trial := g.fakeCPUSet
+	trial.cpus = want
+	if err := f.validate(g, trial); err != nil {
+		return err
+	}
+	old := g.cpus
+	g.cpus = want
+	f.cpusChanged(g, old)
+	return nil
+}
+
+func setMems(f *Fake, g *fakeGroup, text string) error {
+	if g == f.root {
+		return syscall.EACCES
+	}
+	want, err := kernelList(text, mostNodes)
+	switch {
+	case err != nil:
+		return err
+	case !f.mems.Contains(want):
+		return syscall.EINVAL
+	case want == g.mems:
+		return nil
+	}
+	trial := g.fakeCPUSet
+	trial.mems = want
+	if err := f.validate(g, trial); err != nil {
+		return err
+	}
+	g.mems = want
+	return nil
+}
+
+// within is is_cpuset_subset: a child must not have what its parent has not.
+func (s fakeCPUSet) within(o fakeCPUSet) bool {
+	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.onlyCPUs || o.onlyCPUs) && (!s.onlyMems || o.onlyMems)
+}
+
+// validate makes the checks of validate_change in their order.
+func (f *Fake) validate(g *fakeGroup, trial fakeCPUSet) error {
+	if f.version == V1 {
+		if err := f.validateV1(g, trial); err != nil {
+			return err
+		}
+	} else if f.partitionClash(g, trial) {
+		return syscall.EINVAL
+	}
+	// A set that was never given may stay so; one that was may not be taken away
+	// from tasks, in version 2 neither.
+	if (!g.cpus.Empty() && trial.cpus.Empty() || !g.mems.Empty() && trial.mems.Empty()) && f.populated(g, "cpuset") {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (f *Fake) validateV1(g *fakeGroup, trial fakeCPUSet) error {
+	for _, c := range g.children {
+		if !c.within(trial) {
+			return syscall.EBUSY
+		}
+	}
+	if g == f.root {
+		return nil
+	}
+	above := g.parent.fakeCPUSet
+	if g.parent == f.root {
+		above.onlyCPUs, above.onlyMems = true, true // as the kernel's root has it
+	}
+	if !trial.within(above) {
+		return syscall.EACCES
+	}
+	for _, o := range g.parent.children {
+		if o != g && (trial.clash(o.fakeCPUSet) || o.clash(trial)) {
+			return syscall.EINVAL
+		}
+	}
+	return nil
+}
+
+// clash reports whether what s has alone is in o as well.
+func (s fakeCPUSet) clash(o fakeCPUSet) bool {
+	return s.onlyCPUs && !s.cpus.And(o.cpus).Empty() || s.onlyMems && !s.mems.And(o.mems).Empty()
+}
+
+// flag is a file of version 1 that is 0 or 1. The kernel looks at the lower half
+// of the number only.
+func flag(at func(*fakeCPUSet) *bool) fakeFile {
+	return fakeFile{
+		show: func(_ *Fake, g *fakeGroup) string { return bit(*at(&g.fakeCPUSet)) },
+		set: func(f *Fake, g *fakeGroup, text string) error {
+			n, err := kernelUint(text)
+			if err != nil {
+				return err
+			}
+			trial := g.fakeCPUSet
+			*at(&trial) = uint32(n) != 0
+			if err := f.validate(g, trial); err != nil {
+				return err
+			}
+			g.fakeCPUSet = trial
+			return nil
+		},
+	}
+}
+
+func showRelax(_ *Fake, g *fakeGroup) string { return number(g.relax) }
+
+// setRelax takes -1 to the number of scheduling domains above a CPU, here 2: a
+// core's cluster and the node, of a machine with nodes.
+func setRelax(_ *Fake, g *fakeGroup, text string) error {
+	n, err := kernelInt(text)
+	switch {
+	case err != nil:
+		return err
+	case n < -1 || n > 2:
+		return syscall.EINVAL
+	}
+	g.relax = n
+	return nil
+}
+
+// SetPossible sets which CPUs could come online (those online are among them).
+// It starts as those online.
+func (f *Fake) SetPossible(cpus string) error {
+	c, err := ParseIDs(cpus)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.possible = c.Union(f.cpus)
+	return nil
+}
+
+// SetOnline takes a CPU off or puts it back. Version 1 takes it out of every
+// cpuset for good, and tasks without a CPU move up; version 2 keeps the sets and
+// changes what they amount to.
+func (f *Fake) SetOnline(cpu int, online bool) error {
+	var one IDs
+	one[cpu>>6] = 1 << (cpu & 63)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.possible.Contains(one) {
+		return pathError("write", "cpu/online", syscall.ENOENT)
+	}
+	if !online {
+		if err := f.mayGoOffline(one); err != nil {
+			return pathError("write", "cpu/online", err)
+		}
+	}
+	f.cpus = f.cpus.Minus(one)
+	if online {
+		f.cpus = f.cpus.Union(one)
+	}
+	f.root.cpus = f.cpus
+	if f.version == V1 && !online {
+		f.shrinkAll(f.root)
+	}
+	return nil
+}
+
+func (f *Fake) shrinkAll(g *fakeGroup) {
+	for _, c := range g.children {
+		had := !c.cpus.Empty()
+		c.cpus = c.cpus.And(g.cpus)
+		if had && c.cpus.Empty() {
+			f.moveUp(c)
+		}
+		f.shrinkAll(c)
+	}
+}
+
+// moveUp moves the tasks of a cpuset without CPUs to the nearest one that has
+// some.
+func (f *Fake) moveUp(g *fakeGroup) {
+	to := g.parent
+	for to != f.root && (to.cpus.Empty() || to.mems.Empty()) {
+		to = to.parent
+	}
+	for _, p := range f.procs {
+		if p.in["cpuset"] == g {
+			p.in["cpuset"] = to
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package cgroup
+
+import "syscall"
+
+// This file is the fake's model of the memory controller.
+
+type fakeMemory struct {
+	usage                     int64
+	limit, swap               int64 // bytes in whole pages; memory and swap in version 1
+	protectMin, low, high     int64
+	swapHigh, soft            int64
+	oomGroup, swappiness, oom int64
+	moveCharge                int64
+}
+
+// ownBytes is what a cgroup costs the one above it: the kernel charges what it
+// needs for a child there (16 KiB were seen with 6.1 and 6.12 on four CPUs).
+const ownBytes = 16384
+
+// inUse is the memory of a cgroup and those below it.
+func (f *Fake) inUse(g *fakeGroup) int64 {
+	n := g.usage
+	for _, p := range f.procs {
+		n += p.usage[g]
+	}
+	for _, c := range g.children {
+		n += f.inUse(c)
+		if f.version == V1 || g.subtree["memory"] {
+			n += ownBytes
+		}
+	}
+	return n
+}
+
+func showUsage(f *Fake, g *fakeGroup) string { return number(f.inUse(g)) }
+
+func bytesV2(at func(*fakeGroup) *int64) fakeFile {
+	return fakeFile{
+		show: func(_ *Fake, g *fakeGroup) string {
+			if n := *at(g); n != unlimitedBytes() {
+				return number(n)
+			}
+			return unlimited
+		},
+		set: func(f *Fake, g *fakeGroup, text string) error {
+			n, err := kernelBytes(text, unlimited)
+			if err != nil {
+				return err
+			}
+			*at(g) = n
+			// Too little for what is in use is made to fit, by killing if need be.
+			f.shrink(g)
+			return nil
+		},
+	}
+}
+
+// shrink kills tasks of a cgroup of version 2 until it keeps to its limit.
+func (f *Fake) shrink(g *fakeGroup) {
+	for f.inUse(g) > g.limit {
+		victim := f.largest(g)
+		if victim == nil {
+			break
+		}
+		f.kill(victim, g)
+	}
+	if over := f.inUse(g) - g.limit; over > 0 {
+		g.usage = max(g.usage-over, 0)
+	}
+}
+
+// kill ends a task for want of memory in g, and with it the others of the
+// highest cgroup below g, or g, that says so.
+func (f *Fake) kill(p *fakeProc, g *fakeGroup) {
+	var whole *fakeGroup
+	for at := p.in[""]; at != nil; at = at.parent {
+		if at.oomGroup == 1 {
+			whole = at
+		}
+		if at == g {
+			break
+		}
+	}
+	delete(f.procs, p.pid)
+	for pid, o := range f.procs {
+		if whole != nil && o.in[""].below(whole) {
+			delete(f.procs, pid)
+		}
+	}
+}
+
+func (g *fakeGroup) below(above *fakeGroup) bool {
+	for ; g != nil; g = g.parent {
+		if g == above {
+			return true
+		}
+	}
+	return false
+}
+
+// largest returns the task below g that uses most.
+func (f *Fake) largest(g *fakeGroup) *fakeProc {
+	var found *fakeProc
+	var most int64
+	for _, p := range f.procs {
+		if !p.in[""].below(g) {
+			continue
+		}
+		var n int64
+		for _, b := range p.usage {
+			n += b
+		}
+		if found == nil || n > most || n == most && p.pid > found.pid {
+			found, most = p, n
+		}
+	}
+	return found
+}
+
+// bytesV1 is a limit of version 1; check says what refuses it.
+func bytesV1(at func(*fakeGroup) *int64, check func(*Fake, *fakeGroup, int64) error) fakeFile {
+	return fakeFile{
+		show: func(_ *Fake, g *fakeGroup) string { return number(*at(g)) },
+		set: func(f *Fake, g *fakeGroup, text string) error {
+			n, err := kernelBytes(text, "-1")
+			if err == nil && g == f.root {
+				err = syscall.EINVAL
+			}
+			if err == nil {
+				err = check(f, g, n)
+			}
+			if err == nil {
+				*at(g) = n
+			}
+			return err
+		},
+	}
+}
+
+func checkLimit(f *Fake, g *fakeGroup, n int64) error {
+	switch {
+	case n > g.swap:
+		return syscall.EINVAL
+	case n < f.inUse(g):
+		return syscall.EBUSY
+	}
+	return nil
+}
+
+func checkSwap(f *Fake, g *fakeGroup, n int64) error {
+	switch {
+	case n < g.limit:
+		return syscall.EINVAL
+	case n < f.inUse(g):
+		return syscall.EBUSY
+	}
+	return nil
+}
+
+func checkNothing(*Fake, *fakeGroup, int64) error { return nil }
+
+func setOOMGroup(_ *Fake, g *fakeGroup, text string) error {
+	n, err := kernelInt32(strip(text))
+	if err != nil {
+		return err
+	}
+	if n != 0 && n != 1 {
+		return syscall.EINVAL
+	}
+	g.oomGroup = n
+	return nil
+}
+
+// small is a file of version 1 that takes numbers from least to most.
+func small(at func(*fakeGroup) *int64, least, most uint64) fakeFile {
+	return fakeFile{
+		show: func(_ *Fake, g *fakeGroup) string { return number(*at(g)) },
+		set: func(_ *Fake, g *fakeGroup, text string) error {
+			n, err := kernelUint(text)
+			switch {
+			case err != nil:
+				return err
+			case n < least || n > most:
+				return syscall.EINVAL
+			}
+			*at(g) = int64(n)
+			return nil
+		},
+	}
+}
+
+func showOOM(_ *Fake, g *fakeGroup) string {
+	return "oom_kill_disable " + number(g.oom) + "\nunder_oom 0\noom_kill 0"
+}

@@ -1,0 +1,291 @@
+package cgroup
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// This file is the fake's model of the controllers io, blkio, hugetlb and pids.
+
+type fakeOther struct {
+	pids      int64 // -1 for none
+	huge      map[string]int64
+	ioWeight  uint64
+	bfqWeight uint64
+	throttle  map[string]*[4]uint64 // by device: bytes read, written, requests read, written
+}
+
+func (o *fakeOther) resetOther(controller string) {
+	switch controller {
+	case "pids":
+		o.pids = -1
+	case "hugetlb":
+		o.huge = map[string]int64{}
+	case "io", "blkio":
+		o.ioWeight, o.bfqWeight, o.throttle = 100, 100, map[string]*[4]uint64{}
+	}
+}
+
+// mostPids is PID_MAX_LIMIT of 64-bit kernels.
+const mostPids = 4194304
+
+func showPids(_ *Fake, g *fakeGroup) string {
+	if g.pids < 0 {
+		return unlimited
+	}
+	return number(g.pids)
+}
+
+func setPids(_ *Fake, g *fakeGroup, text string) error {
+	text = strip(text)
+	if text == unlimited {
+		g.pids = -1
+		return nil
+	}
+	n, err := kernelInt(text)
+	switch {
+	case err != nil:
+		return err
+	case n < 0 || n > mostPids:
+		return syscall.EINVAL
+	}
+	g.pids = n
+	return nil
+}
+
+func showPidsCurrent(f *Fake, g *fakeGroup) string {
+	n := g.tasks
+	for _, p := range f.procs {
+		if p.in["pids"].below(g) || p.in[""].below(g) {
+			n++
+		}
+	}
+	return strconv.Itoa(n)
+}
+
+// hugePages is a limit of huge pages of a size. None is the text of no limit.
+func hugePages(name string, size int64, none string) fakeFile {
+	most := unlimitedBytes() / size * size
+	return fakeFile{
+		show: func(f *Fake, g *fakeGroup) string {
+			n, given := g.huge[name]
+			switch {
+			case g == f.root:
+				return number(unlimitedBytes()) // not in whole huge pages
+			case given && n != most, none == "-1" && given:
+				return number(n)
+			case none == "-1":
+				return number(most)
+			}
+			return none
+		},
+		set: func(f *Fake, g *fakeGroup, text string) error {
+			if g == f.root {
+				return syscall.EINVAL
+			}
+			n, err := kernelBytes(text, none)
+			if err == nil {
+				g.huge[name] = n / size * size
+			}
+			return err
+		},
+	}
+}
+
+// device takes "major:minor" off a text, as blkg_conf_prep does.
+func (f *Fake) device(text string) (dev, rest string, err error) {
+	major, rest, ok := scanUint(text)
+	if !ok || !strings.HasPrefix(rest, ":") {
+		return "", "", syscall.EINVAL
+	}
+	minor, rest, ok := scanUint(rest[1:])
+	if !ok || rest == "" || !isBlank(rest[0]) {
+		return "", "", syscall.EINVAL
+	}
+	dev = fmt.Sprintf("%d:%d", major, minor)
+	if !f.devices[dev] {
+		return "", "", syscall.ENODEV
+	}
+	return dev, rest, nil
+}
+
+func showIOWeight(_ *Fake, g *fakeGroup) string {
+	return "default " + strconv.FormatUint(g.ioWeight, 10)
+}
+
+// setIOWeight is io.weight of blk-iocost. Weights of devices need a cost model,
+// which no device of the fake has.
+func setIOWeight(f *Fake, g *fakeGroup, text string) error {
+	if strings.Contains(text, ":") {
+		if _, _, err := f.device(text); err != nil {
+			return err
+		}
+		return syscall.EOPNOTSUPP
+	}
+	rest, _ := strings.CutPrefix(text, "default")
+	n, _, ok := scanUint(rest)
+	if n = uint64(uint32(n)); !ok || n < 1 || n > 10000 {
+		return syscall.EINVAL
+	}
+	g.ioWeight = n
+	return nil
+}
+
+func showBFQ(_ *Fake, g *fakeGroup) string { return "default " + strconv.FormatUint(g.bfqWeight, 10) }
+
+func showBFQv1(_ *Fake, g *fakeGroup) string { return strconv.FormatUint(g.bfqWeight, 10) }
+
+// setBFQ is io.bfq.weight. Weights of devices need the scheduler BFQ on them.
+func setBFQ(f *Fake, g *fakeGroup, text string) error {
+	text = strip(text)
+	n, _, rest := digits(text, 0)
+	ok := rest == ""
+	if after, given := strings.CutPrefix(text, "default"); !ok && given {
+		n, _, ok = scanUint(after)
+	}
+	if ok {
+		return g.setBFQ(n)
+	}
+	return setBFQDevice(f, g, text)
+}
+
+func setBFQDevice(f *Fake, _ *fakeGroup, text string) error {
+	if _, _, err := f.device(text); err != nil {
+		return err
+	}
+	return syscall.EOPNOTSUPP
+}
+
+func setBFQv1(_ *Fake, g *fakeGroup, text string) error {
+	n, err := kernelUint(text)
+	if err != nil {
+		return err
+	}
+	return g.setBFQ(n)
+}
+
+func (o *fakeOther) setBFQ(n uint64) error {
+	if n < 1 || n > 1000 {
+		return syscall.ERANGE
+	}
+	o.bfqWeight = n
+	return nil
+}
+
+// ioLimits are the words of io.max in their order, and what is no limit of each.
+var ioLimits = [4]struct {
+	name string
+	none uint64
+}{{"rbps", math.MaxUint64}, {"wbps", math.MaxUint64}, {"riops", math.MaxUint32}, {"wiops", math.MaxUint32}}
+
+func noThrottle() *[4]uint64 {
+	return &[4]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MaxUint32}
+}
+
+func (o *fakeOther) limits(dev string) *[4]uint64 {
+	if o.throttle[dev] == nil {
+		o.throttle[dev] = noThrottle()
+	}
+	return o.throttle[dev]
+}
+
+func (o *fakeOther) throttled() []string {
+	var out []string
+	for dev, l := range o.throttle {
+		if *l != *noThrottle() {
+			out = append(out, dev)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func showIOMax(_ *Fake, g *fakeGroup) string {
+	var lines []string
+	for _, dev := range g.throttled() {
+		line := dev
+		for i, l := range ioLimits {
+			text := unlimited
+			if n := g.throttle[dev][i]; n != l.none {
+				text = strconv.FormatUint(n, 10)
+			}
+			line += " " + l.name + "=" + text
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// setIOMax makes the checks of tg_set_limit. Nothing is taken of a line that has
+// a fault.
+func setIOMax(f *Fake, g *fakeGroup, text string) error {
+	dev, rest, err := f.device(text)
+	if err != nil {
+		return err
+	}
+	limits := *g.limits(dev)
+	for {
+		var word string
+		if word, rest = scanWord(rest, 26); word == "" {
+			break
+		}
+		name, value, ok := strings.Cut(word, "=")
+		n, _, isNumber := scanUint(value)
+		if !isNumber {
+			n = math.MaxUint64
+		}
+		i := slices.IndexFunc(ioLimits[:], func(l struct {
+			name string
+			none uint64
+		}) bool {
+			return l.name == name
+		})
+		switch {
+		case !ok || !isNumber && value != unlimited:
+			return syscall.EINVAL
+		case n == 0:
+			return syscall.ERANGE
+		case i < 0 || n == 1:
+			return syscall.EINVAL
+		}
+		limits[i] = min(n, ioLimits[i].none)
+	}
+	*g.limits(dev) = limits
+	return nil
+}
+
+// throttle is a limit of version 1, of which 0 is none. Numbers of requests are
+// of 32 bits, and what is above them is cut off.
+func throttle(i int) fakeFile {
+	return fakeFile{
+		lines: true,
+		show: func(_ *Fake, g *fakeGroup) string {
+			var lines []string
+			for _, dev := range g.throttled() {
+				if n := g.throttle[dev][i]; n != ioLimits[i].none {
+					lines = append(lines, dev+" "+strconv.FormatUint(n, 10))
+				}
+			}
+			return strings.Join(lines, "\n")
+		},
+		set: func(f *Fake, g *fakeGroup, text string) error {
+			dev, rest, err := f.device(text)
+			if err != nil {
+				return err
+			}
+			n, _, ok := scanUint(rest)
+			if !ok {
+				return syscall.EINVAL
+			}
+			if n == 0 {
+				n = math.MaxUint64
+			}
+			g.limits(dev)[i] = n & ioLimits[i].none
+			return nil
+		},
+	}
+}

@@ -1,0 +1,229 @@
+package cgroup
+
+import (
+	"math"
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// This file is how the kernel reads text.
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// strip takes blanks off both ends, as strstrip does.
+func strip(text string) string { return strings.Trim(text, " \t\n\v\f\r") }
+
+// digits reads as many digits as there are, of base 0 by the prefix, and returns
+// the value modulo 2^64, whether it was larger, and the rest.
+func digits(text string, base uint64) (n uint64, overflow bool, rest string) {
+	digit := func(c byte) uint64 {
+		switch {
+		case c >= '0' && c <= '9':
+			return uint64(c - '0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			return uint64(c|0x20-'a') + 10
+		}
+		return 99
+	}
+	if base == 0 {
+		base = 10
+		if strings.HasPrefix(text, "0") {
+			base = 8
+			if len(text) > 2 && text[1]|0x20 == 'x' && digit(text[2]) < 16 {
+				base, text = 16, text[2:]
+			}
+		}
+	}
+	for text != "" && digit(text[0]) < base {
+		hi, lo := bits.Mul64(n, base)
+		sum, carry := bits.Add64(lo, digit(text[0]), 0)
+		overflow = overflow || hi != 0 || carry != 0
+		n, text = sum, text[1:]
+	}
+	return n, overflow, text
+}
+
+// kernelUint reads a number as kstrtoull with base 0 does: hexadecimal and octal
+// too, one newline at the end, no blank in front, no sign but +.
+func kernelUint(text string) (uint64, error) {
+	text = strings.TrimPrefix(text, "+")
+	n, overflow, rest := digits(text, 0)
+	switch {
+	case rest == text:
+		return 0, syscall.EINVAL
+	case overflow:
+		return 0, syscall.ERANGE // what follows is not looked at any more
+	case rest != "" && rest != "\n":
+		return 0, syscall.EINVAL
+	}
+	return n, nil
+}
+
+// kernelInt reads a number as kstrtoll does.
+func kernelInt(text string) (int64, error) {
+	most, sign := uint64(math.MaxInt64), int64(1)
+	if strings.HasPrefix(text, "-") {
+		if text = text[1:]; strings.HasPrefix(text, "+") {
+			return 0, syscall.EINVAL
+		}
+		most, sign = 1<<63, -1
+	}
+	n, err := kernelUint(text)
+	switch {
+	case err != nil:
+		return 0, err
+	case n > most:
+		return 0, syscall.ERANGE
+	}
+	return sign * int64(n), nil
+}
+
+// kernelInt32 reads a number as kstrtoint does.
+func kernelInt32(text string) (int64, error) {
+	n, err := kernelInt(text)
+	if err == nil && n != int64(int32(n)) {
+		err = syscall.ERANGE
+	}
+	return n, err
+}
+
+// scanUint reads a number as %llu of sscanf does: decimal, after blanks, up to
+// what is no digit, modulo 2^64.
+func scanUint(text string) (n uint64, rest string, ok bool) {
+	text = strings.TrimLeft(text, " \t\n\v\f\r")
+	n, _, rest = digits(text, 10)
+	return n, rest, rest != text
+}
+
+// scanWord reads a word of at most n bytes as %s of sscanf does.
+func scanWord(text string, n int) (word, rest string) {
+	text = strings.TrimLeft(text, " \t\n\v\f\r")
+	i := 0
+	for i < len(text) && i < n && !isBlank(text[i]) {
+		i++
+	}
+	return text[:i], text[i:]
+}
+
+// unlimitedBytes is what the kernel stores for no limit.
+func unlimitedBytes() int64 {
+	size := int64(os.Getpagesize())
+	return math.MaxInt64 / size * size
+}
+
+// kernelBytes reads bytes as page_counter_memparse does: a suffix K to E, whole
+// pages, what is too large is no limit. None is the text of no limit. Nothing at
+// all is 0.
+func kernelBytes(text, none string) (int64, error) {
+	text = strip(text)
+	if text == none {
+		return unlimitedBytes(), nil
+	}
+	n, _, rest := digits(text, 0)
+	if rest != "" {
+		if i := strings.IndexByte("kmgtpe", rest[0]|0x20); i >= 0 {
+			n, rest = n<<(10*(i+1)), rest[1:]
+		}
+	}
+	if rest != "" {
+		return 0, syscall.EINVAL
+	}
+	size := uint64(os.Getpagesize())
+	return int64(min(n/size*size, uint64(unlimitedBytes()))), nil
+}
+
+// kernelList reads a list as bitmap_parselist does, of ids below size: up to the
+// first newline, blanks and empty parts skipped, "all", N for the last id, and
+// strides "0-7:1/2".
+func kernelList(text string, size int) (IDs, error) {
+	var s IDs
+	text, _, _ = strings.Cut(text, "\n")
+	for {
+		text = strings.TrimLeft(text, ", \t\v\f\r")
+		if text == "" {
+			return s, nil
+		}
+		r, rest, err := parseRegion(text, size)
+		switch {
+		case err != nil:
+			return IDs{}, err
+		case r.start > r.end || r.group == 0 || r.off > r.group:
+			return IDs{}, syscall.EINVAL
+		case r.end >= size:
+			return IDs{}, syscall.ERANGE
+		}
+		for i := r.start; i <= r.end; i += r.group {
+			for id := i; id < min(i+r.off, r.end+1); id++ {
+				s[id>>6] |= 1 << (id & 63)
+			}
+		}
+		text = rest
+	}
+}
+
+// region is a part of a list: the first off of each group of ids.
+type region struct{ start, end, off, group int }
+
+func parseRegion(text string, size int) (region, string, error) {
+	var r region
+	var err error
+	ends := func() bool { return text == "" || text[0] == ',' || isBlank(text[0]) }
+	take := func(into *int) bool {
+		*into, text, err = regionNumber(text, size)
+		return err == nil
+	}
+	after := func(sep byte) bool {
+		if err == nil && (text == "" || text[0] != sep) {
+			err = syscall.EINVAL
+		}
+		if err == nil {
+			text = text[1:]
+		}
+		return err == nil
+	}
+	if len(text) >= 3 && strings.EqualFold(text[:3], "all") {
+		r.end, text = size-1, text[3:]
+	} else {
+		if !take(&r.start) {
+			return r, "", err
+		}
+		r.end = r.start
+		if !ends() && (!after('-') || !take(&r.end)) {
+			return r, "", err
+		}
+	}
+	if ends() {
+		r.off, r.group = r.end+1, r.end+1
+		return r, text, nil
+	}
+	if after(':') && take(&r.off) && after('/') {
+		take(&r.group)
+	}
+	return r, text, err
+}
+
+func regionNumber(text string, size int) (int, string, error) {
+	if strings.HasPrefix(text, "N") {
+		return size - 1, text[1:], nil
+	}
+	n, overflow, rest := digits(text, 10)
+	switch {
+	case rest == text:
+		return 0, "", syscall.EINVAL
+	case overflow || n > math.MaxUint32:
+		return 0, "", syscall.EOVERFLOW
+	}
+	return int(n), rest, nil
+}

@@ -1,0 +1,383 @@
+package cgroup
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// This file is the fake's model of cgroups themselves: controllers, threaded
+// cgroups, tasks.
+
+// fakeControllers in the order the kernel tells them.
+var fakeControllers = map[Version][]string{
+	V1: {"cpuset", "cpu", "blkio", "memory", "hugetlb", "pids"},
+	V2: {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"},
+}
+
+// threadable controllers can tell the threads of one process apart.
+func threadable(controller string) bool {
+	return controller == "cpuset" || controller == "cpu" || controller == "pids"
+}
+
+// fakeProc is a task. In version 2 it is in one cgroup, under the name "".
+type fakeProc struct {
+	pid   int
+	in    map[string]*fakeGroup // by controller
+	usage map[*fakeGroup]int64  // memory it took while it was there
+}
+
+// Spawn starts a task at the root.
+func (f *Fake) Spawn() (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := &fakeProc{pid: 1000 + len(f.procs), in: map[string]*fakeGroup{}, usage: map[*fakeGroup]int64{}}
+	for f.procs[p.pid] != nil {
+		p.pid++
+	}
+	for _, c := range f.hierarchies() {
+		p.in[c] = f.root
+	}
+	f.procs[p.pid] = p
+	return p.pid, nil
+}
+
+func (f *Fake) hierarchies() []string {
+	if f.version == V1 {
+		return fakeControllers[V1]
+	}
+	return []string{""}
+}
+
+// memoryOf returns the cgroup a task's memory is charged to.
+func (f *Fake) memoryOf(p *fakeProc) *fakeGroup {
+	if f.version == V1 {
+		return p.in["memory"]
+	}
+	return p.in[""]
+}
+
+// Grow makes a task use memory.
+func (f *Fake) Grow(pid int, bytes int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.procs[pid]
+	if p == nil {
+		return syscall.ESRCH
+	}
+	p.usage[f.memoryOf(p)] += bytes
+	return nil
+}
+
+// Kill ends a task; one that ended already is no error.
+func (f *Fake) Kill(pid int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.procs, pid)
+	return nil
+}
+
+// Gone returns an error while a task is alive.
+func (f *Fake) Gone(pid int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.procs[pid] != nil {
+		return syscall.ETIMEDOUT
+	}
+	return nil
+}
+
+// SetTasks puts n tasks into a cgroup. In version 1 a cgroup without CPUs or
+// memory nodes takes none (ENOSPC), in version 2 one that gives controllers to
+// its children does not (EBUSY).
+func (f *Fake) SetTasks(dir string, n int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g, ok := f.find(dir)
+	if !ok {
+		return pathError("write", dir, syscall.ENOENT)
+	}
+	if n > 0 {
+		if err := f.admits(g, "cpuset"); err != nil {
+			return pathError("write", dir, err)
+		}
+	}
+	g.tasks = n
+	return nil
+}
+
+// admits says why a cgroup takes no task.
+func (f *Fake) admits(g *fakeGroup, controller string) error {
+	if f.version == V1 {
+		if controller == "cpuset" && (g.cpus.Empty() || g.mems.Empty()) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	switch {
+	case !f.validDomain(g.domain()):
+		return syscall.EOPNOTSUPP
+	case g.parent == nil, g.threaded, f.canBeThreadRoot(g):
+		return nil
+	case len(g.subtree) > 0:
+		return syscall.EBUSY
+	}
+	return nil
+}
+
+// inhabited reports whether tasks are in g itself. Of version 1, those of a
+// controller, "" for any.
+func (f *Fake) inhabited(g *fakeGroup, controller string) bool {
+	if g.tasks > 0 {
+		return true
+	}
+	for _, p := range f.procs {
+		for c, in := range p.in {
+			if in == g && (controller == "" || c == "" || c == controller) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// populated reports whether tasks are in g or below.
+func (f *Fake) populated(g *fakeGroup, controller string) bool {
+	if f.inhabited(g, controller) {
+		return true
+	}
+	for _, c := range g.children {
+		if f.populated(c, controller) {
+			return true
+		}
+	}
+	return false
+}
+
+func showProcs(controller string) func(*Fake, *fakeGroup) string {
+	return func(f *Fake, g *fakeGroup) string {
+		var pids []int
+		for _, p := range f.procs {
+			if p.in[controller] == g {
+				pids = append(pids, p.pid)
+			}
+		}
+		slices.Sort(pids)
+		var out []string
+		for _, pid := range pids {
+			out = append(out, strconv.Itoa(pid))
+		}
+		return strings.Join(out, "\n")
+	}
+}
+
+func setProcs(controller string) func(*Fake, *fakeGroup, string) error {
+	return func(f *Fake, g *fakeGroup, text string) error {
+		pid, err := kernelInt32(strip(text))
+		if err != nil || pid < 0 {
+			return syscall.EINVAL
+		}
+		p := f.procs[int(pid)]
+		if p == nil {
+			return syscall.ESRCH
+		}
+		if p.in[controller] == g {
+			return nil
+		}
+		if err := f.admits(g, controller); err != nil {
+			return err
+		}
+		p.in[controller] = g
+		return nil
+	}
+}
+
+// fakeCore are the files every cgroup of version 1 has.
+func fakeCore(controller, name string) (fakeFile, bool) {
+	switch name {
+	case "cgroup.procs", "tasks":
+		return fakeFile{show: showProcs(controller), set: setProcs(controller), lines: true}, true
+	case "cgroup.clone_children":
+		return fakeFile{show: func(_ *Fake, g *fakeGroup) string { return bit(g.clone) }, set: setClone}, true
+	}
+	return fakeFile{}, false
+}
+
+// domain is the cgroup whose resources a threaded one shares.
+func (g *fakeGroup) domain() *fakeGroup {
+	for g.threaded {
+		g = g.parent
+	}
+	return g
+}
+
+func (f *Fake) threadRoot(g *fakeGroup) bool {
+	if g.threaded {
+		return false
+	}
+	for _, c := range g.children {
+		if c.threaded {
+			return true
+		}
+	}
+	return g.parent != nil && f.inhabited(g, "") && slices.ContainsFunc(fakeControllers[V2], func(c string) bool { return threadable(c) && g.subtree[c] })
+}
+
+func (g *fakeGroup) givesDomain() bool {
+	for c := range g.subtree {
+		if !threadable(c) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Fake) canBeThreadRoot(g *fakeGroup) bool {
+	switch {
+	case g.parent == nil:
+		return true
+	case g.threaded, g.givesDomain():
+		return false
+	}
+	for _, c := range g.children {
+		if !c.threaded && f.populated(c, "") {
+			return false
+		}
+	}
+	return true
+}
+
+// validDomain reports whether a cgroup can hold processes: not below a cgroup
+// that shares its resources between threads.
+func (f *Fake) validDomain(g *fakeGroup) bool {
+	if g.threaded {
+		return false
+	}
+	for g = g.parent; g != nil; g = g.parent {
+		if g.threaded || g.parent != nil && f.threadRoot(g) {
+			return false
+		}
+	}
+	return true
+}
+
+func showType(f *Fake, g *fakeGroup) string {
+	switch {
+	case g.threaded:
+		return "threaded"
+	case !f.validDomain(g):
+		return "domain invalid"
+	case f.threadRoot(g):
+		return "domain threaded"
+	}
+	return "domain"
+}
+
+// setType makes a cgroup threaded, which cannot be undone.
+func setType(f *Fake, g *fakeGroup, text string) error {
+	if strip(text) != "threaded" {
+		return syscall.EINVAL
+	}
+	above := g.parent.domain()
+	switch {
+	case g.threaded:
+		return nil
+	case f.populated(g, ""), g.givesDomain(), !f.validDomain(above), !f.canBeThreadRoot(above):
+		return syscall.EOPNOTSUPP
+	}
+	g.threaded = true
+	return nil
+}
+
+// has lists the controllers of a cgroup of version 2.
+func (f *Fake) has(g *fakeGroup) []string {
+	if g.parent == nil {
+		return fakeControllers[V2]
+	}
+	return slices.DeleteFunc(slices.Clone(fakeControllers[V2]), func(c string) bool { return !g.parent.subtree[c] || g.threaded && !threadable(c) })
+}
+
+func showControllers(f *Fake, g *fakeGroup) string { return strings.Join(f.has(g), " ") }
+
+func showSubtree(_ *Fake, g *fakeGroup) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(fakeControllers[V2]), func(c string) bool { return !g.subtree[c] }), " ")
+}
+
+// setSubtree reads "+cpu -memory".
+func setSubtree(f *Fake, g *fakeGroup, text string) error {
+	want := map[string]bool{}
+	for word := range strings.SplitSeq(strip(text), " ") {
+		switch {
+		case word == "":
+		case !slices.Contains(fakeControllers[V2], word[1:]):
+			return syscall.EINVAL
+		case word[0] == '+' || word[0] == '-':
+			want[word[1:]] = word[0] == '+'
+		default:
+			return syscall.EINVAL
+		}
+	}
+	return f.control(g, want)
+}
+
+// control gives controllers to the children of a cgroup of version 2, or takes
+// them away.
+func (f *Fake) control(g *fakeGroup, want map[string]bool) error {
+	enable, domain := false, false
+	for _, c := range fakeControllers[V2] {
+		on, named := want[c]
+		switch {
+		case !named || on == g.subtree[c]:
+			delete(want, c)
+		case on && !slices.Contains(f.has(g), c):
+			return syscall.ENOENT
+		case on:
+			enable, domain = true, domain || !threadable(c)
+		case g.passesOn(c):
+			return syscall.EBUSY
+		}
+	}
+	if enable {
+		if err := f.mayEnable(g, domain); err != nil {
+			return err
+		}
+	}
+	for c, on := range want {
+		if on {
+			g.subtree[c] = true
+			continue
+		}
+		delete(g.subtree, c)
+		for _, child := range g.children {
+			f.reset(child, c)
+		}
+	}
+	return nil
+}
+
+// passesOn reports whether a child gives a controller to its own children.
+func (g *fakeGroup) passesOn(controller string) bool {
+	for _, c := range g.children {
+		if c.subtree[controller] {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Fake) mayEnable(g *fakeGroup, domain bool) error {
+	switch {
+	case !f.validDomain(g.domain()):
+		return syscall.EOPNOTSUPP
+	case g.parent == nil:
+		return nil
+	case domain && (f.threadRoot(g) || g.threaded):
+		return syscall.EOPNOTSUPP
+	case !domain && (g.threaded || f.canBeThreadRoot(g)):
+		return nil
+	case f.inhabited(g, ""):
+		return syscall.EBUSY
+	}
+	return nil
+}

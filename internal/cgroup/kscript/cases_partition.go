@@ -1,0 +1,53 @@
+package kscript
+
+import "github.com/trimtab/trimtab/internal/cgroup"
+
+// partitions take CPUs out of the cpusets of others, by version 2.
+func partitions() []Case {
+	tree := steps(mkdir("k"), enable("k", "+cpuset"), mkdir("k/a", "k/b"), enable("k/a", "+cpuset"), mkdir("k/a/c"))
+	all := []string{
+		"cpuset.cpus.effective", "k/cpuset.cpus.partition", "k/cpuset.cpus.effective", "k/a/cpuset.cpus.partition", "k/a/cpuset.cpus.effective", "k/b/cpuset.cpus.effective",
+		"k/cpuset.cpus.exclusive.effective", "k/a/cpuset.cpus.exclusive.effective",
+	}
+	return []Case{
+		{Name: "partition texts", On: cgroup.V2, Root: true, Steps: steps(tree,
+			read("k/cpuset.cpus.partition", "k/cpuset.cpus.exclusive", "k/cpuset.cpus.exclusive.effective", "k/cpuset.cpus.isolated", "cpuset.cpus.isolated"),
+			texts("k/cpuset.cpus.partition", "", "\n", "x", "1", "Root", " root ", "member", "member\n"),
+			write("k/cpuset.cpus.partition", "root", all...), write("k/cpuset.cpus.partition", "isolated", all...), write("k/cpuset.cpus.partition", "member", all...),
+			texts("k/cpuset.cpus.exclusive", oddLists...), write("k/cpuset.cpus.exclusive", "\n", all...),
+		)},
+		{Name: "a partition", On: cgroup.V2, Root: true, Steps: steps(tree,
+			write("k/cpuset.cpus", "2-3", all...), write("k/cpuset.cpus.partition", "root", all...),
+			write("k/cpuset.cpus", "1-3", all...), write("k/cpuset.cpus", "2-3", all...),
+			write("k/a/cpuset.cpus", "3", all...), write("k/a/cpuset.cpus.partition", "root", all...), write("k/a/cpuset.cpus.partition", "isolated", all...),
+			write("k/a/cpuset.cpus.partition", "member", all...), write("k/cpuset.cpus.partition", "isolated", all...),
+			write("k/cpuset.cpus.partition", "member", all...), write("k/cpuset.cpus", "\n", all...),
+		)},
+		{Name: "a partition beside others", On: cgroup.V2, Root: true, Steps: steps(tree, mkdir("l"),
+			write("k/cpuset.cpus", "2-3"), write("l/cpuset.cpus", "1-2", "l/cpuset.cpus.effective"),
+			write("k/cpuset.cpus.partition", "root", append(all, "l/cpuset.cpus.effective")...),
+			write("l/cpuset.cpus", "0-1", "l/cpuset.cpus.effective", "k/cpuset.cpus.partition"), write("k/cpuset.cpus.partition", "root", append(all, "l/cpuset.cpus.effective")...),
+			write("l/cpuset.cpus", "0-2", append(all, "l/cpuset.cpus.effective")...), write("l/cpuset.cpus", "3", append(all, "l/cpuset.cpus.effective")...),
+			write("l/cpuset.cpus", "\n", append(all, "l/cpuset.cpus.effective")...),
+		)},
+		{Name: "a remote partition", On: cgroup.V2, Root: true, Steps: steps(tree, mkdir("l"),
+			write("k/cpuset.cpus", "1-3", all...), write("k/cpuset.cpus.exclusive", "3", all...), write("k/a/cpuset.cpus", "3", all...), write("k/a/cpuset.cpus.exclusive", "3", all...),
+			write("l/cpuset.cpus", "0-3", "l/cpuset.cpus.effective"),
+			write("k/a/cpuset.cpus.partition", "root", append(all, "l/cpuset.cpus.effective", "l/cpuset.cpus")...),
+			write("k/b/cpuset.cpus", "2-3", all...), write("k/a/cpuset.cpus.partition", "isolated", append(all, "l/cpuset.cpus.effective", "cpuset.cpus.isolated")...),
+			write("l/cpuset.cpus", "3", append(all, "l/cpuset.cpus.effective")...), write("l/cpuset.cpus.exclusive", "3", append(all, "l/cpuset.cpus.exclusive.effective")...),
+			write("k/a/cpuset.cpus.exclusive", "2-3", all...), write("k/cpuset.cpus.exclusive", "2-3", all...), write("k/a/cpuset.cpus.exclusive", "2-3", all...),
+			write("k/cpuset.cpus.exclusive", "\n", all...),
+			write("k/a/cpuset.cpus.partition", "member", append(all, "l/cpuset.cpus.effective")...),
+		)},
+		{Name: "a partition and its tasks", On: cgroup.V2, Root: true, Steps: steps(tree,
+			spawn("t"), write("k/b/cgroup.procs", "$t"), write("k/cpuset.cpus", "2-3"), write("k/cpuset.cpus.partition", "root", all...),
+			write("k/a/cpuset.cpus", "2-3", all...), write("k/a/cpuset.cpus.partition", "root", all...), write("k/a/cpuset.cpus", "3", all...), write("k/a/cpuset.cpus.partition", "root", all...),
+			lastCPU(false, all...), lastCPU(true, all...), write("k/cpuset.cpus.partition", "member", all...),
+		)},
+		// The last of all: kernel 6.1 does not give the CPUs back to the root any more.
+		{Name: "a partition that is emptied", On: cgroup.V2, Root: true, Steps: steps(tree,
+			write("k/cpuset.cpus", "2-3"), write("k/cpuset.cpus.partition", "root", all...), write("k/cpuset.cpus", "\n", all...), write("k/cpuset.cpus.partition", "member", all...),
+		)},
+	}
+}

@@ -1,0 +1,75 @@
+package kscript
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Difference is a place where two answers to a step are not the same.
+type Difference struct {
+	Case, Step string
+	What       string // "errno", or the file that shows something else
+	A, B       string
+	// Reason is why it is meant to be so, "" where it is not.
+	Reason string
+}
+
+// Compare returns the differences of two recordings of the same script.
+func Compare(a, b []Answers) []Difference {
+	var out []Difference
+	if len(a) != len(b) {
+		out = append(out, Difference{Case: "script", What: "cases", A: fmt.Sprint(len(a)), B: fmt.Sprint(len(b))})
+	}
+	for i := range min(len(a), len(b)) {
+		if a[i].Case != b[i].Case || len(a[i].Steps) != len(b[i].Steps) {
+			out = append(out, Difference{
+				Case: a[i].Case, What: "steps", A: fmt.Sprintf("%s: %d", a[i].Case, len(a[i].Steps)), B: fmt.Sprintf("%s: %d", b[i].Case, len(b[i].Steps)),
+			})
+			continue
+		}
+		for j := range a[i].Steps {
+			out = append(out, compareStep(a[i].Case, a[i].Steps[j], b[i].Steps[j])...)
+		}
+	}
+	return out
+}
+
+func compareStep(name string, a, b Answer) []Difference {
+	var out []Difference
+	add := func(what, x, y string) {
+		if x != y {
+			out = append(out, Difference{Case: name, Step: a.Step, What: what, A: x, B: y})
+		}
+	}
+	add("step", a.Step, b.Step)
+	add("errno", accepted(a.Err), accepted(b.Err))
+	if len(a.Shows) != len(b.Shows) {
+		add("files", fmt.Sprint(len(a.Shows)), fmt.Sprint(len(b.Shows)))
+		return out
+	}
+	for i := range a.Shows {
+		add(a.Shows[i].File, a.Shows[i].Text, b.Shows[i].Text)
+	}
+	return out
+}
+
+func accepted(errno string) string {
+	if errno == "" {
+		return "accepted"
+	}
+	return errno
+}
+
+// Table writes differences for people, one a line below the case they are in.
+func Table(nameA, nameB string, all []Difference) string {
+	var b strings.Builder
+	last := ""
+	for _, d := range all {
+		if d.Case != last {
+			fmt.Fprintf(&b, "%s\n", d.Case)
+			last = d.Case
+		}
+		fmt.Fprintf(&b, "  %-44s %-28s %s %q, %s %q\n", d.Step, d.What, nameA, d.A, nameB, d.B)
+	}
+	return b.String()
+}

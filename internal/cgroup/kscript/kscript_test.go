@@ -1,0 +1,65 @@
+package kscript
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// recordings reads what kernels answered. They are written by the suite of
+// kernels in virtual machines (test/vm), with -update.
+func recordings(t *testing.T) []Recording {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d recordings of kernels, want 3 or more: %v", len(files), err)
+	}
+	var out []Recording
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := ParseRecording(data)
+		if err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// TestFakeIsAKernel holds the fake to every kernel that was recorded.
+func TestFakeIsAKernel(t *testing.T) {
+	used := map[int]bool{}
+	for _, r := range recordings(t) {
+		t.Run(r.Kernel+" "+r.Version, func(t *testing.T) {
+			fake, m, err := FakeOf(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Run(fake, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := Compare(r.Cases, got)
+			wrong, rows := Explain(r.Kernel, all)
+			for n := range rows {
+				used[n] = true
+			}
+			t.Logf("%d differences that are meant to be", len(all)-len(wrong))
+			if len(wrong) > 0 {
+				t.Errorf("%d places where the fake is not this kernel:\n%s", len(wrong), Table("kernel", "fake", wrong))
+			}
+		})
+	}
+	for n, k := range knownDifferences {
+		if !used[n] {
+			t.Errorf("a known difference that is none: %+v", k)
+		}
+	}
+}
+
+var _ Kernel = (*cgroup.Fake)(nil)

@@ -1,0 +1,80 @@
+package kscript
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Recording is what one kernel answered.
+type Recording struct {
+	Kernel  string    `json:"kernel"`  // as uname -r
+	Version string    `json:"version"` // of the cgroups, "v1" or "v2"
+	CPUs    string    `json:"cpus"`    // online
+	Mems    string    `json:"mems"`
+	Modules string    `json:"modules"` // "bfq" where that scheduler is there
+	Cases   []Answers `json:"cases"`
+}
+
+// Answers are those to one case.
+type Answers struct {
+	Case  string   `json:"case"`
+	Steps []Answer `json:"steps"`
+}
+
+// Answer is what came of one step.
+type Answer struct {
+	Step  string  `json:"step"`
+	Err   string  `json:"err,omitempty"` // the errno's name, "" where it was accepted
+	Shows []Shown `json:"shows,omitempty"`
+}
+
+// Shown is what a file showed after a step; "!ENOENT" where it could not be read.
+type Shown struct {
+	File string `json:"file"`
+	Text string `json:"text"`
+}
+
+// Write writes a recording as JSON with one step a line, so that the difference
+// of two reads well.
+func (r Recording) Write(w io.Writer) error {
+	var b bytes.Buffer
+	enc := func(v any) string {
+		var one bytes.Buffer
+		e := json.NewEncoder(&one)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
+			return err.Error() // strings only: cannot happen
+		}
+		return string(bytes.TrimSpace(one.Bytes()))
+	}
+	fmt.Fprintf(&b, "{\"kernel\": %s, \"version\": %s, \"cpus\": %s, \"mems\": %s, \"modules\": %s, \"cases\": [", enc(r.Kernel), enc(r.Version), enc(r.CPUs), enc(r.Mems), enc(r.Modules))
+	for i, c := range r.Cases {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, "\n {\"case\": %s, \"steps\": [", enc(c.Case))
+		for j, s := range c.Steps {
+			if j > 0 {
+				b.WriteString(",")
+			}
+			b.WriteString("\n  " + enc(s))
+		}
+		b.WriteString("\n ]}")
+	}
+	b.WriteString("\n]}\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// ParseRecording reads a recording.
+func ParseRecording(data []byte) (Recording, error) {
+	var r Recording
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return r, fmt.Errorf("recording of a kernel: %w", err)
+	}
+	return r, nil
+}

@@ -1,0 +1,245 @@
+package kscript
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// Kernel is what the script runs on. The directories of Mkdir and Rmdir are
+// those of all controllers in version 1.
+type Kernel interface {
+	cgroup.FS
+	Tasks
+	Mkdir(dir string) error
+	Rmdir(dir string) error
+	// SetOnline takes a CPU off or back and returns when cpusets know.
+	SetOnline(cpu int, online bool) error
+}
+
+// Tasks are the processes the script moves about.
+type Tasks interface {
+	// Spawn starts a task and returns its pid; Grow makes it use memory; Kill
+	// ends it and returns when it is gone.
+	Spawn() (pid int, err error)
+	Grow(pid int, bytes int64) error
+	Kill(pid int) error
+	// Gone waits until the kernel itself has ended a task.
+	Gone(pid int) error
+}
+
+// Machine is what a run needs to know of where it runs.
+type Machine struct {
+	Version cgroup.Version
+	// Base is a directory to stay in, "" for the root of the hierarchies. Cases
+	// that need the root are then left out.
+	Base string
+	// Device is the number of a block device, "" for none. Steps that need one
+	// are then left out.
+	Device string
+}
+
+// Run runs the script and returns what the kernel answered.
+func Run(k Kernel, m Machine) ([]Answers, error) {
+	var out []Answers
+	for _, c := range Cases(m.Version) {
+		if c.Root && m.Base != "" {
+			continue
+		}
+		r := &runner{kernel: k, machine: m, tasks: map[string]int{}}
+		a := Answers{Case: c.Name}
+		for _, s := range c.Steps {
+			if m.Device == "" && strings.Contains(s.Text, "$dev") {
+				continue
+			}
+			a.Steps = append(a.Steps, r.step(s))
+		}
+		if err := r.cleanUp(); err != nil {
+			return out, fmt.Errorf("after %q: %w", c.Name, err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+type runner struct {
+	kernel  Kernel
+	machine Machine
+	tasks   map[string]int
+	dirs    []string
+	offline []int
+}
+
+func (r *runner) step(s Step) Answer {
+	a := Answer{Step: s.String(), Err: r.errno(r.do(s))}
+	for _, file := range s.shown() {
+		a.Shows = append(a.Shows, Shown{File: file, Text: r.show(file)})
+	}
+	return a
+}
+
+func (r *runner) do(s Step) error {
+	switch s.Op {
+	case Mkdir:
+		err := r.kernel.Mkdir(r.dir(s.Path))
+		if err == nil {
+			r.dirs = append(r.dirs, s.Path)
+		}
+		return err
+	case Rmdir:
+		err := r.kernel.Rmdir(r.dir(s.Path))
+		if err == nil {
+			r.dirs = slices.DeleteFunc(r.dirs, func(d string) bool { return d == s.Path })
+		}
+		return err
+	case Write:
+		return r.kernel.WriteFile(r.file(s.Path), []byte(r.fill(s.Text)))
+	case Read:
+		return nil
+	case CPU:
+		id, err := strconv.Atoi(s.Path)
+		if err != nil {
+			return err
+		}
+		r.offline = slices.DeleteFunc(r.offline, func(c int) bool { return c == id })
+		if s.Text == "0" {
+			r.offline = append(r.offline, id)
+		}
+		return r.kernel.SetOnline(id, s.Text == "1")
+	}
+	return r.task(s)
+}
+
+func (r *runner) task(s Step) error {
+	var err error
+	pid := r.tasks[s.Path]
+	switch s.Op {
+	case Spawn:
+		r.tasks[s.Path], err = r.kernel.Spawn()
+	case Grow:
+		var bytes int64
+		if bytes, err = strconv.ParseInt(s.Text, 10, 64); err == nil {
+			err = r.kernel.Grow(pid, bytes)
+		}
+	case Kill:
+		delete(r.tasks, s.Path)
+		err = r.kernel.Kill(pid)
+	case Gone:
+		err = r.kernel.Gone(pid)
+	default:
+		err = fmt.Errorf("no operation %q", s.Op)
+	}
+	return err
+}
+
+// fill puts numbers of this run into a text.
+func (r *runner) fill(text string) string {
+	if !strings.Contains(text, "$") {
+		return text
+	}
+	for name, pid := range r.tasks {
+		text = strings.ReplaceAll(text, "$"+name, strconv.Itoa(pid))
+	}
+	return strings.ReplaceAll(text, "$dev", r.machine.Device)
+}
+
+// show reads a file, with names in place of the numbers of this run.
+func (r *runner) show(file string) string {
+	data, err := r.kernel.ReadFile(r.file(file))
+	if err != nil {
+		return "!" + r.errno(err)
+	}
+	text := strings.TrimSuffix(string(data), "\n")
+	base := path.Base(file)
+	if base == "memory.current" || base == "memory.usage_in_bytes" {
+		return "bytes" // as many as the kernel needs itself
+	}
+	if base == "cgroup.procs" || base == "tasks" {
+		var names []string
+		for name, pid := range r.tasks {
+			if slices.Contains(strings.Fields(text), strconv.Itoa(pid)) {
+				names = append(names, "$"+name)
+			}
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	if r.machine.Device != "" {
+		text = strings.ReplaceAll(text, r.machine.Device+" ", "$dev ")
+	}
+	return text
+}
+
+func (r *runner) dir(d string) string { return path.Join(r.machine.Base, d) }
+
+func (r *runner) file(f string) string {
+	if controller, rest, given := strings.Cut(f, ":"); given {
+		return in(r.machine.Version, controller+":"+r.dir(rest))
+	}
+	return in(r.machine.Version, r.dir(f))
+}
+
+// errno names the error of the kernel, "" for none.
+func (r *runner) errno(err error) string {
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &errno):
+		if name := errnoNames[errno]; name != "" {
+			return name
+		}
+		return fmt.Sprintf("errno %d", int(errno))
+	case errors.Is(err, fs.ErrNotExist):
+		return "ENOENT"
+	}
+	return err.Error()
+}
+
+var errnoNames = map[syscall.Errno]string{
+	syscall.EACCES: "EACCES", syscall.EBUSY: "EBUSY", syscall.EEXIST: "EEXIST", syscall.EINVAL: "EINVAL", syscall.ENODEV: "ENODEV", syscall.ENOENT: "ENOENT",
+	syscall.ENOMEM: "ENOMEM", syscall.ENOSPC: "ENOSPC", syscall.ENOTEMPTY: "ENOTEMPTY", syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.EPERM: "EPERM",
+	syscall.ERANGE: "ERANGE", syscall.ESRCH: "ESRCH", syscall.E2BIG: "E2BIG", syscall.ENAMETOOLONG: "ENAMETOOLONG", syscall.EIO: "EIO",
+	syscall.EROFS: "EROFS", syscall.EOVERFLOW: "EOVERFLOW", syscall.EAGAIN: "EAGAIN", syscall.EINTR: "EINTR", syscall.ENXIO: "ENXIO", syscall.ETIMEDOUT: "ETIMEDOUT",
+}
+
+// cleanUp removes what the case made.
+func (r *runner) cleanUp() error {
+	var errs []error
+	for _, pid := range r.tasks {
+		errs = append(errs, r.kernel.Kill(pid))
+	}
+	for _, id := range r.offline {
+		errs = append(errs, r.kernel.SetOnline(id, true))
+	}
+	for _, d := range slices.Backward(r.dirs) {
+		errs = append(errs, r.kernel.Rmdir(r.dir(d)))
+	}
+	return errors.Join(errs...)
+}
+
+// FakeOf makes a fake of the machine a recording was made on.
+func FakeOf(r Recording) (*cgroup.Fake, Machine, error) {
+	const device = "254:0"
+	m := Machine{Version: cgroup.V2, Device: device}
+	if r.Version == cgroup.V1.String() {
+		m.Version = cgroup.V1
+	}
+	f, err := cgroup.NewFake(m.Version, r.CPUs, r.Mems)
+	if err != nil {
+		return nil, m, err
+	}
+	f.AddDevice(device)
+	err = f.SetRelease(r.Kernel)
+	if err == nil && r.Modules == "bfq" {
+		err = f.Offer("io.bfq.weight", "blkio.bfq.weight", "blkio.bfq.weight_device")
+	}
+	return f, m, err
+}

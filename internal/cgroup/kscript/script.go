@@ -1,0 +1,180 @@
+package kscript
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// Case is a part of the script that starts on a bare tree: whatever it makes is
+// removed before the next.
+type Case struct {
+	Name string
+	// On is the version the case is about, 0 for both.
+	On cgroup.Version
+	// Root says that the case touches the root of a hierarchy, or CPUs being
+	// online: it may run only on a machine of its own.
+	Root  bool
+	Steps []Step
+}
+
+// Op is what a step does.
+type Op string
+
+// The operations.
+const (
+	Mkdir Op = "mkdir"
+	Rmdir Op = "rmdir"
+	Write Op = "write"
+	Read  Op = "read"
+	Spawn Op = "spawn" // starts a task, outside of all cgroups of the script
+	Kill  Op = "kill"
+	Grow  Op = "grow" // makes a task use memory, which its cgroup is charged for
+	Gone  Op = "gone" // waits until the kernel has ended a task
+	CPU   Op = "cpu"  // takes a CPU off or puts it back
+)
+
+// Step is one operation and what is looked at afterwards.
+type Step struct {
+	Op Op
+	// Path is a directory, or a file as "dir/file". Its version 1 controller is
+	// the part of the file's name before the dot; where that is not so it
+	// stands in front, "cpuset:a/cgroup.procs". Spawn, Grow, Kill: the task's name.
+	Path string
+	// Text is what is written. "$t" is the pid of the task t, "$dev" the number
+	// of a block device. Grow: bytes. CPU: "0" or "1".
+	Text string
+	// Show are the files read afterwards. A written file is always among them.
+	Show []string
+}
+
+// String writes the step as recordings and tables show it.
+func (s Step) String() string {
+	out := string(s.Op) + " " + s.Path
+	if s.Op == Write || s.Text != "" {
+		out += " " + strconv.Quote(s.Text)
+	}
+	return out
+}
+
+// shown returns the files to read after the step.
+func (s Step) shown() []string {
+	if s.Op == Write {
+		return append([]string{s.Path}, s.Show...)
+	}
+	return s.Show
+}
+
+// in returns the path of a file or directory in a hierarchy of a version.
+func in(v cgroup.Version, p string) string {
+	controller, rest, given := strings.Cut(p, ":")
+	if !given {
+		controller, rest = "", p
+	}
+	if v == cgroup.V2 {
+		return rest
+	}
+	if !given {
+		controller, _, _ = strings.Cut(path.Base(rest), ".")
+	}
+	return path.Join(controller, rest)
+}
+
+// Cases returns the script for a version, in order.
+func Cases(v cgroup.Version) []Case {
+	var out []Case
+	for _, group := range [][]Case{trees(), cpus(), cpusets(), memories(), devices(), partitions()} {
+		for _, c := range group {
+			if c.On == 0 || c.On == v {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+func mkdir(dirs ...string) []Step {
+	var out []Step
+	for _, d := range dirs {
+		out = append(out, Step{Op: Mkdir, Path: d})
+	}
+	return out
+}
+
+func rmdir(dir string) Step { return Step{Op: Rmdir, Path: dir} }
+
+func write(file, text string, show ...string) Step {
+	return Step{Op: Write, Path: file, Text: text, Show: show}
+}
+
+// enable gives the children of a cgroup of version 2 their controllers.
+func enable(dir, controllers string) Step {
+	return write(path.Join(dir, "cgroup.subtree_control"), controllers)
+}
+
+func read(files ...string) Step { return Step{Op: Read, Path: "files", Show: files} }
+
+func spawn(task string) Step { return Step{Op: Spawn, Path: task} }
+
+func grow(task string, bytes int64) Step {
+	return Step{Op: Grow, Path: task, Text: strconv.FormatInt(bytes, 10)}
+}
+
+func kill(task string, show ...string) Step { return Step{Op: Kill, Path: task, Show: show} }
+
+func gone(task string, show ...string) Step { return Step{Op: Gone, Path: task, Show: show} }
+
+// lastCPU takes the last CPU off or puts it back.
+func lastCPU(online bool, show ...string) Step {
+	text := "0"
+	if online {
+		text = "1"
+	}
+	return Step{Op: CPU, Path: "3", Text: text, Show: show}
+}
+
+// texts writes one text after the other into a file.
+func texts(file string, all ...string) []Step {
+	var out []Step
+	for _, t := range all {
+		out = append(out, write(file, t))
+	}
+	return out
+}
+
+// steps joins steps and lists of steps.
+func steps(parts ...any) []Step {
+	var out []Step
+	for _, p := range parts {
+		switch p := p.(type) {
+		case Step:
+			out = append(out, p)
+		case []Step:
+			out = append(out, p...)
+		default:
+			panic(fmt.Sprintf("kscript: %T in a list of steps", p))
+		}
+	}
+	return out
+}
+
+// Texts at and beyond the edges of what files take.
+var (
+	oddNumbers = []string{
+		"", "\n", " ", "0", "1", "2", "-1", "-0", "+1", "1\n", "1\n\n", " 1", "1 ", "\t1", "1 2", "1x", "x", "max", " max", "max\n", "max 1", "MAX",
+		"0x10", "010", "08", "1_0", "1.5", "1e3", "--1", "2147483647", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808",
+		"18446744073709551615", "18446744073709551616", "99999999999999999999999", "\x00", "1\x002",
+	}
+	oddLists = []string{
+		"0", "0-1", "", "\n", " ", "1-0", "0-", "-1", "-", "0,,1", " 0 , 1 ", ",0,", "0\n1", "0-1\n", "0 1", "0\t1", "0,0", "1,0", "0-1,1-1", "00", "0x1",
+		"x", "0x", "1.5", "0-1-2", "0-1:1/2", "0-1:2/1", "0-1:0/0", "0-1:1", "all", "none", "N", "0-N", "all:1/2", "+1", "4", "0-4", "63", "64", "1023", "1024",
+		"8191", "8192", "99999", "4294967296", "99999999999999999999", "0\x001",
+	}
+	oddBytes = []string{
+		"4095", "4096", "4097", "1k", "1K", "1m", "64M", "1g", "1G", "1t", "1p", "1e", "16e", "1b", "1kb", "1 k", "k", "0k", "0x1000", "0x1000k", "010000",
+		"67108865", "9223372036854771711", "9223372036854771712", "9223372036854775806",
+	}
+)

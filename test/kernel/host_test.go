@@ -1,0 +1,99 @@
+package kernel
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/cgroup/kscript"
+)
+
+// taskWord makes the test's own program a task of the script.
+const taskWord = "TRIMTAB_KSCRIPT_TASK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(taskWord) != "" {
+		Task(os.Stdin, os.Stdout)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestHost runs what of the script needs no machine of its own on this host's
+// kernel, in a cgroup of the test, and holds the fake to it. It is for kernels
+// nobody recorded.
+func TestHost(t *testing.T) {
+	const mount = "/sys/fs/cgroup"
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: making cgroups needs root")
+	}
+	tree, err := cgroup.OpenRoot(mount)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	t.Cleanup(func() { tree.Close() })
+	if v, err := cgroup.Detect(tree); err != nil || v != cgroup.V1 {
+		t.Skipf("SKIPPED: the processes of a cgroup v2 host are where the test would have to be (%v, %v)", v, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(taskWord, "1")
+	host := &Real{Real: tree, Dir: mount, TaskCommand: []string{self}}
+	base := fmt.Sprintf("trimtab-kscript-%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:8]))
+	if err := host.Mkdir(base); err != nil {
+		t.Skipf("SKIPPED: cannot make a cgroup: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := host.Rmdir(base); err != nil {
+			t.Errorf("left behind: %v", err)
+		}
+	})
+	rec := kscript.Recording{
+		Kernel: file(t, "/proc/sys/kernel/osrelease"), Version: "v1", Modules: host.modules(base),
+		CPUs: file(t, mount+"/cpuset/cpuset.cpus"), Mems: file(t, mount+"/cpuset/cpuset.mems"),
+	}
+	fake, m, err := kscript.FakeOf(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Base, m.Device = base, ""
+	if err := fake.SetPossible(file(t, "/sys/devices/system/cpu/possible")); err != nil {
+		t.Fatal(err)
+	}
+	if err := fake.Mkdir(base); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []kscript.Kernel{host, fake} {
+		for name, text := range map[string]string{"cpus": rec.CPUs, "mems": rec.Mems} {
+			if err := k.WriteFile("cpuset/"+base+"/cpuset."+name, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want, err := kscript.Run(host, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := kscript.Run(fake, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong, _ := kscript.Explain(rec.Kernel, kscript.Compare(want, got)); len(wrong) > 0 {
+		t.Errorf("%d places where the fake is not kernel %s:\n%s", len(wrong), rec.Kernel, kscript.Table("kernel", "fake", wrong))
+	}
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Clean(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}

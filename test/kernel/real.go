@@ -1,0 +1,259 @@
+// Package kernel runs the kernel script of internal/cgroup/kscript on real
+// kernels: on this host's, in a cgroup of the test, and, by the program guest, on
+// those of the virtual machines of test/vm.
+package kernel
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/cgroup/kscript"
+)
+
+// How long the kernel may take over what it does by the way: telling cpusets of
+// a CPU, letting a dead task go. An emulated one is slow.
+const (
+	settle   = 10 * time.Second
+	patience = 2 * time.Second
+	rest     = 300 * time.Millisecond
+)
+
+// Real is the kernel of the machine.
+type Real struct {
+	*cgroup.Real
+	Dir string // where the hierarchies are mounted
+	// TaskCommand is a program that obeys Task.
+	TaskCommand []string
+
+	tasks map[int]*task
+}
+
+type task struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	reply *bufio.Reader
+}
+
+// controllers are the hierarchies of version 1 that are there.
+func (r *Real) controllers() []string {
+	if _, err := os.Stat(filepath.Join(r.Dir, "cgroup.controllers")); err == nil {
+		return []string{""}
+	}
+	var out []string
+	for _, c := range []string{"cpu", "cpuset", "memory", "blkio", "hugetlb", "pids"} {
+		if _, err := os.Stat(filepath.Join(r.Dir, c, "cgroup.procs")); err == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Mkdir makes a cgroup in every hierarchy.
+func (r *Real) Mkdir(dir string) error {
+	for _, c := range r.controllers() {
+		if err := os.Mkdir(filepath.Join(r.Dir, c, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rmdir removes a cgroup from every hierarchy, or from none.
+func (r *Real) Rmdir(dir string) error {
+	var done []string
+	for _, c := range r.controllers() {
+		if err := syscall.Rmdir(filepath.Join(r.Dir, c, dir)); err != nil {
+			for _, d := range done {
+				err = errors.Join(err, os.Mkdir(d, 0o755))
+			}
+			return err
+		}
+		done = append(done, filepath.Join(r.Dir, c, dir))
+	}
+	return nil
+}
+
+// Spawn starts a task.
+func (r *Real) Spawn() (int, error) {
+	cmd := exec.CommandContext(context.Background(), r.TaskCommand[0], r.TaskCommand[1:]...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	t := &task{cmd, in, bufio.NewReader(out)}
+	if r.tasks == nil {
+		r.tasks = map[int]*task{}
+	}
+	r.tasks[cmd.Process.Pid] = t
+	_, err = t.reply.ReadString('\n')
+	return cmd.Process.Pid, err
+}
+
+// Grow has a task use memory.
+func (r *Real) Grow(pid int, bytes int64) error {
+	t := r.tasks[pid]
+	if t == nil {
+		return syscall.ESRCH
+	}
+	if _, err := fmt.Fprintln(t.in, bytes); err != nil {
+		return err
+	}
+	_, err := t.reply.ReadString('\n')
+	return err
+}
+
+// Kill ends a task.
+func (r *Real) Kill(pid int) error {
+	t := r.tasks[pid]
+	if t == nil {
+		return nil // the kernel ended it already
+	}
+	delete(r.tasks, pid)
+	_ = t.cmd.Process.Kill()
+	_ = t.cmd.Wait()
+	return nil
+}
+
+// Gone waits until the kernel has ended a task.
+func (r *Real) Gone(pid int) error {
+	t := r.tasks[pid]
+	if t == nil {
+		return syscall.ESRCH
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = t.cmd.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		delete(r.tasks, pid)
+		return nil
+	case <-time.After(settle):
+		return syscall.ETIMEDOUT
+	}
+}
+
+// Task is what a task does: it says that it is there and uses as much memory as
+// each line it reads asks for.
+func Task(in io.Reader, out io.Writer) {
+	var held [][]byte
+	fmt.Fprintln(out, "here")
+	for s := bufio.NewScanner(in); s.Scan(); {
+		n, _ := strconv.Atoi(s.Text())
+		held = append(held, bytes.Repeat([]byte{1}, n))
+		fmt.Fprintln(out, len(held))
+	}
+}
+
+// SetOnline takes a CPU off or back, and waits until the cpusets say the same.
+func (r *Real) SetOnline(cpu int, online bool) error {
+	text := "0"
+	if online {
+		text = "1"
+	}
+	if err := os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), []byte(text), 0); err != nil {
+		return err
+	}
+	want, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return err
+	}
+	root := "cpuset.cpus.effective"
+	if !slices.Equal(r.controllers(), []string{""}) {
+		root = "cpuset/cpuset.cpus"
+	}
+	// The root is told first, those below it in the same piece of work. Where
+	// partitions own CPUs the root never has them all.
+	wait(func() bool {
+		got, err := os.ReadFile(filepath.Join(r.Dir, root))
+		return err == nil && bytes.Equal(got, want)
+	})
+	return nil
+}
+
+// wait waits until a condition holds, and on for as long as the kernel may need
+// for the rest of its work; a condition that never holds is no error, as the
+// script reads what is so.
+func wait(done func() bool) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !done() && time.Now().Before(end); {
+		<-tick.C
+	}
+	<-time.After(rest)
+}
+
+// Record runs the script on the machine's kernel.
+func Record(r *Real) (kscript.Recording, error) {
+	v, err := cgroup.Detect(r)
+	if err != nil {
+		return kscript.Recording{}, err
+	}
+	text := func(file string) string {
+		b, _ := os.ReadFile(file)
+		return strings.TrimSpace(string(b))
+	}
+	rec := kscript.Recording{
+		Kernel: text("/proc/sys/kernel/osrelease"), Version: v.String(),
+		CPUs: text("/sys/devices/system/cpu/online"), Mems: text("/sys/devices/system/node/has_memory"),
+	}
+	if v == cgroup.V2 {
+		for c := range strings.FieldsSeq("cpuset cpu memory io hugetlb pids") {
+			if err := r.WriteFile("cgroup.subtree_control", []byte("+"+c)); err != nil {
+				return rec, fmt.Errorf("controller %s: %w", c, err)
+			}
+		}
+	}
+	const probe = "kscript-probe"
+	if err := r.Mkdir(probe); err != nil {
+		return rec, err
+	}
+	rec.Modules = r.modules(probe)
+	if err := r.Rmdir(probe); err != nil {
+		return rec, err
+	}
+	rec.Cases, err = kscript.Run(r, kscript.Machine{Version: v, Device: device()})
+	return rec, err
+}
+
+// modules tells by the files of a cgroup what the kernel has beyond the usual.
+func (r *Real) modules(dir string) string {
+	for _, f := range []string{dir + "/io.bfq.weight", "blkio/" + dir + "/blkio.bfq.weight"} {
+		if _, err := r.ReadFile(f); err == nil {
+			return "bfq"
+		}
+	}
+	return ""
+}
+
+// device returns the number of a block device of the machine.
+func device() string {
+	all, _ := filepath.Glob("/sys/block/*/dev")
+	for _, f := range all {
+		if b, err := os.ReadFile(f); err == nil {
+			return strings.TrimSpace(string(b))
+		}
+	}
+	return ""
+}
