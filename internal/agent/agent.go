@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -222,8 +224,25 @@ func (a *Agent) fromRuntime(yaml string) error {
 	}
 	a.mu.Lock()
 	a.dropIn = true
+	inForce := a.config
 	a.mu.Unlock()
-	return a.Reconfigure(c)
+	unheeded := keepStart(&c, inForce)
+	if err := a.Reconfigure(c); err != nil {
+		return err
+	}
+	if len(unheeded) > 0 {
+		a.partly(fmt.Errorf("the runtime's drop-in: %s: read before the runtime hands a drop-in over, so it has no effect there; "+
+			"say it in the configuration file; all else is in force", strings.Join(unheeded, ", ")))
+	}
+	return nil
+}
+
+// partly notes what of the configuration in force has no effect.
+func (a *Agent) partly(err error) {
+	a.mu.Lock()
+	a.badConfig = err.Error()
+	a.mu.Unlock()
+	a.log.Error("a part of the configuration has no effect", logkey.Err, err)
 }
 
 // Reconfigure puts a new configuration in force for what lives and what comes.
@@ -248,6 +267,32 @@ func (a *Agent) Reconfigure(c config.Config) error {
 	a.conductor.Configure(policy, tuning(c))
 	a.log.Info("configuration in force", logkey.Generation, gen)
 	return nil
+}
+
+// keepStart puts back into a drop-in what only a start reads, and names what of
+// it the drop-in says. What it leaves at the default it does not say.
+func keepStart(c *config.Config, inForce config.Config) []string {
+	said := func(key string, is bool) []string {
+		if !is {
+			return nil
+		}
+		return []string{key}
+	}
+	def := config.Default()
+	keys := said("cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup)
+	keys = append(keys, said("paths", c.Paths != inForce.Paths && c.Paths != def.Paths)...)
+	keys = append(keys, said("http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP)...)
+	keys = append(keys, said("log.format", c.Log.Format != inForce.Log.Format && c.Log.Format != def.Log.Format)...)
+	seat := func(n config.NRI) config.NRI {
+		return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
+	}
+	mine, theirs, plain := seat(inForce.NRI), seat(c.NRI), seat(def.NRI)
+	keys = append(keys, said("nri (but for cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain))...)
+	keys = append(keys, said("failurePolicy.agent (the runtime was told another before; our own part is in force)",
+		c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent)...)
+	c.Cgroup, c.Paths, c.HTTP, c.Log.Format = inForce.Cgroup, inForce.Paths, inForce.HTTP, inForce.Log.Format
+	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
+	return keys
 }
 
 // needRestart names the changed keys that only a start reads.

@@ -67,10 +67,16 @@ type Conductor struct {
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
-	mu       sync.Mutex // guards all below; never held across I/O
-	state    *engine.State
-	sent     map[string]deliveries // by container or sandbox id
-	told     map[string]copyOf     // the runtime's stored copy, by container
+	mu    sync.Mutex // guards all below; never held across I/O
+	state *engine.State
+	sent  map[string]deliveries // by container or sandbox id
+	told  map[string]copyOf     // the runtime's stored copy, by container
+	// answered is what an update under way was answered with and asked for: the
+	// runtime writes it some time after the answer.
+	answered map[string]copyOf
+	// flying are containers whose creation was answered and which the runtime may
+	// not know yet: true where something was sent to one of them.
+	flying   map[string]bool
 	pace     time.Duration
 	queue    updateQueue
 	runtimes map[string]attached
@@ -111,6 +117,7 @@ func New(o Options) *Conductor {
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
 		told:     map[string]copyOf{},
+		answered: map[string]copyOf{}, flying: map[string]bool{},
 		queue:    newUpdateQueue(),
 		runtimes: map[string]attached{},
 		journal:  newJournal(),
@@ -129,7 +136,8 @@ type work struct {
 	// items go to the kernel before the answer; notes are what the answer
 	// carries and the kernel must agree with from then on.
 	items, notes []keeper.Item
-	settle       string // owner whose rows are written out
+	settle       string          // owner whose rows are written out
+	wasUnplaced  map[string]bool // see unplaced
 	forget       []string
 	problems     []lifecycle.Problem
 	wrote        []keeper.Outcome
@@ -300,6 +308,7 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	if w.plan.Reject != "" {
 		return &Rejection{Reason: w.plan.Reject}
 	}
+	w.wasUnplaced = c.unplaced(w.ev, f.Records)
 	c.state.Commit(w.plan)
 	for id := range f.Records {
 		if c.state.Container(id) != nil {
@@ -311,6 +320,27 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 		c.noteGrants()
 	}
 	return nil
+}
+
+// unplaced are the containers of which no record tells whether they were
+// refused CPUs, before a Synchronize or a changed configuration decides it.
+func (c *Conductor) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
+	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
+		return nil
+	}
+	ids := map[string]bool{}
+	for _, ctr := range ev.Containers {
+		if ctr != nil {
+			r, known := records[ctr.ID]
+			ids[ctr.ID] = !known || r.Unplaced
+		}
+	}
+	if ev.Kind == lifecycle.Configure {
+		for _, id := range c.state.Containers() {
+			ids[id] = c.state.Container(id).Unplaced
+		}
+	}
+	return ids
 }
 
 // Wants lists the kinds of events the active hooks need, and those that tell

@@ -30,7 +30,9 @@ type record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // owned
-	Pristine   struct {
+	// Unplaced: created while placement was off, so nothing was refused.
+	Unplaced bool `json:"unplaced,omitempty"`
+	Pristine struct {
 		Shares *uint64 `json:"shares,omitempty"`
 		Quota  *int64  `json:"quota,omitempty"`
 		Period *uint64 `json:"period,omitempty"`
@@ -75,7 +77,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs}
+	out := engine.Record{CPUs: r.CPUs, Unplaced: r.Unplaced}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,

@@ -67,7 +67,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 			return
 		}
 		d.live(p, c, lifecycle.StateRunning)
-	case lifecycle.PostUpdateContainer:
+	case lifecycle.PostUpdateContainer, lifecycle.PostCreateContainer:
 		if c != nil {
 			d.live(p, c, c.Life)
 		}

@@ -12,6 +12,8 @@ import (
 type Record struct {
 	Pristine lifecycle.Resources
 	CPUs     string // CPUs it owns, as a kernel list
+	// Unplaced: it was created while nobody was given CPUs.
+	Unplaced bool
 }
 
 // Facts are what was gathered from outside for one event.

@@ -62,6 +62,9 @@ type Container struct {
 	Trouble  []lifecycle.Problem
 	// Born are the CPUs it owned when it was created, as its record says.
 	Born topology.Set
+	// Unplaced: placement has been off all its life, so CPUs were never refused
+	// to it and it may have them when placement is switched on.
+	Unplaced bool
 
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.

@@ -20,7 +20,7 @@ func (Batch) Info() Info {
 		About: "shares, quota and memory limit of batch-cpu and batch-memory",
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
+			lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
 			lifecycle.StopContainer, lifecycle.RemoveContainer,
 		},
 		Reads:   []string{intent.KoordQoSClass, intent.KoordExtended},

@@ -78,7 +78,7 @@ func Catalogue() []Info {
 func lives() []lifecycle.Kind {
 	return []lifecycle.Kind{
 		lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-		lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
+		lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
 		lifecycle.StopContainer, lifecycle.RemoveContainer,
 	}
 }

@@ -19,13 +19,15 @@ const (
 	StopContainer
 	RemoveContainer
 	PostUpdateContainer
+	PostCreateContainer
 	Configure
 	kinds
 )
 
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
-	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer", "Configure",
+	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer",
+	"PostCreateContainer", "Configure",
 }
 
 // String returns the name NRI uses for the step.

@@ -23,6 +23,7 @@ var (
 	_ stub.StopPodInterface             = (*session)(nil)
 	_ stub.RemovePodInterface           = (*session)(nil)
 	_ stub.CreateContainerInterface     = (*session)(nil)
+	_ stub.PostCreateContainerInterface = (*session)(nil)
 	_ stub.StartContainerInterface      = (*session)(nil)
 	_ stub.UpdateContainerInterface     = (*session)(nil)
 	_ stub.PostUpdateContainerInterface = (*session)(nil)
@@ -125,6 +126,12 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	s.reportLeft(ans.Op, c.GetId(), left)
 	// Runtimes fail a creation that also asks to update what it creates.
 	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
+}
+
+// PostCreateContainer tells that the runtime knows the container.
+func (s *session) PostCreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer}, p, c)
+	return err
 }
 
 // StartContainer relays the event.

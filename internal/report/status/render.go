@@ -185,7 +185,7 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 	t := table(w)
 	fmt.Fprintln(t, "  PROBLEM\tKEY\tVALUE\tREASON")
 	for _, p := range problems {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(clean(p.Reason)))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(clean(p.Told())))
 	}
 	flush(t)
 }
