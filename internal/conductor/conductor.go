@@ -76,7 +76,9 @@ type Conductor struct {
 	answered map[string]copyOf
 	// flying are containers whose creation was answered and which the runtime may
 	// not know yet: true where something was sent to one of them.
-	flying   map[string]bool
+	flying map[string]bool
+	// homeless are containers whose creation told no cgroup that can be used.
+	homeless map[string]bool
 	pace     time.Duration
 	queue    updateQueue
 	runtimes map[string]attached
@@ -117,7 +119,7 @@ func New(o Options) *Conductor {
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
 		told:     map[string]copyOf{},
-		answered: map[string]copyOf{}, flying: map[string]bool{},
+		answered: map[string]copyOf{}, flying: map[string]bool{}, homeless: map[string]bool{},
 		queue:    newUpdateQueue(),
 		runtimes: map[string]attached{},
 		journal:  newJournal(),

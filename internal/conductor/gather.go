@@ -62,6 +62,12 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 	}
 	r, err := c.signer.read(podUID, ctr.Name, text)
 	if err != nil {
+		// Stamped when the runtime had not told the container's name yet.
+		if nameless, other := c.signer.read(podUID, lifecycle.Unnamed, text); other == nil {
+			r, err = nameless, nil
+		}
+	}
+	if err != nil {
 		put(&f.Distrusted, ctr.ID, lifecycle.Problem{
 			Key: RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
 		})

@@ -90,6 +90,7 @@ func (c *Conductor) forget(w *work, id string) {
 		delete(c.recorded, id)
 		delete(c.dirs, id)
 		delete(c.flying, id)
+		delete(c.homeless, id)
 		delete(c.answered, id)
 	}
 }
@@ -153,6 +154,9 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	}
 	c.flying[ctr.ID] = false
 	target, err := c.target(ctr)
+	if err != nil {
+		c.homeless[ctr.ID] = true
+	}
 	for _, v := range values {
 		contest := c.contest(ctr, v.Field)
 		switch {
@@ -290,6 +294,11 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 	delete(c.undone, ctr.Key)
 	c.landed(ctr)
 	w.settle = ctr.ID
+	if c.homeless[ctr.ID] { // only now its cgroup is known
+		delete(c.homeless, ctr.ID)
+		c.prepareLive(w, ctr, nil)
+		return
+	}
 	if _, known := c.sent[ctr.ID]; known {
 		return
 	}

@@ -102,6 +102,9 @@ func (r *record) appendJSON(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
 	b = strconv.AppendUint(append(b, `,"gen":`...), r.Generation, 10)
 	b = appendText(b, "cpus", r.CPUs)
+	if r.Unplaced {
+		b = append(appendName(b, "unplaced"), "true"...)
+	}
 	b = append(b, `,"pristine":`...)
 	at := len(b)
 	p := &r.Pristine

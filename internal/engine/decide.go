@@ -53,7 +53,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	}
 	p.Pod = d.knownPod(p, ev.Pod, f)
-	c := d.container(ev.Container.ID)
+	c := d.learn(ev.Container)
 	switch ev.Kind {
 	case lifecycle.CreateContainer:
 		d.undo(p, ev)
@@ -87,12 +87,26 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 	}
 }
 
+// learn returns a known container, with what its creation did not tell.
+func (d *draft) learn(told *lifecycle.Container) *Container {
+	c := d.container(told.ID)
+	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
+		return c
+	}
+	n := *c
+	n.CgroupsPath = cmp.Or(c.CgroupsPath, told.CgroupsPath)
+	if c.Name == lifecycle.Unnamed {
+		n.Name = cmp.Or(told.Name, c.Name)
+	}
+	return &n
+}
+
 // undo drops earlier attempts at this container that never started: their
 // creation failed after we had decided it, and nobody tells of that.
 func (d *draft) undo(p *Plan, ev *lifecycle.Event) {
 	for _, id := range d.base.byPod[ev.Pod.ID] {
 		c := d.container(id)
-		if c != nil && c.Name == ev.Container.Name && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
+		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.Unnamed && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
 			d.put(id, nil)
 			p.Gone = append(p.Gone, id)
 			p.Undone++
