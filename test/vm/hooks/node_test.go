@@ -55,8 +55,10 @@ func start(t *testing.T, g vm.Guest, config json.RawMessage) *machine {
 	return n
 }
 
+// call bounds a call of the CRI. A container with the smallest quota has a hundredth of an emulated CPU and takes minutes
+// to start.
 func call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), 2*time.Minute)
+	return context.WithTimeout(context.Background(), 6*time.Minute)
 }
 
 // podDir is the cgroup a kubelet gives a pod, by its driver.
