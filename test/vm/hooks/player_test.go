@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -24,8 +25,9 @@ func play(t *testing.T, n *machine, s *scenario.Scenario) int {
 	t.Helper()
 	p := &player{machine: n}
 	for i := range s.Steps {
-		t.Logf("step %d of %d: %s", i+1, len(s.Steps), s.Steps[i].Name)
+		begun := time.Now()
 		p.step(&s.Steps[i])
+		t.Logf("step %d of %d: %s (%.1f s)", i+1, len(s.Steps), s.Steps[i].Name, time.Since(begun).Seconds())
 		if t.Failed() {
 			break // what follows would only repeat it
 		}

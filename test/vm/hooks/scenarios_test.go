@@ -1,6 +1,7 @@
 package hooks_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +38,11 @@ func TestScenarios(t *testing.T) {
 					t.Skip(err)
 				}
 				g.Topology = shape
-				t.Logf("%d wants compared", play(t, start(t, g.Guest, s.Config), s))
+				n := boot(t, g.Guest)
+				if err := errors.Join(n.equip(s), n.a.configure(s.Config), n.a.run()); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%d wants compared", play(t, n, s))
 			})
 		}
 	}
