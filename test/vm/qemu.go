@@ -147,12 +147,9 @@ func (p *process) connect(ctx context.Context) error {
 			return false, errors.New("it ended at once")
 		default:
 		}
-		m, err := openMonitor(ctx, p.socket())
-		if err != nil {
-			return false, nil
-		}
-		p.monitor = m
-		return true, nil
+		var err error
+		p.monitor, err = openMonitor(ctx, p.socket())
+		return err == nil, nil
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/test/vm"
 )
 
@@ -16,13 +17,15 @@ const assigned = "scheduling.koordinator.sh/resource-status"
 
 // labelled is a pod of one container with a Koordinator class; with CPUs it owns them.
 func labelled(name, class, cpus string) *scenario.Run {
-	shares, quota := uint64(1024), int64(100_000)
+	shares := uint64(1024)
 	r := &scenario.Run{
 		Pod:        scenario.Pod{Namespace: "shop", Name: name, QoS: "Burstable", Labels: map[string]string{"koordinator.sh/qosClass": class}},
 		Containers: []scenario.Container{{Name: "c", Resources: scenario.Resources{Shares: &shares}}},
 	}
 	if cpus != "" {
 		r.Pod.QoS, r.Pod.Annotations = "Guaranteed", map[string]string{assigned: fmt.Sprintf(`{"cpuset":%q}`, cpus)}
+		ids, _ := topology.ParseList(cpus)
+		quota := int64(len(ids)) * 100_000 // nobody may own more CPUs than its limit
 		r.Containers[0].Resources.Quota = &quota
 	}
 	return r
@@ -61,7 +64,7 @@ func wantCPUs(t *testing.T, n *machine, when string, want map[string]string) {
 		return lines(notes)
 	})
 	if err != nil {
-		t.Errorf("%s:\n%v", when, err)
+		t.Fatalf("%s:\n%v", when, err)
 	}
 }
 

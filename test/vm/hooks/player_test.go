@@ -183,7 +183,6 @@ func (p *player) checkExclusive(ref scenario.Ref, got effective.State, note func
 // asksKernel reports whether a want says anything that the runtime or the kernel must show; a container that was
 // refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
-	w.From, w.Class, w.Problems = "", "", nil
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil || w.OOMScoreAdj != nil ||
 		len(w.Env)+len(w.Absent)+len(w.Mounts)+len(w.Devices)+len(w.CDI)+len(w.Files) > 0 || w.NoDevices || w.Exclusive || w.State != ""
 }

@@ -128,46 +128,51 @@ func (s *suite) test(name string) *test {
 	return t
 }
 
-// summarise prints the table and reports whether all is well. A test that began and has no end has failed.
+// summarise prints the table and reports whether all is well.
 func summarise(to io.Writer, suites []*suite, took time.Duration) bool {
-	good := true
+	good := len(suites) > 0
 	fmt.Fprintln(to)
 	for _, s := range suites {
-		count := map[string]int{}
-		var notes []string
-		for _, t := range s.tests {
-			if t.action == "" {
-				t.action = "fail"
-			}
-			if t.parent && t.action != "fail" {
-				continue
-			}
-			count[t.action]++
-			switch t.action {
-			case "skip":
-				notes = append(notes, fmt.Sprintf("   skipped %s: %s", t.name, reason(t.output)))
-			case "fail":
-				notes = append(notes, "   FAILED  "+t.name)
-			}
-		}
-		if s.action == "skip" && len(s.tests) == 0 {
-			continue // no tests in it
-		}
-		if s.action != "pass" || count["fail"] > 0 {
-			good = false
-			notes = append(notes, tailOf(s.output)...)
-		}
-		fmt.Fprintf(to, "== suite %-10s %3d passed, %d failed, %d skipped in %.0f s\n",
-			path.Base(s.name), count["pass"], count["fail"], count["skip"], s.took.Seconds())
-		for _, n := range notes {
-			fmt.Fprintln(to, n)
+		if s.action != "skip" || len(s.tests) > 0 { // else it has no tests
+			good = s.summarise(to) && good
 		}
 	}
 	verdict := "passed"
-	if !good || len(suites) == 0 {
-		good, verdict = false, "FAILED"
+	if !good {
+		verdict = "FAILED"
 	}
 	fmt.Fprintf(to, "== make e2e: %s in %.0f s\n", verdict, took.Seconds())
+	return good
+}
+
+// summarise counts the leaves. A test that began and has no end has failed.
+func (s *suite) summarise(to io.Writer) bool {
+	count := map[string]int{}
+	var notes []string
+	for _, t := range s.tests {
+		if t.action == "" {
+			t.action = "fail"
+		}
+		if t.parent && t.action != "fail" {
+			continue
+		}
+		count[t.action]++
+		switch t.action {
+		case "skip":
+			notes = append(notes, fmt.Sprintf("   skipped %s: %s", t.name, reason(t.output)))
+		case "fail":
+			notes = append(notes, "   FAILED  "+t.name)
+		}
+	}
+	good := s.action == "pass" && count["fail"] == 0
+	if !good {
+		notes = append(notes, tailOf(s.output)...)
+	}
+	fmt.Fprintf(to, "== suite %-10s %3d passed, %d failed, %d skipped in %.0f s\n",
+		path.Base(s.name), count["pass"], count["fail"], count["skip"], s.took.Seconds())
+	for _, n := range notes {
+		fmt.Fprintln(to, n)
+	}
 	return good
 }
 
