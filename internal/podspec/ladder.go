@@ -248,10 +248,13 @@ func (l *Ladder) follow(ctx context.Context, i int, r *rung) {
 				l.take(r, u)
 				if l.betterUp(i) {
 					stop()
+					l.rest(r)
 				}
 			})
+			if following.Err() == nil {
+				l.down(ctx, r, err)
+			}
 			stop()
-			l.down(ctx, r, err)
 		}
 		timer := time.NewTimer(pause + rand.N(pause/4+1)) //nolint:gosec // only spreads load
 		select {

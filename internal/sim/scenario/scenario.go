@@ -4,7 +4,10 @@
 // runtimes both play the same files.
 package scenario
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Scenario is one file.
 type Scenario struct {
@@ -30,6 +33,13 @@ type Node struct {
 	Verbs   map[string]string `json:"verbs,omitempty"`
 	// HugePages are the sizes of huge pages the node has, of 2MB and 1GB.
 	HugePages []string `json:"hugePages,omitempty"`
+}
+
+// NeedsKubelet reports whether a kubelet must tell pods' specs for it.
+func (s *Scenario) NeedsKubelet() bool {
+	return slices.ContainsFunc(s.Steps, func(step Step) bool {
+		return slices.ContainsFunc(step.Run, func(r Run) bool { return len(r.Pod.Spec) > 0 })
+	})
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
