@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -51,6 +52,7 @@ type Agent struct {
 	machine   *topology.Machine
 	node      node
 	conductor *conductor.Conductor
+	specs     *podspec.Ladder
 	nri       *nri.Attachment
 	metrics   *metrics.Metrics
 	started   time.Time
@@ -90,9 +92,10 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.Join(err, a.close())
 	}
 	a.metrics = newMetrics(o)
+	a.specs = a.ladder()
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
-		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadCheckpoint(), Recorder: a.metrics,
+		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 	})
 	if o.Config.NRI.Enabled {
 		a.nri = nri.New(nri.Options{
@@ -146,8 +149,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group.Go(func() error { return a.conductor.Run(ctx) })
+	group.Go(func() error { return a.specs.Run(ctx) })
 	if a.opt.Config.Paths.State != "" {
-		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveCheckpoint) })
+		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
 	}
 	if socket := a.opt.Config.Paths.StatusSocket; socket != "" {
 		group.Go(func() error {
@@ -171,6 +175,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nri != nil {
 		group.Go(func() error {
 			defer stop() // launched by the runtime, we end with our connection
+			a.specs.Ready(ctx)
 			return a.nri.Run(ctx)
 		})
 	}
@@ -301,6 +306,9 @@ func needRestart(old, c config.Config) []string {
 	if old.Cgroup != c.Cgroup {
 		keys = append(keys, "cgroup")
 	}
+	if old.PodSpec != c.PodSpec {
+		keys = append(keys, "podspec")
+	}
 	if old.Paths != c.Paths {
 		keys = append(keys, "paths")
 	}
@@ -338,6 +346,7 @@ type source struct{ a *Agent }
 func (s source) Status() status.Node {
 	n := s.a.conductor.Status()
 	n.Hooks = s.a.hooks()
+	n.PodSpecs = s.a.specSources()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started

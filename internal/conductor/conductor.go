@@ -32,6 +32,8 @@ type Options struct {
 	Checkpoint []byte
 	// Recorder is told what happens; nil for none.
 	Recorder Recorder
+	// Specs tell what runtimes do not; nil for nothing.
+	Specs Specs
 }
 
 // Tuning is what of a configuration concerns the conductor itself.
@@ -53,6 +55,7 @@ type Conductor struct {
 	log      *slog.Logger
 	now      func() time.Time
 	recorder Recorder
+	specs    Specs
 	fail     atomic.Bool
 	ops      atomic.Uint32
 	// since is when the event under way took its turn, in nanoseconds; 0 for
@@ -111,8 +114,11 @@ func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
 	}
+	if o.Specs == nil {
+		o.Specs = NoSpecs{}
+	}
 	c := &Conductor{
-		late: late, recorder: o.Recorder,
+		late: late, recorder: o.Recorder, specs: o.Specs,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
 		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
@@ -163,8 +169,9 @@ func (c *Conductor) end() {
 
 // Handle decides one event and applies what must be applied before the answer.
 // The only error it returns is a *Rejection.
-func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
+func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
+	c.await(ctx, &ev)
 	w := c.begin(from, &ev)
 	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
 	w.answer.Op = w.op

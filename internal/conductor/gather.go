@@ -7,9 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// gather collects the facts for one event: what pods' cgroups allow, and the
-// records containers carry. Both are file reads or less.
+// gather collects the facts for one event: what pods' cgroups allow, what is
+// known of their specs, and the records containers carry. All are file reads or
+// less.
 func (c *Conductor) gather(w *work, f *engine.Facts) {
+	c.gatherSpecs(w.ev, f)
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
 		f.Grants = c.lateGrants()

@@ -57,6 +57,11 @@ func (c *Conductor) prepare(w *work) {
 		case lifecycle.Configure:
 			c.noteUnplaced(w, ctr)
 			c.prepareLive(w, ctr, nil)
+		case lifecycle.Inform:
+			// It may have been created without a record, which a restart needs now.
+			c.late.note(c.recordOf(ctr), id)
+			c.recorded[id] = true
+			c.prepareLive(w, ctr, nil)
 		}
 	}
 	for _, change := range w.plan.Seats {

@@ -24,6 +24,10 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		if ev.Pod != nil {
 			d.runPod(p, ev.Pod, f)
 		}
+	case lifecycle.Inform:
+		if ev.Pod != nil {
+			d.inform(p, ev.Pod, f)
+		}
 	case lifecycle.StopPodSandbox:
 		if ev.Pod != nil {
 			d.stopPod(p, ev.Pod)
@@ -134,7 +138,9 @@ func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
 }
 
 func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
-	np := &Pod{Pod: pod, Intent: d.policy.Rules.Authorise(intent.Read(pod, d.policy.Dialects), pod.Namespace)}
+	np := &Pod{Pod: pod}
+	d.takeSpec(np, f)
+	np.Intent = d.policy.Rules.Authorise(intent.Read(pod, np.Spec, d.policy.Dialects), pod.Namespace)
 	if list, ok := f.ParentCPUs[pod.ID]; ok {
 		if within := d.machine.OnlineOf(list); within != d.machine.Online() {
 			np.Within = within
@@ -142,7 +148,7 @@ func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 	} else if old := d.pod(pod.ID); old != nil {
 		np.Within = old.Within
 	}
-	np.Values, np.Trouble = d.propose(np, nil)
+	d.decidePod(np)
 	return np
 }
 

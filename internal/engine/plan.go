@@ -31,6 +31,8 @@ type Facts struct {
 	Grants map[string]string
 	// Ended are sandboxes whose cgroup is gone: their end was not told.
 	Ended map[string]bool
+	// Specs are what pods' specs say, by pod UID, of those that somebody told.
+	Specs map[string]*lifecycle.PodSpec
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, where it changed.
