@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -43,6 +44,8 @@ type Options struct {
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
+	// Watch tells of changes of Tree; nil for the node's own.
+	Watch func() (bypass.Watcher, error)
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -54,6 +57,7 @@ type Agent struct {
 	conductor *conductor.Conductor
 	specs     *podspec.Ladder
 	nri       *nri.Attachment
+	bypass    *bypass.Attachment
 	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
@@ -97,16 +101,36 @@ func New(o Options) (*Agent, error) {
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 	})
-	if o.Config.NRI.Enabled {
+	if err := a.attach(); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	a.metrics.Watch(a.summary)
+	a.metrics.WatchProcess()
+	return a, nil
+}
+
+// attach makes the attachment the configuration chooses.
+func (a *Agent) attach() (err error) {
+	o := a.opt
+	switch {
+	case o.Config.Attach == "bypass":
+		watch := o.Watch
+		if watch == nil {
+			root := o.Config.Cgroup.Root
+			watch = func() (bypass.Watcher, error) { return bypass.Watch(root) }
+		}
+		a.bypass, err = bypass.New(bypass.Options{
+			Endpoint: o.Config.CRI.Endpoint, CgroupRoot: o.Config.Bypass.CgroupRoot, Resync: o.Config.Bypass.Interval(),
+			Tree: a.node.tree, Watch: watch, Handler: a.conductor, Log: o.Log,
+		})
+	case o.Config.NRI.Enabled:
 		a.nri = nri.New(nri.Options{
 			Socket: o.Config.NRI.Socket, Name: o.Config.NRI.Name, Index: o.Config.NRI.Index,
 			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
 			FailRequest: o.Config.FailurePolicy.Agent == "fail",
 		})
 	}
-	a.metrics.Watch(a.summary)
-	a.metrics.WatchProcess()
-	return a, nil
+	return err
 }
 
 // look reads what was not given: the machine, and its cgroup files.
@@ -178,6 +202,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.specs.Ready(ctx)
 			return a.nri.Run(ctx)
 		})
+	}
+	if a.bypass != nil {
+		group.Go(func() error { return a.bypass.Run(ctx) })
 	}
 	err := group.Wait()
 	return errors.Join(err, a.close())
@@ -321,6 +348,15 @@ func needRestart(old, c config.Config) []string {
 	if old.Log.Format != c.Log.Format {
 		keys = append(keys, "log.format")
 	}
+	if old.Attach != c.Attach {
+		keys = append(keys, "attach")
+	}
+	if old.CRI != c.CRI {
+		keys = append(keys, "cri")
+	}
+	if old.Bypass != c.Bypass {
+		keys = append(keys, "bypass")
+	}
 	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
 		keys = append(keys, "nri")
 	}
@@ -351,9 +387,9 @@ func (s source) Status() status.Node {
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started
 	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
-	if s.a.nri != nil && len(n.Attachments) == 0 {
-		state, runtime, err := s.a.nri.Status()
-		at := status.Attached{Name: s.a.nri.Name(), State: state, Runtime: runtime}
+	if at := s.a.attachment(); at != nil && len(n.Attachments) == 0 {
+		state, runtime, err := at.Status()
+		at := status.Attached{Name: at.Name(), State: state, Runtime: runtime}
 		if err != nil {
 			at.Error = err.Error()
 		}

@@ -320,7 +320,7 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	w.wasUnplaced = c.unplaced(w.ev, f.Records)
 	c.state.Commit(w.plan)
 	for id := range f.Records {
-		if c.state.Container(id) != nil {
+		if c.state.Container(id) != nil && (w.from == nil || stamps(w.from)) {
 			c.recorded[id] = true
 		}
 	}

@@ -17,6 +17,9 @@ import (
 // prepare turns a committed plan into what is answered and what is written. It
 // runs under the lock and does no I/O.
 func (c *Conductor) prepare(w *work) {
+	if w.ev.Kind == lifecycle.Synchronize {
+		c.prune(w.ev.Containers)
+	}
 	for _, id := range w.plan.Gone {
 		c.forget(w, id)
 	}
@@ -190,9 +193,26 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
 		}
 	}
-	if len(values) > 0 && w.from.Carries(lifecycle.CreateContainer, lifecycle.Annotation) {
+	switch {
+	case !stamps(w.from):
+		c.existing(w, ctr, values)
+	case len(values) > 0:
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
 		c.recorded[ctr.ID] = true
+	}
+}
+
+// existing takes in a container whose creation is over when it is told of, and
+// that carries no record: the checkpoint has it, and the runtime's copy is what
+// the runtime tells.
+func (c *Conductor) existing(w *work, ctr *engine.Container, values []lifecycle.Value) {
+	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.landed(ctr)
+	c.told[ctr.ID] = copyFrom(&w.ev.Container.Resources)
+	for _, v := range values {
+		if inKernel(v.Field) {
+			c.enqueue(ctr, v)
+		}
 	}
 }
 
@@ -222,7 +242,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
 func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 	c.late.note(c.recordOf(ctr), ctr.ID)
-	c.recorded[ctr.ID] = true
+	c.recorded[ctr.ID] = c.recorded[ctr.ID] || stamps(w.from)
 	c.landed(ctr)
 	c.answered[ctr.ID] = requested(w.ev.Requested)
 	target, err := c.target(ctr)
@@ -243,6 +263,9 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 		w.answer.Values = append(w.answer.Values, v)
 		c.answered[ctr.ID][v.Field] = v.String()
 		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+	}
+	if !stamps(w.from) {
+		c.written(ctr) // nobody waited for our answer: it is told of afterwards
 	}
 }
 
@@ -319,6 +342,9 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 	c.sent[ctr.ID] = deliveries{}
 	if told != nil {
 		c.told[ctr.ID] = copyFrom(&told.Resources)
+		if !stamps(w.from) {
+			c.late.note(c.recordOf(ctr), ctr.ID)
+		}
 	}
 	target, err := c.target(ctr)
 	for _, v := range c.state.Values(ctr) {
@@ -328,7 +354,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 		}
 		switch {
 		case !inKernel(v.Field):
-			c.fixed(ctr.ID, v, told)
+			c.fixed(w, ctr.ID, v, told)
 			continue
 		case err != nil:
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
@@ -343,11 +369,13 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 }
 
 // fixed judges a value that only the creation of a container can give it.
-func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Container) {
+func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle.Container) {
 	switch d := c.sent[id][slotOf(v)]; {
 	case d.applied:
 	case told != nil && present(told, v):
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
+	case w.from != nil && !w.from.Carries(lifecycle.CreateContainer, v.Field):
+		c.lost(id, v, status.NotCarried, notCarried(w.from, v.Field))
 	default:
 		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
 	}

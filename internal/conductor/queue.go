@@ -166,7 +166,7 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	var values []lifecycle.Value
 	if ctr != nil && ctr.Alive() {
 		for _, v := range c.state.Values(ctr) {
-			if inKernel(v.Field) && rt.from.Carries(lifecycle.UpdateContainer, v.Field) &&
+			if inKernel(v.Field) && copies(rt.from, v.Field) &&
 				c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
 				values = append(values, v)
 			}

@@ -26,6 +26,9 @@ type Facts struct {
 	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
 	// lists.
 	ParentCPUs map[string]string
+	// Kernel are the CPUs the kernel gives containers of a Synchronize whose
+	// record is lost, by id, as kernel lists.
+	Kernel map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.
 	Grants map[string]string
