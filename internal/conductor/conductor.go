@@ -178,6 +178,7 @@ func (c *Conductor) end() {
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
+	compact(&ev)
 	w := c.begin(from, &ev)
 	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
 	w.answer.Op = w.op
