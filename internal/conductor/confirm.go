@@ -22,7 +22,8 @@ func (c *Conductor) confirm(w *work) {
 		if c.state.Container(owner) == nil && c.state.Pod(owner) == nil {
 			continue
 		}
-		c.deliver(owner, o.Value, fromKernel(o, c.sent[owner][slotOf(o.Value)]))
+		before, _ := c.sent[owner].of(slotOf(o.Value))
+		c.deliver(owner, o.Value, fromKernel(o, before))
 	}
 }
 
