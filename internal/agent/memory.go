@@ -10,12 +10,12 @@ import (
 
 const (
 	// headRoom is how much garbage may lie between two collections of a heap of
-	// headRoom or more, in bytes. A node agent is paid for by pods: the 5 MiB
+	// headRoom or more, in bytes. A node agent is paid for by pods: the 4 MiB
 	// are what a thousand containers leave of 40 MiB.
-	headRoom = 5 << 20
+	headRoom = 4 << 20
 	// leastPercent bounds the work of collecting large heaps, mostPercent the
 	// garbage of small ones: Go's own default.
-	leastPercent, mostPercent = 40, 100
+	leastPercent, mostPercent = 30, 100
 	memoryInterval            = 5 * time.Second
 )
 
