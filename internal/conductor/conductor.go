@@ -64,9 +64,8 @@ type Conductor struct {
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
-	// answered is an event that was answered and is not concluded; guarded by
-	// turn.
-	answered *work
+	// open is an event that was answered and is not concluded; guarded by turn.
+	open *work
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
@@ -162,8 +161,8 @@ func (c *Conductor) begin(from Carrier, ev *lifecycle.Event) *work {
 // takeTurn waits for the turn, and concludes what was answered before.
 func (c *Conductor) takeTurn() {
 	c.turn.Lock()
-	if w := c.answered; w != nil {
-		c.answered = nil
+	if w := c.open; w != nil {
+		c.open = nil
 		c.conclude(w)
 	}
 }
@@ -219,7 +218,7 @@ const answerDelay = 300 * time.Microsecond
 func (c *Conductor) answerFirst(w *work, start time.Time) Answer {
 	c.apply(w)
 	w.took = c.now().Sub(start)
-	c.answered = w
+	c.open = w
 	c.later.Add(1)
 	time.AfterFunc(answerDelay, func() {
 		defer c.later.Done()
