@@ -94,7 +94,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("start the agent: %w", err)
 	}
-	err = a.Run(ctx)
+	err = a.RunAlone(ctx)
 	told := ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if err != nil && !told {
 		return fmt.Errorf("run the agent: %w", err)

@@ -155,7 +155,7 @@ func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
 // and leaves the rest for the moment the cgroup exists.
 func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	values := c.state.Values(ctr)
-	c.sent[ctr.ID] = deliveries{}
+	c.sent[ctr.ID] = make(deliveries, 0, len(values))
 	c.told[ctr.ID] = copyOf{}
 	if w.plan.Undone > 0 {
 		c.undone[ctr.Key] += w.plan.Undone
@@ -170,7 +170,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		switch {
 		case contest == "" && w.from.Carries(lifecycle.CreateContainer, v.Field):
 			w.answer.Values = append(w.answer.Values, v)
-			c.sent[ctr.ID][slotOf(v)] = delivery{channel: w.from.Name() + " create", value: v.String(), applied: true}
+			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " create", value: v.String(), applied: true})
 			if inKernel(v.Field) {
 				c.told[ctr.ID][v.Field] = v.String()
 			}
@@ -184,10 +184,10 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		default:
-			c.sent[ctr.ID][slotOf(v)] = delivery{
+			c.deliver(ctr.ID, v, delivery{
 				channel: "kernel", value: v.String(), missing: status.NotYet,
 				note: strings.TrimPrefix(contest+"; written when it starts", "; "),
-			}
+			})
 		}
 		if err == nil && inKernel(v.Field) {
 			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
@@ -338,8 +338,8 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 // the kernel at once, the runtime's copy later. told is the container as the
 // runtime tells it, nil where it is known from before.
 func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
-	before := c.sent[ctr.ID]
-	c.sent[ctr.ID] = deliveries{}
+	before, values := c.sent[ctr.ID], c.state.Values(ctr)
+	c.sent[ctr.ID] = make(deliveries, 0, len(values))
 	if told != nil {
 		c.told[ctr.ID] = copyFrom(&told.Resources)
 		if !stamps(w.from) {
@@ -347,10 +347,10 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 		}
 	}
 	target, err := c.target(ctr)
-	for _, v := range c.state.Values(ctr) {
+	for _, v := range values {
 		s := slotOf(v)
-		if d, ok := before[s]; ok && d.value == v.String() {
-			c.sent[ctr.ID][s] = d
+		if d, ok := before.of(s); ok && d.value == v.String() {
+			c.deliver(ctr.ID, v, d)
 		}
 		switch {
 		case !inKernel(v.Field):
@@ -361,7 +361,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 			continue
 		}
 		if told != nil && c.told[ctr.ID][v.Field] == v.String() {
-			c.sent[ctr.ID][s] = delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"}
+			c.deliver(ctr.ID, v, delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"})
 		}
 		w.items = append(w.items, keeper.Item{Target: target, Value: v})
 		c.enqueue(ctr, v)
@@ -370,7 +370,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 
 // fixed judges a value that only the creation of a container can give it.
 func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle.Container) {
-	switch d := c.sent[id][slotOf(v)]; {
+	switch d, _ := c.sent[id].of(slotOf(v)); {
 	case d.applied:
 	case told != nil && present(told, v):
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
@@ -435,10 +435,7 @@ func (c *Conductor) copyOf(id string) copyOf {
 }
 
 func (c *Conductor) deliver(id string, v lifecycle.Value, d delivery) {
-	if c.sent[id] == nil {
-		c.sent[id] = deliveries{}
-	}
-	c.sent[id][slotOf(v)] = d
+	c.sent[id] = c.sent[id].with(slotOf(v), d)
 }
 
 // lost records a value that could not be brought anywhere.

@@ -220,9 +220,9 @@ func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, e
 	delete(c.queue.tries, id)
 	for _, v := range values {
 		c.setTold(id, v)
-		if d, ok := c.sent[id][slotOf(v)]; ok && d.value == v.String() {
+		if d, ok := c.sent[id].of(slotOf(v)); ok && d.value == v.String() {
 			d.note = "the runtime's copy agrees"
-			c.sent[id][slotOf(v)] = d
+			c.deliver(id, v, d)
 		}
 	}
 }
