@@ -8,6 +8,7 @@ replace (
 )
 
 require (
+	github.com/trimtab/trimtab v0.0.0-00010101000000-000000000000
 	github.com/trimtab/trimtab/test/real v0.0.0-00010101000000-000000000000
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.85.0
