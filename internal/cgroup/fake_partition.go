@@ -135,9 +135,9 @@ func (f *Fake) objection(g *fakeGroup) string {
 		if want.Contains(f.effectiveCPUs(g.parent)) && f.needsCPUs(g.parent, g) {
 			return whyNoneLeft
 		}
-	case g.part.exclusive.Empty():
+	case !f.since(7):
 		return whyParent
-	case !f.exclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
+	case g.part.exclusive.Empty(), !f.exclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
 		return whyExclusive
 	}
 	return ""
