@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"internal/topology/describe": {"internal/topology"},
 	"internal/intent":            {"internal/lifecycle", "internal/topology"},
 	"internal/placement":         {"internal/topology"},
+	"internal/placement/choose":  {"internal/topology"},
 	"internal/hook":              {"internal/intent", "internal/lifecycle", "internal/placement"},
 	"internal/engine":            {"internal/hook", "internal/intent", "internal/lifecycle", "internal/placement", "internal/topology"},
 	"internal/cgroup":            {"internal/lifecycle", "internal/topology"},

@@ -33,7 +33,7 @@ func BenchmarkWindow(b *testing.B) {
 				for n := 0; b.Loop(); n++ {
 					all = append(all, startTogether(b, c, n, at)...)
 				}
-				report(b, all)
+				reportWindow(b, all)
 			})
 		}
 	}
@@ -85,7 +85,7 @@ func window(c *real.Containerd, name string) (real.PodID, time.Duration, error) 
 	return pod, seen.Sub(started), err
 }
 
-func report(b *testing.B, all []time.Duration) {
+func reportWindow(b *testing.B, all []time.Duration) {
 	b.Helper()
 	slices.Sort(all)
 	ms := func(part float64) float64 {
