@@ -24,7 +24,7 @@ type Facts struct {
 	// the container that carries one.
 	Distrusted map[string]lifecycle.Problem
 	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
-	// lists.
+	// lists; "" allows all.
 	ParentCPUs map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.
