@@ -24,7 +24,7 @@ type Facts struct {
 	// the container that carries one.
 	Distrusted map[string]lifecycle.Problem
 	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
-	// lists.
+	// lists; "" allows all.
 	ParentCPUs map[string]string
 	// Kernel are the CPUs the kernel gives containers of a Synchronize whose
 	// record is lost, by id, as kernel lists.

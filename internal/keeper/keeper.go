@@ -283,9 +283,17 @@ func (k *Keeper) Rows() []Row {
 	return rows
 }
 
-// ParentCPUs returns the CPUs an existing cgroup allows its children, and
-// whether they could be read.
+// ParentCPUs returns the CPUs an existing cgroup allows its children, "" if it
+// bounds them no more than the root does, and whether they could be read. In
+// version 2 what the root lacks is offline, and comes back to every cgroup that
+// names it; whoever was bounded meanwhile would stay without it.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.ParentCPUs(dir)
-	return list, err == nil
+	if err != nil || k.tree.Version == cgroup.V1 {
+		return list, err == nil
+	}
+	if root, err := k.tree.ParentCPUs("."); err == nil && root == list {
+		return "", true
+	}
+	return list, true
 }
