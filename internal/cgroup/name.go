@@ -100,15 +100,15 @@ func isID(text string) bool {
 	if text == "" || len(text) > maxID {
 		return false
 	}
-	return !strings.ContainsFunc(text, func(r rune) bool {
-		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == '_')
-	})
+	return onlyOf(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")
 }
 
 // isContainerID is stricter: without a prefix any directory would do. Runtimes
 // that serve a kubelet use 64 hexadecimal digits.
 func isContainerID(text string) bool {
-	return len(text) == 64 && !strings.ContainsFunc(text, func(r rune) bool {
-		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'f')
-	})
+	return len(text) == 64 && onlyOf(text, "0123456789abcdef")
+}
+
+func onlyOf(text, letters string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune(letters, r) })
 }

@@ -34,6 +34,7 @@ func both(t *testing.T, f func(t *testing.T, r *fakeCRI)) {
 // order.
 func TestLifecycle(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
 		old := r.pod("old", "uid-old", map[string]string{"l": "1"}, map[string]string{"a": "2"})
 		r.start(r.create(old, "runs", nil))
 		ended := r.create(old, "ended", nil)
@@ -144,6 +145,7 @@ func TestCgroupFirst(t *testing.T) {
 // update, what we change is none.
 func TestKubeletUpdate(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
 		h := &recorder{}
 		a := run(t, r, h)
 		id := r.create(r.pod("web", "uid-web", nil, nil), "one", &specs.LinuxCPU{Shares: new(uint64(100)), Quota: new(int64(50000))})
@@ -201,6 +203,7 @@ func TestNeverWiden(t *testing.T) {
 // TestRuntimeRestart: a runtime that goes and comes is synchronised with anew.
 func TestRuntimeRestart(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
 		h := &recorder{}
 		a := run(t, r, h)
 		pod := r.pod("web", "uid-web", nil, nil)
@@ -229,6 +232,7 @@ func TestRuntimeRestart(t *testing.T) {
 // is written there; what is written after that is answered at once.
 func TestMaking(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
 		h := &recorder{}
 		dir := proc(t)
 		stat := filepath.Join(dir, "4242/stat")
@@ -276,6 +280,7 @@ func TestMaking(t *testing.T) {
 // TestTwoOfOneName: pods are told apart by their ids.
 func TestTwoOfOneName(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
 		h := &recorder{}
 		run(t, r, h)
 		first, second := r.pod("web", "uid-1", nil, nil), r.pod("web", "uid-2", nil, nil)

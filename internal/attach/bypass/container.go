@@ -156,7 +156,7 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	} else {
 		v, err := readVerbose(st.Info)
 		if err != nil || v.RuntimeSpec == nil || v.RuntimeSpec.Linux == nil {
-			return state, nil, nil //nolint:nilerr // a runtime that does not tell
+			return state, nil, nil // a runtime that does not tell
 		}
 		r = resourcesOf(v.RuntimeSpec.Linux.Resources)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -489,7 +488,7 @@ func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) 
 	t.Helper()
 	o := Options{
 		Endpoint: "unix://" + r.socket, Tree: &cgroup.Tree{FS: r.kernel, Version: r.kernel.version},
-		Proc: proc(t), Watch: func() (Watcher, error) { return r.kernel, nil }, Handler: h, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Proc: proc(t), Watch: func() (Watcher, error) { return r.kernel, nil }, Handler: h, Log: slog.New(slog.DiscardHandler),
 		Backoff: Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Resync: time.Hour,
 	}
 	for _, f := range more {
