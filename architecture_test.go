@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle", "internal/report/logkey"},
 	"internal/agent":             {"internal/lifecycle", "internal/attach/bypass", "internal/attach/nri", "internal/podspec", "internal/conductor", "internal/config", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/keeper", "internal/cgroup", "internal/topology", "internal/topology/sysfs"},
 	"internal/attach/bypass":     {"internal/cgroup", "internal/conductor", "internal/lifecycle", "internal/report/logkey"},
+	"internal/attach/cri/relay":  {},
 	"internal/sim/scenario":      {"internal/config", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
 	"internal/sim":               {"internal/attach/nri", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/config", "internal/lifecycle", "internal/report/status", "internal/topology", "internal/topology/describe"},
