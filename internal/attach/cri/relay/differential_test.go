@@ -41,77 +41,84 @@ func rest(s grpc.ClientStream) string {
 	}
 }
 
+// one is a test's way to the backend.
+type one struct {
+	t *testing.T
+	c *grpc.ClientConn
+	b *backend
+}
+
 // calls are made three ways, and must look the same to the caller and to the
 // backend: direct, relayed, and relayed with every call held and let go.
 var calls = []struct {
 	name string
-	make func(t *testing.T, c *grpc.ClientConn, b *backend) string
+	make func(w one) string
 }{
-	{"unary", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		return unary(bounded(t), c, "Echo", []byte("hello"))
+	{"unary", func(w one) string {
+		return unary(bounded(w.t), w.c, "Echo", []byte("hello"))
 	}},
-	{"empty message", func(t *testing.T, c *grpc.ClientConn, _ *backend) string { return unary(bounded(t), c, "Echo", nil) }},
-	{"metadata both ways", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		ctx := metadata.AppendToOutgoingContext(bounded(t), "x-trace", "00-abc-def-01", "x-bin-bin", "\x00\x01\xfe", "x-many", "a", "x-many", "b")
-		return unary(ctx, c, "Echo", []byte("m"))
+	{"empty message", func(w one) string { return unary(bounded(w.t), w.c, "Echo", nil) }},
+	{"metadata both ways", func(w one) string {
+		ctx := metadata.AppendToOutgoingContext(bounded(w.t), "x-trace", "00-abc-def-01", "x-bin-bin", "\x00\x01\xfe", "x-many", "a", "x-many", "b")
+		return unary(ctx, w.c, "Echo", []byte("m"))
 	}},
-	{"headers of many frames", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		ctx := metadata.AppendToOutgoingContext(bounded(t), "x-long", string(bytes.Repeat([]byte("long "), 8000)))
-		return unary(ctx, c, "Echo", []byte("m")) + unary(ctx, c, "Echo", []byte("again"))
+	{"headers of many frames", func(w one) string {
+		ctx := metadata.AppendToOutgoingContext(bounded(w.t), "x-long", string(bytes.Repeat([]byte("long "), 8000)))
+		return unary(ctx, w.c, "Echo", []byte("m")) + unary(ctx, w.c, "Echo", []byte("again"))
 	}},
-	{"unknown method", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		return unary(bounded(t), c, "NotYetInvented", []byte("x"))
+	{"unknown method", func(w one) string {
+		return unary(bounded(w.t), w.c, "NotYetInvented", []byte("x"))
 	}},
-	{"gzip", func(t *testing.T, c *grpc.ClientConn, b *backend) string {
-		got := unary(bounded(t), c, "Echo", some(100_000), grpc.UseCompressor(gzip.Name))
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return got + fmt.Sprint(b.wire)
+	{"gzip", func(w one) string {
+		got := unary(bounded(w.t), w.c, "Echo", some(100_000), grpc.UseCompressor(gzip.Name))
+		w.b.mu.Lock()
+		defer w.b.mu.Unlock()
+		return got + fmt.Sprint(w.b.wire)
 	}},
-	{"16 MiB there", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		return unary(bounded(t), c, "Echo", some(16<<20-200))
+	{"16 MiB there", func(w one) string {
+		return unary(bounded(w.t), w.c, "Echo", some(16<<20-200))
 	}},
-	{"16 MiB back", func(t *testing.T, c *grpc.ClientConn, _ *backend) string { return unary(bounded(t), c, "Big", nil) }},
-	{"a message the backend does not take", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		return unary(bounded(t), c, "Echo", some(big+1), grpc.MaxCallSendMsgSize(2*big))
+	{"16 MiB back", func(w one) string { return unary(bounded(w.t), w.c, "Big", nil) }},
+	{"a message the backend does not take", func(w one) string {
+		return unary(bounded(w.t), w.c, "Echo", some(big+1), grpc.MaxCallSendMsgSize(2*big))
 	}},
-	{"trailers-only error with details", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		return unary(bounded(t), c, "Error", []byte("x"))
+	{"trailers-only error with details", func(w one) string {
+		return unary(bounded(w.t), w.c, "Error", []byte("x"))
 	}},
-	{"an early answer", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		s, err := stream(bounded(t), c, "Early")
+	{"an early answer", func(w one) string {
+		s, err := stream(bounded(w.t), w.c, "Early")
 		if err != nil {
 			return err.Error()
 		}
 		return rest(s)
 	}},
-	{"deadline told", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	{"deadline told", func(w one) string {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Minute)
 		defer cancel()
-		return unary(ctx, c, "Deadline", nil)
+		return unary(ctx, w.c, "Deadline", nil)
 	}},
-	{"deadline met", func(t *testing.T, c *grpc.ClientConn, b *backend) string {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	{"deadline met", func(w one) string {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 50*time.Millisecond)
 		defer cancel()
-		st := status.Convert(c.Invoke(ctx, "/some.Service/Hang", &[]byte{}, &[]byte{}))
-		<-b.cancelled // by the caller or by its own clock
+		st := status.Convert(w.c.Invoke(ctx, "/some.Service/Hang", &[]byte{}, &[]byte{}))
+		<-w.b.cancelled // by the caller or by its own clock
 		return st.Code().String()
 	}},
-	{"cancel", func(t *testing.T, c *grpc.ClientConn, b *backend) string {
-		ctx, cancel := context.WithCancel(bounded(t))
+	{"cancel", func(w one) string {
+		ctx, cancel := context.WithCancel(bounded(w.t))
 		defer cancel()
-		s, err := stream(ctx, c, "Hang")
+		s, err := stream(ctx, w.c, "Hang")
 		if err != nil {
 			return err.Error()
 		}
 		_ = s.SendMsg(&[]byte{'m'})
 		_ = s.CloseSend()
-		eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.seen) > 0 })
+		eventually(w.t, func() bool { w.b.mu.Lock(); defer w.b.mu.Unlock(); return len(w.b.seen) > 0 })
 		cancel()
-		return rest(s) + <-b.cancelled
+		return rest(s) + <-w.b.cancelled
 	}},
-	{"event stream", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		s, err := stream(bounded(t), c, "Events")
+	{"event stream", func(w one) string {
+		s, err := stream(bounded(w.t), w.c, "Events")
 		if err != nil {
 			return err.Error()
 		}
@@ -119,8 +126,8 @@ var calls = []struct {
 		_ = s.CloseSend()
 		return rest(s)
 	}},
-	{"half-close", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		s, err := stream(bounded(t), c, "Both")
+	{"half-close", func(w one) string {
+		s, err := stream(bounded(w.t), w.c, "Both")
 		if err != nil {
 			return err.Error()
 		}
@@ -135,8 +142,8 @@ var calls = []struct {
 		_ = s.CloseSend()
 		return out + rest(s)
 	}},
-	{"half-close without a message", func(t *testing.T, c *grpc.ClientConn, _ *backend) string {
-		s, err := stream(bounded(t), c, "Both")
+	{"half-close without a message", func(w one) string {
+		s, err := stream(bounded(w.t), w.c, "Both")
 		if err != nil {
 			return err.Error()
 		}
@@ -171,11 +178,11 @@ func TestSameAsDirect(t *testing.T) {
 	for _, c := range calls {
 		t.Run(c.name, func(t *testing.T) {
 			b.told()
-			want := c.make(t, direct, b)
+			want := c.make(one{t, direct, b})
 			seen := b.told()
 			t.Logf("%.300s", want)
 			for _, w := range ways {
-				if d := cmp.Diff(want, c.make(t, w.conn, b)); d != "" {
+				if d := cmp.Diff(want, c.make(one{t, w.conn, b})); d != "" {
 					t.Errorf("%s differs from direct (-direct +%s):\n%s", w.name, w.name, d)
 				}
 				if d := cmp.Diff(seen, b.told()); d != "" {

@@ -238,7 +238,11 @@ func (u *upward) data(f *frame) error {
 	grants := u.grants(k)
 	u.mu.Unlock()
 	// The call's headers go before its message.
-	return errors.Join(err, u.flush(), u.caller.write(grants), u.start(k, whole))
+	err = errors.Join(err, u.flush(), u.caller.write(grants))
+	if whole {
+		u.start(k)
+	}
+	return err
 }
 
 // through passes a DATA frame, once the backend has room for it. It always has,
@@ -315,10 +319,7 @@ func (u *upward) grants(k *call) []byte {
 }
 
 // start has the hook of a call asked, on a goroutine of its own.
-func (u *upward) start(k *call, whole bool) error {
-	if !whole {
-		return nil
-	}
+func (u *upward) start(k *call) {
 	ctx, cancel := context.WithCancel(u.ctx)
 	u.mu.Lock()
 	held := k.held
@@ -337,7 +338,6 @@ func (u *upward) start(k *call, whole bool) error {
 		}
 		u.release(k, v, n)
 	})
-	return nil
 }
 
 // ask opens the message and asks the hook. What cannot be opened passes.
