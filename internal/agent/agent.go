@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"reflect"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -44,6 +46,8 @@ type Options struct {
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
+	// Listeners are sockets the CRI proxy serves instead of its own.
+	Listeners []net.Listener
 	// Watch tells of changes of Tree; nil for the node's own.
 	Watch func() (bypass.Watcher, error)
 }
@@ -58,6 +62,7 @@ type Agent struct {
 	specs     *podspec.Ladder
 	nri       *nri.Attachment
 	bypass    *bypass.Attachment
+	cri       *cri.Attachment
 	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
@@ -123,6 +128,11 @@ func (a *Agent) attach() (err error) {
 			Endpoint: o.Config.CRI.Endpoint, CgroupRoot: o.Config.Bypass.CgroupRoot, Resync: o.Config.Bypass.Interval(),
 			Tree: a.node.tree, Watch: watch, Handler: a.conductor, Log: o.Log,
 		})
+	case o.Config.Attach == "cri":
+		a.cri = cri.New(cri.Options{
+			Socket: o.Config.CRI.Socket, Runtime: socketOf(o.Config.CRI.Endpoint), Images: socketOf(o.Config.CRI.ImageEndpoint),
+			Listeners: o.Listeners, Handler: a.conductor, Log: o.Log, Fail: o.Config.FailurePolicy.Agent == "fail",
+		})
 	case o.Config.NRI.Enabled:
 		a.nri = nri.New(nri.Options{
 			Socket: o.Config.NRI.Socket, Name: o.Config.NRI.Name, Index: o.Config.NRI.Index,
@@ -132,6 +142,9 @@ func (a *Agent) attach() (err error) {
 	}
 	return err
 }
+
+// socketOf returns the path of an endpoint.
+func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
 // look reads what was not given: the machine, and its cgroup files.
 func (a *Agent) look() (*cgroup.Tree, error) {
@@ -202,6 +215,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.specs.Ready(ctx)
 			return a.nri.Run(ctx)
 		})
+	}
+	if a.cri != nil {
+		group.Go(func() error { return a.cri.Run(ctx) })
 	}
 	if a.bypass != nil {
 		group.Go(func() error { return a.bypass.Run(ctx) })

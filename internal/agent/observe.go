@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
@@ -70,6 +71,8 @@ type attachment interface {
 // attachment returns the one the configuration chose; nil where it chose none.
 func (a *Agent) attachment() attachment {
 	switch {
+	case a.cri != nil:
+		return a.cri
 	case a.bypass != nil:
 		return a.bypass
 	case a.nri != nil:
@@ -87,7 +90,10 @@ func (a *Agent) summary() status.Summary {
 	if at := a.attachment(); at != nil {
 		state, _, _ := at.Status()
 		states := nri.States()
-		if a.bypass != nil {
+		switch {
+		case a.cri != nil:
+			states = cri.States()
+		case a.bypass != nil:
 			states = bypass.States()
 		}
 		n.Connections = append(n.Connections, status.Connection{Mode: at.Name(), State: state, States: states, Live: n.Attached})

@@ -114,6 +114,7 @@ func TestInvariants(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) {
 				mo := newModel(t, v, faults{})
+				mo.proxied = rapid.Bool().Draw(rt, "proxied")
 				play(mo, steps().Draw(rt, "history"))
 				if len(mo.broken) > 0 {
 					rt.Fatalf("%v", mo.broken)

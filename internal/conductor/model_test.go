@@ -33,6 +33,8 @@ type model struct {
 	con     *conductor.Conductor
 	pods    []*modelPod
 	ratio   hook.Ratio // of CPU normalization
+	proxied bool       // events come as a CRI proxy tells them
+	between func()     // happens while the runtime creates a container
 	n       int
 	faults  faults
 	broken  []string
@@ -238,7 +240,11 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 		c.Resources.CPU.Quota = lifecycle.Some(int64(50000 + mo.n))
 	}
 	c.asked = c.Resources
-	ans, ok := mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container)})
+	asked := clone(&c.Container)
+	if mo.proxied { // neither is known before the runtime has it
+		asked.ID, asked.CgroupsPath = "creating-"+c.ID, ""
+	}
+	ans, ok := mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: asked})
 	if !ok {
 		return nil
 	}
@@ -249,6 +255,14 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 	mo.apply(c, ans.Values)
 	mo.others(ans)
 	p.ctrs = append(p.ctrs, c)
+	if mo.proxied {
+		if between := mo.between; between != nil {
+			mo.between = nil
+			between()
+		}
+		ans, _ = mo.handle(lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container), Former: asked.ID})
+		mo.others(ans)
+	}
 	return c
 }
 
@@ -318,14 +332,23 @@ func (mo *model) start(c *modelCtr) {
 		return
 	}
 	mo.foreign = mo.beside()
-	must(mo.kernel.MkdirRunc(c.dir()))
-	mo.toKernel(c)
+	if !mo.proxied {
+		must(mo.kernel.MkdirRunc(c.dir()))
+		mo.toKernel(c)
+	}
 	mo.handle(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	if mo.proxied { // the cgroup comes with the start
+		must(mo.kernel.MkdirRunc(c.dir()))
+		mo.toKernel(c)
+	}
 	mo.foreign = false
 	c.started, c.State = true, lifecycle.StateRunning
 	must(mo.kernel.SetTasks(c.dir(), 1))
 	mo.checkExclusive("at the first instruction of " + c.ID)
 	mo.checkQuotas("at the first instruction of " + c.ID)
+	if mo.proxied {
+		mo.handle(lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	}
 	mo.checkValues(c)
 }
 

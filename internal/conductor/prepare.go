@@ -17,8 +17,11 @@ import (
 // prepare turns a committed plan into what is answered and what is written. It
 // runs under the lock and does no I/O.
 func (c *Conductor) prepare(w *work) {
-	if w.ev.Kind == lifecycle.Synchronize {
+	switch w.ev.Kind {
+	case lifecycle.Synchronize:
 		c.prune(w.ev.Containers)
+	case lifecycle.PostCreateContainer:
+		c.rename(w)
 	}
 	for _, id := range w.plan.Gone {
 		c.forget(w, id)
@@ -43,7 +46,7 @@ func (c *Conductor) prepare(w *work) {
 		switch w.ev.Kind {
 		case lifecycle.CreateContainer:
 			c.prepareCreate(w, ctr)
-		case lifecycle.PostUpdateContainer:
+		case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
 			// Between our answer and the runtime's write others may have been
 			// given CPUs: what was decided last counts.
 			w.settle = id
@@ -57,6 +60,9 @@ func (c *Conductor) prepare(w *work) {
 			c.prepareLive(w, ctr, told[id])
 		case lifecycle.PostCreateContainer:
 			c.landed(ctr)
+			if w.ev.Former != "" {
+				c.prepareNamed(w, ctr)
+			}
 		case lifecycle.Configure:
 			c.noteUnplaced(w, ctr)
 			c.prepareLive(w, ctr, nil)
@@ -225,6 +231,58 @@ func notCarried(from Carrier, f lifecycle.Field) string {
 	return why
 }
 
+// rename carries what is known of a container's deliveries over to the id the
+// runtime gave it.
+func (c *Conductor) rename(w *work) {
+	from, to := w.ev.Former, w.ev.Container.ID
+	if w.plan.Container == nil || w.plan.Container.ID != to {
+		return
+	}
+	if d, ok := c.sent[from]; ok {
+		c.sent[to] = d
+	}
+	if t, ok := c.told[from]; ok {
+		c.told[to] = t
+	}
+	if c.recorded[from] {
+		c.recorded[to] = true
+	}
+	if missed, flies := c.flying[from]; flies {
+		c.flying[to] = missed
+	}
+}
+
+// prepareNamed follows a container to its own id: its cgroup has a name now. A
+// pool that moved while the runtime was creating it has its stored copy changed
+// before it starts.
+func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
+	target, err := c.target(ctr)
+	if err == nil {
+		delete(c.homeless, ctr.ID)
+	}
+	for _, v := range c.state.Values(ctr) {
+		if !inKernel(v.Field) {
+			continue
+		}
+		if err == nil {
+			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
+		}
+		d := c.sent[ctr.ID][slotOf(v)]
+		switch {
+		case d.applied && d.value == v.String():
+		case err != nil:
+			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
+		case c.contest(ctr, v.Field) == "" && w.from.Carries(lifecycle.UpdateContainer, v.Field):
+			w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
+			c.setTold(ctr.ID, v)
+			c.late.note(c.recordOf(ctr), ctr.ID)
+			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+		default:
+			c.deliver(ctr.ID, v, delivery{channel: "kernel", value: v.String(), missing: status.NotYet, note: "written when it starts"})
+		}
+	}
+}
+
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	return lifecycle.Value{
 		Field: lifecycle.Annotation, Key: RecordKey,
@@ -322,6 +380,7 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 	delete(c.undone, ctr.Key)
 	c.landed(ctr)
 	w.settle = ctr.ID
+	w.answer.Owns = ctr.Seat.Pool == placement.Own
 	if c.homeless[ctr.ID] { // only now its cgroup is known
 		delete(c.homeless, ctr.ID)
 		c.prepareLive(w, ctr, nil)

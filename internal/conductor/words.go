@@ -50,6 +50,9 @@ type Answer struct {
 	// Others are for other containers that exist but have not started, whose
 	// cgroup the keeper cannot reach yet.
 	Others []Settings
+	// Owns says, at StartContainer, that the container owns CPUs: nobody else may
+	// still be starting with them when it runs.
+	Owns bool
 	// Op names the event in logs and journal.
 	Op logkey.ID
 }

@@ -37,11 +37,13 @@ type Config struct {
 	PodSpec PodSpec `json:"podspec"`
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
-	// exists, "bypass" stays beside the runtime and acts when its cgroup appears.
+	// exists, "cri" stands between the kubelet and the runtime and does the same,
+	// "bypass" stays beside the runtime and acts when its cgroup appears.
 	Attach string `json:"attach"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
-	// CRI says where the runtime answers the kubelet's questions, and ours.
+	// CRI says where the runtime answers the kubelet's questions, and ours, and
+	// where the CRI proxy serves.
 	CRI CRI `json:"cri"`
 	// Bypass configures the bypass attachment.
 	Bypass Bypass `json:"bypass"`
@@ -277,11 +279,18 @@ type KubeletClient struct {
 	NodeName string `json:"nodeName"`
 }
 
-// CRI says where the runtime answers.
+// CRI says where the runtime answers, and where the CRI proxy serves.
 type CRI struct {
 	// Endpoint is the runtime's CRI socket, as the kubelet's
-	// --container-runtime-endpoint names it.
+	// --container-runtime-endpoint names it, or would without Trimtab between.
 	Endpoint string `json:"endpoint"`
+	// ImageEndpoint is the socket of an image service of its own; empty where
+	// the runtime has both, which is usual. The CRI proxy serves it beside
+	// cri.socket, on a socket whose name ends in "-images.sock".
+	ImageEndpoint string `json:"imageEndpoint"`
+	// Socket is where the CRI proxy serves: the kubelet is started with
+	// --container-runtime-endpoint=unix:// and this path.
+	Socket string `json:"socket"`
 }
 
 // Bypass configures the bypass attachment.
@@ -361,7 +370,7 @@ func Default() Config {
 			Wait: 50, Poll: 10, Kubelet: KubeletClient{PodsSocket: "/var/lib/kubelet/pods-api/pods-api.sock"},
 		},
 		Attach: "nri",
-		CRI:    CRI{Endpoint: "unix:///run/containerd/containerd.sock"},
+		CRI:    CRI{Endpoint: "unix:///run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
 		Bypass: Bypass{Resync: 60},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",

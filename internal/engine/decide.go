@@ -72,7 +72,11 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 			return
 		}
 		d.live(p, c, lifecycle.StateRunning)
-	case lifecycle.PostUpdateContainer, lifecycle.PostCreateContainer:
+	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer:
+		if ev.Former != "" {
+			d.name(p, ev)
+			return
+		}
 		if c != nil {
 			d.live(p, c, c.Life)
 		}
@@ -104,6 +108,22 @@ func (d *draft) learn(told *lifecycle.Container) *Container {
 		n.Name = cmp.Or(told.Name, c.Name)
 	}
 	return &n
+}
+
+// name gives a container that was decided before it existed the id and the
+// cgroup it has now. What was decided stays.
+func (d *draft) name(p *Plan, ev *lifecycle.Event) {
+	c := d.container(ev.Former)
+	if c == nil || d.container(ev.Container.ID) != nil {
+		return
+	}
+	n := *c
+	n.ID, n.CgroupsPath = ev.Container.ID, ev.Container.CgroupsPath
+	d.put(c.ID, nil)
+	d.put(n.ID, &n)
+	p.Container = &n
+	p.Gone = append(p.Gone, c.ID)
+	p.Changed = append(p.Changed, n.ID)
 }
 
 // undo drops earlier attempts at this container that never started: their

@@ -82,6 +82,16 @@ func (l *lockedBuffer) String() string {
 // attached.
 func startTrimtab(t testing.TB, c *real.Containerd, config string) *trimtab {
 	t.Helper()
+	a := newTrimtab(t)
+	a.configure(c, config)
+	a.run()
+	a.attached()
+	return a
+}
+
+// newTrimtab makes an agent's place, and starts nothing.
+func newTrimtab(t testing.TB) *trimtab {
+	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -105,9 +115,6 @@ func startTrimtab(t testing.TB, c *real.Containerd, config string) *trimtab {
 		}
 		os.RemoveAll(dir)
 	})
-	a.configure(c, config)
-	a.run()
-	a.attached()
 	return a
 }
 

@@ -9,9 +9,9 @@ import (
 func (n *node) beside() bool { return n.config.Attach == "bypass" }
 
 // endpoint is the CRI socket to look at: the one asked for, or the one that an
-// agent beside the runtime is configured to ask.
+// agent beside the runtime, or before it, is configured to ask.
 func (n *node) endpoint() string {
-	if n.o.Endpoint == "" && n.beside() {
+	if n.o.Endpoint == "" && (n.beside() || n.between()) {
 		return n.config.CRI.Endpoint
 	}
 	return n.o.Endpoint

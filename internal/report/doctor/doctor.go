@@ -82,8 +82,11 @@ func Run(ctx context.Context, o Options) Report {
 	all := []Check{n.checkRuntime()}
 	n.readNRI()
 	nri := []Check{n.checkNRI(), n.checkNRISocket(), n.checkTimeouts(), n.checkPlugins()}
-	if n.beside() {
+	switch {
+	case n.beside():
 		nri = []Check{n.checkBypass(), n.checkWatches()}
+	case n.between():
+		nri = []Check{n.checkProxy(), n.checkKubeletEndpoint()}
 	}
 	all = append(append(all, nri...), asked, configured)
 	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())

@@ -5,12 +5,14 @@
 //	spin            burns one CPU until SIGTERM
 //	await F=V...    prints when each file of its cgroup had its value, in ns since the epoch, and sleeps
 //	exit N          ends with status N
+//	echo            prints nothing of itself, copies its input until that ends, and says whether it was a terminal
 //	pause           prints nothing, reaps children and sleeps until SIGTERM: the sandbox image
 package main
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -43,6 +45,9 @@ func main() {
 		mode = os.Args[1]
 	}
 	var first []byte
+	if mode == "echo" {
+		os.Exit(echo())
+	}
 	if mode != "pause" {
 		first = look(started)
 	}
@@ -67,6 +72,16 @@ func main() {
 		fmt.Fprintf(os.Stderr, "probe: unknown mode %q\n", mode)
 		os.Exit(2)
 	}
+}
+
+func echo() int {
+	_, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Printf("terminal: %v\n", err == nil)
+	return 7
 }
 
 func look(started int64) []byte {
