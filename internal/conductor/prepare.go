@@ -239,7 +239,7 @@ func (c *Conductor) rename(w *work) {
 		return
 	}
 	if d, ok := c.sent[from]; ok {
-		c.sent[to] = d
+		c.sent[to] = slices.Clone(d)
 	}
 	if t, ok := c.told[from]; ok {
 		c.told[to] = t
@@ -267,7 +267,7 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 		if err == nil {
 			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
 		}
-		d := c.sent[ctr.ID][slotOf(v)]
+		d, _ := c.sent[ctr.ID].of(slotOf(v))
 		switch {
 		case d.applied && d.value == v.String():
 		case err != nil:
