@@ -197,3 +197,30 @@ func TestDeterminism(t *testing.T) {
 }
 
 var _ conductor.Carrier = carrier{}
+
+// TestFoundHistories plays what random histories once found, so that it is not
+// left to chance again.
+func TestFoundHistories(t *testing.T) {
+	t.Parallel()
+	for name, history := range map[string][]step{
+		// A ratio changes, the agent restarts, the kubelet asks for another quota.
+		"quota after ratio and restart": {
+			{0, 0, 0}, {8, 1, 0}, {0, 0, 0}, {0, 0, 1}, {8, 0, 0}, {7, 0, 0}, {11, 2, 0},
+		},
+		"cpuset after restart": {
+			{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 3, 1}, {4, 1, 99}, {2, 99, 1}, {3, 77, 29}, {5, 99, 52}, {4, 3, 50},
+			{5, 0, 1}, {8, 74, 62}, {7, 55, 1},
+		},
+	} {
+		for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+			t.Run(name+"/"+v.String(), func(t *testing.T) {
+				t.Parallel()
+				mo := newModel(t, v, faults{})
+				play(mo, history)
+				for _, b := range mo.broken {
+					t.Error(b)
+				}
+			})
+		}
+	}
+}

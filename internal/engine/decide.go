@@ -196,6 +196,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.OnlineOf(rec.CPUs)
 		c.Pristine = rec.Pristine
+		c.proposed = carried(&told.Resources, &rec.Pristine)
 	} else if list, ok := f.Kernel[told.ID]; ok {
 		rec = d.adopt(p.Pod, c, list)
 	}
@@ -234,7 +235,7 @@ func pristine(r *lifecycle.Resources) lifecycle.Resources {
 
 // settle seats a container, asks the hooks and puts the result into the draft.
 func (d *draft) settle(p *Plan, c *Container, rec *Record) {
-	var before []lifecycle.Value
+	before := c.proposed // of one that runs already and is new to us
 	if old := d.container(c.ID); old != nil {
 		before = old.proposed
 		c.touched = c.touched || old.touched || old.Seat.Pool != placement.Rest

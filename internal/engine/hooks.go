@@ -155,6 +155,24 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 	return values
 }
 
+// carried lists what a container that runs already has of us: where the
+// runtime's copy differs from what was asked for. Whoever decides nothing for
+// such a field gives it back, though nobody remembers what was decided.
+func carried(told, pristine *lifecycle.Resources) []lifecycle.Value {
+	var out []lifecycle.Value
+	add := func(f lifecycle.Field, key string) { out = append(out, lifecycle.Value{Field: f, Key: key}) }
+	if t := told.CPU.Shares; t.V != 0 && t.V != pristine.CPU.Shares.Or(t.V) {
+		add(lifecycle.CPUShares, "")
+	}
+	if t := told.CPU.Quota; t.V != 0 && t.V != orUnlimited(pristine.CPU.Quota) {
+		add(lifecycle.CPUQuota, "")
+	}
+	if t := told.Memory.Limit; t.V != 0 && t.V != orUnlimited(pristine.Memory.Limit) {
+		add(lifecycle.MemoryLimit, "")
+	}
+	return out
+}
+
 // hugepagesOf is the limit of one size as the runtime asked for it.
 func hugepagesOf(r *lifecycle.Resources, size string) int64 {
 	limit := int64(-1)

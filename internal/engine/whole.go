@@ -113,15 +113,16 @@ func (d *draft) configure(p *Plan, f Facts) {
 }
 
 // recordFor is what a live container's record would say now; nil where it owns
-// nothing and never did.
+// nothing and never did. Its key may own CPUs all the same: an earlier attempt
+// that is still running did not get what a later one has.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
+	if c.Born.Empty() {
+		return nil
+	}
 	if g, owns := owners.Of(c.Key); owns {
 		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs)}
 	}
-	if !c.Born.Empty() {
-		return &Record{Pristine: c.Pristine, CPUs: m.Format(c.Born)}
-	}
-	return nil
+	return &Record{Pristine: c.Pristine, CPUs: m.Format(c.Born)}
 }
 
 func (d *draft) podLives(uid string) bool {
