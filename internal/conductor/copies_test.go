@@ -120,6 +120,32 @@ func TestCreationInFlight(t *testing.T) {
 	}
 }
 
+// TestOwnerGoneInFlight: an owner that comes and goes while a creation is in
+// flight may have left its mark on the runtime's copy. Whatever is sent next
+// takes it away again.
+func TestOwnerGoneInFlight(t *testing.T) {
+	b := newBeside(t)
+	b.pod.Labels = nil // of no pool: it is narrowed in the kernel alone, but for this
+	b.event(t, lifecycle.RunPodSandbox, nil)
+	b.event(t, lifecycle.CreateContainer, nil)
+	if !narrowed(b.owner(t)) {
+		t.Fatal("what waits for its start is not narrowed with the answer")
+	}
+	gone := testPod(nil)
+	if _, err := handle(t, b.Conductor, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: gone}); err != nil {
+		t.Fatal(err)
+	}
+	ans := b.event(t, lifecycle.UpdateContainer, &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](512)}})
+	if len(ans.Values) != 1 || ans.Values[0].Text != "0-3" {
+		t.Errorf("an update is answered %v", ans.Values)
+	}
+	b.event(t, lifecycle.PostUpdateContainer, nil)
+	b.event(t, lifecycle.StartContainer, nil)
+	if got := b.runtime.flush(t, b.Conductor); got != nil {
+		t.Errorf("told what the answer carried: %v", got)
+	}
+}
+
 // TestUpdateStoredLate: between the answer to an update and the moment at which
 // the runtime stores it, the runtime's copy is brought in line with a newer
 // decision. Storing undoes that, and it is brought in line again.

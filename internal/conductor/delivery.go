@@ -60,6 +60,10 @@ func (ds deliveries) with(s slot, d delivery) deliveries {
 // the values. Absent means the runtime has none.
 type copyOf map[lifecycle.Field]string
 
+// unsure is in a copy where the runtime was told a value and may have passed
+// over it: it is no value's text, so the next one is sent whatever it is.
+const unsure = "?"
+
 // resourceFields are those that the runtime stores and the kernel shows.
 var resourceFields = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,

@@ -332,7 +332,10 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 func (c *Conductor) landed(ctr *engine.Container) {
 	missed := c.flying[ctr.ID]
 	delete(c.flying, ctr.ID)
-	if v, ok := c.state.CPUSet(ctr); ok && missed {
+	if !missed {
+		return
+	}
+	for _, v := range c.state.Values(ctr) {
 		c.enqueue(ctr, v)
 	}
 }
@@ -404,6 +407,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 		if !stamps(w.from) {
 			c.late.note(c.recordOf(ctr), ctr.ID)
 		}
+		delete(c.flying, ctr.ID)
 	}
 	target, err := c.target(ctr)
 	for _, v := range values {
@@ -464,13 +468,13 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		if ctr.Life == lifecycle.StateCreated && w.from != nil && w.from.Carries(lifecycle.UpdateContainer, v.Field) {
 			w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: []lifecycle.Value{v}})
 			c.late.note(c.recordOf(ctr), id)
+			c.setTold(id, v)
 			if _, flies := c.flying[id]; flies {
-				c.flying[id] = true
 				// The runtime may not know it yet, and passes over what it does
 				// not know: its copy is brought in line once it has landed.
-				continue
+				c.flying[id] = true
+				c.copyOf(id)[v.Field] = unsure
 			}
-			c.setTold(id, v)
 			continue
 		}
 		c.enqueue(ctr, v)

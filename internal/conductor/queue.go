@@ -162,16 +162,7 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 		return false, 0
 	}
 	id := c.queue.next()
-	ctr := c.state.Container(id)
-	var values []lifecycle.Value
-	if ctr != nil && ctr.Alive() {
-		for _, v := range c.state.Values(ctr) {
-			if inKernel(v.Field) && copies(rt.from, v.Field) &&
-				c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
-				values = append(values, v)
-			}
-		}
-	}
+	values := c.outdated(rt.from, id)
 	pace = c.pace
 	c.mu.Unlock()
 	if len(values) == 0 {
@@ -183,6 +174,27 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	c.recorder.RuntimeUpdate(updateResult(failed, err))
 	c.updated(id, values, err != nil || len(failed) > 0, err)
 	return true, pace
+}
+
+// outdated returns the values of a container that its copy in the runtime does
+// not have.
+func (c *Conductor) outdated(to Carrier, id string) []lifecycle.Value {
+	ctr := c.state.Container(id)
+	if ctr == nil || !ctr.Alive() {
+		return nil
+	}
+	if _, flies := c.flying[id]; flies {
+		c.flying[id] = true // sent when it has landed
+		return nil
+	}
+	var values []lifecycle.Value
+	for _, v := range c.state.Values(ctr) {
+		if inKernel(v.Field) && copies(to, v.Field) &&
+			c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
+			values = append(values, v)
+		}
+	}
+	return values
 }
 
 // updateResult is what came of an update, for the recorder.
