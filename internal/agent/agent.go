@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"reflect"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -42,6 +46,10 @@ type Options struct {
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
+	// Listeners are sockets the CRI proxy serves instead of its own.
+	Listeners []net.Listener
+	// Watch tells of changes of Tree; nil for the node's own.
+	Watch func() (bypass.Watcher, error)
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -51,7 +59,10 @@ type Agent struct {
 	machine   *topology.Machine
 	node      node
 	conductor *conductor.Conductor
+	specs     *podspec.Ladder
 	nri       *nri.Attachment
+	bypass    *bypass.Attachment
+	cri       *cri.Attachment
 	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
@@ -90,21 +101,50 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.Join(err, a.close())
 	}
 	a.metrics = newMetrics(o)
+	a.specs = a.ladder()
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
-		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadCheckpoint(), Recorder: a.metrics,
+		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 	})
-	if o.Config.NRI.Enabled {
+	if err := a.attach(); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	a.metrics.Watch(a.summary)
+	a.metrics.WatchProcess()
+	return a, nil
+}
+
+// attach makes the attachment the configuration chooses.
+func (a *Agent) attach() (err error) {
+	o := a.opt
+	switch {
+	case o.Config.Attach == "bypass":
+		watch := o.Watch
+		if watch == nil {
+			root := o.Config.Cgroup.Root
+			watch = func() (bypass.Watcher, error) { return bypass.Watch(root) }
+		}
+		a.bypass, err = bypass.New(bypass.Options{
+			Endpoint: o.Config.CRI.Endpoint, CgroupRoot: o.Config.Bypass.CgroupRoot, Resync: o.Config.Bypass.Interval(),
+			Tree: a.node.tree, Watch: watch, Handler: a.conductor, Log: o.Log,
+		})
+	case o.Config.Attach == "cri":
+		a.cri = cri.New(cri.Options{
+			Socket: o.Config.CRI.Socket, Runtime: socketOf(o.Config.CRI.Endpoint), Images: socketOf(o.Config.CRI.ImageEndpoint),
+			Listeners: o.Listeners, Handler: a.conductor, Log: o.Log, Fail: o.Config.FailurePolicy.Agent == "fail",
+		})
+	case o.Config.NRI.Enabled:
 		a.nri = nri.New(nri.Options{
 			Socket: o.Config.NRI.Socket, Name: o.Config.NRI.Name, Index: o.Config.NRI.Index,
 			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
 			FailRequest: o.Config.FailurePolicy.Agent == "fail",
 		})
 	}
-	a.metrics.Watch(a.summary)
-	a.metrics.WatchProcess()
-	return a, nil
+	return err
 }
+
+// socketOf returns the path of an endpoint.
+func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
 // look reads what was not given: the machine, and its cgroup files.
 func (a *Agent) look() (*cgroup.Tree, error) {
@@ -146,8 +186,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group.Go(func() error { return a.conductor.Run(ctx) })
+	group.Go(func() error { return a.specs.Run(ctx) })
 	if a.opt.Config.Paths.State != "" {
-		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveCheckpoint) })
+		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
 	}
 	if socket := a.opt.Config.Paths.StatusSocket; socket != "" {
 		group.Go(func() error {
@@ -171,8 +212,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nri != nil {
 		group.Go(func() error {
 			defer stop() // launched by the runtime, we end with our connection
+			a.specs.Ready(ctx)
 			return a.nri.Run(ctx)
 		})
+	}
+	if a.cri != nil {
+		group.Go(func() error { return a.cri.Run(ctx) })
+	}
+	if a.bypass != nil {
+		group.Go(func() error { return a.bypass.Run(ctx) })
 	}
 	err := group.Wait()
 	return errors.Join(err, a.close())
@@ -301,6 +349,9 @@ func needRestart(old, c config.Config) []string {
 	if old.Cgroup != c.Cgroup {
 		keys = append(keys, "cgroup")
 	}
+	if old.PodSpec != c.PodSpec {
+		keys = append(keys, "podspec")
+	}
 	if old.Paths != c.Paths {
 		keys = append(keys, "paths")
 	}
@@ -312,6 +363,15 @@ func needRestart(old, c config.Config) []string {
 	}
 	if old.Log.Format != c.Log.Format {
 		keys = append(keys, "log.format")
+	}
+	if old.Attach != c.Attach {
+		keys = append(keys, "attach")
+	}
+	if old.CRI != c.CRI {
+		keys = append(keys, "cri")
+	}
+	if old.Bypass != c.Bypass {
+		keys = append(keys, "bypass")
 	}
 	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
 		keys = append(keys, "nri")
@@ -338,13 +398,14 @@ type source struct{ a *Agent }
 func (s source) Status() status.Node {
 	n := s.a.conductor.Status()
 	n.Hooks = s.a.hooks()
+	n.PodSpecs = s.a.specSources()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started
 	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
-	if s.a.nri != nil && len(n.Attachments) == 0 {
-		state, runtime, err := s.a.nri.Status()
-		at := status.Attached{Name: s.a.nri.Name(), State: state, Runtime: runtime}
+	if at := s.a.attachment(); at != nil && len(n.Attachments) == 0 {
+		state, runtime, err := at.Status()
+		at := status.Attached{Name: at.Name(), State: state, Runtime: runtime}
 		if err != nil {
 			at.Error = err.Error()
 		}

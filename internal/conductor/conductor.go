@@ -32,6 +32,8 @@ type Options struct {
 	Checkpoint []byte
 	// Recorder is told what happens; nil for none.
 	Recorder Recorder
+	// Specs tell what runtimes do not; nil for nothing.
+	Specs Specs
 }
 
 // Tuning is what of a configuration concerns the conductor itself.
@@ -49,10 +51,11 @@ type Tuning struct {
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
 	keeper   *keeper.Keeper
-	signer   signer
+	signer   *signer
 	log      *slog.Logger
 	now      func() time.Time
 	recorder Recorder
+	specs    Specs
 	fail     atomic.Bool
 	ops      atomic.Uint32
 	// since is when the event under way took its turn, in nanoseconds; 0 for
@@ -64,6 +67,8 @@ type Conductor struct {
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
+	// open is an event that was answered and is not concluded; guarded by turn.
+	open *work
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
@@ -111,11 +116,14 @@ func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
 	}
+	if o.Specs == nil {
+		o.Specs = NoSpecs{}
+	}
 	c := &Conductor{
-		late: late, recorder: o.Recorder,
+		late: late, recorder: o.Recorder, specs: o.Specs,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
-		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
+		keeper: o.Keeper, signer: newSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
 		told:     map[string]copyOf{},
@@ -144,15 +152,25 @@ type work struct {
 	problems     []lifecycle.Problem
 	wrote        []keeper.Outcome
 	decided      time.Duration // what deciding took
+	took         time.Duration // and all of it, until the answer
 	failed       bool          // a panic of ours cost it something
 }
 
 // begin takes the turn for one event.
 func (c *Conductor) begin(from Carrier, ev *lifecycle.Event) *work {
 	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
-	c.turn.Lock()
+	c.takeTurn()
 	c.since.Store(c.now().UnixNano())
 	return w
+}
+
+// takeTurn waits for the turn, and concludes what was answered before.
+func (c *Conductor) takeTurn() {
+	c.turn.Lock()
+	if w := c.open; w != nil {
+		c.open = nil
+		c.conclude(w)
+	}
 }
 
 func (c *Conductor) end() {
@@ -163,8 +181,10 @@ func (c *Conductor) end() {
 
 // Handle decides one event and applies what must be applied before the answer.
 // The only error it returns is a *Rejection.
-func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
+func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
+	c.await(ctx, &ev)
+	compact(&ev)
 	w := c.begin(from, &ev)
 	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
 	w.answer.Op = w.op
@@ -183,10 +203,10 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 		})
 		return answer, nil
 	}
+	defer c.end()
 	if err == nil && ev.Kind == lifecycle.CreateContainer {
 		return c.answerFirst(w, start), nil
 	}
-	defer c.end()
 	if err != nil {
 		c.recorder.Event(ev.Kind, c.now().Sub(start), w.decided)
 		return Answer{Op: w.op}, err
@@ -195,23 +215,29 @@ func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) 
 	return w.answer, nil
 }
 
+// answerDelay lets an answer be on its way before what remains of its event takes
+// the processor.
+const answerDelay = 300 * time.Microsecond
+
 // answerFirst applies a creation and leaves what its pod need not wait for until
-// after the answer: the keeper's notes, journal and log. The turn stays taken, so
-// that the next event finds them.
+// after the answer: the keeper's notes, journal and log. They are made a moment
+// later, or by the next event, which finds them.
 func (c *Conductor) answerFirst(w *work, start time.Time) Answer {
 	c.apply(w)
-	answer, took := w.answer, c.now().Sub(start)
-	c.later.Go(func() {
-		defer c.end()
-		c.conclude(w, took)
+	w.took = c.now().Sub(start)
+	c.open = w
+	c.later.Add(1)
+	time.AfterFunc(answerDelay, func() {
+		defer c.later.Done()
+		c.Settled()
 	})
-	return answer
+	return w.answer
 }
 
 // Settled returns when what was decided so far is in the kernel and reported.
 func (c *Conductor) Settled() {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.takeTurn()
+	c.turn.Unlock()
 }
 
 // Configure puts a new policy in force for what runs: kernel first, the
@@ -260,7 +286,8 @@ func (c *Conductor) plan(w *work, f engine.Facts) error {
 // finish applies what was decided, takes note of what became of it and reports.
 func (c *Conductor) finish(w *work, start time.Time) {
 	c.apply(w)
-	c.conclude(w, c.now().Sub(start))
+	w.took = c.now().Sub(start)
+	c.conclude(w)
 }
 
 // apply writes to the kernel what cannot wait for the answer. What others lose
@@ -283,7 +310,7 @@ func (c *Conductor) apply(w *work) {
 }
 
 // conclude takes note of what became of an event, and reports it.
-func (c *Conductor) conclude(w *work, took time.Duration) {
+func (c *Conductor) conclude(w *work) {
 	_ = c.guard(w, func() error {
 		c.keeper.Note(w.notes)
 		c.confirm(w)
@@ -295,7 +322,7 @@ func (c *Conductor) conclude(w *work, took time.Duration) {
 		c.mu.Unlock()
 	}
 	_ = c.guard(w, func() error {
-		c.report(w, took)
+		c.report(w)
 		return nil
 	})
 }
@@ -313,7 +340,7 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	w.wasUnplaced = c.unplaced(w.ev, f.Records)
 	c.state.Commit(w.plan)
 	for id := range f.Records {
-		if c.state.Container(id) != nil {
+		if c.state.Container(id) != nil && (w.from == nil || stamps(w.from)) {
 			c.recorded[id] = true
 		}
 	}

@@ -94,6 +94,28 @@ func testPod(annotations map[string]string) *lifecycle.Pod {
 		Resources: &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(200000))}}}
 }
 
+// TestJournalFollows: a creation is answered before it is in the journal, and
+// gets there by itself.
+func TestJournalFollows(t *testing.T) {
+	t.Parallel()
+	c, _, _ := observed(t, false)
+	ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: testPod(nil), Container: &lifecycle.Container{ID: "c", Name: "main"}}
+	if _, err := c.Handle(t.Context(), anything{}, ev); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		events, more := c.Events(t.Context(), 0)
+		if len(events) == 1 && events[0].Kind == "CreateContainer" {
+			return
+		}
+		select {
+		case <-more:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the journal has %v", events)
+		}
+	}
+}
+
 func TestRecorder(t *testing.T) {
 	c, n, log := observed(t, false)
 	if _, err := handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize}); err != nil {
@@ -188,6 +210,9 @@ func TestSummary(t *testing.T) {
 		Classes:   map[string]int{"none": 0, "system": 0, "dedicated": 1, "shared": 0, "reclaimed": 0},
 		Unapplied: map[status.Missing]int{status.NotYet: 1}, // the pod's quota: no cgroup yet
 		Kernel:    map[string]uint64{"pending": 1},
+		Specs: map[lifecycle.Source]int{
+			lifecycle.FromPodsAPI: 0, lifecycle.FromKubelet: 0, lifecycle.FromAPIServer: 0, lifecycle.FromNothing: 1,
+		},
 		Pools: []status.PoolSize{
 			{Pool: "reserved", Node: 0}, {Pool: "reserved", Node: 1},
 			{Pool: "rest", Node: 0, CPUs: 2}, {Pool: "rest", Node: 1},

@@ -73,7 +73,9 @@ func (c *Conductor) Explain(namespace, pod, container string) ([]status.Containe
 			ctr := c.state.Container(cid)
 			if container == "" || ctr.Name == container {
 				known = true
-				out = append(out, c.container(ctr))
+				s := c.container(ctr)
+				s.Facts = c.facts(p, ctr)
+				out = append(out, s)
 			}
 		}
 		if len(ids) == 0 && container == "" {
@@ -117,7 +119,7 @@ func (c *Conductor) values(owner string, values []lifecycle.Value) []status.Valu
 			name += " " + v.Key
 		}
 		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
-		if d, ok := c.sent[owner][slotOf(v)]; ok && d.value == v.String() {
+		if d, ok := c.sent[owner].of(slotOf(v)); ok && d.value == v.String() {
 			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.note
 		}
 		out = append(out, s)

@@ -42,6 +42,7 @@ func (c *Conductor) Summary() status.Summary {
 	for _, id := range c.state.Pods() {
 		c.addMissing(n.Unapplied, id, c.state.Pod(id).Values)
 	}
+	n.Specs = c.specCounts()
 	for class := intent.None; class <= intent.Reclaimed; class++ {
 		n.Classes[class.String()] = classes[class]
 	}
@@ -51,7 +52,7 @@ func (c *Conductor) Summary() status.Summary {
 // addMissing counts the values of one owner that are not in force.
 func (c *Conductor) addMissing(into map[status.Missing]int, owner string, values []lifecycle.Value) {
 	for _, v := range values {
-		d, sent := c.sent[owner][slotOf(v)]
+		d, sent := c.sent[owner].of(slotOf(v))
 		switch {
 		case !sent || d.missing == "" && !d.applied:
 			into[status.NotYet]++

@@ -33,8 +33,20 @@ type Config struct {
 	Pools Pools `json:"pools"`
 	// Hooks switches and tunes each hook.
 	Hooks Hooks `json:"hooks"`
+	// PodSpec says who is asked for what the runtime does not tell of pods.
+	PodSpec PodSpec `json:"podspec"`
+	// Attach is how the agent learns of containers and gives them what was
+	// decided: "nri" is a plugin of the runtime and acts before a container
+	// exists, "cri" stands between the kubelet and the runtime and does the same,
+	// "bypass" stays beside the runtime and acts when its cgroup appears.
+	Attach string `json:"attach"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
+	// CRI says where the runtime answers the kubelet's questions, and ours, and
+	// where the CRI proxy serves.
+	CRI CRI `json:"cri"`
+	// Bypass configures the bypass attachment.
+	Bypass Bypass `json:"bypass"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup"`
 	// Paths are the files and directories of the agent.
@@ -220,6 +232,81 @@ type NRI struct {
 // Pace returns UpdateInterval as a duration.
 func (n NRI) Pace() time.Duration { return time.Duration(n.UpdateInterval) * time.Millisecond }
 
+// PodSpec says who is asked for what the runtime does not tell of pods:
+// requests, init containers and sidecars, resources of the pod as a whole.
+// Nothing of it is needed: without a spec a container counts as an app
+// container.
+type PodSpec struct {
+	// Wait is the longest time, in milliseconds, that a pod or container is held
+	// up for its spec, and that only while a source answers. 0 never waits: a
+	// spec that comes later is taken into account then.
+	Wait int `json:"waitMilliseconds"`
+	// Poll is the pause between two questions to the kubelet's /pods, in
+	// seconds.
+	Poll int `json:"pollSeconds"`
+	// Kubelet says how the kubelet is asked.
+	Kubelet KubeletClient `json:"kubelet"`
+}
+
+// KubeletClient says how the kubelet is asked: by its Pods API first, by /pods
+// where that is not there.
+type KubeletClient struct {
+	// PodsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37
+	// has, and 1.36 with the feature gate PodsAPI. Empty, it is not asked.
+	PodsSocket string `json:"podsSocket"`
+	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the
+	// read-only port, "http://127.0.0.1:10255", on this machine alone. Empty, it
+	// is not asked.
+	URL string `json:"url"`
+	// TokenFile holds a bearer token for the kubelet. It is read anew for each
+	// question, and sent by https only.
+	TokenFile string `json:"tokenFile"`
+	// CAFile holds the certificates that the kubelet's is checked against; empty
+	// takes the system's.
+	CAFile string `json:"caFile"`
+	// ServerName is the name the kubelet's certificate must have; empty takes
+	// the host of url.
+	ServerName string `json:"serverName"`
+	// CertFile is a client certificate for the kubelet.
+	CertFile string `json:"certFile"`
+	// KeyFile is the key of certFile.
+	KeyFile string `json:"keyFile"`
+	// SkipVerify takes any certificate. Whoever answers at url is sent the token
+	// then, and believed.
+	SkipVerify bool `json:"insecureSkipVerify"`
+	// NodeName is the name pods' node must have, so that another node's kubelet
+	// is not believed; empty takes the one name that all pods agree on.
+	NodeName string `json:"nodeName"`
+}
+
+// CRI says where the runtime answers, and where the CRI proxy serves.
+type CRI struct {
+	// Endpoint is the runtime's CRI socket, as the kubelet's
+	// --container-runtime-endpoint names it, or would without Trimtab between.
+	Endpoint string `json:"endpoint"`
+	// ImageEndpoint is the socket of an image service of its own; empty where
+	// the runtime has both, which is usual. The CRI proxy serves it beside
+	// cri.socket, on a socket whose name ends in "-images.sock".
+	ImageEndpoint string `json:"imageEndpoint"`
+	// Socket is where the CRI proxy serves: the kubelet is started with
+	// --container-runtime-endpoint=unix:// and this path.
+	Socket string `json:"socket"`
+}
+
+// Bypass configures the bypass attachment.
+type Bypass struct {
+	// CgroupRoot is the kubelet's --cgroup-root, below which its kubepods
+	// cgroups are; empty, they are at the root of the hierarchy. Pods the
+	// runtime tells of are found wherever they are.
+	CgroupRoot string `json:"cgroupRoot"`
+	// Resync is how often everything is listed and compared, whatever was told
+	// meanwhile, in seconds.
+	Resync int `json:"resyncSeconds"`
+}
+
+// Interval returns Resync as a duration.
+func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }
+
 // Cgroup says where the kernel's cgroup files are.
 type Cgroup struct {
 	// Root is the directory the cgroup file system is mounted on.
@@ -279,6 +366,12 @@ func Default() Config {
 			Normalization: NormalizationHook{Ratio: "1.00"},
 			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
 		},
+		PodSpec: PodSpec{
+			Wait: 50, Poll: 10, Kubelet: KubeletClient{PodsSocket: "/var/lib/kubelet/pods-api/pods-api.sock"},
+		},
+		Attach: "nri",
+		CRI:    CRI{Endpoint: "unix:///run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
+		Bypass: Bypass{Resync: 60},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
 			UpdateInterval: 50, Cede: []string{},

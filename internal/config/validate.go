@@ -61,6 +61,22 @@ func rules() map[string]rule {
 		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
 		"hooks.gpu.devices":              {choices: []string{"env", "nodes", "cdi"}},
 		"hooks.gpu.name":                 {choices: []string{"index", "uuid"}},
+		"podspec.waitMilliseconds":       {min: 0, max: 1000},
+		"podspec.pollSeconds":            {min: 1, max: 3600},
+		"podspec.kubelet.podsSocket":     {socket: true, optional: true},
+		"podspec.kubelet.url":            {pattern: `^$|^https://[^/@?#]+/?$|^http://(127\.0\.0\.1|\[::1\]|localhost):[0-9]+/?$`, means: `empty, "https://HOST:PORT", or "http://127.0.0.1:PORT" for a read-only port of this machine`},
+		"podspec.kubelet.tokenFile":      {absolute: true, optional: true},
+		"podspec.kubelet.caFile":         {absolute: true, optional: true},
+		"podspec.kubelet.serverName":     {pattern: `^[A-Za-z0-9.:_-]{0,253}$`, means: "a host name or address, or empty"},
+		"podspec.kubelet.certFile":       {absolute: true, optional: true},
+		"podspec.kubelet.keyFile":        {absolute: true, optional: true},
+		"podspec.kubelet.nodeName":       {pattern: `^[a-z0-9.-]{0,253}$`, means: "a node's name, or empty"},
+		"attach":                         {choices: []string{"nri", "cri", "bypass"}},
+		"cri.endpoint":                   {pattern: `^unix:///[^\x00]{1,98}$`, means: `a socket with its scheme, e.g. "unix:///run/containerd/containerd.sock"`},
+		"cri.imageEndpoint":              {pattern: `^(unix:///[^\x00]{1,98})?$`, means: `a socket with its scheme, or empty`},
+		"cri.socket":                     {socket: true},
+		"bypass.cgroupRoot":              {absolute: true, optional: true},
+		"bypass.resyncSeconds":           {min: 5, max: 3600},
 		"nri.socket":                     {socket: true},
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
@@ -147,6 +163,30 @@ func Validate(c Config) []Problem {
 	})
 	for i, a := range c.Authorisation {
 		problems = append(problems, a.check(fmt.Sprintf("authorisation[%d]", i))...)
+	}
+	return append(problems, c.PodSpec.Kubelet.check()...)
+}
+
+// check returns what is wrong with keys that are right each by itself.
+func (k KubeletClient) check() []Problem {
+	var problems []Problem
+	report := func(key, what string) {
+		problems = append(problems, Problem{Path: "podspec.kubelet." + key, What: what})
+	}
+	https := strings.HasPrefix(k.URL, "https://")
+	if (k.CertFile == "") != (k.KeyFile == "") {
+		report("certFile", "goes with keyFile: set both or neither")
+	}
+	for _, needs := range []struct {
+		key string
+		set bool
+	}{
+		{"tokenFile", k.TokenFile != ""}, {"caFile", k.CAFile != ""}, {"serverName", k.ServerName != ""},
+		{"certFile", k.CertFile != ""}, {"insecureSkipVerify", k.SkipVerify},
+	} {
+		if needs.set && !https {
+			report(needs.key, "has no effect without an https:// address in podspec.kubelet.url")
+		}
 	}
 	return problems
 }

@@ -26,11 +26,16 @@ type Facts struct {
 	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
 	// lists; "" allows all.
 	ParentCPUs map[string]string
+	// Kernel are the CPUs the kernel gives containers of a Synchronize whose
+	// record is lost, by id, as kernel lists.
+	Kernel map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.
 	Grants map[string]string
 	// Ended are sandboxes whose cgroup is gone: their end was not told.
 	Ended map[string]bool
+	// Specs are what pods' specs say, by pod UID, of those that somebody told.
+	Specs map[string]*lifecycle.PodSpec
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, where it changed.

@@ -35,11 +35,16 @@ type Policy struct {
 type Pod struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
+	// Spec is what its spec says beyond what the runtime told; nil where nobody
+	// told it.
+	Spec *lifecycle.PodSpec
 	// Within are the CPUs the pod's cgroup allows; empty where all.
 	Within  topology.Set
 	Values  []lifecycle.Value // for the pod's own cgroup
 	Trouble []lifecycle.Problem
 	Stopped bool
+	// stranger is what is wrong with the spec that somebody told of it.
+	stranger []lifecycle.Problem
 }
 
 // FullName returns namespace/name.
@@ -121,6 +126,18 @@ func (s *State) reset() {
 
 // Pod returns a pod by sandbox id, or nil.
 func (s *State) Pod(id string) *Pod { return s.pods[id] }
+
+// PodsOf returns the sandboxes of a pod by its UID, sorted by id.
+func (s *State) PodsOf(uid string) []*Pod {
+	var out []*Pod
+	for _, p := range s.pods {
+		if p.Pod.UID == uid {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Pod) int { return cmp.Compare(a.Pod.ID, b.Pod.ID) })
+	return out
+}
 
 // Container returns a container by id, or nil.
 func (s *State) Container(id string) *Container { return s.containers[id] }

@@ -12,7 +12,7 @@ const (
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
 )
 
-func readTrimtab(pod *lifecycle.Pod, out *Pod) {
+func readTrimtab(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(pod, out)
 	switch text := pod.Annotations[TrimtabUnsetQuota]; text {
 	case "":

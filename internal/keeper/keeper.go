@@ -83,7 +83,7 @@ type Keeper struct {
 
 	mu         sync.Mutex
 	rows       map[place]*row
-	byOwner    map[string]map[place]*row // the same rows
+	byOwner    map[string][]*row // the same rows
 	generation uint64
 	results    [len(stateNames)]uint64
 	drift      map[string]uint64
@@ -125,7 +125,7 @@ type row struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string]map[place]*row{}}
+	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}}
 }
 
 // Apply records values as desired and writes those that differ from what the
@@ -187,8 +187,8 @@ func (k *Keeper) Settle(owner string) []Outcome {
 func (k *Keeper) Forget(owner string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for p := range k.byOwner[owner] {
-		delete(k.rows, p)
+	for _, r := range k.byOwner[owner] {
+		delete(k.rows, r.place)
 	}
 	delete(k.byOwner, owner)
 }
@@ -200,11 +200,12 @@ func (k *Keeper) dropLocked(r *row) {
 }
 
 func (k *Keeper) disownLocked(r *row) {
-	mine := k.byOwner[r.target.Owner]
-	delete(mine, r.place)
+	mine := slices.DeleteFunc(slices.Clone(k.byOwner[r.target.Owner]), func(o *row) bool { return o == r })
 	if len(mine) == 0 {
 		delete(k.byOwner, r.target.Owner)
+		return
 	}
+	k.byOwner[r.target.Owner] = mine
 }
 
 // Release gives back the value a setting of an owner had before we wrote it. Of

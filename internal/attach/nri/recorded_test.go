@@ -84,14 +84,14 @@ func TestRecorded(t *testing.T) {
 }
 
 type player struct {
-	t       *testing.T
-	r       recording
-	at      string
-	kernel  *cgroup.Fake
-	con     *conductor.Conductor
-	a       *Attachment
-	wire    *wire
-	record  string // stamped last
+	t      *testing.T
+	r      recording
+	at     string
+	kernel *cgroup.Fake
+	con    *conductor.Conductor
+	a      *Attachment
+	wire   *wire
+	record string // stamped last
 }
 
 // connect starts an agent and registers it with the runtime.
