@@ -135,6 +135,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 				return nil
 			case <-sweep.C:
 				c.sweep()
+				c.Mend()
 			case <-c.queue.woken:
 			}
 			continue
