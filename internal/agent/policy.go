@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
@@ -94,7 +95,24 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 	if c.Hugepages.Enabled {
 		hooks = append(hooks, hook.Hugepages{Sizes: n.host().HugePages, Controller: n.probe("hugetlb")})
 	}
+	if c.BlockIO.Enabled {
+		hooks = append(hooks, blockIO(c.BlockIO, n))
+	}
 	return hooks, nil
+}
+
+func blockIO(c config.BlockIOHook, n node) hook.BlockIO {
+	h := hook.BlockIO{
+		Weights: hook.ByClass[int]{LSR: c.LSRWeight, LS: c.LSWeight, BE: c.BEWeight},
+		Classes: hook.ByClass[string]{LSR: c.LSRClass, LS: c.LSClass, BE: c.BEClass},
+		PodWide: n.tree == nil || n.tree.Version == cgroup.V2, Disks: n.host().Disks,
+	}
+	for _, file := range []string{"io.weight", "io.bfq.weight"} {
+		if h.WeightFile == "" && n.probe(file).Support != lifecycle.NotSupported {
+			h.WeightFile = file
+		}
+	}
+	return h
 }
 
 // rulesOf translates the authorisation rules.

@@ -70,6 +70,9 @@ func (t *Tree) Read(dir string, field lifecycle.Field, key string) (string, erro
 		return "", &Error{Op: "read", Path: dir, Err: err}
 	}
 	text, err := t.read(file)
+	if s, known := Find(field, key); err == nil && known == nil {
+		text = s.part(t.Version, text)
+	}
 	if err != nil || t.Version == V1 || (field != lifecycle.CPUQuota && field != lifecycle.CPUPeriod) {
 		return text, err
 	}
@@ -121,6 +124,9 @@ func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) er
 	}
 	if t.Version == V2 && field == lifecycle.CPUPeriod {
 		return t.WriteBandwidth(dir, "", text)
+	}
+	if s, known := Find(field, key); known == nil {
+		text = s.line(t.Version, text)
 	}
 	return t.write(file, text)
 }

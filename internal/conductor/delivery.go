@@ -39,11 +39,14 @@ var resourceFields = [...]lifecycle.Field{
 
 // inKernel reports whether a field has a cgroup file the keeper writes.
 func inKernel(f lifecycle.Field) bool {
-	return f == lifecycle.Unified || f == lifecycle.Hugepages || isCopied(f)
+	return f == lifecycle.Unified || f == lifecycle.Hugepages || f == lifecycle.IOLimit || isCopied(f)
 }
 
 // isCopied reports whether the runtime's stored copy of a field is kept in line.
 func isCopied(f lifecycle.Field) bool { return slices.Contains(resourceFields[:], f) }
+
+// untold reports whether no runtime tells a field of a container that exists.
+func untold(f lifecycle.Field) bool { return f == lifecycle.BlockIOClass }
 
 func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
 	set := make(map[lifecycle.Field]bool, len(fields))

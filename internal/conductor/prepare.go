@@ -84,6 +84,7 @@ func (c *Conductor) forget(w *work, id string) {
 		delete(c.told, id)
 		delete(c.recorded, id)
 		delete(c.dirs, id)
+		delete(c.given, id)
 	}
 }
 
@@ -154,6 +155,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			if inKernel(v.Field) {
 				c.told[ctr.ID][v.Field] = v.String()
 			}
+			c.give(ctr.ID, v)
 		case !inKernel(v.Field) && contest != "":
 			c.lost(ctr.ID, v, status.Ceded, contest)
 			continue
@@ -188,6 +190,18 @@ func notCarried(from Carrier, f lifecycle.Field) string {
 	return why
 }
 
+// give remembers a value that a container is created with and no runtime tells
+// of later; its record has it too.
+func (c *Conductor) give(id string, v lifecycle.Value) {
+	if !untold(v.Field) {
+		return
+	}
+	if c.given[id] == nil {
+		c.given[id] = map[lifecycle.Field]string{}
+	}
+	c.given[id][v.Field] = v.Text
+}
+
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	return lifecycle.Value{
 		Field: lifecycle.Annotation, Key: RecordKey,
@@ -197,7 +211,9 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 }
 
 func (c *Conductor) recordOf(ctr *engine.Container) record {
-	return newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
+	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
+	r.Given = c.given[ctr.ID]
+	return r
 }
 
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
@@ -287,7 +303,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Container) {
 	switch d := c.sent[id][slotOf(v)]; {
 	case d.applied:
-	case told != nil && present(told, v):
+	case told != nil && present(told, v), untold(v.Field) && c.given[id][v.Field] == v.Text:
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 	default:
 		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")

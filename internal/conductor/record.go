@@ -30,7 +30,9 @@ type record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // owned
-	Pristine   struct {
+	// Given are values it was created with that no runtime tells of, by field.
+	Given    map[lifecycle.Field]string `json:"given,omitempty"`
+	Pristine struct {
 		Shares *uint64 `json:"shares,omitempty"`
 		Quota  *int64  `json:"quota,omitempty"`
 		Period *uint64 `json:"period,omitempty"`
@@ -75,7 +77,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -100,6 +102,9 @@ func (r *record) appendJSON(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
 	b = strconv.AppendUint(append(b, `,"gen":`...), r.Generation, 10)
 	b = appendText(b, "cpus", r.CPUs)
+	if given, err := json.Marshal(r.Given); len(r.Given) > 0 && err == nil {
+		b = append(appendName(b, "given"), given...)
+	}
 	b = append(b, `,"pristine":`...)
 	at := len(b)
 	p := &r.Pristine

@@ -110,6 +110,8 @@ type Hooks struct {
 	RDMA RDMAHook `json:"rdma"`
 	// Hugepages tunes the huge page hook.
 	Hugepages HugepagesHook `json:"hugepages"`
+	// BlockIO tunes the block I/O hook.
+	BlockIO BlockIOHook `json:"blockIO"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -196,6 +198,26 @@ type RDMAHook struct {
 type HugepagesHook struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
+}
+
+// BlockIOHook tunes the block I/O hook.
+type BlockIOHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSRWeight is the io.weight of LSE and LSR pods; 0 leaves it alone.
+	LSRWeight int `json:"lsrWeight"`
+	// LSWeight is the io.weight of LS pods; 0 leaves it alone.
+	LSWeight int `json:"lsWeight"`
+	// BEWeight is the io.weight of BE pods; 0 leaves it alone.
+	BEWeight int `json:"beWeight"`
+	// LSRClass is the class of the runtime's block I/O configuration that
+	// containers of LSE and LSR pods are created with; empty, none. The runtime
+	// refuses containers of a class its configuration does not have.
+	LSRClass string `json:"lsrClass"`
+	// LSClass is the same for LS pods.
+	LSClass string `json:"lsClass"`
+	// BEClass is the same for BE pods.
+	BEClass string `json:"beClass"`
 }
 
 // NRI configures the NRI attachment.

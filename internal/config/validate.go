@@ -38,6 +38,8 @@ type rule struct {
 // rules returns the rule of every key that has one, by path.
 func rules() map[string]rule {
 	cpus, absolute, identity := rule{cpus: true}, rule{absolute: true}, rule{min: -1, max: 2}
+	weight := rule{min: 0, max: 10000}
+	class := rule{pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"}
 	return map[string]rule{
 		"apiVersion":                     {choices: []string{APIVersion}},
 		"kind":                           {choices: []string{Kind}},
@@ -61,6 +63,12 @@ func rules() map[string]rule {
 		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
 		"hooks.gpu.devices":              {choices: []string{"env", "nodes", "cdi"}},
 		"hooks.gpu.name":                 {choices: []string{"index", "uuid"}},
+		"hooks.blockIO.lsrWeight":        weight,
+		"hooks.blockIO.lsWeight":         weight,
+		"hooks.blockIO.beWeight":         weight,
+		"hooks.blockIO.lsrClass":         class,
+		"hooks.blockIO.lsClass":          class,
+		"hooks.blockIO.beClass":          class,
 		"nri.socket":                     {socket: true},
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},

@@ -148,6 +148,7 @@ func everyHook(t *testing.T) []Hook {
 		GPU{HAMiLibrary: "/l.so", Devices: ByNode, Nodes: nodes}, OOMScore{},
 		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
 		Hugepages{Sizes: []string{"2MB", "1GB"}},
+		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
 	}
 	for _, h := range Catalogue() {
 		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {

@@ -96,14 +96,18 @@ type Pod struct {
 	OOMScore  Sourced[int64]
 	OOMScores Sourced[map[string]int64]
 	Hugepages Sourced[Hugepages]
-	Problems  []lifecycle.Problem
+	// Disks are limits of the pod's reading and writing, BlockIOClass a class of
+	// the runtime's block I/O configuration.
+	Disks        Sourced[[]DiskLimit]
+	BlockIOClass Sourced[string]
+	Problems     []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
-		!p.Hugepages.Said()
+		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -178,6 +182,8 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.OOMScore, o.OOMScore)
 	takeFirst(&p.OOMScores, o.OOMScores)
 	takeFirst(&p.Hugepages, o.Hugepages)
+	takeFirst(&p.Disks, o.Disks)
+	takeFirst(&p.BlockIOClass, o.BlockIOClass)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

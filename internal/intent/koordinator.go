@@ -18,6 +18,7 @@ const (
 	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
 	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
 	KoordCPUQoS         = "koordinator.sh/cpuQOS"
+	KoordBlkioQoS       = "koordinator.sh/blkioQOS"
 	KoordOOMScore       = "koordinator.sh/oom-score-adj"
 	KoordOOMScoreSpec   = "koordinator.sh/oom-score-adj-spec"
 	KoordGPUIsolation   = "koordinator.sh/gpu-isolation-provider"
@@ -61,6 +62,7 @@ func readKoordinator(pod *lifecycle.Pod, out *Pod) {
 	readDevices(pod, out)
 	readCPUQoS(pod, out)
 	readOOMScore(pod, out)
+	readBlkioQoS(pod, out)
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown

@@ -7,6 +7,8 @@ const (
 	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod
 	// that owns its CPUs, whatever the node does with others.
 	TrimtabUnsetQuota = "trimtab.io/unset-cpu-quota"
+	// TrimtabBlockIOClass names a class of the runtime's block I/O configuration.
+	TrimtabBlockIOClass = "trimtab.io/blockio-class"
 	// TrimtabHugepages limits containers' huge pages, by container and resource:
 	// {"main":{"hugepages-2Mi":"64Mi"}}.
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
@@ -14,6 +16,7 @@ const (
 
 func readTrimtab(pod *lifecycle.Pod, out *Pod) {
 	readHugepages(pod, out)
+	out.BlockIOClass = readClassName(pod, TrimtabBlockIOClass, out)
 	switch text := pod.Annotations[TrimtabUnsetQuota]; text {
 	case "":
 	case "true", "false":

@@ -21,6 +21,8 @@ const (
 	OOMScoreAdj
 	CDIDevice
 	Hugepages
+	BlockIOClass
+	IOLimit
 	fields
 )
 
@@ -75,6 +77,8 @@ var fieldTable = [fields]FieldInfo{
 	{OOMScoreAdj, "oom.score", Once, "-1000..1000"},
 	{CDIDevice, "cdi", Keyed, "vendor/class=name"},
 	{Hugepages, "hugepages", Keyed, "bytes of huge pages of one size, -1 unlimited"},
+	{BlockIOClass, "blockio.class", Once, "class of the runtime's block I/O configuration"},
+	{IOLimit, "io.limit", Keyed, "bytes or operations per second of a disk, -1 unlimited"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -114,7 +118,8 @@ type Reason struct {
 
 // Value is one decided setting. Int holds numbers (shares, µs, bytes), Text
 // lists and strings, Key the entry of a Keyed field (environment name,
-// annotation key, cgroup v2 file, path, size of huge pages).
+// annotation key, cgroup v2 file, path, size of huge pages,
+// disk and direction).
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`
@@ -131,7 +136,7 @@ type Value struct {
 // Numeric reports whether the field's value is in Int.
 func (f Field) Numeric() bool {
 	switch f {
-	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj, Hugepages:
+	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj, Hugepages, IOLimit:
 		return true
 	}
 	return false

@@ -114,7 +114,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 }
 
-// checkFiles compares cgroup files word by word.
+// checkFiles compares cgroup files word by word, and limits of disks.
 func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
 		text, err := p.runtime.File(ref, name)
@@ -125,13 +125,21 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 			note("%s is %q, wanted %q", name, text, want.Files[name])
 		}
 	}
+	for _, what := range slices.Sorted(maps.Keys(want.IOLimits)) {
+		switch n, err := p.runtime.IOLimit(ref, what); {
+		case err != nil:
+			note("%v", err)
+		case n != want.IOLimits[what]:
+			note("limit of %s is %d, wanted %d", what, n, want.IOLimits[what])
+		}
+	}
 }
 
 // asksKernel reports whether a want says anything that the runtime or the
 // kernel must show; a container that was refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.Files != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent tells about a container.
@@ -206,6 +214,9 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 		}
 	}
 	compareDevices(want, got, note)
+	if want.BlockIOClass != nil && got.BlockIO != *want.BlockIOClass {
+		note("block I/O class is %q, wanted %q", got.BlockIO, *want.BlockIOClass)
+	}
 	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
 		if v := got.Mounts[dest]; v != want.Mounts[dest] {
 			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])

@@ -18,16 +18,17 @@ import (
 
 // container is a container the runtime holds.
 type container struct {
-	ref    scenario.Ref
-	id     string
-	number int
-	pod    *sandbox
-	asked  scenario.Container
-	spec   *specs.Spec
-	cdi    []string
-	dir    string
-	state  api.ContainerState
-	first  First
+	ref     scenario.Ref
+	id      string
+	number  int
+	pod     *sandbox
+	asked   scenario.Container
+	spec    *specs.Spec
+	cdi     []string
+	blockIO string // class
+	dir     string
+	state   api.ContainerState
+	first   First
 }
 
 // First is what a container saw at its first instruction.
@@ -123,7 +124,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 func (r *Runtime) look(c *container) (First, error) {
 	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
-	f.CDI = c.cdi
+	f.CDI, f.BlockIO = c.cdi, c.blockIO
 	for _, o := range r.containers {
 		if o == c || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
@@ -218,12 +219,12 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	}
 	if c.state != api.ContainerState_CONTAINER_RUNNING {
 		s := effective.Planned(c.spec, r.v2())
-		s.CDI = c.cdi
+		s.CDI, s.BlockIO = c.cdi, c.blockIO
 		return s, nil
 	}
 	s, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	s = s.Spec(c.spec)
-	s.CDI = c.cdi
+	s.CDI, s.BlockIO = c.cdi, c.blockIO
 	return s, err
 }
 

@@ -145,6 +145,9 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 	}
 	k, err := cgroup.NewFake(version, m.Format(m.Online()), topology.FormatList(nodes))
 	if err == nil {
+		for _, number := range n.Disks {
+			k.AddDevice(number)
+		}
 		err = k.Offer(n.Kernel...)
 	}
 	return m, k, version, err
@@ -152,7 +155,7 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 
 // hostOf makes a scenario's devices.
 func hostOf(n scenario.Node) (*lifecycle.Host, error) {
-	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages}
+	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks}
 	for path, numbers := range n.Devices {
 		d := lifecycle.Device{Path: path, Type: "c", FileMode: lifecycle.Some[uint32](0o660)}
 		if _, err := fmt.Sscanf(numbers, "%d:%d", &d.Major, &d.Minor); err != nil {

@@ -164,13 +164,15 @@ func (n *node) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info)
 		}
 		found := false
 		for name := range strings.SplitSeq(need, "|") {
-			at := n.cgroup(dir, name)
-			if v == cgroup.V1 {
-				controller, _, _ := strings.Cut(name, ".")
-				at = n.cgroup(controller, dir, name)
+			f, err := cgroup.FeatureFile(name, v)
+			if err == nil && f.Name != "" {
+				at := n.cgroup(dir, f.Name)
+				if v == cgroup.V1 {
+					at = n.cgroup(f.Controller, dir, f.Name)
+				}
+				_, err = n.host.stat(at)
 			}
-			_, err := n.host.stat(at)
-			found = found || err == nil || !strings.Contains(name, ".")
+			found = found || err == nil
 		}
 		if !found {
 			return c.problem("use a kernel that has it, or see the hook's fallback, or switch the hook off",
@@ -196,8 +198,18 @@ func files(h hook.Info, v cgroup.Version) []cgroup.File {
 			out = append(out, file)
 		}
 	}
+	for _, need := range h.Kernel {
+		// A file shows by itself whether the kernel has it; here what counts is
+		// its controller.
+		if f, err := cgroup.FeatureFile(need, v); err == nil && slices.Contains(kernelControllers, f.Controller) {
+			out = append(out, cgroup.File{Controller: f.Controller})
+		}
+	}
 	return out
 }
+
+// kernelControllers are the controllers among the features hooks need.
+var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
 func controllers(h hook.Info) []string {
 	var out []string
@@ -220,7 +232,7 @@ func (n *node) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File)
 		case why != "":
 			return c.problem(enable(v, f.Controller), "not effective: %s", why)
 		}
-		if dir == "" {
+		if dir == "" || f.Name == "" {
 			continue
 		}
 		at := n.cgroup(dir, f.Name)

@@ -32,6 +32,7 @@ type State struct {
 	Mounts  map[string]string // source by destination
 	Devices []string
 	CDI     []string // names; the caller knows them
+	BlockIO string   // class; the caller knows it
 	OOM     int      // oom_score_adj
 }
 

@@ -30,6 +30,8 @@ type Node struct {
 	Verbs   map[string]string `json:"verbs,omitempty"`
 	// HugePages are the sizes of huge pages the node has, of 2MB and 1GB.
 	HugePages []string `json:"hugePages,omitempty"`
+	// Disks are numbers of disks by name.
+	Disks map[string]string `json:"disks,omitempty"`
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
@@ -144,7 +146,12 @@ type Want struct {
 	Devices   []string `json:"devices,omitempty"`
 	CDI       []string `json:"cdi,omitempty"`
 	NoDevices bool     `json:"noDevices,omitempty"`
-	// Files are texts of cgroup files by name.
+	// BlockIOClass is the class it was created with, "" for none.
+	BlockIOClass *string `json:"blockIOClass,omitempty"`
+	// IOLimits are what may be read and written at most, by disk and direction
+	// as "8:0 rbps"; -1 is no limit.
+	IOLimits map[string]int64 `json:"ioLimits,omitempty"`
+	// Files are texts of cgroup files by their name in version 2.
 	Files map[string]string `json:"files,omitempty"`
 	// Exclusive wants that no other container has one of the container's CPUs,
 	// neither now nor at its first instruction.
