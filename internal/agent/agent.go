@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 	"golang.org/x/sync/errgroup"
@@ -40,6 +41,7 @@ type Options struct {
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
+	Resctrl resctrl.FS
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -79,6 +81,7 @@ func New(o Options) (*Agent, error) {
 	if o.Host != nil {
 		a.node.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
 	}
+	a.node.resctrl = a.resctrl()
 	policy, err := policyOf(o.Config, a.machine, a.node)
 	if err != nil {
 		return nil, errors.Join(err, a.close())
@@ -89,7 +92,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.metrics = newMetrics(o)
 	a.conductor = conductor.New(conductor.Options{
-		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
+		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadCheckpoint(), Recorder: a.metrics,
 	})
 	if o.Config.NRI.Enabled {
@@ -102,6 +105,29 @@ func New(o Options) (*Agent, error) {
 	a.metrics.Watch(a.summary)
 	a.metrics.WatchProcess()
 	return a, nil
+}
+
+// keeper makes the keeper of the node's cgroups and of what is beside them.
+func (a *Agent) keeper(tree *cgroup.Tree) *keeper.Keeper {
+	k := keeper.New(tree)
+	if a.node.resctrl != nil {
+		k.Use(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
+	}
+	return k
+}
+
+// resctrl opens the node's resctrl tree; nil where there is none.
+func (a *Agent) resctrl() resctrl.FS {
+	if a.opt.Resctrl != nil || a.opt.Tree != nil {
+		return a.opt.Resctrl
+	}
+	files, err := resctrl.OpenRoot(a.opt.Config.Paths.Resctrl)
+	if err != nil {
+		return nil // the probe says so
+	}
+	closeTree := a.close
+	a.close = func() error { return errors.Join(closeTree(), files.Close()) }
+	return files
 }
 
 // look reads what was not given: the machine, and its cgroup files.

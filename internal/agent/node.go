@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
@@ -20,6 +21,7 @@ import (
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
+	resctrl resctrl.FS // nil where there is none
 }
 
 // host reads the node's devices. What cannot be read is not there.
@@ -38,6 +40,8 @@ func (n node) probe(feature string) lifecycle.Finding {
 		return n.probeDevice("/dev/nvidia")
 	case feature == "rdma":
 		return n.probeDevice("/dev/infiniband/uverbs")
+	case strings.HasPrefix(feature, resctrl.Mounted):
+		return resctrl.Probe(n.resctrl, feature)
 	case n.tree == nil:
 		return lifecycle.Finding{Why: "no cgroup tree was opened"}
 	}
@@ -63,6 +67,10 @@ func (n node) probeDevice(prefix string) lifecycle.Finding {
 // cgroup tree, and its devices below these directories, lets it take effect.
 func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []status.Hook {
 	n := node{tree: tree, devices: hostOf(p)}
+	if files, err := resctrl.OpenRoot(p.Resctrl); err == nil {
+		defer files.Close()
+		n.resctrl = files
+	}
 	var out []status.Hook
 	for _, h := range hooks {
 		out = append(out, status.Hook{Name: h.Name, Finding: h.Effective(n.probe)})

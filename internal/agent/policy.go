@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -11,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -98,7 +100,28 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 	if c.BlockIO.Enabled {
 		hooks = append(hooks, blockIO(c.BlockIO, n))
 	}
+	if c.RDT.Enabled {
+		hooks = append(hooks, hook.RDT{
+			Measure: c.RDT.Measure, Found: n.probe(resctrl.Mounted),
+			Shares: hook.ByClass[string]{
+				LSR: shares(c.RDT.LSRCache, c.RDT.LSRBandwidth), LS: shares(c.RDT.LSCache, c.RDT.LSBandwidth),
+				BE: shares(c.RDT.BECache, c.RDT.BEBandwidth),
+			},
+		})
+	}
 	return hooks, nil
+}
+
+// shares are a class's, "" where it has everything.
+func shares(cache string, bandwidth int) string {
+	var parts []string
+	if cache != "0-100" {
+		parts = append(parts, "L3 "+cache)
+	}
+	if bandwidth != 100 {
+		parts = append(parts, fmt.Sprintf("MB %d", bandwidth))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func blockIO(c config.BlockIOHook, n node) hook.BlockIO {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -278,6 +279,42 @@ func (t *Tree) Exists(dir, controller string) bool {
 	}
 	_, err := t.FS.List(d)
 	return err == nil
+}
+
+// Threads returns the ids of the threads in dir and in the cgroups below it. In
+// version 1 the hierarchy of the controller cpu is asked.
+func (t *Tree) Threads(dir string) ([]int, error) {
+	name := "cgroup.threads"
+	if t.Version == V1 {
+		name = "tasks"
+	}
+	if !fs.ValidPath(dir) || dir == "." {
+		return nil, &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
+	}
+	text, err := t.read(t.path("cpu", dir, name))
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	for word := range strings.FieldsSeq(text) {
+		id, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: err}
+		}
+		ids = append(ids, id)
+	}
+	below, err := t.Children(dir, "cpu")
+	if err != nil {
+		return ids, err
+	}
+	for _, child := range below {
+		more, err := t.Threads(path.Join(dir, child))
+		if err != nil && !Gone(err) {
+			return ids, err
+		}
+		ids = append(ids, more...)
+	}
+	return ids, nil
 }
 
 // Children returns the names of the cgroups directly below dir, in version 1

@@ -284,6 +284,9 @@ func (c *Conductor) conclude(w *work, took time.Duration) {
 		return nil
 	})
 	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
+		if err := c.keeper.Tidy(); err != nil {
+			c.log.Warn("what an earlier run left stays", logkey.Err, err)
+		}
 		c.mu.Lock()
 		c.synced = c.now()
 		c.mu.Unlock()

@@ -112,6 +112,8 @@ type Hooks struct {
 	Hugepages HugepagesHook `json:"hugepages"`
 	// BlockIO tunes the block I/O hook.
 	BlockIO BlockIOHook `json:"blockIO"`
+	// RDT tunes the hook of caches and memory bandwidth.
+	RDT RDTHook `json:"rdt"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -220,6 +222,28 @@ type BlockIOHook struct {
 	BEClass string `json:"beClass"`
 }
 
+// RDTHook tunes the hook of caches and memory bandwidth.
+type RDTHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSRCache is which part of the ways of the L3 cache LSE and LSR pods have,
+	// from one percentage to another; 0-100 is all of them.
+	LSRCache string `json:"lsrCache"`
+	// LSRBandwidth is the percentage of the memory bandwidth they have.
+	LSRBandwidth int `json:"lsrBandwidth"`
+	// LSCache is the part of the cache of LS pods.
+	LSCache string `json:"lsCache"`
+	// LSBandwidth is the percentage of the memory bandwidth of LS pods.
+	LSBandwidth int `json:"lsBandwidth"`
+	// BECache is the part of the cache of BE pods.
+	BECache string `json:"beCache"`
+	// BEBandwidth is the percentage of the memory bandwidth of BE pods.
+	BEBandwidth int `json:"beBandwidth"`
+	// Measure has the kernel measure each container's use of cache and
+	// bandwidth, in a group below mon_groups.
+	Measure bool `json:"measure"`
+}
+
 // NRI configures the NRI attachment.
 type NRI struct {
 	// Enabled switches the attachment on.
@@ -256,6 +280,8 @@ type Paths struct {
 	Sys string `json:"sys"`
 	// Dev is the directory with the node's device nodes.
 	Dev string `json:"dev"`
+	// Resctrl is the directory resctrl is mounted on.
+	Resctrl string `json:"resctrl"`
 	// StatusSocket is the root-only socket that status, explain and events
 	// ask; empty, nothing is served there.
 	StatusSocket string `json:"statusSocket"`
@@ -299,6 +325,7 @@ func Default() Config {
 			GPU:    GPUHook{Enabled: true, Devices: "env", Name: "index"},
 
 			Normalization: NormalizationHook{Ratio: "1.00"},
+			RDT:           RDTHook{LSRCache: "0-100", LSRBandwidth: 100, LSCache: "0-100", LSBandwidth: 100, BECache: "0-30", BEBandwidth: 100},
 			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
 		},
 		NRI: NRI{
@@ -307,7 +334,7 @@ func Default() Config {
 		},
 		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
 		Paths: Paths{
-			Sys: "/sys", Dev: "/dev", StatusSocket: "/run/trimtab/trimtab.sock",
+			Sys: "/sys", Dev: "/dev", Resctrl: "/sys/fs/resctrl", StatusSocket: "/run/trimtab/trimtab.sock",
 			Key: "/etc/trimtab/record.key", State: "/var/lib/trimtab",
 		},
 		Log: Log{Level: "info", Format: "text"},

@@ -38,6 +38,8 @@ type rule struct {
 // rules returns the rule of every key that has one, by path.
 func rules() map[string]rule {
 	cpus, absolute, identity := rule{cpus: true}, rule{absolute: true}, rule{min: -1, max: 2}
+	ways := rule{pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`}
+	percent := rule{min: 1, max: 100}
 	weight := rule{min: 0, max: 10000}
 	class := rule{pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"}
 	return map[string]rule{
@@ -69,6 +71,12 @@ func rules() map[string]rule {
 		"hooks.blockIO.lsrClass":         class,
 		"hooks.blockIO.lsClass":          class,
 		"hooks.blockIO.beClass":          class,
+		"hooks.rdt.lsrCache":             ways,
+		"hooks.rdt.lsCache":              ways,
+		"hooks.rdt.beCache":              ways,
+		"hooks.rdt.lsrBandwidth":         percent,
+		"hooks.rdt.lsBandwidth":          percent,
+		"hooks.rdt.beBandwidth":          percent,
 		"nri.socket":                     {socket: true},
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
@@ -78,6 +86,7 @@ func rules() map[string]rule {
 		"cgroup.version":                 {choices: []string{"auto", "v1", "v2"}},
 		"paths.sys":                      absolute,
 		"paths.dev":                      absolute,
+		"paths.resctrl":                  absolute,
 		"paths.statusSocket":             {socket: true, optional: true},
 		"paths.key":                      absolute,
 		"paths.state":                    absolute,

@@ -100,14 +100,19 @@ type Pod struct {
 	// the runtime's block I/O configuration.
 	Disks        Sourced[[]DiskLimit]
 	BlockIOClass Sourced[string]
-	Problems     []lifecycle.Problem
+	// RDT are shares of caches and memory bandwidth, RDTClass a class of the
+	// runtime's RDT configuration.
+	RDT      Sourced[RDTShares]
+	RDTClass Sourced[string]
+	Problems []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
-		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said()
+		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
+		!p.RDT.Said() && !p.RDTClass.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -184,6 +189,8 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Hugepages, o.Hugepages)
 	takeFirst(&p.Disks, o.Disks)
 	takeFirst(&p.BlockIOClass, o.BlockIOClass)
+	takeFirst(&p.RDT, o.RDT)
+	takeFirst(&p.RDTClass, o.RDTClass)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

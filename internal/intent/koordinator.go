@@ -18,6 +18,7 @@ const (
 	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
 	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
 	KoordCPUQoS         = "koordinator.sh/cpuQOS"
+	KoordResctrl        = "node.koordinator.sh/resctrl"
 	KoordBlkioQoS       = "koordinator.sh/blkioQOS"
 	KoordOOMScore       = "koordinator.sh/oom-score-adj"
 	KoordOOMScoreSpec   = "koordinator.sh/oom-score-adj-spec"
@@ -63,6 +64,7 @@ func readKoordinator(pod *lifecycle.Pod, out *Pod) {
 	readCPUQoS(pod, out)
 	readOOMScore(pod, out)
 	readBlkioQoS(pod, out)
+	readResctrl(pod, out)
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown

@@ -150,7 +150,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, class, status, extended, devices string) {
 		got := read(map[string]string{KoordQoSClass: class, KoordGPUIsolation: "HAMi-core"}, map[string]string{
 			KoordResourceStatus: status, KoordExtended: extended, KoordDevices: devices,
-			TrimtabHugepages: extended, KoordBlkioQoS: devices, TrimtabBlockIOClass: class,
+			TrimtabHugepages: extended, KoordBlkioQoS: devices, KoordResctrl: extended, TrimtabBlockIOClass: class,
 		})
 		for _, id := range got.CPUs.V {
 			if id < 0 || id > 4095 {

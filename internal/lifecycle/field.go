@@ -23,6 +23,10 @@ const (
 	Hugepages
 	BlockIOClass
 	IOLimit
+	RDTClass
+	RDTSchemata
+	RDTGroup
+	RDTMonitor
 	fields
 )
 
@@ -79,6 +83,10 @@ var fieldTable = [fields]FieldInfo{
 	{Hugepages, "hugepages", Keyed, "bytes of huge pages of one size, -1 unlimited"},
 	{BlockIOClass, "blockio.class", Once, "class of the runtime's block I/O configuration"},
 	{IOLimit, "io.limit", Keyed, "bytes or operations per second of a disk, -1 unlimited"},
+	{RDTClass, "rdt.class", Once, "class of the runtime's RDT configuration"},
+	{RDTSchemata, "rdt.schemata", Keyed, "shares of a resctrl group, in percent"},
+	{RDTGroup, "rdt.group", Once, "name of a resctrl group"},
+	{RDTMonitor, "rdt.monitor", Once, "name of a resctrl group that measures"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -119,7 +127,7 @@ type Reason struct {
 // Value is one decided setting. Int holds numbers (shares, µs, bytes), Text
 // lists and strings, Key the entry of a Keyed field (environment name,
 // annotation key, cgroup v2 file, path, size of huge pages,
-// disk and direction).
+// disk and direction, resctrl group).
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`

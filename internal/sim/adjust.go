@@ -16,7 +16,7 @@ import (
 // the library's generate package, which loses memory settings but the limit,
 // repeats rlimits, and lets map order decide between setting and removing an
 // annotation. What it cannot apply is an error, so that nothing is lost
-// silently. CDI devices and block I/O classes are kept by name: nothing here
+// silently. CDI devices, block I/O and RDT classes are kept by name: nothing here
 // resolves them, and a plugin is not told of the class again.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	if a == nil {
@@ -31,6 +31,9 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	}
 	if class := l.GetResources().GetBlockioClass(); class != nil {
 		c.blockIO = class.GetValue()
+	}
+	if class := l.GetResources().GetRdtClass(); class != nil {
+		c.rdt = class.GetValue()
 	}
 	adjustMap(&s.Annotations, a.GetAnnotations())
 	s.Process.Env = adjustEnv(s.Process.Env, a.GetEnv())
@@ -183,9 +186,6 @@ func adjustNamespaces(s *specs.Spec, change []*api.LinuxNamespace) {
 func adjustResources(into *specs.LinuxResources, from *api.LinuxResources) error {
 	if from == nil {
 		return nil
-	}
-	if from.GetRdtClass() != nil {
-		return errors.New("the embedded runtime has no RDT classes")
 	}
 	o := from.ToOCI()
 	if from.GetCpu() != nil {

@@ -26,6 +26,7 @@ type container struct {
 	spec    *specs.Spec
 	cdi     []string
 	blockIO string // class
+	rdt     string // class
 	dir     string
 	state   api.ContainerState
 	first   First
@@ -124,7 +125,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 func (r *Runtime) look(c *container) (First, error) {
 	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
-	f.CDI, f.BlockIO = c.cdi, c.blockIO
+	f.CDI, f.BlockIO, f.RDTClass, f.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
 	for _, o := range r.containers {
 		if o == c || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
@@ -219,12 +220,12 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	}
 	if c.state != api.ContainerState_CONTAINER_RUNNING {
 		s := effective.Planned(c.spec, r.v2())
-		s.CDI, s.BlockIO = c.cdi, c.blockIO
+		s.CDI, s.BlockIO, s.RDTClass = c.cdi, c.blockIO, c.rdt
 		return s, nil
 	}
 	s, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	s = s.Spec(c.spec)
-	s.CDI, s.BlockIO = c.cdi, c.blockIO
+	s.CDI, s.BlockIO, s.RDTClass, s.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
 	return s, err
 }
 

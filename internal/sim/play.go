@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -49,6 +50,7 @@ type player struct {
 	s       *scenario.Scenario
 	machine *topology.Machine
 	host    *lifecycle.Host
+	resctrl *resctrl.Fake
 	kernel  *cgroup.Fake
 	version cgroup.Version
 	dir     string // of sockets and files
@@ -108,12 +110,15 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if p.host, err = hostOf(s.Node); err != nil {
 		return nil, err
 	}
+	if s.Node.Resctrl != nil {
+		p.resctrl = resctrl.NewFake(*s.Node.Resctrl)
+	}
 	if p.dir, err = os.MkdirTemp("", "trimtab-"); err != nil {
 		return nil, err
 	}
 	if p.config, err = configOf(s.Config, p.dir, p.version); err == nil {
 		p.runtime, err = NewRuntime(Options{
-			Machine: p.machine, Kernel: p.kernel, Version: p.version, Driver: Driver(s.Node.Driver),
+			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Driver: Driver(s.Node.Driver),
 			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name,
 		})
 	}

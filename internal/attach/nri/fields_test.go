@@ -118,7 +118,9 @@ func TestRows(t *testing.T) {
 }
 
 // besideNRI are fields NRI has no word for: the keeper alone brings them about.
-var besideNRI = map[lifecycle.Field]bool{lifecycle.IOLimit: true}
+var besideNRI = map[lifecycle.Field]bool{
+	lifecycle.IOLimit: true, lifecycle.RDTSchemata: true, lifecycle.RDTGroup: true, lifecycle.RDTMonitor: true,
+}
 
 // fill sets random fields of a message. Messages of lists and maps always get
 // something, and every text is new, so that a value that lands in the wrong

@@ -81,6 +81,11 @@ var settings = []setting{
 			"lost in containerd's updates",
 	},
 	{
+		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: setRDTClass,
+		note: "passed over by a runtime without an RDT configuration; a class the configuration does not have fails the creation; " +
+			"lost in containerd's updates",
+	},
+	{
 		field: lifecycle.Annotation, proto: "annotations{}", create: addAnnotation,
 		note: "never marked for removal: with both in the answer, which one the runtime obeys is left to chance",
 	},
@@ -287,6 +292,14 @@ func setBlockIOClass(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.V
 		return false
 	}
 	a.SetLinuxBlockIOClass(v.Text)
+	return true
+}
+
+func setRDTClass(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	if v.Text == "" { // it would clear what is there
+		return false
+	}
+	a.SetLinuxRDTClass(v.Text)
 	return true
 }
 

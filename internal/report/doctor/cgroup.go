@@ -115,7 +115,7 @@ func (n *node) checkHooks() []Check {
 		case !n.enabled(h.Name):
 			c = c.ok("switched off (hooks.%s.enabled)", h.Name)
 		case n.lacksDevice(h) != "":
-			c = c.problem("install the device's driver, or switch the hook off", "not effective: there is no %s", n.lacksDevice(h))
+			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", n.lacksDevice(h))
 		case len(controllers(h)) == 0:
 			c = c.ok("effective: it needs nothing of the kernel")
 		case versionErr != nil:
@@ -144,10 +144,15 @@ func (n *node) asConfigured(h hook.Info) hook.Info {
 	return h
 }
 
-// lacksDevice returns a device node a hook needs and the node lacks, or "".
+// lacksDevice returns a file other than a cgroup's that a hook needs and the
+// node lacks, or "".
 func (n *node) lacksDevice(h hook.Info) string {
-	for feature, file := range map[string]string{"nvidia": "nvidiactl", "rdma": "infiniband/rdma_cm"} {
-		at := path.Join(n.config.Paths.Dev, file)
+	for feature, at := range map[string]string{
+		"nvidia":         path.Join(n.config.Paths.Dev, "nvidiactl"),
+		"rdma":           path.Join(n.config.Paths.Dev, "infiniband/rdma_cm"),
+		"resctrl":        path.Join(n.config.Paths.Resctrl, "schemata"),
+		"resctrl.L3_MON": path.Join(n.config.Paths.Resctrl, "info/L3_MON"),
+	} {
 		if _, err := n.host.stat(at); slices.Contains(h.Kernel, feature) && missing(err) {
 			return at
 		}

@@ -33,7 +33,10 @@ type State struct {
 	Devices []string
 	CDI     []string // names; the caller knows them
 	BlockIO string   // class; the caller knows it
-	OOM     int      // oom_score_adj
+	// RDTClass is the class it was created with, RDTGroup the resctrl group its
+	// threads are in; the caller knows them.
+	RDTClass, RDTGroup string
+	OOM                int // oom_score_adj
 }
 
 // Files reads a file of the cgroup tree by its path below the directory the

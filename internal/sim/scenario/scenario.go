@@ -4,7 +4,11 @@
 // runtimes both play the same files.
 package scenario
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/trimtab/trimtab/internal/resctrl"
+)
 
 // Scenario is one file.
 type Scenario struct {
@@ -32,6 +36,8 @@ type Node struct {
 	HugePages []string `json:"hugePages,omitempty"`
 	// Disks are numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
+	// Resctrl is what the processors share out; left out, nothing.
+	Resctrl *resctrl.Hardware `json:"resctrl,omitempty"`
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
@@ -148,6 +154,14 @@ type Want struct {
 	NoDevices bool     `json:"noDevices,omitempty"`
 	// BlockIOClass is the class it was created with, "" for none.
 	BlockIOClass *string `json:"blockIOClass,omitempty"`
+	// RDTClass is the RDT class it was created with, RDTGroup the resctrl group
+	// all its threads are in, "" for the root's, with a slash and the group that
+	// measures them where one does. Schemata are lines of that group.
+	RDTClass *string  `json:"rdtClass,omitempty"`
+	RDTGroup *string  `json:"rdtGroup,omitempty"`
+	Schemata []string `json:"schemata,omitempty"`
+	// NoGroups names resctrl groups that are not there any more.
+	NoGroups []string `json:"noGroups,omitempty"`
 	// IOLimits are what may be read and written at most, by disk and direction
 	// as "8:0 rbps"; -1 is no limit.
 	IOLimits map[string]int64 `json:"ioLimits,omitempty"`
