@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -42,6 +43,7 @@ type Options struct {
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
 	Resctrl resctrl.FS
+	Cookies coresched.Kernel
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -81,7 +83,10 @@ func New(o Options) (*Agent, error) {
 	if o.Host != nil {
 		a.node.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
 	}
-	a.node.resctrl = a.resctrl()
+	a.node.resctrl, a.node.cookies = a.resctrl(), o.Cookies
+	if o.Cookies == nil && o.Tree == nil {
+		a.node.cookies = coresched.Real{}
+	}
 	policy, err := policyOf(o.Config, a.machine, a.node)
 	if err != nil {
 		return nil, errors.Join(err, a.close())
@@ -112,6 +117,9 @@ func (a *Agent) keeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
 	if a.node.resctrl != nil {
 		k.Use(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
+	}
+	if a.node.cookies != nil {
+		k.Use(keeper.CoreSched{Groups: coresched.New(a.node.cookies)}, lifecycle.CoreSched)
 	}
 	return k
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -108,6 +109,12 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 				BE: shares(c.RDT.BECache, c.RDT.BEBandwidth),
 			},
 		})
+	}
+	if c.CoreSched.Enabled {
+		if c.GroupIdentity.Enabled && n.probe("cpu.bvt_warp_ns").Support == lifecycle.Supported {
+			return nil, errors.New("hooks.coreSched: cannot be on together with hooks.groupIdentity on a kernel that has group identities; switch one of them off")
+		}
+		hooks = append(hooks, hook.CoreSched{Found: n.probe("coreSched")})
 	}
 	return hooks, nil
 }

@@ -42,7 +42,7 @@ var resourceFields = [...]lifecycle.Field{
 func inKernel(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
-		lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor:
+		lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched:
 		return true
 	}
 	return isCopied(f)

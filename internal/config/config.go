@@ -114,6 +114,8 @@ type Hooks struct {
 	BlockIO BlockIOHook `json:"blockIO"`
 	// RDT tunes the hook of caches and memory bandwidth.
 	RDT RDTHook `json:"rdt"`
+	// CoreSched tunes the core scheduling hook.
+	CoreSched CoreSchedHook `json:"coreSched"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -242,6 +244,13 @@ type RDTHook struct {
 	// Measure has the kernel measure each container's use of cache and
 	// bandwidth, in a group below mon_groups.
 	Measure bool `json:"measure"`
+}
+
+// CoreSchedHook tunes the core scheduling hook.
+type CoreSchedHook struct {
+	// Enabled switches the hook on. It cannot be on together with
+	// groupIdentity on a kernel that has group identities.
+	Enabled bool `json:"enabled"`
 }
 
 // NRI configures the NRI attachment.

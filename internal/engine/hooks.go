@@ -140,7 +140,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 			if v.Text = pristine.CPU.CPUs; v.Text == "" {
 				v.Text = m.Format(online)
 			}
-		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor: // empty: none of ours
+		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: none of ours
 		case lifecycle.IOLimit:
 			v.Int = -1
 		case lifecycle.Hugepages:

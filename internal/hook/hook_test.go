@@ -149,7 +149,7 @@ func everyHook(t *testing.T) []Hook {
 		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
 		Hugepages{Sizes: []string{"2MB", "1GB"}},
 		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
-		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true},
+		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true}, CoreSched{},
 	}
 	for _, h := range Catalogue() {
 		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {

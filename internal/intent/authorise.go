@@ -13,8 +13,8 @@ import (
 // Kind names one thing a pod can ask for, as authorisation rules do.
 type Kind string
 
-// The kinds of intent. CoreSched and Mounts are asked for by nothing yet: their
-// names are kept, and refused where no rule allows them.
+// The kinds of intent. Mounts are asked for by nothing yet: the name is kept, and
+// refused where no rule allows it.
 const (
 	ClassSystem    Kind = "class/system"
 	ClassDedicated Kind = "class/dedicated"
@@ -201,6 +201,10 @@ func subjects(p *Pod) []subject {
 		{BlockIO, func(p *Pod) string { return p.BlockIOClass.Key }, func(p *Pod) string { return p.BlockIOClass.V }, func(p *Pod) { p.BlockIOClass = Sourced[string]{} }},
 		{RDT, func(p *Pod) string { return p.RDT.Key }, func(p *Pod) string { return string(p.RDT.V) }, func(p *Pod) { p.RDT = Sourced[RDTShares]{} }},
 		{RDT, func(p *Pod) string { return p.RDTClass.Key }, func(p *Pod) string { return p.RDTClass.V }, func(p *Pod) { p.RDTClass = Sourced[string]{} }},
+		{
+			CoreSched, func(p *Pod) string { return p.CoreSched.Key }, func(p *Pod) string { return fmt.Sprintf("%+v", p.CoreSched.V) },
+			func(p *Pod) { p.CoreSched = Sourced[CoreSchedAsk]{} },
+		},
 		{GPULibrary, libraryKey, gpuList, func(p *Pod) { p.GPU.V.Shared = nil }},
 	}
 }

@@ -102,9 +102,10 @@ type Pod struct {
 	BlockIOClass Sourced[string]
 	// RDT are shares of caches and memory bandwidth, RDTClass a class of the
 	// runtime's RDT configuration.
-	RDT      Sourced[RDTShares]
-	RDTClass Sourced[string]
-	Problems []lifecycle.Problem
+	RDT       Sourced[RDTShares]
+	RDTClass  Sourced[string]
+	CoreSched Sourced[CoreSchedAsk]
+	Problems  []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.
@@ -112,7 +113,7 @@ func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
 		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
-		!p.RDT.Said() && !p.RDTClass.Said()
+		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -191,6 +192,7 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.BlockIOClass, o.BlockIOClass)
 	takeFirst(&p.RDT, o.RDT)
 	takeFirst(&p.RDTClass, o.RDTClass)
+	takeFirst(&p.CoreSched, o.CoreSched)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

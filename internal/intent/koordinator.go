@@ -13,16 +13,18 @@ import (
 
 // Keys of Koordinator's protocol (v1.7) that are read on the node.
 const (
-	KoordQoSClass       = "koordinator.sh/qosClass"
-	KoordResourceStatus = "scheduling.koordinator.sh/resource-status"
-	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
-	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
-	KoordCPUQoS         = "koordinator.sh/cpuQOS"
-	KoordResctrl        = "node.koordinator.sh/resctrl"
-	KoordBlkioQoS       = "koordinator.sh/blkioQOS"
-	KoordOOMScore       = "koordinator.sh/oom-score-adj"
-	KoordOOMScoreSpec   = "koordinator.sh/oom-score-adj-spec"
-	KoordGPUIsolation   = "koordinator.sh/gpu-isolation-provider"
+	KoordQoSClass        = "koordinator.sh/qosClass"
+	KoordResourceStatus  = "scheduling.koordinator.sh/resource-status"
+	KoordExtended        = "node.koordinator.sh/extended-resource-spec"
+	KoordDevices         = "scheduling.koordinator.sh/device-allocated"
+	KoordCPUQoS          = "koordinator.sh/cpuQOS"
+	KoordResctrl         = "node.koordinator.sh/resctrl"
+	KoordCoreSchedGroup  = "koordinator.sh/core-sched-group-id"
+	KoordCoreSchedPolicy = "koordinator.sh/core-sched-policy"
+	KoordBlkioQoS        = "koordinator.sh/blkioQOS"
+	KoordOOMScore        = "koordinator.sh/oom-score-adj"
+	KoordOOMScoreSpec    = "koordinator.sh/oom-score-adj-spec"
+	KoordGPUIsolation    = "koordinator.sh/gpu-isolation-provider"
 )
 
 // Names of Koordinator's extended resources.
@@ -65,6 +67,7 @@ func readKoordinator(pod *lifecycle.Pod, out *Pod) {
 	readOOMScore(pod, out)
 	readBlkioQoS(pod, out)
 	readResctrl(pod, out)
+	readCoreSched(pod, out)
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown

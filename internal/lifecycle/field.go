@@ -27,6 +27,7 @@ const (
 	RDTSchemata
 	RDTGroup
 	RDTMonitor
+	CoreSched
 	fields
 )
 
@@ -87,6 +88,7 @@ var fieldTable = [fields]FieldInfo{
 	{RDTSchemata, "rdt.schemata", Keyed, "shares of a resctrl group, in percent"},
 	{RDTGroup, "rdt.group", Once, "name of a resctrl group"},
 	{RDTMonitor, "rdt.monitor", Once, "name of a resctrl group that measures"},
+	{CoreSched, "core.sched", Once, "group of threads with one core scheduling cookie"},
 }
 
 // Fields returns the table of all fields, in order.

@@ -140,7 +140,7 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 // kernel must show; a container that was refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent tells about a container.
@@ -215,6 +215,9 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 		}
 	}
 	compareDevices(want, got, note)
+	if want.Cookie != nil && got.Cookie != *want.Cookie {
+		note("cookie is %d, wanted %d", got.Cookie, *want.Cookie)
+	}
 	if want.RDTClass != nil && got.RDTClass != *want.RDTClass {
 		note("RDT class is %q, wanted %q", got.RDTClass, *want.RDTClass)
 	}

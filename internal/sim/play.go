@@ -14,6 +14,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -51,6 +52,7 @@ type player struct {
 	machine *topology.Machine
 	host    *lifecycle.Host
 	resctrl *resctrl.Fake
+	cookies *coresched.Fake
 	kernel  *cgroup.Fake
 	version cgroup.Version
 	dir     string // of sockets and files
@@ -110,6 +112,9 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if p.host, err = hostOf(s.Node); err != nil {
 		return nil, err
 	}
+	if s.Node.CoreSched {
+		p.cookies = coresched.NewFake()
+	}
 	if s.Node.Resctrl != nil {
 		p.resctrl = resctrl.NewFake(*s.Node.Resctrl)
 	}
@@ -118,7 +123,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	}
 	if p.config, err = configOf(s.Config, p.dir, p.version); err == nil {
 		p.runtime, err = NewRuntime(Options{
-			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Driver: Driver(s.Node.Driver),
+			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Driver: Driver(s.Node.Driver),
 			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name,
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -18,17 +19,8 @@ func (r *Runtime) rdtGroup(dir string) string {
 	if r.o.Resctrl == nil {
 		return ""
 	}
-	file := path.Join(dir, "cgroup.threads")
-	if !r.v2() {
-		file = path.Join("cpu", dir, "tasks")
-	}
-	text, err := r.o.Kernel.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
 	group := ""
-	for i, id := range strings.Fields(string(text)) {
-		thread, _ := strconv.Atoi(id) // the fake's own writing
+	for i, thread := range r.threads(dir) {
 		at := strings.TrimPrefix(r.o.Resctrl.Group(thread), ".")
 		if m := r.o.Resctrl.Measured(thread); m != "" {
 			at += "/" + path.Base(m)
@@ -39,6 +31,43 @@ func (r *Runtime) rdtGroup(dir string) string {
 		group = at
 	}
 	return group
+}
+
+// threads are those of a cgroup.
+func (r *Runtime) threads(dir string) []int {
+	file := path.Join(dir, "cgroup.threads")
+	if !r.v2() {
+		file = path.Join("cpu", dir, "tasks")
+	}
+	text, err := r.o.Kernel.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	var ids []int
+	for word := range strings.FieldsSeq(string(text)) {
+		id, _ := strconv.Atoi(word) // the fake's own writing
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// cookie is the core scheduling cookie of the first thread of a cgroup.
+func (r *Runtime) cookie(dir string) uint64 {
+	for _, id := range r.threads(dir) {
+		if r.o.Cookies != nil {
+			c, _ := r.o.Cookies.Cookie(id) // the fake knows every thread
+			return c
+		}
+	}
+	return 0
+}
+
+// kernelCookies are the node's for the agent.
+func (p *player) kernelCookies() coresched.Kernel {
+	if p.cookies == nil {
+		return nil // and not a kernel that is none
+	}
+	return p.cookies
 }
 
 // files is the node's resctrl tree for the agent.

@@ -119,7 +119,7 @@ func TestRows(t *testing.T) {
 
 // besideNRI are fields NRI has no word for: the keeper alone brings them about.
 var besideNRI = map[lifecycle.Field]bool{
-	lifecycle.IOLimit: true, lifecycle.RDTSchemata: true, lifecycle.RDTGroup: true, lifecycle.RDTMonitor: true,
+	lifecycle.IOLimit: true, lifecycle.RDTSchemata: true, lifecycle.RDTGroup: true, lifecycle.RDTMonitor: true, lifecycle.CoreSched: true,
 }
 
 // fill sets random fields of a message. Messages of lists and maps always get

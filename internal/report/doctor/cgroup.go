@@ -116,6 +116,8 @@ func (n *node) checkHooks() []Check {
 			c = c.ok("switched off (hooks.%s.enabled)", h.Name)
 		case n.lacksDevice(h) != "":
 			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", n.lacksDevice(h))
+		case slices.Contains(h.Kernel, "coreSched"):
+			c = c.unknown("trimtab hooks, on the node itself, asks the kernel", "whether the kernel gives core scheduling cookies shows in no file")
 		case len(controllers(h)) == 0:
 			c = c.ok("effective: it needs nothing of the kernel")
 		case versionErr != nil:

@@ -36,7 +36,8 @@ type State struct {
 	// RDTClass is the class it was created with, RDTGroup the resctrl group its
 	// threads are in; the caller knows them.
 	RDTClass, RDTGroup string
-	OOM                int // oom_score_adj
+	Cookie             uint64 // of core scheduling; the caller knows it
+	OOM                int    // oom_score_adj
 }
 
 // Files reads a file of the cgroup tree by its path below the directory the

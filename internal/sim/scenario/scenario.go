@@ -38,6 +38,8 @@ type Node struct {
 	Disks map[string]string `json:"disks,omitempty"`
 	// Resctrl is what the processors share out; left out, nothing.
 	Resctrl *resctrl.Hardware `json:"resctrl,omitempty"`
+	// CoreSched says that the kernel gives core scheduling cookies.
+	CoreSched bool `json:"coreSched,omitempty"`
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
@@ -157,6 +159,9 @@ type Want struct {
 	// RDTClass is the RDT class it was created with, RDTGroup the resctrl group
 	// all its threads are in, "" for the root's, with a slash and the group that
 	// measures them where one does. Schemata are lines of that group.
+	// Cookie is the core scheduling cookie of all its threads, 0 for none; they
+	// are numbered as they are made.
+	Cookie   *uint64  `json:"cookie,omitempty"`
 	RDTClass *string  `json:"rdtClass,omitempty"`
 	RDTGroup *string  `json:"rdtGroup,omitempty"`
 	Schemata []string `json:"schemata,omitempty"`
