@@ -42,10 +42,12 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 
 e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@test/tools/deps.sh e2e
-	@cd test/vm && go test -v -count=1 -p 1 -timeout 60m $(ARGS) ./...
+	@mkdir -p .cache; cd test/vm && go build -o ../../.cache/e2e-report ./report
+	@cd test/vm && { go test -json -count=1 -p 1 -timeout 80m $(ARGS) ./... || true; } | ../../.cache/e2e-report
 
-soak: deps tools ## Run the restart tests at full length: 100 rounds
+soak: deps tools ## Run the restart tests at full length, 100 rounds, and every suite in every variation
 	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts' $(ARGS) .
+	@TRIMTAB_SOAK=$${ROUNDS:-100} $(MAKE) e2e
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
 	@test/tools/lint.sh $(MODULES)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/report/doctor"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -36,7 +37,7 @@ node's root directory and name it with --host-root.`,
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
 			return &misuse{err}
 		}
-		o.Ask = askStatus
+		o.Ask, o.Specs = askStatus, agent.AskSpecs
 		r := doctor.Run(cmd.Context(), o)
 		w := cmd.OutOrStdout()
 		if err := out.print(w, r, func() error { return doctor.Render(w, r) }); err != nil {

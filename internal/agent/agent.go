@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -53,6 +56,7 @@ type Agent struct {
 	machine   *topology.Machine
 	node      node
 	conductor *conductor.Conductor
+	specs     *podspec.Ladder
 	nri       *nri.Attachment
 	metrics   *metrics.Metrics
 	started   time.Time
@@ -96,9 +100,10 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.Join(err, a.close())
 	}
 	a.metrics = newMetrics(o)
+	a.specs = a.ladder()
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
-		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadCheckpoint(), Recorder: a.metrics,
+		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 	})
 	if o.Config.NRI.Enabled {
 		a.nri = nri.New(nri.Options{
@@ -178,8 +183,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group.Go(func() error { return a.conductor.Run(ctx) })
+	group.Go(func() error { return a.specs.Run(ctx) })
 	if a.opt.Config.Paths.State != "" {
-		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveCheckpoint) })
+		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
 	}
 	if socket := a.opt.Config.Paths.StatusSocket; socket != "" {
 		group.Go(func() error {
@@ -203,6 +209,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nri != nil {
 		group.Go(func() error {
 			defer stop() // launched by the runtime, we end with our connection
+			a.specs.Ready(ctx)
 			return a.nri.Run(ctx)
 		})
 	}
@@ -256,8 +263,25 @@ func (a *Agent) fromRuntime(yaml string) error {
 	}
 	a.mu.Lock()
 	a.dropIn = true
+	inForce := a.config
 	a.mu.Unlock()
-	return a.Reconfigure(c)
+	unheeded := keepStart(&c, inForce)
+	if err := a.Reconfigure(c); err != nil {
+		return err
+	}
+	if len(unheeded) > 0 {
+		a.partly(fmt.Errorf("the runtime's drop-in: %s: read before the runtime hands a drop-in over, so it has no effect there; "+
+			"say it in the configuration file; all else is in force", strings.Join(unheeded, ", ")))
+	}
+	return nil
+}
+
+// partly notes what of the configuration in force has no effect.
+func (a *Agent) partly(err error) {
+	a.mu.Lock()
+	a.badConfig = err.Error()
+	a.mu.Unlock()
+	a.log.Error("a part of the configuration has no effect", logkey.Err, err)
 }
 
 // Reconfigure puts a new configuration in force for what lives and what comes.
@@ -284,11 +308,40 @@ func (a *Agent) Reconfigure(c config.Config) error {
 	return nil
 }
 
+// keepStart puts back into a drop-in what only a start reads, and names what of
+// it the drop-in says. What it leaves at the default it does not say.
+func keepStart(c *config.Config, inForce config.Config) []string {
+	said := func(key string, is bool) []string {
+		if !is {
+			return nil
+		}
+		return []string{key}
+	}
+	def := config.Default()
+	keys := said("cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup)
+	keys = append(keys, said("paths", c.Paths != inForce.Paths && c.Paths != def.Paths)...)
+	keys = append(keys, said("http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP)...)
+	keys = append(keys, said("log.format", c.Log.Format != inForce.Log.Format && c.Log.Format != def.Log.Format)...)
+	seat := func(n config.NRI) config.NRI {
+		return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
+	}
+	mine, theirs, plain := seat(inForce.NRI), seat(c.NRI), seat(def.NRI)
+	keys = append(keys, said("nri (but for cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain))...)
+	keys = append(keys, said("failurePolicy.agent (the runtime was told another before; our own part is in force)",
+		c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent)...)
+	c.Cgroup, c.Paths, c.HTTP, c.Log.Format = inForce.Cgroup, inForce.Paths, inForce.HTTP, inForce.Log.Format
+	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
+	return keys
+}
+
 // needRestart names the changed keys that only a start reads.
 func needRestart(old, c config.Config) []string {
 	var keys []string
 	if old.Cgroup != c.Cgroup {
 		keys = append(keys, "cgroup")
+	}
+	if old.PodSpec != c.PodSpec {
+		keys = append(keys, "podspec")
 	}
 	if old.Paths != c.Paths {
 		keys = append(keys, "paths")
@@ -327,6 +380,7 @@ type source struct{ a *Agent }
 func (s source) Status() status.Node {
 	n := s.a.conductor.Status()
 	n.Hooks = s.a.hooks()
+	n.PodSpecs = s.a.specSources()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started

@@ -9,26 +9,34 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// checkpointName is the checkpoint's file in paths.state.
-const checkpointName = "checkpoint.json"
+// The files in paths.state.
+const (
+	checkpointName = "checkpoint.json"
+	podSpecsName   = "podspecs.json"
+)
 
-// loadCheckpoint reads the last checkpoint. One that cannot be read is none:
-// the runtime's records say more.
-func (a *Agent) loadCheckpoint() []byte {
+// loadState reads a file of paths.state. One that cannot be read is none: the
+// runtime's records and the kubelet say more.
+func (a *Agent) loadState(name string) []byte {
 	dir := a.opt.Config.Paths.State
 	if dir == "" {
 		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(dir, checkpointName))
+	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.log.Warn("the checkpoint cannot be read", logkey.Err, err)
+		a.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
 	}
 	return data
 }
 
-// saveCheckpoint writes a checkpoint in place of the last.
-func (a *Agent) saveCheckpoint(data []byte) error {
-	return writeFile(filepath.Join(a.opt.Config.Paths.State, checkpointName), data)
+// saveState returns what writes a file of paths.state in place of the last; nil
+// where nothing is kept.
+func (a *Agent) saveState(name string) func([]byte) error {
+	dir := a.opt.Config.Paths.State
+	if dir == "" {
+		return nil
+	}
+	return func(data []byte) error { return writeFile(filepath.Join(dir, name), data) }
 }
 
 // writeFile writes a root-only file so that a crash leaves the old or the new

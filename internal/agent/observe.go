@@ -85,6 +85,9 @@ func (a *Agent) addRuntime(at *status.Attached) {
 	if at.Runtime == "" {
 		return
 	}
+	if _, _, err := a.nri.Status(); err != nil && at.Error == "" {
+		at.Error = err.Error()
+	}
 	for _, f := range a.nri.Lacks() {
 		at.Lacks = append(at.Lacks, f.String())
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	Checkpoint []byte
 	// Recorder is told what happens; nil for none.
 	Recorder Recorder
+	// Specs tell what runtimes do not; nil for nothing.
+	Specs Specs
 }
 
 // Tuning is what of a configuration concerns the conductor itself.
@@ -53,6 +55,7 @@ type Conductor struct {
 	log      *slog.Logger
 	now      func() time.Time
 	recorder Recorder
+	specs    Specs
 	fail     atomic.Bool
 	ops      atomic.Uint32
 	// since is when the event under way took its turn, in nanoseconds; 0 for
@@ -67,10 +70,18 @@ type Conductor struct {
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
-	mu       sync.Mutex // guards all below; never held across I/O
-	state    *engine.State
-	sent     map[string]deliveries // by container or sandbox id
-	told     map[string]copyOf     // the runtime's stored copy, by container
+	mu    sync.Mutex // guards all below; never held across I/O
+	state *engine.State
+	sent  map[string]deliveries // by container or sandbox id
+	told  map[string]copyOf     // the runtime's stored copy, by container
+	// answered is what an update under way was answered with and asked for: the
+	// runtime writes it some time after the answer.
+	answered map[string]copyOf
+	// flying are containers whose creation was answered and which the runtime may
+	// not know yet: true where something was sent to one of them.
+	flying map[string]bool
+	// homeless are containers whose creation told no cgroup that can be used.
+	homeless map[string]bool
 	pace     time.Duration
 	queue    updateQueue
 	runtimes map[string]attached
@@ -106,8 +117,11 @@ func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
 	}
+	if o.Specs == nil {
+		o.Specs = NoSpecs{}
+	}
 	c := &Conductor{
-		late: late, recorder: o.Recorder,
+		late: late, recorder: o.Recorder, specs: o.Specs,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
 		given:  map[string]map[lifecycle.Field]string{},
@@ -115,6 +129,7 @@ func New(o Options) *Conductor {
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
 		told:     map[string]copyOf{},
+		answered: map[string]copyOf{}, flying: map[string]bool{}, homeless: map[string]bool{},
 		queue:    newUpdateQueue(),
 		runtimes: map[string]attached{},
 		journal:  newJournal(),
@@ -133,7 +148,8 @@ type work struct {
 	// items go to the kernel before the answer; notes are what the answer
 	// carries and the kernel must agree with from then on.
 	items, notes []keeper.Item
-	settle       string // owner whose rows are written out
+	settle       string          // owner whose rows are written out
+	wasUnplaced  map[string]bool // see unplaced
 	forget       []string
 	problems     []lifecycle.Problem
 	wrote        []keeper.Outcome
@@ -157,8 +173,9 @@ func (c *Conductor) end() {
 
 // Handle decides one event and applies what must be applied before the answer.
 // The only error it returns is a *Rejection.
-func (c *Conductor) Handle(_ context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
+func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
+	c.await(ctx, &ev)
 	w := c.begin(from, &ev)
 	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
 	w.answer.Op = w.op
@@ -307,6 +324,7 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	if w.plan.Reject != "" {
 		return &Rejection{Reason: w.plan.Reject}
 	}
+	w.wasUnplaced = c.unplaced(w.ev, f.Records)
 	c.state.Commit(w.plan)
 	for id := range f.Records {
 		if c.state.Container(id) != nil {
@@ -321,6 +339,27 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 		c.noteGrants()
 	}
 	return nil
+}
+
+// unplaced are the containers of which no record tells whether they were
+// refused CPUs, before a Synchronize or a changed configuration decides it.
+func (c *Conductor) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
+	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
+		return nil
+	}
+	ids := map[string]bool{}
+	for _, ctr := range ev.Containers {
+		if ctr != nil {
+			r, known := records[ctr.ID]
+			ids[ctr.ID] = !known || r.Unplaced
+		}
+	}
+	if ev.Kind == lifecycle.Configure {
+		for _, id := range c.state.Containers() {
+			ids[id] = c.state.Container(id).Unplaced
+		}
+	}
+	return ids
 }
 
 // Wants lists the kinds of events the active hooks need, and those that tell

@@ -50,7 +50,7 @@ func (c *Conductor) report(w *work, took time.Duration) {
 	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {
 		c.count(w, p)
-		c.log.Warn("problem", append(about(w, e.Kind), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Reason)...)
+		c.log.Warn("problem", append(about(w, e.Kind), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Told())...)
 	}
 	for _, o := range w.wrote {
 		if o.State == keeper.Refused {

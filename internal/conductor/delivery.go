@@ -85,6 +85,21 @@ func copyFrom(r *lifecycle.Resources) copyOf {
 	return out
 }
 
+// requested reads what an update asks for; what it leaves out the runtime keeps.
+func requested(r *lifecycle.Resources) copyOf {
+	if r == nil {
+		return copyOf{}
+	}
+	out := copyFrom(r)
+	if r.CPU.Quota.V == 0 {
+		delete(out, lifecycle.CPUQuota)
+	}
+	if r.Memory.Limit.V == 0 {
+		delete(out, lifecycle.MemoryLimit)
+	}
+	return out
+}
+
 // unlimited is how an absent limit reads.
 func unlimited(v int64) int64 {
 	if v == 0 {

@@ -7,9 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// gather collects the facts for one event: what pods' cgroups allow, and the
-// records containers carry. Both are file reads or less.
+// gather collects the facts for one event: what pods' cgroups allow, what is
+// known of their specs, and the records containers carry. All are file reads or
+// less.
 func (c *Conductor) gather(w *work, f *engine.Facts) {
+	c.gatherSpecs(w.ev, f)
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
 		f.Grants = c.lateGrants()
@@ -61,6 +63,12 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 		return
 	}
 	r, err := c.signer.read(podUID, ctr.Name, text)
+	if err != nil {
+		// Stamped when the runtime had not told the container's name yet.
+		if nameless, other := c.signer.read(podUID, lifecycle.Unnamed, text); other == nil {
+			r, err = nameless, nil
+		}
+	}
 	if err != nil {
 		put(&f.Distrusted, ctr.ID, lifecycle.Problem{
 			Key: RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,

@@ -403,19 +403,7 @@ func (mo *model) restart() {
 	before := mo.cpusets()
 	granted := mo.grants()
 	mo.boot()
-	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
-	for _, p := range mo.pods {
-		if p.stopped {
-			continue
-		}
-		ev.Pods = append(ev.Pods, clone(&p.Pod))
-		for _, c := range p.ctrs {
-			if !c.ended {
-				ev.Containers = append(ev.Containers, clone(&c.Container))
-			}
-		}
-	}
-	mo.handle(ev)
+	mo.handle(mo.everything())
 	for dir, cpus := range mo.cpusets() {
 		if before[dir] != cpus {
 			mo.wrong("I4: a restart moved %s from %s to %s", dir, before[dir], cpus)
@@ -428,6 +416,23 @@ func (mo *model) restart() {
 	}
 	mo.checkExclusive("after a restart")
 	mo.checkQuotas("after a restart")
+}
+
+// everything is what a Synchronize tells.
+func (mo *model) everything() lifecycle.Event {
+	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
+	for _, p := range mo.pods {
+		if p.stopped {
+			continue
+		}
+		ev.Pods = append(ev.Pods, clone(&p.Pod))
+		for _, c := range p.ctrs {
+			if !c.ended {
+				ev.Containers = append(ev.Containers, clone(&c.Container))
+			}
+		}
+	}
+	return ev
 }
 
 // alive reports whether a grant's container lives: only those must survive.

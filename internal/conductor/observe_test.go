@@ -188,6 +188,9 @@ func TestSummary(t *testing.T) {
 		Classes:   map[string]int{"none": 0, "system": 0, "dedicated": 1, "shared": 0, "reclaimed": 0},
 		Unapplied: map[status.Missing]int{status.NotYet: 1}, // the pod's quota: no cgroup yet
 		Kernel:    map[string]uint64{"pending": 1},
+		Specs: map[lifecycle.Source]int{
+			lifecycle.FromPodsAPI: 0, lifecycle.FromKubelet: 0, lifecycle.FromAPIServer: 0, lifecycle.FromNothing: 1,
+		},
 		Pools: []status.PoolSize{
 			{Pool: "reserved", Node: 0}, {Pool: "reserved", Node: 1},
 			{Pool: "rest", Node: 0, CPUs: 2}, {Pool: "rest", Node: 1},

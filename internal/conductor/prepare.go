@@ -44,13 +44,23 @@ func (c *Conductor) prepare(w *work) {
 			// Between our answer and the runtime's write others may have been
 			// given CPUs: what was decided last counts.
 			w.settle = id
+			c.written(ctr)
 		case lifecycle.UpdateContainer:
 			c.prepareUpdate(w, ctr)
 		case lifecycle.StartContainer:
 			c.prepareStart(w, ctr)
 		case lifecycle.Synchronize:
+			c.noteUnplaced(w, ctr)
 			c.prepareLive(w, ctr, told[id])
+		case lifecycle.PostCreateContainer:
+			c.landed(ctr)
 		case lifecycle.Configure:
+			c.noteUnplaced(w, ctr)
+			c.prepareLive(w, ctr, nil)
+		case lifecycle.Inform:
+			// It may have been created without a record, which a restart needs now.
+			c.late.note(c.recordOf(ctr), id)
+			c.recorded[id] = true
 			c.prepareLive(w, ctr, nil)
 		}
 	}
@@ -85,6 +95,9 @@ func (c *Conductor) forget(w *work, id string) {
 		delete(c.recorded, id)
 		delete(c.dirs, id)
 		delete(c.given, id)
+		delete(c.flying, id)
+		delete(c.homeless, id)
+		delete(c.answered, id)
 	}
 }
 
@@ -145,7 +158,11 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	if w.plan.Undone > 0 {
 		c.undone[ctr.Key] += w.plan.Undone
 	}
+	c.flying[ctr.ID] = false
 	target, err := c.target(ctr)
+	if err != nil {
+		c.homeless[ctr.ID] = true
+	}
 	for _, v := range values {
 		contest := c.contest(ctr, v.Field)
 		switch {
@@ -213,6 +230,7 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 	r.Given = c.given[ctr.ID]
+	r.Unplaced = ctr.Unplaced
 	return r
 }
 
@@ -220,6 +238,8 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 	c.late.note(c.recordOf(ctr), ctr.ID)
 	c.recorded[ctr.ID] = true
+	c.landed(ctr)
+	c.answered[ctr.ID] = requested(w.ev.Requested)
 	target, err := c.target(ctr)
 	for _, v := range c.state.Values(ctr) {
 		if !inKernel(v.Field) {
@@ -236,8 +256,40 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 			continue
 		}
 		w.answer.Values = append(w.answer.Values, v)
-		c.setTold(ctr.ID, v)
+		c.answered[ctr.ID][v.Field] = v.String()
 		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+	}
+}
+
+// landed notes that the runtime knows a container: its creation is no longer in
+// flight. What was sent to it until now may have been passed over.
+func (c *Conductor) landed(ctr *engine.Container) {
+	missed := c.flying[ctr.ID]
+	delete(c.flying, ctr.ID)
+	if v, ok := c.state.CPUSet(ctr); ok && missed {
+		c.enqueue(ctr, v)
+	}
+}
+
+// written notes that the runtime has stored what an update was answered with,
+// on top of whatever its copy got in between.
+func (c *Conductor) written(ctr *engine.Container) {
+	wrote := c.answered[ctr.ID]
+	delete(c.answered, ctr.ID)
+	maps.Copy(c.copyOf(ctr.ID), wrote)
+	for _, v := range c.state.Values(ctr) {
+		if _, ok := wrote[v.Field]; ok {
+			c.enqueue(ctr, v)
+		}
+	}
+}
+
+// noteUnplaced keeps whether a container got the CPUs it may have had since its
+// creation: its record, which cannot be changed, does not know.
+func (c *Conductor) noteUnplaced(w *work, ctr *engine.Container) {
+	p := c.state.Pod(ctr.PodID)
+	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.Said() {
+		c.late.note(c.recordOf(ctr), ctr.ID)
 	}
 }
 
@@ -260,7 +312,13 @@ func (c *Conductor) staysOut(ctr *engine.Container, v lifecycle.Value) bool {
 
 func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 	delete(c.undone, ctr.Key)
+	c.landed(ctr)
 	w.settle = ctr.ID
+	if c.homeless[ctr.ID] { // only now its cgroup is known
+		delete(c.homeless, ctr.ID)
+		c.prepareLive(w, ctr, nil)
+		return
+	}
 	if _, known := c.sent[ctr.ID]; known {
 		return
 	}
@@ -322,7 +380,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		}
 		if change.Starved {
 			w.problems = append(w.problems, lifecycle.Problem{
-				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another; it is given CPUs outside",
+				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another", Then: "it is given CPUs outside",
 			})
 		}
 		target, err := c.target(ctr)
@@ -333,8 +391,14 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		w.items = append(w.items, keeper.Item{Target: target, Value: v})
 		if ctr.Life == lifecycle.StateCreated && w.from != nil && w.from.Carries(lifecycle.UpdateContainer, v.Field) {
 			w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: []lifecycle.Value{v}})
-			c.setTold(id, v)
 			c.late.note(c.recordOf(ctr), id)
+			if _, flies := c.flying[id]; flies {
+				c.flying[id] = true
+				// The runtime may not know it yet, and passes over what it does
+				// not know: its copy is brought in line once it has landed.
+				continue
+			}
+			c.setTold(id, v)
 			continue
 		}
 		c.enqueue(ctr, v)
@@ -348,11 +412,13 @@ func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
 	}
 }
 
-func (c *Conductor) setTold(id string, v lifecycle.Value) {
+func (c *Conductor) setTold(id string, v lifecycle.Value) { c.copyOf(id)[v.Field] = v.String() }
+
+func (c *Conductor) copyOf(id string) copyOf {
 	if c.told[id] == nil {
 		c.told[id] = copyOf{}
 	}
-	c.told[id][v.Field] = v.String()
+	return c.told[id]
 }
 
 func (c *Conductor) deliver(id string, v lifecycle.Value, d delivery) {

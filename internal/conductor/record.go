@@ -31,7 +31,9 @@ type record struct {
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // owned
 	// Given are values it was created with that no runtime tells of, by field.
-	Given    map[lifecycle.Field]string `json:"given,omitempty"`
+	Given map[lifecycle.Field]string `json:"given,omitempty"`
+	// Unplaced: created while placement was off, so nothing was refused.
+	Unplaced bool `json:"unplaced,omitempty"`
 	Pristine struct {
 		Shares *uint64 `json:"shares,omitempty"`
 		Quota  *int64  `json:"quota,omitempty"`
@@ -77,7 +79,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs, Given: r.Given}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Unplaced: r.Unplaced}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -104,6 +106,9 @@ func (r *record) appendJSON(b []byte) []byte {
 	b = appendText(b, "cpus", r.CPUs)
 	if given, err := json.Marshal(r.Given); len(r.Given) > 0 && err == nil {
 		b = append(appendName(b, "given"), given...)
+	}
+	if r.Unplaced {
+		b = append(appendName(b, "unplaced"), "true"...)
 	}
 	b = append(b, `,"pristine":`...)
 	at := len(b)

@@ -19,6 +19,7 @@ func TestRecordText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := record{
 			Version: rapid.Int().Draw(t, "version"), Generation: rapid.Uint64().Draw(t, "generation"), CPUs: text.Draw(t, "owned"),
+			Unplaced: rapid.Bool().Draw(t, "unplaced"),
 		}
 		p := &r.Pristine
 		p.CPUs, p.Mems = text.Draw(t, "cpus"), text.Draw(t, "mems")

@@ -73,7 +73,9 @@ func (c *Conductor) Explain(namespace, pod, container string) ([]status.Containe
 			ctr := c.state.Container(cid)
 			if container == "" || ctr.Name == container {
 				known = true
-				out = append(out, c.container(ctr))
+				s := c.container(ctr)
+				s.Facts = c.facts(p, ctr)
+				out = append(out, s)
 			}
 		}
 		if len(ids) == 0 && container == "" {

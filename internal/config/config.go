@@ -33,6 +33,8 @@ type Config struct {
 	Pools Pools `json:"pools"`
 	// Hooks switches and tunes each hook.
 	Hooks Hooks `json:"hooks"`
+	// PodSpec says who is asked for what the runtime does not tell of pods.
+	PodSpec PodSpec `json:"podspec"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
 	// Cgroup says where the kernel's cgroup files are.
@@ -275,6 +277,53 @@ type NRI struct {
 // Pace returns UpdateInterval as a duration.
 func (n NRI) Pace() time.Duration { return time.Duration(n.UpdateInterval) * time.Millisecond }
 
+// PodSpec says who is asked for what the runtime does not tell of pods:
+// requests, init containers and sidecars, resources of the pod as a whole.
+// Nothing of it is needed: without a spec a container counts as an app
+// container.
+type PodSpec struct {
+	// Wait is the longest time, in milliseconds, that a pod or container is held
+	// up for its spec, and that only while a source answers. 0 never waits: a
+	// spec that comes later is taken into account then.
+	Wait int `json:"waitMilliseconds"`
+	// Poll is the pause between two questions to the kubelet's /pods, in
+	// seconds.
+	Poll int `json:"pollSeconds"`
+	// Kubelet says how the kubelet is asked.
+	Kubelet KubeletClient `json:"kubelet"`
+}
+
+// KubeletClient says how the kubelet is asked: by its Pods API first, by /pods
+// where that is not there.
+type KubeletClient struct {
+	// PodsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37
+	// has, and 1.36 with the feature gate PodsAPI. Empty, it is not asked.
+	PodsSocket string `json:"podsSocket"`
+	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the
+	// read-only port, "http://127.0.0.1:10255", on this machine alone. Empty, it
+	// is not asked.
+	URL string `json:"url"`
+	// TokenFile holds a bearer token for the kubelet. It is read anew for each
+	// question, and sent by https only.
+	TokenFile string `json:"tokenFile"`
+	// CAFile holds the certificates that the kubelet's is checked against; empty
+	// takes the system's.
+	CAFile string `json:"caFile"`
+	// ServerName is the name the kubelet's certificate must have; empty takes
+	// the host of url.
+	ServerName string `json:"serverName"`
+	// CertFile is a client certificate for the kubelet.
+	CertFile string `json:"certFile"`
+	// KeyFile is the key of certFile.
+	KeyFile string `json:"keyFile"`
+	// SkipVerify takes any certificate. Whoever answers at url is sent the token
+	// then, and believed.
+	SkipVerify bool `json:"insecureSkipVerify"`
+	// NodeName is the name pods' node must have, so that another node's kubelet
+	// is not believed; empty takes the one name that all pods agree on.
+	NodeName string `json:"nodeName"`
+}
+
 // Cgroup says where the kernel's cgroup files are.
 type Cgroup struct {
 	// Root is the directory the cgroup file system is mounted on.
@@ -336,6 +385,9 @@ func Default() Config {
 			Normalization: NormalizationHook{Ratio: "1.00"},
 			RDT:           RDTHook{LSRCache: "0-100", LSRBandwidth: 100, LSCache: "0-100", LSBandwidth: 100, BECache: "0-30", BEBandwidth: 100},
 			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
+		},
+		PodSpec: PodSpec{
+			Wait: 50, Poll: 10, Kubelet: KubeletClient{PodsSocket: "/var/lib/kubelet/pods-api/pods-api.sock"},
 		},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -37,12 +38,8 @@ type rule struct {
 
 // rules returns the rule of every key that has one, by path.
 func rules() map[string]rule {
-	cpus, absolute, identity := rule{cpus: true}, rule{absolute: true}, rule{min: -1, max: 2}
-	ways := rule{pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`}
-	percent := rule{min: 1, max: 100}
-	weight := rule{min: 0, max: 10000}
-	class := rule{pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"}
-	return map[string]rule{
+	cpus, absolute := rule{cpus: true}, rule{absolute: true}
+	all := map[string]rule{
 		"apiVersion":                     {choices: []string{APIVersion}},
 		"kind":                           {choices: []string{Kind}},
 		"dialects":                       {choices: intent.Dialects()},
@@ -56,27 +53,16 @@ func rules() map[string]rule {
 		"pools.shared":                   cpus,
 		"pools.reclaimed":                cpus,
 		"pools.system":                   cpus,
-		"hooks.cpuset.unlabelled":        {choices: []string{"leave", "shared"}},
-		"hooks.normalization.ratio":      {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
-		"hooks.groupIdentity.lsr":        identity,
-		"hooks.groupIdentity.ls":         identity,
-		"hooks.groupIdentity.be":         identity,
-		"hooks.groupIdentity.fallback":   {choices: []string{"none", "idle", "weight"}},
-		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
-		"hooks.gpu.devices":              {choices: []string{"env", "nodes", "cdi"}},
-		"hooks.gpu.name":                 {choices: []string{"index", "uuid"}},
-		"hooks.blockIO.lsrWeight":        weight,
-		"hooks.blockIO.lsWeight":         weight,
-		"hooks.blockIO.beWeight":         weight,
-		"hooks.blockIO.lsrClass":         class,
-		"hooks.blockIO.lsClass":          class,
-		"hooks.blockIO.beClass":          class,
-		"hooks.rdt.lsrCache":             ways,
-		"hooks.rdt.lsCache":              ways,
-		"hooks.rdt.beCache":              ways,
-		"hooks.rdt.lsrBandwidth":         percent,
-		"hooks.rdt.lsBandwidth":          percent,
-		"hooks.rdt.beBandwidth":          percent,
+		"podspec.waitMilliseconds":       {min: 0, max: 1000},
+		"podspec.pollSeconds":            {min: 1, max: 3600},
+		"podspec.kubelet.podsSocket":     {socket: true, optional: true},
+		"podspec.kubelet.url":            {pattern: `^$|^https://[^/@?#]+/?$|^http://(127\.0\.0\.1|\[::1\]|localhost):[0-9]+/?$`, means: `empty, "https://HOST:PORT", or "http://127.0.0.1:PORT" for a read-only port of this machine`},
+		"podspec.kubelet.tokenFile":      {absolute: true, optional: true},
+		"podspec.kubelet.caFile":         {absolute: true, optional: true},
+		"podspec.kubelet.serverName":     {pattern: `^[A-Za-z0-9.:_-]{0,253}$`, means: "a host name or address, or empty"},
+		"podspec.kubelet.certFile":       {absolute: true, optional: true},
+		"podspec.kubelet.keyFile":        {absolute: true, optional: true},
+		"podspec.kubelet.nodeName":       {pattern: `^[a-z0-9.-]{0,253}$`, means: "a node's name, or empty"},
 		"nri.socket":                     {socket: true},
 		"nri.name":                       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
@@ -93,6 +79,40 @@ func rules() map[string]rule {
 		"http.address":                   {address: true, optional: true},
 		"log.level":                      {choices: []string{"debug", "info", "warn", "error"}},
 		"log.format":                     {choices: []string{"text", "json"}},
+	}
+	maps.Copy(all, hookRules())
+	return all
+}
+
+// hookRules are those of the keys below hooks.
+func hookRules() map[string]rule {
+	identity := rule{min: -1, max: 2}
+	ways := rule{pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`}
+	percent := rule{min: 1, max: 100}
+	weight := rule{min: 0, max: 10000}
+	class := rule{pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"}
+	return map[string]rule{
+		"hooks.cpuset.unlabelled":      {choices: []string{"leave", "shared"}},
+		"hooks.normalization.ratio":    {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
+		"hooks.groupIdentity.lsr":      identity,
+		"hooks.groupIdentity.ls":       identity,
+		"hooks.groupIdentity.be":       identity,
+		"hooks.groupIdentity.fallback": {choices: []string{"none", "idle", "weight"}},
+		"hooks.gpu.hamiLibrary":        {absolute: true, optional: true},
+		"hooks.gpu.devices":            {choices: []string{"env", "nodes", "cdi"}},
+		"hooks.gpu.name":               {choices: []string{"index", "uuid"}},
+		"hooks.blockIO.lsrWeight":      weight,
+		"hooks.blockIO.lsWeight":       weight,
+		"hooks.blockIO.beWeight":       weight,
+		"hooks.blockIO.lsrClass":       class,
+		"hooks.blockIO.lsClass":        class,
+		"hooks.blockIO.beClass":        class,
+		"hooks.rdt.lsrCache":           ways,
+		"hooks.rdt.lsCache":            ways,
+		"hooks.rdt.beCache":            ways,
+		"hooks.rdt.lsrBandwidth":       percent,
+		"hooks.rdt.lsBandwidth":        percent,
+		"hooks.rdt.beBandwidth":        percent,
 	}
 }
 
@@ -164,6 +184,30 @@ func Validate(c Config) []Problem {
 	})
 	for i, a := range c.Authorisation {
 		problems = append(problems, a.check(fmt.Sprintf("authorisation[%d]", i))...)
+	}
+	return append(problems, c.PodSpec.Kubelet.check()...)
+}
+
+// check returns what is wrong with keys that are right each by itself.
+func (k KubeletClient) check() []Problem {
+	var problems []Problem
+	report := func(key, what string) {
+		problems = append(problems, Problem{Path: "podspec.kubelet." + key, What: what})
+	}
+	https := strings.HasPrefix(k.URL, "https://")
+	if (k.CertFile == "") != (k.KeyFile == "") {
+		report("certFile", "goes with keyFile: set both or neither")
+	}
+	for _, needs := range []struct {
+		key string
+		set bool
+	}{
+		{"tokenFile", k.TokenFile != ""}, {"caFile", k.CAFile != ""}, {"serverName", k.ServerName != ""},
+		{"certFile", k.CertFile != ""}, {"insecureSkipVerify", k.SkipVerify},
+	} {
+		if needs.set && !https {
+			report(needs.key, "has no effect without an https:// address in podspec.kubelet.url")
+		}
 	}
 	return problems
 }

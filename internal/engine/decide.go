@@ -24,6 +24,10 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		if ev.Pod != nil {
 			d.runPod(p, ev.Pod, f)
 		}
+	case lifecycle.Inform:
+		if ev.Pod != nil {
+			d.inform(p, ev.Pod, f)
+		}
 	case lifecycle.StopPodSandbox:
 		if ev.Pod != nil {
 			d.stopPod(p, ev.Pod)
@@ -53,7 +57,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	}
 	p.Pod = d.knownPod(p, ev.Pod, f)
-	c := d.container(ev.Container.ID)
+	c := d.learn(ev.Container)
 	switch ev.Kind {
 	case lifecycle.CreateContainer:
 		d.undo(p, ev)
@@ -67,7 +71,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 			return
 		}
 		d.live(p, c, lifecycle.StateRunning)
-	case lifecycle.PostUpdateContainer:
+	case lifecycle.PostUpdateContainer, lifecycle.PostCreateContainer:
 		if c != nil {
 			d.live(p, c, c.Life)
 		}
@@ -87,12 +91,26 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 	}
 }
 
+// learn returns a known container, with what its creation did not tell.
+func (d *draft) learn(told *lifecycle.Container) *Container {
+	c := d.container(told.ID)
+	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
+		return c
+	}
+	n := *c
+	n.CgroupsPath = cmp.Or(c.CgroupsPath, told.CgroupsPath)
+	if c.Name == lifecycle.Unnamed {
+		n.Name = cmp.Or(told.Name, c.Name)
+	}
+	return &n
+}
+
 // undo drops earlier attempts at this container that never started: their
 // creation failed after we had decided it, and nobody tells of that.
 func (d *draft) undo(p *Plan, ev *lifecycle.Event) {
 	for _, id := range d.base.byPod[ev.Pod.ID] {
 		c := d.container(id)
-		if c != nil && c.Name == ev.Container.Name && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
+		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.Unnamed && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
 			d.put(id, nil)
 			p.Gone = append(p.Gone, id)
 			p.Undone++
@@ -120,7 +138,9 @@ func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
 }
 
 func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
-	np := &Pod{Pod: pod, Intent: d.policy.Rules.Authorise(intent.Read(pod, d.policy.Dialects), pod.Namespace)}
+	np := &Pod{Pod: pod}
+	d.takeSpec(np, f)
+	np.Intent = d.policy.Rules.Authorise(intent.Read(pod, np.Spec, d.policy.Dialects), pod.Namespace)
 	if list, ok := f.ParentCPUs[pod.ID]; ok {
 		if within := d.machine.OnlineOf(list); within != d.machine.Online() {
 			np.Within = within
@@ -128,7 +148,7 @@ func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 	} else if old := d.pod(pod.ID); old != nil {
 		np.Within = old.Within
 	}
-	np.Values, np.Trouble = d.propose(np, nil)
+	d.decidePod(np)
 	return np
 }
 

@@ -228,3 +228,25 @@ func TestFatalHook(t *testing.T) {
 		}
 	}
 }
+
+// TestStrictRefusal says why a container is refused, and not what would be done
+// instead were it not.
+func TestStrictRefusal(t *testing.T) {
+	for status, want := range map[string]string{
+		`{"cpuset":"2,20"}`: `scheduling.koordinator.sh/resource-status: "2,20": CPU 20 is not online on this node (online: 0-15)`,
+		`{"cpuset":"0-15"}`: `scheduling.koordinator.sh/resource-status: "0-15": no CPU would be left for all other containers`,
+	} {
+		m := node(t)
+		pol := policy(m)
+		pol.Strict = true
+		s := NewState(m, pol)
+		pod := &lifecycle.Pod{ID: "p", UID: "u", Namespace: "d", Name: "a", Annotations: map[string]string{intent.KoordResourceStatus: status}}
+		p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "c"}})
+		if p.Reject != want {
+			t.Errorf("refused with %s, want %s", p.Reject, want)
+		}
+		if told := p.Container.Trouble[0].Told(); told != p.Container.Trouble[0].Reason+"; the container runs in a shared pool" {
+			t.Errorf("told as %s", told)
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 // hookInput is what hooks see of a container, or of the pod where c is nil.
 func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
-	in := &hook.Input{Pod: p.Pod, Intent: p.Intent}
+	in := &hook.Input{Pod: p.Pod, Intent: p.Intent, Spec: p.Spec}
 	if c == nil {
 		in.Pristine = p.Pod.Resources
 		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err == nil && !cpus.Empty() {

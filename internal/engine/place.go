@@ -63,6 +63,7 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 // recorded in the ledger.
 func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	within := p.Within
+	c.Unplaced = !d.policy.Place && c.Born.Empty() && d.unplaced(c, rec)
 	if rec != nil && rec.CPUs != "" && d.policy.Place && !d.refusesCPUs(p.Pod.Namespace) {
 		// What runs stays where it is, if that is still possible.
 		cpus := d.machine.OnlineOf(rec.CPUs)
@@ -73,7 +74,8 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	}
 	var cpus topology.Set
 	var err error
-	if old := d.container(c.ID); old != nil && old.Alive() && old.Seat.Pool != placement.Own || rec != nil && rec.CPUs == "" {
+	old := d.container(c.ID)
+	if old != nil && old.Alive() && old.Seat.Pool != placement.Own && !old.Unplaced || rec != nil && rec.CPUs == "" && !rec.Unplaced {
 		// It was refused when it was created, and its record says so: given
 		// the CPUs now, it would lose them at the next restart.
 		if _, err = d.assigned(p, c.Key, &c.Pristine); err == nil && p.Intent.CPUs.Said() && d.policy.Place {
@@ -100,16 +102,25 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	if _, ok := d.policy.Pools.CPUs(c.Seat, d.ledger.Exclusive()); !ok {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: d.machine.Format(c.Seat.Within),
-			Reason: "every CPU this container may use is owned by another; it is given CPUs outside",
+			Reason: "every CPU this container may use is owned by another", Then: "it is given CPUs outside",
 		})
 	}
+}
+
+// unplaced reports whether nobody ever decided if a container may own CPUs:
+// placement has been off for as long as it lives.
+func (d *draft) unplaced(c *Container, rec *Record) bool {
+	if old := d.container(c.ID); old != nil {
+		return old.Unplaced
+	}
+	return rec == nil || rec.Unplaced
 }
 
 // notGranted tells of assigned CPUs that a container does not get.
 func notGranted(p *Pod, err error) lifecycle.Problem {
 	q := lifecycle.Problem{
 		Key: p.Intent.CPUs.Key, Value: intent.Printable(topology.FormatList(p.Intent.CPUs.V)), Refused: true,
-		Reason: err.Error() + "; the container runs in a shared pool",
+		Reason: err.Error(), Then: "the container runs in a shared pool",
 	}
 	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
 		q.Rule = refusal.Rule

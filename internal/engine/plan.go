@@ -14,6 +14,8 @@ type Record struct {
 	CPUs     string // CPUs it owns, as a kernel list
 	// Given are values it was created with that no runtime tells of.
 	Given map[lifecycle.Field]string
+	// Unplaced: it was created while nobody was given CPUs.
+	Unplaced bool
 }
 
 // Facts are what was gathered from outside for one event.
@@ -31,6 +33,8 @@ type Facts struct {
 	Grants map[string]string
 	// Ended are sandboxes whose cgroup is gone: their end was not told.
 	Ended map[string]bool
+	// Specs are what pods' specs say, by pod UID, of those that somebody told.
+	Specs map[string]*lifecycle.PodSpec
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, where it changed.

@@ -35,11 +35,16 @@ type Policy struct {
 type Pod struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
+	// Spec is what its spec says beyond what the runtime told; nil where nobody
+	// told it.
+	Spec *lifecycle.PodSpec
 	// Within are the CPUs the pod's cgroup allows; empty where all.
 	Within  topology.Set
 	Values  []lifecycle.Value // for the pod's own cgroup
 	Trouble []lifecycle.Problem
 	Stopped bool
+	// stranger is what is wrong with the spec that somebody told of it.
+	stranger []lifecycle.Problem
 }
 
 // FullName returns namespace/name.
@@ -62,6 +67,9 @@ type Container struct {
 	Trouble  []lifecycle.Problem
 	// Born are the CPUs it owned when it was created, as its record says.
 	Born topology.Set
+	// Unplaced: placement has been off all its life, so CPUs were never refused
+	// to it and it may have them when placement is switched on.
+	Unplaced bool
 
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.
@@ -118,6 +126,18 @@ func (s *State) reset() {
 
 // Pod returns a pod by sandbox id, or nil.
 func (s *State) Pod(id string) *Pod { return s.pods[id] }
+
+// PodsOf returns the sandboxes of a pod by its UID, sorted by id.
+func (s *State) PodsOf(uid string) []*Pod {
+	var out []*Pod
+	for _, p := range s.pods {
+		if p.Pod.UID == uid {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Pod) int { return cmp.Compare(a.Pod.ID, b.Pod.ID) })
+	return out
+}
 
 // Container returns a container by id, or nil.
 func (s *State) Container(id string) *Container { return s.containers[id] }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // synchronize rebuilds everything from what the runtime says runs. Those whose
@@ -29,7 +30,7 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 	// Pods' own values depend on who owns what, which is known only now.
 	for _, id := range p.ChangedPods {
 		n := *d.pods[id]
-		n.Values, n.Trouble = d.propose(&n, nil)
+		d.decidePod(&n)
 		d.pods[id] = &n
 	}
 	for _, id := range d.base.Containers() {
@@ -93,30 +94,34 @@ func (d *draft) configure(p *Plan, f Facts) {
 	for _, owning := range []bool{true, false} {
 		for _, id := range s.Containers() {
 			c := s.containers[id]
-			g, owns := owners.Of(c.Key)
-			if owns != owning || d.pods[c.PodID] == nil || !c.Alive() {
+			if _, owns := owners.Of(c.Key); owns != owning || d.pods[c.PodID] == nil || !c.Alive() {
 				continue
-			}
-			var rec *Record
-			if owns {
-				rec = &Record{Pristine: c.Pristine, CPUs: s.Machine.Format(g.CPUs)}
-			}
-			if !owns && !c.Born.Empty() {
-				rec = &Record{Pristine: c.Pristine, CPUs: s.Machine.Format(c.Born)}
 			}
 			n := *c
 			p.Pod = d.pods[c.PodID]
-			d.settle(p, &n, rec)
+			d.settle(p, &n, recordFor(s.Machine, c, owners))
 		}
 	}
 	d.carryOver(p, owners)
 	for _, id := range p.ChangedPods {
 		n := *d.pods[id]
-		n.Values, n.Trouble = d.propose(&n, nil)
+		d.decidePod(&n)
 		n.Values = revert(n.Values, s.pods[id].Values, podPristine(n.Pod), d.machine.Online(), d.machine)
 		d.pods[id] = &n
 	}
 	p.Pod, p.Container = nil, nil
+}
+
+// recordFor is what a live container's record would say now; nil where it owns
+// nothing and never did.
+func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
+	if g, owns := owners.Of(c.Key); owns {
+		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs)}
+	}
+	if !c.Born.Empty() {
+		return &Record{Pristine: c.Pristine, CPUs: m.Format(c.Born)}
+	}
+	return nil
 }
 
 func (d *draft) podLives(uid string) bool {

@@ -1,6 +1,8 @@
 package hook
 
 import (
+	"cmp"
+
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -20,7 +22,7 @@ func (Batch) Info() Info {
 		About: "shares, quota and memory limit of batch-cpu and batch-memory",
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
+			lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
 			lifecycle.StopContainer, lifecycle.RemoveContainer,
 		},
 		Reads:   []string{intent.KoordQoSClass, intent.KoordExtended},
@@ -31,6 +33,7 @@ func (Batch) Info() Info {
 		Differs: []string{
 			"quota is computed for the CFS period the container has, not for 100 ms always",
 			"batch-cpu below 100 is warned about: it counts milli-CPUs",
+			"where the pod's spec is known, a pod's values are the kubelet's sums: init containers by their largest, sidecars and overhead added; what the spec says of the pod as a whole stands",
 		},
 	}
 }
@@ -41,22 +44,31 @@ func (Batch) Propose(in *Input, out *Output) {
 		return
 	}
 	ask, ok := in.Intent.Batch.V[in.Container]
+	whole, sums := lifecycle.PodSpec{}, ""
 	if in.Container == "" {
 		ask, ok = sum(in.Intent.Batch.V), true
+		if in.Spec != nil {
+			ask, whole, sums = kubeletSum(in.Spec, in.Intent.Batch.V), *in.Spec, ", summed up as the kubelet does by its "+string(in.Spec.From)
+		}
 	}
 	if !ok {
 		return
 	}
-	why := lifecycle.Reason{Hook: "batch", Source: in.Intent.Batch.Key}
-	out.number(in, lifecycle.CPUShares, shares(ask.RequestCPU), with(why, "batch-cpu request"))
-	if in.Seat.Pool != placement.Own {
-		out.number(in, lifecycle.CPUQuota, quota(ask.LimitCPU, period(in.Pristine)), with(why, "batch-cpu limit"))
+	why := lifecycle.Reason{Hook: "batch", Source: cmp.Or(string(ask.From), in.Intent.Batch.Key)}
+	// What the spec says of the pod as a whole the kubelet has set already.
+	if whole.Requests[lifecycle.ResourceCPU] <= 0 {
+		out.number(in, lifecycle.CPUShares, shares(ask.RequestCPU), with(why, "batch-cpu request"+sums))
+	}
+	if in.Seat.Pool != placement.Own && whole.Limits[lifecycle.ResourceCPU] <= 0 {
+		out.number(in, lifecycle.CPUQuota, quota(ask.LimitCPU, period(in.Pristine)), with(why, "batch-cpu limit"+sums))
 	}
 	memory := ask.LimitMemory
 	if memory <= 0 {
 		memory = -1
 	}
-	out.number(in, lifecycle.MemoryLimit, memory, with(why, "batch-memory limit"))
+	if whole.Limits[lifecycle.ResourceMemory] <= 0 {
+		out.number(in, lifecycle.MemoryLimit, memory, with(why, "batch-memory limit"+sums))
+	}
 }
 
 func with(r lifecycle.Reason, text string) lifecycle.Reason {

@@ -26,8 +26,11 @@ type Info struct {
 // Input is what a hook sees. Container is empty when values for the pod itself
 // are asked for.
 type Input struct {
-	Pod       *lifecycle.Pod
-	Intent    *intent.Pod
+	Pod    *lifecycle.Pod
+	Intent *intent.Pod
+	// Spec is what the pod's spec says beyond what the runtime tells; nil where
+	// nobody told it. A container it does not name is an app container.
+	Spec      *lifecycle.PodSpec
 	Container string
 	// Pristine are the resources as the runtime asked for them, before any
 	// change of ours.
@@ -78,7 +81,7 @@ func Catalogue() []Info {
 func lives() []lifecycle.Kind {
 	return []lifecycle.Kind{
 		lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-		lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
+		lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
 		lifecycle.StopContainer, lifecycle.RemoveContainer,
 	}
 }

@@ -56,7 +56,7 @@ func (Normalization) Info() Info {
 		About: "CPU quota divided by how much faster this node's CPUs are",
 		Stages: []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-			lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
+			lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
 			lifecycle.StopContainer, lifecycle.RemoveContainer,
 		},
 		Reads:   []string{intent.KoordQoSClass},

@@ -28,7 +28,7 @@ func TestBlkioQoS(t *testing.T) {
 		{`{"blocks":[]}`, nil, 0},
 		{`{"blocks":`, nil, 1},
 	} {
-		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordBlkioQoS: c.text}}, Dialects())
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordBlkioQoS: c.text}}, nil, Dialects())
 		if diff := cmp.Diff(c.want, got.Disks.V); diff != "" || len(got.Problems) != c.problems {
 			t.Errorf("%s: %s, %v", c.text, diff, got.Problems)
 		}
@@ -37,7 +37,7 @@ func TestBlkioQoS(t *testing.T) {
 
 func TestClassName(t *testing.T) {
 	for name, ok := range map[string]bool{"slow": true, "a.b-C_1": true, "../x": false, ".x": false, "a/b": false, "a b": false, "é": false} {
-		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabBlockIOClass: name}}, Dialects())
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabBlockIOClass: name}}, nil, Dialects())
 		if got.BlockIOClass.Said() != ok || (len(got.Problems) == 0) != ok {
 			t.Errorf("%q: %+v, %v", name, got.BlockIOClass, got.Problems)
 		}

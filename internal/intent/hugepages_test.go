@@ -24,7 +24,7 @@ func TestHugepages(t *testing.T) {
 		{`[]`, nil, 1},
 		{`{}`, nil, 0},
 	} {
-		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabHugepages: c.text}}, Dialects())
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabHugepages: c.text}}, nil, Dialects())
 		want := c.want
 		if want == nil && got.Hugepages.Said() {
 			want = map[string]map[string]int64{}

@@ -54,6 +54,8 @@ type Batch struct {
 	RequestCPU  int64
 	LimitCPU    int64
 	LimitMemory int64
+	// From is the pod spec's source where that told it, and not the key.
+	From lifecycle.Source
 }
 
 // GPU is what a scheduler allocated of the node's GPUs.
@@ -78,7 +80,7 @@ type GPUShare struct {
 type Pod struct {
 	Class Sourced[Class]
 	Name  string // the dialect's own name of the class, e.g. LSR
-	QoS   QoS
+	QoS   QoS    // as the pod's cgroup says, which is never unknown
 	// CPUs are kernel ids of CPUs a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
@@ -124,7 +126,7 @@ func (p *Pod) Malformed() []lifecycle.Problem {
 // A dialect reads the labels and annotations of one system into an intent.
 type dialect struct {
 	name string
-	read func(*lifecycle.Pod, *Pod)
+	read func(*lifecycle.Pod, *lifecycle.PodSpec, *Pod)
 }
 
 // dialects lists every dialect known. A new one is one file and one line here.
@@ -146,14 +148,15 @@ func Dialects() []string {
 }
 
 // Read reads a pod in the given dialects, most trusted first. What an earlier
-// dialect said stands; a later one that disagrees is reported.
-func Read(pod *lifecycle.Pod, order []string) *Pod {
+// dialect said stands; a later one that disagrees is reported. spec is what the
+// pod's spec says, nil where nobody told it.
+func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	out := &Pod{}
 	for _, name := range order {
 		for _, d := range dialects() {
 			if d.name == name {
 				var said Pod
-				d.read(pod, &said)
+				d.read(pod, spec, &said)
 				out.take(&said)
 			}
 		}

@@ -52,7 +52,7 @@ var koordClasses = map[string]Class{
 	"LSE": Dedicated, "LSR": Dedicated, "LS": Shared, "BE": Reclaimed, "SYSTEM": System,
 }
 
-func readKoordinator(pod *lifecycle.Pod, out *Pod) {
+func readKoordinator(pod *lifecycle.Pod, spec *lifecycle.PodSpec, out *Pod) {
 	if name, ok := pod.Labels[KoordQoSClass]; ok && name != "" {
 		if class, known := koordClasses[name]; known {
 			out.Class, out.Name = Sourced[Class]{class, KoordQoSClass}, name
@@ -62,6 +62,7 @@ func readKoordinator(pod *lifecycle.Pod, out *Pod) {
 	}
 	readResourceStatus(pod, out)
 	readExtended(pod, out)
+	readBatchSpec(spec, out)
 	readDevices(pod, out)
 	readCPUQoS(pod, out)
 	readOOMScore(pod, out)

@@ -13,7 +13,7 @@ func pod(labels, annotations map[string]string) *lifecycle.Pod {
 }
 
 func read(labels, annotations map[string]string) *Pod {
-	return Read(pod(labels, annotations), Dialects())
+	return Read(pod(labels, annotations), nil, Dialects())
 }
 
 func TestClasses(t *testing.T) {
@@ -199,7 +199,7 @@ func TestCPUQoS(t *testing.T) {
 	} {
 		got := Read(&lifecycle.Pod{
 			Labels: map[string]string{KoordQoSClass: c.class}, Annotations: map[string]string{KoordCPUQoS: c.text},
-		}, Dialects())
+		}, nil, Dialects())
 		if got.CPUQoS.V != c.want || len(got.Problems) != c.problems {
 			t.Errorf("%s %s: %+v, %v", c.class, c.text, got.CPUQoS.V, got.Problems)
 		}
@@ -228,7 +228,7 @@ func TestOOMScore(t *testing.T) {
 		{"", `[1]`, map[string]int64{}, 1},
 		{"", `null`, map[string]int64{}, 0},
 	} {
-		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordOOMScore: c.pod, KoordOOMScoreSpec: c.spec}}, Dialects())
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordOOMScore: c.pod, KoordOOMScoreSpec: c.spec}}, nil, Dialects())
 		scores := map[string]int64{}
 		if got.OOMScore.Said() {
 			scores[""] = got.OOMScore.V
@@ -265,7 +265,7 @@ func TestAllocatedIDs(t *testing.T) {
 		{`{"gpu":[{"minor":0,"id":"GPU-1"}],"rdma":[{"id":"x"}]}`, []string{"GPU-1"}, nil, 1},
 		{`{"fpga":[{"minor":0}]}`, nil, nil, 0},
 	} {
-		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordDevices: c.text}}, Dialects())
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordDevices: c.text}}, nil, Dialects())
 		if diff := cmp.Diff(c.uuids, got.GPU.V.UUIDs) + cmp.Diff(c.rdma, got.RDMA.V); diff != "" || len(got.Problems) != c.problems {
 			t.Errorf("%s: %s, %v", c.text, diff, got.Problems)
 		}
@@ -277,7 +277,7 @@ func TestUnsetQuota(t *testing.T) {
 		said, unset bool
 		problems    int
 	}{"true": {true, true, 0}, "false": {true, false, 0}, "": {}, "yes": {problems: 1}, "True": {problems: 1}} {
-		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabUnsetQuota: text}}, Dialects())
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabUnsetQuota: text}}, nil, Dialects())
 		if got.UnsetQuota.Said() != c.said || got.UnsetQuota.V != c.unset || len(got.Problems) != c.problems {
 			t.Errorf("%q: %+v, %v", text, got.UnsetQuota, got.Problems)
 		}

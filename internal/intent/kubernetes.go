@@ -8,7 +8,9 @@ import (
 
 // readKubernetes reads what Kubernetes itself says: the QoS class, which the
 // kubelet writes into the pod's cgroup parent in both naming schemes.
-func readKubernetes(pod *lifecycle.Pod, out *Pod) { out.QoS = qosOf(pod.CgroupParent) }
+func readKubernetes(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
+	out.QoS = qosOf(pod.CgroupParent)
+}
 
 func qosOf(parent string) QoS {
 	switch {

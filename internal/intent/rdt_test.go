@@ -24,7 +24,7 @@ func TestResctrl(t *testing.T) {
 		{`{"mb":{"schemata":{}}}`, "", 1},
 		{`[]`, "", 1},
 	} {
-		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordResctrl: c.text}}, Dialects())
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordResctrl: c.text}}, nil, Dialects())
 		if got.RDT.V != c.want || len(got.Problems) != c.problems {
 			t.Errorf("%s: %q, %v", c.text, got.RDT.V, got.Problems)
 		}

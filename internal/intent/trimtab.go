@@ -16,7 +16,7 @@ const (
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
 )
 
-func readTrimtab(pod *lifecycle.Pod, out *Pod) {
+func readTrimtab(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(pod, out)
 	out.RDTClass = readClassName(pod, TrimtabRDTClass, out)
 	out.BlockIOClass = readClassName(pod, TrimtabBlockIOClass, out)

@@ -5,8 +5,9 @@ import "fmt"
 // Kind is the kind of a lifecycle step.
 type Kind int
 
-// The lifecycle steps. Configure is ours: a changed configuration reaching
-// what runs; all others are named as NRI names them.
+// The lifecycle steps. Configure and Inform are ours: a changed configuration
+// reaching what runs, and a pod spec that became known or changed; all others
+// are named as NRI names them.
 const (
 	Synchronize Kind = iota
 	RunPodSandbox
@@ -19,13 +20,16 @@ const (
 	StopContainer
 	RemoveContainer
 	PostUpdateContainer
+	PostCreateContainer
 	Configure
+	Inform
 	kinds
 )
 
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
-	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer", "Configure",
+	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer",
+	"PostCreateContainer", "Configure", "Inform",
 }
 
 // String returns the name NRI uses for the step.

@@ -178,6 +178,8 @@ type Problem struct {
 	Value  string `json:"value,omitempty"` // its value, shortened
 	Reason string `json:"reason"`
 	Hook   string `json:"hook,omitempty"` // whose problem it is, where a hook's
+	// Then is what is done instead, one clause; a strict refusal leaves it out.
+	Then string `json:"then,omitempty"`
 	// Warning is a suspicion: what was asked is done all the same, and strict
 	// mode does not refuse it.
 	Warning bool `json:"warning,omitempty"`
@@ -199,7 +201,16 @@ func (p Problem) Kind() string {
 	return "error"
 }
 
-// String is the sentence log, explain and a strict refusal print.
+// Told is the reason with what is done instead.
+func (p Problem) Told() string {
+	if p.Then == "" {
+		return p.Reason
+	}
+	return p.Reason + "; " + p.Then
+}
+
+// String is the sentence of a strict refusal, and of whatever else does nothing
+// instead.
 func (p Problem) String() string {
 	if p.Key == "" {
 		return p.Reason

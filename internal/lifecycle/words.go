@@ -41,6 +41,10 @@ func (s State) String() string {
 	return [...]string{"unknown", "created", "paused", "running", "stopped"}[min(max(s, 0), StateStopped)]
 }
 
+// Unnamed stands for the name of a container whose creation told none. No
+// container in Kubernetes can be called so.
+const Unnamed = "(unnamed)"
+
 // Container is a container as the runtime tells it.
 type Container struct {
 	ID           string

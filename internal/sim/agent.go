@@ -58,6 +58,7 @@ func configOf(document []byte, dir string, version cgroup.Version) (config.Confi
 	c.Paths.StatusSocket = filepath.Join(dir, "status.sock")
 	c.Paths.Key = filepath.Join(dir, "record.key")
 	c.Paths.State = filepath.Join(dir, "state")
+	c.PodSpec.Kubelet = config.KubeletClient{}
 	return c, nil
 }
 

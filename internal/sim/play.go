@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,7 @@ type player struct {
 	dir     string // of sockets and files
 	config  config.Config
 	runtime *Runtime
+	kubelet *kubelet
 	agent   *agentLife
 	changed chan struct{} // the kernel was written to
 	view    *view
@@ -127,9 +129,13 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name,
 		})
 	}
+	if err == nil {
+		p.kubelet, err = newKubelet()
+	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
+	p.config.PodSpec.Kubelet.URL = p.kubelet.url
 	p.kernel.OnWrite(func(string, string) {
 		select {
 		case p.changed <- struct{}{}:
@@ -182,7 +188,7 @@ func (p *player) close() error {
 		err = p.agent.stop()
 	}
 	p.runtime.Stop()
-	return errors.Join(err, os.RemoveAll(p.dir))
+	return errors.Join(err, p.kubelet.close(), os.RemoveAll(p.dir))
 }
 
 // step does one step, waits for what is wanted and shows it. An error means
@@ -232,10 +238,23 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 		if err != nil {
 			return err
 		}
+		c.PodSpec.Kubelet.URL = p.kubelet.url
 		p.config = c
 		return p.agent.agent.Reconfigure(c)
+	case s.Kubelet != "":
+		p.kubelet.setAway(s.Kubelet == "away")
+		return nil
 	}
-	return actOn(ctx, p.runtime, s)
+	for _, run := range s.Run {
+		p.kubelet.put(run.Pod, cmp.Or(run.Pod.UID, p.runtime.uid(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
+	}
+	err := actOn(ctx, p.runtime, s)
+	for _, ref := range s.Remove {
+		if ref.Container() == "" {
+			p.kubelet.drop(ref)
+		}
+	}
+	return err
 }
 
 // restartRuntime restarts the runtime and waits until the agent has come back.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ import (
 // builtBinary names, in the environment of a process that runs one of our tests, the agent its parent has built.
 const builtBinary = "TRIMTAB_TEST_BINARY"
 
-// binary builds the agent once for all tests of the run.
+// binary builds the agent once for all tests of the run, with the race detector in it.
 var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(builtBinary); path != "" {
 		return path, nil
@@ -33,8 +34,9 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "trimtab")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", "nri_no_wasm", "-o", out, "./cmd/trimtab")
+	cmd := exec.Command("go", "build", "-race", "-buildvcs=false", "-tags", "nri_no_wasm", "-o", out, "./cmd/trimtab")
 	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build trimtab: %w\n%s", err, text)
 	}
@@ -95,6 +97,9 @@ func startTrimtab(t *testing.T, c *real.Containerd, config string) *trimtab {
 	}, DisableKeepAlives: true}}
 	t.Cleanup(func() {
 		a.kill()
+		if strings.Contains(a.out.String(), "DATA RACE") {
+			t.Error("the agent has a data race")
+		}
 		if t.Failed() {
 			t.Logf("the agent said:\n%s", a.out)
 		}

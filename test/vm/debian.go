@@ -30,7 +30,7 @@ func (t tree) systemd(s Stage) error {
 	for _, unit := range []string{
 		"getty.target", "systemd-timesyncd.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
 		"e2scrub_reap.service", "fstrim.timer", "systemd-update-utmp.service", "systemd-udevd.service", "systemd-udev-trigger.service",
-		"serial-getty@ttyS0.service", "console-getty.service", "systemd-logind.service", "systemd-pcrphase.service", "systemd-pcrphase-sysinit.service",
+		"serial-getty@ttyS0.service", "proc-sys-fs-binfmt_misc.automount", "console-getty.service", "systemd-logind.service", "systemd-pcrphase.service", "systemd-pcrphase-sysinit.service",
 	} {
 		t.link("/etc/systemd/system/"+unit, "/dev/null")
 	}

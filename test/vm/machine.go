@@ -18,8 +18,8 @@ import (
 
 // Times are about four times what a quiet machine of two cores takes.
 const (
-	bootTimeout    = 4 * time.Minute
-	restoreTimeout = time.Minute
+	bootTimeout    = 10 * time.Minute
+	restoreTimeout = 3 * time.Minute
 	callTimeout    = 2 * time.Minute
 )
 

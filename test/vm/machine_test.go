@@ -127,3 +127,14 @@ func TestContainerd(t *testing.T) {
 		t.Errorf("after a restart of containerd: %v, %v", s, err)
 	}
 }
+
+// TestSystemd boots the guest with systemd, which must have come up without a failed unit.
+func TestSystemd(t *testing.T) {
+	m := vm.Start(t, vm.Guest{Systemd: true, Stage: vm.Containerd})
+	if got := m.Run("cat", "/proc/1/comm"); got != "systemd" {
+		t.Errorf("the first process is %s", got)
+	}
+	if got := m.Run("systemctl", "list-units", "--failed", "--plain", "--no-legend"); got != "" {
+		t.Errorf("failed units:\n%s", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 //go:embed all:rootfs
@@ -79,8 +80,10 @@ var pinned = sync.OnceValues(func() (tools, error) {
 // leaves at the path it is given is moved into place.
 func once(path string, make func(work string) error) error {
 	if _, err := os.Stat(path); err == nil {
-		return nil
+		now := time.Now()
+		return os.Chtimes(path, now, now) // for prune
 	}
+	defer prune(filepath.Dir(path))
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 	if err != nil {
 		return err
@@ -100,6 +103,20 @@ func once(path string, make func(work string) error) error {
 		return errors.Join(err, os.RemoveAll(work))
 	}
 	return os.Rename(work, path)
+}
+
+// unused is how long something stays in the cache that nobody asks for.
+const unused = 7 * 24 * time.Hour
+
+// prune removes what was not used for long: each change of a disk or of QEMU's arguments leaves some hundred megabytes
+// behind. It is housekeeping, so it fails in silence.
+func prune(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > unused {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 // replaceFile writes a file in one step.

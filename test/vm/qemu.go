@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -74,7 +76,8 @@ func startOnce(ctx context.Context, hardware []string, l launch) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "ttvm")
+	sweep()
+	dir, err := os.MkdirTemp("", fmt.Sprintf("ttvm-%d-", os.Getpid()))
 	if err != nil {
 		return nil, err
 	}
@@ -144,14 +147,22 @@ func (p *process) connect(ctx context.Context) error {
 			return false, errors.New("it ended at once")
 		default:
 		}
-		m, err := openMonitor(ctx, p.socket())
-		if err != nil {
-			return false, nil
-		}
-		p.monitor = m
-		return true, nil
+		var err error
+		p.monitor, err = openMonitor(ctx, p.socket())
+		return err == nil, nil
 	})
 }
+
+// sweep removes, once for this process, the folders of processes that were killed before they could.
+var sweep = sync.OnceFunc(func() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "ttvm-*-*"))
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(strings.Split(filepath.Base(dir), "-")[1])
+		if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+})
 
 // end stops QEMU, first politely, and waits until it is gone.
 func (p *process) end() {

@@ -113,6 +113,25 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	return errors.Join(ErrRuntimeGone, err)
 }
 
+// errUntold is kept in Status while nothing is known of what runs since before
+// this connection.
+var errUntold = errors.New("the runtime did not tell what runs; what it started before is not known")
+
+// attend is the working part of a connection, until it ends. A Synchronize may
+// come late.
+func (a *Attachment) attend(ctx context.Context, s *session) error {
+	a.setLive(s)
+	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
+	s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
+	select {
+	case <-s.synced:
+		a.enter(StateSynchronised, nil)
+	case <-s.conn.dead:
+	case <-ctx.Done():
+	}
+	return s.wait(ctx)
+}
+
 // serve runs one session over conn, from registration to its end.
 func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err error) {
 	s, err := newSession(ctx, a, conn)
@@ -127,12 +146,12 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 	}
 	select {
 	case <-s.synced:
-		a.setLive(s)
 		a.enter(StateSynchronised, nil)
-		a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
-		s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
-		worked = true
-		err = s.wait(ctx)
+		worked, err = true, a.attend(ctx, s)
+	case <-s.working:
+		a.enter(StateRegistered, errUntold)
+		a.o.Log.Warn("no synchronisation", logkey.Err, errUntold)
+		worked, err = true, a.attend(ctx, s)
 	case <-s.conn.dead:
 		err = errors.New("runtime closed the connection before synchronising")
 	case <-ctx.Done():

@@ -239,11 +239,11 @@ func TestOldRuntimes(t *testing.T) {
 		name, release, nri string
 		want               int32
 	}{
-		{"containerd", "v1.7.20", "", 0x7af},
-		{"containerd", "v2.1.0", "", 0x7af},
-		{"containerd", "v2.2.0", "", 0xfaf},
-		{"containerd", "v2.4.2", "v0.12.3", 0xfaf},
-		{"iSulad", "2.1.6", "", 0x7af},
+		{"containerd", "v1.7.20", "", 0x7bf},
+		{"containerd", "v2.1.0", "", 0x7bf},
+		{"containerd", "v2.2.0", "", 0xfbf},
+		{"containerd", "v2.4.2", "v0.12.3", 0xfbf},
+		{"iSulad", "2.1.6", "", 0x7bf},
 	} {
 		t.Run(tc.name+tc.release, func(t *testing.T) {
 			a, w, reg := wired(t, Options{Name: "tt", Index: "07", Handler: &recorder{}, FailRequest: true})

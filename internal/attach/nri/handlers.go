@@ -23,6 +23,7 @@ var (
 	_ stub.StopPodInterface             = (*session)(nil)
 	_ stub.RemovePodInterface           = (*session)(nil)
 	_ stub.CreateContainerInterface     = (*session)(nil)
+	_ stub.PostCreateContainerInterface = (*session)(nil)
 	_ stub.StartContainerInterface      = (*session)(nil)
 	_ stub.UpdateContainerInterface     = (*session)(nil)
 	_ stub.PostUpdateContainerInterface = (*session)(nil)
@@ -59,14 +60,22 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 // is not done: a slow answer would have us dropped, over and over.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
+	s.mu.Lock()
+	s.asked = true
+	s.mu.Unlock()
+	peer := s.a.about()
 	for _, p := range pods {
 		if p != nil {
-			ev.Pods = append(ev.Pods, podIn(p))
+			pod := podIn(p)
+			peer.pod(pod)
+			ev.Pods = append(ev.Pods, pod)
 		}
 	}
 	for _, c := range ctrs {
 		if c != nil {
-			ev.Containers = append(ev.Containers, containerIn(c))
+			ctr := containerIn(c)
+			s.known.complete(ev.Kind, &lifecycle.Pod{}, ctr)
+			ev.Containers = append(ev.Containers, ctr)
 		}
 	}
 	done := make(chan struct{})
@@ -127,6 +136,12 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
+// PostCreateContainer tells that the runtime knows the container.
+func (s *session) PostCreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer}, p, c)
+	return err
+}
+
 // StartContainer relays the event.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StartContainer}, p, c)
@@ -176,6 +191,7 @@ func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
 		s.a.o.Log.Debug("event without pod ignored", logkey.Event, ev.Kind.String())
 		return nil
 	}
+	s.a.about().pod(ev.Pod)
 	_, err := s.handle(ctx, ev)
 	return err
 }
@@ -191,6 +207,11 @@ func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodS
 	if ev.Pod = podIn(p); ev.Pod == nil {
 		ev.Pod = &lifecycle.Pod{ID: c.GetPodSandboxId()}
 	}
+	s.a.about().pod(ev.Pod)
+	s.known.complete(ev.Kind, ev.Pod, ev.Container)
+	if ev.Container.ID == "" {
+		s.a.o.Log.Warn("nothing can be decided for a container without id and name", logkey.Event, ev.Kind.String(), logkey.Pod, ev.Pod.Name)
+	}
 	return s.handle(ctx, ev)
 }
 
@@ -201,6 +222,7 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 		return conductor.Answer{}, nil
 	}
 	defer s.end()
+	s.works(ev.Kind)
 	ctx = context.WithValue(ctx, handling{}, true)
 	s.contain(ev.Kind.String(), func() {
 		got, err := s.a.o.Handler.Handle(ctx, s.a, ev)
@@ -225,14 +247,15 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	merged := make(map[string][]lifecycle.Value, len(what))
 	var order []string
 	for _, w := range what {
-		if w.Container == "" || w.Container == except {
+		id := s.known.told(w.Container)
+		if id == "" || id == except {
 			s.reportLeft(op, w.Container, w.Values)
 			continue
 		}
-		if _, again := merged[w.Container]; !again {
-			order = append(order, w.Container)
+		if _, again := merged[id]; !again {
+			order = append(order, id)
 		}
-		merged[w.Container] = append(merged[w.Container], w.Values...)
+		merged[id] = append(merged[id], w.Values...)
 	}
 	for _, id := range order {
 		u, left := update(id, merged[id])

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/ttrpc"
 
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -36,6 +37,9 @@ type session struct {
 	registered chan struct{} // RegisterPlugin was answered
 	synced     chan struct{} // the Synchronize event was handled
 	syncOnce   sync.Once
+	working    chan struct{} // an event came, and no Synchronize before it
+	workOnce   sync.Once
+	known      *identities
 	closed     chan struct{} // the stub has cleaned up
 	closeOnce  sync.Once
 
@@ -47,6 +51,7 @@ type session struct {
 	mu         sync.Mutex
 	configured bool // Configure arrived: it alone ends the stub's Start
 	aborted    bool // Configure must not be answered any more
+	asked      bool // Synchronize arrived
 	handlers   int
 	ended      bool
 	idle       chan struct{} // closed when ended and no handler runs
@@ -72,6 +77,8 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 		conn:       &watchedConn{Conn: conn, dead: make(chan struct{})},
 		registered: make(chan struct{}),
 		synced:     make(chan struct{}),
+		working:    make(chan struct{}),
+		known:      newIdentities(),
 		closed:     make(chan struct{}),
 		updating:   make(chan struct{}, 1),
 		idle:       make(chan struct{}),
@@ -226,6 +233,18 @@ func (s *session) finish() {
 			s.a.o.Log.Warn("nri connection closed with requests still running")
 			return
 		}
+	}
+}
+
+// works notes an event that comes though the runtime told nothing of what it
+// runs: iSulad never tells the plugins it starts, nor did containerd before
+// NRI 0.7.
+func (s *session) works(kind lifecycle.Kind) {
+	s.mu.Lock()
+	asked := s.asked
+	s.mu.Unlock()
+	if !asked && kind != lifecycle.Synchronize {
+		s.workOnce.Do(func() { close(s.working) })
 	}
 }
 

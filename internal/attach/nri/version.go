@@ -87,6 +87,7 @@ var eventOf = map[lifecycle.Kind]api.Event{
 	lifecycle.StopPodSandbox:      api.Event_STOP_POD_SANDBOX,
 	lifecycle.RemovePodSandbox:    api.Event_REMOVE_POD_SANDBOX,
 	lifecycle.CreateContainer:     api.Event_CREATE_CONTAINER,
+	lifecycle.PostCreateContainer: api.Event_POST_CREATE_CONTAINER,
 	lifecycle.StartContainer:      api.Event_START_CONTAINER,
 	lifecycle.UpdateContainer:     api.Event_UPDATE_CONTAINER,
 	lifecycle.PostUpdateContainer: api.Event_POST_UPDATE_CONTAINER,

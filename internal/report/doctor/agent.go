@@ -50,7 +50,7 @@ func (n *node) checkAgent(ctx context.Context) Check {
 	}
 	n.agent = &got
 	if got.ConfigError != "" {
-		return c.problem("mend the configuration; the agent follows the file", "%s runs with an older configuration: %s",
+		return c.problem("mend the configuration; the agent follows the file", "%s runs, and not all of its configuration is in force: %s",
 			got.Version, strings.ReplaceAll(got.ConfigError, "\n", "; "))
 	}
 	var states []string

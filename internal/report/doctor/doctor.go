@@ -50,6 +50,8 @@ type Options struct {
 	ConfigFile string
 	// Ask asks the running agent at a status socket for its state.
 	Ask func(ctx context.Context, socket string) (status.Node, error)
+	// Specs asks the sources of pod specs; nil asks nobody.
+	Specs func(ctx context.Context, c config.PodSpec) []status.SpecSource
 
 	// owner says whose a file is; tests cannot give files away.
 	owner func(fs.FileInfo) (uid, gid int)
@@ -81,7 +83,7 @@ func Run(ctx context.Context, o Options) Report {
 	n.readNRI()
 	all = append(all, n.checkNRI(), n.checkNRISocket(), n.checkTimeouts(), n.checkPlugins(), asked, configured)
 	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())
-	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager())
+	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx))
 	all = append(all, n.checkHooks()...)
 	r := Report{Checks: all}
 	for _, c := range all {

@@ -44,6 +44,8 @@ const (
 	Version    = "version"
 	Commit     = "commit"
 	YAML       = "yaml"
+	Source     = "source" // of pod specs
+	Pods       = "pods"   // how many
 )
 
 // ID names one event in logs, journal and answers. It is a counter's value:

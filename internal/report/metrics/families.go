@@ -21,7 +21,7 @@ var (
 	lastSync = family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
 		"When what the runtime runs was last taken over, in seconds since the epoch; 0 for never.", ""}
 	events = family{"trimtab_events_total", counter, []string{"kind"},
-		"Events handled.", "kind: the lifecycle steps as NRI names them, and `Configure` for a new configuration"}
+		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, and `Inform` for a pod spec that became known or changed"}
 	eventSeconds = family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
 		"Time from an event's arrival to its answer: waiting for its turn, gathering, deciding and applying.", "kind: as above"}
 	decisionSeconds = family{"trimtab_decision_duration_seconds", histogram, nil,
@@ -34,6 +34,8 @@ var (
 		"Decided values that are not in force now.", "reason: `not yet`, `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`"}
 	containers = family{"trimtab_containers", gauge, []string{"class"},
 		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}
+	podSpecs = family{"trimtab_pods", gauge, []string{"spec"},
+		"Pods, by who told what the runtime does not: requests, kinds of containers. Containers of pods nobody told of count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}
 	poolCPUs = family{"trimtab_pool_cpus", gauge, []string{"pool", "node"},
 		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared`, `reclaimed`; node: NUMA node"}
 	exclusiveCPUs = family{"trimtab_exclusive_cpus", gauge, nil,
@@ -59,7 +61,7 @@ const (
 func families() []family {
 	return []family{
 		buildInfo, attached, connection, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
-		unapplied, containers, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, drift, configGeneration, configError,
+		unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, drift, configGeneration, configError,
 	}
 }
 

@@ -36,8 +36,8 @@ type Metrics struct {
 	kernel   []string
 
 	// By kind, so that counting an event looks nothing up.
-	events  [lifecycle.Configure + 1]prometheus.Counter
-	seconds [lifecycle.Configure + 1]prometheus.Observer
+	events  [lifecycle.Inform + 1]prometheus.Counter
+	seconds [lifecycle.Inform + 1]prometheus.Observer
 
 	decisions prometheus.Histogram
 	hooks     *prometheus.CounterVec

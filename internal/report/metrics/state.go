@@ -16,7 +16,7 @@ type state struct {
 
 // ofState are the families a summary gives.
 var ofState = []family{
-	attached, connection, lastSync, unapplied, containers, poolCPUs, exclusiveCPUs, kernelWrites, drift, configGeneration, configError,
+	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, drift, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -49,6 +49,9 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 	}
 	for class, count := range n.Classes {
 		put(containers, float64(count), class)
+	}
+	for source, count := range n.Specs {
+		put(podSpecs, float64(count), string(source))
 	}
 	for _, p := range n.Pools {
 		put(poolCPUs, float64(p.CPUs), p.Pool, strconv.Itoa(p.Node))

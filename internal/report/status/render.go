@@ -46,6 +46,13 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 			fmt.Fprintf(head, "hook %s\t%s\n", clean(h.Name), o.alarm(clean(h.Effective())))
 		}
 	}
+	for i, p := range n.PodSpecs {
+		label := ""
+		if i == 0 {
+			label = "pod specs"
+		}
+		fmt.Fprintf(head, "%s\t%s: %s\n", label, clean(string(p.Name)), clean(p.State()))
+	}
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
@@ -109,6 +116,7 @@ func RenderExplain(w io.Writer, list []Container, o Options) error {
 			fmt.Fprintln(&b)
 		}
 		explainHead(&b, c)
+		explainFacts(&b, c.Facts)
 		values := c.Values
 		if c.Pod != pod { // the pod's own values once, beside its first container
 			for _, v := range c.PodValues {
@@ -144,6 +152,23 @@ func explainHead(w io.Writer, c Container) {
 		seat += ": " + clean(c.SeatWhy)
 	}
 	fmt.Fprintf(t, "  CPUs\t%s\n", seat)
+	flush(t)
+}
+
+func explainFacts(w io.Writer, facts []Fact) {
+	if len(facts) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := table(w)
+	fmt.Fprintln(t, "  FACT\tVALUE\tFROM")
+	for _, f := range facts {
+		from := dash(string(f.From))
+		if f.Note != "" {
+			from += ": " + clean(f.Note)
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", clean(f.Name), dash(f.Value), from)
+	}
 	flush(t)
 }
 
@@ -185,7 +210,7 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 	t := table(w)
 	fmt.Fprintln(t, "  PROBLEM\tKEY\tVALUE\tREASON")
 	for _, p := range problems {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(clean(p.Reason)))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(clean(p.Told())))
 	}
 	flush(t)
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -9,17 +10,40 @@ import (
 
 // Node is the agent's answer to `trimtab status`.
 type Node struct {
-	Version     string      `json:"version"`
-	Started     time.Time   `json:"started"`
-	ConfigFile  string      `json:"configFile,omitempty"`
-	ConfigGen   uint64      `json:"configGeneration"`
-	ConfigError string      `json:"configError,omitempty"` // why a newer file is not in force
-	Attachments []Attached  `json:"attachments"`
-	CPUs        NodeCPUs    `json:"cpus"`
-	Hooks       []Hook      `json:"hooks,omitempty"`
-	Containers  []Container `json:"containers"`
-	Unapplied   int         `json:"unapplied"`
-	Problems    int         `json:"problems"`
+	Version     string       `json:"version"`
+	Started     time.Time    `json:"started"`
+	ConfigFile  string       `json:"configFile,omitempty"`
+	ConfigGen   uint64       `json:"configGeneration"`
+	ConfigError string       `json:"configError,omitempty"` // why a newer file is not in force
+	Attachments []Attached   `json:"attachments"`
+	CPUs        NodeCPUs     `json:"cpus"`
+	Hooks       []Hook       `json:"hooks,omitempty"`
+	PodSpecs    []SpecSource `json:"podSpecs,omitempty"`
+	Containers  []Container  `json:"containers"`
+	Unapplied   int          `json:"unapplied"`
+	Problems    int          `json:"problems"`
+}
+
+// SpecSource is one rung of the ladder that tells what the runtime does not.
+type SpecSource struct {
+	Name  lifecycle.Source `json:"source"`
+	Up    bool             `json:"up"`
+	Pods  int              `json:"pods"`
+	Error string           `json:"error,omitempty"`
+}
+
+// State says it in words, with the reason.
+func (s SpecSource) State() string {
+	told := fmt.Sprintf("%d pods", s.Pods)
+	switch {
+	case s.Up && s.Error != "":
+		return "answers, " + told + "; " + s.Error
+	case s.Up:
+		return "answers, " + told
+	case s.Pods > 0:
+		return s.Error + "; " + told + " known from before"
+	}
+	return s.Error
 }
 
 // Hook is a policy and whether it can take effect on this node.
@@ -90,9 +114,18 @@ type Container struct {
 	Seat      string              `json:"seat"` // exclusive, or the pool it sits in
 	CPUs      string              `json:"cpus"`
 	SeatWhy   string              `json:"seatWhy,omitempty"`
+	Facts     []Fact              `json:"facts,omitempty"` // in Explain alone
 	Values    []Value             `json:"values,omitempty"`
 	PodValues []Value             `json:"podValues,omitempty"`
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
+}
+
+// Fact is something known of a container or its pod, and who told it.
+type Fact struct {
+	Name  string           `json:"fact"`
+	Value string           `json:"value"`
+	From  lifecycle.Source `json:"from"`
+	Note  string           `json:"note,omitempty"`
 }
 
 // Value is one decided value and what became of it.
@@ -129,6 +162,7 @@ type Summary struct {
 	Connections []Connection
 	Classes     map[string]int // live containers, by class
 	Unapplied   map[Missing]int
+	Specs       map[lifecycle.Source]int // pods that have not ended, by who told their spec
 	Pools       []PoolSize
 	Exclusive   int               // CPUs
 	Kernel      map[string]uint64 // values handed to the kernel, by what became of them

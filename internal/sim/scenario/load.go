@@ -124,6 +124,7 @@ func (s *Step) checkAction() error {
 	count(len(s.Stop) > 0)
 	count(len(s.Remove) > 0)
 	count(s.Restart != "")
+	count(s.Kubelet != "")
 	count(len(s.Reconfigure) > 0)
 	if n > 1 {
 		errs = append(errs, errors.New("does more than one thing; make it several steps"))
@@ -139,6 +140,9 @@ func (s *Step) checkAction() error {
 	}
 	if s.Update != nil {
 		errs = append(errs, s.Update.Container.check(1))
+	}
+	if s.Kubelet != "" {
+		errs = append(errs, oneOf("kubelet", s.Kubelet, "away", "back"))
 	}
 	if s.Restart != "" {
 		errs = append(errs, oneOf("restart", s.Restart, "agent", "runtime"))

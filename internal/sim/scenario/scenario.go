@@ -6,6 +6,7 @@ package scenario
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
@@ -42,8 +43,15 @@ type Node struct {
 	CoreSched bool `json:"coreSched,omitempty"`
 }
 
+// NeedsKubelet reports whether a kubelet must tell pods' specs for it.
+func (s *Scenario) NeedsKubelet() bool {
+	return slices.ContainsFunc(s.Steps, func(step Step) bool {
+		return slices.ContainsFunc(step.Run, func(r Run) bool { return len(r.Pod.Spec) > 0 })
+	})
+}
+
 // Step is one thing that happens, and what is wanted afterwards. At most one
-// of Run, Create, Start, Update, Stop, Remove, Restart and Reconfigure is set;
+// of Run, Create, Start, Update, Stop, Remove, Kubelet, Restart and Reconfigure is set;
 // a step with none only looks.
 type Step struct {
 	Name string `json:"name"`
@@ -59,6 +67,9 @@ type Step struct {
 	// Stop and Remove take pods or containers. Removing stops what runs.
 	Stop   []Ref `json:"stop,omitempty"`
 	Remove []Ref `json:"remove,omitempty"`
+	// Kubelet is "away" or "back": whether the kubelet tells pods' specs. At the
+	// start it does.
+	Kubelet string `json:"kubelet,omitempty"`
 	// Restart is "agent" or "runtime". Nothing that lives may change by it.
 	Restart string `json:"restart,omitempty"`
 	// Reconfigure is a whole new configuration document, as Config is.
@@ -88,6 +99,9 @@ type Pod struct {
 	// Resources are what the kubelet sets on the pod's cgroup; left out, they
 	// are summed up from the containers as the kubelet does.
 	Resources *Resources `json:"resources,omitempty"`
+	// Spec is the pod's spec as the kubelet tells it at /pods, in Kubernetes'
+	// own words; left out, the kubelet does not tell of the pod.
+	Spec json.RawMessage `json:"spec,omitempty"`
 }
 
 // Container is a container as the kubelet asks for it.

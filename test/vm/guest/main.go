@@ -5,6 +5,7 @@ package main
 import (
 	"archive/tar"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -41,7 +42,10 @@ func main() {
 
 // answer sends an error, if there is one, as text.
 func answer(w http.ResponseWriter, err error) {
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
@@ -49,14 +53,9 @@ func answer(w http.ResponseWriter, err error) {
 // get copies a file. Files of the kernel tell no size, so none is sent.
 func get(w http.ResponseWriter, path string) error {
 	b, err := os.ReadFile(path)
-	if err != nil {
-		if os.IsNotExist(err) {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return nil
-		}
-		return err
+	if err == nil {
+		_, err = w.Write(b)
 	}
-	_, err = w.Write(b)
 	return err
 }
 
@@ -93,21 +92,22 @@ func pack(w io.Writer, paths []string) {
 	defer t.Close()
 	for _, root := range paths {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return nil
+			if err == nil && d.Type().IsRegular() {
+				if b, readable := os.ReadFile(path); readable == nil {
+					return add(t, path, b)
+				}
 			}
-			b, err := os.ReadFile(path)
-			if err != nil {
-				return nil
-			}
-			header := &tar.Header{Name: path[1:], Mode: 0o644, Size: int64(len(b)), ModTime: time.Now()}
-			if err := t.WriteHeader(header); err != nil {
-				return err
-			}
-			_, err = t.Write(b)
-			return err
+			return nil
 		})
 	}
+}
+
+func add(t *tar.Writer, path string, content []byte) error {
+	err := t.WriteHeader(&tar.Header{Name: path[1:], Mode: 0o644, Size: int64(len(content)), ModTime: time.Now()})
+	if err == nil {
+		_, err = t.Write(content)
+	}
+	return err
 }
 
 func setClock(text string) error {

@@ -48,8 +48,13 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 			note("devices are %q, wanted %s", got.Devices, d)
 		}
 	}
-	if want.NoDevices && len(got.Devices) > 0 {
-		note("devices are %q, wanted none", got.Devices)
+	for _, d := range want.CDI {
+		if !slices.Contains(got.CDI, d) {
+			note("CDI devices are %q, wanted %s", got.CDI, d)
+		}
+	}
+	if want.NoDevices && len(got.Devices)+len(got.CDI) > 0 {
+		note("devices are %q and %q, wanted none", got.Devices, got.CDI)
 	}
 	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
 		if v := got.Mounts[dest]; v != want.Mounts[dest] {

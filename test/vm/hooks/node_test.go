@@ -46,17 +46,25 @@ type container struct {
 // start starts a guest and the agent in it.
 func start(t *testing.T, g vm.Guest, config json.RawMessage) *machine {
 	t.Helper()
-	g.Stage = vm.Containerd
-	m := vm.Start(t, g)
-	n := &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: newTrimtab(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}}
+	n := boot(t, g)
 	if err := errors.Join(n.a.configure(config), n.a.run()); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
+// boot starts a guest without the agent.
+func boot(t *testing.T, g vm.Guest) *machine {
+	t.Helper()
+	g.Stage = vm.Containerd
+	m := vm.Start(t, g)
+	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: newTrimtab(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}}
+}
+
+// call bounds a call of the CRI. A container with the smallest quota has a hundredth of an emulated CPU and takes minutes
+// to start.
 func call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), 2*time.Minute)
+	return context.WithTimeout(context.Background(), 6*time.Minute)
 }
 
 // podDir is the cgroup a kubelet gives a pod, by its driver.
@@ -256,6 +264,7 @@ func (n *machine) state(ref scenario.Ref) (effective.State, vm.Files, string, er
 	}
 	s, files, err := n.cgroup(n.containerDir(ref.Pod(), c.id))
 	s = s.Spec(info.RuntimeSpec)
+	s.CDI = givenCDI(s.Env)
 	return s, files, name, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -24,8 +25,9 @@ func play(t *testing.T, n *machine, s *scenario.Scenario) int {
 	t.Helper()
 	p := &player{machine: n}
 	for i := range s.Steps {
-		t.Logf("step %d of %d: %s", i+1, len(s.Steps), s.Steps[i].Name)
+		begun := time.Now()
 		p.step(&s.Steps[i])
+		t.Logf("step %d of %d: %s (%.1f s)", i+1, len(s.Steps), s.Steps[i].Name, time.Since(begun).Seconds())
 		if t.Failed() {
 			break // what follows would only repeat it
 		}
@@ -181,7 +183,6 @@ func (p *player) checkExclusive(ref scenario.Ref, got effective.State, note func
 // asksKernel reports whether a want says anything that the runtime or the kernel must show; a container that was
 // refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
-	w.From, w.Class, w.Problems = "", "", nil
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil || w.OOMScoreAdj != nil ||
 		len(w.Env)+len(w.Absent)+len(w.Mounts)+len(w.Devices)+len(w.CDI)+len(w.Files) > 0 || w.NoDevices || w.Exclusive || w.State != ""
 }

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// TestDropIn: what a drop-in says too late is told and changes nothing, what
+// it repeats or leaves out is no matter, and all else is in force.
+func TestDropIn(t *testing.T) {
+	const head = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
+	for _, tc := range []struct {
+		name, text string
+		unheeded   string
+	}{
+		{"nothing", "strict: true", ""},
+		{"the same", "strict: true\nnri: {socket: /s}\ncgroup: {version: auto}", ""},
+		{"heeded keys of nri", "strict: true\nnri: {updateIntervalMilliseconds: 7, cede: [cpu.shares]}", ""},
+		{"paths", "strict: true\npaths: {state: /third}", "paths"},
+		{"cgroup", "strict: true\ncgroup: {version: v1}", "cgroup"},
+		{"http", "strict: true\nhttp: {address: '127.0.0.1:1'}", "http"},
+		{"log", "strict: true\nlog: {format: json}", "log.format"},
+		{"nri", "strict: true\nnri: {socket: /other, updateIntervalMilliseconds: 7}", "nri (but for cede and updateIntervalMilliseconds)"},
+		{"failure policy", "strict: true\nfailurePolicy: {agent: fail}", "failurePolicy.agent"},
+		{"two", "strict: true\nnri: {name: x}\ncgroup: {root: /x}", "cgroup, nri ("},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := quietAgent(t)
+			if err := a.fromRuntime(head + tc.text); err != nil {
+				t.Fatal(err)
+			}
+			said := a.Source().Status().ConfigError
+			if (said == "") != (tc.unheeded == "") || !strings.Contains(said, tc.unheeded) {
+				t.Errorf("told %q, want %q", said, tc.unheeded)
+			}
+			if !a.config.Strict || a.config.Paths.State != "/elsewhere" || a.config.Cgroup != config.Default().Cgroup || a.config.NRI.Socket != "/s" {
+				t.Errorf("in force: %+v", a.config)
+			}
+			if strings.Contains(tc.text, "Milliseconds: 7") && a.config.NRI.UpdateInterval != 7 {
+				t.Error("what can be heeded is not")
+			}
+			if err := a.fromRuntime(head + "strict: true"); err != nil || a.Source().Status().ConfigError != "" {
+				t.Errorf("after a drop-in without them: %v, %q", err, a.Source().Status().ConfigError)
+			}
+		})
+	}
+}
+
+func quietAgent(t *testing.T) *Agent {
+	t.Helper()
+	m, err := describe.Parse("1s x 1n x 2c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := cgroup.NewFake(cgroup.V2, "0-1", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.NRI.Socket, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = "/s", "", "/elsewhere", ""
+	a, err := New(Options{Config: c, Log: slog.New(slog.DiscardHandler), Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}

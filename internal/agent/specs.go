@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/podspec"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// rungsOf makes the sources that a configuration names, most trusted first.
+func rungsOf(c config.PodSpec) []podspec.Rung {
+	var rungs []podspec.Rung
+	k := c.Kubelet
+	if k.PodsSocket != "" {
+		rungs = append(rungs, podspec.NewPodsAPI(k.PodsSocket))
+	}
+	if k.URL != "" {
+		rungs = append(rungs, podspec.NewKubelet(podspec.KubeletOptions{
+			URL: k.URL, TokenFile: k.TokenFile, CAFile: k.CAFile, ServerName: k.ServerName,
+			CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
+			Node: k.NodeName, Every: time.Duration(c.Poll) * time.Second,
+		}))
+	}
+	return rungs
+}
+
+// ladder makes what tells the pod specs.
+func (a *Agent) ladder() *podspec.Ladder {
+	c := a.opt.Config.PodSpec
+	return podspec.New(podspec.Options{
+		Rungs: rungsOf(c), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
+		Changed:    func(uids []string) { a.conductor.Inform(uids) },
+		Remembered: a.loadState(podSpecsName), Save: a.saveState(podSpecsName),
+	})
+}
+
+// specSources tells of the rungs of the ladder.
+func (a *Agent) specSources() []status.SpecSource { return sources(a.specs) }
+
+// AskSpecs asks the sources that a configuration names once.
+func AskSpecs(ctx context.Context, c config.PodSpec) []status.SpecSource {
+	l := podspec.New(podspec.Options{Rungs: rungsOf(c)})
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = l.Run(ctx) // only of connections that do not close
+	}()
+	l.Ready(ctx)
+	out := sources(l)
+	stop()
+	<-ended
+	return out
+}
+
+func sources(l *podspec.Ladder) []status.SpecSource {
+	var out []status.SpecSource
+	for _, s := range l.States() {
+		e := status.SpecSource{Name: s.Source, Up: s.Up, Pods: s.Pods}
+		if s.Err != nil {
+			e.Error = s.Err.Error()
+		}
+		out = append(out, e)
+	}
+	return append(out, status.SpecSource{Name: lifecycle.FromAPIServer, Error: "not built yet"})
+}

@@ -1,0 +1,85 @@
+package nri
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The keys under which a kubelet tells the runtime names; both are its own,
+// whatever a pod's author writes there.
+const (
+	containerNameKey = "io.kubernetes.container.name"
+	podNameKey       = "io.kubernetes.pod.name"
+)
+
+// identities completes what some runtimes tell late or by another name. It
+// lives as long as a connection: what Synchronize tells is complete.
+type identities struct {
+	mu sync.Mutex
+	// pending are ids we made up at a creation that told none, by pod and name;
+	// ours maps the ids the runtime told later to them, theirs back.
+	pending      map[[2]string]string
+	ours, theirs map[string]string
+	made         int
+}
+
+func newIdentities() *identities {
+	return &identities{pending: map[[2]string]string{}, ours: map[string]string{}, theirs: map[string]string{}}
+}
+
+// pod gives a pod its name in Kubernetes where the runtime tells one of its own,
+// as iSulad does.
+func (p peer) pod(pod *lifecycle.Pod) {
+	if pod != nil && p.name != "containerd" && p.name != "cri-o" {
+		pod.Name = cmp.Or(pod.Labels[podNameKey], pod.Name)
+	}
+}
+
+// complete gives the container of an event the name and the id under which it
+// is known. CRI-O up to 1.36 leaves out the name at creation, iSulad the id.
+func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecycle.Container) {
+	c.PodID = cmp.Or(c.PodID, pod.ID)
+	c.Name = cmp.Or(c.Name, c.Labels[containerNameKey], c.Annotations[containerNameKey])
+	if c.Name == "" && c.ID != "" && kind == lifecycle.CreateContainer {
+		c.Name = lifecycle.Unnamed
+	}
+	key := [2]string{c.PodID, c.Name}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if c.ID == "" {
+		if kind == lifecycle.CreateContainer && c.Name != "" {
+			i.made++
+			c.ID = fmt.Sprintf("%s/%s#%d", c.PodID, c.Name, i.made)
+			i.pending[key] = c.ID
+		}
+		return
+	}
+	if id, waits := i.pending[key]; waits && i.ours[c.ID] == "" && kind != lifecycle.CreateContainer {
+		delete(i.pending, key)
+		i.ours[c.ID], i.theirs[id] = id, c.ID
+	}
+	id, made := i.ours[c.ID]
+	if !made {
+		return
+	}
+	if kind == lifecycle.RemoveContainer {
+		delete(i.ours, c.ID)
+		delete(i.theirs, id)
+	}
+	c.ID = id
+}
+
+// told is the runtime's id of a container: "" where it has not told one yet.
+func (i *identities) told(id string) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, waits := range i.pending {
+		if waits == id {
+			return ""
+		}
+	}
+	return cmp.Or(i.theirs[id], id)
+}

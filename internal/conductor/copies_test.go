@@ -1,0 +1,168 @@
+package conductor
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// taking is a runtime that takes every update.
+type taking struct{ got []string }
+
+func (r *taking) Update(_ context.Context, what []Settings) ([]string, error) {
+	for _, s := range what {
+		for _, v := range s.Values {
+			r.got = append(r.got, s.Container+" "+v.Field.String()+" "+v.String())
+		}
+	}
+	return nil, nil
+}
+func (*taking) About() string { return "a runtime" }
+
+// flush sends what is queued and returns what the runtime was told.
+func (r *taking) flush(t *testing.T, c *Conductor) []string {
+	t.Helper()
+	for more := true; more; {
+		more, _ = c.updateOne(t.Context())
+	}
+	got := r.got
+	r.got = nil
+	return got
+}
+
+// beside is a conductor with a runtime, and one that can own CPUs 2-3 beside
+// whoever else there is.
+type beside struct {
+	*Conductor
+	runtime *taking
+	pod     *lifecycle.Pod
+	ctr     *lifecycle.Container
+}
+
+func newBeside(t *testing.T) *beside {
+	t.Helper()
+	c, _, _ := observed(t, false)
+	c.state.Policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}}
+	c.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
+	b := &beside{Conductor: c, runtime: &taking{}}
+	c.Attached(anything{}, b.runtime)
+	b.pod = &lifecycle.Pod{ID: "w", Name: "web", UID: "uw", Namespace: "shop", CgroupParent: "/kubepods/poduw",
+		Labels: map[string]string{intent.KoordQoSClass: "LS"}}
+	b.ctr = &lifecycle.Container{ID: "web", PodID: "w", Name: "web", CgroupsPath: "/kubepods/poduw/web"}
+	b.event(t, lifecycle.RunPodSandbox, nil)
+	return b
+}
+
+func (b *beside) event(t *testing.T, kind lifecycle.Kind, asked *lifecycle.Resources) Answer {
+	t.Helper()
+	ev := lifecycle.Event{Kind: kind, Pod: b.pod, Requested: asked}
+	if kind != lifecycle.RunPodSandbox {
+		ev.Container = b.ctr
+	}
+	ans, err := handle(t, b.Conductor, ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ans
+}
+
+// owner creates a container that owns CPUs 2-3.
+func (b *beside) owner(t *testing.T) Answer {
+	t.Helper()
+	p := testPod(map[string]string{intent.KoordResourceStatus: `{"cpuset":"2-3"}`})
+	p.Labels = map[string]string{intent.KoordQoSClass: "LSR"}
+	ans, err := handle(t, b.Conductor, lifecycle.Event{
+		Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "db", PodID: "p", Name: "db", CgroupsPath: "/kubepods/podu/db"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ans
+}
+
+// narrowed reports whether an answer narrows web beside the owner.
+func narrowed(ans Answer) bool {
+	return slices.ContainsFunc(ans.Others, func(s Settings) bool { return s.Container == "web" && s.Values[0].Text == "0-1" })
+}
+
+// TestCreationInFlight: a runtime passes over updates of a container it does
+// not know yet. Once it does, it is told again.
+func TestCreationInFlight(t *testing.T) {
+	for _, landed := range []lifecycle.Kind{lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer} {
+		b := newBeside(t)
+		b.event(t, lifecycle.CreateContainer, nil)
+		if !narrowed(b.owner(t)) {
+			t.Fatal("what waits for its start is not narrowed with the answer")
+		}
+		if got := b.runtime.flush(t, b.Conductor); got != nil {
+			t.Errorf("%s: told before the runtime knows the container: %v", landed, got)
+		}
+		b.event(t, landed, nil)
+		if d := cmp.Diff([]string{"web cpuset.cpus 0-1"}, b.runtime.flush(t, b.Conductor)); d != "" {
+			t.Errorf("%s: told afterwards:\n%s", landed, d)
+		}
+	}
+	b := newBeside(t)
+	b.event(t, lifecycle.CreateContainer, nil)
+	b.event(t, lifecycle.PostCreateContainer, nil)
+	if !narrowed(b.owner(t)) {
+		t.Fatal("what waits for its start is not narrowed with the answer")
+	}
+	b.event(t, lifecycle.StartContainer, nil)
+	if got := b.runtime.flush(t, b.Conductor); got != nil {
+		t.Errorf("told twice: %v", got)
+	}
+}
+
+// TestUpdateStoredLate: between the answer to an update and the moment at which
+// the runtime stores it, the runtime's copy is brought in line with a newer
+// decision. Storing undoes that, and it is brought in line again.
+func TestUpdateStoredLate(t *testing.T) {
+	b := newBeside(t)
+	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
+		b.event(t, k, nil)
+	}
+	ans := b.event(t, lifecycle.UpdateContainer, &lifecycle.Resources{CPU: lifecycle.CPU{CPUs: "0-3"}})
+	if len(ans.Values) != 1 || ans.Values[0].Text != "0-3" {
+		t.Fatalf("answered %v", ans.Values)
+	}
+	b.owner(t)
+	want := []string{"web cpuset.cpus 0-1"}
+	if d := cmp.Diff(want, b.runtime.flush(t, b.Conductor)); d != "" {
+		t.Fatalf("told between answer and storing:\n%s", d)
+	}
+	b.event(t, lifecycle.PostUpdateContainer, nil)
+	if d := cmp.Diff(want, b.runtime.flush(t, b.Conductor)); d != "" {
+		t.Errorf("told after storing:\n%s", d)
+	}
+	b.event(t, lifecycle.PostUpdateContainer, nil)
+	if got := b.runtime.flush(t, b.Conductor); got != nil {
+		t.Errorf("told once more: %v", got)
+	}
+}
+
+// TestRequestIsPartOfTheCopy: what the kubelet asked for and nobody decided is
+// in the runtime's copy, and differs from a value decided later.
+func TestRequestIsPartOfTheCopy(t *testing.T) {
+	b := newBeside(t)
+	b.ctr.Resources.CPU.CPUs = "0-1"
+	b.pod.Labels = nil
+	_, _ = handle(t, b.Conductor, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: b.pod})
+	b.ctr.State = lifecycle.StateRunning
+	_, _ = handle(t, b.Conductor, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{b.pod}, Containers: []*lifecycle.Container{b.ctr}})
+	b.event(t, lifecycle.UpdateContainer, &lifecycle.Resources{CPU: lifecycle.CPU{CPUs: "0-3"}})
+	b.event(t, lifecycle.PostUpdateContainer, nil)
+	if got := b.runtime.flush(t, b.Conductor); got != nil {
+		t.Errorf("nothing is decided, and told is %v", got)
+	}
+	b.owner(t)
+	if d := cmp.Diff([]string{"web cpuset.cpus 0-1"}, b.runtime.flush(t, b.Conductor)); d != "" {
+		t.Errorf("told:\n%s", d)
+	}
+}

@@ -1,0 +1,151 @@
+package conductor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// facts are what is known of a container beyond the values it has, each with
+// the rung of the ladder it came from.
+func (c *Conductor) facts(p *engine.Pod, ctr *engine.Container) []status.Fact {
+	spec, named := p.Spec.Container(ctr.Name)
+	out := []status.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
+	if named {
+		for _, a := range []struct {
+			name string
+			from lifecycle.Amounts
+		}{{"request", spec.Requests}, {"limit", spec.Limits}} {
+			out = append(out, amounts(a.name, a.from, p.Spec.From)...)
+		}
+	}
+	out = told(out, p, ctr, named)
+	if p.Spec != nil {
+		out = append(out, amounts("pod request", p.Spec.Requests, p.Spec.From)...)
+		out = append(out, amounts("pod limit", p.Spec.Limits, p.Spec.From)...)
+		out = append(out, amounts("pod overhead", p.Spec.Overhead, p.Spec.From)...)
+	}
+	out = append(out, c.siblings(p))
+	if p.Spec != nil && p.Spec.Remembered {
+		for i := range out {
+			if out[i].From == p.Spec.From {
+				out[i].Note = strings.TrimPrefix(out[i].Note+"; remembered from before the start", "; ")
+			}
+		}
+	}
+	return out
+}
+
+func kindFact(spec *lifecycle.PodSpec, c lifecycle.ContainerSpec, named bool) status.Fact {
+	f := status.Fact{Name: "kind", Value: c.Kind.String()}
+	switch {
+	case named:
+		f.From = spec.From
+	case spec != nil:
+		f.From, f.Note = spec.From, "the spec does not name it: treated as an app container"
+	default:
+		f.From, f.Note = lifecycle.FromNothing, "no pod spec: treated as an app container"
+	}
+	return f
+}
+
+func qosFact(p *engine.Pod) status.Fact {
+	if p.Spec == nil || p.Spec.QoS == "" {
+		return status.Fact{Name: "QoS", Value: p.Intent.QoS.String(), From: "cgroup parent"}
+	}
+	f := status.Fact{Name: "QoS", Value: p.Spec.QoS, From: p.Spec.From}
+	if told := p.Intent.QoS.String(); told != p.Spec.QoS {
+		f.Note = "its cgroup is that of a " + told + " pod, which decides"
+	}
+	return f
+}
+
+// amounts lists the resources something is said of, by name.
+func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []status.Fact {
+	var out []status.Fact
+	for name, v := range all {
+		value := fmt.Sprint(v)
+		if name == lifecycle.ResourceCPU {
+			value += "m"
+		}
+		out = append(out, status.Fact{Name: what + " " + intent.Printable(name), Value: value, From: from})
+	}
+	slices.SortFunc(out, func(a, b status.Fact) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// told adds what the lower rungs know: batch resources of the annotation, and
+// what the runtime was asked for.
+func told(out []status.Fact, p *engine.Pod, ctr *engine.Container, named bool) []status.Fact {
+	if b, ok := p.Intent.Batch.V[ctr.Name]; ok && b.From == "" {
+		for _, a := range []struct {
+			name string
+			v    int64
+		}{{"request batch-cpu", b.RequestCPU}, {"limit batch-cpu", b.LimitCPU}, {"limit batch-memory", b.LimitMemory}} {
+			if a.v > 0 {
+				out = append(out, status.Fact{Name: a.name, Value: fmt.Sprint(a.v), From: lifecycle.FromAnnotation})
+			}
+		}
+	}
+	if named {
+		return out
+	}
+	r := ctr.Pristine
+	put := func(name, value string) {
+		out = append(out, status.Fact{Name: name, Value: value, From: lifecycle.FromRuntime})
+	}
+	if s := r.CPU.Shares.V; s > 2 { // the kubelet's shares of no request
+		put("request cpu", fmt.Sprintf("%dm", (s*1000+1023)/1024))
+	}
+	if q := r.CPU.Quota.V; q > 0 {
+		period := r.CPU.Period.Or(100000)
+		put("limit cpu", fmt.Sprintf("%dm", q*1000/int64(max(period, 1))))
+	}
+	if m := r.Memory.Limit.V; m > 0 {
+		put("limit memory", fmt.Sprint(m))
+	}
+	return out
+}
+
+// siblings lists the pod's containers.
+func (c *Conductor) siblings(p *engine.Pod) status.Fact {
+	f := status.Fact{Name: "containers", From: "runtime", Note: "those created so far"}
+	var names []string
+	if p.Spec != nil {
+		f.From, f.Note = p.Spec.From, ""
+		for _, s := range p.Spec.Containers {
+			names = append(names, fmt.Sprintf("%s (%s)", s.Name, s.Kind))
+		}
+	} else {
+		for _, id := range c.state.ContainersOf(p.Pod.ID) {
+			if name := c.state.Container(id).Name; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	f.Value = strings.Join(names, ", ")
+	return f
+}
+
+// specCounts counts pods that have not ended by who told their spec.
+func (c *Conductor) specCounts() map[lifecycle.Source]int {
+	n := map[lifecycle.Source]int{}
+	for _, s := range []lifecycle.Source{lifecycle.FromPodsAPI, lifecycle.FromKubelet, lifecycle.FromAPIServer, lifecycle.FromNothing} {
+		n[s] = 0
+	}
+	for _, id := range c.state.Pods() {
+		switch p := c.state.Pod(id); {
+		case p.Stopped:
+		case p.Spec == nil:
+			n[lifecycle.FromNothing]++
+		default:
+			n[p.Spec.From]++
+		}
+	}
+	return n
+}

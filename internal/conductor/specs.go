@@ -1,0 +1,89 @@
+package conductor
+
+import (
+	"context"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// Specs tells what runtimes do not tell of pods.
+type Specs interface {
+	// Await returns when the pod's spec is known, or cannot be in time. How long
+	// that is at most is its own business; a runtime waits.
+	Await(ctx context.Context, pod *lifecycle.Pod)
+	// Spec returns what is known of a pod at once, nil for nothing.
+	Spec(podUID string) *lifecycle.PodSpec
+}
+
+// NoSpecs knows nothing.
+type NoSpecs struct{}
+
+// Await returns at once.
+func (NoSpecs) Await(context.Context, *lifecycle.Pod) {}
+
+// Spec returns nil.
+func (NoSpecs) Spec(string) *lifecycle.PodSpec { return nil }
+
+// await gives the spec of a new pod or container the time it may take. Nobody
+// has the turn meanwhile: other events go on.
+func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
+	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
+		return
+	}
+	if c.specs.Spec(ev.Pod.UID) == nil {
+		c.specs.Await(ctx, ev.Pod)
+	}
+	if ev.Kind == lifecycle.CreateContainer && ev.Container != nil && c.specs.Spec(ev.Pod.UID) == nil {
+		c.log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
+			logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
+	}
+}
+
+// gatherSpecs collects what is known of the event's pods.
+func (c *Conductor) gatherSpecs(ev *lifecycle.Event, f *engine.Facts) {
+	for _, p := range append(ev.Pods[:len(ev.Pods):len(ev.Pods)], ev.Pod) {
+		if p == nil || p.UID == "" {
+			continue
+		}
+		if s := c.specs.Spec(p.UID); s != nil {
+			put(&f.Specs, p.UID, s)
+		}
+	}
+}
+
+// Inform decides pods anew whose specs became known or changed: the kernel at
+// once, the runtime's copies later. Pods nobody told of are passed over.
+func (c *Conductor) Inform(podUIDs []string) {
+	for _, uid := range podUIDs {
+		for _, pod := range c.podsOf(uid) {
+			c.inform(pod)
+		}
+	}
+}
+
+func (c *Conductor) podsOf(uid string) []*lifecycle.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []*lifecycle.Pod
+	for _, p := range c.state.PodsOf(uid) {
+		if !p.Stopped {
+			out = append(out, p.Pod)
+		}
+	}
+	return out
+}
+
+func (c *Conductor) inform(pod *lifecycle.Pod) {
+	start := c.now()
+	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod})
+	defer c.end()
+	if c.guard(w, func() error { return c.plan(w, engine.Facts{}) }) != nil {
+		return
+	}
+	if w.plan != nil && len(w.plan.Changed)+len(w.plan.ChangedPods) == 0 && !w.failed {
+		return // known now, and nothing follows from it
+	}
+	c.finish(w, start)
+}

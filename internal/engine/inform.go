@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"reflect"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// takeSpec gives a pod its spec: what was gathered now, else what was known.
+// One that is of another pod is reported and left out.
+func (d *draft) takeSpec(np *Pod, f Facts) {
+	np.Spec = f.Specs[np.Pod.UID]
+	if old := d.pod(np.Pod.ID); np.Spec == nil && old != nil {
+		np.Spec = old.Spec
+	}
+	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
+		np.Spec = nil
+		np.stranger = []lifecycle.Problem{{
+			Key: string(s.From), Value: intent.Printable(s.Namespace + "/" + s.Name), Warning: true,
+			Reason: "this spec has the pod's UID and another name: it is not used",
+		}}
+	}
+}
+
+// decidePod asks the hooks for the pod's own values.
+func (d *draft) decidePod(p *Pod) {
+	p.Values, p.Trouble = d.propose(p, nil)
+	p.Trouble = append(p.Trouble, p.stranger...)
+}
+
+// inform decides a pod anew whose spec became known, and those of its
+// containers that it concerns. Nobody's CPUs depend on it. A spec that changes
+// nothing leaves an empty plan.
+func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
+	old := d.pod(pod.ID)
+	if old == nil || old.Stopped {
+		return
+	}
+	n := d.newPod(old.Pod, f)
+	n.Values = revert(n.Values, old.Values, podPristine(n.Pod), d.machine.Online(), d.machine)
+	d.pods[pod.ID], p.Pod = n, n
+	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) {
+		p.ChangedPods = append(p.ChangedPods, pod.ID)
+	}
+	if reflect.DeepEqual(n.Intent, old.Intent) {
+		return // hooks see nothing else of it in a container
+	}
+	for _, id := range d.base.byPod[pod.ID] {
+		c := d.container(id)
+		if c == nil || !c.Alive() {
+			continue
+		}
+		now := *c
+		d.settle(p, &now, recordFor(d.machine, c, d.ledger))
+	}
+	p.Container = nil
+}

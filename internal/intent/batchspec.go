@@ -1,0 +1,84 @@
+package intent
+
+import (
+	"maps"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// BatchSpecKey stands for the key of batch resources that only the pod's spec
+// names.
+const BatchSpecKey = "spec: " + batchCPU + ", " + batchMemory
+
+// readBatchSpec lays the batch resources of a pod's spec over those of the
+// annotation: the annotation is a copy that Koordinator's webhook makes for
+// nodes that cannot see the spec, and it leaves out init containers.
+func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
+	if spec == nil {
+		return
+	}
+	told := map[string]Batch{}
+	for _, c := range spec.Containers {
+		b, said := batchOf(c)
+		if !said {
+			continue
+		}
+		b.From = spec.From
+		told[c.Name] = b
+		if copied, ok := out.Batch.V[c.Name]; ok && !sameBatch(copied, b) {
+			out.warn(KoordExtended, c.Name, "container %s: its spec says otherwise and wins", printable(c.Name))
+		}
+	}
+	if len(told) == 0 {
+		return
+	}
+	all := maps.Clone(out.Batch.V)
+	if all == nil {
+		all = map[string]Batch{}
+	}
+	maps.Copy(all, told)
+	key := out.Batch.Key
+	if key == "" {
+		key = BatchSpecKey
+	}
+	out.Batch = Sourced[map[string]Batch]{all, key}
+}
+
+func batchOf(c lifecycle.ContainerSpec) (b Batch, said bool) {
+	for _, f := range []struct {
+		into *int64
+		from lifecycle.Amounts
+		name string
+	}{
+		{&b.RequestCPU, c.Requests, batchCPU},
+		{&b.LimitCPU, c.Limits, batchCPU},
+		{&b.LimitMemory, c.Limits, batchMemory},
+		{new(int64), c.Requests, batchMemory},
+	} {
+		if v, ok := f.from[f.name]; ok {
+			*f.into, said = v, true
+		}
+	}
+	return b, said
+}
+
+// sameBatch compares what counts: amounts above 0.
+func sameBatch(a, b Batch) bool {
+	return max(a.RequestCPU, 0) == max(b.RequestCPU, 0) && max(a.LimitCPU, 0) == max(b.LimitCPU, 0) &&
+		max(a.LimitMemory, 0) == max(b.LimitMemory, 0)
+}
+
+// PodOverhead is what a pod's runtime class costs beside its containers, in
+// batch resources: those of that name, else the ordinary ones, which count the
+// same units.
+func PodOverhead(spec *lifecycle.PodSpec) (cpu, memory int64) {
+	of := func(names ...string) int64 {
+		for _, n := range names {
+			if v, ok := spec.Overhead[n]; ok {
+				return max(v, 0)
+			}
+		}
+		return 0
+	}
+	return of(batchCPU, lifecycle.ResourceCPU), of(batchMemory, lifecycle.ResourceMemory)
+}

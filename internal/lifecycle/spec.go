@@ -1,0 +1,90 @@
+package lifecycle
+
+// Source names where something came from that the runtime does not tell of a
+// pod. They are the rungs of a ladder: what an earlier one knows stands.
+type Source string
+
+// The rungs, most trusted first.
+const (
+	FromPodsAPI    Source = "kubelet Pods API"
+	FromKubelet    Source = "kubelet /pods"
+	FromAPIServer  Source = "API server"
+	FromAnnotation Source = "annotation"
+	FromRuntime    Source = "shares and limits"
+	FromNothing    Source = "nothing"
+)
+
+// Sources returns the rungs, most trusted first.
+func Sources() []Source {
+	return []Source{FromPodsAPI, FromKubelet, FromAPIServer, FromAnnotation, FromRuntime, FromNothing}
+}
+
+// ContainerKind is what a container is to its pod.
+type ContainerKind int
+
+// The kinds. A container nothing is known of counts as App.
+const (
+	App       ContainerKind = iota
+	Init                    // runs to its end before the next starts
+	Sidecar                 // an init container that is restarted always
+	Ephemeral               // added to a running pod, has no resources
+)
+
+// String returns the name of the kind.
+func (k ContainerKind) String() string {
+	return [...]string{"app", "init", "sidecar", "ephemeral"}[min(max(k, 0), Ephemeral)]
+}
+
+// Names of resources in Amounts. CPU counts milli-CPUs, all others what a
+// quantity of Kubernetes counts, rounded up.
+const (
+	ResourceCPU    = "cpu"
+	ResourceMemory = "memory"
+)
+
+// Amounts are amounts of resources by name.
+type Amounts map[string]int64
+
+// PodSpec is what a pod's spec says beyond what the runtime tells of it. It is
+// replaced, not changed.
+type PodSpec struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node,omitempty"`
+	// QoS is the QoS class as Kubernetes names it; "" where it is not told.
+	QoS string `json:"qos,omitempty"`
+	// Containers are init containers and sidecars in the order they start,
+	// then app containers, then ephemeral ones.
+	Containers []ContainerSpec `json:"containers"`
+	// Overhead is what the runtime class costs beside the containers.
+	Overhead Amounts `json:"overhead,omitempty"`
+	// Requests and Limits are those of the pod as a whole.
+	Requests Amounts `json:"requests,omitempty"`
+	Limits   Amounts `json:"limits,omitempty"`
+	From     Source  `json:"from"`
+	// Remembered: told to an earlier agent on this node, and to this one not
+	// yet.
+	Remembered bool `json:"-"`
+}
+
+// ContainerSpec is what a pod's spec says of one container.
+type ContainerSpec struct {
+	Name     string        `json:"name"`
+	Kind     ContainerKind `json:"kind"`
+	Requests Amounts       `json:"requests,omitempty"`
+	Limits   Amounts       `json:"limits,omitempty"`
+}
+
+// Container returns the spec of a container by name. A pod has no two of one
+// name.
+func (p *PodSpec) Container(name string) (ContainerSpec, bool) {
+	if p != nil {
+		for _, c := range p.Containers {
+			if c.Name == name {
+				return c, true
+			}
+		}
+	}
+	return ContainerSpec{}, false
+}

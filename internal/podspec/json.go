@@ -1,0 +1,161 @@
+package podspec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// jsonPod is the part of a v1.Pod that is read. The types of k8s.io/api would
+// add megabytes to the binary for it.
+type jsonPod struct {
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+		UID       string `json:"uid"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName            string                  `json:"nodeName"`
+		InitContainers      []jsonContainer         `json:"initContainers"`
+		Containers          []jsonContainer         `json:"containers"`
+		EphemeralContainers []jsonContainer         `json:"ephemeralContainers"`
+		Overhead            map[string]jsonQuantity `json:"overhead"`
+		Resources           jsonResources           `json:"resources"`
+	} `json:"spec"`
+	Status struct {
+		QoS string `json:"qosClass"`
+	} `json:"status"`
+}
+
+type jsonContainer struct {
+	Name          string        `json:"name"`
+	RestartPolicy string        `json:"restartPolicy"`
+	Resources     jsonResources `json:"resources"`
+}
+
+type jsonResources struct {
+	Requests map[string]jsonQuantity `json:"requests"`
+	Limits   map[string]jsonQuantity `json:"limits"`
+}
+
+// jsonQuantity is a quantity as text, which JSON may have as a number, too.
+type jsonQuantity string
+
+// UnmarshalJSON keeps the text.
+func (q *jsonQuantity) UnmarshalJSON(b []byte) error {
+	*q = jsonQuantity(strings.Trim(string(b), `"`))
+	return nil
+}
+
+// decodeList reads a v1.PodList, one pod after the other, so that the text is
+// never in memory as a whole.
+func decodeList(r io.Reader, from lifecycle.Source) ([]*lifecycle.PodSpec, error) {
+	d := json.NewDecoder(r)
+	if err := expect(d, json.Delim('{')); err != nil {
+		return nil, err
+	}
+	var pods []*lifecycle.PodSpec
+	kind, items := "", false
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		switch key {
+		case "kind":
+			err = d.Decode(&kind)
+		case "items":
+			if items {
+				return nil, errors.New("two lists of items")
+			}
+			items = true
+			pods, err = decodeItems(d, from)
+		default:
+			var skip json.RawMessage
+			err = d.Decode(&skip)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := expect(d, json.Delim('}')); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("text after the end")
+	}
+	if kind != "PodList" || !items {
+		return nil, fmt.Errorf("kind %.40q is no PodList with items", kind)
+	}
+	return pods, nil
+}
+
+func decodeItems(d *json.Decoder, from lifecycle.Source) ([]*lifecycle.PodSpec, error) {
+	start, err := d.Token()
+	if err != nil || start == nil { // a list without items may be null
+		return nil, err
+	}
+	if start != json.Delim('[') {
+		return nil, errors.New("items is no list")
+	}
+	var pods []*lifecycle.PodSpec
+	for d.More() {
+		if len(pods) == maxPods {
+			return nil, fmt.Errorf("more than %d pods", maxPods)
+		}
+		var p jsonPod
+		if err := d.Decode(&p); err != nil {
+			return nil, err
+		}
+		s, err := p.spec(from)
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, s)
+	}
+	return pods, expect(d, json.Delim(']'))
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("%v where %v was expected", got, want)
+	}
+	return err
+}
+
+func (p *jsonPod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
+	b := builder{spec: lifecycle.PodSpec{
+		UID: p.Metadata.UID, Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS,
+	}}
+	for _, c := range p.Spec.InitContainers {
+		b.initContainer(c.spec(&b, lifecycle.Init), c.RestartPolicy)
+	}
+	for _, c := range p.Spec.Containers {
+		b.apps = append(b.apps, c.spec(&b, lifecycle.App))
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		b.ephemeral = append(b.ephemeral, c.spec(&b, lifecycle.Ephemeral))
+	}
+	b.amounts(&b.spec.Overhead, p.Spec.Overhead)
+	b.amounts(&b.spec.Requests, p.Spec.Resources.Requests)
+	b.amounts(&b.spec.Limits, p.Spec.Resources.Limits)
+	return b.finish(from)
+}
+
+func (c *jsonContainer) spec(b *builder, kind lifecycle.ContainerKind) lifecycle.ContainerSpec {
+	out := lifecycle.ContainerSpec{Name: c.Name, Kind: kind}
+	b.amounts(&out.Requests, c.Resources.Requests)
+	b.amounts(&out.Limits, c.Resources.Limits)
+	return out
+}
+
+func (b *builder) amounts(into *lifecycle.Amounts, from map[string]jsonQuantity) {
+	for name, quantity := range from {
+		b.amount(into, name, string(quantity))
+	}
+}

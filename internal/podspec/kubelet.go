@@ -1,0 +1,283 @@
+package podspec
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// maxAnswer bounds the text of /pods: 110 pods of average size are about 1 MiB,
+// and no node runs pods enough for more than this.
+const maxAnswer = 256 << 20
+
+// KubeletOptions say how to reach the kubelet's server.
+type KubeletOptions struct {
+	// URL is https://host:10250, or http://127.0.0.1:10255 for the read-only
+	// port, which no token is sent to.
+	URL string
+	// TokenFile holds the bearer token; it is read anew for each request.
+	TokenFile string
+	// CAFile holds the certificates the kubelet's is checked against; "" takes
+	// the system's. ServerName is the name in it, "" the URL's host.
+	CAFile, ServerName string
+	// CertFile and KeyFile are a client certificate of ours.
+	CertFile, KeyFile string
+	// SkipVerify takes any certificate.
+	SkipVerify bool
+	// Node is the node's name; "" takes whatever all pods agree on.
+	Node string
+	// Every is the pause between two questions.
+	Every time.Duration
+}
+
+// Kubelet is the kubelet's /pods endpoint.
+type Kubelet struct {
+	o      KubeletOptions
+	client *http.Client
+	kicked chan struct{}
+	secret sync.Mutex // guards making the TLS configuration
+
+	turn   chan struct{} // whoever fills it may ask, and guards all below
+	asked  time.Time
+	next   time.Time // not to ask before
+	answer map[string]*lifecycle.PodSpec
+}
+
+// The kubelet makes a text of all its pods for each question: between two it is
+// left alone for some time, and for longer than the last one took.
+const (
+	spacing = 10 * time.Millisecond
+	duty    = 3
+)
+
+// fetchTimeout bounds a question that nobody waits for.
+const fetchTimeout = 10 * time.Second
+
+// NewKubelet returns a client. Files are read when they are needed, so that
+// they may come later and change.
+func NewKubelet(o KubeletOptions) *Kubelet {
+	k := &Kubelet{o: o, kicked: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	k.client = &http.Client{
+		Transport: &http.Transport{
+			MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
+			DisableCompression: true, // the bound is on what is read
+		},
+		// A kubelet redirects nobody, and the token is for it alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return k
+}
+
+// Source names the rung.
+func (*Kubelet) Source() lifecycle.Source { return lifecycle.FromKubelet }
+
+// Close ends idle connections.
+func (k *Kubelet) Close() error {
+	k.client.CloseIdleConnections()
+	return nil
+}
+
+// Get asks for all pods, because one alone cannot be asked for. Who waits at the
+// same time shares an answer. Where it is too early to ask again it is done
+// soon, and ErrLater returned.
+func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
+	all, err := k.shared(ctx)
+	switch {
+	case err != nil:
+		k.Soon()
+		return Update{}, err
+	case all[uid] == nil:
+		return Update{All: all, Full: true}, ErrUnknown
+	}
+	return Update{All: all, Full: true}, nil
+}
+
+// shared returns an answer to a question that was asked after the call.
+func (k *Kubelet) shared(ctx context.Context) (map[string]*lifecycle.PodSpec, error) {
+	arrived := time.Now()
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if k.asked.After(arrived) && k.answer != nil {
+		return k.answer, nil
+	}
+	if wait := time.Until(k.next); wait > 0 {
+		if end, bounded := ctx.Deadline(); bounded && time.Until(end) < wait {
+			return nil, ErrLater
+		}
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	k.asked = time.Now()
+	var err error
+	k.answer, err = k.list(ctx)
+	now := time.Now()
+	k.next = now.Add(max(spacing, duty*now.Sub(k.asked)))
+	return k.answer, err
+}
+
+// Soon has Follow ask again as soon as the kubelet may be asked.
+func (k *Kubelet) Soon() {
+	select {
+	case k.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// Follow asks every now and then, and soon after somebody waited in vain. It
+// ends with the first question that is not answered.
+func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-k.kicked:
+		}
+		limited, cancel := context.WithTimeout(ctx, fetchTimeout)
+		all, err := k.shared(limited)
+		cancel()
+		if err != nil {
+			return err
+		}
+		tell(Update{All: all, Full: true})
+		timer.Reset(k.o.Every)
+	}
+}
+
+func (k *Kubelet) list(ctx context.Context) (map[string]*lifecycle.PodSpec, error) {
+	url := strings.TrimSuffix(k.o.URL, "/") + "/pods"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.authorise(req); err != nil {
+		return nil, err
+	}
+	res, err := k.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s%s", url, res.Status, advice(res.StatusCode))
+	}
+	body := &io.LimitedReader{R: res.Body, N: maxAnswer}
+	pods, err := decodeList(body, lifecycle.FromKubelet)
+	switch {
+	case err != nil && body.N <= 0:
+		return nil, fmt.Errorf("%s: longer than %d MiB", url, maxAnswer>>20)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", url, err)
+	}
+	all, err := listed(pods, k.o.Node)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", url, err)
+	}
+	return all, nil
+}
+
+// advice says what to do about a refusal.
+func advice(code int) string {
+	switch code {
+	case http.StatusUnauthorized:
+		return ": it wants a token (podspec.kubelet.tokenFile) or a client certificate that it knows"
+	case http.StatusForbidden:
+		return `: the token's account may not read it; a role needs "get" on nodes/pods, or nodes/proxy before Kubernetes 1.33`
+	case http.StatusNotFound:
+		return ": this is no kubelet"
+	}
+	return ""
+}
+
+// authorise adds the token, and brings the certificates up to date. A token is
+// sent over TLS only.
+func (k *Kubelet) authorise(req *http.Request) error {
+	if req.URL.Scheme != "https" {
+		return nil
+	}
+	if err := k.certificates(); err != nil {
+		return err
+	}
+	if k.o.TokenFile == "" {
+		return nil
+	}
+	token, err := readBounded(k.o.TokenFile)
+	if err != nil {
+		return fmt.Errorf("podspec.kubelet.tokenFile: %w", err)
+	}
+	if token = strings.TrimSpace(token); token == "" {
+		return fmt.Errorf("podspec.kubelet.tokenFile: %s is empty", k.o.TokenFile)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	return nil
+}
+
+// certificates reads the files once they are there; a client certificate is
+// read at each handshake, because it is renewed.
+func (k *Kubelet) certificates() error {
+	k.secret.Lock()
+	defer k.secret.Unlock()
+	t, _ := k.client.Transport.(*http.Transport) // ours
+	if t.TLSClientConfig != nil {
+		return nil
+	}
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: k.o.ServerName,
+		InsecureSkipVerify: k.o.SkipVerify, //nolint:gosec // an operator asked for it, and doctor says so
+	}
+	if k.o.CAFile != "" {
+		pem, err := readBounded(k.o.CAFile)
+		if err != nil {
+			return fmt.Errorf("podspec.kubelet.caFile: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM([]byte(pem)) {
+			return fmt.Errorf("podspec.kubelet.caFile: %s holds no certificate", k.o.CAFile)
+		}
+	}
+	if k.o.CertFile != "" {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(k.o.CertFile, k.o.KeyFile)
+			return &pair, err
+		}
+	}
+	t.TLSClientConfig = c
+	return nil
+}
+
+// maxFile bounds the files of certificates and tokens.
+const maxFile = 1 << 20
+
+func readBounded(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = errors.New("is longer than 1 MiB")
+	}
+	return string(b), err
+}

@@ -1,0 +1,410 @@
+package podspec
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// What a rung answers where it has no spec for a reason that is no fault.
+var (
+	ErrUnknown = errors.New("no such pod")
+	ErrLater   = errors.New("asked just now; it is asked again soon")
+)
+
+// Rung is one source of pod specs.
+type Rung interface {
+	Source() lifecycle.Source
+	// Get asks for one pod now, and may be told more. ErrUnknown and ErrLater are
+	// no faults.
+	Get(ctx context.Context, uid string) (Update, error)
+	// Soon has Follow ask again at its next chance, where it asks at all.
+	Soon()
+	// Follow tells of all pods and of changes until it fails or ctx ends.
+	Follow(ctx context.Context, tell func(Update)) error
+	Close() error
+}
+
+// Update is what a rung tells.
+type Update struct {
+	// All are pods by UID: every one of the node where Full is set.
+	All  map[string]*lifecycle.PodSpec
+	Full bool
+	Gone string // UID of a pod that ended
+	Bad  error  // something it told could not be read
+}
+
+// State is what can be said of one rung.
+type State struct {
+	Source lifecycle.Source
+	Up     bool
+	Pods   int
+	Err    error // why it is not up, or what it told last that was broken
+}
+
+// Options are what a ladder is made of.
+type Options struct {
+	// Rungs are the sources, most trusted first. The ladder closes them.
+	Rungs []Rung
+	// Wait is the longest a runtime is made to wait for a spec.
+	Wait time.Duration
+	// Changed is told the UIDs of pods whose spec became known or changed, not
+	// on the path of any request.
+	Changed func(podUIDs []string)
+	// Remembered is what Save was given last, by an earlier agent; Save keeps
+	// what is known, nil where nothing is to be kept.
+	Remembered []byte
+	Save       func([]byte) error
+	Log        *slog.Logger
+	// Retry is the first pause after a rung failed, 1 s where 0.
+	Retry time.Duration
+}
+
+// Ladder knows pods' specs by its rungs.
+type Ladder struct {
+	o     Options
+	woken chan struct{}
+	ready chan struct{} // closed once a rung is up, or none is after each was asked
+
+	mu         sync.Mutex // guards all below; never held across I/O
+	rungs      []*rung
+	remembered map[string]*lifecycle.PodSpec
+	changed    map[string]bool
+	dirty      bool
+	slowUntil  time.Time
+	readyOnce  bool
+}
+
+// rung is one source and what it told.
+type rung struct {
+	Rung
+	up    bool
+	asked bool
+	err   error
+	pods  map[string]*lifecycle.PodSpec
+}
+
+// New makes a ladder. Nothing is asked before Run.
+func New(o Options) *Ladder {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Retry == 0 {
+		o.Retry = time.Second
+	}
+	l := &Ladder{o: o, woken: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}}
+	for _, r := range o.Rungs {
+		l.rungs = append(l.rungs, &rung{Rung: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("not asked yet")})
+	}
+	l.settleLocked()
+	var err error
+	if l.remembered, err = recall(o.Remembered); err != nil {
+		o.Log.Warn("remembered pod specs are ignored", logkey.Err, err)
+	}
+	return l
+}
+
+// Spec returns what is known of a pod at once, nil for nothing.
+func (l *Ladder) Spec(uid string) *lifecycle.PodSpec {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.specLocked(uid)
+}
+
+func (l *Ladder) specLocked(uid string) *lifecycle.PodSpec {
+	for _, r := range l.rungs {
+		if s := r.pods[uid]; s != nil {
+			return s
+		}
+	}
+	return l.remembered[uid]
+}
+
+// States tells of every rung.
+func (l *Ladder) States() []State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []State
+	for _, r := range l.rungs {
+		out = append(out, State{Source: r.Source(), Up: r.up, Pods: len(r.pods), Err: r.err})
+	}
+	return out
+}
+
+// patience is the longest an agent waits for the first answer at its start.
+const patience = 2 * time.Second
+
+// Ready returns when a source has told of the node's pods, or none can now:
+// what runs is taken over with what is known by then. It waits a short time at
+// most.
+func (l *Ladder) Ready(ctx context.Context) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-l.ready:
+	}
+}
+
+// settleLocked opens Ready where nothing more is to be waited for.
+func (l *Ladder) settleLocked() {
+	open := !slices.ContainsFunc(l.rungs, func(r *rung) bool { return !r.asked }) ||
+		slices.ContainsFunc(l.rungs, func(r *rung) bool { return r.up })
+	if open && !l.readyOnce {
+		l.readyOnce = true
+		close(l.ready)
+	}
+}
+
+// slow is how long nobody is made to wait after somebody waited in vain.
+const slow = 5 * time.Second
+
+// Await asks the rungs that are up for a pod nobody has told of yet, for at
+// most as long as the options say. Where no rung is up, or one was slow just
+// now, it returns at once.
+func (l *Ladder) Await(ctx context.Context, pod *lifecycle.Pod) {
+	l.mu.Lock()
+	known := l.specLocked(pod.UID) != nil
+	late := time.Now().Before(l.slowUntil)
+	var up []*rung
+	for _, r := range l.rungs {
+		if r.up {
+			up = append(up, r)
+		}
+	}
+	l.mu.Unlock()
+	if late && !known {
+		for _, r := range up {
+			r.Soon()
+		}
+	}
+	if known || late || len(up) == 0 || l.o.Wait <= 0 || pod.UID == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.o.Wait)
+	defer cancel()
+	for _, r := range up {
+		u, err := r.Get(ctx, pod.UID)
+		if len(u.All) > 0 {
+			l.take(r, u)
+		}
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() != nil:
+			l.mu.Lock()
+			l.slowUntil = time.Now().Add(slow)
+			l.mu.Unlock()
+			l.o.Log.Debug("a pod spec did not come in time", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
+			return
+		default:
+			l.o.Log.Debug("no pod spec", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
+		}
+	}
+}
+
+// Run follows the rungs until ctx ends, and closes them.
+func (l *Ladder) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i, r := range l.rungs {
+		group.Go(func() error {
+			l.follow(ctx, i, r)
+			return r.Close()
+		})
+	}
+	group.Go(func() error {
+		l.spread(ctx)
+		return nil
+	})
+	return group.Wait()
+}
+
+// maxRetry is the longest pause after a rung failed.
+const maxRetry = 30 * time.Second
+
+// follow keeps one rung going while no better one is up.
+func (l *Ladder) follow(ctx context.Context, i int, r *rung) {
+	pause := l.o.Retry
+	for ctx.Err() == nil {
+		if l.betterUp(i) {
+			l.rest(r)
+			pause = l.o.Retry
+		} else {
+			following, stop := context.WithCancel(ctx)
+			err := r.Follow(following, func(u Update) {
+				pause = l.o.Retry
+				l.take(r, u)
+				if l.betterUp(i) {
+					stop()
+					l.rest(r)
+				}
+			})
+			if following.Err() == nil {
+				l.down(ctx, r, err)
+			}
+			stop()
+		}
+		timer := time.NewTimer(pause + rand.N(pause/4+1)) //nolint:gosec // only spreads load
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		pause = min(2*pause, maxRetry)
+	}
+}
+
+func (l *Ladder) betterUp(i int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.rungs[:i], func(r *rung) bool { return r.up })
+}
+
+// rest notes that a rung is not asked, because a better one answers.
+func (l *Ladder) rest(r *rung) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.up, r.err = false, errNotNeeded
+}
+
+var errNotNeeded = errors.New("not asked: a better source answers")
+
+// down notes that a rung failed. What it told stays known. It is logged once.
+func (l *Ladder) down(ctx context.Context, r *rung, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	news := r.up || r.err == nil || err == nil || r.err.Error() != err.Error()
+	if err == nil {
+		err = errors.New("it ended")
+	}
+	r.up, r.asked, r.err = false, true, err
+	l.settleLocked()
+	l.mu.Unlock()
+	if news {
+		l.o.Log.Info("a source of pod specs is not there; what it told stays known", logkey.Source, string(r.Source()), logkey.Err, err)
+	}
+}
+
+// take takes in what a rung tells.
+func (l *Ladder) take(r *rung, u Update) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u.Bad != nil {
+		r.err = u.Bad
+		l.o.Log.Warn("something told of a pod cannot be read; what was known stays", logkey.Source, string(r.Source()), logkey.Err, u.Bad)
+		return
+	}
+	if u.Gone != "" {
+		l.forgetLocked(u.Gone)
+	}
+	for uid, s := range u.All {
+		before := l.specLocked(uid)
+		if have := r.pods[uid]; have == nil || !reflect.DeepEqual(*have, *s) {
+			r.pods[uid] = s
+		}
+		if l.specLocked(uid) != before {
+			l.changed[uid] = true
+			l.dirty = true
+		}
+	}
+	if u.Full {
+		if !r.up {
+			l.o.Log.Info("pod specs are told", logkey.Source, string(r.Source()), logkey.Pods, len(u.All))
+		}
+		r.up, r.asked, r.err = true, true, nil
+		l.settleLocked()
+		l.pruneLocked(u.All)
+	}
+	if len(l.changed) > 0 {
+		select {
+		case l.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (l *Ladder) forgetLocked(uid string) {
+	for _, r := range l.rungs {
+		delete(r.pods, uid)
+	}
+	delete(l.remembered, uid)
+	delete(l.changed, uid)
+	l.dirty = true
+}
+
+// pruneLocked forgets pods that a whole list does not have: every rung tells of
+// the same kubelet's.
+func (l *Ladder) pruneLocked(all map[string]*lifecycle.PodSpec) {
+	gone := map[string]bool{}
+	note := func(pods map[string]*lifecycle.PodSpec) {
+		for uid := range pods {
+			if all[uid] == nil {
+				gone[uid] = true
+			}
+		}
+	}
+	for _, r := range l.rungs {
+		note(r.pods)
+	}
+	note(l.remembered)
+	for uid := range gone {
+		l.forgetLocked(uid)
+	}
+}
+
+// gather is how long changes are gathered before they are told, keepEvery the
+// least time between two writes of what is known.
+const (
+	gather    = 20 * time.Millisecond
+	keepEvery = time.Second
+)
+
+// spread tells of changes and keeps what is known, until ctx ends.
+func (l *Ladder) spread(ctx context.Context) {
+	defer l.save()
+	keep := time.NewTicker(keepEvery)
+	defer keep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-keep.C:
+			l.save()
+			continue
+		case <-l.woken:
+		}
+		timer := time.NewTimer(gather)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		l.tell()
+	}
+}
+
+// tell hands over what changed.
+func (l *Ladder) tell() {
+	l.mu.Lock()
+	changed := l.changed
+	l.changed = map[string]bool{}
+	l.mu.Unlock()
+	if l.o.Changed != nil && len(changed) > 0 {
+		l.o.Changed(slices.Sorted(maps.Keys(changed)))
+	}
+}

@@ -1,0 +1,178 @@
+package podspec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// maxMessage bounds one message of the kubelet. An object in the API server's
+// store has about 1.5 MiB at most.
+const maxMessage = 16 << 20
+
+// PodsAPI is the kubelet's local Pods API (v1alpha1), at a socket for root
+// alone.
+type PodsAPI struct {
+	socket string
+
+	mu   sync.Mutex // guards conn
+	conn *grpc.ClientConn
+}
+
+// NewPodsAPI returns a client of the socket. Nothing is dialed yet.
+func NewPodsAPI(socket string) *PodsAPI { return &PodsAPI{socket: socket} }
+
+// client returns a client on the one connection, which is made when it is first
+// needed.
+func (p *PodsAPI) client() (pods.PodsClient, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		conn, err := grpc.NewClient("unix://"+p.socket,
+			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions are what counts
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial(), MinConnectTimeout: 2 * time.Second}),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.socket, err)
+		}
+		p.conn = conn
+	}
+	return pods.NewPodsClient(p.conn), nil
+}
+
+// redial is how soon a connection is tried again: a kubelet that was restarted
+// is back within seconds.
+func redial() backoff.Config {
+	return backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
+}
+
+// Source names the rung.
+func (*PodsAPI) Source() lifecycle.Source { return lifecycle.FromPodsAPI }
+
+// Close ends the connection.
+func (p *PodsAPI) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return nil
+	}
+	return p.conn.Close()
+}
+
+// Get asks for one pod.
+func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
+	client, err := p.client()
+	if err != nil {
+		return Update{}, err
+	}
+	answer, err := client.GetPod(ctx, &pods.GetPodRequest{PodUID: uid})
+	if status.Code(err) == codes.NotFound {
+		return Update{}, ErrUnknown
+	}
+	if err != nil {
+		return Update{}, p.because(err)
+	}
+	s, err := decodePod(answer.GetPod(), lifecycle.FromPodsAPI)
+	switch {
+	case err != nil:
+		return Update{}, err
+	case s.UID != uid:
+		return Update{}, fmt.Errorf("asked for pod %.60q, told of %.60q", uid, s.UID)
+	}
+	return Update{All: map[string]*lifecycle.PodSpec{uid: s}}, nil
+}
+
+// Soon does nothing: the kubelet tells by itself.
+func (*PodsAPI) Soon() {}
+
+// Follow tells of all pods, and then of each change, until the stream ends.
+func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
+	if _, err := os.Stat(p.socket); err != nil {
+		return p.because(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client, err := p.client()
+	if err != nil {
+		return err
+	}
+	stream, err := client.WatchPods(ctx, &pods.WatchPodsRequest{})
+	if err != nil {
+		return p.because(err)
+	}
+	var first []*lifecycle.PodSpec
+	synced := false
+	for {
+		ev, err := stream.Recv()
+		if err != nil {
+			return p.because(err)
+		}
+		switch ev.GetType() {
+		case pods.EventType_INITIAL_SYNC_COMPLETE:
+			all, err := listed(first, "")
+			if err != nil {
+				return err
+			}
+			tell(Update{All: all, Full: true})
+			first, synced = nil, true
+			continue
+		case pods.EventType_ADDED, pods.EventType_MODIFIED, pods.EventType_DELETED:
+		default:
+			continue // of a newer kubelet
+		}
+		if err := p.change(ev, synced, &first, tell); err != nil {
+			return err
+		}
+	}
+}
+
+// change takes one pod of the stream: into the first list until that is
+// complete.
+func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, tell func(Update)) error {
+	s, err := decodePod(ev.GetPod(), lifecycle.FromPodsAPI)
+	gone := ev.GetType() == pods.EventType_DELETED
+	switch {
+	case err != nil && synced:
+		// One pod that cannot be read is no reason to lose sight of the others.
+		tell(Update{Bad: err})
+	case err != nil:
+		return err
+	case synced && gone:
+		tell(Update{Gone: s.UID})
+	case synced:
+		tell(Update{All: map[string]*lifecycle.PodSpec{s.UID: s}})
+	case !gone:
+		if len(*first) == maxPods {
+			return fmt.Errorf("more than %d pods", maxPods)
+		}
+		*first = append(*first, s)
+	}
+	return nil
+}
+
+// because says what an error of the connection means.
+func (p *PodsAPI) because(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s is not there: kubelets have it from 1.37 on, or from 1.36 with the feature gate PodsAPI", p.socket)
+	case status.Code(err) == codes.Unimplemented:
+		return fmt.Errorf("%s speaks another version of the Pods API than v1alpha1", p.socket)
+	}
+	if s, ok := status.FromError(err); ok {
+		return fmt.Errorf("%s: %s", p.socket, s.Message())
+	}
+	return fmt.Errorf("%s: %w", p.socket, err)
+}

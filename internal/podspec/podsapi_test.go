@@ -1,0 +1,234 @@
+package podspec
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func pemOf(der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// message puts fields behind each other: numbers and their bytes.
+func message(fields ...any) []byte {
+	var b []byte
+	for i := 0; i < len(fields); i += 2 {
+		n, _ := fields[i].(int)
+		b = protowire.AppendTag(b, protowire.Number(n), protowire.BytesType)
+		switch v := fields[i+1].(type) {
+		case string:
+			b = protowire.AppendString(b, v)
+		case []byte:
+			b = protowire.AppendBytes(b, v)
+		}
+	}
+	return b
+}
+
+func entryOf(name, quantity string) []byte { return message(1, name, 2, message(1, quantity)) }
+
+// webPod is webSpec as a v1.Pod in protobuf form. The module test/kube holds
+// the decoder against the real types.
+func webPod() []byte {
+	meta := message(1, "web", 3, "shop", 5, "u1")
+	proxy := message(1, "proxy", 2, "image", 8, message(2, entryOf("cpu", "100m")), 24, "Always")
+	setup := message(1, "setup", 8, message(1, entryOf("cpu", "1500m"), 1, entryOf("memory", "1Gi")))
+	app := message(1, "app", 8, message(1, entryOf("memory", "512Mi"), 2, entryOf("cpu", "2"), 2, entryOf("kubernetes.io/batch-cpu", "4k")))
+	spec := message(2, app, 10, "node1", 20, proxy, 20, setup, 32, entryOf("cpu", "250m"), 32, entryOf("memory", "128Mi"),
+		34, message(1, message(1, "debug")), 40, message(1, entryOf("memory", "2G"), 2, entryOf("cpu", "3")))
+	return message(1, meta, 2, spec, 3, message(9, "Burstable"))
+}
+
+func TestDecodePod(t *testing.T) {
+	got, err := decodePod(webPod(), lifecycle.FromPodsAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(webSpec(lifecycle.FromPodsAPI), got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	whole := webPod()
+	for cut := range len(whole) {
+		if s, err := decodePod(whole[:cut], lifecycle.FromPodsAPI); err == nil && s.UID != "u1" {
+			t.Errorf("cut at %d: %+v", cut, s)
+		}
+	}
+}
+
+func FuzzDecodePod(f *testing.F) {
+	f.Add(webPod())
+	f.Add([]byte{0x0a, 0x00})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s, err := decodePod(data, lifecycle.FromPodsAPI); err == nil {
+			checkSpecs(t, []*lifecycle.PodSpec{s})
+		}
+	})
+}
+
+// podsServer is a kubelet's Pods API over the true wire.
+type podsServer struct {
+	pods.UnimplementedPodsServer
+
+	mu     sync.Mutex
+	known  map[string][]byte
+	events chan *pods.WatchPodsEvent
+	gets   int
+}
+
+func (s *podsServer) GetPod(_ context.Context, r *pods.GetPodRequest) (*pods.GetPodResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gets++
+	if p := s.known[r.GetPodUID()]; p != nil {
+		return &pods.GetPodResponse{Pod: p}, nil
+	}
+	return nil, status.Error(codes.NotFound, "not found")
+}
+
+func (s *podsServer) WatchPods(_ *pods.WatchPodsRequest, stream grpc.ServerStreamingServer[pods.WatchPodsEvent]) error {
+	s.mu.Lock()
+	first := make([][]byte, 0, len(s.known))
+	for _, p := range s.known {
+		first = append(first, p)
+	}
+	s.mu.Unlock()
+	for _, p := range first {
+		if err := stream.Send(&pods.WatchPodsEvent{Type: pods.EventType_ADDED, Pod: p}); err != nil {
+			return err
+		}
+	}
+	if err := stream.Send(&pods.WatchPodsEvent{Type: pods.EventType_INITIAL_SYNC_COMPLETE}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case ev := <-s.events:
+			if ev == nil { // as the kubelet drops a client that is slow
+				return status.Error(codes.ResourceExhausted, "watch client channel closed")
+			}
+			if err := stream.Send(ev); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// servePods serves on a socket until the returned function is called.
+func servePods(t *testing.T, socket string, s *podsServer) func() {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	pods.RegisterPodsServer(g, s)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.Serve(l) })
+	stop := sync.OnceFunc(func() {
+		g.Stop()
+		wg.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func smallPod(uid, name string) []byte {
+	return message(1, message(1, name, 3, "shop", 5, uid), 2, message(2, message(1, "app"), 10, "node1"))
+}
+
+// TestPodsAPI: the stream's pods, its changes, a pod asked for, the kubelet
+// going and coming back.
+func TestPodsAPI(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "pods.sock")
+	s := &podsServer{known: map[string][]byte{"u1": webPod()}, events: make(chan *pods.WatchPodsEvent)}
+	stop := servePods(t, socket, s)
+	var mu sync.Mutex
+	var told []string
+	l := run(t, Options{Rungs: []Rung{NewPodsAPI(socket)}, Wait: 5 * time.Second, Changed: func(uids []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, uids...)
+	}})
+	heard := func(uid string) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Contains(told, uid)
+		}
+	}
+	l.Ready(t.Context())
+	until(t, "the first pod is told of", heard("u1"))
+	if d := cmp.Diff(webSpec(lifecycle.FromPodsAPI), l.Spec("u1")); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+
+	s.mu.Lock()
+	s.known["u2"] = smallPod("u2", "two")
+	s.mu.Unlock()
+	l.Await(t.Context(), &lifecycle.Pod{UID: "u2"})
+	if got := l.Spec("u2"); got == nil || got.Name != "two" {
+		t.Errorf("asked for: %+v", got)
+	}
+	l.Await(t.Context(), &lifecycle.Pod{UID: "nobody"})
+	if l.Spec("nobody") != nil {
+		t.Error("a pod nobody knows has a spec")
+	}
+
+	before := l.Spec("u1")
+	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_MODIFIED, Pod: webPod()} // its status, say
+	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_MODIFIED, Pod: []byte{0xff}}
+	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_ADDED, Pod: smallPod("u3", "three")}
+	until(t, "an added pod is told of", heard("u3"))
+	if l.Spec("u1") != before {
+		t.Error("a spec that did not change was replaced")
+	}
+	if st := l.States()[0]; !st.Up || st.Err == nil {
+		t.Errorf("a pod that cannot be read: %+v", st)
+	}
+	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_DELETED, Pod: message(1, message(1, "three", 3, "shop", 5, "u3"))}
+	until(t, "a pod's end is seen", func() bool { return l.Spec("u3") == nil })
+
+	stop()
+	until(t, "the kubelet's end is seen", func() bool { return !l.States()[0].Up })
+	if l.Spec("u1") == nil || l.Spec("u2") == nil {
+		t.Error("what was known is lost with the kubelet")
+	}
+	s.known = map[string][]byte{"u1": webPod(), "u4": smallPod("u4", "four")}
+	servePods(t, socket, s)
+	until(t, "the kubelet is found again", heard("u4"))
+	until(t, "what ended meanwhile is forgotten", func() bool { return l.Spec("u2") == nil })
+	s.events <- nil // the kubelet drops us
+	until(t, "the stream is opened again", func() bool { return l.States()[0].Up })
+}
+
+// TestFirstRungWins: the Pods API is asked first; /pods stands in for it.
+func TestFirstRungWins(t *testing.T) {
+	k := serveKubelet(t)
+	socket := filepath.Join(t.TempDir(), "pods.sock")
+	ko := k.options(t)
+	ko.Every = 2 * time.Millisecond
+	l := run(t, Options{Rungs: []Rung{NewPodsAPI(socket), NewKubelet(ko)}})
+	until(t, "/pods answers", func() bool { s := l.Spec("u1"); return s != nil && s.From == lifecycle.FromKubelet })
+	s := &podsServer{known: map[string][]byte{"u1": webPod()}, events: make(chan *pods.WatchPodsEvent)}
+	servePods(t, socket, s)
+	until(t, "the Pods API answers", func() bool { return l.Spec("u1").From == lifecycle.FromPodsAPI })
+	until(t, "/pods is not asked any more", func() bool { return errors.Is(l.States()[1].Err, errNotNeeded) })
+}

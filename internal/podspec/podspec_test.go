@@ -1,0 +1,422 @@
+package podspec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// onePod is a pod as /pods has it, with what is not read left in.
+const onePod = `{"metadata":{"name":"web","namespace":"shop","uid":"u1","creationTimestamp":null,"labels":{"a":"b"}},
+"spec":{"nodeName":"node1","volumes":[{"name":"x","emptyDir":{}}],"runtimeClassName":"kata",
+ "initContainers":[
+  {"name":"proxy","image":"p","restartPolicy":"Always","resources":{"requests":{"cpu":"100m"}}},
+  {"name":"setup","image":"s","resources":{"limits":{"cpu":"1.5","memory":"1Gi"}}}],
+ "containers":[{"name":"app","image":"a","resources":{"requests":{"cpu":2,"kubernetes.io/batch-cpu":"4k"},"limits":{"memory":"0.5Gi"}}}],
+ "ephemeralContainers":[{"name":"debug","targetContainerName":"app","resources":{}}],
+ "overhead":{"cpu":"250m","memory":"128Mi"},
+ "resources":{"requests":{"cpu":"3"},"limits":{"memory":"2G"}}},
+"status":{"phase":"Running","qosClass":"Burstable"}}`
+
+func listOf(pods ...string) string {
+	return `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[` + strings.Join(pods, ",") + `]}`
+}
+
+func webSpec(from lifecycle.Source) *lifecycle.PodSpec {
+	return &lifecycle.PodSpec{
+		UID: "u1", Namespace: "shop", Name: "web", Node: "node1", QoS: "Burstable", From: from,
+		Containers: []lifecycle.ContainerSpec{
+			{Name: "proxy", Kind: lifecycle.Sidecar, Requests: lifecycle.Amounts{"cpu": 100}},
+			{Name: "setup", Kind: lifecycle.Init, Limits: lifecycle.Amounts{"cpu": 1500, "memory": 1 << 30}},
+			{Name: "app", Requests: lifecycle.Amounts{"cpu": 2000, "kubernetes.io/batch-cpu": 4000}, Limits: lifecycle.Amounts{"memory": 1 << 29}},
+			{Name: "debug", Kind: lifecycle.Ephemeral},
+		},
+		Overhead: lifecycle.Amounts{"cpu": 250, "memory": 128 << 20},
+		Requests: lifecycle.Amounts{"cpu": 3000}, Limits: lifecycle.Amounts{"memory": 2e9},
+	}
+}
+
+func TestDecodeList(t *testing.T) {
+	got, err := decodeList(strings.NewReader(listOf(onePod)), lifecycle.FromKubelet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]*lifecycle.PodSpec{webSpec(lifecycle.FromKubelet)}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestBadLists: each is an error that says what is wrong.
+func TestBadLists(t *testing.T) {
+	pod := func(uid, node, more string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"n%s","namespace":"s","uid":%q},"spec":{"nodeName":%q,"containers":[{"name":"a"}]%s}}`, uid, uid, node, more)
+	}
+	for text, want := range map[string]string{
+		``:                               "EOF",
+		`{"kind":"PodList","items":[`:    "EOF",
+		`[]`:                             "was expected",
+		`{"kind":"NodeList","items":[]}`: "no PodList",
+		`{"kind":"PodList"}`:             "no PodList with items",
+		`{"kind":"PodList","items":{}}`:  "no list",
+		listOf() + "x":                   "text after the end",
+		listOf(pod("1", "n", ""), pod("1", "n", "")):                               "two pods have the UID",
+		listOf(pod("1", "n", ""), pod("2", "m", "")):                               "another node's",
+		listOf(pod("", "n", "")):                                                   "without name, namespace or UID",
+		listOf(pod("1", "n", `,"initContainers":[{"name":"a"}]`)):                  "that of another",
+		listOf(pod("1", "n", `,"overhead":{"cpu":"lots"}`)):                        "is not a quantity",
+		listOf(pod("1", "n", `,"overhead":{"memory":"99999999999E"}`)):             "is above",
+		listOf(strings.Repeat(pod("1", "n", "")+",", maxPods) + pod("1", "n", "")): "more than",
+	} {
+		specs, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
+		if err == nil {
+			_, err = listed(specs, "")
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %q", text, err, want)
+		}
+	}
+	specs, err := decodeList(strings.NewReader(listOf(onePod)), lifecycle.FromKubelet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listed(specs, "other"); err == nil {
+		t.Error("pods of another node than the configured one are believed")
+	}
+}
+
+// kubeletServer is a kubelet's /pods with TLS and a token.
+type kubeletServer struct {
+	*httptest.Server
+
+	mu    sync.Mutex
+	text  string
+	code  int
+	hold  chan struct{}
+	asked int
+}
+
+func serveKubelet(t *testing.T) *kubeletServer {
+	t.Helper()
+	s := &kubeletServer{text: listOf(onePod), code: http.StatusOK}
+	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		text, code, hold := s.text, s.code, s.hold
+		s.asked++
+		s.mu.Unlock()
+		if hold != nil {
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		switch {
+		case r.Header.Get("Authorization") != "Bearer secret":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path != "/pods":
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(text))
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *kubeletServer) say(code int, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code, s.text = code, text
+}
+
+func (s *kubeletServer) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func (s *kubeletServer) options(t *testing.T) KubeletOptions {
+	t.Helper()
+	return KubeletOptions{
+		URL: s.URL, TokenFile: write(t, "token", "secret\n"), CAFile: write(t, "ca", pemOf(s.Certificate().Raw)),
+		ServerName: "example.com", Every: time.Hour,
+	}
+}
+
+// TestKubeletAnswers: what a kubelet's refusals and odd answers come to.
+func TestKubeletAnswers(t *testing.T) {
+	s := serveKubelet(t)
+	for _, c := range []struct {
+		name   string
+		code   int
+		text   string
+		change func(*KubeletOptions)
+		want   string // of the error; "" for none
+	}{
+		{"good", 200, listOf(onePod), nil, ""},
+		{"no token", 200, listOf(onePod), func(o *KubeletOptions) { o.TokenFile = "" }, "podspec.kubelet.tokenFile"},
+		{"no such token", 200, listOf(onePod), func(o *KubeletOptions) { o.TokenFile = "/nonexistent" }, "podspec.kubelet.tokenFile"},
+		{"unknown certificate", 200, listOf(onePod), func(o *KubeletOptions) { o.CAFile = "" }, "certificate"},
+		{"wrong name", 200, listOf(onePod), func(o *KubeletOptions) { o.ServerName = "elsewhere" }, "certificate"},
+		{"no certificate in the file", 200, listOf(onePod), func(o *KubeletOptions) { o.CAFile = o.TokenFile }, "holds no certificate"},
+		{"any certificate", 200, listOf(onePod), func(o *KubeletOptions) { o.CAFile, o.SkipVerify = "", true }, ""},
+		{"forbidden", 403, "", nil, "nodes/pods"},
+		{"redirect", 302, "", nil, "302"},
+		{"broken", 200, listOf(onePod)[:200], nil, "EOF"},
+		{"another node", 200, listOf(onePod), func(o *KubeletOptions) { o.Node = "other" }, "another node's"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s.say(c.code, c.text)
+			o := s.options(t)
+			if c.change != nil {
+				c.change(&o)
+			}
+			k := NewKubelet(o)
+			defer func() { _ = k.Close() }()
+			u, err := k.Get(t.Context(), "u1")
+			if c.want == "" && (err != nil || u.All["u1"] == nil) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, %v, want %q", u.All, err, c.want)
+			}
+		})
+	}
+}
+
+// TestTokenStaysHome: no token goes over a connection that anyone can read.
+func TestTokenStaysHome(t *testing.T) {
+	var got string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization")
+		_, _ = w.Write([]byte(listOf(onePod)))
+	}))
+	defer s.Close()
+	k := NewKubelet(KubeletOptions{URL: s.URL, TokenFile: write(t, "token", "secret")})
+	defer func() { _ = k.Close() }()
+	if _, err := k.Get(t.Context(), "u1"); err != nil || got != "" {
+		t.Errorf("%v; the token was sent: %q", err, got)
+	}
+}
+
+// run runs a ladder until the test ends.
+func run(t *testing.T, o Options) *Ladder {
+	t.Helper()
+	o.Retry = 5 * time.Millisecond
+	l := New(o)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	late := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatalf("not so in time: %s", what)
+		}
+	}
+}
+
+// TestBadAnswerLosesNothing: what was known stays known, and the reason is told.
+func TestBadAnswerLosesNothing(t *testing.T) {
+	s := serveKubelet(t)
+	o := s.options(t)
+	o.Every = 2 * time.Millisecond
+	l := run(t, Options{Rungs: []Rung{NewKubelet(o)}})
+	l.Ready(t.Context())
+	if d := cmp.Diff(webSpec(lifecycle.FromKubelet), l.Spec("u1")); d != "" {
+		t.Fatalf("(-want +got):\n%s", d)
+	}
+	for _, text := range []string{"{", listOf(onePod, onePod), `{"kind":"Status"}`, ""} {
+		s.say(200, text)
+		until(t, "the answer is refused", func() bool { return !l.States()[0].Up })
+		if l.Spec("u1") == nil || l.States()[0].Err == nil {
+			t.Errorf("%q: %+v, %v", text, l.Spec("u1"), l.States())
+		}
+		s.say(200, listOf(onePod))
+		until(t, "it is asked again", func() bool { return l.States()[0].Up })
+	}
+	s.say(200, listOf())
+	until(t, "the pod's end is seen", func() bool { return l.Spec("u1") == nil })
+}
+
+// TestAwaitIsBounded: a kubelet that hangs costs no more than the bound, once.
+func TestAwaitIsBounded(t *testing.T) {
+	s := serveKubelet(t)
+	const wait = 300 * time.Millisecond
+	l := run(t, Options{Rungs: []Rung{NewKubelet(s.options(t))}, Wait: wait})
+	l.Ready(t.Context())
+	s.mu.Lock()
+	s.hold = make(chan struct{})
+	s.mu.Unlock()
+	defer close(s.hold)
+	await := func() time.Duration {
+		start := time.Now()
+		l.Await(t.Context(), &lifecycle.Pod{UID: "u2", Name: "new"})
+		return time.Since(start)
+	}
+	until(t, "somebody waits in vain", func() bool { return await() >= wait }) // before, it may be too early to ask
+	if took := await(); took > wait/2 {
+		t.Errorf("the next waited %v, too", took)
+	}
+}
+
+// TestAwaitWithoutAnybody returns at once: no source is up.
+func TestAwaitWithoutAnybody(t *testing.T) {
+	l := run(t, Options{Rungs: []Rung{NewPodsAPI("/nonexistent/pods-api.sock")}, Wait: time.Hour})
+	l.Ready(t.Context())
+	l.Await(t.Context(), &lifecycle.Pod{UID: "u1"})
+	if st := l.States(); st[0].Up || !strings.Contains(st[0].Err.Error(), "feature gate PodsAPI") {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestSharedQuestions: many who wait at once ask a few times.
+func TestSharedQuestions(t *testing.T) {
+	s := serveKubelet(t)
+	k := NewKubelet(s.options(t))
+	defer func() { _ = k.Close() }()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if _, err := k.Get(t.Context(), "u1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.count(); n > 10 {
+		t.Errorf("asked %d times", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+	defer cancel()
+	if _, err := k.Get(ctx, "u1"); !errors.Is(err, ErrLater) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// TestRemembered: what an earlier ladder knew is known before anybody answers,
+// marked so, and ends with the first answer that does not have it.
+func TestRemembered(t *testing.T) {
+	s := serveKubelet(t)
+	var mu sync.Mutex
+	var kept []byte
+	save := func(b []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		kept = b
+		return nil
+	}
+	func() {
+		l := New(Options{Rungs: []Rung{NewKubelet(s.options(t))}, Save: save})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		l.Ready(ctx)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	if !json.Valid(kept) {
+		t.Fatalf("kept %q", kept)
+	}
+	var told []string
+	l := New(Options{Remembered: kept, Rungs: []Rung{NewKubelet(s.options(t))}, Changed: func(uids []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, uids...)
+	}})
+	want := webSpec(lifecycle.FromKubelet)
+	want.Remembered = true
+	if d := cmp.Diff(want, l.Spec("u1")); d != "" {
+		t.Fatalf("(-want +got):\n%s", d)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.Run(ctx) }()
+	until(t, "it is told anew", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) == 1
+	})
+	if l.Spec("u1").Remembered {
+		t.Error("still remembered after it was told")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"{", `{"v":9}`, `{"v":1,"pods":[null]}`} {
+		if l := New(Options{Remembered: []byte(bad)}); l.Spec("u1") != nil {
+			t.Errorf("%s is believed", bad)
+		}
+	}
+}
+
+func FuzzDecodeList(f *testing.F) {
+	f.Add(listOf(onePod))
+	f.Add(listOf())
+	f.Add(`{"kind":"PodList","items":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		specs, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
+		if err == nil {
+			checkSpecs(t, specs)
+		}
+	})
+}
+
+// checkSpecs holds what every spec that is handed out is like.
+func checkSpecs(t *testing.T, specs []*lifecycle.PodSpec) {
+	t.Helper()
+	for _, s := range specs {
+		if s.UID == "" || s.Name == "" || s.Namespace == "" || len(s.Containers) > maxContainers {
+			t.Errorf("%+v", s)
+		}
+		last, seen := lifecycle.Init, map[string]bool{}
+		rank := map[lifecycle.ContainerKind]int{lifecycle.Init: 0, lifecycle.Sidecar: 0, lifecycle.App: 1, lifecycle.Ephemeral: 2}
+		for _, c := range s.Containers {
+			if seen[c.Name] || rank[c.Kind] < rank[last] {
+				t.Errorf("%+v", s.Containers)
+			}
+			seen[c.Name], last = true, c.Kind
+		}
+	}
+}

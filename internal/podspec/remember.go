@@ -1,0 +1,74 @@
+package podspec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// memory is the stored form of what is known.
+type memory struct {
+	Version int                  `json:"v"`
+	Pods    []*lifecycle.PodSpec `json:"pods"`
+}
+
+// recall reads what an earlier agent knew.
+func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	var m memory
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if m.Version != 1 {
+		return nil, fmt.Errorf("version %d is unknown", m.Version)
+	}
+	for _, s := range m.Pods {
+		if s == nil || s.UID == "" {
+			return nil, errors.New("a pod without UID")
+		}
+		s.Remembered = true
+	}
+	return listed(m.Pods, "")
+}
+
+// save keeps what is known, where that changed.
+func (l *Ladder) save() {
+	l.mu.Lock()
+	dirty := l.dirty
+	l.dirty = false
+	known := map[string]*lifecycle.PodSpec{}
+	if dirty && l.o.Save != nil {
+		for uid, s := range l.remembered {
+			known[uid] = s
+		}
+		for i := len(l.rungs) - 1; i >= 0; i-- {
+			for uid, s := range l.rungs[i].pods {
+				known[uid] = s
+			}
+		}
+	}
+	l.mu.Unlock()
+	if !dirty || l.o.Save == nil {
+		return
+	}
+	m := memory{Version: 1, Pods: make([]*lifecycle.PodSpec, 0, len(known))}
+	for _, uid := range sorted(known) {
+		m.Pods = append(m.Pods, known[uid])
+	}
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = l.o.Save(data)
+	}
+	if err != nil {
+		l.o.Log.Warn("pod specs are not remembered; a restart without the kubelet would not know them", logkey.Err, err)
+	}
+}
+
+func sorted(m map[string]*lifecycle.PodSpec) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,39 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// checkPodSpecs tells which sources of pod specs answer: as the agent sees it
+// where one runs, else by asking them now.
+func (n *node) checkPodSpecs(ctx context.Context) Check {
+	c := Check{Name: "pod specs", Why: "runtimes do not tell requests, init containers and sidecars; unknown, a container counts as an app container, and batch pods are summed up by their annotation"}
+	var sources []status.SpecSource
+	switch {
+	case n.agent != nil:
+		sources = n.agent.PodSpecs
+	case n.o.Specs != nil && n.o.HostRoot == "/":
+		sources = n.o.Specs(ctx, n.config.PodSpec)
+	default:
+		return c.unknown("start the agent, or run trimtab doctor on the node itself", "sockets and ports of the node cannot be asked from here")
+	}
+	up := false
+	var found []string
+	for _, s := range sources {
+		up = up || s.Up
+		found = append(found, string(s.Name)+": "+s.State())
+	}
+	k := n.config.PodSpec.Kubelet
+	switch {
+	case k.SkipVerify:
+		return c.problem("set podspec.kubelet.caFile, and insecureSkipVerify: false",
+			"whoever answers at %s is sent the token and believed (insecureSkipVerify); %s", k.URL, join(found))
+	case !up && k.URL != "":
+		return c.problem("see the reasons; a kubelet that is to be asked should answer", "nobody answers: %s", join(found))
+	case !up:
+		return c.ok("nobody tells them: %s", join(found))
+	}
+	return c.ok("%s", join(found))
+}

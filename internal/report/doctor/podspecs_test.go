@@ -1,0 +1,44 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// TestPodSpecs: who answers, who does not and why, and what of that is a
+// problem.
+func TestPodSpecs(t *testing.T) {
+	up, down := status.SpecSource{Name: "kubelet Pods API", Up: true, Pods: 3}, status.SpecSource{Name: "kubelet /pods", Error: "401 Unauthorized"}
+	url := config.KubeletClient{URL: "https://127.0.0.1:10250"}
+	careless := url
+	careless.SkipVerify = true
+	for _, c := range []struct {
+		root    string
+		kubelet config.KubeletClient
+		sources []status.SpecSource
+		want    Result
+		found   string
+	}{
+		{"/", config.KubeletClient{}, []status.SpecSource{up}, OK, "kubelet Pods API: answers, 3 pods"},
+		{"/", config.KubeletClient{}, []status.SpecSource{down}, OK, "nobody tells them"},
+		{"/", url, []status.SpecSource{up, down}, OK, "401 Unauthorized"},
+		{"/", url, []status.SpecSource{down}, Problem, "nobody answers: kubelet /pods: 401 Unauthorized"},
+		{"/", careless, []status.SpecSource{up}, Problem, "insecureSkipVerify"},
+		{"/host", url, []status.SpecSource{up}, Unknown, "cannot be asked from here"},
+	} {
+		n := &node{config: config.Config{PodSpec: config.PodSpec{Kubelet: c.kubelet}}, o: Options{
+			HostRoot: c.root, Specs: func(context.Context, config.PodSpec) []status.SpecSource { return c.sources },
+		}}
+		if got := n.checkPodSpecs(t.Context()); got.Result != c.want || !strings.Contains(got.Found, c.found) {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+	n := &node{agent: &status.Node{PodSpecs: []status.SpecSource{up}}, o: Options{HostRoot: "/host"}}
+	if got := n.checkPodSpecs(t.Context()); got.Result != OK {
+		t.Errorf("the agent's own answer: %+v", got)
+	}
+}

@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// kubelet serves the pods of a scenario at /pods, as the kubelet's read-only
+// port does. It knows a pod before the runtime does.
+type kubelet struct {
+	server *http.Server
+	url    string
+
+	mu   sync.Mutex // guards all below
+	pods map[scenario.Ref]kubeletPod
+	away bool
+}
+
+// kubeletPod is a v1.Pod as far as a scenario says something of it.
+type kubeletPod struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
+		UID         string            `json:"uid"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Spec   json.RawMessage   `json:"spec"`
+	Status map[string]string `json:"status"`
+}
+
+// newKubelet listens on the loopback.
+func newKubelet() (*kubelet, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a local address, at once
+	if err != nil {
+		return nil, err
+	}
+	k := &kubelet{url: "http://" + l.Addr().String(), pods: map[scenario.Ref]kubeletPod{}}
+	k.server = &http.Server{Handler: http.HandlerFunc(k.serve), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = k.server.Serve(l) }() // ends with close
+	return k, nil
+}
+
+func (k *kubelet) close() error {
+	if err := k.server.Close(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	away := k.away
+	list := map[string]any{"kind": "PodList", "apiVersion": "v1", "metadata": map[string]any{}}
+	items := []kubeletPod{}
+	for _, p := range k.pods {
+		items = append(items, p)
+	}
+	k.mu.Unlock()
+	list["items"] = items
+	if away || r.URL.Path != "/pods" {
+		http.Error(w, "away", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(list)
+}
+
+// put lets the kubelet know a pod, if the scenario says what its spec is.
+func (k *kubelet) put(pod scenario.Pod, uid string) {
+	if len(pod.Spec) == 0 {
+		return
+	}
+	p := kubeletPod{Spec: pod.Spec, Status: map[string]string{"phase": "Pending", "qosClass": pod.QoS}}
+	p.Metadata.Name, p.Metadata.Namespace, p.Metadata.UID = pod.Name, pod.Namespace, uid
+	p.Metadata.Labels, p.Metadata.Annotations = pod.Labels, pod.Annotations
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods[scenario.PodRef(pod.Namespace, pod.Name)] = p
+}
+
+func (k *kubelet) drop(ref scenario.Ref) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, ref)
+}
+
+func (k *kubelet) setAway(away bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.away = away
+}

@@ -1,0 +1,71 @@
+package hooks_test
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// equip gives the guest the devices a scenario's node has: nodes below /dev, an RDMA card's folder where sysfs would have
+// it, and a description of each CDI device that is wanted, by which its container can be told from others.
+func (n *machine) equip(s *scenario.Scenario) error {
+	var b strings.Builder
+	for _, at := range slices.Sorted(maps.Keys(s.Node.Devices)) {
+		major, minor, _ := strings.Cut(s.Node.Devices[at], ":")
+		fmt.Fprintf(&b, "mkdir -p %s; mknod -m 660 %s c %s %s\n", path.Dir(at), at, major, minor)
+	}
+	if len(s.Node.Verbs) > 0 {
+		b.WriteString("mount -t tmpfs cards /sys/bus/pci/devices\n")
+	}
+	for _, address := range slices.Sorted(maps.Keys(s.Node.Verbs)) {
+		fmt.Fprintf(&b, "mkdir -p /sys/bus/pci/devices/%s/infiniband_verbs/%s\n", address, s.Node.Verbs[address])
+	}
+	if names := wantedCDI(s); len(names) > 0 {
+		fmt.Fprintf(&b, "mkdir -p /etc/cdi; cat >/etc/cdi/test.yaml <<'E'\ncdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices:\n")
+		for _, name := range names {
+			_, device, _ := strings.Cut(name, "=")
+			fmt.Fprintf(&b, "- {name: %q, containerEdits: {env: [%q]}}\n", device, cdiVariable(name)+"="+name)
+		}
+		b.WriteString("E\n")
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return n.sh(b.String())
+}
+
+func wantedCDI(s *scenario.Scenario) []string {
+	var names []string
+	for _, step := range s.Steps {
+		for _, w := range step.Want {
+			names = append(names, w.CDI...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// cdiVariable is set in a container that was given the device.
+func cdiVariable(name string) string {
+	return "CDI_" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// givenCDI are the names of the devices a container was given, by its environment.
+func givenCDI(env map[string]string) []string {
+	var names []string
+	for key, value := range env {
+		if strings.HasPrefix(key, "CDI_") {
+			names = append(names, value)
+		}
+	}
+	return names
+}

@@ -1,0 +1,220 @@
+package hooks_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/test/vm"
+)
+
+const assigned = "scheduling.koordinator.sh/resource-status"
+
+// labelled is a pod of one container with a Koordinator class; with CPUs it owns them.
+func labelled(name, class, cpus string) *scenario.Run {
+	shares := uint64(1024)
+	r := &scenario.Run{
+		Pod:        scenario.Pod{Namespace: "shop", Name: name, QoS: "Burstable", Labels: map[string]string{"koordinator.sh/qosClass": class}},
+		Containers: []scenario.Container{{Name: "c", Resources: scenario.Resources{Shares: &shares}}},
+	}
+	if cpus != "" {
+		r.Pod.QoS, r.Pod.Annotations = "Guaranteed", map[string]string{assigned: fmt.Sprintf(`{"cpuset":%q}`, cpus)}
+		ids, _ := topology.ParseList(cpus)
+		quota := int64(len(ids)) * 100_000 // nobody may own more CPUs than its limit
+		r.Containers[0].Resources.Quota = &quota
+	}
+	return r
+}
+
+func ctr(name string) scenario.Ref { return scenario.Ref("shop/" + name + "/c") }
+
+// crowd is an owner, a member of the shared pool, a batch container and one that nobody asked anything for.
+func crowd(t *testing.T, n *machine, owned string) {
+	t.Helper()
+	for _, r := range []*scenario.Run{labelled("web", "LS", ""), labelled("silent", "", ""), labelled("db", "LSR", owned)} {
+		if err := n.run(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantCPUs waits until the containers run on these CPUs: by their cgroup's effective list, and by the affinity of their
+// process, which is what the scheduler goes by.
+func wantCPUs(t *testing.T, n *machine, when string, want map[string]string) {
+	t.Helper()
+	err := await(func() error {
+		var notes []string
+		for name, cpus := range want {
+			s, files, _, err := n.state(ctr(name))
+			if err != nil {
+				return err
+			}
+			if !sameList(s.CPUs, cpus) {
+				notes = append(notes, fmt.Sprintf("%s has %q, want %q", name, s.CPUs, cpus))
+			}
+			if got := affinity(n, files); !sameList(got, cpus) {
+				notes = append(notes, fmt.Sprintf("the process of %s may run on %q, want %q", name, got, cpus))
+			}
+		}
+		return lines(notes)
+	})
+	if err != nil {
+		t.Fatalf("%s:\n%v", when, err)
+	}
+}
+
+// affinity is that of the first process of a cgroup.
+func affinity(n *machine, files vm.Files) string {
+	pid, _, _ := strings.Cut(string(files["cgroup.procs"]), "\n")
+	if _, err := strconv.Atoi(pid); err != nil {
+		return ""
+	}
+	status, err := n.m.Files("/proc/" + pid + "/status")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(status["/proc/"+pid+"/status"])) {
+		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			return strings.TrimSpace(list)
+		}
+	}
+	return ""
+}
+
+// TestOffline takes a CPU away and gives it back: an owned one, and one of the shared pool. Containers can be made at
+// any time, everybody keeps clear of what is owned, and in the end all is as it was.
+func TestOffline(t *testing.T) {
+	for _, g := range versions() {
+		t.Run(g.name, func(t *testing.T) {
+			g.Topology = vm.FourNodes
+			n := start(t, g.Guest, nil)
+			crowd(t, n, "2-3")
+			before := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"}
+			wantCPUs(t, n, "at first", before)
+			n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu3/online")
+			wantCPUs(t, n, "without CPU 3", map[string]string{"db": "2", "web": "0-1,4-7", "silent": "0-1,4-7"})
+			n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu6/online")
+			wantCPUs(t, n, "without CPUs 3 and 6", map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7"})
+			if err := n.run(labelled("late", "LS", "")); err != nil {
+				t.Fatalf("a pod while CPUs are offline: %v", err)
+			}
+			wantCPUs(t, n, "made while CPUs are offline", map[string]string{"late": "0-1,4-5,7"})
+			n.m.Sh("for c in 3 6; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
+			before["late"] = "0-1,4-7"
+			if g.CgroupV1 {
+				// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
+				before = map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7", "late": "0-1,4-5,7"}
+			}
+			wantCPUs(t, n, "with all CPUs again", before)
+		})
+	}
+}
+
+// TestRestarts kills agent and runtime in turn. Nothing may move, not even for the moment that nobody looks.
+func TestRestarts(t *testing.T) {
+	for _, g := range versions() {
+		t.Run(g.name, func(t *testing.T) {
+			g.Topology = vm.FourNodes
+			n := start(t, g.Guest, nil)
+			crowd(t, n, "4-5")
+			want := map[string]string{"db": "4-5", "web": "0-3,6-7", "silent": "0-3,6-7"}
+			wantCPUs(t, n, "at first", want)
+			p := &player{machine: n}
+			for _, s := range []scenario.Step{{Restart: "agent"}, {Restart: "runtime"}} {
+				before := p.snapshot(&s)
+				if err := p.act(&s); err != nil {
+					t.Fatal(err)
+				}
+				if err := lines(moved(before, p.snapshot(&s))); err != nil {
+					t.Error(err)
+				}
+				wantCPUs(t, n, "after a restart of the "+s.Restart, want)
+			}
+		})
+	}
+}
+
+// TestUpdateAndReload plays the kubelet's update of a container's resources and a new configuration.
+func TestUpdateAndReload(t *testing.T) {
+	for _, g := range versions() {
+		t.Run(g.name, func(t *testing.T) {
+			g.Topology = vm.Threads
+			n := start(t, g.Guest, nil)
+			crowd(t, n, "2-3")
+			shares, quota := uint64(512), int64(50_000)
+			for _, name := range []string{"db", "web"} {
+				if err := n.update(ctr(name), scenario.Resources{Shares: &shares, Quota: &quota, CPUs: "0-7"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantCPUs(t, n, "after an update", map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"})
+			for name, quota := range map[string]int64{"db": effective.Unlimited, "web": 50_000} {
+				if s, _, _, err := n.state(ctr(name)); err != nil || s.Quota != quota || !hasShares(s, shares) {
+					t.Errorf("%s after an update: %+v (%v), want quota %d and 512 shares", name, s, err, quota)
+				}
+			}
+			if err := n.a.reconfigure(json.RawMessage(`{"pools":{"reserved":"0","shared":"1,4-5"}}`)); err != nil {
+				t.Fatal(err)
+			}
+			wantCPUs(t, n, "with new pools", map[string]string{"db": "2-3", "web": "1,4-5", "silent": "0-1,4-7"})
+		})
+	}
+}
+
+// TestFirstInstruction makes containers while others own CPUs, on machines where nodes, dies and threads matter.
+func TestFirstInstruction(t *testing.T) {
+	for _, shape := range []vm.Topology{vm.FourNodes, vm.Threads, vm.FarMemory} {
+		t.Run(shape.Name, func(t *testing.T) {
+			n := start(t, vm.Guest{Topology: shape}, nil)
+			last := shape.CPUs() - 1
+			crowd(t, n, strconv.Itoa(last))
+			rest := fmt.Sprintf("0-%d", last-1)
+			if err := n.run(labelled("late", "LS", "")); err != nil {
+				t.Fatal(err)
+			}
+			for name, cpus := range map[string]string{"db": strconv.Itoa(last), "late": rest} {
+				if got := n.ctrs[ctr(name)].first; !sameList(got.Affinity, cpus) || got.MemsAllowed == "" {
+					t.Errorf("%s first saw affinity %s and memory nodes %s, want CPUs %s", name, got.Affinity, got.MemsAllowed, cpus)
+				}
+			}
+			wantCPUs(t, n, "then", map[string]string{"db": strconv.Itoa(last), "late": rest, "web": rest, "silent": rest})
+		})
+	}
+}
+
+// TestDaemonReload has systemd write its view of every cgroup again, and start a unit that makes it look at controllers.
+func TestDaemonReload(t *testing.T) {
+	n := start(t, vm.Guest{Topology: vm.FourNodes, Systemd: true}, nil)
+	crowd(t, n, "2-3")
+	want := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"}
+	wantCPUs(t, n, "at first", want)
+	before, _, _, err := n.state("shop/db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"systemctl daemon-reload", "systemctl daemon-reexec", "systemctl set-property --runtime kubepods.slice CPUWeight=50"} {
+		n.m.Sh(command)
+		wantCPUs(t, n, "after "+command, want)
+		s, _, _, err := n.state(ctr("db"))
+		if err != nil || s.Quota != effective.Unlimited {
+			t.Errorf("after %s the owner has %+v (%v), want no quota", command, s, err)
+		}
+		if pod, _, _, err := n.state("shop/db"); err != nil || pod.Quota != before.Quota || pod.Shares != before.Shares {
+			t.Errorf("after %s the owner's pod has %+v (%v), before %+v", command, pod, err, before)
+		}
+	}
+}
+
+// versions are the cgroup versions and drivers: version 2 alone, or all.
+func versions() []variation {
+	all := []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}, {"6.12", vm.Guest{Kernel: "6.12"}}}
+	if soak() {
+		return all
+	}
+	return all[:2]
+}

@@ -1,0 +1,57 @@
+package vm
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestShaped(t *testing.T) {
+	got, err := Shaped("2s x 2n x 4c, 64GiB/node")
+	if err != nil || got.CPUs() != 16 || got.Sockets != 2 || got.Dies != 2 || len(got.Nodes) != 4 || got.Nodes[3].CPUs != "12-15" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := Shaped("1s x 2c x 2t"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("threads: %v", err)
+	}
+	for _, bad := range []string{"", "2q", "0c", "x"} {
+		if _, err := Shaped(bad); err == nil {
+			t.Errorf("%q is taken for a shape", bad)
+		}
+	}
+}
+
+func TestTopologyArguments(t *testing.T) {
+	got := strings.Join(FarMemory.args(), " ")
+	for _, want := range []string{"-smp 4,sockets=1", "-m 2048M", "node,nodeid=0,memdev=m0,cpus=0-3", "node,nodeid=1,memdev=m1 ", "dist,src=0,dst=1,val=17"} {
+		if !strings.Contains(got+" ", want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+}
+
+func TestModulesInOrder(t *testing.T) {
+	deps := "k/net.ko: k/failover.ko k/ring.ko k/virtio.ko\nk/failover.ko:\nk/ring.ko: k/virtio.ko\nk/virtio.ko:\nk/virtio-rng.ko.xz: k/ring.ko k/virtio.ko\n"
+	got := needed(deps, []string{"net", "virtio_rng", "built_in"})
+	want := []string{"k/virtio.ko", "k/ring.ko", "k/failover.ko", "k/net.ko", "k/virtio-rng.ko.xz"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestTreeHash(t *testing.T) {
+	one, other := tree{}, tree{}
+	one.text("/a", "1")
+	other.text("/a", "2")
+	a, errA := one.hash()
+	b, errB := other.hash()
+	if errA != nil || errB != nil || a == b {
+		t.Errorf("%s, %s (%v, %v): another content is another hash", a, b, errA, errB)
+	}
+	var archive bytes.Buffer
+	if err := one.cpio(&archive); err != nil || archive.Len()%4 != 0 || !bytes.Contains(archive.Bytes(), []byte("TRAILER!!!")) {
+		t.Errorf("archive of %d bytes: %v", archive.Len(), err)
+	}
+}

@@ -1,0 +1,203 @@
+// Command report reads `go test -json` from standard input, shows what runs while it runs, and ends with a table: per
+// suite what ran, what was skipped and why, what failed and where its logs are.
+//
+//	go test -json ./... | report
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// event is one line of go test -json (cmd/internal/test2json).
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+// test is one leaf: a test that runs none of its own.
+type test struct {
+	name, action string
+	took         time.Duration
+	output       []string
+	parent       bool
+}
+
+// suite is one package.
+type suite struct {
+	name   string
+	tests  []*test
+	action string
+	took   time.Duration
+	output []string // of no test
+}
+
+func main() {
+	begun := time.Now()
+	suites, err := read(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(2)
+	}
+	if !summarise(os.Stdout, suites, time.Since(begun)) {
+		os.Exit(1)
+	}
+}
+
+// read shows each test's beginning and end. The output of a test is shown only if it fails, and then whole.
+func read(from io.Reader, to io.Writer) ([]*suite, error) {
+	var all []*suite
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Action == "build-output" {
+			fmt.Fprintln(to, strings.TrimSuffix(e.Output+line(err, lines.Text()), "\n")) // of the build, not of a test
+			continue
+		}
+		if e.Package == "" {
+			continue
+		}
+		i := slices.IndexFunc(all, func(s *suite) bool { return s.name == e.Package })
+		if i < 0 {
+			i, all = len(all), append(all, &suite{name: e.Package})
+		}
+		all[i].take(e, to)
+	}
+	return all, lines.Err()
+}
+
+// line is the text itself where it was no event.
+func line(err error, text string) string {
+	if err == nil {
+		return ""
+	}
+	return text
+}
+
+// progress begins what the driver and the scripts of test/tools say of what takes long.
+var progress = []string{"vm: ", "tools: ", "kernel: ", "debian: "}
+
+func (s *suite) take(e event, to io.Writer) {
+	took := time.Duration(e.Elapsed * float64(time.Second))
+	if e.Action == "output" && slices.ContainsFunc(progress, func(p string) bool { return strings.HasPrefix(e.Output, p) }) {
+		fmt.Fprint(to, "    ", e.Output)
+	}
+	if e.Test == "" {
+		switch e.Action {
+		case "output":
+			s.output = append(s.output, e.Output)
+		case "pass", "fail", "skip":
+			s.action, s.took = e.Action, took
+		}
+		return
+	}
+	t := s.test(e.Test)
+	switch e.Action {
+	case "run":
+		if up := path.Dir(e.Test); up != "." {
+			s.test(up).parent = true
+		}
+		fmt.Fprintf(to, "=== %s %s\n", path.Base(s.name), e.Test)
+	case "output":
+		t.output = append(t.output, e.Output)
+	case "pass", "fail", "skip":
+		t.action, t.took = e.Action, took
+		fmt.Fprintf(to, "--- %s: %s %s (%.1f s)\n", strings.ToUpper(e.Action), path.Base(s.name), e.Test, took.Seconds())
+		if e.Action == "fail" {
+			fmt.Fprint(to, strings.Join(t.output, ""))
+		}
+	}
+}
+
+func (s *suite) test(name string) *test {
+	for _, t := range s.tests {
+		if t.name == name {
+			return t
+		}
+	}
+	t := &test{name: name}
+	s.tests = append(s.tests, t)
+	return t
+}
+
+// summarise prints the table and reports whether all is well.
+func summarise(to io.Writer, suites []*suite, took time.Duration) bool {
+	good := len(suites) > 0
+	fmt.Fprintln(to)
+	for _, s := range suites {
+		if s.action != "skip" || len(s.tests) > 0 { // else it has no tests
+			good = s.summarise(to) && good
+		}
+	}
+	verdict := "passed"
+	if !good {
+		verdict = "FAILED"
+	}
+	fmt.Fprintf(to, "== make e2e: %s in %.0f s\n", verdict, took.Seconds())
+	return good
+}
+
+// summarise counts the leaves. A test that began and has no end has failed.
+func (s *suite) summarise(to io.Writer) bool {
+	count := map[string]int{}
+	var notes []string
+	for _, t := range s.tests {
+		if t.action == "" {
+			t.action = "fail"
+		}
+		if t.parent && t.action != "fail" {
+			continue
+		}
+		count[t.action]++
+		switch t.action {
+		case "skip":
+			notes = append(notes, fmt.Sprintf("   skipped %s: %s", t.name, reason(t.output)))
+		case "fail":
+			notes = append(notes, "   FAILED  "+t.name)
+		}
+	}
+	good := s.action == "pass" && count["fail"] == 0
+	if !good {
+		notes = append(notes, tailOf(s.output)...)
+	}
+	fmt.Fprintf(to, "== suite %-10s %3d passed, %d failed, %d skipped in %.0f s\n",
+		path.Base(s.name), count["pass"], count["fail"], count["skip"], s.took.Seconds())
+	for _, n := range notes {
+		fmt.Fprintln(to, n)
+	}
+	return good
+}
+
+// reason is the last thing a skipped test said, without file and line.
+func reason(output []string) string {
+	for _, text := range slices.Backward(output) {
+		text = strings.TrimSpace(text)
+		if text == "" || strings.HasPrefix(text, "---") || strings.HasPrefix(text, "===") {
+			continue
+		}
+		if _, after, ok := strings.Cut(text, ".go:"); ok {
+			if _, said, ok := strings.Cut(after, ": "); ok {
+				return said
+			}
+		}
+		return text
+	}
+	return "no reason was given"
+}
+
+func tailOf(output []string) []string {
+	const most = 20
+	var kept []string
+	for _, text := range output[max(0, len(output)-most):] {
+		kept = append(kept, "   "+strings.TrimSuffix(text, "\n"))
+	}
+	return kept
+}
