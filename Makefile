@@ -17,7 +17,7 @@ TAGS := nri_no_wasm
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
-.PHONY: help build demo test e2e soak lint generate stale bench tools deps clean
+.PHONY: help build demo test e2e soak lint generate stale bench benchreal tools deps clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ stale: ## Fail if `make generate` changes anything
 bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem $(ARGS) ./...
 	@if [ -f test/bench/go.mod ]; then cd test/bench && go test -run '^$$' -bench . -benchmem $(ARGS) ./...; fi
+
+benchreal: tools ## Run the benchmark on the real containerd (minutes, needs root)
+	@cd test/real && go test -count=1 -run '^$$' -bench . $(ARGS) .
 
 tools: ## Build the real containerds and runc the tests use (minutes once, then nothing)
 	@test/tools/build.sh containerd containerd17 runc >/dev/null

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/sim"
@@ -17,7 +19,8 @@ import (
 
 // agentFlags are the flags of the agent. Each stands above the file.
 type agentFlags struct {
-	config, nriSocket, nriIndex, httpAddress, logLevel, logFormat string
+	config, attach, nriSocket, nriIndex, httpAddress, logLevel, logFormat string
+	proxy                                                                 proxyFlags
 }
 
 func newAgent() *cobra.Command {
@@ -41,11 +44,13 @@ order plugins. So named, or so started, it is the agent without being told.`,
 	var f agentFlags
 	d := config.Default()
 	cmd.Flags().StringVar(&f.config, "config", "", "configuration file (default "+configFile+" where it exists)")
+	cmd.Flags().StringVar(&f.attach, "attach", "", "nri, cri or bypass (default "+d.Attach+")")
 	cmd.Flags().StringVar(&f.nriSocket, "nri-socket", "", "NRI socket of the runtime (default "+d.NRI.Socket+")")
 	cmd.Flags().StringVar(&f.nriIndex, "nri-plugin-index", "", "two digits that order NRI plugins (default "+d.NRI.Index+")")
 	cmd.Flags().StringVar(&f.httpAddress, "http-address", "", "where /metrics, /healthz and /readyz are served, e.g. 127.0.0.1:9464 (default nowhere)")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default "+d.Log.Level+")")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "", "text or json (default "+d.Log.Format+")")
+	f.proxy.add(cmd.Flags(), d.CRI)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), f, cmd.ErrOrStderr()) }
 	return cmd
 }
@@ -56,6 +61,7 @@ func (f agentFlags) apply(c *config.Config) error {
 		flag string
 		key  *string
 	}{
+		{f.attach, &c.Attach},
 		{f.nriSocket, &c.NRI.Socket},
 		{f.nriIndex, &c.NRI.Index},
 		{f.httpAddress, &c.HTTP.Address},
@@ -65,6 +71,9 @@ func (f agentFlags) apply(c *config.Config) error {
 		if o.flag != "" {
 			*o.key = o.flag
 		}
+	}
+	if err := f.proxy.apply(c, f.attach); err != nil {
+		return err
 	}
 	if problems := config.Validate(*c); problems != nil {
 		return fmt.Errorf("flags: %w", &config.Error{Problems: problems})
@@ -87,14 +96,19 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	b := thisBuild()
 	log.Info("starting", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
 	log.Debug("effective configuration", logkey.YAML, string(config.Print(c)))
+	handed, err := cri.HandedDown(os.Getenv)
+	if err != nil {
+		return err
+	}
 	a, err := agent.New(agent.Options{
-		Config: c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, Level: level,
+		Listeners: handed,
+		Config:    c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, Level: level,
 		Override: func(c *config.Config) { _ = f.apply(c) }, // validated with the rest of the file
 	})
 	if err != nil {
 		return fmt.Errorf("start the agent: %w", err)
 	}
-	err = a.Run(ctx)
+	err = a.RunAlone(ctx)
 	told := ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if err != nil && !told {
 		return fmt.Errorf("run the agent: %w", err)

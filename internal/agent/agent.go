@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"reflect"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -47,6 +50,10 @@ type Options struct {
 	Host    *lifecycle.Host
 	Resctrl resctrl.FS
 	Cookies coresched.Kernel
+	// Listeners are sockets the CRI proxy serves instead of its own.
+	Listeners []net.Listener
+	// Watch tells of changes of Tree; nil for the node's own.
+	Watch func() (bypass.Watcher, error)
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -58,6 +65,8 @@ type Agent struct {
 	conductor *conductor.Conductor
 	specs     *podspec.Ladder
 	nri       *nri.Attachment
+	bypass    *bypass.Attachment
+	cri       *cri.Attachment
 	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
@@ -105,16 +114,41 @@ func New(o Options) (*Agent, error) {
 		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 	})
-	if o.Config.NRI.Enabled {
+	if err := a.attach(); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	a.metrics.Watch(a.summary)
+	a.metrics.WatchProcess()
+	return a, nil
+}
+
+// attach makes the attachment the configuration chooses.
+func (a *Agent) attach() (err error) {
+	o := a.opt
+	switch {
+	case o.Config.Attach == "bypass":
+		watch := o.Watch
+		if watch == nil {
+			root := o.Config.Cgroup.Root
+			watch = func() (bypass.Watcher, error) { return bypass.Watch(root) }
+		}
+		a.bypass, err = bypass.New(bypass.Options{
+			Endpoint: o.Config.CRI.Endpoint, CgroupRoot: o.Config.Bypass.CgroupRoot, Resync: o.Config.Bypass.Interval(),
+			Tree: a.node.tree, Watch: watch, Handler: a.conductor, Log: o.Log,
+		})
+	case o.Config.Attach == "cri":
+		a.cri = cri.New(cri.Options{
+			Socket: o.Config.CRI.Socket, Runtime: socketOf(o.Config.CRI.Endpoint), Images: socketOf(o.Config.CRI.ImageEndpoint),
+			Listeners: o.Listeners, Handler: a.conductor, Log: o.Log, Fail: o.Config.FailurePolicy.Agent == "fail",
+		})
+	case o.Config.NRI.Enabled:
 		a.nri = nri.New(nri.Options{
 			Socket: o.Config.NRI.Socket, Name: o.Config.NRI.Name, Index: o.Config.NRI.Index,
 			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
 			FailRequest: o.Config.FailurePolicy.Agent == "fail",
 		})
 	}
-	a.metrics.Watch(a.summary)
-	a.metrics.WatchProcess()
-	return a, nil
+	return err
 }
 
 // keeper makes the keeper of the node's cgroups and of what is beside them.
@@ -142,6 +176,9 @@ func (a *Agent) resctrl() resctrl.FS {
 	a.close = func() error { return errors.Join(closeTree(), files.Close()) }
 	return files
 }
+
+// socketOf returns the path of an endpoint.
+func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
 // look reads what was not given: the machine, and its cgroup files.
 func (a *Agent) look() (*cgroup.Tree, error) {
@@ -212,6 +249,12 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.specs.Ready(ctx)
 			return a.nri.Run(ctx)
 		})
+	}
+	if a.cri != nil {
+		group.Go(func() error { return a.cri.Run(ctx) })
+	}
+	if a.bypass != nil {
+		group.Go(func() error { return a.bypass.Run(ctx) })
 	}
 	err := group.Wait()
 	return errors.Join(err, a.close())
@@ -355,6 +398,15 @@ func needRestart(old, c config.Config) []string {
 	if old.Log.Format != c.Log.Format {
 		keys = append(keys, "log.format")
 	}
+	if old.Attach != c.Attach {
+		keys = append(keys, "attach")
+	}
+	if old.CRI != c.CRI {
+		keys = append(keys, "cri")
+	}
+	if old.Bypass != c.Bypass {
+		keys = append(keys, "bypass")
+	}
 	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
 		keys = append(keys, "nri")
 	}
@@ -385,9 +437,9 @@ func (s source) Status() status.Node {
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started
 	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
-	if s.a.nri != nil && len(n.Attachments) == 0 {
-		state, runtime, err := s.a.nri.Status()
-		at := status.Attached{Name: s.a.nri.Name(), State: state, Runtime: runtime}
+	if at := s.a.attachment(); at != nil && len(n.Attachments) == 0 {
+		state, runtime, err := at.Status()
+		at := status.Attached{Name: at.Name(), State: state, Runtime: runtime}
 		if err != nil {
 			at.Error = err.Error()
 		}

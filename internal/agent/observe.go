@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
@@ -49,14 +51,34 @@ func (a *Agent) Ready() error {
 	if err == nil {
 		return nil
 	}
-	if a.nri == nil {
+	at := a.attachment()
+	if at == nil {
 		return errors.New("no attachment is switched on (nri.enabled)")
 	}
-	state, _, cause := a.nri.Status()
+	state, _, cause := at.Status()
 	if cause != nil {
-		return fmt.Errorf("%w: nri: %s: %w", err, state, cause)
+		return fmt.Errorf("%w: %s: %s: %w", err, at.Name(), state, cause)
 	}
-	return fmt.Errorf("%w: nri: %s", err, state)
+	return fmt.Errorf("%w: %s: %s", err, at.Name(), state)
+}
+
+// attachment is what people are told of whichever attachment there is.
+type attachment interface {
+	Name() string
+	Status() (state, runtime string, err error)
+}
+
+// attachment returns the one the configuration chose; nil where it chose none.
+func (a *Agent) attachment() attachment {
+	switch {
+	case a.cri != nil:
+		return a.cri
+	case a.bypass != nil:
+		return a.bypass
+	case a.nri != nil:
+		return a.nri
+	}
+	return nil
 }
 
 // summary adds to the conductor's numbers what the agent knows of itself.
@@ -65,11 +87,16 @@ func (a *Agent) summary() status.Summary {
 	a.mu.Lock()
 	n.ConfigGen, n.ConfigError = a.generation, a.badConfig != ""
 	a.mu.Unlock()
-	if a.nri != nil {
-		state, _, _ := a.nri.Status()
-		n.Connections = append(n.Connections, status.Connection{
-			Mode: a.nri.Name(), State: state, States: nri.States(), Live: n.Attached,
-		})
+	if at := a.attachment(); at != nil {
+		state, _, _ := at.Status()
+		states := nri.States()
+		switch {
+		case a.cri != nil:
+			states = cri.States()
+		case a.bypass != nil:
+			states = bypass.States()
+		}
+		n.Connections = append(n.Connections, status.Connection{Mode: at.Name(), State: state, States: states, Live: n.Attached})
 	}
 	return n
 }

@@ -111,9 +111,9 @@ func (f *Fake) defaultShares() int64 {
 	return 100
 }
 
-// since reports whether the kernel is of a release or later.
-func (f *Fake) since(major, minor int) bool {
-	return f.release[0] > major || f.release[0] == major && f.release[1] >= minor
+// since reports whether the kernel is 6.minor or later.
+func (f *Fake) since(minor int) bool {
+	return f.release[0] > 6 || f.release[0] == 6 && f.release[1] >= minor
 }
 
 // SetRelease sets which kernel it is, by the beginning of what uname -r says. It
@@ -373,7 +373,7 @@ func (f *Fake) file(op, file string) (*fakeGroup, fakeFile, error) {
 		kind, known = fakeCore(controller, name)
 	}
 	switch {
-	case !ok, !known, kind.offered && !f.offered[name], !f.since(6, kind.minor):
+	case !ok, !known, kind.offered && !f.offered[name], kind.minor > 0 && !f.since(kind.minor):
 	case f.version == V2 && g == f.root && !kind.atRoot, f.version == V1 && g == f.root && kind.notAtRoot:
 	case f.version == V2 && g != f.root && (kind.rootOnly || controller != "cgroup" && !g.parent.subtree[controller]):
 	default:

@@ -35,7 +35,7 @@ func showShares(f *Fake, g *fakeGroup) string {
 		return number(g.shares)
 	case f.version == V1:
 		return "3"
-	case f.since(6, 12):
+	case f.since(12):
 		return "1"
 	}
 	return "0" // 3 of 1024, rounded

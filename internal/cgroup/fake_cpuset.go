@@ -66,9 +66,8 @@ func setCPUs(f *Fake, g *fakeGroup, text string) error {
 	if err := f.validate(g, trial); err != nil {
 		return err
 	}
-	old := g.cpus
 	g.cpus = want
-	f.cpusChanged(g, old)
+	f.cpusChanged(g)
 	return nil
 }
 
@@ -105,15 +104,13 @@ func (f *Fake) validate(g *fakeGroup, trial fakeCPUSet) error {
 		if err := f.validateV1(g, trial); err != nil {
 			return err
 		}
-	} else if f.partitionClash(g, trial) {
-		return syscall.EINVAL
 	}
 	// A set that was never given may stay so; one that was may not be taken away
 	// from tasks, in version 2 neither.
 	if (!g.cpus.Empty() && trial.cpus.Empty() || !g.mems.Empty() && trial.mems.Empty()) && f.populated(g, "cpuset") {
 		return syscall.ENOSPC
 	}
-	return nil
+	return f.mayEmpty(g, trial)
 }
 
 func (f *Fake) validateV1(g *fakeGroup, trial fakeCPUSet) error {

@@ -88,6 +88,11 @@ var (
 		"cpuset.cpus.effective": {show: showEffectiveCPUs, atRoot: true},
 		"cpuset.mems.effective": {show: showEffectiveMems, atRoot: true},
 
+		"cpuset.cpus.partition":           {show: showPartition, set: setPartition},
+		"cpuset.cpus.exclusive":           {show: showExclusive, set: setExclusive, minor: 7},
+		"cpuset.cpus.exclusive.effective": {show: showEffectiveExclusive, minor: 7},
+		"cpuset.cpus.isolated":            {show: showIsolated, atRoot: true, rootOnly: true, minor: 8},
+
 		"memory.current":   {show: showUsage},
 		"memory.max":       bytesV2(func(g *fakeGroup) *int64 { return &g.limit }),
 		"memory.high":      bytesV2(func(g *fakeGroup) *int64 { return &g.high }),

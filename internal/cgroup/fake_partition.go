@@ -1,11 +1,64 @@
 package cgroup
 
-// fakePartition is a cpuset partition.
-type fakePartition struct{}
+import "syscall"
 
+// This file is the fake's model of cpuset partitions, of version 2. It derives
+// what sets amount to from who owns what, where the kernel keeps it step by step,
+// and so does not go wrong where the kernel does; kscript.Known tells of those
+// places.
+
+// fakePartition is what cpuset.cpus.partition and cpuset.cpus.exclusive say.
+type fakePartition struct {
+	kind      string // "" for member, "root", "isolated"
+	valid     bool
+	why       string // not valid, "" where the kernel gives no reason
+	exclusive IDs
+}
+
+// Why a partition is not valid, in the kernel's words.
+const (
+	whyEmptyOld  = "cpuset.cpus is empty"
+	whyEmpty     = "cpuset.cpus and cpuset.cpus.exclusive are empty"
+	whyShared    = "Cpu list in cpuset.cpus not exclusive"
+	whyParent    = "Parent is not a partition root"
+	whyNoneLeft  = "Parent unable to distribute cpu downstream"
+	whyExclusive = "Invalid cpu list in cpuset.cpus.exclusive"
+)
+
+// owns returns the CPUs a partition has, or would have, for itself.
+func (g *fakeGroup) owns() IDs {
+	if !g.part.exclusive.Empty() {
+		return g.part.exclusive
+	}
+	return g.cpus
+}
+
+// seated reports whether g gives CPUs to partitions directly below it.
+func (f *Fake) seated(g *fakeGroup) bool { return g == f.root || g.part.valid }
+
+// remote partitions take from the root, past parents that are none.
+func (f *Fake) remote(g *fakeGroup) bool { return g.part.valid && !f.seated(g.parent) }
+
+// effectiveCPUs is what a set amounts to: in version 2 what of it the parent
+// has, or else all the parent has, without the CPUs of partitions.
 func (f *Fake) effectiveCPUs(g *fakeGroup) IDs {
-	if g == f.root || f.version == V1 {
+	if f.version == V1 {
 		return g.cpus
+	}
+	if f.seated(g) {
+		have := f.cpus
+		if g != f.root {
+			have = have.And(g.owns())
+		}
+		for _, c := range g.children {
+			if c.part.valid {
+				have = have.Minus(c.owns())
+			}
+		}
+		if g == f.root {
+			have = have.Minus(f.remoteCPUs(g))
+		}
+		return have
 	}
 	above := f.effectiveCPUs(g.parent)
 	if own := g.cpus.And(above); !own.Empty() {
@@ -14,7 +67,218 @@ func (f *Fake) effectiveCPUs(g *fakeGroup) IDs {
 	return above
 }
 
-func (f *Fake) cpusChanged(*fakeGroup, IDs)                {}
-func (f *Fake) endPartition(*fakeGroup)                    {}
-func (f *Fake) mayGoOffline(IDs) error                     { return nil }
-func (f *Fake) partitionClash(*fakeGroup, fakeCPUSet) bool { return false }
+// remoteCPUs are those of remote partitions below g.
+func (f *Fake) remoteCPUs(g *fakeGroup) IDs {
+	var out IDs
+	for _, c := range g.children {
+		if f.remote(c) {
+			out = out.Union(c.owns())
+		}
+		out = out.Union(f.remoteCPUs(c))
+	}
+	return out
+}
+
+func showPartition(_ *Fake, g *fakeGroup) string {
+	p := g.part
+	switch {
+	case p.kind == "":
+		return "member"
+	case p.valid:
+		return p.kind
+	case p.why == "":
+		return p.kind + " invalid"
+	}
+	return p.kind + " invalid (" + p.why + ")"
+}
+
+func setPartition(f *Fake, g *fakeGroup, text string) error {
+	switch kind := strip(text); {
+	case kind == "member":
+		f.endPartition(g)
+		g.part.kind = ""
+	case kind != "root" && kind != "isolated":
+		return syscall.EINVAL
+	case g.part.valid:
+		g.part.kind = kind
+	case g.part.kind != "" && !f.since(7):
+		g.part.kind = kind // what is not valid stays so until its CPUs change
+	default:
+		g.part.kind = kind
+		f.judge(g)
+	}
+	return nil
+}
+
+// judge finds out whether a partition is valid.
+func (f *Fake) judge(g *fakeGroup) {
+	g.part.valid = false // not to be in its own way
+	g.part.why = f.objection(g)
+	g.part.valid = g.part.why == ""
+}
+
+func (f *Fake) objection(g *fakeGroup) string {
+	want := g.owns()
+	switch {
+	case want.Empty() && f.since(7):
+		return whyEmpty
+	case want.Empty():
+		return whyEmptyOld
+	}
+	for _, o := range g.parent.children {
+		if o != g && !o.owns().And(want).Empty() {
+			return whyShared
+		}
+	}
+	switch {
+	case f.seated(g.parent):
+		if want.Contains(f.effectiveCPUs(g.parent)) && f.needsCPUs(g.parent, g) {
+			return whyNoneLeft
+		}
+	case !f.since(7):
+		return whyParent
+	case g.part.exclusive.Empty(), !f.exclusiveCPUs(g.parent).Contains(want), want.Contains(f.effectiveCPUs(f.root)):
+		return whyExclusive
+	}
+	return ""
+}
+
+// needsCPUs reports whether tasks use the CPUs that a partition has left, other
+// than those in or below one of its children.
+func (f *Fake) needsCPUs(g, but *fakeGroup) bool {
+	if g == f.root || f.inhabited(g, "") {
+		return true
+	}
+	for _, c := range g.children {
+		if c != but && !c.part.valid && f.populated(c, "") {
+			return true
+		}
+	}
+	return false
+}
+
+// endPartition gives the CPUs of a partition back; those below it lose theirs.
+func (f *Fake) endPartition(g *fakeGroup) {
+	if !g.part.valid {
+		g.part.why = ""
+		return
+	}
+	g.part.valid, g.part.why = false, ""
+	for _, c := range g.children {
+		if c.part.valid && c.part.exclusive.Empty() {
+			c.part.valid, c.part.why = false, whyParent
+		}
+	}
+}
+
+// cpusChanged settles the partitions that a new set of CPUs touches: its own, and
+// those beside it that had these CPUs for themselves.
+func (f *Fake) cpusChanged(g *fakeGroup) {
+	if f.version == V1 {
+		return
+	}
+	for _, o := range g.parent.children {
+		if o != g && o.part.valid && !o.owns().And(g.cpus).Empty() {
+			f.endPartition(o)
+			if !f.since(7) {
+				o.part.why = whyShared // later kernels do not say why
+			}
+		}
+	}
+	switch {
+	case g.part.valid && g.owns().Empty():
+		f.endPartition(g)
+		g.part.why = whyExclusive
+	case g.part.kind != "" && !g.part.valid && !f.since(7):
+		f.judge(g)
+	}
+}
+
+// exclusiveCPUs is cpuset.cpus.exclusive.effective: what a partition has, or may
+// give to one below it.
+func (f *Fake) exclusiveCPUs(g *fakeGroup) IDs {
+	switch {
+	case g == f.root:
+		return f.possible
+	case g.part.valid:
+		return g.owns()
+	}
+	return g.part.exclusive.And(f.exclusiveCPUs(g.parent))
+}
+
+func showExclusive(_ *Fake, g *fakeGroup) string          { return g.part.exclusive.String() }
+func showEffectiveExclusive(f *Fake, g *fakeGroup) string { return f.exclusiveCPUs(g).String() }
+
+func setExclusive(f *Fake, g *fakeGroup, text string) error {
+	want, err := kernelList(text, f.possible.max()+1)
+	switch {
+	case err != nil:
+		return err
+	case !f.possible.Contains(want):
+		return syscall.EINVAL
+	}
+	for _, o := range g.parent.children {
+		if o == g || want.Empty() {
+			continue
+		}
+		if !want.And(o.part.exclusive).Empty() || !o.cpus.Empty() && want.Contains(o.cpus) || o.part.valid && !want.And(o.owns()).Empty() {
+			return syscall.EINVAL
+		}
+	}
+	g.part.exclusive = want
+	f.rejudgeBelow(g)
+	return nil
+}
+
+// rejudgeBelow ends the partitions below g that got their CPUs through it.
+func (f *Fake) rejudgeBelow(g *fakeGroup) {
+	for _, c := range g.children {
+		if c.part.kind != "" && !f.seated(c.parent) && !f.exclusiveCPUs(g).Contains(c.owns()) {
+			f.endPartition(c)
+			c.part.why = whyParent
+		}
+		f.rejudgeBelow(c)
+	}
+}
+
+func showIsolated(f *Fake, _ *fakeGroup) string { return f.isolated(f.root).String() }
+
+func (f *Fake) isolated(g *fakeGroup) IDs {
+	var out IDs
+	for _, c := range g.children {
+		if c.part.valid && c.part.kind == "isolated" {
+			out = out.Union(c.owns())
+		}
+		out = out.Union(f.isolated(c))
+	}
+	return out
+}
+
+// mayEmpty says why the CPUs of a partition cannot all be taken away: later
+// kernels need some for the bandwidth of deadlines, unless it is isolated.
+func (f *Fake) mayEmpty(g *fakeGroup, trial fakeCPUSet) error {
+	if f.since(12) && g.part.valid && g.part.kind == "root" && g.part.exclusive.Empty() && trial.cpus.Empty() {
+		return syscall.EBUSY
+	}
+	return nil
+}
+
+// mayGoOffline says why a CPU cannot go: it is the last of a partition, likewise.
+func (f *Fake) mayGoOffline(cpu IDs) error {
+	if f.version == V2 && f.since(12) && f.last(f.root, cpu) {
+		return syscall.EBUSY
+	}
+	return nil
+}
+
+func (f *Fake) last(g *fakeGroup, cpu IDs) bool {
+	if f.seated(g) && f.effectiveCPUs(g) == cpu {
+		return true
+	}
+	for _, c := range g.children {
+		if f.last(c, cpu) {
+			return true
+		}
+	}
+	return false
+}

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -236,4 +237,37 @@ func TestTreeBandwidth(t *testing.T) {
 			t.Errorf("%v: period %q, %v", v, got, err)
 		}
 	}
+}
+
+// FuzzFake writes any text into every file: the fake takes it or refuses it with
+// an errno, and can show every file afterwards.
+func FuzzFake(f *testing.F) {
+	for _, text := range []string{"", "0-3", "all:1/2", "max 100000", "+cpu -memory", "254:0 rbps=1", "0x10k", "root", "-1", "N-0", "0-1:0/0"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, v := range []Version{V1, V2} {
+			fake := newFake(t, v, "p", "p/c")
+			fake.AddDevice("254:0")
+			var files []string
+			for name := range fakeV2 {
+				files = append(files, "p/"+name, "p/c/"+name)
+			}
+			for controller, all := range fakeV1 {
+				for name := range all {
+					files = append(files, controller+"/p/"+name, controller+"/"+name)
+				}
+			}
+			slices.Sort(files)
+			for _, file := range files {
+				var errno syscall.Errno
+				if err := fake.WriteFile(file, []byte(text)); err != nil && !errors.As(err, &errno) {
+					t.Errorf("%v: write %s %q: %v", v, file, text, err)
+				}
+				if _, err := fake.ReadFile(file); err != nil && !errors.As(err, &errno) {
+					t.Errorf("%v: read %s: %v", v, file, err)
+				}
+			}
+		}
+	})
 }

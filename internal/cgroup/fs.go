@@ -64,7 +64,7 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 	for n < maxFile {
 		m, err := f.Read(buf[n:])
 		n += m
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return buf[:n], nil
 		}
 		if err != nil {

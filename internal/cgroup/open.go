@@ -92,7 +92,7 @@ func (f file) Close() error {
 // retried repeats a call a signal interrupted, as package os does.
 func retried(call func() (int, error)) (int, error) {
 	for {
-		if n, err := call(); err != unix.EINTR {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -46,9 +46,6 @@ func (t *Tree) Probe(feature string) lifecycle.Finding {
 func FeatureFile(feature string, v Version) (File, error) {
 	controller, _, isFile := strings.Cut(feature, ".")
 	if !isFile {
-		if controller == "io" && v == V1 {
-			controller = "blkio"
-		}
 		return File{Controller: controller}, nil
 	}
 	s, err := Find(lifecycle.Unified, feature)

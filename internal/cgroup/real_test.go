@@ -79,6 +79,7 @@ func TestRealStaysInside(t *testing.T) {
 }
 
 func staysInside(t *testing.T, beneath bool) {
+	t.Helper()
 	outside, dir := t.TempDir(), t.TempDir()
 	link := func(old, name string) {
 		t.Helper()

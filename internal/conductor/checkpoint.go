@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // checkpoint holds what came after containers were created and their records
 // were stamped: what the kubelet asked for since, and containers that were
-// narrowed without a record. It is small, and losing it moves nothing by
-// itself: what is lost is what such containers return to.
+// narrowed without a record; and all records of containers that no attachment
+// could stamp. It is small, and losing it moves nothing by itself: what is lost
+// is what such containers return to.
 type checkpoint struct {
 	late map[string]record
 	// grants are CPUs by the UID of the pod that owns them, also while it has
@@ -63,6 +65,22 @@ func (cp *checkpoint) drop(id string) {
 	if _, ok := cp.late[id]; ok {
 		delete(cp.late, id)
 		cp.mark()
+	}
+}
+
+// prune drops what is kept of containers that no longer are: they went while
+// nobody looked.
+func (c *Conductor) prune(all []*lifecycle.Container) {
+	lives := make(map[string]bool, len(all))
+	for _, ctr := range all {
+		if ctr != nil {
+			lives[ctr.ID] = true
+		}
+	}
+	for id := range c.late.late {
+		if !lives[id] {
+			c.late.drop(id)
+		}
 	}
 }
 

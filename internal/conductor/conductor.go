@@ -51,7 +51,7 @@ type Tuning struct {
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
 	keeper   *keeper.Keeper
-	signer   signer
+	signer   *signer
 	log      *slog.Logger
 	now      func() time.Time
 	recorder Recorder
@@ -67,6 +67,8 @@ type Conductor struct {
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
+	// open is an event that was answered and is not concluded; guarded by turn.
+	open *work
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
@@ -125,7 +127,7 @@ func New(o Options) *Conductor {
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
 		given:  map[string]map[lifecycle.Field]string{},
-		keeper: o.Keeper, signer: signer{key: o.Key}, log: o.Log, now: o.Now, pace: o.Pace,
+		keeper: o.Keeper, signer: newSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
 		told:     map[string]copyOf{},
@@ -154,15 +156,25 @@ type work struct {
 	problems     []lifecycle.Problem
 	wrote        []keeper.Outcome
 	decided      time.Duration // what deciding took
+	took         time.Duration // and all of it, until the answer
 	failed       bool          // a panic of ours cost it something
 }
 
 // begin takes the turn for one event.
 func (c *Conductor) begin(from Carrier, ev *lifecycle.Event) *work {
 	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
-	c.turn.Lock()
+	c.takeTurn()
 	c.since.Store(c.now().UnixNano())
 	return w
+}
+
+// takeTurn waits for the turn, and concludes what was answered before.
+func (c *Conductor) takeTurn() {
+	c.turn.Lock()
+	if w := c.open; w != nil {
+		c.open = nil
+		c.conclude(w)
+	}
 }
 
 func (c *Conductor) end() {
@@ -176,6 +188,7 @@ func (c *Conductor) end() {
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
 	c.await(ctx, &ev)
+	compact(&ev)
 	w := c.begin(from, &ev)
 	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
 	w.answer.Op = w.op
@@ -194,10 +207,10 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 		})
 		return answer, nil
 	}
+	defer c.end()
 	if err == nil && ev.Kind == lifecycle.CreateContainer {
 		return c.answerFirst(w, start), nil
 	}
-	defer c.end()
 	if err != nil {
 		c.recorder.Event(ev.Kind, c.now().Sub(start), w.decided)
 		return Answer{Op: w.op}, err
@@ -206,23 +219,29 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	return w.answer, nil
 }
 
+// answerDelay lets an answer be on its way before what remains of its event takes
+// the processor.
+const answerDelay = 300 * time.Microsecond
+
 // answerFirst applies a creation and leaves what its pod need not wait for until
-// after the answer: the keeper's notes, journal and log. The turn stays taken, so
-// that the next event finds them.
+// after the answer: the keeper's notes, journal and log. They are made a moment
+// later, or by the next event, which finds them.
 func (c *Conductor) answerFirst(w *work, start time.Time) Answer {
 	c.apply(w)
-	answer, took := w.answer, c.now().Sub(start)
-	c.later.Go(func() {
-		defer c.end()
-		c.conclude(w, took)
+	w.took = c.now().Sub(start)
+	c.open = w
+	c.later.Add(1)
+	time.AfterFunc(answerDelay, func() {
+		defer c.later.Done()
+		c.Settled()
 	})
-	return answer
+	return w.answer
 }
 
 // Settled returns when what was decided so far is in the kernel and reported.
 func (c *Conductor) Settled() {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.takeTurn()
+	c.turn.Unlock()
 }
 
 // Configure puts a new policy in force for what runs: kernel first, the
@@ -271,7 +290,8 @@ func (c *Conductor) plan(w *work, f engine.Facts) error {
 // finish applies what was decided, takes note of what became of it and reports.
 func (c *Conductor) finish(w *work, start time.Time) {
 	c.apply(w)
-	c.conclude(w, c.now().Sub(start))
+	w.took = c.now().Sub(start)
+	c.conclude(w)
 }
 
 // apply writes to the kernel what cannot wait for the answer. What others lose
@@ -294,7 +314,7 @@ func (c *Conductor) apply(w *work) {
 }
 
 // conclude takes note of what became of an event, and reports it.
-func (c *Conductor) conclude(w *work, took time.Duration) {
+func (c *Conductor) conclude(w *work) {
 	_ = c.guard(w, func() error {
 		c.keeper.Note(w.notes)
 		c.confirm(w)
@@ -309,7 +329,7 @@ func (c *Conductor) conclude(w *work, took time.Duration) {
 		c.mu.Unlock()
 	}
 	_ = c.guard(w, func() error {
-		c.report(w, took)
+		c.report(w)
 		return nil
 	})
 }
@@ -327,7 +347,7 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	w.wasUnplaced = c.unplaced(w.ev, f.Records)
 	c.state.Commit(w.plan)
 	for id := range f.Records {
-		if c.state.Container(id) != nil {
+		if c.state.Container(id) != nil && (w.from == nil || stamps(w.from)) {
 			c.recorded[id] = true
 			if given := f.Records[id].Given; given != nil {
 				c.given[id] = given

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -23,7 +22,8 @@ func (c *Conductor) confirm(w *work) {
 		if c.state.Container(owner) == nil && c.state.Pod(owner) == nil {
 			continue
 		}
-		c.deliver(owner, o.Value, fromKernel(o, c.sent[owner][slotOf(o.Value)]))
+		before, _ := c.sent[owner].of(slotOf(o.Value))
+		c.deliver(owner, o.Value, fromKernel(o, before))
 	}
 }
 
@@ -45,8 +45,8 @@ func (c *Conductor) remember(w *work, complete func(*status.Event)) status.Event
 }
 
 // report writes journal and log of one event.
-func (c *Conductor) report(w *work, took time.Duration) {
-	e := c.remember(w, func(e *status.Event) { e.Took = took })
+func (c *Conductor) report(w *work) {
+	e := c.remember(w, func(e *status.Event) { e.Took = w.took })
 	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {
 		c.count(w, p)

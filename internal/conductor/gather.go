@@ -27,6 +27,7 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 				c.record(uid[ctr.PodID], ctr, f)
 			}
 		}
+		c.adopted(w, f)
 	case lifecycle.RunPodSandbox:
 		if w.ev.Pod != nil {
 			c.parent(w.ev.Pod, f)
@@ -76,6 +77,36 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 		return
 	}
 	put(&f.Records, ctr.ID, r)
+}
+
+// adopted reads what the kernel gives containers whose record is lost, of an
+// attachment whose records only the checkpoint had.
+func (c *Conductor) adopted(w *work, f *engine.Facts) {
+	if w.from == nil || stamps(w.from) {
+		return
+	}
+	f.Kernel = map[string]string{}
+	parents := map[string]string{}
+	for _, p := range w.ev.Pods {
+		if p != nil {
+			parents[p.ID] = p.CgroupParent
+		}
+	}
+	for _, ctr := range w.ev.Containers {
+		if ctr == nil {
+			continue
+		}
+		if _, known := f.Records[ctr.ID]; known {
+			continue
+		}
+		dir, err := cgroup.Path(parents[ctr.PodID], ctr.CgroupsPath)
+		if err != nil {
+			continue // named when something has to be written there
+		}
+		if list, ok := c.keeper.ParentCPUs(dir); ok {
+			f.Kernel[ctr.ID] = list
+		}
+	}
 }
 
 // ended finds pods that own CPUs and have ended unnoticed: some runtimes do not

@@ -114,12 +114,35 @@ func TestInvariants(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) {
 				mo := newModel(t, v, faults{})
+				mo.proxied = rapid.Bool().Draw(rt, "proxied")
 				play(mo, steps().Draw(rt, "history"))
 				if len(mo.broken) > 0 {
 					rt.Fatalf("%v", mo.broken)
 				}
 			})
 		})
+	}
+}
+
+// TestInvariantsBeside plays the same with an attachment that carries nothing
+// and is told of everything after it happened; with the checkpoint kept over
+// restarts, and with it lost: then what the kernel gives is adopted.
+func TestInvariantsBeside(t *testing.T) {
+	t.Parallel()
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/lost=%t", v, lost), func(t *testing.T) {
+				t.Parallel()
+				rapid.Check(t, func(rt *rapid.T) {
+					mo := newModel(t, v, faults{forgetAsked: lost})
+					mo.from = outsider{}
+					play(mo, steps().Draw(rt, "history"))
+					if len(mo.broken) > 0 {
+						rt.Fatalf("%v", mo.broken)
+					}
+				})
+			})
+		}
 	}
 }
 

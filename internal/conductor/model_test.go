@@ -33,11 +33,17 @@ type model struct {
 	con     *conductor.Conductor
 	pods    []*modelPod
 	ratio   hook.Ratio // of CPU normalization
+	proxied bool       // events come as a CRI proxy tells them
+	between func()     // happens while the runtime creates a container
 	n       int
 	faults  faults
 	broken  []string
 	writes  int
 	log     io.Writer
+	from    conductor.Carrier
+	// foreign: it is the runtime that writes, which an attachment beside it
+	// cannot forestall. It is judged when the agent was told of it.
+	foreign bool
 }
 
 // faults are planted errors: each must make its invariant's check fail.
@@ -80,6 +86,17 @@ func (carrier) Carries(k lifecycle.Kind, f lifecycle.Field) bool {
 	return k == lifecycle.UpdateContainer && f <= lifecycle.MemoryLimit
 }
 
+// outsider carries nothing, as bypass.
+type outsider struct{}
+
+func (outsider) Name() string                                 { return "model" }
+func (outsider) About() string                                { return "" }
+func (outsider) Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
+func (outsider) Copies(f lifecycle.Field) bool                { return f <= lifecycle.MemoryLimit }
+
+// beside reports whether the model is told of things after they happened.
+func (mo *model) beside() bool { return mo.from == conductor.Carrier(outsider{}) }
+
 func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 	t.Helper()
 	var cpus []topology.CPU
@@ -97,7 +114,7 @@ func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
 		t.Fatal(err)
 	}
-	mo := &model{log: io.Discard, kernel: kernel, version: v, machine: m, faults: f}
+	mo := &model{from: carrier{}, log: io.Discard, kernel: kernel, version: v, machine: m, faults: f}
 	mo.policy = engine.Policy{
 		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
@@ -174,7 +191,7 @@ func (mo *model) wrong(format string, args ...any) {
 }
 
 func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
-	ans, err := mo.con.Handle(context.Background(), carrier{}, ev)
+	ans, err := mo.con.Handle(context.Background(), mo.from, ev)
 	mo.con.Settled() // a Synchronize is answered before it is applied
 	return ans, err == nil
 }
@@ -223,7 +240,11 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 		c.Resources.CPU.Quota = lifecycle.Some(int64(50000 + mo.n))
 	}
 	c.asked = c.Resources
-	ans, ok := mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container)})
+	asked := clone(&c.Container)
+	if mo.proxied { // neither is known before the runtime has it
+		asked.ID, asked.CgroupsPath = "creating-"+c.ID, ""
+	}
+	ans, ok := mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: asked})
 	if !ok {
 		return nil
 	}
@@ -234,6 +255,14 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 	mo.apply(c, ans.Values)
 	mo.others(ans)
 	p.ctrs = append(p.ctrs, c)
+	if mo.proxied {
+		if between := mo.between; between != nil {
+			mo.between = nil
+			between()
+		}
+		ans, _ = mo.handle(lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container), Former: asked.ID})
+		mo.others(ans)
+	}
 	return c
 }
 
@@ -302,13 +331,24 @@ func (mo *model) start(c *modelCtr) {
 	if c.started || c.ended {
 		return
 	}
-	must(mo.kernel.MkdirRunc(c.dir()))
-	mo.toKernel(c)
+	mo.foreign = mo.beside()
+	if !mo.proxied {
+		must(mo.kernel.MkdirRunc(c.dir()))
+		mo.toKernel(c)
+	}
 	mo.handle(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	if mo.proxied { // the cgroup comes with the start
+		must(mo.kernel.MkdirRunc(c.dir()))
+		mo.toKernel(c)
+	}
+	mo.foreign = false
 	c.started, c.State = true, lifecycle.StateRunning
 	must(mo.kernel.SetTasks(c.dir(), 1))
 	mo.checkExclusive("at the first instruction of " + c.ID)
 	mo.checkQuotas("at the first instruction of " + c.ID)
+	if mo.proxied {
+		mo.handle(lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	}
 	mo.checkValues(c)
 }
 
@@ -337,6 +377,10 @@ func (mo *model) toKernel(c *modelCtr) {
 // update is UpdateContainerResources: the answer replaces the request, and the
 // whole stored spec goes to the kernel, as in containerd.
 func (mo *model) update(c *modelCtr, r lifecycle.Resources) {
+	if mo.beside() {
+		mo.updateUnasked(c, r)
+		return
+	}
 	ans, ok := mo.handle(lifecycle.Event{
 		Kind: lifecycle.UpdateContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container), Requested: clone(&r),
 	})
@@ -356,6 +400,35 @@ func (mo *model) update(c *modelCtr, r lifecycle.Resources) {
 	mo.others(ans)
 	if c.started && !c.ended {
 		mo.toKernel(c)
+		mo.checkExclusive("after an update of " + c.ID)
+		mo.checkQuotas("after an update of " + c.ID)
+		mo.checkValues(c)
+	}
+}
+
+// updateUnasked is an update nobody asked us about: we see it afterwards.
+func (mo *model) updateUnasked(c *modelCtr, r lifecycle.Resources) {
+	mo.foreign = true
+	for _, into := range []*lifecycle.Resources{&c.Resources, &c.asked} {
+		if r.CPU.CPUs != "" {
+			into.CPU.CPUs = r.CPU.CPUs
+		}
+		if r.CPU.Quota.Set {
+			into.CPU.Quota = r.CPU.Quota
+		}
+		if r.CPU.Shares.Set {
+			into.CPU.Shares = r.CPU.Shares
+		}
+	}
+	live := c.started && !c.ended
+	if live {
+		mo.toKernel(c)
+	}
+	mo.handle(lifecycle.Event{
+		Kind: lifecycle.UpdateContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container), Requested: clone(&r),
+	})
+	mo.foreign = false
+	if live {
 		mo.checkExclusive("after an update of " + c.ID)
 		mo.checkQuotas("after an update of " + c.ID)
 		mo.checkValues(c)
@@ -402,10 +475,11 @@ func (mo *model) removePod(p *modelPod) {
 func (mo *model) restart() {
 	before := mo.cpusets()
 	granted := mo.grants()
+	owned := mo.mustStay()
 	mo.boot()
 	mo.handle(mo.everything())
 	for dir, cpus := range mo.cpusets() {
-		if before[dir] != cpus {
+		if before[dir] != cpus && (owned == nil || owned[dir]) {
 			mo.wrong("I4: a restart moved %s from %s to %s", dir, before[dir], cpus)
 		}
 	}
@@ -433,6 +507,22 @@ func (mo *model) everything() lifecycle.Event {
 		}
 	}
 	return ev
+}
+
+// mustStay are the cgroups that a restart may not move; nil for all. What pods
+// between two attempts own, and who was refused CPUs, is known to the checkpoint
+// alone: without it only who owns CPUs in the kernel is sure to keep them.
+func (mo *model) mustStay() map[string]bool {
+	if !mo.faults.forgetAsked || !mo.beside() {
+		return nil
+	}
+	owned := map[string]bool{}
+	for _, c := range mo.live() {
+		if c.started && mo.owns(c) && mo.effective(c) == canonical(c.pod.asked) {
+			owned[c.dir()] = true
+		}
+	}
+	return owned
 }
 
 // alive reports whether a grant's container lives: only those must survive.
@@ -491,6 +581,9 @@ func (mo *model) effective(c *modelCtr) string {
 // checkExclusive checks I1 and I2 on the kernel's files. A container owns what
 // its pod was assigned if the kernel shows just that for it after it started.
 func (mo *model) checkExclusive(when string) {
+	if mo.foreign {
+		return
+	}
 	all := mo.live()
 	for _, owner := range all {
 		if !owner.started || owner.pod.asked == "" || mo.effective(owner) != canonical(owner.pod.asked) {

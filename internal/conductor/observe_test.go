@@ -94,6 +94,28 @@ func testPod(annotations map[string]string) *lifecycle.Pod {
 		Resources: &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(200000))}}}
 }
 
+// TestJournalFollows: a creation is answered before it is in the journal, and
+// gets there by itself.
+func TestJournalFollows(t *testing.T) {
+	t.Parallel()
+	c, _, _ := observed(t, false)
+	ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: testPod(nil), Container: &lifecycle.Container{ID: "c", Name: "main"}}
+	if _, err := c.Handle(t.Context(), anything{}, ev); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		events, more := c.Events(t.Context(), 0)
+		if len(events) == 1 && events[0].Kind == "CreateContainer" {
+			return
+		}
+		select {
+		case <-more:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the journal has %v", events)
+		}
+	}
+}
+
 func TestRecorder(t *testing.T) {
 	c, n, log := observed(t, false)
 	if _, err := handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize}); err != nil {

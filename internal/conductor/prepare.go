@@ -17,6 +17,12 @@ import (
 // prepare turns a committed plan into what is answered and what is written. It
 // runs under the lock and does no I/O.
 func (c *Conductor) prepare(w *work) {
+	switch w.ev.Kind {
+	case lifecycle.Synchronize:
+		c.prune(w.ev.Containers)
+	case lifecycle.PostCreateContainer:
+		c.rename(w)
+	}
 	for _, id := range w.plan.Gone {
 		c.forget(w, id)
 	}
@@ -40,7 +46,7 @@ func (c *Conductor) prepare(w *work) {
 		switch w.ev.Kind {
 		case lifecycle.CreateContainer:
 			c.prepareCreate(w, ctr)
-		case lifecycle.PostUpdateContainer:
+		case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
 			// Between our answer and the runtime's write others may have been
 			// given CPUs: what was decided last counts.
 			w.settle = id
@@ -54,6 +60,9 @@ func (c *Conductor) prepare(w *work) {
 			c.prepareLive(w, ctr, told[id])
 		case lifecycle.PostCreateContainer:
 			c.landed(ctr)
+			if w.ev.Former != "" {
+				c.prepareNamed(w, ctr)
+			}
 		case lifecycle.Configure:
 			c.noteUnplaced(w, ctr)
 			c.prepareLive(w, ctr, nil)
@@ -153,7 +162,7 @@ func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
 // and leaves the rest for the moment the cgroup exists.
 func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	values := c.state.Values(ctr)
-	c.sent[ctr.ID] = deliveries{}
+	c.sent[ctr.ID] = make(deliveries, 0, len(values))
 	c.told[ctr.ID] = copyOf{}
 	if w.plan.Undone > 0 {
 		c.undone[ctr.Key] += w.plan.Undone
@@ -168,7 +177,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		switch {
 		case contest == "" && w.from.Carries(lifecycle.CreateContainer, v.Field):
 			w.answer.Values = append(w.answer.Values, v)
-			c.sent[ctr.ID][slotOf(v)] = delivery{channel: w.from.Name() + " create", value: v.String(), applied: true}
+			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " create", value: v.String(), applied: true})
 			if inKernel(v.Field) {
 				c.told[ctr.ID][v.Field] = v.String()
 			}
@@ -183,18 +192,35 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		default:
-			c.sent[ctr.ID][slotOf(v)] = delivery{
+			c.deliver(ctr.ID, v, delivery{
 				channel: "kernel", value: v.String(), missing: status.NotYet,
 				note: strings.TrimPrefix(contest+"; written when it starts", "; "),
-			}
+			})
 		}
 		if err == nil && inKernel(v.Field) {
 			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
 		}
 	}
-	if len(values) > 0 && w.from.Carries(lifecycle.CreateContainer, lifecycle.Annotation) {
+	switch {
+	case !stamps(w.from):
+		c.existing(w, ctr, values)
+	case len(values) > 0:
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
 		c.recorded[ctr.ID] = true
+	}
+}
+
+// existing takes in a container whose creation is over when it is told of, and
+// that carries no record: the checkpoint has it, and the runtime's copy is what
+// the runtime tells.
+func (c *Conductor) existing(w *work, ctr *engine.Container, values []lifecycle.Value) {
+	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.landed(ctr)
+	c.told[ctr.ID] = copyFrom(&w.ev.Container.Resources)
+	for _, v := range values {
+		if inKernel(v.Field) {
+			c.enqueue(ctr, v)
+		}
 	}
 }
 
@@ -219,6 +245,61 @@ func (c *Conductor) give(id string, v lifecycle.Value) {
 	c.given[id][v.Field] = v.Text
 }
 
+// rename carries what is known of a container's deliveries over to the id the
+// runtime gave it.
+func (c *Conductor) rename(w *work) {
+	from, to := w.ev.Former, w.ev.Container.ID
+	if w.plan.Container == nil || w.plan.Container.ID != to {
+		return
+	}
+	if d, ok := c.sent[from]; ok {
+		c.sent[to] = d
+	}
+	if t, ok := c.told[from]; ok {
+		c.told[to] = t
+	}
+	if c.recorded[from] {
+		c.recorded[to] = true
+	}
+	if given, ok := c.given[from]; ok {
+		c.given[to] = given
+	}
+	if missed, flies := c.flying[from]; flies {
+		c.flying[to] = missed
+	}
+}
+
+// prepareNamed follows a container to its own id: its cgroup has a name now. A
+// pool that moved while the runtime was creating it has its stored copy changed
+// before it starts.
+func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
+	target, err := c.target(ctr)
+	if err == nil {
+		delete(c.homeless, ctr.ID)
+	}
+	for _, v := range c.state.Values(ctr) {
+		if !inKernel(v.Field) {
+			continue
+		}
+		if err == nil {
+			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
+		}
+		d, _ := c.sent[ctr.ID].of(slotOf(v))
+		switch {
+		case d.applied && d.value == v.String():
+		case err != nil:
+			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
+		case c.contest(ctr, v.Field) == "" && w.from.Carries(lifecycle.UpdateContainer, v.Field):
+			w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
+			c.setTold(ctr.ID, v)
+			c.late.note(c.recordOf(ctr), ctr.ID)
+			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+		default:
+			c.deliver(ctr.ID, v, delivery{channel: "kernel", value: v.String(), missing: status.NotYet, note: "written when it starts"})
+		}
+	}
+}
+
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	return lifecycle.Value{
 		Field: lifecycle.Annotation, Key: RecordKey,
@@ -237,7 +318,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
 func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 	c.late.note(c.recordOf(ctr), ctr.ID)
-	c.recorded[ctr.ID] = true
+	c.recorded[ctr.ID] = c.recorded[ctr.ID] || stamps(w.from)
 	c.landed(ctr)
 	c.answered[ctr.ID] = requested(w.ev.Requested)
 	target, err := c.target(ctr)
@@ -258,6 +339,9 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 		w.answer.Values = append(w.answer.Values, v)
 		c.answered[ctr.ID][v.Field] = v.String()
 		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+	}
+	if !stamps(w.from) {
+		c.written(ctr) // nobody waited for our answer: it is told of afterwards
 	}
 }
 
@@ -314,6 +398,7 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 	delete(c.undone, ctr.Key)
 	c.landed(ctr)
 	w.settle = ctr.ID
+	w.answer.Owns = ctr.Seat.Pool == placement.Own
 	if c.homeless[ctr.ID] { // only now its cgroup is known
 		delete(c.homeless, ctr.ID)
 		c.prepareLive(w, ctr, nil)
@@ -330,27 +415,30 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 // the kernel at once, the runtime's copy later. told is the container as the
 // runtime tells it, nil where it is known from before.
 func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
-	before := c.sent[ctr.ID]
-	c.sent[ctr.ID] = deliveries{}
+	before, values := c.sent[ctr.ID], c.state.Values(ctr)
+	c.sent[ctr.ID] = make(deliveries, 0, len(values))
 	if told != nil {
 		c.told[ctr.ID] = copyFrom(&told.Resources)
+		if !stamps(w.from) {
+			c.late.note(c.recordOf(ctr), ctr.ID)
+		}
 	}
 	target, err := c.target(ctr)
-	for _, v := range c.state.Values(ctr) {
+	for _, v := range values {
 		s := slotOf(v)
-		if d, ok := before[s]; ok && d.value == v.String() {
-			c.sent[ctr.ID][s] = d
+		if d, ok := before.of(s); ok && d.value == v.String() {
+			c.deliver(ctr.ID, v, d)
 		}
 		switch {
 		case !inKernel(v.Field):
-			c.fixed(ctr.ID, v, told)
+			c.fixed(w, ctr.ID, v, told)
 			continue
 		case err != nil:
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		}
 		if told != nil && c.told[ctr.ID][v.Field] == v.String() {
-			c.sent[ctr.ID][s] = delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"}
+			c.deliver(ctr.ID, v, delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"})
 		}
 		w.items = append(w.items, keeper.Item{Target: target, Value: v})
 		c.enqueue(ctr, v)
@@ -358,11 +446,13 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 }
 
 // fixed judges a value that only the creation of a container can give it.
-func (c *Conductor) fixed(id string, v lifecycle.Value, told *lifecycle.Container) {
-	switch d := c.sent[id][slotOf(v)]; {
+func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle.Container) {
+	switch d, _ := c.sent[id].of(slotOf(v)); {
 	case d.applied:
 	case told != nil && present(told, v), untold(v.Field) && c.given[id][v.Field] == v.Text:
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
+	case w.from != nil && !w.from.Carries(lifecycle.CreateContainer, v.Field):
+		c.lost(id, v, status.NotCarried, notCarried(w.from, v.Field))
 	default:
 		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
 	}
@@ -422,10 +512,7 @@ func (c *Conductor) copyOf(id string) copyOf {
 }
 
 func (c *Conductor) deliver(id string, v lifecycle.Value, d delivery) {
-	if c.sent[id] == nil {
-		c.sent[id] = deliveries{}
-	}
-	c.sent[id][slotOf(v)] = d
+	c.sent[id] = c.sent[id].with(slotOf(v), d)
 }
 
 // lost records a value that could not be brought anywhere.

@@ -166,7 +166,7 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	var values []lifecycle.Value
 	if ctr != nil && ctr.Alive() {
 		for _, v := range c.state.Values(ctr) {
-			if inKernel(v.Field) && rt.from.Carries(lifecycle.UpdateContainer, v.Field) &&
+			if inKernel(v.Field) && copies(rt.from, v.Field) &&
 				c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
 				values = append(values, v)
 			}
@@ -220,9 +220,9 @@ func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, e
 	delete(c.queue.tries, id)
 	for _, v := range values {
 		c.setTold(id, v)
-		if d, ok := c.sent[id][slotOf(v)]; ok && d.value == v.String() {
+		if d, ok := c.sent[id].of(slotOf(v)); ok && d.value == v.String() {
 			d.note = "the runtime's copy agrees"
-			c.sent[id][slotOf(v)] = d
+			c.deliver(id, v, d)
 		}
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
@@ -48,16 +50,23 @@ type record struct {
 
 // signer signs records. A record is bound to its pod and container: copied
 // elsewhere it is worthless, and a pod's author cannot write one.
-type signer struct{ key []byte }
+type signer struct {
+	mu  sync.Mutex
+	mac hash.Hash // with the key; making it anew costs more than a sum
+}
 
-func (s signer) sum(podUID, container, body string) string {
-	mac := hmac.New(sha256.New, s.key)
+func newSigner(key []byte) *signer { return &signer{mac: hmac.New(sha256.New, key)} }
+
+func (s *signer) sum(podUID, container, body string) string {
 	text := make([]byte, 0, 512)
 	text = append(text, "trimtab record 1\x00"...)
 	text = append(append(text, podUID...), 0)
 	text = append(append(text, container...), 0)
-	mac.Write(append(text, body...))
-	return hex.EncodeToString(mac.Sum(text[:0])[:16])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mac.Reset()
+	s.mac.Write(append(text, body...))
+	return hex.EncodeToString(s.mac.Sum(text[:0])[:16])
 }
 
 // newRecord is what a container would return to, and what it owns.
@@ -92,7 +101,7 @@ func (r *record) engine() engine.Record {
 }
 
 // stamp returns the text of a container's record.
-func (s signer) stamp(podUID, container string, r record) string {
+func (s *signer) stamp(podUID, container string, r record) string {
 	body := string(r.appendJSON(make([]byte, 0, 256)))
 	return s.sum(podUID, container, body) + " " + body
 }
@@ -158,7 +167,7 @@ func appendText(b []byte, name, text string) []byte {
 }
 
 // read checks and reads a record. The error says why it cannot be trusted.
-func (s signer) read(podUID, container, text string) (engine.Record, error) {
+func (s *signer) read(podUID, container, text string) (engine.Record, error) {
 	var out engine.Record
 	if len(text) > maxRecord {
 		return out, fmt.Errorf("longer than %d bytes", maxRecord)

@@ -49,7 +49,7 @@ func TestRecordKeeps(t *testing.T) {
 	}
 	r := newRecord(7, "2-3", &pristine)
 	r.Given = map[lifecycle.Field]string{lifecycle.BlockIOClass: "slow"}
-	s := signer{key: []byte("k")}
+	s := newSigner([]byte("k"))
 	got, err := s.read("uid", "c", s.stamp("uid", "c", r))
 	want := engine.Record{Pristine: pristine, CPUs: "2-3", Given: r.Given}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -119,7 +119,7 @@ func (c *Conductor) values(owner string, values []lifecycle.Value) []status.Valu
 			name += " " + v.Key
 		}
 		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
-		if d, ok := c.sent[owner][slotOf(v)]; ok && d.value == v.String() {
+		if d, ok := c.sent[owner].of(slotOf(v)); ok && d.value == v.String() {
 			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.note
 		}
 		out = append(out, s)

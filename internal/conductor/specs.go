@@ -35,6 +35,9 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 	if c.specs.Spec(ev.Pod.UID) == nil {
 		c.specs.Await(ctx, ev.Pod)
 	}
+	if ev.Kind == lifecycle.CreateContainer {
+		c.Inform([]string{ev.Pod.UID}) // before its container is decided, where the pod came without
+	}
 	if ev.Kind == lifecycle.CreateContainer && ev.Container != nil && c.specs.Spec(ev.Pod.UID) == nil {
 		c.log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
 			logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
@@ -63,12 +66,17 @@ func (c *Conductor) Inform(podUIDs []string) {
 	}
 }
 
+// podsOf returns the sandboxes of a pod that do not have its spec as it is now.
 func (c *Conductor) podsOf(uid string) []*lifecycle.Pod {
+	spec := c.specs.Spec(uid)
+	if spec == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []*lifecycle.Pod
 	for _, p := range c.state.PodsOf(uid) {
-		if !p.Stopped {
+		if !p.Stopped && p.Spec != spec {
 			out = append(out, p.Pod)
 		}
 	}

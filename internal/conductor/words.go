@@ -17,6 +17,25 @@ type Carrier interface {
 	Carries(kind lifecycle.Kind, f lifecycle.Field) bool
 }
 
+// Copier is what a Carrier may declare besides: which fields Runtime.Update can
+// bring into the runtime's stored copy, where that differs from what answers
+// carry at UpdateContainer.
+type Copier interface {
+	Copies(f lifecycle.Field) bool
+}
+
+// copies reports whether the runtime's stored copy can be given a field.
+func copies(c Carrier, f lifecycle.Field) bool {
+	if own, ok := c.(Copier); ok {
+		return own.Copies(f)
+	}
+	return c.Carries(lifecycle.UpdateContainer, f)
+}
+
+// stamps reports whether containers made through an attachment carry a record.
+// Where they do not, the checkpoint has it.
+func stamps(c Carrier) bool { return c.Carries(lifecycle.CreateContainer, lifecycle.Annotation) }
+
 // Settings are decided values for one container, addressed by its runtime id.
 type Settings struct {
 	Container string
@@ -31,6 +50,9 @@ type Answer struct {
 	// Others are for other containers that exist but have not started, whose
 	// cgroup the keeper cannot reach yet.
 	Others []Settings
+	// Owns says, at StartContainer, that the container owns CPUs: nobody else may
+	// still be starting with them when it runs.
+	Owns bool
 	// Op names the event in logs and journal.
 	Op logkey.ID
 }

@@ -35,8 +35,18 @@ type Config struct {
 	Hooks Hooks `json:"hooks"`
 	// PodSpec says who is asked for what the runtime does not tell of pods.
 	PodSpec PodSpec `json:"podspec"`
+	// Attach is how the agent learns of containers and gives them what was
+	// decided: "nri" is a plugin of the runtime and acts before a container
+	// exists, "cri" stands between the kubelet and the runtime and does the same,
+	// "bypass" stays beside the runtime and acts when its cgroup appears.
+	Attach string `json:"attach"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
+	// CRI says where the runtime answers the kubelet's questions, and ours, and
+	// where the CRI proxy serves.
+	CRI CRI `json:"cri"`
+	// Bypass configures the bypass attachment.
+	Bypass Bypass `json:"bypass"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup"`
 	// Paths are the files and directories of the agent.
@@ -324,6 +334,34 @@ type KubeletClient struct {
 	NodeName string `json:"nodeName"`
 }
 
+// CRI says where the runtime answers, and where the CRI proxy serves.
+type CRI struct {
+	// Endpoint is the runtime's CRI socket, as the kubelet's
+	// --container-runtime-endpoint names it, or would without Trimtab between.
+	Endpoint string `json:"endpoint"`
+	// ImageEndpoint is the socket of an image service of its own; empty where
+	// the runtime has both, which is usual. The CRI proxy serves it beside
+	// cri.socket, on a socket whose name ends in "-images.sock".
+	ImageEndpoint string `json:"imageEndpoint"`
+	// Socket is where the CRI proxy serves: the kubelet is started with
+	// --container-runtime-endpoint=unix:// and this path.
+	Socket string `json:"socket"`
+}
+
+// Bypass configures the bypass attachment.
+type Bypass struct {
+	// CgroupRoot is the kubelet's --cgroup-root, below which its kubepods
+	// cgroups are; empty, they are at the root of the hierarchy. Pods the
+	// runtime tells of are found wherever they are.
+	CgroupRoot string `json:"cgroupRoot"`
+	// Resync is how often everything is listed and compared, whatever was told
+	// meanwhile, in seconds.
+	Resync int `json:"resyncSeconds"`
+}
+
+// Interval returns Resync as a duration.
+func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }
+
 // Cgroup says where the kernel's cgroup files are.
 type Cgroup struct {
 	// Root is the directory the cgroup file system is mounted on.
@@ -389,6 +427,9 @@ func Default() Config {
 		PodSpec: PodSpec{
 			Wait: 50, Poll: 10, Kubelet: KubeletClient{PodsSocket: "/var/lib/kubelet/pods-api/pods-api.sock"},
 		},
+		Attach: "nri",
+		CRI:    CRI{Endpoint: "unix:///run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
+		Bypass: Bypass{Resync: 60},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
 			UpdateInterval: 50, Cede: []string{},

@@ -7,6 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Decide makes a plan for one event. It changes nothing: neither the state nor
@@ -71,7 +72,11 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 			return
 		}
 		d.live(p, c, lifecycle.StateRunning)
-	case lifecycle.PostUpdateContainer, lifecycle.PostCreateContainer:
+	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer:
+		if ev.Former != "" {
+			d.name(p, ev)
+			return
+		}
 		if c != nil {
 			d.live(p, c, c.Life)
 		}
@@ -103,6 +108,22 @@ func (d *draft) learn(told *lifecycle.Container) *Container {
 		n.Name = cmp.Or(told.Name, c.Name)
 	}
 	return &n
+}
+
+// name gives a container that was decided before it existed the id and the
+// cgroup it has now. What was decided stays.
+func (d *draft) name(p *Plan, ev *lifecycle.Event) {
+	c := d.container(ev.Former)
+	if c == nil || d.container(ev.Container.ID) != nil {
+		return
+	}
+	n := *c
+	n.ID, n.CgroupsPath = ev.Container.ID, ev.Container.CgroupsPath
+	d.put(c.ID, nil)
+	d.put(n.ID, &n)
+	p.Container = &n
+	p.Gone = append(p.Gone, c.ID)
+	p.Changed = append(p.Changed, n.ID)
 }
 
 // undo drops earlier attempts at this container that never started: their
@@ -175,8 +196,35 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.OnlineOf(rec.CPUs)
 		c.Pristine = rec.Pristine
+	} else if list, ok := f.Kernel[told.ID]; ok {
+		rec = d.adopt(p.Pod, c, list)
 	}
 	d.settle(p, c, rec)
+}
+
+// adopt makes do without a record: what the kernel gives a container now is
+// what was decided before. One with the CPUs its pod was assigned owns them; one
+// that was narrowed otherwise did not get them.
+func (d *draft) adopt(p *Pod, c *Container, list string) *Record {
+	has, whole := d.machine.OnlineOf(list), d.machine.Online()
+	if c.Pristine.CPU.CPUs != "" {
+		whole = d.machine.OnlineOf(c.Pristine.CPU.CPUs)
+	}
+	if !p.Within.Empty() {
+		whole = whole.And(p.Within)
+	}
+	c.touched = !has.Empty() && has != whole
+	if has.Empty() || !p.Intent.CPUs.Said() || !d.policy.Place {
+		return nil
+	}
+	if assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V)); err == nil && assigned == has {
+		c.Born = has
+		return &Record{Pristine: c.Pristine, CPUs: d.machine.Format(has)}
+	}
+	if !c.touched {
+		return nil
+	}
+	return &Record{Pristine: c.Pristine}
 }
 
 // pristine keeps of a container's resources what can ever be put back.

@@ -26,8 +26,11 @@ type Facts struct {
 	// the container that carries one.
 	Distrusted map[string]lifecycle.Problem
 	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
-	// lists.
+	// lists; "" allows all.
 	ParentCPUs map[string]string
+	// Kernel are the CPUs the kernel gives containers of a Synchronize whose
+	// record is lost, by id, as kernel lists.
+	Kernel map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.
 	Grants map[string]string

@@ -112,18 +112,16 @@ func (k *Keeper) record(batch []Item, items []int, out []Outcome) []*job {
 func (k *Keeper) recordLocked(it Item, want string) *row {
 	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
 	r := k.rows[p]
-	if r == nil {
+	owner := it.Target.Owner
+	switch {
+	case r == nil:
 		r = &row{place: p, writing: k.lockForLocked(p)}
 		k.rows[p] = r
-	} else if r.target.Owner != it.Target.Owner {
+		k.byOwner[owner] = append(k.byOwner[owner], r)
+	case r.target.Owner != owner:
 		k.disownLocked(r)
+		k.byOwner[owner] = append(k.byOwner[owner], r)
 	}
-	mine := k.byOwner[it.Target.Owner]
-	if mine == nil {
-		mine = map[place]*row{}
-		k.byOwner[it.Target.Owner] = mine
-	}
-	mine[p] = r
 	k.generation++
 	r.generation, r.target, r.value, r.want, r.releasing = k.generation, it.Target, it.Value, want, false
 	r.state, r.err = Pending, nil

@@ -86,7 +86,7 @@ type Keeper struct {
 
 	mu         sync.Mutex
 	rows       map[place]*row
-	byOwner    map[string]map[place]*row // the same rows
+	byOwner    map[string][]*row // the same rows
 	generation uint64
 	results    [len(stateNames)]uint64
 	drift      map[string]uint64
@@ -129,7 +129,7 @@ type row struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string]map[place]*row{}}
+	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}}
 }
 
 // Apply records values as desired and writes those that differ from what the
@@ -209,8 +209,8 @@ func (k *Keeper) Forget(owner string) {
 	k.forgetActs(owner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for p := range k.byOwner[owner] {
-		delete(k.rows, p)
+	for _, r := range k.byOwner[owner] {
+		delete(k.rows, r.place)
 	}
 	delete(k.byOwner, owner)
 }
@@ -222,11 +222,12 @@ func (k *Keeper) dropLocked(r *row) {
 }
 
 func (k *Keeper) disownLocked(r *row) {
-	mine := k.byOwner[r.target.Owner]
-	delete(mine, r.place)
+	mine := slices.DeleteFunc(slices.Clone(k.byOwner[r.target.Owner]), func(o *row) bool { return o == r })
 	if len(mine) == 0 {
 		delete(k.byOwner, r.target.Owner)
+		return
 	}
+	k.byOwner[r.target.Owner] = mine
 }
 
 // Release gives back the value a setting of an owner had before we wrote it. Of
@@ -304,9 +305,17 @@ func (k *Keeper) Rows() []Row {
 	return rows
 }
 
-// ParentCPUs returns the CPUs an existing cgroup allows its children, and
-// whether they could be read.
+// ParentCPUs returns the CPUs an existing cgroup allows its children, "" if it
+// bounds them no more than the root does, and whether they could be read. In
+// version 2 what the root lacks is offline, and comes back to every cgroup that
+// names it; whoever was bounded meanwhile would stay without it.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.ParentCPUs(dir)
-	return list, err == nil
+	if err != nil || k.tree.Version == cgroup.V1 {
+		return list, err == nil
+	}
+	if root, err := k.tree.ParentCPUs("."); err == nil && root == list {
+		return "", true
+	}
+	return list, true
 }

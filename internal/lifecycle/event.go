@@ -7,7 +7,10 @@ type Kind int
 
 // The lifecycle steps. Configure and Inform are ours: a changed configuration
 // reaching what runs, and a pod spec that became known or changed; all others
-// are named as NRI names them.
+// are named as NRI names them. PostCreateContainer tells that the runtime knows
+// a container, and its id and cgroup where it was decided before it had them;
+// PostUpdateContainer and PostStartContainer that the runtime has written its
+// own values.
 const (
 	Synchronize Kind = iota
 	RunPodSandbox
@@ -21,6 +24,7 @@ const (
 	RemoveContainer
 	PostUpdateContainer
 	PostCreateContainer
+	PostStartContainer
 	Configure
 	Inform
 	kinds
@@ -29,7 +33,7 @@ const (
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
 	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer",
-	"PostCreateContainer", "Configure", "Inform",
+	"PostCreateContainer", "PostStartContainer", "Configure", "Inform",
 }
 
 // String returns the name NRI uses for the step.
@@ -61,6 +65,9 @@ type Event struct {
 	Kind      Kind
 	Pod       *Pod
 	Container *Container
+	// Former is the id a container was decided under at its CreateContainer,
+	// where the runtime has now given it another (PostCreateContainer).
+	Former string
 	// Requested are the resources an UpdateContainer or UpdatePodSandbox asks
 	// for; Overhead those of the pod's overhead in an UpdatePodSandbox.
 	Requested *Resources

@@ -53,7 +53,7 @@ func (q *jsonQuantity) UnmarshalJSON(b []byte) error {
 
 // decodeList reads a v1.PodList, one pod after the other, so that the text is
 // never in memory as a whole.
-func decodeList(r io.Reader, from lifecycle.Source) ([]*lifecycle.PodSpec, error) {
+func decodeList(r io.Reader) ([]*lifecycle.PodSpec, error) {
 	d := json.NewDecoder(r)
 	if err := expect(d, json.Delim('{')); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func decodeList(r io.Reader, from lifecycle.Source) ([]*lifecycle.PodSpec, error
 				return nil, errors.New("two lists of items")
 			}
 			items = true
-			pods, err = decodeItems(d, from)
+			pods, err = decodeItems(d)
 		default:
 			var skip json.RawMessage
 			err = d.Decode(&skip)
@@ -94,7 +94,7 @@ func decodeList(r io.Reader, from lifecycle.Source) ([]*lifecycle.PodSpec, error
 	return pods, nil
 }
 
-func decodeItems(d *json.Decoder, from lifecycle.Source) ([]*lifecycle.PodSpec, error) {
+func decodeItems(d *json.Decoder) ([]*lifecycle.PodSpec, error) {
 	start, err := d.Token()
 	if err != nil || start == nil { // a list without items may be null
 		return nil, err
@@ -111,7 +111,7 @@ func decodeItems(d *json.Decoder, from lifecycle.Source) ([]*lifecycle.PodSpec, 
 		if err := d.Decode(&p); err != nil {
 			return nil, err
 		}
-		s, err := p.spec(from)
+		s, err := p.spec()
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return err
 }
 
-func (p *jsonPod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
+func (p *jsonPod) spec() (*lifecycle.PodSpec, error) {
 	b := builder{spec: lifecycle.PodSpec{
 		UID: p.Metadata.UID, Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS,
 	}}
@@ -144,7 +144,7 @@ func (p *jsonPod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	b.amounts(&b.spec.Overhead, p.Spec.Overhead)
 	b.amounts(&b.spec.Requests, p.Spec.Resources.Requests)
 	b.amounts(&b.spec.Limits, p.Spec.Resources.Limits)
-	return b.finish(from)
+	return b.finish(lifecycle.FromKubelet)
 }
 
 func (c *jsonContainer) spec(b *builder, kind lifecycle.ContainerKind) lifecycle.ContainerSpec {

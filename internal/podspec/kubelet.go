@@ -183,7 +183,7 @@ func (k *Kubelet) list(ctx context.Context) (map[string]*lifecycle.PodSpec, erro
 		return nil, fmt.Errorf("%s: %s%s", url, res.Status, advice(res.StatusCode))
 	}
 	body := &io.LimitedReader{R: res.Body, N: maxAnswer}
-	pods, err := decodeList(body, lifecycle.FromKubelet)
+	pods, err := decodeList(body)
 	switch {
 	case err != nil && body.N <= 0:
 		return nil, fmt.Errorf("%s: longer than %d MiB", url, maxAnswer>>20)

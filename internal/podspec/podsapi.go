@@ -85,7 +85,7 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	if err != nil {
 		return Update{}, p.because(err)
 	}
-	s, err := decodePod(answer.GetPod(), lifecycle.FromPodsAPI)
+	s, err := decodePod(answer.GetPod())
 	switch {
 	case err != nil:
 		return Update{}, err
@@ -142,7 +142,7 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 // change takes one pod of the stream: into the first list until that is
 // complete.
 func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, tell func(Update)) error {
-	s, err := decodePod(ev.GetPod(), lifecycle.FromPodsAPI)
+	s, err := decodePod(ev.GetPod())
 	gone := ev.GetType() == pods.EventType_DELETED
 	switch {
 	case err != nil && synced:

@@ -56,7 +56,7 @@ func webPod() []byte {
 }
 
 func TestDecodePod(t *testing.T) {
-	got, err := decodePod(webPod(), lifecycle.FromPodsAPI)
+	got, err := decodePod(webPod())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestDecodePod(t *testing.T) {
 	}
 	whole := webPod()
 	for cut := range len(whole) {
-		if s, err := decodePod(whole[:cut], lifecycle.FromPodsAPI); err == nil && s.UID != "u1" {
+		if s, err := decodePod(whole[:cut]); err == nil && s.UID != "u1" {
 			t.Errorf("cut at %d: %+v", cut, s)
 		}
 	}
@@ -75,7 +75,7 @@ func FuzzDecodePod(f *testing.F) {
 	f.Add(webPod())
 	f.Add([]byte{0x0a, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, err := decodePod(data, lifecycle.FromPodsAPI); err == nil {
+		if s, err := decodePod(data); err == nil {
 			checkSpecs(t, []*lifecycle.PodSpec{s})
 		}
 	})

@@ -53,7 +53,7 @@ func webSpec(from lifecycle.Source) *lifecycle.PodSpec {
 }
 
 func TestDecodeList(t *testing.T) {
-	got, err := decodeList(strings.NewReader(listOf(onePod)), lifecycle.FromKubelet)
+	got, err := decodeList(strings.NewReader(listOf(onePod)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestBadLists(t *testing.T) {
 		listOf(pod("1", "n", `,"overhead":{"memory":"99999999999E"}`)):             "is above",
 		listOf(strings.Repeat(pod("1", "n", "")+",", maxPods) + pod("1", "n", "")): "more than",
 	} {
-		specs, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
+		specs, err := decodeList(strings.NewReader(text))
 		if err == nil {
 			_, err = listed(specs, "")
 		}
@@ -91,7 +91,7 @@ func TestBadLists(t *testing.T) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}
-	specs, err := decodeList(strings.NewReader(listOf(onePod)), lifecycle.FromKubelet)
+	specs, err := decodeList(strings.NewReader(listOf(onePod)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add(listOf())
 	f.Add(`{"kind":"PodList","items":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		specs, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
+		specs, err := decodeList(strings.NewReader(text))
 		if err == nil {
 			checkSpecs(t, specs)
 		}

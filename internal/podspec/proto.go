@@ -58,12 +58,12 @@ func fields(b []byte, do func(n protowire.Number, v []byte) error) error {
 }
 
 // decodePod reads the protobuf form of a v1.Pod.
-func decodePod(data []byte, from lifecycle.Source) (*lifecycle.PodSpec, error) {
+func decodePod(data []byte) (*lifecycle.PodSpec, error) {
 	b := &builder{}
 	if err := b.pod(data); err != nil {
 		return nil, fmt.Errorf("malformed pod: %w", err)
 	}
-	return b.finish(from)
+	return b.finish(lifecycle.FromPodsAPI)
 }
 
 func (b *builder) pod(data []byte) error {

@@ -37,7 +37,7 @@ type kubeletPod struct {
 
 // newKubelet listens on the loopback.
 func newKubelet() (*kubelet, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a local address, at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

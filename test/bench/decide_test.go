@@ -83,6 +83,7 @@ type decisions struct {
 const mostDecisions, collectEvery = 1 << 18, 251
 
 func (d *decisions) measure(b *testing.B, s *section, n int) {
+	b.Helper()
 	b.ReportAllocs()
 	d.prepare()
 	if d.between {

@@ -99,7 +99,7 @@ func runTrimtab(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.Run(ctx)
+	return a.RunAlone(ctx)
 }
 
 // profiled runs f, and writes profiles of it where they are asked for.

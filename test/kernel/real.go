@@ -219,6 +219,12 @@ func Record(r *Real) (kscript.Recording, error) {
 		CPUs: text("/sys/devices/system/cpu/online"), Mems: text("/sys/devices/system/node/has_memory"),
 	}
 	if v == cgroup.V2 {
+		// Those of the script and no other, so that lists of them are the same.
+		for c := range strings.FieldsSeq(text(filepath.Join(r.Dir, "cgroup.subtree_control"))) {
+			if err := r.WriteFile("cgroup.subtree_control", []byte("-"+c)); err != nil {
+				return rec, fmt.Errorf("controller %s: %w", c, err)
+			}
+		}
 		for c := range strings.FieldsSeq("cpuset cpu memory io hugetlb pids") {
 			if err := r.WriteFile("cgroup.subtree_control", []byte("+"+c)); err != nil {
 				return rec, fmt.Errorf("controller %s: %w", c, err)

@@ -25,6 +25,7 @@ func (c *Containerd) cleanUp() {
 	if c.t.Failed() {
 		c.showLog()
 	}
+	c.client = c.direct // a proxy is gone by now
 	if c.PID() != 0 {
 		c.removePods()
 	}
@@ -51,18 +52,18 @@ func (c *Containerd) cleanUp() {
 func (c *Containerd) removePods() {
 	ctx, cancel := c.call()
 	defer cancel()
-	pods, err := c.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	pods, err := c.direct.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		c.t.Logf("list pods at cleanup: %v", err)
 		return
 	}
-	containers, err := c.client.ListContainers(ctx, &cri.ListContainersRequest{})
+	containers, err := c.direct.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
 		c.t.Logf("list containers at cleanup: %v", err)
 		return
 	}
 	for _, one := range containers.Containers { // no grace: the workload has none to need
-		_, _ = c.client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: one.Id})
+		_, _ = c.direct.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: one.Id})
 	}
 	for _, pod := range pods.Items {
 		if err := c.TryRemovePod(PodID(pod.Id)); err != nil {

@@ -36,6 +36,7 @@ type Release int
 const (
 	Newest Release = iota
 	V17            // speaks NRI 0.8, and has NRI off unless told
+	V16            // Debian 12's own package: neither NRI nor an event stream
 )
 
 // WithRelease runs an older containerd. It belongs into a test that calls Privately.
@@ -54,8 +55,11 @@ func (s *settings) config(dir, sandboxImage string, t *tools) string {
 	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim(s.release), "RUNC", t.runc, "LEVEL", s.logLevel,
 		"NO_NRI", fmt.Sprint(!s.nri), "NRI_REGISTRATION", s.nriRegistration.String(), "NRI_REQUEST", s.nriTimeout.String())
 	template := configTemplate
-	if s.release == V17 {
+	switch s.release {
+	case V17:
 		template = configTemplate17
+	case V16:
+		template = strings.TrimSuffix(configTemplate17, nriTemplate)
 	}
 	return r.Replace(template) + strings.Join(s.extra, "\n")
 }

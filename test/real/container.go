@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -231,29 +232,49 @@ func (c *Containerd) FirstView(id ContainerID) View {
 
 // TryFirstView is FirstView for goroutines.
 func (c *Containerd) TryFirstView(id ContainerID) (View, error) {
+	var seen View
+	return seen, c.line(id, 0, func(line string) error { return json.Unmarshal([]byte(line), &seen) })
+}
+
+// TryInForce is what a probe told to await values prints: when it began, and when it saw them first.
+func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err error) {
+	first, err := c.TryFirstView(id)
+	if err != nil {
+		return started, seen, err
+	}
+	err = c.line(id, 1, func(line string) error {
+		ns, err := strconv.ParseInt(line, 10, 64)
+		seen = time.Unix(0, ns)
+		return err
+	})
+	return time.Unix(0, first.Started), seen, err
+}
+
+// line waits until a container has written so many lines and one more, and reads that.
+func (c *Containerd) line(id ContainerID, after int, read func(string) error) error {
 	c.mu.Lock()
 	record, ok := c.containers[id]
 	c.mu.Unlock()
 	if !ok {
-		return View{}, fmt.Errorf("no container %s was made here", id)
+		return fmt.Errorf("no container %s was made here", id)
 	}
-	var seen View
-	err := poll(viewTimeout, func() error {
+	return poll(viewTimeout, func() error {
 		text, err := os.ReadFile(record.logFile)
 		if err != nil {
 			return err
 		}
-		line, ok := firstLine(string(text))
+		line, ok := lineOf(string(text), after)
 		if !ok {
 			return errors.New("the probe has not reported yet")
 		}
-		return json.Unmarshal([]byte(line), &seen)
+		return read(line)
 	})
-	return seen, err
 }
 
-// firstLine undoes the CRI's log format: time, stream, F or P (the line goes on in the next entry), text.
-func firstLine(text string) (string, bool) {
+func firstLine(text string) (string, bool) { return lineOf(text, 0) }
+
+// lineOf undoes the CRI's log format: time, stream, F or P (the line goes on in the next entry), text.
+func lineOf(text string, after int) (string, bool) {
 	var line strings.Builder
 	for entry := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSuffix(entry, "\n"), " ", 4)
@@ -261,9 +282,14 @@ func firstLine(text string) (string, bool) {
 			continue
 		}
 		line.WriteString(fields[3])
-		if fields[2] == "F" {
+		if fields[2] != "F" {
+			continue
+		}
+		if after == 0 {
 			return line.String(), true
 		}
+		after--
+		line.Reset()
 	}
 	return "", false
 }

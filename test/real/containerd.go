@@ -49,7 +49,8 @@ type instance struct {
 	images      *registry.Registry
 	hierarchies []host.Hierarchy
 	connection  *grpc.ClientConn
-	client      Client
+	client      Client // of what plays the kubelet
+	direct      Client // of the harness itself
 	dismiss     func() // tells the watcher that the test clears up by itself
 
 	making sync.Mutex // one at a time makes cgroups: a half-made v1 cpuset would pass its emptiness on
@@ -90,7 +91,7 @@ func (c *Containerd) For(t testing.TB) *Containerd {
 
 // setUp makes folder, images, cgroup parent and configuration. What it has made by the time of an error is cleaned up.
 func (c *Containerd) setUp(s *settings) (err error) {
-	if s.release == V17 && !private() {
+	if s.release != Newest && !private() {
 		return errors.New("this release keeps its shims' sockets in /run/containerd: the test has to call Privately")
 	}
 	c.release = s.release
@@ -125,7 +126,8 @@ func (c *Containerd) setUp(s *settings) (err error) {
 	if err != nil {
 		return err
 	}
-	c.client = Client{cri.NewRuntimeServiceClient(c.connection), cri.NewImageServiceClient(c.connection)}
+	c.direct = Client{cri.NewRuntimeServiceClient(c.connection), cri.NewImageServiceClient(c.connection)}
+	c.client = c.direct
 	text := s.config(c.dir, c.images.Image("pause"), c.tools)
 	return os.WriteFile(c.configFile(), []byte(text), 0o600)
 }
@@ -166,6 +168,21 @@ func (c *Containerd) Socket() string { return filepath.Join(c.dir, "c.sock") }
 
 // NRISocket is where NRI plugins connect.
 func (c *Containerd) NRISocket() string { return filepath.Join(c.dir, "nri.sock") }
+
+// Through has all further calls made over another socket, that of a proxy.
+func (c *Containerd) Through(socket string) {
+	c.t.Helper()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(quickReconnect), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	c.client = Client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}
+}
+
+// Direct is the runtime itself, whatever is between.
+func (c *Containerd) Direct() Client { return c.direct }
 
 // CgroupParent is the cgroup, as a path from the root of every hierarchy, above all pods of this runtime.
 func (c *Containerd) CgroupParent() string { return c.parent }
@@ -214,7 +231,7 @@ func (c *Containerd) start() error {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := c.client.Version(ctx, &cri.VersionRequest{})
+		_, err := c.direct.Version(ctx, &cri.VersionRequest{})
 		return err
 	})
 }

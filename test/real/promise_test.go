@@ -39,8 +39,11 @@ func TestPromise(t *testing.T) {
 	needTwoCPUs(t)
 	c := real.Start(t)
 	needV1(t, c)
-	a := startTrimtab(t, c, "")
+	playPromise(t, c, startTrimtab(t, c, ""), "nri")
+}
 
+func playPromise(t *testing.T, c *real.Containerd, a *trimtab, mode string) {
+	t.Helper()
 	silentPod := c.RunPod(real.PodSpec{Namespace: "shop", Name: "silent", QoS: real.Burstable})
 	silent := c.RunContainer(silentPod, real.ContainerSpec{Name: "app"})
 	same(t, "CPUs of a silent container", c.KernelFile(silent, "cpuset.cpus"), "0-1")
@@ -65,7 +68,7 @@ func TestPromise(t *testing.T) {
 	batch := checkBatch(t, c)
 	checkGPU(t, c)
 	checkUpdates(t, c, owner, silent, batch)
-	checkExplain(t, a)
+	checkExplain(t, a, mode)
 
 	c.StopPod(ownerPod)
 	c.RemovePod(ownerPod)
@@ -130,7 +133,7 @@ func checkUpdates(t *testing.T, c *real.Containerd, owner, silent, batch real.Co
 }
 
 // checkExplain checks that every value names its hook, its annotation and the channel that carried it.
-func checkExplain(t *testing.T, a *trimtab) {
+func checkExplain(t *testing.T, a *trimtab, mode string) {
 	t.Helper()
 	for _, e := range append(a.explain("shop", "db", "db"), a.explain("shop", "batch", "")...) {
 		if len(e.Values) == 0 {
@@ -143,7 +146,7 @@ func checkExplain(t *testing.T, a *trimtab) {
 		}
 	}
 	out, err := exec.Command(a.path, "explain", "--socket", a.socket(), "shop/db").CombinedOutput()
-	for _, word := range []string{"cpuset.cpus", assigned, "nri", "exclusive"} {
+	for _, word := range []string{"cpuset.cpus", assigned, mode, "exclusive"} {
 		if err != nil || !strings.Contains(string(out), word) {
 			t.Errorf("explain does not say %q (%v):\n%s", word, err, out)
 		}

@@ -41,7 +41,7 @@ func prepare() (*tools, error) {
 	if len(lines) != 3 {
 		return nil, fmt.Errorf("tools: want three folders, have %q", dirs)
 	}
-	t := &tools{dirs: map[Release]string{Newest: lines[0], V17: lines[1]}, runc: filepath.Join(lines[2], "runc")}
+	t := &tools{dirs: map[Release]string{Newest: lines[0], V17: lines[1], V16: "/usr/bin"}, runc: filepath.Join(lines[2], "runc")}
 	out, err := os.MkdirTemp("", "ttbuild")
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // trimtab is the agent as a process of its own, beside a real containerd.
 type trimtab struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	path string
 	cmd  *exec.Cmd
@@ -80,7 +80,17 @@ func (l *lockedBuffer) String() string {
 
 // start starts the agent with the given configuration, beside sockets and paths of its own, and waits until it is
 // attached.
-func startTrimtab(t *testing.T, c *real.Containerd, config string) *trimtab {
+func startTrimtab(t testing.TB, c *real.Containerd, config string) *trimtab {
+	t.Helper()
+	a := newTrimtab(t)
+	a.configure(c, config)
+	a.run()
+	a.attached()
+	return a
+}
+
+// newTrimtab makes an agent's place, and starts nothing.
+func newTrimtab(t testing.TB) *trimtab {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -105,9 +115,6 @@ func startTrimtab(t *testing.T, c *real.Containerd, config string) *trimtab {
 		}
 		os.RemoveAll(dir)
 	})
-	a.configure(c, config)
-	a.run()
-	a.attached()
 	return a
 }
 

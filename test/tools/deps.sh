@@ -12,6 +12,7 @@ need() { # COMMAND PACKAGE
 need gcc gcc # the race detector and runc are built with cgo
 need pkg-config pkg-config
 need flock util-linux
+need containerd containerd # 1.6: the tests have the agent beside a runtime without NRI
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 pkg-config --exists libseccomp 2>/dev/null || missing+=(libseccomp-dev)
 

@@ -21,8 +21,9 @@ type kernel struct {
 	initrd  string
 }
 
-// modules are what the guests' devices and containerd need; those built into a kernel are not among its modules.
-var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "overlay"}
+// modules are what the guests' devices, containerd and the kernel script (bfq) need; those built into a kernel are not
+// among its modules.
+var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "overlay", "bfq"}
 
 // kernels are those brought by this process; asking the archive takes a second.
 var kernels sync.Map

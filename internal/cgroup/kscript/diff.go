@@ -63,13 +63,17 @@ func accepted(errno string) string {
 // Table writes differences for people, one a line below the case they are in.
 func Table(nameA, nameB string, all []Difference) string {
 	var b strings.Builder
-	last := ""
+	last, reason := "", ""
 	for _, d := range all {
 		if d.Case != last {
 			fmt.Fprintf(&b, "%s\n", d.Case)
 			last = d.Case
 		}
 		fmt.Fprintf(&b, "  %-44s %-28s %s %q, %s %q\n", d.Step, d.What, nameA, d.A, nameB, d.B)
+		if d.Reason != "" && d.Reason != reason {
+			fmt.Fprintf(&b, "    on purpose: %s\n", d.Reason)
+		}
+		reason = d.Reason
 	}
 	return b.String()
 }

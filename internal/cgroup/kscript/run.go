@@ -79,6 +79,10 @@ type runner struct {
 
 func (r *runner) step(s Step) Answer {
 	a := Answer{Step: s.String(), Err: r.errno(r.do(s))}
+	if s.Op == Probe {
+		f := (&cgroup.Tree{FS: r.kernel, Version: r.machine.Version}).Probe(s.Path)
+		a.Shows = append(a.Shows, Shown{File: "support", Text: f.Support.String()})
+	}
 	for _, file := range s.shown() {
 		a.Shows = append(a.Shows, Shown{File: file, Text: r.show(file)})
 	}
@@ -101,7 +105,7 @@ func (r *runner) do(s Step) error {
 		return err
 	case Write:
 		return r.kernel.WriteFile(r.file(s.Path), []byte(r.fill(s.Text)))
-	case Read:
+	case Read, Probe:
 		return nil
 	case CPU:
 		id, err := strconv.Atoi(s.Path)

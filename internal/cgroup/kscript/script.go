@@ -32,15 +32,16 @@ const (
 	Read  Op = "read"
 	Spawn Op = "spawn" // starts a task, outside of all cgroups of the script
 	Kill  Op = "kill"
-	Grow  Op = "grow" // makes a task use memory, which its cgroup is charged for
-	Gone  Op = "gone" // waits until the kernel has ended a task
-	CPU   Op = "cpu"  // takes a CPU off or puts it back
+	Grow  Op = "grow"  // makes a task use memory, which its cgroup is charged for
+	Gone  Op = "gone"  // waits until the kernel has ended a task
+	Probe Op = "probe" // asks cgroup.Probe for a feature
+	CPU   Op = "cpu"   // takes a CPU off or puts it back
 )
 
 // Step is one operation and what is looked at afterwards.
 type Step struct {
 	Op Op
-	// Path is a directory, or a file as "dir/file". Its version 1 controller is
+	// Path is a directory, a feature, or a file as "dir/file". Its version 1 controller is
 	// the part of the file's name before the dot; where that is not so it
 	// stands in front, "cpuset:a/cgroup.procs". Spawn, Grow, Kill: the task's name.
 	Path string
@@ -86,7 +87,7 @@ func in(v cgroup.Version, p string) string {
 // Cases returns the script for a version, in order.
 func Cases(v cgroup.Version) []Case {
 	var out []Case
-	for _, group := range [][]Case{trees(), cpus(), cpusets(), memories(), devices(), partitions()} {
+	for _, group := range [][]Case{trees(), probes(), cpus(), cpusets(), memories(), devices(), partitions()} {
 		for _, c := range group {
 			if c.On == 0 || c.On == v {
 				out = append(out, c)
@@ -126,6 +127,14 @@ func grow(task string, bytes int64) Step {
 func kill(task string, show ...string) Step { return Step{Op: Kill, Path: task, Show: show} }
 
 func gone(task string, show ...string) Step { return Step{Op: Gone, Path: task, Show: show} }
+
+func probe(features ...string) []Step {
+	var out []Step
+	for _, f := range features {
+		out = append(out, Step{Op: Probe, Path: f})
+	}
+	return out
+}
 
 // lastCPU takes the last CPU off or puts it back.
 func lastCPU(online bool, show ...string) Step {

@@ -81,7 +81,14 @@ func Run(ctx context.Context, o Options) Report {
 	asked := n.checkAgent(ctx)
 	all := []Check{n.checkRuntime()}
 	n.readNRI()
-	all = append(all, n.checkNRI(), n.checkNRISocket(), n.checkTimeouts(), n.checkPlugins(), asked, configured)
+	nri := []Check{n.checkNRI(), n.checkNRISocket(), n.checkTimeouts(), n.checkPlugins()}
+	switch {
+	case n.beside():
+		nri = []Check{n.checkBypass(), n.checkWatches()}
+	case n.between():
+		nri = []Check{n.checkProxy(), n.checkKubeletEndpoint()}
+	}
+	all = append(append(all, nri...), asked, configured)
 	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())
 	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx))
 	all = append(all, n.checkHooks()...)

@@ -36,7 +36,7 @@ type nriConfig struct {
 func (n *node) checkRuntime() Check {
 	c := Check{Name: "runtime", Why: "Trimtab works through a container runtime; without one there is nothing to attach to"}
 	sockets := []struct{ name, path string }{{containerd, containerdSocket}, {crio, crioSocket}}
-	if e := strings.TrimPrefix(n.o.Endpoint, "unix://"); e != "" {
+	if e := strings.TrimPrefix(n.endpoint(), "unix://"); e != "" {
 		name := containerd
 		if strings.Contains(e, "crio") {
 			name = crio

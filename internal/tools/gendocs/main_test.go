@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
@@ -71,6 +72,11 @@ func TestPagesAreWhole(t *testing.T) {
 	fields := page("fields.md")
 	for _, r := range nri.Rows() {
 		if !strings.Contains(fields, "`"+r.Proto+"`") {
+			t.Errorf("fields.md lacks %s", r.Proto)
+		}
+	}
+	for _, r := range cri.Rows() {
+		if !strings.Contains(fields, "`"+strings.TrimSuffix(r.Proto, ".")+"`") {
 			t.Errorf("fields.md lacks %s", r.Proto)
 		}
 	}

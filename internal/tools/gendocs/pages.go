@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/attach/cri" //nolint:depguard // as below
 	"github.com/trimtab/trimtab/internal/attach/nri" //nolint:depguard // fields.md is the attachment's own table
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
@@ -119,6 +120,19 @@ a container that exists. A field without a word is not for policies, and its not
 	for _, r := range nri.Rows() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", code(r.Proto), cell(r.Since), code(r.Lifecycle), code(r.Setting),
 			yes(r.Adjust), yes(r.Update), cell(r.Note))
+	}
+	b.WriteString(`
+# CRI fields
+
+The same for the CRI proxy: every field of the requests that make pods and containers. All fields reach the runtime, also
+those that are newer than Trimtab; a field without a word is not for policies.
+
+| CRI | lifecycle | setting | at create | live | note |
+|---|---|---|---|---|---|
+`)
+	for _, r := range cri.Rows() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", code(strings.TrimSuffix(r.Proto, ".")), code(r.Lifecycle), code(r.Setting),
+			yes(r.Create), yes(r.Update), cell(r.Note))
 	}
 	return b.String(), nil
 }

@@ -3,20 +3,25 @@
 //
 //	(none), sleep   sleeps until SIGTERM
 //	spin            burns one CPU until SIGTERM
+//	await F=V...    prints when each file of its cgroup had its value, in ns since the epoch, and sleeps
 //	exit N          ends with status N
+//	echo            prints nothing of itself, copies its input until that ends, and says whether it was a terminal
 //	pause           prints nothing, reaps children and sleeps until SIGTERM: the sandbox image
 package main
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,13 +39,17 @@ var cgroupFiles = []string{
 }
 
 func main() {
+	started := time.Now().UnixNano()
 	mode := "sleep"
 	if len(os.Args) > 1 {
 		mode = os.Args[1]
 	}
 	var first []byte
+	if mode == "echo" {
+		os.Exit(echo())
+	}
 	if mode != "pause" {
-		first = look()
+		first = look(started)
 	}
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
@@ -54,6 +63,9 @@ func main() {
 		<-end
 	case "spin":
 		spinUntil(end)
+	case "await":
+		await(os.Args[2:])
+		<-end
 	case "exit":
 		os.Exit(exitStatus())
 	default:
@@ -62,8 +74,18 @@ func main() {
 	}
 }
 
-func look() []byte {
-	v := view.View{Affinity: affinity(), NumCPU: runtime.NumCPU(), Args: os.Args, Env: map[string]string{}, Cgroup: cgroup()}
+func echo() int {
+	_, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Printf("terminal: %v\n", err == nil)
+	return 7
+}
+
+func look(started int64) []byte {
+	v := view.View{Started: started, Affinity: affinity(), NumCPU: runtime.NumCPU(), Args: os.Args, Env: map[string]string{}, Cgroup: cgroup()}
 	for line := range strings.Lines(text("/proc/self/status")) {
 		switch key, value, _ := strings.Cut(line, ":"); key {
 		case "Cpus_allowed_list":
@@ -83,6 +105,20 @@ func look() []byte {
 		os.Exit(1)
 	}
 	return line
+}
+
+// await looks once a millisecond: more often would take the CPU from those it waits for.
+func await(wants []string) {
+	for ; ; time.Sleep(time.Millisecond) {
+		seen := cgroup()
+		if !slices.ContainsFunc(wants, func(w string) bool {
+			file, value, _ := strings.Cut(w, "=")
+			return seen[file] != value
+		}) {
+			fmt.Println(time.Now().UnixNano())
+			return
+		}
+	}
 }
 
 // affinity is that of the calling thread. All threads of a fresh Go process have inherited the same one.

@@ -25,7 +25,8 @@ func labelled(name, class, cpus string) *scenario.Run {
 	if cpus != "" {
 		r.Pod.QoS, r.Pod.Annotations = "Guaranteed", map[string]string{assigned: fmt.Sprintf(`{"cpuset":%q}`, cpus)}
 		ids, _ := topology.ParseList(cpus)
-		quota := int64(len(ids)) * 100_000 // nobody may own more CPUs than its limit
+		shares = uint64(len(ids)) * 1024 // nobody may own more CPUs than were requested
+		quota := int64(len(ids)) * 100_000
 		r.Containers[0].Resources.Quota = &quota
 	}
 	return r

@@ -1,0 +1,19 @@
+package agent
+
+import (
+	"runtime"
+	"testing"
+)
+
+func TestPercent(t *testing.T) {
+	t.Parallel()
+	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, headRoom: 100, 2 * headRoom: 50, 100 * headRoom: 30} {
+		if got := percent(live); got != want {
+			t.Errorf("%d bytes: %d %%, want %d", live, got, want)
+		}
+	}
+	runtime.GC()
+	if liveHeap() == 0 {
+		t.Error("the runtime tells nothing of the live heap")
+	}
+}

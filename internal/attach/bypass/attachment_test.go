@@ -1,0 +1,380 @@
+package bypass
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// both runs a test beside a runtime that tells events, on version 2, and beside
+// one that does not, on version 1.
+func both(t *testing.T, f func(t *testing.T, r *fakeCRI)) {
+	t.Helper()
+	for _, c := range []struct {
+		version string
+		cgroup  cgroup.Version
+	}{{"v2.4.2", cgroup.V2}, {"1.6.20~ds1", cgroup.V1}} {
+		t.Run(c.version, func(t *testing.T) { f(t, newCRI(t, newKernel(t, c.cgroup), c.version)) })
+	}
+}
+
+// TestLifecycle: what exists is told of at once, what comes and goes once and in
+// order.
+func TestLifecycle(t *testing.T) {
+	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
+		old := r.pod("old", "uid-old", map[string]string{"l": "1"}, map[string]string{"a": "2"})
+		r.start(r.create(old, "runs", nil))
+		ended := r.create(old, "ended", nil)
+		r.start(ended)
+		r.exit(ended)
+		h := &recorder{}
+		run(t, r, h)
+		until(t, "attached", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.attached == 1 })
+		if len(h.sync.Pods) != 1 || len(h.sync.Containers) != 1 || h.sync.Containers[0].Name != "runs" {
+			t.Fatalf("synchronised with %+v", h.sync)
+		}
+		if p := h.sync.Pods[0]; p.UID != "uid-old" || p.Labels["l"] != "1" || p.Annotations["a"] != "2" || p.CgroupParent != "/kubepods/burstable/poduid-old" {
+			t.Errorf("pod was told as %+v", p)
+		}
+		if c := h.sync.Containers[0]; c.PodID != old || c.State != lifecycle.StateRunning || !slices.Equal(c.Env, []string{"A=b"}) {
+			t.Errorf("container was told as %+v", c)
+		}
+
+		pod := r.pod("web", "uid-web", nil, nil)
+		one := r.create(pod, "one", nil)
+		r.start(one)
+		until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+		r.exit(one)
+		until(t, "stopped", func() bool { return h.count("StopContainer one") == 1 })
+		again := r.create(pod, "again", nil)
+		r.start(again)
+		until(t, "started again", func() bool { return h.count("StartContainer again") == 1 })
+		r.exit(again)
+		r.remove(one)
+		r.remove(again)
+		r.endPod(pod)
+		until(t, "removed", func() bool { return h.count("RemovePodSandbox web") > 0 })
+		want := []string{
+			"RunPodSandbox web", "CreateContainer one", "StartContainer one", "StopContainer one",
+			"CreateContainer again", "StartContainer again",
+		}
+		got := h.events()[1:]
+		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("told %q, want first %q", got, want)
+		}
+		for _, event := range append(want, "StopContainer again", "RemoveContainer one", "RemoveContainer again", "StopPodSandbox web", "RemovePodSandbox web") {
+			if n := h.count(event); n != 1 {
+				t.Errorf("%s was told %d times in %q", event, n, got)
+			}
+		}
+		if i, j := slices.Index(got, "StopPodSandbox web"), slices.Index(got, "RemovePodSandbox web"); i > j {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// TestOverflow: lost notices are made up for by a look at everything.
+func TestOverflow(t *testing.T) {
+	r := newCRI(t, newKernel(t, cgroup.V1), "1.6.20")
+	h := &recorder{}
+	run(t, r, h)
+	r.kernel.silent(true)
+	pod := r.pod("web", "uid-web", nil, nil)
+	r.start(r.create(pod, "one", nil))
+	gone := r.pod("gone", "uid-gone", nil, nil)
+	r.endPod(gone)
+	r.kernel.silent(false)
+	r.kernel.out <- Notice{Happening: Overflow}
+	until(t, "found", func() bool { return h.count("StartContainer one") == 1 })
+	// And what comes after is noticed again.
+	r.start(r.create(pod, "two", nil))
+	until(t, "noticed", func() bool { return h.count("StartContainer two") == 1 })
+	if h.count("RunPodSandbox gone") != 0 {
+		t.Error("a pod that is gone was told of")
+	}
+}
+
+// TestCgroupFirst: a cgroup waits for its metadata, and is left alone where none
+// comes.
+func TestCgroupFirst(t *testing.T) {
+	r := newCRI(t, newKernel(t, cgroup.V1), "1.6.20")
+	h := &recorder{}
+	run(t, r, h)
+	pod := r.pod("web", "uid-web", nil, nil)
+	until(t, "pod", func() bool { return h.count("RunPodSandbox web") == 1 })
+	id := r.create(pod, "one", nil)
+	r.set(func() { r.ctrs[id].hidden = true })
+	before := r.asked.Load()
+	r.kernel.mkdir(r.ctrs[id].dir())
+	until(t, "asked in vain", func() bool { return r.asked.Load() > before+3 })
+	if h.count("CreateContainer one") != 0 {
+		t.Fatal("a container nobody knows was told of")
+	}
+	r.set(func() { r.ctrs[id].hidden = false })
+	until(t, "known", func() bool { return h.count("CreateContainer one") == 1 && h.count("StartContainer one") == 1 })
+
+	// Names that look like containers and are not.
+	stranger := "kubepods/burstable/poduid-web/" + strings.Repeat("ee", 32)
+	r.kernel.mkdir(stranger)
+	r.kernel.mkdir("kubepods/burstable/poduid-web/helper")
+	r.kernel.mkdir("kubepods/burstable/podding")
+	until(t, "asked for the stranger", func() bool { return r.asked.Load() > before+5 })
+	r.kernel.rmdir(stranger)
+	calls := r.asked.Load()
+	r.start(r.create(pod, "two", nil))
+	until(t, "two", func() bool { return h.count("StartContainer two") == 1 })
+	if n := r.asked.Load() - calls; n > 60 {
+		t.Errorf("%d questions about one container", n)
+	}
+}
+
+// TestKubeletUpdate: what somebody else changes in the runtime's copy is an
+// update, what we change is none.
+func TestKubeletUpdate(t *testing.T) {
+	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
+		h := &recorder{}
+		a := run(t, r, h)
+		id := r.create(r.pod("web", "uid-web", nil, nil), "one", &specs.LinuxCPU{Shares: new(uint64(100)), Quota: new(int64(50000))})
+		r.start(id)
+		until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+		failed, err := a.Update(t.Context(), []conductor.Settings{{Container: id, Values: []lifecycle.Value{{Field: lifecycle.CPUShares, Int: 512}}}})
+		if err != nil || len(failed) > 0 {
+			t.Fatalf("update: %v, %v", failed, err)
+		}
+		a.Look(id)
+		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Quota = new(int64(80000)) })
+		a.Look(id)
+		until(t, "update", func() bool { return h.count("UpdateContainer one") == 1 })
+		want := &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(80000))}}
+		if diff := cmp.Diff([]*lifecycle.Resources{want}, h.asked); diff != "" {
+			t.Error(diff)
+		}
+		// Somebody's own value of a field we changed before.
+		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Shares = new(uint64(300)) })
+		a.Look(id)
+		until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
+	})
+}
+
+// TestNeverWiden: an update by which the runtime would write more CPUs than the
+// kernel has is not sent; planted by the kernel having fewer.
+func TestNeverWiden(t *testing.T) {
+	r := newCRI(t, newKernel(t, cgroup.V2), "v2.4.2")
+	h := &recorder{}
+	a := run(t, r, h)
+	id := r.create(r.pod("web", "uid-web", nil, nil), "one", &specs.LinuxCPU{Cpus: "0-3"})
+	r.start(id)
+	until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+	file := r.ctrs[id].dir() + "/cpuset.cpus"
+	if err := r.kernel.WriteFile(file, []byte("0-2")); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []lifecycle.Value{{Field: lifecycle.CPUSetCPUs, Text: "0-3"}, {Field: lifecycle.CPUShares, Int: 512}} {
+		failed, err := a.Update(t.Context(), []conductor.Settings{{Container: id, Values: []lifecycle.Value{v}}})
+		if err != nil || !slices.Equal(failed, []string{id}) {
+			t.Errorf("%v: refused %v, %v", v.Field, failed, err)
+		}
+	}
+	r.set(func() {
+		if len(r.updates) > 0 {
+			t.Errorf("sent %v", r.updates)
+		}
+	})
+	failed, err := a.Update(t.Context(), []conductor.Settings{{Container: id, Values: []lifecycle.Value{{Field: lifecycle.CPUSetCPUs, Text: "0-1"}}}})
+	if err != nil || len(failed) > 0 {
+		t.Errorf("narrower: %v, %v", failed, err)
+	}
+}
+
+// TestRuntimeRestart: a runtime that goes and comes is synchronised with anew.
+func TestRuntimeRestart(t *testing.T) {
+	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
+		h := &recorder{}
+		a := run(t, r, h)
+		pod := r.pod("web", "uid-web", nil, nil)
+		r.start(r.create(pod, "one", nil))
+		until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+		for n := 2; n <= 3; n++ {
+			r.close()
+			until(t, "lost", func() bool { s, _, _ := a.Status(); return s != StateSynchronised })
+			if _, err := a.Update(t.Context(), nil); !errors.Is(err, ErrDetached) {
+				t.Errorf("update while away: %v", err)
+			}
+			r.start(r.create(pod, fmt.Sprint("away", n), nil))
+			r.listen(t)
+			until(t, "synchronised again", func() bool { return h.count("Synchronize") == n })
+			if len(h.sync.Containers) != n {
+				t.Errorf("synchronised with %d containers", len(h.sync.Containers))
+			}
+		}
+		if h.count("CreateContainer one") != 1 {
+			t.Errorf("told %q", h.events())
+		}
+	})
+}
+
+// TestMaking: a cgroup the OCI runtime is at work on is left alone, whatever
+// is written there; what is written after that is answered at once.
+func TestMaking(t *testing.T) {
+	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
+		h := &recorder{}
+		dir := proc(t)
+		stat := filepath.Join(dir, "4242/stat")
+		parent := func(pid int) {
+			// In one step: half a file is no process.
+			next := stat + ".new"
+			if err := errors.Join(os.WriteFile(next, fmt.Appendf(nil, "4242 (runc:[2:INIT]) S %d 1\n", pid), 0o644), os.Rename(next, stat)); err != nil {
+				t.Error(err)
+			}
+		}
+		parent(4241)
+		run(t, r, h, func(o *Options) { o.Proc = dir })
+		shares := func(dir, text string) {
+			file := dir + "/cpu.weight"
+			if r.kernel.version == cgroup.V1 {
+				file = "cpu/" + dir + "/cpu.shares"
+			}
+			if err := r.kernel.WriteFile(file, []byte(text)); err != nil {
+				t.Error(err)
+			}
+		}
+		id := r.create(r.pod("web", "uid-web", nil, nil), "one", nil)
+		early := 0
+		r.onStart = func(dir string) {
+			for n := range 20 { // longer than any pause of ours
+				shares(dir, fmt.Sprint(100+n))
+				time.Sleep(2 * time.Millisecond)
+			}
+			early = h.count("StartContainer one")
+			parent(4240)
+			until(t, "settled before it runs", func() bool { return h.count("StartContainer one") == 1 })
+			again := h.count("PostUpdateContainer one")
+			until(t, "settled again", func() bool {
+				shares(dir, "77")
+				return h.count("PostUpdateContainer one") > again
+			})
+		}
+		r.start(id)
+		if early != 0 {
+			t.Error("written while the runtime was at work")
+		}
+	})
+}
+
+// TestTwoOfOneName: pods are told apart by their ids.
+func TestTwoOfOneName(t *testing.T) {
+	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
+		h := &recorder{}
+		run(t, r, h)
+		first, second := r.pod("web", "uid-1", nil, nil), r.pod("web", "uid-2", nil, nil)
+		r.start(r.create(first, "one", nil))
+		r.start(r.create(second, "one", nil))
+		until(t, "both", func() bool { return h.count("RunPodSandbox web") == 2 && h.count("StartContainer one") == 2 })
+	})
+}
+
+// TestWatch: the real thing sees directories come and go and files written, and
+// does not follow links.
+func TestWatch(t *testing.T) {
+	root := t.TempDir()
+	outside := t.TempDir()
+	id := strings.Repeat("0a", 32)
+	for _, dir := range []string{root + "/cgroup.controllers.d", root + "/kubepods/burstable/poda", outside + "/" + id} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := cgroup.OpenRoot(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	w, err := Watch(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	p, err := newPlaces(&cgroup.Tree{FS: files, Version: cgroup.V2}, w, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := p.scan(); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	if err := errors.Join(
+		os.Symlink(outside, root+"/kubepods/burstable/podlink"),
+		os.Symlink("poda", root+"/kubepods/burstable/podinside"),
+		os.Mkdir(root+"/kubepods/burstable/podb", 0o755),
+		os.Mkdir(root+"/kubepods/burstable/podb/"+id, 0o755),
+	); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	until(t, "the container", func() bool {
+		select {
+		case n := <-w.Notices():
+			if n.Happening == Made {
+				for id, dir := range p.made(n.Path) {
+					found[id] = dir
+				}
+			}
+		default:
+		}
+		return len(found) > 0
+	})
+	for id, dir := range p.scan() {
+		found[id] = dir
+	}
+	if want := map[string]string{id: "kubepods/burstable/podb/" + id}; !cmp.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
+	}
+	if p.pods["kubepods/burstable/podlink"] || p.pods["kubepods/burstable/podinside"] {
+		t.Error("a link is watched")
+	}
+	if err := os.RemoveAll(filepath.Join(root, "kubepods/burstable/podb")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "gone", func() bool {
+		n := <-w.Notices()
+		dir, _ := p.gone(n.Path)
+		return n.Happening == Gone && dir == "kubepods/burstable/podb"
+	})
+}
+
+// TestTops: where a kubelet's cgroups are, by its --cgroup-root.
+func TestTops(t *testing.T) {
+	for root, want := range map[string][]string{
+		"":     {"kubepods", "kubepods.slice"},
+		"/":    {"kubepods", "kubepods.slice"},
+		"/lab": {"lab/kubepods", "lab.slice/lab-kubepods.slice", "lab/kubepods.slice"},
+		"/a/b": {"a/b/kubepods", "a.slice/a-b.slice/a-b-kubepods.slice", "a/b/kubepods.slice"},
+		"/a-b": {"a-b/kubepods", "a_b.slice/a_b-kubepods.slice", "a-b/kubepods.slice"},
+	} {
+		got, err := topsBelow(root)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("topsBelow(%q) = %q, %v, want %q", root, got, err, want)
+		}
+	}
+	if _, err := New(Options{CgroupRoot: "/" + strings.Repeat("x", 300)}); err == nil || !strings.Contains(err.Error(), "bypass.cgroupRoot") {
+		t.Errorf("a root no cgroup can have: %v", err)
+	}
+}
+
+var _ conductor.Handler = (*recorder)(nil)

@@ -1,0 +1,244 @@
+package bypass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// checkContainer brings what was told of a container in line with what the
+// runtime says of it now.
+func (s *session) checkContainer(p *pod, id string, w why) error {
+	c := p.ctrs[id]
+	if c == nil {
+		return s.meetContainer(p, id)
+	}
+	if w&runs != 0 {
+		s.nowRunning(p, c)
+	}
+	if w&(askStatus|cgroupGone) != 0 {
+		if gone, err := s.checkStatus(p, c, w); gone || err != nil {
+			return err
+		}
+	}
+	if w&cgroupMade != 0 && c.waiting == nil && !c.running && !c.hasEnded() {
+		s.begin(p, c)
+	}
+	return nil
+}
+
+// meetContainer asks about a container not told of yet, and tells. One that has
+// ended already is never told of.
+func (s *session) meetContainer(p *pod, id string) error {
+	c, err := s.askContainer(id, p.id, s.foundDir(id))
+	if err != nil || c == nil || c.hasEnded() || p.stopped {
+		return err
+	}
+	if c.told.CgroupsPath == "" {
+		return nil // of a runtime that does not tell it; its cgroup will
+	}
+	p.ctrs[id] = c
+	s.keep(p, c)
+	s.tell(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.told, Container: c.told})
+	switch {
+	case c.running:
+		s.settle(p, c)
+	case c.dir != "" && s.a.o.Tree.Exists(c.dir, "cpuset"):
+		s.begin(p, c)
+	}
+	return nil
+}
+
+// settle has what is decided written to the kernel, whatever others wrote.
+func (s *session) settle(p *pod, c *ctr) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if c.ended {
+		return
+	}
+	kind := lifecycle.PostUpdateContainer
+	if !c.started {
+		kind, c.started = lifecycle.StartContainer, true
+	}
+	s.tell(lifecycle.Event{Kind: kind, Pod: p.told, Container: c.told})
+}
+
+// nowRunning takes in that the runtime says that a container runs. What it wrote
+// for that is over: this settles it for good.
+func (s *session) nowRunning(p *pod, c *ctr) {
+	if c.running || c.hasEnded() {
+		return
+	}
+	c.running = true
+	s.mu.Lock()
+	p.runs[c.id] = true
+	s.mu.Unlock()
+	s.settle(p, c)
+	s.unfollow(c)
+}
+
+func (c *ctr) hasEnded() bool {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	return c.ended
+}
+
+// checkStatus asks the runtime about a known container.
+func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
+	state, requested, err := s.status(c)
+	switch {
+	case notFound(err):
+		s.end(p, c)
+		delete(p.ctrs, c.id)
+		s.mu.Lock()
+		s.forgetLocked(c)
+		s.mu.Unlock()
+		s.tell(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.told, Container: c.told})
+		return true, nil
+	case err != nil:
+		return false, err
+	case c.hasEnded():
+		return false, nil
+	}
+	if requested != nil {
+		s.tell(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.told, Container: c.told, Requested: requested})
+	}
+	switch state {
+	case lifecycle.StateStopped:
+		s.end(p, c)
+	case lifecycle.StateRunning:
+		s.nowRunning(p, c)
+	}
+	if w&cgroupGone != 0 && !c.hasEnded() {
+		s.waitForEnd(p, c)
+	}
+	return false, nil
+}
+
+// maxVanish bounds how often a runtime is asked whether a container whose cgroup
+// went has ended: it notes an exit a moment later. After that the lists tell.
+const maxVanish = 8
+
+func (s *session) waitForEnd(p *pod, c *ctr) {
+	if s.a.o.Tree.Exists(c.dir, "cpuset") {
+		c.vanish = 0
+		return
+	}
+	if c.vanish++; c.vanish <= maxVanish {
+		s.later(time.Duration(10<<c.vanish)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupGone) })
+	}
+}
+
+// status asks for state and resources. The latter are returned where somebody
+// else has changed them.
+func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
+	s.copies.Lock()
+	defer s.copies.Unlock()
+	st, err := ask(s.ctx, s.c.calls.ContainerStatus, "ask about a container",
+		&cri.ContainerStatusRequest{ContainerId: c.id, Verbose: !c.inStatus})
+	if err != nil {
+		return 0, nil, err
+	}
+	state := states[st.Status.GetState()]
+	var r lifecycle.Resources
+	if c.inStatus {
+		if st.Status.GetResources().GetLinux() == nil {
+			return state, nil, nil
+		}
+		r = resourcesIn(st.Status.Resources.Linux)
+	} else {
+		v, err := readVerbose(st.Info)
+		if err != nil || v.RuntimeSpec == nil || v.RuntimeSpec.Linux == nil {
+			return state, nil, nil // a runtime that does not tell
+		}
+		r = resourcesOf(v.RuntimeSpec.Linux.Resources)
+	}
+	now := storedOf(&r)
+	requested := asked(now, c.seen, c.ours)
+	c.seen = now
+	return state, requested, nil
+}
+
+// end tells of a container's end, once.
+func (s *session) end(p *pod, c *ctr) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	s.mu.Lock()
+	s.forgetLocked(c)
+	delete(p.runs, c.id)
+	// It stays findable: its removal is still to come.
+	s.kept[c.id] = kept{p, c}
+	s.mu.Unlock()
+	s.unfollow(c)
+	s.tell(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.told, Container: c.told})
+}
+
+// errWiden refuses an update by which the runtime would write CPUs that the
+// kernel has taken away from the container.
+var errWiden = errors.New("the runtime would give back CPUs that the kernel has taken away")
+
+// update gives the runtime's copy of one container new values. The runtime
+// writes them to the kernel too, with all else it has stored: CPUs that the
+// kernel does not have must not be among them.
+func (s *session) update(ctx context.Context, w conductor.Settings) error {
+	s.mu.Lock()
+	k, ok := s.kept[w.Container]
+	s.mu.Unlock()
+	c := k.c
+	s.copies.Lock()
+	defer s.copies.Unlock()
+	if !ok {
+		return fmt.Errorf("update container %s: the runtime does not have it", w.Container)
+	}
+	next := c.seen
+	if left := next.put(w.Values); len(left) > 0 {
+		return fmt.Errorf("update container %s: the CRI has no field for %s", w.Container, left[0].Field)
+	}
+	if err := s.narrow(c, next.cpus); err != nil {
+		return fmt.Errorf("update container %s: %w", w.Container, err)
+	}
+	c.ours.put(w.Values) // even of a call that fails halfway
+	_, err := ask(ctx, s.c.calls.UpdateContainerResources, "update container "+w.Container,
+		&cri.UpdateContainerResourcesRequest{ContainerId: w.Container, Linux: request(w.Values)})
+	if err == nil {
+		c.seen.put(w.Values)
+	}
+	return err
+}
+
+// narrow reports whether all of a list is what the kernel has already.
+func (s *session) narrow(c *ctr, cpus string) error {
+	if cpus == "" || c.dir == "" {
+		return nil
+	}
+	text, err := s.a.o.Tree.Read(c.dir, lifecycle.CPUSetCPUs, "")
+	if cgroup.Gone(err) {
+		return nil // not started: the runtime stores it, and nothing else
+	}
+	if err != nil {
+		return err
+	}
+	has, err := cgroup.ParseIDs(text)
+	if err != nil {
+		return err
+	}
+	gets, err := cgroup.ParseIDs(cpus)
+	if err != nil {
+		return err
+	}
+	if !has.Contains(gets) && !has.Empty() {
+		return fmt.Errorf("%w: %s, and it has %s", errWiden, cpus, text)
+	}
+	return nil
+}

@@ -1,0 +1,526 @@
+package bypass
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kernel is a fake tree whose changes are noticed as inotify would.
+type kernel struct {
+	*cgroup.Fake
+	version cgroup.Version
+
+	mu      sync.Mutex
+	watched map[string]bool
+	out     chan Notice
+	mute    bool // notices are lost
+}
+
+func newKernel(t *testing.T, v cgroup.Version) *kernel {
+	t.Helper()
+	f, err := cgroup.NewFake(v, "0-7", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kernel{Fake: f, version: v, watched: map[string]bool{}, out: make(chan Notice, 1024)}
+	f.OnWrite(func(file, _ string) { k.notice(Written, file) })
+	for _, dir := range []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"} {
+		if err := f.MkdirRunc(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return k
+}
+
+func (k *kernel) notice(h Happening, file string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.watched[path.Dir(file)] && !k.mute {
+		k.out <- Notice{h, file}
+	}
+}
+
+// firstPID is the first process of every fake container.
+const firstPID = 4242
+
+// proc is a procfs with these processes.
+func proc(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"4242/stat": "4242 (runc:[2:INIT]) S 4240 1", "4241/comm": "runc", "4240/comm": "containerd-shim",
+	} {
+		file = filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// ReadFile knows the process of each container beside what the tree knows.
+func (k *kernel) ReadFile(file string) ([]byte, error) {
+	if path.Base(file) == "cgroup.procs" {
+		return fmt.Appendln(nil, firstPID), nil
+	}
+	return k.Fake.ReadFile(file)
+}
+
+// files are what a directory is in the hierarchies.
+func (k *kernel) files(dir string) []string {
+	if k.version == cgroup.V2 {
+		return []string{dir}
+	}
+	return []string{"cpuset/" + dir, "cpu/" + dir, "memory/" + dir}
+}
+
+func (k *kernel) mkdir(dir string) {
+	if k.MkdirRunc(dir) == nil {
+		for _, f := range k.files(dir) {
+			k.notice(Made, f)
+		}
+	}
+}
+
+func (k *kernel) rmdir(dir string) {
+	if k.Rmdir(dir) == nil {
+		for _, f := range k.files(dir) {
+			k.notice(Gone, f)
+			k.Remove(f)
+		}
+	}
+}
+
+func (k *kernel) Add(dir string) error {
+	if _, err := k.List(dir); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.watched[dir] = true
+	return nil
+}
+
+func (k *kernel) Remove(dir string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.watched, dir)
+}
+
+func (k *kernel) Notices() <-chan Notice { return k.out }
+
+func (k *kernel) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.watched = map[string]bool{}
+	return nil
+}
+
+func (k *kernel) silent(mute bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mute = mute
+}
+
+// fakeCRI is a runtime over a socket, as containerd is: what is created has no
+// cgroup, and starting makes one and writes the stored resources into it.
+type fakeCRI struct {
+	cri.UnimplementedRuntimeServiceServer
+	version string
+	kernel  *kernel
+	socket  string
+	server  *grpc.Server
+	served  sync.WaitGroup
+	asked   atomic.Int64 // calls
+
+	mu      sync.Mutex
+	pods    map[string]*fakePod
+	ctrs    map[string]*fakeCtr
+	events  map[chan *cri.ContainerEventResponse]bool
+	updates []*cri.UpdateContainerResourcesRequest
+	n       int
+	// onStart runs between the fresh cgroup and the running state.
+	onStart func(dir string)
+}
+
+type fakePod struct {
+	status *cri.PodSandboxStatus
+	parent string
+	hidden bool // the runtime does not tell of it yet
+}
+
+type fakeCtr struct {
+	status *cri.ContainerStatus
+	pod    *fakePod
+	spec   specs.Spec
+	hidden bool
+}
+
+func newCRI(t *testing.T, k *kernel, version string) *fakeCRI {
+	t.Helper()
+	r := &fakeCRI{
+		version: version, kernel: k, socket: filepath.Join(t.TempDir(), "s"),
+		pods: map[string]*fakePod{}, ctrs: map[string]*fakeCtr{}, events: map[chan *cri.ContainerEventResponse]bool{},
+	}
+	r.listen(t)
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *fakeCRI) listen(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("unix", r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		r.asked.Add(1)
+		return h(ctx, req)
+	}))
+	r.server = server
+	cri.RegisterRuntimeServiceServer(server, r)
+	r.served.Go(func() { _ = server.Serve(l) })
+}
+
+func (r *fakeCRI) close() {
+	r.server.Stop()
+	r.served.Wait()
+}
+
+func (r *fakeCRI) streams() bool { return strings.HasPrefix(r.version, "v2") }
+
+// id makes ids that look like a runtime's.
+func (r *fakeCRI) id() string {
+	r.n++
+	return fmt.Sprintf("%064x", r.n)
+}
+
+func (r *fakeCRI) tell(kind cri.ContainerEventType, id string, p *fakePod) {
+	for c := range r.events {
+		c <- &cri.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, PodSandboxStatus: proto.CloneOf(p.status)}
+	}
+}
+
+// pod runs a pod; QoS is the directory below kubepods.
+func (r *fakeCRI) pod(name, uid string, labels, annotations map[string]string) string {
+	dir := "kubepods/burstable/pod" + uid
+	r.kernel.mkdir(dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := r.id()
+	r.kernel.mkdir(dir + "/" + id)
+	p := &fakePod{parent: "/" + dir, status: &cri.PodSandboxStatus{
+		Id: id, Metadata: &cri.PodSandboxMetadata{Name: name, Uid: uid, Namespace: "shop"}, Labels: labels, Annotations: annotations,
+	}}
+	r.pods[id] = p
+	r.tell(cri.ContainerEventType_CONTAINER_CREATED_EVENT, id, p)
+	return id
+}
+
+func (r *fakeCRI) create(podID, name string, cpu *specs.LinuxCPU) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pods[podID]
+	id := r.id()
+	c := &fakeCtr{pod: p, status: &cri.ContainerStatus{
+		Id: id, Metadata: &cri.ContainerMetadata{Name: name}, State: cri.ContainerState_CONTAINER_CREATED, CreatedAt: int64(r.n),
+	}}
+	c.spec.Process = &specs.Process{Env: []string{"A=b"}}
+	c.spec.Linux = &specs.Linux{CgroupsPath: p.parent + "/" + id, Resources: &specs.LinuxResources{CPU: cpu}}
+	r.ctrs[id] = c
+	r.tell(cri.ContainerEventType_CONTAINER_CREATED_EVENT, id, p)
+	return id
+}
+
+func (c *fakeCtr) dir() string { return strings.TrimPrefix(c.spec.Linux.CgroupsPath, "/") }
+
+func (r *fakeCRI) start(id string) {
+	r.mu.Lock()
+	c, then := r.ctrs[id], r.onStart
+	r.mu.Unlock()
+	r.kernel.mkdir(c.dir())
+	r.write(c)
+	if then != nil {
+		then(c.dir())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.status.State = cri.ContainerState_CONTAINER_RUNNING
+	r.tell(cri.ContainerEventType_CONTAINER_STARTED_EVENT, id, c.pod)
+}
+
+// write puts the stored resources into the cgroup, as runc does.
+func (r *fakeCRI) write(c *fakeCtr) {
+	cpu := c.spec.Linux.Resources.CPU
+	if cpu == nil {
+		return
+	}
+	prefix := ""
+	if r.kernel.version == cgroup.V1 {
+		prefix = "cpuset/"
+	}
+	if cpu.Cpus != "" {
+		_ = r.kernel.WriteFile(prefix+c.dir()+"/cpuset.cpus", []byte(cpu.Cpus))
+	}
+}
+
+// exit is the end of a container's process: its cgroup goes first.
+func (r *fakeCRI) exit(id string) {
+	r.mu.Lock()
+	c := r.ctrs[id]
+	r.mu.Unlock()
+	r.kernel.rmdir(c.dir())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.status.State = cri.ContainerState_CONTAINER_EXITED
+	r.tell(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, id, c.pod)
+}
+
+func (r *fakeCRI) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.ctrs[id]
+	delete(r.ctrs, id)
+	r.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, id, c.pod)
+}
+
+// endPod stops and removes a pod and its cgroup.
+func (r *fakeCRI) endPod(id string) {
+	r.mu.Lock()
+	p := r.pods[id]
+	dir := strings.TrimPrefix(p.parent, "/")
+	r.mu.Unlock()
+	r.kernel.rmdir(dir + "/" + id)
+	r.mu.Lock()
+	delete(r.pods, id)
+	r.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, id, p)
+	r.mu.Unlock()
+	r.kernel.rmdir(dir)
+}
+
+func (r *fakeCRI) set(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+func (r *fakeCRI) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{RuntimeName: "containerd", RuntimeVersion: r.version, RuntimeApiVersion: "v1"}, nil
+}
+
+func (r *fakeCRI) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := &cri.ListPodSandboxResponse{}
+	for id, p := range r.pods {
+		if want := q.GetFilter().GetId(); !p.hidden && (want == "" || want == id) {
+			out.Items = append(out.Items, &cri.PodSandbox{Id: id, Metadata: p.status.Metadata, State: p.status.State})
+		}
+	}
+	return out, nil
+}
+
+func (r *fakeCRI) ListContainers(_ context.Context, q *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := &cri.ListContainersResponse{}
+	for id, c := range r.ctrs {
+		if want := q.GetFilter().GetId(); !c.hidden && (want == "" || want == id) {
+			out.Containers = append(out.Containers, &cri.Container{Id: id, PodSandboxId: c.pod.status.Id, State: c.status.State})
+		}
+	}
+	return out, nil
+}
+
+func (r *fakeCRI) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pods[q.PodSandboxId]
+	if p == nil || p.hidden {
+		return nil, status.Error(codes.NotFound, "no such pod")
+	}
+	info, err := json.Marshal(map[string]any{"config": map[string]any{"linux": map[string]any{"cgroup_parent": p.parent}}})
+	return &cri.PodSandboxStatusResponse{Status: proto.CloneOf(p.status), Info: map[string]string{"info": string(info)}}, err
+}
+
+func (r *fakeCRI) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.ctrs[q.ContainerId]
+	if c == nil || c.hidden {
+		return nil, status.Error(codes.NotFound, "no such container")
+	}
+	info, err := json.Marshal(map[string]any{"sandboxID": c.pod.status.Id, "runtimeSpec": c.spec})
+	return &cri.ContainerStatusResponse{Status: proto.CloneOf(c.status), Info: map[string]string{"info": string(info)}}, err
+}
+
+func (r *fakeCRI) UpdateContainerResources(_ context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.ctrs[q.ContainerId]
+	if c == nil {
+		return nil, status.Error(codes.NotFound, "no such container")
+	}
+	r.updates = append(r.updates, q)
+	if c.spec.Linux.Resources.CPU == nil {
+		c.spec.Linux.Resources.CPU = &specs.LinuxCPU{}
+	}
+	cpu := c.spec.Linux.Resources.CPU
+	if q.Linux.CpusetCpus != "" {
+		cpu.Cpus = q.Linux.CpusetCpus
+	}
+	if q.Linux.CpuShares != 0 {
+		cpu.Shares = new(uint64(q.Linux.CpuShares))
+	}
+	if q.Linux.CpuQuota != 0 {
+		cpu.Quota = new(q.Linux.CpuQuota)
+	}
+	r.write(c)
+	return &cri.UpdateContainerResourcesResponse{}, nil
+}
+
+func (r *fakeCRI) GetContainerEvents(_ *cri.GetEventsRequest, s cri.RuntimeService_GetContainerEventsServer) error {
+	if !r.streams() {
+		return status.Error(codes.Unimplemented, "no events")
+	}
+	events := make(chan *cri.ContainerEventResponse, 256)
+	r.set(func() { r.events[events] = true })
+	defer r.set(func() { delete(r.events, events) })
+	for {
+		select {
+		case <-s.Context().Done():
+			return nil
+		case e := <-events:
+			if err := s.Send(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// recorder remembers what was told, as "Kind name".
+type recorder struct {
+	mu       sync.Mutex
+	told     []string
+	asked    []*lifecycle.Resources
+	attached int
+	sync     lifecycle.Event
+}
+
+func (h *recorder) Handle(_ context.Context, _ conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := ""
+	switch {
+	case ev.Container != nil:
+		name = " " + ev.Container.Name
+	case ev.Pod != nil:
+		name = " " + ev.Pod.Name
+	default:
+		h.sync = ev
+	}
+	h.told = append(h.told, ev.Kind.String()+name)
+	if ev.Kind == lifecycle.UpdateContainer {
+		h.asked = append(h.asked, ev.Requested)
+	}
+	return conductor.Answer{}, nil
+}
+
+func (h *recorder) Wants() []lifecycle.Kind { return nil }
+
+func (h *recorder) Attached(conductor.Carrier, conductor.Runtime) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.attached++
+}
+
+func (h *recorder) Detached(conductor.Carrier, error) {}
+
+// events are what was told, without what is repeated as often as files change.
+func (h *recorder) events() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.told), func(e string) bool { return strings.HasPrefix(e, "PostUpdateContainer") })
+}
+
+func (h *recorder) count(event string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, e := range h.told {
+		if e == event {
+			n++
+		}
+	}
+	return n
+}
+
+// run starts an attachment until the test ends, and waits until it has
+// synchronised.
+func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) *Attachment {
+	t.Helper()
+	o := Options{
+		Endpoint: "unix://" + r.socket, Tree: &cgroup.Tree{FS: r.kernel, Version: r.kernel.version},
+		Proc: proc(t), Watch: func() (Watcher, error) { return r.kernel, nil }, Handler: h, Log: slog.New(slog.DiscardHandler),
+		Backoff: Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Resync: time.Hour,
+	}
+	for _, f := range more {
+		f(&o)
+	}
+	a, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "synchronised", func() bool { s, _, _ := a.Status(); return s == StateSynchronised })
+	return a
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package bypass
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// why says what a hint about a container is for.
+type why uint8
+
+const (
+	askStatus  why = 1 << iota // the runtime may know something new
+	cgroupMade                 // its cgroup is there
+	cgroupGone                 // its cgroup went
+	runs                       // the runtime told that it was started
+)
+
+// hints are what a pod's worker is to look at.
+type hints struct {
+	sandbox bool
+	ctrs    map[string]why
+}
+
+func (h hints) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
+
+// pod is a sandbox and what was told of it.
+type pod struct {
+	id string
+	// Of its worker alone:
+	told    *lifecycle.Pod
+	stopped bool
+	gone    bool // nothing more is told of it
+	ctrs    map[string]*ctr
+	tries   int
+	// Guarded by session.mu:
+	inbox hints
+	busy  bool
+	runs  map[string]bool // containers known to run
+}
+
+// ctr is a container and what was told of it. All that is not guarded is of its
+// pod's worker.
+type ctr struct {
+	id      string
+	told    *lifecycle.Container
+	dir     string        // of its cgroup; "" where it is not known
+	running bool          // the runtime says so, and it was settled since
+	waiting chan struct{} // closed when who follows its start can stop; nil before
+	vanish  int           // how often it was asked about since its cgroup went
+
+	telling sync.Mutex // over telling, and what is told at most once
+	started bool       // StartContainer was told
+	ended   bool
+
+	// Guarded by session.copies:
+	seen, ours stored
+	inStatus   bool // its plain status has its resources
+}
+
+// kept is a container that can be found by its id.
+type kept struct {
+	p *pod
+	c *ctr
+}
+
+func newPod(id string) *pod { return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}} }
+
+func (p *pod) dir() (string, bool) {
+	dir, err := cgroup.PodPath(p.told.CgroupParent)
+	return dir, err == nil
+}
+
+func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// hint leaves word for a pod's worker, and starts one where none is at it.
+func (s *session) hint(podID, id string, w why) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	p := s.pods[podID]
+	if p == nil {
+		p = newPod(podID)
+		s.pods[podID] = p
+	}
+	if id == "" {
+		p.inbox.sandbox = true
+	} else {
+		if p.inbox.ctrs == nil {
+			p.inbox.ctrs = map[string]why{}
+		}
+		p.inbox.ctrs[id] |= w
+	}
+	if !p.busy {
+		p.busy = true
+		s.work.Go(func() { s.attend(p) })
+	}
+}
+
+func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
+
+// hintContainer leaves word about a container that was told of. Another's pod
+// is not known, and the lists will tell.
+func (s *session) hintContainer(id string, w why) {
+	s.mu.Lock()
+	k, ok := s.kept[id]
+	s.mu.Unlock()
+	if ok {
+		s.hint(k.p.id, id, w)
+	}
+}
+
+func (s *session) isPod(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[id] != nil
+}
+
+// attend works through the hints about one pod.
+func (s *session) attend(p *pod) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-s.ctx.Done():
+		return
+	}
+	defer func() { <-s.slots }()
+	for {
+		s.mu.Lock()
+		h := p.inbox
+		p.inbox = hints{}
+		if h.empty() || s.ended {
+			p.busy = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		s.contain("pod", func() { s.check(p, h) })
+	}
+}
+
+// maxAsks bounds how often a question that failed is put again.
+const maxAsks = 5
+
+// check looks at what the hints are about. What could not be asked is asked
+// again, within bounds; the next comparison of lists finds the rest.
+func (s *session) check(p *pod, h hints) {
+	err := s.checkPod(p, h)
+	switch {
+	case err == nil:
+		p.tries = 0
+	case s.ctx.Err() != nil:
+	case lost(err):
+		s.fail(err)
+	case p.tries < maxAsks:
+		p.tries++
+		s.later(time.Duration(p.tries*p.tries)*20*time.Millisecond, func() {
+			if h.sandbox {
+				s.hintPod(p.id)
+			}
+			for id, w := range h.ctrs {
+				s.hint(p.id, id, w)
+			}
+		})
+	default:
+		p.tries = 0
+		s.a.o.Log.Warn("a pod cannot be asked about; it is looked at again with all others", logkey.ID(0).String(), p.id, logkey.Err, err)
+	}
+}
+
+func (s *session) checkPod(p *pod, h hints) error {
+	if p.gone {
+		return nil // hints from before its end was told
+	}
+	if p.told == nil {
+		if ok, err := s.meet(p); !ok || err != nil {
+			return err
+		}
+	} else if h.sandbox {
+		if done, err := s.checkSandbox(p); done || err != nil {
+			return err
+		}
+	}
+	for _, id := range sortedIDs(h.ctrs) {
+		if err := s.checkContainer(p, id, h.ctrs[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meet asks about a pod not told of yet, and tells.
+func (s *session) meet(p *pod) (ok bool, err error) {
+	n, err := s.askPod(p.id, nil)
+	if err != nil {
+		return false, err
+	}
+	if n == nil || n.stopped {
+		s.drop(p)
+		return false, nil
+	}
+	p.told = n.told
+	s.tell(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.told})
+	if dir, ok := p.dir(); ok {
+		select {
+		case s.learn <- dir:
+		case <-s.ctx.Done():
+		}
+	}
+	return true, nil
+}
+
+// drop forgets a pod there is nothing to tell of.
+func (s *session) drop(p *pod) {
+	p.gone = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods[p.id] == p {
+		delete(s.pods, p.id)
+	}
+	for id := range p.ctrs {
+		s.forgetLocked(p.ctrs[id])
+	}
+}
+
+func (s *session) forgetLocked(c *ctr) {
+	delete(s.kept, c.id)
+	if s.byDir[c.dir] == c.id {
+		delete(s.byDir, c.dir)
+	}
+}
+
+// checkSandbox asks how a known pod is, and tells of its end.
+func (s *session) checkSandbox(p *pod) (done bool, err error) {
+	st, err := ask(s.ctx, s.c.calls.PodSandboxStatus, "ask about a pod", &cri.PodSandboxStatusRequest{PodSandboxId: p.id})
+	switch {
+	case notFound(err):
+		s.endPod(p)
+		for _, id := range sortedIDs(p.ctrs) {
+			s.tell(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.told, Container: p.ctrs[id].told})
+		}
+		s.drop(p)
+		s.tell(lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: p.told})
+		return true, nil
+	case err != nil:
+		return false, err
+	case st.Status.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY:
+		s.endPod(p)
+	}
+	return false, nil
+}
+
+// endPod tells of the end of a pod and of the containers that end with it.
+func (s *session) endPod(p *pod) {
+	for _, id := range sortedIDs(p.ctrs) {
+		s.end(p, p.ctrs[id])
+	}
+	if !p.stopped {
+		p.stopped = true
+		s.tell(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: p.told})
+	}
+}
+
+// askPod asks about a pod; nil where the runtime knows none. found are cgroups
+// of containers by id, for runtimes that do not tell a pod's.
+func (s *session) askPod(id string, found map[string]string) (*pod, error) {
+	st, err := ask(s.ctx, s.c.calls.PodSandboxStatus, "ask about a pod", &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	if notFound(err) {
+		return nil, nil //nolint:nilnil // no such pod is an answer
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := readVerbose(st.Info)
+	if err != nil {
+		s.a.o.Log.Debug("little is known of a pod", logkey.Pod, id, logkey.Err, err)
+	}
+	p := newPod(id)
+	p.told = podIn(st.Status, v)
+	if dir := found[id]; p.told.CgroupParent == "" && dir != "" {
+		p.told.CgroupParent = "/" + path.Dir(dir)
+	}
+	p.stopped = st.Status.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY
+	return p, nil
+}
+
+// askContainer asks about a container; nil where the runtime knows none.
+func (s *session) askContainer(id, podID, dir string) (*ctr, error) {
+	st, err := ask(s.ctx, s.c.calls.ContainerStatus, "ask about a container", &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if notFound(err) {
+		return nil, nil //nolint:nilnil // no such container is an answer
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := readVerbose(st.Info)
+	if err != nil {
+		s.a.o.Log.Debug("little is known of a container", logkey.Container, id, logkey.Err, err)
+	}
+	c := &ctr{id: id, told: containerIn(st.Status, v, podID)}
+	if c.told.CgroupsPath == "" && dir != "" {
+		c.told.CgroupsPath = "/" + dir
+	}
+	c.ended = c.told.State == lifecycle.StateStopped
+	c.running = c.told.State == lifecycle.StateRunning
+	c.seen, c.inStatus = storedOf(&c.told.Resources), st.Status.GetResources().GetLinux() != nil
+	if c.inStatus {
+		r := resourcesIn(st.Status.Resources.Linux)
+		c.seen = storedOf(&r)
+	}
+	c.ours = c.seen
+	return c, nil
+}
+
+// keep makes a container findable.
+func (s *session) keep(p *pod, c *ctr) {
+	dir, err := cgroup.Path(p.told.CgroupParent, c.told.CgroupsPath)
+	if err == nil {
+		c.dir = dir
+	} else {
+		s.a.o.Log.Warn("a container's cgroup is not known", logkey.Container, c.told.Name, logkey.Pod, p.told.Name, logkey.Err,
+			fmt.Errorf("container %s: %w", c.id, err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[c.id] = kept{p, c}
+	if c.dir != "" {
+		s.byDir[c.dir] = c.id
+	}
+	if c.running {
+		p.runs[c.id] = true
+	}
+}

@@ -1,0 +1,306 @@
+package bypass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// workers bounds the pods that are asked about at once.
+	workers = 16
+	// lookEvery is the least pause between two questions for the resources of
+	// containers in turn, and lookAgain that between two for the same.
+	lookEvery = 100 * time.Millisecond
+	lookAgain = 10 * time.Second
+)
+
+// session is one connection to a runtime and what was told of it since. All
+// that is learned, by whichever way, becomes a hint for the pod it is about;
+// its worker then asks the runtime how things stand and tells the difference.
+// So nothing is told twice, and nothing that was missed stays untold.
+type session struct {
+	a       *Attachment
+	c       *client
+	watcher Watcher
+	places  *places       // of one goroutine: who synchronises, then who serves
+	learn   chan string   // directories of pods for places
+	slots   chan struct{} // one for each pod that is being asked about
+	failed  chan error
+	stream  bool // the runtime tells events
+
+	ctx    context.Context // of everything this connection runs; ends with it
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	once   sync.Once
+
+	// copies is held while the runtime's copy of resources is asked for or
+	// changed by us, so that our own change is never taken for somebody else's.
+	copies sync.Mutex
+
+	mu       sync.Mutex
+	ended    bool
+	pods     map[string]*pod
+	kept     map[string]kept // by container id
+	byDir    map[string]string
+	starting map[string]chan struct{} // woken when a file below the directory is written
+	unknown  map[string]string        // directories by ids that are being resolved
+	turn     []string                 // containers to be looked at, in turn
+	turnedAt time.Time
+}
+
+func newSession(ctx context.Context, a *Attachment) (*session, error) {
+	s := &session{
+		a: a, learn: make(chan string, 256), slots: make(chan struct{}, workers), failed: make(chan error, 1),
+		pods: map[string]*pod{}, kept: map[string]kept{}, byDir: map[string]string{},
+		starting: map[string]chan struct{}{}, unknown: map[string]string{},
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	var err error
+	if s.c, err = dial(a.o.Endpoint); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	v, err := ask(s.ctx, s.c.calls.Version, "ask the runtime's version", &cri.VersionRequest{})
+	if err == nil {
+		a.setRuntime(fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion))
+		s.stream = streams(v)
+		s.watcher, err = a.o.Watch()
+	}
+	if err == nil {
+		s.places, err = newPlaces(a.o.Tree, s.watcher, a.o.CgroupRoot)
+	}
+	if err != nil {
+		s.finish()
+		return nil, err
+	}
+	return s, nil
+}
+
+// finish closes everything and waits for it.
+func (s *session) finish() {
+	s.once.Do(func() {
+		s.mu.Lock()
+		s.ended = true
+		s.mu.Unlock()
+		s.cancel()
+		s.c.close()
+		s.work.Wait()
+		if s.watcher != nil {
+			_ = s.watcher.Close()
+		}
+	})
+}
+
+// run does something beside the loop; it ends with the connection.
+func (s *session) run(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.work.Go(f)
+	}
+}
+
+// later does something after a while, unless the connection ended.
+func (s *session) later(d time.Duration, f func()) {
+	s.run(func() {
+		if pause(s.ctx, d) {
+			f()
+		}
+	})
+}
+
+// fail ends the connection.
+func (s *session) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// serve turns what happens into hints until the connection is lost.
+func (s *session) serve() error {
+	s.run(s.watchConnection)
+	if s.stream {
+		s.run(s.follow)
+	}
+	resync := time.NewTicker(s.a.o.Resync)
+	defer resync.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		case err := <-s.failed:
+			return err
+		case n := <-s.watcher.Notices():
+			s.notice(n)
+		case dir := <-s.learn:
+			s.appeared(s.places.learn(dir))
+		case <-resync.C:
+			s.appeared(s.places.scan())
+			s.tellBlind()
+			s.run(s.relist)
+		case <-look.C:
+			s.lookAtNext()
+		}
+	}
+}
+
+func (s *session) tellBlind() {
+	if s.places.blind != "" {
+		s.a.o.Log.Warn("not every cgroup is watched; containers there are found later", logkey.Reason, s.places.blind, logkey.After, s.a.o.Resync)
+	}
+}
+
+// notice takes in one change of the cgroup tree.
+func (s *session) notice(n Notice) {
+	switch n.Happening {
+	case Made:
+		s.appeared(s.places.made(n.Path))
+	case Gone:
+		if dir, ok := s.places.gone(n.Path); ok {
+			s.vanished(dir)
+		}
+	case Written:
+		s.written(n.Path)
+	case Overflow:
+		s.a.o.Log.Warn("changes of cgroups were lost; looking at all of them")
+		s.appeared(s.places.scan())
+		s.run(s.relist)
+	}
+}
+
+// watchConnection ends the session when the runtime closes the connection.
+func (s *session) watchConnection() {
+	for {
+		state := s.c.conn.GetState()
+		if state != connectivity.Ready {
+			s.fail(fmt.Errorf("the runtime closed the connection (%s)", state))
+			return
+		}
+		if !s.c.conn.WaitForStateChange(s.ctx, state) {
+			return
+		}
+	}
+}
+
+// follow listens to the runtime's events. They are hints as all others: losing
+// the stream costs time, not truth.
+func (s *session) follow() {
+	delay := 50 * time.Millisecond
+	for s.ctx.Err() == nil {
+		stream, err := s.c.calls.GetContainerEvents(s.ctx, &cri.GetEventsRequest{})
+		for err == nil {
+			var e *cri.ContainerEventResponse
+			if e, err = stream.Recv(); err == nil {
+				delay = 50 * time.Millisecond
+				s.event(e)
+			}
+		}
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case unimplemented(err):
+			s.a.o.Log.Info("the runtime tells no events; its lists are asked when cgroups change", logkey.Err, err)
+			s.mu.Lock()
+			s.stream = false
+			s.mu.Unlock()
+			return
+		case !errors.Is(err, io.EOF):
+			s.a.o.Log.Warn("the runtime's events are interrupted", logkey.Err, err)
+		}
+		if !pause(s.ctx, delay) {
+			return
+		}
+		delay = min(2*delay, 5*time.Second)
+		s.relist()
+	}
+}
+
+func (s *session) streaming() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream
+}
+
+func (s *session) event(e *cri.ContainerEventResponse) {
+	sandbox := e.GetPodSandboxStatus().GetId()
+	begins := e.ContainerEventType == cri.ContainerEventType_CONTAINER_CREATED_EVENT || e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT
+	known := s.isPod(e.ContainerId)
+	why := askStatus
+	if e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT {
+		why = runs // no question needed: the runtime is busy as it is
+	}
+	switch {
+	case e.ContainerId == "":
+	case sandbox == e.ContainerId, known:
+		if !known || !begins {
+			s.hintPod(e.ContainerId)
+		}
+	case sandbox != "":
+		s.hint(sandbox, e.ContainerId, why)
+	default:
+		s.hintContainer(e.ContainerId, why)
+	}
+}
+
+// lookAtNext asks for the resources of one running container: the kubelet
+// changes them in place, and no runtime tells.
+func (s *session) lookAtNext() {
+	s.mu.Lock()
+	if len(s.turn) == 0 {
+		if time.Since(s.turnedAt) < lookAgain {
+			s.mu.Unlock()
+			return
+		}
+		s.turnedAt = time.Now()
+		for id := range s.kept {
+			s.turn = append(s.turn, id)
+		}
+	}
+	id := ""
+	if n := len(s.turn); n > 0 {
+		id, s.turn = s.turn[n-1], s.turn[:n-1]
+	}
+	s.mu.Unlock()
+	if id != "" {
+		s.hintContainer(id, askStatus)
+	}
+}
+
+// tell hands one event to the conductor.
+func (s *session) tell(ev lifecycle.Event) {
+	s.contain(ev.Kind.String(), func() {
+		_, err := s.a.o.Handler.Handle(s.ctx, s.a, ev)
+		var no *conductor.Rejection
+		if errors.As(err, &no) {
+			s.a.o.Log.Warn("bypass cannot refuse a container; it runs with defaults", logkey.Event, ev.Kind.String(),
+				logkey.Pod, ev.Pod.Name, logkey.Namespace, ev.Pod.Namespace, logkey.Reason, no.Reason)
+		} else if err != nil {
+			s.a.o.Log.Error("event had no effect", logkey.Event, ev.Kind.String(), logkey.Err, err)
+		}
+	})
+}
+
+// contain keeps a panic of what it calls from taking the agent down.
+func (s *session) contain(what string, f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.a.o.Log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
+		}
+	}()
+	f()
+}

@@ -1,0 +1,115 @@
+package bypass
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Happening is what a Notice tells of.
+type Happening int
+
+// The happenings.
+const (
+	Made     Happening = iota // a directory appeared
+	Gone                      // a directory went
+	Written                   // a file was written to
+	Overflow                  // notices were lost: only a look at everything tells
+)
+
+// Notice tells of one change below a watched directory.
+type Notice struct {
+	Happening Happening
+	Path      string // relative to the tree's root; of a Written, the file's
+}
+
+// Watcher tells of changes in directories of a tree of cgroup files. Paths are
+// relative to its root, as those of cgroup.FS. A directory that goes is watched
+// no longer.
+type Watcher interface {
+	Add(dir string) error
+	Remove(dir string)
+	Notices() <-chan Notice
+	Close() error
+}
+
+// inotify watches real directories.
+type inotify struct {
+	root string
+	w    *fsnotify.Watcher
+	out  chan Notice
+	done chan struct{}
+	wait sync.WaitGroup
+}
+
+// queued is how many notices may wait for us; the kernel queues 16384 more.
+const queued = 4096
+
+// Watch watches directories below root, usually /sys/fs/cgroup. Close it.
+func Watch(root string) (Watcher, error) {
+	w, err := fsnotify.NewBufferedWatcher(queued)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", root, err)
+	}
+	i := &inotify{root: root, w: w, out: make(chan Notice, queued), done: make(chan struct{})}
+	i.wait.Go(i.forward)
+	return i, nil
+}
+
+// Add watches a directory.
+func (i *inotify) Add(dir string) error { return i.w.Add(filepath.Join(i.root, dir)) }
+
+// Remove watches it no longer; what is not watched is no error.
+func (i *inotify) Remove(dir string) { _ = i.w.Remove(filepath.Join(i.root, dir)) }
+
+// Notices are in the order in which things happened.
+func (i *inotify) Notices() <-chan Notice { return i.out }
+
+// Close ends it. Notices stays open and silent.
+func (i *inotify) Close() error {
+	close(i.done)
+	err := i.w.Close()
+	i.wait.Wait()
+	return err
+}
+
+func (i *inotify) forward() {
+	for {
+		select {
+		case <-i.done:
+			return
+		case e, ok := <-i.w.Events:
+			if ok {
+				i.translate(e)
+			}
+		case err := <-i.w.Errors:
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				i.send(Notice{Happening: Overflow})
+			}
+		}
+	}
+}
+
+func (i *inotify) translate(e fsnotify.Event) {
+	dir, ok := strings.CutPrefix(e.Name, i.root+"/")
+	switch {
+	case !ok:
+	case e.Has(fsnotify.Create):
+		i.send(Notice{Made, dir})
+	case e.Has(fsnotify.Remove), e.Has(fsnotify.Rename):
+		i.send(Notice{Gone, dir})
+	case e.Has(fsnotify.Write):
+		i.send(Notice{Written, dir})
+	}
+}
+
+func (i *inotify) send(n Notice) {
+	select {
+	case i.out <- n:
+	case <-i.done:
+	}
+}

@@ -1,0 +1,106 @@
+package relay
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Hook is asked about one held call before the backend has its message. It is
+// given the message without prefix and uncompressed, runs on a goroutine of its
+// own, may block and must not panic. Its context ends when the caller gives the call up, when
+// the call has been answered, or with the connection.
+type Hook func(ctx context.Context, msg []byte) Verdict
+
+// Pick says which calls are held, by their path: nil lets a call pass. It must
+// not block.
+type Pick func(path string) Hook
+
+// Status ends a call instead of the backend.
+type Status struct {
+	Code codes.Code
+	Text string
+}
+
+// Verdict is what becomes of a held call.
+type Verdict struct {
+	// Message goes to the backend in place of the original; nil has the original
+	// go on as it came, byte for byte.
+	Message []byte
+	// Refuse, where not nil, answers the call; the backend does nothing.
+	Refuse *Status
+	// Done, where not nil, is told once what became of the call, before the
+	// caller is. It must not block.
+	Done func(Outcome)
+}
+
+// Outcome is what became of a call.
+type Outcome struct {
+	// Sent: the backend was given the message, at least in part.
+	Sent bool
+	// Answered: the backend's status was seen. Without it a call that was sent
+	// may or may not have been done.
+	Answered bool
+	Code     codes.Code
+	// Message is the first message of the answer, without prefix; nil where
+	// there was none that could be read.
+	Message []byte
+}
+
+// The stages of a held call's request.
+const (
+	collecting = iota // its message is not whole
+	deciding          // the hook is asked
+	sending           // the verdict goes to the backend
+	flowing           // what comes, goes on
+	refusing          // the backend is told to forget the call
+	over              // answered or given up; what still comes is dropped
+)
+
+// call is one held call. The connection's mutex guards it.
+type call struct {
+	id       uint32
+	hook     Hook
+	encoding string
+	cancel   context.CancelFunc
+	flow     flow
+
+	stage int
+	// held are bytes of DATA frames the backend has not got.
+	held []byte
+	// callerDone: the caller has ended its side.
+	callerDone bool
+
+	// What the backend said so far.
+	begun         bool
+	replyEncoding string
+	reply         []byte
+	replyLost     bool
+	sent          bool
+	done          func(Outcome)
+	refusal       *Status
+}
+
+// answer collects a frame of the backend's first message.
+func (c *call) answer(b []byte, limit int) {
+	if c.replyLost {
+		return
+	}
+	if n, whole := messageSize(c.reply); whole && len(c.reply) >= n {
+		return
+	}
+	if c.reply = append(c.reply, b...); len(c.reply) > limit {
+		c.reply, c.replyLost = nil, true
+	}
+}
+
+// outcome says what is known now.
+func (c *call) outcome(limit int) Outcome {
+	o := Outcome{Sent: c.sent}
+	if n, whole := messageSize(c.reply); whole && !c.replyLost {
+		if msg, err := open(c.reply[:n], c.replyEncoding, limit); err == nil {
+			o.Message = msg
+		}
+	}
+	return o
+}

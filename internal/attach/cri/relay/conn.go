@@ -1,0 +1,186 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Options are what a relayed connection is made of.
+type Options struct {
+	// Pick says which calls are held; nil holds none.
+	Pick Pick
+	// MaxMessage bounds the message of a held call, in bytes: a greater one
+	// passes as it is. Default: 16 MiB, what the kubelet itself takes.
+	MaxMessage int
+}
+
+// DefaultMaxMessage is the greatest message kubelet and runtimes take.
+const DefaultMaxMessage = 16 << 20
+
+// side is one end of a relayed connection. Frames are written whole, under the
+// mutex, since several goroutines write.
+type side struct {
+	net.Conn
+
+	mu sync.Mutex
+}
+
+// write writes whole frames.
+func (s *side) write(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writeLocked(b)
+}
+
+func (s *side) writeLocked(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := s.Write(b)
+	return err
+}
+
+// Conn is one caller's connection relayed to a backend.
+type Conn struct {
+	o       Options
+	caller  side
+	backend side
+	// ctx ends with the connection, hooks run under it.
+	ctx    context.Context
+	cancel context.CancelFunc
+	hooks  sync.WaitGroup
+
+	// up and down read the header blocks of requests and of answers.
+	up, down *blocks
+	// last is the greatest stream the caller opened; only Drain reads it beside.
+	last atomic.Uint32
+
+	mu      sync.Mutex // guards all below; never held across I/O
+	changed sync.Cond  // windows, stages, the end
+	calls   map[uint32]*call
+	flow    flow  // of the connection, towards the backend
+	initial int64 // a new stream's window, as the backend said
+	// acks says for each SETTINGS frame the backend has not acknowledged whether
+	// it was ours, and which call it ends.
+	acks []*call
+	// closing: streams above limit are not relayed any more.
+	closing bool
+	limit   uint32
+	dead    bool
+}
+
+// New makes a relayed connection of the two. Run serves and closes both.
+func New(caller, backend net.Conn, o Options) *Conn {
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = DefaultMaxMessage
+	}
+	if o.Pick == nil {
+		o.Pick = func(string) Hook { return nil }
+	}
+	c := &Conn{
+		o: o, caller: side{Conn: caller}, backend: side{Conn: backend},
+		up: newBlocks(), down: newBlocks(),
+		calls: map[uint32]*call{}, flow: flow{avail: firstWindow}, initial: firstWindow,
+	}
+	c.changed.L = &c.mu
+	return c
+}
+
+// Run relays until either end closes the connection, ctx ends, or a frame is
+// malformed. It returns nil where the connection just ended, and when all hooks
+// have returned.
+func (c *Conn) Run(ctx context.Context) error {
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	defer c.cancel()
+	stop := context.AfterFunc(c.ctx, c.close)
+	defer stop()
+
+	var up, down error
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer c.close()
+		down = c.relayDown()
+	})
+	up = c.relayUp()
+	c.close()
+	both.Wait()
+	c.abandon()
+	c.hooks.Wait()
+	return errors.Join(ended("caller", up), ended("backend", down))
+}
+
+// close ends both connections and whatever waits for them.
+func (c *Conn) close() {
+	c.mu.Lock()
+	first := !c.dead
+	c.dead = true
+	c.mu.Unlock()
+	c.changed.Broadcast()
+	if first {
+		c.cancel()
+		_ = c.caller.Close()
+		_ = c.backend.Close()
+	}
+}
+
+// Drain tells the caller to open no more calls on this connection: those it has
+// go on, and it closes the connection after the last. Calls it opens meanwhile
+// are safe for it to repeat on another connection.
+func (c *Conn) Drain() {
+	c.caller.mu.Lock()
+	defer c.caller.mu.Unlock()
+	c.mu.Lock()
+	again := c.closing
+	c.closing = true
+	if !again {
+		c.limit = c.last.Load()
+	}
+	c.mu.Unlock()
+	if !again {
+		_ = c.caller.writeLocked(appendGoAway(nil, c.limit, codeNone, "trimtab hands over"))
+	}
+}
+
+// abandon tells the hooks of calls that will never be answered.
+func (c *Conn) abandon() {
+	c.mu.Lock()
+	var left []*call
+	for id, k := range c.calls {
+		left = append(left, k)
+		delete(c.calls, id)
+	}
+	c.mu.Unlock()
+	for _, k := range left {
+		c.finish(k, Outcome{})
+	}
+}
+
+// finish ends a call for good. Where the verdict has not come yet, whoever
+// brings it finds the call over.
+func (c *Conn) finish(k *call, o Outcome) {
+	c.mu.Lock()
+	k.stage = over
+	k.held = nil
+	done, cancel := k.done, k.cancel
+	k.done = nil
+	o.Sent = k.sent
+	c.mu.Unlock()
+	c.changed.Broadcast()
+	cancel()
+	if done != nil {
+		done(o)
+	}
+}
+
+// ended tells the ways a connection just ends from those worth a word.
+func ended(who string, err error) error {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || !errors.Is(err, errFrame) && !errors.Is(err, errBlock) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", who, err)
+}

@@ -1,0 +1,168 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	firstTable = 4096
+	// maxTable bounds the compression table of one direction. Peers that agree
+	// on more are not followed.
+	maxTable = 1 << 20
+	// maxBlock is the longest header block; gRPC's own limit.
+	maxBlock = 16 << 20
+)
+
+// errBlock marks a header block that cannot be read: after it the state of the
+// compression is unknown, and the connection has to end.
+var errBlock = errors.New("header block cannot be read")
+
+// headers are those of a block that matter here.
+type headers struct {
+	path     string
+	encoding string
+	status   string
+}
+
+// blocks reads the header blocks of one direction, all of them in order, since
+// each depends on those before.
+type blocks struct {
+	decoder *hpack.Decoder
+	found   *headers
+	// allowed is the greatest table the receiver allows the sender.
+	allowed atomic.Uint32
+	applied uint32
+	// open is a block whose last frame has not come: its raw frames, which go on
+	// together, and its fragments.
+	open struct {
+		first    frame
+		raw      []byte
+		fragment []byte
+	}
+}
+
+func newBlocks() *blocks {
+	b := &blocks{applied: firstTable}
+	b.allowed.Store(firstTable)
+	b.decoder = hpack.NewDecoder(firstTable, b.emit)
+	b.decoder.SetMaxStringLength(maxBlock)
+	return b
+}
+
+func (b *blocks) emit(h hpack.HeaderField) {
+	switch h.Name {
+	case ":path":
+		b.found.path = h.Value
+	case "grpc-encoding":
+		b.found.encoding = h.Value
+	case "grpc-status":
+		b.found.status = h.Value
+	}
+}
+
+// allow notes a table size the receiver told. It never shrinks: a sender may
+// use the greater one until it has heard.
+func (b *blocks) allow(n uint32) { b.allowed.Store(max(b.allowed.Load(), min(n, maxTable))) }
+
+// read takes a whole block. The fields are read out where wanted is not nil.
+func (b *blocks) read(fragment []byte, wanted *headers) error {
+	if n := b.allowed.Load(); n != b.applied {
+		b.decoder.SetAllowedMaxDynamicTableSize(n)
+		b.applied = n
+	}
+	b.found = wanted
+	b.decoder.SetEmitEnabled(wanted != nil)
+	if _, err := b.decoder.Write(fragment); err != nil {
+		return fmt.Errorf("%w: %w", errBlock, err)
+	}
+	if err := b.decoder.Close(); err != nil {
+		return fmt.Errorf("%w: %w", errBlock, err)
+	}
+	return nil
+}
+
+// gather takes a HEADERS or CONTINUATION frame. It returns the first frame of
+// the block, its fragment and all its bytes when the block is whole; nil while
+// it is not.
+func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
+	o := &b.open
+	switch {
+	case f.kind == typeHeaders && o.raw == nil:
+		body, err := f.body()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if f.has(flagEndHeaders) {
+			return f, body, f.raw, nil
+		}
+		o.first = frame{kind: f.kind, flags: f.flags, stream: f.stream}
+		o.fragment = append([]byte(nil), body...)
+	case f.kind == typeContinuation && o.raw != nil && f.stream == o.first.stream:
+		o.fragment = append(o.fragment, f.payload()...)
+	default:
+		return nil, nil, nil, fmt.Errorf("%w: header block out of order", errFrame)
+	}
+	o.raw = append(o.raw, f.raw...)
+	if len(o.raw) > maxBlock {
+		return nil, nil, nil, fmt.Errorf("%w: header block above %d bytes", errFrame, maxBlock)
+	}
+	if !f.has(flagEndHeaders) {
+		return nil, nil, nil, nil
+	}
+	first, fragment, raw := o.first, o.fragment, o.raw
+	o.fragment, o.raw = nil, nil
+	return &first, fragment, raw, nil
+}
+
+// appendTrailers makes the headers that end a call. The fields are written
+// without the compression table, so that the sender's own state is not touched.
+// A call the backend has already begun to answer gets trailers alone.
+func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
+	var b []byte
+	if !begun {
+		b = append(b, 0x80|8) // :status 200, row 8 of the static table
+		b = appendField(b, "content-type", "application/grpc")
+	}
+	b = appendField(b, "grpc-status", fmt.Sprint(uint32(s.Code)))
+	b = appendField(b, "grpc-message", percent(s.Text))
+	return append(appendHeader(out, typeHeaders, flagEndHeaders|flagEndStream, stream, len(b)), b...)
+}
+
+// appendField writes a field as a literal without indexing (RFC 7541, 6.2.2).
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, 0)
+	b = append(appendInt(b, len(name)), name...)
+	return append(appendInt(b, len(value)), value...)
+}
+
+// appendInt writes an integer with a prefix of seven bits.
+func appendInt(b []byte, n int) []byte {
+	if n < 0x7f {
+		return append(b, byte(n))
+	}
+	b = append(b, 0x7f)
+	for n -= 0x7f; n >= 0x80; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
+}
+
+// maxText bounds a status text, so that its headers fit one frame everywhere.
+const maxText = 4 << 10
+
+// percent writes a status text as gRPC wants it in a header.
+func percent(s string) string {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s) && len(out) < maxText; i++ {
+		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {
+			out = append(out, c)
+		} else {
+			out = fmt.Appendf(out, "%%%02X", c)
+		}
+	}
+	return string(out)
+}

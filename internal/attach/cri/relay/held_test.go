@@ -1,0 +1,269 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/status"
+	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+)
+
+// picking holds the calls of one method.
+func picking(method string, h relay.Hook) relay.Pick {
+	return func(path string) relay.Hook {
+		if strings.HasSuffix(path, "/"+method) {
+			return h
+		}
+		return nil
+	}
+}
+
+func held(t *testing.T, pick relay.Pick) (*grpc.ClientConn, *backend, *proxy) {
+	t.Helper()
+	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
+	p := startProxy(t, b.path, relay.Options{Pick: pick})
+	return dial(t, p.path), b, p
+}
+
+func TestChangedMessage(t *testing.T) {
+	c, b, _ := held(t, picking("Echo", func(_ context.Context, m []byte) relay.Verdict {
+		return relay.Verdict{Message: append(bytes.ToUpper(m), '!')}
+	}))
+	for _, o := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
+		if got := unary(bounded(t), c, "Echo", []byte("hello"), o...); !strings.HasPrefix(got, `"HELLO!" OK`) {
+			t.Errorf("answer %s", got)
+		}
+		if got := fmt.Sprint(b.told()); got != `[Echo: "HELLO!"]` {
+			t.Errorf("backend saw %s", got)
+		}
+	}
+	s, err := stream(bounded(t), c, "Both") // not held
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SendMsg(&[]byte{'x'})
+	_ = s.CloseSend()
+	if got := rest(s); !strings.HasPrefix(got, `"x";"1 in all";`) {
+		t.Errorf("a call nobody holds: %s", got)
+	}
+}
+
+// TestOtherSizes has messages become longer and shorter than they were, many at
+// a time on one connection: windows must neither run dry nor over.
+func TestOtherSizes(t *testing.T) {
+	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
+	rapid.Check(t, func(r *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.IntRange(0, 300_000), 1, 6).Draw(r, "sizes")
+		becomes := rapid.SliceOfN(rapid.IntRange(0, 300_000), len(sizes), len(sizes)).Draw(r, "becomes")
+		p := startProxy(t, b.path, relay.Options{Pick: picking("Echo", func(_ context.Context, m []byte) relay.Verdict {
+			var i int
+			_, _ = fmt.Sscanf(string(m[:min(len(m), 8)]), "%d", &i)
+			return relay.Verdict{Message: some(becomes[i])}
+		})})
+		c := dial(t, p.path)
+		ctx := bounded(t)
+		var all sync.WaitGroup
+		for i, n := range sizes {
+			for range 3 {
+				all.Go(func() {
+					got := unary(ctx, c, "Echo", append(fmt.Appendf(nil, "%8d", i), some(n)...))
+					if want := digest(some(becomes[i])) + " OK"; !strings.HasPrefix(got, want) {
+						t.Errorf("%d bytes became %.100s, want %s", n, got, want)
+					}
+					plain := some(n)
+					if got := unary(ctx, c, "NotHeld", plain); !strings.Contains(got, "unknown method NotHeld") {
+						t.Errorf("beside it: %.100s", got)
+					}
+				})
+			}
+		}
+		all.Wait()
+		_ = c.Close()
+	})
+}
+
+func TestRefused(t *testing.T) {
+	const text = "trimtab: no: 100 %, für alle\n"
+	var outcomes atomic.Int32
+	c, b, _ := held(t, picking("Echo", func(context.Context, []byte) relay.Verdict {
+		return relay.Verdict{
+			Refuse: &relay.Status{Code: codes.FailedPrecondition, Text: text},
+			Done: func(o relay.Outcome) {
+				if !o.Sent && !o.Answered {
+					outcomes.Add(1)
+				}
+			},
+		}
+	}))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 20 {
+				ctx := bounded(t)
+				st := status.Convert(c.Invoke(ctx, "/some.Service/Echo", new(some(i*1000)), new([]byte)))
+				if st.Code() != codes.FailedPrecondition || st.Message() != text {
+					t.Errorf("refused with %v %q", st.Code(), st.Message())
+				}
+				if got := unary(ctx, c, "Error", []byte("m")); !strings.Contains(got, "ResourceExhausted") {
+					t.Errorf("beside it: %s", got)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if outcomes.Load() != 160 {
+		t.Errorf("%d of 160 outcomes", outcomes.Load())
+	}
+	for _, s := range b.told() {
+		if strings.HasPrefix(s, "Echo") {
+			t.Fatalf("the backend saw %s", s)
+		}
+	}
+}
+
+// TestRefusedTooLate: the backend's own answer comes first, and counts.
+func TestRefusedTooLate(t *testing.T) {
+	c, _, _ := held(t, picking("Early", func(ctx context.Context, _ []byte) relay.Verdict {
+		<-ctx.Done()
+		return relay.Verdict{Refuse: &relay.Status{Code: codes.Internal, Text: "late"}}
+	}))
+	s, err := stream(bounded(t), c, "Early")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SendMsg(&[]byte{'x'})
+	if got := rest(s); !strings.Contains(got, "PermissionDenied") {
+		t.Errorf("answer %s", got)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	told := make(chan relay.Outcome, 10)
+	verdict := relay.Verdict{Done: func(o relay.Outcome) { told <- o }}
+	hold := func(context.Context, []byte) relay.Verdict { return verdict }
+	c, b, _ := held(t, func(string) relay.Hook { return hold })
+
+	unary(bounded(t), c, "Echo", []byte("m"))
+	if o := <-told; !o.Sent || !o.Answered || o.Code != codes.OK || string(o.Message) != "m" {
+		t.Errorf("done: %+v", o)
+	}
+	unary(bounded(t), c, "Echo", []byte("zipped"), grpc.UseCompressor(gzip.Name))
+	if o := <-told; !o.Answered || string(o.Message) != "zipped" {
+		t.Errorf("done, compressed: %+v", o)
+	}
+	unary(bounded(t), c, "Error", []byte("m"))
+	if o := <-told; !o.Sent || !o.Answered || o.Code != codes.ResourceExhausted || o.Message != nil {
+		t.Errorf("failed: %+v", o)
+	}
+
+	ctx, cancel := context.WithCancel(bounded(t))
+	s, err := stream(ctx, c, "Hang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SendMsg(&[]byte{'m'})
+	_ = s.CloseSend()
+	eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return strings.Contains(fmt.Sprint(b.seen), "Hang") })
+	cancel()
+	if o := <-told; !o.Sent || o.Answered {
+		t.Errorf("cancelled: %+v", o)
+	}
+
+	s, err = stream(bounded(t), c, "Hang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.told()
+	_ = s.SendMsg(&[]byte{'m'})
+	_ = s.CloseSend()
+	eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return strings.Contains(fmt.Sprint(b.seen), "Hang") })
+	b.srv.Stop()
+	if got := rest(s); !strings.Contains(got, "Unavailable") {
+		t.Errorf("the backend is lost: %s", got)
+	}
+	if o := <-told; !o.Sent || o.Answered {
+		t.Errorf("the backend is lost: %+v", o)
+	}
+	select {
+	case o := <-told:
+		t.Errorf("told twice: %+v", o)
+	default:
+	}
+}
+
+// TestCancelledWhileDeciding: the hook's context ends, and the backend sees no
+// message.
+func TestCancelledWhileDeciding(t *testing.T) {
+	asked, told := make(chan bool), make(chan relay.Outcome, 1)
+	c, b, _ := held(t, picking("Hang", func(ctx context.Context, _ []byte) relay.Verdict {
+		close(asked)
+		<-ctx.Done()
+		return relay.Verdict{Done: func(o relay.Outcome) { told <- o }}
+	}))
+	ctx, cancel := context.WithCancel(bounded(t))
+	s, err := stream(ctx, c, "Hang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SendMsg(&[]byte{'m'})
+	_ = s.CloseSend()
+	<-asked
+	cancel()
+	if o := <-told; o.Sent || o.Answered {
+		t.Errorf("outcome %+v", o)
+	}
+	if got := unary(bounded(t), c, "Echo", []byte("after")); !strings.HasPrefix(got, `"after" OK`) {
+		t.Errorf("the next call: %s", got)
+	}
+	if seen := fmt.Sprint(b.told()); strings.Contains(seen, "Hang") {
+		t.Errorf("the backend saw %s", seen)
+	}
+}
+
+// TestDrain: calls under way end, new ones come over another connection, and
+// the old one is closed.
+func TestDrain(t *testing.T) {
+	release := make(chan bool)
+	c, _, p := held(t, picking("Both", func(context.Context, []byte) relay.Verdict {
+		<-release
+		return relay.Verdict{}
+	}))
+	s, err := stream(bounded(t), c, "Both")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SendMsg(&[]byte{'x'})
+	unary(bounded(t), c, "Echo", nil) // the stream's headers came before it
+	p.mu.Lock()
+	first := p.conns[0]
+	p.mu.Unlock()
+	first.Drain()
+	first.Drain()
+	for range 50 {
+		if got := unary(bounded(t), c, "Echo", []byte("new")); !strings.HasPrefix(got, `"new" OK`) {
+			t.Fatalf("while draining: %s", got)
+		}
+	}
+	close(release)
+	_ = s.CloseSend()
+	if got := rest(s); !strings.HasPrefix(got, `"x";"1 in all";`) {
+		t.Errorf("the call under way: %s", got)
+	}
+	p.mu.Lock()
+	n := len(p.conns)
+	p.mu.Unlock()
+	if n != 2 {
+		t.Errorf("%d connections", n)
+	}
+}

@@ -1,0 +1,57 @@
+package relay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// prefixSize is that of a gRPC message: a byte that says whether it is
+// compressed, and its length.
+const prefixSize = 5
+
+var errEncoding = errors.New("message encoding is unknown")
+
+// messageSize returns how many bytes the first message in b has with its
+// prefix, and whether they are all there.
+func messageSize(b []byte) (n int, whole bool) {
+	if len(b) < prefixSize {
+		return prefixSize, false
+	}
+	n = prefixSize + int(binary.BigEndian.Uint32(b[1:]))
+	return n, len(b) >= n
+}
+
+// open returns what is in a message with prefix, at most limit bytes.
+func open(b []byte, encoding string, limit int) ([]byte, error) {
+	body := b[prefixSize:]
+	if b[0] == 0 {
+		return body, nil
+	}
+	if encoding != "gzip" {
+		return nil, fmt.Errorf("%w: %q", errEncoding, encoding)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("compressed message: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("compressed message: %w", err)
+	case len(out) > limit:
+		return nil, fmt.Errorf("compressed message of more than %d bytes", limit)
+	}
+	return out, nil
+}
+
+// wrap puts the prefix of an uncompressed message before it. gRPC allows one
+// in a call that announced a compression.
+func wrap(msg []byte) []byte {
+	b := make([]byte, prefixSize, prefixSize+len(msg))
+	binary.BigEndian.PutUint32(b[1:], uint32(len(msg))) //nolint:gosec // callers bound it
+	return append(b, msg...)
+}

@@ -1,0 +1,89 @@
+package relay
+
+// release sends a held call on: the verdict's message in place of the first n
+// held bytes, and whatever was held after it.
+func (c *Conn) release(k *call, v Verdict, n int) {
+	c.mu.Lock()
+	if k.stage == over {
+		c.mu.Unlock()
+		if v.Done != nil {
+			v.Done(Outcome{})
+		}
+		return
+	}
+	k.stage, k.done = sending, v.Done
+	if v.Message != nil {
+		k.held = append(wrap(v.Message), k.held[n:]...)
+	}
+	c.mu.Unlock()
+	for c.sendSome(k) {
+	}
+}
+
+// sendSome sends one frame of a call's held bytes, once the windows allow. It
+// reports whether there is more to do.
+func (c *Conn) sendSome(k *call) bool {
+	c.mu.Lock()
+	for !c.dead && k.stage == sending && len(k.held) > 0 && min(c.flow.avail, k.flow.avail) <= 0 {
+		c.changed.Wait()
+	}
+	c.mu.Unlock()
+	// The caller's RST_STREAM is noted before it is written: seen here, under the
+	// writer's lock, it comes after this frame or there is no frame.
+	c.backend.mu.Lock()
+	defer c.backend.mu.Unlock()
+	c.mu.Lock()
+	if c.dead || k.stage != sending {
+		c.mu.Unlock()
+		return false
+	}
+	n := int(min(int64(len(k.held)), smallFrame, c.flow.avail, k.flow.avail))
+	if n <= 0 && len(k.held) > 0 {
+		c.mu.Unlock()
+		return true
+	}
+	var flags byte
+	if n == len(k.held) {
+		if k.callerDone {
+			flags = flagEndStream
+		}
+		k.stage = flowing
+	}
+	out := append(appendHeader(make([]byte, 0, headerSize+n), typeData, flags, k.id, n), k.held[:n]...)
+	k.held = k.held[n:]
+	k.sent = true
+	c.flow.send(n)
+	k.flow.send(n)
+	more := k.stage == sending
+	if !more {
+		k.held = nil
+	}
+	c.mu.Unlock()
+	if len(out) > headerSize || flags != 0 {
+		_ = c.backend.writeLocked(out) // the other direction finds a lost backend
+	}
+	return more
+}
+
+// refuse answers a held call. Its headers have gone on already, so the backend
+// is told to forget it; until the backend has acknowledged a frame sent after
+// that, its own answer might still come, and then counts.
+func (c *Conn) refuse(k *call, v Verdict) {
+	c.backend.mu.Lock()
+	defer c.backend.mu.Unlock()
+	c.mu.Lock()
+	k.done = v.Done
+	if k.stage == over {
+		k.done = nil
+		c.mu.Unlock()
+		if v.Done != nil {
+			v.Done(Outcome{})
+		}
+		return
+	}
+	k.stage, k.refusal, k.held = refusing, v.Refuse, nil
+	c.acks = append(c.acks, k)
+	c.mu.Unlock()
+	out := appendWord(nil, typeReset, k.id, codeCancel)
+	_ = c.backend.writeLocked(appendHeader(out, typeSettings, 0, 0, 0))
+}

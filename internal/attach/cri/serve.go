@@ -1,0 +1,231 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// grace is how long calls under way may take when the agent ends.
+	grace = 3 * time.Second
+	// dialTimeout bounds connecting to the runtime for a caller.
+	dialTimeout = 5 * time.Second
+	// acceptAgain is the pause after a connection that could not be accepted.
+	acceptAgain = 50 * time.Millisecond
+	// firstSystemdFD is where systemd hands down sockets (sd_listen_fds(3)).
+	firstSystemdFD = 3
+)
+
+// ImageSocket is where an image service of its own is relayed, beside socket.
+func ImageSocket(socket string) string { return strings.TrimSuffix(socket, ".sock") + "-images.sock" }
+
+// Run serves until ctx ends. The socket opens when it is known how things stand,
+// or when the runtime does not answer; then every call passes until it does. It
+// is called once.
+func (a *Attachment) Run(ctx context.Context) error {
+	defer a.enter(StateIdle, nil)
+	var err error
+	if a.backend, err = newBackend(a.o.Runtime); err != nil {
+		return err
+	}
+	defer a.backend.close()
+	var stop context.CancelFunc
+	a.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+
+	a.enter(StateListing, nil)
+	first, cancel := context.WithTimeout(ctx, a.o.Patience)
+	a.noteLive(false, a.synchronise(first))
+	cancel()
+
+	sockets, err := a.listen()
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for _, s := range sockets {
+		a.o.Log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.to)
+		all.Go(func() { a.accept(s) })
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { a.follow(ctx); return nil })
+	<-ctx.Done()
+	for _, s := range sockets {
+		_ = s.listener.Close()
+	}
+	a.drain()
+	stop()
+	all.Wait()
+	err = group.Wait()
+	a.work.Wait()
+	return err
+}
+
+// socket is one that is served.
+type socket struct {
+	listener net.Listener
+	to       string
+}
+
+// listen opens what is served: sockets systemd holds for us, or our own.
+func (a *Attachment) listen() ([]socket, error) {
+	targets := []socket{{to: a.o.Runtime}}
+	paths := []string{a.o.Socket}
+	if a.o.Images != "" && a.o.Images != a.o.Runtime {
+		targets = append(targets, socket{to: a.o.Images})
+		paths = append(paths, ImageSocket(a.o.Socket))
+	}
+	var err error
+	for i := range targets {
+		if i < len(a.o.Listeners) {
+			targets[i].listener = a.o.Listeners[i]
+			continue
+		}
+		if targets[i].listener, err = listenAt(paths[i]); err != nil {
+			for _, t := range targets[:i] {
+				_ = t.listener.Close()
+			}
+			return nil, err
+		}
+	}
+	return targets, nil
+}
+
+// HandedDown are the sockets systemd listens on for this process, as the
+// environment says (sd_listen_fds(3)). The kubelet's connections wait in them
+// while nobody serves.
+func HandedDown(getenv func(string) string) ([]net.Listener, error) {
+	if getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(getenv("LISTEN_FDS"))
+	if err != nil {
+		return nil, fmt.Errorf("sockets from systemd: LISTEN_FDS: %w", err)
+	}
+	var out []net.Listener
+	for fd := firstSystemdFD; fd < firstSystemdFD+n; fd++ {
+		syscall.CloseOnExec(fd)
+		f := os.NewFile(uintptr(fd), "systemd socket")
+		l, err := net.FileListener(f)
+		_ = f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("socket %d from systemd: %w", fd, err)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// listenAt opens a socket of our own. A socket file that nobody serves any more
+// is removed; one that somebody serves is not ours to take.
+func listenAt(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // crictl's users look in; the socket itself is closed to them
+		return nil, fmt.Errorf("directory of the cri socket: %w", err)
+	}
+	if fi, err := os.Lstat(path); err == nil {
+		if fi.Mode().Type() != os.ModeSocket {
+			return nil, fmt.Errorf("cri.socket %s exists and is no socket; name another or remove it", path)
+		}
+		d := net.Dialer{Timeout: time.Second}
+		if c, err := d.DialContext(context.Background(), "unix", path); err == nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("cri.socket %s is served by another process; end that or name another", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove the stale cri socket: %w", err)
+		}
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on cri.socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil { //nolint:gosec // as runtimes do: root and its group
+		return nil, errors.Join(fmt.Errorf("close the cri socket to others: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// accept serves connections until the listener closes.
+func (a *Attachment) accept(s socket) {
+	for {
+		c, err := s.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // too many open files, for example
+			a.o.Log.Error("a connection cannot be accepted", logkey.Err, err)
+			select {
+			case <-a.ctx.Done():
+			case <-time.After(acceptAgain):
+			}
+			continue
+		}
+		a.work.Go(func() { a.serve(c, s.to) })
+	}
+}
+
+// serve relays one connection. While the runtime is away its caller sees what it
+// would see without us: a connection that ends.
+func (a *Attachment) serve(caller net.Conn, to string) {
+	d := net.Dialer{Timeout: dialTimeout}
+	b, err := d.DialContext(a.ctx, "unix", to)
+	if err != nil {
+		_ = caller.Close()
+		a.o.Log.Debug("the runtime is not there for a caller", logkey.Err, err)
+		return
+	}
+	conn := relay.New(caller, b, relay.Options{Pick: a.pick})
+	a.mu.Lock()
+	a.conns[conn] = struct{}{}
+	a.mu.Unlock()
+	if err := conn.Run(a.ctx); err != nil {
+		a.o.Log.Warn("a cri connection ended", logkey.Err, err)
+	}
+	a.mu.Lock()
+	delete(a.conns, conn)
+	a.mu.Unlock()
+}
+
+// drain lets calls under way end, within bounds.
+func (a *Attachment) drain() {
+	a.mu.Lock()
+	all := slices.Collect(maps.Keys(a.conns))
+	a.mu.Unlock()
+	for _, c := range all {
+		c.Drain()
+	}
+	end := time.NewTimer(grace)
+	defer end.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		a.mu.Lock()
+		open := len(a.conns)
+		a.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		select {
+		case <-end.C:
+			return
+		case <-look.C:
+		}
+	}
+}

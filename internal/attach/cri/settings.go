@@ -1,0 +1,206 @@
+package cri
+
+import (
+	"slices"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// setting is one row of the way out: a field decided values are carried in.
+// Exactly one of resource and create is set; each returns false for a value the
+// CRI has no way to say, which is then left over instead of lost.
+type setting struct {
+	field lifecycle.Field
+	proto string
+	// resource sets a field of resources: at creation and in updates.
+	resource func(r *pRes, v lifecycle.Value) bool
+	// create sets what only a container being created can be given.
+	create func(c *pCtr, v lifecycle.Value) bool
+	note   string
+}
+
+// settings is the table of everything the CRI carries, and with that the
+// attachment's capabilities.
+var settings = []setting{
+	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", number(func(r *pRes) *int64 { return &r.CpuShares }, 1), nil, "0 means unset, so 0 is never sent"},
+	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", number(func(r *pRes) *int64 { return &r.CpuQuota }, -1), nil,
+		"-1 lifts the limit; 0 means unset, so 0 is never sent"},
+	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", number(func(r *pRes) *int64 { return &r.CpuPeriod }, 1), nil, "0 means unset, so 0 is never sent"},
+	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", list(func(r *pRes) *string { return &r.CpusetCpus }), nil, "cannot be cleared: empty means unset"},
+	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", list(func(r *pRes) *string { return &r.CpusetMems }), nil, "cannot be cleared: empty means unset"},
+	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", number(func(r *pRes) *int64 { return &r.MemoryLimitInBytes }, -1), nil,
+		"0 means unset, so 0 is never sent; a runtime may set swap to the same value"},
+	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; runtimes pass it over on cgroup v1"},
+	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", nil, setOOMScore,
+		"at creation alone; containerd may clamp it (restrict_oom_score_adj)"},
+	{lifecycle.Env, "ContainerConfig.envs", nil, addEnv, "a variable that is there keeps its place"},
+	{lifecycle.MountPoint, "ContainerConfig.mounts.", nil, addMount, "bind mounts alone; of the options, ro and the propagation"},
+	{lifecycle.DeviceNode, "ContainerConfig.devices.", nil, addDevice, "the node must exist at the same path on the host"},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", nil, addCDI, "containerd 1.7 and later; others pass it over"},
+	{lifecycle.Annotation, "ContainerConfig.annotations", nil, addAnnotation,
+		"of the container in the runtime; its OCI spec has those alone that the runtime is configured to hand on"},
+}
+
+// settingOf indexes settings by field.
+var settingOf = func() map[lifecycle.Field]*setting {
+	m := make(map[lifecycle.Field]*setting, len(settings))
+	for i := range settings {
+		m[settings[i].field] = &settings[i]
+	}
+	return m
+}()
+
+func carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+	s := settingOf[f]
+	switch kind {
+	case lifecycle.CreateContainer:
+		return s != nil
+	case lifecycle.UpdateContainer:
+		return s != nil && s.resource != nil
+	}
+	return false
+}
+
+// adjust puts values into a container that is to be created. What the CRI
+// cannot carry is returned.
+func adjust(c *pCtr, values []lifecycle.Value) (left []lifecycle.Value) {
+	for _, v := range values {
+		s := settingOf[v.Field]
+		switch {
+		case s == nil || v.Scope != lifecycle.OfContainer:
+		case s.create != nil && s.create(c, v):
+			continue
+		case s.resource != nil && s.resource(resourcesOf(c), v):
+			continue
+		}
+		left = append(left, v)
+	}
+	return left
+}
+
+// update puts values into resources.
+func update(r *pRes, values []lifecycle.Value) (left []lifecycle.Value) {
+	for _, v := range values {
+		s := settingOf[v.Field]
+		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil || !s.resource(r, v) {
+			left = append(left, v)
+		}
+	}
+	return left
+}
+
+// resourcesOf returns the container's resources, made where there are none.
+func resourcesOf(c *pCtr) *pRes {
+	if c.Linux == nil {
+		c.Linux = &cri.LinuxContainerConfig{}
+	}
+	if c.Linux.Resources == nil {
+		c.Linux.Resources = &pRes{}
+	}
+	return c.Linux.Resources
+}
+
+// number sets a number that is at least least and not 0.
+func number(of func(*pRes) *int64, least int64) func(*pRes, lifecycle.Value) bool {
+	return func(r *pRes, v lifecycle.Value) bool {
+		if v.Int == 0 || v.Int < least {
+			return false
+		}
+		*of(r) = v.Int
+		return true
+	}
+}
+
+// list sets a list that is not empty.
+func list(of func(*pRes) *string) func(*pRes, lifecycle.Value) bool {
+	return func(r *pRes, v lifecycle.Value) bool {
+		if v.Text == "" {
+			return false
+		}
+		*of(r) = v.Text
+		return true
+	}
+}
+
+func setUnified(r *pRes, v lifecycle.Value) bool {
+	if v.Key == "" {
+		return false
+	}
+	if r.Unified == nil {
+		r.Unified = map[string]string{}
+	}
+	r.Unified[v.Key] = v.Text
+	return true
+}
+
+func setOOMScore(c *pCtr, v lifecycle.Value) bool {
+	if v.Int < -1000 || v.Int > 1000 {
+		return false
+	}
+	resourcesOf(c).OomScoreAdj = v.Int
+	return true
+}
+
+func addEnv(c *pCtr, v lifecycle.Value) bool {
+	if v.Key == "" || strings.Contains(v.Key, "=") {
+		return false
+	}
+	for _, e := range c.Envs {
+		if e.GetKey() == v.Key {
+			e.Value = []byte(v.Text)
+			return true
+		}
+	}
+	c.Envs = append(c.Envs, &cri.KeyValue{Key: v.Key, Value: []byte(v.Text)})
+	return true
+}
+
+func addMount(c *pCtr, v lifecycle.Value) bool {
+	m := v.Mount
+	if m == nil || m.Destination == "" || m.Source == "" || m.Type != "" && m.Type != "bind" {
+		return false
+	}
+	out := &cri.Mount{ContainerPath: m.Destination, HostPath: m.Source, Readonly: slices.Contains(m.Options, "ro")}
+	switch {
+	case slices.Contains(m.Options, "rshared"):
+		out.Propagation = cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	case slices.Contains(m.Options, "rslave"):
+		out.Propagation = cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	}
+	c.Mounts = append(slices.DeleteFunc(c.Mounts, func(o *cri.Mount) bool { return o.GetContainerPath() == m.Destination }), out)
+	return true
+}
+
+func addDevice(c *pCtr, v lifecycle.Value) bool {
+	if v.Device == nil || v.Device.Path == "" {
+		return false
+	}
+	path := v.Device.Path
+	c.Devices = append(slices.DeleteFunc(c.Devices, func(o *cri.Device) bool { return o.GetContainerPath() == path }),
+		&cri.Device{ContainerPath: path, HostPath: path, Permissions: "rw"})
+	return true
+}
+
+func addCDI(c *pCtr, v lifecycle.Value) bool {
+	if v.Key == "" {
+		return false
+	}
+	if !slices.ContainsFunc(c.CDIDevices, func(o *cri.CDIDevice) bool { return o.GetName() == v.Key }) {
+		c.CDIDevices = append(c.CDIDevices, &cri.CDIDevice{Name: v.Key})
+	}
+	return true
+}
+
+func addAnnotation(c *pCtr, v lifecycle.Value) bool {
+	if v.Key == "" {
+		return false
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[v.Key] = v.Text
+	return true
+}

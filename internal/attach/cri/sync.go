@@ -1,0 +1,263 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// asking is how many verbose statuses are asked for at once.
+const asking = 4
+
+// synchronise rebuilds what is known from the runtime's lists, verbose statuses
+// and the records containers carry. From then on calls are held.
+func (a *Attachment) synchronise(ctx context.Context) error {
+	a.mu.Lock()
+	a.serial++
+	before := a.serial
+	a.mu.Unlock()
+	about, err := a.backend.about(ctx)
+	if err != nil {
+		return err
+	}
+	listed, ctrs, err := a.backend.list(ctx)
+	if err != nil {
+		return err
+	}
+	ev, err := a.ask(ctx, listed, ctrs)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.runtime, a.store = about, newStore()
+	for _, p := range ev.Pods {
+		a.store.pods[p.ID] = &pod{told: p, born: before}
+	}
+	for _, c := range ev.Containers {
+		a.store.ctrs[c.ID] = &ctr{told: c, pod: c.PodID, born: before, started: c.State != lifecycle.StateCreated}
+	}
+	a.mu.Unlock()
+	a.tell(ctx, ev)
+	a.mu.Lock()
+	a.known = true
+	a.mu.Unlock()
+	return nil
+}
+
+// ask completes lists to an event: pods that are ready, and their containers
+// that have not ended.
+func (a *Attachment) ask(ctx context.Context, listed []*cri.PodSandbox, ctrs []*cri.Container) (lifecycle.Event, error) {
+	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(asking)
+	ready := map[string]bool{}
+	for _, l := range listed {
+		if l.State != cri.PodSandboxState_SANDBOX_READY {
+			continue
+		}
+		ready[l.Id] = true
+		group.Go(func() error {
+			p, err := a.backend.pod(ctx, l)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ev.Pods = append(ev.Pods, p)
+			return nil
+		})
+	}
+	for _, l := range ctrs {
+		if !ready[l.PodSandboxId] || l.State == cri.ContainerState_CONTAINER_EXITED {
+			continue
+		}
+		group.Go(func() error {
+			c, err := a.backend.container(ctx, l.Id, l.PodSandboxId)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ev.Containers = append(ev.Containers, c)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return lifecycle.Event{}, err
+	}
+	return ev, nil
+}
+
+// follow keeps up with the runtime until ctx ends: first until it is known how
+// things stand, then by comparing its list with what was told.
+func (a *Attachment) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		a.mu.Lock()
+		known, live := a.known, a.live
+		a.mu.Unlock()
+		var err error
+		if known {
+			err = a.compare(ctx)
+		} else {
+			err = a.synchronise(ctx)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		a.noteLive(live, err)
+		pause := time.NewTimer(a.o.Look)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+	a.mu.Lock()
+	live := a.live
+	a.live = false
+	a.mu.Unlock()
+	if live {
+		a.contain("Detached", func() { a.o.Handler.Detached(a, nil) })
+	}
+}
+
+// noteLive tells of a runtime that comes or goes.
+func (a *Attachment) noteLive(live bool, err error) {
+	a.mu.Lock()
+	a.live = err == nil
+	known := a.known
+	a.mu.Unlock()
+	switch {
+	case err == nil:
+		a.enter(StateSynchronised, nil)
+		if !live {
+			a.contain("Attached", func() { a.o.Handler.Attached(a, a) })
+		}
+	case known:
+		a.enter(StateLost, err)
+		if live {
+			a.contain("Detached", func() { a.o.Handler.Detached(a, err) })
+		}
+	default:
+		if a.told(err) {
+			a.o.Log.Warn("it is not known what runs; every call passes", logkey.Err, err)
+		}
+		a.enter(StatePassing, err)
+	}
+}
+
+// told reports whether an error is a new one.
+func (a *Attachment) told(err error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err == nil || a.err.Error() != err.Error()
+}
+
+// compare tells of what ended, or went, without a call of the kubelet's, and
+// takes in what came while calls passed.
+func (a *Attachment) compare(ctx context.Context) error {
+	a.mu.Lock()
+	a.serial++
+	before := a.serial
+	a.mu.Unlock()
+	listed, ctrs, err := a.backend.list(ctx)
+	if err != nil {
+		return err
+	}
+	states := make(map[string]cri.ContainerState, len(ctrs))
+	for _, l := range ctrs {
+		states[l.Id] = l.State
+	}
+	pods := make(map[string]bool, len(listed))
+	for _, l := range listed {
+		pods[l.Id] = true
+	}
+	for _, e := range a.ended(before, pods, states) {
+		e()
+	}
+	return a.adopt(ctx, listed, ctrs)
+}
+
+// ended lists what is to be told of what was known before a list was asked for.
+func (a *Attachment) ended(before uint64, pods map[string]bool, states map[string]cri.ContainerState) []func() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []func()
+	for id, c := range a.store.ctrs {
+		state, there := states[id]
+		if c.born > before || there && (state != cri.ContainerState_CONTAINER_EXITED || c.ended) {
+			continue
+		}
+		kind := lifecycle.StopContainer
+		if !there {
+			kind = lifecycle.RemoveContainer
+		}
+		p := &lifecycle.Pod{ID: c.pod}
+		if known := a.store.pods[c.pod]; known != nil {
+			p = known.told
+		}
+		told := c.told
+		out = append(out, func() {
+			a.after(p.ID, func(ctx context.Context) { a.endContainer(ctx, told, p, kind) })
+		})
+	}
+	for id, p := range a.store.pods {
+		if p.born > before || pods[id] {
+			continue
+		}
+		out = append(out, func() {
+			a.after(id, func(ctx context.Context) { a.endPod(ctx, id, lifecycle.RemovePodSandbox) })
+		})
+	}
+	return out
+}
+
+// adopt takes in pods and running containers that nobody told of: their calls
+// were given up by the kubelet, or passed.
+func (a *Attachment) adopt(ctx context.Context, listed []*cri.PodSandbox, ctrs []*cri.Container) error {
+	var errs []error
+	for _, l := range listed {
+		if l.State != cri.PodSandboxState_SANDBOX_READY || a.pod(l.Id) != nil || !old(l.CreatedAt) {
+			continue
+		}
+		p, err := a.backend.pod(ctx, l)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if a.pod(l.Id) == nil {
+			a.notePod(p)
+			a.after(p.ID, func(ctx context.Context) { a.tell(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p}) })
+		}
+	}
+	for _, l := range ctrs {
+		if l.State != cri.ContainerState_CONTAINER_RUNNING || !old(l.CreatedAt) || a.pod(l.PodSandboxId) == nil {
+			continue
+		}
+		if c, _ := a.container(l.Id); c != nil {
+			continue
+		}
+		if c, p := a.find(ctx, l.Id); c != nil {
+			a.after(p.ID, func(ctx context.Context) {
+				a.tell(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
+			})
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("take in pods: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// old reports whether something was made long enough ago that its call's answer
+// would have been seen.
+func old(created int64) bool { return time.Since(time.Unix(0, created)) > 2*time.Second }

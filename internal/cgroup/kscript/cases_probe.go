@@ -1,0 +1,19 @@
+package kscript
+
+import "github.com/trimtab/trimtab/internal/cgroup"
+
+// probes ask what the agent asks a kernel before it relies on it.
+func probes() []Case {
+	features := []string{
+		"cpu", "cpuset", "memory", "io", "blkio", "hugetlb", "nonsense", "cpu.idle", "cpu.max.burst", "cpu.bvt_warp_ns", "cpu.uclamp.min", "cpu.weight", "cpuset.cpus.partition",
+		"cpuset.cpus.exclusive", "memory.min", "memory.high", "memory.swap.max", "memory.oom.group", "memory.wmark_ratio", "io.bfq.weight", "pids.max", "nonsense.max",
+	}
+	return []Case{
+		{Name: "probes", Root: true, Steps: steps(
+			probe(features...), mkdir("k"), probe(features...), mkdir("kubepods"), probe(features...),
+		)},
+		{Name: "probes without controllers", On: cgroup.V2, Root: true, Steps: steps(
+			mkdir("k"), enable("", "-cpu -memory"), probe(features...), mkdir("kubepods"), probe(features...), enable("", "+cpu +memory"), probe(features...),
+		)},
+	}
+}

@@ -1,0 +1,114 @@
+package cgroup
+
+import (
+	"path"
+	"strings"
+)
+
+// Sort is what the name of a cgroup below a kubelet's says it is.
+type Sort int
+
+// The sorts of cgroups. Anything may carry such a name: only the runtime knows.
+const (
+	Other         Sort = iota
+	PodDir             // of a pod
+	ContainerDir       // of a container, or of a pod's sandbox
+	KubepodsDir        // above all pods
+	QoSDir             // above the pods of a class
+	ForeignHelper      // of a runtime's own helper beside a container
+)
+
+// Name is what a cgroup's name tells.
+type Name struct {
+	Sort Sort
+	// ID is the UID of a pod or the id of a container, as the runtime spells it.
+	ID string
+}
+
+// maxID bounds ids taken from names. Kubernetes' UIDs have 36 letters, static
+// pods' 32, runtimes' ids 64.
+const maxID = 128
+
+// Named reads the last part of a directory as kubelet and runtimes write it:
+// "podUID" and "ID" (cgroupfs driver), "…-podUID.slice" with underscores for
+// dashes and "prefix-ID.scope" (systemd driver). It is the inverse of Path and
+// PodPath for one part.
+func Named(dir string) Name {
+	name := path.Base(dir)
+	switch base, isSlice := strings.CutSuffix(name, slice); {
+	case isSlice:
+		return namedSlice(base)
+	case name == "kubepods":
+		return Name{Sort: KubepodsDir}
+	case name == "burstable" || name == "besteffort":
+		return Name{Sort: QoSDir}
+	}
+	if uid, ok := strings.CutPrefix(name, "pod"); ok && isID(uid) {
+		return Name{PodDir, uid}
+	}
+	unit, isScope := strings.CutSuffix(name, ".scope")
+	if !isScope {
+		if isContainerID(name) {
+			return Name{ContainerDir, name}
+		}
+		return Name{}
+	}
+	prefix, id, ok := cutLast(unit, "-")
+	switch {
+	case !ok || prefix == "" || !isContainerID(id):
+		return Name{}
+	case strings.HasSuffix(prefix, "conmon"):
+		return Name{ForeignHelper, id}
+	}
+	return Name{ContainerDir, id}
+}
+
+func namedSlice(base string) Name {
+	above, last, ok := cutLast(base, "-")
+	if !ok {
+		last = base
+	}
+	switch uid, isPod := strings.CutPrefix(last, "pod"); {
+	case last == "kubepods":
+		return Name{Sort: KubepodsDir}
+	case (last == "burstable" || last == "besteffort") && lastPart(above) == "kubepods":
+		return Name{Sort: QoSDir}
+	case ok && isPod && isID(uid):
+		return Name{PodDir, strings.ReplaceAll(uid, "_", "-")}
+	}
+	return Name{}
+}
+
+func lastPart(name string) string {
+	if _, last, ok := cutLast(name, "-"); ok {
+		return last
+	}
+	return name
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// isID reports whether text can be part of an id: letters that neither a path
+// nor a filter gives a meaning.
+func isID(text string) bool {
+	if text == "" || len(text) > maxID {
+		return false
+	}
+	return onlyOf(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")
+}
+
+// isContainerID is stricter: without a prefix any directory would do. Runtimes
+// that serve a kubelet use 64 hexadecimal digits.
+func isContainerID(text string) bool {
+	return len(text) == 64 && onlyOf(text, "0123456789abcdef")
+}
+
+func onlyOf(text, letters string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune(letters, r) })
+}

@@ -1,0 +1,39 @@
+package keeper
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// TestParentCPUs asks what a pod's cgroup allows. A CPU that is offline comes back by itself in version 2 and does not
+// bound anybody; version 1 has taken it away for good.
+func TestParentCPUs(t *testing.T) {
+	for _, c := range []struct {
+		version      cgroup.Version
+		own, off, on string
+	}{
+		{cgroup.V2, "", "", ""},
+		{cgroup.V2, "0-3", "0-2", "0-3"},
+		{cgroup.V1, "0-3", "0-2", "0-2"},
+	} {
+		r := newRig(t, c.version, "pod")
+		if c.own != "" {
+			if err := r.tree.WriteText("pod", lifecycle.CPUSetCPUs, "", c.own); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct {
+			online bool
+			want   string
+		}{{false, c.off}, {true, c.on}} {
+			if err := r.fake.SetOnline(3, step.online); err != nil {
+				t.Fatal(err)
+			}
+			if got, ok := r.ParentCPUs("pod"); !ok || got != step.want {
+				t.Errorf("version %v, set to %q, CPU 3 online: %v: allows %q (%v), want %q", c.version, c.own, step.online, got, ok, step.want)
+			}
+		}
+	}
+}

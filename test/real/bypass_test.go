@@ -1,0 +1,115 @@
+package real_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/test/real"
+)
+
+// beside is a configuration of an agent that has no NRI and watches instead.
+func beside(c *real.Containerd, config string) string {
+	return fmt.Sprintf("attach: bypass\ncri: {endpoint: \"unix://%s\"}\nbypass: {cgroupRoot: %s}\n%s", c.Socket(), c.CgroupParent(), config)
+}
+
+// TestBypass has reclaimed, shared and owning pods in force on a runtime without NRI: those that ran before the agent
+// and those that came while it watched.
+func TestBypass(t *testing.T) {
+	t.Parallel()
+	needTwoCPUs(t)
+	c := real.Start(t, real.WithoutNRI())
+	needV1(t, c)
+	playBypass(t, c)
+}
+
+// TestBypassContainerd16 is the same beside Debian's containerd, which tells no events: what appears among the cgroups
+// says when to ask.
+func TestBypassContainerd16(t *testing.T) {
+	t.Parallel()
+	besideOlder(t, real.V16, "containerd 1.6.")
+}
+
+// TestBypassContainerd17 is the same where each event goes to one listener: it is left to the kubelet.
+func TestBypassContainerd17(t *testing.T) {
+	t.Parallel()
+	besideOlder(t, real.V17, "containerd v1.7.")
+}
+
+func besideOlder(t *testing.T, r real.Release, name string) {
+	t.Helper()
+	needTwoCPUs(t)
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !real.Privately(t, builtBinary+"="+program) {
+		return
+	}
+	c := real.Start(t, real.WithRelease(r), real.WithoutNRI())
+	needV1(t, c)
+	a := playBypass(t, c)
+	if n, err := a.status(); err != nil || len(n.Attachments) != 1 || !strings.HasPrefix(n.Attachments[0].Runtime, name) {
+		t.Errorf("attached to %+v, %v", n.Attachments, err)
+	}
+}
+
+func playBypass(t *testing.T, c *real.Containerd) *trimtab {
+	t.Helper()
+	early := c.RunContainer(c.RunPod(plain("early", "")), real.ContainerSpec{Name: "early"})
+	a := startTrimtab(t, c, beside(c, ""))
+
+	service := c.RunContainer(c.RunPod(plain("service", "LS")), real.ContainerSpec{Name: "service"})
+	same(t, "affinity of the service", c.FirstView(service).Affinity, "0-1")
+
+	batchPod := batchPod("batch")
+	batch := c.RunContainer(c.RunPod(batchPod), real.ContainerSpec{Name: "batch"})
+	inForce(t, c, batch, map[string]string{"cpu.shares": "512", "cpu.cfs_quota_us": "100000", "memory.limit_in_bytes": "134217728"})
+
+	ownerPod := c.RunPod(owning("db", "1"))
+	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU})
+	inForce(t, c, owner, map[string]string{"cpuset.cpus": "1", "cpu.cfs_quota_us": "-1"})
+	for _, id := range []real.ContainerID{early, service, batch} {
+		inForce(t, c, id, map[string]string{"cpuset.cpus": "0"})
+	}
+	late := c.RunContainer(c.RunPod(plain("late", "")), real.ContainerSpec{Name: "late"})
+	inForce(t, c, late, map[string]string{"cpuset.cpus": "0"})
+
+	// A restart moves nobody, with the checkpoint and without.
+	a.kill()
+	a.run()
+	a.attached()
+	inForce(t, c, owner, map[string]string{"cpuset.cpus": "1", "cpu.cfs_quota_us": "-1"})
+	inForce(t, c, late, map[string]string{"cpuset.cpus": "0"})
+
+	c.StopContainer(owner)
+	c.StopPod(ownerPod)
+	for _, id := range []real.ContainerID{early, service, batch, late} {
+		inForce(t, c, id, map[string]string{"cpuset.cpus": "0-1"})
+	}
+	return a
+}
+
+// inForce waits until the kernel has the values.
+func inForce(t *testing.T, c *real.Containerd, id real.ContainerID, want map[string]string) {
+	t.Helper()
+	real.Eventually(t, patiently, func() error {
+		var errs []error
+		for file, value := range want {
+			if got := c.KernelFile(id, file); got != value {
+				errs = append(errs, fmt.Errorf("%s is %s, want %s", file, got, value))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func batchPod(name string) real.PodSpec {
+	pod := plain(name, "BE")
+	pod.QoS = real.BestEffort
+	pod.Annotations = map[string]string{
+		"node.koordinator.sh/extended-resource-spec": `{"containers":{"` + name + `":{"requests":{"kubernetes.io/batch-cpu":500,"kubernetes.io/batch-memory":"128Mi"},"limits":{"kubernetes.io/batch-cpu":1000,"kubernetes.io/batch-memory":"128Mi"}}}}`,
+	}
+	return pod
+}

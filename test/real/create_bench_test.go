@@ -1,0 +1,130 @@
+package real_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/test/real"
+)
+
+var (
+	benchRounds   = flag.Int("bench.rounds", 40, "how many pods each arm of the benchmark is given")
+	benchExisting = flag.Int("bench.existing", 10, "how many containers run before")
+)
+
+// benchBudget bounds the time the rounds take, after which what was measured is told.
+const benchBudget = 3 * time.Minute
+
+// arm is one runtime of the benchmark, with or without an agent beside it.
+type arm struct {
+	name         string
+	c            *real.Containerd
+	create, live map[string][]time.Duration // by class
+}
+
+// BenchmarkCreateContainer measures CRI CreateContainer on a real containerd with Trimtab beside it and without any
+// plugin. Three runtimes of their own run at once and are given the same containers in turn, in changing order; two of
+// them have no plugin, and what differs between these two is noise. Every container asks for something; of ten pods one
+// owns a CPU, which the others of its runtime give up. The call is what a kubelet waits for; StartContainer, where
+// Trimtab confirms what is in force, is told beside it.
+func BenchmarkCreateContainer(b *testing.B) {
+	arms := []*arm{{name: "no plugin"}, {name: "no plugin again"}, {name: "trimtab"}}
+	for _, a := range arms {
+		a.c = real.Start(b)
+		a.create, a.live = map[string][]time.Duration{}, map[string][]time.Duration{}
+		for i := range *benchExisting {
+			a.c.RunContainer(a.c.RunPod(benchPod(i, 1+i%8)), real.ContainerSpec{Name: "app-0"})
+		}
+		if a.name == "trimtab" {
+			startTrimtab(b, a.c, "")
+		}
+	}
+	const warmUp = 2
+	begin := time.Now()
+	for round := range *benchRounds + warmUp {
+		if time.Since(begin) > benchBudget {
+			break // the machine is busy with something else
+		}
+		for i := range arms {
+			arms[(round+i)%len(arms)].round(round, round >= warmUp)
+		}
+	}
+	report(b, arms)
+}
+
+// perPod is how many containers a pod that shares is given: making the pod itself takes far longer.
+const perPod = 5
+
+// round creates and starts the containers of one pod, one after another, and removes them.
+func (a *arm) round(round int, counts bool) {
+	class, n, spec := "shares", perPod, real.ContainerSpec{}
+	if round%10 == 0 {
+		class, n, spec.Resources = "owns a CPU", 1, oneCPU
+	}
+	pod := a.c.RunPod(benchPod(1000+round, round))
+	for i := range n {
+		spec.Name = fmt.Sprintf("app-%d", i)
+		begin := time.Now()
+		id := a.c.CreateContainer(pod, spec)
+		create := time.Since(begin)
+		begin = time.Now()
+		a.c.StartContainer(id)
+		if counts {
+			a.create[class], a.live[class] = append(a.create[class], create), append(a.live[class], time.Since(begin))
+		}
+	}
+	a.c.RemovePod(pod)
+}
+
+// benchPod is a pod that asks for something: every tenth for a CPU, the others for the pool of online services or of
+// batch work.
+func benchPod(i, turn int) real.PodSpec {
+	name := fmt.Sprintf("bench-%d", i)
+	switch {
+	case turn%10 == 0:
+		return owning(name, "1")
+	case turn%2 == 0:
+		return plain(name, "LS")
+	}
+	spec := plain(name, "BE")
+	spec.QoS = real.BestEffort
+	const each = `{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"1000","kubernetes.io/batch-memory":"256Mi"}}`
+	var all []string
+	for i := range perPod {
+		all = append(all, fmt.Sprintf(`"app-%d":%s`, i, each))
+	}
+	spec.Annotations = map[string]string{"node.koordinator.sh/extended-resource-spec": `{"containers":{` + strings.Join(all, ",") + `}}`}
+	return spec
+}
+
+// report prints times in milliseconds, and ratios to the first arm.
+func report(b *testing.B, arms []*arm) {
+	b.Helper()
+	at := func(all []time.Duration, p int) time.Duration {
+		sorted := slices.Sorted(slices.Values(all))
+		return sorted[min(p*len(sorted)/100, len(sorted)-1)]
+	}
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()*1000) }
+	over := func(x, y time.Duration) float64 { return x.Seconds() / y.Seconds() }
+	fmt.Printf("\nCRI CreateContainer on containerd, %d containers there before; times in ms, ratios to %q\n", *benchExisting, arms[0].name)
+	fmt.Printf("%12s %16s %6s %8s %8s %10s %10s %10s\n", "container", "arm", "calls", "p50", "p90", "p50 ratio", "p90 ratio", "start p50")
+	for _, class := range []string{"shares", "owns a CPU"} {
+		base := arms[0].create[class]
+		if len(base) == 0 {
+			continue
+		}
+		for _, a := range arms {
+			all := a.create[class]
+			fmt.Printf("%12s %16s %6d %8s %8s %10.2f %10.2f %10s\n", class, a.name, len(all), ms(at(all, 50)), ms(at(all, 90)),
+				over(at(all, 50), at(base, 50)), over(at(all, 90), at(base, 90)), ms(at(a.live[class], 50)))
+		}
+	}
+	fmt.Printf("%q against %q is the noise of this very run.\n", arms[1].name, arms[0].name)
+	base := at(arms[0].create["shares"], 50)
+	b.ReportMetric(over(at(arms[1].create["shares"], 50), base), "p50-ratio-noise")
+	b.ReportMetric(over(at(arms[2].create["shares"], 50), base), "p50-ratio")
+}
