@@ -253,7 +253,7 @@ func (c *Conductor) rename(w *work) {
 		return
 	}
 	if d, ok := c.sent[from]; ok {
-		c.sent[to] = d
+		c.sent[to] = slices.Clone(d)
 	}
 	if t, ok := c.told[from]; ok {
 		c.told[to] = t
