@@ -18,12 +18,14 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 	"golang.org/x/sync/errgroup"
@@ -46,6 +48,8 @@ type Options struct {
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
+	Resctrl resctrl.FS
+	Cookies coresched.Kernel
 	// Listeners are sockets the CRI proxy serves instead of its own.
 	Listeners []net.Listener
 	// Watch tells of changes of Tree; nil for the node's own.
@@ -92,6 +96,10 @@ func New(o Options) (*Agent, error) {
 	if o.Host != nil {
 		a.node.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
 	}
+	a.node.resctrl, a.node.cookies = a.resctrl(), o.Cookies
+	if o.Cookies == nil && o.Tree == nil {
+		a.node.cookies = coresched.Real{}
+	}
 	policy, err := policyOf(o.Config, a.machine, a.node)
 	if err != nil {
 		return nil, errors.Join(err, a.close())
@@ -103,7 +111,7 @@ func New(o Options) (*Agent, error) {
 	a.metrics = newMetrics(o)
 	a.specs = a.ladder()
 	a.conductor = conductor.New(conductor.Options{
-		Machine: a.machine, Policy: policy, Keeper: keeper.New(tree), Key: key, Log: o.Log,
+		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 	})
 	if err := a.attach(); err != nil {
@@ -141,6 +149,32 @@ func (a *Agent) attach() (err error) {
 		})
 	}
 	return err
+}
+
+// keeper makes the keeper of the node's cgroups and of what is beside them.
+func (a *Agent) keeper(tree *cgroup.Tree) *keeper.Keeper {
+	k := keeper.New(tree)
+	if a.node.resctrl != nil {
+		k.Use(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
+	}
+	if a.node.cookies != nil {
+		k.Use(keeper.CoreSched{Groups: coresched.New(a.node.cookies)}, lifecycle.CoreSched)
+	}
+	return k
+}
+
+// resctrl opens the node's resctrl tree; nil where there is none.
+func (a *Agent) resctrl() resctrl.FS {
+	if a.opt.Resctrl != nil || a.opt.Tree != nil {
+		return a.opt.Resctrl
+	}
+	files, err := resctrl.OpenRoot(a.opt.Config.Paths.Resctrl)
+	if err != nil {
+		return nil // the probe says so
+	}
+	closeTree := a.close
+	a.close = func() error { return errors.Join(closeTree(), files.Close()) }
+	return files
 }
 
 // socketOf returns the path of an endpoint.

@@ -8,10 +8,12 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
@@ -20,6 +22,8 @@ import (
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
+	resctrl resctrl.FS       // nil where there is none
+	cookies coresched.Kernel // nil where nobody may ask
 }
 
 // host reads the node's devices. What cannot be read is not there.
@@ -38,6 +42,10 @@ func (n node) probe(feature string) lifecycle.Finding {
 		return n.probeDevice("/dev/nvidia")
 	case feature == "rdma":
 		return n.probeDevice("/dev/infiniband/uverbs")
+	case feature == "coreSched":
+		return coresched.Probe(n.cookies)
+	case strings.HasPrefix(feature, resctrl.Mounted):
+		return resctrl.Probe(n.resctrl, feature)
 	case n.tree == nil:
 		return lifecycle.Finding{Why: "no cgroup tree was opened"}
 	}
@@ -62,7 +70,11 @@ func (n node) probeDevice(prefix string) lifecycle.Finding {
 // Effective tells of every hook of the catalogue whether a node with this
 // cgroup tree, and its devices below these directories, lets it take effect.
 func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []status.Hook {
-	n := node{tree: tree, devices: hostOf(p)}
+	n := node{tree: tree, devices: hostOf(p), cookies: coresched.Real{}}
+	if files, err := resctrl.OpenRoot(p.Resctrl); err == nil {
+		defer files.Close()
+		n.resctrl = files
+	}
 	var out []status.Hook
 	for _, h := range hooks {
 		out = append(out, status.Hook{Name: h.Name, Finding: h.Effective(n.probe)})

@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
@@ -10,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -94,7 +98,51 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 	if c.Hugepages.Enabled {
 		hooks = append(hooks, hook.Hugepages{Sizes: n.host().HugePages, Controller: n.probe("hugetlb")})
 	}
+	if c.BlockIO.Enabled {
+		hooks = append(hooks, blockIO(c.BlockIO, n))
+	}
+	if c.RDT.Enabled {
+		hooks = append(hooks, hook.RDT{
+			Measure: c.RDT.Measure, Found: n.probe(resctrl.Mounted),
+			Shares: hook.ByClass[string]{
+				LSR: shares(c.RDT.LSRCache, c.RDT.LSRBandwidth), LS: shares(c.RDT.LSCache, c.RDT.LSBandwidth),
+				BE: shares(c.RDT.BECache, c.RDT.BEBandwidth),
+			},
+		})
+	}
+	if c.CoreSched.Enabled {
+		if c.GroupIdentity.Enabled && n.probe("cpu.bvt_warp_ns").Support == lifecycle.Supported {
+			return nil, errors.New("hooks.coreSched: cannot be on together with hooks.groupIdentity on a kernel that has group identities; switch one of them off")
+		}
+		hooks = append(hooks, hook.CoreSched{Found: n.probe("coreSched")})
+	}
 	return hooks, nil
+}
+
+// shares are a class's, "" where it has everything.
+func shares(cache string, bandwidth int) string {
+	var parts []string
+	if cache != "0-100" {
+		parts = append(parts, "L3 "+cache)
+	}
+	if bandwidth != 100 {
+		parts = append(parts, fmt.Sprintf("MB %d", bandwidth))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func blockIO(c config.BlockIOHook, n node) hook.BlockIO {
+	h := hook.BlockIO{
+		Weights: hook.ByClass[int]{LSR: c.LSRWeight, LS: c.LSWeight, BE: c.BEWeight},
+		Classes: hook.ByClass[string]{LSR: c.LSRClass, LS: c.LSClass, BE: c.BEClass},
+		PodWide: n.tree == nil || n.tree.Version == cgroup.V2, Disks: n.host().Disks,
+	}
+	for _, file := range []string{"io.weight", "io.bfq.weight"} {
+		if h.WeightFile == "" && n.probe(file).Support != lifecycle.NotSupported {
+			h.WeightFile = file
+		}
+	}
+	return h
 }
 
 // rulesOf translates the authorisation rules.

@@ -75,6 +75,8 @@ var hints = []struct {
 	{syscall.ERANGE, "write", "cpu.weight", "weights are 1 to 10000"},
 	{syscall.EBUSY, "write", "memory.", "more is in use than the limit allows and it could not be reclaimed"},
 	{syscall.EINVAL, "write", "memory.limit", "above memory.memsw.limit_in_bytes, or malformed text"},
+	{syscall.ENODEV, "write", "io.max", "no such disk"},
+	{syscall.ENODEV, "write", "blkio.throttle.", "no such disk"},
 	{syscall.EROFS, "", "", "the cgroup tree is mounted read-only"},
 	{syscall.ENODEV, "", "", "the cgroup was removed meanwhile"},
 }

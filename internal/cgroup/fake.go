@@ -26,6 +26,7 @@ type Fake struct {
 	mu       sync.Mutex
 	root     *fakeGroup
 	possible IDs
+	made     int             // cgroups so far
 	release  [2]int          // of the kernel
 	devices  map[string]bool // block devices, "major:minor"
 	offered  map[string]bool // files of other kernels
@@ -39,7 +40,8 @@ type fakeGroup struct {
 	parent   *fakeGroup
 	name     string
 	children map[string]*fakeGroup
-	tasks    int // that have no number, in all controllers
+	tasks    int // that have no process of their own, in all controllers
+	serial   int // of all cgroups ever made
 
 	// Of version 2.
 	subtree  map[string]bool // controllers its children have
@@ -75,6 +77,8 @@ func NewFake(version Version, cpus, mems string) (*Fake, error) {
 
 func (f *Fake) newGroup(parent *fakeGroup, name string) *fakeGroup {
 	g := &fakeGroup{parent: parent, name: name, children: map[string]*fakeGroup{}, subtree: map[string]bool{}}
+	f.made++
+	g.serial = f.made
 	for _, c := range fakeControllers[f.version] {
 		f.reset(g, c)
 	}

@@ -73,6 +73,7 @@ var (
 		"cgroup.controllers":     {show: showControllers, atRoot: true},
 		"cgroup.subtree_control": {show: showSubtree, set: setSubtree, atRoot: true},
 		"cgroup.procs":           {show: showProcs(""), set: setProcs(""), atRoot: true, lines: true},
+		"cgroup.threads":         {show: showThreads(""), atRoot: true, lines: true},
 		"cgroup.type":            {show: showType, set: setType},
 
 		"cpu.weight":      {show: showShares, set: setWeight},

@@ -172,6 +172,19 @@ func showProcs(controller string) func(*Fake, *fakeGroup) string {
 	}
 }
 
+// showThreads shows the threads of a cgroup: its processes, which have one each,
+// and, with numbers no other cgroup ever has, the tasks it was given.
+func showThreads(controller string) func(*Fake, *fakeGroup) string {
+	procs := showProcs(controller)
+	return func(f *Fake, g *fakeGroup) string {
+		ids := strings.Fields(procs(f, g))
+		for i := range g.tasks {
+			ids = append(ids, strconv.Itoa(1_000_000+g.serial*1000+i))
+		}
+		return strings.Join(ids, "\n")
+	}
+}
+
 func setProcs(controller string) func(*Fake, *fakeGroup, string) error {
 	return func(f *Fake, g *fakeGroup, text string) error {
 		pid, err := kernelInt32(strip(text))
@@ -196,8 +209,10 @@ func setProcs(controller string) func(*Fake, *fakeGroup, string) error {
 // fakeCore are the files every cgroup of version 1 has.
 func fakeCore(controller, name string) (fakeFile, bool) {
 	switch name {
-	case "cgroup.procs", "tasks":
+	case "cgroup.procs":
 		return fakeFile{show: showProcs(controller), set: setProcs(controller), lines: true}, true
+	case "tasks":
+		return fakeFile{show: showThreads(controller), set: setProcs(controller), lines: true}, true
 	case "cgroup.clone_children":
 		return fakeFile{show: func(_ *Fake, g *fakeGroup) string { return bit(g.clone) }, set: setClone}, true
 	}

@@ -12,8 +12,15 @@ import (
 
 // reference is a file every cgroup of a controller has, by controller: where it
 // is, files that are missing are missing because the kernel does not have them.
-var reference = map[string]lifecycle.Field{
-	"cpu": lifecycle.CPUQuota, "cpuset": lifecycle.CPUSetCPUs, "memory": lifecycle.MemoryLimit,
+var reference = map[string]setting{
+	"cpu": {lifecycle.CPUQuota, ""}, "cpuset": {lifecycle.CPUSetCPUs, ""}, "memory": {lifecycle.MemoryLimit, ""},
+	"io": {lifecycle.IOLimit, anyLimit}, "blkio": {lifecycle.IOLimit, anyLimit},
+}
+
+// setting names a row of the table.
+type setting struct {
+	field lifecycle.Field
+	key   string
 }
 
 // Probe tells whether the kernel has a controller ("cpu") or a file, by its
@@ -21,20 +28,38 @@ var reference = map[string]lifecycle.Field{
 // a cgroup that has its controller, so on a node where nothing was started yet
 // the answer may be that nobody can tell.
 func (t *Tree) Probe(feature string) lifecycle.Finding {
-	controller, _, isFile := strings.Cut(feature, ".")
-	if f := t.probeController(controller); f.Support != lifecycle.Supported || !isFile {
-		return f
-	}
-	s, err := Find(lifecycle.Unified, feature)
-	if err != nil {
-		return lifecycle.Finding{Why: err.Error()}
-	}
-	file, err := s.file(t.Version)
+	file, err := FeatureFile(feature, t.Version)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: err.Error()}
 	}
+	if err != nil {
+		return lifecycle.Finding{Why: err.Error()}
+	}
+	if f := t.probeController(file.Controller); f.Support != lifecycle.Supported || file.Name == "" {
+		return f
+	}
 	return t.probeFile(file)
 }
+
+// FeatureFile returns what a feature is in a version: a file, or, of a
+// controller, its name alone.
+func FeatureFile(feature string, v Version) (File, error) {
+	controller, _, isFile := strings.Cut(feature, ".")
+	if !isFile {
+		return File{Controller: controller}, nil
+	}
+	s, err := Find(lifecycle.Unified, feature)
+	if feature == "io.max" {
+		s, err = Find(lifecycle.IOLimit, anyLimit)
+	}
+	if err != nil {
+		return File{}, err
+	}
+	return s.file(v)
+}
+
+// anyLimit is a disk's limit, whose file stands for those of all disks.
+const anyLimit = "0:0 rbps"
 
 func (t *Tree) probeController(controller string) lifecycle.Finding {
 	if t.Version == V1 {
@@ -91,10 +116,10 @@ func rankPods(dir string) int {
 
 // hasController reports whether the files of a controller are in dir.
 func (t *Tree) hasController(dir, controller string) bool {
-	field, known := reference[controller]
+	s, known := reference[controller]
 	if !known {
 		return false
 	}
-	_, err := t.Read(dir, field, "")
+	_, err := t.Read(dir, s.field, s.key)
 	return err == nil
 }

@@ -26,6 +26,8 @@ const (
 	Bytes                 // bytes in whole pages, or unlimited
 	Signed                // a decimal number that may be negative
 	Bandwidth             // µs; quota and period are one file in version 2
+	PerDevice             // numbers by device, one of them ours
+	Default               // a number, after the word default where devices have others
 )
 
 // Order is the rule between a cgroup and its parent.
@@ -129,6 +131,16 @@ var settings = []Setting{
 		Field: lifecycle.Unified, Key: "cpu.max.burst", Kind: Number, Max: maxBandwidth,
 		V1: File{"cpu", "cpu.cfs_burst_us"}, V2: File{"cpu", "cpu.max.burst"}, Owners: []Owner{updates},
 	},
+	{
+		// Heeded where io.cost serves the disk.
+		Field: lifecycle.Unified, Key: "io.weight", Kind: Default, Min: 1, Max: 10000,
+		V2: File{"io", "io.weight"}, Owners: []Owner{updates, reloads},
+	},
+	{
+		// Heeded where the scheduler BFQ serves the disk.
+		Field: lifecycle.Unified, Key: "io.bfq.weight", Kind: Default, Min: 1, Max: 1000,
+		V1: File{"blkio", "blkio.bfq.weight"}, V2: File{"io", "io.bfq.weight"}, Owners: []Owner{updates, reloads},
+	},
 }
 
 func protection(name string) Setting {
@@ -151,6 +163,8 @@ func Find(field lifecycle.Field, key string) (Setting, error) {
 		return findUnified(key)
 	case lifecycle.Hugepages:
 		return hugepages(key)
+	case lifecycle.IOLimit:
+		return ioLimit(key)
 	}
 	for _, s := range settings {
 		if s.Field == field {
@@ -184,6 +198,41 @@ func pageBytes(size string) (int64, error) {
 	return 0, fmt.Errorf("%q is no size of huge pages, such as 2MB", shorten(size))
 }
 
+// diskLimits are the directions of a disk's limits by their names in io.max: the
+// file of version 1, and the largest number the kernel keeps.
+var diskLimits = map[string]struct {
+	v1   string
+	most int64
+}{
+	"rbps":  {"blkio.throttle.read_bps_device", math.MaxInt64},
+	"wbps":  {"blkio.throttle.write_bps_device", math.MaxInt64},
+	"riops": {"blkio.throttle.read_iops_device", math.MaxUint32 - 1},
+	"wiops": {"blkio.throttle.write_iops_device", math.MaxUint32 - 1},
+}
+
+// ioLimit is the row of a limit of one disk in one direction: "8:0 rbps".
+func ioLimit(key string) (Setting, error) {
+	disk, direction, ok := strings.Cut(key, " ")
+	limit, known := diskLimits[direction]
+	if !ok || !known || !isDeviceNumber(disk) {
+		return Setting{}, fmt.Errorf("%q is no limit of a disk, such as 8:0 rbps", shorten(key))
+	}
+	return Setting{
+		Field: lifecycle.IOLimit, Key: key, Kind: PerDevice, Min: 1, Max: limit.most, Unlimited: true,
+		V1: File{"blkio", limit.v1}, V2: File{"io", "io.max"}, Owners: []Owner{reloads},
+	}, nil
+}
+
+// isDeviceNumber reports whether text is major:minor.
+func isDeviceNumber(text string) bool {
+	major, minor, ok := strings.Cut(text, ":")
+	for _, n := range []string{major, minor} {
+		v, err := strconv.ParseUint(n, 10, 20) // minors have 20 bits
+		ok = ok && err == nil && strconv.FormatUint(v, 10) == n
+	}
+	return ok
+}
+
 func findUnified(key string) (Setting, error) {
 	for _, s := range settings {
 		switch {
@@ -195,6 +244,9 @@ func findUnified(key string) (Setting, error) {
 	}
 	if strings.HasPrefix(key, "hugetlb.") {
 		return Setting{}, fmt.Errorf("%s is set by the field %v", key, lifecycle.Hugepages)
+	}
+	if key == "io.max" {
+		return Setting{}, fmt.Errorf("%s is set by the field %v", key, lifecycle.IOLimit)
 	}
 	controller, rest, dotted := strings.Cut(key, ".")
 	odd := func(r rune) bool {

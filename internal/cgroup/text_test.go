@@ -67,6 +67,17 @@ func encodeCases() []encodeCase {
 		{lifecycle.Value{Field: lifecycle.Hugepages, Key: "2M", Int: 1}, bad, bad},
 		{lifecycle.Value{Field: lifecycle.Hugepages, Key: "../2MB", Int: 1}, bad, bad},
 		{uni("hugetlb.2MB.max", "0"), bad, bad},
+		{lifecycle.Value{Field: lifecycle.IOLimit, Key: "8:0 rbps", Int: 1048576}, "1048576", "1048576"},
+		{lifecycle.Value{Field: lifecycle.IOLimit, Key: "8:0 wiops", Int: -1}, "-1", "max"},
+		{lifecycle.Value{Field: lifecycle.IOLimit, Key: "8:0 wiops", Int: 1<<32 - 1}, bad, bad},
+		{lifecycle.Value{Field: lifecycle.IOLimit, Key: "8:0 rbps", Int: 0}, bad, bad},
+		{lifecycle.Value{Field: lifecycle.IOLimit, Key: "sda rbps", Int: 1}, bad, bad},
+		{lifecycle.Value{Field: lifecycle.IOLimit, Key: "8:0 rbps=1", Int: 1}, bad, bad},
+		{lifecycle.Value{Field: lifecycle.IOLimit, Key: "08:0 rbps", Int: 1}, bad, bad},
+		{uni("io.weight", "500"), bad, "500"},
+		{uni("io.weight", "0"), bad, bad},
+		{uni("io.bfq.weight", "1000"), "1000", "1000"},
+		{uni("io.max", "8:0 rbps=1"), bad, bad},
 		{text(lifecycle.Env, "x"), bad, bad},
 	}
 }
@@ -102,7 +113,7 @@ func TestDecode(t *testing.T) {
 		{V2, lifecycle.CPUSetCPUs, "", "0,1,2\n", "0-2"},
 		{V2, lifecycle.Unified, "memory.high", "max", "max"},
 		{V2, lifecycle.Unified, "memory.high", "8192", "8192"},
-		{V2, lifecycle.Unified, "io.weight", "default 100", "default 100"},
+		{V2, lifecycle.Unified, "io.weight", "100", "100"},
 	}
 	for _, tt := range tests {
 		v, err := Decode(tt.version, tt.field, tt.key, tt.in)

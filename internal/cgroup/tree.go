@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -70,6 +71,9 @@ func (t *Tree) Read(dir string, field lifecycle.Field, key string) (string, erro
 		return "", &Error{Op: "read", Path: dir, Err: err}
 	}
 	text, err := t.read(file)
+	if s, known := Find(field, key); err == nil && known == nil {
+		text = s.part(t.Version, text)
+	}
 	if err != nil || t.Version == V1 || (field != lifecycle.CPUQuota && field != lifecycle.CPUPeriod) {
 		return text, err
 	}
@@ -121,6 +125,9 @@ func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) er
 	}
 	if t.Version == V2 && field == lifecycle.CPUPeriod {
 		return t.WriteBandwidth(dir, "", text)
+	}
+	if s, known := Find(field, key); known == nil {
+		text = s.line(t.Version, text)
 	}
 	return t.write(file, text)
 }
@@ -272,6 +279,42 @@ func (t *Tree) Exists(dir, controller string) bool {
 	}
 	_, err := t.FS.List(d)
 	return err == nil
+}
+
+// Threads returns the ids of the threads in dir and in the cgroups below it. In
+// version 1 the hierarchy of the controller cpu is asked.
+func (t *Tree) Threads(dir string) ([]int, error) {
+	name := "cgroup.threads"
+	if t.Version == V1 {
+		name = "tasks"
+	}
+	if !fs.ValidPath(dir) || dir == "." {
+		return nil, &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
+	}
+	text, err := t.read(t.path("cpu", dir, name))
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	for word := range strings.FieldsSeq(text) {
+		id, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: err}
+		}
+		ids = append(ids, id)
+	}
+	below, err := t.Children(dir, "cpu")
+	if err != nil {
+		return ids, err
+	}
+	for _, child := range below {
+		more, err := t.Threads(path.Join(dir, child))
+		if err != nil && !Gone(err) {
+			return ids, err
+		}
+		ids = append(ids, more...)
+	}
+	return ids, nil
 }
 
 // Children returns the names of the cgroups directly below dir, in version 1

@@ -94,8 +94,11 @@ type Conductor struct {
 	// recorded are containers whose pristine resources are known from a record,
 	// by id.
 	recorded map[string]bool
-	dirs     map[string]placed // containers' cgroups, by id
-	synced   time.Time         // the last Synchronize that was decided and applied
+	// given are values containers were created with that no runtime tells of,
+	// by container.
+	given  map[string]map[lifecycle.Field]string
+	dirs   map[string]placed // containers' cgroups, by id
+	synced time.Time         // the last Synchronize that was decided and applied
 }
 
 // placed is a container's cgroup, and what it follows from.
@@ -123,6 +126,7 @@ func New(o Options) *Conductor {
 		late: late, recorder: o.Recorder, specs: o.Specs,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
+		given:  map[string]map[lifecycle.Field]string{},
 		keeper: o.Keeper, signer: newSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
@@ -317,6 +321,9 @@ func (c *Conductor) conclude(w *work) {
 		return nil
 	})
 	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
+		if err := c.keeper.Tidy(); err != nil {
+			c.log.Warn("what an earlier run left stays", logkey.Err, err)
+		}
 		c.mu.Lock()
 		c.synced = c.now()
 		c.mu.Unlock()
@@ -342,6 +349,9 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	for id := range f.Records {
 		if c.state.Container(id) != nil && (w.from == nil || stamps(w.from)) {
 			c.recorded[id] = true
+			if given := f.Records[id].Given; given != nil {
+				c.given[id] = given
+			}
 		}
 	}
 	c.prepare(w)

@@ -69,13 +69,24 @@ var resourceFields = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
-// inKernel reports whether a field has a cgroup file the keeper writes.
+// inKernel reports whether the keeper brings a field about, by a cgroup file or
+// beside it.
 func inKernel(f lifecycle.Field) bool {
-	return f == lifecycle.Unified || f == lifecycle.Hugepages || isCopied(f)
+	switch f {
+	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
+		lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched:
+		return true
+	}
+	return isCopied(f)
 }
 
 // isCopied reports whether the runtime's stored copy of a field is kept in line.
 func isCopied(f lifecycle.Field) bool { return slices.Contains(resourceFields[:], f) }
+
+// untold reports whether no runtime tells a field of a container that exists.
+func untold(f lifecycle.Field) bool {
+	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass
+}
 
 func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
 	set := make(map[lifecycle.Field]bool, len(fields))

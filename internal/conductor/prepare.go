@@ -103,6 +103,7 @@ func (c *Conductor) forget(w *work, id string) {
 		delete(c.told, id)
 		delete(c.recorded, id)
 		delete(c.dirs, id)
+		delete(c.given, id)
 		delete(c.flying, id)
 		delete(c.homeless, id)
 		delete(c.answered, id)
@@ -180,6 +181,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			if inKernel(v.Field) {
 				c.told[ctr.ID][v.Field] = v.String()
 			}
+			c.give(ctr.ID, v)
 		case !inKernel(v.Field) && contest != "":
 			c.lost(ctr.ID, v, status.Ceded, contest)
 			continue
@@ -231,6 +233,18 @@ func notCarried(from Carrier, f lifecycle.Field) string {
 	return why
 }
 
+// give remembers a value that a container is created with and no runtime tells
+// of later; its record has it too.
+func (c *Conductor) give(id string, v lifecycle.Value) {
+	if !untold(v.Field) {
+		return
+	}
+	if c.given[id] == nil {
+		c.given[id] = map[lifecycle.Field]string{}
+	}
+	c.given[id][v.Field] = v.Text
+}
+
 // rename carries what is known of a container's deliveries over to the id the
 // runtime gave it.
 func (c *Conductor) rename(w *work) {
@@ -246,6 +260,9 @@ func (c *Conductor) rename(w *work) {
 	}
 	if c.recorded[from] {
 		c.recorded[to] = true
+	}
+	if given, ok := c.given[from]; ok {
+		c.given[to] = given
 	}
 	if missed, flies := c.flying[from]; flies {
 		c.flying[to] = missed
@@ -293,6 +310,7 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 
 func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
+	r.Given = c.given[ctr.ID]
 	r.Unplaced = ctr.Unplaced
 	return r
 }
@@ -435,7 +453,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle.Container) {
 	switch d, _ := c.sent[id].of(slotOf(v)); {
 	case d.applied:
-	case told != nil && present(told, v):
+	case told != nil && present(told, v), untold(v.Field) && c.given[id][v.Field] == v.Text:
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 	case w.from != nil && !w.from.Carries(lifecycle.CreateContainer, v.Field):
 		c.lost(id, v, status.NotCarried, notCarried(w.from, v.Field))

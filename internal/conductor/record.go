@@ -32,6 +32,8 @@ type record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
 	CPUs       string `json:"cpus,omitempty"` // owned
+	// Given are values it was created with that no runtime tells of, by field.
+	Given map[lifecycle.Field]string `json:"given,omitempty"`
 	// Unplaced: created while placement was off, so nothing was refused.
 	Unplaced bool `json:"unplaced,omitempty"`
 	Pristine struct {
@@ -86,7 +88,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs, Unplaced: r.Unplaced}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Unplaced: r.Unplaced}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -111,6 +113,9 @@ func (r *record) appendJSON(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
 	b = strconv.AppendUint(append(b, `,"gen":`...), r.Generation, 10)
 	b = appendText(b, "cpus", r.CPUs)
+	if given, err := json.Marshal(r.Given); len(r.Given) > 0 && err == nil {
+		b = append(appendName(b, "given"), given...)
+	}
 	if r.Unplaced {
 		b = append(appendName(b, "unplaced"), "true"...)
 	}

@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // TestRecordText: our writing of a record is the library's, byte for byte, for
@@ -24,6 +28,9 @@ func TestRecordText(t *testing.T) {
 		p.Period = rapid.Ptr(rapid.Uint64(), true).Draw(t, "period")
 		p.Memory = rapid.Ptr(rapid.Int64(), true).Draw(t, "memory")
 		p.Huge = rapid.MapOfN(text, rapid.Uint64(), 0, 2).Draw(t, "huge")
+		if rapid.Bool().Draw(t, "given") {
+			r.Given = map[lifecycle.Field]string{lifecycle.BlockIOClass: text.Draw(t, "class")}
+		}
 		want, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
@@ -32,4 +39,20 @@ func TestRecordText(t *testing.T) {
 			t.Fatalf("got  %s\nwant %s", got, want)
 		}
 	})
+}
+
+// TestRecordKeeps: what only the record tells after a restart comes back whole.
+func TestRecordKeeps(t *testing.T) {
+	pristine := lifecycle.Resources{
+		CPU:       lifecycle.CPU{Shares: lifecycle.Some[uint64](512), CPUs: "0-3"},
+		Hugepages: []lifecycle.HugepageLimit{{Size: "1GB", Limit: 0}, {Size: "2MB", Limit: 64 << 20}},
+	}
+	r := newRecord(7, "2-3", &pristine)
+	r.Given = map[lifecycle.Field]string{lifecycle.BlockIOClass: "slow"}
+	s := newSigner([]byte("k"))
+	got, err := s.read("uid", "c", s.stamp("uid", "c", r))
+	want := engine.Record{Pristine: pristine, CPUs: "2-3", Given: r.Given}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
 }

@@ -122,6 +122,12 @@ type Hooks struct {
 	RDMA RDMAHook `json:"rdma"`
 	// Hugepages tunes the huge page hook.
 	Hugepages HugepagesHook `json:"hugepages"`
+	// BlockIO tunes the block I/O hook.
+	BlockIO BlockIOHook `json:"blockIO"`
+	// RDT tunes the hook of caches and memory bandwidth.
+	RDT RDTHook `json:"rdt"`
+	// CoreSched tunes the core scheduling hook.
+	CoreSched CoreSchedHook `json:"coreSched"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -207,6 +213,55 @@ type RDMAHook struct {
 // HugepagesHook tunes the huge page hook.
 type HugepagesHook struct {
 	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+}
+
+// BlockIOHook tunes the block I/O hook.
+type BlockIOHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSRWeight is the io.weight of LSE and LSR pods; 0 leaves it alone.
+	LSRWeight int `json:"lsrWeight"`
+	// LSWeight is the io.weight of LS pods; 0 leaves it alone.
+	LSWeight int `json:"lsWeight"`
+	// BEWeight is the io.weight of BE pods; 0 leaves it alone.
+	BEWeight int `json:"beWeight"`
+	// LSRClass is the class of the runtime's block I/O configuration that
+	// containers of LSE and LSR pods are created with; empty, none. The runtime
+	// refuses containers of a class its configuration does not have.
+	LSRClass string `json:"lsrClass"`
+	// LSClass is the same for LS pods.
+	LSClass string `json:"lsClass"`
+	// BEClass is the same for BE pods.
+	BEClass string `json:"beClass"`
+}
+
+// RDTHook tunes the hook of caches and memory bandwidth.
+type RDTHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSRCache is which part of the ways of the L3 cache LSE and LSR pods have,
+	// from one percentage to another; 0-100 is all of them.
+	LSRCache string `json:"lsrCache"`
+	// LSRBandwidth is the percentage of the memory bandwidth they have.
+	LSRBandwidth int `json:"lsrBandwidth"`
+	// LSCache is the part of the cache of LS pods.
+	LSCache string `json:"lsCache"`
+	// LSBandwidth is the percentage of the memory bandwidth of LS pods.
+	LSBandwidth int `json:"lsBandwidth"`
+	// BECache is the part of the cache of BE pods.
+	BECache string `json:"beCache"`
+	// BEBandwidth is the percentage of the memory bandwidth of BE pods.
+	BEBandwidth int `json:"beBandwidth"`
+	// Measure has the kernel measure each container's use of cache and
+	// bandwidth, in a group below mon_groups.
+	Measure bool `json:"measure"`
+}
+
+// CoreSchedHook tunes the core scheduling hook.
+type CoreSchedHook struct {
+	// Enabled switches the hook on. It cannot be on together with
+	// groupIdentity on a kernel that has group identities.
 	Enabled bool `json:"enabled"`
 }
 
@@ -321,6 +376,8 @@ type Paths struct {
 	Sys string `json:"sys"`
 	// Dev is the directory with the node's device nodes.
 	Dev string `json:"dev"`
+	// Resctrl is the directory resctrl is mounted on.
+	Resctrl string `json:"resctrl"`
 	// StatusSocket is the root-only socket that status, explain and events
 	// ask; empty, nothing is served there.
 	StatusSocket string `json:"statusSocket"`
@@ -364,6 +421,7 @@ func Default() Config {
 			GPU:    GPUHook{Enabled: true, Devices: "env", Name: "index"},
 
 			Normalization: NormalizationHook{Ratio: "1.00"},
+			RDT:           RDTHook{LSRCache: "0-100", LSRBandwidth: 100, LSCache: "0-100", LSBandwidth: 100, BECache: "0-30", BEBandwidth: 100},
 			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
 		},
 		PodSpec: PodSpec{
@@ -378,7 +436,7 @@ func Default() Config {
 		},
 		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
 		Paths: Paths{
-			Sys: "/sys", Dev: "/dev", StatusSocket: "/run/trimtab/trimtab.sock",
+			Sys: "/sys", Dev: "/dev", Resctrl: "/sys/fs/resctrl", StatusSocket: "/run/trimtab/trimtab.sock",
 			Key: "/etc/trimtab/record.key", State: "/var/lib/trimtab",
 		},
 		Log: Log{Level: "info", Format: "text"},

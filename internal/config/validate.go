@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -37,8 +38,8 @@ type rule struct {
 
 // rules returns the rule of every key that has one, by path.
 func rules() map[string]rule {
-	cpus, absolute, identity := rule{cpus: true}, rule{absolute: true}, rule{min: -1, max: 2}
-	return map[string]rule{
+	cpus, absolute := rule{cpus: true}, rule{absolute: true}
+	all := map[string]rule{
 		"apiVersion":                     {choices: []string{APIVersion}},
 		"kind":                           {choices: []string{Kind}},
 		"dialects":                       {choices: intent.Dialects()},
@@ -52,15 +53,6 @@ func rules() map[string]rule {
 		"pools.shared":                   cpus,
 		"pools.reclaimed":                cpus,
 		"pools.system":                   cpus,
-		"hooks.cpuset.unlabelled":        {choices: []string{"leave", "shared"}},
-		"hooks.normalization.ratio":      {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
-		"hooks.groupIdentity.lsr":        identity,
-		"hooks.groupIdentity.ls":         identity,
-		"hooks.groupIdentity.be":         identity,
-		"hooks.groupIdentity.fallback":   {choices: []string{"none", "idle", "weight"}},
-		"hooks.gpu.hamiLibrary":          {absolute: true, optional: true},
-		"hooks.gpu.devices":              {choices: []string{"env", "nodes", "cdi"}},
-		"hooks.gpu.name":                 {choices: []string{"index", "uuid"}},
 		"podspec.waitMilliseconds":       {min: 0, max: 1000},
 		"podspec.pollSeconds":            {min: 1, max: 3600},
 		"podspec.kubelet.podsSocket":     {socket: true, optional: true},
@@ -86,12 +78,47 @@ func rules() map[string]rule {
 		"cgroup.version":                 {choices: []string{"auto", "v1", "v2"}},
 		"paths.sys":                      absolute,
 		"paths.dev":                      absolute,
+		"paths.resctrl":                  absolute,
 		"paths.statusSocket":             {socket: true, optional: true},
 		"paths.key":                      absolute,
 		"paths.state":                    absolute,
 		"http.address":                   {address: true, optional: true},
 		"log.level":                      {choices: []string{"debug", "info", "warn", "error"}},
 		"log.format":                     {choices: []string{"text", "json"}},
+	}
+	maps.Copy(all, hookRules())
+	return all
+}
+
+// hookRules are those of the keys below hooks.
+func hookRules() map[string]rule {
+	identity := rule{min: -1, max: 2}
+	ways := rule{pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`}
+	percent := rule{min: 1, max: 100}
+	weight := rule{min: 0, max: 10000}
+	class := rule{pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"}
+	return map[string]rule{
+		"hooks.cpuset.unlabelled":      {choices: []string{"leave", "shared"}},
+		"hooks.normalization.ratio":    {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
+		"hooks.groupIdentity.lsr":      identity,
+		"hooks.groupIdentity.ls":       identity,
+		"hooks.groupIdentity.be":       identity,
+		"hooks.groupIdentity.fallback": {choices: []string{"none", "idle", "weight"}},
+		"hooks.gpu.hamiLibrary":        {absolute: true, optional: true},
+		"hooks.gpu.devices":            {choices: []string{"env", "nodes", "cdi"}},
+		"hooks.gpu.name":               {choices: []string{"index", "uuid"}},
+		"hooks.blockIO.lsrWeight":      weight,
+		"hooks.blockIO.lsWeight":       weight,
+		"hooks.blockIO.beWeight":       weight,
+		"hooks.blockIO.lsrClass":       class,
+		"hooks.blockIO.lsClass":        class,
+		"hooks.blockIO.beClass":        class,
+		"hooks.rdt.lsrCache":           ways,
+		"hooks.rdt.lsCache":            ways,
+		"hooks.rdt.beCache":            ways,
+		"hooks.rdt.lsrBandwidth":       percent,
+		"hooks.rdt.lsBandwidth":        percent,
+		"hooks.rdt.beBandwidth":        percent,
 	}
 }
 

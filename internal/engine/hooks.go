@@ -119,7 +119,7 @@ func (o *output) scale(in *hook.Input) {
 }
 
 // neutral are the values of cgroup files when nobody asks for anything.
-var neutral = map[string]string{"cpu.bvt_warp_ns": "0", "cpu.idle": "0"}
+var neutral = map[string]string{"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100"}
 
 // revert adds values that put back what the runtime asked for, for every
 // resource that was proposed before and is not any more.
@@ -140,6 +140,9 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 			if v.Text = pristine.CPU.CPUs; v.Text == "" {
 				v.Text = m.Format(online)
 			}
+		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: none of ours
+		case lifecycle.IOLimit:
+			v.Int = -1
 		case lifecycle.Hugepages:
 			v.Int = hugepagesOf(pristine, old.Key)
 		case lifecycle.Unified:

@@ -12,6 +12,8 @@ import (
 type Record struct {
 	Pristine lifecycle.Resources
 	CPUs     string // CPUs it owns, as a kernel list
+	// Given are values it was created with that no runtime tells of.
+	Given map[lifecycle.Field]string
 	// Unplaced: it was created while nobody was given CPUs.
 	Unplaced bool
 }

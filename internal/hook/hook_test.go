@@ -148,6 +148,8 @@ func everyHook(t *testing.T) []Hook {
 		GPU{HAMiLibrary: "/l.so", Devices: ByNode, Nodes: nodes}, OOMScore{},
 		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
 		Hugepages{Sizes: []string{"2MB", "1GB"}},
+		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
+		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true}, CoreSched{},
 	}
 	for _, h := range Catalogue() {
 		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {
@@ -163,6 +165,7 @@ func TestNoConflict(t *testing.T) {
 	hooks := everyHook(t)
 	rapid.Check(t, func(t *rapid.T) {
 		in := &Input{
+			Pod: &lifecycle.Pod{UID: "4f1c"}, Pristine: &lifecycle.Resources{},
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
 			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
 			Seat:      placement.Seat{Pool: placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool"))},
@@ -174,6 +177,15 @@ func TestNoConflict(t *testing.T) {
 		}
 		in.Intent.GPU = intent.Sourced[intent.GPU]{V: intent.GPU{Minors: []int{1}, Shared: &intent.GPUShare{}}, Key: "k"}
 		in.Intent.RDMA = intent.Sourced[[]string]{V: []string{"0000:3b:00.0"}, Key: "k"}
+		in.Intent.Hugepages = intent.Sourced[intent.Hugepages]{V: intent.Hugepages{Limits: map[string]map[string]int64{"a": {"2MB": 0, "1GB": 0}}}, Key: "k"}
+		in.Intent.Disks = intent.Sourced[[]intent.DiskLimit]{V: []intent.DiskLimit{{Disk: "sda", ReadBPS: 1, WriteBPS: 2, ReadIOPS: 3, WriteIOPS: 4}}, Key: "k"}
+		if rapid.Bool().Draw(t, "own shares") {
+			in.Intent.RDT = intent.Sourced[intent.RDTShares]{V: "L3 0-40", Key: "k"}
+		}
+		if rapid.Bool().Draw(t, "classes of the runtime") {
+			in.Intent.RDTClass = intent.Sourced[string]{V: "gold", Key: "k"}
+			in.Intent.BlockIOClass = in.Intent.RDTClass
+		}
 		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
 		by := map[string]string{}
 		for _, h := range hooks {

@@ -13,8 +13,8 @@ import (
 // Kind names one thing a pod can ask for, as authorisation rules do.
 type Kind string
 
-// The kinds of intent. RDT, CoreSched and Mounts are asked for by nothing yet:
-// their names are kept, and refused where no rule allows them.
+// The kinds of intent. Mounts are asked for by nothing yet: the name is kept, and
+// refused where no rule allows it.
 const (
 	ClassSystem    Kind = "class/system"
 	ClassDedicated Kind = "class/dedicated"
@@ -28,6 +28,8 @@ const (
 	CPUQoSKind     Kind = "cpu-qos"
 	Quota          Kind = "quota"
 	HugepageLimits Kind = "hugepages"
+	DiskLimits     Kind = "disk-limits"
+	BlockIO        Kind = "block-io-class"
 	OOMScore       Kind = "oom-score"
 	RDT            Kind = "rdt"
 	CoreSched      Kind = "core-sched"
@@ -95,6 +97,8 @@ var defaults = []Default{
 	{CPUQoSKind, "*", Allow, "a group identity within those of the classes; only LS pods are heeded"},
 	{Quota, "*", Allow, "it is heeded only where the pod owns its CPUs"},
 	{HugepageLimits, "*", Cap, "at most what Kubernetes gave the container"},
+	{DiskLimits, "*", Allow, "they take from the pod alone"},
+	{BlockIO, "*", Refuse, "a class of the runtime's may give more of the disks than others have"},
 	{OOMScore, "*", Refuse, "it decides whom the kernel kills first"},
 	{RDT, "*", Refuse, "cache and memory bandwidth are the node's"},
 	{CoreSched, "*", Refuse, "a cookie keeps others off a core"},
@@ -192,6 +196,14 @@ func subjects(p *Pod) []subject {
 			HugepageLimits, func(p *Pod) string { return p.Hugepages.Key },
 			func(p *Pod) string { return strings.Join(sortedKeys(p.Hugepages.V.Limits), ",") },
 			func(p *Pod) { p.Hugepages = Sourced[Hugepages]{} },
+		},
+		{DiskLimits, func(p *Pod) string { return p.Disks.Key }, func(p *Pod) string { return fmt.Sprintf("%+v", p.Disks.V) }, func(p *Pod) { p.Disks = Sourced[[]DiskLimit]{} }},
+		{BlockIO, func(p *Pod) string { return p.BlockIOClass.Key }, func(p *Pod) string { return p.BlockIOClass.V }, func(p *Pod) { p.BlockIOClass = Sourced[string]{} }},
+		{RDT, func(p *Pod) string { return p.RDT.Key }, func(p *Pod) string { return string(p.RDT.V) }, func(p *Pod) { p.RDT = Sourced[RDTShares]{} }},
+		{RDT, func(p *Pod) string { return p.RDTClass.Key }, func(p *Pod) string { return p.RDTClass.V }, func(p *Pod) { p.RDTClass = Sourced[string]{} }},
+		{
+			CoreSched, func(p *Pod) string { return p.CoreSched.Key }, func(p *Pod) string { return fmt.Sprintf("%+v", p.CoreSched.V) },
+			func(p *Pod) { p.CoreSched = Sourced[CoreSchedAsk]{} },
 		},
 		{GPULibrary, libraryKey, gpuList, func(p *Pod) { p.GPU.V.Shared = nil }},
 	}

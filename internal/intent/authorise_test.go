@@ -18,8 +18,8 @@ func TestDefaults(t *testing.T) {
 	for kind, want := range map[Kind][2]Decision{ // in kube-system, elsewhere
 		ClassSystem: {Allow, Refuse}, ClassDedicated: {Allow, Allow}, ClassShared: {Allow, Allow}, ClassReclaimed: {Allow, Allow},
 		AssignedCPUs: {Cap, Cap}, NUMANodes: {Allow, Allow}, BatchResources: {Cap, Cap}, GPUEnv: {Allow, Allow}, GPULibrary: {Allow, Allow},
-		HugepageLimits: {Cap, Cap},
-		OOMScore:       {Refuse, Refuse}, RDT: {Refuse, Refuse}, CoreSched: {Refuse, Refuse}, Devices: {Refuse, Refuse}, Mounts: {Refuse, Refuse},
+		HugepageLimits: {Cap, Cap}, DiskLimits: {Allow, Allow}, BlockIO: {Refuse, Refuse},
+		OOMScore: {Refuse, Refuse}, RDT: {Refuse, Refuse}, CoreSched: {Refuse, Refuse}, Devices: {Refuse, Refuse}, Mounts: {Refuse, Refuse},
 		"of a later version": {Refuse, Refuse},
 	} {
 		if got := [2]Decision{Rules{}.For(kind, "kube-system").Decision, Rules(nil).For(kind, "shop").Decision}; got != want {

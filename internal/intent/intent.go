@@ -98,6 +98,15 @@ type Pod struct {
 	OOMScore  Sourced[int64]
 	OOMScores Sourced[map[string]int64]
 	Hugepages Sourced[Hugepages]
+	// Disks are limits of the pod's reading and writing, BlockIOClass a class of
+	// the runtime's block I/O configuration.
+	Disks        Sourced[[]DiskLimit]
+	BlockIOClass Sourced[string]
+	// RDT are shares of caches and memory bandwidth, RDTClass a class of the
+	// runtime's RDT configuration.
+	RDT       Sourced[RDTShares]
+	RDTClass  Sourced[string]
+	CoreSched Sourced[CoreSchedAsk]
 	Problems  []lifecycle.Problem
 }
 
@@ -105,7 +114,8 @@ type Pod struct {
 func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
-		!p.Hugepages.Said()
+		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
+		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -181,6 +191,11 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.OOMScore, o.OOMScore)
 	takeFirst(&p.OOMScores, o.OOMScores)
 	takeFirst(&p.Hugepages, o.Hugepages)
+	takeFirst(&p.Disks, o.Disks)
+	takeFirst(&p.BlockIOClass, o.BlockIOClass)
+	takeFirst(&p.RDT, o.RDT)
+	takeFirst(&p.RDTClass, o.RDTClass)
+	takeFirst(&p.CoreSched, o.CoreSched)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

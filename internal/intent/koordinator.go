@@ -13,14 +13,18 @@ import (
 
 // Keys of Koordinator's protocol (v1.7) that are read on the node.
 const (
-	KoordQoSClass       = "koordinator.sh/qosClass"
-	KoordResourceStatus = "scheduling.koordinator.sh/resource-status"
-	KoordExtended       = "node.koordinator.sh/extended-resource-spec"
-	KoordDevices        = "scheduling.koordinator.sh/device-allocated"
-	KoordCPUQoS         = "koordinator.sh/cpuQOS"
-	KoordOOMScore       = "koordinator.sh/oom-score-adj"
-	KoordOOMScoreSpec   = "koordinator.sh/oom-score-adj-spec"
-	KoordGPUIsolation   = "koordinator.sh/gpu-isolation-provider"
+	KoordQoSClass        = "koordinator.sh/qosClass"
+	KoordResourceStatus  = "scheduling.koordinator.sh/resource-status"
+	KoordExtended        = "node.koordinator.sh/extended-resource-spec"
+	KoordDevices         = "scheduling.koordinator.sh/device-allocated"
+	KoordCPUQoS          = "koordinator.sh/cpuQOS"
+	KoordResctrl         = "node.koordinator.sh/resctrl"
+	KoordCoreSchedGroup  = "koordinator.sh/core-sched-group-id"
+	KoordCoreSchedPolicy = "koordinator.sh/core-sched-policy"
+	KoordBlkioQoS        = "koordinator.sh/blkioQOS"
+	KoordOOMScore        = "koordinator.sh/oom-score-adj"
+	KoordOOMScoreSpec    = "koordinator.sh/oom-score-adj-spec"
+	KoordGPUIsolation    = "koordinator.sh/gpu-isolation-provider"
 )
 
 // Names of Koordinator's extended resources.
@@ -62,6 +66,9 @@ func readKoordinator(pod *lifecycle.Pod, spec *lifecycle.PodSpec, out *Pod) {
 	readDevices(pod, out)
 	readCPUQoS(pod, out)
 	readOOMScore(pod, out)
+	readBlkioQoS(pod, out)
+	readResctrl(pod, out)
+	readCoreSched(pod, out)
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown

@@ -145,16 +145,25 @@ func TestQuantity(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("LSR", `{"cpuset":"2-3"}`, `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"1"}}}}`, `{"gpu":[{"minor":0}]}`)
 	f.Add("BE", `{"numaNodeResources":[{"node":0,"resources":{"cpu":{}}}]}`, `{"containers":null}`, `[]`)
+	f.Add("slow", `{}`, ``, `{"blocks":[{"name":"/dev/sda","type":"device","ioCfg":{"readBPS":1048576}}]}`)
 	f.Add("LS", `{}`, `{"a":{"hugepages-2Mi":"64Mi"}}`, `{"a":{"hugepages-1Gi":"1"}}`)
 	f.Fuzz(func(t *testing.T, class, status, extended, devices string) {
 		got := read(map[string]string{KoordQoSClass: class, KoordGPUIsolation: "HAMi-core"}, map[string]string{
 			KoordResourceStatus: status, KoordExtended: extended, KoordDevices: devices,
-			TrimtabHugepages: extended,
+			TrimtabHugepages: extended, KoordBlkioQoS: devices, KoordResctrl: extended, TrimtabBlockIOClass: class,
 		})
 		for _, id := range got.CPUs.V {
 			if id < 0 || id > 4095 {
 				t.Errorf("CPU %d was read", id)
 			}
+		}
+		for _, d := range got.Disks.V {
+			if min(d.ReadBPS, d.WriteBPS, d.ReadIOPS, d.WriteIOPS) < 0 || strings.ContainsAny(d.Disk, " \n") {
+				t.Errorf("a limit %+v was read", d)
+			}
+		}
+		if strings.ContainsAny(got.BlockIOClass.V, "/ \n") {
+			t.Errorf("a class %q was read", got.BlockIOClass.V)
 		}
 		for name, limits := range got.Hugepages.V.Limits {
 			for size, n := range limits {

@@ -7,6 +7,10 @@ const (
 	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod
 	// that owns its CPUs, whatever the node does with others.
 	TrimtabUnsetQuota = "trimtab.io/unset-cpu-quota"
+	// TrimtabBlockIOClass names a class of the runtime's block I/O configuration.
+	TrimtabBlockIOClass = "trimtab.io/blockio-class"
+	// TrimtabRDTClass names a class of the runtime's RDT configuration.
+	TrimtabRDTClass = "trimtab.io/rdt-class"
 	// TrimtabHugepages limits containers' huge pages, by container and resource:
 	// {"main":{"hugepages-2Mi":"64Mi"}}.
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
@@ -14,6 +18,8 @@ const (
 
 func readTrimtab(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(pod, out)
+	out.RDTClass = readClassName(pod, TrimtabRDTClass, out)
+	out.BlockIOClass = readClassName(pod, TrimtabBlockIOClass, out)
 	switch text := pod.Annotations[TrimtabUnsetQuota]; text {
 	case "":
 	case "true", "false":

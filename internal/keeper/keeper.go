@@ -72,6 +72,9 @@ type Keeper struct {
 	// curve: this node's runtime maps shares to weights by the newer curve. It
 	// is learned from what the runtime wrote; until then the kubelet's line.
 	curve atomic.Bool
+	// actors see to fields that are no cgroup file; fixed before use.
+	actors     map[lifecycle.Field]Actor
+	everyActor []Actor
 
 	// lists is held over recording and writing of CPU and memory node lists. It
 	// is what orders those writes: which CPUs a cgroup may grow to depends on
@@ -87,6 +90,7 @@ type Keeper struct {
 	generation uint64
 	results    [len(stateNames)]uint64
 	drift      map[string]uint64
+	acts       map[string]map[acted]Item // what actors are asked for, by owner
 }
 
 // place names a setting of a cgroup.
@@ -136,8 +140,13 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 	out := make([]Outcome, len(batch))
 	items := make([]int, 0, len(batch))
 	sets := false
+	acts := false
 	for i, it := range batch {
 		out[i] = Outcome{Target: it.Target, Value: it.Value}
+		if k.actors[it.Value.Field] != nil {
+			acts = true
+			continue
+		}
 		sets = sets || isList(it.Value.Field)
 		items = append(items, i)
 	}
@@ -151,15 +160,27 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 	}
 	k.runScalars(jobs)
 	k.collect(jobs, out)
+	if acts {
+		k.noteActs(batch)
+		for i, it := range batch {
+			if k.actors[it.Value.Field] != nil {
+				out[i] = k.act(it)
+			}
+		}
+	}
 	return out
 }
 
 // Note records values as desired without writing them: they were carried
 // in-line, and the cgroup may not exist yet.
 func (k *Keeper) Note(batch []Item) {
+	k.noteActs(batch)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, it := range batch {
+		if k.actors[it.Value.Field] != nil {
+			continue
+		}
 		want, err := k.encode(it)
 		r := k.recordLocked(it, want)
 		r.state, r.err = Pending, nil
@@ -180,11 +201,12 @@ func (k *Keeper) Settle(owner string) []Outcome {
 	k.runLists(jobs)
 	k.lists.Unlock()
 	k.runScalars(jobs)
-	return outcomes(jobs)
+	return append(outcomes(jobs), k.settleActs(owner)...)
 }
 
 // Forget drops the rows of an owner that is gone. Nothing is written.
 func (k *Keeper) Forget(owner string) {
+	k.forgetActs(owner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.byOwner[owner] {

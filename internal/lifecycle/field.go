@@ -21,6 +21,13 @@ const (
 	OOMScoreAdj
 	CDIDevice
 	Hugepages
+	BlockIOClass
+	IOLimit
+	RDTClass
+	RDTSchemata
+	RDTGroup
+	RDTMonitor
+	CoreSched
 	fields
 )
 
@@ -75,6 +82,13 @@ var fieldTable = [fields]FieldInfo{
 	{OOMScoreAdj, "oom.score", Once, "-1000..1000"},
 	{CDIDevice, "cdi", Keyed, "vendor/class=name"},
 	{Hugepages, "hugepages", Keyed, "bytes of huge pages of one size, -1 unlimited"},
+	{BlockIOClass, "blockio.class", Once, "class of the runtime's block I/O configuration"},
+	{IOLimit, "io.limit", Keyed, "bytes or operations per second of a disk, -1 unlimited"},
+	{RDTClass, "rdt.class", Once, "class of the runtime's RDT configuration"},
+	{RDTSchemata, "rdt.schemata", Keyed, "shares of a resctrl group, in percent"},
+	{RDTGroup, "rdt.group", Once, "name of a resctrl group"},
+	{RDTMonitor, "rdt.monitor", Once, "name of a resctrl group that measures"},
+	{CoreSched, "core.sched", Once, "group of threads with one core scheduling cookie"},
 }
 
 // Fields returns the table of all fields, in order.
@@ -114,7 +128,8 @@ type Reason struct {
 
 // Value is one decided setting. Int holds numbers (shares, µs, bytes), Text
 // lists and strings, Key the entry of a Keyed field (environment name,
-// annotation key, cgroup v2 file, path, size of huge pages).
+// annotation key, cgroup v2 file, path, size of huge pages,
+// disk and direction, resctrl group).
 type Value struct {
 	Field  Field   `json:"field"`
 	Scope  Scope   `json:"-"`
@@ -131,7 +146,7 @@ type Value struct {
 // Numeric reports whether the field's value is in Int.
 func (f Field) Numeric() bool {
 	switch f {
-	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj, Hugepages:
+	case CPUShares, CPUQuota, CPUPeriod, MemoryLimit, OOMScoreAdj, Hugepages, IOLimit:
 		return true
 	}
 	return false

@@ -9,4 +9,6 @@ type Host struct {
 	Verbs map[string]string
 	// HugePages are the sizes of huge pages the kernel has, as "2MB".
 	HugePages []string
+	// Disks are the numbers of whole disks, as 8:0, by name, as sda.
+	Disks map[string]string
 }

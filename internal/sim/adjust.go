@@ -16,7 +16,8 @@ import (
 // the library's generate package, which loses memory settings but the limit,
 // repeats rlimits, and lets map order decide between setting and removing an
 // annotation. What it cannot apply is an error, so that nothing is lost
-// silently. CDI devices are kept by name: nothing here resolves them.
+// silently. CDI devices, block I/O and RDT classes are kept by name: nothing here
+// resolves them, and a plugin is not told of the class again.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil
@@ -27,6 +28,12 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	if l.GetSeccompPolicy() != nil || l.GetMemoryPolicy() != nil ||
 		rdt.GetClosId() != nil || rdt.GetSchemata() != nil || rdt.GetEnableMonitoring() != nil {
 		return errors.New("the embedded runtime applies no seccomp policy, RDT or memory policy")
+	}
+	if class := l.GetResources().GetBlockioClass(); class != nil {
+		c.blockIO = class.GetValue()
+	}
+	if class := l.GetResources().GetRdtClass(); class != nil {
+		c.rdt = class.GetValue()
 	}
 	adjustMap(&s.Annotations, a.GetAnnotations())
 	s.Process.Env = adjustEnv(s.Process.Env, a.GetEnv())
@@ -179,9 +186,6 @@ func adjustNamespaces(s *specs.Spec, change []*api.LinuxNamespace) {
 func adjustResources(into *specs.LinuxResources, from *api.LinuxResources) error {
 	if from == nil {
 		return nil
-	}
-	if from.GetBlockioClass() != nil || from.GetRdtClass() != nil {
-		return errors.New("the embedded runtime has no block I/O or RDT classes")
 	}
 	o := from.ToOCI()
 	if from.GetCpu() != nil {

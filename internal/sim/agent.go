@@ -13,8 +13,10 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -32,6 +34,8 @@ type AgentOptions struct {
 	Machine *topology.Machine
 	Tree    *cgroup.Tree
 	Host    *lifecycle.Host
+	Resctrl resctrl.FS       // nil for a machine without
+	Cookies coresched.Kernel // likewise
 	Log     *slog.Logger
 }
 
@@ -129,7 +133,7 @@ func (p *player) restartAgent(ctx context.Context) error {
 func (p *player) startAgent(ctx context.Context) error {
 	var err error
 	p.agent, err = startAgent(ctx, p.o.Agent, AgentOptions{
-		Config: p.config, Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Log: p.o.Log, Host: p.host,
+		Config: p.config, Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Log: p.o.Log, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(),
 	}, p.o.Patience)
 	return err
 }

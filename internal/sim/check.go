@@ -100,6 +100,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 		return
 	}
 	compare(want, state, note)
+	p.compareRDT(want, state, note)
 	p.checkFiles(ref, want, note)
 	for _, c := range p.runtime.Containers() {
 		if c.Ref == ref && want.State != "" && c.State != want.State {
@@ -114,7 +115,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 	}
 }
 
-// checkFiles compares cgroup files word by word.
+// checkFiles compares cgroup files word by word, and limits of disks.
 func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
 		text, err := p.runtime.File(ref, name)
@@ -125,13 +126,21 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 			note("%s is %q, wanted %q", name, text, want.Files[name])
 		}
 	}
+	for _, what := range slices.Sorted(maps.Keys(want.IOLimits)) {
+		switch n, err := p.runtime.IOLimit(ref, what); {
+		case err != nil:
+			note("%v", err)
+		case n != want.IOLimits[what]:
+			note("limit of %s is %d, wanted %d", what, n, want.IOLimits[what])
+		}
+	}
 }
 
 // asksKernel reports whether a want says anything that the runtime or the
 // kernel must show; a container that was refused has only what the agent says.
 func asksKernel(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
-		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.Files != nil || w.Exclusive || w.State != ""
+		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
 }
 
 // checkAgent compares what the agent tells about a container.
@@ -206,6 +215,18 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 		}
 	}
 	compareDevices(want, got, note)
+	if want.Cookie != nil && got.Cookie != *want.Cookie {
+		note("cookie is %d, wanted %d", got.Cookie, *want.Cookie)
+	}
+	if want.RDTClass != nil && got.RDTClass != *want.RDTClass {
+		note("RDT class is %q, wanted %q", got.RDTClass, *want.RDTClass)
+	}
+	if want.RDTGroup != nil && got.RDTGroup != *want.RDTGroup {
+		note("resctrl group is %q, wanted %q", got.RDTGroup, *want.RDTGroup)
+	}
+	if want.BlockIOClass != nil && got.BlockIO != *want.BlockIOClass {
+		note("block I/O class is %q, wanted %q", got.BlockIO, *want.BlockIOClass)
+	}
 	for _, dest := range slices.Sorted(maps.Keys(want.Mounts)) {
 		if v := got.Mounts[dest]; v != want.Mounts[dest] {
 			note("mount at %s is of %q, wanted of %q", dest, v, want.Mounts[dest])

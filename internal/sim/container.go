@@ -18,16 +18,18 @@ import (
 
 // container is a container the runtime holds.
 type container struct {
-	ref    scenario.Ref
-	id     string
-	number int
-	pod    *sandbox
-	asked  scenario.Container
-	spec   *specs.Spec
-	cdi    []string
-	dir    string
-	state  api.ContainerState
-	first  First
+	ref     scenario.Ref
+	id      string
+	number  int
+	pod     *sandbox
+	asked   scenario.Container
+	spec    *specs.Spec
+	cdi     []string
+	blockIO string // class
+	rdt     string // class
+	dir     string
+	state   api.ContainerState
+	first   First
 }
 
 // First is what a container saw at its first instruction.
@@ -123,7 +125,8 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 func (r *Runtime) look(c *container) (First, error) {
 	state, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	f := First{State: state.Spec(c.spec), Others: map[scenario.Ref]string{}}
-	f.CDI = c.cdi
+	f.CDI, f.BlockIO, f.RDTClass, f.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
+	f.Cookie = r.cookie(c.dir)
 	for _, o := range r.containers {
 		if o == c || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
@@ -218,12 +221,13 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	}
 	if c.state != api.ContainerState_CONTAINER_RUNNING {
 		s := effective.Planned(c.spec, r.v2())
-		s.CDI = c.cdi
+		s.CDI, s.BlockIO, s.RDTClass = c.cdi, c.blockIO, c.rdt
 		return s, nil
 	}
 	s, err := effective.Cgroup(r.o.Kernel, r.v2(), c.dir)
 	s = s.Spec(c.spec)
-	s.CDI = c.cdi
+	s.CDI, s.BlockIO, s.RDTClass, s.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
+	s.Cookie = r.cookie(c.dir)
 	return s, err
 }
 

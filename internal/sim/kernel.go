@@ -170,11 +170,12 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	}
 	file := path.Join(dir, name)
 	if !r.v2() {
-		controller, _, _ := strings.Cut(name, ".")
-		file = path.Join(controller, dir, oldName(name))
+		old := oldName(name)
+		controller, _, _ := strings.Cut(old, ".")
+		file = path.Join(controller, dir, old)
 	}
 	data, err := r.o.Kernel.ReadFile(file)
-	text := strings.TrimSpace(string(data))
+	text := strings.TrimPrefix(strings.TrimSpace(string(data)), "default ")
 	// Version 1 has no word for no limit: it is the largest multiple of a page.
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1<<62 {
 		text = "max"
@@ -187,7 +188,53 @@ func oldName(name string) string {
 	if size, ok := strings.CutSuffix(name, ".max"); ok && strings.HasPrefix(name, "hugetlb.") {
 		return size + ".limit_in_bytes"
 	}
+	if name == "io.weight" { // BFQ's, as far as it goes
+		return "blkio.bfq.weight"
+	}
 	return name
+}
+
+// IOLimit is the limit that holds for a container, of a disk and direction as
+// "8:0 rbps": the least of its own and, in version 2, of those above it. -1 is
+// none.
+func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[ref]
+	if c == nil {
+		return 0, fmt.Errorf("%s: is not there", ref)
+	}
+	disk, direction, _ := strings.Cut(what, " ")
+	limit := int64(-1)
+	for dir := c.dir; dir != "."; dir = path.Dir(dir) {
+		file, prefix := path.Join(dir, "io.max"), direction+"="
+		if !r.v2() {
+			file, prefix = path.Join("blkio", dir, throttleFiles[direction]), ""
+		}
+		text, err := r.o.Kernel.ReadFile(file)
+		if err != nil {
+			return 0, err
+		}
+		for line := range strings.Lines(string(text)) {
+			rest, ours := strings.CutPrefix(line, disk+" ")
+			for entry := range strings.FieldsSeq(rest) {
+				n, err := strconv.ParseInt(strings.TrimPrefix(entry, prefix), 10, 64)
+				if ours && err == nil && (limit < 0 || n < limit) {
+					limit = n
+				}
+			}
+		}
+		if !r.v2() {
+			break
+		}
+	}
+	return limit, nil
+}
+
+// throttleFiles are version 1's files of the directions of io.max.
+var throttleFiles = map[string]string{
+	"rbps": "blkio.throttle.read_bps_device", "wbps": "blkio.throttle.write_bps_device",
+	"riops": "blkio.throttle.read_iops_device", "wiops": "blkio.throttle.write_iops_device",
 }
 
 // makeContainer makes a container's cgroup with its spec's resources and puts

@@ -15,7 +15,9 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -50,6 +52,8 @@ type player struct {
 	s       *scenario.Scenario
 	machine *topology.Machine
 	host    *lifecycle.Host
+	resctrl *resctrl.Fake
+	cookies *coresched.Fake
 	kernel  *cgroup.Fake
 	version cgroup.Version
 	dir     string // of sockets and files
@@ -110,12 +114,18 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if p.host, err = hostOf(s.Node); err != nil {
 		return nil, err
 	}
+	if s.Node.CoreSched {
+		p.cookies = coresched.NewFake()
+	}
+	if s.Node.Resctrl != nil {
+		p.resctrl = resctrl.NewFake(*s.Node.Resctrl)
+	}
 	if p.dir, err = os.MkdirTemp("", "trimtab-"); err != nil {
 		return nil, err
 	}
 	if p.config, err = configOf(s.Config, p.dir, p.version); err == nil {
 		p.runtime, err = NewRuntime(Options{
-			Machine: p.machine, Kernel: p.kernel, Version: p.version, Driver: Driver(s.Node.Driver),
+			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Driver: Driver(s.Node.Driver),
 			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name,
 		})
 	}
@@ -151,6 +161,9 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 	}
 	k, err := cgroup.NewFake(version, m.Format(m.Online()), topology.FormatList(nodes))
 	if err == nil {
+		for _, number := range n.Disks {
+			k.AddDevice(number)
+		}
 		err = k.Offer(n.Kernel...)
 	}
 	return m, k, version, err
@@ -158,7 +171,7 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 
 // hostOf makes a scenario's devices.
 func hostOf(n scenario.Node) (*lifecycle.Host, error) {
-	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages}
+	h := &lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: n.Verbs, HugePages: n.HugePages, Disks: n.Disks}
 	for path, numbers := range n.Devices {
 		d := lifecycle.Device{Path: path, Type: "c", FileMode: lifecycle.Some[uint32](0o660)}
 		if _, err := fmt.Sscanf(numbers, "%d:%d", &d.Major, &d.Minor); err != nil {

@@ -15,6 +15,8 @@ import (
 
 	nriplugin "github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -33,6 +35,8 @@ type Options struct {
 	Machine *topology.Machine
 	Kernel  *cgroup.Fake
 	Version cgroup.Version
+	Resctrl *resctrl.Fake   // nil for a machine without
+	Cookies *coresched.Fake // likewise
 	Driver  Driver
 	Socket  string // where plugins connect
 	Log     *slog.Logger

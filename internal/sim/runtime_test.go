@@ -187,7 +187,6 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		"create":      {r.CreateContainer(ctx, "default/a", scenario.Container{Name: "no"}), "plugin says no"},
-		"classes":     {r.CreateContainer(ctx, "default/a", scenario.Container{Name: "classes"}), "no block I/O or RDT classes"},
 		"no pod":      {r.CreateContainer(ctx, "default/b", scenario.Container{Name: "x"}), "does not run"},
 		"offline CPU": {errors.Join(r.CreateContainer(ctx, "default/a", scenario.Container{Name: "offline"}), r.StartContainer(ctx, "default/a/offline")), "numerical result out of range"},
 		"start":       {errors.Join(r.CreateContainer(ctx, "default/a", scenario.Container{Name: "late"}), r.StartContainer(ctx, "default/a/late")), "no at start"},

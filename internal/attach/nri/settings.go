@@ -76,6 +76,16 @@ var settings = []setting{
 		note: "containerd adds a limit to those of the same size, and the OCI runtime heeds the last; so it is never sent in updates",
 	},
 	{
+		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: setBlockIOClass,
+		note: "passed over by a runtime without a block I/O configuration; a class the configuration does not have fails the creation; " +
+			"lost in containerd's updates",
+	},
+	{
+		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: setRDTClass,
+		note: "passed over by a runtime without an RDT configuration; a class the configuration does not have fails the creation; " +
+			"lost in containerd's updates",
+	},
+	{
 		field: lifecycle.Annotation, proto: "annotations{}", create: addAnnotation,
 		note: "never marked for removal: with both in the answer, which one the runtime obeys is left to chance",
 	},
@@ -274,6 +284,22 @@ func setHugepages(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Valu
 		return false
 	}
 	a.AddLinuxHugepageLimit(v.Key, uint64(v.Int))
+	return true
+}
+
+func setBlockIOClass(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	if v.Text == "" { // it would clear what is there
+		return false
+	}
+	a.SetLinuxBlockIOClass(v.Text)
+	return true
+}
+
+func setRDTClass(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
+	if v.Text == "" { // it would clear what is there
+		return false
+	}
+	a.SetLinuxRDTClass(v.Text)
 	return true
 }
 

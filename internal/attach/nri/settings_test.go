@@ -26,6 +26,8 @@ func everything() []lifecycle.Value {
 		{Field: lifecycle.Annotation, Key: "k", Text: "v"},
 		{Field: lifecycle.OOMScoreAdj, Int: -500},
 		{Field: lifecycle.CDIDevice, Key: "vendor.com/class=0", Text: "vendor.com/class=0"},
+		{Field: lifecycle.BlockIOClass, Text: "slow"},
+		{Field: lifecycle.RDTClass, Text: "gold"},
 		{Field: lifecycle.Hugepages, Key: "2MB", Int: 64 << 20},
 	}
 }
@@ -42,6 +44,8 @@ func wantResources() *api.LinuxResources {
 
 func wantHugepages() *api.LinuxResources {
 	r := wantResources()
+	r.BlockioClass = api.String("slow")
+	r.RdtClass = api.String("gold")
 	r.HugepageLimits = []*api.HugepageLimit{{PageSize: "2MB", Limit: 64 << 20}}
 	return r
 }

@@ -115,7 +115,9 @@ func (n *node) checkHooks() []Check {
 		case !n.enabled(h.Name):
 			c = c.ok("switched off (hooks.%s.enabled)", h.Name)
 		case n.lacksDevice(h) != "":
-			c = c.problem("install the device's driver, or switch the hook off", "not effective: there is no %s", n.lacksDevice(h))
+			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", n.lacksDevice(h))
+		case slices.Contains(h.Kernel, "coreSched"):
+			c = c.unknown("trimtab hooks, on the node itself, asks the kernel", "whether the kernel gives core scheduling cookies shows in no file")
 		case len(controllers(h)) == 0:
 			c = c.ok("effective: it needs nothing of the kernel")
 		case versionErr != nil:
@@ -144,10 +146,15 @@ func (n *node) asConfigured(h hook.Info) hook.Info {
 	return h
 }
 
-// lacksDevice returns a device node a hook needs and the node lacks, or "".
+// lacksDevice returns a file other than a cgroup's that a hook needs and the
+// node lacks, or "".
 func (n *node) lacksDevice(h hook.Info) string {
-	for feature, file := range map[string]string{"nvidia": "nvidiactl", "rdma": "infiniband/rdma_cm"} {
-		at := path.Join(n.config.Paths.Dev, file)
+	for feature, at := range map[string]string{
+		"nvidia":         path.Join(n.config.Paths.Dev, "nvidiactl"),
+		"rdma":           path.Join(n.config.Paths.Dev, "infiniband/rdma_cm"),
+		"resctrl":        path.Join(n.config.Paths.Resctrl, "schemata"),
+		"resctrl.L3_MON": path.Join(n.config.Paths.Resctrl, "info/L3_MON"),
+	} {
 		if _, err := n.host.stat(at); slices.Contains(h.Kernel, feature) && missing(err) {
 			return at
 		}
@@ -164,13 +171,15 @@ func (n *node) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info)
 		}
 		found := false
 		for name := range strings.SplitSeq(need, "|") {
-			at := n.cgroup(dir, name)
-			if v == cgroup.V1 {
-				controller, _, _ := strings.Cut(name, ".")
-				at = n.cgroup(controller, dir, name)
+			f, err := cgroup.FeatureFile(name, v)
+			if err == nil && f.Name != "" {
+				at := n.cgroup(dir, f.Name)
+				if v == cgroup.V1 {
+					at = n.cgroup(f.Controller, dir, f.Name)
+				}
+				_, err = n.host.stat(at)
 			}
-			_, err := n.host.stat(at)
-			found = found || err == nil || !strings.Contains(name, ".")
+			found = found || err == nil
 		}
 		if !found {
 			return c.problem("use a kernel that has it, or see the hook's fallback, or switch the hook off",
@@ -196,8 +205,18 @@ func files(h hook.Info, v cgroup.Version) []cgroup.File {
 			out = append(out, file)
 		}
 	}
+	for _, need := range h.Kernel {
+		// A file shows by itself whether the kernel has it; here what counts is
+		// its controller.
+		if f, err := cgroup.FeatureFile(need, v); err == nil && slices.Contains(kernelControllers, f.Controller) {
+			out = append(out, cgroup.File{Controller: f.Controller})
+		}
+	}
 	return out
 }
+
+// kernelControllers are the controllers among the features hooks need.
+var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
 func controllers(h hook.Info) []string {
 	var out []string
@@ -220,7 +239,7 @@ func (n *node) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File)
 		case why != "":
 			return c.problem(enable(v, f.Controller), "not effective: %s", why)
 		}
-		if dir == "" {
+		if dir == "" || f.Name == "" {
 			continue
 		}
 		at := n.cgroup(dir, f.Name)

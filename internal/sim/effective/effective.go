@@ -32,7 +32,12 @@ type State struct {
 	Mounts  map[string]string // source by destination
 	Devices []string
 	CDI     []string // names; the caller knows them
-	OOM     int      // oom_score_adj
+	BlockIO string   // class; the caller knows it
+	// RDTClass is the class it was created with, RDTGroup the resctrl group its
+	// threads are in; the caller knows them.
+	RDTClass, RDTGroup string
+	Cookie             uint64 // of core scheduling; the caller knows it
+	OOM                int    // oom_score_adj
 }
 
 // Files reads a file of the cgroup tree by its path below the directory the

@@ -7,6 +7,8 @@ package scenario
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
 // Scenario is one file.
@@ -33,6 +35,12 @@ type Node struct {
 	Verbs   map[string]string `json:"verbs,omitempty"`
 	// HugePages are the sizes of huge pages the node has, of 2MB and 1GB.
 	HugePages []string `json:"hugePages,omitempty"`
+	// Disks are numbers of disks by name.
+	Disks map[string]string `json:"disks,omitempty"`
+	// Resctrl is what the processors share out; left out, nothing.
+	Resctrl *resctrl.Hardware `json:"resctrl,omitempty"`
+	// CoreSched says that the kernel gives core scheduling cookies.
+	CoreSched bool `json:"coreSched,omitempty"`
 }
 
 // NeedsKubelet reports whether a kubelet must tell pods' specs for it.
@@ -160,7 +168,23 @@ type Want struct {
 	Devices   []string `json:"devices,omitempty"`
 	CDI       []string `json:"cdi,omitempty"`
 	NoDevices bool     `json:"noDevices,omitempty"`
-	// Files are texts of cgroup files by name.
+	// BlockIOClass is the class it was created with, "" for none.
+	BlockIOClass *string `json:"blockIOClass,omitempty"`
+	// RDTClass is the RDT class it was created with, RDTGroup the resctrl group
+	// all its threads are in, "" for the root's, with a slash and the group that
+	// measures them where one does. Schemata are lines of that group.
+	// Cookie is the core scheduling cookie of all its threads, 0 for none; they
+	// are numbered as they are made.
+	Cookie   *uint64  `json:"cookie,omitempty"`
+	RDTClass *string  `json:"rdtClass,omitempty"`
+	RDTGroup *string  `json:"rdtGroup,omitempty"`
+	Schemata []string `json:"schemata,omitempty"`
+	// NoGroups names resctrl groups that are not there any more.
+	NoGroups []string `json:"noGroups,omitempty"`
+	// IOLimits are what may be read and written at most, by disk and direction
+	// as "8:0 rbps"; -1 is no limit.
+	IOLimits map[string]int64 `json:"ioLimits,omitempty"`
+	// Files are texts of cgroup files by their name in version 2.
 	Files map[string]string `json:"files,omitempty"`
 	// Exclusive wants that no other container has one of the container's CPUs,
 	// neither now nor at its first instruction.

@@ -49,6 +49,9 @@ func Host(dev, sys fs.FS) (lifecycle.Host, error) {
 			h.Verbs[address] = path.Base(name)
 		}
 	}
+	if err := disks(sys, &h); err != nil {
+		return h, err
+	}
 	return h, hugePages(sys, &h)
 }
 
@@ -70,6 +73,26 @@ func hugePages(sys fs.FS, h *lifecycle.Host) error {
 		default:
 			h.HugePages = append(h.HugePages, fmt.Sprintf("%dKB", kB))
 		}
+	}
+	return nil
+}
+
+// disks reads the numbers of whole disks: cgroups limit nothing smaller.
+func disks(sys fs.FS, h *lifecycle.Host) error {
+	found, err := fs.Glob(sys, "block/*/dev")
+	if err != nil {
+		return fmt.Errorf("look for disks: %w", err)
+	}
+	for _, name := range found {
+		number, err := fs.ReadFile(sys, name)
+		if err != nil {
+			continue // unplugged meanwhile
+		}
+		if h.Disks == nil {
+			h.Disks = map[string]string{}
+		}
+		// The kernel writes a slash in a disk's name as an exclamation mark.
+		h.Disks[strings.ReplaceAll(path.Base(path.Dir(name)), "!", "/")] = strings.TrimSpace(string(number))
 	}
 	return nil
 }

@@ -35,6 +35,9 @@ func TestHost(t *testing.T) {
 		"bus/pci/devices/0000:3b:00.2/infiniband_verbs/uverbs5/dev": {},
 		"bus/pci/devices/0000:3b:00.4/infiniband_verbs":             {Mode: fs.ModeDir},
 		"bus/pci/devices/0000:00:1f.0/vendor":                       {},
+		"block/sda/dev":                                             {Data: []byte("8:0\n")},
+		"block/sda/sda1/dev":                                        {Data: []byte("8:1\n")},
+		"block/cciss!c0d0/dev":                                      {Data: []byte("104:0\n")},
 		"kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":         {},
 		"kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages":      {},
 		"kernel/mm/hugepages/hugepages-64kB/nr_hugepages":           {},
@@ -47,7 +50,8 @@ func TestHost(t *testing.T) {
 	node := func(path string, major, minor int64) lifecycle.Device {
 		return lifecycle.Device{Path: path, Type: "c", Major: major, Minor: minor, FileMode: lifecycle.Some[uint32](0o660)}
 	}
-	want := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{"0000:3b:00.0": "uverbs0", "0000:3b:00.2": "uverbs5"}, HugePages: []string{"1GB", "2MB", "64KB"}}
+	want := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{"0000:3b:00.0": "uverbs0", "0000:3b:00.2": "uverbs5"}, HugePages: []string{"1GB", "2MB", "64KB"},
+		Disks: map[string]string{"sda": "8:0", "cciss/c0d0": "104:0"}}
 	for _, d := range []lifecycle.Device{
 		node("/dev/nvidia0", 195, 0), node("/dev/nvidia10", 195, 10), node("/dev/nvidiactl", 195, 255), node("/dev/nvidia-uvm", 510, 0),
 		node("/dev/infiniband/uverbs0", 231, 192), node("/dev/infiniband/rdma_cm", 10, 58),

@@ -1,0 +1,57 @@
+package cgroup
+
+import "strings"
+
+// This file reads and writes files that hold one line for each device.
+
+// part returns what is a setting's own of a file's text, in the form Encode
+// makes.
+func (s Setting) part(v Version, text string) string {
+	switch s.Kind {
+	case Default:
+		line, _, _ := strings.Cut(text, "\n")
+		return strings.TrimSpace(strings.TrimPrefix(line, "default "))
+	case PerDevice:
+		return s.ofDevice(v, text)
+	}
+	return text
+}
+
+// ofDevice finds the number of the setting's device. A device that is not in
+// the file, or is 0 in version 1, has no limit.
+func (s Setting) ofDevice(v Version, text string) string {
+	disk, direction, _ := strings.Cut(s.Key, " ")
+	for line := range strings.Lines(text) {
+		rest, ours := strings.CutPrefix(strings.TrimSpace(line), disk+" ")
+		switch {
+		case !ours:
+		case v == V1 && rest != "0":
+			return rest
+		case v == V2:
+			for entry := range strings.FieldsSeq(rest) {
+				if n, ours := strings.CutPrefix(entry, direction+"="); ours {
+					return n
+				}
+			}
+		}
+	}
+	if v == V1 {
+		return "-1"
+	}
+	return unlimited
+}
+
+// line is the text to write for a setting's own part of a file.
+func (s Setting) line(v Version, part string) string {
+	if s.Kind != PerDevice {
+		return part
+	}
+	disk, direction, _ := strings.Cut(s.Key, " ")
+	switch {
+	case v == V2:
+		return disk + " " + direction + "=" + part
+	case part == "-1":
+		return disk + " 0"
+	}
+	return disk + " " + part
+}

@@ -1,0 +1,60 @@
+package coresched
+
+import (
+	"sync"
+	"syscall"
+)
+
+// Fake is a kernel with cookies, for tests and simulations. Cookies are 1, 2 and
+// so on, in the order they are made.
+type Fake struct {
+	mu   sync.Mutex
+	of   map[int]uint64
+	made uint64
+	// Ended are threads that are no more.
+	ended map[int]bool
+}
+
+// NewFake makes a kernel in which no thread has a cookie.
+func NewFake() *Fake { return &Fake{of: map[int]uint64{}, ended: map[int]bool{}} }
+
+// End ends a thread.
+func (f *Fake) End(thread int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, thread)
+	f.ended[thread] = true
+}
+
+// Cookie returns a thread's cookie.
+func (f *Fake) Cookie(thread int) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended[thread] {
+		return 0, syscall.ESRCH
+	}
+	return f.of[thread], nil
+}
+
+// Create gives a thread a new cookie.
+func (f *Fake) Create(thread int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended[thread] {
+		return syscall.ESRCH
+	}
+	f.made++
+	f.of[thread] = f.made
+	return nil
+}
+
+// Share gives one thread's cookie to another.
+func (f *Fake) Share(from, to int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended[from] || f.ended[to] {
+		return syscall.ESRCH
+	}
+	f.of[to] = f.of[from]
+	return nil
+}

@@ -1,0 +1,129 @@
+package coresched
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+// Groups keeps which cookie stands for which group. A group is known for as
+// long as a thread of it lives. Its methods may be called at once from many
+// goroutines.
+type Groups struct {
+	kernel Kernel
+
+	mu      sync.Mutex
+	cookies map[string]uint64
+	members map[string][]int  // threads by group
+	groups  map[uint64]string // by cookie
+}
+
+// New makes groups of a kernel's threads.
+func New(k Kernel) *Groups {
+	return &Groups{kernel: k, cookies: map[string]uint64{}, members: map[string][]int{}, groups: map[uint64]string{}}
+}
+
+// maxRounds bounds how often new threads are looked for while some are moved.
+const maxRounds = 5
+
+// Join gives threads the cookie of a group, "" for none, and says whether there
+// were any, and whether one had another. Threads that start meanwhile have their
+// parent's cookie, so it is looked again until nothing new is found. A cookie
+// that threads have from an earlier run of ours is taken for the group's.
+func (g *Groups) Join(group string, threads func() ([]int, error)) (found, changed bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for range maxRounds {
+		all, err := threads()
+		if err != nil || len(all) == 0 {
+			return found, changed, err
+		}
+		found = true
+		again, err := g.joinLocked(group, all)
+		changed = changed || again
+		if err != nil || !again {
+			return found, changed, err
+		}
+	}
+	return found, changed, nil
+}
+
+func (g *Groups) joinLocked(group string, threads []int) (changed bool, err error) {
+	from, want := 0, uint64(0)
+	if group != "" {
+		from, want = g.memberLocked(group)
+	}
+	var live []int
+	for _, id := range threads {
+		have, err := g.kernel.Cookie(id)
+		switch {
+		case errors.Is(err, syscall.ESRCH): // ended meanwhile
+			continue
+		case err != nil:
+			return changed, fmt.Errorf("ask for the cookie of thread %d: %w", id, err)
+		}
+		live = append(live, id)
+		switch owner := g.groups[have]; {
+		case have == want && (group == "" || want != 0):
+			continue
+		case group != "" && want == 0 && have != 0 && (owner == "" || owner == group):
+			from, want = id, have // of an earlier run
+			g.knowLocked(group, want)
+			continue
+		case group != "" && want == 0:
+			if want, err = g.createLocked(group, id); err != nil {
+				return changed, err
+			}
+			from = id
+		default:
+			if err := g.kernel.Share(from, id); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return changed, fmt.Errorf("give thread %d the cookie of group %q: %w", id, group, err)
+			}
+		}
+		changed = true
+	}
+	if group != "" {
+		g.members[group] = append(g.members[group], live...)
+	}
+	return changed, nil
+}
+
+func (g *Groups) createLocked(group string, thread int) (uint64, error) {
+	err := g.kernel.Create(thread)
+	var c uint64
+	if err == nil {
+		c, err = g.kernel.Cookie(thread)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("give thread %d a cookie: %w", thread, err)
+	}
+	g.knowLocked(group, c)
+	return c, nil
+}
+
+func (g *Groups) knowLocked(group string, cookie uint64) {
+	delete(g.groups, g.cookies[group])
+	g.cookies[group], g.groups[cookie] = cookie, group
+}
+
+// memberLocked returns a live thread of a group and its cookie, or zeros. Who
+// ended or has another cookie falls out; without a member the cookie is gone.
+func (g *Groups) memberLocked(group string) (thread int, cookie uint64) {
+	seen := map[int]bool{}
+	var live []int
+	for _, id := range g.members[group] {
+		if c, err := g.kernel.Cookie(id); err == nil && c != 0 && c == g.cookies[group] && !seen[id] {
+			seen[id] = true
+			live = append(live, id)
+		}
+	}
+	if len(live) == 0 {
+		delete(g.groups, g.cookies[group])
+		delete(g.cookies, group)
+		delete(g.members, group)
+		return 0, 0
+	}
+	g.members[group] = live
+	return live[0], g.cookies[group]
+}

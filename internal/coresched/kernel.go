@@ -1,0 +1,73 @@
+package coresched
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Kernel is what the kernel does with cookies of single threads.
+type Kernel interface {
+	// Cookie returns a thread's cookie, 0 for none.
+	Cookie(thread int) (uint64, error)
+	// Create gives a thread a cookie nobody has.
+	Create(thread int) error
+	// Share gives one thread's cookie to another; from 0, none.
+	Share(from, to int) error
+}
+
+// oneThread is the scope of a call: the thread alone, not its process.
+const oneThread = 0
+
+// Real asks the kernel, by prctl(2). It needs the capability to trace the
+// threads, and to see them: the host's PID namespace.
+type Real struct{}
+
+// Cookie returns a thread's cookie.
+func (Real) Cookie(thread int) (uint64, error) {
+	return cookie(thread)
+}
+
+// Create gives a thread a new cookie.
+func (Real) Create(thread int) error {
+	return unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_CREATE, uintptr(thread), oneThread, 0)
+}
+
+// Share goes by way of a thread of ours, which takes the cookie and gives it
+// on. The thread ends with that: nothing else of ours may run with a cookie.
+func (Real) Share(from, to int) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+		var err error
+		if from != 0 {
+			err = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_FROM, uintptr(from), oneThread, 0)
+		}
+		if err == nil {
+			err = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_TO, uintptr(to), oneThread, 0)
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// Probe tells whether a kernel gives cookies, by asking for one of our own.
+func Probe(k Kernel) lifecycle.Finding {
+	if k == nil {
+		return lifecycle.Finding{Why: "nobody can ask"}
+	}
+	_, err := k.Cookie(0)
+	switch {
+	case err == nil:
+		return lifecycle.Finding{Support: lifecycle.Supported}
+	case errors.Is(err, unix.EINVAL):
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel was built without core scheduling"}
+	case errors.Is(err, unix.ENODEV):
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the processors run one thread per core"}
+	}
+	return lifecycle.Finding{Why: fmt.Sprintf("prctl: %v", err)}
+}

@@ -1,0 +1,142 @@
+package hook
+
+import (
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// ByClass is something each class of pods has its own of; the zero value is
+// left alone.
+type ByClass[T comparable] struct{ LSR, LS, BE T }
+
+// Of returns what the pod's class has; pods without one have nothing.
+func (b ByClass[T]) Of(p *intent.Pod) T {
+	switch p.Class.V {
+	case intent.Dedicated:
+		return b.LSR
+	case intent.Shared:
+		return b.LS
+	case intent.Reclaimed:
+		return b.BE
+	}
+	var none T
+	return none
+}
+
+// BlockIO shares out the disks: classes of the runtime's block I/O
+// configuration, weights by class, and limits a pod sets itself. Limits:
+// Koordinator 1.7, strategy BlkIO.
+type BlockIO struct {
+	Classes ByClass[string]
+	Weights ByClass[int] // as io.weight, 1 to 10000
+	// WeightFile is the file weights are written to, io.weight or io.bfq.weight.
+	WeightFile string
+	// PodWide says that a limit of the pod's cgroup holds for all that is in it,
+	// as in version 2; else each container is limited.
+	PodWide bool
+	// Disks are numbers by name, as lifecycle.Host has them.
+	Disks map[string]string
+}
+
+// The files of weights.
+const (
+	ioWeightFile  = "io.weight"
+	bfqWeightFile = "io.bfq.weight"
+)
+
+// Info describes the hook.
+func (h BlockIO) Info() Info {
+	i := Info{
+		Name:    "blockIO",
+		About:   "the disks: limits a pod sets itself, weights by class, classes of the runtime's configuration",
+		Stages:  lives(),
+		Reads:   []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass},
+		Sets:    []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
+		Pod:     []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
+		Kernel:  []string{"io.max"},
+		Compose: "the only hook that sets them",
+		Tried:   "limits and weights on a model of the kernel that is compared with kernels; classes on a model of the runtime only",
+		Differs: []string{
+			"blocks of type device alone: which disk is behind a volume is not looked up, and that is reported",
+			"limits are for the pod under cgroup v2 and for each container under v1, where a pod's would not hold for what is in it",
+			"weights, latencies and cost models are not read from pods: they belong to the disk; weights are by class (hooks.blockIO)",
+			"under cgroup v2 the kernel's io controller has to be passed on to pods, which a kubelet does not see to",
+			"a weight is heeded by the kernel only where io.cost or BFQ serves the disk, which is not looked at",
+			"a class of the runtime's configuration is given when a container is created, and never after; a runtime without such a configuration passes over it",
+		},
+	}
+	if h.Weights != (ByClass[int]{}) {
+		i.Kernel = append(i.Kernel, ioWeightFile+"|"+bfqWeightFile)
+	}
+	return i
+}
+
+// Propose sets limits, weight and class.
+func (h BlockIO) Propose(in *Input, out *Output) {
+	if in.Intent.Disks.Said() && h.PodWide == (in.Container == "") {
+		h.limit(in, out)
+	}
+	if in.Container == "" {
+		h.weigh(in, out)
+		return
+	}
+	name, why := h.Classes.Of(in.Intent), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"}
+	if own := in.Intent.BlockIOClass; own.Said() {
+		name, why.Source, why.Text = own.V, own.Key, "its own"
+	}
+	if name != "" {
+		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.BlockIOClass, Text: name, Why: why})
+	}
+}
+
+func (h BlockIO) weigh(in *Input, out *Output) {
+	weight := h.Weights.Of(in.Intent)
+	if weight == 0 || h.WeightFile == "" {
+		return
+	}
+	if h.WeightFile == bfqWeightFile {
+		weight = min(weight, 1000)
+	}
+	out.Values = append(out.Values, lifecycle.Value{
+		Field: lifecycle.Unified, Scope: lifecycle.OfPod, Key: h.WeightFile, Text: strconv.Itoa(weight),
+		Why: lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"},
+	})
+}
+
+// limit sets the limits of every disk the pod names. A disk named twice is a
+// conflict, as of any value set twice; the first counts.
+func (h BlockIO) limit(in *Input, out *Output) {
+	for _, l := range in.Intent.Disks.V {
+		disk, err := h.disk(l.Disk)
+		if err != "" {
+			out.Problems = append(out.Problems, lifecycle.Problem{Key: in.Intent.Disks.Key, Value: l.Disk, Reason: err, Refused: true})
+			continue
+		}
+		for _, d := range []struct {
+			name  string
+			limit int64
+		}{{"rbps", l.ReadBPS}, {"wbps", l.WriteBPS}, {"riops", l.ReadIOPS}, {"wiops", l.WriteIOPS}} {
+			if d.limit > 0 {
+				out.Values = append(out.Values, lifecycle.Value{
+					Field: lifecycle.IOLimit, Scope: in.Scope(), Key: disk + " " + d.name, Int: d.limit,
+					Why: lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Disks.Key, Text: "the pod's limit of " + l.Disk},
+				})
+			}
+		}
+	}
+}
+
+// disk returns the numbers of a disk, or why it has none.
+func (h BlockIO) disk(name string) (number, problem string) {
+	if n, has := h.Disks[name]; has {
+		return n, ""
+	}
+	for _, n := range h.Disks {
+		if n == name {
+			return n, ""
+		}
+	}
+	return "", "blockIO: this node has no such disk; limits are for whole disks, not for their partitions"
+}

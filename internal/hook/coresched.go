@@ -1,0 +1,62 @@
+package hook
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// CoreSched says whose threads may share a core's hyperthreads at a time:
+// those of one group. Groups: Koordinator 1.7, plugin CoreSched.
+type CoreSched struct {
+	// Found says whether the kernel gives cookies.
+	Found lifecycle.Finding
+}
+
+// Info describes the hook.
+func (CoreSched) Info() Info {
+	return Info{
+		Name:    "coreSched",
+		About:   "which pods may share a core's hyperthreads at a time",
+		Stages:  lives(),
+		Reads:   []string{intent.KoordQoSClass, intent.KoordCoreSchedGroup, intent.KoordCoreSchedPolicy},
+		Sets:    []lifecycle.Field{lifecycle.CoreSched},
+		Kernel:  []string{"coreSched"},
+		Compose: "refused together with group identities that the kernel has: with both, kernels locked up (koordinator issue 1829)",
+		Tried:   "a model of the kernel's cookies only; no kernel with core scheduling was at hand",
+		Differs: []string{
+			"cookies are given before a container's first instruction",
+			"a pod's sandbox keeps cookie 0: it does nothing",
+			"pods without a class are left alone, as those of class SYSTEM",
+			"cpu.idle of the QoS directories, which are the kubelet's, is not written",
+			"what a pod's labels ask for is refused by default: a group of its own keeps others off a core",
+		},
+	}
+}
+
+// expeller ends the names of groups of classes that others make room for.
+const expeller = "-expeller"
+
+// Propose sets a container's group.
+func (h CoreSched) Propose(in *Input, out *Output) {
+	ask := in.Intent.CoreSched
+	end, classed := map[intent.Class]string{intent.Dedicated: expeller, intent.Shared: expeller, intent.Reclaimed: ""}[in.Intent.Class.V]
+	switch {
+	case !classed || ask.V.None:
+		return
+	case h.Found.Support == lifecycle.NotSupported:
+		if ask.Said() && in.Container == "" {
+			out.Problems = append(out.Problems, lifecycle.Problem{Key: ask.Key, Reason: "coreSched: " + h.Found.Why, Refused: true})
+		}
+		return
+	case in.Container == "":
+		return
+	}
+	group, why := "default", lifecycle.Reason{Hook: "coreSched", Source: in.Intent.Class.Key, Text: "its class's"}
+	switch {
+	case ask.V.Exclusive:
+		group, why.Source, why.Text = in.Pod.UID, ask.Key, "the pod's alone"
+	case ask.V.Group != "":
+		group, why.Source, why.Text = ask.V.Group, ask.Key, "its own"
+	}
+	out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CoreSched, Text: group + end, Why: why})
+}

@@ -1,0 +1,112 @@
+package hook
+
+import (
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// RDT gives pods their part of the last level cache and of the memory bandwidth:
+// groups of the kernel's resctrl, one for each class and for each pod that asks
+// for shares of its own. Annotation and formulae: Koordinator 1.7, plugin Resctrl
+// and strategy RdtResctrl.
+type RDT struct {
+	// Shares are those of the classes' groups, as "L3 0-30, MB 50"; a class
+	// without is in the kernel's root group.
+	Shares ByClass[string]
+	// Measure makes a group that measures for each container.
+	Measure bool
+	// Found says whether the node has resctrl.
+	Found lifecycle.Finding
+}
+
+// groupPrefix begins the names of our groups.
+const groupPrefix = "trimtab-"
+
+// Info describes the hook.
+func (h RDT) Info() Info {
+	i := Info{
+		Name:    "rdt",
+		About:   "parts of the last level cache and of the memory bandwidth, by class or as a pod asks",
+		Stages:  lives(),
+		Reads:   []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass},
+		Sets:    []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
+		Pod:     []lifecycle.Field{lifecycle.RDTSchemata},
+		Kernel:  []string{"resctrl"},
+		Compose: "the only hook that sets them",
+		Tried:   "a model of resctrl only; no processor with it was at hand",
+		Differs: []string{
+			"groups are named trimtab-CLASS and trimtab-UID, and go with the last pod in them; those of an earlier run that nobody owns are removed when the agent connects",
+			"a container's threads are moved before its first instruction, and every thread is, not only those a periodic look finds",
+			"a class whose share is everything has no group: a machine has few",
+			"a changed configuration changes the groups that are there",
+			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration, which then has the say: it is given when the container is created, and such a container is in no group of ours",
+			"no group is given by the create request: an OCI runtime fails a container whose group is not there",
+		},
+	}
+	if h.Measure {
+		i.Kernel = append(i.Kernel, "resctrl.L3_MON")
+	}
+	return i
+}
+
+// Propose sets the group of a pod, and puts containers there.
+func (h RDT) Propose(in *Input, out *Output) {
+	group, shares, why := h.group(in)
+	own := in.Intent.RDT
+	switch {
+	case in.Intent.RDTClass.Said():
+		if in.Container != "" {
+			why := lifecycle.Reason{Hook: "rdt", Source: in.Intent.RDTClass.Key, Text: "its own"}
+			out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.RDTClass, Text: in.Intent.RDTClass.V, Why: why})
+		}
+		return
+	case h.Found.Support == lifecycle.NotSupported:
+		if own.Said() && in.Container == "" {
+			out.Problems = append(out.Problems, lifecycle.Problem{Key: own.Key, Value: string(own.V), Reason: "rdt: " + h.Found.Why, Refused: true})
+		}
+		return
+	case own.Said() && group == "":
+		if in.Container == "" {
+			out.Problems = append(out.Problems, lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID cannot be the name of a group"})
+		}
+		return
+	}
+	value := func(f lifecycle.Field, key, text string) {
+		out.Values = append(out.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Key: key, Text: text, Why: why})
+	}
+	switch {
+	case in.Container == "" && group != "":
+		value(lifecycle.RDTSchemata, group, shares)
+	case in.Container != "" && group != "":
+		value(lifecycle.RDTGroup, "", group)
+	}
+	if name := groupName(in.Pod.UID + "-" + in.Container); h.Measure && in.Container != "" && name != "" {
+		why.Text, why.Source = "measured by itself", "hooks.rdt.measure"
+		value(lifecycle.RDTMonitor, "", group+"/"+name)
+	}
+}
+
+// group returns the group a pod is in, "" for the root's, and its shares.
+func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
+	why = lifecycle.Reason{Hook: "rdt", Source: in.Intent.Class.Key, Text: "its class's"}
+	if own := in.Intent.RDT; own.Said() {
+		why.Source, why.Text = own.Key, "its own"
+		return groupName(in.Pod.UID), string(own.V), why
+	}
+	if shares = h.Shares.Of(in.Intent); shares == "" {
+		return "", "", why
+	}
+	class := ByClass[string]{LSR: "LSR", LS: "LS", BE: "BE"}.Of(in.Intent)
+	return groupPrefix + class, shares, why
+}
+
+// groupName makes a group's name of a text, or "" where it could lead elsewhere.
+func groupName(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	if text == "" || len(text) > 120 || strings.Trim(text, plain) != "" {
+		return ""
+	}
+	return groupPrefix + text
+}

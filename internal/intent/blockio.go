@@ -1,0 +1,103 @@
+package intent
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// DiskLimit is what a pod may read and write of one disk at most.
+type DiskLimit struct {
+	Disk string // a name as sda, or numbers as 8:0
+	// Bytes and operations per second; 0 where there is no limit.
+	ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64
+}
+
+// Bounds of what is read: disks of a pod, operations per second (the kernel
+// keeps 32 bits, of which the last is no limit), and the letters of a class's name.
+const (
+	maxDisks     = 64
+	maxIOPS      = 1<<32 - 2
+	maxClassName = 64
+)
+
+// blkioConfig is what Koordinator's annotation says of one disk. Its other
+// entries tune cost models and latencies, which belong to the disk and with
+// that to the node.
+type blkioConfig struct {
+	ReadBPS   int64  `json:"readBPS"`
+	WriteBPS  int64  `json:"writeBPS"`
+	ReadIOPS  int64  `json:"readIOPS"`
+	WriteIOPS int64  `json:"writeIOPS"`
+	Weight    *int64 `json:"ioWeightPercent"`
+}
+
+func readBlkioQoS(pod *lifecycle.Pod, out *Pod) {
+	var ask struct {
+		Blocks []struct {
+			Name   string      `json:"name"`
+			Type   string      `json:"type"`
+			Config blkioConfig `json:"ioCfg"`
+		} `json:"blocks"`
+	}
+	text := pod.Annotations[KoordBlkioQoS]
+	if !decode(pod, KoordBlkioQoS, &ask, out) || len(ask.Blocks) == 0 {
+		return
+	}
+	if len(ask.Blocks) > maxDisks {
+		out.problem(KoordBlkioQoS, text, "more than %d blocks", maxDisks)
+		return
+	}
+	var limits []DiskLimit
+	for _, b := range ask.Blocks {
+		limit, err := diskLimit(b.Name, b.Config)
+		switch {
+		case b.Type != "device":
+			out.refuse(KoordBlkioQoS, b.Name, "blocks of type %q are not known here, only device: which disk is behind a volume is not looked up", printable(b.Type))
+			continue
+		case err != nil:
+			out.problem(KoordBlkioQoS, text, "%v", err)
+			continue
+		}
+		if b.Config.Weight != nil {
+			out.warn(KoordBlkioQoS, b.Name, "ioWeightPercent is not heeded: weights are those of the pod's class")
+		}
+		limits = append(limits, limit)
+	}
+	if len(limits) > 0 {
+		out.Disks = Sourced[[]DiskLimit]{limits, KoordBlkioQoS}
+	}
+}
+
+func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
+	disk := strings.TrimPrefix(name, "/dev/")
+	if disk == "" || len(disk) > 64 || strings.Trim(disk, letters+":/_-") != "" {
+		return DiskLimit{}, fmt.Errorf("%q is not the name of a disk", printable(name))
+	}
+	for _, n := range []int64{c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS} {
+		if n < 0 {
+			return DiskLimit{}, fmt.Errorf("disk %s: %d is not a limit, want a number above 0, or 0 for none", disk, n)
+		}
+	}
+	if c.ReadIOPS > maxIOPS || c.WriteIOPS > maxIOPS {
+		return DiskLimit{}, fmt.Errorf("disk %s: more than %d operations per second", disk, maxIOPS)
+	}
+	return DiskLimit{disk, c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS}, nil
+}
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// readClassName reads the name of a class of the runtime's configuration. It
+// must not lead anywhere else where it becomes a path.
+func readClassName(pod *lifecycle.Pod, key string, out *Pod) Sourced[string] {
+	name := pod.Annotations[key]
+	if name == "" {
+		return Sourced[string]{}
+	}
+	if len(name) > maxClassName || strings.Trim(name, letters+"-_.") != "" || !strings.Contains(letters, name[:1]) {
+		out.problem(key, name, "not a class's name: letters, digits, and - _ . inside, at most %d", maxClassName)
+		return Sourced[string]{}
+	}
+	return Sourced[string]{name, key}
+}

@@ -1,0 +1,40 @@
+package intent
+
+import (
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// CoreSchedAsk is what a pod says of whom it shares cores with.
+type CoreSchedAsk struct {
+	Group     string // "" for its class's
+	Exclusive bool   // with nobody but its own containers
+	None      bool   // with everybody
+}
+
+func readCoreSched(pod *lifecycle.Pod, out *Pod) {
+	group, grouped := pod.Labels[KoordCoreSchedGroup]
+	policy, said := pod.Labels[KoordCoreSchedPolicy]
+	if !grouped && !said {
+		return
+	}
+	ask, key := CoreSchedAsk{}, KoordCoreSchedGroup
+	switch policy {
+	case "":
+	case "none":
+		ask.None, key = true, KoordCoreSchedPolicy
+	case "exclusive":
+		ask.Exclusive, key = true, KoordCoreSchedPolicy
+	default:
+		out.problem(KoordCoreSchedPolicy, policy, `want "none", "exclusive" or nothing`)
+		return
+	}
+	if len(group) > 63 || strings.Trim(group, letters+"-_.") != "" { // no label either
+		out.problem(KoordCoreSchedGroup, group, "not the value of a label")
+		return
+	}
+	if ask.Group = group; ask != (CoreSchedAsk{}) {
+		out.CoreSched = Sourced[CoreSchedAsk]{ask, key}
+	}
+}

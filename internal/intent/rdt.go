@@ -1,0 +1,102 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// RDTShares is what a pod asks for of caches and memory bandwidth, as text that
+// package resctrl reads: "L3 0-40, L3@1 20-60, MB 30".
+type RDTShares string
+
+// maxCaches bounds the caches a pod may name.
+const maxCaches = 256
+
+type rdtCache struct {
+	Range []int `json:"range"`
+}
+
+type rdtBandwidth struct {
+	Percent *int `json:"percent"`
+}
+
+func readResctrl(pod *lifecycle.Pod, out *Pod) {
+	var ask struct {
+		Cache struct {
+			All *rdtCache `json:"schemata"`
+			Per []struct {
+				ID int `json:"cacheID"`
+				rdtCache
+			} `json:"schemataPerCache"`
+		} `json:"llc"`
+		Bandwidth struct {
+			All *rdtBandwidth `json:"schemata"`
+			Per []struct {
+				ID int `json:"cacheID"`
+				rdtBandwidth
+			} `json:"schemataPerCache"`
+		} `json:"mb"`
+	}
+	if !decode(pod, KoordResctrl, &ask, out) {
+		return
+	}
+	text := pod.Annotations[KoordResctrl]
+	if len(ask.Cache.Per) > maxCaches || len(ask.Bandwidth.Per) > maxCaches {
+		out.problem(KoordResctrl, text, "more than %d caches", maxCaches)
+		return
+	}
+	var shares []string
+	var wrong error
+	add := func(what, share string, err error) {
+		if err != nil && wrong == nil {
+			wrong = fmt.Errorf("%s: %w", what, err)
+		}
+		shares = append(shares, what+" "+share)
+	}
+	if c := ask.Cache.All; c != nil {
+		share, err := c.share()
+		add("L3", share, err)
+	}
+	for _, c := range ask.Cache.Per {
+		share, err := c.share()
+		add(fmt.Sprintf("L3@%d", c.ID), share, cacheID(c.ID, err))
+	}
+	if b := ask.Bandwidth.All; b != nil {
+		share, err := b.share()
+		add("MB", share, err)
+	}
+	for _, b := range ask.Bandwidth.Per {
+		share, err := b.share()
+		add(fmt.Sprintf("MB@%d", b.ID), share, cacheID(b.ID, err))
+	}
+	switch {
+	case wrong != nil:
+		out.problem(KoordResctrl, text, "%v", wrong)
+	case len(shares) > 0:
+		out.RDT = Sourced[RDTShares]{RDTShares(strings.Join(shares, ", ")), KoordResctrl}
+	}
+}
+
+func cacheID(id int, err error) error {
+	if id < 0 || id >= 1<<16 {
+		return fmt.Errorf("%d is no id of a cache", id)
+	}
+	return err
+}
+
+func (c rdtCache) share() (string, error) {
+	if len(c.Range) != 2 || c.Range[0] < 0 || c.Range[1] > 100 || c.Range[0] >= c.Range[1] {
+		return "", fmt.Errorf("range is %v, want two numbers from 0 to 100, the first less than the second", c.Range)
+	}
+	return fmt.Sprintf("%d-%d", c.Range[0], c.Range[1]), nil
+}
+
+func (b rdtBandwidth) share() (string, error) {
+	if b.Percent == nil || *b.Percent <= 0 || *b.Percent > 100 {
+		return "", errors.New("percent is missing or not from 1 to 100")
+	}
+	return fmt.Sprint(*b.Percent), nil
+}

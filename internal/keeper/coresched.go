@@ -1,0 +1,24 @@
+package keeper
+
+import (
+	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// CoreSched is the actor of the field CoreSched.
+type CoreSched struct{ Groups *coresched.Groups }
+
+// Act gives a cgroup's threads the cookie of a group, or none.
+func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
+	found, changed, err := c.Groups.Join(v.Text, threads)
+	if !found && err == nil {
+		return Pending, nil
+	}
+	return changedOrSame(changed), err
+}
+
+// Forget has nothing to end: a cookie goes with its threads.
+func (CoreSched) Forget(string) error { return nil }
+
+// Tidy has nothing to remove.
+func (CoreSched) Tidy() error { return nil }

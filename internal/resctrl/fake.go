@@ -1,0 +1,284 @@
+package resctrl
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Hardware is what a fake tree's machine has.
+type Hardware struct {
+	CacheMask  string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" where it cannot be shared out
+	Caches     []int  `json:"caches"`            // ids
+	Bandwidth  int    `json:"bandwidth"`         // what a group without limit has, 100 or 2048; 0 where it cannot be
+	Groups     int    `json:"groups"`            // how many the machine has, with the root's
+	CanMeasure bool   `json:"measure,omitempty"` // groups that measure
+}
+
+// Fake is a resctrl tree in memory that refuses what the kernel refuses. It is
+// for tests and simulations; it follows the kernel's documentation and was
+// never compared with one.
+type Fake struct {
+	hardware Hardware
+
+	mu     sync.Mutex
+	groups map[string]*fakeGroup // by directory, the root's is "."
+	of     map[int]string        // directory by thread, of control groups
+	mon    map[int]string        // the same, of groups that measure
+	status string
+}
+
+type fakeGroup struct {
+	lines map[string]string // by resource
+}
+
+// NewFake makes a tree as it is after mounting.
+func NewFake(h Hardware) *Fake {
+	f := &Fake{hardware: h, groups: map[string]*fakeGroup{}, of: map[int]string{}, mon: map[int]string{}, status: "ok"}
+	f.groups["."] = f.newGroup()
+	return f
+}
+
+func (f *Fake) newGroup() *fakeGroup {
+	g := &fakeGroup{lines: map[string]string{}}
+	all := func(value string) string {
+		var out []string
+		for _, id := range f.hardware.Caches {
+			out = append(out, fmt.Sprintf("%d=%s", id, value))
+		}
+		return strings.Join(out, ";")
+	}
+	if f.hardware.CacheMask != "" {
+		g.lines["L3"] = all(f.hardware.CacheMask)
+	}
+	if f.hardware.Bandwidth != 0 {
+		g.lines["MB"] = all(strconv.Itoa(f.hardware.Bandwidth))
+	}
+	return g
+}
+
+// Group returns the directory of the control group a thread is in.
+func (f *Fake) Group(thread int) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.groupLocked(thread)
+}
+
+func (f *Fake) groupLocked(thread int) string {
+	if at, known := f.of[thread]; known {
+		return at
+	}
+	return "."
+}
+
+// Measured returns the directory of the group that measures a thread, or "".
+func (f *Fake) Measured(thread int) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mon[thread]
+}
+
+func refuse(op, file string, err error) error { return &fs.PathError{Op: op, Path: file, Err: err} }
+
+// ReadFile returns a file's text.
+func (f *Fake) ReadFile(file string) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hardware
+	switch {
+	case file == "info/last_cmd_status":
+		return []byte(f.status + "\n"), nil
+	case h.CacheMask != "" && file == "info/L3/cbm_mask":
+		return []byte(h.CacheMask + "\n"), nil
+	case h.CacheMask != "" && file == "info/L3/min_cbm_bits":
+		return []byte("1\n"), nil
+	case h.CacheMask != "" && file == "info/L3/num_closids", h.Bandwidth != 0 && file == "info/MB/num_closids":
+		return []byte(strconv.Itoa(h.Groups) + "\n"), nil
+	case h.Bandwidth != 0 && file == "info/MB/bandwidth_gran":
+		return []byte("10\n"), nil
+	case h.CanMeasure && file == "info/L3_MON/num_rmids":
+		return []byte("64\n"), nil
+	}
+	g := f.groups[path.Dir(file)]
+	switch {
+	case g == nil:
+	case path.Base(file) == "schemata" && !measures(path.Dir(file)):
+		var out strings.Builder
+		for _, resource := range []string{"L3", "MB"} {
+			if line, has := g.lines[resource]; has {
+				out.WriteString("    " + resource + ":" + line + "\n")
+			}
+		}
+		return []byte(out.String()), nil
+	case path.Base(file) == "tasks":
+		return f.tasksLocked(path.Dir(file)), nil
+	}
+	return nil, refuse("open", file, syscall.ENOENT)
+}
+
+func (f *Fake) tasksLocked(dir string) []byte {
+	from := f.of
+	if measures(dir) {
+		from = f.mon
+	}
+	var ids []int
+	for id, at := range from {
+		if at == dir {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	var out []byte
+	for _, id := range ids {
+		out = append(strconv.AppendInt(out, int64(id), 10), '\n')
+	}
+	return out
+}
+
+func measures(dir string) bool { return path.Base(path.Dir(dir)) == "mon_groups" }
+
+// WriteFile sets a file as the kernel would, or refuses with its errno.
+func (f *Fake) WriteFile(file string, data []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status = "ok"
+	dir := path.Dir(file)
+	g := f.groups[dir]
+	switch {
+	case g == nil:
+	case path.Base(file) == "tasks":
+		id, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		if err != nil || id < 0 {
+			return refuse("write", file, syscall.EINVAL)
+		}
+		if !measures(dir) {
+			f.of[id] = dir
+			delete(f.mon, id) // one that moves leaves what measured it
+			return nil
+		}
+		if f.groupLocked(id) != path.Clean(path.Dir(path.Dir(dir))) {
+			f.status = "Can't move task to different control group"
+			return refuse("write", file, syscall.EINVAL)
+		}
+		f.mon[id] = dir
+		return nil
+	case path.Base(file) == "schemata" && !measures(dir):
+		return f.setLocked(g, file, string(data))
+	}
+	return refuse("open", file, syscall.ENOENT)
+}
+
+func (f *Fake) setLocked(g *fakeGroup, file, text string) error {
+	no := func(why string) error {
+		f.status = why
+		return refuse("write", file, syscall.EINVAL)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		return no("")
+	}
+	for line := range strings.Lines(text) {
+		resource, entries, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if _, has := g.lines[resource]; !ok || !has {
+			return no("Unknown or unsupported resource name")
+		}
+		for entry := range strings.SplitSeq(entries, ";") {
+			_, value, _ := strings.Cut(entry, "=")
+			base := 10
+			if resource == "L3" {
+				base = 16
+			}
+			n, err := strconv.ParseUint(value, base, 32)
+			full, _ := strconv.ParseUint(f.hardware.CacheMask, 16, 32)
+			run := n >> trailing(n)
+			switch {
+			case err != nil || n == 0 || resource == "L3" && (n > full || run&(run+1) != 0):
+				return no("Mask out of range or not a row")
+			case resource == "MB" && (n > uint64(f.hardware.Bandwidth) || f.hardware.Bandwidth == 100 && n < 10):
+				return no("MB value out of range")
+			}
+		}
+		g.lines[resource] = entries
+	}
+	return nil
+}
+
+func trailing(n uint64) int {
+	i := 0
+	for n != 0 && n&1 == 0 {
+		n, i = n>>1, i+1
+	}
+	return i
+}
+
+// List returns the names of the directories directly below dir.
+func (f *Fake) List(dir string) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	parent := path.Clean(dir)
+	if f.groups[parent] == nil && path.Base(parent) != "mon_groups" || path.Base(parent) == "mon_groups" && !f.hardware.CanMeasure {
+		return nil, refuse("open", dir, syscall.ENOENT)
+	}
+	var names []string
+	for at := range f.groups {
+		if at != "." && path.Dir(at) == parent {
+			names = append(names, path.Base(at))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Mkdir makes a group, as long as the machine has one to give.
+func (f *Fake) Mkdir(dir string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir = path.Clean(dir)
+	control := 0
+	for at := range f.groups {
+		if !measures(at) {
+			control++
+		}
+	}
+	switch {
+	case f.groups[dir] != nil:
+		return refuse("mkdir", dir, syscall.EEXIST)
+	case measures(dir) && (!f.hardware.CanMeasure || f.groups[path.Clean(path.Dir(path.Dir(dir)))] == nil), !measures(dir) && strings.Contains(dir, "/"):
+		return refuse("mkdir", dir, syscall.ENOENT)
+	case !measures(dir) && control >= f.hardware.Groups:
+		return refuse("mkdir", dir, syscall.ENOSPC)
+	}
+	f.groups[dir] = f.newGroup()
+	return nil
+}
+
+// Rmdir removes a group and those that measure in it; its threads go to the
+// root's group.
+func (f *Fake) Rmdir(dir string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir = path.Clean(dir)
+	if dir == "." || f.groups[dir] == nil {
+		return refuse("rmdir", dir, syscall.ENOENT)
+	}
+	for at := range f.groups {
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			delete(f.groups, at)
+		}
+	}
+	for id, at := range f.of {
+		if at == dir {
+			delete(f.of, id)
+		}
+	}
+	for id, at := range f.mon {
+		if f.groups[at] == nil {
+			delete(f.mon, id)
+		}
+	}
+	return nil
+}

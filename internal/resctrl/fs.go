@@ -1,0 +1,81 @@
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// FS is a tree of resctrl files. Paths are relative to its root.
+type FS interface {
+	ReadFile(path string) ([]byte, error)
+	// WriteFile writes data in one write and never creates a file.
+	WriteFile(path string, data []byte) error
+	// List returns the names of the directories directly below dir.
+	List(dir string) ([]string, error)
+	Mkdir(dir string) error
+	// Rmdir removes a group. Its threads go to the group above.
+	Rmdir(dir string) error
+}
+
+// Real is the machine's resctrl tree, usually /sys/fs/resctrl. Nothing leads
+// out of it.
+type Real struct{ root *os.Root }
+
+// OpenRoot opens the tree at dir, whether something is mounted there or not.
+func OpenRoot(dir string) (*Real, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open resctrl: %w", err)
+	}
+	return &Real{root: root}, nil
+}
+
+// Close gives up the root.
+func (r *Real) Close() error { return r.root.Close() }
+
+// maxFile bounds what is read of one file: a list of the threads of a node.
+const maxFile = 4 << 20
+
+// ReadFile returns a file's text.
+func (r *Real) ReadFile(path string) ([]byte, error) {
+	f, err := r.root.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}
+
+// WriteFile writes data in one write.
+func (r *Real) WriteFile(path string, data []byte) error {
+	f, err := r.root.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// List returns the names of the directories directly below dir, sorted.
+func (r *Real) List(dir string) ([]string, error) {
+	entries, err := fs.ReadDir(r.root.FS(), dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Mkdir makes a group.
+func (r *Real) Mkdir(dir string) error { return r.root.Mkdir(dir, 0o755) }
+
+// Rmdir removes a group.
+func (r *Real) Rmdir(dir string) error { return r.root.Remove(dir) }

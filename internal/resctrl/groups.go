@@ -1,0 +1,229 @@
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Prefix begins the names of groups made here.
+const Prefix = "trimtab-"
+
+// Groups keeps groups on a tree. A group lives as long as somebody owns it. Its
+// methods may be called at once from many goroutines.
+type Groups struct {
+	files FS
+
+	mu     sync.Mutex
+	owners map[string]map[string]bool // by path of the group
+}
+
+// New makes a keeper of groups on a tree. Groups of an earlier run are found by
+// Tidy.
+func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
+
+// valid refuses names that are not ours to make: a path is "", a group's name,
+// or a group's (or nothing), a slash and the name of a group that measures.
+func valid(name string) error {
+	group, measure, measures := strings.Cut(name, "/")
+	ok := group == "" || strings.HasPrefix(group, Prefix)
+	if measures {
+		ok = ok && strings.HasPrefix(measure, Prefix)
+	}
+	if !ok || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-/") != "" || len(name) > 160 {
+		return fmt.Errorf("%q is not the name of a group of ours", name)
+	}
+	return nil
+}
+
+// dir is a group's directory; those that measure are below mon_groups.
+func dir(name string) string {
+	if group, measure, measures := strings.Cut(name, "/"); measures {
+		return path.Join(group, "mon_groups", measure)
+	}
+	return path.Join(name, ".")
+}
+
+// Own makes a group, where it is missing, that lives as long as its owners, and
+// gives it an allocation. It reports whether something had to be changed.
+func (g *Groups) Own(owner, name, allocation string) (changed bool, err error) {
+	if err := valid(name); err != nil || name == "" {
+		return false, errors.Join(err, errors.New("the root group is the kernel's"))
+	}
+	a, err := ParseAllocation(allocation)
+	if err != nil {
+		return false, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m, err := readMachine(g.files)
+	if err != nil {
+		return false, err
+	}
+	lines, err := m.lines(a)
+	if err != nil {
+		return false, err
+	}
+	if changed, err = g.makeLocked(owner, name); err != nil {
+		return changed, err
+	}
+	file := path.Join(dir(name), "schemata")
+	for _, line := range lines {
+		have, err := g.files.ReadFile(file)
+		if err != nil {
+			return changed, err
+		}
+		if sameLine(string(have), line) {
+			continue
+		}
+		if err := g.files.WriteFile(file, []byte(line+"\n")); err != nil {
+			return changed, fmt.Errorf("write %q: %w%s", line, err, g.status())
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+func (g *Groups) makeLocked(owner, name string) (made bool, err error) {
+	err = g.files.Mkdir(dir(name))
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return false, fmt.Errorf("make group %s: the machine has no more groups: %w", name, err)
+	case err != nil && !errors.Is(err, syscall.EEXIST):
+		return false, fmt.Errorf("make group %s: %w", name, err)
+	}
+	if g.owners[name] == nil {
+		g.owners[name] = map[string]bool{}
+	}
+	g.owners[name][owner] = true
+	return err == nil, nil
+}
+
+// status is what the kernel says of its last refusal.
+func (g *Groups) status() string {
+	text, err := g.files.ReadFile("info/last_cmd_status")
+	if s := strings.TrimSpace(string(text)); err == nil && s != "" && s != "ok" {
+		return " (" + s + ")"
+	}
+	return ""
+}
+
+// maxRounds bounds how often new threads are looked for while some are moved.
+const maxRounds = 5
+
+// Join moves threads into a group, "" for the root's, and says whether there
+// were any, and whether one had to be moved. A group that measures is made for
+// the owner. Threads that start meanwhile are in their parent's group, so it is
+// looked again until nothing new is found.
+func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, moved bool, err error) {
+	if err := valid(name); err != nil {
+		return false, false, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if strings.Contains(name, "/") {
+		if _, err := g.makeLocked(owner, name); err != nil {
+			return false, false, err
+		}
+	}
+	file := path.Join(dir(name), "tasks")
+	for range maxRounds {
+		all, err := threads()
+		if err != nil || len(all) == 0 {
+			return any, moved, err
+		}
+		any = true
+		text, err := g.files.ReadFile(file)
+		if err != nil {
+			return any, moved, err
+		}
+		inside := map[string]bool{}
+		for id := range strings.FieldsSeq(string(text)) {
+			inside[id] = true
+		}
+		missing := slices.DeleteFunc(all, func(id int) bool { return inside[strconv.Itoa(id)] })
+		if len(missing) == 0 {
+			return any, moved, nil
+		}
+		for _, id := range missing {
+			err := g.files.WriteFile(file, strconv.AppendInt(nil, int64(id), 10))
+			if err != nil && !errors.Is(err, syscall.ESRCH) { // ended meanwhile
+				return any, moved, fmt.Errorf("move thread %d to %s: %w%s", id, file, err, g.status())
+			}
+			moved = true
+		}
+	}
+	return any, moved, nil
+}
+
+// Leave ends what an owner owns of a group, and the group with its last owner.
+func (g *Groups) Leave(owner, name string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.leaveLocked(owner, name)
+}
+
+func (g *Groups) leaveLocked(owner, name string) error {
+	if !g.owners[name][owner] {
+		return nil
+	}
+	delete(g.owners[name], owner)
+	if len(g.owners[name]) > 0 {
+		return nil
+	}
+	delete(g.owners, name)
+	if err := g.files.Rmdir(dir(name)); err != nil && !errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("remove group %s: %w", name, err)
+	}
+	return nil
+}
+
+// Forget ends everything an owner owns.
+func (g *Groups) Forget(owner string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(g.owners)) {
+		errs = append(errs, g.leaveLocked(owner, name))
+	}
+	return errors.Join(errs...)
+}
+
+// Tidy removes the groups of earlier runs that nobody owns now.
+func (g *Groups) Tidy() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	groups, err := g.files.List(".")
+	if err != nil {
+		return fmt.Errorf("look for left groups: %w", err)
+	}
+	var errs []error
+	ours := []string{""}
+	for _, name := range groups {
+		switch {
+		case !strings.HasPrefix(name, Prefix):
+		case len(g.owners[name]) == 0:
+			errs = append(errs, g.files.Rmdir(name))
+		default:
+			ours = append(ours, name)
+		}
+	}
+	for _, group := range ours {
+		measures, err := g.files.List(path.Join(group, "mon_groups"))
+		if err != nil {
+			continue // this machine measures nothing
+		}
+		for _, name := range measures {
+			if strings.HasPrefix(name, Prefix) && len(g.owners[group+"/"+name]) == 0 {
+				errs = append(errs, g.files.Rmdir(path.Join(group, "mon_groups", name)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

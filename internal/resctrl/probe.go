@@ -1,0 +1,49 @@
+package resctrl
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Features a node may have: the file system itself, and what it shares out and
+// measures.
+const (
+	Mounted   = "resctrl"
+	Cache     = "resctrl.L3"
+	Bandwidth = "resctrl.MB"
+	Measuring = "resctrl.L3_MON"
+)
+
+// Probe tells whether a tree has a feature. A nil tree is a node on which there
+// is nothing to open.
+func Probe(files FS, feature string) lifecycle.Finding {
+	if files == nil {
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no resctrl, or paths.resctrl is wrong"}
+	}
+	_, err := files.ReadFile("schemata")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "resctrl is not mounted"}
+	case err != nil:
+		return lifecycle.Finding{Why: err.Error()}
+	case feature == Mounted:
+		return lifecycle.Finding{Support: lifecycle.Supported}
+	}
+	what := map[string][2]string{
+		Cache:     {"info/L3/num_closids", "this machine cannot share out its L3 cache"},
+		Bandwidth: {"info/MB/num_closids", "this machine cannot share out memory bandwidth"},
+		Measuring: {"info/L3_MON/num_rmids", "this machine cannot measure the use of its L3 cache"},
+	}[feature]
+	_, err = files.ReadFile(what[0])
+	switch {
+	case what[0] == "":
+		return lifecycle.Finding{Why: "nobody knows the feature " + feature}
+	case errors.Is(err, fs.ErrNotExist):
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: what[1]}
+	case err != nil:
+		return lifecycle.Finding{Why: err.Error()}
+	}
+	return lifecycle.Finding{Support: lifecycle.Supported}
+}

@@ -1,0 +1,217 @@
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Share is a part of a resource: of L3 the ways from From to To percent, of MB
+// To percent of the bandwidth.
+type Share struct{ From, To int }
+
+// Allocation is what a group is given: shares by resource, "L3" or "MB", and
+// there by cache id; AnyCache is every cache that has no share of its own. A
+// resource that is not there is left alone.
+type Allocation map[string]map[int]Share
+
+// AnyCache stands for every cache.
+const AnyCache = -1
+
+// ParseAllocation reads the text decided values have: "L3 0-40, L3@1 20-60, MB
+// 30, MB@1 50", in percent, @ before the id of a cache.
+func ParseAllocation(text string) (Allocation, error) {
+	a := Allocation{}
+	for part := range strings.SplitSeq(text, ", ") {
+		what, amount, ok := strings.Cut(part, " ")
+		resource, cache, one := strings.Cut(what, "@")
+		id := AnyCache
+		if one {
+			n, err := strconv.Atoi(cache)
+			ok = ok && err == nil && n >= 0
+			id = n
+		}
+		from, to, ranged := strings.Cut(amount, "-")
+		if !ranged {
+			from, to = "0", amount
+		}
+		low, errLow := strconv.Atoi(from)
+		high, errHigh := strconv.Atoi(to)
+		if !ok || errLow != nil || errHigh != nil || (resource != "L3" && resource != "MB") || ranged != (resource == "L3") ||
+			low < 0 || high > 100 || low >= high {
+			return nil, fmt.Errorf("%q is no share of a resource, such as L3 0-40 or MB 30", part)
+		}
+		if a[resource] == nil {
+			a[resource] = map[int]Share{}
+		}
+		a[resource][id] = Share{low, high}
+	}
+	return a, nil
+}
+
+// machine is what a tree tells of the hardware.
+type machine struct {
+	cbm     uint64           // mask of all ways of a cache
+	minBits int              // fewest ways of a group
+	step    int              // of bandwidth, in percent
+	ids     map[string][]int // ids of caches by resource
+	full    map[string]int64 // of MB, what a group without limit has
+}
+
+// amdFull and amdUnit are AMD's bandwidth: no limit, and what 100 percent are in
+// eighths of GB/s as Koordinator 1.7 takes it.
+const (
+	amdFull = 2048
+	amdUnit = 160
+)
+
+// lines makes the lines of schemata of an allocation. A resource of which some
+// cache would have no share has no line (Koordinator 1.7, plugin Resctrl).
+func (m *machine) lines(a Allocation) ([]string, error) {
+	var out []string
+	for _, resource := range []string{"L3", "MB"} {
+		shares, ids := a[resource], m.ids[resource]
+		if len(shares) == 0 {
+			continue
+		}
+		if len(ids) == 0 {
+			return nil, fmt.Errorf("this machine cannot share out %s", map[string]string{"L3": "its L3 cache", "MB": "memory bandwidth"}[resource])
+		}
+		for id := range shares {
+			if id != AnyCache && !slices.Contains(ids, id) {
+				return nil, fmt.Errorf("this machine has no cache %d of %s", id, resource)
+			}
+		}
+		entries, err := m.entries(resource, shares)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) == len(ids) {
+			out = append(out, resource+":"+strings.Join(entries, ";"))
+		}
+	}
+	return out, nil
+}
+
+// entries are the shares of the caches that have one, up to the first without.
+func (m *machine) entries(resource string, shares map[int]Share) ([]string, error) {
+	var out []string
+	for _, id := range m.ids[resource] {
+		s, has := shares[id]
+		if !has {
+			s, has = shares[AnyCache]
+		}
+		if !has {
+			break
+		}
+		text, err := m.amount(resource, s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fmt.Sprintf("%d=%s", id, text))
+	}
+	return out, nil
+}
+
+func (m *machine) amount(resource string, s Share) (string, error) {
+	if resource == "L3" {
+		mask, err := waysMask(m.cbm, s)
+		if n := bits.OnesCount64(mask); err == nil && n < m.minBits {
+			err = fmt.Errorf("%d-%d percent of the cache are %d ways, and this machine wants %d at least", s.From, s.To, n, m.minBits)
+		}
+		return strconv.FormatUint(mask, 16), err
+	}
+	if m.full["MB"] == amdFull {
+		if s.To == 100 {
+			return strconv.Itoa(amdFull), nil
+		}
+		return strconv.Itoa(max(amdUnit*s.To/100, 1)), nil
+	}
+	step := max(m.step, 1)
+	return strconv.Itoa(min((s.To+step-1)/step*step, 100)), nil
+}
+
+// waysMask is the mask of the ways from s.From to s.To percent, both rounded
+// up, of a cache whose whole mask is cbm (Koordinator 1.7).
+func waysMask(cbm uint64, s Share) (uint64, error) {
+	ways := bits.Len64(cbm)
+	if cbm == 0 || cbm&(cbm+1) != 0 || ways == 64 {
+		return 0, fmt.Errorf("the cache's mask %x is not a row of ways from the first on", cbm)
+	}
+	start, end := (ways*s.From+99)/100, (ways*s.To+99)/100
+	if s.From < 0 || start >= end {
+		return 0, fmt.Errorf("%d-%d percent of the cache are no way of it", s.From, s.To)
+	}
+	return 1<<end - 1<<start, nil
+}
+
+// readMachine reads what the root of a tree tells.
+func readMachine(files FS) (*machine, error) {
+	m := &machine{ids: map[string][]int{}, full: map[string]int64{}, minBits: 1, step: 10}
+	text, err := files.ReadFile("schemata")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		resource, entries, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || (resource != "L3" && resource != "MB") {
+			continue // L2, code and data apart: not handed out
+		}
+		for entry := range strings.SplitSeq(entries, ";") {
+			id, value, _ := strings.Cut(entry, "=")
+			n, err := strconv.Atoi(strings.TrimSpace(id))
+			if err != nil {
+				return nil, fmt.Errorf("schemata: %q has no cache id", strings.TrimSpace(line))
+			}
+			m.ids[resource] = append(m.ids[resource], n)
+			if v, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
+				m.full[resource] = max(m.full[resource], v)
+			}
+		}
+	}
+	if full := m.full["MB"]; full > 100 && full != amdFull {
+		return nil, errors.New("mounted with mba_MBps: bandwidth by percent is not understood there")
+	}
+	if n, err := readNumber(files, "info/L3/cbm_mask", 16); err == nil {
+		m.cbm = n
+	}
+	if n, err := readNumber(files, "info/L3/min_cbm_bits", 10); err == nil {
+		m.minBits = int(n)
+	}
+	if n, err := readNumber(files, "info/MB/bandwidth_gran", 10); err == nil {
+		m.step = int(n)
+	}
+	return m, nil
+}
+
+func readNumber(files FS, path string, base int) (uint64, error) {
+	text, err := files.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(text)), base, 32)
+}
+
+// sameLine reports whether a schemata file has a line already, whatever blanks
+// and zeros stand before its numbers.
+func sameLine(schemata, line string) bool {
+	plain := func(s string) string {
+		s = strings.TrimSpace(s)
+		resource, rest, _ := strings.Cut(s, ":")
+		var out []string
+		for entry := range strings.SplitSeq(rest, ";") {
+			id, value, _ := strings.Cut(entry, "=")
+			out = append(out, strings.TrimSpace(id)+"="+strings.TrimLeft(strings.TrimSpace(value), "0"))
+		}
+		return strings.TrimSpace(resource) + ":" + strings.Join(out, ";")
+	}
+	for have := range strings.Lines(schemata) {
+		if plain(have) == plain(line) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// rdtGroup is the resctrl group all threads of a cgroup are in, "" for the
+// root's, and after a slash the one that measures them; "several" where they are
+// not together.
+func (r *Runtime) rdtGroup(dir string) string {
+	if r.o.Resctrl == nil {
+		return ""
+	}
+	group := ""
+	for i, thread := range r.threads(dir) {
+		at := strings.TrimPrefix(r.o.Resctrl.Group(thread), ".")
+		if m := r.o.Resctrl.Measured(thread); m != "" {
+			at += "/" + path.Base(m)
+		}
+		if i > 0 && at != group {
+			return "several"
+		}
+		group = at
+	}
+	return group
+}
+
+// threads are those of a cgroup.
+func (r *Runtime) threads(dir string) []int {
+	file := path.Join(dir, "cgroup.threads")
+	if !r.v2() {
+		file = path.Join("cpu", dir, "tasks")
+	}
+	text, err := r.o.Kernel.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	var ids []int
+	for word := range strings.FieldsSeq(string(text)) {
+		id, _ := strconv.Atoi(word) // the fake's own writing
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// cookie is the core scheduling cookie of the first thread of a cgroup.
+func (r *Runtime) cookie(dir string) uint64 {
+	for _, id := range r.threads(dir) {
+		if r.o.Cookies != nil {
+			c, _ := r.o.Cookies.Cookie(id) // the fake knows every thread
+			return c
+		}
+	}
+	return 0
+}
+
+// kernelCookies are the node's for the agent.
+func (p *player) kernelCookies() coresched.Kernel {
+	if p.cookies == nil {
+		return nil // and not a kernel that is none
+	}
+	return p.cookies
+}
+
+// files is the node's resctrl tree for the agent.
+func (p *player) files() resctrl.FS {
+	if p.resctrl == nil {
+		return nil // and not a tree that is none
+	}
+	return p.resctrl
+}
+
+// compareRDT compares what a want says of resctrl.
+func (p *player) compareRDT(want scenario.Want, got effective.State, note func(string, ...any)) {
+	files := p.resctrl
+	if files == nil {
+		return
+	}
+	group, _, _ := strings.Cut(got.RDTGroup, "/")
+	text, err := files.ReadFile(path.Join(group, "schemata"))
+	for _, line := range want.Schemata {
+		if err != nil || !slices.Contains(strings.Fields(string(text)), line) {
+			note("schemata are %q, wanted %s", text, line)
+		}
+	}
+	groups, err := files.List(".")
+	for _, name := range want.NoGroups {
+		if err != nil || slices.Contains(groups, name) {
+			note("groups are %q, wanted no %s", groups, name)
+		}
+	}
+}
