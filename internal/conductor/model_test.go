@@ -32,9 +32,10 @@ type model struct {
 	policy  engine.Policy
 	con     *conductor.Conductor
 	pods    []*modelPod
-	ratio   hook.Ratio // of CPU normalization
-	proxied bool       // events come as a CRI proxy tells them
-	between func()     // happens while the runtime creates a container
+	ratio   hook.Ratio        // of CPU normalization
+	taking  map[string]string // cpusets as they were, while a restart without records is taken over
+	proxied bool              // events come as a CRI proxy tells them
+	between func()            // happens while the runtime creates a container
 	n       int
 	faults  faults
 	broken  []string
@@ -477,7 +478,13 @@ func (mo *model) restart() {
 	granted := mo.grants()
 	owned := mo.mustStay()
 	mo.boot()
+	if owned != nil {
+		// Who is given CPUs while it runs already cannot have had them from its
+		// first instruction; it has them when all is settled.
+		mo.taking = before
+	}
 	mo.handle(mo.everything())
+	mo.taking = nil
 	for dir, cpus := range mo.cpusets() {
 		if before[dir] != cpus && (owned == nil || owned[dir]) {
 			mo.wrong("I4: a restart moved %s from %s to %s", dir, before[dir], cpus)
@@ -587,6 +594,9 @@ func (mo *model) checkExclusive(when string) {
 	all := mo.live()
 	for _, owner := range all {
 		if !owner.started || owner.pod.asked == "" || mo.effective(owner) != canonical(owner.pod.asked) {
+			continue
+		}
+		if mo.taking != nil && mo.taking[owner.dir()] != canonical(owner.pod.asked) {
 			continue
 		}
 		own := idsOf(owner.pod.asked)
