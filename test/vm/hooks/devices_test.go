@@ -24,6 +24,13 @@ func (n *machine) equip(s *scenario.Scenario) error {
 	for _, address := range slices.Sorted(maps.Keys(s.Node.Verbs)) {
 		fmt.Fprintf(&b, "mkdir -p /sys/bus/pci/devices/%s/infiniband_verbs/%s\n", address, s.Node.Verbs[address])
 	}
+	for _, at := range wantedSources(s) {
+		if strings.Contains(path.Base(at), ".") {
+			fmt.Fprintf(&b, "mkdir -p %s; touch %s\n", path.Dir(at), at)
+		} else {
+			fmt.Fprintf(&b, "mkdir -p %s\n", at)
+		}
+	}
 	if names := wantedCDI(s); len(names) > 0 {
 		fmt.Fprintf(&b, "mkdir -p /etc/cdi; cat >/etc/cdi/test.yaml <<'E'\ncdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices:\n")
 		for _, name := range names {
@@ -36,6 +43,18 @@ func (n *machine) equip(s *scenario.Scenario) error {
 		return nil
 	}
 	return n.sh(b.String())
+}
+
+// wantedSources are files and folders of the node that a container is to have.
+func wantedSources(s *scenario.Scenario) []string {
+	var all []string
+	for _, step := range s.Steps {
+		for _, w := range step.Want {
+			all = slices.AppendSeq(all, maps.Values(w.Mounts))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func wantedCDI(s *scenario.Scenario) []string {
