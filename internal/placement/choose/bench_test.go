@@ -25,6 +25,7 @@ func BenchmarkChoose(b *testing.B) {
 }
 
 func benchmarkChoose(b *testing.B, m *topology.Machine, tree *Tree, full int) {
+	b.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	free := m.Online()
 	for _, core := range m.Groups(topology.CoreLevel) {
