@@ -100,7 +100,9 @@ func (a *Attachment) Name() string { return "cri" }
 
 // Carries says whether a call of this kind can hold the field of a container.
 // Values of pods are never carried.
-func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool { return carries(kind, f) }
+func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+	return carries(kind, f) && (f != lifecycle.CDIDevice || !passesCDI.MatchString(a.About()))
+}
 
 // About names the runtime and its version; empty before it was first asked.
 func (a *Attachment) About() string {

@@ -41,10 +41,15 @@ func TestLifeOfAContainer(t *testing.T) {
 		p.Labels["app"] != "web" || p.Annotations["k"] != "v" || p.Resources.CPU.Shares.V != 512 {
 		t.Errorf("pod told: %+v", p)
 	}
-	g.h.says(lifecycle.CreateContainer, cpus("2-3"), lifecycle.Value{Field: lifecycle.CPUQuota, Int: -1},
+	g.h.says(lifecycle.CreateContainer, lifecycle.Value{Field: lifecycle.Hugepages, Key: "2MB", Int: 4 << 20}, lifecycle.Value{Field: lifecycle.Hugepages, Key: "1GB"},
+		lifecycle.Value{Field: lifecycle.OOMScoreAdj, Int: -7}, lifecycle.Value{Field: lifecycle.CDIDevice, Key: "nvidia.com/gpu=0"},
+		lifecycle.Value{Field: lifecycle.DeviceNode, Key: "/dev/x", Device: &lifecycle.Device{Path: "/dev/x"}},
+		lifecycle.Value{Field: lifecycle.MountPoint, Key: "/m", Mount: &lifecycle.Mount{Destination: "/m", Source: "/s", Type: "bind", Options: []string{"ro"}}},
+		lifecycle.Value{Field: lifecycle.Unified, Key: "memory.low", Text: "1"}, cpus("2-3"), lifecycle.Value{Field: lifecycle.CPUQuota, Int: -1},
 		lifecycle.Value{Field: lifecycle.Env, Key: "A", Text: "new"}, lifecycle.Value{Field: lifecycle.Env, Key: "C", Text: "3"},
 		lifecycle.Value{Field: lifecycle.Annotation, Key: "record", Text: "r"})
 	asked := config()
+	asked.Linux.Resources.HugepageLimits = []*api.HugepageLimit{{PageSize: "2MB", Limit: 1}}
 	unknown(asked, "from the future")
 	unknown(asked.Linux.Resources, "too")
 	id, err := g.create(pod, asked)
@@ -55,6 +60,11 @@ func TestLifeOfAContainer(t *testing.T) {
 	want.Linux.Resources.CpusetCpus, want.Linux.Resources.CpuQuota = "2-3", -1
 	want.Envs = []*api.KeyValue{{Key: "A", Value: []byte("new")}, {Key: "B", Value: []byte("2")}, {Key: "C", Value: []byte("3")}}
 	want.Annotations = map[string]string{"record": "r"}
+	want.Linux.Resources.HugepageLimits = []*api.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}, {PageSize: "1GB"}}
+	want.Linux.Resources.OomScoreAdj, want.Linux.Resources.Unified = -7, map[string]string{"memory.low": "1"}
+	want.CDIDevices = []*api.CDIDevice{{Name: "nvidia.com/gpu=0"}}
+	want.Devices = []*api.Device{{ContainerPath: "/dev/x", HostPath: "/dev/x", Permissions: "rw"}}
+	want.Mounts = []*api.Mount{{ContainerPath: "/m", HostPath: "/s", Readonly: true}}
 	got := g.runtime.request("CreateContainer").(*api.CreateContainerRequest)
 	if d := cmp.Diff(want, got.Config, protocmp.Transform()); d != "" {
 		t.Errorf("the runtime was asked for something else:\n%s", d)

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,7 +40,9 @@ var settings = []setting{
 	{lifecycle.Env, "ContainerConfig.envs", nil, addEnv, "a variable that is there keeps its place"},
 	{lifecycle.MountPoint, "ContainerConfig.mounts.", nil, addMount, "bind mounts alone; of the options, ro and the propagation"},
 	{lifecycle.DeviceNode, "ContainerConfig.devices.", nil, addDevice, "the node must exist at the same path on the host"},
-	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", nil, addCDI, "containerd 1.7 and later; others pass it over"},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", nil, addCDI, "containerd 1.x passes it over, 1.7 unless it is told to heed it: not sent there, and reported as not applied"},
+	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", nil, setHugepages,
+		"at creation alone: containerd adds a limit to those of the same size when it updates"},
 	{lifecycle.Annotation, "ContainerConfig.annotations", nil, addAnnotation,
 		"of the container in the runtime; its OCI spec has those alone that the runtime is configured to hand on"},
 }
@@ -52,6 +55,9 @@ var settingOf = func() map[lifecycle.Field]*setting {
 	}
 	return m
 }()
+
+// passesCDI are runtimes that take CDI names and do nothing with them.
+var passesCDI = regexp.MustCompile(`^containerd v?1\.`)
 
 func carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]
@@ -141,6 +147,21 @@ func setOOMScore(c *pCtr, v lifecycle.Value) bool {
 		return false
 	}
 	resourcesOf(c).OomScoreAdj = v.Int
+	return true
+}
+
+func setHugepages(c *pCtr, v lifecycle.Value) bool {
+	if v.Key == "" || v.Int < 0 {
+		return false
+	}
+	r := resourcesOf(c)
+	for _, h := range r.HugepageLimits {
+		if h.GetPageSize() == v.Key {
+			h.Limit = uint64(v.Int)
+			return true
+		}
+	}
+	r.HugepageLimits = append(r.HugepageLimits, &cri.HugepageLimit{PageSize: v.Key, Limit: uint64(v.Int)})
 	return true
 }
 
