@@ -203,6 +203,11 @@ var _ conductor.Carrier = carrier{}
 func TestFoundHistories(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string][]step{
+		// A ratio changes between a creation and its start.
+		"proxied: quota between create and start": {
+			{0, 0, 0}, {0, 0, 0}, {5, 0, 0}, {0, 0, 0}, {4, 0, 0}, {5, 0, 0}, {4, 0, 0}, {0, 0, 0}, {5, 0, 0}, {5, 0, 0},
+			{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {3, 18, 8}, {1, 73, 13}, {8, 85, 1}, {9, 18, 1},
+		},
 		// A ratio changes, the agent restarts, the kubelet asks for another quota.
 		"quota after ratio and restart": {
 			{0, 0, 0}, {8, 1, 0}, {0, 0, 0}, {0, 0, 1}, {8, 0, 0}, {7, 0, 0}, {11, 2, 0},
@@ -216,6 +221,7 @@ func TestFoundHistories(t *testing.T) {
 			t.Run(name+"/"+v.String(), func(t *testing.T) {
 				t.Parallel()
 				mo := newModel(t, v, faults{})
+				mo.proxied = strings.HasPrefix(name, "proxied")
 				play(mo, history)
 				for _, b := range mo.broken {
 					t.Error(b)

@@ -337,8 +337,9 @@ func (mo *model) start(c *modelCtr) {
 		must(mo.kernel.MkdirRunc(c.dir()))
 		mo.toKernel(c)
 	}
-	mo.handle(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
-	if mo.proxied { // the cgroup comes with the start
+	ans, _ := mo.handle(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	if mo.proxied { // the cgroup comes with the start, after what the answer changes
+		mo.others(ans)
 		must(mo.kernel.MkdirRunc(c.dir()))
 		mo.toKernel(c)
 	}

@@ -311,7 +311,7 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 	r.Given = c.given[ctr.ID]
-	r.Unplaced = ctr.Unplaced
+	r.Ours, r.Unplaced = ctr.Ours, ctr.Unplaced
 	return r
 }
 
@@ -408,10 +408,36 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 		return
 	}
 	if _, known := c.sent[ctr.ID]; known {
+		c.beforeStart(w, ctr)
 		return
 	}
 	// Created while we were away: what only a creation carries is lost.
 	c.prepareLive(w, ctr, w.ev.Container)
+}
+
+// beforeStart has the runtime's copy changed before the start goes on, where
+// the cgroup comes with the start: what was decided anew since the creation
+// would otherwise be in force only after the first instruction. Where the cgroup
+// is there already the keeper writes it, which costs less.
+func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
+	var changed []lifecycle.Value
+	for _, v := range c.state.Values(ctr) {
+		if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) &&
+			w.from != nil && w.from.Carries(lifecycle.UpdateContainer, v.Field) {
+			changed = append(changed, v)
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	if target, err := c.target(ctr); err != nil || !c.keeper.Gone(target.Dir) {
+		return
+	}
+	for _, v := range changed {
+		c.setTold(ctr.ID, v)
+		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+	}
+	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: changed})
 }
 
 // prepareLive brings a container that already exists to what is decided now:
@@ -426,6 +452,9 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 			c.late.note(c.recordOf(ctr), ctr.ID)
 		}
 		delete(c.flying, ctr.ID)
+	}
+	if ctr.OursLate {
+		c.late.note(c.recordOf(ctr), ctr.ID)
 	}
 	target, err := c.target(ctr)
 	for _, v := range values {

@@ -34,6 +34,8 @@ type record struct {
 	CPUs       string `json:"cpus,omitempty"` // owned
 	// Given are values it was created with that no runtime tells of, by field.
 	Given map[lifecycle.Field]string `json:"given,omitempty"`
+	// Ours are resources a hook ever decided for it.
+	Ours []lifecycle.Field `json:"ours,omitempty"`
 	// Unplaced: created while placement was off, so nothing was refused.
 	Unplaced bool `json:"unplaced,omitempty"`
 	Pristine struct {
@@ -88,7 +90,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Unplaced: r.Unplaced}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -115,6 +117,17 @@ func (r *record) appendJSON(b []byte) []byte {
 	b = appendText(b, "cpus", r.CPUs)
 	if given, err := json.Marshal(r.Given); len(r.Given) > 0 && err == nil {
 		b = append(appendName(b, "given"), given...)
+	}
+	for i, f := range r.Ours {
+		if i == 0 {
+			b = append(appendName(b, "ours"), '[')
+		} else {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), f.String()...), '"') // names of fields are plain
+	}
+	if len(r.Ours) > 0 {
+		b = append(b, ']')
 	}
 	if r.Unplaced {
 		b = append(appendName(b, "unplaced"), "true"...)

@@ -31,6 +31,10 @@ func TestRecordText(t *testing.T) {
 		if rapid.Bool().Draw(t, "given") {
 			r.Given = map[lifecycle.Field]string{lifecycle.BlockIOClass: text.Draw(t, "class")}
 		}
+		r.Ours = rapid.SliceOfN(rapid.SampledFrom([]lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota}), 0, 2).Draw(t, "ours")
+		if len(r.Ours) == 0 {
+			r.Ours = nil
+		}
 		want, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)

@@ -196,7 +196,8 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.OnlineOf(rec.CPUs)
 		c.Pristine = rec.Pristine
-		c.proposed = carried(&told.Resources, &rec.Pristine)
+		c.Ours = rec.Ours
+		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
 	} else if list, ok := f.Kernel[told.ID]; ok {
 		rec = d.adopt(p.Pod, c, list)
 	}
@@ -245,6 +246,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 		d.seat(p.Pod, c, rec)
 	}
 	values, trouble := d.propose(p.Pod, c)
+	c.claim(values)
 	c.proposed = revert(values, before, &c.Pristine, d.machine.Online(), d.machine)
 	c.Trouble = append(c.Trouble, trouble...)
 	p.Container = c

@@ -158,20 +158,45 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 	return values
 }
 
+// claim notes which resources hooks decide for a container now. A container is
+// new to us as long as nothing was proposed for it.
+func (c *Container) claim(values []lifecycle.Value) {
+	for i := range values {
+		f := values[i].Field
+		if !givenBack(f) || slices.Contains(c.Ours, f) {
+			continue
+		}
+		c.Ours = append(slices.Clone(c.Ours), f)
+		c.OursLate = c.OursLate || c.stamped
+	}
+	c.stamped = true
+}
+
+// givenBack lists the resources a runtime's copy may hold of us.
+func givenBack(f lifecycle.Field) bool {
+	return f == lifecycle.CPUShares || f == lifecycle.CPUQuota || f == lifecycle.MemoryLimit
+}
+
 // carried lists what a container that runs already has of us: where the
-// runtime's copy differs from what was asked for. Whoever decides nothing for
-// such a field gives it back, though nobody remembers what was decided.
-func carried(told, pristine *lifecycle.Resources) []lifecycle.Value {
+// runtime's copy of what we ever decided differs from what was asked for.
+// Whoever decides nothing for such a field gives it back, though nobody
+// remembers what was decided. Zero is what a runtime says of what it does not
+// know.
+func carried(ours []lifecycle.Field, told, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
-	add := func(f lifecycle.Field, key string) { out = append(out, lifecycle.Value{Field: f, Key: key}) }
-	if t := told.CPU.Shares; t.V != 0 && t.V != pristine.CPU.Shares.Or(t.V) {
-		add(lifecycle.CPUShares, "")
-	}
-	if t := told.CPU.Quota; t.V != 0 && t.V != orUnlimited(pristine.CPU.Quota) {
-		add(lifecycle.CPUQuota, "")
-	}
-	if t := told.Memory.Limit; t.V != 0 && t.V != orUnlimited(pristine.Memory.Limit) {
-		add(lifecycle.MemoryLimit, "")
+	for _, f := range ours {
+		var has, asked int64
+		switch f {
+		case lifecycle.CPUShares:
+			has, asked = int64(told.CPU.Shares.V), int64(pristine.CPU.Shares.V)
+		case lifecycle.CPUQuota:
+			has, asked = told.CPU.Quota.V, orUnlimited(pristine.CPU.Quota)
+		case lifecycle.MemoryLimit:
+			has, asked = told.Memory.Limit.V, orUnlimited(pristine.Memory.Limit)
+		}
+		if has != 0 && has != asked {
+			out = append(out, lifecycle.Value{Field: f})
+		}
 	}
 	return out
 }

@@ -14,6 +14,8 @@ type Record struct {
 	CPUs     string // CPUs it owns, as a kernel list
 	// Given are values it was created with that no runtime tells of.
 	Given map[lifecycle.Field]string
+	// Ours are the resources a hook ever decided for it.
+	Ours []lifecycle.Field
 	// Unplaced: it was created while nobody was given CPUs.
 	Unplaced bool
 }

@@ -70,6 +70,11 @@ type Container struct {
 	// Unplaced: placement has been off all its life, so CPUs were never refused
 	// to it and it may have them when placement is switched on.
 	Unplaced bool
+	// Ours are the resources a hook ever decided for it: the runtime's copy
+	// may still hold our value when nobody decides one any more. OursLate:
+	// some of them came after its record was stamped.
+	Ours     []lifecycle.Field
+	OursLate bool
 
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.
@@ -77,6 +82,8 @@ type Container struct {
 	// touched: the container's cpuset was once narrowed by us, so an
 	// unbounded seat must be written out, not left alone.
 	touched bool
+	// stamped: it was decided before, so its record has what was ours then.
+	stamped bool
 	// distrust are records it carries that are not ours.
 	distrust []lifecycle.Problem
 }
