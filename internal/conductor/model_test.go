@@ -492,12 +492,22 @@ func (mo *model) restart() {
 		}
 	}
 	for g := range granted {
-		if !mo.grants()[g] && mo.alive(g) {
+		if !mo.grants()[g] && mo.alive(g) && (owned == nil || mo.inKernel(g, owned)) {
 			mo.wrong("I4: a restart lost the grant %s", g)
 		}
 	}
 	mo.checkExclusive("after a restart")
 	mo.checkQuotas("after a restart")
+}
+
+// inKernel reports whether one of the given cgroups shows a grant.
+func (mo *model) inKernel(grant string, dirs map[string]bool) bool {
+	for _, c := range mo.live() {
+		if dirs[c.dir()] && grant == "default/"+c.pod.Name+"/"+c.Name+" "+canonical(c.pod.asked) {
+			return true
+		}
+	}
+	return false
 }
 
 // everything is what a Synchronize tells.

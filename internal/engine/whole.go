@@ -19,7 +19,9 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 			d.runPod(p, pod, f)
 		}
 	}
-	for _, c := range adoptionOrder(ev.Containers, f.Records) {
+	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
+		return f.Records[c.ID].CPUs != "" || d.sitsOnAssigned(c, f)
+	}) {
 		p.Pod = d.pod(c.PodID)
 		if p.Pod == nil {
 			continue
@@ -52,22 +54,34 @@ func (d *draft) rebuild() {
 	d.ledger = placement.NewLedger()
 }
 
-// adoptionOrder sorts containers: owners by record first, then by age, then by
-// id. Containers that have ended or that nobody can name are left out.
-func adoptionOrder(all []*lifecycle.Container, records map[string]Record) []*lifecycle.Container {
+// adoptionOrder sorts containers: owners first, then by age, then by id.
+// Containers that have ended or that nobody can name are left out.
+func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) bool) []*lifecycle.Container {
 	live := slices.DeleteFunc(slices.Clone(all), func(c *lifecycle.Container) bool {
 		return c == nil || c.ID == "" || c.State == lifecycle.StateStopped
 	})
-	rank := func(c *lifecycle.Container) int {
-		if records[c.ID].CPUs != "" {
-			return 0
+	rank := make(map[string]int, len(live))
+	for _, c := range live {
+		if !owns(c) {
+			rank[c.ID] = 1
 		}
-		return 1
 	}
 	slices.SortStableFunc(live, func(a, b *lifecycle.Container) int {
-		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(rank[a.ID]-rank[b.ID], cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return live
+}
+
+// sitsOnAssigned reports whether the kernel gives a container without a record
+// exactly the CPUs its pod was assigned: it owns them.
+func (d *draft) sitsOnAssigned(c *lifecycle.Container, f Facts) bool {
+	list, told := f.Kernel[c.ID]
+	p := d.pod(c.PodID)
+	if !told || p == nil || !p.Intent.CPUs.Said() {
+		return false
+	}
+	assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
+	return err == nil && assigned == d.machine.OnlineOf(list)
 }
 
 // configure decides every live container anew under a new policy. Who owns
