@@ -43,8 +43,7 @@ func message(fields ...any) []byte {
 
 func entryOf(name, quantity string) []byte { return message(1, name, 2, message(1, quantity)) }
 
-// webPod is webSpec as a v1.Pod in protobuf form. The module test/kube holds
-// the decoder against the real types.
+// webPod is webSpec as a v1.Pod in protobuf form, put together by field number.
 func webPod() []byte {
 	meta := message(1, "web", 3, "shop", 5, "u1")
 	proxy := message(1, "proxy", 2, "image", 8, message(2, entryOf("cpu", "100m")), 24, "Always")
