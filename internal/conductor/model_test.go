@@ -87,6 +87,9 @@ func (carrier) Carries(k lifecycle.Kind, f lifecycle.Field) bool {
 	return k == lifecycle.UpdateContainer && f <= lifecycle.MemoryLimit
 }
 
+// proxy carries what a CRI proxy does, and holds starts.
+type proxy struct{ carrier }
+
 // outsider carries nothing, as bypass.
 type outsider struct{}
 
@@ -94,6 +97,9 @@ func (outsider) Name() string                                 { return "model" }
 func (outsider) About() string                                { return "" }
 func (outsider) Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 func (outsider) Copies(f lifecycle.Field) bool                { return f <= lifecycle.MemoryLimit }
+
+// HoldsStart is true of a proxy alone.
+func (proxy) HoldsStart() bool { return true }
 
 // beside reports whether the model is told of things after they happened.
 func (mo *model) beside() bool { return mo.from == conductor.Carrier(outsider{}) }
@@ -192,7 +198,11 @@ func (mo *model) wrong(format string, args ...any) {
 }
 
 func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
-	ans, err := mo.con.Handle(context.Background(), mo.from, ev)
+	from := mo.from
+	if mo.proxied {
+		from = proxy{}
+	}
+	ans, err := mo.con.Handle(context.Background(), from, ev)
 	mo.con.Settled() // a Synchronize is answered before it is applied
 	return ans, err == nil
 }

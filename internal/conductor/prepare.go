@@ -408,7 +408,9 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 		return
 	}
 	if _, known := c.sent[ctr.ID]; known {
-		c.beforeStart(w, ctr)
+		if holdsStart(w.from) {
+			c.beforeStart(w, ctr)
+		}
 		return
 	}
 	// Created while we were away: what only a creation carries is lost.
@@ -416,21 +418,18 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 }
 
 // beforeStart has the runtime's copy changed before the start goes on, where
-// the cgroup comes with the start: what was decided anew since the creation
-// would otherwise be in force only after the first instruction. Where the cgroup
-// is there already the keeper writes it, which costs less.
+// the attachment can hold it: the cgroup comes with the start, and what was
+// decided anew since the creation would otherwise be in force only after the
+// first instruction.
 func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
 	var changed []lifecycle.Value
 	for _, v := range c.state.Values(ctr) {
 		if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) &&
-			w.from != nil && w.from.Carries(lifecycle.UpdateContainer, v.Field) {
+			w.from.Carries(lifecycle.UpdateContainer, v.Field) {
 			changed = append(changed, v)
 		}
 	}
 	if len(changed) == 0 {
-		return
-	}
-	if target, err := c.target(ctr); err != nil || !c.keeper.Gone(target.Dir) {
 		return
 	}
 	for _, v := range changed {

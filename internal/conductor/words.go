@@ -32,6 +32,19 @@ func copies(c Carrier, f lifecycle.Field) bool {
 	return c.Carries(lifecycle.UpdateContainer, f)
 }
 
+// StartHolder is a Carrier that may hold a start until what its answer says of
+// the container itself (in Others) is in the runtime's stored copy. There a
+// cgroup comes with the start; elsewhere it is there before, and written.
+type StartHolder interface {
+	HoldsStart() bool
+}
+
+// holdsStart reports whether an attachment can hold a start.
+func holdsStart(c Carrier) bool {
+	h, ok := c.(StartHolder)
+	return ok && h.HoldsStart()
+}
+
 // stamps reports whether containers made through an attachment carry a record.
 // Where they do not, the checkpoint has it.
 func stamps(c Carrier) bool { return c.Carries(lifecycle.CreateContainer, lifecycle.Annotation) }

@@ -104,6 +104,10 @@ func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return carries(kind, f) && (f != lifecycle.CDIDevice || !passesCDI.MatchString(a.About()))
 }
 
+// HoldsStart says that StartContainer goes on when what changed since the
+// creation has been sent.
+func (a *Attachment) HoldsStart() bool { return true }
+
 // About names the runtime and its version; empty before it was first asked.
 func (a *Attachment) About() string {
 	a.mu.Lock()
