@@ -52,11 +52,7 @@ func TestStaticPods(t *testing.T) {
 	wants["late"] = want{cpus: "2-3", quota: -1, class: "shared", seat: "shared", source: podsAPI}
 	after := n.awaitAll("kubelet restarted", wants)
 	n.toldBy(podsAPI, len(wants))
-	for name, was := range before {
-		if is := after[name]; !reflect.DeepEqual(is, was) {
-			t.Errorf("the kubelet's restart changed %s from %+v to %+v", name, was, is)
-		}
-	}
+	n.unmoved(before, after)
 	if now := n.m.Read(burstable); now == slice {
 		t.Errorf("the kubelet has not written %s: it is still %s", burstable, now)
 	}
@@ -68,6 +64,16 @@ echo 1 >besteffort/pod%[3]s/cpu.weight
 echo max >besteffort/pod%[3]s/cpu.max
 echo max >besteffort/pod%[3]s/memory.max`, cgroups, after["db"].uid, after["job"].uid))
 	n.awaitAll("the kubelet's own values at the pods' cgroups", wants)
+}
+
+// unmoved compares what ran before a restart with what runs after it: the same containers with the same values.
+func (n *node) unmoved(before, after map[string]running) {
+	n.t.Helper()
+	for name, was := range before {
+		if is := after[name]; !reflect.DeepEqual(is, was) {
+			n.t.Errorf("the kubelet's restart changed %s from %+v to %+v", name, was, is)
+		}
+	}
 }
 
 const burstable = cgroups + "/kubepods/burstable/cpu.weight"
