@@ -30,6 +30,9 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.Pod.Resources, told); err != nil {
 		return topology.Set{}, err
 	}
+	if both, owner := d.kubelets(p, cpus); !both.Empty() {
+		return cpus, fmt.Errorf("CPUs %s were given to %s by the kubelet's static CPU manager", intent.Printable(d.machine.Format(both)), owner)
+	}
 	return cpus, d.grantable(p, key, cpus)
 }
 
@@ -93,7 +96,7 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	}
 	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
 	c.Seat.Within = within
-	if c.Seat.Pool == placement.Rest && c.Pristine.CPU.CPUs != "" {
+	if c.Pristine.CPU.CPUs != "" && (c.Seat.Pool == placement.Rest || d.besideKubelet(p)) {
 		asked := d.machine.OnlineOf(c.Pristine.CPU.CPUs)
 		if c.Seat.Within = asked.And(within); within.Empty() {
 			c.Seat.Within = asked

@@ -10,8 +10,8 @@ import (
 )
 
 // synchronize rebuilds everything from what the runtime says runs. Those whose
-// record says that they own CPUs are seated first, oldest first: what runs
-// stays where it is.
+// record says that they own CPUs, or that the kubelet gave some, are seated
+// first, oldest first: what runs stays where it is.
 func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 	d.rebuild()
 	for _, pod := range ev.Pods {
@@ -20,7 +20,7 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	}
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
-		return f.Records[c.ID].CPUs != "" || d.sitsOnAssigned(c, f)
+		return f.Records[c.ID].CPUs != "" || d.sitsOnAssigned(c, f) || !d.pinned(d.pod(c.PodID), &c.Resources).Empty()
 	}) {
 		p.Pod = d.pod(c.PodID)
 		if p.Pod == nil {

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// pinned returns the CPUs that the kubelet's static CPU manager gave to a
+// container alone, empty for none. Nothing says so in words: in a Guaranteed
+// pod, a request of whole CPUs and a cpuset of just as many are the mark
+// (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All
+// others are told the cpuset of what is left, or none.
+func (d *draft) pinned(p *Pod, told *lifecycle.Resources) topology.Set {
+	if p == nil || p.Intent.QoS != intent.Guaranteed || told.CPU.CPUs == "" || p.Intent.CPUs.Said() {
+		return topology.Set{}
+	}
+	cpus := d.machine.OnlineOf(told.CPU.CPUs)
+	if told.CPU.Shares.V != uint64(cpus.Len())*1024 {
+		return topology.Set{}
+	}
+	return cpus
+}
+
+// kubelets returns which of these CPUs the kubelet gave to containers of other
+// pods, and a pod that has some. What somebody owns already is the ledger's.
+func (d *draft) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
+	note := func(c *Container) {
+		if c == nil || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Seat.Pool == placement.Own {
+			return
+		}
+		other := d.pod(c.PodID)
+		has := d.pinned(other, &c.Pristine).Minus(d.ledger.Exclusive()).And(cpus)
+		if !has.Empty() && (owner == "" || other.FullName() < owner) {
+			owner = other.FullName()
+		}
+		both = both.Union(has)
+	}
+	if !d.fresh {
+		for id := range d.base.containers {
+			if _, changed := d.containers[id]; !changed {
+				note(d.base.containers[id])
+			}
+		}
+	}
+	for _, c := range d.containers {
+		note(c)
+	}
+	return both, owner
+}
+
+// besideKubelet reports whether the kubelet gave CPUs to other pods: what it
+// tells of a container's CPUs is then what it left for all, and pools keep to
+// that, too.
+func (d *draft) besideKubelet(p *Pod) bool {
+	some, _ := d.kubelets(p, d.machine.Online())
+	return !some.Empty()
+}

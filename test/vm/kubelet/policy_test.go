@@ -1,0 +1,35 @@
+package kubelet_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestStaticPolicy runs the kubelet's static CPU manager beside the agent, which is asked to grant a CPU that the
+// kubelet gave away. Pods' specs are told by /pods.
+func TestStaticPolicy(t *testing.T) {
+	n := boot(t, map[string]any{"podspec": map[string]any{"kubelet": map[string]any{"url": "https://127.0.0.1:10250", "insecureSkipVerify": true}}},
+		map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
+	one := map[string]string{"cpu": "1", "memory": "128Mi"}
+	wants := map[string]want{"pinned": {cpus: "1", class: "none", source: podsList}}
+	n.apply(pod{name: "pinned", requests: one, limits: one})
+	n.awaitAll("a CPU of the kubelet's", wants)
+
+	db := owner("db", "1", map[string]string{"cpu": "1"}) // without memory it is Burstable: the kubelet gives it none
+	n.apply(db)
+	wants["db"] = want{cpus: "0,2-3", quota: 100_000, class: "dedicated", problem: "given to shop/" + static("pinned") + " by the kubelet", source: podsList}
+	before := n.awaitAll("assigned by a scheduler that knows nothing of it", wants)
+	n.toldBy(podsList, len(wants))
+	if state := n.m.Read(kubeletRoot + "/cpu_manager_state"); !strings.Contains(state, `{"c":"1"}`) {
+		t.Errorf("the kubelet gave CPU 1 to nobody: %s", state)
+	}
+	if result, found := n.doctor("kubelet cpu manager"); result != "problem" || !strings.Contains(found, "CPUs 1 are given to 1 container") {
+		t.Errorf("doctor: %s: %s", result, found)
+	}
+
+	n.end()
+	n.run()
+	n.apply(pod{name: "late", requests: map[string]string{"cpu": "500m"}})
+	wants["late"] = want{cpus: "0,2-3", class: "none", source: podsList}
+	n.unmoved(before, n.awaitAll("kubelet restarted", wants))
+}
