@@ -37,7 +37,7 @@ node's root directory and name it with --host-root.`,
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
 			return &misuse{err}
 		}
-		o.Ask, o.Specs = askStatus, agent.AskSpecs
+		o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 		r := doctor.Run(cmd.Context(), o)
 		w := cmd.OutOrStdout()
 		if err := out.print(w, r, func() error { return doctor.Render(w, r) }); err != nil {

@@ -64,6 +64,7 @@ type Agent struct {
 	node      node
 	conductor *conductor.Conductor
 	specs     *podspec.Ladder
+	grants    *podspec.Grants
 	nri       *nri.Attachment
 	bypass    *bypass.Attachment
 	cri       *cri.Attachment
@@ -109,10 +110,11 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.Join(err, a.close())
 	}
 	a.metrics = newMetrics(o)
-	a.specs = a.ladder()
+	a.specs, a.grants = a.ladder(), a.newGrants()
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
+		Grants: a.grants,
 	})
 	if err := a.attach(); err != nil {
 		return nil, errors.Join(err, a.close())
@@ -221,6 +223,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stop()
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.specs.Run(ctx) })
+	group.Go(func() error { return a.grants.Run(ctx) })
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
 	}
@@ -433,6 +436,8 @@ func (s source) Status() status.Node {
 	n := s.a.conductor.Status()
 	n.Hooks = s.a.hooks()
 	n.PodSpecs = s.a.specSources()
+	granted := sourceOf(s.a.grants.State())
+	n.Grants = &granted
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	n.Version, n.Started = s.a.opt.Version, s.a.started

@@ -37,6 +37,34 @@ func (a *Agent) ladder() *podspec.Ladder {
 	})
 }
 
+// grantsOf makes what tells the devices Kubernetes granted.
+func grantsOf(c config.PodSpec) podspec.GrantsOptions {
+	return podspec.GrantsOptions{Socket: c.Kubelet.PodResourcesSocket, Wait: time.Duration(c.Wait) * time.Millisecond}
+}
+
+// newGrants makes the agent's own.
+func (a *Agent) newGrants() *podspec.Grants {
+	o := grantsOf(a.opt.Config.PodSpec)
+	o.Log, o.Changed = a.log, func(uids []string) { a.conductor.Inform(uids) }
+	return podspec.NewGrants(o)
+}
+
+// AskGrants asks the kubelet once which devices it granted.
+func AskGrants(ctx context.Context, c config.PodSpec) status.SpecSource {
+	g := podspec.NewGrants(grantsOf(c))
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = g.Run(ctx) // only of connections that do not close
+	}()
+	g.Ready(ctx)
+	out := sourceOf(g.State())
+	stop()
+	<-ended
+	return out
+}
+
 // specSources tells of the rungs of the ladder.
 func (a *Agent) specSources() []status.SpecSource { return sources(a.specs) }
 
@@ -59,11 +87,15 @@ func AskSpecs(ctx context.Context, c config.PodSpec) []status.SpecSource {
 func sources(l *podspec.Ladder) []status.SpecSource {
 	var out []status.SpecSource
 	for _, s := range l.States() {
-		e := status.SpecSource{Name: s.Source, Up: s.Up, Pods: s.Pods}
-		if s.Err != nil {
-			e.Error = s.Err.Error()
-		}
-		out = append(out, e)
+		out = append(out, sourceOf(s))
 	}
 	return append(out, status.SpecSource{Name: lifecycle.FromAPIServer, Error: "not built yet"})
+}
+
+func sourceOf(s podspec.State) status.SpecSource {
+	out := status.SpecSource{Name: s.Source, Up: s.Up, Pods: s.Pods}
+	if s.Err != nil {
+		out.Error = s.Err.Error()
+	}
+	return out
 }

@@ -34,6 +34,8 @@ type Options struct {
 	Recorder Recorder
 	// Specs tell what runtimes do not; nil for nothing.
 	Specs Specs
+	// Grants tell which devices the kubelet gave pods; nil for nothing.
+	Grants Grants
 }
 
 // Tuning is what of a configuration concerns the conductor itself.
@@ -56,6 +58,7 @@ type Conductor struct {
 	now      func() time.Time
 	recorder Recorder
 	specs    Specs
+	grants   Grants
 	fail     atomic.Bool
 	ops      atomic.Uint32
 	// since is when the event under way took its turn, in nanoseconds; 0 for
@@ -122,8 +125,11 @@ func New(o Options) *Conductor {
 	if o.Specs == nil {
 		o.Specs = NoSpecs{}
 	}
+	if o.Grants == nil {
+		o.Grants = NoGrants{}
+	}
 	c := &Conductor{
-		late: late, recorder: o.Recorder, specs: o.Specs,
+		late: late, recorder: o.Recorder, specs: o.Specs, grants: o.Grants,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
 		given:  map[string]map[lifecycle.Field]string{},

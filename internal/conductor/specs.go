@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -26,6 +27,24 @@ func (NoSpecs) Await(context.Context, *lifecycle.Pod) {}
 // Spec returns nil.
 func (NoSpecs) Spec(string) *lifecycle.PodSpec { return nil }
 
+// Grants tells which devices the kubelet gave pods.
+type Grants interface {
+	// Await returns when they are known, or cannot be in time, as that of Specs.
+	Await(ctx context.Context, pod *lifecycle.Pod)
+	// Granted returns what is known at once, nil for nothing; what is not known
+	// is asked for, and told of later.
+	Granted(pod *lifecycle.Pod) *lifecycle.DeviceGrants
+}
+
+// NoGrants knows nothing.
+type NoGrants struct{}
+
+// Await returns at once.
+func (NoGrants) Await(context.Context, *lifecycle.Pod) {}
+
+// Granted returns nil.
+func (NoGrants) Granted(*lifecycle.Pod) *lifecycle.DeviceGrants { return nil }
+
 // await gives the spec of a new pod or container the time it may take. Nobody
 // has the turn meanwhile: other events go on.
 func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
@@ -34,6 +53,9 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 	}
 	if c.specs.Spec(ev.Pod.UID) == nil {
 		c.specs.Await(ctx, ev.Pod)
+	}
+	if intent.AsksDevices(ev.Pod) {
+		c.grants.Await(ctx, ev.Pod)
 	}
 	if ev.Kind == lifecycle.CreateContainer {
 		c.Inform([]string{ev.Pod.UID}) // before its container is decided, where the pod came without
@@ -44,7 +66,8 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 	}
 }
 
-// gatherSpecs collects what is known of the event's pods.
+// gatherSpecs collects what is known of the event's pods, and what they were
+// granted.
 func (c *Conductor) gatherSpecs(ev *lifecycle.Event, f *engine.Facts) {
 	for _, p := range append(ev.Pods[:len(ev.Pods):len(ev.Pods)], ev.Pod) {
 		if p == nil || p.UID == "" {
@@ -53,10 +76,21 @@ func (c *Conductor) gatherSpecs(ev *lifecycle.Event, f *engine.Facts) {
 		if s := c.specs.Spec(p.UID); s != nil {
 			put(&f.Specs, p.UID, s)
 		}
+		if g := c.granted(p); g != nil {
+			put(&f.Granted, p.UID, g)
+		}
 	}
 }
 
-// Inform decides pods anew whose specs became known or changed: the kernel at
+// granted is what is known of a pod that it matters to.
+func (c *Conductor) granted(p *lifecycle.Pod) *lifecycle.DeviceGrants {
+	if !intent.AsksDevices(p) {
+		return nil
+	}
+	return c.grants.Granted(p)
+}
+
+// Inform decides pods anew whose specs or grants became known or changed: the kernel at
 // once, the runtime's copies later. Pods nobody told of are passed over.
 func (c *Conductor) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
@@ -66,17 +100,19 @@ func (c *Conductor) Inform(podUIDs []string) {
 	}
 }
 
-// podsOf returns the sandboxes of a pod that do not have its spec as it is now.
+// podsOf returns the sandboxes of a pod that do not have its spec, or what it
+// was granted, as it is now.
 func (c *Conductor) podsOf(uid string) []*lifecycle.Pod {
 	spec := c.specs.Spec(uid)
-	if spec == nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []*lifecycle.Pod
 	for _, p := range c.state.PodsOf(uid) {
-		if !p.Stopped && p.Spec != spec {
+		if p.Stopped {
+			continue
+		}
+		granted := c.granted(p.Pod)
+		if spec != nil && p.Spec != spec || granted != nil && p.Granted != granted {
 			out = append(out, p.Pod)
 		}
 	}

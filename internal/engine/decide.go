@@ -161,6 +161,7 @@ func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
 func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 	np := &Pod{Pod: pod}
 	d.takeSpec(np, f)
+	d.takeGranted(np, f)
 	np.Intent = d.policy.Rules.Authorise(intent.Read(pod, np.Spec, d.policy.Dialects), pod.Namespace)
 	if list, ok := f.ParentCPUs[pod.ID]; ok {
 		if within := d.machine.OnlineOf(list); within != d.machine.Online() {
@@ -186,6 +187,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		ID: told.ID, Name: told.Name, PodID: p.Pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
 		Key:      placement.Key{PodUID: p.Pod.Pod.UID, Container: told.Name},
 		Pristine: pristine(&told.Resources),
+		Arrived:  lifecycle.DeviceGrant{CDI: told.CDIDevices, Nodes: told.Devices},
 	}
 	if q, ok := f.Distrusted[told.ID]; ok {
 		c.distrust = []lifecycle.Problem{q}

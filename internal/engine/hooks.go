@@ -24,6 +24,7 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in.Container, in.Pristine = c.Name, &c.Pristine
 	in.Seat, in.SeatFrom, in.SeatWhy = c.Seat, c.SeatFrom, c.SeatWhy
 	in.CPUs = d.seatText(c.Seat)
+	in.Granted, in.Arrived = p.Granted.Of(c.Name), c.Arrived
 	return in
 }
 

@@ -23,6 +23,18 @@ func (d *draft) takeSpec(np *Pod, f Facts) {
 	}
 }
 
+// takeGranted gives a pod what the kubelet granted its containers: as it was
+// gathered now, else as it was known. That of another pod counts for nothing.
+func (d *draft) takeGranted(np *Pod, f Facts) {
+	np.Granted = f.Granted[np.Pod.UID]
+	if old := d.pod(np.Pod.ID); np.Granted == nil && old != nil {
+		np.Granted = old.Granted
+	}
+	if g := np.Granted; g != nil && (g.UID != np.Pod.UID || g.Namespace != np.Pod.Namespace || g.Name != np.Pod.Name) {
+		np.Granted = nil
+	}
+}
+
 // decidePod asks the hooks for the pod's own values.
 func (d *draft) decidePod(p *Pod) {
 	p.Values, p.Trouble = d.propose(p, nil)
@@ -43,7 +55,7 @@ func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) {
 		p.ChangedPods = append(p.ChangedPods, pod.ID)
 	}
-	if reflect.DeepEqual(n.Intent, old.Intent) {
+	if reflect.DeepEqual(n.Intent, old.Intent) && reflect.DeepEqual(n.Granted, old.Granted) {
 		return // hooks see nothing else of it in a container
 	}
 	for _, id := range d.base.byPod[pod.ID] {

@@ -40,6 +40,8 @@ type Facts struct {
 	Ended map[string]bool
 	// Specs are what pods' specs say, by pod UID, of those that somebody told.
 	Specs map[string]*lifecycle.PodSpec
+	// Granted are the devices the kubelet gave pods' containers, by pod UID.
+	Granted map[string]*lifecycle.DeviceGrants
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, where it changed.

@@ -38,6 +38,9 @@ type Pod struct {
 	// Spec is what its spec says beyond what the runtime told; nil where nobody
 	// told it.
 	Spec *lifecycle.PodSpec
+	// Granted are the devices the kubelet gave its containers; nil where nobody
+	// told them.
+	Granted *lifecycle.DeviceGrants
 	// Within are the CPUs the pod's cgroup allows; empty where all.
 	Within  topology.Set
 	Values  []lifecycle.Value // for the pod's own cgroup
@@ -75,6 +78,8 @@ type Container struct {
 	// some of them came after its record was stamped.
 	Ours     []lifecycle.Field
 	OursLate bool
+	// Arrived are the devices that were in the runtime's request for it.
+	Arrived lifecycle.DeviceGrant
 
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.

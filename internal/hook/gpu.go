@@ -84,6 +84,16 @@ func (h GPU) Propose(in *Input, out *Output) {
 		h.Devices = ByEnv
 	}
 	names, ok := h.names(gpu.V)
+	if in.Intent.OnlyGranted != "" && h.Devices != ByEnv && ok {
+		by, no := h.granted(in, names)
+		if no != nil {
+			no.Reason = "gpu: the namespace may not ask for devices; the container is told of its GPUs by environment alone; " + no.Reason
+			out.Problems = append(out.Problems, *no)
+			h.Devices = ByEnv
+		} else {
+			why.Text += by
+		}
+	}
 	if !ok {
 		out.Problems = append(out.Problems, lifecycle.Problem{
 			Key: gpu.Key, Reason: "gpu: an entry without the id of a GPU, which hooks.gpu.name: uuid needs; the container gets none",
@@ -104,6 +114,20 @@ func (h GPU) Propose(in *Input, out *Output) {
 	if gpu.V.Shared != nil {
 		h.share(gpu.V.Shared, why, out)
 	}
+}
+
+// granted is the decision on GPUs that the container must have been granted. A
+// node is proven by itself alone: which minor number belongs to an index or
+// UUID nobody but the annotation says.
+func (h GPU) granted(in *Input, names []string) (by string, no *lifecycle.Problem) {
+	if h.Devices == ByCDI {
+		return in.granted(in.Intent.GPU.Key, names, in.grantedGPU)
+	}
+	var paths []string
+	for _, m := range in.Intent.GPU.V.Minors {
+		paths = append(paths, "/dev/nvidia"+strconv.Itoa(m))
+	}
+	return in.granted(in.Intent.GPU.Key, paths, func(path string) string { return in.grantedNode(h.Nodes, path) })
 }
 
 // names are the GPUs as the runtime's GPU support calls them.

@@ -41,6 +41,10 @@ type Input struct {
 	CPUs     string
 	SeatFrom string
 	SeatWhy  string
+	// Granted are the devices the kubelet gave the container, Arrived those
+	// that were in the runtime's request for it.
+	Granted lifecycle.DeviceGrant
+	Arrived lifecycle.DeviceGrant
 }
 
 // Output collects a hook's proposals.

@@ -43,6 +43,14 @@ func (h RDMA) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "rdma", Source: ask.Key, Text: "allocated by the scheduler"}
+	if in.Intent.OnlyGranted != "" {
+		by, no := in.granted(ask.Key, ask.V, func(address string) string { return h.granted(in, address) })
+		if no != nil {
+			out.Problems = append(out.Problems, *no)
+			return
+		}
+		why.Text += by
+	}
 	had := len(out.Values)
 	out.device(h.Host.Devices, rdmaCM, why)
 	for _, address := range ask.V {
@@ -58,4 +66,17 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	for _, v := range out.Values[had:] {
 		v.Device.FileMode = lifecycle.Some[uint32](0o666)
 	}
+}
+
+// granted says by what a container has a function of a card, "" where by
+// nothing.
+func (h RDMA) granted(in *Input, address string) string {
+	if by := in.grantedFunction(address); by != "" {
+		return by
+	}
+	verbs, has := h.Host.Verbs[address]
+	if !has {
+		return ""
+	}
+	return in.grantedNode(h.Host.Devices, infiniband+verbs)
 }

@@ -66,6 +66,9 @@ type Rule struct {
 	MostCPUs int
 	// Name says where the rule stands, for people.
 	Name string
+	// granted: a refusal leaves what Kubernetes itself gave the container. That
+	// is measured for each container, by hooks; an operator's refusal is final.
+	granted bool
 }
 
 // Rules are the rules of the configuration. The first that matches wins; where
@@ -102,7 +105,7 @@ var defaults = []Default{
 	{OOMScore, "*", Refuse, "it decides whom the kernel kills first"},
 	{RDT, "*", Refuse, "cache and memory bandwidth are the node's"},
 	{CoreSched, "*", Refuse, "a cookie keeps others off a core"},
-	{Devices, "*", Refuse, "host devices are the node's"},
+	{Devices, "*", Refuse, "host devices are the node's; what Kubernetes granted the container is handed over all the same"},
 	{Mounts, "*", Refuse, "host paths are the node's"},
 }
 
@@ -132,7 +135,7 @@ func (r Rules) For(kind Kind, namespace string) Rule {
 	}
 	for _, d := range defaults {
 		if d.Kind == kind && MatchNamespace(d.Namespaces, namespace) {
-			return Rule{Decision: d.Decision, Name: "default"}
+			return Rule{Decision: d.Decision, Name: "default", granted: kind == Devices}
 		}
 	}
 	return Rule{Decision: Refuse, Name: "default"}
@@ -233,6 +236,8 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		rule := r.For(s.kind, namespace)
 		var why string
 		switch {
+		case rule.Decision == Refuse && rule.granted:
+			continue
 		case rule.Decision == Refuse:
 			why = "pods of namespace " + printable(namespace) + " may not ask for it"
 		case rule.Decision == Cap && s.kind == BatchResources && p.QoS != BestEffort:
@@ -245,8 +250,12 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		out.refuse(key, value, "%s: %s (authorisation: %s)", s.kind, why, rule.Name)
 		out.Problems[len(out.Problems)-1].Rule = rule.Name
 	}
-	if rule := r.For(Devices, namespace); out.GPU.Said() && rule.Decision == Refuse {
-		out.GPU.V.NodesRefused = rule.Name
+	if rule := r.For(Devices, namespace); rule.Decision == Refuse && (out.GPU.Said() || out.RDMA.Said()) {
+		if rule.granted {
+			out.OnlyGranted = rule.Name
+		} else {
+			out.GPU.V.NodesRefused = rule.Name
+		}
 	}
 	if rule := r.For(HugepageLimits, namespace); out.Hugepages.Said() && rule.Decision == Cap {
 		out.Hugepages.V.Capped = rule.Name

@@ -26,6 +26,10 @@ type allocated struct {
 	} `json:"rdma"`
 }
 
+// AsksDevices reports whether a pod may ask for devices: what the kubelet
+// granted matters to no other.
+func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
+
 func readDevices(pod *lifecycle.Pod, out *Pod) {
 	var devices allocated
 	if !decode(pod, KoordDevices, &devices, out) {

@@ -107,7 +107,10 @@ type Pod struct {
 	RDT       Sourced[RDTShares]
 	RDTClass  Sourced[string]
 	CoreSched Sourced[CoreSchedAsk]
-	Problems  []lifecycle.Problem
+	// OnlyGranted names the rule by which devices are handed over only to
+	// containers that Kubernetes granted them; "" where another rule decides.
+	OnlyGranted string
+	Problems    []lifecycle.Problem
 }
 
 // Silent reports whether no dialect asked for anything.

@@ -14,6 +14,10 @@ const (
 	FromNothing    Source = "nothing"
 )
 
+// FromPodResources is the kubelet's PodResources API. It tells of devices, and is
+// no rung.
+const FromPodResources Source = "kubelet PodResources API"
+
 // Sources returns the rungs, most trusted first.
 func Sources() []Source {
 	return []Source{FromPodsAPI, FromKubelet, FromAPIServer, FromAnnotation, FromRuntime, FromNothing}

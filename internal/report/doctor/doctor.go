@@ -52,6 +52,8 @@ type Options struct {
 	Ask func(ctx context.Context, socket string) (status.Node, error)
 	// Specs asks the sources of pod specs; nil asks nobody.
 	Specs func(ctx context.Context, c config.PodSpec) []status.SpecSource
+	// Grants asks which devices were granted; nil asks nobody.
+	Grants func(ctx context.Context, c config.PodSpec) status.SpecSource
 
 	// owner says whose a file is; tests cannot give files away.
 	owner func(fs.FileInfo) (uid, gid int)
@@ -90,7 +92,7 @@ func Run(ctx context.Context, o Options) Report {
 	}
 	all = append(append(all, nri...), asked, configured)
 	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())
-	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx))
+	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx), n.checkGrants(ctx))
 	all = append(all, n.checkHooks()...)
 	r := Report{Checks: all}
 	for _, c := range all {

@@ -19,9 +19,11 @@ type Node struct {
 	CPUs        NodeCPUs     `json:"cpus"`
 	Hooks       []Hook       `json:"hooks,omitempty"`
 	PodSpecs    []SpecSource `json:"podSpecs,omitempty"`
-	Containers  []Container  `json:"containers"`
-	Unapplied   int          `json:"unapplied"`
-	Problems    int          `json:"problems"`
+	// Grants tell the devices Kubernetes granted.
+	Grants     *SpecSource `json:"deviceGrants,omitempty"`
+	Containers []Container `json:"containers"`
+	Unapplied  int         `json:"unapplied"`
+	Problems   int         `json:"problems"`
 }
 
 // SpecSource is one rung of the ladder that tells what the runtime does not.

@@ -1,0 +1,75 @@
+package podspec
+
+import (
+	"errors"
+	"fmt"
+
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// maxDevices bounds the devices of one container.
+const maxDevices = 65536
+
+// grantsOf reads an answer of the PodResources API, by pod and container. Pods
+// and containers without devices are kept: that they have none is known.
+func grantsOf(answer *podresources.ListPodResourcesResponse) (map[podName]map[string]lifecycle.DeviceGrant, error) {
+	all := map[podName]map[string]lifecycle.DeviceGrant{}
+	if len(answer.GetPodResources()) > maxPods {
+		return nil, fmt.Errorf("more than %d pods", maxPods)
+	}
+	for _, p := range answer.GetPodResources() {
+		name := podName{p.GetNamespace(), p.GetName()}
+		if _, twice := all[name]; twice || name.namespace == "" || name.name == "" {
+			return nil, fmt.Errorf("pod %.80q has no name, or that of another", name.namespace+"/"+name.name)
+		}
+		containers := map[string]lifecycle.DeviceGrant{}
+		for _, c := range p.GetContainers() {
+			if _, twice := containers[c.GetName()]; twice || c.GetName() == "" || len(containers) == maxContainers {
+				return nil, fmt.Errorf("pod %.80q: a container has no name, or that of another, or there are too many", name.namespace+"/"+name.name)
+			}
+			grant, err := grantOf(c)
+			if err != nil {
+				return nil, fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
+			}
+			containers[c.GetName()] = grant
+		}
+		all[name] = containers
+	}
+	return all, nil
+}
+
+func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
+	var out lifecycle.DeviceGrant
+	count := 0
+	fits := func(name string) bool {
+		count++
+		return name != "" && len(name) <= maxName && count <= maxDevices
+	}
+	// A resource comes once for each NUMA node of its devices.
+	for _, d := range c.GetDevices() {
+		for _, id := range d.GetDeviceIds() {
+			if !fits(id) || len(d.GetResourceName()) > maxName {
+				return out, errBadDevice
+			}
+			if out.IDs == nil {
+				out.IDs = map[string][]string{}
+			}
+			out.IDs[d.GetResourceName()] = append(out.IDs[d.GetResourceName()], id)
+		}
+	}
+	for _, r := range c.GetDynamicResources() {
+		for _, claim := range r.GetClaimResources() {
+			for _, d := range claim.GetCdiDevices() {
+				if !fits(d.GetName()) {
+					return out, errBadDevice
+				}
+				out.CDI = append(out.CDI, d.GetName())
+			}
+		}
+	}
+	return out, nil
+}
+
+var errBadDevice = errors.New("a device without a name or with one too long, or too many devices")

@@ -1,0 +1,229 @@
+package podspec
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// resourcesServer is a kubelet's PodResources API over the true wire.
+type resourcesServer struct {
+	podresources.UnimplementedPodResourcesListerServer
+
+	mu    sync.Mutex
+	pods  []*podresources.PodResources
+	hold  chan struct{}
+	asked int
+}
+
+func (s *resourcesServer) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	s.mu.Lock()
+	s.asked++
+	answer, hold := &podresources.ListPodResourcesResponse{PodResources: s.pods}, s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return answer, nil
+}
+
+func (s *resourcesServer) say(pods ...*podresources.PodResources) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods = pods
+}
+
+// serveResources serves on a socket until the returned function is called.
+func serveResources(t *testing.T, socket string, s *resourcesServer) func() {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(g, s)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.Serve(l) })
+	stop := sync.OnceFunc(func() {
+		g.Stop()
+		wg.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// gpuPod is a pod whose container was granted one GPU.
+func gpuPod(name, container, id string) *podresources.PodResources {
+	return &podresources.PodResources{Namespace: "shop", Name: name, Containers: []*podresources.ContainerResources{
+		{Name: container, Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: []string{id}}}},
+	}}
+}
+
+func runGrants(t *testing.T, o GrantsOptions) *Grants {
+	t.Helper()
+	o.Retry = 5 * time.Millisecond
+	g := NewGrants(o)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func shopPod(uid, name string) *lifecycle.Pod {
+	return &lifecycle.Pod{UID: uid, Namespace: "shop", Name: name}
+}
+
+// TestGrants: a pod knows its own devices and nobody else's, by container; one
+// that takes a name over does not take over the devices; a kubelet that goes and
+// comes back is asked again for whom nothing is known of.
+func TestGrants(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	s := &resourcesServer{}
+	s.say(gpuPod("one", "a", "GPU-aa"), gpuPod("two", "a", "GPU-bb"))
+	stop := serveResources(t, socket, s)
+	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second})
+	g.Ready(t.Context())
+
+	g.Await(t.Context(), shopPod("u1", "one"))
+	want := &lifecycle.DeviceGrants{UID: "u1", Namespace: "shop", Name: "one", Containers: map[string]lifecycle.DeviceGrant{
+		"a": {IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa"}}},
+	}}
+	if d := cmp.Diff(want, g.Granted(shopPod("u1", "one"))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got := g.Granted(shopPod("u1", "two")); got != nil {
+		t.Errorf("another pod with this UID: %+v", got)
+	}
+
+	s.say(gpuPod("one", "a", "GPU-cc"))
+	g.Await(t.Context(), shopPod("u1b", "one"))
+	if got := g.Granted(shopPod("u1b", "one")).Of("a").IDs["nvidia.com/gpu"]; !cmp.Equal(got, []string{"GPU-cc"}) {
+		t.Errorf("a pod of the same name: %v", got)
+	}
+	g.mu.Lock()
+	if g.known["u1"] != nil {
+		t.Error("the pod that had the name before is still known by it")
+	}
+	g.mu.Unlock()
+
+	stop()
+	g.Await(t.Context(), shopPod("u2", "late"))
+	if g.Granted(shopPod("u2", "late")) != nil || g.State().Up {
+		t.Error("a kubelet that is gone answered")
+	}
+	if g.Granted(shopPod("u1b", "one")) == nil {
+		t.Error("what was known is lost with the kubelet")
+	}
+	s.say(gpuPod("one", "a", "GPU-cc"), gpuPod("late", "a", "GPU-dd"))
+	serveResources(t, socket, s)
+	until(t, "the kubelet is asked again", func() bool { return g.Granted(shopPod("u2", "late")) != nil })
+}
+
+// TestGrantsAreTold: a pod nobody waited for is asked for and told of.
+func TestGrantsAreTold(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	s := &resourcesServer{}
+	s.say(gpuPod("one", "a", "GPU-aa"))
+	serveResources(t, socket, s)
+	told := make(chan []string, 1)
+	g := runGrants(t, GrantsOptions{Socket: socket, Changed: func(uids []string) { told <- uids }})
+	if g.Granted(shopPod("u1", "one")) != nil {
+		t.Fatal("known before anybody was asked")
+	}
+	select {
+	case uids := <-told:
+		if !cmp.Equal(uids, []string{"u1"}) || g.Granted(shopPod("u1", "one")) == nil {
+			t.Errorf("told of %v", uids)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody was told")
+	}
+}
+
+// TestSlowGrants: a kubelet that does not answer holds a runtime up once, and
+// no longer than may be.
+func TestSlowGrants(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	s := &resourcesServer{}
+	serveResources(t, socket, s)
+	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 30 * time.Millisecond})
+	g.Ready(t.Context())
+	s.mu.Lock()
+	s.hold = make(chan struct{})
+	s.mu.Unlock()
+	start := time.Now()
+	for _, uid := range []string{"u1", "u2", "u3"} {
+		g.Await(t.Context(), shopPod(uid, uid))
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("held up for %v", took)
+	}
+	close(s.hold)
+}
+
+// TestNoGrants: without a kubelet nothing is granted, and why is told.
+func TestNoGrants(t *testing.T) {
+	for socket, want := range map[string]string{"": "podResourcesSocket is empty", "/nonexistent/kubelet.sock": "is not there"} {
+		g := runGrants(t, GrantsOptions{Socket: socket, Wait: time.Hour})
+		g.Ready(t.Context())
+		g.Await(t.Context(), shopPod("u1", "one"))
+		if st := g.State(); g.Granted(shopPod("u1", "one")) != nil || st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), want) {
+			t.Errorf("%q: %+v", socket, st)
+		}
+	}
+}
+
+// TestGrantsOf: what is told of a container, and answers that are not believed.
+func TestGrantsOf(t *testing.T) {
+	pod := gpuPod("one", "a", "GPU-aa")
+	pod.Containers[0].Devices = append(pod.Containers[0].Devices, &podresources.ContainerDevices{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-bb"}})
+	pod.Containers[0].DynamicResources = []*podresources.DynamicResource{{ClaimResources: []*podresources.ClaimResource{
+		{CdiDevices: []*podresources.CDIDevice{{Name: "nvidia.com/gpu=0"}}},
+	}}}
+	all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod, bare("two")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[podName]map[string]lifecycle.DeviceGrant{
+		{"shop", "one"}: {"a": {CDI: []string{"nvidia.com/gpu=0"}, IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa", "GPU-bb"}}}},
+		{"shop", "two"}: {},
+	}
+	if d := cmp.Diff(want, all); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	twice := gpuPod("one", "a", "GPU-aa")
+	twice.Containers = append(twice.Containers, twice.Containers[0])
+	for _, bad := range [][]*podresources.PodResources{
+		{gpuPod("one", "a", "GPU-aa"), gpuPod("one", "a", "GPU-bb")},
+		{gpuPod("", "a", "GPU-aa")}, {gpuPod("one", "", "GPU-aa")}, {gpuPod("one", "a", "")},
+		{gpuPod("one", "a", strings.Repeat("x", maxName+1))}, {twice}, {nil},
+	} {
+		if all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: bad}); err == nil {
+			t.Errorf("believed: %v", all)
+		}
+	}
+}
+
+func bare(name string) *podresources.PodResources {
+	return &podresources.PodResources{Namespace: "shop", Name: name}
+}
