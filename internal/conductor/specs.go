@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"context"
+	"runtime/debug"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
@@ -57,13 +58,25 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 	if intent.AsksDevices(ev.Pod) {
 		c.grants.Await(ctx, ev.Pod)
 	}
-	if ev.Kind == lifecycle.CreateContainer {
-		c.Inform([]string{ev.Pod.UID}) // before its container is decided, where the pod came without
+	if ev.Kind == lifecycle.CreateContainer && (c.specs.Spec(ev.Pod.UID) != nil || intent.AsksDevices(ev.Pod)) {
+		c.informFirst(ev.Pod.UID)
 	}
 	if ev.Kind == lifecycle.CreateContainer && ev.Container != nil && c.specs.Spec(ev.Pod.UID) == nil {
 		c.log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
 			logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
 	}
+}
+
+// informFirst decides a pod anew before its container is decided, where the pod
+// came without what is known of it now. A fault of ours costs no more than that.
+func (c *Conductor) informFirst(uid string) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("deciding a pod anew failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			c.recorder.HookError(ourselves)
+		}
+	}()
+	c.Inform([]string{uid})
 }
 
 // gatherSpecs collects what is known of the event's pods, and what they were
