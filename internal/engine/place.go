@@ -65,7 +65,6 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 // seat finds where a container sits and puts it into c. Owned CPUs are
 // recorded in the ledger.
 func (d *draft) seat(p *Pod, c *Container, rec *Record) {
-	within := p.Within
 	c.Unplaced = !d.policy.Place && c.Born.Empty() && d.unplaced(c, rec)
 	if rec != nil && rec.CPUs != "" && d.policy.Place && !d.refusesCPUs(p.Pod.Namespace) {
 		// What runs stays where it is, if that is still possible.
@@ -94,6 +93,12 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 		d.own(p, c, cpus, p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
 	}
+	d.share(p, c)
+}
+
+// share seats a container in a pool.
+func (d *draft) share(p *Pod, c *Container) {
+	within := p.Within
 	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
 	c.Seat.Within = within
 	if c.Pristine.CPU.CPUs != "" && (c.Seat.Pool == placement.Rest || d.besideKubelet(p)) {

@@ -59,17 +59,26 @@ func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) 
 			out.IDs[d.GetResourceName()] = append(out.IDs[d.GetResourceName()], id)
 		}
 	}
+	for _, name := range claimedCDI(c) {
+		if !fits(name) {
+			return out, errBadDevice
+		}
+		out.CDI = append(out.CDI, name)
+	}
+	return out, nil
+}
+
+// claimedCDI lists the CDI devices of a container's resource claims.
+func claimedCDI(c *podresources.ContainerResources) []string {
+	var out []string
 	for _, r := range c.GetDynamicResources() {
 		for _, claim := range r.GetClaimResources() {
 			for _, d := range claim.GetCdiDevices() {
-				if !fits(d.GetName()) {
-					return out, errBadDevice
-				}
-				out.CDI = append(out.CDI, d.GetName())
+				out = append(out, d.GetName())
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 var errBadDevice = errors.New("a device without a name or with one too long, or too many devices")
