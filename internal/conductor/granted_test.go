@@ -2,7 +2,6 @@ package conductor_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -88,7 +87,7 @@ func TestGrantedDevices(t *testing.T) {
 				{Kinds: []intent.Kind{intent.Devices}, Namespaces: []string{"locked"}, Decision: intent.Refuse, Name: "rule 1"},
 			},
 		},
-		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Unix(0, 0) },
 	})
 	for _, c := range []struct {
