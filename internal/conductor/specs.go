@@ -35,6 +35,8 @@ type Grants interface {
 	// Granted returns what is known at once, nil for nothing; what is not known
 	// is asked for, and told of later.
 	Granted(pod *lifecycle.Pod) *lifecycle.DeviceGrants
+	// Known returns what is known at once, and asks nobody.
+	Known(podUID string) *lifecycle.DeviceGrants
 }
 
 // NoGrants knows nothing.
@@ -45,6 +47,9 @@ func (NoGrants) Await(context.Context, *lifecycle.Pod) {}
 
 // Granted returns nil.
 func (NoGrants) Granted(*lifecycle.Pod) *lifecycle.DeviceGrants { return nil }
+
+// Known returns nil.
+func (NoGrants) Known(string) *lifecycle.DeviceGrants { return nil }
 
 // await gives the spec of a new pod or container the time it may take. Nobody
 // has the turn meanwhile: other events go on.
@@ -103,8 +108,9 @@ func (c *Conductor) granted(p *lifecycle.Pod) *lifecycle.DeviceGrants {
 	return c.grants.Granted(p)
 }
 
-// Inform decides pods anew whose specs or grants became known or changed: the kernel at
-// once, the runtime's copies later. Pods nobody told of are passed over.
+// Inform decides pods anew whose specs or grants became known or changed: the
+// kernel at once, the runtime's copies later. Pods nobody told of are passed
+// over.
 func (c *Conductor) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
 		for _, pod := range c.podsOf(uid) {
@@ -116,16 +122,15 @@ func (c *Conductor) Inform(podUIDs []string) {
 // podsOf returns the sandboxes of a pod that do not have its spec, or what it
 // was granted, as it is now.
 func (c *Conductor) podsOf(uid string) []*lifecycle.Pod {
-	spec := c.specs.Spec(uid)
+	spec, granted := c.specs.Spec(uid), c.grants.Known(uid)
+	if spec == nil && granted == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []*lifecycle.Pod
 	for _, p := range c.state.PodsOf(uid) {
-		if p.Stopped {
-			continue
-		}
-		granted := c.granted(p.Pod)
-		if spec != nil && p.Spec != spec || granted != nil && p.Granted != granted {
+		if !p.Stopped && (spec != nil && p.Spec != spec || granted != nil && p.Granted != granted) {
 			out = append(out, p.Pod)
 		}
 	}

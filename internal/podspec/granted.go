@@ -3,6 +3,7 @@ package podspec
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -41,35 +42,25 @@ func grantsOf(answer *podresources.ListPodResourcesResponse) (map[podName]map[st
 }
 
 func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
-	var out lifecycle.DeviceGrant
-	count := 0
-	fits := func(name string) bool {
-		count++
-		return name != "" && len(name) <= maxName && count <= maxDevices
-	}
+	out := lifecycle.DeviceGrant{CDI: cdiOf(c)}
+	names := slices.Clone(out.CDI)
 	// A resource comes once for each NUMA node of its devices.
 	for _, d := range c.GetDevices() {
-		for _, id := range d.GetDeviceIds() {
-			if !fits(id) || len(d.GetResourceName()) > maxName {
-				return out, errBadDevice
-			}
-			if out.IDs == nil {
-				out.IDs = map[string][]string{}
-			}
-			out.IDs[d.GetResourceName()] = append(out.IDs[d.GetResourceName()], id)
+		resource := d.GetResourceName()
+		if out.IDs == nil {
+			out.IDs = map[string][]string{}
 		}
+		out.IDs[resource] = append(out.IDs[resource], d.GetDeviceIds()...)
+		names = append(append(names, resource), d.GetDeviceIds()...)
 	}
-	for _, name := range claimedCDI(c) {
-		if !fits(name) {
-			return out, errBadDevice
-		}
-		out.CDI = append(out.CDI, name)
+	if len(names) > maxDevices || slices.ContainsFunc(names, func(n string) bool { return n == "" || len(n) > maxName }) {
+		return lifecycle.DeviceGrant{}, errBadDevice
 	}
 	return out, nil
 }
 
-// claimedCDI lists the CDI devices of a container's resource claims.
-func claimedCDI(c *podresources.ContainerResources) []string {
+// cdiOf lists the CDI devices of a container's resource claims.
+func cdiOf(c *podresources.ContainerResources) []string {
 	var out []string
 	for _, r := range c.GetDynamicResources() {
 		for _, claim := range r.GetClaimResources() {

@@ -87,6 +87,13 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.DeviceGrants {
 	return nil
 }
 
+// Known returns what is known of a pod at once, and asks nobody.
+func (g *Grants) Known(podUID string) *lifecycle.DeviceGrants {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.known[podUID]
+}
+
 func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.DeviceGrants {
 	k := g.known[pod.UID]
 	if k == nil || k.Namespace != pod.Namespace || k.Name != pod.Name {
