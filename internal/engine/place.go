@@ -100,19 +100,26 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 func (d *draft) share(p *Pod, c *Container) {
 	within := p.Within
 	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
-	c.Seat.Within = within
-	if c.Pristine.CPU.CPUs != "" && (c.Seat.Pool == placement.Rest || d.besideKubelet(p)) {
-		asked := d.machine.OnlineOf(c.Pristine.CPU.CPUs)
-		if c.Seat.Within = asked.And(within); within.Empty() {
-			c.Seat.Within = asked
-		}
-	}
+	c.Seat.Within = d.within(p, c)
 	if _, ok := d.policy.Pools.CPUs(c.Seat, d.ledger.Exclusive()); !ok {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: d.machine.Format(c.Seat.Within),
 			Reason: "every CPU this container may use is owned by another", Then: "it is given CPUs outside",
 		})
 	}
+}
+
+// within bounds a seat in a pool: by the pod's cgroup, and by what the runtime
+// was asked for where that counts.
+func (d *draft) within(p *Pod, c *Container) topology.Set {
+	if c.Pristine.CPU.CPUs == "" || c.Seat.Pool != placement.Rest && !d.besideKubelet(p) {
+		return p.Within
+	}
+	asked := d.machine.OnlineOf(c.Pristine.CPU.CPUs)
+	if p.Within.Empty() {
+		return asked
+	}
+	return asked.And(p.Within)
 }
 
 // unplaced reports whether nobody ever decided if a container may own CPUs:
