@@ -98,7 +98,6 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 
 // share seats a container in a pool.
 func (d *draft) share(p *Pod, c *Container) {
-	within := p.Within
 	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
 	c.Seat.Within = d.within(p, c)
 	if _, ok := d.policy.Pools.CPUs(c.Seat, d.ledger.Exclusive()); !ok {
