@@ -48,10 +48,11 @@ func (in *Input) grantedGPU(name string) string {
 }
 
 // grantedNode says by what a container has a device node of the host, "" where
-// by nothing. The numbers are the device, not its path in the container.
+// by nothing. The numbers are the device, not its path in the container: one
+// told without, as the CRI does, is none.
 func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
-	if has && slices.ContainsFunc(in.Arrived.Nodes, func(d lifecycle.Device) bool {
+	if has && host.Type != "" && slices.ContainsFunc(in.Arrived.Nodes, func(d lifecycle.Device) bool {
 		return d.Type == host.Type && d.Major == host.Major && d.Minor == host.Minor
 	}) {
 		return byRuntime

@@ -57,6 +57,8 @@ func TestGranted(t *testing.T) {
 		{"node in the request", byNode, gpu(0, ""), none, node(nodes["/dev/nvidia0"]), "runtime's request"},
 		{"under another name", byNode, gpu(0, ""), none, node(moved), "runtime's request"},
 		{"another under its name", byNode, gpu(0, ""), none, node(masked), ""},
+		{"a path without numbers", byNode, gpu(0, ""), none, node(lifecycle.Device{Path: "/dev/nvidia0"}), ""},
+		{"numbers of neither", GPU{Devices: ByNode, Nodes: map[string]lifecycle.Device{"/dev/nvidia0": {Path: "/dev/nvidia0"}}}, gpu(0, ""), none, node(lifecycle.Device{Path: "/dev/nvidia0"}), ""},
 		// The annotation alone says which minor number a UUID has.
 		{"node by a UUID of one's own", byNode, gpu(1, "GPU-aa"), ids("nvidia.com/gpu", "GPU-aa", "1"), none, ""},
 		{"index by a UUID of one's own", byIndex, gpu(1, "GPU-aa"), ids("nvidia.com/gpu", "GPU-aa"), none, ""},
