@@ -63,8 +63,8 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 	if intent.AsksDevices(ev.Pod) {
 		c.grants.Await(ctx, ev.Pod)
 	}
-	if ev.Kind == lifecycle.CreateContainer && (c.specs.Spec(ev.Pod.UID) != nil || intent.AsksDevices(ev.Pod)) {
-		c.informFirst(ev.Pod.UID)
+	if ev.Kind == lifecycle.CreateContainer {
+		c.informFirst(ev.Pod)
 	}
 	if ev.Kind == lifecycle.CreateContainer && ev.Container != nil && c.specs.Spec(ev.Pod.UID) == nil {
 		c.log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
@@ -74,14 +74,16 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 
 // informFirst decides a pod anew before its container is decided, where the pod
 // came without what is known of it now. A fault of ours costs no more than that.
-func (c *Conductor) informFirst(uid string) {
+func (c *Conductor) informFirst(pod *lifecycle.Pod) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("deciding a pod anew failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			c.recorder.HookError(ourselves)
 		}
 	}()
-	c.Inform([]string{uid})
+	for _, known := range c.behind(pod.UID, func() []*engine.Pod { return []*engine.Pod{c.state.Pod(pod.ID)} }) {
+		c.inform(known)
+	}
 }
 
 // gatherSpecs collects what is known of the event's pods, and what they were
@@ -113,15 +115,16 @@ func (c *Conductor) granted(p *lifecycle.Pod) *lifecycle.DeviceGrants {
 // over.
 func (c *Conductor) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
-		for _, pod := range c.podsOf(uid) {
+		for _, pod := range c.behind(uid, func() []*engine.Pod { return c.state.PodsOf(uid) }) {
 			c.inform(pod)
 		}
 	}
 }
 
-// podsOf returns the sandboxes of a pod that do not have its spec, or what it
-// was granted, as it is now.
-func (c *Conductor) podsOf(uid string) []*lifecycle.Pod {
+// behind returns those sandboxes of a pod that do not have its spec, or what it
+// was granted, as it is now. A creation names its sandbox, so that it need not
+// look through all pods; all is called under the lock.
+func (c *Conductor) behind(uid string, all func() []*engine.Pod) []*lifecycle.Pod {
 	spec, granted := c.specs.Spec(uid), c.grants.Known(uid)
 	if spec == nil && granted == nil {
 		return nil
@@ -129,8 +132,8 @@ func (c *Conductor) podsOf(uid string) []*lifecycle.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []*lifecycle.Pod
-	for _, p := range c.state.PodsOf(uid) {
-		if !p.Stopped && (spec != nil && p.Spec != spec || granted != nil && p.Granted != granted) {
+	for _, p := range all() {
+		if p != nil && !p.Stopped && (spec != nil && p.Spec != spec || granted != nil && p.Granted != granted) {
 			out = append(out, p.Pod)
 		}
 	}

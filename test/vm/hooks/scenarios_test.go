@@ -47,9 +47,6 @@ func TestScenarios(t *testing.T) {
 				if s.Node.Kernel != nil {
 					t.Skipf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
 				}
-				if s.NeedsKubelet() {
-					t.Skip("needs a kubelet that tells pods' specs; the guest has none")
-				}
 				shape, err := vm.Shaped(s.Node.CPUs)
 				if err != nil {
 					t.Skip(err)
