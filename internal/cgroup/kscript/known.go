@@ -25,10 +25,6 @@ var knownDifferences = []known{
 		kernel: "6.1.*", name: "a partition that is emptied",
 		reason: "the kernel takes an empty set in a valid partition, which then has no CPU, and never gives what it had back to the root",
 	},
-	{
-		kernel: "6.1.*", step: "probe io.bfq.weight", what: "support",
-		reason: "asked before blkio.bfq.weight of version 1 was known to be this setting; the answer is for the next recording to say",
-	},
 }
 
 // Explain fills in the reasons of the differences between a kernel and the fake

@@ -1,9 +1,11 @@
 package hooks_test
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -79,4 +81,12 @@ func curve(shares uint64) uint64 {
 	}
 	l := math.Log2(float64(shares))
 	return uint64(math.Ceil(math.Pow(10, (l*l+125*l)/612.0-7.0/34.0)))
+}
+
+// lines makes one error of several sentences.
+func lines(notes []string) error {
+	if len(notes) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(notes, "\n"))
 }

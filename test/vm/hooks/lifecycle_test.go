@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/test/vm"
+	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
 const assigned = "scheduling.koordinator.sh/resource-status"
@@ -48,7 +49,7 @@ func crowd(t *testing.T, n *machine, owned string) {
 // process, which is what the scheduler goes by.
 func wantCPUs(t *testing.T, n *machine, when string, want map[string]string) {
 	t.Helper()
-	err := await(func() error {
+	err := agent.Await(func() error {
 		var notes []string
 		for name, cpus := range want {
 			s, files, _, err := n.state(ctr(name))
@@ -87,89 +88,91 @@ func affinity(n *machine, files vm.Files) string {
 	return ""
 }
 
-// TestOffline takes a CPU away and gives it back: an owned one, and one of the shared pool. Containers can be made at
-// any time, everybody keeps clear of what is owned, and in the end all is as it was.
-func TestOffline(t *testing.T) {
+// TestLife plays what happens on a node, one thing after another with the same containers: restarts, the kubelet's
+// updates, a new configuration, and CPUs that go away and come back.
+func TestLife(t *testing.T) {
 	for _, g := range versions() {
 		t.Run(g.name, func(t *testing.T) {
 			g.Topology = vm.FourNodes
 			n := start(t, g.Guest, nil)
 			crowd(t, n, "2-3")
-			before := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"}
-			wantCPUs(t, n, "at first", before)
-			n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu3/online")
-			wantCPUs(t, n, "without CPU 3", map[string]string{"db": "2", "web": "0-1,4-7", "silent": "0-1,4-7"})
-			n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu6/online")
-			wantCPUs(t, n, "without CPUs 3 and 6", map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7"})
-			if err := n.run(labelled("late", "LS", "")); err != nil {
-				t.Fatalf("a pod while CPUs are offline: %v", err)
-			}
-			wantCPUs(t, n, "made while CPUs are offline", map[string]string{"late": "0-1,4-5,7"})
-			n.m.Sh("for c in 3 6; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
-			before["late"] = "0-1,4-7"
-			if g.CgroupV1 {
-				// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
-				before = map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7", "late": "0-1,4-5,7"}
-			}
-			wantCPUs(t, n, "with all CPUs again", before)
-		})
-	}
-}
-
-// TestRestarts kills agent and runtime in turn. Nothing may move, not even for the moment that nobody looks.
-func TestRestarts(t *testing.T) {
-	for _, g := range versions() {
-		t.Run(g.name, func(t *testing.T) {
-			g.Topology = vm.FourNodes
-			n := start(t, g.Guest, nil)
-			crowd(t, n, "4-5")
-			want := map[string]string{"db": "4-5", "web": "0-3,6-7", "silent": "0-3,6-7"}
-			wantCPUs(t, n, "at first", want)
-			p := &player{machine: n}
-			for _, s := range []scenario.Step{{Restart: "agent"}, {Restart: "runtime"}} {
-				before := p.snapshot(&s)
-				if err := p.act(&s); err != nil {
-					t.Fatal(err)
+			wantCPUs(t, n, "at first", map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"})
+			for _, part := range []struct {
+				name string
+				play func(*testing.T, *machine)
+			}{{"restarts", restarts}, {"update", update}, {"reload", reload}, {"offline", offline}} {
+				if !t.Run(part.name, func(t *testing.T) { part.play(t, n.of(t)) }) {
+					return // the next part begins where this one ends
 				}
-				if err := lines(moved(before, p.snapshot(&s))); err != nil {
-					t.Error(err)
-				}
-				wantCPUs(t, n, "after a restart of the "+s.Restart, want)
 			}
 		})
 	}
 }
 
-// TestUpdateAndReload plays the kubelet's update of a container's resources and a new configuration.
-func TestUpdateAndReload(t *testing.T) {
-	for _, g := range versions() {
-		t.Run(g.name, func(t *testing.T) {
-			g.Topology = vm.Threads
-			n := start(t, g.Guest, nil)
-			crowd(t, n, "2-3")
-			shares, quota := uint64(512), int64(50_000)
-			for _, name := range []string{"db", "web"} {
-				if err := n.update(ctr(name), scenario.Resources{Shares: &shares, Quota: &quota, CPUs: "0-7"}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			wantCPUs(t, n, "after an update", map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"})
-			for name, quota := range map[string]int64{"db": effective.Unlimited, "web": 50_000} {
-				if s, _, _, err := n.state(ctr(name)); err != nil || s.Quota != quota || !hasShares(s, shares) {
-					t.Errorf("%s after an update: %+v (%v), want quota %d and 512 shares", name, s, err, quota)
-				}
-			}
-			if err := n.a.reconfigure(json.RawMessage(`{"pools":{"reserved":"0","shared":"1,4-5"}}`)); err != nil {
-				t.Fatal(err)
-			}
-			wantCPUs(t, n, "with new pools", map[string]string{"db": "2-3", "web": "1,4-5", "silent": "0-1,4-7"})
-		})
+// restarts kills agent and runtime in turn. Nothing may move, not even for the moment that nobody looks.
+func restarts(t *testing.T, n *machine) {
+	p := &player{machine: n}
+	for _, s := range []scenario.Step{{Restart: "agent"}, {Restart: "runtime"}} {
+		before := p.snapshot(&s)
+		if err := p.act(&s); err != nil {
+			t.Fatal(err)
+		}
+		if err := lines(moved(before, p.snapshot(&s))); err != nil {
+			t.Error(err)
+		}
+		wantCPUs(t, n, "after a restart of the "+s.Restart, map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"})
 	}
 }
 
-// TestFirstInstruction makes containers while others own CPUs, on machines where nodes, dies and threads matter.
+// update plays the kubelet's update of a container's resources.
+func update(t *testing.T, n *machine) {
+	shares, quota := uint64(512), int64(50_000)
+	for _, name := range []string{"db", "web"} {
+		if err := n.update(ctr(name), scenario.Resources{Shares: &shares, Quota: &quota, CPUs: "0-7"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCPUs(t, n, "after an update", map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"})
+	for name, quota := range map[string]int64{"db": effective.Unlimited, "web": 50_000} {
+		if s, _, _, err := n.state(ctr(name)); err != nil || s.Quota != quota || !hasShares(s, shares) {
+			t.Errorf("%s after an update: %+v (%v), want quota %d and 512 shares", name, s, err, quota)
+		}
+	}
+}
+
+// reload gives the agent pools of its own, and takes them back.
+func reload(t *testing.T, n *machine) {
+	for _, c := range []struct{ keys, web string }{{`{"pools":{"reserved":"0","shared":"1,4-5"}}`, "1,4-5"}, {`{}`, "0-1,4-7"}} {
+		if err := n.a.Reconfigure(json.RawMessage(c.keys)); err != nil {
+			t.Fatal(err)
+		}
+		wantCPUs(t, n, "with the configuration "+c.keys, map[string]string{"db": "2-3", "web": c.web, "silent": "0-1,4-7"})
+	}
+}
+
+// offline takes a CPU away and gives it back: an owned one, and one of the shared pool. Containers can be made at any
+// time, everybody keeps clear of what is owned, and in the end all is as it was.
+func offline(t *testing.T, n *machine) {
+	n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu3/online")
+	wantCPUs(t, n, "without CPU 3", map[string]string{"db": "2", "web": "0-1,4-7", "silent": "0-1,4-7"})
+	n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu6/online")
+	wantCPUs(t, n, "without CPUs 3 and 6", map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7"})
+	if err := n.run(labelled("late", "LS", "")); err != nil {
+		t.Fatalf("a pod while CPUs are offline: %v", err)
+	}
+	wantCPUs(t, n, "made while CPUs are offline", map[string]string{"late": "0-1,4-5,7"})
+	n.m.Sh("for c in 3 6; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
+	after := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7", "late": "0-1,4-7"}
+	if n.m.Guest.CgroupV1 {
+		// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
+		after = map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7", "late": "0-1,4-5,7"}
+	}
+	wantCPUs(t, n, "with all CPUs again", after)
+}
+
+// TestFirstInstruction makes containers while others own CPUs, on machines with threads and with memory far away.
 func TestFirstInstruction(t *testing.T) {
-	for _, shape := range []vm.Topology{vm.FourNodes, vm.Threads, vm.FarMemory} {
+	for _, shape := range []vm.Topology{vm.Threads, vm.FarMemory} {
 		t.Run(shape.Name, func(t *testing.T) {
 			n := start(t, vm.Guest{Topology: shape}, nil)
 			last := shape.CPUs() - 1
@@ -206,7 +209,7 @@ func TestDaemonReload(t *testing.T) {
 			t.Errorf("after %s the owner has %+v (%v), want no quota", command, s, err)
 		}
 		// systemd writes the quota that it was told; the agent finds out by itself.
-		err = await(func() error {
+		err = agent.Await(func() error {
 			pod, _, _, err := n.state("shop/db")
 			if err == nil && (pod.Quota != before.Quota || pod.Shares != before.Shares) {
 				err = fmt.Errorf("the owner's pod has %+v, before %+v", pod, before)

@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/real/view"
 	"github.com/trimtab/trimtab/test/vm"
+	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
 // machine is a guest with containerd and the agent, and a kubelet's part as far as pods' cgroups go.
@@ -27,10 +28,10 @@ type machine struct {
 	t    *testing.T
 	m    *vm.Machine
 	cri  vm.CRI
-	a    *trimtab
+	a    *agent.Agent
 	pods map[scenario.Ref]*pod
 	ctrs map[scenario.Ref]*container
-	made int
+	made *int // pods so far, for their UIDs
 }
 
 type pod struct {
@@ -47,7 +48,7 @@ type container struct {
 func start(t *testing.T, g vm.Guest, config json.RawMessage) *machine {
 	t.Helper()
 	n := boot(t, g)
-	if err := errors.Join(n.a.configure(config), n.a.run()); err != nil {
+	if err := errors.Join(n.a.Configure(config), n.a.Run()); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -58,7 +59,14 @@ func boot(t *testing.T, g vm.Guest) *machine {
 	t.Helper()
 	g.Stage = vm.Containerd
 	m := vm.Start(t, g)
-	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: newTrimtab(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}}
+	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: agent.New(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}, made: new(int)}
+}
+
+// of is the machine with its failures reported to a part of the test.
+func (n *machine) of(t *testing.T) *machine {
+	part := *n
+	part.t, part.m = t, n.m.For(t)
+	return &part
 }
 
 // call bounds a call of the CRI. A container with the smallest quota has a hundredth of an emulated CPU and takes minutes
@@ -86,9 +94,9 @@ func (n *machine) podDir(qos, uid string) string {
 
 func (n *machine) runPod(p scenario.Pod, res scenario.Resources) error {
 	ref := scenario.PodRef(p.Namespace, p.Name)
-	n.made++
+	*n.made++
 	if p.UID == "" {
-		p.UID = fmt.Sprintf("%08x-0000-4000-8000-%012x", n.made, n.made)
+		p.UID = fmt.Sprintf("%08x-0000-4000-8000-%012x", *n.made, *n.made)
 	}
 	dir := n.podDir(p.QoS, p.UID)
 	if err := n.makePod(dir, res); err != nil {
@@ -159,7 +167,7 @@ func (n *machine) start(ref scenario.Ref) error {
 	if _, err := n.cri.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.id}); err != nil {
 		return fmt.Errorf("start %s: %w", ref, err)
 	}
-	return await(func() error {
+	return agent.Await(func() error {
 		b, err := n.m.Get(c.log)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
 // player plays one scenario.
@@ -48,7 +49,7 @@ func (p *player) step(s *scenario.Step) {
 		p.t.Errorf("step %s: was rejected with %v, want %q", s.Name, err, s.Rejected)
 	}
 	p.wants += len(s.Want)
-	if err := await(func() error { return lines(p.check(s)) }); err != nil {
+	if err := agent.Await(func() error { return lines(p.check(s)) }); err != nil {
 		p.t.Errorf("step %s:\n%v", s.Name, err)
 	}
 	if err := lines(p.checkFirst(s)); err != nil {
@@ -109,14 +110,14 @@ func (p *player) act(s *scenario.Step) error {
 		}
 		return p.update(s.Update.Container, s.Update.Resources)
 	case s.Restart == "agent":
-		p.a.kill()
-		return p.a.run()
+		p.a.Kill()
+		return p.a.Run()
 	case s.Restart == "runtime":
 		p.m.StopContainerd()
 		p.m.StartContainerd()
-		return p.a.attached()
+		return p.a.Attached()
 	case len(s.Reconfigure) > 0:
-		return p.a.reconfigure(s.Reconfigure)
+		return p.a.Reconfigure(s.Reconfigure)
 	}
 	for _, ref := range s.Stop {
 		if err := p.stop(ref); err != nil {
@@ -192,7 +193,7 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 	if want.Class == "" && want.Problems == nil {
 		return
 	}
-	found, err := p.a.explain(ref.Names())
+	found, err := p.a.Explain(ref.Names())
 	if err != nil || len(found) == 0 {
 		note("the agent tells of no such container (%v)", err)
 		return

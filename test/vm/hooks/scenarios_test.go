@@ -53,7 +53,7 @@ func TestScenarios(t *testing.T) {
 				}
 				g.Topology = shape
 				n := boot(t, g.Guest)
-				if err := errors.Join(n.equip(s), n.a.configure(s.Config), n.a.run()); err != nil {
+				if err := errors.Join(n.equip(s), n.a.Configure(s.Config), n.a.Run()); err != nil {
 					t.Fatal(err)
 				}
 				t.Logf("%d wants compared", play(t, n, s))

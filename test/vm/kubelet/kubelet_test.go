@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/test/vm"
+	"github.com/trimtab/trimtab/test/vm/agent"
 )
 
 func TestMain(m *testing.M) { vm.Main(m) }
@@ -29,7 +31,7 @@ const (
 	manifests     = "/etc/kubernetes/manifests"
 	cgroups       = "/sys/fs/cgroup"
 	// A container that was given little CPU takes long to start in an emulated machine.
-	patience = 1 * time.Minute
+	patience = agent.Patience
 )
 
 // node is a guest with containerd, the agent and a kubelet.
@@ -37,17 +39,22 @@ type node struct {
 	t   *testing.T
 	m   *vm.Machine
 	cri vm.CRI
-	a   *trimtab
+	a   *agent.Agent
 	pid int // of the kubelet
 }
 
 // boot starts a guest, the agent and then the kubelet. Keys are added to the kubelet's configuration.
-func boot(t *testing.T, agent map[string]any, kubelet map[string]any) *node {
+func boot(t *testing.T, config, kubelet map[string]any) *node {
 	t.Helper()
 	m := vm.Start(t, vm.Guest{Stage: vm.Containerd})
-	n := &node{t: t, m: m, cri: m.CRI(vm.CRISocket), a: newTrimtab(m)}
-	n.configureAgent(agent)
-	n.runAgent()
+	n := &node{t: t, m: m, cri: m.CRI(vm.CRISocket), a: agent.New(m)}
+	keys, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(n.a.Configure(keys), n.a.Run()); err != nil {
+		t.Fatal(err)
+	}
 	n.configure(kubelet)
 	n.run()
 	return n
@@ -244,7 +251,7 @@ func (n *node) unmet(name string, w want) (running, error) {
 	number("quota of the pod", r.pod.Quota, w.podQuota)
 	number("memory limit", r.own.Memory, w.memory)
 	number("memory limit of the pod", r.pod.Memory, w.podMemory)
-	told, err := n.a.explain("shop", static(name), "c")
+	told, err := n.a.Explain("shop", static(name), "c")
 	if err != nil || len(told) != 1 {
 		return r, fmt.Errorf("the agent tells of %d such containers (%w)", len(told), err)
 	}
@@ -299,7 +306,7 @@ func (n *node) doctor(check string) (result, found string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r, err := n.m.Exec(ctx, "/payload/trimtab", "doctor", "--config", configFile, "-o", "json")
+	r, err := n.m.Exec(ctx, agent.Program, "doctor", "--config", agent.ConfigFile, "-o", "json")
 	if err != nil {
 		n.t.Fatal(err)
 	}

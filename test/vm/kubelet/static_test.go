@@ -82,7 +82,7 @@ const burstable = cgroups + "/kubepods/burstable/cpu.weight"
 func (n *node) toldBy(source string, pods int) {
 	n.t.Helper()
 	n.await("pod specs", func() error {
-		s, err := n.a.status()
+		s, err := n.a.Status()
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,5 @@
-package hooks_test
+// Package agent is Trimtab in a guest, for the suites: its process, its configuration, and what it tells.
+package agent
 
 import (
 	"context"
@@ -10,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/trimtab/trimtab/test/vm"
@@ -18,77 +18,93 @@ import (
 
 const (
 	statusSocket = "/run/trimtab/trimtab.sock"
-	configFile   = "/etc/trimtab/config.yaml"
-	patience     = 60 * time.Second
+	// ConfigFile is the agent's configuration in a guest.
+	ConfigFile = "/etc/trimtab/config.yaml"
+	// Program is this checkout's build.
+	Program = "/payload/trimtab"
+	// Patience is how long is waited for anything.
+	Patience = 60 * time.Second
 )
 
-// trimtab is the agent in a guest.
-type trimtab struct {
+// Agent is the agent in a guest.
+type Agent struct {
 	m   *vm.Machine
 	pid int
 	web *http.Client
 }
 
-func newTrimtab(m *vm.Machine) *trimtab {
-	return &trimtab{m: m, web: &http.Client{Transport: &http.Transport{
+// New is the agent of a guest, which does not run yet.
+func New(m *vm.Machine) *Agent {
+	return &Agent{m: m, web: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.Dial(ctx, "unix", statusSocket) },
 		// A kept connection would be of an agent that has since been restarted.
 		DisableKeepAlives: true,
 	}}}
 }
 
-// configure writes the configuration file. JSON is YAML, too.
-func (a *trimtab) configure(keys json.RawMessage) error {
+// Configure writes the configuration file. JSON is YAML, too.
+func (a *Agent) Configure(keys json.RawMessage) error {
 	document := map[string]json.RawMessage{}
 	if len(keys) > 0 {
 		if err := json.Unmarshal(keys, &document); err != nil {
 			return err
 		}
 	}
+	if document == nil { // the keys were null
+		document = map[string]json.RawMessage{}
+	}
 	document["apiVersion"], document["kind"] = json.RawMessage(`"trimtab.io/v1alpha1"`), json.RawMessage(`"Config"`)
 	text, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return err
 	}
-	a.m.Put(configFile, 0o600, text)
+	a.m.Put(ConfigFile, 0o600, text)
 	return nil
 }
 
-// run starts the agent and waits until it is attached.
-func (a *trimtab) run() error {
-	a.pid = a.m.Spawn("trimtab", "/payload/trimtab", "agent", "--config", configFile)
-	return a.attached()
+// Run starts the agent and waits until it is attached.
+func (a *Agent) Run() error {
+	a.pid = a.m.Spawn("trimtab", Program, "agent", "--config", ConfigFile)
+	return a.Attached()
 }
 
-// kill ends the agent without a chance to tidy up.
-func (a *trimtab) kill() {
+// Kill ends the agent without a chance to tidy up.
+func (a *Agent) Kill() {
 	if a.pid != 0 {
 		a.m.Run("kill", "-9", strconv.Itoa(a.pid))
 		a.pid = 0
 	}
 }
 
-// node is what is read of the agent's status.
-type node struct {
+// Status is what is read of the agent's status.
+type Status struct {
 	ConfigGen   int    `json:"configGeneration"`
 	ConfigError string `json:"configError"`
 	Attachments []struct{ State string }
-	CPUs        struct {
+	PodSpecs    []struct {
+		Source string
+		Up     bool
+		Pods   int
+		Error  string
+	}
+	CPUs struct {
+		Shared string
 		Grants []struct{ Pod, Container, CPUs string }
 	}
 }
 
-// told is what is read of explain.
-type told struct {
+// Told is what is read of explain.
+type Told struct {
 	Pod, Container, Class, Seat, CPUs string
 	Values, PodValues                 []struct {
 		Field, Value, Channel, Note string
 		Applied                     bool
 	}
+	Facts    []struct{ Fact, Value, From string }
 	Problems []struct{ Key, Value, Reason string }
 }
 
-func (a *trimtab) get(path string, into any) error {
+func (a *Agent) get(path string, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
@@ -107,21 +123,23 @@ func (a *trimtab) get(path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-func (a *trimtab) status() (node, error) {
-	var n node
+// Status asks the status socket.
+func (a *Agent) Status() (Status, error) {
+	var n Status
 	return n, a.get("/v1/status", &n)
 }
 
-func (a *trimtab) explain(namespace, pod, container string) ([]told, error) {
-	var found []told
+// Explain asks what was decided for a container, or for each of a pod.
+func (a *Agent) Explain(namespace, pod, container string) ([]Told, error) {
+	var found []Told
 	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
 	return found, a.get("/v1/explain?"+q.Encode(), &found)
 }
 
-// attached waits until the agent is registered and synchronised.
-func (a *trimtab) attached() error {
-	return await(func() error {
-		n, err := a.status()
+// Attached waits until the agent is registered and synchronised.
+func (a *Agent) Attached() error {
+	return Await(func() error {
+		n, err := a.Status()
 		if err == nil && (len(n.Attachments) != 1 || n.Attachments[0].State != "connected") {
 			err = fmt.Errorf("attachments: %+v", n.Attachments)
 		}
@@ -129,17 +147,17 @@ func (a *trimtab) attached() error {
 	})
 }
 
-// reconfigure gives the agent a new configuration and waits until it has it.
-func (a *trimtab) reconfigure(keys json.RawMessage) error {
-	before, err := a.status()
+// Reconfigure gives the agent a new configuration and waits until it has it.
+func (a *Agent) Reconfigure(keys json.RawMessage) error {
+	before, err := a.Status()
 	if err != nil {
 		return err
 	}
-	if err := a.configure(keys); err != nil {
+	if err := a.Configure(keys); err != nil {
 		return err
 	}
-	return await(func() error {
-		n, err := a.status()
+	return Await(func() error {
+		n, err := a.Status()
 		switch {
 		case err != nil:
 			return err
@@ -152,9 +170,9 @@ func (a *trimtab) reconfigure(keys json.RawMessage) error {
 	})
 }
 
-// await asks until there is no error, and returns the last one when patience ends.
-func await(look func() error) error {
-	deadline := time.Now().Add(patience)
+// Await asks until there is no error, and returns the last one when Patience ends.
+func Await(look func() error) error {
+	deadline := time.Now().Add(Patience)
 	for {
 		err := look()
 		if err == nil || time.Now().After(deadline) {
@@ -162,12 +180,4 @@ func await(look func() error) error {
 		}
 		time.Sleep(100 * time.Millisecond) // the pace of asking a guest; what is waited for is the condition
 	}
-}
-
-// lines makes one error of several sentences.
-func lines(notes []string) error {
-	if len(notes) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(notes, "\n"))
 }
