@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -28,33 +29,37 @@ nothing of this machine is changed.`,
 }
 
 func newSimRun() *cobra.Command {
-	return &cobra.Command{
+	var svg string
+	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
 		Short: "Play a scenario with the agent and show what comes of it",
 		Long: `Plays a scenario, a file with a node, a configuration and what happens to pods,
 against the agent, and shows after each step what every container got and why,
 with a picture of the node's CPUs. Where the scenario says what it wants and
 something else comes, it says so and the exit code is 1.`,
-		Example: "  trimtab sim run test/scenarios/demo.yaml",
+		Example: "  trimtab sim run test/scenarios/demo.yaml\n  trimtab sim run --svg node.svg test/scenarios/demo.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := scenario.Load(args[0])
 			if err != nil {
 				return &misuse{err}
 			}
-			return play(cmd.Context(), s, cmd.OutOrStdout())
+			return play(cmd.Context(), s, cmd.OutOrStdout(), svg)
 		},
 	}
+	addPicture(cmd, &svg)
+	return cmd
 }
 
-// play runs a scenario against the real agent.
-func play(ctx context.Context, s *scenario.Scenario, out io.Writer) error {
+// play runs a scenario against the real agent, and draws how the node is at its end to the file svg, if there is one.
+func play(ctx context.Context, s *scenario.Scenario, out io.Writer, svg string) error {
 	quiet := slog.New(slog.DiscardHandler)
 	sim.SetNRILog(quiet)
 	width, _ := terminal(out)
 	version := thisBuild().Version
 	return sim.Run(ctx, s, sim.RunOptions{
 		Out: out, Color: colors(out), Width: width, Log: quiet,
+		AtEnd: func(n status.Node) error { return picture(svg, n) },
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
 			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
 		},

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,16 +20,21 @@ func newStatus() *cobra.Command {
 		Long: `Asks the running agent what is in force: its configuration, the attachment to the
 runtime, who owns which CPUs, and a line per container. A configuration file that
 was refused and values that could not be applied are named here first.`,
-		Example: "  trimtab status\n  trimtab status -o json | jq .unapplied",
+		Example: "  trimtab status\n  trimtab status -o json | jq .unapplied\n  trimtab status --svg node.svg",
 		Args:    cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
 	out := addFormat(cmd, "table", "json", "yaml")
+	var svg string
+	addPicture(cmd, &svg)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return asking(cmd.Context(), *socket, func(c *status.Client) error {
 			n, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if svg != "" {
+				return picture(svg, n)
 			}
 			w := cmd.OutOrStdout()
 			return out.print(w, n, func() error {
@@ -35,6 +43,28 @@ was refused and values that could not be applied are named here first.`,
 		})
 	}
 	return cmd
+}
+
+// addPicture gives a command the flag --svg.
+func addPicture(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "svg", "", "draw the node's CPUs and who may use them to this SVG `file`; - is standard output")
+	// The flag was made in the line above.
+	_ = cmd.MarkFlagFilename("svg", "svg")
+}
+
+// picture draws a node to a file, or to none if it has no name.
+func picture(file string, n status.Node) error {
+	var b bytes.Buffer
+	if err := status.SVG(&b, n, time.Now()); err != nil || file == "" {
+		return err
+	}
+	if file == "-" {
+		return write(os.Stdout, b.Bytes())
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("draw the node: %w", err)
+	}
+	return nil
 }
 
 // addSocket gives a command that asks the agent the flag that says where.

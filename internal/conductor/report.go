@@ -5,6 +5,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Status tells what is decided on the node. The agent adds what it knows of
@@ -48,10 +49,25 @@ func (c *Conductor) cpus() status.NodeCPUs {
 		Shared: m.Format(s.PoolCPUs(placement.Shared)), Reclaimed: m.Format(s.PoolCPUs(placement.Reclaimed)),
 	}
 	for _, n := range m.Nodes {
-		out.Nodes = append(out.Nodes, status.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs)})
+		out.Nodes = append(out.Nodes, numa(m, n))
 	}
 	for _, g := range s.Grants() {
 		out.Grants = append(out.Grants, status.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs)})
+	}
+	return out
+}
+
+// numa tells of a NUMA node. A node without CPUs is of no package, -1.
+func numa(m *topology.Machine, n topology.Node) status.NUMA {
+	out := status.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs), Memory: n.Memory, Package: -1}
+	left := n.CPUs
+	if !left.Empty() {
+		out.Package = m.CPUs[left.First()].Package
+	}
+	for !left.Empty() {
+		core := m.Groups(topology.CoreLevel)[m.GroupOf(topology.CoreLevel, left.First())]
+		out.Cores = append(out.Cores, m.Format(core.And(n.CPUs)))
+		left = left.Minus(core)
 	}
 	return out
 }

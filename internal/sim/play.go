@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -32,6 +33,8 @@ type RunOptions struct {
 	Log   *slog.Logger
 	// Patience is how long a wanted state may take to come about, 5 s where 0.
 	Patience time.Duration
+	// AtEnd is given what the agent tells of the node after the last step; its error is the run's.
+	AtEnd func(status.Node) error
 }
 
 // Unmet is the error of a scenario that was played to its end and in which
@@ -87,6 +90,11 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	for i := range s.Steps {
 		if err := p.step(ctx, i); err != nil {
 			return fmt.Errorf("scenario %s: step %d, %s: %w", s.Name, i+1, s.Steps[i].Name, err)
+		}
+	}
+	if o.AtEnd != nil {
+		if err := o.AtEnd(p.agent.agent.Source().Status()); err != nil {
+			return err
 		}
 	}
 	p.view.end(len(s.Steps), p.wants, len(p.unmet), time.Since(started))

@@ -2,8 +2,13 @@ package status
 
 import (
 	"bytes"
+	"encoding/xml"
+	"errors"
 	"flag"
+	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +60,7 @@ func sample() Node {
 		Attachments: []Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
 		CPUs: NodeCPUs{
 			Online: "0-15", Reserved: "0-1", Exclusive: "4-7", Shared: "2-3,8-11", Reclaimed: "2-3,8-14",
-			Nodes:  []NUMA{{0, "0-7"}, {1, "8-15"}},
+			Nodes:  []NUMA{{ID: 0, CPUs: "0-7", Cores: []string{"0,2", "1,3", "4,6", "5,7"}, Memory: 4 << 30}, {ID: 1, CPUs: "8-15", Package: 1}, {ID: 2, Package: -1, Memory: 1 << 29}},
 			Grants: []Grant{{"db/redis-0", "redis", "4-5"}, {"db/redis-0", "exporter", "6-7"}},
 		},
 		Containers: []Container{lsr, sidecar, batch}, Unapplied: 1, Problems: 2,
@@ -65,7 +70,7 @@ func sample() Node {
 func TestRender(t *testing.T) {
 	n := sample()
 	quiet := Node{Version: "devel", Started: noon.Add(-4 * time.Second), ConfigGen: 1,
-		CPUs: NodeCPUs{Online: "0-1", Shared: "0-1", Reclaimed: "0-1", Nodes: []NUMA{{0, "0-1"}}}}
+		CPUs: NodeCPUs{Online: "0-1", Shared: "0-1", Reclaimed: "0-1", Nodes: []NUMA{{ID: 0, CPUs: "0-1"}}}}
 	event := Event{
 		Seq: 12, Time: noon, Kind: "CreateContainer", From: "nri", Pod: "db/redis-0", Container: "redis",
 		Took: 1234567, Values: append(n.Containers[0].Values, n.Containers[0].PodValues...),
@@ -79,6 +84,8 @@ func TestRender(t *testing.T) {
 		{"status-color", func(b *bytes.Buffer) error { return RenderStatus(b, n, Options{Now: noon, Color: true}) }},
 		{"status-quiet", func(b *bytes.Buffer) error { return RenderStatus(b, quiet, Options{Now: noon}) }},
 		{"explain", func(b *bytes.Buffer) error { return RenderExplain(b, n.Containers, Options{}) }},
+		{"status.svg", func(b *bytes.Buffer) error { return SVG(b, n, noon) }},
+		{"status-quiet.svg", func(b *bytes.Buffer) error { return SVG(b, quiet, noon) }},
 		{"event", func(b *bytes.Buffer) error { return RenderEvent(b, event, Options{}) }},
 		{"event-rejected", func(b *bytes.Buffer) error {
 			return RenderEvent(b, Event{Seq: 1, Time: noon, Kind: "Synchronize", Rejected: "no\nway"}, Options{})
@@ -89,7 +96,10 @@ func TestRender(t *testing.T) {
 			if err := tc.show(&b); err != nil {
 				t.Fatal(err)
 			}
-			file := "testdata/" + tc.name + ".txt"
+			file := "testdata/" + tc.name
+			if filepath.Ext(file) == "" {
+				file += ".txt"
+			}
 			if *update {
 				if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
@@ -110,7 +120,7 @@ func TestRender(t *testing.T) {
 }
 
 func TestPictureOfLargeNode(t *testing.T) {
-	c := NodeCPUs{Online: "0-199", Shared: "0-199", Nodes: []NUMA{{0, "0-199"}}}
+	c := NodeCPUs{Online: "0-199", Shared: "0-199", Nodes: []NUMA{{ID: 0, CPUs: "0-199"}}}
 	for i := range 30 {
 		pod := string(rune('a'+i%26)) + string(rune('a'+i/26))
 		c.Grants = append(c.Grants, Grant{Pod: pod, CPUs: []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
@@ -143,5 +153,41 @@ func TestAttachment(t *testing.T) {
 	got := attachment(Attached{Name: "nri", State: "connected", Runtime: "containerd v1.7.20 (NRI v0.6.1)", Lacks: []string{"cdi", "oom.score"}, Error: "slow"})
 	if want := "nri: connected, containerd v1.7.20 (NRI v0.6.1), without cdi, oom.score: slow"; got != want {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestSVGOfForeignText reads a drawing back as XML, whatever names and errors are in it, on a node of any size.
+func TestSVGOfForeignText(t *testing.T) {
+	n := sample()
+	n.Version, n.ConfigError = "<v\x00>", "]]>&\x1b[0m"
+	n.Attachments[0].Runtime = "<script>alert(1)</script>"
+	for i := range 40 {
+		n.CPUs.Grants = append(n.CPUs.Grants, Grant{Pod: "a&b<" + string(rune('a'+i)), CPUs: strconv.Itoa(i % 16)})
+	}
+	n.CPUs.Nodes = append(n.CPUs.Nodes, NUMA{ID: 3, CPUs: "not a list", Cores: []string{"x"}}, NUMA{ID: 4, CPUs: "16-1039"})
+	var b bytes.Buffer
+	if err := SVG(&b, n, noon); err != nil {
+		t.Fatal(err)
+	}
+	cells := 0
+	for d := xml.NewDecoder(&b); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			if e.Name.Local == "script" {
+				t.Fatal("foreign text became an element")
+			}
+			if e.Name.Local == "g" {
+				cells++
+			}
+		}
+	}
+	if cells != 16+1024 {
+		t.Errorf("%d CPUs were drawn, want %d", cells, 16+1024)
 	}
 }

@@ -93,8 +93,11 @@ type NodeCPUs struct {
 
 // NUMA is one NUMA node's CPUs.
 type NUMA struct {
-	ID   int    `json:"id"`
-	CPUs string `json:"cpus"`
+	ID      int      `json:"id"`
+	CPUs    string   `json:"cpus"`
+	Package int      `json:"package"`          // of its first CPU; -1 for memory alone
+	Cores   []string `json:"cores,omitempty"`  // the CPUs of each core
+	Memory  uint64   `json:"memory,omitempty"` // bytes
 }
 
 // Grant is a set of CPUs and the pod that owns it.
