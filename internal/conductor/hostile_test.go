@@ -44,6 +44,9 @@ func extended(text string) map[string]string { return map[string]string{intent.K
 func batchOf(amount string) map[string]string {
 	return extended(fmt.Sprintf(`{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":%[1]s},"limits":{"kubernetes.io/batch-cpu":%[1]s,"kubernetes.io/batch-memory":%[1]s}}}}`, amount))
 }
+func katalyst(level, enhancement string) map[string]string {
+	return map[string]string{intent.KatalystQoSLevel: level, intent.KatalystCPU: enhancement}
+}
 func devices(text string) map[string]string { return map[string]string{intent.KoordDevices: text} }
 
 func manyContainers(n int) string {
@@ -121,6 +124,17 @@ func attacks() []attack {
 		{name: "negative minor", annotations: devices(`{"gpu":[{"minor":-1}]}`), want: "minor number"},
 		{name: "huge minor", annotations: devices(`{"gpu":[{"minor":1099511627776}]}`), want: "minor number"},
 		{name: "thousands of minors", annotations: devices(`{"gpu":[` + strings.Repeat(`{"minor":0},`, 4000) + `{"minor":0}]}`), want: "minor number"},
+
+		{name: "whole NUMA nodes", annotations: katalyst("dedicated_cores", `{"numa_binding":"true","numa_exclusive":"true"}`), want: "numa-exclusive: pods of namespace default"},
+		{name: "a NUMA node alone", annotations: katalyst("shared_cores", `{"numa_binding":"true","numa_share":"false"}`), want: "numa-exclusive: pods of namespace default"},
+		{name: "NUMA nodes there are none of", annotations: katalyst("dedicated_cores", `{"numa_binding":"true","katalyst.kubewharf.io/numa_ids":"0-4000000000"}`), want: "is above"},
+		{name: "more NUMA nodes than there can be", annotations: katalyst("dedicated_cores", `{"numa_binding":"true","katalyst.kubewharf.io/numa_number":"1e9"}`), want: "want a number from 1 to 64"},
+		{name: "the system's cores", annotations: katalyst("system_cores", `{"cpuset_pool":"reserve"}`), want: "class/system: pods of namespace default"},
+		{name: "the reclaimed pool by name", annotations: katalyst("shared_cores", `{"cpuset_pool":"reclaim"}`), want: "the agent's own"},
+		{name: "a pool named as a path", annotations: katalyst("shared_cores", `{"cpuset_pool":"../../system.slice"}`), want: "not a name"},
+		{name: "a pool named without end", annotations: katalyst("shared_cores", `{"cpuset_pool":"`+strings.Repeat("a", 60000)+`"}`), want: "not a name"},
+		{name: "enhancements that are no strings", annotations: katalyst("shared_cores", `{"numa_binding":true}`), want: "malformed JSON"},
+		{name: "a level of other letters", annotations: katalyst("dedicated_c\u043eres", `{}`), want: "not a QoS level"},
 
 		{name: "record on the pod", annotations: map[string]string{conductor.RecordKey: `00 {"v":1,"cpus":"4-7"}`}, want: "read from containers alone"},
 		{name: "record on the container", record: `00000000000000000000000000000000 {"v":1,"cpus":"4-7"}`, want: "not signed"},

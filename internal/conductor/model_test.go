@@ -123,7 +123,7 @@ func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 	}
 	mo := &model{from: carrier{}, log: io.Discard, kernel: kernel, version: v, machine: m, faults: f}
 	mo.policy = engine.Policy{
-		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
+		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}

@@ -76,7 +76,7 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 		Log: slog.New(slog.NewTextHandler(log, nil)),
 		Now: func() time.Time { return time.Unix(1000, ticks.Add(1000)) },
 		Policy: engine.Policy{
-			Strict: strict, Dialects: []string{"koordinator", "kubernetes"}, Place: true,
+			Strict: strict, Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true,
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, faulty{}},
 		},

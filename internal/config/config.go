@@ -416,7 +416,7 @@ func Default() Config {
 	return Config{
 		APIVersion:    APIVersion,
 		Kind:          Kind,
-		Dialects:      []string{"koordinator", "trimtab", "kubernetes"},
+		Dialects:      []string{"koordinator", "katalyst", "trimtab", "kubernetes"},
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Authorisation: []Rule{},
 		Hooks: Hooks{

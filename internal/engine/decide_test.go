@@ -37,7 +37,7 @@ func set(t testing.TB, m *topology.Machine, list string) topology.Set {
 
 func policy(m *topology.Machine) Policy {
 	return Policy{
-		Dialects: []string{"koordinator", "kubernetes"}, Place: true,
+		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},

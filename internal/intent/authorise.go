@@ -22,6 +22,8 @@ const (
 	ClassReclaimed Kind = "class/reclaimed"
 	AssignedCPUs   Kind = "assigned-cpus"
 	NUMANodes      Kind = "numa-nodes"
+	NUMAExclusive  Kind = "numa-exclusive"
+	NamedPool      Kind = "pool"
 	BatchResources Kind = "batch"
 	GPUEnv         Kind = "gpu"
 	GPULibrary     Kind = "gpu-library"
@@ -94,6 +96,8 @@ var defaults = []Default{
 	{ClassReclaimed, "*", Allow, "it gives less than a pod without a class has"},
 	{AssignedCPUs, "*", Cap, "at most what the scheduler charged the pod for"},
 	{NUMANodes, "*", Allow, "it narrows a pool"},
+	{NUMAExclusive, "*", Refuse, "whole NUMA nodes are more than the scheduler charged the pod for"},
+	{NamedPool, "*", Allow, "a pool is as large as its pods' requests"},
 	{BatchResources, "*", Cap, "only pods that are BestEffort to Kubernetes: the limits of others are not lifted"},
 	{GPUEnv, "*", Allow, "an environment variable the pod's author could write as well"},
 	{GPULibrary, "*", Allow, "it mounts what hooks.gpu.hamiLibrary names, and nothing the pod names"},
@@ -182,6 +186,15 @@ func subjects(p *Pod) []subject {
 			func(p *Pod) { p.Nodes = Sourced[[]int]{} },
 		},
 		{
+			NUMANodes, func(p *Pod) string { return p.NUMA.Key }, func(p *Pod) string { return fmt.Sprintf("%+v", p.NUMA.V) },
+			func(p *Pod) { p.NUMA = Sourced[NUMABinding]{} },
+		},
+		{
+			NUMAExclusive, exclusiveKey, func(p *Pod) string { return fmt.Sprintf("%+v", p.NUMA.V) },
+			func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.Alone = false, false },
+		},
+		{NamedPool, func(p *Pod) string { return p.Pool.Key }, func(p *Pod) string { return p.Pool.V }, func(p *Pod) { p.Pool = Sourced[string]{} }},
+		{
 			BatchResources, func(p *Pod) string { return p.Batch.Key },
 			func(p *Pod) string { return strings.Join(sortedKeys(p.Batch.V), ",") },
 			func(p *Pod) { p.Batch = Sourced[map[string]Batch]{} },
@@ -213,6 +226,14 @@ func subjects(p *Pod) []subject {
 }
 
 func gpuList(p *Pod) string { return fmt.Sprint("minors ", p.GPU.V.Minors) }
+
+// exclusiveKey names what keeps others off NUMA nodes.
+func exclusiveKey(p *Pod) string {
+	if !p.NUMA.V.Exclusive && !p.NUMA.V.Alone {
+		return ""
+	}
+	return p.NUMA.Key
+}
 
 // libraryKey names what asks for HAMi-core: a part of a GPU does.
 func libraryKey(p *Pod) string {

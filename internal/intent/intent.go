@@ -76,6 +76,26 @@ type GPUShare struct {
 	Core   int64 // percent of the multiprocessors, 0 where not said
 }
 
+// NUMABinding says how a pod is bound to NUMA nodes. The zero value binds its
+// CPUs and memory to the same nodes, to as few as hold it.
+type NUMABinding struct {
+	// Exclusive gives the pod whole nodes, with every CPU and all memory of
+	// theirs that is nobody's yet.
+	Exclusive bool
+	// Count is exactly how many nodes, 0 for as few as it takes; IDs are exactly
+	// which, none where that is left open.
+	Count int
+	IDs   []int
+	// Even takes equally many CPUs from each node.
+	Even bool
+	// WholeCores takes no core of which another has a thread.
+	WholeCores bool
+	// BySocket spans no more sockets than the CPUs need.
+	BySocket bool
+	// Alone keeps pods of other classes and pools off the nodes.
+	Alone bool
+}
+
 // Pod is what a pod asks for.
 type Pod struct {
 	Class Sourced[Class]
@@ -85,6 +105,10 @@ type Pod struct {
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
 	Nodes Sourced[[]int]
+	// Pool is the shared or system pool the pod sits in, where it names one.
+	Pool Sourced[string]
+	// NUMA binds the pod's CPUs and memory to NUMA nodes.
+	NUMA  Sourced[NUMABinding]
 	Batch Sourced[map[string]Batch] // by container name
 	GPU   Sourced[GPU]
 	// UnsetQuota says whether the CPU quota is lifted where the pod owns its CPUs.
@@ -115,7 +139,7 @@ type Pod struct {
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
-	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Batch.Said() && !p.GPU.Said() &&
+	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Pool.Said() && !p.NUMA.Said() && !p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
 		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
 		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said()
@@ -136,6 +160,7 @@ type dialect struct {
 func dialects() []dialect {
 	return []dialect{
 		{"koordinator", readKoordinator},
+		{"katalyst", readKatalyst},
 		{"trimtab", readTrimtab},
 		{"kubernetes", readKubernetes},
 	}
@@ -186,6 +211,8 @@ func (p *Pod) take(o *Pod) {
 	}
 	takeFirst(&p.CPUs, o.CPUs)
 	takeFirst(&p.Nodes, o.Nodes)
+	takeFirst(&p.Pool, o.Pool)
+	takeFirst(&p.NUMA, o.NUMA)
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
 	takeFirst(&p.RDMA, o.RDMA)

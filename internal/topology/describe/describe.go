@@ -19,8 +19,8 @@ const DefaultMemory = 16 << 30
 
 // shape is what the text says: how many of the inner in each of the outer.
 type shape struct {
-	sockets, nodes, cores, threads int
-	memory                         uint64 // bytes per node
+	sockets, dies, nodes, caches, cores, threads int
+	memory                                       uint64 // bytes per node
 }
 
 // part is one level of the machine, outermost first.
@@ -32,8 +32,10 @@ type part struct {
 
 var parts = []part{
 	{'s', "sockets", func(s *shape) *int { return &s.sockets }},
-	{'n', "NUMA nodes per socket", func(s *shape) *int { return &s.nodes }},
-	{'c', "cores per node", func(s *shape) *int { return &s.cores }},
+	{'d', "dies per socket", func(s *shape) *int { return &s.dies }},
+	{'n', "NUMA nodes per die", func(s *shape) *int { return &s.nodes }},
+	{'l', "L3 caches per node", func(s *shape) *int { return &s.caches }},
+	{'c', "cores per node, or per L3 cache", func(s *shape) *int { return &s.cores }},
 	{'t', "threads per core", func(s *shape) *int { return &s.threads }},
 }
 
@@ -43,9 +45,11 @@ var units = []struct {
 	bytes uint64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-// Parse makes the machine a text describes: sockets (s), NUMA nodes per socket
-// (n), cores per node (c) and threads per core (t), in this order and joined by
-// x, each 1 where left out; then, after a comma, the memory of each node.
+// Parse makes the machine a text describes: sockets (s), dies per socket (d),
+// NUMA nodes per die (n), L3 caches per node (l), cores per node or, where
+// caches are told, per cache (c), and threads per core (t), in this order and
+// joined by x, each 1 where left out; then, after a comma, the memory of each
+// node.
 //
 // CPUs are numbered as Linux does on most machines: first the first threads of
 // all cores, socket by socket and node by node, then the second threads.
@@ -66,7 +70,7 @@ func Parse(text string) (*topology.Machine, error) {
 }
 
 func parseShape(text string) (shape, error) {
-	s := shape{sockets: 1, nodes: 1, cores: 1, threads: 1, memory: DefaultMemory}
+	s := shape{sockets: 1, dies: 1, nodes: 1, cores: 1, threads: 1, memory: DefaultMemory}
 	if strings.TrimSpace(text) == "" {
 		return s, errors.New(`it is empty; write for example "2s x 2n x 8c x 2t"`)
 	}
@@ -81,13 +85,13 @@ func parseShape(text string) (shape, error) {
 			return s, err
 		}
 		if i < next {
-			return s, fmt.Errorf("%q is repeated or out of order: the order is s, n, c, t", field)
+			return s, fmt.Errorf("%q is repeated or out of order: the order is s, d, n, l, c, t", field)
 		}
 		next = i + 1
 		*parts[i].into(&s) = n
 	}
-	// Each factor is at most MaxCPUs, so the product fits an int.
-	if n := s.sockets * s.nodes * s.cores * s.threads; n > topology.MaxCPUs {
+	// Each factor is at most MaxCPUs, so the product of six fits an int.
+	if n := s.sockets * s.dies * s.nodes * max(s.caches, 1) * s.cores * s.threads; n > topology.MaxCPUs {
 		return s, fmt.Errorf("%d CPUs are more than %d", n, topology.MaxCPUs)
 	}
 	return s, nil
@@ -105,7 +109,7 @@ func parsePart(field string) (index, count int, err error) {
 		}
 		return i, n, nil
 	}
-	return 0, 0, fmt.Errorf("%q is none of s (sockets), n (nodes), c (cores), t (threads)", shorten(field))
+	return 0, 0, fmt.Errorf("%q is none of s (sockets), d (dies), n (nodes), l (L3 caches), c (cores), t (threads)", shorten(field))
 }
 
 func parseMemory(text string) (uint64, error) {
@@ -129,17 +133,23 @@ func parseMemory(text string) (uint64, error) {
 }
 
 func (s shape) machine() (*topology.Machine, error) {
-	perSocket := s.nodes * s.cores
+	perNode := max(s.caches, 1) * s.cores
+	perDie := s.nodes * perNode
+	perSocket := s.dies * perDie
 	cores := s.sockets * perSocket
 	cpus := make([]topology.CPU, 0, cores*s.threads)
 	memory := map[int]uint64{}
 	for t := range s.threads {
 		for c := range cores {
-			node := c / s.cores
+			node := c / perNode
 			memory[node] = s.memory
-			cpus = append(cpus, topology.CPU{
-				ID: t*cores + c, Core: c % perSocket, Package: c / perSocket, Node: node,
-			})
+			cpu := topology.CPU{
+				ID: t*cores + c, Core: c % perSocket, Die: c % perSocket / perDie, Package: c / perSocket, Node: node,
+			}
+			if s.caches > 0 {
+				cpu.L3 = c / s.cores
+			}
+			cpus = append(cpus, cpu)
 		}
 	}
 	return topology.New(cpus, memory)

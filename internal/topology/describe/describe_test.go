@@ -31,6 +31,11 @@ func TestParse(t *testing.T) {
 				{ID: 15, Core: 3, Package: 1, Node: 3},
 			},
 		},
+		{
+			"1s x 2d x 1n x 2l x 1c x 2t",
+			[]node{{0, "0-1,4-5", DefaultMemory}, {1, "2-3,6-7", DefaultMemory}},
+			[]topology.CPU{{ID: 3, Core: 3, Die: 1, Node: 1, L3: 3}, {ID: 6, Core: 2, Die: 1, Node: 1, L3: 2}},
+		},
 		{"1s×1n×1c×1t,512MiB/node", []node{{0, "0", 512 << 20}}, nil},
 	}
 	for _, tt := range tests {
@@ -57,18 +62,19 @@ func TestParse(t *testing.T) {
 
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                    "it is empty",
-		" , 1GiB/node":        "it is empty",
-		"8":                   `"8" is none of s (sockets)`,
-		"8c x":                "nothing between two x",
-		"8c x 2s":             "out of order",
-		"8c x 8c":             "repeated",
-		"0c":                  "not a number from 1",
-		"-1c":                 "not a number from 1",
-		"+1c":                 "not a number from 1",
-		"c":                   "not a number from 1",
-		"9999999999999c":      "not a number from 1",
-		"1000s x 1000c":       "1000000 CPUs are more than 1024",
+		"":               "it is empty",
+		" , 1GiB/node":   "it is empty",
+		"8":              `"8" is none of s (sockets)`,
+		"8c x":           "nothing between two x",
+		"8c x 2s":        "out of order",
+		"8c x 8c":        "repeated",
+		"0c":             "not a number from 1",
+		"-1c":            "not a number from 1",
+		"+1c":            "not a number from 1",
+		"c":              "not a number from 1",
+		"9999999999999c": "not a number from 1",
+		"1000s x 1000c":  "1000000 CPUs are more than 1024",
+		"1024s x 1024d x 1024n x 1024l x 1024c x 1024t": "are more than 1024",
 		"2c, 64GiB":           "write it per node",
 		"2c, 64GB/node":       "none of the units",
 		"2c, 0GiB/node":       "not a number from 1 up",

@@ -1,6 +1,8 @@
-// Package sysfs reads a machine from a /sys tree. It reads only what decides
-// about placement: online CPUs, their cores and packages, NUMA nodes and their
-// memory.
+// Package sysfs reads a machine from a /sys tree: online CPUs with their cores,
+// clusters, dies, packages, caches, kinds and clock rates; NUMA nodes with their
+// memory, its kind, distances and huge pages; isolated and tickless CPUs; and
+// the NUMA nodes of PCI devices. Every file but the list of online CPUs may be
+// missing.
 package sysfs
 
 import (
@@ -32,101 +34,114 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read online CPUs: %w", err)
 	}
-	nodeOf, memory, err := readNodes(fsys)
-	if err != nil {
-		return nil, err
+	r := &reader{sys: fsys}
+	l := topology.Layout{CPUs: r.cpus(online), Offline: r.offline(online)}
+	nodes, nodeOf, local := r.nodes()
+	l.Nodes = nodes
+	for i := range l.CPUs {
+		l.CPUs[i].Node = home(l.CPUs[i].ID, nodeOf, l.Nodes)
 	}
-	cpus := make([]topology.CPU, 0, len(online))
-	for _, id := range online {
-		c := topology.CPU{ID: id, Node: nodeOf[id]}
-		dir := path.Join(cpuDir, "cpu"+strconv.Itoa(id), "topology")
-		if c.Core, err = readID(fsys, path.Join(dir, "core_id"), id); err != nil {
-			return nil, err
-		}
-		if c.Package, err = readID(fsys, path.Join(dir, "physical_package_id"), 0); err != nil {
-			return nil, err
-		}
-		cpus = append(cpus, c)
+	r.kinds(l.CPUs)
+	l.Devices = r.devices(l.CPUs)
+	settleDistances(l.Nodes)
+	tellMemory(l.Nodes, local, r.tiers(), r.bandwidths(l.Nodes))
+	if r.err != nil {
+		return nil, r.err
 	}
-	return topology.New(cpus, memory)
+	return topology.Build(l)
 }
 
-// readNodes returns the node of each CPU and the memory of each node. A CPU in
-// no node's list is left at node 0, as the kernel does itself.
-func readNodes(fsys fs.FS) (nodeOf map[int]int, memory map[int]uint64, err error) {
-	nodeOf, memory = map[int]int{}, map[int]uint64{}
-	entries, err := fs.ReadDir(fsys, nodeDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nodeOf, memory, nil
+// home is the node of a CPU. One in no node's list is left at the first node, as
+// the kernel does itself.
+func home(cpu int, nodeOf map[int]int, nodes []topology.Node) int {
+	if id, told := nodeOf[cpu]; told || len(nodes) == 0 {
+		return id
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read NUMA nodes: %w", err)
+	first := nodes[0].ID
+	for _, n := range nodes {
+		first = min(first, n.ID)
 	}
-	for _, e := range entries {
-		number, isNode := strings.CutPrefix(e.Name(), "node")
-		id, err := strconv.Atoi(number)
-		if !isNode || err != nil || id < 0 || id > topology.MaxID {
-			continue // has_cpu, online, power and the like
-		}
-		list, err := readOptional(fsys, path.Join(nodeDir, e.Name(), "cpulist"))
-		if err != nil {
-			return nil, nil, err
-		}
-		cpus, err := topology.ParseList(list)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read CPUs of NUMA node %d: %w", id, err)
-		}
-		for _, c := range cpus {
-			nodeOf[c] = id
-		}
-		if memory[id], err = readMemory(fsys, path.Join(nodeDir, e.Name(), "meminfo")); err != nil {
-			return nil, nil, err
-		}
-	}
-	return nodeOf, memory, nil
+	return first
 }
 
-// readMemory finds "Node 0 MemTotal:  12345 kB".
-func readMemory(fsys fs.FS, name string) (uint64, error) {
-	text, err := readOptional(fsys, name)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) != 5 || f[2] != "MemTotal:" || f[4] != "kB" {
-			continue
-		}
-		kib, err := strconv.ParseUint(f[3], 10, 53)
-		if err != nil {
-			return 0, fmt.Errorf("read %s: %w", name, err)
-		}
-		return kib << 10, nil
-	}
-	return 0, nil
+// reader reads small files. It keeps the first error; a missing file is none.
+type reader struct {
+	sys fs.FS
+	err error
 }
 
-// readID reads one number. Some virtual machines say -1 for "not known", which
-// is def like a missing file.
-func readID(fsys fs.FS, name string, def int) (int, error) {
-	text, err := readOptional(fsys, name)
-	if err != nil || text == "" {
-		return def, err
+// fail keeps the first error, with the file it is about.
+func (r *reader) fail(name string, err error) {
+	if r.err == nil && err != nil {
+		r.err = fmt.Errorf("read %s: %w", name, err)
+	}
+}
+
+// text returns a file without the space around it, "" where it is missing.
+// Some files cannot be read while their CPU goes offline, or on a machine that
+// does not know the answer: those are missing, too.
+func (r *reader) text(parts ...string) string {
+	name := path.Join(parts...)
+	b, err := fs.ReadFile(r.sys, name)
+	if !absent(err) {
+		r.fail(name, err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// number reads one number, def where it is missing. Some machines say -1, and
+// x86 0xffff in places, for "not known", which is def as well.
+func (r *reader) number(def int, parts ...string) int {
+	text := r.text(parts...)
+	if text == "" {
+		return def
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", name, err)
+		r.fail(path.Join(parts...), err)
 	}
-	if n < 0 {
-		return def, nil
+	if n < 0 || n == 0xffff {
+		return def
 	}
-	return n, nil
+	return n
 }
 
-func readOptional(fsys fs.FS, name string) (string, error) {
-	b, err := fs.ReadFile(fsys, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+// list reads a kernel list of ids. "(null)" is how some kernels write an empty
+// one.
+func (r *reader) list(parts ...string) []int {
+	text := r.text(parts...)
+	if text == "(null)" {
+		return nil
 	}
-	return strings.TrimSpace(string(b)), err
+	ids, err := topology.ParseList(text)
+	r.fail(path.Join(parts...), err)
+	return ids
+}
+
+// names lists a directory, nothing where it is missing.
+func (r *reader) names(parts ...string) []string {
+	name := path.Join(parts...)
+	entries, err := fs.ReadDir(r.sys, name)
+	if !absent(err) {
+		r.fail(name, err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// absent reports whether an error means that there is nothing to read. Drivers
+// answer ENODEV, ENXIO, EINVAL and the like for what they do not know; what is
+// forbidden is not absent.
+func absent(err error) bool {
+	return err == nil || errors.Is(err, fs.ErrNotExist) || isUnknown(err)
+}
+
+// numbered returns the number behind a prefix: 3 of "node3".
+func numbered(name, prefix string) (int, bool) {
+	text, ok := strings.CutPrefix(name, prefix)
+	n, err := strconv.Atoi(text)
+	return n, ok && err == nil && n >= 0 && n <= topology.MaxID && text == strconv.Itoa(n)
 }

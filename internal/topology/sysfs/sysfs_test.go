@@ -96,7 +96,7 @@ func TestReadRefuses(t *testing.T) {
 		"empty list":    {map[string]string{"cpu/online": "\n"}, "1 to 1024 online CPUs"},
 		"broken list":   {map[string]string{"cpu/online": "0-"}, "online CPUs"},
 		"broken core":   {map[string]string{"cpu/online": "0", "cpu/cpu0/topology/core_id": "x"}, "core_id"},
-		"broken node":   {map[string]string{"cpu/online": "0", "node/node0/cpulist": "a"}, "NUMA node 0"},
+		"broken node":   {map[string]string{"cpu/online": "0", "node/node0/cpulist": "a"}, "node0/cpulist"},
 		"broken memory": {map[string]string{"cpu/online": "0", "node/node0/meminfo": "Node 0 MemTotal: x kB"}, "meminfo"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,174 @@
+package sysfs
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+func cpuPath(id int) string { return path.Join(cpuDir, "cpu"+strconv.Itoa(id)) }
+
+// cpus reads what each online CPU's own directory says, and the lists of
+// isolated and tickless CPUs.
+func (r *reader) cpus(online []int) []topology.CPU {
+	isolated, noHz := r.list(cpuDir, "isolated"), r.list(cpuDir, "nohz_full")
+	cpus := make([]topology.CPU, len(online))
+	threads := make([][]int, len(online))
+	caches := make([]cachesOf, len(online))
+	for i, id := range online {
+		dir := cpuPath(id)
+		cpus[i] = topology.CPU{
+			ID:      id,
+			Core:    r.number(id, dir, "topology/core_id"),
+			Die:     r.number(0, dir, "topology/die_id"),
+			Package: r.number(0, dir, "topology/physical_package_id"),
+			Cluster: r.number(0, dir, "topology/cluster_id"),
+			BaseMHz: r.number(0, dir, "cpufreq/base_frequency") / 1000,
+			MaxMHz:  r.number(0, dir, "cpufreq/cpuinfo_max_freq") / 1000,
+		}
+		_, cpus[i].Isolated = slices.BinarySearch(isolated, id)
+		_, cpus[i].NoHz = slices.BinarySearch(noHz, id)
+		if threads[i] = r.list(dir, "topology/core_cpus_list"); threads[i] == nil { // since 5.4
+			threads[i] = r.list(dir, "topology/thread_siblings_list")
+		}
+		caches[i] = r.caches(dir)
+	}
+	numberCores(cpus, threads)
+	numberCaches(cpus, caches)
+	return cpus
+}
+
+// offline returns the CPUs that are there and not online.
+func (r *reader) offline(online []int) []int {
+	var out []int
+	for _, id := range r.list(cpuDir, "present") {
+		if _, is := slices.BinarySearch(online, id); !is {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// numberCores checks that core_id tells cores apart. On ARM with a device tree
+// it counts anew in every cluster; cores are then numbered by the lowest of
+// their threads, which is never wrong.
+func numberCores(cpus []topology.CPU, threads [][]int) {
+	type place struct{ pack, die, core int }
+	lists := map[place]string{}
+	for i, c := range cpus {
+		if threads[i] == nil {
+			return
+		}
+		at, list := place{c.Package, c.Die, c.Core}, topology.FormatList(threads[i])
+		if have, known := lists[at]; known && have != list {
+			for j := range cpus {
+				if len(threads[j]) > 0 {
+					cpus[j].Core = threads[j][0]
+				}
+			}
+			return
+		}
+		lists[at] = list
+	}
+}
+
+// cachesOf are the lists of CPUs a CPU shares its level 2 and 3 caches with.
+type cachesOf struct{ l2, l3 string }
+
+func (r *reader) caches(cpu string) cachesOf {
+	var c cachesOf
+	dir := path.Join(cpu, "cache")
+	for _, name := range r.names(dir) {
+		if _, is := numbered(name, "index"); !is || r.text(dir, name, "type") == "Instruction" {
+			continue
+		}
+		switch r.text(dir, name, "level") {
+		case "2":
+			c.l2 = topology.FormatList(r.list(dir, name, "shared_cpu_list"))
+		case "3":
+			c.l3 = topology.FormatList(r.list(dir, name, "shared_cpu_list"))
+		}
+	}
+	return c
+}
+
+// numberCaches numbers caches in the order of their lowest CPUs. CPUs without
+// one, such as the low-power cores of some processors, count as one group.
+func numberCaches(cpus []topology.CPU, caches []cachesOf) {
+	l2, l3 := map[string]int{}, map[string]int{}
+	for i, c := range caches {
+		cpus[i].L2 = numberOf(l2, c.l2)
+		cpus[i].L3 = numberOf(l3, c.l3)
+	}
+}
+
+func numberOf(known map[string]int, list string) int {
+	n, is := known[list]
+	if !is {
+		n = len(known)
+		known[list] = n
+	}
+	return n
+}
+
+// kinds finds the efficient cores of hybrid processors. Intel's have a PMU of
+// their own for each kind; ARM's say how much a core achieves compared with the
+// largest (cpu_capacity, 1024).
+func (r *reader) kinds(cpus []topology.CPU) {
+	efficient := map[int]bool{}
+	for _, name := range []string{"devices/cpu_atom/cpus", "devices/cpu_lowpower/cpus"} {
+		for _, id := range r.list(name) {
+			efficient[id] = true
+		}
+	}
+	most := 0
+	capacity := make([]int, len(cpus))
+	for i, c := range cpus {
+		capacity[i] = r.number(0, cpuPath(c.ID), "cpu_capacity")
+		most = max(most, capacity[i])
+	}
+	for i, c := range cpus {
+		if capacity[i] > 0 && capacity[i] < most {
+			efficient[c.ID] = true
+		}
+	}
+	hybrid := slices.ContainsFunc(cpus, func(c topology.CPU) bool { return efficient[c.ID] }) &&
+		slices.ContainsFunc(cpus, func(c topology.CPU) bool { return !efficient[c.ID] })
+	for i := range cpus {
+		switch {
+		case !hybrid:
+		case efficient[cpus[i].ID]:
+			cpus[i].Kind = topology.EfficiencyCore
+		default:
+			cpus[i].Kind = topology.PerformanceCore
+		}
+	}
+}
+
+// devices reads the places of PCI functions. Bridges and the platform's own
+// peripherals (classes 05, 06, 08) are left out: nobody works near them.
+func (r *reader) devices(cpus []topology.CPU) []topology.Device {
+	const dir = "bus/pci/devices"
+	index := make(map[int]int, len(cpus))
+	for i, c := range cpus {
+		index[c.ID] = i
+	}
+	var out []topology.Device
+	for _, address := range r.names(dir) {
+		class, err := strconv.ParseUint(strings.TrimPrefix(r.text(dir, address, "class"), "0x"), 16, 24)
+		if base := class >> 16; err != nil || base == 0x05 || base == 0x06 || base == 0x08 {
+			continue
+		}
+		d := topology.Device{Address: address, Class: uint32(class), Node: r.number(-1, dir, address, "numa_node")}
+		for _, id := range r.list(dir, address, "local_cpulist") {
+			if i, online := index[id]; online {
+				d.CPUs.Add(i)
+			}
+		}
+		out = append(out, d)
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package sysfs
+
+import (
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// tiers reads the kernel's own order of memory by speed (since 6.1), by node id;
+// a lower tier is faster, and ordinary memory is tier 4 (MEMTIER_ADISTANCE_DRAM
+// in include/linux/memory-tiers.h).
+func (r *reader) tiers() map[int]int {
+	const dir = "devices/virtual/memory_tiering"
+	out := map[int]int{}
+	for _, name := range r.names(dir) {
+		tier, is := numbered(name, "memory_tier")
+		if !is {
+			continue
+		}
+		for _, id := range r.list(dir, name, "nodelist") {
+			out[id] = tier
+		}
+	}
+	return out
+}
+
+// bandwidths reads, in MB/s and by node id, how fast the nearest CPUs read a
+// node's memory, where firmware says so (HMAT).
+func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
+	out := map[int]int{}
+	for _, n := range nodes {
+		if mb := r.number(0, nodePath(n.ID), "access0/initiators/read_bandwidth"); mb > 0 {
+			out[n.ID] = mb
+		}
+	}
+	return out
+}
+
+// tellMemory finds out what the memory of nodes without CPUs is: by its tier,
+// else by its bandwidth, else by its size beside that of nodes with CPUs, since
+// HBM is smaller than the DRAM beside it and PMEM and CXL are larger. local are
+// the nodes that have CPUs, online or not.
+func tellMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths map[int]int) {
+	var bytes, n, speed, timed int
+	for _, node := range nodes {
+		if !local[node.ID] || node.Memory == 0 {
+			continue
+		}
+		bytes, n = bytes+int(node.Memory>>10), n+1
+		if mb := bandwidths[node.ID]; mb > 0 {
+			speed, timed = speed+mb, timed+1
+		}
+	}
+	for i := range nodes {
+		node := &nodes[i]
+		if local[node.ID] || node.Memory == 0 || n == 0 {
+			continue
+		}
+		tier, mb := tiers[node.ID], bandwidths[node.ID]
+		switch {
+		case several(tiers) && tier > 0: // elsewhere the kernel knows no kinds
+			node.Kind = kindBy(dramTier - tier)
+		case mb > 0 && timed > 0:
+			node.Kind = kindBy(mb - speed/timed)
+		default:
+			node.Kind = kindBy(bytes/n - int(node.Memory>>10))
+		}
+	}
+}
+
+const dramTier = 4
+
+// kindBy is the kind of memory that is faster, by more than 0, or slower.
+func kindBy(faster int) topology.MemoryKind {
+	switch {
+	case faster > 0:
+		return topology.HBM
+	case faster < 0:
+		return topology.PMEM
+	}
+	return topology.DRAM
+}
+
+// several reports whether there is more than one tier.
+func several(tiers map[int]int) bool {
+	seen := map[int]bool{}
+	for _, t := range tiers {
+		seen[t] = true
+	}
+	return len(seen) > 1
+}

@@ -1,0 +1,97 @@
+package sysfs
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+func nodePath(id int) string { return path.Join(nodeDir, "node"+strconv.Itoa(id)) }
+
+// nodes reads the NUMA nodes, the node of each CPU, and which nodes have CPUs,
+// online or not.
+func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[int]bool) {
+	nodeOf, local = map[int]int{}, map[int]bool{}
+	for _, name := range r.names(nodeDir) {
+		id, is := numbered(name, "node")
+		if !is {
+			continue // has_cpu, online, power and the like
+		}
+		dir := nodePath(id)
+		n := topology.Node{ID: id, HugePages: r.hugePagesAt(dir), Distance: r.distance(dir)}
+		for _, c := range r.list(dir, "cpulist") {
+			nodeOf[c], local[id] = id, true
+		}
+		for _, entry := range r.names(dir) { // the links stay while a CPU is offline
+			if _, isCPU := numbered(entry, "cpu"); isCPU {
+				local[id] = true
+			}
+		}
+		var told bool
+		if n.Memory, told = r.memory(dir); told && n.Memory == 0 {
+			n.Kind = topology.NoMemory
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nodeOf, local
+}
+
+// memory finds "Node 0 MemTotal:  12345 kB".
+func (r *reader) memory(dir string) (bytes uint64, told bool) {
+	for line := range strings.Lines(r.text(dir, "meminfo")) {
+		f := strings.Fields(line)
+		if len(f) != 5 || f[2] != "MemTotal:" || f[4] != "kB" {
+			continue
+		}
+		kib, err := strconv.ParseUint(f[3], 10, 53)
+		r.fail(path.Join(dir, "meminfo"), err)
+		return kib << 10, true
+	}
+	return 0, false
+}
+
+// distance reads how far a node is from all nodes, in their order.
+func (r *reader) distance(dir string) []int {
+	var out []int
+	for field := range strings.FieldsSeq(r.text(dir, "distance")) {
+		d, err := strconv.Atoi(field)
+		r.fail(path.Join(dir, "distance"), err)
+		out = append(out, d)
+	}
+	return out
+}
+
+// settleDistances forgets distances that are not between all nodes: a node that
+// came or went while the tree was read, or firmware that left some out.
+func settleDistances(nodes []topology.Node) {
+	complete := true
+	for _, n := range nodes {
+		complete = complete && len(n.Distance) == len(nodes)
+	}
+	for i := range nodes {
+		if !complete {
+			nodes[i].Distance = nil
+		}
+	}
+}
+
+// hugePagesAt reads the pages set aside at a node, by size in bytes.
+func (r *reader) hugePagesAt(node string) map[uint64]uint64 {
+	var out map[uint64]uint64
+	dir := path.Join(node, "hugepages")
+	for _, name := range r.names(dir) {
+		text, is := strings.CutPrefix(strings.TrimSuffix(name, "kB"), "hugepages-")
+		kB, err := strconv.ParseUint(text, 10, 40)
+		n := r.number(0, dir, name, "nr_hugepages")
+		if !is || err != nil || n == 0 {
+			continue
+		}
+		if out == nil {
+			out = map[uint64]uint64{}
+		}
+		out[kB<<10] = uint64(n)
+	}
+	return out
+}
