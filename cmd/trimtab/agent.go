@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -96,9 +95,12 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	b := thisBuild()
 	log.Info("starting", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
 	log.Debug("effective configuration", logkey.YAML, string(config.Print(c)))
-	handed, err := cri.HandedDown(os.Getenv)
+	handed, err := cri.HandedDown()
 	if err != nil {
 		return err
+	}
+	if len(handed) > 0 && c.Attach != "cri" {
+		log.Warn("systemd holds a socket for the cri proxy, which attach does not choose: who connects to it waits for ever", logkey.Mode, c.Attach)
 	}
 	a, err := agent.New(agent.Options{
 		Listeners: handed,

@@ -216,11 +216,25 @@ func (a *Agent) look() (*cgroup.Tree, error) {
 }
 
 // Run attaches to the runtime and serves until ctx ends or the agent cannot go
-// on. Containers keep what they have when it returns.
+// on. Containers keep what they have when it returns. What is attached ends
+// first: calls under way are decided to their end, and what they changed is
+// saved with the rest.
 func (a *Agent) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	inner, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, inner := errgroup.WithContext(inner)
+	defer context.AfterFunc(inner, stop)()
+	a.serve(inner, group)
+
+	err := a.attached(ctx)
+	end()
+	return errors.Join(err, group.Wait(), a.close())
+}
+
+// serve starts what goes on until nothing is attached any more.
+func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.specs.Run(ctx) })
 	group.Go(func() error { return a.grants.Run(ctx) })
@@ -246,21 +260,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.opt.ConfigFile != "" {
 		group.Go(func() error { return a.follow(ctx) })
 	}
-	if a.nri != nil {
-		group.Go(func() error {
-			defer stop() // launched by the runtime, we end with our connection
-			a.specs.Ready(ctx)
-			return a.nri.Run(ctx)
-		})
+}
+
+// attached is attached until ctx ends. A plugin the runtime launched ends with
+// its connection.
+func (a *Agent) attached(ctx context.Context) error {
+	switch {
+	case a.nri != nil:
+		a.specs.Ready(ctx)
+		return a.nri.Run(ctx)
+	case a.cri != nil:
+		return a.cri.Run(ctx)
+	case a.bypass != nil:
+		return a.bypass.Run(ctx)
 	}
-	if a.cri != nil {
-		group.Go(func() error { return a.cri.Run(ctx) })
-	}
-	if a.bypass != nil {
-		group.Go(func() error { return a.bypass.Run(ctx) })
-	}
-	err := group.Wait()
-	return errors.Join(err, a.close())
+	<-ctx.Done()
+	return nil
 }
 
 func (a *Agent) follow(ctx context.Context) error {

@@ -434,7 +434,7 @@ func Default() Config {
 			},
 		},
 		Attach: "nri",
-		CRI:    CRI{Endpoint: "unix:///run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
+		CRI:    CRI{Endpoint: "unix:///var/run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
 		Bypass: Bypass{Resync: 60},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",

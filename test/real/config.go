@@ -42,6 +42,9 @@ const (
 // WithRelease runs an older containerd. It belongs into a test that calls Privately.
 func WithRelease(r Release) Option { return func(s *settings) { s.release = r } }
 
+// Release is the line of containerd's releases that runs.
+func (c *Containerd) Release() Release { return c.release }
+
 // WithLogLevel sets containerd's log level; info unless told.
 func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel = level } }
 

@@ -236,6 +236,13 @@ func (c *Containerd) TryFirstView(id ContainerID) (View, error) {
 	return seen, c.line(id, 0, func(line string) error { return json.Unmarshal([]byte(line), &seen) })
 }
 
+// LogFile is where the runtime writes what a container prints.
+func (c *Containerd) LogFile(id ContainerID) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.containers[id].logFile
+}
+
 // TryInForce is what a probe told to await values prints: when it began, and when it saw them first.
 func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err error) {
 	first, err := c.TryFirstView(id)

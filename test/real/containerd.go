@@ -184,6 +184,17 @@ func (c *Containerd) Through(socket string) {
 // Direct is the runtime itself, whatever is between.
 func (c *Containerd) Direct() Client { return c.direct }
 
+// Image is the reference of one of the registry's images.
+func (c *Containerd) Image(name string) string { return c.images.Image(name) }
+
+// Archive is one of the registry's images as a file to import, which will be called ref.
+func (c *Containerd) Archive(name, ref string) []byte {
+	c.t.Helper()
+	b, err := c.images.Archive(name, ref)
+	c.check("image archive", err)
+	return b
+}
+
 // CgroupParent is the cgroup, as a path from the root of every hierarchy, above all pods of this runtime.
 func (c *Containerd) CgroupParent() string { return c.parent }
 

@@ -74,6 +74,10 @@ type Attachment struct {
 	starts  map[uint64]chan struct{} // containers that are starting
 	serial  uint64
 	conns   map[*relay.Conn]struct{}
+	// dialling are callers that were accepted and have no connection to the
+	// runtime yet.
+	dialling int
+	frozen   bool // no call begins any more
 }
 
 var (

@@ -37,11 +37,11 @@ func newBackend(socket string) (*backend, error) {
 
 func (b *backend) close() { _ = b.conn.Close() }
 
-// about asks who the runtime is.
+// about asks who the runtime is, once it is there.
 func (b *backend) about(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	v, err := b.calls.Version(ctx, &cri.VersionRequest{})
+	v, err := b.calls.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return "", fmt.Errorf("ask for the runtime's version: %w", err)
 	}

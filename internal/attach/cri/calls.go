@@ -300,6 +300,12 @@ func (a *Attachment) startContainer(ctx context.Context, msg []byte) relay.Verdi
 		return relay.Verdict{}
 	}
 	serial, end := a.start()
+	handed := false // to Done
+	defer func() {
+		if !handed {
+			end()
+		}
+	}()
 	ans, _ := a.handle(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
 	var pending []lifecycle.Value
 	a.change(c.ID, func(k *ctr) {
@@ -313,6 +319,7 @@ func (a *Attachment) startContainer(ctx context.Context, msg []byte) relay.Verdi
 	if ans.Owns {
 		a.starting(ctx, serial)
 	}
+	handed = true
 	return relay.Verdict{Done: func(relay.Outcome) {
 		a.after(p.ID, func(ctx context.Context) {
 			defer end()

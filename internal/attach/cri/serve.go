@@ -9,12 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
@@ -22,8 +21,11 @@ import (
 )
 
 const (
-	// grace is how long calls under way may take when the agent ends.
-	grace = 3 * time.Second
+	// grace is how long calls under way may take when the agent ends, and
+	// mostGrace how long held ones may, and what is to be told of pods: whoever is
+	// next finds nothing half done.
+	grace     = 3 * time.Second
+	mostGrace = 15 * time.Second
 	// dialTimeout bounds connecting to the runtime for a caller.
 	dialTimeout = 5 * time.Second
 	// acceptAgain is the pause after a connection that could not be accepted.
@@ -58,10 +60,10 @@ func (a *Attachment) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all sync.WaitGroup
+	var accepting sync.WaitGroup
 	for _, s := range sockets {
 		a.o.Log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.to)
-		all.Go(func() { a.accept(s) })
+		accepting.Go(func() { a.accept(s) })
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { a.follow(ctx); return nil })
@@ -69,12 +71,25 @@ func (a *Attachment) Run(ctx context.Context) error {
 	for _, s := range sockets {
 		_ = s.listener.Close()
 	}
+	accepting.Wait()
+	a.freeze()
 	a.drain()
 	stop()
-	all.Wait()
 	err = group.Wait()
 	a.work.Wait()
 	return err
+}
+
+// freeze has callers open no more calls on the connections they have. Those who
+// connect anew wait for the next agent, where systemd holds the socket.
+func (a *Attachment) freeze() {
+	a.mu.Lock()
+	a.frozen = true
+	all := slices.Collect(maps.Keys(a.conns))
+	a.mu.Unlock()
+	for _, c := range all {
+		c.Drain()
+	}
 }
 
 // socket is one that is served.
@@ -92,6 +107,9 @@ func (a *Attachment) listen() ([]socket, error) {
 		paths = append(paths, ImageSocket(a.o.Socket))
 	}
 	var err error
+	if n := len(a.o.Listeners); n > len(targets) {
+		return nil, fmt.Errorf("%d sockets were handed down and %d are served: the socket unit wants one ListenStream for cri.socket, and a second where cri.imageEndpoint is set", n, len(targets))
+	}
 	for i := range targets {
 		if i < len(a.o.Listeners) {
 			targets[i].listener = a.o.Listeners[i]
@@ -108,28 +126,19 @@ func (a *Attachment) listen() ([]socket, error) {
 }
 
 // HandedDown are the sockets systemd listens on for this process, as the
-// environment says (sd_listen_fds(3)). The kubelet's connections wait in them
-// while nobody serves.
-func HandedDown(getenv func(string) string) ([]net.Listener, error) {
-	if getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
-		return nil, nil
-	}
-	n, err := strconv.Atoi(getenv("LISTEN_FDS"))
+// environment says (sd_listen_fds(3)), which is cleared: what we start is handed
+// nothing. The kubelet's connections wait in them while nobody serves.
+func HandedDown() ([]net.Listener, error) {
+	all, err := activation.Listeners()
 	if err != nil {
-		return nil, fmt.Errorf("sockets from systemd: LISTEN_FDS: %w", err)
+		return nil, fmt.Errorf("sockets from systemd: %w", err)
 	}
-	var out []net.Listener
-	for fd := firstSystemdFD; fd < firstSystemdFD+n; fd++ {
-		syscall.CloseOnExec(fd)
-		f := os.NewFile(uintptr(fd), "systemd socket")
-		l, err := net.FileListener(f)
-		_ = f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("socket %d from systemd: %w", fd, err)
+	for i, l := range all {
+		if l == nil {
+			return nil, fmt.Errorf("descriptor %d from systemd is no stream socket; the socket unit wants ListenStream alone", firstSystemdFD+i)
 		}
-		out = append(out, l)
 	}
-	return out, nil
+	return all, nil
 }
 
 // listenAt opens a socket of our own. A socket file that nobody serves any more
@@ -177,6 +186,9 @@ func (a *Attachment) accept(s socket) {
 			}
 			continue
 		}
+		a.mu.Lock()
+		a.dialling++
+		a.mu.Unlock()
 		a.work.Go(func() { a.serve(c, s.to) })
 	}
 }
@@ -187,14 +199,22 @@ func (a *Attachment) serve(caller net.Conn, to string) {
 	d := net.Dialer{Timeout: dialTimeout}
 	b, err := d.DialContext(a.ctx, "unix", to)
 	if err != nil {
+		a.mu.Lock()
+		a.dialling--
+		a.mu.Unlock()
 		_ = caller.Close()
 		a.o.Log.Debug("the runtime is not there for a caller", logkey.Err, err)
 		return
 	}
 	conn := relay.New(caller, b, relay.Options{Pick: a.pick})
 	a.mu.Lock()
+	a.dialling--
 	a.conns[conn] = struct{}{}
+	frozen := a.frozen
 	a.mu.Unlock()
+	if frozen { // accepted just before
+		conn.Drain()
+	}
 	if err := conn.Run(a.ctx); err != nil {
 		a.o.Log.Warn("a cri connection ended", logkey.Err, err)
 	}
@@ -205,27 +225,29 @@ func (a *Attachment) serve(caller net.Conn, to string) {
 
 // drain lets calls under way end, within bounds.
 func (a *Attachment) drain() {
-	a.mu.Lock()
-	all := slices.Collect(maps.Keys(a.conns))
-	a.mu.Unlock()
-	for _, c := range all {
-		c.Drain()
-	}
-	end := time.NewTimer(grace)
-	defer end.Stop()
-	look := time.NewTicker(10 * time.Millisecond)
+	begun := time.Now()
+	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for {
-		a.mu.Lock()
-		open := len(a.conns)
-		a.mu.Unlock()
-		if open == 0 {
+		passing, held := a.underWay()
+		waited := time.Since(begun)
+		if !passing && !held || !held && waited > grace || waited > mostGrace {
+			a.o.Log.Info("handing over", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
 			return
 		}
-		select {
-		case <-end.C:
-			return
-		case <-look.C:
-		}
+		<-look.C
 	}
+}
+
+// underWay reports whether a connection is open, and whether a held call, or
+// what is to be told of one, is not at its end.
+func (a *Attachment) underWay() (passing, held bool) {
+	a.mu.Lock()
+	all := slices.Collect(maps.Keys(a.conns))
+	passing, held = len(a.conns) > 0 || a.dialling > 0, len(a.lanes) > 0 || len(a.starts) > 0
+	a.mu.Unlock()
+	for _, c := range all {
+		held = held || c.Holding()
+	}
+	return passing, held
 }

@@ -46,6 +46,8 @@ const (
 	YAML       = "yaml"
 	Source     = "source" // of pod specs
 	Pods       = "pods"   // how many
+	Took       = "took"   // a duration
+	Cut        = "cut"    // calls under way were not waited for any longer
 )
 
 // ID names one event in logs, journal and answers. It is a counter's value:

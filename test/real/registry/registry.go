@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,6 +22,7 @@ const (
 	mediaManifest = "application/vnd.oci.image.manifest.v1+json"
 	mediaConfig   = "application/vnd.oci.image.config.v1+json"
 	mediaLayer    = "application/vnd.oci.image.layer.v1.tar"
+	moreSize      = 6 << 20 // above one gRPC message, in bytes
 )
 
 type descriptor struct {
@@ -37,19 +40,32 @@ type Registry struct {
 	manifests map[string]string // name -> digest
 }
 
-// Start serves the images probe, whose program is the given static binary, and pause, the same with the argument pause.
+// Start serves the images probe, whose program is the given static binary, pause, the same with the argument pause, and
+// extra, which has a layer of its own beside, so that a pull of it has something to carry.
 func Start(binary []byte) (*Registry, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	r := &Registry{address: listener.Addr().String(), blobs: map[string][]byte{}, manifests: map[string]string{}}
-	layer, err := layerOf(binary)
+	layer, err := layerOf("probe", binary)
 	if err != nil {
 		return nil, err
 	}
-	for name, command := range map[string][]string{"probe": {"/probe"}, "pause": {"/probe", "pause"}} {
-		if err := r.add(name, layer, command); err != nil {
+	more, err := layerOf("more", bytes.Repeat([]byte("some more. "), moreSize/11))
+	if err != nil {
+		return nil, err
+	}
+	for _, image := range []struct {
+		name    string
+		command []string
+		layers  [][]byte
+	}{
+		{"probe", []string{"/probe"}, [][]byte{layer}},
+		{"pause", []string{"/probe", "pause"}, [][]byte{layer}},
+		{"extra", []string{"/probe"}, [][]byte{layer, more}},
+	} {
+		if err := r.add(image.name, image.command, image.layers...); err != nil {
 			return nil, err
 		}
 	}
@@ -72,24 +88,68 @@ func (r *Registry) Address() string { return r.address }
 // Image is the reference of an image by its name.
 func (r *Registry) Image(name string) string { return r.address + "/" + name + ":1" }
 
-func (r *Registry) add(name string, layer []byte, command []string) error {
+func (r *Registry) add(name string, command []string, layers ...[]byte) error {
+	var ids []string
+	var described []descriptor
+	for _, layer := range layers {
+		ids = append(ids, digest(layer))
+		described = append(described, r.store(mediaLayer, layer))
+	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{"Entrypoint": command, "Env": []string{"PATH=/"}, "WorkingDir": "/"},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": ids},
 	})
 	if err != nil {
 		return err
 	}
 	manifest, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": mediaManifest,
-		"config": r.store(mediaConfig, config), "layers": []descriptor{r.store(mediaLayer, layer)},
+		"schemaVersion": 2, "mediaType": mediaManifest, "config": r.store(mediaConfig, config), "layers": described,
 	})
 	if err != nil {
 		return err
 	}
 	r.manifests[name] = r.store(mediaManifest, manifest).Digest
 	return nil
+}
+
+// Archive is an image as a file that runtimes import: an OCI image layout in a tar. It will be called ref.
+func (r *Registry) Archive(name, ref string) ([]byte, error) {
+	manifest := r.manifests[name]
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{map[string]any{
+		"mediaType": mediaManifest, "digest": manifest, "size": len(r.blobs[manifest]),
+		"annotations": map[string]string{"io.containerd.image.name": ref},
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	var has struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	if err := json.Unmarshal(r.blobs[manifest], &has); err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`), "index.json": index}
+	for _, d := range append(has.Layers, has.Config, descriptor{Digest: manifest}) {
+		files["blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:")] = r.blobs[d.Digest]
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		if err := put(w, file, 0o644, files[file]); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), w.Close()
+}
+
+func put(w *tar.Writer, name string, mode int64, content []byte) error {
+	if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(content))}); err != nil {
+		return err
+	}
+	_, err := w.Write(content)
+	return err
 }
 
 func (r *Registry) store(mediaType string, content []byte) descriptor {
@@ -122,8 +182,8 @@ func (r *Registry) serve(w http.ResponseWriter, digest, mediaType string) {
 	w.Write(content)
 }
 
-// layerOf makes an uncompressed layer: the binary and the folders a runtime mounts over.
-func layerOf(binary []byte) ([]byte, error) {
+// layerOf makes an uncompressed layer: a program and the folders a runtime mounts over.
+func layerOf(name string, program []byte) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, dir := range []string{"dev", "etc", "proc", "sys", "tmp"} {
@@ -131,11 +191,7 @@ func layerOf(binary []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	err := w.WriteHeader(&tar.Header{Name: "probe", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(binary))})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(binary); err != nil {
+	if err := put(w, name, 0o755, program); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -71,6 +72,9 @@ type Conn struct {
 	// closing: streams above limit are not relayed any more.
 	closing bool
 	limit   uint32
+	// greeted: the backend's first frames have gone to the caller, who takes no
+	// other before them.
+	greeted bool
 	dead    bool
 }
 
@@ -135,15 +139,45 @@ func (c *Conn) Drain() {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	again := c.closing
+	again, greeted := c.closing, c.greeted
 	c.closing = true
 	if !again {
 		c.limit = c.last.Load()
 	}
 	c.mu.Unlock()
-	if !again {
-		_ = c.caller.writeLocked(appendGoAway(nil, c.limit, codeNone, "trimtab hands over"))
+	if !again && greeted {
+		_ = c.caller.writeLocked(appendGoAway(nil, c.limit, codeNone, handsOver))
 	}
+}
+
+// handsOver is what a caller is told when its connection is drained.
+const handsOver = "trimtab hands over"
+
+// greet hands the backend's first frames on, and what Drain had to keep back
+// until then.
+func (c *Conn) greet(first []byte) error {
+	c.caller.mu.Lock()
+	defer c.caller.mu.Unlock()
+	c.mu.Lock()
+	c.greeted = true
+	closing := c.closing
+	c.mu.Unlock()
+	if closing {
+		first = appendGoAway(slices.Clip(first), c.limit, codeNone, handsOver)
+	}
+	return c.caller.writeLocked(first)
+}
+
+// Holding reports whether a held call is not at its end.
+func (c *Conn) Holding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.calls {
+		if k.stage != over {
+			return true
+		}
+	}
+	return false
 }
 
 // abandon tells the hooks of calls that will never be answered.

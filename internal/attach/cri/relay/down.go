@@ -11,8 +11,9 @@ import (
 // downward is the direction from backend to caller.
 type downward struct {
 	*Conn
-	in  *reader
-	run []byte
+	in    *reader
+	run   []byte
+	first bool // the first frames have gone on
 }
 
 // relayDown passes on what the backend sends.
@@ -46,6 +47,10 @@ func (d *downward) begin(f *frame) {
 func (d *downward) flush() error {
 	run := d.run
 	d.run = nil
+	if !d.first && len(run) > 0 {
+		d.first = true
+		return d.greet(run)
+	}
 	return d.caller.write(run)
 }
 

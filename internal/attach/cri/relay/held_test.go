@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -266,4 +267,59 @@ func TestDrain(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d connections", n)
 	}
+}
+
+// TestDrainBeforeGreeting: a caller takes nothing before the backend's first
+// frames, so what Drain says comes after them, and the call comes again over
+// another connection.
+func TestDrainBeforeGreeting(t *testing.T) {
+	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
+	l, path := listen(t)
+	greet := make(chan bool)
+	conns := make(chan *relay.Conn, 2)
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); _ = l.Close(); all.Wait() })
+	all.Go(func() {
+		for first := true; ; first = false {
+			caller, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("unix", b.path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if first {
+				up = &slow{up, greet}
+			}
+			c := relay.New(caller, up, relay.Options{})
+			conns <- c
+			all.Go(func() { _ = c.Run(ctx) })
+		}
+	})
+	client := dial(t, path)
+	answer := make(chan string, 1)
+	go func() { answer <- unary(bounded(t), client, "Echo", []byte("m")) }()
+	(<-conns).Drain()
+	close(greet)
+	if got := <-answer; !strings.HasPrefix(got, `"m" OK`) {
+		t.Errorf("answer %s", got)
+	}
+	if len(conns) != 1 {
+		t.Errorf("%d more connections, want 1", len(conns))
+	}
+}
+
+// slow is a backend that says nothing before it may.
+type slow struct {
+	net.Conn
+
+	may chan bool
+}
+
+func (s *slow) Read(b []byte) (int, error) {
+	<-s.may
+	return s.Conn.Read(b)
 }
