@@ -33,6 +33,7 @@ var arrows = map[string][]string{
 	"internal/report/logkey":     {},
 	"internal/report/status":     {"internal/lifecycle", "internal/topology"},
 	"internal/report/metrics":    {"internal/lifecycle", "internal/report/status"},
+	"internal/report/top":        {"internal/report/status", "internal/topology"},
 	"internal/report/web":        {},
 	"internal/report/doctor":     {"internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/status", "internal/topology"},
 	"internal/config":            {"internal/lifecycle", "internal/topology", "internal/intent"},

@@ -31,16 +31,43 @@ const (
 // owner is one explained mark of the picture.
 type owner struct{ mark, text string }
 
+// Mark is what stands for some CPUs in a picture, and whose they are.
+type Mark struct {
+	Mark string
+	Pod  string // that owns them alone, as namespace/name; empty for a pool
+	CPUs []int
+}
+
+// Marks gives every CPU the mark that RenderStatus draws it with. An owner has one entry, so has everything else; no CPU
+// is in two.
+func Marks(c NodeCPUs) []Mark {
+	p := draw(c)
+	at := map[string]int{}
+	var all []Mark
+	for _, id := range cpus(c.Online) {
+		key := p.marks[id] + "\x00" + p.pods[id]
+		i, known := at[key]
+		if !known {
+			i = len(all)
+			at[key] = i
+			all = append(all, Mark{Mark: p.marks[id], Pod: p.pods[id]})
+		}
+		all[i].CPUs = append(all[i].CPUs, id)
+	}
+	return all
+}
+
 // picture says which mark each CPU has.
 type picture struct {
 	marks map[int]string
+	pods  map[int]string // who owns a CPU alone
 	used  []owner
 }
 
 // draw gives each CPU the mark of who may use it. What is more particular is
 // painted last: pools, reserved, owners.
 func draw(c NodeCPUs) picture {
-	p := picture{marks: map[int]string{}}
+	p := picture{marks: map[int]string{}, pods: map[int]string{}}
 	p.pools(c)
 	if ids := cpus(c.Reserved); len(ids) > 0 {
 		p.paint(ids, owner{markReserved, "reserved"})
@@ -61,7 +88,10 @@ func draw(c NodeCPUs) picture {
 		}
 		slices.Sort(own[pod])
 		ids := slices.Compact(own[pod])
-		p.paint(ids, owner{mark, clean(pod) + " alone: " + topology.FormatList(ids)})
+		for _, id := range ids {
+			p.pods[id] = Clean(pod)
+		}
+		p.paint(ids, owner{mark, Clean(pod) + " alone: " + topology.FormatList(ids)})
 	}
 	return p
 }

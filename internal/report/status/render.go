@@ -22,8 +22,8 @@ type Options struct {
 func RenderStatus(w io.Writer, n Node, o Options) error {
 	var b bytes.Buffer
 	head := table(&b)
-	fmt.Fprintf(head, "trimtab\t%s, up %s\n", clean(n.Version), age(o.Now.Sub(n.Started)))
-	from := clean(n.ConfigFile)
+	fmt.Fprintf(head, "trimtab\t%s, up %s\n", Clean(n.Version), age(o.Now.Sub(n.Started)))
+	from := Clean(n.ConfigFile)
 	if from == "" {
 		from = "defaults, no file"
 	}
@@ -33,7 +33,7 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		if i == 0 {
 			label = "not in force"
 		}
-		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(clean(line)))
+		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(line)))
 	}
 	if len(n.Attachments) == 0 {
 		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
@@ -43,7 +43,7 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 	}
 	for _, h := range n.Hooks {
 		if h.Enabled && h.Finding.Support != lifecycle.Supported {
-			fmt.Fprintf(head, "hook %s\t%s\n", clean(h.Name), o.alarm(clean(h.Effective())))
+			fmt.Fprintf(head, "hook %s\t%s\n", Clean(h.Name), o.alarm(Clean(h.Effective())))
 		}
 	}
 	for i, p := range n.PodSpecs {
@@ -51,7 +51,7 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		if i == 0 {
 			label = "pod specs"
 		}
-		fmt.Fprintf(head, "%s\t%s: %s\n", label, clean(string(p.Name)), clean(p.State()))
+		fmt.Fprintf(head, "%s\t%s: %s\n", label, Clean(string(p.Name)), Clean(p.State()))
 	}
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
@@ -65,15 +65,15 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 }
 
 func attachment(a Attached) string {
-	s := clean(a.Name) + ": " + clean(a.State)
+	s := Clean(a.Name) + ": " + Clean(a.State)
 	if a.Runtime != "" {
-		s += ", " + clean(a.Runtime)
+		s += ", " + Clean(a.Runtime)
 	}
 	if len(a.Lacks) > 0 {
-		s += ", without " + clean(strings.Join(a.Lacks, ", "))
+		s += ", without " + Clean(strings.Join(a.Lacks, ", "))
 	}
 	if a.Error != "" {
-		s += ": " + clean(a.Error)
+		s += ": " + Clean(a.Error)
 	}
 	return s
 }
@@ -101,7 +101,7 @@ func containers(w io.Writer, list []Container, o Options) {
 		if len(c.Problems) > 0 {
 			problems = o.alarm(fmt.Sprint(len(c.Problems)))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class),
 			dash(c.QoS), dash(c.Seat), dash(c.CPUs), applied, all, problems)
 	}
 	flush(t)
@@ -132,24 +132,24 @@ func RenderExplain(w io.Writer, list []Container, o Options) error {
 }
 
 func explainHead(w io.Writer, c Container) {
-	name := clean(c.Pod)
+	name := Clean(c.Pod)
 	if c.Name != "" {
-		name += "/" + clean(c.Name)
+		name += "/" + Clean(c.Name)
 	}
 	fmt.Fprintln(w, name)
 	t := table(w)
 	fmt.Fprintf(t, "  state\t%s\n", dash(c.State))
 	class := dash(c.Class)
 	if c.ClassFrom != "" {
-		class += ", from " + clean(c.ClassFrom)
+		class += ", from " + Clean(c.ClassFrom)
 	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
 	seat := dash(c.CPUs)
 	if c.Seat != "" {
-		seat += " (" + clean(c.Seat) + ")"
+		seat += " (" + Clean(c.Seat) + ")"
 	}
 	if c.SeatWhy != "" {
-		seat += ": " + clean(c.SeatWhy)
+		seat += ": " + Clean(c.SeatWhy)
 	}
 	fmt.Fprintf(t, "  CPUs\t%s\n", seat)
 	flush(t)
@@ -165,9 +165,9 @@ func explainFacts(w io.Writer, facts []Fact) {
 	for _, f := range facts {
 		from := dash(string(f.From))
 		if f.Note != "" {
-			from += ": " + clean(f.Note)
+			from += ": " + Clean(f.Note)
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", clean(f.Name), dash(f.Value), from)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", Clean(f.Name), dash(f.Value), from)
 	}
 	flush(t)
 }
@@ -183,9 +183,9 @@ func explainValues(w io.Writer, values []Value, o Options) {
 	for _, v := range values {
 		from := dash(v.Why.Source)
 		if v.Why.Text != "" {
-			from += " (" + clean(v.Why.Text) + ")"
+			from += " (" + Clean(v.Why.Text) + ")"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", clean(v.Field), dash(v.Value), dash(v.Why.Hook), from,
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", Clean(v.Field), dash(v.Value), dash(v.Why.Hook), from,
 			dash(v.Channel), o.applied(v))
 	}
 	flush(t)
@@ -194,7 +194,7 @@ func explainValues(w io.Writer, values []Value, o Options) {
 func (o Options) applied(v Value) string {
 	s := "yes"
 	if v.Note != "" {
-		s = "yes, " + clean(v.Note)
+		s = "yes, " + Clean(v.Note)
 	}
 	if v.Applied {
 		return s
@@ -210,7 +210,7 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 	t := table(w)
 	fmt.Fprintln(t, "  PROBLEM\tKEY\tVALUE\tREASON")
 	for _, p := range problems {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(clean(p.Told())))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(Clean(p.Told())))
 	}
 	flush(t)
 }
@@ -219,35 +219,35 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 // for each thing that was decided.
 func RenderEvent(w io.Writer, e Event, o Options) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s #%d %s", e.Time.Format("15:04:05.000"), e.Seq, clean(e.Kind))
+	fmt.Fprintf(&b, "%s #%d %s", e.Time.Format("15:04:05.000"), e.Seq, Clean(e.Kind))
 	if e.Pod != "" {
-		fmt.Fprintf(&b, " %s", clean(strings.TrimSuffix(e.Pod+"/"+e.Container, "/")))
+		fmt.Fprintf(&b, " %s", Clean(strings.TrimSuffix(e.Pod+"/"+e.Container, "/")))
 	}
 	fmt.Fprintf(&b, " via %s in %s\n", dash(e.From), e.Took.Round(time.Microsecond))
 	for _, v := range e.Values {
-		fmt.Fprintf(&b, "    %s = %s", clean(v.Field), clean(v.Value))
+		fmt.Fprintf(&b, "    %s = %s", Clean(v.Field), Clean(v.Value))
 		fmt.Fprintf(&b, "  [%s", dash(v.Why.Hook))
 		if v.Why.Source != "" {
-			fmt.Fprintf(&b, " from %s", clean(v.Why.Source))
+			fmt.Fprintf(&b, " from %s", Clean(v.Why.Source))
 		}
 		fmt.Fprintf(&b, ", %s] %s\n", dash(v.Channel), strings.TrimPrefix(o.applied(v), "yes"))
 	}
 	for _, c := range e.Changed {
-		fmt.Fprintf(&b, "    others: %s\n", clean(c))
+		fmt.Fprintf(&b, "    others: %s\n", Clean(c))
 	}
 	for _, p := range e.Problems {
 		if p.Warning {
-			fmt.Fprintf(&b, "    warning: %s\n", clean(p.String()))
+			fmt.Fprintf(&b, "    warning: %s\n", Clean(p.String()))
 			continue
 		}
 		what := "problem: "
 		if p.Refused {
 			what = "refused: "
 		}
-		fmt.Fprintf(&b, "    %s\n", o.alarm(what+clean(p.String())))
+		fmt.Fprintf(&b, "    %s\n", o.alarm(what+Clean(p.String())))
 	}
 	if e.Rejected != "" {
-		fmt.Fprintf(&b, "    %s\n", o.alarm("REJECTED: "+clean(e.Rejected)))
+		fmt.Fprintf(&b, "    %s\n", o.alarm("REJECTED: "+Clean(e.Rejected)))
 	}
 	return send(w, &b)
 }
@@ -287,12 +287,12 @@ func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return clean(s)
+	return Clean(s)
 }
 
-// clean makes foreign text, such as values of annotations, fit to stand in a
+// Clean makes foreign text, such as values of annotations, fit to stand in a
 // table on a terminal.
-func clean(s string) string {
+func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'

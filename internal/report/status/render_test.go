@@ -141,7 +141,7 @@ func TestPictureOfLargeNode(t *testing.T) {
 func FuzzClean(f *testing.F) {
 	f.Add("\x1b]0;x\a\u202e")
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, r := range clean(s) {
+		for _, r := range Clean(s) {
 			if r < ' ' || r == 0x7f || r == 0x202e {
 				t.Errorf("%q is left of %q", r, s)
 			}

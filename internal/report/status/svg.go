@@ -74,13 +74,13 @@ func (d *drawing) line(attributes, text string) {
 
 func (d *drawing) head(n Node, now time.Time) {
 	d.y += 4
-	d.line(` font-size="18" font-weight="bold"`, "trimtab "+clean(n.Version))
+	d.line(` font-size="18" font-weight="bold"`, "trimtab "+Clean(n.Version))
 	for _, a := range n.Attachments {
 		d.line("", "attachment "+attachment(a))
 	}
 	d.line("", fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countOf(n)))
 	if n.ConfigError != "" {
-		d.line(` fill="#b00020"`, "configuration not in force: "+clean(strings.ReplaceAll(n.ConfigError, "\n", "; ")))
+		d.line(` fill="#b00020"`, "configuration not in force: "+Clean(strings.ReplaceAll(n.ConfigError, "\n", "; ")))
 	}
 	d.y += svgGap
 }
@@ -142,7 +142,7 @@ func (d *drawing) pkg(nodes []NUMA) {
 
 // node draws one NUMA node at a place and returns its size.
 func (d *drawing) node(n NUMA, x, y int) (width, height int) {
-	title := fmt.Sprintf("node %d: %s", n.ID, clean(n.CPUs))
+	title := fmt.Sprintf("node %d: %s", n.ID, Clean(n.CPUs))
 	if n.CPUs == "" {
 		title = fmt.Sprintf("node %d: no CPUs", n.ID)
 	}

@@ -1,0 +1,124 @@
+package top
+
+import (
+	"context"
+	"io/fs"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// lately is how many looks a row remembers.
+const lately = 30
+
+// Ask asks the agent for the node's state.
+type Ask func(context.Context) (status.Node, error)
+
+// Model is the live view as bubbletea runs it.
+type Model struct {
+	ctx   context.Context
+	ask   Ask
+	proc  fs.FS
+	every time.Duration
+	last  *Reading
+	frame Frame
+}
+
+// New makes a live view that looks every so often.
+func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bool) Model {
+	return Model{ctx: ctx, ask: ask, proc: proc, every: every, frame: Frame{Color: color, History: map[string][]float64{}}}
+}
+
+// look is what was seen at one moment.
+type look struct {
+	node    status.Node
+	reading Reading
+	err     error
+}
+
+type tick struct{}
+
+// Init takes the first look.
+func (m Model) Init() tea.Cmd { return m.look }
+
+func (m Model) look() tea.Msg {
+	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
+	defer cancel()
+	node, err := m.ask(ctx)
+	reading, unread := Read(m.proc)
+	if err == nil {
+		err = unread
+	}
+	return look{node, reading, err}
+}
+
+// Update takes in a key, a size or a look.
+func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.KeyPressMsg:
+		return m.key(msg.String())
+	case tea.WindowSizeMsg:
+		m.frame.Width, m.frame.Height = msg.Width, msg.Height
+	case tick:
+		return m, m.look
+	case look:
+		if !m.frame.Paused {
+			m = m.Seen(msg.node, msg.reading, msg.err)
+		}
+		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return tick{} })
+	}
+	return m, nil
+}
+
+func (m Model) key(name string) (tea.Model, tea.Cmd) {
+	switch name {
+	case "q", "esc", "ctrl+c":
+		return m, tea.Quit
+	case "space":
+		m.frame.Paused = !m.frame.Paused
+	case "s":
+		m.frame.ByName = !m.frame.ByName
+	}
+	return m, nil
+}
+
+// Seen is the view after a look. Where that failed, what was seen before stays, with the reason.
+func (m Model) Seen(node status.Node, r Reading, err error) Model {
+	if err != nil {
+		m.frame.Trouble = err.Error()
+		return m
+	}
+	m.frame.Trouble, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
+	if m.last != nil {
+		m.frame.Busy = r.Since(*m.last)
+		m.frame.History = remember(m.frame.History, Rows(node), m.frame.Busy)
+	}
+	m.last = &r
+	return m
+}
+
+// remember adds a look to the rows' histories; rows that are gone are forgotten.
+func remember(before map[string][]float64, rows []Row, busy map[int]float64) map[string][]float64 {
+	after := map[string][]float64{}
+	for _, r := range rows {
+		share, ok := Share(busy, r.CPUs)
+		history := before[r.Name]
+		if ok {
+			history = append(append([]float64{}, history...), share)
+		}
+		after[r.Name] = history[max(0, len(history)-lately):]
+	}
+	return after
+}
+
+// Frame is what is to be seen now.
+func (m Model) Frame() Frame { return m.frame }
+
+// View draws the frame on a screen of its own.
+func (m Model) View() tea.View {
+	v := tea.NewView(m.frame.String())
+	v.AltScreen = true
+	return v
+}

@@ -1,0 +1,167 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+var update = flag.Bool("update", false, "write the wanted frames anew")
+
+func proc(stat string) fs.FS {
+	return fstest.MapFS{
+		"stat":            {Data: []byte(stat)},
+		"pressure/cpu":    {Data: []byte("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=9.00 avg60=0.00 avg300=0.00 total=1\n")},
+		"pressure/memory": {Data: []byte("some avg10=0.25 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.10 avg60=0.00 avg300=0.00 total=1\n")},
+	}
+}
+
+const (
+	before = "cpu  1 1 1 1\ncpu0 100 0 100 800 0 0 0 0 50 0\ncpu1 0 0 0 1000 0 0 0 0 0 0\ncpu2 5 5 5 5\ncpu4 0 0 0 100\nintr 5\n"
+	after  = "cpu  1 1 1 1\ncpu0 150 0 150 900 0 0 0 0 90 0\ncpu1 0 0 0 1050 50 0 0 0 0 0\ncpu2 1 1 1 1\ncpu3 7 7 7 7\ncpu4 100 0 0 100\nctxt 1\n"
+)
+
+func readings(t testing.TB) (Reading, Reading) {
+	t.Helper()
+	first, err := Read(proc(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Read(proc(after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first, second
+}
+
+func TestSince(t *testing.T) {
+	first, second := readings(t)
+	// CPU 2 went back, and CPU 3 was not there before. Waiting for the disk is not work.
+	want := map[int]float64{0: 0.5, 1: 0, 4: 1}
+	if d := cmp.Diff(want, second.Since(first)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	pressure := []Pressure{{"cpu", "some", 1.5}, {"memory", "some", 0.25}, {"memory", "full", 0.1}}
+	if d := cmp.Diff(pressure, second.Pressure); d != "" {
+		t.Errorf("pressure (-want +got):\n%s", d)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(before)
+	f.Add("cpu0 x\n")
+	f.Add("cpu99999999999999999999 1\ncpu")
+	f.Fuzz(func(t *testing.T, stat string) {
+		r, err := Read(proc(stat))
+		if err != nil {
+			return
+		}
+		for id, share := range r.Since(Reading{All: map[int]uint64{}, Busy: map[int]uint64{}}) {
+			t.Errorf("CPU %d was busy %f since it was not there", id, share)
+		}
+		for id, share := range r.Since(r) {
+			t.Errorf("CPU %d was busy %f in no time", id, share)
+		}
+	})
+}
+
+func node() status.Node {
+	return status.Node{
+		Version: "v0.1.0", Attachments: []status.Attached{{Name: "nri", State: "connected"}},
+		CPUs: status.NodeCPUs{
+			Online: "0-4", Shared: "1-3", Reclaimed: "2-3", Reserved: "0",
+			Nodes:  []status.NUMA{{ID: 0, CPUs: "0-1"}, {ID: 1, CPUs: "2-4"}, {ID: 2}},
+			Grants: []status.Grant{{Pod: "db/redis-0", Container: "redis", CPUs: "4"}},
+		},
+		Containers: make([]status.Container, 3), Unapplied: 1,
+	}
+}
+
+func seen(t testing.TB) Model {
+	t.Helper()
+	first, second := readings(t)
+	m := New(context.Background(), nil, nil, time.Second, false)
+	return m.Seen(node(), first, nil).Seen(node(), second, nil)
+}
+
+func TestFrame(t *testing.T) {
+	failed := seen(t).Seen(status.Node{}, Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
+	live := seen(t).Frame()
+	live.Width, live.Height, live.ByName, live.Paused = 60, 9, true, true
+	colored := seen(t).Frame()
+	colored.Color = true
+	for name, f := range map[string]Frame{"plain": seen(t).Frame(), "failed": failed, "live": live, "color": colored, "nothing": {}} {
+		t.Run(name, func(t *testing.T) {
+			got := f.String() + "\n"
+			file := "testdata/" + name + ".txt"
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			for line := range strings.Lines(got) {
+				if n := len([]rune(strings.TrimSuffix(line, "\n"))); !f.Color && f.Width > 0 && n > f.Width {
+					t.Errorf("a line of %d columns on a terminal of %d", n, f.Width)
+				}
+			}
+			if n := strings.Count(got, "\n"); f.Height > 0 && n > f.Height {
+				t.Errorf("%d lines on a terminal of %d", n, f.Height)
+			}
+		})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	m := seen(t)
+	press := func(m Model, k tea.Key) (Model, tea.Cmd) {
+		next, cmd := m.Update(tea.KeyPressMsg(k))
+		return next.(Model), cmd
+	}
+	paused, _ := press(m, tea.Key{Code: ' ', Text: " "})
+	if !paused.Frame().Paused {
+		t.Error("space does not pause")
+	}
+	next, again := paused.Update(look{node: status.Node{Version: "later"}})
+	if next.(Model).Frame().Node.Version != "v0.1.0" || again == nil {
+		t.Error("a pause shows what came later, or never looks again")
+	}
+	if sorted, _ := press(m, tea.Key{Code: 's', Text: "s"}); !sorted.Frame().ByName {
+		t.Error("s does not sort by name")
+	}
+	if _, cmd := press(m, tea.Key{Code: 'q', Text: "q"}); cmd == nil || cmd() != (tea.QuitMsg{}) {
+		t.Error("q does not end it")
+	}
+}
+
+// TestLook asks an agent that is away, then one that is there.
+func TestLook(t *testing.T) {
+	away := errors.New("away")
+	m := New(t.Context(), func(context.Context) (status.Node, error) { return status.Node{}, away }, proc(before), time.Second, false)
+	next, again := m.Update(m.Init()())
+	if got := next.(Model).Frame().Trouble; got != "away" || again == nil {
+		t.Errorf("trouble is %q, and it goes on: %v", got, again != nil)
+	}
+	m = New(t.Context(), func(context.Context) (status.Node, error) { return node(), nil }, proc(before), time.Second, false)
+	next, _ = m.Update(m.Init()())
+	if got := next.(Model).Frame(); got.Trouble != "" || got.Node.Version != "v0.1.0" || got.Busy != nil {
+		t.Errorf("a first look shows %+v", got)
+	}
+}
