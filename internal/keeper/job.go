@@ -260,11 +260,12 @@ func (k *Keeper) keepOriginal(j *job, current string) {
 	}
 }
 
-// keepFound records what was there and is just what is wanted.
+// keepFound records what was there and is just what is wanted. Where somebody
+// told what would be there, that counts: what was found may be ours.
 func (k *Keeper) keepFound(j *job, current string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r := j.row; !r.hasOriginal && !r.carried && !r.releasing && !k.lost {
+	if r := j.row; !r.hasOriginal && !r.hasAsked && !r.carried && !r.releasing && !k.lost {
 		r.original, r.hasOriginal = current, true
 		k.noteLocked(r)
 	}
