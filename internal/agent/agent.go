@@ -77,6 +77,7 @@ type Agent struct {
 	generation uint64
 	badConfig  string // why a newer file is not in force
 	dropIn     bool   // the configuration came from the runtime
+	released   bool   // nothing is decided any more
 }
 
 // New makes an agent. Nothing is attached and nothing is written to the kernel
@@ -156,6 +157,7 @@ func (a *Agent) attach() (err error) {
 // keeper makes the keeper of the node's cgroups and of what is beside them.
 func (a *Agent) keeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
+	a.keepOriginals(k)
 	if a.node.resctrl != nil {
 		k.Use(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
 	}
@@ -201,16 +203,24 @@ func (a *Agent) look() (*cgroup.Tree, error) {
 		return nil, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
 	}
 	a.close = files.Close
-	tree := &cgroup.Tree{FS: files}
+	tree, err := treeOf(files, c)
+	if err != nil {
+		return nil, errors.Join(err, files.Close())
+	}
+	return tree, nil
+}
+
+// treeOf makes a tree of the configured version of what is mounted.
+func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 	switch c.Version {
 	case "v1":
-		tree.Version = cgroup.V1
+		return &cgroup.Tree{FS: files, Version: cgroup.V1}, nil
 	case "v2":
-		tree.Version = cgroup.V2
-	default:
-		if tree, err = cgroup.Open(files); err != nil {
-			return nil, errors.Join(fmt.Errorf("find the cgroup version of %s: %w", c.Root, err), files.Close())
-		}
+		return &cgroup.Tree{FS: files, Version: cgroup.V2}, nil
+	}
+	tree, err := cgroup.Open(files)
+	if err != nil {
+		return nil, fmt.Errorf("find the cgroup version of %s: %w", c.Root, err)
 	}
 	return tree, nil
 }
@@ -356,8 +366,11 @@ func (a *Agent) Reconfigure(c config.Config) error {
 	old := a.config
 	a.config, a.badConfig = c, ""
 	a.generation++
-	gen := a.generation
+	gen, released := a.generation, a.released
 	a.mu.Unlock()
+	if released {
+		policy = nothing(policy)
+	}
 	if a.opt.Level != nil {
 		_ = a.opt.Level.UnmarshalText([]byte(c.Log.Level)) // validated
 	}
@@ -455,7 +468,7 @@ func (s source) Status() status.Node {
 	n.Grants = &granted
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
-	n.Version, n.Started = s.a.opt.Version, s.a.started
+	n.Version, n.Started, n.Released = s.a.opt.Version, s.a.started, s.a.released
 	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
 	if at := s.a.attachment(); at != nil && len(n.Attachments) == 0 {
 		state, runtime, err := at.Status()

@@ -101,6 +101,7 @@ type Conductor struct {
 	// by container.
 	given  map[string]map[lifecycle.Field]string
 	dirs   map[string]placed // containers' cgroups, by id
+	looked bool              // whether an earlier agent wrote was looked for
 	synced time.Time         // the last Synchronize that was decided and applied
 }
 
@@ -256,10 +257,7 @@ func (c *Conductor) Configure(p engine.Policy, t Tuning) {
 	start := c.now()
 	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	defer c.end()
-	c.mu.Lock()
-	c.pace, c.ceded = t.Pace, setOf(t.Ceded)
-	c.fail.Store(t.Fail)
-	c.mu.Unlock()
+	c.tune(t)
 	if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &p}) }) == nil {
 		c.finish(w, start)
 	}
@@ -327,6 +325,7 @@ func (c *Conductor) conclude(w *work) {
 		return nil
 	})
 	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
+		c.giveUp(w)
 		if err := c.keeper.Tidy(); err != nil {
 			c.log.Warn("what an earlier run left stays", logkey.Err, err)
 		}
@@ -359,6 +358,9 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 				c.given[id] = given
 			}
 		}
+	}
+	if w.ev.Kind == lifecycle.Synchronize {
+		c.look(f.Records)
 	}
 	c.prepare(w)
 	if w.plan.Moved() {

@@ -187,6 +187,8 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 		d.applied, d.note, d.missing = false, "its cgroup does not exist yet; written when it starts", status.NotYet
 	case keeper.Refused:
 		d.applied, d.note, d.missing = false, o.Err.Error(), status.KernelRefused
+	case keeper.Left:
+		d.applied, d.note, d.missing = false, o.Err.Error(), status.LeftAlone
 	case keeper.Clipped:
 		d.note = "only " + o.Kernel + ": the cgroup above has no more"
 	}

@@ -40,6 +40,7 @@ type model struct {
 	faults  faults
 	broken  []string
 	writes  int
+	journal *memory // what was there before, over restarts; nil for none
 	log     io.Writer
 	from    conductor.Carrier
 	// foreign: it is the runtime that writes, which an attachment beside it
@@ -143,10 +144,18 @@ func (mo *model) boot() {
 	if mo.con != nil && !mo.faults.forgetAsked {
 		saved = mo.con.Checkpoint()
 	}
+	k := keeper.New(&cgroup.Tree{FS: fsys, Version: mo.version})
+	if mo.journal != nil {
+		var earlier []byte
+		if mo.con != nil {
+			earlier = append([]byte{}, mo.journal.Bytes()...)
+		}
+		must(k.Keep(mo.journal, earlier))
+	}
 	mo.con = conductor.New(conductor.Options{
 		Checkpoint: saved,
 		Machine:    mo.machine, Policy: mo.policy,
-		Keeper: keeper.New(&cgroup.Tree{FS: fsys, Version: mo.version}),
+		Keeper: k,
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),
 		Now: func() time.Time { return time.Unix(0, 0) },
 	})

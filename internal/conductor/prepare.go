@@ -138,7 +138,9 @@ func (c *Conductor) preparePod(w *work, id string) {
 			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
-		w.items = append(w.items, keeper.Item{Target: keeper.Target{Owner: id, Dir: dir, Parent: true}, Value: v})
+		w.items = append(w.items, keeper.Item{
+			Target: keeper.Target{Owner: id, Dir: dir, Parent: true}, Value: v, Back: putsBack(v),
+		})
 	}
 }
 
@@ -198,7 +200,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			})
 		}
 		if err == nil && inKernel(v.Field) {
-			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
+			w.notes = append(w.notes, c.item(target, ctr, v))
 		}
 	}
 	switch {
@@ -282,7 +284,7 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 			continue
 		}
 		if err == nil {
-			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
+			w.notes = append(w.notes, c.item(target, ctr, v))
 		}
 		d, _ := c.sent[ctr.ID].of(slotOf(v))
 		switch {
@@ -327,7 +329,7 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 			continue
 		}
 		if err == nil {
-			w.notes = append(w.notes, keeper.Item{Target: target, Value: v})
+			w.notes = append(w.notes, c.item(target, ctr, v))
 		}
 		if c.kernelOnly(ctr, v) {
 			continue
@@ -472,7 +474,9 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 		if told != nil && c.told[ctr.ID][v.Field] == v.String() {
 			c.deliver(ctr.ID, v, delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"})
 		}
-		w.items = append(w.items, keeper.Item{Target: target, Value: v})
+		it := c.item(target, ctr, v)
+		it.Carried = it.Carried || told != nil && c.recorded[ctr.ID]
+		w.items = append(w.items, it)
 		c.enqueue(ctr, v)
 	}
 }
@@ -510,20 +514,21 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
-		w.items = append(w.items, keeper.Item{Target: target, Value: v})
-		if ctr.Life == lifecycle.StateCreated && w.from != nil && w.from.Carries(lifecycle.UpdateContainer, v.Field) {
-			w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: []lifecycle.Value{v}})
-			c.late.note(c.recordOf(ctr), id)
-			c.setTold(id, v)
-			if _, flies := c.flying[id]; flies {
-				// The runtime may not know it yet, and passes over what it does
-				// not know: its copy is brought in line once it has landed.
-				c.flying[id] = true
-				c.copyOf(id)[v.Field] = unsure
-			}
+		if ctr.Life != lifecycle.StateCreated || w.from == nil || !w.from.Carries(lifecycle.UpdateContainer, v.Field) {
+			w.items = append(w.items, c.item(target, ctr, v))
+			c.enqueue(ctr, v)
 			continue
 		}
-		c.enqueue(ctr, v)
+		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: []lifecycle.Value{v}})
+		c.late.note(c.recordOf(ctr), id)
+		c.setTold(id, v)
+		w.items = append(w.items, c.item(target, ctr, v))
+		if _, flies := c.flying[id]; flies {
+			// The runtime may not know it yet, and passes over what it does
+			// not know: its copy is brought in line once it has landed.
+			c.flying[id] = true
+			c.copyOf(id)[v.Field] = unsure
+		}
 	}
 }
 

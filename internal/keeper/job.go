@@ -95,15 +95,16 @@ func (k *Keeper) record(batch []Item, items []int, out []Outcome) []*job {
 			continue
 		}
 		r := k.recordLocked(batch[i], want)
+		k.noteLocked(r)
 		j := byRow[r]
 		if j == nil {
 			j = newJob(r)
 			byRow[r] = j
 			jobs = append(jobs, j)
 		}
-		j.target, j.value, j.want, j.gen = r.target, r.value, want, r.generation
+		j.target, j.value, j.want, j.gen, j.releasing = r.target, r.value, r.want, r.generation, r.releasing
 		// Before the first write the original is still to be found out.
-		j.known, j.hasKnown = r.kernel, r.verified && r.hasOriginal
+		j.known, j.hasKnown = r.kernel, r.verified && (r.hasOriginal || r.carried)
 		j.items = append(j.items, i)
 	}
 	return jobs
@@ -115,16 +116,27 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 	owner := it.Target.Owner
 	switch {
 	case r == nil:
-		r = &row{place: p, writing: k.lockForLocked(p)}
-		k.rows[p] = r
+		r = k.newRowLocked(p)
 		k.byOwner[owner] = append(k.byOwner[owner], r)
 	case r.target.Owner != owner:
 		k.disownLocked(r)
 		k.byOwner[owner] = append(k.byOwner[owner], r)
 	}
 	k.generation++
-	r.generation, r.target, r.value, r.want, r.releasing = k.generation, it.Target, it.Value, want, false
-	r.state, r.err = Pending, nil
+	r.generation, r.target, r.value, r.releasing = k.generation, it.Target, it.Value, it.Back
+	r.carried = r.carried || it.Carried && !r.hasOriginal
+	k.noteAskedLocked(r, it)
+	if it.Back {
+		if text, known := r.back(); known {
+			want = text
+		}
+	} else if want != r.want {
+		r.left = nil // what is wanted now may be taken
+	}
+	if want != r.want && r.want != "" {
+		r.was, r.shown = cmp.Or(r.shown, r.want), ""
+	}
+	r.want, r.state, r.err = want, Pending, nil
 	return r
 }
 
@@ -157,7 +169,12 @@ func (k *Keeper) jobsLocked(owner string, match func(*row) bool) []*job {
 }
 
 func newJob(r *row) *job {
-	return &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation, releasing: r.releasing}
+	j := &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation, releasing: r.releasing}
+	if r.left != nil {
+		r.state, r.err = Left, r.left
+		j.end(Left, "", r.left)
+	}
+	return j
 }
 
 func (p place) compare(o place) int {
@@ -232,9 +249,25 @@ func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 // keepOriginal records what was there before the first write.
 func (k *Keeper) keepOriginal(j *job, current string) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !j.row.hasOriginal {
+	first := !j.row.hasOriginal && !j.row.carried
+	if first {
 		j.row.original, j.row.hasOriginal = current, true
+		k.noteLocked(j.row)
+	}
+	k.mu.Unlock()
+	if first {
+		k.flush()
+	}
+}
+
+// keepFound records what was there and is just what is wanted. Where somebody
+// told what would be there, that counts: what was found may be ours.
+func (k *Keeper) keepFound(j *job, current string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := j.row; !r.hasOriginal && !r.hasAsked && !r.carried && !r.releasing && !k.lost {
+		r.original, r.hasOriginal = current, true
+		k.noteLocked(r)
 	}
 }
 
@@ -259,6 +292,10 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	}
 	j.end(s, kernel, err)
 	j.row.state, j.row.err = s, err
+	if inForce && verified != j.row.shown && !cgroup.Same(j.place.field, j.place.key, verified, j.want) {
+		j.row.shown = verified
+		k.noteLocked(j.row)
+	}
 	if j.releasing && (inForce || s == Pending) {
 		k.dropLocked(j.row)
 	}

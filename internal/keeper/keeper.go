@@ -23,6 +23,16 @@ type Target struct {
 type Item struct {
 	Target Target
 	Value  lifecycle.Value
+	// Asked is what would be there without us, where somebody told; nil where
+	// only the kernel knows. An empty list is what the cgroup above has.
+	Asked *lifecycle.Value
+	// Carried says that our value may be there already, not by a write of this
+	// keeper: what is found is not the original.
+	Carried bool
+	// Back says that nobody wants anything there any more: what would be there
+	// without us is given back, Value where neither Asked nor an original is
+	// known, and then the setting is no longer kept.
+	Back bool
 }
 
 // State says what became of a desired value.
@@ -37,9 +47,10 @@ const (
 	Clipped                 // only what the parent cgroup allows of it is in force
 	Forgotten               // its row went; nothing was written
 	Superseded              // a later value was recorded meanwhile and will be written by who brought it
+	Left                    // somebody else's value is there and stays; Err says why
 )
 
-var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded"}
+var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded", "left"}
 
 // String returns the state's name as status prints it.
 func (s State) String() string {
@@ -91,6 +102,7 @@ type Keeper struct {
 	results    [len(stateNames)]uint64
 	drift      map[string]uint64
 	acts       map[string]map[acted]Item // what actors are asked for, by owner
+	origins
 }
 
 // place names a setting of a cgroup.
@@ -111,8 +123,22 @@ type row struct {
 	// force.
 	releasing bool
 
+	// original is the text found before the first write. It is not looked for
+	// where carried: there the runtime wrote our value, and nothing was before.
 	original    string
 	hasOriginal bool
+	carried     bool
+	// asked is the text that would be there without us, as somebody told, who
+	// said askedFor.
+	asked, askedFor string
+	hasAsked        bool
+	// shown is the kernel's text of want, where that is another; was is the text
+	// from before want.
+	shown, was string
+	// noted sums up what the journal has of the row.
+	noted uint64
+	// left is why the row is not written: the value is somebody else's.
+	left error
 	// kernel is the text last read back, where verified; what others write since
 	// is found by Settle.
 	kernel   string
@@ -154,12 +180,14 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 		k.lists.Lock()
 	}
 	jobs := k.record(batch, items, out)
+	k.flush()
 	k.runLists(jobs)
 	if sets {
 		k.lists.Unlock()
 	}
 	k.runScalars(jobs)
 	k.collect(jobs, out)
+	k.flush()
 	if acts {
 		k.noteActs(batch)
 		for i, it := range batch {
@@ -175,6 +203,11 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 // in-line, and the cgroup may not exist yet.
 func (k *Keeper) Note(batch []Item) {
 	k.noteActs(batch)
+	k.noteRows(batch)
+	k.flush()
+}
+
+func (k *Keeper) noteRows(batch []Item) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, it := range batch {
@@ -182,11 +215,14 @@ func (k *Keeper) Note(batch []Item) {
 			continue
 		}
 		want, err := k.encode(it)
+		it.Carried = !it.Back
 		r := k.recordLocked(it, want)
 		r.state, r.err = Pending, nil
 		if err != nil {
 			r.state, r.err = Refused, err
+			continue
 		}
+		k.noteLocked(r)
 	}
 }
 
@@ -201,6 +237,7 @@ func (k *Keeper) Settle(owner string) []Outcome {
 	k.runLists(jobs)
 	k.lists.Unlock()
 	k.runScalars(jobs)
+	k.flush()
 	return append(outcomes(jobs), k.settleActs(owner)...)
 }
 
@@ -219,6 +256,7 @@ func (k *Keeper) Forget(owner string) {
 func (k *Keeper) dropLocked(r *row) {
 	delete(k.rows, r.place)
 	k.disownLocked(r)
+	k.noteGoneLocked(r)
 }
 
 func (k *Keeper) disownLocked(r *row) {
@@ -228,46 +266,6 @@ func (k *Keeper) disownLocked(r *row) {
 		return
 	}
 	k.byOwner[r.target.Owner] = mine
-}
-
-// Release gives back the value a setting of an owner had before we wrote it. Of
-// a value never written only the row goes. A refused release stays in the table,
-// so that Settle tries again.
-func (k *Keeper) Release(owner string, field lifecycle.Field, key string) Outcome {
-	k.lists.Lock()
-	jobs := k.startRelease(owner, field, key)
-	k.runLists(jobs)
-	k.lists.Unlock()
-	k.runScalars(jobs)
-	worst := Outcome{Target: Target{Owner: owner}, Value: lifecycle.Value{Field: field, Key: key}, State: Forgotten}
-	for _, o := range outcomes(jobs) {
-		if o.State == Pending {
-			o.State = Forgotten
-		}
-		if worst.Target.Dir == "" || o.Err != nil {
-			worst = o
-		}
-	}
-	return worst
-}
-
-func (k *Keeper) startRelease(owner string, field lifecycle.Field, key string) []*job {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	match := func(r *row) bool { return r.field == field && r.key == key }
-	for _, r := range k.byOwner[owner] {
-		switch {
-		case !match(r):
-		case !r.hasOriginal:
-			k.dropLocked(r)
-		default:
-			k.generation++
-			r.generation, r.releasing, r.want = k.generation, true, r.original
-			// The canonical value where there is one; status shows the text too.
-			r.value, _ = cgroup.Decode(k.tree.Version, r.field, r.key, r.original)
-		}
-	}
-	return k.jobsLocked(owner, match)
 }
 
 // Row is one line of the table, for status.

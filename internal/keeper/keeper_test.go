@@ -53,7 +53,7 @@ func (r *rig) log() []string {
 }
 
 func cpus(dir, list string) Item {
-	return Item{Target{Owner: dir, Dir: dir}, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: list}}
+	return Item{Target: Target{Owner: dir, Dir: dir}, Value: lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: list}}
 }
 
 func parentCPUs(dir, list string) Item {
@@ -63,11 +63,11 @@ func parentCPUs(dir, list string) Item {
 }
 
 func num(dir string, f lifecycle.Field, n int64) Item {
-	return Item{Target{Owner: dir, Dir: dir}, lifecycle.Value{Field: f, Int: n}}
+	return Item{Target: Target{Owner: dir, Dir: dir}, Value: lifecycle.Value{Field: f, Int: n}}
 }
 
 func unified(dir, key, text string) Item {
-	return Item{Target{Owner: dir, Dir: dir}, lifecycle.Value{Field: lifecycle.Unified, Key: key, Text: text}}
+	return Item{Target: Target{Owner: dir, Dir: dir}, Value: lifecycle.Value{Field: lifecycle.Unified, Key: key, Text: text}}
 }
 
 // states prints outcomes for comparison.
@@ -293,7 +293,7 @@ func TestRefusals(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a", "p/b")
 	out := r.Apply([]Item{
 		cpus("p/a", ""), cpus("../x", "0"), num("p/a", lifecycle.CPUShares, 0),
-		{Target{"o", "p/a", false}, lifecycle.Value{Field: lifecycle.Env, Key: "A", Text: "b"}},
+		{Target: Target{"o", "p/a", false}, Value: lifecycle.Value{Field: lifecycle.Env, Key: "A", Text: "b"}},
 		unified("p/a", "memory.high", "max"), cpus("p/a", "9"), cpus("p/b", "0"), cpus("p/b", "1"),
 	})
 	var got []string

@@ -137,7 +137,7 @@ func (p *listPass) plan(j *job) {
 		m.cur, err = p.ids(p.k.tree.Effective(dir, field))
 	}
 	if err == nil && j.want == "" {
-		// Only a release asks for no set: what the parent has.
+		// Only what is given back can be no set: what the parent has.
 		if m.want, err = p.ids(p.k.tree.Allowed(path.Dir(dir), field)); v1 {
 			m.final = m.want.String()
 		}
@@ -151,6 +151,7 @@ func (p *listPass) plan(j *job) {
 	}
 	if cgroup.Same(field, "", text, m.final) {
 		m.cur, m.same, m.wrote = m.want, true, true
+		p.k.keepFound(j, text)
 	}
 	p.moves = append(p.moves, m)
 }

@@ -113,6 +113,7 @@ func (k *Keeper) look(u *unit) bool {
 	}
 	if same {
 		for i, j := range u.jobs {
+			k.keepFound(j, u.cur[i])
 			k.finish(j, Same, u.cur[i], u.cur[i], nil)
 		}
 		return false
@@ -254,7 +255,9 @@ func (k *Keeper) writeIdle(j *job, current string) error {
 		}
 		k.mu.Lock()
 		j.row.weight = weight
+		k.noteLocked(j.row)
 		k.mu.Unlock()
+		k.flush()
 	}
 	if err := k.tree.WriteText(dir, j.place.field, j.place.key, j.want); err != nil {
 		return err

@@ -31,7 +31,7 @@ var (
 	refused = family{"trimtab_refused_total", counter, []string{"kind"},
 		"What was asked for and not granted.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorisation` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given)"}
 	unapplied = family{"trimtab_unapplied_values", gauge, []string{"reason"},
-		"Decided values that are not in force now.", "reason: `not yet`, `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`"}
+		"Decided values that are not in force now.", "reason: `not yet`, `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (to somebody else who writes it)"}
 	containers = family{"trimtab_containers", gauge, []string{"class"},
 		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}
 	podSpecs = family{"trimtab_pods", gauge, []string{"spec"},
@@ -41,7 +41,7 @@ var (
 	exclusiveCPUs = family{"trimtab_exclusive_cpus", gauge, nil,
 		"CPUs that containers own.", ""}
 	kernelWrites = family{"trimtab_kernel_writes_total", counter, []string{"result"},
-		"Values handed to the kernel.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`"}
+		"Values handed to the kernel.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (to somebody else who writes it)"}
 	runtimeUpdates = family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}
 	drift = family{"trimtab_drift_corrected_total", counter, []string{"file"},

@@ -133,6 +133,10 @@ func (c *Client) ask(ctx context.Context, what string, q url.Values, into any) e
 		return err
 	}
 	defer body.Close()
+	return decode(body, into)
+}
+
+func decode(body io.Reader, into any) error {
 	if err := json.NewDecoder(body).Decode(into); err != nil {
 		return fmt.Errorf("read the agent's answer: %w", err)
 	}
@@ -140,8 +144,12 @@ func (c *Client) ask(ctx context.Context, what string, q url.Values, into any) e
 }
 
 func (c *Client) get(ctx context.Context, what string, q url.Values) (io.ReadCloser, error) {
+	return c.do(ctx, http.MethodGet, what, q)
+}
+
+func (c *Client) do(ctx context.Context, method, what string, q url.Values) (io.ReadCloser, error) {
 	target := url.URL{Scheme: "http", Host: "trimtab", Path: "/v1/" + what, RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}

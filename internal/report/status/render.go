@@ -35,6 +35,9 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		}
 		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(line)))
 	}
+	if n.Released {
+		fmt.Fprintf(head, "released\t%s\n", o.alarm("all was given back; nothing is decided until the agent is started anew"))
+	}
 	if len(n.Attachments) == 0 {
 		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
 	}

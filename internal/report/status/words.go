@@ -10,11 +10,13 @@ import (
 
 // Node is the agent's answer to `trimtab status`.
 type Node struct {
-	Version     string       `json:"version"`
-	Started     time.Time    `json:"started"`
-	ConfigFile  string       `json:"configFile,omitempty"`
-	ConfigGen   uint64       `json:"configGeneration"`
-	ConfigError string       `json:"configError,omitempty"` // why a newer file is not in force
+	Version     string    `json:"version"`
+	Started     time.Time `json:"started"`
+	ConfigFile  string    `json:"configFile,omitempty"`
+	ConfigGen   uint64    `json:"configGeneration"`
+	ConfigError string    `json:"configError,omitempty"` // why a newer file is not in force
+	// Released: everything was given back, and nothing is decided.
+	Released    bool         `json:"released,omitempty"`
 	Attachments []Attached   `json:"attachments"`
 	CPUs        NodeCPUs     `json:"cpus"`
 	Hooks       []Hook       `json:"hooks,omitempty"`
@@ -154,11 +156,12 @@ const (
 	CreateOnly    Missing = "create only"    // the container was created without it
 	BadCgroup     Missing = "bad cgroup"     // its cgroup cannot be named
 	KernelRefused Missing = "kernel refused" // the kernel, or a check of ours before it
+	LeftAlone     Missing = "left alone"     // somebody else writes it, and was let
 )
 
 // Reasons lists the kinds of reasons.
 func Reasons() []Missing {
-	return []Missing{NotYet, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused}
+	return []Missing{NotYet, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone}
 }
 
 // Summary is the node in numbers, for metrics. Texts in it are of bounded sets.

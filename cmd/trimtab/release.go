@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+func newRelease() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release",
+		Short: "Give back what Trimtab changed in the kernel, before it is removed",
+		Long: `Asks the running agent to give back every value it changed in the kernel and in the
+runtime's stored copies, and to decide nothing more until it is started anew. Where
+no agent runs, the values are given back from what it left in paths.state; stored
+copies of the runtime then stay as they are.
+
+What somebody else has changed since is theirs: it is left and listed, as is what
+nobody knows the original of (paths.state was deleted). What a container was created
+with (environment, mounts, devices) stays with it.
+
+Ends with 1 where the kernel refused to take something back, or the runtime to
+change its copy in time; releasing again tries again.`,
+		Example: "  trimtab release\n  trimtab release -o json | jq .left",
+		Args:    cobra.NoArgs,
+	}
+	var file string
+	socket := addSocket(cmd)
+	cmd.Flags().StringVar(&file, "config", "", "configuration of the agent that ran (default "+configFile+" where it exists)")
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, _, err := load(file)
+		if err != nil {
+			return err
+		}
+		at := *socket
+		if !cmd.Flags().Changed("socket") {
+			at = c.Paths.StatusSocket
+		}
+		var r status.Released
+		err = asking(cmd.Context(), at, func(client *status.Client) error {
+			r, err = client.Release(cmd.Context())
+			return err
+		})
+		if nobody(err) {
+			r, err = agent.ReleaseAlone(c)
+		}
+		if err != nil {
+			return err
+		}
+		w := cmd.OutOrStdout()
+		if err := out.print(w, r, func() error { return status.RenderReleased(w, r) }); err != nil {
+			return err
+		}
+		if n := len(r.Failed) + r.Waiting; n > 0 {
+			return fmt.Errorf("release: %d values or containers are not as they were", n)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// nobody reports whether no agent runs, rather than that it cannot be asked.
+func nobody(err error) bool {
+	var u *status.Unreachable
+	return errors.As(err, &u) && (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
+}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/resctrl"
+)
+
+// copiesPatience is how long a release waits for the runtime's stored copies.
+const copiesPatience = time.Minute
+
+// keepOriginals has the keeper remember what was there before over a restart.
+// Without a state directory, or where it fails, it does so while it runs.
+func (a *Agent) keepOriginals(k *keeper.Keeper) {
+	dir := a.opt.Config.Paths.State
+	if dir == "" {
+		return
+	}
+	journal, earlier, locked, err := openOriginals(dir, a.log)
+	if err != nil {
+		a.log.Error("what was in the kernel before is not kept; a restart would not know it", logkey.Err, err)
+		return
+	}
+	if !locked {
+		a.log.Warn("another agent uses this state directory", logkey.File, filepath.Join(dir, originalsName))
+	}
+	closeRest := a.close
+	a.close = func() error { return errors.Join(closeRest(), journal.Close()) }
+	if err := k.Keep(journal, earlier); err != nil {
+		a.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
+	}
+}
+
+// nothing is the policy that decides nothing.
+func nothing(p engine.Policy) engine.Policy {
+	p.Hooks, p.Place, p.Strict, p.Fatal = nil, false, false, nil
+	return p
+}
+
+// Release gives back everything the agent changed. From then on it decides
+// nothing until it is started anew; a configuration that changes meanwhile is
+// taken in and has no effect.
+func (a *Agent) Release(ctx context.Context) (status.Released, error) {
+	a.mu.Lock()
+	c := a.config
+	a.released = true
+	a.mu.Unlock()
+	policy, err := policyOf(c, a.machine, a.node)
+	if err != nil {
+		return status.Released{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, copiesPatience)
+	defer cancel()
+	return a.conductor.Release(ctx, nothing(policy), tuning(c)), nil
+}
+
+// Release has the running agent give back what it changed.
+func (s source) Release(ctx context.Context) (status.Released, error) { return s.a.Release(ctx) }
+
+// ReleaseAlone gives back what an agent that runs no more left in the kernel. It
+// fails where one runs. The runtime's stored copies stay as they are.
+func ReleaseAlone(c config.Config) (r status.Released, err error) {
+	files, err := cgroup.OpenRoot(c.Cgroup.Root)
+	if err != nil {
+		return r, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
+	}
+	defer files.Close()
+	tree, err := treeOf(files, c.Cgroup)
+	if err != nil {
+		return r, err
+	}
+	journal, earlier, locked, err := openOriginals(c.Paths.State, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
+	}
+	defer journal.Close()
+	if !locked {
+		return r, fmt.Errorf("%w (%s): ask it to release, or stop it", errInUse, c.Paths.State)
+	}
+	k := keeper.New(tree)
+	if err := k.Keep(journal, earlier); err != nil {
+		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
+	}
+	r = conductor.Released(k.ReleaseAll())
+	if groups, err := resctrl.OpenRoot(c.Paths.Resctrl); err == nil {
+		defer groups.Close()
+		return r, resctrl.New(groups).Tidy()
+	}
+	return r, nil
+}

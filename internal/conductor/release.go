@@ -1,0 +1,147 @@
+package conductor
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// Release gives back everything that was decided: it puts a policy that decides
+// nothing in force, with what the kernel had before us where the engine cannot
+// know it, and returns when the runtime's copies agree or ctx ends. What
+// somebody else has changed since is left to them.
+func (c *Conductor) Release(ctx context.Context, nothing engine.Policy, t Tuning) status.Released {
+	var out []keeper.Outcome
+	func() {
+		start := c.now()
+		w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
+		defer c.end()
+		_ = c.guard(w, func() error {
+			out = c.keeper.Yield()
+			return nil
+		})
+		c.tune(t)
+		if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &nothing}) }) != nil {
+			return
+		}
+		c.apply(w)
+		_ = c.guard(w, func() error {
+			w.wrote = append(w.wrote, c.keeper.ReleaseAll()...)
+			return nil
+		})
+		w.took = c.now().Sub(start)
+		c.conclude(w)
+		out = append(out, w.wrote...)
+	}()
+	r := Released(out)
+	r.Waiting = c.awaitCopies(ctx)
+	c.log.Info("released", logkey.Values, r.Given, logkey.Changed, len(r.Left)+len(r.Failed))
+	return r
+}
+
+// tune takes over what of a configuration concerns the conductor itself.
+func (c *Conductor) tune(t Tuning) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pace, c.ceded = t.Pace, setOf(t.Ceded)
+	c.fail.Store(t.Fail)
+}
+
+// awaitCopies waits until the runtime's stored copies are in line, and returns
+// how many are not. Without a runtime nothing is waited for.
+func (c *Conductor) awaitCopies(ctx context.Context) int {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		c.mu.Lock()
+		n, attached := len(c.queue.ids), len(c.runtimes) > 0
+		c.mu.Unlock()
+		if n == 0 || !attached {
+			return n
+		}
+		select {
+		case <-ctx.Done():
+			return n
+		case <-look.C:
+		}
+	}
+}
+
+// Released sums up what became of values that were given back.
+func Released(out []keeper.Outcome) status.Released {
+	type setting struct {
+		dir  string
+		slot slot
+	}
+	last := map[setting]keeper.Outcome{}
+	for _, o := range out {
+		last[setting{o.Target.Dir, slotOf(o.Value)}] = o
+	}
+	var r status.Released
+	for _, o := range last {
+		what := status.Kept{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: slotOf(o.Value).String(), Kernel: o.Kernel}
+		if o.Err != nil {
+			what.Why = o.Err.Error()
+		}
+		switch o.State {
+		case keeper.Applied, keeper.Same, keeper.Clipped:
+			r.Given++
+		case keeper.Left:
+			r.Left = append(r.Left, what)
+		case keeper.Refused:
+			r.Failed = append(r.Failed, what)
+		}
+	}
+	for _, list := range [][]status.Kept{r.Left, r.Failed} {
+		slices.SortFunc(list, func(a, b status.Kept) int {
+			return cmp.Or(cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.Setting, b.Setting))
+		})
+	}
+	return r
+}
+
+// String is the field, with its key.
+func (s slot) String() string {
+	if s.key == "" {
+		return s.field.String()
+	}
+	return s.field.String() + " " + s.key
+}
+
+// giveUp gives back what an earlier agent wrote for those that live and nobody
+// decides any more.
+func (c *Conductor) giveUp(w *work) {
+	_ = c.guard(w, func() error {
+		out := c.keeper.ReleaseForgotten(func(owner string) bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.state.Container(owner) != nil || c.state.Pod(owner) != nil
+		})
+		for _, o := range out {
+			if o.Err != nil {
+				c.log.Warn("what an earlier agent wrote stays", logkey.Owner, o.Target.Owner, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
+			}
+		}
+		return nil
+	})
+}
+
+// look tells the keeper of an earlier agent: records show that one has written.
+// It is asked at each Synchronize; the first answer counts.
+func (c *Conductor) look(records map[string]engine.Record) {
+	if c.looked {
+		return
+	}
+	c.looked = true
+	if len(records) > 0 && c.keeper.Wrote() {
+		c.log.Warn("an earlier agent wrote to the kernel and left no word of what was there before (paths.state): " +
+			"what the runtime does not tell of that cannot be given back")
+	}
+}

@@ -1,0 +1,134 @@
+package conductor_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"pgregory.net/rapid"
+)
+
+// memory is a journal that outlives an agent.
+type memory struct{ bytes.Buffer }
+
+func (m *memory) Append(lines []byte) error { _, err := m.Write(lines); return err }
+
+func (m *memory) Replace(lines []byte) error { m.Reset(); return m.Append(lines) }
+
+// release has the agent give back everything, and checks that the kernel has
+// what the runtime asked for, and pods what their cgroups were made with.
+func (mo *model) release() {
+	policy := mo.policy
+	policy.Hooks, policy.Place = nil, false
+	r := mo.con.Release(context.Background(), policy, conductor.Tuning{})
+	if len(r.Left)+len(r.Failed) > 0 {
+		mo.wrong("released: left %+v, failed %+v", r.Left, r.Failed)
+	}
+	mo.checkReleased()
+}
+
+func (mo *model) checkReleased() {
+	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
+	const untouched = "untouched"
+	must(mo.kernel.MkdirRunc(untouched))
+	fresh := func(f lifecycle.Field) string {
+		text, err := tree.Read(untouched, f, "")
+		must(err)
+		return text
+	}
+	check := func(dir string, f lifecycle.Field, want ...string) {
+		got, err := tree.Read(dir, f, "")
+		for _, w := range want {
+			if err == nil && got == w {
+				return
+			}
+		}
+		mo.wrong("after a release %s of %s is %q (%v), want %q", f, dir, got, err, want)
+	}
+	for _, c := range mo.live() {
+		if !c.started {
+			continue
+		}
+		shares := []string{cgroupText(mo.version, lifecycle.Value{Field: lifecycle.CPUShares, Int: int64(c.asked.CPU.Shares.V)})}
+		check(c.dir(), lifecycle.CPUShares, shares...)
+		quota := fresh(lifecycle.CPUQuota)
+		if c.asked.CPU.Quota.V > 0 {
+			quota = cgroupText(mo.version, lifecycle.Value{Field: lifecycle.CPUQuota, Int: c.asked.CPU.Quota.V})
+		}
+		check(c.dir(), lifecycle.CPUQuota, quota)
+		check(c.dir(), lifecycle.MemoryLimit, fresh(lifecycle.MemoryLimit))
+		want := "0-7"
+		if c.asked.CPU.CPUs != "" {
+			want = c.asked.CPU.CPUs
+		}
+		if got := mo.effective(c); got != want {
+			mo.wrong("after a release %s has CPUs %s, want %s", c.ID, got, want)
+		}
+	}
+	for _, p := range mo.pods {
+		if !p.stopped {
+			for _, f := range []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit} {
+				check(p.CgroupParent[1:], f, fresh(f))
+			}
+		}
+	}
+	must(mo.kernel.Rmdir(untouched))
+}
+
+func cgroupText(v cgroup.Version, value lifecycle.Value) string {
+	text, err := cgroup.Encode(v, value)
+	must(err)
+	return text
+}
+
+// TestRelease plays random histories, with restarts, and then releases: by the
+// agent, and without one. Everything is as it was asked for, or was found.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		for name, from := range map[string]conductor.Carrier{"nri": carrier{}, "bypass": outsider{}} {
+			for _, alone := range []bool{false, true} {
+				t.Run(v.String()+"/"+name+map[bool]string{true: "/alone"}[alone], func(t *testing.T) {
+					t.Parallel()
+					rapid.Check(t, func(rt *rapid.T) {
+						mo := newModel(t, v, faults{})
+						mo.from = from
+						mo.keep()
+						play(mo, steps().Draw(rt, "history"))
+						if alone {
+							mo.releaseAlone()
+						} else {
+							mo.release()
+						}
+						if len(mo.broken) > 0 {
+							rt.Fatalf("%v", mo.broken)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// keep gives the model's agents a journal from here on.
+func (mo *model) keep() {
+	mo.journal, mo.con = &memory{}, nil
+	mo.boot()
+}
+
+// releaseAlone gives back what an agent that was killed left.
+func (mo *model) releaseAlone() {
+	k := keeper.New(&cgroup.Tree{FS: mo.kernel, Version: mo.version})
+	must(k.Keep(mo.journal, bytes.Clone(mo.journal.Bytes())))
+	// Who is not there to own CPUs any more does not.
+	mo.kernel.OnWrite(nil)
+	r := conductor.Released(k.ReleaseAll())
+	if len(r.Left)+len(r.Failed) > 0 {
+		mo.wrong("released alone: left %+v, failed %+v", r.Left, r.Failed)
+	}
+	mo.checkReleased()
+}

@@ -1,0 +1,277 @@
+package keeper
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Journal keeps lines where a later keeper finds them. A line is with the
+// journal before the kernel gets the value it tells of; it need not be on a
+// disk: cgroups do not outlive the kernel, and what a dead process has written
+// does.
+type Journal interface {
+	// Append adds whole lines.
+	Append(lines []byte) error
+	// Replace puts lines in place of all that were there.
+	Replace(lines []byte) error
+}
+
+// origins is what the keeper and its journal know of texts from before us.
+type origins struct {
+	journal Journal
+	// flushing orders what reaches the journal.
+	flushing sync.Mutex
+	// appended counts lines since the journal was last replaced.
+	appended int
+
+	// Guarded by Keeper.mu.
+	lines []byte
+	// remembered are settings an earlier keeper wrote and nobody has claimed.
+	remembered map[place]origin
+	unkept     error // why the journal does not have all of it
+	// empty: no earlier keeper left a journal. lost: one wrote all the same, so
+	// what is found in the kernel may be ours.
+	empty, lost bool
+}
+
+// origin is one line of the journal: a setting of ours, and what is to be given
+// back for it.
+type origin struct {
+	Owner  string          `json:"owner,omitempty"`
+	Dir    string          `json:"dir"`
+	Parent bool            `json:"parent,omitempty"`
+	Field  lifecycle.Field `json:"field"`
+	Key    string          `json:"key,omitempty"`
+	// Ours is the kernel text that was, or is about to be, written; Was is what
+	// is there until then.
+	Ours string `json:"ours,omitempty"`
+	Was  string `json:"was,omitempty"`
+	// Original was found there before; Asked is what would be there without us.
+	Original *string `json:"original,omitempty"`
+	Asked    *string `json:"asked,omitempty"`
+	AskedFor string  `json:"askedFor,omitempty"`
+	Carried  bool    `json:"carried,omitempty"`
+	Weight   string  `json:"weight,omitempty"`
+	// Gone: nothing of ours is there any more.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// slack is how many lines more than twice its rows a journal may have.
+const slack = 1000
+
+// Keep has the keeper remember, over a restart, what was there before it wrote.
+// What an earlier keeper left in the journal is read first, nil where there was
+// no journal; lines that cannot be read are passed over and told of. It is called
+// before the keeper is used.
+func (k *Keeper) Keep(j Journal, earlier []byte) error {
+	k.journal = j
+	k.remembered = map[place]origin{}
+	k.empty = earlier == nil
+	bad := 0
+	for in := bufio.NewScanner(bytes.NewReader(earlier)); in.Scan(); {
+		var o origin
+		if err := json.Unmarshal(in.Bytes(), &o); err != nil || !cgroup.IsDir(o.Dir) {
+			bad++
+			continue
+		}
+		p := place{o.Dir, o.Field, o.Key}
+		if o.Gone {
+			delete(k.remembered, p)
+			continue
+		}
+		k.remembered[p] = o
+	}
+	exists := map[string]bool{}
+	for p := range k.remembered {
+		there, known := exists[p.dir]
+		if !known {
+			there = !k.Gone(p.dir)
+			exists[p.dir] = there
+		}
+		if !there {
+			delete(k.remembered, p)
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d lines of what was there before us cannot be read", bad)
+	}
+	return nil
+}
+
+// Kept reports why what was there before us would not be known after a restart;
+// nil where it would.
+func (k *Keeper) Kept() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.journal == nil {
+		return errors.New("nothing is kept")
+	}
+	return k.unkept
+}
+
+// Wrote tells the keeper that an earlier one has written. It reports whether
+// nothing is known of that: then what is found is not taken for what was there
+// before.
+func (k *Keeper) Wrote() (lost bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lost = k.lost || k.journal != nil && k.empty
+	return k.lost
+}
+
+// newRowLocked adds a row, with what an earlier keeper knew of its setting.
+func (k *Keeper) newRowLocked(p place) *row {
+	r := &row{place: p, writing: k.lockForLocked(p)}
+	k.rows[p] = r
+	if o, known := k.remembered[p]; known {
+		delete(k.remembered, p)
+		r.take(o)
+	}
+	return r
+}
+
+// take makes a row of a line.
+func (r *row) take(o origin) {
+	r.carried, r.weight = o.Carried, o.Weight
+	if o.Original != nil {
+		r.original, r.hasOriginal = *o.Original, true
+	}
+	if o.Asked != nil {
+		r.asked, r.askedFor, r.hasAsked = *o.Asked, o.AskedFor, true
+	}
+}
+
+// noteAskedLocked keeps what would be there without us. What was found there
+// before does not count any more once somebody asks for something new.
+func (k *Keeper) noteAskedLocked(r *row, it Item) {
+	if it.Asked == nil {
+		return
+	}
+	said := it.Asked.String()
+	if r.hasAsked && r.askedFor != said {
+		r.hasOriginal, r.carried = false, true
+	}
+	if r.asked, r.hasAsked = k.askedText(it); r.hasAsked {
+		r.askedFor = said
+	}
+}
+
+// back returns what would be in the file without us, where that is known: what
+// was found there, or else what somebody told.
+func (r *row) back() (string, bool) {
+	if r.hasOriginal {
+		return r.original, true
+	}
+	return r.asked, r.hasAsked
+}
+
+// askedText is the kernel text of what would be there without us.
+func (k *Keeper) askedText(it Item) (string, bool) {
+	if isList(it.Asked.Field) && it.Asked.Text == "" {
+		return "", true
+	}
+	text, err := k.encode(Item{Target: it.Target, Value: *it.Asked})
+	return text, err == nil
+}
+
+// noteLocked has the journal know a row, if it does not yet.
+func (k *Keeper) noteLocked(r *row) {
+	if k.journal == nil {
+		return
+	}
+	o := r.origin()
+	line, err := json.Marshal(o)
+	if err != nil {
+		return // texts and flags always marshal
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(line)
+	if n := sum.Sum64(); n != r.noted {
+		r.noted = n
+		k.lines = append(append(k.lines, line...), '\n')
+	}
+}
+
+func (r *row) origin() origin {
+	o := origin{
+		Owner: r.target.Owner, Dir: r.dir, Parent: r.target.Parent, Field: r.field, Key: r.key,
+		Ours: cmp.Or(r.shown, r.want), Was: r.was, Carried: r.carried, Weight: r.weight,
+	}
+	if r.hasOriginal {
+		o.Original = &r.original
+	}
+	if r.hasAsked {
+		o.Asked, o.AskedFor = &r.asked, r.askedFor
+	}
+	return o
+}
+
+// noteGoneLocked tells the journal that nothing of ours is there any more.
+func (k *Keeper) noteGoneLocked(r *row) {
+	if k.journal == nil || r.noted == 0 {
+		return
+	}
+	if line, err := json.Marshal(origin{Dir: r.dir, Field: r.field, Key: r.key, Gone: true}); err == nil {
+		k.lines = append(append(k.lines, line...), '\n')
+	}
+}
+
+// flush hands the journal the lines there are. It returns when they, and all
+// that came before, are there.
+func (k *Keeper) flush() {
+	if k.journal == nil {
+		return
+	}
+	k.flushing.Lock()
+	defer k.flushing.Unlock()
+	k.mu.Lock()
+	lines := k.lines
+	k.lines = nil
+	k.appended += bytes.Count(lines, []byte{'\n'})
+	whole := k.appended > 2*(len(k.rows)+len(k.remembered))+slack
+	if whole {
+		lines = k.allLocked()
+		k.appended = 0
+	}
+	k.mu.Unlock()
+	if len(lines) == 0 {
+		return
+	}
+	var err error
+	if whole {
+		err = k.journal.Replace(lines)
+	} else {
+		err = k.journal.Append(lines)
+	}
+	k.mu.Lock()
+	k.unkept = err
+	k.mu.Unlock()
+}
+
+// allLocked are the lines of all that is ours now.
+func (k *Keeper) allLocked() []byte {
+	var lines []byte
+	add := func(o origin) {
+		if line, err := json.Marshal(o); err == nil {
+			lines = append(append(lines, line...), '\n')
+		}
+	}
+	for _, r := range k.rows {
+		if r.noted != 0 {
+			add(r.origin())
+		}
+	}
+	for _, o := range k.remembered {
+		add(o)
+	}
+	return lines
+}
