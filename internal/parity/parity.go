@@ -49,13 +49,32 @@ type Attachment struct {
 	reaches, reachesPods bool
 	// never is why a field that only a creation can carry is not carried.
 	never string
+	// Limits are what else does not come out the same.
+	Limits []Limit
 }
+
+// Limit is something that does not come out the same through an attachment,
+// whatever the field.
+type Limit struct{ Name, Text string }
+
+// The limits; the conformance tests show each.
+var (
+	// Unrefused is that of an attachment that comes too late for a no.
+	Unrefused = Limit{"refusal", "a container that a policy refuses exists already: it runs as if nothing had been asked for, and that is reported"}
+	// SameAgain is that of who sees results in place of requests.
+	SameAgain = Limit{"the same again", "a kubelet's update to exactly what Trimtab had given is not seen to be one: what was in force stays"}
+	// AbovePod is that of who cannot change a request.
+	AbovePod = Limit{"above the pod (cgroup v1)", "the kernel refuses an update above the quota that Trimtab gave the pod's own cgroup: the kubelet's request fails, what was in force stays"}
+	// Recordless is that of containers without a record.
+	Recordless = Limit{"restarts", "containers carry no record: an agent that starts anew needs its files in paths.state; without them, who owns CPUs keeps them, and scaled values count as asked for"}
+)
 
 // Attachments lists all there are, each beside the newest runtime it knows.
 func Attachments() []Attachment {
 	return []Attachment{
 		{Name: "nri", Refuses: true, carries: nri.Carries, reaches: true, reachesPods: true, never: "NRI has no field for it"},
-		{Name: "bypass", carries: bypass.Carries, never: "only the creation of a container can give it one, and that is over when it is seen"},
+		{Name: "bypass", carries: bypass.Carries, never: "only the creation of a container can give it one, and that is over when it is seen",
+			Limits: []Limit{Unrefused, SameAgain, AbovePod, Recordless}},
 		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it"},
 	}
 }

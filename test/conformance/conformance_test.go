@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 
@@ -105,16 +106,10 @@ func TestParity(t *testing.T) {
 
 func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *strings.Builder) error {
 	t.Helper()
+	m := match{p: p, s: s, want: want, differs: map[scenario.Ref]bool{}}
 	o := sim.RunOptions{
 		Out: shown, Agent: NewAgent, KeepState: !p.Attachment.Stamps(),
-		Alter: func(s *scenario.Step) { alter(p.Attachment, s) },
-		First: func(w scenario.Want) scenario.Want {
-			return Trim(w, func(f lifecycle.Field) bool {
-				way, _ := p.Attachment.Brings(f, lifecycle.OfContainer)
-				return way.InTime()
-			})
-		},
-		Also: func(i int, r *sim.Runtime, agent status.Source) []string { return Compare(p.Attachment, &want[i], r, agent) },
+		Alter: m.alter, First: m.first, Also: m.look,
 	}
 	if p.Seat != nil {
 		o.Seat = p.Seat()
@@ -122,17 +117,55 @@ func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *s
 	return sim.Run(t.Context(), s, o)
 }
 
-// alter takes from a step what an attachment declares it cannot bring about.
-func alter(a parity.Attachment, s *scenario.Step) {
+// match is one play of a scenario, as a player must come out.
+type match struct {
+	p       Player
+	s       *scenario.Scenario
+	want    []Outcome
+	differs map[scenario.Ref]bool // by a limit that showed
+}
+
+func (m *match) way(f lifecycle.Field) parity.Way {
+	way, _ := m.p.Attachment.Brings(f, lifecycle.OfContainer)
+	return way
+}
+
+// alter takes from a step what the attachment declares it cannot bring about.
+func (m *match) alter(s *scenario.Step) {
+	if !m.p.Attachment.Refuses {
+		s.Rejected = ""
+	}
+	for _, l := range m.p.Shows {
+		if l.Scenario != m.s.Name || l.Step != s.Name || l.Cgroup != "" && l.Cgroup != m.s.Node.Cgroup {
+			continue
+		}
+		s.Rejected = l.Fails
+		if l.Differs != "" {
+			m.differs[l.Differs] = true
+		}
+	}
 	wants := map[scenario.Ref]scenario.Want{}
 	for ref, w := range s.Want {
+		if m.differs[ref] {
+			continue
+		}
 		wants[ref] = Trim(w, func(f lifecycle.Field) bool {
-			way, _ := a.Brings(f, lifecycle.OfContainer)
-			return way != parity.Never && (w.State != "created" || way == parity.Created)
+			if f == lifecycle.CoreSched {
+				return m.way(f).InTime() // else cookies are numbered in any order; Compare knows the groups
+			}
+			return m.way(f) != parity.Never && (w.State != "created" || m.way(f) == parity.Created)
 		})
 	}
 	s.Want = wants
-	if !a.Refuses {
-		s.Rejected = ""
-	}
+}
+
+func (m *match) first(w scenario.Want) scenario.Want {
+	return Trim(w, func(f lifecycle.Field) bool { return m.way(f).InTime() })
+}
+
+func (m *match) look(step int, r *sim.Runtime, agent status.Source) []string {
+	want := m.want[step]
+	want.Containers = maps.Clone(want.Containers)
+	maps.DeleteFunc(want.Containers, func(ref scenario.Ref, _ Decided) bool { return m.differs[ref] })
+	return Compare(m.p.Attachment, &want, m.differs, r, agent)
 }

@@ -19,8 +19,9 @@ import (
 )
 
 // Compare says in what a node on which a scenario is played through an
-// attachment differs from what the engine alone decides.
-func Compare(a parity.Attachment, want *Outcome, r *sim.Runtime, agent status.Source) []string {
+// attachment differs from what the engine alone decides. Those that differ by a
+// limit are passed over.
+func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, r *sim.Runtime, agent status.Source) []string {
 	c := comparison{a: a, want: want, r: r, agent: agent}
 	for _, ref := range slices.Sorted(maps.Keys(want.Pods)) {
 		c.pod(ref, want.Pods[ref])
@@ -28,7 +29,7 @@ func Compare(a parity.Attachment, want *Outcome, r *sim.Runtime, agent status.So
 	there := map[scenario.Ref]string{}
 	for _, i := range r.Containers() {
 		there[i.Ref] = i.State
-		if _, decided := want.Containers[i.Ref]; !decided && i.State != "stopped" && (a.Refuses || !want.Refused[i.Ref.Pod()]) {
+		if _, decided := want.Containers[i.Ref]; !decided && !differs[i.Ref] && i.State != "stopped" && (a.Refuses || !want.Refused[i.Ref.Pod()]) {
 			c.note("%s lives, and the engine knows no such container", i.Ref)
 		}
 	}
@@ -48,6 +49,24 @@ type comparison struct {
 	r     *sim.Runtime
 	agent status.Source
 	notes []string
+	// Of core scheduling.
+	cookies map[string]uint64
+	groups  map[uint64]string
+}
+
+// cookie sees to it that each group has one cookie of its own, and who is in
+// none has none.
+func (c *comparison) cookie(ref scenario.Ref, group string, cookie uint64) {
+	if c.cookies == nil {
+		c.cookies, c.groups = map[string]uint64{"": 0}, map[uint64]string{0: ""}
+	}
+	if have, known := c.cookies[group]; known && have != cookie {
+		c.note("%s: its cookie is %d, and that of group %q is %d", ref, cookie, group, have)
+	}
+	if have, known := c.groups[cookie]; known && have != group {
+		c.note("%s: cookie %d is that of group %q, and it is in %q", ref, cookie, have, group)
+	}
+	c.cookies[group], c.groups[cookie] = cookie, group
 }
 
 func (c *comparison) note(format string, args ...any) {
@@ -79,10 +98,8 @@ func (c *comparison) container(ref scenario.Ref, want Decided) {
 		c.note("%s: %v", ref, err)
 		return
 	}
-	if (got.Cookie != 0) != want.Cookie && want.Running {
-		c.note("%s: core scheduling cookie is %d, wanted one: %v", ref, got.Cookie, want.Cookie)
-	}
 	if want.Running {
+		c.cookie(ref, want.Group, got.Cookie)
 		c.states(ref, want.State, got, lifecycle.OfContainer)
 	}
 }
@@ -92,6 +109,9 @@ func (c *comparison) container(ref scenario.Ref, want Decided) {
 func (c *comparison) values(ref scenario.Ref, want Decided, told []status.Value) {
 	got := map[string]string{}
 	for _, v := range told {
+		if v.Why.Hook == "" {
+			continue
+		}
 		got[v.Field] = v.Value
 		f := want.Fields[v.Field]
 		way, _ := c.a.Brings(f, lifecycle.OfContainer)

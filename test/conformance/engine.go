@@ -31,7 +31,7 @@ type Decided struct {
 	Born    map[string]string // the values it was created with
 	State   effective.State
 	Running bool
-	Cookie  bool // it has one; which is the kernel's business
+	Group   string // of core scheduling; which cookie it has is the kernel's business
 }
 
 // Outcome is what is decided of every container and pod after a step.

@@ -50,7 +50,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 				monitor = "/" + path.Base(v.Text)
 			}
 		case lifecycle.CoreSched:
-			d.Cookie = v.Text != ""
+			d.Group = v.Text
 		}
 	}
 	s.RDTGroup += monitor
@@ -96,6 +96,9 @@ func (e *Engine) within(pod scenario.Ref) string {
 func (e *Engine) decided(values []lifecycle.Value) Decided {
 	d := Decided{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
 	for _, v := range values {
+		if v.Why.Hook == "" {
+			continue // puts back what was asked for, where somebody still has ours
+		}
 		name := v.Field.String()
 		if v.Key != "" {
 			name += " " + v.Key

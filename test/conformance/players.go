@@ -22,14 +22,32 @@ type Player struct {
 	Attachment parity.Attachment
 	// Seat makes the agent's place in one play; nil for a plugin's.
 	Seat func() sim.Seat
+	// Shows are the steps of scenarios at which a limit of the attachment shows.
+	Shows []Shown
+}
+
+// Shown is a step at which a limit shows.
+type Shown struct {
+	Limit                  parity.Limit
+	Scenario, Step, Cgroup string // any version where Cgroup is empty
+	// Fails is a part of the error of the kubelet's request.
+	Fails string
+	// Differs is a container that is otherwise from then on.
+	Differs scenario.Ref
 }
 
 // Players lists one for each attachment. A new attachment is a new entry.
 func Players() []Player {
 	return []Player{
 		{Attachment: parity.Named("nri")},
-		{parity.Named("bypass"), func() sim.Seat { return &seat{attach: "bypass"} }},
-		{parity.Named("cri"), func() sim.Seat { return &seat{attach: "cri"} }},
+		{
+			Attachment: parity.Named("bypass"), Seat: func() sim.Seat { return &seat{attach: "bypass"} },
+			Shows: []Shown{
+				{Limit: parity.SameAgain, Scenario: "normalization", Step: "and back", Differs: "default/none/a"},
+				{Limit: parity.AbovePod, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
+			},
+		},
+		{Attachment: parity.Named("cri"), Seat: func() sim.Seat { return &seat{attach: "cri"} }},
 	}
 }
 
