@@ -54,6 +54,11 @@ type Options struct {
 	Listeners []net.Listener
 	// Watch tells of changes of Tree; nil for the node's own.
 	Watch func() (bypass.Watcher, error)
+	// Proc is where the bypass finds processes; "" for /proc.
+	Proc string
+	// Look is how often the bypass asks for each container's resources; 0 for
+	// its default.
+	Look time.Duration
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -137,7 +142,7 @@ func (a *Agent) attach() (err error) {
 		}
 		a.bypass, err = bypass.New(bypass.Options{
 			Endpoint: o.Config.CRI.Endpoint, CgroupRoot: o.Config.Bypass.CgroupRoot, Resync: o.Config.Bypass.Interval(),
-			Tree: a.node.tree, Watch: watch, Handler: a.conductor, Log: o.Log,
+			Tree: a.node.tree, Proc: o.Proc, Look: o.Look, Watch: watch, Handler: a.conductor, Log: o.Log,
 		})
 	case o.Config.Attach == "cri":
 		a.cri = cri.New(cri.Options{

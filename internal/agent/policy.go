@@ -17,6 +17,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
+// Policy is what an agent made of these options would give its engine. The
+// options must have a machine and a tree.
+func Policy(o Options) (engine.Policy, error) {
+	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths)}
+	if o.Host != nil {
+		n.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
+	}
+	return policyOf(o.Config, o.Machine, n)
+}
+
 // policyOf translates a valid configuration for this machine. Errors name the
 // configuration key.
 func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, error) {

@@ -32,6 +32,7 @@ type Fake struct {
 	offered  map[string]bool // files of other kernels
 	procs    map[int]*fakeProc
 	observe  func(path, value string)
+	notice   func(file string, c Change)
 	fail     func(path, value string) error
 }
 
@@ -178,6 +179,14 @@ func (f *Fake) FailWrites(call func(path, value string) error) {
 // Mkdir makes one cgroup as mkdir(2) does, in version 1 in all controllers. A
 // new cpuset of version 1 is empty unless the parent's cgroup.clone_children is 1.
 func (f *Fake) Mkdir(dir string) error {
+	err := f.mkdir(dir)
+	if err == nil {
+		f.tell(dir, Made)
+	}
+	return err
+}
+
+func (f *Fake) mkdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	parent, name := path.Split(path.Clean(dir))
@@ -201,10 +210,19 @@ func (f *Fake) MkdirRunc(dir string) error {
 	if !fs.ValidPath(dir) || dir == "." {
 		return pathError("mkdir", dir, syscall.EINVAL)
 	}
+	for _, made := range f.mkdirRunc(dir) {
+		f.tell(made, Made)
+	}
+	return nil
+}
+
+// mkdirRunc returns the cgroups it made, outer ones first.
+func (f *Fake) mkdirRunc(dir string) (made []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g := f.root
+	g, at := f.root, ""
 	for part := range strings.SplitSeq(dir, "/") {
+		at = path.Join(at, part)
 		for _, c := range fakeControllers[f.version] {
 			if f.version == V2 {
 				_ = f.control(g, map[string]bool{c: true}) // runc goes on, too
@@ -214,6 +232,7 @@ func (f *Fake) MkdirRunc(dir string) error {
 		if next == nil {
 			next = f.newGroup(g, part)
 			g.children[part] = next
+			made = append(made, at)
 		}
 		if f.version == V1 && next.cpus.Empty() {
 			next.cpus = g.cpus
@@ -223,11 +242,19 @@ func (f *Fake) MkdirRunc(dir string) error {
 		}
 		g = next
 	}
-	return nil
+	return made
 }
 
 // Rmdir removes a cgroup. One with children or tasks is busy.
 func (f *Fake) Rmdir(dir string) error {
+	err := f.rmdir(dir)
+	if err == nil {
+		f.tell(dir, Removed)
+	}
+	return err
+}
+
+func (f *Fake) rmdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g, ok := f.find(dir)
@@ -276,7 +303,7 @@ func (f *Fake) ReadFile(file string) ([]byte, error) {
 // WriteFile sets a file as the kernel would, or refuses with its errno.
 func (f *Fake) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
-	fail, observe := f.fail, f.observe
+	fail, observe, notice := f.fail, f.observe, f.notice
 	f.mu.Unlock()
 	if fail != nil {
 		if err := fail(file, string(data)); err != nil {
@@ -288,6 +315,9 @@ func (f *Fake) WriteFile(file string, data []byte) error {
 	}
 	if observe != nil {
 		observe(file, string(data))
+	}
+	if notice != nil {
+		notice(file, Written)
 	}
 	return nil
 }

@@ -17,7 +17,12 @@ import (
 func (c *Conductor) confirm(w *work) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, o := range w.wrote {
+	c.noteLocked(w.wrote)
+}
+
+// noteLocked takes note of outcomes, of whatever lives.
+func (c *Conductor) noteLocked(outcomes []keeper.Outcome) {
+	for _, o := range outcomes {
 		owner := o.Target.Owner
 		if c.state.Container(owner) == nil && c.state.Pod(owner) == nil {
 			continue

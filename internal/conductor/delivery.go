@@ -69,8 +69,10 @@ var resourceFields = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
-// inKernel reports whether the keeper brings a field about, by a cgroup file or
+// InKernel reports whether the keeper brings a field about, by a cgroup file or
 // beside it.
+func InKernel(f lifecycle.Field) bool { return inKernel(f) }
+
 func inKernel(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,

@@ -212,9 +212,10 @@ func updateResult(failed []string, err error) string {
 // updated notes the result of an update. Where it came while a newer value was
 // decided, the keeper has the last word in the kernel.
 func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, err error) {
-	c.keeper.Settle(id)
+	settled := c.keeper.Settle(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.noteLocked(settled)
 	ctr := c.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		c.queue.drop(id)

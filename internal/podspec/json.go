@@ -159,3 +159,12 @@ func (b *builder) amounts(into *lifecycle.Amounts, from map[string]jsonQuantity)
 		b.amount(into, name, string(quantity))
 	}
 }
+
+// Parse reads what one v1.Pod says in the kubelet's words.
+func Parse(text []byte) (*lifecycle.PodSpec, error) {
+	var p jsonPod
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, fmt.Errorf("read a pod: %w", err)
+	}
+	return p.spec()
+}

@@ -62,6 +62,13 @@ func configOf(document []byte, dir string, version cgroup.Version) (config.Confi
 	return c, nil
 }
 
+// configOf reads a configuration document for the play's node and seat.
+func (p *player) configOf(document []byte) (config.Config, error) {
+	c, err := configOf(document, p.dir, p.version)
+	p.seat.Configure(&c, p.dir)
+	return c, err
+}
+
 // agentLife is the agent under test while it runs.
 type agentLife struct {
 	agent  Agent
@@ -118,22 +125,24 @@ func (l *agentLife) stop() error {
 	return l.err
 }
 
-// restartAgent ends the agent and starts another that knows nothing: its state
-// directory is gone, only the key its records are signed with stays.
+// restartAgent ends the agent and starts another that, unless the play says
+// otherwise, knows nothing: its state directory is gone, only the key its records are signed with stays.
 func (p *player) restartAgent(ctx context.Context) error {
 	if err := p.agent.stop(); err != nil {
 		return fmt.Errorf("stop the agent: %w", err)
 	}
-	if err := os.RemoveAll(p.config.Paths.State); err != nil {
-		return err
+	if !p.o.KeepState {
+		if err := os.RemoveAll(p.config.Paths.State); err != nil {
+			return err
+		}
 	}
 	return p.startAgent(ctx)
 }
 
 func (p *player) startAgent(ctx context.Context) error {
+	o := p.options()
+	o.Config, o.Log = p.config, p.o.Log
 	var err error
-	p.agent, err = startAgent(ctx, p.o.Agent, AgentOptions{
-		Config: p.config, Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Log: p.o.Log, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(),
-	}, p.o.Patience)
+	p.agent, err = startAgent(ctx, p.o.Agent, o, p.o.Patience)
 	return err
 }

@@ -80,7 +80,7 @@ func (p *player) check(s *scenario.Step) []string {
 				note("%v", err)
 				continue
 			}
-			compare(want, state, note)
+			Compare(want, state, note)
 			p.checkFiles(ref, want, note)
 			continue
 		}
@@ -99,7 +99,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 		note("%v", err)
 		return
 	}
-	compare(want, state, note)
+	Compare(want, state, note)
 	p.compareRDT(want, state, note)
 	p.checkFiles(ref, want, note)
 	for _, c := range p.runtime.Containers() {
@@ -175,8 +175,8 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// compare compares the fields a want has with a state.
-func compare(want scenario.Want, got effective.State, note func(string, ...any)) {
+// Compare compares the fields a want has with a state, and notes what differs.
+func Compare(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.CPUs != nil && !sameList(*want.CPUs, got.CPUs) {
 		note("cpus are %q, wanted %q", got.CPUs, *want.CPUs)
 	}
@@ -263,7 +263,10 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 		note := func(format string, args ...any) {
 			unmet = append(unmet, fmt.Sprintf("%s: at its first instruction %s", ref, fmt.Sprintf(format, args...)))
 		}
-		compare(want, first.State, note)
+		if p.o.First != nil {
+			want = p.o.First(want)
+		}
+		Compare(want, first.State, note)
 		for _, other := range slices.Sorted(maps.Keys(first.Others)) {
 			if want.Exclusive && overlap(first.CPUs, first.Others[other]) {
 				note("its CPUs %s were not its own: %s had %s", first.CPUs, other, first.Others[other])

@@ -40,9 +40,26 @@ type First struct {
 	Others map[scenario.Ref]string
 }
 
-// CreateContainer makes a container of a running pod and lets plugins adjust
-// it. It has no cgroup before it starts.
+// Request is a container as it is asked for, with what no scenario says and a
+// kubelet may, or somebody between it and the runtime.
+type Request struct {
+	scenario.Container
+	Mounts      []specs.Mount
+	Devices     []string // paths on the host
+	CDI         []string
+	Unified     map[string]string
+	OOMScoreAdj *int
+}
+
+// CreateContainer makes a container of a running pod as a scenario asks for it.
 func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, asked scenario.Container) error {
+	return r.Create(ctx, pod, Request{Container: asked})
+}
+
+// Create makes a container of a running pod and lets plugins adjust it. It has
+// no cgroup before it starts.
+func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request) error {
+	asked := request.Container
 	nri, end, err := r.begin()
 	if err != nil {
 		return err
@@ -59,7 +76,10 @@ func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, asked s
 	r.made++
 	c := &container{ref: ref, pod: p, number: r.made, asked: asked, state: api.ContainerState_CONTAINER_CREATED}
 	c.id = r.id("container", string(ref), fmt.Sprint(c.number))
-	c.spec = newSpec(c, r.cgroupsPath(p.dir, c.id))
+	c.spec, c.cdi = newSpec(c, r.cgroupsPath(p.dir, c.id)), slices.Clone(request.CDI)
+	if err := request.into(c.spec, r.o.Host); err != nil {
+		return fmt.Errorf("create %s: %w", ref, err)
+	}
 	answer, err := nri.CreateContainer(ctx, &adaptation.CreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
 	if err != nil {
 		r.observe(Event{Kind: "CreateContainer", Ref: ref, Err: err})
@@ -197,6 +217,11 @@ type Info struct {
 	ID    string
 	State string // created, running or stopped
 	Asked scenario.Container
+	Pod   string // id
+	PID   uint32 // 0 where it does not run
+	CDI   []string
+	// Number counts pods and containers as they were made.
+	Number int
 }
 
 // Containers returns the containers that are there, oldest first.
@@ -205,9 +230,30 @@ func (r *Runtime) Containers() []Info {
 	defer r.mu.Unlock()
 	var all []Info
 	for _, c := range r.sortedContainers() {
-		all = append(all, Info{c.ref, c.id, stateName(c.state), c.asked})
+		all = append(all, c.info())
 	}
 	return all
+}
+
+func (c *container) info() Info {
+	i := Info{Ref: c.ref, ID: c.id, State: stateName(c.state), Asked: c.asked, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
+	if c.state == api.ContainerState_CONTAINER_RUNNING {
+		i.PID = uint32(2000 + c.number)
+	}
+	return i
+}
+
+// View shows a container and its spec while nothing changes them; it reports
+// whether there is one of that id.
+func (r *Runtime) View(id string, see func(Info, *specs.Spec)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.byID(id)
+	if c == nil {
+		return false
+	}
+	see(c.info(), c.spec)
+	return true
 }
 
 // State reads what is in force for a container: of a running one from the

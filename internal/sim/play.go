@@ -35,6 +35,20 @@ type RunOptions struct {
 	Patience time.Duration
 	// AtEnd is given what the agent tells of the node after the last step; its error is the run's.
 	AtEnd func(status.Node) error
+	// Seat is where the agent sits; nil for a plugin of the runtime.
+	Seat Seat
+	// Alter changes a step before it is played, where a seat cannot do what the
+	// step wants; nil for no change.
+	Alter func(*scenario.Step)
+	// First is what of a want must have been so at a container's first
+	// instruction; nil for all of it.
+	First func(scenario.Want) scenario.Want
+	// KeepState lets a restarted agent find its files. Otherwise it knows nothing
+	// but what containers carry.
+	KeepState bool
+	// Also looks at what else is wanted after a step, and says what is not so;
+	// it is waited for as wants are. nil for nothing.
+	Also func(step int, r *Runtime, agent status.Source) []string
 }
 
 // Unmet is the error of a scenario that was played to its end and in which
@@ -51,17 +65,13 @@ func (u *Unmet) Error() string {
 
 // player is a scenario being played.
 type player struct {
-	o       RunOptions
-	s       *scenario.Scenario
-	machine *topology.Machine
-	host    *lifecycle.Host
-	resctrl *resctrl.Fake
-	cookies *coresched.Fake
-	kernel  *cgroup.Fake
-	version cgroup.Version
+	o RunOptions
+	s *scenario.Scenario
+	parts
 	dir     string // of sockets and files
 	config  config.Config
 	runtime *Runtime
+	seat    Seat
 	kubelet *kubelet
 	agent   *agentLife
 	changed chan struct{} // the kernel was written to
@@ -81,6 +91,9 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err := p.runtime.Start(ctx); err != nil {
+		return fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	if err := p.seat.Open(ctx, p.runtime); err != nil {
 		return fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
 	if err := p.startAgent(ctx); err != nil {
@@ -114,26 +127,21 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if o.Patience == 0 {
 		o.Patience = 5 * time.Second
 	}
-	p := &player{o: o, s: s, changed: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
-	var err error
-	if p.machine, p.kernel, p.version, err = node(s.Node); err != nil {
+	if o.Seat == nil {
+		o.Seat = &pluginSeat{}
+	}
+	p := &player{o: o, s: s, seat: o.Seat, changed: make(chan struct{}, 1), view: newView(o.Out, o.Color, o.Width)}
+	parts, err := partsOf(s)
+	if err != nil {
 		return nil, err
 	}
-	if p.host, err = hostOf(s.Node); err != nil {
-		return nil, err
-	}
-	if s.Node.CoreSched {
-		p.cookies = coresched.NewFake()
-	}
-	if s.Node.Resctrl != nil {
-		p.resctrl = resctrl.NewFake(*s.Node.Resctrl)
-	}
+	p.parts = parts
 	if p.dir, err = os.MkdirTemp("", "trimtab-"); err != nil {
 		return nil, err
 	}
-	if p.config, err = configOf(s.Config, p.dir, p.version); err == nil {
+	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
-			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Driver: Driver(s.Node.Driver),
+			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Host: p.host, Driver: Driver(s.Node.Driver),
 			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name,
 		})
 	}
@@ -151,6 +159,46 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 		}
 	})
 	return p, nil
+}
+
+// parts are what a scenario's node is made of.
+type parts struct {
+	machine *topology.Machine
+	host    *lifecycle.Host
+	resctrl *resctrl.Fake
+	cookies *coresched.Fake
+	kernel  *cgroup.Fake
+	version cgroup.Version
+}
+
+func partsOf(s *scenario.Scenario) (p parts, err error) {
+	if p.machine, p.kernel, p.version, err = node(s.Node); err != nil {
+		return p, err
+	}
+	if p.host, err = hostOf(s.Node); err != nil {
+		return p, err
+	}
+	if s.Node.CoreSched {
+		p.cookies = coresched.NewFake()
+	}
+	if s.Node.Resctrl != nil {
+		p.resctrl = resctrl.NewFake(*s.Node.Resctrl)
+	}
+	return p, nil
+}
+
+// options are what an agent on the node is given.
+func (p *parts) options() AgentOptions {
+	return AgentOptions{
+		Machine: p.machine, Tree: &cgroup.Tree{FS: p.kernel, Version: p.version}, Host: p.host, Resctrl: p.files(), Cookies: p.kernelCookies(),
+	}
+}
+
+// NodeOf makes a scenario's node anew and returns what an agent on it is given,
+// but for configuration and log.
+func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
+	p, err := partsOf(s)
+	return p.options(), err
 }
 
 // node makes a scenario's machine and its kernel.
@@ -195,6 +243,7 @@ func (p *player) close() error {
 	if p.agent != nil {
 		err = p.agent.stop()
 	}
+	err = errors.Join(err, p.seat.Close())
 	p.runtime.Stop()
 	return errors.Join(err, p.kubelet.close(), os.RemoveAll(p.dir))
 }
@@ -203,6 +252,11 @@ func (p *player) close() error {
 // that the scenario cannot go on; what is wanted and not so is only noted.
 func (p *player) step(ctx context.Context, i int) error {
 	s := &p.s.Steps[i]
+	if p.o.Alter != nil {
+		altered := *s
+		p.o.Alter(&altered)
+		s = &altered
+	}
 	before := p.snapshot()
 	err := p.act(ctx, s)
 	var notes []string
@@ -223,7 +277,13 @@ func (p *player) step(ctx context.Context, i int) error {
 		notes = append(notes, moved(before, p.snapshot())...)
 	}
 	p.wants += wants
-	notes = append(notes, p.await(ctx, func() []string { return p.check(s) })...)
+	notes = append(notes, p.await(ctx, func() []string {
+		unmet := p.check(s)
+		if p.o.Also != nil {
+			unmet = append(unmet, p.o.Also(i, p.runtime, p.agent.agent.Source())...)
+		}
+		return unmet
+	})...)
 	notes = append(notes, p.checkFirst(s)...)
 	p.view.step(shown{
 		number: i + 1, step: s, rows: p.rows(before), picture: p.picture(), err: err, unmet: notes, wants: wants,
@@ -242,7 +302,7 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	case s.Restart == "runtime":
 		return p.restartRuntime(ctx)
 	case len(s.Reconfigure) > 0:
-		c, err := configOf(s.Reconfigure, p.dir, p.version)
+		c, err := p.configOf(s.Reconfigure)
 		if err != nil {
 			return err
 		}
@@ -254,9 +314,9 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 		return nil
 	}
 	for _, run := range s.Run {
-		p.kubelet.put(run.Pod, cmp.Or(run.Pod.UID, p.runtime.uid(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
+		p.kubelet.put(run.Pod, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
 	}
-	err := actOn(ctx, p.runtime, s)
+	err := p.seat.Act(ctx, s)
 	for _, ref := range s.Remove {
 		if ref.Container() == "" {
 			p.kubelet.drop(ref)
@@ -267,72 +327,19 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 
 // restartRuntime restarts the runtime and waits until the agent has come back.
 func (p *player) restartRuntime(ctx context.Context) error {
-	before := p.runtime.syncs.count()
+	if err := p.seat.Close(); err != nil {
+		return err
+	}
 	if err := p.runtime.Restart(ctx); err != nil {
 		return err
 	}
-	if err := p.runtime.syncs.await(ctx, before+1, p.o.Patience); err != nil {
+	if err := p.seat.Open(ctx, p.runtime); err != nil {
+		return err
+	}
+	if err := p.seat.Back(ctx, p.o.Patience); err != nil {
 		return fmt.Errorf("after the restart: %w", err)
 	}
 	return p.agent.connected(ctx, p.o.Patience)
-}
-
-// actOn does what a step does to pods and containers.
-func actOn(ctx context.Context, r *Runtime, s *scenario.Step) error {
-	for i := range s.Run {
-		if err := runPod(ctx, r, &s.Run[i]); err != nil {
-			return err
-		}
-	}
-	switch {
-	case s.Create != nil:
-		return r.CreateContainer(ctx, s.Create.Pod, s.Create.Container)
-	case s.Start != "":
-		return r.StartContainer(ctx, s.Start)
-	case s.Update != nil:
-		if s.Update.Pod != nil {
-			if err := r.SetPodCgroup(s.Update.Container.Pod(), *s.Update.Pod); err != nil {
-				return err
-			}
-		}
-		return r.UpdateContainer(ctx, s.Update.Container, s.Update.Resources)
-	}
-	var errs []error
-	for _, ref := range s.Stop {
-		if ref.Container() == "" {
-			errs = append(errs, r.StopPodSandbox(ctx, ref))
-		} else {
-			errs = append(errs, r.StopContainer(ctx, ref))
-		}
-	}
-	for _, ref := range s.Remove {
-		if ref.Container() == "" {
-			errs = append(errs, r.RemovePodSandbox(ctx, ref))
-		} else {
-			errs = append(errs, r.RemoveContainer(ctx, ref))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func runPod(ctx context.Context, r *Runtime, run *scenario.Run) error {
-	resources := SumResources(run.Pod.QoS, run.Containers)
-	if run.Pod.Resources != nil {
-		resources = *run.Pod.Resources
-	}
-	if err := r.RunPodSandbox(ctx, run.Pod, resources); err != nil {
-		return err
-	}
-	ref := scenario.PodRef(run.Pod.Namespace, run.Pod.Name)
-	for _, c := range run.Containers {
-		if err := r.CreateContainer(ctx, ref, c); err != nil {
-			return err
-		}
-		if err := r.StartContainer(ctx, ref.In(c.Name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // started lists the containers whose first instruction ran in a step after

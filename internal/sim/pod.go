@@ -37,8 +37,8 @@ func (r *Runtime) id(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// uid makes a pod UID of its name, where the scenario gives none.
-func (r *Runtime) uid(ref scenario.Ref) string {
+// UID makes a pod UID of its name, where the scenario gives none.
+func (r *Runtime) UID(ref scenario.Ref) string {
 	h := r.id("uid", string(ref))
 	return h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-8" + h[17:20] + "-" + h[20:32]
 }
@@ -90,7 +90,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 		return fmt.Errorf("pod %s: is there already", p.ref)
 	}
 	if p.pod.UID == "" {
-		p.pod.UID = r.uid(p.ref)
+		p.pod.UID = r.UID(p.ref)
 	}
 	r.made++
 	p.number = r.made
@@ -212,6 +212,33 @@ func (r *Runtime) Pods() []scenario.Ref {
 	}
 	return refs
 }
+
+// Sandbox is a pod as people ask for it.
+type Sandbox struct {
+	Ref       scenario.Ref
+	ID        string
+	Pod       scenario.Pod
+	Resources scenario.Resources
+	Dir       string // of its cgroup
+	Stopped   bool
+	PID       uint32
+	Number    int // as of containers
+}
+
+// Sandboxes returns the pods that are there, oldest first.
+func (r *Runtime) Sandboxes() []Sandbox {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Sandbox
+	for _, p := range r.sortedPods() {
+		all = append(all, Sandbox{p.ref, p.id, p.pod, p.resources, p.dir, p.stopped, uint32(1000 + p.number), p.number})
+	}
+	return all
+}
+
+// PodDir is the cgroup of a pod, by its QoS class and UID, whether it is there
+// or not.
+func (r *Runtime) PodDir(qos, uid string) string { return r.podDir(qos, uid) }
 
 // PodState reads what is in force in the pod's own cgroup.
 func (r *Runtime) PodState(ref scenario.Ref) (effective.State, error) {

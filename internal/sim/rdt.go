@@ -63,7 +63,7 @@ func (r *Runtime) cookie(dir string) uint64 {
 }
 
 // kernelCookies are the node's for the agent.
-func (p *player) kernelCookies() coresched.Kernel {
+func (p *parts) kernelCookies() coresched.Kernel {
 	if p.cookies == nil {
 		return nil // and not a kernel that is none
 	}
@@ -71,7 +71,7 @@ func (p *player) kernelCookies() coresched.Kernel {
 }
 
 // files is the node's resctrl tree for the agent.
-func (p *player) files() resctrl.FS {
+func (p *parts) files() resctrl.FS {
 	if p.resctrl == nil {
 		return nil // and not a tree that is none
 	}

@@ -16,6 +16,7 @@ import (
 	nriplugin "github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -37,6 +38,7 @@ type Options struct {
 	Version cgroup.Version
 	Resctrl *resctrl.Fake   // nil for a machine without
 	Cookies *coresched.Fake // likewise
+	Host    *lifecycle.Host // whose device nodes containers may ask for; nil for none
 	Driver  Driver
 	Socket  string // where plugins connect
 	Log     *slog.Logger

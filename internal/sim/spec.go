@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -65,6 +67,25 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 		s.Process.Env = append(s.Process.Env, name+"="+c.asked.Env[name])
 	}
 	return s
+}
+
+// into adds to a spec what the request has beyond a scenario's words. Device
+// nodes are looked up on the host, as runtimes do.
+func (q *Request) into(s *specs.Spec, host *lifecycle.Host) error {
+	s.Mounts = append(s.Mounts, q.Mounts...)
+	for _, name := range q.Devices {
+		if host == nil || host.Devices[name].Path == "" {
+			return fmt.Errorf("lstat %s: no such file or directory", name)
+		}
+		n := host.Devices[name]
+		d := specs.LinuxDevice{Path: name, Type: n.Type, Major: n.Major, Minor: n.Minor}
+		s.Linux.Devices = append(s.Linux.Devices, d)
+		s.Linux.Resources.Devices = append(s.Linux.Resources.Devices,
+			specs.LinuxDeviceCgroup{Allow: true, Type: d.Type, Major: &d.Major, Minor: &d.Minor, Access: "rwm"})
+	}
+	s.Linux.Resources.Unified = maps.Clone(q.Unified)
+	s.Process.OOMScoreAdj = q.OOMScoreAdj
+	return nil
 }
 
 // nri is the container as NRI tells it: its annotations are those of the

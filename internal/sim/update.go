@@ -9,15 +9,21 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// UpdateContainer is the kubelet's UpdateContainerResources. As in containerd,
+// UpdateContainer is the kubelet's UpdateContainerResources as a scenario says it.
+func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked scenario.Resources) error {
+	return r.Update(ctx, ref, toNRI(asked))
+}
+
+// Update is the kubelet's UpdateContainerResources. As in containerd,
 // what plugins make of the request replaces it, the stored spec is changed, and
 // then the whole stored resources are written to the kernel, with all that was
 // stored before.
-func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked scenario.Resources) error {
+func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.LinuxResources) error {
 	nri, end, err := r.begin()
 	if err != nil {
 		return err
@@ -27,9 +33,8 @@ func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked s
 	if c == nil || c.state == api.ContainerState_CONTAINER_STOPPED {
 		return fmt.Errorf("update %s: there is no such live container", ref)
 	}
-	request := toNRI(asked)
 	answer, err := nri.UpdateContainer(ctx, &adaptation.UpdateContainerRequest{
-		Pod: c.pod.nri(r), Container: c.nri(), LinuxResources: toNRI(asked),
+		Pod: c.pod.nri(r), Container: c.nri(), LinuxResources: proto.CloneOf(request),
 	})
 	if err != nil {
 		r.observe(Event{Kind: "UpdateContainer", Ref: ref, Err: err})

@@ -45,7 +45,10 @@ type Options struct {
 	Handler conductor.Handler
 	Log     *slog.Logger
 	// Resync is how often everything is listed, whatever was told; default: 60 s.
-	Resync  time.Duration
+	Resync time.Duration
+	// Look is how often each container's resources are asked for: no runtime
+	// tells that the kubelet changed them in place; default: 10 s.
+	Look    time.Duration
 	Backoff Backoff // default: 0.2 s to 10 s
 }
 
@@ -79,6 +82,9 @@ func New(o Options) (*Attachment, error) {
 	if o.Resync <= 0 {
 		o.Resync = time.Minute
 	}
+	if o.Look <= 0 {
+		o.Look = lookAgain
+	}
 	if o.Backoff.Min <= 0 {
 		o.Backoff.Min = 200 * time.Millisecond
 	}
@@ -94,6 +100,9 @@ func (a *Attachment) Name() string { return "bypass" }
 
 // Carries is false of everything: nobody waits for our answer.
 func (a *Attachment) Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
+
+// Carries is what every Attachment of this package says.
+func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
 // Copies reports whether the runtime's stored copy of a container can be given
 // the field, by the CRI's UpdateContainerResources.

@@ -137,7 +137,7 @@ func (s *session) serve() error {
 	}
 	resync := time.NewTicker(s.a.o.Resync)
 	defer resync.Stop()
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(min(lookEvery, s.a.o.Look))
 	defer look.Stop()
 	for {
 		select {
@@ -262,7 +262,7 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 func (s *session) lookAtNext() {
 	s.mu.Lock()
 	if len(s.turn) == 0 {
-		if time.Since(s.turnedAt) < lookAgain {
+		if time.Since(s.turnedAt) < s.a.o.Look {
 			s.mu.Unlock()
 			return
 		}

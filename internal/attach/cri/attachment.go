@@ -105,7 +105,7 @@ func (a *Attachment) Name() string { return "cri" }
 // Carries says whether a call of this kind can hold the field of a container.
 // Values of pods are never carried.
 func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	return carries(kind, f) && (f != lifecycle.CDIDevice || !passesCDI.MatchString(a.About()))
+	return Carries(kind, f) && (f != lifecycle.CDIDevice || !passesCDI.MatchString(a.About()))
 }
 
 // HoldsStart says that StartContainer goes on when what changed since the

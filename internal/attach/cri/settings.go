@@ -59,7 +59,9 @@ var settingOf = func() map[lifecycle.Field]*setting {
 // passesCDI are runtimes that take CDI names and do nothing with them.
 var passesCDI = regexp.MustCompile(`^containerd v?1\.`)
 
-func carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+// Carries says what calls to the newest runtime can hold, as
+// Attachment.Carries does of the one that is connected.
+func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]
 	switch kind {
 	case lifecycle.CreateContainer:

@@ -66,6 +66,13 @@ func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
+// Carries says what the newest runtime can be answered, as Attachment.Carries
+// does of the one that is connected.
+func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+	s := settingOf[f]
+	return s != nil && (kind == lifecycle.CreateContainer || kind == lifecycle.UpdateContainer && s.resource != nil)
+}
+
 // lacks lists the fields that other runtimes carry at creation, and this one
 // does not.
 func (p peer) lacks() []lifecycle.Field {

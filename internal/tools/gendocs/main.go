@@ -34,6 +34,7 @@ func pages() []page {
 		{"config.schema.json", schemaPage},
 		{"hooks.md", hooksPage},
 		{"fields.md", fieldsPage},
+		{"parity.md", parityPage},
 		{"metrics.md", metricsPage},
 	}
 }

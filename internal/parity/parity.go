@@ -1,0 +1,158 @@
+// Package parity says which attachment brings about which field, from what the
+// attachments declare. docs/parity.md is made of it, and the conformance tests
+// hold every attachment to it. It decides nothing and nothing at run time reads
+// it.
+package parity
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/cri"
+	"github.com/trimtab/trimtab/internal/attach/nri"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Way is how a value comes to be in force, the best first.
+type Way int
+
+// The ways.
+const (
+	// Created: the creation of the container carries it.
+	Created Way = iota
+	// Held: the keeper writes it to the kernel before the first instruction.
+	Held
+	// Late: the keeper writes it to the kernel while the container may run.
+	Late
+	// Never: it is not in force, and that is reported.
+	Never
+)
+
+// String is the way as the docs print it.
+func (w Way) String() string {
+	return [...]string{"at creation", "kernel, before the start", "kernel, after the start", "no"}[w]
+}
+
+// InTime reports whether a value is in force at a container's first instruction.
+func (w Way) InTime() bool { return w <= Held }
+
+// Attachment is one way to sit at a runtime, as its code declares it.
+type Attachment struct {
+	Name string
+	// Refuses: a policy's no fails the creation of a container.
+	Refuses bool
+	carries func(lifecycle.Kind, lifecycle.Field) bool
+	// reaches: a container's cgroup is there, and it does not run before we
+	// have answered; pods likewise.
+	reaches, reachesPods bool
+	// never is why a field that only a creation can carry is not carried.
+	never string
+	// Limits are what else does not come out the same.
+	Limits []Limit
+}
+
+// Limit is something that does not come out the same through an attachment,
+// whatever the field.
+type Limit struct{ Name, Text string }
+
+// The limits; the conformance tests show each.
+var (
+	// Unrefused is that of an attachment that comes too late for a no.
+	Unrefused = Limit{"refusal", "a container that a policy refuses exists already: it runs as if nothing had been asked for, and that is reported"}
+	// SameAgain is that of who sees results in place of requests.
+	SameAgain = Limit{"the same again", "a kubelet's update to exactly what Trimtab had given is not seen to be one: what was in force stays"}
+	// AbovePod is that of who cannot change a request.
+	AbovePod = Limit{"above the pod (cgroup v1)", "the kernel refuses an update above the quota that Trimtab gave the pod's own cgroup: the kubelet's request fails, what was in force stays"}
+	// Recordless is that of containers without a record.
+	Recordless = Limit{"restarts", "containers carry no record: an agent that starts anew needs its files in paths.state; without them, who owns CPUs keeps them, and scaled values count as asked for"}
+)
+
+// Attachments lists all there are, each beside the newest runtime it knows.
+func Attachments() []Attachment {
+	return []Attachment{
+		{Name: "nri", Refuses: true, carries: nri.Carries, reaches: true, reachesPods: true, never: "NRI has no field for it"},
+		{Name: "bypass", carries: bypass.Carries, never: "only the creation of a container can give it one, and that is over when it is seen",
+			Limits: []Limit{Unrefused, SameAgain, AbovePod, Recordless}},
+		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it"},
+	}
+}
+
+// Named returns an attachment by its name; an unknown one is a programming
+// error.
+func Named(name string) Attachment {
+	for _, a := range Attachments() {
+		if a.Name == name {
+			return a
+		}
+	}
+	panic(fmt.Sprintf("parity: there is no attachment %q", name))
+}
+
+// Brings says how a value of a field comes to be in force, and why it does not.
+func (a Attachment) Brings(f lifecycle.Field, of lifecycle.Scope) (w Way, why string) {
+	switch {
+	case of == lifecycle.OfPod && a.reachesPods:
+		return Held, ""
+	case of == lifecycle.OfPod:
+		return Late, ""
+	case a.carries(lifecycle.CreateContainer, f):
+		return Created, ""
+	case conductor.InKernel(f) && a.reaches:
+		return Held, ""
+	case conductor.InKernel(f):
+		return Late, ""
+	}
+	return Never, a.never
+}
+
+// Stamps reports whether containers carry what was decided for them, so that
+// a restart needs no file of ours.
+func (a Attachment) Stamps() bool {
+	return a.carries(lifecycle.CreateContainer, lifecycle.Annotation)
+}
+
+// Row is a field that hooks set, and what becomes of it.
+type Row struct {
+	Field lifecycle.Field
+	Scope lifecycle.Scope
+	Hooks []string
+	Cells []Cell // one for each of Attachments
+}
+
+// Cell is what becomes of a field in one attachment.
+type Cell struct {
+	Way Way
+	Why string // of Never
+}
+
+// Table has a row for each field and scope that a hook of the catalogue sets.
+func Table() []Row {
+	var rows []Row
+	for _, f := range lifecycle.Fields() {
+		for _, scope := range []lifecycle.Scope{lifecycle.OfContainer, lifecycle.OfPod} {
+			r := Row{Field: f.Field, Scope: scope}
+			for _, h := range hook.Catalogue() {
+				sets := h.Sets
+				if scope == lifecycle.OfPod {
+					sets = h.Pod
+				}
+				for _, s := range sets {
+					if s == f.Field {
+						r.Hooks = append(r.Hooks, h.Name)
+					}
+				}
+			}
+			if len(r.Hooks) == 0 {
+				continue
+			}
+			for _, a := range Attachments() {
+				w, why := a.Brings(f.Field, scope)
+				r.Cells = append(r.Cells, Cell{w, why})
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}

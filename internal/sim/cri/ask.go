@@ -1,0 +1,162 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/sim"
+)
+
+// ListPodSandbox lists pods by id and state.
+func (f *Face) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	out := &cri.ListPodSandboxResponse{}
+	for _, p := range f.r.Sandboxes() {
+		want := q.GetFilter()
+		if want.GetId() != "" && want.GetId() != p.ID || want.GetState() != nil && want.GetState().GetState() != podState(&p) {
+			continue
+		}
+		out.Items = append(out.Items, &cri.PodSandbox{
+			Id: p.ID, Metadata: podName(&p), State: podState(&p), CreatedAt: f.createdAt(p.ID, p.Number),
+			Labels: maps.Clone(p.Pod.Labels), Annotations: maps.Clone(p.Pod.Annotations), RuntimeHandler: p.Pod.Handler,
+		})
+	}
+	return out, nil
+}
+
+// ListContainers lists containers by id, pod and state.
+func (f *Face) ListContainers(_ context.Context, q *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+	f.lists.Add(1)
+	out := &cri.ListContainersResponse{}
+	for _, c := range f.r.Containers() {
+		want := q.GetFilter()
+		if want.GetId() != "" && want.GetId() != c.ID || want.GetPodSandboxId() != "" && want.GetPodSandboxId() != c.Pod ||
+			want.GetState() != nil && want.GetState().GetState() != stateOf[c.State] {
+			continue
+		}
+		out.Containers = append(out.Containers, &cri.Container{
+			Id: c.ID, PodSandboxId: c.Pod, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, Image: &cri.ImageSpec{Image: image}, ImageRef: image,
+			State: stateOf[c.State], CreatedAt: f.createdAt(c.ID, c.Number), Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
+		})
+	}
+	return out, nil
+}
+
+// image is what every container here is made of.
+const image = "sim.invalid/none:latest"
+
+var stateOf = map[string]cri.ContainerState{
+	"created": cri.ContainerState_CONTAINER_CREATED, "running": cri.ContainerState_CONTAINER_RUNNING, "stopped": cri.ContainerState_CONTAINER_EXITED,
+}
+
+// labelsOf are the labels a kubelet gives its containers, and their own.
+func labelsOf(c *sim.Info) map[string]string {
+	namespace, pod, name := c.Ref.Names()
+	labels := map[string]string{
+		"io.kubernetes.container.name": name, "io.kubernetes.pod.name": pod, "io.kubernetes.pod.namespace": namespace,
+	}
+	maps.Copy(labels, c.Asked.Labels)
+	return labels
+}
+
+func podName(p *sim.Sandbox) *cri.PodSandboxMetadata {
+	return &cri.PodSandboxMetadata{Name: p.Pod.Name, Namespace: p.Pod.Namespace, Uid: p.Pod.UID}
+}
+
+func podState(p *sim.Sandbox) cri.PodSandboxState {
+	if p.Stopped {
+		return cri.PodSandboxState_SANDBOX_NOTREADY
+	}
+	return cri.PodSandboxState_SANDBOX_READY
+}
+
+func (f *Face) podStatus(p *sim.Sandbox) *cri.PodSandboxStatus {
+	return &cri.PodSandboxStatus{
+		Id: p.ID, Metadata: podName(p), State: podState(p), CreatedAt: f.createdAt(p.ID, p.Number),
+		Labels: maps.Clone(p.Pod.Labels), Annotations: maps.Clone(p.Pod.Annotations), RuntimeHandler: p.Pod.Handler,
+	}
+}
+
+func (f *Face) sandbox(id string) (*sim.Sandbox, error) {
+	for _, p := range f.r.Sandboxes() {
+		if p.ID == id {
+			return &p, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find sandbox %q: not found", id)
+}
+
+// PodSandboxStatus tells of one pod; verbose, with the configuration it was run
+// with, as containerd's "info" has it.
+func (f *Face) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	p, err := f.sandbox(q.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	out := &cri.PodSandboxStatusResponse{Status: f.podStatus(p)}
+	if !q.GetVerbose() {
+		return out, nil
+	}
+	info, err := json.Marshal(map[string]any{
+		"pid": p.PID, "processStatus": "running", "runtimeHandler": p.Pod.Handler, "runtimeType": "io.containerd.runc.v2",
+		"config": &cri.PodSandboxConfig{
+			Metadata: podName(p), Labels: p.Pod.Labels, Annotations: p.Pod.Annotations,
+			Linux: &cri.LinuxPodSandboxConfig{CgroupParent: "/" + p.Dir, Resources: AsCRI(p.Resources)},
+		},
+		"runtimeSpec": &specs.Spec{Version: specs.Version, Linux: &specs.Linux{
+			CgroupsPath: "/" + p.Dir + "/" + p.ID, Resources: &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(uint64(2))}},
+		}},
+	})
+	out.Info = map[string]string{"info": string(info)}
+	return out, err
+}
+
+// ContainerStatus tells of one container; verbose, with its stored OCI spec.
+func (f *Face) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	out := &cri.ContainerStatusResponse{}
+	var err error
+	found := f.r.View(q.GetContainerId(), func(c sim.Info, spec *specs.Spec) {
+		out.Status = &cri.ContainerStatus{
+			Id: c.ID, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, State: stateOf[c.State], CreatedAt: f.createdAt(c.ID, c.Number),
+			Image: &cri.ImageSpec{Image: image}, ImageRef: image, Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
+		}
+		if c.State == "running" {
+			out.Status.StartedAt = out.Status.CreatedAt + 1
+		}
+		if f.tells() {
+			out.Status.Resources = &cri.ContainerResources{Linux: resourcesOut(spec)}
+		}
+		if q.GetVerbose() {
+			var info []byte
+			info, err = json.Marshal(verbose(&c, spec))
+			out.Info = map[string]string{"info": string(info)}
+		}
+	})
+	if !found {
+		return nil, status.Errorf(codes.NotFound, "an error occurred when try to find container %q: not found", q.GetContainerId())
+	}
+	if err != nil {
+		err = fmt.Errorf("verbose status: %w", err)
+	}
+	return out, err
+}
+
+// verbose is what containerd writes under "info" (1.6 to 2.x, container_status.go).
+func verbose(c *sim.Info, spec *specs.Spec) map[string]any {
+	config := &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, Labels: c.Asked.Labels, Annotations: c.Asked.Annotations, Args: c.Asked.Args,
+	}
+	for _, name := range c.CDI {
+		config.CDIDevices = append(config.CDIDevices, &cri.CDIDevice{Name: name})
+	}
+	return map[string]any{
+		"sandboxID": c.Pod, "pid": c.PID, "removing": false, "snapshotKey": c.ID, "snapshotter": "overlayfs",
+		"runtimeType": "io.containerd.runc.v2", "config": config, "runtimeSpec": spec,
+	}
+}

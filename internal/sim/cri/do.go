@@ -1,0 +1,211 @@
+package cri
+
+import (
+	"context"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// RunPodSandbox runs a pod. The runtime makes its cgroup, as a kubelet would
+// have done before.
+func (f *Face) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+	c := q.GetConfig()
+	pod := scenario.Pod{
+		Namespace: c.GetMetadata().GetNamespace(), Name: c.GetMetadata().GetName(), UID: c.GetMetadata().GetUid(),
+		Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Handler: q.GetRuntimeHandler(),
+	}
+	parent := strings.Trim(c.GetLinux().GetCgroupParent(), "/")
+	for _, qos := range []string{"Guaranteed", "Burstable", "BestEffort"} {
+		if f.r.PodDir(qos, pod.UID) == parent {
+			pod.QoS = qos
+		}
+	}
+	if pod.QoS == "" || pod.Name == "" || pod.Namespace == "" || pod.UID == "" {
+		return nil, status.Errorf(codes.InvalidArgument, "pod %s/%s: its cgroup %q is not where a kubelet puts pods", pod.Namespace, pod.Name, parent)
+	}
+	if err := f.r.RunPodSandbox(ctx, pod, asked(c.GetLinux().GetResources())); err != nil {
+		return nil, err
+	}
+	ref := scenario.PodRef(pod.Namespace, pod.Name)
+	for _, p := range f.r.Sandboxes() {
+		if p.Ref == ref {
+			f.made(p.ID)
+			f.tell(cri.ContainerEventType_CONTAINER_CREATED_EVENT, p.ID, &p)
+			f.tell(cri.ContainerEventType_CONTAINER_STARTED_EVENT, p.ID, &p)
+			return &cri.RunPodSandboxResponse{PodSandboxId: p.ID}, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "pod %s went at once", ref)
+}
+
+// StopPodSandbox stops a pod and its containers; one that is not there is
+// stopped.
+func (f *Face) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+	p, err := f.sandbox(q.GetPodSandboxId())
+	if err != nil {
+		return &cri.StopPodSandboxResponse{}, nil //nolint:nilerr // idempotent, as in containerd
+	}
+	running := f.running(p.ID)
+	if err := f.r.StopPodSandbox(ctx, p.Ref); err != nil {
+		return nil, err
+	}
+	p.Stopped = true
+	for _, c := range running {
+		f.tell(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, p)
+	}
+	f.tell(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, p.ID, p)
+	return &cri.StopPodSandboxResponse{}, nil
+}
+
+// RemovePodSandbox removes a pod and its containers, and its cgroup, as a
+// kubelet does afterwards.
+func (f *Face) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	p, err := f.sandbox(q.GetPodSandboxId())
+	if err != nil {
+		return &cri.RemovePodSandboxResponse{}, nil //nolint:nilerr // idempotent, as in containerd
+	}
+	var had []sim.Info
+	for _, c := range f.r.Containers() {
+		if c.Pod == p.ID {
+			had = append(had, c)
+		}
+	}
+	if err := f.r.RemovePodSandbox(ctx, p.Ref); err != nil {
+		return nil, err
+	}
+	p.Stopped = true
+	for _, c := range had {
+		f.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
+	}
+	f.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, p.ID, p)
+	return &cri.RemovePodSandboxResponse{}, nil
+}
+
+// CreateContainer makes a container; it has no cgroup before it starts.
+func (f *Face) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+	p, err := f.sandbox(q.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	request := requestOf(q.GetConfig(), f.r.V2())
+	if err := f.r.Create(ctx, p.Ref, request); err != nil {
+		return nil, err
+	}
+	for _, c := range f.r.Containers() {
+		if c.Ref == p.Ref.In(request.Name) {
+			f.made(c.ID)
+			f.tell(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.ID, p)
+			return &cri.CreateContainerResponse{ContainerId: c.ID}, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "container %s went at once", request.Name)
+}
+
+// requestOf reads a container's configuration. Files of cgroup version 2 are
+// passed over on version 1.
+func requestOf(c *cri.ContainerConfig, v2 bool) sim.Request {
+	res := c.GetLinux().GetResources()
+	q := sim.Request{Container: scenario.Container{
+		Name: c.GetMetadata().GetName(), Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Args: append(c.GetCommand(), c.GetArgs()...),
+		Env: map[string]string{}, Resources: asked(res),
+	}}
+	for _, e := range c.GetEnvs() {
+		q.Env[e.GetKey()] = string(e.GetValue())
+	}
+	for _, m := range c.GetMounts() {
+		options := []string{"rbind", "rw"}
+		if m.GetReadonly() {
+			options[1] = "ro"
+		}
+		q.Mounts = append(q.Mounts, specs.Mount{Destination: m.GetContainerPath(), Source: m.GetHostPath(), Type: "bind", Options: options})
+	}
+	for _, d := range c.GetDevices() {
+		q.Devices = append(q.Devices, d.GetHostPath())
+	}
+	for _, d := range c.GetCDIDevices() {
+		q.CDI = append(q.CDI, d.GetName())
+	}
+	if res != nil {
+		q.OOMScoreAdj = new(int(res.GetOomScoreAdj()))
+	}
+	if v2 {
+		q.Unified = res.GetUnified()
+	}
+	return q
+}
+
+// StartContainer makes the cgroup and lets the first instruction run.
+func (f *Face) StartContainer(ctx context.Context, q *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+	c, p, err := f.container(q.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	if err := f.r.StartContainer(ctx, c.Ref); err != nil {
+		return nil, err
+	}
+	f.tell(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, p)
+	return &cri.StartContainerResponse{}, nil
+}
+
+// UpdateContainerResources changes the stored resources and writes all of them
+// to the cgroup of a container that runs.
+func (f *Face) UpdateContainerResources(ctx context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+	c, _, err := f.container(q.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, change(q.GetLinux(), f.r.V2()))
+}
+
+// StopContainer stops a container; one that is not there is stopped.
+func (f *Face) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+	c, p, err := f.container(q.GetContainerId())
+	if err != nil {
+		return &cri.StopContainerResponse{}, nil //nolint:nilerr // idempotent, as in containerd
+	}
+	if err := f.r.StopContainer(ctx, c.Ref); err != nil {
+		return nil, err
+	}
+	f.tell(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, p)
+	return &cri.StopContainerResponse{}, nil
+}
+
+// RemoveContainer removes a container, and stops it before.
+func (f *Face) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	c, p, err := f.container(q.GetContainerId())
+	if err != nil {
+		return &cri.RemoveContainerResponse{}, nil //nolint:nilerr // idempotent, as in containerd
+	}
+	if err := f.r.RemoveContainer(ctx, c.Ref); err != nil {
+		return nil, err
+	}
+	f.tell(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
+	return &cri.RemoveContainerResponse{}, nil
+}
+
+func (f *Face) running(pod string) []sim.Info {
+	var all []sim.Info
+	for _, c := range f.r.Containers() {
+		if c.Pod == pod && c.State == "running" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (f *Face) container(id string) (*sim.Info, *sim.Sandbox, error) {
+	for _, c := range f.r.Containers() {
+		if c.ID == id {
+			p, err := f.sandbox(c.Pod)
+			return &c, p, err
+		}
+	}
+	return nil, nil, status.Errorf(codes.NotFound, "an error occurred when try to find container %q: not found", id)
+}

@@ -1,0 +1,157 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/sim"
+)
+
+// Options are what a face is made of.
+type Options struct {
+	Socket string
+	// Version is the release of containerd it behaves like, such as "v2.1.0"
+	// (the default): before 2.0 a status does not tell resources, and before 1.7
+	// there are no events.
+	Version string
+}
+
+// Face is the CRI of one runtime.
+type Face struct {
+	cri.UnimplementedRuntimeServiceServer
+
+	r      *sim.Runtime
+	o      Options
+	server *grpc.Server
+	served sync.WaitGroup
+	lists  atomic.Int64
+
+	mu        sync.Mutex
+	born      map[string]int64 // when pods and containers were made through this face
+	listeners map[chan *cri.ContainerEventResponse]bool
+}
+
+// Serve opens a runtime's CRI. Close it.
+func Serve(r *sim.Runtime, o Options) (*Face, error) {
+	if o.Version == "" {
+		o.Version = "v2.1.0"
+	}
+	if err := os.Remove(o.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cri socket: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
+		return nil, fmt.Errorf("cri socket: %w", err)
+	}
+	l, err := net.Listen("unix", o.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("cri socket: %w", err)
+	}
+	f := &Face{r: r, o: o, born: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
+	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20))
+	cri.RegisterRuntimeServiceServer(f.server, f)
+	f.served.Go(func() { _ = f.server.Serve(l) }) // ends with Close
+	return f, nil
+}
+
+// Close removes the socket and cuts every connection, as the end of a runtime
+// does.
+func (f *Face) Close() {
+	f.server.Stop()
+	f.served.Wait()
+}
+
+// Lists counts how often the containers were listed.
+func (f *Face) Lists() int64 { return f.lists.Load() }
+
+// events reports whether this containerd tells events.
+func (f *Face) events() bool { return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6") }
+
+// tells reports whether a plain status has a container's resources.
+func (f *Face) tells() bool { return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.") }
+
+// made notes that a pod or container came to be now. Those from before are
+// older than anything.
+func (f *Face) made(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.born[id] = time.Now().UnixNano()
+}
+
+func (f *Face) createdAt(id string, number int) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at, known := f.born[id]; known {
+		return at
+	}
+	return int64(number) * int64(time.Second)
+}
+
+// Version tells who it is.
+func (f *Face) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: f.o.Version, RuntimeApiVersion: "v1"}, nil
+}
+
+// Status tells that it is ready.
+func (f *Face) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
+	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
+		{Type: cri.RuntimeReady, Status: true}, {Type: cri.NetworkReady, Status: true},
+	}}}, nil
+}
+
+// queued is how many events may wait for a listener; what is more is lost, as
+// in containerd.
+const queued = 1000
+
+// GetContainerEvents streams what happens from now on to each who asks.
+func (f *Face) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
+	if !f.events() {
+		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
+	}
+	events := make(chan *cri.ContainerEventResponse, queued)
+	f.mu.Lock()
+	f.listeners[events] = true
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.listeners, events)
+	}()
+	for {
+		select {
+		case <-to.Context().Done():
+			return nil
+		case e := <-events:
+			if err := to.Send(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tell sends an event to everybody who listens.
+func (f *Face) tell(kind cri.ContainerEventType, id string, p *sim.Sandbox) {
+	e := &cri.ContainerEventResponse{
+		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: f.podStatus(p),
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for l := range f.listeners {
+		select {
+		case l <- e:
+		default:
+		}
+	}
+}

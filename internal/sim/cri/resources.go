@@ -1,0 +1,98 @@
+package cri
+
+import (
+	"github.com/containerd/nri/pkg/api"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// said is a number of the CRI, where 0 is "not said".
+func said[T int64 | uint64](v int64) *T {
+	if v == 0 {
+		return nil
+	}
+	return new(T(v))
+}
+
+// asked reads a kubelet's request.
+func asked(r *cri.LinuxContainerResources) scenario.Resources {
+	out := scenario.Resources{
+		Shares: said[uint64](r.GetCpuShares()), Quota: said[int64](r.GetCpuQuota()), Period: said[uint64](r.GetCpuPeriod()),
+		Memory: said[int64](r.GetMemoryLimitInBytes()), CPUs: r.GetCpusetCpus(), Mems: r.GetCpusetMems(),
+	}
+	for _, h := range r.GetHugepageLimits() {
+		if out.HugePages == nil {
+			out.HugePages = map[string]uint64{}
+		}
+		out.HugePages[h.GetPageSize()] = h.GetLimit()
+	}
+	return out
+}
+
+// AsCRI writes a scenario's resources as a kubelet asks for them.
+func AsCRI(r scenario.Resources) *cri.LinuxContainerResources {
+	out := &cri.LinuxContainerResources{CpusetCpus: r.CPUs, CpusetMems: r.Mems}
+	if r.Shares != nil {
+		out.CpuShares = int64(*r.Shares)
+	}
+	if r.Quota != nil {
+		out.CpuQuota = *r.Quota
+	}
+	if r.Period != nil {
+		out.CpuPeriod = int64(*r.Period)
+	}
+	if r.Memory != nil {
+		out.MemoryLimitInBytes = *r.Memory
+	}
+	for size, limit := range r.HugePages {
+		out.HugepageLimits = append(out.HugepageLimits, &cri.HugepageLimit{PageSize: size, Limit: limit})
+	}
+	return out
+}
+
+// change reads an update: what is not said stays.
+func change(r *cri.LinuxContainerResources, v2 bool) *api.LinuxResources {
+	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{}}
+	out.Cpu.Shares = api.UInt64(said[uint64](r.GetCpuShares()))
+	out.Cpu.Quota = api.Int64(said[int64](r.GetCpuQuota()))
+	out.Cpu.Period = api.UInt64(said[uint64](r.GetCpuPeriod()))
+	out.Memory.Limit = api.Int64(said[int64](r.GetMemoryLimitInBytes()))
+	for _, h := range r.GetHugepageLimits() {
+		out.HugepageLimits = append(out.HugepageLimits, &api.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
+	}
+	if v2 {
+		out.Unified = r.GetUnified()
+	}
+	return out
+}
+
+// resourcesOut are a container's resources as a status tells them since
+// containerd 2.0.
+func resourcesOut(s *specs.Spec) *cri.LinuxContainerResources {
+	out, r := &cri.LinuxContainerResources{}, s.Linux.Resources
+	if c := r.CPU; c != nil {
+		out.CpusetCpus, out.CpusetMems = c.Cpus, c.Mems
+		out.CpuShares, out.CpuQuota, out.CpuPeriod = int64(value(c.Shares)), value(c.Quota), int64(value(c.Period))
+	}
+	if r.Memory != nil {
+		out.MemoryLimitInBytes = value(r.Memory.Limit)
+	}
+	for _, h := range r.HugepageLimits {
+		out.HugepageLimits = append(out.HugepageLimits, &cri.HugepageLimit{PageSize: h.Pagesize, Limit: h.Limit})
+	}
+	out.Unified = r.Unified
+	if s.Process.OOMScoreAdj != nil {
+		out.OomScoreAdj = int64(*s.Process.OOMScoreAdj)
+	}
+	return out
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

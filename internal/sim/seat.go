@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// Seat is where an agent sits at the embedded runtime, and with that the way a
+// kubelet's requests take. One play uses it.
+type Seat interface {
+	// Configure says in a configuration where the agent sits. Its sockets belong
+	// into dir.
+	Configure(c *config.Config, dir string)
+	// Open is called when the runtime runs, Close before it stops, and at the
+	// end once more.
+	Open(ctx context.Context, r *Runtime) error
+	Close() error
+	// Act does what a step does to pods and containers.
+	Act(ctx context.Context, s *scenario.Step) error
+	// Back waits, after a restart of the runtime, until the agent has noticed it.
+	Back(ctx context.Context, patience time.Duration) error
+}
+
+// pluginSeat is that of a plugin of the runtime.
+type pluginSeat struct {
+	r      *Runtime
+	before int // synchronisations
+}
+
+func (*pluginSeat) Configure(*config.Config, string) {}
+
+func (s *pluginSeat) Open(_ context.Context, r *Runtime) error {
+	s.r = r
+	return nil
+}
+
+func (s *pluginSeat) Close() error {
+	if s.r != nil {
+		s.before = s.r.syncs.count()
+	}
+	return nil
+}
+
+func (s *pluginSeat) Act(ctx context.Context, step *scenario.Step) error {
+	return actOn(ctx, s.r, step)
+}
+
+func (s *pluginSeat) Back(ctx context.Context, patience time.Duration) error {
+	return s.r.syncs.await(ctx, s.before+1, patience)
+}
+
+// actOn does what a step does to pods and containers.
+func actOn(ctx context.Context, r *Runtime, s *scenario.Step) error {
+	for i := range s.Run {
+		if err := runPod(ctx, r, &s.Run[i]); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Create != nil:
+		return r.CreateContainer(ctx, s.Create.Pod, s.Create.Container)
+	case s.Start != "":
+		return r.StartContainer(ctx, s.Start)
+	case s.Update != nil:
+		if s.Update.Pod != nil {
+			if err := r.SetPodCgroup(s.Update.Container.Pod(), *s.Update.Pod); err != nil {
+				return err
+			}
+		}
+		return r.UpdateContainer(ctx, s.Update.Container, s.Update.Resources)
+	}
+	var errs []error
+	for _, ref := range s.Stop {
+		if ref.Container() == "" {
+			errs = append(errs, r.StopPodSandbox(ctx, ref))
+		} else {
+			errs = append(errs, r.StopContainer(ctx, ref))
+		}
+	}
+	for _, ref := range s.Remove {
+		if ref.Container() == "" {
+			errs = append(errs, r.RemovePodSandbox(ctx, ref))
+		} else {
+			errs = append(errs, r.RemoveContainer(ctx, ref))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func runPod(ctx context.Context, r *Runtime, run *scenario.Run) error {
+	resources := SumResources(run.Pod.QoS, run.Containers)
+	if run.Pod.Resources != nil {
+		resources = *run.Pod.Resources
+	}
+	if err := r.RunPodSandbox(ctx, run.Pod, resources); err != nil {
+		return err
+	}
+	ref := scenario.PodRef(run.Pod.Namespace, run.Pod.Name)
+	for _, c := range run.Containers {
+		if err := r.CreateContainer(ctx, ref, c); err != nil {
+			return err
+		}
+		if err := r.StartContainer(ctx, ref.In(c.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

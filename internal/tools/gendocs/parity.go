@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/parity"
+)
+
+// titles are what people call the attachments; one that is not here is called
+// as its code calls it.
+var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy"}
+
+func parityPage() (string, error) {
+	var b strings.Builder
+	b.WriteString(generated + `# The same through every attachment
+
+Whichever way Trimtab sits at the runtime, the same scenario comes to the same effective state, but for what this page lists.
+The tables are made from what hooks and attachments declare, and ` + "`test/conformance`" + ` plays every scenario of ` + "`test/scenarios`" + `
+through the engine alone and through each attachment, with cgroup versions 1 and 2: decisions and effective state of every
+container and pod must be equal after each step, a value that the table calls carried must be in force, and one that it calls
+not carried must be reported with its reason.
+
+| | |
+|---|---|
+`)
+	for _, w := range []struct {
+		way  parity.Way
+		text string
+	}{
+		{parity.Created, "given with the creation of the container, by the runtime"},
+		{parity.Held, "written to the kernel by Trimtab before the first instruction"},
+		{parity.Late, "written to the kernel by Trimtab as soon as there is a cgroup; the container may run by then ([benchmarks.md](benchmarks.md) has how long)"},
+		{parity.Never, "not in force; `trimtab explain` says why"},
+	} {
+		fmt.Fprintf(&b, "| **%s** | %s |\n", w.way, w.text)
+	}
+	b.WriteString("\n## Fields\n\n| field | of the | set by | engine |")
+	rule := "\n|---|---|---|---|"
+	for _, a := range parity.Attachments() {
+		b.WriteString(" " + title(a) + " |")
+		rule += "---|"
+	}
+	b.WriteString(rule + "\n")
+	for _, r := range parity.Table() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | decided |", r.Field, r.Scope, strings.Join(r.Hooks, ", "))
+		for _, c := range r.Cells {
+			fmt.Fprintf(&b, " %s |", c.Way)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(`
+What no hook of this release sets is not in the table. Runtimes older than the newest known may carry less; what the one at
+hand does not is reported in the same way ([fields.md](fields.md)).
+
+## Exceptions
+
+| attachment | what | why, and what happens instead |
+|---|---|---|
+`)
+	for i, a := range parity.Attachments() {
+		for _, r := range parity.Table() {
+			if r.Cells[i].Way == parity.Never {
+				fmt.Fprintf(&b, "| %s | `%s` of the %s | %s |\n", title(a), r.Field, r.Scope, cell(r.Cells[i].Why))
+			}
+		}
+		if late := lateFields(i); late != "" {
+			fmt.Fprintf(&b, "| %s | %s | in force only after the start |\n", title(a), late)
+		}
+		for _, l := range a.Limits {
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", title(a), l.Name, cell(l.Text))
+		}
+	}
+	return b.String(), nil
+}
+
+// lateFields lists the fields an attachment brings about after the start alone.
+func lateFields(at int) string {
+	var fields []string
+	for _, r := range parity.Table() {
+		if r.Cells[at].Way == parity.Late && r.Scope == lifecycle.OfContainer {
+			fields = append(fields, "`"+r.Field.String()+"`")
+		}
+	}
+	return strings.Join(fields, ", ")
+}
+
+func title(a parity.Attachment) string {
+	if t := titles[a.Name]; t != "" {
+		return t
+	}
+	return a.Name
+}

@@ -1,0 +1,215 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/parity"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Compare says in what a node on which a scenario is played through an
+// attachment differs from what the engine alone decides. Those that differ by a
+// limit are passed over.
+func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, r *sim.Runtime, agent status.Source) []string {
+	c := comparison{a: a, want: want, r: r, agent: agent}
+	for _, ref := range slices.Sorted(maps.Keys(want.Pods)) {
+		c.pod(ref, want.Pods[ref])
+	}
+	there := map[scenario.Ref]string{}
+	for _, i := range r.Containers() {
+		there[i.Ref] = i.State
+		if _, decided := want.Containers[i.Ref]; !decided && !differs[i.Ref] && i.State != "stopped" && (a.Refuses || !want.Refused[i.Ref.Pod()]) {
+			c.note("%s lives, and the engine knows no such container", i.Ref)
+		}
+	}
+	for _, ref := range slices.Sorted(maps.Keys(want.Containers)) {
+		if there[ref] == "" || there[ref] == "stopped" {
+			c.note("%s does not live", ref)
+			continue
+		}
+		c.container(ref, want.Containers[ref])
+	}
+	return c.notes
+}
+
+type comparison struct {
+	a     parity.Attachment
+	want  *Outcome
+	r     *sim.Runtime
+	agent status.Source
+	notes []string
+	// Of core scheduling.
+	cookies map[string]uint64
+	groups  map[uint64]string
+}
+
+// cookie sees to it that each group has one cookie of its own, and who is in
+// none has none.
+func (c *comparison) cookie(ref scenario.Ref, group string, cookie uint64) {
+	if c.cookies == nil {
+		c.cookies, c.groups = map[string]uint64{"": 0}, map[uint64]string{0: ""}
+	}
+	if have, known := c.cookies[group]; known && have != cookie {
+		c.note("%s: its cookie is %d, and that of group %q is %d", ref, cookie, group, have)
+	}
+	if have, known := c.groups[cookie]; known && have != group {
+		c.note("%s: cookie %d is that of group %q, and it is in %q", ref, cookie, have, group)
+	}
+	c.cookies[group], c.groups[cookie] = cookie, group
+}
+
+func (c *comparison) note(format string, args ...any) {
+	c.notes = append(c.notes, "parity: "+fmt.Sprintf(format, args...))
+}
+
+func (c *comparison) pod(ref scenario.Ref, want Decided) {
+	got, err := c.r.PodState(ref)
+	if err != nil {
+		c.note("%s: %v", ref, err)
+		return
+	}
+	c.states(ref, want.State, got, lifecycle.OfPod)
+}
+
+func (c *comparison) container(ref scenario.Ref, want Decided) {
+	namespace, pod, name := ref.Names()
+	told, _ := c.agent.Explain(namespace, pod, name)
+	if len(told) != 1 {
+		c.note("%s: the agent tells of %d such containers", ref, len(told))
+		return
+	}
+	c.values(ref, want, told[0].Values)
+	if !want.Running && !c.a.Refuses { // what is created is over when bypass sees it
+		return
+	}
+	got, err := c.r.State(ref)
+	if err != nil {
+		c.note("%s: %v", ref, err)
+		return
+	}
+	if want.Running {
+		c.cookie(ref, want.Group, got.Cookie)
+		c.states(ref, want.State, got, lifecycle.OfContainer)
+	}
+}
+
+// values compares decisions, and sees to it that each is in force, or reported
+// where the attachment declares that it cannot be.
+func (c *comparison) values(ref scenario.Ref, want Decided, told []status.Value) {
+	got := map[string]string{}
+	for _, v := range told {
+		if v.Why.Hook == "" {
+			continue
+		}
+		got[v.Field] = v.Value
+		f := want.Fields[v.Field]
+		way, _ := c.a.Brings(f, lifecycle.OfContainer)
+		_, born := want.Born[v.Field]
+		switch {
+		case v.Applied:
+			if way == parity.Never {
+				c.note("%s: %s is in force (%s), and declared not to be", ref, v.Field, v.Channel)
+			}
+		case v.Note == "":
+			c.note("%s: %s is not in force and nobody says why", ref, v.Field)
+		case !want.Running, way == parity.Created && !born && !conductor.InKernel(f):
+			// Written when it starts; or only a creation gives it, and that is over.
+		case way != parity.Never && !strings.Contains(v.Note, "no such file"):
+			c.note("%s: %s is not in force (%s), and declared to be", ref, v.Field, v.Note)
+		}
+	}
+	if d := cmp.Diff(want.Values, got); d != "" {
+		c.note("%s: decided otherwise (-engine alone +%s):\n%s", ref, c.a.Name, d)
+	}
+}
+
+// states compares effective states field by field. Of a field that cannot be
+// carried nothing may be there.
+func (c *comparison) states(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
+	brings := func(f lifecycle.Field) bool {
+		way, _ := c.a.Brings(f, of)
+		return way != parity.Never
+	}
+	same := func(f lifecycle.Field, what string, w, g any) {
+		if d := cmp.Diff(w, g); d != "" && brings(f) {
+			c.note("%s: %s is %v, and %v by the engine alone", ref, what, g, w)
+		}
+	}
+	same(lifecycle.CPUSetCPUs, "cpus", ids(want.CPUs), ids(got.CPUs))
+	same(lifecycle.CPUSetMems, "mems", ids(want.Mems), ids(got.Mems))
+	same(lifecycle.CPUShares, "shares", want.Shares, got.Shares)
+	same(lifecycle.CPUQuota, "quota", want.Quota, got.Quota)
+	same(lifecycle.CPUPeriod, "period", want.Period, got.Period)
+	same(lifecycle.MemoryLimit, "memory", want.Memory, got.Memory)
+	if of == lifecycle.OfPod {
+		return
+	}
+	same(lifecycle.Env, "env", want.Env, without(got.Env, "PATH", "HOSTNAME"))
+	same(lifecycle.MountPoint, "mounts", want.Mounts, without(got.Mounts, "/proc", "/dev", "/sys"))
+	same(lifecycle.DeviceNode, "devices", sorted(want.Devices), sorted(got.Devices))
+	same(lifecycle.CDIDevice, "CDI devices", sorted(want.CDI), sorted(got.CDI))
+	same(lifecycle.BlockIOClass, "block I/O class", want.BlockIO, got.BlockIO)
+	same(lifecycle.RDTClass, "RDT class", want.RDTClass, got.RDTClass)
+	same(lifecycle.RDTGroup, "resctrl group", want.RDTGroup, got.RDTGroup)
+	same(lifecycle.OOMScoreAdj, "oom_score_adj", want.OOM, got.OOM)
+}
+
+func ids(list string) []int {
+	l, _ := topology.ParseList(list)
+	return l
+}
+
+func without(m map[string]string, names ...string) map[string]string {
+	out := map[string]string{}
+	for k, v := range m {
+		if !slices.Contains(names, k) {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func sorted(list []string) []string {
+	return append([]string{}, slices.Sorted(slices.Values(list))...)
+}
+
+// Trim keeps of a want what a field's way lets be.
+func Trim(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
+	drop(keep(lifecycle.CPUSetCPUs), &w.CPUs)
+	drop(keep(lifecycle.CPUSetCPUs), &w.Exclusive)
+	drop(keep(lifecycle.CPUSetMems), &w.Mems)
+	drop(keep(lifecycle.CPUShares), &w.Shares)
+	drop(keep(lifecycle.CPUQuota), &w.Quota)
+	drop(keep(lifecycle.MemoryLimit), &w.Memory)
+	drop(keep(lifecycle.Env), &w.Env)
+	drop(keep(lifecycle.MountPoint), &w.Mounts)
+	drop(keep(lifecycle.DeviceNode), &w.Devices)
+	drop(keep(lifecycle.CDIDevice), &w.CDI)
+	drop(keep(lifecycle.BlockIOClass), &w.BlockIOClass)
+	drop(keep(lifecycle.RDTClass), &w.RDTClass)
+	drop(keep(lifecycle.RDTGroup), &w.RDTGroup)
+	drop(keep(lifecycle.RDTGroup), &w.NoGroups)
+	drop(keep(lifecycle.RDTSchemata), &w.Schemata)
+	drop(keep(lifecycle.CoreSched), &w.Cookie)
+	drop(keep(lifecycle.OOMScoreAdj), &w.OOMScoreAdj)
+	drop(keep(lifecycle.IOLimit), &w.IOLimits)
+	return w
+}
+
+func drop[T any](keep bool, into *T) {
+	if !keep {
+		var zero T
+		*into = zero
+	}
+}

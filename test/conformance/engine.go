@@ -1,0 +1,325 @@
+package conformance
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/podspec"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// Decided is what the engine alone says of a container or pod: its values, and
+// the state they must come to.
+type Decided struct {
+	Values  map[string]string // text by field and key
+	Fields  map[string]lifecycle.Field
+	Born    map[string]string // the values it was created with
+	State   effective.State
+	Running bool
+	Group   string // of core scheduling; which cookie it has is the kernel's business
+}
+
+// Outcome is what is decided of every container and pod after a step.
+type Outcome struct {
+	Containers, Pods map[scenario.Ref]Decided
+	// Refused are pods one of whose containers a policy refused, then or
+	// earlier.
+	Refused map[scenario.Ref]bool
+}
+
+// Engine plays a scenario through the engine alone: its words go to Decide,
+// and the state is worked out from what was asked for and what is decided.
+// There is no conductor, keeper, kernel, attachment nor runtime in it.
+type Engine struct {
+	s       *scenario.Scenario
+	node    sim.AgentOptions
+	names   *sim.Runtime // for UIDs and directories alone
+	state   *engine.State
+	v2      bool
+	pods    map[scenario.Ref]*pod
+	ctrs    map[scenario.Ref]*ctr
+	made    int
+	away    bool // the kubelet
+	refused map[scenario.Ref]bool
+}
+
+type pod struct {
+	told  *lifecycle.Pod
+	asked scenario.Resources
+	spec  *lifecycle.PodSpec // what the kubelet would say
+	known bool               // it was said
+}
+
+type ctr struct {
+	told  *lifecycle.Container
+	asked scenario.Container
+	born  []lifecycle.Value // what it was created with
+}
+
+// NewEngine makes the engine's player of a scenario.
+func NewEngine(s *scenario.Scenario) (*Engine, error) {
+	node, err := sim.NodeOf(s)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		s: s, node: node, v2: node.Tree.Version == cgroup.V2,
+		pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*ctr{}, refused: map[scenario.Ref]bool{},
+	}
+	e.names, err = sim.NewRuntime(sim.Options{
+		Machine: node.Machine, Kernel: node.Tree.FS.(*cgroup.Fake), Version: node.Tree.Version,
+		Driver: sim.Driver(s.Node.Driver), Socket: "none", Seed: s.Name,
+	})
+	if err != nil {
+		return nil, err
+	}
+	policy, err := e.policy(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	e.state = engine.NewState(node.Machine, policy)
+	return e, nil
+}
+
+func (e *Engine) policy(document json.RawMessage) (engine.Policy, error) {
+	c := config.Default()
+	if len(document) > 0 {
+		strict, err := kjson.UnmarshalStrict(document, &c)
+		if err := errors.Join(append([]error{err}, strict...)...); err != nil {
+			return engine.Policy{}, err
+		}
+	}
+	o := e.node
+	return agent.Policy(agent.Options{Config: c, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
+}
+
+// Play plays all steps and returns what is decided after each.
+func (e *Engine) Play() ([]Outcome, error) {
+	var all []Outcome
+	for i := range e.s.Steps {
+		step := &e.s.Steps[i]
+		rejected, err := e.step(step)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("step %d, %s: %w", i+1, step.Name, err)
+		case rejected != "" && step.Rejected == "", step.Rejected != "" && !strings.Contains(rejected, step.Rejected):
+			return nil, fmt.Errorf("step %d, %s: rejected with %q, wanted %q", i+1, step.Name, rejected, step.Rejected)
+		}
+		all = append(all, e.outcome())
+	}
+	return all, nil
+}
+
+// decide puts one event to the engine and returns a policy's no.
+func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
+	if ev.Pod != nil {
+		if p := e.podOf(ev.Pod.UID); p != nil && (p.known || !e.away) && p.spec != nil {
+			f.Specs, p.known = map[string]*lifecycle.PodSpec{ev.Pod.UID: p.spec}, true
+		}
+	}
+	plan := engine.Decide(e.state, &ev, f)
+	e.state.Commit(plan)
+	return plan.Reject
+}
+
+func (e *Engine) podOf(uid string) *pod {
+	for _, p := range e.pods {
+		if p.told.UID == uid {
+			return p
+		}
+	}
+	return nil
+}
+
+// step does what a step says. Restarts are not the engine's business.
+func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
+	for i := range s.Run {
+		if rejected, err = e.run(&s.Run[i]); rejected != "" || err != nil {
+			return rejected, err
+		}
+	}
+	switch {
+	case s.Create != nil:
+		return e.create(s.Create.Pod, s.Create.Container), nil
+	case s.Start != "":
+		e.start(s.Start)
+	case s.Update != nil:
+		e.update(s.Update)
+	case len(s.Reconfigure) > 0:
+		policy, err := e.policy(s.Reconfigure)
+		if err != nil {
+			return "", err
+		}
+		e.decide(lifecycle.Event{Kind: lifecycle.Configure}, engine.Facts{Policy: &policy})
+	case s.Kubelet != "":
+		e.kubelet(s.Kubelet == "away")
+	}
+	for _, ref := range s.Stop {
+		e.end(ref, false)
+	}
+	for _, ref := range s.Remove {
+		e.end(ref, true)
+	}
+	return "", nil
+}
+
+func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
+	ref := scenario.PodRef(r.Pod.Namespace, r.Pod.Name)
+	asked := sim.SumResources(r.Pod.QoS, r.Containers)
+	if r.Pod.Resources != nil {
+		asked = *r.Pod.Resources
+	}
+	e.made++
+	uid := cmp.Or(r.Pod.UID, e.names.UID(ref))
+	resources := resourcesOf(asked)
+	p := &pod{asked: asked, told: &lifecycle.Pod{
+		ID: "sandbox-" + strconv.Itoa(e.made), Name: r.Pod.Name, Namespace: r.Pod.Namespace, UID: uid, Labels: r.Pod.Labels, Annotations: r.Pod.Annotations,
+		RuntimeHandler: r.Pod.Handler, CgroupParent: "/" + e.names.PodDir(r.Pod.QoS, uid), Resources: &resources,
+	}}
+	if len(r.Pod.Spec) > 0 {
+		text, err := json.Marshal(map[string]any{
+			"metadata": map[string]string{"uid": uid, "name": r.Pod.Name, "namespace": r.Pod.Namespace},
+			"spec":     r.Pod.Spec, "status": map[string]string{"qosClass": r.Pod.QoS},
+		})
+		if err != nil {
+			return "", err
+		}
+		if p.spec, err = podspec.Parse(text); err != nil {
+			return "", err
+		}
+	}
+	e.pods[ref] = p
+	rejected = e.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.told}, engine.Facts{ParentCPUs: map[string]string{p.told.ID: asked.CPUs}})
+	for _, c := range r.Containers {
+		if rejected != "" {
+			break
+		}
+		if rejected = e.create(ref, c); rejected == "" {
+			e.start(ref.In(c.Name))
+		}
+	}
+	return rejected, nil
+}
+
+func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected string) {
+	e.made++
+	p := e.pods[ref]
+	c := &ctr{asked: asked, told: &lifecycle.Container{
+		ID: "container-" + strconv.Itoa(e.made), PodID: p.told.ID, Name: asked.Name, State: lifecycle.StateCreated, CgroupsPath: "/any",
+		Labels: asked.Labels, Annotations: asked.Annotations, Args: asked.Args, Resources: resourcesOf(asked.Resources),
+	}}
+	for _, name := range slices.Sorted(maps.Keys(asked.Env)) {
+		c.told.Env = append(c.told.Env, name+"="+asked.Env[name])
+	}
+	rejected = e.decide(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.told, Container: c.told}, engine.Facts{})
+	if rejected != "" {
+		e.refused[ref] = true
+		return rejected
+	}
+	c.born = e.state.Values(e.state.Container(c.told.ID))
+	e.ctrs[ref.In(asked.Name)] = c
+	return ""
+}
+
+func (e *Engine) start(ref scenario.Ref) {
+	e.decide(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: e.pods[ref.Pod()].told, Container: e.ctrs[ref].told}, engine.Facts{})
+}
+
+func (e *Engine) update(u *scenario.Update) {
+	p, c := e.pods[u.Container.Pod()], e.ctrs[u.Container]
+	if u.Pod != nil {
+		p.asked = over(p.asked, *u.Pod)
+	}
+	asked := resourcesOf(u.Resources)
+	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.told, Container: c.told, Requested: &asked}, engine.Facts{})
+}
+
+// kubelet lets it go away or come back; then it tells what it did not before.
+func (e *Engine) kubelet(away bool) {
+	e.away = away
+	for _, ref := range slices.Sorted(maps.Keys(e.pods)) {
+		if p := e.pods[ref]; !away && !p.known && p.spec != nil {
+			e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
+		}
+	}
+}
+
+func (e *Engine) end(ref scenario.Ref, remove bool) {
+	p := e.pods[ref.Pod()]
+	tell := func(kind lifecycle.Kind, c *ctr) {
+		ev := lifecycle.Event{Kind: kind, Pod: p.told}
+		if c != nil {
+			ev.Container = c.told
+		}
+		e.decide(ev, engine.Facts{})
+	}
+	for _, at := range slices.Sorted(maps.Keys(e.ctrs)) {
+		if at != ref && at.Pod() != ref {
+			continue
+		}
+		tell(lifecycle.StopContainer, e.ctrs[at])
+		if remove {
+			tell(lifecycle.RemoveContainer, e.ctrs[at])
+			delete(e.ctrs, at)
+		}
+	}
+	if ref.Container() != "" {
+		return
+	}
+	tell(lifecycle.StopPodSandbox, nil)
+	if remove {
+		tell(lifecycle.RemovePodSandbox, nil)
+		delete(e.pods, ref)
+	}
+}
+
+// over lays the fields that are there over others.
+func over(r, more scenario.Resources) scenario.Resources {
+	if more.Shares != nil {
+		r.Shares = more.Shares
+	}
+	if more.Quota != nil {
+		r.Quota = more.Quota
+	}
+	if more.Period != nil {
+		r.Period = more.Period
+	}
+	if more.Memory != nil {
+		r.Memory = more.Memory
+	}
+	r.CPUs, r.Mems = cmp.Or(more.CPUs, r.CPUs), cmp.Or(more.Mems, r.Mems)
+	return r
+}
+
+func resourcesOf(r scenario.Resources) lifecycle.Resources {
+	out := lifecycle.Resources{CPU: lifecycle.CPU{
+		Shares: opt(r.Shares), Quota: opt(r.Quota), Period: opt(r.Period), CPUs: r.CPUs, Mems: r.Mems,
+	}}
+	out.Memory.Limit = opt(r.Memory)
+	for _, size := range slices.Sorted(maps.Keys(r.HugePages)) {
+		out.Hugepages = append(out.Hugepages, lifecycle.HugepageLimit{Size: size, Limit: r.HugePages[size]})
+	}
+	return out
+}
+
+func opt[T comparable](p *T) lifecycle.Opt[T] {
+	if p == nil {
+		return lifecycle.Opt[T]{}
+	}
+	return lifecycle.Some(*p)
+}

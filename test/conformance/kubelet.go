@@ -1,0 +1,171 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// Kubelet runs a scenario's pods through a CRI socket, the runtime's own or that
+// of a proxy before it.
+type Kubelet struct {
+	runtime *sim.Runtime // for where pods' cgroups are, and what it holds
+	conn    *grpc.ClientConn
+	calls   v1.RuntimeServiceClient
+}
+
+// NewKubelet returns a kubelet of a CRI socket. Close it.
+func NewKubelet(r *sim.Runtime, socket string) (*Kubelet, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// A kubelet tries again where nobody listens yet.
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+		}))
+	if err != nil {
+		return nil, err
+	}
+	return &Kubelet{r, conn, v1.NewRuntimeServiceClient(conn)}, nil
+}
+
+// Close ends its connection.
+func (k *Kubelet) Close() error { return k.conn.Close() }
+
+// Act does what a step does to pods and containers.
+func (k *Kubelet) Act(ctx context.Context, s *scenario.Step) error {
+	for i := range s.Run {
+		if err := k.Run(ctx, &s.Run[i]); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Create != nil:
+		return k.create(ctx, s.Create.Pod, s.Create.Container)
+	case s.Start != "":
+		_, err := k.calls.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: k.container(s.Start)})
+		return err
+	case s.Update != nil:
+		return k.update(ctx, s.Update)
+	}
+	var errs []error
+	for _, ref := range s.Stop {
+		errs = append(errs, k.stop(ctx, ref))
+	}
+	for _, ref := range s.Remove {
+		errs = append(errs, k.stop(ctx, ref), k.remove(ctx, ref))
+	}
+	return errors.Join(errs...)
+}
+
+// Run runs a pod, and creates and starts its containers.
+func (k *Kubelet) Run(ctx context.Context, run *scenario.Run) error {
+	resources := sim.SumResources(run.Pod.QoS, run.Containers)
+	if run.Pod.Resources != nil {
+		resources = *run.Pod.Resources
+	}
+	ref := scenario.PodRef(run.Pod.Namespace, run.Pod.Name)
+	_, err := k.calls.RunPodSandbox(ctx, &v1.RunPodSandboxRequest{Config: k.podConfig(&run.Pod, resources), RuntimeHandler: run.Pod.Handler})
+	if err != nil {
+		return fmt.Errorf("run pod %s: %w", ref, err)
+	}
+	for _, c := range run.Containers {
+		if err := k.create(ctx, ref, c); err != nil {
+			return err
+		}
+		if _, err := k.calls.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: k.container(ref.In(c.Name))}); err != nil {
+			return fmt.Errorf("start %s: %w", ref.In(c.Name), err)
+		}
+	}
+	return nil
+}
+
+func (k *Kubelet) podConfig(p *scenario.Pod, resources scenario.Resources) *v1.PodSandboxConfig {
+	uid := cmp.Or(p.UID, k.runtime.UID(scenario.PodRef(p.Namespace, p.Name)))
+	return &v1.PodSandboxConfig{
+		Metadata: &v1.PodSandboxMetadata{Namespace: p.Namespace, Name: p.Name, Uid: uid}, Labels: p.Labels, Annotations: p.Annotations,
+		Linux: &v1.LinuxPodSandboxConfig{CgroupParent: "/" + k.runtime.PodDir(p.QoS, uid), Resources: cri.AsCRI(resources)},
+	}
+}
+
+func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Container) error {
+	config := &v1.ContainerConfig{
+		Metadata: &v1.ContainerMetadata{Name: c.Name}, Image: &v1.ImageSpec{Image: "sim.invalid/none"},
+		Labels: c.Labels, Annotations: c.Annotations, Args: c.Args, Linux: &v1.LinuxContainerConfig{Resources: cri.AsCRI(c.Resources)},
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		config.Envs = append(config.Envs, &v1.KeyValue{Key: name, Value: []byte(c.Env[name])})
+	}
+	request := &v1.CreateContainerRequest{Config: config}
+	for _, p := range k.runtime.Sandboxes() {
+		if p.Ref == pod {
+			request.PodSandboxId, request.SandboxConfig = p.ID, k.podConfig(&p.Pod, p.Resources)
+		}
+	}
+	_, err := k.calls.CreateContainer(ctx, request)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", pod.In(c.Name), err)
+	}
+	return nil
+}
+
+// update writes to the pod's cgroup first, as a kubelet does by itself, where
+// the pod is to grow.
+func (k *Kubelet) update(ctx context.Context, u *scenario.Update) error {
+	if u.Pod != nil {
+		if err := k.runtime.SetPodCgroup(u.Container.Pod(), *u.Pod); err != nil {
+			return err
+		}
+	}
+	_, err := k.calls.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{
+		ContainerId: k.container(u.Container), Linux: cri.AsCRI(u.Resources),
+	})
+	return err
+}
+
+func (k *Kubelet) stop(ctx context.Context, ref scenario.Ref) (err error) {
+	if ref.Container() == "" {
+		_, err = k.calls.StopPodSandbox(ctx, &v1.StopPodSandboxRequest{PodSandboxId: k.pod(ref)})
+	} else {
+		_, err = k.calls.StopContainer(ctx, &v1.StopContainerRequest{ContainerId: k.container(ref)})
+	}
+	return err
+}
+
+func (k *Kubelet) remove(ctx context.Context, ref scenario.Ref) (err error) {
+	if ref.Container() == "" {
+		_, err = k.calls.RemovePodSandbox(ctx, &v1.RemovePodSandboxRequest{PodSandboxId: k.pod(ref)})
+	} else {
+		_, err = k.calls.RemoveContainer(ctx, &v1.RemoveContainerRequest{ContainerId: k.container(ref)})
+	}
+	return err
+}
+
+func (k *Kubelet) pod(ref scenario.Ref) string {
+	for _, p := range k.runtime.Sandboxes() {
+		if p.Ref == ref {
+			return p.ID
+		}
+	}
+	return ""
+}
+
+func (k *Kubelet) container(ref scenario.Ref) string {
+	for _, c := range k.runtime.Containers() {
+		if c.Ref == ref {
+			return c.ID
+		}
+	}
+	return ""
+}

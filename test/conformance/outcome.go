@@ -1,0 +1,188 @@
+package conformance
+
+import (
+	"maps"
+	"path"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// outcome works out what must be in force now.
+func (e *Engine) outcome() Outcome {
+	o := Outcome{Containers: map[scenario.Ref]Decided{}, Pods: map[scenario.Ref]Decided{}, Refused: maps.Clone(e.refused)}
+	for ref, p := range e.pods {
+		known := e.state.Pod(p.told.ID)
+		if known == nil || known.Stopped {
+			continue
+		}
+		d := e.decided(known.Values)
+		d.State = e.idle(e.lay(e.lay(e.empty(), resourcesOf(p.asked)), resources(known.Values)), known.Values)
+		o.Pods[ref] = d
+	}
+	for ref, c := range e.ctrs {
+		if known := e.state.Container(c.told.ID); known != nil && known.Alive() {
+			o.Containers[ref] = e.container(ref, known)
+		}
+	}
+	return o
+}
+
+func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
+	values := e.state.Values(c)
+	d := e.decided(values)
+	d.Born = e.decided(e.ctrs[ref].born).Values
+	d.Running = c.Life == lifecycle.StateRunning
+	s := e.empty()
+	// Without a cpuset of its own it has its pod's.
+	s.CPUs = e.within(ref.Pod())
+	s = e.idle(e.lay(e.lay(s, c.Pristine), resources(values)), values)
+	monitor := ""
+	for _, v := range values {
+		switch v.Field {
+		case lifecycle.RDTGroup:
+			s.RDTGroup = v.Text
+		case lifecycle.RDTMonitor:
+			if v.Text != "" {
+				monitor = "/" + path.Base(v.Text)
+			}
+		case lifecycle.CoreSched:
+			d.Group = v.Text
+		}
+	}
+	s.RDTGroup += monitor
+	e.ctrs[ref].bear(&s)
+	d.State = s
+	return d
+}
+
+// bear adds to a state what only a creation gives: it stays for life.
+func (c *ctr) bear(s *effective.State) {
+	s.Env, s.Mounts = map[string]string{}, map[string]string{}
+	maps.Copy(s.Env, c.asked.Env)
+	for _, v := range c.born {
+		switch v.Field {
+		case lifecycle.Env:
+			s.Env[v.Key] = v.Text
+		case lifecycle.MountPoint:
+			s.Mounts[v.Mount.Destination] = v.Mount.Source
+		case lifecycle.DeviceNode:
+			s.Devices = append(s.Devices, v.Device.Path)
+		case lifecycle.CDIDevice:
+			s.CDI = append(s.CDI, v.Key)
+		case lifecycle.BlockIOClass:
+			s.BlockIO = v.Text
+		case lifecycle.RDTClass:
+			s.RDTClass = v.Text
+		case lifecycle.OOMScoreAdj:
+			s.OOM = int(v.Int)
+		}
+	}
+}
+
+func (e *Engine) within(pod scenario.Ref) string {
+	p := e.pods[pod]
+	s := e.lay(e.empty(), resourcesOf(p.asked))
+	if known := e.state.Pod(p.told.ID); known != nil {
+		s = e.lay(s, resources(known.Values))
+	}
+	return s.CPUs
+}
+
+// decided lists values.
+func (e *Engine) decided(values []lifecycle.Value) Decided {
+	d := Decided{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
+	for _, v := range values {
+		if v.Why.Hook == "" {
+			continue // puts back what was asked for, where somebody still has ours
+		}
+		name := v.Field.String()
+		if v.Key != "" {
+			name += " " + v.Key
+		}
+		d.Values[name], d.Fields[name] = v.String(), v.Field
+	}
+	return d
+}
+
+// empty is the state of a cgroup nothing was set for.
+func (e *Engine) empty() effective.State {
+	m := e.node.Machine
+	var nodes []int
+	for _, n := range m.Nodes {
+		nodes = append(nodes, n.ID)
+	}
+	s := effective.State{
+		CPUs: m.Format(m.Online()), Mems: topology.FormatList(nodes), V2: e.v2,
+		Shares: 1024, Quota: effective.Unlimited, Period: 100_000, Memory: effective.Unlimited,
+	}
+	if e.v2 {
+		s.Shares = 100
+	}
+	return s
+}
+
+// lay lays resources over a state. 0 and "" are "not said".
+func (e *Engine) lay(s effective.State, r lifecycle.Resources) effective.State {
+	if r.CPU.CPUs != "" {
+		s.CPUs = r.CPU.CPUs
+	}
+	if r.CPU.Mems != "" {
+		s.Mems = r.CPU.Mems
+	}
+	if n := r.CPU.Shares.V; n != 0 {
+		s.Shares = n
+		if e.v2 {
+			s.Shares = effective.Weight(n)
+		}
+	}
+	if n := r.CPU.Quota.V; n != 0 {
+		s.Quota = max(n, effective.Unlimited)
+	}
+	if n := r.CPU.Period.V; n != 0 {
+		s.Period = int64(n)
+	}
+	if n := r.Memory.Limit.V; n != 0 {
+		s.Memory = max(n, effective.Unlimited)
+	}
+	return s
+}
+
+// idle is what the kernel shows of the weight of a cgroup that is idle: version
+// 1 the smallest there is for it, version 2 none (sched_group_set_idle, 5.15).
+func (e *Engine) idle(s effective.State, values []lifecycle.Value) effective.State {
+	for _, v := range values {
+		if v.Field == lifecycle.Unified && v.Key == "cpu.idle" && v.Text == "1" {
+			s.Shares = 3
+			if e.v2 {
+				s.Shares = 0
+			}
+		}
+	}
+	return s
+}
+
+// resources are the values that are resources.
+func resources(values []lifecycle.Value) lifecycle.Resources {
+	var r lifecycle.Resources
+	for _, v := range values {
+		switch v.Field {
+		case lifecycle.CPUShares:
+			r.CPU.Shares = lifecycle.Some(uint64(v.Int))
+		case lifecycle.CPUQuota:
+			r.CPU.Quota = lifecycle.Some(v.Int)
+		case lifecycle.CPUPeriod:
+			r.CPU.Period = lifecycle.Some(uint64(v.Int))
+		case lifecycle.CPUSetCPUs:
+			r.CPU.CPUs = v.Text
+		case lifecycle.CPUSetMems:
+			r.CPU.Mems = v.Text
+		case lifecycle.MemoryLimit:
+			r.Memory.Limit = lifecycle.Some(v.Int)
+		}
+	}
+	return r
+}

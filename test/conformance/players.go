@@ -1,0 +1,133 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/parity"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// Player plays scenarios through one attachment.
+type Player struct {
+	Attachment parity.Attachment
+	// Seat makes the agent's place in one play; nil for a plugin's.
+	Seat func() sim.Seat
+	// Shows are the steps of scenarios at which a limit of the attachment shows.
+	Shows []Shown
+}
+
+// Shown is a step at which a limit shows.
+type Shown struct {
+	Limit                  parity.Limit
+	Scenario, Step, Cgroup string // any version where Cgroup is empty
+	// Fails is a part of the error of the kubelet's request.
+	Fails string
+	// Differs is a container that is otherwise from then on.
+	Differs scenario.Ref
+}
+
+// Players lists one for each attachment. A new attachment is a new entry.
+func Players() []Player {
+	return []Player{
+		{Attachment: parity.Named("nri")},
+		{
+			Attachment: parity.Named("bypass"), Seat: func() sim.Seat { return &seat{attach: "bypass"} },
+			Shows: []Shown{
+				{Limit: parity.SameAgain, Scenario: "normalization", Step: "and back", Differs: "default/none/a"},
+				{Limit: parity.AbovePod, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
+			},
+		},
+		{Attachment: parity.Named("cri"), Seat: func() sim.Seat { return &seat{attach: "cri"} }},
+	}
+}
+
+// NewAgent makes the agent of a play.
+func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
+	options := agent.Options{
+		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies,
+		// The processes of the fake kernel are not this host's.
+		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), Look: 10 * time.Millisecond,
+	}
+	if kernel, fake := o.Tree.FS.(*cgroup.Fake); fake {
+		options.Watch = func() (bypass.Watcher, error) { return Watch(kernel), nil }
+	}
+	return agent.New(options)
+}
+
+// seat is a place before the embedded runtime's CRI (cri), or beside it
+// (bypass).
+type seat struct {
+	attach string
+	dir    string
+
+	face    *cri.Face
+	kubelet *Kubelet
+}
+
+func (s *seat) runtime() string { return filepath.Join(s.dir, "runtime.sock") }
+func (s *seat) proxy() string   { return filepath.Join(s.dir, "proxy.sock") }
+
+// Configure has the agent attach to the runtime's socket.
+func (s *seat) Configure(c *config.Config, dir string) {
+	s.dir = dir
+	c.Attach = s.attach
+	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtime(), "", s.proxy()
+	c.Bypass.CgroupRoot = "/"
+}
+
+// Open serves the runtime's CRI, and connects the kubelet where kubelets are
+// connected.
+func (s *seat) Open(_ context.Context, r *sim.Runtime) (err error) {
+	if s.face, err = cri.Serve(r, cri.Options{Socket: s.runtime()}); err != nil {
+		return err
+	}
+	socket := s.runtime()
+	if s.attach == "cri" {
+		socket = s.proxy()
+	}
+	s.kubelet, err = NewKubelet(r, socket)
+	return err
+}
+
+// Close ends both.
+func (s *seat) Close() (err error) {
+	if s.kubelet != nil {
+		err = s.kubelet.Close()
+	}
+	if s.face != nil {
+		s.face.Close()
+	}
+	s.kubelet, s.face = nil, nil
+	return err
+}
+
+// Act has the kubelet do it.
+func (s *seat) Act(ctx context.Context, step *scenario.Step) error { return s.kubelet.Act(ctx, step) }
+
+// Back waits until the agent has listed what the restarted runtime holds.
+func (s *seat) Back(ctx context.Context, patience time.Duration) error {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for s.face.Lists() == 0 {
+		select {
+		case <-look.C:
+		case <-late.C:
+			return fmt.Errorf("the agent did not ask the runtime within %s", patience)
+		case <-ctx.Done():
+			return errors.New("ended meanwhile")
+		}
+	}
+	return nil
+}

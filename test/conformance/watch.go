@@ -1,0 +1,83 @@
+package conformance
+
+import (
+	"io/fs"
+	"path"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// Watcher tells of changes of a fake kernel's tree, as inotify does of the real
+// one's. It takes the tree's OnChange.
+type Watcher struct {
+	kernel *cgroup.Fake
+	out    chan bypass.Notice
+
+	mu      sync.Mutex
+	watched map[string]bool
+	lost    bool // an overflow is still to be told
+}
+
+// queued is how many notices the kernel keeps by default
+// (fs.inotify.max_queued_events).
+const queued = 16384
+
+// Watch watches a kernel. Close it.
+func Watch(k *cgroup.Fake) *Watcher {
+	w := &Watcher{kernel: k, out: make(chan bypass.Notice, queued), watched: map[string]bool{}}
+	k.OnChange(w.change)
+	return w
+}
+
+func (w *Watcher) change(file string, c cgroup.Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c == cgroup.Removed {
+		delete(w.watched, file)
+	}
+	if !w.watched[path.Dir(file)] {
+		return
+	}
+	n := bypass.Notice{Path: file, Happening: map[cgroup.Change]bypass.Happening{
+		cgroup.Made: bypass.Made, cgroup.Removed: bypass.Gone, cgroup.Written: bypass.Written,
+	}[c]}
+	if w.lost {
+		n = bypass.Notice{Happening: bypass.Overflow}
+	}
+	select {
+	case w.out <- n:
+		w.lost = false
+	default:
+		w.lost = true
+	}
+}
+
+// Add watches a directory.
+func (w *Watcher) Add(dir string) error {
+	w.mu.Lock()
+	w.watched[dir] = true
+	w.mu.Unlock()
+	if _, err := w.kernel.List(dir); err != nil {
+		w.Remove(dir)
+		return &fs.PathError{Op: "watch", Path: dir, Err: fs.ErrNotExist}
+	}
+	return nil
+}
+
+// Remove watches it no longer.
+func (w *Watcher) Remove(dir string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.watched, dir)
+}
+
+// Notices are in the order in which things happened.
+func (w *Watcher) Notices() <-chan bypass.Notice { return w.out }
+
+// Close ends it.
+func (w *Watcher) Close() error {
+	w.kernel.OnChange(nil)
+	return nil
+}
