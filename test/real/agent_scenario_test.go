@@ -24,6 +24,32 @@ import (
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
+	playScenarios(t, "nri")
+}
+
+// TestProxyScenarios plays the same files through the CRI proxy, in front of a runtime without NRI.
+func TestProxyScenarios(t *testing.T) {
+	t.Parallel()
+	needTwoCPUs(t)
+	playScenarios(t, "cri", real.WithoutNRI())
+}
+
+// TestProxyScenarios16 is the same before Debian's own containerd.
+func TestProxyScenarios16(t *testing.T) {
+	t.Parallel()
+	needTwoCPUs(t)
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !real.Privately(t, builtBinary+"="+program) {
+		return
+	}
+	playScenarios(t, "cri", real.WithRelease(real.V16), real.WithoutNRI())
+}
+
+func playScenarios(t *testing.T, attach string, o ...real.Option) {
+	t.Helper()
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
@@ -35,9 +61,15 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := real.Start(t)
+			c := real.Start(t, o...)
 			needV1(t, c)
-			p := &player{t: t, c: c, a: startTrimtab(t, c, document(t, s.Config)), pods: map[scenario.Ref]real.PodID{}, ctrs: map[scenario.Ref]real.ContainerID{}}
+			p := &player{t: t, c: c, a: newTrimtab(t), pods: map[scenario.Ref]real.PodID{}, ctrs: map[scenario.Ref]real.ContainerID{}}
+			if attach == "cri" {
+				p.attach = p.a.between(c)
+			}
+			p.a.configure(c, p.attach+document(t, s.Config))
+			p.a.run()
+			p.back()
 			for i := range s.Steps {
 				p.step(&s.Steps[i])
 			}
@@ -55,6 +87,19 @@ type player struct {
 	ctrs  map[scenario.Ref]real.ContainerID
 	fresh []scenario.Ref // started by this step
 	wants int
+	// attach is the configuration's word on the attachment; empty for NRI.
+	attach string
+}
+
+// back waits until the agent is attached, and the runtime answers the kubelet.
+func (p *player) back() {
+	p.t.Helper()
+	p.a.attached()
+	if p.attach == "" {
+		return
+	}
+	p.c.Through(p.a.proxy())
+	answers(p.t, p.c)
 }
 
 // document writes a configuration's keys as lines of YAML, which JSON values are too.
@@ -128,16 +173,16 @@ func (p *player) act(s *scenario.Step) error {
 	case s.Restart == "agent":
 		p.a.kill()
 		p.a.run()
-		p.a.attached()
+		p.back()
 	case s.Restart == "runtime":
 		p.c.Restart()
-		p.a.attached()
+		p.back()
 	case len(s.Reconfigure) > 0:
 		n, err := p.a.status()
 		if err != nil {
 			return err
 		}
-		p.a.configure(p.c, document(p.t, s.Reconfigure))
+		p.a.configure(p.c, p.attach+document(p.t, s.Reconfigure))
 		p.a.generation(n.ConfigGen + 1)
 	}
 	return p.end(s)

@@ -65,9 +65,7 @@ func (c *Containerd) TryCreateContainer(pod PodID, spec ContainerSpec) (Containe
 	config := c.containerConfig(spec, record.spec)
 	ctx, cancel := c.call()
 	defer cancel()
-	answer, err := c.client.CreateContainer(ctx, &cri.CreateContainerRequest{
-		PodSandboxId: string(pod), Config: config, SandboxConfig: record.config,
-	})
+	answer, err := c.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: string(pod), Config: config, SandboxConfig: record.config})
 	if err != nil {
 		return "", fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
@@ -76,6 +74,13 @@ func (c *Containerd) TryCreateContainer(pod PodID, spec ContainerSpec) (Containe
 	c.containers[id] = containerRecord{pod, filepath.Join(record.config.LogDirectory, config.LogPath)}
 	c.mu.Unlock()
 	return id, nil
+}
+
+// CreateRequest is what CreateContainer sends, for calls that are given up.
+func (c *Containerd) CreateRequest(pod PodID, spec ContainerSpec) *cri.CreateContainerRequest {
+	c.t.Helper()
+	record := c.pod(pod)
+	return &cri.CreateContainerRequest{PodSandboxId: string(pod), Config: c.containerConfig(spec, record.spec), SandboxConfig: record.config}
 }
 
 func (c *Containerd) containerConfig(s ContainerSpec, pod PodSpec) *cri.ContainerConfig {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,11 +25,16 @@ import (
 func startProxy(t *testing.T, c *real.Containerd, config string) *trimtab {
 	t.Helper()
 	a := newTrimtab(t)
-	a.configure(c, fmt.Sprintf("attach: cri\ncri: {endpoint: \"unix://%s\", socket: %s}\n%s", c.Socket(), a.proxy(), config))
+	a.configure(c, a.between(c)+config)
 	a.run()
 	a.attached()
 	c.Through(a.proxy())
 	return a
+}
+
+// between is the configuration of an agent between what plays the kubelet and the runtime.
+func (a *trimtab) between(c *real.Containerd) string {
+	return fmt.Sprintf("attach: cri\ncri: {endpoint: \"unix://%s\", socket: %s}\n", c.Socket(), a.proxy())
 }
 
 func (a *trimtab) proxy() string { return filepath.Join(a.dir, "cri.sock") }
@@ -72,8 +78,9 @@ func proxyOlder(t *testing.T, r real.Release, name string) {
 	}
 }
 
-// TestProxyKilled kills the agent over and over while pods come and go. What the kubelet repeats when its runtime does
-// not answer succeeds as soon as the agent is back, nobody moves, and nothing is left over.
+// TestProxyKilled kills the agent over and over while pods come and go: in the middle of calls, since it waits for a
+// number of them and for nothing else. What the kubelet repeats when its runtime does not answer succeeds as soon as
+// the agent is back, nobody moves or shares an owner's CPU, and nothing is left over.
 func TestProxyKilled(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -83,95 +90,128 @@ func TestProxyKilled(t *testing.T) {
 	owner := c.RunContainer(c.RunPod(owning("db", "1")), real.ContainerSpec{Name: "db", Resources: oneCPU})
 	silent := c.RunContainer(c.RunPod(plain("silent", "")), real.ContainerSpec{Name: "app"})
 	pid := c.ContainerPID(owner)
+	sampler := c.Sample(real.NoSharing(func(dir string) bool { return baseOf(dir) == string(owner) }))
 
-	stop, done := make(chan struct{}), make(chan error, 1)
-	var cycles atomic.Int32
-	go func() { done <- churn(c, stop, &cycles) }()
+	l := load{c: c, stop: make(chan struct{})}
+	var all errgroup
+	for _, class := range []string{"LS", "BE"} {
+		all.run(func() error { return l.churn(class) })
+	}
 	var gaps []time.Duration
-	for range rounds(t, 4) {
-		time.Sleep(300 * time.Millisecond) // of load between two kills
+	for i := range rounds(t, 20) {
+		enough := l.calls.Load() + int64(4+i%9)
+		real.Eventually(t, 3*patiently, func() error {
+			if n := l.calls.Load(); n < enough && !l.over.Load() {
+				return fmt.Errorf("%d calls were begun, want %d", n, enough)
+			}
+			return nil
+		})
 		a.kill()
 		killed := time.Now()
 		a.run()
-		real.Eventually(t, patiently, func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_, err := c.CRI().Version(ctx, &cri.VersionRequest{})
-			return err
-		})
+		answers(t, c)
 		gaps = append(gaps, time.Since(killed).Round(time.Millisecond))
-		a.attached()
 		same(t, "owner", c.KernelFile(owner, "cpuset.cpus"), "1")
 		same(t, "silent", c.KernelFile(silent, "cpuset.cpus"), "0")
 	}
-	real.Eventually(t, patiently, func() error { // the last kill may have met the only one
-		if cycles.Load() == 0 && len(done) == 0 {
-			return errors.New("no pod came and went")
-		}
-		return nil
-	})
-	close(stop)
-	if err := <-done; err != nil {
+	close(l.stop)
+	if err := all.wait(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("gaps %v; %d pods came and went", gaps, cycles.Load())
-	same(t, "process", c.ContainerPID(owner), pid)
-	if n, err := a.status(); err != nil || len(n.CPUs.Grants) != 1 {
-		t.Errorf("grants %+v, %v", n.CPUs.Grants, err)
+	found := sampler.Stop()
+	t.Log(found)
+	if found.Violations > 0 || found.Samples == 0 {
+		t.Errorf("CPUs were shared: %v\n%s", found, strings.Join(found.First, "\n"))
 	}
+	slices.Sort(gaps)
+	t.Logf("%d kills; back after %v (median), %v (most); %d pods came and went in %d calls, %d of them made again, %d containers made anew",
+		len(gaps), gaps[len(gaps)/2], gaps[len(gaps)-1], l.pods.Load(), l.calls.Load(), l.again.Load(), l.anew.Load())
+	if l.pods.Load() == 0 {
+		t.Error("no pod came and went")
+	}
+	same(t, "process", c.ContainerPID(owner), pid)
+	removeLeftPods(t, c, owner, silent)
+	a.knowsOnly(1, owner, silent)
 }
 
-// churn lets pods come and go as a kubelet does: what fails because the runtime does not answer is tried again. A
-// creation whose answer was lost is made anew as the next attempt.
-func churn(c *real.Containerd, stop <-chan struct{}, cycles *atomic.Int32) error {
+// answers waits until the runtime answers what plays the kubelet.
+func answers(t testing.TB, c *real.Containerd) {
+	t.Helper()
+	real.Eventually(t, patiently, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := c.CRI().Version(ctx, &cri.VersionRequest{})
+		return err
+	})
+}
+
+// load is pods that come and go as a kubelet has them do: what fails because the runtime does not answer is tried
+// again. A creation whose answer was lost is made anew as the next attempt, and so is a container whose start was cut.
+type load struct {
+	c    *real.Containerd
+	stop chan struct{}
+	over atomic.Bool // an error ended it
+
+	pods, calls, again, anew atomic.Int64
+}
+
+func (l *load) churn(class string) (err error) {
+	defer func() { l.over.Store(err != nil) }()
 	for i := 0; ; i++ {
 		select {
-		case <-stop:
+		case <-l.stop:
 			return nil
 		default:
 		}
-		pod, err := insist(func(try int) (real.PodID, error) { return c.TryRunPod(plain(fmt.Sprintf("churn-%d-%d", i, try), "LS")) })
+		name := strings.ToLower(class) + fmt.Sprint("-", i)
+		pod, err := insist(l, func(try int) (real.PodID, error) { return l.c.TryRunPod(plain(fmt.Sprint(name, "-", try), class)) })
 		if err != nil {
-			return err
+			return fmt.Errorf("run pod: %w", err)
 		}
-		id, err := insist(func(try int) (real.ContainerID, error) {
-			return c.TryCreateContainer(pod, real.ContainerSpec{Name: fmt.Sprint("app", try)})
+		if err := l.container(pod); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := insist(l, func(int) (any, error) { return nil, l.c.TryRemovePod(pod) }); err != nil {
+			return fmt.Errorf("remove pod: %w", err)
+		}
+		l.pods.Add(1)
+	}
+}
+
+// container runs a container of a pod until it has run once.
+func (l *load) container(pod real.PodID) error {
+	for attempt := range uint32(10) {
+		id, err := insist(l, func(try int) (real.ContainerID, error) {
+			return l.c.TryCreateContainer(pod, real.ContainerSpec{Name: fmt.Sprint("app", try), Attempt: attempt})
 		})
 		if err != nil {
-			return err
+			return fmt.Errorf("create: %w", err)
 		}
-		cut := false // a start whose call was cut off has the runtime end the container; a kubelet makes another
-		if _, err := insist(func(try int) (any, error) {
-			err := c.TryStartContainer(id)
+		cut := false
+		if _, err := insist(l, func(try int) (any, error) {
+			err := l.c.TryStartContainer(id)
 			switch {
-			case err == nil || state(c, id) == cri.ContainerState_CONTAINER_RUNNING: // perhaps its answer was lost
+			case err == nil || state(l.c, id) == cri.ContainerState_CONTAINER_RUNNING: // perhaps its answer was lost
 				return nil, nil
-			case try > 0 && status.Code(err) == codes.Unknown:
+			case try > 0 && status.Code(err) == codes.Unknown: // the runtime has ended a container whose call was cut off
 				cut = true
 				return nil, nil
 			}
 			return nil, err
 		}); err != nil {
-			return err
+			return fmt.Errorf("start: %w", err)
 		}
 		if cut {
-			if _, err := insist(func(int) (any, error) { return nil, c.TryRemovePod(pod) }); err != nil {
-				return err
-			}
+			l.anew.Add(1)
 			continue
 		}
-		seen, err := c.TryFirstView(id)
-		if err != nil {
-			return err
+		seen, err := l.c.TryFirstView(id)
+		if err == nil && seen.Affinity != "0" {
+			err = fmt.Errorf("%s started on CPUs %s beside the owner of 1", id, seen.Affinity)
 		}
-		if seen.Affinity != "0" {
-			return fmt.Errorf("%s started on CPUs %s beside the owner of 1", id, seen.Affinity)
-		}
-		if _, err := insist(func(int) (any, error) { return nil, c.TryRemovePod(pod) }); err != nil {
-			return err
-		}
-		cycles.Add(1)
+		return err
 	}
+	return errors.New("ten starts were cut off")
 }
 
 // state asks the runtime itself.
@@ -186,16 +226,24 @@ func state(c *real.Containerd, id real.ContainerID) cri.ContainerState {
 }
 
 // insist tries again while the runtime does not answer.
-func insist[T any](f func(try int) (T, error)) (T, error) {
+func insist[T any](l *load, f func(try int) (T, error)) (T, error) {
 	for try := 0; ; try++ {
+		l.calls.Add(1)
 		out, err := f(try)
-		var st interface{ GRPCStatus() *status.Status }
-		lost := errors.As(err, &st) && (st.GRPCStatus().Code() == codes.Unavailable || st.GRPCStatus().Code() == codes.Canceled)
-		if err == nil || !lost || try == 200 {
+		if !lost(err) || try == 200 {
 			return out, err
 		}
-		time.Sleep(50 * time.Millisecond)
+		l.again.Add(1)
+		time.Sleep(50 * time.Millisecond) // a kubelet's pause
 	}
+}
+
+func code(err error) string { return status.Code(err).String() }
+
+// lost reports whether a call has failed since nobody answered.
+func lost(err error) bool {
+	var st interface{ GRPCStatus() *status.Status }
+	return errors.As(err, &st) && (st.GRPCStatus().Code() == codes.Unavailable || st.GRPCStatus().Code() == codes.Canceled)
 }
 
 // TestProxyStreams talks to a process in a container, with and without a terminal, and compares with the direct way.
@@ -270,42 +318,6 @@ func converse(address, say, until string) (string, error) {
 		}
 	}
 	return heard, nil
-}
-
-// TestProxyNotices ends containers behind the proxy's back, and restarts the runtime under it.
-func TestProxyNotices(t *testing.T) {
-	t.Parallel()
-	needTwoCPUs(t)
-	c := real.Start(t, real.WithoutNRI())
-	needV1(t, c)
-	a := startProxy(t, c, "")
-	pod := c.RunPod(plain("brief", "LS"))
-	id := c.RunContainer(pod, real.ContainerSpec{Name: "app", Args: []string{"exit", "0"}})
-	c.WaitExit(id)
-	gone := time.Now()
-	real.Eventually(t, patiently, func() error {
-		for _, w := range a.explain("shop", "brief", "") {
-			if w.Container == "app" && w.Seat != "" && len(w.Values) > 0 {
-				return fmt.Errorf("explain still says %+v", w)
-			}
-		}
-		return nil
-	})
-	t.Logf("noticed after %v", time.Since(gone).Round(time.Millisecond))
-
-	owner := c.RunContainer(c.RunPod(owning("db", "1")), real.ContainerSpec{Name: "db", Resources: oneCPU})
-	c.Kill9AndRestart()
-	a.attached()
-	same(t, "owner after the runtime was killed", c.KernelFile(owner, "cpuset.cpus"), "1")
-	late, err := insist(func(int) (real.ContainerID, error) {
-		return c.TryCreateContainer(pod, real.ContainerSpec{Name: "late"})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.StartContainer(late)
-	same(t, "affinity of one started after it", c.FirstView(late).Affinity, "0")
-	t.Logf("%d KiB resident", a.resident())
 }
 
 // resident is the agent's memory in KiB.

@@ -164,6 +164,7 @@ type node struct {
 	ConfigGen   int    `json:"configGeneration"`
 	ConfigError string `json:"configError"`
 	Attachments []struct{ State, Runtime string }
+	Containers  []struct{ Pod, ID, State string }
 	CPUs        struct {
 		Grants []struct{ Pod, Container, CPUs string }
 	}

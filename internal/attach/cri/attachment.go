@@ -48,7 +48,9 @@ type Options struct {
 	// and where a fault of ours kept one from being decided.
 	Fail bool
 	// Look is how often the runtime's list is compared with what was told:
-	// containers end by themselves. Default: 800 ms.
+	// containers end by themselves, and that is to be known within a second.
+	// containerd's stream of events would tell sooner, but in 1.7 each event goes
+	// to one listener alone, and so would be lost to the kubelet. Default: 500 ms.
 	Look time.Duration
 	// Patience is how long to wait for the runtime before the socket opens.
 	// Default: 5 s.

@@ -265,17 +265,19 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 	told.ID = resp.ContainerId
 	a.noteContainer(&told, false)
 	a.after(p.ID, func(ctx context.Context) {
+		placed := told // what is in the store is replaced, not changed
 		if full, err := a.backend.container(ctx, told.ID, p.ID); err != nil {
 			a.o.Log.Warn("the runtime does not tell of a container it created; where its cgroup is, is not known", logkey.Container, told.ID, logkey.Err, err)
 		} else {
-			told.CgroupsPath = full.CgroupsPath
+			placed.CgroupsPath = full.CgroupsPath
+			a.change(told.ID, func(k *ctr) { k.told = &placed })
 		}
-		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: &told, Former: decided.ID})
+		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: &placed, Former: decided.ID})
 	})
 }
 
-// known returns a container that was told of, or asks the runtime for one that
-// was not.
+// find returns a container that was told of, or asks the runtime for one that
+// was not; nil for one nobody knows.
 func (a *Attachment) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := a.container(id)
 	if c == nil {
@@ -284,10 +286,12 @@ func (a *Attachment) find(ctx context.Context, id string) (*lifecycle.Container,
 			return nil, nil
 		}
 		a.noteContainer(full, full.State == lifecycle.StateRunning)
-		c, p = a.container(id)
+		if c, p = a.container(id); c == nil {
+			return nil, nil
+		}
 	}
-	a.await(ctx, p.ID)
-	return c, p
+	a.await(ctx, p.ID) // what was to be told may have told us more, or that it is gone
+	return a.container(id)
 }
 
 func (a *Attachment) startContainer(ctx context.Context, msg []byte) relay.Verdict {
