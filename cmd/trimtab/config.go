@@ -21,7 +21,7 @@ func newConfig() *cobra.Command {
 		Args:  group,
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(newConfigCheck(), newConfigPrint(), newConfigSchema())
+	cmd.AddCommand(newConfigCheck(), newConfigPlan(), newConfigPrint(), newConfigSchema())
 	return cmd
 }
 

@@ -110,14 +110,14 @@ func (c *Conductor) entry(w *work) status.Event {
 	if ctr := w.plan.Container; ctr != nil && decides(w.ev.Kind) {
 		e.Problems = append(e.Problems, ctr.Trouble...)
 		if now := c.state.Container(ctr.ID); now != nil {
-			e.Values = c.values(now.ID, c.state.Values(now))
+			e.Values = c.teller().values(now.ID, c.state.Values(now))
 		}
 	}
 	if p := w.plan.Pod; p != nil && slices.Contains(w.plan.ChangedPods, p.Pod.ID) {
 		e.Problems = append(e.Problems, p.Intent.Problems...)
 		e.Problems = append(e.Problems, p.Trouble...)
 		if w.ev.Kind == lifecycle.RunPodSandbox {
-			e.Values = c.values(p.Pod.ID, p.Values)
+			e.Values = c.teller().values(p.Pod.ID, p.Values)
 		}
 	}
 	for _, s := range w.plan.Seats {

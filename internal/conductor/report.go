@@ -13,20 +13,20 @@ import (
 func (c *Conductor) Status() status.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := status.Node{CPUs: c.cpus()}
+	n := status.Node{CPUs: c.teller().cpus()}
 	for _, a := range c.runtimes {
 		n.Attachments = append(n.Attachments, status.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	for _, id := range c.state.Containers() {
 		ctr := c.state.Container(id)
-		s := c.container(ctr)
+		s := c.teller().container(ctr)
 		n.Unapplied += unapplied(s.Values)
 		n.Problems += len(ctr.Trouble)
 		n.Containers = append(n.Containers, s)
 	}
 	for _, id := range c.state.Pods() {
 		p := c.state.Pod(id)
-		n.Unapplied += unapplied(c.values(id, p.Values))
+		n.Unapplied += unapplied(c.teller().values(id, p.Values))
 		n.Problems += len(p.Intent.Problems) + len(p.Trouble)
 	}
 	return n
@@ -42,8 +42,16 @@ func unapplied(values []status.Value) int {
 	return n
 }
 
-func (c *Conductor) cpus() status.NodeCPUs {
-	m, s := c.state.Machine, c.state
+// teller turns a state, and what became of what it decided, into words.
+type teller struct {
+	state *engine.State
+	sent  map[string]deliveries
+}
+
+func (c *Conductor) teller() teller { return teller{c.state, c.sent} }
+
+func (t teller) cpus() status.NodeCPUs {
+	m, s := t.state.Machine, t.state
 	out := status.NodeCPUs{
 		Online: m.Format(m.Online()), Reserved: m.Format(s.Policy.Pools.Reserved), Exclusive: m.Format(s.Exclusive()),
 		Shared: m.Format(s.PoolCPUs(placement.Shared)), Reclaimed: m.Format(s.PoolCPUs(placement.Reclaimed)),
@@ -89,31 +97,31 @@ func (c *Conductor) Explain(namespace, pod, container string) ([]status.Containe
 			ctr := c.state.Container(cid)
 			if container == "" || ctr.Name == container {
 				known = true
-				s := c.container(ctr)
+				s := c.teller().container(ctr)
 				s.Facts = c.facts(p, ctr)
 				out = append(out, s)
 			}
 		}
 		if len(ids) == 0 && container == "" {
 			known = true
-			out = append(out, c.podOnly(p))
+			out = append(out, c.teller().podOnly(p))
 		}
 	}
 	return out, known
 }
 
-func (c *Conductor) podOnly(p *engine.Pod) status.Container {
+func (t teller) podOnly(p *engine.Pod) status.Container {
 	s := status.Container{
 		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
-		QoS: p.Intent.QoS.String(), PodValues: c.values(p.Pod.ID, p.Values),
+		QoS: p.Intent.QoS.String(), PodValues: t.values(p.Pod.ID, p.Values),
 	}
 	s.Problems = append(append(s.Problems, p.Intent.Problems...), p.Trouble...)
 	return s
 }
 
-func (c *Conductor) container(ctr *engine.Container) status.Container {
-	p := c.state.Pod(ctr.PodID)
-	s := c.podOnly(p)
+func (t teller) container(ctr *engine.Container) status.Container {
+	p := t.state.Pod(ctr.PodID)
+	s := t.podOnly(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
 	s.Problems = append(s.Problems, ctr.Trouble...)
 	if !ctr.Alive() {
@@ -121,13 +129,13 @@ func (c *Conductor) container(ctr *engine.Container) status.Container {
 		return s
 	}
 	s.Seat, s.SeatWhy = ctr.Seat.Pool.String(), ctr.SeatWhy
-	s.CPUs = c.state.Machine.Format(c.state.CPUs(ctr))
-	s.Values = c.values(ctr.ID, c.state.Values(ctr))
+	s.CPUs = t.state.Machine.Format(t.state.CPUs(ctr))
+	s.Values = t.values(ctr.ID, t.state.Values(ctr))
 	return s
 }
 
 // values joins what is decided with what became of it.
-func (c *Conductor) values(owner string, values []lifecycle.Value) []status.Value {
+func (t teller) values(owner string, values []lifecycle.Value) []status.Value {
 	var out []status.Value
 	for _, v := range values {
 		name := v.Field.String()
@@ -135,7 +143,7 @@ func (c *Conductor) values(owner string, values []lifecycle.Value) []status.Valu
 			name += " " + v.Key
 		}
 		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
-		if d, ok := c.sent[owner].of(slotOf(v)); ok && d.value == v.String() {
+		if d, ok := t.sent[owner].of(slotOf(v)); ok && d.value == v.String() {
 			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.note
 		}
 		out = append(out, s)

@@ -2,6 +2,7 @@ package status
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,8 +149,16 @@ func (c *Client) get(ctx context.Context, what string, q url.Values) (io.ReadClo
 }
 
 func (c *Client) do(ctx context.Context, method, what string, q url.Values) (io.ReadCloser, error) {
+	return c.send(ctx, method, what, q, http.NoBody)
+}
+
+func (c *Client) post(ctx context.Context, what string, text []byte) (io.ReadCloser, error) {
+	return c.send(ctx, http.MethodPost, what, nil, bytes.NewReader(text))
+}
+
+func (c *Client) send(ctx context.Context, method, what string, q url.Values, question io.Reader) (io.ReadCloser, error) {
 	target := url.URL{Scheme: "http", Host: "trimtab", Path: "/v1/" + what, RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), question)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}

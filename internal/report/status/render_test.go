@@ -84,6 +84,12 @@ func TestRender(t *testing.T) {
 		{"status-color", func(b *bytes.Buffer) error { return RenderStatus(b, n, Options{Now: noon, Color: true}) }},
 		{"status-quiet", func(b *bytes.Buffer) error { return RenderStatus(b, quiet, Options{Now: noon}) }},
 		{"explain", func(b *bytes.Buffer) error { return RenderExplain(b, n.Containers, Options{}) }},
+		{"outlook", func(b *bytes.Buffer) error {
+			return RenderOutlook(b, Outlook{Containers: n.Containers, CPUs: n.CPUs,
+				Rejected: []Rejected{{Pod: "d/x", Container: "c", Reason: "no\x1b[31m"}},
+				Moves:    []Move{{"shop/web", "app", "0-15", "2-3,8-15"}}})
+		}},
+		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, Outlook{CPUs: quiet.CPUs}) }},
 		{"status.svg", func(b *bytes.Buffer) error { return SVG(b, n, noon) }},
 		{"status-quiet.svg", func(b *bytes.Buffer) error { return SVG(b, quiet, noon) }},
 		{"event", func(b *bytes.Buffer) error { return RenderEvent(b, event, Options{}) }},

@@ -288,3 +288,43 @@ func TestDialNobody(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// foreseer is a source that can tell what would be.
+type foreseer struct{ *journal }
+
+func (foreseer) PlanPods(text []byte) (Outlook, error) {
+	if len(text) == 0 {
+		return Outlook{}, errors.New("no pod in it")
+	}
+	return Outlook{Moves: []Move{{Pod: string(text)}}}, nil
+}
+
+func (foreseer) PlanConfig([]byte) (Outlook, error) { return Outlook{CPUs: sample().CPUs}, nil }
+
+func TestPlan(t *testing.T) {
+	path := socket(t)
+	serve(t, path, foreseer{newJournal()})
+	c := dial(t, path)
+	if o, err := c.PlanPods(t.Context(), []byte("kind: Pod")); err != nil || len(o.Moves) != 1 || o.Moves[0].Pod != "kind: Pod" {
+		t.Errorf("pods give %+v, %v", o, err)
+	}
+	var refused *Refused
+	if _, err := c.PlanPods(t.Context(), nil); !errors.As(err, &refused) || refused.Reason != "no pod in it" {
+		t.Errorf("nothing gives %v", err)
+	}
+	if _, err := c.PlanPods(t.Context(), make([]byte, mostAsked+1)); !errors.As(err, &refused) || refused.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("too much gives %v", err)
+	}
+	if o, err := c.PlanConfig(t.Context(), []byte("x")); err != nil || o.CPUs.Online != sample().CPUs.Online {
+		t.Errorf("a configuration gives %+v, %v", o, err)
+	}
+}
+
+func TestPlanWhereNobodyCan(t *testing.T) {
+	path := socket(t)
+	serve(t, path, newJournal())
+	var refused *Refused
+	if _, err := dial(t, path).PlanPods(t.Context(), []byte("x")); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+		t.Errorf("an agent that cannot plan gives %v", err)
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+func newPlan() *cobra.Command {
+	return planning(&cobra.Command{
+		Use:   "plan PODS.yaml",
+		Short: "Where pods would land on this node now, without placing them",
+		Long: `Asks the running agent what would become of pods if they came now, one after another:
+their class, their CPUs and every value, what would be refused, and which running
+containers would get other CPUs. Nothing is placed or written.
+
+The file holds pods, lists of them, or workloads, of which one pod is taken; - is
+standard input. Exit code 1 says that something would be refused.`,
+		Example: "  trimtab plan pods.yaml\n  kubectl get pod db -o yaml | trimtab plan -",
+	}, "PODS.yaml", (*status.Client).PlanPods)
+}
+
+func newConfigPlan() *cobra.Command {
+	return planning(&cobra.Command{
+		Use:   "plan FILE",
+		Short: "Which running containers another configuration would move",
+		Long: `Has the running agent check a configuration file against what runs, and tells which
+containers would get other CPUs. Nothing changes.`,
+		Example: "  trimtab config plan new.yaml",
+	}, "FILE", (*status.Client).PlanConfig)
+}
+
+// planning completes a command that asks what would be.
+func planning(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (status.Outlook, error)) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(1)
+	socket := addSocket(cmd)
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		text, err := read(args[0], cmd.InOrStdin())
+		if err != nil {
+			return &misuse{fmt.Errorf("%s: %w", arg, err)}
+		}
+		return asking(cmd.Context(), *socket, func(c *status.Client) error {
+			o, err := ask(c, cmd.Context(), text)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			w := cmd.OutOrStdout()
+			if err := out.print(w, o, func() error { return status.RenderOutlook(w, o) }); err != nil {
+				return err
+			}
+			if n := len(o.Rejected); n > 0 {
+				return fmt.Errorf("%d would be refused", n)
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+// read reads a file, or standard input for -.
+func read(file string, in io.Reader) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(file)
+}

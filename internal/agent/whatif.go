@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/podspec"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// PlanPods tells what would become of pods, given as manifests.
+func (s source) PlanPods(manifests []byte) (status.Outlook, error) {
+	all, err := podspec.Manifests(manifests)
+	if err != nil {
+		return status.Outlook{}, err
+	}
+	return s.a.conductor.WhatIf(wishes(all)), nil
+}
+
+// PlanConfig tells which containers a configuration file would move.
+func (s source) PlanConfig(file []byte) (status.Outlook, error) {
+	c, err := config.Parse("the new configuration", file)
+	if err != nil {
+		return status.Outlook{}, err
+	}
+	policy, err := policyOf(c, s.a.machine, s.a.node)
+	if err != nil {
+		return status.Outlook{}, err
+	}
+	return s.a.conductor.WhatIfConfigured(policy), nil
+}
+
+// wishes are manifests as a kubelet would tell the runtime of them.
+func wishes(manifests []podspec.Manifest) []engine.Wish {
+	var all []engine.Wish
+	for i, m := range manifests {
+		s := m.Spec
+		s.UID = fmt.Sprintf("planned-%d", i+1) // two documents may have one name
+		parent := "/kubepods/" + strings.ToLower(s.QoS) + "/pod" + s.UID
+		if s.QoS == "Guaranteed" {
+			parent = "/kubepods/pod" + s.UID
+		}
+		sum := podspec.PodResources(s)
+		w := engine.Wish{Spec: s, Pod: lifecycle.Pod{
+			ID: s.UID, UID: s.UID, Name: s.Name, Namespace: s.Namespace, Labels: m.Labels, Annotations: m.Annotations,
+			CgroupParent: parent, Resources: &sum,
+		}}
+		for _, c := range s.Containers {
+			w.Containers = append(w.Containers, lifecycle.Container{
+				ID: s.UID + "-" + c.Name, PodID: s.UID, Name: c.Name, Env: m.Env[c.Name], Resources: podspec.Resources(c),
+				CgroupsPath: parent + "/" + s.UID + "-" + c.Name,
+			})
+		}
+		all = append(all, w)
+	}
+	return all
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+)
+
+// Copy returns a state that changes by itself, for asking what would be. Pods and containers are shared: they are
+// replaced, never changed.
+func (s *State) Copy() *State {
+	c := *s
+	c.ledger = s.ledger.Clone()
+	c.pods, c.containers = maps.Clone(s.pods), maps.Clone(s.containers)
+	c.byPod = make(map[string][]string, len(s.byPod))
+	for id, of := range s.byPod {
+		c.byPod[id] = slices.Clone(of)
+	}
+	c.benches = make(map[placement.Seat]*bench, len(s.benches))
+	for seat, b := range s.benches {
+		other := *b
+		other.members = slices.Clone(b.members)
+		c.benches[seat] = &other
+	}
+	return &c
+}
+
+// Wish is a pod that is not there yet: what the kubelet would tell the runtime of it, and what its spec says.
+type Wish struct {
+	Pod        lifecycle.Pod
+	Spec       *lifecycle.PodSpec
+	Containers []lifecycle.Container
+}
+
+// Rejected is a wish's container that a policy would refuse.
+type Rejected struct {
+	Pod, Container string
+	Reason         string
+}
+
+// WhatIf runs wishes one after another, as if each were created and started (an init container has ended before the next), and changes the state: ask a Copy. A pod
+// with a container that is refused goes on without it, as it would on a node.
+func (s *State) WhatIf(wishes []Wish) []Rejected {
+	var refused []Rejected
+	for _, w := range wishes {
+		f := Facts{}
+		if w.Spec != nil {
+			f.Specs = map[string]*lifecycle.PodSpec{w.Pod.UID: w.Spec}
+		}
+		steps := []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: &w.Pod}}
+		for i := range w.Containers {
+			for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer} {
+				steps = append(steps, lifecycle.Event{Kind: k, Pod: &w.Pod, Container: &w.Containers[i]})
+			}
+			if c, ok := w.Spec.Container(w.Containers[i].Name); ok && c.Kind == lifecycle.Init {
+				steps = append(steps, lifecycle.Event{Kind: lifecycle.StopContainer, Pod: &w.Pod, Container: &w.Containers[i]})
+			}
+		}
+		gone := ""
+		for i := range steps {
+			if c := steps[i].Container; c != nil && c.ID == gone {
+				continue // was refused when it was created
+			}
+			p := Decide(s, &steps[i], f)
+			if p.Reject == "" {
+				s.Commit(p)
+				continue
+			}
+			r := Rejected{Pod: w.Pod.Namespace + "/" + w.Pod.Name, Reason: p.Reject}
+			if c := steps[i].Container; c != nil {
+				r.Container, gone = c.Name, c.ID
+			}
+			refused = append(refused, r)
+		}
+	}
+	return refused
+}
+
+// Reconfigure decides everybody anew by another policy, and changes the state: ask a Copy.
+func (s *State) Reconfigure(p Policy) {
+	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Configure}, Facts{Policy: &p}))
+}

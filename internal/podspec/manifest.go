@@ -1,0 +1,266 @@
+package podspec
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Manifest is a pod as people write it, with what the API server and the kubelet would make of it.
+type Manifest struct {
+	Spec                *lifecycle.PodSpec
+	Labels, Annotations map[string]string
+	// Env is what each container's manifest sets, as NAME=value; values from elsewhere are left out.
+	Env map[string][]string
+}
+
+// manifest is the part of a Pod, a pod template's owner or a list that is read.
+type manifest struct {
+	Kind     string            `json:"kind"`
+	Metadata manifestMeta      `json:"metadata"`
+	Spec     json.RawMessage   `json:"spec"`
+	Items    []json.RawMessage `json:"items"`
+}
+
+type manifestMeta struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// Manifests reads YAML or JSON documents: pods, lists of them, and workloads (Deployment, StatefulSet, DaemonSet,
+// ReplicaSet, Job), of which one pod is taken. Requests that are not told are the limits, as the API server has it, and
+// the QoS class follows from them. Errors name the document.
+func Manifests(text []byte) ([]Manifest, error) {
+	var all []Manifest
+	d := yamlv3.NewDecoder(bytes.NewReader(text))
+	for n := 1; ; n++ {
+		var doc any
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && doc == nil {
+			continue // between two separators
+		}
+		var some []Manifest
+		if err == nil {
+			some, err = fromDocument(doc)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		all = append(all, some...)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no pod in it")
+	}
+	if len(all) > maxPods {
+		return nil, fmt.Errorf("more than %d pods", maxPods)
+	}
+	return all, nil
+}
+
+func fromDocument(doc any) ([]Manifest, error) {
+	text, err := yamlv3.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	return fromJSON(raw)
+}
+
+func fromJSON(raw []byte) ([]Manifest, error) {
+	var m manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, err
+	}
+	switch m.Kind {
+	case "Pod":
+		p, err := m.pod(m.Metadata, m.Spec)
+		return []Manifest{p}, err
+	case "List", "PodList":
+		var all []Manifest
+		for i, item := range m.Items {
+			some, err := fromJSON(item)
+			if err != nil {
+				return nil, fmt.Errorf("item %d: %w", i+1, err)
+			}
+			all = append(all, some...)
+		}
+		return all, nil
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job":
+		return m.template()
+	}
+	return nil, fmt.Errorf("kind %.60q is no Pod, nor a workload or a list of pods", m.Kind)
+}
+
+// template is one pod of a workload, with its name.
+func (m *manifest) template() ([]Manifest, error) {
+	var spec struct {
+		Template struct {
+			Metadata manifestMeta    `json:"metadata"`
+			Spec     json.RawMessage `json:"spec"`
+		} `json:"template"`
+	}
+	if err := json.Unmarshal(m.Spec, &spec); err != nil {
+		return nil, err
+	}
+	meta := spec.Template.Metadata
+	meta.Name, meta.Namespace = m.Metadata.Name, m.Metadata.Namespace
+	p, err := m.pod(meta, spec.Template.Spec)
+	return []Manifest{p}, err
+}
+
+func (m *manifest) pod(meta manifestMeta, spec json.RawMessage) (Manifest, error) {
+	meta.Namespace = cmp.Or(meta.Namespace, "default")
+	name := meta.Namespace + "/" + meta.Name
+	var p jsonPod
+	if len(spec) == 0 {
+		return Manifest{}, fmt.Errorf("pod %s: no spec", name)
+	}
+	if err := json.Unmarshal(spec, &p.Spec); err != nil {
+		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
+	}
+	p.Metadata.Name, p.Metadata.Namespace, p.Metadata.UID = meta.Name, meta.Namespace, "planned-"+meta.Namespace+"-"+meta.Name
+	s, err := p.spec()
+	if err != nil {
+		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
+	}
+	for i := range s.Containers {
+		s.Containers[i].Requests = defaulted(s.Containers[i])
+	}
+	s.QoS = qos(s.Containers)
+	env, err := environments(spec)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
+	}
+	return Manifest{Spec: s, Labels: meta.Labels, Annotations: meta.Annotations, Env: env}, nil
+}
+
+// defaulted are a container's requests with the limits for what it does not ask for (pkg/apis/core/v1/defaults.go,
+// SetDefaults_Pod, Kubernetes 1.36).
+func defaulted(c lifecycle.ContainerSpec) lifecycle.Amounts {
+	if len(c.Limits) == 0 {
+		return c.Requests
+	}
+	all := maps.Clone(c.Limits)
+	maps.Copy(all, c.Requests)
+	return all
+}
+
+// qos is the QoS class (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes 1.36, without resources of the pod as a
+// whole).
+func qos(containers []lifecycle.ContainerSpec) string {
+	any, all := false, true
+	for _, c := range containers {
+		for _, r := range []string{lifecycle.ResourceCPU, lifecycle.ResourceMemory} {
+			any = any || c.Requests[r] > 0 || c.Limits[r] > 0
+			all = all && c.Limits[r] > 0 && c.Requests[r] == c.Limits[r]
+		}
+	}
+	switch {
+	case !any:
+		return "BestEffort"
+	case all:
+		return "Guaranteed"
+	}
+	return "Burstable"
+}
+
+func environments(spec json.RawMessage) (map[string][]string, error) {
+	type container struct {
+		Name string `json:"name"`
+		Env  []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"env"`
+	}
+	var s struct {
+		Init []container `json:"initContainers"`
+		Apps []container `json:"containers"`
+	}
+	if err := json.Unmarshal(spec, &s); err != nil {
+		return nil, err
+	}
+	env := map[string][]string{}
+	for _, c := range slices.Concat(s.Init, s.Apps) {
+		for _, e := range c.Env {
+			env[c.Name] = append(env[c.Name], e.Name+"="+e.Value)
+		}
+	}
+	return env, nil
+}
+
+// Resources is what the kubelet tells the runtime for a container (pkg/kubelet/kuberuntime and
+// pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and MilliCPUToQuota, Kubernetes 1.36).
+func Resources(c lifecycle.ContainerSpec) lifecycle.Resources {
+	var r lifecycle.Resources
+	r.CPU.Shares = lifecycle.Some(shares(cmp.Or(c.Requests[lifecycle.ResourceCPU], c.Limits[lifecycle.ResourceCPU])))
+	if limit := c.Limits[lifecycle.ResourceCPU]; limit > 0 {
+		r.CPU.Quota, r.CPU.Period = lifecycle.Some(max(min(limit, mostMilli)*period/1000, 1000)), lifecycle.Some(uint64(period))
+	}
+	if limit := c.Limits[lifecycle.ResourceMemory]; limit > 0 {
+		r.Memory.Limit = lifecycle.Some(limit)
+	}
+	return r
+}
+
+// PodResources is what the kubelet sets on a pod's cgroup (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod,
+// Kubernetes 1.36): the app containers' and sidecars' sums or, where that is more, an init container's; a limit only
+// where every container has one.
+func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
+	if p.QoS == "BestEffort" {
+		return lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}}
+	}
+	sum := lifecycle.ContainerSpec{Requests: lifecycle.Amounts{}, Limits: lifecycle.Amounts{}}
+	unlimited := map[string]bool{}
+	for _, name := range []string{lifecycle.ResourceCPU, lifecycle.ResourceMemory} {
+		for _, c := range p.Containers {
+			unlimited[name] = unlimited[name] || c.Limits[name] == 0
+			if c.Kind != lifecycle.Init {
+				sum.Requests[name] += c.Requests[name]
+				sum.Limits[name] += c.Limits[name]
+			}
+		}
+		for _, c := range p.Containers {
+			if c.Kind == lifecycle.Init {
+				sum.Requests[name] = max(sum.Requests[name], c.Requests[name])
+				sum.Limits[name] = max(sum.Limits[name], c.Limits[name])
+			}
+		}
+	}
+	r := Resources(sum)
+	if unlimited[lifecycle.ResourceCPU] {
+		r.CPU.Quota, r.CPU.Period = lifecycle.Opt[int64]{}, lifecycle.Opt[uint64]{}
+	}
+	if unlimited[lifecycle.ResourceMemory] {
+		r.Memory.Limit = lifecycle.Opt[int64]{}
+	}
+	return r
+}
+
+const (
+	period = 100_000 // microseconds
+	// mostMilli is more milli-CPUs than any node has; with more, the formulae would overflow.
+	mostMilli = 1 << 40
+)
+
+// shares of milli-CPUs; the kernel takes 2 to 262144.
+func shares(milli int64) uint64 {
+	return uint64(min(max(min(milli, mostMilli)*1024/1000, 2), 262144))
+}

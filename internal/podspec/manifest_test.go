@@ -1,0 +1,131 @@
+package podspec
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+const workload = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {of: deployment}}
+spec:
+  template:
+    metadata: {labels: {koordinator.sh/qosClass: LS}}
+    spec:
+      containers:
+      - name: c
+        env: [{name: A, value: b}, {name: N, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+        resources: {requests: {cpu: 500m}, limits: {cpu: 2, memory: 1Gi}}
+`
+
+func TestManifests(t *testing.T) {
+	pod := func(resources string) string {
+		return "kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: " + resources + "}]}\n"
+	}
+	for _, c := range []struct{ name, text, qos string }{
+		{"nothing asked for", pod("{}"), "BestEffort"},
+		{"limits alone", pod("{limits: {cpu: 1, memory: 1Gi}}"), "Guaranteed"},
+		{"a limit alone", pod("{limits: {cpu: 1}}"), "Burstable"},
+		{"a request alone", pod("{requests: {memory: 1Gi}}"), "Burstable"},
+		{"other resources", pod("{limits: {nvidia.com/gpu: 1}}"), "BestEffort"},
+		{"request below limit", pod("{requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}"), "Burstable"},
+		{"a workload", workload, "Burstable"},
+		{"a list in JSON", `{"kind":"List","items":[{"kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}]}`, "BestEffort"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all, err := Manifests([]byte("---\n" + c.text + "\n---\n"))
+			if err != nil || len(all) != 1 {
+				t.Fatalf("%d pods, %v", len(all), err)
+			}
+			if got := all[0].Spec.QoS; got != c.qos {
+				t.Errorf("QoS class %s, want %s", got, c.qos)
+			}
+		})
+	}
+	all, err := Manifests([]byte(workload + "---\n" + pod("{limits: {cpu: 1}}")))
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d pods, %v", len(all), err)
+	}
+	web := all[0]
+	want := lifecycle.Amounts{"cpu": 500, "memory": 1 << 30}
+	if d := cmp.Diff(want, web.Spec.Containers[0].Requests); d != "" {
+		t.Errorf("requests (-want +got):\n%s", d)
+	}
+	if web.Spec.Namespace != "shop" || web.Spec.Name != "web" || web.Labels["koordinator.sh/qosClass"] != "LS" || web.Labels["of"] != "" {
+		t.Errorf("the pod of a workload is %+v with %v", web.Spec, web.Labels)
+	}
+	if d := cmp.Diff([]string{"A=b", "N="}, web.Env["c"]); d != "" {
+		t.Errorf("environment (-want +got):\n%s", d)
+	}
+}
+
+func TestManifestsRefused(t *testing.T) {
+	for text, reason := range map[string]string{
+		"":                          "no pod",
+		"---\n---\n":                "no pod",
+		"kind: Service":             `kind "Service" is no Pod`,
+		"a: [":                      "document 1",
+		"kind: Pod\n---\nkind: Pod": "no spec",
+		"kind: Pod\nmetadata: {name: x}\nspec: {containers: 7}":                                          "pod default/x",
+		"kind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c, resources: {limits: {cpu: x}}}]}": `"cpu"`,
+		"kind: List\nitems: [{kind: Secret}]":                                                            "item 1",
+	} {
+		if _, err := Manifests([]byte(text)); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%q gives %v, want %q", text, err, reason)
+		}
+	}
+}
+
+func TestPodResources(t *testing.T) {
+	c := func(kind lifecycle.ContainerKind, request, limit int64) lifecycle.ContainerSpec {
+		out := lifecycle.ContainerSpec{Kind: kind, Requests: lifecycle.Amounts{"cpu": request}, Limits: lifecycle.Amounts{}}
+		if limit > 0 {
+			out.Limits["cpu"] = limit
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		name   string
+		qos    string
+		of     []lifecycle.ContainerSpec
+		shares uint64
+		quota  int64
+	}{
+		{"nothing", "BestEffort", []lifecycle.ContainerSpec{c(lifecycle.App, 0, 0)}, 2, 0},
+		{"two with limits", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.App, 500, 1000), c(lifecycle.App, 250, 500)}, 768, 150_000},
+		{"one without", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.App, 500, 1000), c(lifecycle.App, 250, 0)}, 768, 0},
+		{"a larger init container", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.Init, 2000, 2000), c(lifecycle.App, 250, 500)}, 2048, 200_000},
+		{"a sidecar counts beside", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.Sidecar, 1000, 1000), c(lifecycle.App, 1000, 1000)}, 2048, 200_000},
+		{"the least", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.App, 1, 1)}, 2, 1000},
+	} {
+		r := PodResources(&lifecycle.PodSpec{QoS: tc.qos, Containers: tc.of})
+		if r.CPU.Shares.V != tc.shares || r.CPU.Quota.V != tc.quota || r.CPU.Quota.Set != (tc.quota != 0) {
+			t.Errorf("%s: %d shares and quota %+v, want %d and %d", tc.name, r.CPU.Shares.V, r.CPU.Quota, tc.shares, tc.quota)
+		}
+	}
+}
+
+func FuzzManifests(f *testing.F) {
+	f.Add(workload)
+	f.Add(`{"kind":"List","items":[{"kind":"List","items":[]}]}`)
+	f.Add("kind: Pod\nspec: {containers: [{resources: {limits: {cpu: 9e99}}}]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := Manifests([]byte(text))
+		if err != nil {
+			return
+		}
+		for _, m := range all {
+			PodResources(m.Spec)
+			for _, c := range m.Spec.Containers {
+				if r := Resources(c); r.CPU.Shares.V < 2 || r.CPU.Shares.V > 262144 || r.CPU.Quota.Set && r.CPU.Quota.V < 1000 {
+					t.Errorf("%+v gives %+v", c, r)
+				}
+			}
+		}
+	})
+}

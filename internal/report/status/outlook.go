@@ -1,0 +1,146 @@
+package status
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Outlook is what would be: pods that are not there yet, or another configuration.
+type Outlook struct {
+	// Containers are what the pods' containers would get.
+	Containers []Container `json:"containers,omitempty"`
+	Rejected   []Rejected  `json:"rejected,omitempty"`
+	// Moves are running containers that would get other CPUs.
+	Moves []Move `json:"moves,omitempty"`
+	// CPUs are the node's then.
+	CPUs NodeCPUs `json:"cpus"`
+}
+
+// Rejected is a container that a policy would refuse; without a name the whole pod.
+type Rejected struct {
+	Pod       string `json:"pod"`
+	Container string `json:"container,omitempty"`
+	Reason    string `json:"reason"`
+}
+
+// Move is a running container that would get other CPUs, as kernel lists.
+type Move struct {
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+	Before    string `json:"before"`
+	After     string `json:"after"`
+}
+
+// Compare orders moves by name.
+func (m Move) Compare(o Move) int {
+	return cmp.Or(cmp.Compare(m.Pod, o.Pod), cmp.Compare(m.Container, o.Container), cmp.Compare(m.Before, o.Before))
+}
+
+// Planner is a Source that can tell what would be. The server offers it where there is one.
+type Planner interface {
+	// PlanPods takes manifests, PlanConfig a configuration file. Errors are about these.
+	PlanPods(manifests []byte) (Outlook, error)
+	PlanConfig(file []byte) (Outlook, error)
+}
+
+// mostAsked is how large a question may be.
+const mostAsked = 8 << 20
+
+// plan answers a question whose text is the request's body.
+func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (Outlook, error)) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostAsked))
+	if err != nil {
+		answer(w, http.StatusRequestEntityTooLarge, failure{"the question is too large or incomplete: " + err.Error()})
+		return
+	}
+	out, err := ask(text)
+	if err != nil {
+		answer(w, http.StatusBadRequest, failure{err.Error()})
+		return
+	}
+	answer(w, http.StatusOK, out)
+}
+
+func plans(mux *http.ServeMux, src Source) {
+	p, ok := src.(Planner)
+	if !ok {
+		return
+	}
+	mux.HandleFunc("POST /v1/plan/pods", func(w http.ResponseWriter, r *http.Request) { plan(w, r, p.PlanPods) })
+	mux.HandleFunc("POST /v1/plan/config", func(w http.ResponseWriter, r *http.Request) { plan(w, r, p.PlanConfig) })
+}
+
+// PlanPods asks what would become of pods, given as manifests.
+func (c *Client) PlanPods(ctx context.Context, manifests []byte) (Outlook, error) {
+	return c.plan(ctx, "plan/pods", manifests)
+}
+
+// PlanConfig asks which containers another configuration would move.
+func (c *Client) PlanConfig(ctx context.Context, file []byte) (Outlook, error) {
+	return c.plan(ctx, "plan/config", file)
+}
+
+func (c *Client) plan(ctx context.Context, what string, text []byte) (Outlook, error) {
+	var out Outlook
+	body, err := c.post(ctx, what, text)
+	if err != nil {
+		return out, err
+	}
+	defer body.Close()
+	return out, decode(body, &out)
+}
+
+// RenderOutlook shows what would be.
+func RenderOutlook(w io.Writer, out Outlook) error {
+	var b bytes.Buffer
+	if len(out.Containers) > 0 {
+		t := table(&b)
+		fmt.Fprintln(t, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY")
+		for _, c := range out.Containers {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs), dash(c.SeatWhy))
+		}
+		flush(t)
+		values(&b, out.Containers)
+	}
+	for _, r := range out.Rejected {
+		fmt.Fprintf(&b, "\nrefused: %s %s: %s\n", Clean(r.Pod), Clean(r.Container), Clean(r.Reason))
+	}
+	if len(out.Moves) == 0 {
+		fmt.Fprint(&b, "\nno running container would get other CPUs\n")
+	} else {
+		fmt.Fprintf(&b, "\n%s would get other CPUs:\n", count(len(out.Moves), "running container"))
+		t := table(&b)
+		fmt.Fprintln(t, "POD\tCONTAINER\tNOW\tTHEN")
+		for _, m := range out.Moves {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After))
+		}
+		flush(t)
+	}
+	fmt.Fprint(&b, "\nCPUs then\n")
+	draw(out.CPUs).write(&b, out.CPUs)
+	return send(w, &b)
+}
+
+// values lists what would be decided for each container besides its CPUs, and what is wrong with what it asks for.
+func values(w io.Writer, all []Container) {
+	for _, c := range all {
+		var said []string
+		for _, v := range c.Values {
+			said = append(said, fmt.Sprintf("  %s = %s (%s)", Clean(v.Field), Clean(v.Value), Clean(v.Why.Hook)))
+		}
+		for _, v := range c.PodValues {
+			said = append(said, fmt.Sprintf("  pod %s = %s (%s)", Clean(v.Field), Clean(v.Value), Clean(v.Why.Hook)))
+		}
+		for _, p := range c.Problems {
+			said = append(said, fmt.Sprintf("  problem: %s: %s", Clean(p.Key), Clean(p.Reason)))
+		}
+		if len(said) > 0 {
+			fmt.Fprintf(w, "\n%s %s\n%s\n", Clean(c.Pod), Clean(c.Name), strings.Join(said, "\n"))
+		}
+	}
+}
