@@ -43,7 +43,7 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@test/tools/deps.sh e2e
 	@mkdir -p .cache; cd test/vm && go build -o ../../.cache/e2e-report ./report
-	@cd test/vm && { go test -json -count=1 -p 1 -timeout $(if $(TRIMTAB_SOAK),4h,80m) $(ARGS) ./... || true; } | ../../.cache/e2e-report
+	@cd test/vm && { go test -json -count=1 -p 1 -parallel 2 -timeout $(if $(TRIMTAB_SOAK),4h,80m) $(ARGS) ./... || true; } | ../../.cache/e2e-report
 
 soak: deps tools ## Run the restart tests at full length, 100 rounds, and every suite in every variation
 	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestProxyKilled' $(ARGS) .

@@ -30,6 +30,7 @@ func TestKernelScript(t *testing.T) {
 		"6.1-v1": {Kernel: "6.1", CgroupV1: true}, "6.1-v2": {Kernel: "6.1"}, "6.12-v2": {Kernel: "6.12"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g.Topology = scripted
 			got := record(t, vm.Start(t, g), program)
 			file := filepath.Join("../../internal/cgroup/kscript/testdata", name+".json")

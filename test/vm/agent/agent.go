@@ -23,7 +23,7 @@ const (
 	// Program is this checkout's build.
 	Program = "/payload/trimtab"
 	// Patience is how long is waited for anything.
-	Patience = 60 * time.Second
+	Patience = 3 * time.Minute
 )
 
 // Agent is the agent in a guest.

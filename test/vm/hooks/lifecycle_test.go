@@ -91,8 +91,10 @@ func affinity(n *machine, files vm.Files) string {
 // TestLife plays what happens on a node, one thing after another with the same containers: restarts, the kubelet's
 // updates, a new configuration, and CPUs that go away and come back.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	for _, g := range versions() {
 		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
 			g.Topology = vm.FourNodes
 			n := start(t, g.Guest, nil)
 			crowd(t, n, "2-3")
@@ -172,8 +174,10 @@ func offline(t *testing.T, n *machine) {
 
 // TestFirstInstruction makes containers while others own CPUs, on machines with threads and with memory far away.
 func TestFirstInstruction(t *testing.T) {
+	t.Parallel()
 	for _, shape := range []vm.Topology{vm.Threads, vm.FarMemory} {
 		t.Run(shape.Name, func(t *testing.T) {
+			t.Parallel()
 			n := start(t, vm.Guest{Topology: shape}, nil)
 			last := shape.CPUs() - 1
 			crowd(t, n, strconv.Itoa(last))
@@ -193,6 +197,7 @@ func TestFirstInstruction(t *testing.T) {
 
 // TestDaemonReload has systemd write its view of every cgroup again, and start a unit that makes it look at controllers.
 func TestDaemonReload(t *testing.T) {
+	t.Parallel()
 	n := start(t, vm.Guest{Topology: vm.FourNodes, Systemd: true}, nil)
 	crowd(t, n, "2-3")
 	want := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"}

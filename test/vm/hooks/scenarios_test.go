@@ -26,6 +26,7 @@ var ofHooks = []string{
 
 // TestScenarios plays the files that the embedded runtime plays, on a machine of the shape they name.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../scenarios/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
@@ -51,6 +52,7 @@ func TestScenarios(t *testing.T) {
 				if err != nil {
 					t.Skip(err)
 				}
+				t.Parallel()
 				g.Topology = shape
 				n := boot(t, g.Guest)
 				if err := errors.Join(n.equip(s), n.a.Configure(s.Config), n.a.Run()); err != nil {

@@ -8,6 +8,7 @@ import (
 // TestStaticPolicy runs the kubelet's static CPU manager beside the agent, which is asked to grant a CPU that the
 // kubelet gave away. Pods' specs are told by /pods.
 func TestStaticPolicy(t *testing.T) {
+	t.Parallel()
 	n := boot(t, map[string]any{"podspec": map[string]any{"kubelet": map[string]any{"url": "https://127.0.0.1:10250", "insecureSkipVerify": true}}},
 		map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
 	one := map[string]string{"cpu": "1", "memory": "128Mi"}

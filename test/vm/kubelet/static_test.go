@@ -24,6 +24,7 @@ func owner(name, cpus string, requests map[string]string) pod {
 // TestStaticPods runs a pod of each class from manifests, restarts the kubelet, and does what a kubelet does to pods'
 // cgroups.
 func TestStaticPods(t *testing.T) {
+	t.Parallel()
 	n := boot(t, nil, map[string]any{"featureGates": map[string]bool{"PodsAPI": true}})
 	n.apply(
 		owner("db", "0-1", map[string]string{"cpu": "2", "memory": "128Mi"}),
