@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -66,9 +67,24 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 	if p.Pools.Reclaimed.Empty() {
 		p.Pools.Reclaimed = rest
 	}
+	p.Pools.Hard = c.Pools.HardReserved
+	place(c.Placement, m, &p)
 	var err error
 	p.Hooks, err = hooksOf(c.Hooks, n)
 	return p, err
+}
+
+// place switches on the policy pools.
+func place(c config.Placement, m *topology.Machine, p *engine.Policy) {
+	if c.Policy != "pools" {
+		return
+	}
+	p.Pools.Sizing = placement.NewSizing(m)
+	p.Pools.Sizing.Expand, p.Pools.Sizing.Least = c.Reclaim == "overlap", c.ReclaimedCPUs
+	p.Choosing = &engine.Choosing{
+		Tree: choose.NewTree(m), Lend: c.LendLSR, Roomy: c.Spread,
+		Whole: map[string]engine.WholeCPUs{"guaranteed": engine.WholeGuaranteed, "any": engine.WholeAnywhere}[c.WholeCPUs],
+	}
 }
 
 // hooksOf makes the hooks that are switched on.

@@ -96,7 +96,7 @@ func (cp *checkpoint) mark() {
 func (c *Conductor) noteGrants() {
 	now := map[string]string{}
 	for _, g := range c.state.Grants() {
-		now[g.Key.PodUID] = c.state.Machine.Format(g.CPUs)
+		now[g.Key.PodUID] = c.state.Machine.Format(c.state.OwnedBy(g.Key.PodUID))
 	}
 	if !maps.Equal(now, c.late.grants) {
 		c.late.grants = now

@@ -98,9 +98,16 @@ func play(mo *model, history []step) {
 func (mo *model) configure(s step) {
 	mo.policy.UnlabelledShared = s.A%2 == 0
 	mo.policy.Pools.Reserved = [...]string2set{"", "7"}[s.B%2].set(mo)
+	if mo.dress != nil {
+		mo.policy.Pools.Reserved = string2set("0").set(mo)
+	}
 	mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
 	mo.normalize([...]hook.Ratio{100, 120, 90}[s.A%3])
+	if mo.dress != nil {
+		mo.resize(s)
+	}
 	mo.con.Configure(mo.policy, conductor.Tuning{})
+	mo.lending = false
 	mo.checkQuotas("after a new configuration")
 	mo.checkExclusive("after a new configuration")
 }

@@ -46,6 +46,11 @@ type model struct {
 	// foreign: it is the runtime that writes, which an attachment beside it
 	// cannot forestall. It is judged when the agent was told of it.
 	foreign bool
+	// dress makes a pod of the policy pools of a plain one; nil where that is
+	// off.
+	dress func(*modelPod)
+	// lending: CPUs were lent before the configuration that is being settled.
+	lending bool
 }
 
 // faults are planted errors: each must make its invariant's check fail.
@@ -65,6 +70,7 @@ type modelPod struct {
 	asked   string // CPUs its annotation assigns
 	stopped bool
 	ctrs    []*modelCtr
+	wants   lifecycle.Resources // of each container, where the pod is dressed
 }
 
 type modelCtr struct {
@@ -172,6 +178,9 @@ func (mo *model) normalize(ratio hook.Ratio) {
 // checkQuotas checks that quotas are scaled once from what was asked, whatever
 // happened in between. It computes them by itself.
 func (mo *model) checkQuotas(when string) {
+	if mo.dress != nil {
+		return // owners are many here, and whose quota is lifted is not this check's
+	}
 	for _, c := range mo.live() {
 		class := c.pod.Labels["koordinator.sh/qosClass"]
 		_, assigned := c.pod.Annotations[intent.KoordResourceStatus]
@@ -232,6 +241,9 @@ func (mo *model) runPod(class, asked, extended string) *modelPod {
 	if extended != "" {
 		p.Annotations["node.koordinator.sh/extended-resource-spec"] = extended
 	}
+	if mo.dress != nil {
+		mo.dress(p)
+	}
 	must(mo.kernel.MkdirRunc("kubepods/pod" + uid))
 	mo.pods = append(mo.pods, p)
 	mo.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: clone(&p.Pod)})
@@ -258,6 +270,9 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 	c.Resources.CPU.Shares = lifecycle.Some[uint64](2)
 	if p.Labels["koordinator.sh/qosClass"] != "BE" && mo.n%3 == 0 {
 		c.Resources.CPU.Quota = lifecycle.Some(int64(50000 + mo.n))
+	}
+	if mo.dress != nil {
+		c.Resources = p.wants
 	}
 	c.asked = c.Resources
 	asked := clone(&c.Container)
@@ -289,7 +304,7 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 // silent checks I5: nobody asked anything, so nothing but CPUs others own may
 // be missing.
 func (mo *model) silent(c *modelCtr, ans conductor.Answer) {
-	if len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.UnlabelledShared || mo.ratio > 100 {
+	if mo.dress != nil || len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.UnlabelledShared || mo.ratio > 100 {
 		return
 	}
 	owned := len(mo.con.Status().CPUs.Grants) > 0
@@ -558,6 +573,9 @@ func (mo *model) checkExclusive(when string) {
 				mo.wrong("I1: %s: %s has CPUs %v of %s", when, c.ID, shared, owner.ID)
 			}
 		}
+	}
+	if mo.dress != nil {
+		mo.checkGrants(when, all)
 	}
 	for _, c := range all {
 		if c.started && mo.effective(c) == "" {

@@ -314,6 +314,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 	r.Given = c.given[ctr.ID]
 	r.Ours, r.Unplaced = ctr.Ours, ctr.Unplaced
+	r.Home, r.Mems = pointer(ctr.Home), ctr.Mems
 	return r
 }
 

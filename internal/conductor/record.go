@@ -38,6 +38,10 @@ type record struct {
 	Ours []lifecycle.Field `json:"ours,omitempty"`
 	// Unplaced: created while placement was off, so nothing was refused.
 	Unplaced bool `json:"unplaced,omitempty"`
+	// Home is the NUMA node whose pool it was put into, Mems are the memory nodes
+	// it was given.
+	Home     *int   `json:"home,omitempty"`
+	Mems     string `json:"mems,omitempty"`
 	Pristine struct {
 		Shares *uint64 `json:"shares,omitempty"`
 		Quota  *int64  `json:"quota,omitempty"`
@@ -90,7 +94,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced, Home: opt(r.Home), Mems: r.Mems}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -132,6 +136,10 @@ func (r *record) appendJSON(b []byte) []byte {
 	if r.Unplaced {
 		b = append(appendName(b, "unplaced"), "true"...)
 	}
+	if r.Home != nil {
+		b = strconv.AppendInt(appendName(b, "home"), int64(*r.Home), 10)
+	}
+	b = appendText(b, "mems", r.Mems)
 	b = append(b, `,"pristine":`...)
 	at := len(b)
 	p := &r.Pristine

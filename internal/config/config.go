@@ -31,6 +31,8 @@ type Config struct {
 	Authorisation []Rule `json:"authorisation"`
 	// Pools says which CPUs the shared pools are made of.
 	Pools Pools `json:"pools"`
+	// Placement says who chooses CPUs, and how large pools are.
+	Placement Placement `json:"placement"`
 	// Hooks switches and tunes each hook.
 	Hooks Hooks `json:"hooks"`
 	// PodSpec says who is asked for what the runtime does not tell of pods.
@@ -102,6 +104,37 @@ type Pools struct {
 	// System is the CPU list of containers of class system; empty treats
 	// them like pods without a class.
 	System string `json:"system"`
+	// HardReserved keeps everybody but containers of class system off reserved
+	// CPUs. Off, pods that no pool is for may run there.
+	HardReserved bool `json:"hardReserved"`
+}
+
+// Placement says who chooses CPUs where no scheduler did, and how large pools
+// are. It needs hooks.cpuset.
+type Placement struct {
+	// Policy is "none" or "pools". With "none" containers own CPUs that a
+	// scheduler assigned, and pools are what pools says. With "pools" the agent
+	// chooses CPUs for pods of class dedicated, shared pools are as large as
+	// their containers' requests, and the reclaimed pool has what is left.
+	Policy string `json:"policy"`
+	// Reclaim is what the reclaimed pool has: "leftover" is every CPU no shared
+	// pool needs; with "overlap" shared pools grow over all CPUs nobody owns, and
+	// reclaimed containers run on a part of them.
+	Reclaim string `json:"reclaim"`
+	// ReclaimedCPUs is how many CPUs the reclaimed pool has at least. Where fewer
+	// are left it overlaps with the default pool.
+	ReclaimedCPUs int `json:"reclaimedCPUs"`
+	// WholeCPUs says which containers without a class own CPUs: those that ask
+	// for whole ones, with equal request and limit, in "guaranteed" pods, in pods
+	// of "any" QoS class, or in none ("never").
+	WholeCPUs string `json:"wholeCPUs"`
+	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. It is
+	// meant for nodes where hooks.groupIdentity puts reclaimed pods behind all
+	// others.
+	LendLSR bool `json:"lendLSR"`
+	// Spread places owners in the emptiest part of the node. Off, they are put
+	// together, so that large parts stay free.
+	Spread bool `json:"spread"`
 }
 
 // Hooks switches and tunes each hook.
@@ -419,6 +452,7 @@ func Default() Config {
 		Dialects:      []string{"koordinator", "katalyst", "trimtab", "kubernetes"},
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Authorisation: []Rule{},
+		Placement:     Placement{Policy: "none", Reclaim: "leftover", ReclaimedCPUs: 1, WholeCPUs: "never"},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},

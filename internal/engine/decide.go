@@ -199,6 +199,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.Born = d.machine.OnlineOf(rec.CPUs)
 		c.Pristine = rec.Pristine
 		c.Ours = rec.Ours
+		c.Home, c.Mems = rec.Home, rec.Mems
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
 	} else if list, ok := f.Kernel[told.ID]; ok {
 		rec = d.adopt(p.Pod, c, list)
@@ -218,8 +219,13 @@ func (d *draft) adopt(p *Pod, c *Container, list string) *Record {
 		whole = whole.And(p.Within)
 	}
 	c.touched = !has.Empty() && has != whole
-	if has.Empty() || !p.Intent.CPUs.Said() || !d.policy.Place {
+	a, chosen := d.asks(p, &c.Pristine)
+	if has.Empty() || !p.Intent.CPUs.Said() && !chosen || !d.policy.Place {
 		return nil
+	}
+	if chosen && a.n == has.Len() && d.grantable(p, c.Key, has) == nil {
+		c.Born = has
+		return &Record{Pristine: c.Pristine, CPUs: d.machine.Format(has)}
 	}
 	if assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V)); err == nil && assigned == has {
 		c.Born = has
@@ -241,11 +247,19 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 	before := c.proposed // of one that runs already and is new to us
 	if old := d.container(c.ID); old != nil {
 		before = old.proposed
+		c.Home, c.Mems = old.Home, old.Mems
 		c.touched = c.touched || old.touched || old.Seat.Pool != placement.Rest
 	}
 	c.Trouble = slices.Clone(c.distrust)
 	if c.Alive() {
+		owned := d.ledger.OfPod(c.Key.PodUID)
 		d.seat(p.Pod, c, rec)
+		if rec == nil && d.container(c.ID) == nil && !d.fresh && c.Life == lifecycle.StateCreated {
+			d.settleMems(p.Pod, c)
+		}
+		if d.chosenForPod(p.Pod) && d.ledger.OfPod(c.Key.PodUID) != owned {
+			d.redecidePod(p)
+		}
 	}
 	values, trouble := d.propose(p.Pod, c)
 	c.claim(values)
@@ -254,6 +268,18 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 	p.Container = c
 	p.Changed = append(p.Changed, c.ID)
 	d.put(c.ID, c)
+}
+
+// redecidePod asks the hooks for the pod's own values once more: it has come to
+// own CPUs.
+func (d *draft) redecidePod(p *Plan) {
+	n := *p.Pod
+	d.decidePod(&n)
+	n.Values = revert(n.Values, p.Pod.Values, podPristine(n.Pod), d.machine.Online(), d.machine)
+	d.pods[n.Pod.ID], p.Pod = &n, &n
+	if !slices.Contains(p.ChangedPods, n.Pod.ID) {
+		p.ChangedPods = append(p.ChangedPods, n.Pod.ID)
+	}
 }
 
 // refuse turns failures of hooks that must not fail into a no, and malformed

@@ -20,6 +20,7 @@ type draft struct {
 	ledger  *placement.Ledger
 	cloned  bool
 	moved   bool // CPUs were given or taken, or the pools are others
+	laid    *placement.Layout
 	pods    map[string]*Pod
 	// containers holds replaced ones, nil for removed; order is the order in
 	// which they came.
@@ -71,9 +72,9 @@ func (d *draft) write() *placement.Ledger {
 }
 
 func (d *draft) grant(g placement.Grant) {
-	before := d.ledger.Exclusive()
+	owned, lent := d.ledger.Exclusive(), d.ledger.Lent()
 	d.write().Put(g)
-	d.moved = d.moved || d.ledger.Exclusive() != before
+	d.moved = d.moved || d.ledger.Exclusive() != owned || d.ledger.Lent() != lent
 }
 
 // drop ends every grant of a pod.
@@ -88,12 +89,13 @@ func (d *draft) drop(podUID string) {
 
 // seats lists the benches of the base state that have other CPUs now.
 func (d *draft) seats() []SeatChange {
-	if !d.moved || d.fresh {
+	layout := d.layout()
+	if !d.moved && layout == d.base.layout || d.fresh {
 		return nil
 	}
 	var out []SeatChange
 	for seat, b := range d.base.benches {
-		after, ok := d.policy.Pools.CPUs(seat, d.ledger.Exclusive())
+		after, ok := layout.CPUs(seat)
 		if after == b.cpus {
 			continue
 		}

@@ -18,12 +18,14 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 		in.Pristine = p.Pod.Resources
 		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err == nil && !cpus.Empty() {
 			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.CPUs.Key
+		} else if cpus := d.ledger.OfPod(p.Pod.UID); !cpus.Empty() && d.chosenForPod(p) {
+			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.Class.Key
 		}
 		return in
 	}
 	in.Container, in.Pristine = c.Name, &c.Pristine
 	in.Seat, in.SeatFrom, in.SeatWhy = c.Seat, c.SeatFrom, c.SeatWhy
-	in.CPUs = d.seatText(c.Seat)
+	in.CPUs, in.Mems = d.seatText(c.Seat), c.Mems
 	in.Granted, in.Arrived = p.Granted.Of(c.Name), c.Arrived
 	return in
 }
@@ -34,7 +36,7 @@ func (d *draft) seatText(seat placement.Seat) string {
 	if b := d.base.benches[seat]; b != nil && !d.moved && !d.fresh {
 		return b.text
 	}
-	cpus, _ := d.policy.Pools.CPUs(seat, d.ledger.Exclusive())
+	cpus, _ := d.layout().CPUs(seat)
 	return d.machine.Format(cpus)
 }
 

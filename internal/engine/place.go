@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -56,7 +58,7 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	if err := d.ledger.Check(key, cpus); errors.As(err, &taken) {
 		return fmt.Errorf("CPUs %s are owned by %s", format(taken.CPUs), taken.Owner.Pod)
 	}
-	if pools.Online.Minus(d.ledger.Exclusive()).Minus(cpus).Empty() {
+	if pools.ForAll().Minus(d.ledger.Exclusive()).Minus(cpus).Empty() {
 		return errors.New("no CPU would be left for all other containers")
 	}
 	return nil
@@ -70,12 +72,14 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 		// What runs stays where it is, if that is still possible.
 		cpus := d.machine.OnlineOf(rec.CPUs)
 		if err := d.grantable(p, c.Key, cpus); err == nil && !cpus.Empty() {
-			d.own(p, c, cpus, intent.KoordResourceStatus, "owned since it was created")
+			from := cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus)
+			d.own(p, c, cpus, from, "owned since it was created")
 			return
 		}
 	}
 	var cpus topology.Set
 	var err error
+	isNew := false
 	old := d.container(c.ID)
 	if old != nil && old.Alive() && old.Seat.Pool != placement.Own && !old.Unplaced || rec != nil && rec.CPUs == "" && !rec.Unplaced {
 		// It was refused when it was created, and its record says so: given
@@ -85,6 +89,7 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 		}
 	} else {
 		cpus, err = d.assigned(p, c.Key, &c.Pristine)
+		isNew = true
 	}
 	switch {
 	case err != nil:
@@ -92,15 +97,54 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	case !cpus.Empty():
 		d.own(p, c, cpus, p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
+	case isNew && d.seatChosen(p, c):
+		return
+	}
+	if err := d.settleHome(p, c, isNew); err != nil {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: p.Intent.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node",
+		})
 	}
 	d.share(p, c)
+}
+
+// seatChosen gives a container CPUs that the agent chooses, where it is to have
+// some. One that had some once and cannot have these keeps none: other CPUs would
+// not be those its record names.
+func (d *draft) seatChosen(p *Pod, c *Container) bool {
+	old := d.container(c.ID)
+	switch {
+	case p.Intent.CPUs.Said() || d.policy.Choosing == nil || !d.policy.Place:
+		return false
+	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && d.grantable(p, c.Key, old.Seat.Owned) == nil:
+		// The number was measured when it was created.
+		d.own(p, c, old.Seat.Owned, old.SeatFrom, old.SeatWhy)
+		d.sayResized(p, c)
+		return true
+	case !c.Born.Empty():
+		return false
+	}
+	cpus, key, why, err := d.choose(p, c)
+	switch {
+	case key == "":
+		return false
+	case err != nil:
+		q := lifecycle.Problem{Key: key, Reason: err.Error(), Refused: true, Then: "the container runs in a shared pool"}
+		if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
+			q.Rule = refusal.Rule
+		}
+		c.Trouble = append(c.Trouble, q)
+		return false
+	}
+	d.own(p, c, cpus, key, why)
+	return true
 }
 
 // share seats a container in a pool.
 func (d *draft) share(p *Pod, c *Container) {
 	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
 	c.Seat.Within = d.within(p, c)
-	if _, ok := d.policy.Pools.CPUs(c.Seat, d.ledger.Exclusive()); !ok {
+	if _, ok := d.layout().CPUs(c.Seat); !ok {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: d.machine.Format(c.Seat.Within),
 			Reason: "every CPU this container may use is owned by another", Then: "it is given CPUs outside",
@@ -146,7 +190,26 @@ func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
 	c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
 	c.Born = cpus
 	c.SeatFrom, c.SeatWhy = from, why
-	d.grant(placement.Grant{Key: c.Key, Pod: p.FullName(), CPUs: cpus, From: from})
+	d.grant(d.grantOf(p, c.Key, cpus, from))
+}
+
+// sayResized reports that an owner asks for another number of CPUs by now.
+func (d *draft) sayResized(p *Pod, c *Container) {
+	if a, ok := d.asks(p, &c.Pristine); ok && a.n > 0 && a.n != c.Seat.Owned.Len() && !p.Intent.NUMA.V.Exclusive {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: a.key, Value: strconv.Itoa(a.n), Warning: true,
+			Reason: fmt.Sprintf("it asks for %d CPUs now and owns %d", a.n, c.Seat.Owned.Len()), Then: "it owns as many as it asks for when it is created anew",
+		})
+	}
+}
+
+// grantOf makes a grant of some CPUs to a container of a pod.
+func (d *draft) grantOf(p *Pod, key placement.Key, cpus topology.Set, from string) placement.Grant {
+	ch := d.policy.Choosing
+	return placement.Grant{
+		Key: key, Pod: p.FullName(), CPUs: cpus, From: from,
+		Lent: ch != nil && ch.Lend && p.Intent.Name == "LSR", Alone: ch != nil && p.Intent.NUMA.V.Exclusive && !p.Intent.CPUs.Said(),
+	}
 }
 
 // sharedSeat follows Koordinator's order of cases for pods without assigned
@@ -157,10 +220,20 @@ func (d *draft) sharedSeat(p *Pod, c *Container) (seat placement.Seat, from, why
 	switch {
 	case !pol.Place:
 		return placement.Seat{}, "", ""
+	case class == intent.Shared && c.Home.Set:
+		w := placement.Which{Name: in.Pool.V, Bound: true, Node: c.Home.V, Alone: in.NUMA.V.Alone}
+		return placement.Seat{Pool: placement.Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to"
+	case class == intent.Reclaimed && c.Home.Set:
+		node, _ := d.machine.Node(c.Home.V)
+		return placement.Seat{Pool: placement.Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to"
 	case in.Nodes.Said() && class != intent.Reclaimed:
 		return d.near(p, c, placement.Shared), in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose"
 	case in.Nodes.Said() && pol.ReclaimedByNUMA:
 		return d.near(p, c, placement.Reclaimed), in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose"
+	case class == intent.Shared && in.Pool.Said() && pol.Pools.Sizing != nil:
+		return placement.Seat{Pool: placement.Shared, Which: placement.Which{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names"
+	case class == intent.System && in.Pool.Said() && pol.Pools.Sizing != nil && (in.Pool.V != placement.ReservedPool || !pol.Pools.Reserved.Empty()):
+		return placement.Seat{Pool: placement.System, Which: placement.Which{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names start as it says"
 	case class == intent.System && !pol.Pools.System.Empty():
 		return placement.Seat{Pool: placement.System}, key, "the system pool"
 	case class == intent.Reclaimed:

@@ -18,6 +18,10 @@ type Record struct {
 	Ours []lifecycle.Field
 	// Unplaced: it was created while nobody was given CPUs.
 	Unplaced bool
+	// Home is the NUMA node whose pool it sits in, Mems are the memory nodes it
+	// was created with.
+	Home lifecycle.Opt[int]
+	Mems string
 }
 
 // Facts are what was gathered from outside for one event.
@@ -108,7 +112,9 @@ func (s *State) Commit(p *Plan) {
 	if d.fresh {
 		s.reset()
 	}
-	s.ledger, s.Machine = d.ledger, d.machine
+	layout, needs := d.layout(), d.needs()
+	resized := s.layout != layout
+	s.ledger, s.Machine, s.layout, s.needs = d.ledger, d.machine, layout, needs
 	if d.policy != &s.Policy {
 		s.Policy = *d.policy
 	}
@@ -122,7 +128,7 @@ func (s *State) Commit(p *Plan) {
 	for _, id := range d.order {
 		s.put(id, d.containers[id])
 	}
-	s.settleBenches(d)
+	s.settleBenches(d.moved || resized)
 }
 
 // put replaces, adds or (nil) removes one container and its place on a bench.
@@ -181,15 +187,17 @@ func (s *State) join(c *Container) {
 
 // settleBenches brings every bench's CPUs in line with the ledger. Where
 // nothing was given or taken only new benches need it.
-func (s *State) settleBenches(d *draft) {
+func (s *State) settleBenches(moved bool) {
+	all := placement.Pools{Online: s.Policy.Pools.Online}
+	open := all.Lay(placement.Demand{})
 	for seat, b := range s.benches {
-		if b.text != "" && !d.moved {
+		if b.text != "" && !moved {
 			continue
 		}
-		b.cpus, _ = s.Policy.Pools.CPUs(seat, s.ledger.Exclusive())
+		b.cpus, _ = s.layout.CPUs(seat)
 		b.text = s.Machine.Format(b.cpus)
-		unowned, _ := s.Policy.Pools.CPUs(seat, topology.Set{})
-		b.open = b.cpus == unowned
+		unowned, _ := open.CPUs(seat)
+		b.open = seat.Pool == placement.Rest && b.cpus == unowned
 		if seat.Pool == placement.Rest && !b.open {
 			s.touch(b.members)
 		}

@@ -17,6 +17,9 @@ type Policy struct {
 	Strict   bool
 	Dialects []string
 	Pools    placement.Pools
+	// Choosing has the agent choose CPUs where no scheduler assigned any; nil
+	// leaves that.
+	Choosing *Choosing
 	// Place switches placement on: without it nobody is given CPUs.
 	Place bool
 	// UnlabelledShared puts pods without a class into the shared pool.
@@ -70,6 +73,11 @@ type Container struct {
 	Trouble  []lifecycle.Problem
 	// Born are the CPUs it owned when it was created, as its record says.
 	Born topology.Set
+	// Home is the NUMA node whose pool it was put into, as its record says.
+	Home lifecycle.Opt[int]
+	// Mems are the memory nodes it was created with, as a kernel list; "" where
+	// none were decided. They are not decided again: pages would have to move.
+	Mems string
 	// Unplaced: placement has been off all its life, so CPUs were never refused
 	// to it and it may have them when placement is switched on.
 	Unplaced bool
@@ -107,6 +115,12 @@ type bench struct {
 	open bool
 }
 
+// need is what a shared pool's containers ask for together, in milli-CPUs.
+type need struct {
+	milli   int64
+	members int
+}
+
 // State is everything decided so far. One goroutine at a time may use it.
 type State struct {
 	Machine *topology.Machine
@@ -119,6 +133,8 @@ type State struct {
 	containers map[string]*Container
 	byPod      map[string][]string
 	benches    map[placement.Seat]*bench
+	needs      map[placement.Which]need
+	layout     *placement.Layout
 }
 
 // NewState returns the state of a node on which nothing runs.
@@ -134,6 +150,8 @@ func (s *State) reset() {
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}
 	s.benches = map[placement.Seat]*bench{}
+	s.needs = map[placement.Which]need{}
+	s.layout = s.Policy.Pools.Lay(placement.Demand{})
 }
 
 // Pod returns a pod by sandbox id, or nil.
@@ -185,21 +203,27 @@ func (s *State) Owners() []*Pod {
 	return out
 }
 
+// OwnedBy returns the CPUs the containers of a pod own.
+func (s *State) OwnedBy(podUID string) topology.Set { return s.ledger.OfPod(podUID) }
+
 // Exclusive returns the CPUs somebody owns.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
 
 // PoolCPUs returns the CPUs of a pool as they are now.
 func (s *State) PoolCPUs(p placement.Pool) topology.Set {
-	cpus, _ := s.Policy.Pools.CPUs(placement.Seat{Pool: p}, s.ledger.Exclusive())
+	cpus, _ := s.layout.CPUs(placement.Seat{Pool: p})
 	return cpus
 }
+
+// Lent returns the CPUs that somebody owns and reclaimed containers may use, too.
+func (s *State) Lent() topology.Set { return s.ledger.Lent() }
 
 // CPUs returns the CPUs a container is meant to have.
 func (s *State) CPUs(c *Container) topology.Set {
 	if b := s.benches[c.Seat]; b != nil {
 		return b.cpus
 	}
-	cpus, _ := s.Policy.Pools.CPUs(c.Seat, s.ledger.Exclusive())
+	cpus, _ := s.layout.CPUs(c.Seat)
 	return cpus
 }
 

@@ -20,7 +20,7 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	}
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
-		return f.Records[c.ID].CPUs != "" || d.sitsOnAssigned(c, f) || !d.pinned(d.pod(c.PodID), &c.Resources).Empty()
+		return f.Records[c.ID].CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), &c.Resources).Empty()
 	}) {
 		p.Pod = d.pod(c.PodID)
 		if p.Pod == nil {
@@ -72,12 +72,19 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 	return live
 }
 
-// sitsOnAssigned reports whether the kernel gives a container without a record
-// exactly the CPUs its pod was assigned: it owns them.
-func (d *draft) sitsOnAssigned(c *lifecycle.Container, f Facts) bool {
+// sitsOnOwn reports whether the kernel gives a container without a record exactly
+// the CPUs its pod was assigned, or as many as the agent would have chosen: it
+// owns them.
+func (d *draft) sitsOnOwn(c *lifecycle.Container, f Facts) bool {
 	list, told := f.Kernel[c.ID]
 	p := d.pod(c.PodID)
-	if !told || p == nil || !p.Intent.CPUs.Said() {
+	if !told || p == nil {
+		return false
+	}
+	if a, ok := d.asks(p, &c.Resources); ok {
+		return a.n == d.machine.OnlineOf(list).Len()
+	}
+	if !p.Intent.CPUs.Said() {
 		return false
 	}
 	assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
@@ -133,6 +140,7 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	if c.Born.Empty() {
 		return nil
 	}
+	// What else a record says is in c already.
 	if g, owns := owners.Of(c.Key); owns {
 		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs)}
 	}
@@ -175,25 +183,21 @@ func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
 	}
 }
 
-// reserve keeps the CPUs of pods that own some and have no container at this
-// moment, between two attempts.
+// reserve keeps the CPUs of pods that own some and whose container does not live
+// at this moment, between two attempts.
 func (d *draft) reserve(p *Plan, f Facts) {
-	busy := map[string]bool{}
-	for _, id := range p.Changed {
-		busy[d.containers[id].Key.PodUID] = true
-	}
 	for _, id := range p.ChangedPods {
 		pod := d.pods[id]
 		list, owns := f.Grants[pod.Pod.UID]
-		if !owns || busy[pod.Pod.UID] || !d.policy.Place {
+		if !owns || !d.policy.Place {
 			continue
 		}
 		key := placement.Key{PodUID: pod.Pod.UID}
 		if d.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
-		if cpus := d.machine.OnlineOf(list); !cpus.Empty() && d.grantable(pod, key, cpus) == nil {
-			d.grant(placement.Grant{Key: key, Pod: pod.FullName(), CPUs: cpus, From: pod.Intent.CPUs.Key})
+		if cpus := d.machine.OnlineOf(list).Minus(d.ledger.OfPod(pod.Pod.UID)); !cpus.Empty() && d.grantable(pod, key, cpus) == nil {
+			d.grant(d.grantOf(pod, key, cpus, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key)))
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (CPUSet) Info() Info {
 		About:   "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
 		Stages:  lives(),
 		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota},
-		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUQuota},
+		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.CPUQuota},
 		Pod:     []lifecycle.Field{lifecycle.CPUQuota},
 		Kernel:  []string{"cpuset", "cpu"},
 		Compose: "sets the quota (to unlimited) only of containers that own CPUs; batch leaves their quota alone",
@@ -41,6 +41,10 @@ func (h CPUSet) Propose(in *Input, out *Output) {
 	why := lifecycle.Reason{Hook: "cpuset", Source: in.SeatFrom, Text: in.SeatWhy}
 	if in.Container != "" && in.CPUs != "" {
 		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: in.CPUs, Why: why})
+	}
+	if in.Container != "" && in.Mems != "" {
+		why := lifecycle.Reason{Hook: "cpuset", Source: in.SeatFrom, Text: "memory near its CPUs, and none that others have alone; as decided when it was created"}
+		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUSetMems, Text: in.Mems, Why: why})
 	}
 	unset := h.UnsetQuota
 	if own := in.Intent.UnsetQuota; own.Said() {

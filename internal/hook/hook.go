@@ -41,6 +41,8 @@ type Input struct {
 	CPUs     string
 	SeatFrom string
 	SeatWhy  string
+	// Mems are memory nodes as a kernel list, "" where none were decided.
+	Mems string
 	// Granted are the devices the kubelet gave the container, Arrived those
 	// that were in the runtime's request for it.
 	Granted lifecycle.DeviceGrant

@@ -109,6 +109,7 @@ type Pod struct {
 	Pool Sourced[string]
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
 	NUMA  Sourced[NUMABinding]
+	Cores Sourced[CoreUse]
 	Batch Sourced[map[string]Batch] // by container name
 	GPU   Sourced[GPU]
 	// UnsetQuota says whether the CPU quota is lifted where the pod owns its CPUs.
@@ -139,7 +140,7 @@ type Pod struct {
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
-	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Pool.Said() && !p.NUMA.Said() && !p.Batch.Said() && !p.GPU.Said() &&
+	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Pool.Said() && !p.NUMA.Said() && !p.Cores.Said() && !p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
 		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
 		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said()
@@ -213,6 +214,7 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Nodes, o.Nodes)
 	takeFirst(&p.Pool, o.Pool)
 	takeFirst(&p.NUMA, o.NUMA)
+	takeFirst(&p.Cores, o.Cores)
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
 	takeFirst(&p.RDMA, o.RDMA)

@@ -61,6 +61,7 @@ func readKoordinator(pod *lifecycle.Pod, spec *lifecycle.PodSpec, out *Pod) {
 		}
 	}
 	readResourceStatus(pod, out)
+	readResourceSpec(pod, out)
 	readExtended(pod, out)
 	readBatchSpec(spec, out)
 	readDevices(pod, out)

@@ -19,6 +19,10 @@ type Grant struct {
 	Pod  string // namespace/name, for people
 	CPUs topology.Set
 	From string // the key it was asked with
+	// Lent: reclaimed containers may use the CPUs while their owner does not.
+	Lent bool
+	// Alone: nobody else is given memory of the CPUs' NUMA nodes either.
+	Alone bool
 }
 
 // Ledger is who owns which CPUs. Containers of one pod may own the same CPUs;
@@ -26,6 +30,7 @@ type Grant struct {
 type Ledger struct {
 	grants map[Key]Grant
 	owned  topology.Set
+	lent   topology.Set // of owned
 }
 
 // NewLedger returns an empty ledger.
@@ -70,10 +75,17 @@ func (l *Ledger) Drop(key Key) {
 }
 
 func (l *Ledger) count() {
-	l.owned = topology.Set{}
+	var kept topology.Set
+	l.owned, l.lent = topology.Set{}, topology.Set{}
 	for _, g := range l.grants {
 		l.owned = l.owned.Union(g.CPUs)
+		if g.Lent {
+			l.lent = l.lent.Union(g.CPUs)
+		} else {
+			kept = kept.Union(g.CPUs)
+		}
 	}
+	l.lent = l.lent.Minus(kept)
 }
 
 // Of returns the grant of a key.
@@ -84,6 +96,35 @@ func (l *Ledger) Of(key Key) (Grant, bool) {
 
 // Exclusive returns all CPUs somebody owns.
 func (l *Ledger) Exclusive() topology.Set { return l.owned }
+
+// Lent returns the owned CPUs that reclaimed containers may use, too.
+func (l *Ledger) Lent() topology.Set { return l.lent }
+
+// OfPod returns the CPUs the containers of a pod own.
+func (l *Ledger) OfPod(uid string) topology.Set {
+	var s topology.Set
+	for k, g := range l.grants {
+		if k.PodUID == uid {
+			s = s.Union(g.CPUs)
+		}
+	}
+	return s
+}
+
+// Left returns the CPUs a pod owned before a restart that no container of it has
+// come for since: those of the key without a container.
+func (l *Ledger) Left(uid string) topology.Set {
+	left := l.grants[Key{PodUID: uid}].CPUs
+	if left.Empty() {
+		return left
+	}
+	for k, g := range l.grants {
+		if k.PodUID == uid && k.Container != "" {
+			left = left.Minus(g.CPUs)
+		}
+	}
+	return left
+}
 
 // ExclusiveWithout returns the CPUs that would be owned if the given keys'
 // grants ended.
@@ -110,4 +151,6 @@ func (l *Ledger) Grants() []Grant {
 }
 
 // Clone returns a copy that can be changed on its own.
-func (l *Ledger) Clone() *Ledger { return &Ledger{grants: maps.Clone(l.grants), owned: l.owned} }
+func (l *Ledger) Clone() *Ledger {
+	return &Ledger{grants: maps.Clone(l.grants), owned: l.owned, lent: l.lent}
+}

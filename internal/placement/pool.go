@@ -4,7 +4,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Pool names a set of CPUs that containers share.
+// Pool names a kind of CPUs that containers share.
 type Pool int
 
 // The pools. Rest is where containers sit that nobody asked anything for: all
@@ -28,50 +28,54 @@ type Pools struct {
 	// System is empty where containers of class system get no CPUs of
 	// their own.
 	System topology.Set
+	// Hard keeps everybody but containers of class system off reserved CPUs.
+	Hard bool
+	// Sizing makes shared pools as large as their containers' requests; nil
+	// leaves them as they are configured.
+	Sizing *Sizing
 }
 
+// ForAll are the CPUs that pods no pool is for may use.
+func (p *Pools) ForAll() topology.Set { return p.base(Rest) }
+
 func (p *Pools) base(pool Pool) topology.Set {
-	switch pool {
-	case Shared:
+	switch {
+	case pool == Shared:
 		return p.Shared
-	case Reclaimed:
+	case pool == Reclaimed:
 		return p.Reclaimed
-	case System:
+	case pool == System:
 		return p.System
+	case p.Hard:
+		return p.Online.Minus(p.Reserved)
 	}
 	return p.Online
 }
 
+// Which tells pools of one kind apart.
+type Which struct {
+	Name string // "" is the default one
+	// Bound confines the pool to the NUMA node with id Node; Alone lets no
+	// other pool onto it.
+	Bound bool
+	Node  int
+	Alone bool
+}
+
+// ReservedPool is the name of the system pool that is made of the reserved CPUs.
+const ReservedPool = "reserve"
+
 // Seat is where a container sits. It is comparable: containers with equal
 // seats have equal CPUs, whatever happens to the pools.
 type Seat struct {
-	Pool Pool
+	Pool  Pool
+	Which Which
 	// Near narrows the pool to these CPUs where that leaves any; Within bounds
 	// it in any case (the pod's cgroup, or what the runtime was asked for).
 	// Empty means no bound.
 	Near, Within topology.Set
 	// Owned are the CPUs of a seat in pool Own.
 	Owned topology.Set
-}
-
-// CPUs returns the CPUs of a seat while the given CPUs are owned. It never
-// returns an owned CPU for a shared seat; where the pool is used up, it falls
-// back to all CPUs within the bound that nobody owns. ok is false where
-// nothing is left at all.
-func (p *Pools) CPUs(s Seat, owned topology.Set) (cpus topology.Set, ok bool) {
-	if s.Pool == Own {
-		return s.Owned, true
-	}
-	free := p.base(s.Pool).Minus(owned)
-	all := p.Online.Minus(owned)
-	for _, try := range []topology.Set{
-		bound(bound(free, s.Near), s.Within), bound(free, s.Within), bound(all, s.Within),
-	} {
-		if !try.Empty() {
-			return try, true
-		}
-	}
-	return all, false
 }
 
 func bound(s, by topology.Set) topology.Set {

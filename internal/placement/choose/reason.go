@@ -20,6 +20,9 @@ const (
 	Filled
 	// Divided: the count was divided over all groups of a level.
 	Divided
+	// Bound: Left NUMA nodes were chosen, of Of sets of as many that hold
+	// everything.
+	Bound
 )
 
 // Reason is one thing that decided. It is kept as numbers and put into words
@@ -53,6 +56,11 @@ func (r Reason) String() string {
 			return fmt.Sprintf("%s: the only one that holds all", r.Level)
 		}
 		return fmt.Sprintf("%s: of %d that hold all, the one with %s", r.Level, r.Of, r.Rule)
+	case Bound:
+		if r.Of == 1 {
+			return fmt.Sprintf("%s: the only choice that holds all", count(r.Left, "NUMA node"))
+		}
+		return fmt.Sprintf("%s: of %d choices that hold all, the one with %s", count(r.Left, "NUMA node"), r.Of, r.Rule)
 	case Filled:
 		return "no one " + r.Level.String() + " holds all: as few as possible of " + count(r.Of, r.Level.String())
 	default:

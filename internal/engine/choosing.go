@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Choosing says how the agent chooses CPUs by itself.
+type Choosing struct {
+	Tree *choose.Tree // of the machine
+	// Whole says which containers without a class own CPUs: those that ask for
+	// whole ones, with equal request and limit.
+	Whole WholeCPUs
+	// Lend lets reclaimed containers use the CPUs of LSR pods.
+	Lend bool
+	// Roomy prefers the emptiest part of the machine to the fullest that holds
+	// what is wanted.
+	Roomy bool
+}
+
+// WholeCPUs says in which pods containers without a class own CPUs.
+type WholeCPUs int
+
+// The choices.
+const (
+	WholeNowhere    WholeCPUs = iota
+	WholeGuaranteed           // as the kubelet's static CPU manager
+	WholeAnywhere             // in Burstable pods, too
+)
+
+// ask is what the agent is to choose.
+type ask struct {
+	n   int
+	key string // what asked for it
+	// pod: the CPUs are for all containers of the pod.
+	pod bool
+}
+
+// chosenForPod reports whether all containers of a pod own the same CPUs, chosen
+// by the agent.
+func (d *draft) chosenForPod(p *Pod) bool {
+	return d.policy.Place && d.policy.Choosing != nil && !p.Intent.CPUs.Said() && p.Intent.Class.V == intent.Dedicated &&
+		intent.Due(p.Pod.Resources).CPUs > 0
+}
+
+// asks returns what is to be chosen for a container, by the resources the runtime
+// was asked for; ok is false where nothing is.
+func (d *draft) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
+	ch, in := d.policy.Choosing, p.Intent
+	if ch == nil || !d.policy.Place || in.CPUs.Said() {
+		return a, false
+	}
+	switch {
+	case d.chosenForPod(p):
+		return ask{n: intent.Due(p.Pod.Resources).CPUs, key: in.Class.Key, pod: true}, true
+	case in.Class.V == intent.Dedicated:
+		return ask{n: intent.Due(r).CPUs, key: in.Class.Key}, true
+	case in.Class.Said() || ch.Whole == WholeNowhere || in.QoS == intent.BestEffort || in.QoS == intent.Burstable && ch.Whole != WholeAnywhere:
+		return a, false
+	}
+	a.n, a.key = wholeCPUs(r), "placement.wholeCPUs"
+	return a, a.n > 0
+}
+
+// wholeCPUs returns how many CPUs a container asks for, where they are whole and
+// request and limit are equal; else 0.
+func wholeCPUs(r *lifecycle.Resources) int {
+	shares, quota, period := r.CPU.Shares.V, r.CPU.Quota.V, int64(r.CPU.Period.Or(100000))
+	if shares == 0 || shares%1024 != 0 || period <= 0 || quota != int64(shares/1024)*period {
+		return 0
+	}
+	return int(shares / 1024)
+}
+
+// choose chooses CPUs for a container to own. The error is a sentence for
+// people; why lists what decided.
+func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string, err error) {
+	a, ok := d.asks(p, &c.Pristine)
+	if !ok {
+		return cpus, "", "", nil
+	}
+	if g, owns := d.ledger.Of(c.Key); owns {
+		return g.CPUs, a.key, "chosen before", d.grantable(p, c.Key, g.CPUs)
+	}
+	if have := d.ledger.OfPod(p.Pod.UID); a.pod && !have.Empty() {
+		return have, a.key, "those of its pod", d.grantable(p, c.Key, have)
+	}
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), p.Pod.Resources, &c.Pristine); err != nil {
+		return cpus, a.key, "", err
+	}
+	if a.n == 0 {
+		return cpus, a.key, "", errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
+	}
+	left := d.ledger.Left(p.Pod.UID)
+	w := choose.Want{N: a.n, From: d.ownable(p).Union(left), Roomy: d.policy.Choosing.Roomy, Cores: cores(p.Intent)}
+	w.Preferences = d.preferences(p, w.N)
+	if !left.Empty() {
+		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: left})
+	}
+	var reasons []choose.Reason
+	if p.Intent.NUMA.Said() {
+		cpus, reasons, err = d.bound(p, w)
+	} else {
+		var chosen choose.Chosen
+		chosen, err = d.policy.Choosing.Tree.Choose(w)
+		cpus, reasons = chosen.CPUs, chosen.Why
+	}
+	if err == nil {
+		err = d.grantable(p, c.Key, cpus)
+	}
+	return cpus, a.key, "chosen: " + words(reasons), err
+}
+
+// cores says how the threads of cores may be divided.
+func cores(in *intent.Pod) choose.Cores {
+	switch {
+	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
+		return choose.WholeCores
+	case in.Cores.V.Spread:
+		return choose.SpreadThreads
+	}
+	return choose.AnyThread
+}
+
+// words puts reasons into one line.
+func words(reasons []choose.Reason) string {
+	if len(reasons) == 0 {
+		return "there was no choice"
+	}
+	parts := make([]string, len(reasons))
+	for i, r := range reasons {
+		parts[i] = r.String()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// ownable are the CPUs a pod could come to own: nobody's, and none that are
+// reserved or that the kubelet gave away.
+func (d *draft) ownable(p *Pod) topology.Set {
+	free := d.policy.Pools.Online.Minus(d.policy.Pools.Reserved).Minus(d.ledger.Exclusive())
+	if !p.Within.Empty() {
+		free = free.And(p.Within)
+	}
+	taken, _ := d.kubelets(p, free)
+	return free.Minus(taken)
+}
+
+// preferences are what a choice keeps to where that leaves enough.
+func (d *draft) preferences(p *Pod, n int) []choose.Preference {
+	var out []choose.Preference
+	if p.Intent.Nodes.Said() {
+		var near topology.Set
+		for _, id := range p.Intent.Nodes.V {
+			if node, ok := d.machine.Node(id); ok {
+				near = near.Union(node.CPUs)
+			}
+		}
+		out = append(out, choose.Preference{Name: "the NUMA nodes a scheduler chose", CPUs: near})
+	}
+	for _, apart := range []struct {
+		said  bool
+		level topology.Level
+		name  string
+	}{
+		{p.Intent.Cores.V.NodeApart, topology.NodeLevel, "NUMA nodes where others own CPUs"},
+		{p.Intent.Cores.V.CoreApart, topology.CoreLevel, "cores where others own CPUs"},
+	} {
+		if others := d.ledger.Exclusive().Minus(d.ledger.OfPod(p.Pod.UID)); apart.said && !others.Empty() {
+			out = append(out, choose.Preference{Name: apart.name, CPUs: d.machine.Spread(apart.level, others), Avoid: true})
+		}
+	}
+	var isolated topology.Set
+	for i := range d.machine.CPUs {
+		if d.machine.CPUs[i].Isolated {
+			isolated.Add(i)
+		}
+	}
+	if !isolated.Empty() {
+		// Nothing spreads threads over CPUs the kernel's scheduler leaves out.
+		out = append(out, choose.Preference{Name: "isolated CPUs", CPUs: isolated, Avoid: n > 1})
+	}
+	if d.policy.Pools.Sizing != nil {
+		unneeded, _ := d.layout().CPUs(placement.Seat{Pool: placement.Reclaimed})
+		out = append(out, choose.Preference{Name: "CPUs no shared pool needs", CPUs: unneeded})
+	}
+	return out
+}
+
+// bound chooses NUMA nodes and, on these, CPUs.
+func (d *draft) bound(p *Pod, w choose.Want) (topology.Set, []choose.Reason, error) {
+	numa, tree := p.Intent.NUMA.V, d.policy.Choosing.Tree
+	bind := choose.BindWant{
+		N: w.N, From: w.From, Among: d.among(p), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
+	}
+	for _, exact := range [][]int{numa.IDs, p.Intent.Nodes.V} {
+		if bind.Count == 0 && len(exact) > 0 {
+			bind.Count = len(exact)
+		}
+	}
+	ids, why, err := tree.Bind(bind)
+	if err != nil {
+		return topology.Set{}, nil, err
+	}
+	var on topology.Set
+	for _, id := range ids {
+		node, _ := d.machine.Node(id)
+		on = on.Union(node.CPUs)
+	}
+	if numa.Exclusive {
+		return w.From.And(on), why, nil
+	}
+	w.From = w.From.And(on)
+	if numa.Even {
+		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
+	}
+	chosen, err := tree.Choose(w)
+	return chosen.CPUs, append(why, chosen.Why...), err
+}
+
+// among are the ids of the NUMA nodes a bound pod may have, nil for all.
+func (d *draft) among(p *Pod) []int {
+	numa := p.Intent.NUMA.V
+	var out []int
+	for _, n := range d.machine.Nodes {
+		switch {
+		case len(numa.IDs) > 0 && !slices.Contains(numa.IDs, n.ID):
+		case len(numa.IDs) == 0 && p.Intent.Nodes.Said() && !slices.Contains(p.Intent.Nodes.V, n.ID):
+		case numa.Exclusive && !d.untouched(p, n):
+		default:
+			out = append(out, n.ID)
+		}
+	}
+	if out == nil {
+		out = []int{} // none, which is not all
+	}
+	return out
+}
+
+// untouched reports whether nobody owns a CPU of a NUMA node and no pool is bound
+// to it: somebody can have it alone.
+func (d *draft) untouched(p *Pod, n topology.Node) bool {
+	if n.CPUs.Empty() || !d.ownable(p).Contains(n.CPUs.Minus(d.policy.Pools.Reserved)) {
+		return false
+	}
+	for w := range d.needs() {
+		if w.Bound && w.Node == n.ID {
+			return false
+		}
+	}
+	return true
+}
+
+// settleHome finds the NUMA node of a pod that shares one. What was chosen when
+// the container was created stands, and all containers of a pod are on one node.
+// The error is a sentence for people.
+func (d *draft) settleHome(p *Pod, c *Container, isNew bool) error {
+	class := p.Intent.Class.V
+	if c.Home.Set || !isNew || class != intent.Shared && class != intent.Reclaimed || !p.Intent.NUMA.Said() || d.policy.Choosing == nil || d.policy.Pools.Sizing == nil {
+		return nil
+	}
+	for _, id := range slices.Concat(d.order, d.base.byPod[c.PodID]) {
+		if o := d.container(id); o != nil && o.Key.PodUID == c.Key.PodUID && o.Home.Set {
+			c.Home = o.Home
+			return nil
+		}
+	}
+	milli := max(request(&c.Pristine), request(podPristine(p.Pod)))
+	needs := d.needs()
+	most, at := int64(-1), -1
+	for _, id := range d.among(p) {
+		node, _ := d.machine.Node(id)
+		left := int64(node.CPUs.And(d.policy.Pools.Shared).Minus(d.ledger.Exclusive()).Len()) * 1000
+		shut := left == 0
+		for w, n := range needs {
+			if !w.Bound || w.Node != id {
+				continue
+			}
+			left -= n.milli
+			shut = shut || w.Alone || p.Intent.NUMA.V.Alone
+		}
+		if left -= milli; !shut && left > most {
+			most, at = left, id
+		}
+	}
+	if at < 0 {
+		return fmt.Errorf("no NUMA node has room for %d milli-CPUs more", milli)
+	}
+	c.Home = lifecycle.Some(at)
+	return nil
+}

@@ -1,0 +1,54 @@
+package intent
+
+import "github.com/trimtab/trimtab/internal/lifecycle"
+
+// KoordResourceSpec says how a pod wants its CPUs chosen. Koordinator's scheduler
+// reads it; the node does where no scheduler chose.
+const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
+
+// CoreUse is how a pod that is to own CPUs wants them to be of cores. It takes
+// effect where the agent chooses them.
+type CoreUse struct {
+	// Whole takes nothing but whole cores; Spread takes threads of as many cores
+	// as possible.
+	Whole, Spread bool
+	// CoreApart and NodeApart keep off cores, or NUMA nodes, where another owns
+	// CPUs, as far as that is possible.
+	CoreApart, NodeApart bool
+}
+
+func readResourceSpec(pod *lifecycle.Pod, out *Pod) {
+	var spec struct {
+		Required  string `json:"requiredCPUBindPolicy"`
+		Preferred string `json:"preferredCPUBindPolicy"`
+		Exclusive string `json:"preferredCPUExclusivePolicy"`
+	}
+	if !decode(pod, KoordResourceSpec, &spec, out) {
+		return
+	}
+	var use CoreUse
+	for _, policy := range []string{spec.Preferred, spec.Required} {
+		switch policy {
+		case "", "Default":
+		case "FullPCPUs":
+			// Whole cores are what is tried first in any case.
+			use.Whole, use.Spread = policy == spec.Required, false
+		case "SpreadByPCPUs":
+			use.Whole, use.Spread = false, true
+		case "ConstrainedBurst":
+			out.warn(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst has no effect here")
+		default:
+			out.problem(KoordResourceSpec, policy, "not a CPU bind policy: Default, FullPCPUs or SpreadByPCPUs")
+		}
+	}
+	switch spec.Exclusive {
+	case "", "None":
+	case "PCPULevel":
+		use.CoreApart = true
+	case "NUMANodeLevel":
+		use.NodeApart = true
+	default:
+		out.problem(KoordResourceSpec, spec.Exclusive, "not a CPU exclusive policy: None, PCPULevel or NUMANodeLevel")
+	}
+	out.Cores = Sourced[CoreUse]{use, KoordResourceSpec}
+}

@@ -1,0 +1,141 @@
+package choose
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/topology"
+	"pgregory.net/rapid"
+)
+
+// TestBind are the hints that Katalyst's unit tests prefer (katalyst-core,
+// 2026-04, cpu dynamicpolicy hints), of which the agent takes one.
+func TestBind(t *testing.T) {
+	for _, c := range []struct {
+		name, machine, from string
+		want                BindWant
+		nodes, err          string
+	}{
+		{name: "H2: two CPUs of any node", machine: t16, from: "1,3-15", want: BindWant{N: 2}, nodes: "[0]"},
+		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: BindWant{N: 2, Roomy: true}, nodes: "[2]"},
+		{name: "H4: nearly everything", machine: "2s x 6n x 16c x 2t", from: "2-383", want: BindWant{N: 380}, nodes: "[0 1 2 3 4 5 6 7 8 9 10 11]"},
+		{name: "H11: a socket has enough", machine: t16, from: "1,3-15", want: BindWant{N: 7, BySocket: true}, nodes: "[2 3]"},
+		{name: "H11: across sockets, where a socket is the rule", machine: t16, from: "1,3,6-7,9,11,14-15", want: BindWant{N: 6, BySocket: true}, err: "no more packages than needed"},
+		{name: "H14: whole cores", machine: t16, from: "1-7,10-15", want: BindWant{N: 4, Cores: WholeCores}, nodes: "[1]"},
+		{name: "H16: evenly over four", machine: t16, from: "1,3-15", want: BindWant{N: 12, Count: 4, Even: true}, nodes: "[0 1 2 3]"},
+		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: BindWant{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
+		{name: "A19: evenly and whole cores of an odd part", machine: t16, from: "4-7,12-15", want: BindWant{N: 6, Count: 2, Even: true, Cores: WholeCores}, err: "exactly 2 nodes, evenly, whole cores"},
+		{name: "H23: two nodes for what one would hold", machine: t16, from: "1,3-15", want: BindWant{N: 2, Count: 2}, nodes: "[0 1]"},
+		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{1}, Count: 1}, nodes: "[1]"},
+		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{0, 2, 4}, Count: 3}, err: "7 on 2 NUMA nodes"},
+		{name: "more than there is", machine: t16, from: "1,3-15", want: BindWant{N: 15}, err: "hold 15 CPUs (as few as it takes): there are 14 on 4 NUMA nodes to choose from, at most 4 on one"},
+		{name: "a socket rather than nodes apart", machine: t16, from: "0-15", want: BindWant{N: 6}, nodes: "[0 1]"},
+		{name: "many sets", machine: "8s x 8n x 2c x 2t", from: "0-255", want: BindWant{N: 30}, nodes: "[0 1 2 3 4 5 6 7]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := machine(t, c.machine)
+			c.want.From = cpus(t, m, c.from)
+			ids, why, err := NewTree(m).Bind(c.want)
+			switch {
+			case c.err != "":
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("nodes %v, error %v; want %q", ids, err, c.err)
+				}
+			case err != nil || fmt.Sprint(ids) != c.nodes || len(why) != 1:
+				t.Errorf("nodes %v by %v, error %v; want %s", ids, why, err, c.nodes)
+			}
+		})
+	}
+}
+
+// TestBindAgainstOracle: on small machines no set of nodes is better, by a slow
+// count that shares nothing with the search.
+func TestBindAgainstOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := oddMachine(t, 24)
+		if len(m.Nodes) > 6 {
+			return
+		}
+		from := topology.SetOf(rapid.SliceOf(rapid.IntRange(0, len(m.CPUs)-1)).Draw(t, "from")...)
+		w := BindWant{
+			N: rapid.IntRange(1, 12).Draw(t, "n"), From: from, Count: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "count"),
+			Roomy: rapid.Bool().Draw(t, "roomy"), BySocket: rapid.IntRange(0, 3).Draw(t, "by socket") == 0,
+		}
+		w.Even = w.Count > 1 && rapid.Bool().Draw(t, "even")
+		ids, _, err := NewTree(m).Bind(w)
+		var best []int // nodes, packages
+		var of []int
+		for mask := 1; mask < 1<<len(m.Nodes); mask++ {
+			if cost, ok := nodeCost(m, w, mask); ok && (best == nil || slices.Compare(cost, best) < 0) {
+				best = cost
+				of = membersOf(m, mask)
+			}
+		}
+		switch {
+		case best == nil && err == nil:
+			t.Fatalf("%+v: nothing holds it, and %v were chosen", w, ids)
+		case best != nil && err != nil:
+			t.Fatalf("%+v: %v, though %v hold it", w, err, of)
+		case best == nil:
+			return
+		}
+		mask := 0
+		for i, n := range m.Nodes {
+			if slices.Contains(ids, n.ID) {
+				mask |= 1 << i
+			}
+		}
+		if cost, ok := nodeCost(m, w, mask); !ok || slices.Compare(cost, best) != 0 {
+			t.Fatalf("%+v: %v were chosen at a cost of %v, though %v cost %v", w, ids, cost, of, best)
+		}
+	})
+}
+
+func membersOf(m *topology.Machine, mask int) (ids []int) {
+	for i, n := range m.Nodes {
+		if mask>>i&1 == 1 {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+func nodeCost(m *topology.Machine, w BindWant, mask int) (cost []int, ok bool) {
+	k := bits.OnesCount(uint(mask))
+	packages, have := map[int]bool{}, 0
+	way := 0
+	for i, n := range m.Nodes {
+		if mask>>i&1 == 0 {
+			continue
+		}
+		free := 0
+		for _, c := range n.CPUs.Members() {
+			packages[m.CPUs[c].Package] = true
+			if w.From.Has(c) {
+				free++
+			}
+		}
+		if free == 0 || w.Even && free*k < w.N {
+			return nil, false
+		}
+		have += free
+		for j := range i {
+			if mask>>j&1 == 1 {
+				way += m.Distance(j, i)
+			}
+		}
+	}
+	socket := map[int]int{}
+	largest := 0
+	for _, c := range m.CPUs {
+		socket[c.Package]++
+		largest = max(largest, socket[c.Package])
+	}
+	if have < w.N || w.Count > 0 && k != w.Count || w.Even && w.N%k != 0 || w.BySocket && len(packages) > (w.N+largest-1)/largest {
+		return nil, false
+	}
+	return []int{k, len(packages), way}, true
+}
