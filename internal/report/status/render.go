@@ -58,7 +58,7 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 	}
 	for _, c := range n.Contested {
 		if c.Left != "" {
-			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(clean(c.Left)))
+			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))
 		}
 	}
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
