@@ -251,6 +251,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // serve starts what goes on until nothing is attached any more.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
+	group.Go(func() error { return a.guard(ctx) })
 	group.Go(func() error { return a.specs.Run(ctx) })
 	group.Go(func() error { return a.grants.Run(ctx) })
 	if a.opt.Config.Paths.State != "" {

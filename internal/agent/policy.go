@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -11,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
@@ -190,6 +192,7 @@ func rulesOf(all []config.Rule) intent.Rules {
 // with the configuration.
 func tuning(c config.Config) conductor.Tuning {
 	t := conductor.Tuning{Pace: c.NRI.Pace(), Fail: c.FailurePolicy.Agent == "fail"}
+	t.Fight = keeper.Fight{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}
 	for _, name := range c.NRI.Cede {
 		var f lifecycle.Field
 		if f.UnmarshalText([]byte(name)) == nil {

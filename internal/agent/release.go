@@ -63,7 +63,7 @@ func (a *Agent) Release(ctx context.Context) (status.Released, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, copiesPatience)
 	defer cancel()
-	return a.conductor.Release(ctx, nothing(policy), tuning(c)), nil
+	return a.conductor.Release(ctx, nothing(policy)), nil
 }
 
 // Release has the running agent give back what it changed.

@@ -48,6 +48,8 @@ type Tuning struct {
 	// Fail refuses a container that could not be decided because of a fault of
 	// ours; otherwise it is created without us.
 	Fail bool
+	// Fight says when a file that somebody else writes is left to them.
+	Fight keeper.Fight
 }
 
 // Conductor is the one writer of the engine's state.
@@ -143,6 +145,8 @@ func New(o Options) *Conductor {
 		runtimes: map[string]attached{},
 		journal:  newJournal(),
 	}
+	c.keeper.Watchful(o.Now)
+	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
 	return c
 }

@@ -135,7 +135,6 @@ func (c *Conductor) Run(ctx context.Context) error {
 				return nil
 			case <-sweep.C:
 				c.sweep()
-				c.Mend()
 			case <-c.queue.woken:
 			}
 			continue

@@ -17,7 +17,7 @@ import (
 // nothing in force, with what the kernel had before us where the engine cannot
 // know it, and returns when the runtime's copies agree or ctx ends. What
 // somebody else has changed since is left to them.
-func (c *Conductor) Release(ctx context.Context, nothing engine.Policy, t Tuning) status.Released {
+func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) status.Released {
 	var out []keeper.Outcome
 	func() {
 		start := c.now()
@@ -27,7 +27,6 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy, t Tuning
 			out = c.keeper.Yield()
 			return nil
 		})
-		c.tune(t)
 		if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &nothing}) }) != nil {
 			return
 		}
@@ -52,6 +51,7 @@ func (c *Conductor) tune(t Tuning) {
 	defer c.mu.Unlock()
 	c.pace, c.ceded = t.Pace, setOf(t.Ceded)
 	c.fail.Store(t.Fail)
+	c.keeper.SetFight(t.Fight)
 }
 
 // awaitCopies waits until the runtime's stored copies are in line, and returns

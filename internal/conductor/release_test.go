@@ -24,7 +24,7 @@ func (m *memory) Replace(lines []byte) error { m.Reset(); return m.Append(lines)
 func (mo *model) release() {
 	policy := mo.policy
 	policy.Hooks, policy.Place = nil, false
-	r := mo.con.Release(context.Background(), policy, conductor.Tuning{})
+	r := mo.con.Release(context.Background(), policy)
 	if len(r.Left)+len(r.Failed) > 0 {
 		mo.wrong("released: left %+v, failed %+v", r.Left, r.Failed)
 	}

@@ -11,9 +11,10 @@ import (
 // Status tells what is decided on the node. The agent adds what it knows of
 // itself.
 func (c *Conductor) Status() status.Node {
+	contested := c.contested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := status.Node{CPUs: c.teller().cpus()}
+	n := status.Node{CPUs: c.teller().cpus(), Contested: contested}
 	for _, a := range c.runtimes {
 		n.Attachments = append(n.Attachments, status.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
@@ -30,6 +31,22 @@ func (c *Conductor) Status() status.Node {
 		n.Problems += len(p.Intent.Problems) + len(p.Trouble)
 	}
 	return n
+}
+
+// mostContested bounds what status lists of files that others write.
+const mostContested = 20
+
+func (c *Conductor) contested() []status.Contested {
+	list, _ := c.keeper.Contests(mostContested)
+	var out []status.Contested
+	for _, f := range list {
+		s := status.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
+		if f.Left != nil {
+			s.Left = f.Left.Error()
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 func unapplied(values []status.Value) int {

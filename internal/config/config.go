@@ -51,6 +51,8 @@ type Config struct {
 	Bypass Bypass `json:"bypass"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup"`
+	// Keeper says how values are kept in the kernel.
+	Keeper Keeper `json:"keeper"`
 	// Paths are the files and directories of the agent.
 	Paths Paths `json:"paths"`
 	// HTTP configures the metrics page and the probes.
@@ -407,6 +409,15 @@ type Cgroup struct {
 	Version string `json:"version"`
 }
 
+// Keeper says how values are kept in the kernel once they are there.
+type Keeper struct {
+	// GiveUpAfter is how often within a minute one file that somebody else
+	// writes is put right, after which it is left to them, and reported, until
+	// another value is decided for it, the configuration of the keeper changes or
+	// the agent is started anew. 0 never gives up.
+	GiveUpAfter int `json:"giveUpAfter"`
+}
+
 // Paths are the files and directories of the agent.
 type Paths struct {
 	// Sys is the directory sysfs is mounted on.
@@ -475,6 +486,7 @@ func Default() Config {
 			UpdateInterval: 50, Cede: []string{},
 		},
 		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
+		Keeper: Keeper{GiveUpAfter: 30},
 		Paths: Paths{
 			Sys: "/sys", Dev: "/dev", Resctrl: "/sys/fs/resctrl", StatusSocket: "/run/trimtab/trimtab.sock",
 			Key: "/etc/trimtab/record.key", State: "/var/lib/trimtab",

@@ -79,6 +79,7 @@ func rules() map[string]rule {
 		"nri.index":                          {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
 		"nri.updateIntervalMilliseconds":     {min: 0, max: 60000},
 		"nri.cede":                           {choices: fieldNames()},
+		"keeper.giveUpAfter":                 {min: 0, max: 10000},
 		"cgroup.root":                        absolute,
 		"cgroup.version":                     {choices: []string{"auto", "v1", "v2"}},
 		"paths.sys":                          absolute,

@@ -28,8 +28,9 @@ type job struct {
 	// known is a verified text that may spare reading; fresh jobs have none.
 	known    string
 	hasKnown bool
-	// drifted: somebody else changed the verified text since.
-	drifted bool
+	// drifted: somebody else changed the verified text since. watched: nobody
+	// told of a reason to.
+	drifted, watched bool
 
 	done   bool
 	state  State
@@ -131,7 +132,7 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 			want = text
 		}
 	} else if want != r.want {
-		r.left = nil // what is wanted now may be taken
+		r.left, r.foreign.n = nil, 0 // what is wanted now may be taken
 	}
 	if want != r.want && r.want != "" {
 		r.was, r.shown = cmp.Or(r.shown, r.want), ""
@@ -289,6 +290,12 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	k.countLocked(j, s)
 	if !k.aliveLocked(j) {
 		return
+	}
+	if inForce {
+		k.noteFileLocked(j.row)
+		if j.row.left != nil { // this was once too often
+			s, err = Left, j.row.left
+		}
 	}
 	j.end(s, kernel, err)
 	j.row.state, j.row.err = s, err

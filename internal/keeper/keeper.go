@@ -103,6 +103,7 @@ type Keeper struct {
 	drift      map[string]uint64
 	acts       map[string]map[acted]Item // what actors are asked for, by owner
 	origins
+	watched
 }
 
 // place names a setting of a cgroup.
@@ -135,6 +136,9 @@ type row struct {
 	// shown is the kernel's text of want, where that is another; was is the text
 	// from before want.
 	shown, was string
+	// file is where the value is, once it is in force and somebody watches.
+	file    string
+	foreign foreign
 	// noted sums up what the journal has of the row.
 	noted uint64
 	// left is why the row is not written: the value is somebody else's.
@@ -230,15 +234,30 @@ func (k *Keeper) noteRows(batch []Item) {
 // trusting nothing read before. It is called when a container has started, after
 // a refusal, and to find what others changed.
 func (k *Keeper) Settle(owner string) []Outcome {
+	return append(k.settle(false, owner), k.settleActs(owner)...)
+}
+
+// Repair is Settle of the cgroup files of several owners, in one order the
+// kernel accepts. What it puts right somebody has changed behind our back: it
+// counts as a fight.
+func (k *Keeper) Repair(owners ...string) []Outcome { return k.settle(true, owners...) }
+
+func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
 	k.lists.Lock()
 	k.mu.Lock()
-	jobs := k.jobsLocked(owner, func(*row) bool { return true })
+	var jobs []*job
+	for _, owner := range owners {
+		jobs = append(jobs, k.jobsLocked(owner, func(*row) bool { return true })...)
+	}
+	for _, j := range jobs {
+		j.watched = watched
+	}
 	k.mu.Unlock()
 	k.runLists(jobs)
 	k.lists.Unlock()
 	k.runScalars(jobs)
 	k.flush()
-	return append(outcomes(jobs), k.settleActs(owner)...)
+	return outcomes(jobs)
 }
 
 // Forget drops the rows of an owner that is gone. Nothing is written.
@@ -248,6 +267,7 @@ func (k *Keeper) Forget(owner string) {
 	defer k.mu.Unlock()
 	for _, r := range k.byOwner[owner] {
 		delete(k.rows, r.place)
+		k.dropFileLocked(r)
 	}
 	delete(k.byOwner, owner)
 }
@@ -256,6 +276,7 @@ func (k *Keeper) Forget(owner string) {
 func (k *Keeper) dropLocked(r *row) {
 	delete(k.rows, r.place)
 	k.disownLocked(r)
+	k.dropFileLocked(r)
 	k.noteGoneLocked(r)
 }
 
@@ -281,6 +302,7 @@ type Row struct {
 	Written    bool            `json:"written"` // Original is known
 	Generation uint64          `json:"generation"`
 	State      State           `json:"state"`
+	Foreign    uint64          `json:"foreign,omitempty"` // writes of others that were put right
 	Err        error           `json:"-"`
 }
 
@@ -293,7 +315,7 @@ func (k *Keeper) Rows() []Row {
 		rows = append(rows, Row{
 			Owner: r.target.Owner, Dir: r.dir, File: file, Parent: r.target.Parent, Value: r.value, Want: r.want,
 			Kernel: r.kernel, Original: r.original, Written: r.hasOriginal, Generation: r.generation,
-			State: r.state, Err: r.err,
+			State: r.state, Foreign: r.foreign.writes, Err: r.err,
 		})
 	}
 	k.mu.Unlock()

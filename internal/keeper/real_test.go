@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -98,4 +99,29 @@ func BenchmarkRealMove(b *testing.B) {
 		i++
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/container")
+}
+
+// BenchmarkRealLook measures what it costs to see that nobody has written a
+// file. A guard looks at all of them once a minute where it is told of writes,
+// and at 300 in a second where it is not.
+func BenchmarkRealLook(b *testing.B) {
+	const n = 50
+	tree, pod, leaves := realTree(b, n)
+	k := New(tree)
+	k.Watchful(time.Now)
+	k.Apply([]Item{parentCPUs(pod, "0-1")})
+	for _, leaf := range leaves {
+		k.Apply([]Item{cpus(leaf, "0")})
+	}
+	files := k.Files()
+	for b.Loop() {
+		if owners := k.Sweep(files); len(owners) > 0 {
+			b.Fatalf("%q differ", owners)
+		}
+	}
+	per := float64(b.Elapsed().Nanoseconds()) / float64(b.N*files)
+	b.ReportMetric(per, "ns/file")
+	const kept = 4 // files of a container
+	b.ReportMetric(per*kept*1000/60e9*100, "%cpu/1000containers")
+	b.ReportMetric(per*300/1e9*100, "%cpu/blind")
 }

@@ -230,10 +230,13 @@ func (k *Keeper) writeUnit(u *unit) error {
 	switch {
 	case isBandwidth(j.place.field):
 		var quota, period string
-		for _, j := range u.jobs {
-			if j.place.field == lifecycle.CPUPeriod {
+		for i, j := range u.jobs {
+			switch {
+			case k.tree.Version == cgroup.V1 && k.holds(j, u.cur[i]):
+				// Two files: the one that is right is not written.
+			case j.place.field == lifecycle.CPUPeriod:
 				period = j.want
-			} else {
+			default:
 				quota = j.want
 			}
 		}

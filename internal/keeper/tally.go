@@ -49,6 +49,9 @@ func (k *Keeper) countLocked(j *job, s State) {
 		k.drift = map[string]uint64{}
 	}
 	k.drift[j.place.setting()]++
+	if j.watched {
+		k.foughtLocked(j.row)
+	}
 }
 
 // setting names what a place holds, out of a bounded set: the field, the file

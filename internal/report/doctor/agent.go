@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 func (n *node) checkConfig() Check {
@@ -72,11 +73,26 @@ func (n *node) checkAgent(ctx context.Context) Check {
 	if !attached {
 		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, join(states))
 	}
+	if left := leftAlone(got.Contested); left != "" {
+		return c.problem("find out who writes it; the agent takes it up again when it is started anew, or keeper.giveUpAfter changes",
+			"%s runs, and somebody else writes values of ours: %s", got.Version, left)
+	}
 	found := fmt.Sprintf("%s runs, %s, %s", got.Version, join(states), plural(len(got.Containers), "container"))
 	if got.Unapplied > 0 {
 		found += fmt.Sprintf("; %s not in force, see trimtab status", plural(got.Unapplied, "value"))
 	}
 	return c.ok("%s", found)
+}
+
+// leftAlone says which files the agent has left to others, "" for none.
+func leftAlone(all []status.Contested) string {
+	var left []string
+	for _, f := range all {
+		if f.Left != "" {
+			left = append(left, f.Left)
+		}
+	}
+	return strings.Join(left, "; ")
 }
 
 // keySize is the size of a record key, in bytes.

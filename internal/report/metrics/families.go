@@ -46,6 +46,8 @@ var (
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}
 	drift = family{"trimtab_drift_corrected_total", counter, []string{"file"},
 		"Values put right after somebody else had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}
+	fights = family{"trimtab_contested_values", gauge, []string{"file"},
+		"Values left to somebody else who writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}
 	configGeneration = family{"trimtab_config_generation", gauge, nil,
 		"Counts the configurations that were in force since the start.", ""}
 	configError = family{"trimtab_config_error", gauge, nil,
@@ -61,7 +63,7 @@ const (
 func families() []family {
 	return []family{
 		buildInfo, attached, connection, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
-		unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, drift, configGeneration, configError,
+		unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, drift, fights, configGeneration, configError,
 	}
 }
 

@@ -16,7 +16,7 @@ type state struct {
 
 // ofState are the families a summary gives.
 var ofState = []family{
-	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, drift, configGeneration, configError,
+	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, drift, fights, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -61,6 +61,9 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 	}
 	for file, count := range n.Drift {
 		put(drift, float64(count), file)
+	}
+	for file, count := range n.Fights {
+		put(fights, float64(count), file)
 	}
 	put(exclusiveCPUs, float64(n.Exclusive))
 	put(configGeneration, float64(n.ConfigGen))

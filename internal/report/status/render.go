@@ -56,6 +56,11 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		}
 		fmt.Fprintf(head, "%s\t%s: %s\n", label, Clean(string(p.Name)), Clean(p.State()))
 	}
+	for _, c := range n.Contested {
+		if c.Left != "" {
+			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))
+		}
+	}
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")

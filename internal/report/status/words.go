@@ -24,8 +24,11 @@ type Node struct {
 	// Grants tell the devices Kubernetes granted.
 	Grants     *SpecSource `json:"deviceGrants,omitempty"`
 	Containers []Container `json:"containers"`
-	Unapplied  int         `json:"unapplied"`
-	Problems   int         `json:"problems"`
+	// Contested are files that others have written behind our back, the most
+	// contested first.
+	Contested []Contested `json:"contested,omitempty"`
+	Unapplied int         `json:"unapplied"`
+	Problems  int         `json:"problems"`
 }
 
 // SpecSource is one rung of the ladder that tells what the runtime does not.
@@ -127,6 +130,14 @@ type Container struct {
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 }
 
+// Contested is a file of ours that somebody else writes.
+type Contested struct {
+	Owner  string `json:"owner"` // container or sandbox id
+	File   string `json:"file"`
+	Writes uint64 `json:"writes"`         // that were put right
+	Left   string `json:"left,omitempty"` // why it is left to them; empty where it is kept
+}
+
 // Fact is something known of a container or its pod, and who told it.
 type Fact struct {
 	Name  string           `json:"fact"`
@@ -175,6 +186,7 @@ type Summary struct {
 	Exclusive   int               // CPUs
 	Kernel      map[string]uint64 // values handed to the kernel, by what became of them
 	Drift       map[string]uint64 // values put right after somebody else changed them, by setting
+	Fights      map[string]int    // values left to others who write them, by setting
 	LastSync    time.Time         // zero for none
 	ConfigGen   uint64
 	ConfigError bool

@@ -1,0 +1,198 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// Watcher tells of writes to files in directories of the cgroup tree, named as
+// cgroup.FS names them. A directory that goes is watched no longer.
+type Watcher interface {
+	Add(dir string) error
+	Remove(dir string)
+	// Written are files; "" says that some are missing.
+	Written() <-chan string
+}
+
+// A write is answered when nothing more was written to that owner's cgroups for
+// a while, or did not stop: an OCI runtime writes a cgroup's files one after
+// another, and is not to be met half-way. Both leave room within a second.
+const (
+	calm     = 250 * time.Millisecond
+	mostCalm = 700 * time.Millisecond
+)
+
+// Without a watcher's word files are looked at in turn: all of them in slowRound
+// where somebody watches, for writers whose mount of the tree nobody can watch
+// and for what the kernel changes by itself; else as many at each look as half a
+// percent of one processor buys.
+const (
+	lookEvery = 250 * time.Millisecond
+	slowRound = 60 * time.Second
+	perLook   = 75 // at 15 µs a file, as measured on a virtual machine
+)
+
+// What cannot be put right is tried again, less and less often.
+const (
+	firstRetry = time.Second
+	mostTries  = 8
+)
+
+// drifter is an owner whose values differ from what the kernel has.
+type drifter struct {
+	first, due time.Time
+	tries      int // that failed
+}
+
+// guard is the work of Watch.
+type guardian struct {
+	c       *Conductor
+	watch   Watcher
+	blind   bool // there is no watcher, or it cannot watch all
+	waiting map[string]drifter
+}
+
+// Watch finds values that others change in the kernel and puts them right, until
+// ctx ends. Without a watcher it looks at all files in turn.
+func (c *Conductor) Watch(ctx context.Context, w Watcher) error {
+	g := &guardian{c: c, watch: w, blind: w == nil, waiting: map[string]drifter{}}
+	var written <-chan string
+	if w != nil {
+		written = w.Written()
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		var owners []string
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.keeper.Changed():
+			owners = g.directories()
+		case file := <-written:
+			if file == "" {
+				owners = c.keeper.Sweep(c.keeper.Files())
+			} else {
+				owners = c.keeper.Look(file)
+			}
+		case <-look.C:
+			owners = c.keeper.Sweep(g.share())
+			g.repair(time.Now())
+		}
+		g.note(owners, time.Now())
+	}
+}
+
+// share is how many files are looked at now.
+func (g *guardian) share() int {
+	if g.blind {
+		return perLook
+	}
+	rounds := int(slowRound / lookEvery)
+	return (g.c.keeper.Files() + rounds - 1) / rounds
+}
+
+// directories watches what came and no longer what went. It returns whose values
+// were changed before somebody watched.
+func (g *guardian) directories() (owners []string) {
+	fresh, stale := g.c.keeper.Directories()
+	if g.watch == nil {
+		return nil
+	}
+	for _, dir := range stale {
+		g.watch.Remove(dir)
+	}
+	for _, dir := range fresh {
+		err := g.watch.Add(dir)
+		owners = append(owners, g.c.keeper.LookIn(dir)...)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if !g.blind {
+			g.c.log.Warn("cgroup files cannot all be watched; they are looked at in turn", logkey.File, dir, logkey.Err, err)
+		}
+		g.blind = true
+	}
+	return owners
+}
+
+// note has owners put right once their cgroups are calm.
+func (g *guardian) note(owners []string, now time.Time) {
+	for _, owner := range owners {
+		d, known := g.waiting[owner]
+		if !known {
+			d.first = now
+		}
+		if d.tries == 0 {
+			d.due = now.Add(min(calm, max(0, mostCalm-now.Sub(d.first))))
+		}
+		g.waiting[owner] = d
+	}
+}
+
+// repair puts right whose time has come.
+func (g *guardian) repair(now time.Time) {
+	var due []string
+	for owner, d := range g.waiting {
+		if !now.Before(d.due) {
+			due = append(due, owner)
+		}
+	}
+	if len(due) == 0 {
+		return
+	}
+	slices.Sort(due)
+	refused := map[string]bool{}
+	for _, o := range g.c.repair(due) {
+		refused[o.Target.Owner] = refused[o.Target.Owner] || o.State == keeper.Refused
+	}
+	for _, owner := range due {
+		d := g.waiting[owner]
+		if d.tries++; !refused[owner] || d.tries >= mostTries {
+			delete(g.waiting, owner)
+			continue
+		}
+		d.due = now.Add(firstRetry << (d.tries - 1))
+		g.waiting[owner] = d
+	}
+}
+
+// repair writes again what others have undone, and tells of it.
+func (c *Conductor) repair(owners []string) []keeper.Outcome {
+	c.takeTurn()
+	defer c.turn.Unlock()
+	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
+	_ = c.guard(w, func() error {
+		for _, o := range c.keeper.Repair(owners...) {
+			if o.State != keeper.Same {
+				w.wrote = append(w.wrote, o)
+			}
+		}
+		c.confirm(w)
+		return nil
+	})
+	for _, o := range w.wrote {
+		c.tellRepair(o)
+	}
+	return w.wrote
+}
+
+// tellRepair logs what became of a value that others had undone.
+func (c *Conductor) tellRepair(o keeper.Outcome) {
+	about := []any{logkey.Owner, o.Target.Owner, logkey.Field, slotOf(o.Value).String(), logkey.Value, o.Value.String()}
+	switch o.State {
+	case keeper.Applied, keeper.Clipped:
+		c.log.Warn("written again what others had undone", about...)
+	case keeper.Left:
+		c.log.Warn("somebody else writes a value of ours; it is left to them", append(about, logkey.Err, o.Err)...)
+	case keeper.Refused:
+		c.log.Warn("what others had undone cannot be written again", append(about, logkey.Err, o.Err)...)
+	}
+}

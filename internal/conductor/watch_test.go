@@ -1,0 +1,197 @@
+package conductor_test
+
+import (
+	"context"
+	"path"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// ears tell of writes to the fake's files, as inotify does of the kernel's.
+type ears struct {
+	mu   sync.Mutex
+	dirs map[string]bool
+	out  chan string
+}
+
+func listen(mo *model) *ears {
+	e := &ears{dirs: map[string]bool{}, out: make(chan string, 10000)}
+	mo.kernel.OnWrite(func(file, _ string) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.dirs[path.Dir(file)] {
+			e.out <- file
+		}
+	})
+	return e
+}
+
+func (e *ears) Add(dir string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.dirs[dir] = true
+	return nil
+}
+
+func (e *ears) Remove(dir string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.dirs, dir)
+}
+
+func (e *ears) Written() <-chan string { return e.out }
+
+// watched runs f beside a model's watch, in time of its own.
+func watched(t *testing.T, f func(t *testing.T, watch func(*model, conductor.Watcher))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		f(t, func(mo *model, w conductor.Watcher) {
+			all.Go(func() {
+				if err := mo.con.Watch(ctx, w); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		stop()
+		all.Wait()
+	})
+}
+
+// podDir is the cgroup of a container's pod.
+func podDir(c *modelCtr) string { return path.Dir(c.dir()) }
+
+// TestWatchRepairs has somebody widen what a container and its pod have. It is
+// put right within a second, told by a watcher or found by looking.
+func TestWatchRepairs(t *testing.T) {
+	t.Parallel()
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		for _, blind := range []bool{false, true} {
+			t.Run(v.String()+map[bool]string{true: "/blind"}[blind], func(t *testing.T) {
+				watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) { repairs(t, v, blind, watch) })
+			})
+		}
+	}
+}
+
+func repairs(t *testing.T, v cgroup.Version, blind bool, watch func(*model, conductor.Watcher)) {
+	t.Helper()
+	mo := newModel(t, v, faults{})
+	var w conductor.Watcher
+	if mo.kernel.OnWrite(nil); !blind {
+		w = listen(mo)
+	}
+	owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
+	mo.start(owner)
+	watch(mo, w)
+	tree := &cgroup.Tree{FS: mo.kernel, Version: v}
+	for range 3 {
+		time.Sleep(10 * time.Second)
+		must(tree.Write(owner.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}))
+		must(tree.Write(podDir(owner), lifecycle.Value{Field: lifecycle.CPUQuota, Int: 50000}))
+		time.Sleep(time.Second)
+		quota, _, err := tree.ReadBandwidth(podDir(owner))
+		if got := mo.effective(owner); got != "2-3" || err != nil || quota != "-1" && quota != "max" {
+			t.Errorf("a second later it has CPUs %s and its pod a quota of %s, %v", got, quota, err)
+		}
+	}
+	if n := mo.con.Summary(); n.Drift["cpuset.cpus"] != 3 || n.Drift["cpu.quota"] != 3 {
+		t.Errorf("counted: %v", n.Drift)
+	}
+}
+
+// TestWatchWaits does not meet somebody who is writing a cgroup half-way, and
+// does not wait for ever.
+func TestWatchWaits(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) {
+		mo := newModel(t, cgroup.V1, faults{})
+		owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
+		mo.start(owner)
+		watch(mo, listen(mo))
+		time.Sleep(time.Second)
+		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V1}
+		var repaired []time.Duration
+		for start := time.Now(); time.Since(start) < 2*time.Second; time.Sleep(20 * time.Millisecond) {
+			if mo.effective(owner) == "2-3" {
+				repaired = append(repaired, time.Since(start))
+			}
+			must(tree.Write(owner.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}))
+		}
+		// The first is how it was.
+		if len(repaired) < 2 || repaired[1] < 400*time.Millisecond || repaired[1] > time.Second || len(repaired) > 4 {
+			t.Errorf("put right at %v, while another wrote every 20 ms", repaired)
+		}
+	})
+}
+
+// TestWatchGivesUp leaves a file to somebody who fights for it, says so, and
+// releases it as theirs.
+func TestWatchGivesUp(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) {
+		mo := newModel(t, cgroup.V1, faults{})
+		mo.con.Configure(mo.policy, conductor.Tuning{Fight: keeper.Fight{Limit: 2, Per: time.Hour}})
+		c := mo.create(mo.runPod("LSR", "2-3", ""), "db")
+		mo.start(c)
+		watch(mo, listen(mo))
+		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V1}
+		theirs := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			must(tree.Write(c.dir(), theirs))
+		}
+		time.Sleep(2 * time.Minute)
+		n := mo.con.Status()
+		if mo.effective(c) != "0-3" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
+			t.Errorf("CPUs %s, contested %+v, not in force %d", mo.effective(c), n.Contested, n.Unapplied)
+		}
+		if n := mo.con.Summary(); n.Fights["cpuset.cpus"] != 1 || n.Unapplied[status.LeftAlone] != 1 {
+			t.Errorf("summary: %v, %v", n.Fights, n.Unapplied)
+		}
+		policy := mo.policy
+		policy.Hooks, policy.Place = nil, false
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // there is no runtime whose copies could be waited for
+		if r := mo.con.Release(ctx, policy); len(r.Left) != 1 || mo.effective(c) != "0-3" {
+			t.Errorf("released as theirs: %+v, CPUs %s", r, mo.effective(c))
+		}
+	})
+}
+
+// TestWatchTriesAgain tries a value the kernel refuses again, less and less
+// often, and not for ever; once nothing is in the way it is in force.
+func TestWatchTriesAgain(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) {
+		mo := newModel(t, cgroup.V1, faults{})
+		c := mo.create(mo.runPod("LSR", "2-3", ""), "db")
+		mo.start(c)
+		watch(mo, listen(mo))
+		time.Sleep(time.Second)
+		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V1}
+		must(tree.Write(c.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}))
+		must(mo.kernel.MkdirRunc(c.dir() + "/nested")) // keeps them busy
+		time.Sleep(20 * time.Minute)
+		if n := mo.con.Summary().Kernel["refused"]; n < 3 || n > 20 {
+			t.Errorf("refused %d times in twenty minutes", n)
+		}
+		if n := mo.con.Summary().Unapplied[status.KernelRefused]; n != 1 {
+			t.Errorf("%d values are reported as refused", n)
+		}
+		must(mo.kernel.Rmdir(c.dir() + "/nested"))
+		mo.handle(lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+		if got := mo.effective(c); got != "2-3" {
+			t.Errorf("nothing is in the way, and it has %s", got)
+		}
+	})
+}

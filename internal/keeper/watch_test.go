@@ -1,0 +1,127 @@
+package keeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// TestLook finds what others write, by file and by sweeping, and nothing else.
+func TestLook(t *testing.T) {
+	for _, v := range versions {
+		r := newRig(t, v, "p/a", "p/b")
+		r.Watchful(time.Now)
+		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUQuota, 50000), num("p/a", lifecycle.CPUPeriod, 50000), cpus("p/b", "2")})
+		fresh, _ := r.Directories()
+		dirs := map[cgroup.Version]int{cgroup.V1: 3, cgroup.V2: 2}
+		if len(fresh) != dirs[v] {
+			t.Errorf("%v: to be watched: %q", v, fresh)
+		}
+		if owners := r.Sweep(r.Files()); len(owners) != 0 {
+			t.Errorf("%v: nobody wrote, and %q differ", v, owners)
+		}
+		file, _ := r.tree.File("p/a", lifecycle.CPUQuota, "")
+		if err := r.tree.WriteBandwidth("p/a", "20000", "50000"); err != nil {
+			t.Fatal(err)
+		}
+		want(t, r.Look(file), "p/a")
+		want(t, r.Sweep(r.Files()), "p/a")
+		r.log()
+		r.Repair("p/a", "p/b")
+		if n := len(r.log()); n != 1 {
+			t.Errorf("%v: %d writes put one file right", v, n)
+		}
+		if owners := append(r.Look(file), r.Sweep(r.Files())...); len(owners) != 0 {
+			t.Errorf("%v: put right, and %q differ", v, owners)
+		}
+		r.Forget("p/a")
+		if _, stale := r.Directories(); len(stale) != dirs[v]-1 || r.Files() != 1 {
+			t.Errorf("%v: watched no longer: %q, files %d", v, stale, r.Files())
+		}
+	}
+}
+
+// TestSweepSeesAll looks at all files in as many calls as it takes.
+func TestSweepSeesAll(t *testing.T) {
+	r := newRig(t, cgroup.V2, leafDirs...)
+	r.Watchful(time.Now)
+	for i, leaf := range leafDirs {
+		r.Apply([]Item{cpus(leaf, string(rune('0'+i)))})
+	}
+	for _, leaf := range leafDirs {
+		if err := r.tree.Write(leaf, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "7"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []string
+	for range 2 {
+		all = append(all, r.Sweep(2)...)
+	}
+	want(t, all, leafDirs...)
+}
+
+// TestFight leaves a file to somebody who writes it again and again, but not to
+// one who does so now and then, nor to a runtime whose updates are told of; and
+// takes it up where something else is wanted.
+func TestFight(t *testing.T) {
+	r := newRig(t, cgroup.V1, "p/a")
+	now := time.Unix(0, 0)
+	r.Watchful(func() time.Time { return now })
+	r.SetFight(Fight{Limit: 3, Per: time.Minute})
+	it := num("p/a", lifecycle.CPUShares, 500)
+	theirs := lifecycle.Value{Field: lifecycle.CPUShares, Int: 700}
+	r.Apply([]Item{it})
+	round := func(repair func(...string) []Outcome) Outcome {
+		t.Helper()
+		if err := r.tree.Write("p/a", theirs); err != nil {
+			t.Fatal(err)
+		}
+		return repair("p/a")[0]
+	}
+	settle := func(o ...string) []Outcome { return r.Settle(o[0]) }
+	for range 5 {
+		if o := round(settle); o.State != Applied {
+			t.Fatalf("told of: %+v", o)
+		}
+	}
+	for range 5 {
+		if o := round(r.Repair); o.State != Applied {
+			t.Fatalf("now and then: %+v", o)
+		}
+		now = now.Add(40 * time.Second)
+	}
+	var states []string
+	for range 4 {
+		states = append(states, round(r.Repair).State.String())
+		now = now.Add(time.Second)
+	}
+	// The window that began before has one in it already.
+	want(t, states, "applied", "left", "left", "left")
+	o := round(r.Repair)
+	if !errors.Is(o.Err, ErrFight) {
+		t.Errorf("left without a reason: %v", o.Err)
+	}
+	if got, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); got != "700" {
+		t.Errorf("left alone, and it is %s", got)
+	}
+	if owners := r.Sweep(r.Files()); len(owners) != 0 {
+		t.Errorf("left alone, and %q are to be put right", owners)
+	}
+	list, left := r.Contests(10)
+	if len(list) != 1 || list[0].Left == nil || left["cpu.shares"] != 1 {
+		t.Errorf("told: %+v, %v", list, left)
+	}
+	it.Value.Int = 600
+	if o := r.Apply([]Item{it})[0]; o.State != Applied {
+		t.Errorf("something else is wanted: %+v", o)
+	}
+	r.SetFight(Fight{Limit: 1, Per: time.Minute})
+	round(r.Repair)
+	r.SetFight(Fight{})
+	if o := round(r.Repair); o.State != Applied {
+		t.Errorf("never given up, and %+v", o)
+	}
+}
