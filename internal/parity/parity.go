@@ -6,6 +6,7 @@ package parity
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/attach/cri"
@@ -132,18 +133,7 @@ func Table() []Row {
 	var rows []Row
 	for _, f := range lifecycle.Fields() {
 		for _, scope := range []lifecycle.Scope{lifecycle.OfContainer, lifecycle.OfPod} {
-			r := Row{Field: f.Field, Scope: scope}
-			for _, h := range hook.Catalogue() {
-				sets := h.Sets
-				if scope == lifecycle.OfPod {
-					sets = h.Pod
-				}
-				for _, s := range sets {
-					if s == f.Field {
-						r.Hooks = append(r.Hooks, h.Name)
-					}
-				}
-			}
+			r := Row{Field: f.Field, Scope: scope, Hooks: setters(f.Field, scope)}
 			if len(r.Hooks) == 0 {
 				continue
 			}
@@ -155,4 +145,19 @@ func Table() []Row {
 		}
 	}
 	return rows
+}
+
+// setters names the hooks that set a field.
+func setters(f lifecycle.Field, scope lifecycle.Scope) []string {
+	var names []string
+	for _, h := range hook.Catalogue() {
+		sets := h.Sets
+		if scope == lifecycle.OfPod {
+			sets = h.Pod
+		}
+		if slices.Contains(sets, f) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
 }

@@ -50,6 +50,7 @@ func everywhere(t *testing.T, test func(t *testing.T, load func() *scenario.Scen
 // TestEngineAlone holds what the engine alone decides against what scenarios
 // want.
 func TestEngineAlone(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, load func() *scenario.Scenario) {
 		t.Helper()
 		s := load()
@@ -89,6 +90,7 @@ func outcomes(t *testing.T, s *scenario.Scenario) []Outcome {
 // is wanted must be so, and the state of each container must be what the engine
 // alone says.
 func TestParity(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, load func() *scenario.Scenario) {
 		t.Helper()
 		want := outcomes(t, load())

@@ -22,7 +22,7 @@ import (
 )
 
 // startProxy starts an agent between what plays the kubelet and the runtime.
-func startProxy(t *testing.T, c *real.Containerd, config string) *trimtab {
+func startProxy(t testing.TB, c *real.Containerd, config string) *trimtab {
 	t.Helper()
 	a := newTrimtab(t)
 	a.configure(c, a.between(c)+config)

@@ -29,26 +29,36 @@ var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(builtBinary); path != "" {
 		return path, nil
 	}
-	dir, err := os.MkdirTemp("", "ttbin")
-	if err != nil {
-		return "", err
-	}
-	out := filepath.Join(dir, "trimtab")
-	cmd := exec.Command("go", "build", "-race", "-buildvcs=false", "-tags", "nri_no_wasm", "-o", out, "./cmd/trimtab")
+	return build("-race")
+})
+
+// plainBinary is the agent as it is delivered, for benchmarks.
+var plainBinary = sync.OnceValues(func() (string, error) { return build("-trimpath") })
+
+// buildDir is where programs are built, made by TestMain.
+var buildDir string
+
+func build(flag string) (string, error) {
+	out := filepath.Join(buildDir, "trimtab"+flag)
+	cmd := exec.Command("go", "build", flag, "-buildvcs=false", "-tags", "nri_no_wasm", "-o", out, "./cmd/trimtab")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build trimtab: %w\n%s", err, text)
 	}
 	return out, nil
-})
+}
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil && os.Getenv(builtBinary) == "" {
-		os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
+	os.Exit(func() int {
+		var err error
+		if buildDir, err = os.MkdirTemp("", "ttbin"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(buildDir)
+		return m.Run()
+	}())
 }
 
 // trimtab is the agent as a process of its own, beside a real containerd.
@@ -92,7 +102,11 @@ func startTrimtab(t testing.TB, c *real.Containerd, config string) *trimtab {
 // newTrimtab makes an agent's place, and starts nothing.
 func newTrimtab(t testing.TB) *trimtab {
 	t.Helper()
-	path, err := binary()
+	program := binary
+	if _, measures := t.(*testing.B); measures {
+		program = plainBinary
+	}
+	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}

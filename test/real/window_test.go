@@ -12,80 +12,127 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
+// attachedTo starts a containerd and an agent at it, attached as named.
+func attachedTo(b *testing.B, mode string) (*real.Containerd, *trimtab) {
+	b.Helper()
+	if mode == "nri" {
+		c := real.Start(b)
+		return c, startTrimtab(b, c, "")
+	}
+	c := real.Start(b, real.WithoutNRI())
+	if mode == "cri" {
+		return c, startProxy(b, c, "")
+	}
+	return c, startTrimtab(b, c, beside(c, ""))
+}
+
 // BenchmarkWindow measures the unprotected window: from a workload's first instruction, which it stamps itself, until it
-// sees its batch values in its own cgroup; 0 where they were there when it first looked. So many pods are run at once as
-// the name says. Nothing is asserted: run it on a quiet machine.
+// sees its batch values in its own cgroup; 0 where they were there when it first looked. So many containers are started
+// at once as the name says. Nothing is asserted: run it on a quiet machine.
 func BenchmarkWindow(b *testing.B) {
-	for _, mode := range []string{"nri", "bypass"} {
-		for _, at := range []int{1, 50} {
+	for _, mode := range []string{"nri", "bypass", "cri"} {
+		for _, at := range []int{1, 50, 200} {
 			b.Run(fmt.Sprintf("%s/%d", mode, at), func(b *testing.B) {
-				opts := []real.Option{}
-				if mode == "bypass" {
-					opts = append(opts, real.WithoutNRI())
-				}
-				c := real.Start(b, opts...)
-				config := ""
-				if mode == "bypass" {
-					config = beside(c, "")
-				}
-				startTrimtab(b, c, config)
+				c, _ := attachedTo(b, mode)
 				var all []time.Duration
 				for n := 0; b.Loop(); n++ {
-					all = append(all, startTogether(b, c, n, at)...)
+					b.StopTimer()
+					made := makePods(b, c, n, at)
+					b.StartTimer()
+					all = append(all, startTogether(b, c, made)...)
+					b.StopTimer()
+					made.remove(b, c)
+					b.StartTimer()
 				}
-				reportWindow(b, all)
+				reportTimes(b, all)
 			})
 		}
 	}
 }
 
-// startTogether runs pods with a container each, as a kubelet does: each by itself, all at once.
-func startTogether(b *testing.B, c *real.Containerd, round, n int) []time.Duration {
+// batch are pods with a container each that was created and not started.
+type batch struct {
+	pods []real.PodID
+	ctrs []real.ContainerID
+}
+
+// makePods runs pods a few at a time, as a kubelet does.
+func makePods(b *testing.B, c *real.Containerd, round, n int) batch {
 	b.Helper()
-	windows, errs, pods := make([]time.Duration, n), make([]error, n), make([]real.PodID, n)
+	made := batch{make([]real.PodID, n), make([]real.ContainerID, n)}
+	few(b, n, func(i int) (err error) {
+		name := fmt.Sprintf("w%d-%d", round, i)
+		if made.pods[i], err = c.TryRunPod(batchPod(name)); err != nil {
+			return err
+		}
+		made.ctrs[i], err = c.TryCreateContainer(made.pods[i], real.ContainerSpec{
+			Name: name, Args: []string{"await", "cpu.shares=512", "cpu.cfs_quota_us=100000", "memory.limit_in_bytes=134217728"},
+			Resources: &cri.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100_000},
+		})
+		return err
+	})
+	return made
+}
+
+// few does something n times, four at once.
+func few(b *testing.B, n int, do func(i int) error) {
+	b.Helper()
+	errs, slots := make([]error, n), make(chan struct{}, 4)
 	var all sync.WaitGroup
 	for i := range n {
-		all.Go(func() { pods[i], windows[i], errs[i] = window(c, fmt.Sprintf("w%d-%d", round, i)) })
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = do(i)
+		})
 	}
 	all.Wait()
-	b.StopTimer()
-	defer b.StartTimer()
-	for i := range n {
-		if errs[i] != nil {
-			b.Fatal(errs[i])
+	for _, err := range errs {
+		if err != nil {
+			b.Fatal(err)
 		}
-		c.RemovePod(pods[i])
+	}
+}
+
+func (m batch) remove(b *testing.B, c *real.Containerd) {
+	b.Helper()
+	few(b, len(m.pods), func(i int) error { return c.TryRemovePod(m.pods[i]) })
+}
+
+// startTogether starts all containers at once.
+func startTogether(b *testing.B, c *real.Containerd, made batch) []time.Duration {
+	b.Helper()
+	windows, errs := make([]time.Duration, len(made.ctrs)), make([]error, len(made.ctrs))
+	var all sync.WaitGroup
+	for i, id := range made.ctrs {
+		all.Go(func() {
+			if errs[i] = c.TryStartContainer(id); errs[i] == nil {
+				windows[i], errs[i] = window(c, id)
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 	return windows
 }
 
-func window(c *real.Containerd, name string) (real.PodID, time.Duration, error) {
-	pod, err := c.TryRunPod(batchPod(name))
-	if err != nil {
-		return pod, 0, err
-	}
-	id, err := c.TryCreateContainer(pod, real.ContainerSpec{
-		Name: name, Args: []string{"await", "cpu.shares=512", "cpu.cfs_quota_us=100000", "memory.limit_in_bytes=134217728"},
-		Resources: &cri.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100_000},
-	})
-	if err == nil {
-		err = c.TryStartContainer(id)
-	}
-	if err != nil {
-		return pod, 0, err
-	}
+func window(c *real.Containerd, id real.ContainerID) (time.Duration, error) {
 	first, err := c.TryFirstView(id)
 	if err != nil {
-		return pod, 0, err
+		return 0, err
 	}
 	if first.Cgroup["cpu.shares"] == "512" && first.Cgroup["cpu.cfs_quota_us"] == "100000" && first.Cgroup["memory.limit_in_bytes"] == "134217728" {
-		return pod, 0, nil
+		return 0, nil
 	}
 	started, seen, err := c.TryInForce(id)
-	return pod, seen.Sub(started), err
+	return seen.Sub(started), err
 }
 
-func reportWindow(b *testing.B, all []time.Duration) {
+func reportTimes(b *testing.B, all []time.Duration) {
 	b.Helper()
 	slices.Sort(all)
 	ms := func(part float64) float64 {

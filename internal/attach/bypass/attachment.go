@@ -27,6 +27,9 @@ const (
 // ErrDetached is the error of Update while no runtime is there.
 var ErrDetached = errors.New("no runtime attached")
 
+// defaultProc is where procfs is mounted.
+const defaultProc = "/proc"
+
 // Backoff bounds the pause between attempts to connect. It doubles from Min to
 // Max, with jitter, and starts over after a connection that worked.
 type Backoff struct{ Min, Max time.Duration }
@@ -77,7 +80,7 @@ func New(o Options) (*Attachment, error) {
 		return nil, err
 	}
 	if o.Proc == "" {
-		o.Proc = "/proc"
+		o.Proc = defaultProc
 	}
 	if o.Resync <= 0 {
 		o.Resync = time.Minute

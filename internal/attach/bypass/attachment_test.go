@@ -1,9 +1,11 @@
 package bypass
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -378,3 +380,39 @@ func TestTops(t *testing.T) {
 }
 
 var _ conductor.Handler = (*recorder)(nil)
+
+// TestExit: the end of a process is told when it comes, also of one that has
+// ended, and waiting for it ends when nobody needs it any more.
+func TestExit(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	given, ended := make(chan error, 1), make(chan error, 1)
+	go func() { given <- exit(ctx, cmd.Process.Pid) }()
+	go func() { ended <- exit(t.Context(), cmd.Process.Pid) }()
+	cancel()
+	if err := <-given; err == nil {
+		t.Error("a wait that was given up says that the process ended")
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("ended before the process: %v", err)
+	default:
+	}
+	in.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("the process ended: %v", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exit(t.Context(), cmd.Process.Pid); err != nil {
+		t.Errorf("the process is gone: %v", err)
+	}
+}

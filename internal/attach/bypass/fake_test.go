@@ -75,10 +75,11 @@ func proc(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for file, text := range map[string]string{
-		"4242/stat": "4242 (runc:[2:INIT]) S 4240 1", "4241/comm": "runc", "4240/comm": "containerd-shim",
+		"4242/stat":    "4242 (runc:[2:INIT]) S 4240 1",
+		"4241/cmdline": "runc\x00--root\x00/run/runc\x00create\x00--bundle\x00/b", "4240/cmdline": "containerd-shim\x00-namespace\x00k8s.io",
 	} {
 		file = filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}

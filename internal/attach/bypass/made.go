@@ -1,11 +1,16 @@
 package bypass
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // progress is how far the making of a container is.
@@ -17,43 +22,47 @@ const (
 	ready                   // that is over; the workload waits, or runs
 )
 
-// progress tells whether the OCI runtime still works on a fresh cgroup. It must
-// be left alone until then: runc reads back what it wrote and fails the
-// container where somebody was faster (cpu.shares of version 1, opencontainers
-// cgroups 0.1.0), and sets memory and swap in an order that depends on what it
-// finds. The first process of a container is a child of the program that creates
-// it, "runc:[2:INIT]" of "runc", until that program has ended.
-func (f *fresh) progress() progress {
+// progress tells whether the OCI runtime still works on a fresh cgroup, and
+// which process that is. The cgroup must be left alone until it has ended: runc
+// reads back what it wrote and fails the container where somebody was faster
+// (cpu.shares of version 1, opencontainers cgroups 0.1.0), and sets memory and
+// swap in an order that depends on what it finds. The first process of a
+// container is a child of the program that creates it until that has ended; by
+// the OCI runtimes' common command line (runc, crun, youki) it was called to
+// create. The child's own name says nothing: it has several, one after another.
+func (f *fresh) progress() (p progress, creator int) {
 	s := f.s
-	text, err := s.a.o.Tree.FS.ReadFile(path.Join(s.places.file(f.dir), "cgroup.procs"))
+	text, err := s.a.o.Tree.FS.ReadFile(path.Join(s.places.file(f.dir), procsFile))
 	if err != nil {
-		return unclear
+		return unclear, 0
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	pid, err := strconv.Atoi(first)
 	if err != nil || pid <= 0 { // 0: of a PID namespace that is not ours to see
-		return unclear
+		return unclear, 0
 	}
 	stat := s.proc(pid, "stat")
-	end := strings.LastIndexByte(stat, ')') // comm may hold anything
-	begin := strings.IndexByte(stat, '(')
-	fields := strings.Fields(stat[end+1:])
-	if begin < 0 || end < begin || len(fields) < 2 {
-		return unclear
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // comm may hold anything
+	if len(fields) < 2 {
+		return unclear, 0
 	}
 	parent, err := strconv.Atoi(fields[1])
 	if err != nil {
-		return unclear
+		return unclear, 0
 	}
-	above := strings.TrimSpace(s.proc(parent, "comm"))
+	line := s.proc(parent, "cmdline")
+	args := strings.Split(line, "\x00")
 	switch {
-	case above == "":
-		return unclear
-	case strings.HasPrefix(stat[begin+1:end], above):
-		return making
+	case line == "":
+		return unclear, 0
+	case slices.Contains(args[1:], "create"), slices.Contains(args[1:], "run"):
+		return making, parent
 	}
-	return ready
+	return ready, 0
 }
+
+// procsFile names the file with the processes of a cgroup.
+const procsFile = "cgroup.procs"
 
 func (s *session) proc(pid int, file string) string {
 	data, err := os.ReadFile(filepath.Join(s.a.o.Proc, strconv.Itoa(pid), file))
@@ -61,4 +70,33 @@ func (s *session) proc(pid int, file string) string {
 		return ""
 	}
 	return string(data)
+}
+
+// exit waits until a process has ended; the error says why that cannot be
+// waited for (kernels before 5.10, or a procfs that is not this machine's).
+func exit(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err == unix.ESRCH { //nolint:errorlint // a system call's plain number
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watch process %d: %w", pid, err)
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	// Closing it ends the wait.
+	stop := context.AfterFunc(ctx, func() { f.Close() })
+	defer func() {
+		if stop() {
+			f.Close()
+		}
+	}()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Read(func(fd uintptr) bool {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(poll, 0)
+		return err == nil && n > 0
+	})
 }

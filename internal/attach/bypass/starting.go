@@ -1,7 +1,9 @@
 package bypass
 
 import (
+	"context"
 	"path"
+	"sync/atomic"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -50,6 +52,8 @@ func (s *session) unfollow(c *ctr) {
 // runs. Where no process can be seen, it is settled only then.
 func (f *fresh) follow(p *pod, c *ctr) {
 	s := f.s
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
 	defer f.close()
 	end := time.NewTimer(mostStart)
 	defer end.Stop()
@@ -58,16 +62,20 @@ func (f *fresh) follow(p *pod, c *ctr) {
 	defer ask.Stop()
 	look := time.NewTicker(lookFresh)
 	defer look.Stop()
-	for settled, dirty := false, true; ; {
+	for dirty := true; ; {
 		f.open()
-		if dirty && f.progress() == ready {
+		at, creator := unclear, 0
+		if dirty {
+			at, creator = f.progress()
+		}
+		if at == ready {
 			f.calm()
 			s.settle(p, c)
-			settled, dirty = true, false
+			dirty = false
 		}
 		looks := look.C
-		if settled && f.complete() {
-			looks = nil
+		if at == making && f.awaits(ctx, creator) || !dirty && f.complete() {
+			looks = nil // we are woken
 		}
 		select {
 		case <-s.ctx.Done():
@@ -88,6 +96,30 @@ func (f *fresh) follow(p *pod, c *ctr) {
 	}
 }
 
+// awaits reports whether we are woken when a process ends, and sees to it.
+func (f *fresh) awaits(ctx context.Context, pid int) bool {
+	if f.s.a.o.Proc != defaultProc {
+		return false // processes of another machine
+	}
+	if f.awaited != pid {
+		f.awaited = pid
+		f.waits.Store(true)
+		f.s.run(func() {
+			_ = exit(ctx, pid) // where it cannot be waited for we look again and again
+			f.waits.Store(false)
+			f.poke()
+		})
+	}
+	return f.waits.Load()
+}
+
+func (f *fresh) poke() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
 // firstAsk is how long to wait before the runtime is asked whether a container
 // runs. One that tells its events needs no asking, but may lose one.
 func (s *session) firstAsk() time.Duration {
@@ -104,6 +136,8 @@ type fresh struct {
 	wake    chan struct{}
 	done    <-chan struct{}
 	watched map[string]bool
+	awaited int         // the process that was waited for last
+	waits   atomic.Bool // it is waited for
 }
 
 // files are the directories whose files tell what the runtime sets: in version
@@ -185,11 +219,12 @@ func (s *session) written(file string) {
 	}
 }
 
-// settings are the files of which the runtime's writes matter.
+// settings are the files of which the runtime's writes matter, that of the
+// processes it moves there among them.
 var settings = settingFiles()
 
 func settingFiles() map[string]bool {
-	files := map[string]bool{}
+	files := map[string]bool{procsFile: true}
 	for _, row := range cgroup.Settings() {
 		files[row.V1.Name], files[row.V2.Name] = true, true
 	}

@@ -17,7 +17,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,18 +106,20 @@ func look(started int64) []byte {
 	return line
 }
 
-// await looks once a millisecond: more often would take the CPU from those it waits for.
+// await looks once a millisecond, at one file at a time: more would take the CPU from those it waits for.
 func await(wants []string) {
-	for ; ; time.Sleep(time.Millisecond) {
-		seen := cgroup()
-		if !slices.ContainsFunc(wants, func(w string) bool {
-			file, value, _ := strings.Cut(w, "=")
-			return seen[file] != value
-		}) {
-			fmt.Println(time.Now().UnixNano())
-			return
+	for _, w := range wants {
+		file, value, _ := strings.Cut(w, "=")
+		controller, _, _ := strings.Cut(file, ".")
+		path := filepath.Join("/sys/fs/cgroup", file)
+		if _, err := os.Stat(path); err != nil {
+			path = filepath.Join("/sys/fs/cgroup", controller, file)
+		}
+		for strings.TrimSpace(text(path)) != value {
+			time.Sleep(time.Millisecond)
 		}
 	}
+	fmt.Println(time.Now().UnixNano())
 }
 
 // affinity is that of the calling thread. All threads of a fresh Go process have inherited the same one.
