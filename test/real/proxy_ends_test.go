@@ -156,13 +156,7 @@ func TestProxyRuntimeKilled(t *testing.T) {
 		all.run(func() error { return l.churn(class) })
 	}
 	for i := range 4 {
-		enough := l.calls.Load() + int64(5+i)
-		real.Eventually(t, 3*patiently, func() error {
-			if n := l.calls.Load(); n < enough && !l.over.Load() {
-				return fmt.Errorf("%d calls were begun, want %d", n, enough)
-			}
-			return nil
-		})
+		l.wait(t, int64(5+i))
 		c.Kill9AndRestart()
 		answers(t, c)
 	}
