@@ -19,6 +19,13 @@ var quickReconnect = grpc.ConnectParams{
 	MinConnectTimeout: time.Second,
 }
 
+// asKubelet waits as long as a kubelet does for the greeting of who accepted, or will accept, its connection
+// (k8s.io/cri-client, minConnectionTimeout).
+func asKubelet(p grpc.ConnectParams) grpc.ConnectParams {
+	p.MinConnectTimeout = 5 * time.Second
+	return p
+}
+
 // cleanUp goes the polite way first: pods leave through the CRI while the daemon lives, because shims survive it and
 // would hold their containers for ever. What then still stands is swept away by the paths that are ours alone.
 func (c *Containerd) cleanUp() {

@@ -173,7 +173,7 @@ func (c *Containerd) NRISocket() string { return filepath.Join(c.dir, "nri.sock"
 func (c *Containerd) Through(socket string) {
 	c.t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(quickReconnect), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+		grpc.WithConnectParams(asKubelet(quickReconnect)), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ var differential = []struct {
 		return said(w.ContainerStatus(w.ctx(), status)) + said(w.StopContainer(w.ctx(), stop))
 	}},
 	{"gzip", func(w way) string {
-		return said(w.ListImages(w.ctx(), &cri.ListImagesRequest{}, grpc.UseCompressor(gzip.Name))) +
+		return said(w.PodSandboxStatus(w.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: string(w.pod), Verbose: true}, grpc.UseCompressor(gzip.Name))) +
 			said(w.StopContainer(w.ctx(), &cri.StopContainerRequest{ContainerId: "nothing-of-this-name"}, grpc.UseCompressor(gzip.Name)))
 	}},
 	{"metadata", func(w way) string {

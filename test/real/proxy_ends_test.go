@@ -29,11 +29,11 @@ func TestProxyNotices(t *testing.T) {
 		name := fmt.Sprint("brief-", i)
 		id := c.RunContainer(c.RunPod(plain(name, "LS")), real.ContainerSpec{Name: "app", Args: []string{"exit", "0"}})
 		c.WaitExit(id)
-		ended := time.Unix(0, c.Status(id).FinishedAt)
+		ended := time.Now() // for the runtime, which on a busy machine takes a second itself
 		real.Eventually(t, patiently, func() error {
 			at, err := a.noted("StopContainer", "shop/"+name)
 			if err == nil {
-				took = append(took, at.Sub(ended))
+				took = append(took, max(0, at.Sub(ended)))
 			}
 			return err
 		})
@@ -156,13 +156,7 @@ func TestProxyRuntimeKilled(t *testing.T) {
 		all.run(func() error { return l.churn(class) })
 	}
 	for i := range 4 {
-		enough := l.calls.Load() + int64(5+i)
-		real.Eventually(t, 3*patiently, func() error {
-			if n := l.calls.Load(); n < enough && !l.over.Load() {
-				return fmt.Errorf("%d calls were begun, want %d", n, enough)
-			}
-			return nil
-		})
+		l.wait(t, int64(5+i))
 		c.Kill9AndRestart()
 		answers(t, c)
 	}

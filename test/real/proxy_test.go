@@ -99,13 +99,7 @@ func TestProxyKilled(t *testing.T) {
 	}
 	var gaps []time.Duration
 	for i := range rounds(t, 20) {
-		enough := l.calls.Load() + int64(4+i%9)
-		real.Eventually(t, 3*patiently, func() error {
-			if n := l.calls.Load(); n < enough && !l.over.Load() {
-				return fmt.Errorf("%d calls were begun, want %d", n, enough)
-			}
-			return nil
-		})
+		l.wait(t, int64(4+i%9))
 		a.kill()
 		killed := time.Now()
 		a.run()
@@ -153,6 +147,18 @@ type load struct {
 	over atomic.Bool // an error ended it
 
 	pods, calls, again, anew atomic.Int64
+}
+
+// wait returns when so many more calls were begun: in the middle of the last.
+func (l *load) wait(t *testing.T, more int64) {
+	t.Helper()
+	enough := l.calls.Load() + more
+	real.Eventually(t, 3*patiently, func() error {
+		if n := l.calls.Load(); n < enough && !l.over.Load() {
+			return fmt.Errorf("%d calls were begun, want %d", n, enough)
+		}
+		return nil
+	})
 }
 
 func (l *load) churn(class string) (err error) {
