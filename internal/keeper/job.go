@@ -267,9 +267,29 @@ func (k *Keeper) keepFound(j *job, current string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := j.row; !r.hasOriginal && !r.hasAsked && !r.carried && !r.releasing && !k.lost {
-		r.original, r.hasOriginal = current, true
-		k.noteLocked(r)
+		k.originalLocked(r, cmp.Or(k.asideLocked(j.place), current))
 	}
+}
+
+// originalLocked records what was there before, if that is known and was not before.
+func (k *Keeper) originalLocked(r *row, text string) {
+	if text == "" || r.hasOriginal || r.carried {
+		return
+	}
+	r.original, r.hasOriginal = text, true
+	k.noteLocked(r)
+}
+
+// asideLocked is the weight a cgroup had before we made it idle; while it is, its file shows another. It is empty for
+// what is no weight and where nothing was put aside.
+func (k *Keeper) asideLocked(p place) string {
+	if p.field != lifecycle.CPUShares {
+		return ""
+	}
+	if idle := k.rows[place{p.dir, lifecycle.Unified, idleKey}]; idle != nil {
+		return idle.weight
+	}
+	return ""
 }
 
 func (j *job) end(s State, kernel string, err error) {

@@ -289,6 +289,27 @@ func TestIdleKeepsWeight(t *testing.T) {
 	}
 }
 
+// TestWeightAfterIdle takes a cgroup from idle to a weight at once and then gives back the weight from before both, not
+// the one an idle cgroup shows.
+func TestWeightAfterIdle(t *testing.T) {
+	for _, v := range versions {
+		r := newRig(t, v, "p")
+		before := map[cgroup.Version]string{cgroup.V1: "512", cgroup.V2: "20"}[v]
+		if err := r.tree.WriteText("p", lifecycle.CPUShares, "", before); err != nil {
+			t.Fatal(err)
+		}
+		for _, shares := range []int64{2000, 2, 3} { // 2 and 3 shares are what an idle cgroup shows
+			r.Apply([]Item{unified("p", idleKey, "1")})
+			r.Apply([]Item{unified("p", idleKey, "0"), num("p", lifecycle.CPUShares, shares)})
+			r.Release("p", lifecycle.CPUShares, "")
+			r.Release("p", lifecycle.Unified, idleKey)
+			if got, err := r.tree.Read("p", lifecycle.CPUShares, ""); err != nil || got != before {
+				t.Errorf("%v: weight %q (%v) after idle and %d shares, want %s", v, got, err, shares, before)
+			}
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a", "p/b")
 	out := r.Apply([]Item{

@@ -271,8 +271,10 @@ func (k *Keeper) writeIdle(j *job, current string) error {
 	k.mu.Lock()
 	weight := j.row.weight
 	if r := k.rows[place{dir, lifecycle.CPUShares, ""}]; r != nil && r.want != "" {
+		k.originalLocked(r, weight)
 		weight = r.want
 	}
+	j.row.weight = ""
 	k.mu.Unlock()
 	if weight == "" {
 		return nil
