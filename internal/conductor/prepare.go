@@ -76,6 +76,7 @@ func (c *Conductor) prepare(w *work) {
 	for _, change := range w.plan.Seats {
 		c.prepareSeat(w, change)
 	}
+	c.refreshCreated(w)
 }
 
 // losersFirst orders live containers so that those who share CPUs give them up
@@ -515,20 +516,46 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
-		if ctr.Life != lifecycle.StateCreated || w.from == nil || !w.from.Carries(lifecycle.UpdateContainer, v.Field) {
+		if !c.sendCreated(w, ctr, v) {
 			w.items = append(w.items, c.item(target, ctr, v))
 			c.enqueue(ctr, v)
 			continue
 		}
-		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: []lifecycle.Value{v}})
-		c.late.note(c.recordOf(ctr), id)
-		c.setTold(id, v)
 		w.items = append(w.items, c.item(target, ctr, v))
-		if _, flies := c.flying[id]; flies {
-			// The runtime may not know it yet, and passes over what it does
-			// not know: its copy is brought in line once it has landed.
-			c.flying[id] = true
-			c.copyOf(id)[v.Field] = unsure
+	}
+}
+
+// sendCreated changes the runtime's copy of a container that has no cgroup yet
+// with the answer: its start would bring back what it lost.
+func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
+	if ctr.Life != lifecycle.StateCreated || w.from == nil || !w.from.Carries(lifecycle.UpdateContainer, v.Field) {
+		return false
+	}
+	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
+	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.setTold(ctr.ID, v)
+	if _, flies := c.flying[ctr.ID]; flies {
+		// The runtime may not know it yet, and passes over what it does
+		// not know: its copy is brought in line once it has landed.
+		c.flying[ctr.ID] = true
+		c.copyOf(ctr.ID)[v.Field] = unsure
+	}
+	return true
+}
+
+// refreshCreated does the same for containers that lose nothing now and whose
+// copy is still of an earlier configuration: what is given away may be in it.
+func (c *Conductor) refreshCreated(w *work) {
+	if w.ev.Kind != lifecycle.CreateContainer || !w.plan.Moved() {
+		return
+	}
+	for _, id := range c.queue.ids {
+		ctr := c.state.Container(id)
+		if ctr == nil || ctr.Life != lifecycle.StateCreated {
+			continue
+		}
+		if v, ok := c.state.CPUSet(ctr); ok && c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
+			c.sendCreated(w, ctr, v)
 		}
 	}
 }

@@ -147,23 +147,14 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	return &Record{Pristine: c.Pristine, CPUs: m.Format(c.Born)}
 }
 
-func (d *draft) podLives(uid string) bool {
+// livePod returns a sandbox of a pod that has not been stopped, or nil.
+func (d *draft) livePod(uid string) *Pod {
 	for _, id := range sortedIDs(d.base.pods) {
 		if p := d.pod(id); p != nil && p.Pod.UID == uid && !p.Stopped {
-			return true
+			return p
 		}
 	}
-	return false
-}
-
-// forbidden reports whether the policy no longer lets a grant be.
-func (d *draft) forbidden(g placement.Grant) bool {
-	for _, id := range sortedIDs(d.base.pods) {
-		if p := d.pod(id); p != nil && p.Pod.UID == g.Key.PodUID && !p.Stopped {
-			return d.refusesCPUs(p.Pod.Namespace)
-		}
-	}
-	return false
+	return nil
 }
 
 // carryOver keeps the grants of pods that live but whose container does not at
@@ -174,11 +165,12 @@ func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
 		decided[d.containers[id].Key] = true
 	}
 	for _, g := range owners.Grants() {
-		if decided[g.Key] || !d.policy.Place || !d.podLives(g.Key.PodUID) || d.forbidden(g) {
+		pod := d.livePod(g.Key.PodUID)
+		if decided[g.Key] || !d.policy.Place || pod == nil || d.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		if g.CPUs.And(d.policy.Pools.Reserved).Empty() && d.ledger.Check(g.Key, g.CPUs) == nil {
-			d.ledger.Put(g)
+			d.ledger.Put(d.grantOf(pod, g.Key, g.CPUs, g.From))
 		}
 	}
 }
