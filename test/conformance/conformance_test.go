@@ -9,8 +9,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -111,7 +109,7 @@ func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *s
 	m := match{p: p, s: s, want: want, differs: map[scenario.Ref]bool{}}
 	o := sim.RunOptions{
 		Out: shown, Agent: NewAgent, KeepState: !p.Attachment.Stamps(),
-		Alter: m.alter, First: m.first, Also: m.look,
+		Alter: m.alter, First: p.Attachment.First, Also: m.look,
 	}
 	if p.Seat != nil {
 		o.Seat = p.Seat()
@@ -127,42 +125,23 @@ type match struct {
 	differs map[scenario.Ref]bool // by a limit that showed
 }
 
-func (m *match) way(f lifecycle.Field) parity.Way {
-	way, _ := m.p.Attachment.Brings(f, lifecycle.OfContainer)
-	return way
-}
-
 // alter takes from a step what the attachment declares it cannot bring about.
 func (m *match) alter(s *scenario.Step) {
-	if !m.p.Attachment.Refuses {
-		s.Rejected = ""
-	}
+	fails := ""
 	for _, l := range m.p.Shows {
 		if l.Scenario != m.s.Name || l.Step != s.Name || l.Cgroup != "" && l.Cgroup != m.s.Node.Cgroup {
 			continue
 		}
-		s.Rejected = l.Fails
+		fails = l.Fails
 		if l.Differs != "" {
 			m.differs[l.Differs] = true
 		}
 	}
-	wants := map[scenario.Ref]scenario.Want{}
-	for ref, w := range s.Want {
-		if m.differs[ref] {
-			continue
-		}
-		wants[ref] = Trim(w, func(f lifecycle.Field) bool {
-			if f == lifecycle.CoreSched {
-				return m.way(f).InTime() // else cookies are numbered in any order; Compare knows the groups
-			}
-			return m.way(f) != parity.Never && (w.State != "created" || m.way(f) == parity.Created)
-		})
+	m.p.Attachment.Alter(s)
+	if fails != "" {
+		s.Rejected = fails
 	}
-	s.Want = wants
-}
-
-func (m *match) first(w scenario.Want) scenario.Want {
-	return Trim(w, func(f lifecycle.Field) bool { return m.way(f).InTime() })
+	maps.DeleteFunc(s.Want, func(ref scenario.Ref, _ scenario.Want) bool { return m.differs[ref] })
 }
 
 func (m *match) look(step int, r *sim.Runtime, agent status.Source) []string {

@@ -183,33 +183,3 @@ func without(m map[string]string, names ...string) map[string]string {
 func sorted(list []string) []string {
 	return append([]string{}, slices.Sorted(slices.Values(list))...)
 }
-
-// Trim keeps of a want what a field's way lets be.
-func Trim(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want {
-	drop(keep(lifecycle.CPUSetCPUs), &w.CPUs)
-	drop(keep(lifecycle.CPUSetCPUs), &w.Exclusive)
-	drop(keep(lifecycle.CPUSetMems), &w.Mems)
-	drop(keep(lifecycle.CPUShares), &w.Shares)
-	drop(keep(lifecycle.CPUQuota), &w.Quota)
-	drop(keep(lifecycle.MemoryLimit), &w.Memory)
-	drop(keep(lifecycle.Env), &w.Env)
-	drop(keep(lifecycle.MountPoint), &w.Mounts)
-	drop(keep(lifecycle.DeviceNode), &w.Devices)
-	drop(keep(lifecycle.CDIDevice), &w.CDI)
-	drop(keep(lifecycle.BlockIOClass), &w.BlockIOClass)
-	drop(keep(lifecycle.RDTClass), &w.RDTClass)
-	drop(keep(lifecycle.RDTGroup), &w.RDTGroup)
-	drop(keep(lifecycle.RDTGroup), &w.NoGroups)
-	drop(keep(lifecycle.RDTSchemata), &w.Schemata)
-	drop(keep(lifecycle.CoreSched), &w.Cookie)
-	drop(keep(lifecycle.OOMScoreAdj), &w.OOMScoreAdj)
-	drop(keep(lifecycle.IOLimit), &w.IOLimits)
-	return w
-}
-
-func drop[T any](keep bool, into *T) {
-	if !keep {
-		var zero T
-		*into = zero
-	}
-}

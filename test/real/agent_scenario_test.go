@@ -13,6 +13,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/real"
@@ -32,6 +33,27 @@ func TestProxyScenarios(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
 	playScenarios(t, "cri", real.WithoutNRI())
+}
+
+// TestBypassScenarios plays them beside a runtime without NRI.
+func TestBypassScenarios(t *testing.T) {
+	t.Parallel()
+	needTwoCPUs(t)
+	playScenarios(t, "bypass", real.WithoutNRI())
+}
+
+// TestBypassScenarios16 is the same beside Debian's own containerd.
+func TestBypassScenarios16(t *testing.T) {
+	t.Parallel()
+	needTwoCPUs(t)
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !real.Privately(t, builtBinary+"="+program) {
+		return
+	}
+	playScenarios(t, "bypass", real.WithRelease(real.V16), real.WithoutNRI())
 }
 
 // TestProxyScenarios16 is the same before Debian's own containerd.
@@ -63,14 +85,21 @@ func playScenarios(t *testing.T, attach string, o ...real.Option) {
 			}
 			c := real.Start(t, o...)
 			needV1(t, c)
-			p := &player{t: t, c: c, a: newTrimtab(t), pods: map[scenario.Ref]real.PodID{}, ctrs: map[scenario.Ref]real.ContainerID{}}
-			if attach == "cri" {
+			p := &player{
+				t: t, c: c, a: newTrimtab(t), pods: map[scenario.Ref]real.PodID{}, ctrs: map[scenario.Ref]real.ContainerID{},
+				at: parity.Named(attach),
+			}
+			switch attach {
+			case "cri":
 				p.attach = p.a.between(c)
+			case "bypass":
+				p.attach = beside(c, "")
 			}
 			p.a.configure(c, p.attach+document(t, s.Config))
 			p.a.run()
 			p.back()
 			for i := range s.Steps {
+				p.at.Alter(&s.Steps[i])
 				p.step(&s.Steps[i])
 			}
 			t.Logf("%d steps, %d wants", len(s.Steps), p.wants)
@@ -87,6 +116,7 @@ type player struct {
 	ctrs  map[scenario.Ref]real.ContainerID
 	fresh []scenario.Ref // started by this step
 	wants int
+	at    parity.Attachment
 	// attach is the configuration's word on the attachment; empty for NRI.
 	attach string
 }
@@ -95,7 +125,7 @@ type player struct {
 func (p *player) back() {
 	p.t.Helper()
 	p.a.attached()
-	if p.attach == "" {
+	if p.at.Name != "cri" {
 		return
 	}
 	p.c.Through(p.a.proxy())
@@ -136,7 +166,7 @@ func (p *player) step(s *scenario.Step) {
 			p.t.Errorf("step %s: %s: %v [%s]", s.Name, ref, err, want.From)
 		}
 		if slices.Contains(p.fresh, ref) {
-			if err := p.checkFirst(ref, want); err != nil {
+			if err := p.checkFirst(ref, p.at.First(want)); err != nil {
 				p.t.Errorf("step %s: %s at its first instruction: %v [%s]", s.Name, ref, err, want.From)
 			}
 		}

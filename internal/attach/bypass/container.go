@@ -141,6 +141,18 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
 	s.copies.Lock()
 	defer s.copies.Unlock()
+	state, now, err := s.ask(c)
+	if err != nil || now == nil {
+		return state, nil, err
+	}
+	requested := asked(*now, c.seen, c.ours)
+	c.seen = *now
+	return state, requested, nil
+}
+
+// ask asks for state and stored resources; nil where the runtime does not tell
+// them.
+func (s *session) ask(c *ctr) (lifecycle.State, *stored, error) {
 	st, err := ask(s.ctx, s.c.calls.ContainerStatus, "ask about a container",
 		&cri.ContainerStatusRequest{ContainerId: c.id, Verbose: !c.inStatus})
 	if err != nil {
@@ -161,9 +173,7 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 		r = resourcesOf(v.RuntimeSpec.Linux.Resources)
 	}
 	now := storedOf(&r)
-	requested := asked(now, c.seen, c.ours)
-	c.seen = now
-	return state, requested, nil
+	return state, &now, nil
 }
 
 // end tells of a container's end, once.
@@ -188,6 +198,10 @@ func (s *session) end(p *pod, c *ctr) {
 // kernel has taken away from the container.
 var errWiden = errors.New("the runtime would give back CPUs that the kernel has taken away")
 
+// errAsked refuses an update that would wipe out what somebody else has put
+// into the copy since it was seen.
+var errAsked = errors.New("somebody else has changed the runtime's copy meanwhile; it is looked at first")
+
 // update gives the runtime's copy of one container new values. The runtime
 // writes them to the kernel too, with all else it has stored: CPUs that the
 // kernel does not have must not be among them.
@@ -200,6 +214,10 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	defer s.copies.Unlock()
 	if !ok {
 		return fmt.Errorf("update container %s: the runtime does not have it", w.Container)
+	}
+	if _, now, err := s.ask(c); err == nil && now != nil && asked(*now, c.seen, c.ours) != nil {
+		s.hint(k.p.id, c.id, askStatus)
+		return fmt.Errorf("update container %s: %w", w.Container, errAsked)
 	}
 	next := c.seen
 	if left := next.put(w.Values); len(left) > 0 {
