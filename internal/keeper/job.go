@@ -124,7 +124,7 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 		k.byOwner[owner] = append(k.byOwner[owner], r)
 	}
 	k.generation++
-	r.generation, r.target, r.value, r.releasing = k.generation, it.Target, it.Value, it.Back
+	r.generation, r.target, r.value, r.releasing, r.waits = k.generation, it.Target, it.Value, it.Back, it.Back
 	r.carried = r.carried || it.Carried && !r.hasOriginal
 	k.noteAskedLocked(r, it)
 	if it.Back {
@@ -323,7 +323,7 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 		j.row.shown = verified
 		k.noteLocked(j.row)
 	}
-	if j.releasing && (inForce || s == Pending) {
+	if j.releasing && (inForce || s == Pending && !j.row.waits) {
 		k.dropLocked(j.row)
 	}
 }

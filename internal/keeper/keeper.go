@@ -121,8 +121,8 @@ type row struct {
 	want       string // the kernel text of value
 	generation uint64
 	// releasing says that want is the original, and the row goes when it is in
-	// force.
-	releasing bool
+	// force; where the cgroup is not there it waits for it, if it is to come.
+	releasing, waits bool
 
 	// original is the text found before the first write. It is not looked for
 	// where carried: there the runtime wrote our value, and nothing was before.

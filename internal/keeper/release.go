@@ -68,7 +68,7 @@ func (k *Keeper) finishRelease(jobs []*job) []Outcome {
 
 func (k *Keeper) startReleaseLocked(r *row) {
 	k.generation++
-	r.generation, r.releasing = k.generation, true
+	r.generation, r.releasing, r.waits = k.generation, true, false
 	r.want, _ = r.back()
 	// The canonical value where there is one; status shows the text too.
 	r.value, _ = cgroup.Decode(k.tree.Version, r.field, r.key, r.want)
