@@ -155,6 +155,7 @@ func (c *Conductor) troubles(w *work) []lifecycle.Problem {
 	for _, id := range w.plan.ChangedPods {
 		if p := c.state.Pod(id); p != nil {
 			add(p.FullName(), p.Intent.Problems)
+			add(p.FullName(), p.Trouble)
 		}
 	}
 	for _, id := range w.plan.Changed {
