@@ -40,7 +40,8 @@ type Config struct {
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
 	// exists, "cri" stands between the kubelet and the runtime and does the same,
-	// "bypass" stays beside the runtime and acts when its cgroup appears.
+	// "bypass" stays beside the runtime and acts when its cgroup appears, and
+	// "auto" is nri while the runtime's NRI socket works, and bypass meanwhile.
 	Attach string `json:"attach"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`

@@ -14,7 +14,7 @@ var descriptions = map[string]string{
 	"Config.Placement":                 "placement says who chooses CPUs, and how large pools are.",
 	"Config.Hooks":                     "hooks switches and tunes each hook.",
 	"Config.PodSpec":                   "podspec says who is asked for what the runtime does not tell of pods.",
-	"Config.Attach":                    "attach is how the agent learns of containers and gives them what was decided: \"nri\" is a plugin of the runtime and acts before a container exists, \"cri\" stands between the kubelet and the runtime and does the same, \"bypass\" stays beside the runtime and acts when its cgroup appears.",
+	"Config.Attach":                    "attach is how the agent learns of containers and gives them what was decided: \"nri\" is a plugin of the runtime and acts before a container exists, \"cri\" stands between the kubelet and the runtime and does the same, \"bypass\" stays beside the runtime and acts when its cgroup appears, and \"auto\" is nri while the runtime's NRI socket works, and bypass meanwhile.",
 	"Config.NRI":                       "nri configures the NRI attachment.",
 	"Config.CRI":                       "cri says where the runtime answers the kubelet's questions, and ours, and where the CRI proxy serves.",
 	"Config.Bypass":                    "bypass configures the bypass attachment.",

@@ -68,7 +68,7 @@ func rules() map[string]rule {
 		"podspec.kubelet.certFile":           {absolute: true, optional: true},
 		"podspec.kubelet.keyFile":            {absolute: true, optional: true},
 		"podspec.kubelet.nodeName":           {pattern: `^[a-z0-9.-]{0,253}$`, means: "a node's name, or empty"},
-		"attach":                             {choices: []string{"nri", "cri", "bypass"}},
+		"attach":                             {choices: []string{"nri", "cri", "bypass", "auto"}},
 		"cri.endpoint":                       {pattern: `^unix:///[^\x00]{1,98}$`, means: `a socket with its scheme, e.g. "unix:///run/containerd/containerd.sock"`},
 		"cri.imageEndpoint":                  {pattern: `^(unix:///[^\x00]{1,98})?$`, means: `a socket with its scheme, or empty`},
 		"cri.socket":                         {socket: true},

@@ -83,6 +83,9 @@ type Attached struct {
 	// Lacks are the fields this runtime does not obey and newer ones do.
 	Lacks []string `json:"lacks,omitempty"`
 	Error string   `json:"error,omitempty"`
+	// InForce says why this one has the say, where another could have it too
+	// (attach: auto).
+	InForce string `json:"inForce,omitempty"`
 }
 
 // NodeCPUs says who may use which CPUs, as kernel lists.
