@@ -34,7 +34,8 @@ func (Burst) Info() Info {
 			"the pod's own burst is its containers' together, as far as its spec is known, and else its quota, so that it never keeps a container from its own",
 			"a container without a quota, or one that owns its CPUs, has no burst",
 			"a pod that stops asking for it loses it, where its labels and annotations are told as they are (podspec)",
-			"it is never handed to the runtime: an OCI runtime whose kernel lacks the file fails the container",
+			"a quota that is lowered below a burst the kernel refuses; over NRI and by the CRI proxy the burst is lowered before the runtime writes, beside the runtime (bypass) a kubelet's request fails until the pod's burst is less",
+			"it is written when the container's cgroup exists, and handed only to a runtime behind the CRI proxy: an OCI runtime whose kernel lacks the file fails the container",
 		},
 	}
 }

@@ -224,6 +224,9 @@ type Event struct {
 	Changed   []string            `json:"changed,omitempty"` // what others lost or got
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 	Rejected  string              `json:"rejected,omitempty"`
+	// Again: a creation that was decided before, through another attachment, and
+	// was recognised by its record. What was decided then stands.
+	Again bool `json:"again,omitempty"`
 }
 
 // Source is what the server asks the agent for.
