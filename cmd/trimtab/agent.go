@@ -43,7 +43,7 @@ order plugins. So named, or so started, it is the agent without being told.`,
 	var f agentFlags
 	d := config.Default()
 	cmd.Flags().StringVar(&f.config, "config", "", "configuration file (default "+configFile+" where it exists)")
-	cmd.Flags().StringVar(&f.attach, "attach", "", "nri, cri or bypass (default "+d.Attach+")")
+	cmd.Flags().StringVar(&f.attach, "attach", "", "nri, cri, bypass or auto (default "+d.Attach+")")
 	cmd.Flags().StringVar(&f.nriSocket, "nri-socket", "", "NRI socket of the runtime (default "+d.NRI.Socket+")")
 	cmd.Flags().StringVar(&f.nriIndex, "nri-plugin-index", "", "two digits that order NRI plugins (default "+d.NRI.Index+")")
 	cmd.Flags().StringVar(&f.httpAddress, "http-address", "", "where /metrics, /healthz and /readyz are served, e.g. 127.0.0.1:9464 (default nowhere)")

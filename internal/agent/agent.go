@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/auto"
 	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
@@ -73,6 +74,7 @@ type Agent struct {
 	nri       *nri.Attachment
 	bypass    *bypass.Attachment
 	cri       *cri.Attachment
+	auto      *auto.Switch // between nri and bypass
 	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
@@ -128,35 +130,6 @@ func New(o Options) (*Agent, error) {
 	a.metrics.Watch(a.summary)
 	a.metrics.WatchProcess()
 	return a, nil
-}
-
-// attach makes the attachment the configuration chooses.
-func (a *Agent) attach() (err error) {
-	o := a.opt
-	switch {
-	case o.Config.Attach == "bypass":
-		watch := o.Watch
-		if watch == nil {
-			root := o.Config.Cgroup.Root
-			watch = func() (bypass.Watcher, error) { return bypass.Watch(root) }
-		}
-		a.bypass, err = bypass.New(bypass.Options{
-			Endpoint: o.Config.CRI.Endpoint, CgroupRoot: o.Config.Bypass.CgroupRoot, Resync: o.Config.Bypass.Interval(),
-			Tree: a.node.tree, Proc: o.Proc, Look: o.Look, Watch: watch, Handler: a.conductor, Log: o.Log,
-		})
-	case o.Config.Attach == "cri":
-		a.cri = cri.New(cri.Options{
-			Socket: o.Config.CRI.Socket, Runtime: socketOf(o.Config.CRI.Endpoint), Images: socketOf(o.Config.CRI.ImageEndpoint),
-			Listeners: o.Listeners, Handler: a.conductor, Log: o.Log, Fail: o.Config.FailurePolicy.Agent == "fail",
-		})
-	case o.Config.NRI.Enabled:
-		a.nri = nri.New(nri.Options{
-			Socket: o.Config.NRI.Socket, Name: o.Config.NRI.Name, Index: o.Config.NRI.Index,
-			Handler: a.conductor, Log: o.Log, OnConfigure: a.fromRuntime,
-			FailRequest: o.Config.FailurePolicy.Agent == "fail",
-		})
-	}
-	return err
 }
 
 // keeper makes the keeper of the node's cgroups and of what is beside them.
@@ -282,6 +255,9 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 // its connection.
 func (a *Agent) attached(ctx context.Context) error {
 	switch {
+	case a.auto != nil:
+		a.specs.Ready(ctx)
+		return a.auto.Run(ctx, a.nri, a.bypass)
 	case a.nri != nil:
 		a.specs.Ready(ctx)
 		return a.nri.Run(ctx)
@@ -476,14 +452,7 @@ func (s source) Status() status.Node {
 	defer s.a.mu.Unlock()
 	n.Version, n.Started, n.Released = s.a.opt.Version, s.a.started, s.a.released
 	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
-	if at := s.a.attachment(); at != nil && len(n.Attachments) == 0 {
-		state, runtime, err := at.Status()
-		at := status.Attached{Name: at.Name(), State: state, Runtime: runtime}
-		if err != nil {
-			at.Error = err.Error()
-		}
-		n.Attachments = append(n.Attachments, at)
-	}
+	n.Attachments = s.a.told(n.Attachments)
 	for i := range n.Attachments {
 		s.a.addRuntime(&n.Attachments[i])
 	}

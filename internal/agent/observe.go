@@ -7,9 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/bypass"
-	"github.com/trimtab/trimtab/internal/attach/cri"
-	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -23,6 +20,7 @@ import (
 // beforehand.
 func newMetrics(o Options) *metrics.Metrics {
 	l := metrics.Labels{Hooks: []string{"none"}, Refused: conductor.RefusedKinds(), Updates: conductor.UpdateResults()}
+	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
 	for _, h := range hook.Catalogue() {
 		l.Hooks = append(l.Hooks, h.Name)
 	}
@@ -37,7 +35,7 @@ func newMetrics(o Options) *metrics.Metrics {
 func (a *Agent) serveHTTP(ctx context.Context, address string) {
 	a.log.Info("serving metrics and probes", logkey.Address, address)
 	err := web.Serve(ctx, address, web.Options{
-		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, Log: a.log,
+		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, Tell: a.whoKeeps, Log: a.log,
 	})
 	if err != nil {
 		a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
@@ -51,34 +49,18 @@ func (a *Agent) Ready() error {
 	if err == nil {
 		return nil
 	}
-	at := a.attachment()
-	if at == nil {
+	all := a.attachments()
+	if len(all) == 0 {
 		return errors.New("no attachment is switched on (nri.enabled)")
 	}
-	state, _, cause := at.Status()
-	if cause != nil {
-		return fmt.Errorf("%w: %s: %s: %w", err, at.Name(), state, cause)
+	for _, at := range all {
+		state, _, cause := at.Status()
+		err = fmt.Errorf("%w: %s: %s", err, at.Name(), state)
+		if cause != nil {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
 	}
-	return fmt.Errorf("%w: %s: %s", err, at.Name(), state)
-}
-
-// attachment is what people are told of whichever attachment there is.
-type attachment interface {
-	Name() string
-	Status() (state, runtime string, err error)
-}
-
-// attachment returns the one the configuration chose; nil where it chose none.
-func (a *Agent) attachment() attachment {
-	switch {
-	case a.cri != nil:
-		return a.cri
-	case a.bypass != nil:
-		return a.bypass
-	case a.nri != nil:
-		return a.nri
-	}
-	return nil
+	return err
 }
 
 // summary adds to the conductor's numbers what the agent knows of itself.
@@ -87,16 +69,10 @@ func (a *Agent) summary() status.Summary {
 	a.mu.Lock()
 	n.ConfigGen, n.ConfigError = a.generation, a.badConfig != ""
 	a.mu.Unlock()
-	if at := a.attachment(); at != nil {
+	for _, at := range a.attachments() {
 		state, _, _ := at.Status()
-		states := nri.States()
-		switch {
-		case a.cri != nil:
-			states = cri.States()
-		case a.bypass != nil:
-			states = bypass.States()
-		}
-		n.Connections = append(n.Connections, status.Connection{Mode: at.Name(), State: state, States: states, Live: n.Attached})
+		has, _ := a.inForce(at.Name())
+		n.Connections = append(n.Connections, status.Connection{Mode: at.Name(), State: state, States: statesOf(at), Live: n.Attached && has})
 	}
 	return n
 }

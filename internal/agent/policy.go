@@ -144,6 +144,12 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 		}
 		hooks = append(hooks, hook.CoreSched{Found: n.probe("coreSched")})
 	}
+	if p := c.Preemption; p.Enabled {
+		hooks = append(hooks, preemption(p, n))
+	}
+	if c.Burst.Enabled {
+		hooks = append(hooks, hook.Burst{Found: n.probe("cpu.max.burst")})
+	}
 	return hooks, nil
 }
 
@@ -157,6 +163,17 @@ func shares(cache string, bandwidth int) string {
 		parts = append(parts, fmt.Sprintf("MB %d", bandwidth))
 	}
 	return strings.Join(parts, ", ")
+}
+
+func preemption(c config.PreemptionHook, n node) hook.Preemption {
+	h := hook.Preemption{
+		Yield: hook.YieldOf(c.Yield), Kernel: map[string]lifecycle.Support{},
+		High: c.MemoryHigh, Low: c.MemoryLow, Min: c.MemoryMin, KillTogether: c.KillTogether,
+	}
+	for _, file := range hook.PreemptionFiles() {
+		h.Kernel[file] = n.probe(file).Support
+	}
+	return h
 }
 
 func blockIO(c config.BlockIOHook, n node) hook.BlockIO {

@@ -169,6 +169,7 @@ type work struct {
 	decided      time.Duration // what deciding took
 	took         time.Duration // and all of it, until the answer
 	failed       bool          // a panic of ours cost it something
+	again        bool          // a creation that carries a record: it was decided before
 }
 
 // begin takes the turn for one event.
@@ -288,6 +289,9 @@ func (c *Conductor) guard(w *work, part func() error) (err error) {
 // plan gathers and decides.
 func (c *Conductor) plan(w *work, f engine.Facts) error {
 	c.gather(w, &f)
+	if w.ev.Kind == lifecycle.CreateContainer && w.ev.Container != nil {
+		_, w.again = f.Records[w.ev.Container.ID]
+	}
 	err := c.decide(w, f)
 	if err != nil {
 		c.refused(w, err)

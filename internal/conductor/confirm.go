@@ -95,6 +95,7 @@ func (c *Conductor) decision(w *work, e *status.Event) []any {
 // entry makes the journal's line of an event.
 func (c *Conductor) entry(w *work) status.Event {
 	e := status.Event{Op: w.op.String(), Time: c.now(), Kind: w.ev.Kind.String(), From: "configuration", Problems: w.problems}
+	e.Again = w.again
 	if w.from != nil {
 		e.From = w.from.Name()
 	}
@@ -155,6 +156,7 @@ func (c *Conductor) troubles(w *work) []lifecycle.Problem {
 	for _, id := range w.plan.ChangedPods {
 		if p := c.state.Pod(id); p != nil {
 			add(p.FullName(), p.Intent.Problems)
+			add(p.FullName(), p.Trouble)
 		}
 	}
 	for _, id := range w.plan.Changed {

@@ -47,6 +47,14 @@ func batchOf(amount string) map[string]string {
 func katalyst(level, enhancement string) map[string]string {
 	return map[string]string{intent.KatalystQoSLevel: level, intent.KatalystCPU: enhancement}
 }
+
+func rubik(more ...string) map[string]string {
+	out := map[string]string{}
+	for i := 0; i+1 < len(more); i += 2 {
+		out["volcano.sh/"+more[i]] = more[i+1]
+	}
+	return out
+}
 func devices(text string) map[string]string { return map[string]string{intent.KoordDevices: text} }
 
 func manyContainers(n int) string {
@@ -120,6 +128,22 @@ func attacks() []attack {
 		{name: "batch as a fraction of nothing", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`"1/0"`), want: "not a quantity"},
 		{name: "batch of an object", parent: "besteffort", shares: 2, quota: -1, labels: labelled("BE"), annotations: batchOf(`{"a":1}`), want: "not a quantity"},
 
+		{name: "memory kept from others", namespace: "prod-1", annotations: rubik("preemptable", "false"), want: "memory-protection"},
+		{name: "memory kept, by a label", labels: rubik("preemptable", "false"), want: "memory-protection"},
+		{name: "a word for true", annotations: rubik("preemptable", "TRUE"), want: `want "true" or "false"`},
+		{name: "true and a NUL", labels: rubik("preemptable", "true\x00"), want: `want "true" or "false"`},
+		{name: "true of other letters", annotations: rubik("preemptable", "tru\u0435"), want: `want "true" or "false"`},
+		{name: "preemptable where nothing is allowed", namespace: "locked", annotations: rubik("preemptable", "true"), want: "class/reclaimed: pods of namespace locked"},
+		{name: "bursts where nothing is allowed", namespace: "locked", annotations: rubik("quota-burst-time", "200000"), want: "cpu-burst: pods of namespace locked"},
+		{name: "a burst above int64", annotations: rubik("quota-burst-time", "9223372036854775808"), want: "want microseconds"},
+		{name: "a burst below nothing", annotations: rubik("quota-burst-time", "-200000"), want: "want microseconds"},
+		{name: "a burst of the whole kernel", annotations: rubik("quota-burst-time", "17592186044416"), want: "want microseconds"},
+		{name: "two lines of bursts", annotations: rubik("quota-burst-time", "1\n200000"), want: "want microseconds"},
+		{name: "a disk by path", annotations: rubik("blkio-limit", `{"device_read_bps":[{"device":"/dev/../../etc","value":"1"}]}`), want: "is not the name of a disk"},
+		{name: "disk limits of nothing", annotations: rubik("blkio-limit", `{"device_read_bps":[{"device":"sda","value":"-1"}]}`), want: "is not a limit"},
+		{name: "disk limits in deep lists", annotations: rubik("blkio-limit", strings.Repeat("[", 60000)), want: "malformed JSON"},
+		{name: "a cache that leads elsewhere", annotations: rubik("cache-limit", "../../low"), want: "want low, middle"},
+
 		{name: "device by path", annotations: devices(`{"gpu":[{"minor":"../../sda"}]}`), want: "malformed JSON"},
 		{name: "negative minor", annotations: devices(`{"gpu":[{"minor":-1}]}`), want: "minor number"},
 		{name: "huge minor", annotations: devices(`{"gpu":[{"minor":1099511627776}]}`), want: "minor number"},
@@ -176,7 +200,8 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 		{Kinds: []intent.Kind{"*"}, Namespaces: []string{"locked"}, Decision: intent.Refuse, Name: "rule 2"},
 	}
 	// What a class does by itself is no grant; it is compared elsewhere.
-	s.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: 100}}
+	s.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: 100},
+		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true, Kernel: lacks(v)}}
 	s.con = nil
 	s.boot()
 	owner, _ := s.run(attack{namespace: "trusted", name: "owner", annotations: cpuset("2-3")}, true)
@@ -185,6 +210,17 @@ func newStage(t testing.TB, v cgroup.Version, strict bool) *stage {
 	}
 	s.stolen = owner.Annotations[conductor.RecordKey]
 	return s
+}
+
+// lacks are the files of preemption that a kernel of this version does not have.
+func lacks(v cgroup.Version) map[string]lifecycle.Support {
+	out := map[string]lifecycle.Support{}
+	for _, file := range hook.PreemptionFiles() {
+		if _, err := cgroup.FeatureFile(file, v); err != nil {
+			out[file] = lifecycle.NotSupported
+		}
+	}
+	return out
 }
 
 // run plays a pod with one container as kubelet and runtime would. speak tells
@@ -257,6 +293,13 @@ func (s *stage) inForce(c *modelCtr) map[string]string {
 			text, err := tree.Read(dir, f, "")
 			must(err)
 			got[whose+" "+f.String()] = text
+		}
+		for _, file := range append(hook.PreemptionFiles(), "cpu.max.burst") {
+			if _, err := cgroup.FeatureFile(file, s.version); err == nil {
+				text, err := tree.Read(dir, lifecycle.Unified, file)
+				must(err)
+				got[whose+" "+file] = text
+			}
 		}
 	}
 	return got

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 	}
 	mo := &model{from: carrier{}, log: io.Discard, kernel: kernel, version: v, machine: m, faults: f}
 	mo.policy = engine.Policy{
-		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true,
+		Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true,
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}
@@ -172,8 +173,12 @@ func (mo *model) normalize(ratio hook.Ratio) {
 	mo.ratio = ratio
 	mo.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.Normalization{Ratio: ratio},
 		hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.FallbackWeight, BVT: lifecycle.NotSupported},
+		hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},
 	}
 }
+
+// burst is what every third pod asks for, in µs.
+const burst = 60000
 
 // checkQuotas checks that quotas are scaled once from what was asked, whatever
 // happened in between. It computes them by itself.
@@ -193,6 +198,7 @@ func (mo *model) checkQuotas(when string) {
 		}
 		quota, _, err := (&cgroup.Tree{FS: mo.kernel, Version: mo.version}).ReadBandwidth(c.dir())
 		must(err)
+		mo.checkBurst(when, c, want)
 		if quota != fmt.Sprint(want) {
 			mo.wrong("I4: %s: %s asked for a quota of %d at ratio %s and has %s, wanted %d", when, c.ID, c.asked.CPU.Quota.V, mo.ratio, quota, want)
 		}
@@ -243,6 +249,12 @@ func (mo *model) runPod(class, asked, extended string) *modelPod {
 	}
 	if mo.dress != nil {
 		mo.dress(p)
+	}
+	if mo.n%3 == 0 {
+		p.Annotations[intent.RubikBurst] = fmt.Sprint(burst)
+		if class == "BE" {
+			p.Annotations[intent.RubikPreemptable] = "true"
+		}
 	}
 	must(mo.kernel.MkdirRunc("kubepods/pod" + uid))
 	mo.pods = append(mo.pods, p)
@@ -338,6 +350,8 @@ func (mo *model) apply(c *modelCtr, values []lifecycle.Value) {
 			if v.Text == "" {
 				mo.wrong("I2: %s was answered an empty CPU list", c.ID)
 			}
+		case lifecycle.Unified:
+			c.Resources.Unified = map[string]string{v.Key: v.Text}
 		case lifecycle.Env:
 			c.Env = append(c.Env, v.Key+"="+v.Text)
 		case lifecycle.Annotation:
@@ -407,6 +421,11 @@ func (mo *model) toKernel(c *modelCtr) {
 	}
 	if r.Memory.Limit.Set {
 		write(lifecycle.MemoryLimit, lifecycle.Value{Int: r.Memory.Limit.V})
+	}
+	for key, text := range r.Unified { // passed over in version 1
+		if mo.version == cgroup.V2 {
+			write(lifecycle.Unified, lifecycle.Value{Key: key, Text: text})
+		}
 	}
 }
 
@@ -586,6 +605,24 @@ func (mo *model) checkExclusive(when string) {
 
 func (mo *model) owns(c *modelCtr) bool {
 	return mo.grants()["default/"+c.pod.Name+"/"+c.Name+" "+canonical(c.pod.asked)]
+}
+
+// checkBurst checks that a container starts with the burst its pod asked for, and
+// has none above its quota ever. What a larger quota lets it have comes later.
+func (mo *model) checkBurst(when string, c *modelCtr, quota int64) {
+	want := int64(0)
+	if c.pod.Annotations[intent.RubikBurst] == fmt.Sprint(burst) {
+		want = min(burst, quota)
+	}
+	text, err := (&cgroup.Tree{FS: mo.kernel, Version: mo.version}).Read(c.dir(), lifecycle.Unified, "cpu.max.burst")
+	must(err)
+	got, err := strconv.ParseInt(text, 10, 64)
+	must(err)
+	// A proxy's runtime passes over it in version 1: it is written after the start.
+	starts := strings.HasPrefix(when, "at the first") && (!mo.proxied || mo.version == cgroup.V2)
+	if got > want || starts && got != want {
+		mo.wrong("I3: %s: %s has a burst of %d at a quota of %d, wanted %d", when, c.ID, got, quota, want)
+	}
 }
 
 // checkValues checks I3: what explain calls applied, the kernel has.

@@ -40,7 +40,8 @@ type Config struct {
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
 	// exists, "cri" stands between the kubelet and the runtime and does the same,
-	// "bypass" stays beside the runtime and acts when its cgroup appears.
+	// "bypass" stays beside the runtime and acts when its cgroup appears, and
+	// "auto" is nri while the runtime's NRI socket works, and bypass meanwhile.
 	Attach string `json:"attach"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
@@ -163,6 +164,10 @@ type Hooks struct {
 	RDT RDTHook `json:"rdt"`
 	// CoreSched tunes the core scheduling hook.
 	CoreSched CoreSchedHook `json:"coreSched"`
+	// Preemption tunes the preemption hook.
+	Preemption PreemptionHook `json:"preemption"`
+	// Burst tunes the CPU burst hook.
+	Burst BurstHook `json:"burst"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -297,6 +302,35 @@ type RDTHook struct {
 type CoreSchedHook struct {
 	// Enabled switches the hook on. It cannot be on together with
 	// groupIdentity on a kernel that has group identities.
+	Enabled bool `json:"enabled"`
+}
+
+// PreemptionHook tunes the preemption hook.
+type PreemptionHook struct {
+	// Enabled switches the hook on. Off by default: schedulers use the same
+	// annotation for something else.
+	Enabled bool `json:"enabled"`
+	// Yield is how preemptable pods give way on the CPU: "idle" makes the pod's
+	// cgroup cpu.idle, or gives it the least weight where the kernel has no such
+	// file, "weight" gives it the least weight, "none" neither.
+	Yield string `json:"yield"`
+	// MemoryHigh is the memory.high of preemptable pods in percent of their memory
+	// limit; 0 sets none.
+	MemoryHigh int `json:"memoryHigh"`
+	// MemoryLow is the memory.low of pods that are not preemptable, and of their
+	// containers, in percent of the memory limit; 0 sets none. Namespaces need
+	// a rule that allows memory-protection.
+	MemoryLow int `json:"memoryLow"`
+	// MemoryMin is the same for memory.min.
+	MemoryMin int `json:"memoryMin"`
+	// KillTogether has the kernel kill all of a preemptable pod where it kills one
+	// process of it for want of memory.
+	KillTogether bool `json:"killTogether"`
+}
+
+// BurstHook tunes the CPU burst hook.
+type BurstHook struct {
+	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 }
 
@@ -460,7 +494,7 @@ func Default() Config {
 	return Config{
 		APIVersion:    APIVersion,
 		Kind:          Kind,
-		Dialects:      []string{"koordinator", "katalyst", "trimtab", "kubernetes"},
+		Dialects:      []string{"koordinator", "katalyst", "rubik", "trimtab", "kubernetes"},
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Authorisation: []Rule{},
 		Placement:     Placement{Policy: "none", Reclaim: "leftover", ReclaimedCPUs: 1, WholeCPUs: "never"},
@@ -472,6 +506,7 @@ func Default() Config {
 			Normalization: NormalizationHook{Ratio: "1.00"},
 			RDT:           RDTHook{LSRCache: "0-100", LSRBandwidth: 100, LSCache: "0-100", LSBandwidth: 100, BECache: "0-30", BEBandwidth: 100},
 			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
+			Preemption:    PreemptionHook{Yield: "idle"},
 		},
 		PodSpec: PodSpec{
 			Wait: 50, Poll: 10, Kubelet: KubeletClient{

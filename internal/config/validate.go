@@ -68,7 +68,7 @@ func rules() map[string]rule {
 		"podspec.kubelet.certFile":           {absolute: true, optional: true},
 		"podspec.kubelet.keyFile":            {absolute: true, optional: true},
 		"podspec.kubelet.nodeName":           {pattern: `^[a-z0-9.-]{0,253}$`, means: "a node's name, or empty"},
-		"attach":                             {choices: []string{"nri", "cri", "bypass"}},
+		"attach":                             {choices: []string{"nri", "cri", "bypass", "auto"}},
 		"cri.endpoint":                       {pattern: `^unix:///[^\x00]{1,98}$`, means: `a socket with its scheme, e.g. "unix:///run/containerd/containerd.sock"`},
 		"cri.imageEndpoint":                  {pattern: `^(unix:///[^\x00]{1,98})?$`, means: `a socket with its scheme, or empty`},
 		"cri.socket":                         {socket: true},
@@ -100,7 +100,7 @@ func rules() map[string]rule {
 func hookRules() map[string]rule {
 	identity := rule{min: -1, max: 2}
 	ways := rule{pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`}
-	percent := rule{min: 1, max: 100}
+	percent, share := rule{min: 1, max: 100}, rule{min: 0, max: 100}
 	weight := rule{min: 0, max: 10000}
 	class := rule{pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"}
 	return map[string]rule{
@@ -119,6 +119,10 @@ func hookRules() map[string]rule {
 		"hooks.blockIO.lsrClass":       class,
 		"hooks.blockIO.lsClass":        class,
 		"hooks.blockIO.beClass":        class,
+		"hooks.preemption.yield":       {choices: []string{"none", "idle", "weight"}},
+		"hooks.preemption.memoryHigh":  share,
+		"hooks.preemption.memoryLow":   share,
+		"hooks.preemption.memoryMin":   share,
 		"hooks.rdt.lsrCache":           ways,
 		"hooks.rdt.lsCache":            ways,
 		"hooks.rdt.beCache":            ways,

@@ -128,6 +128,7 @@ func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pr
 	}
 	d.failed = cmp.Or(d.failed, out.failed)
 	out.scale(in)
+	out.bound(in)
 	return out.Values, out.Problems
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -121,8 +122,41 @@ func (o *output) scale(in *hook.Input) {
 	}
 }
 
+// burstFile is the one file whose bound is another value: the kernel keeps a
+// burst within the quota, and refuses either that would break it.
+const burstFile = "cpu.max.burst"
+
+// bound keeps bursts within the quotas that came out, whoever set those. Where
+// no quota is in force there is nothing to go beyond.
+func (o *output) bound(in *hook.Input) {
+	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
+	if at < 0 {
+		return
+	}
+	quota := int64(-1)
+	if in.Pristine != nil {
+		quota = in.Pristine.CPU.Quota.V
+	}
+	for _, v := range o.Values {
+		if v.Field == lifecycle.CPUQuota {
+			quota = v.Int
+		}
+	}
+	v := &o.Values[at]
+	asked, err := strconv.ParseInt(v.Text, 10, 64)
+	switch {
+	case quota <= 0 || err != nil:
+		o.Values = slices.Delete(o.Values, at, at+1)
+	case asked > quota:
+		v.Text, v.Why.Text = strconv.FormatInt(quota, 10), v.Why.Text+fmt.Sprintf(", no more than its quota; %d was asked for", asked)
+	}
+}
+
 // neutral are the values of cgroup files when nobody asks for anything.
-var neutral = map[string]string{"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100"}
+var neutral = map[string]string{
+	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
+	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.oom.group": "0",
+}
 
 // revert adds values that put back what the runtime asked for, for every
 // resource that was proposed before and is not any more.

@@ -52,7 +52,7 @@ func (h BlockIO) Info() Info {
 		Name:    "blockIO",
 		About:   "the disks: limits a pod sets itself, weights by class, classes of the runtime's configuration",
 		Stages:  lives(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass},
+		Reads:   []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass, intent.RubikPreemptable, intent.RubikBlkioLimit},
 		Sets:    []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
 		Pod:     []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
 		Kernel:  []string{"io.max"},

@@ -76,7 +76,7 @@ type Hook interface {
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}, BlockIO{}, RDT{}, CoreSched{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}, BlockIO{}, RDT{}, CoreSched{}, Preemption{Yield: YieldIdle}, Burst{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos

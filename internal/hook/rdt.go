@@ -30,7 +30,7 @@ func (h RDT) Info() Info {
 		Name:    "rdt",
 		About:   "parts of the last level cache and of the memory bandwidth, by class or as a pod asks",
 		Stages:  lives(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass},
+		Reads:   []string{intent.KoordQoSClass, intent.KoordResctrl, intent.TrimtabRDTClass, intent.RubikPreemptable, intent.RubikCacheLimit},
 		Sets:    []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
 		Pod:     []lifecycle.Field{lifecycle.RDTSchemata},
 		Kernel:  []string{"resctrl"},
@@ -94,6 +94,13 @@ func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
 	if own := in.Intent.RDT; own.Said() {
 		why.Source, why.Text = own.Key, "its own"
 		return groupName(in.Pod.UID), string(own.V), why
+	}
+	if level := in.Intent.CacheLevel; level.Said() {
+		why.Source, why.Text = level.Key, "its level"
+		if shares = string(intent.CacheLevels()[level.V]); shares == "" {
+			return "", "", why
+		}
+		return groupPrefix + "cache-" + level.V, shares, why
 	}
 	if shares = h.Shares.Of(in.Intent); shares == "" {
 		return "", "", why

@@ -35,6 +35,10 @@ const (
 	OOMScore       Kind = "oom-score"
 	RDT            Kind = "rdt"
 	CoreSched      Kind = "core-sched"
+	Preemption     Kind = "preemptable"
+	MemoryKept     Kind = "memory-protection"
+	BurstKind      Kind = "cpu-burst"
+	CacheLimit     Kind = "cache-limit"
 	Devices        Kind = "devices"
 	Mounts         Kind = "mounts"
 )
@@ -109,6 +113,10 @@ var defaults = []Default{
 	{OOMScore, "*", Refuse, "it decides whom the kernel kills first"},
 	{RDT, "*", Refuse, "cache and memory bandwidth are the node's"},
 	{CoreSched, "*", Refuse, "a cookie keeps others off a core"},
+	{Preemption, "*", Allow, "it takes from the pod alone"},
+	{MemoryKept, "*", Refuse, "memory that is kept for it (hooks.preemption.memoryLow, memoryMin) is kept from others"},
+	{BurstKind, "*", Allow, "within the pod's own quota, and only what it left of it before"},
+	{CacheLimit, "*", Allow, "it takes from the pod alone, in one of three groups"},
 	{Devices, "*", Refuse, "host devices are the node's; what Kubernetes granted the container is handed over all the same"},
 	{Mounts, "*", Refuse, "host paths are the node's"},
 }
@@ -221,6 +229,9 @@ func subjects(p *Pod) []subject {
 			CoreSched, func(p *Pod) string { return p.CoreSched.Key }, func(p *Pod) string { return fmt.Sprintf("%+v", p.CoreSched.V) },
 			func(p *Pod) { p.CoreSched = Sourced[CoreSchedAsk]{} },
 		},
+		{Preemption, preemptableKey, func(*Pod) string { return "true" }, func(p *Pod) { p.Preemptable = Sourced[bool]{} }},
+		{BurstKind, func(p *Pod) string { return p.Burst.Key }, func(p *Pod) string { return fmt.Sprint(p.Burst.V) }, func(p *Pod) { p.Burst = Sourced[int64]{} }},
+		{CacheLimit, func(p *Pod) string { return p.CacheLevel.Key }, func(p *Pod) string { return p.CacheLevel.V }, func(p *Pod) { p.CacheLevel = Sourced[string]{} }},
 		{GPULibrary, libraryKey, gpuList, func(p *Pod) { p.GPU.V.Shared = nil }},
 	}
 }
@@ -233,6 +244,14 @@ func exclusiveKey(p *Pod) string {
 		return ""
 	}
 	return p.NUMA.Key
+}
+
+// preemptableKey names what makes a pod yield.
+func preemptableKey(p *Pod) string {
+	if !p.Preemptable.V {
+		return ""
+	}
+	return p.Preemptable.Key
 }
 
 // libraryKey names what asks for HAMi-core: a part of a GPU does.
@@ -277,6 +296,9 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		} else {
 			out.GPU.V.NodesRefused = rule.Name
 		}
+	}
+	if rule := r.For(MemoryKept, namespace); rule.Decision == Refuse {
+		out.Unprotected = rule.Name
 	}
 	if rule := r.For(HugepageLimits, namespace); out.Hugepages.Said() && rule.Decision == Cap {
 		out.Hugepages.V.Capped = rule.Name

@@ -19,7 +19,8 @@ func TestDefaults(t *testing.T) {
 		ClassSystem: {Allow, Refuse}, ClassDedicated: {Allow, Allow}, ClassShared: {Allow, Allow}, ClassReclaimed: {Allow, Allow},
 		AssignedCPUs: {Cap, Cap}, NUMANodes: {Allow, Allow}, NUMAExclusive: {Refuse, Refuse}, NamedPool: {Allow, Allow}, BatchResources: {Cap, Cap}, GPUEnv: {Allow, Allow}, GPULibrary: {Allow, Allow},
 		HugepageLimits: {Cap, Cap}, DiskLimits: {Allow, Allow}, BlockIO: {Refuse, Refuse},
-		OOMScore: {Refuse, Refuse}, RDT: {Refuse, Refuse}, CoreSched: {Refuse, Refuse}, Devices: {Refuse, Refuse}, Mounts: {Refuse, Refuse},
+		OOMScore: {Refuse, Refuse}, RDT: {Refuse, Refuse}, CoreSched: {Refuse, Refuse},
+		Preemption: {Allow, Allow}, MemoryKept: {Refuse, Refuse}, BurstKind: {Allow, Allow}, CacheLimit: {Allow, Allow}, Devices: {Refuse, Refuse}, Mounts: {Refuse, Refuse},
 		"of a later version": {Refuse, Refuse},
 	} {
 		if got := [2]Decision{Rules{}.For(kind, "kube-system").Decision, Rules(nil).For(kind, "shop").Decision}; got != want {

@@ -132,6 +132,17 @@ type Pod struct {
 	RDT       Sourced[RDTShares]
 	RDTClass  Sourced[string]
 	CoreSched Sourced[CoreSchedAsk]
+	// Preemptable says whether the pod yields CPU and memory to others, or is one
+	// of those others.
+	Preemptable Sourced[bool]
+	// Unprotected names the rule that keeps memory protection from a pod that
+	// does not yield.
+	Unprotected string
+	// Burst is how much CPU time in µs a container may use beyond its quota in one
+	// period, out of what it left of earlier ones.
+	Burst Sourced[int64]
+	// CacheLevel names one of CacheLevels.
+	CacheLevel Sourced[string]
 	// OnlyGranted names the rule by which devices are handed over only to
 	// containers that Kubernetes granted them; "" where another rule decides.
 	OnlyGranted string
@@ -143,7 +154,8 @@ func (p *Pod) Silent() bool {
 	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Pool.Said() && !p.NUMA.Said() && !p.Cores.Said() && !p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
 		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
-		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said()
+		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said() &&
+		!p.Preemptable.Said() && !p.Burst.Said() && !p.CacheLevel.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -162,6 +174,7 @@ func dialects() []dialect {
 	return []dialect{
 		{"koordinator", readKoordinator},
 		{"katalyst", readKatalyst},
+		{"rubik", readRubik},
 		{"trimtab", readTrimtab},
 		{"kubernetes", readKubernetes},
 	}
@@ -209,6 +222,7 @@ func (p *Pod) take(o *Pod) {
 			Key: o.Class.Key, Value: o.Name,
 			Reason: fmt.Sprintf("disagrees with %s, which says %s and wins", p.Class.Key, p.Class.V),
 		})
+		o.Preemptable = Sourced[bool]{} // it is the same word as the class that lost
 	}
 	takeFirst(&p.CPUs, o.CPUs)
 	takeFirst(&p.Nodes, o.Nodes)
@@ -228,6 +242,9 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.RDT, o.RDT)
 	takeFirst(&p.RDTClass, o.RDTClass)
 	takeFirst(&p.CoreSched, o.CoreSched)
+	takeFirst(&p.Preemptable, o.Preemptable)
+	takeFirst(&p.Burst, o.Burst)
+	takeFirst(&p.CacheLevel, o.CacheLevel)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

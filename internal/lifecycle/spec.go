@@ -67,10 +67,30 @@ type PodSpec struct {
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
+	// Meta is what of the pod's labels and annotations is read anew while it
+	// lives, as they are now; nil where nobody told them.
+	Meta *PodMeta `json:"meta,omitempty"`
 	// Remembered: told to an earlier agent on this node, and to this one not
 	// yet.
 	Remembered bool `json:"-"`
 }
+
+// PodMeta is a part of a pod's labels and annotations: those that are Followed.
+type PodMeta struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// followed are rubik's keys, which alone are read on a pod that lives: a list, so
+// that nobody can have many kept.
+var followed = map[string]bool{
+	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true,
+	"volcano.sh/blkio-limit": true, "volcano.sh/quota-turbo": true, "volcano.sh/cpi": true,
+}
+
+// Followed reports whether a label or annotation is read anew while its pod
+// lives, and not only when the runtime tells of the pod.
+func Followed(key string) bool { return followed[key] }
 
 // ContainerSpec is what a pod's spec says of one container.
 type ContainerSpec struct {

@@ -14,9 +14,11 @@ import (
 // add megabytes to the binary for it.
 type jsonPod struct {
 	Metadata struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-		UID       string `json:"uid"`
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
+		UID         string            `json:"uid"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
 		NodeName            string                  `json:"nodeName"`
@@ -132,6 +134,12 @@ func (p *jsonPod) spec() (*lifecycle.PodSpec, error) {
 	b := builder{spec: lifecycle.PodSpec{
 		UID: p.Metadata.UID, Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS,
 	}}
+	for key, text := range p.Metadata.Labels {
+		b.label(key, text)
+	}
+	for key, text := range p.Metadata.Annotations {
+		b.annotation(key, text)
+	}
 	for _, c := range p.Spec.InitContainers {
 		b.initContainer(c.spec(&b, lifecycle.Init), c.RestartPolicy)
 	}

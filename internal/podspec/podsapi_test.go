@@ -45,7 +45,9 @@ func entryOf(name, quantity string) []byte { return message(1, name, 2, message(
 
 // webPod is webSpec as a v1.Pod in protobuf form, put together by field number.
 func webPod() []byte {
-	meta := message(1, "web", 3, "shop", 5, "u1")
+	text := func(key, value string) []byte { return message(1, key, 2, value) }
+	meta := message(1, "web", 3, "shop", 5, "u1", 11, text("a", "b"), 11, text("volcano.sh/preemptable", "true"),
+		12, text("volcano.sh/quota-burst-time", "2000"))
 	proxy := message(1, "proxy", 2, "image", 8, message(2, entryOf("cpu", "100m")), 24, "Always")
 	setup := message(1, "setup", 8, message(1, entryOf("cpu", "1500m"), 1, entryOf("memory", "1Gi")))
 	app := message(1, "app", 8, message(1, entryOf("memory", "512Mi"), 2, entryOf("cpu", "2"), 2, entryOf("kubernetes.io/batch-cpu", "4k")))

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onePod is a pod as /pods has it, with what is not read left in.
-const onePod = `{"metadata":{"name":"web","namespace":"shop","uid":"u1","creationTimestamp":null,"labels":{"a":"b"}},
+const onePod = `{"metadata":{"name":"web","namespace":"shop","uid":"u1","creationTimestamp":null,"labels":{"a":"b","volcano.sh/preemptable":"true"},"annotations":{"c":"d","volcano.sh/quota-burst-time":"2000"}},
 "spec":{"nodeName":"node1","volumes":[{"name":"x","emptyDir":{}}],"runtimeClassName":"kata",
  "initContainers":[
   {"name":"proxy","image":"p","restartPolicy":"Always","resources":{"requests":{"cpu":"100m"}}},
@@ -41,6 +41,10 @@ func listOf(pods ...string) string {
 func webSpec(from lifecycle.Source) *lifecycle.PodSpec {
 	return &lifecycle.PodSpec{
 		UID: "u1", Namespace: "shop", Name: "web", Node: "node1", QoS: "Burstable", From: from,
+		Meta: &lifecycle.PodMeta{
+			Labels:      map[string]string{"volcano.sh/preemptable": "true"},
+			Annotations: map[string]string{"volcano.sh/quota-burst-time": "2000"},
+		},
 		Containers: []lifecycle.ContainerSpec{
 			{Name: "proxy", Kind: lifecycle.Sidecar, Requests: lifecycle.Amounts{"cpu": 100}},
 			{Name: "setup", Kind: lifecycle.Init, Limits: lifecycle.Amounts{"cpu": 1500, "memory": 1 << 30}},

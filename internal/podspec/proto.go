@@ -13,7 +13,7 @@ import (
 const (
 	podMetadata, podSpec, podStatus = 1, 2, 3
 
-	metaName, metaNamespace, metaUID = 1, 3, 5
+	metaName, metaNamespace, metaUID, metaLabels, metaAnnotations = 1, 3, 5, 11, 12
 
 	specContainers, specNodeName, specInit, specOverhead, specEphemeral, specResources = 2, 10, 20, 32, 34, 40
 
@@ -94,9 +94,31 @@ func (b *builder) metadata(data []byte) error {
 			b.spec.Namespace = string(v)
 		case metaUID:
 			b.spec.UID = string(v)
+		case metaLabels:
+			return textEntry(v, b.label)
+		case metaAnnotations:
+			return textEntry(v, b.annotation)
 		}
 		return nil
 	})
+}
+
+// textEntry reads one entry of a map of texts.
+func textEntry(data []byte, add func(key, text string)) error {
+	key, text := "", ""
+	err := fields(data, func(n protowire.Number, v []byte) error {
+		switch n {
+		case mapKey:
+			key = string(v)
+		case mapValue:
+			text = string(v)
+		}
+		return nil
+	})
+	if err == nil {
+		add(key, text)
+	}
+	return err
 }
 
 func (b *builder) podSpec(data []byte) error {

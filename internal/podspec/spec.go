@@ -20,6 +20,7 @@ const (
 type builder struct {
 	spec                  lifecycle.PodSpec
 	init, apps, ephemeral []lifecycle.ContainerSpec
+	meta                  lifecycle.PodMeta
 	err                   error
 }
 
@@ -48,6 +49,27 @@ func (b *builder) amount(into *lifecycle.Amounts, name, quantity string) {
 	}
 }
 
+// label keeps a label that is followed.
+func (b *builder) label(key, text string) { keep(&b.meta.Labels, key, text) }
+
+// annotation keeps an annotation that is followed.
+func (b *builder) annotation(key, text string) { keep(&b.meta.Annotations, key, text) }
+
+// mostText bounds the text of one annotation: above what any dialect reads, so
+// that what is too long is still told to be.
+const mostText = 64<<10 + 1
+
+func keep(into *map[string]string, key, text string) {
+	if !lifecycle.Followed(key) {
+		return
+	}
+	text = text[:min(len(text), mostText)]
+	if *into == nil {
+		*into = map[string]string{}
+	}
+	(*into)[key] = text
+}
+
 // initContainer adds an init container or a sidecar.
 func (b *builder) initContainer(c lifecycle.ContainerSpec, restartPolicy string) {
 	c.Kind = lifecycle.Init
@@ -61,7 +83,7 @@ func (b *builder) initContainer(c lifecycle.ContainerSpec, restartPolicy string)
 func (b *builder) finish(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	s := b.spec
 	s.Containers = append(append(b.init, b.apps...), b.ephemeral...)
-	s.From = from
+	s.From, s.Meta = from, &b.meta // kubelets tell all labels and annotations
 	switch {
 	case b.err != nil:
 	case s.UID == "" || s.Name == "" || s.Namespace == "":

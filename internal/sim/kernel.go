@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -160,7 +161,8 @@ func (r *Runtime) apply(dir string, writes []write) error {
 }
 
 // File reads a file of a container's cgroup, or of a pod's, by its name in
-// version 2.
+// version 2. One that the node's version does not have is
+// errors.ErrUnsupported.
 func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,6 +179,9 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 		file = path.Join(controller, dir, old)
 	}
 	data, err := r.o.Kernel.ReadFile(file)
+	if _, none := cgroup.FeatureFile(name, r.o.Version); errors.Is(err, fs.ErrNotExist) && errors.Is(none, errors.ErrUnsupported) {
+		return "", none
+	}
 	text := strings.TrimPrefix(strings.TrimSpace(string(data)), "default ")
 	// Version 1 has no word for no limit: it is the largest multiple of a page.
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1<<62 {
@@ -190,8 +195,11 @@ func oldName(name string) string {
 	if size, ok := strings.CutSuffix(name, ".max"); ok && strings.HasPrefix(name, "hugetlb.") {
 		return size + ".limit_in_bytes"
 	}
-	if name == "io.weight" { // BFQ's, as far as it goes
+	switch name {
+	case "io.weight": // BFQ's, as far as it goes
 		return "blkio.bfq.weight"
+	case "cpu.max.burst":
+		return "cpu.cfs_burst_us"
 	}
 	return name
 }

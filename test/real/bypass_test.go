@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/trimtab/trimtab/test/real"
 )
 
@@ -58,7 +60,12 @@ func besideOlder(t *testing.T, r real.Release, name string) {
 func playBypass(t *testing.T, c *real.Containerd) *trimtab {
 	t.Helper()
 	early := c.RunContainer(c.RunPod(plain("early", "")), real.ContainerSpec{Name: "early"})
-	a := startTrimtab(t, c, beside(c, ""))
+	offline := plain("offline", "")
+	offline.QoS, offline.Annotations = real.BestEffort, map[string]string{"volcano.sh/preemptable": "true"}
+	offlinePod := c.RunPod(offline)
+	yielding := c.RunContainer(offlinePod, real.ContainerSpec{Name: "offline"})
+	a := startTrimtab(t, c, beside(c, "hooks: {preemption: {enabled: true}, burst: {enabled: true}}"))
+	idles(t, c, offlinePod)
 
 	service := c.RunContainer(c.RunPod(plain("service", "LS")), real.ContainerSpec{Name: "service"})
 	same(t, "affinity of the service", c.FirstView(service).Affinity, "0-1")
@@ -67,10 +74,24 @@ func playBypass(t *testing.T, c *real.Containerd) *trimtab {
 	batch := c.RunContainer(c.RunPod(batchPod), real.ContainerSpec{Name: "batch"})
 	inForce(t, c, batch, map[string]string{"cpu.shares": "512", "cpu.cfs_quota_us": "100000", "memory.limit_in_bytes": "134217728"})
 
+	// Rubik's: one that yields, and one that may burst within its quota.
+	online := plain("online", "")
+	online.Labels = map[string]string{"volcano.sh/preemptable": "false"}
+	online.Annotations = map[string]string{"volcano.sh/quota-burst-time": "20000"}
+	onlinePod := c.RunPod(online)
+	bursting := c.RunContainer(onlinePod, real.ContainerSpec{Name: "online", Resources: oneCPU})
+	inForce(t, c, bursting, map[string]string{"cpu.cfs_burst_us": "20000", "cpu.cfs_quota_us": "100000", "cpu.idle": "0"})
+	same(t, "cpu.idle of the online pod", c.PodKernelFile(onlinePod, "cpu.idle"), "0")
+	offline.Name, offline.Annotations, offline.Labels = "offline-late", nil, map[string]string{"volcano.sh/preemptable": "true"}
+	latePod := c.RunPod(offline)
+	lateYielding := c.RunContainer(latePod, real.ContainerSpec{Name: "offline"})
+	idles(t, c, latePod)
+	c.UpdateResources(bursting, &cri.LinuxContainerResources{CpuShares: 1024, CpuQuota: 100_000, CpuPeriod: 100_000})
+
 	ownerPod := c.RunPod(owning("db", "1"))
 	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU})
 	inForce(t, c, owner, map[string]string{"cpuset.cpus": "1", "cpu.cfs_quota_us": "-1"})
-	for _, id := range []real.ContainerID{early, service, batch} {
+	for _, id := range []real.ContainerID{early, service, batch, yielding, lateYielding, bursting} {
 		inForce(t, c, id, map[string]string{"cpuset.cpus": "0"})
 	}
 	late := c.RunContainer(c.RunPod(plain("late", "")), real.ContainerSpec{Name: "late"})
@@ -82,6 +103,8 @@ func playBypass(t *testing.T, c *real.Containerd) *trimtab {
 	a.attached()
 	inForce(t, c, owner, map[string]string{"cpuset.cpus": "1", "cpu.cfs_quota_us": "-1"})
 	inForce(t, c, late, map[string]string{"cpuset.cpus": "0"})
+	inForce(t, c, bursting, map[string]string{"cpuset.cpus": "0", "cpu.cfs_burst_us": "20000"})
+	idles(t, c, offlinePod)
 
 	c.StopContainer(owner)
 	c.StopPod(ownerPod)

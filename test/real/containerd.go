@@ -1,6 +1,7 @@
 package real
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -289,6 +290,20 @@ func (c *Containerd) StartAgain() {
 func (c *Containerd) Restart() {
 	c.t.Helper()
 	c.Stop()
+	c.StartAgain()
+}
+
+// RestartWithNRI is Restart with NRI switched on or off.
+func (c *Containerd) RestartWithNRI(on bool) {
+	c.t.Helper()
+	c.Stop()
+	text, err := os.ReadFile(c.configFile())
+	c.check("read containerd's configuration", err)
+	was, is := fmt.Appendf(nil, "disable = %v", on), fmt.Appendf(nil, "disable = %v", !on)
+	if text = bytes.Replace(text, was, is, 1); !bytes.Contains(text, is) {
+		c.t.Fatalf("containerd's configuration does not say whether NRI is on")
+	}
+	c.check("write containerd's configuration", os.WriteFile(c.configFile(), text, 0o600))
 	c.StartAgain()
 }
 

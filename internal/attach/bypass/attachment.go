@@ -165,8 +165,8 @@ func (a *Attachment) session() *session {
 	return a.live
 }
 
-// Run keeps the attachment connected until ctx ends; it then returns nil. It is
-// called once.
+// Run keeps the attachment connected until ctx ends; it then returns nil. It may
+// be called again when it has returned.
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.enter(StateIdle, nil)
 	delay, last := a.o.Backoff.Min, ""

@@ -56,8 +56,11 @@ type Options struct {
 	// OnConfigure receives the configuration the runtime keeps for a launched
 	// plugin, if there is any. An error refuses the connection.
 	OnConfigure func(yaml string) error
-	Backoff     Backoff       // default: 0.5 s to 15 s
-	Handshake   time.Duration // how long registering may take; default: 10 s
+	// OnState is told each state that is entered, in order, and the error that
+	// Status would give. It must not call back.
+	OnState   func(state string, err error)
+	Backoff   Backoff       // default: 0.5 s to 15 s
+	Handshake time.Duration // how long registering may take; default: 10 s
 }
 
 // Attachment is Trimtab's seat at a runtime: an NRI plugin that stays
@@ -184,7 +187,11 @@ func (a *Attachment) enter(state string, err error) {
 	if err != nil || state == StateSynchronised {
 		a.err = err
 	}
+	cause := a.err
 	a.mu.Unlock()
+	if a.o.OnState != nil {
+		a.o.OnState(state, cause)
+	}
 	if changed {
 		a.o.Log.Debug("nri connection", logkey.State, state, logkey.Err, err)
 	}

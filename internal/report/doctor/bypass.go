@@ -6,12 +6,17 @@ import (
 )
 
 // beside reports whether the agent stays beside the runtime, with no NRI.
-func (n *node) beside() bool { return n.config.Attach == "bypass" }
+func (n *node) beside() bool {
+	return n.config.Attach == "bypass" || n.config.Attach == "auto" && !n.config.NRI.Enabled
+}
+
+// either reports whether bypass stands in while NRI is away.
+func (n *node) either() bool { return n.config.Attach == "auto" && n.config.NRI.Enabled }
 
 // endpoint is the CRI socket to look at: the one asked for, or the one that an
 // agent beside the runtime, or before it, is configured to ask.
 func (n *node) endpoint() string {
-	if n.o.Endpoint == "" && (n.beside() || n.between()) {
+	if n.o.Endpoint == "" && (n.beside() || n.between() || n.either()) {
 		return n.config.CRI.Endpoint
 	}
 	return n.o.Endpoint
@@ -24,6 +29,24 @@ func (n *node) checkBypass() Check {
 		return c.ok("attach is bypass, though %s is there: nri would carry everything, before containers exist", n.config.NRI.Socket)
 	}
 	return c.ok("attach is bypass; NRI is not looked at")
+}
+
+// checkAuto tells which attachment is in force.
+func (n *node) checkAuto() Check {
+	c := Check{Name: "attachment", Why: "while bypass stands in for NRI, values come when a container's cgroup appears, and what only its creation can carry does not come at all"}
+	if n.agent == nil {
+		return c.unknown("start the agent", "attach is auto: NRI while its socket works, bypass meanwhile; no agent tells which it is now")
+	}
+	for _, a := range n.agent.Attachments {
+		switch {
+		case a.InForce == "":
+		case a.Name == "nri":
+			return c.ok("nri is %s", a.InForce)
+		default:
+			return c.problem("see the check of nri", "%s is %s", a.Name, a.InForce)
+		}
+	}
+	return c.problem("see the checks of nri and of the runtime", "neither nri nor bypass is connected")
 }
 
 // fewWatches are watches for some thousand pods: one for each, three more while

@@ -87,6 +87,8 @@ func Run(ctx context.Context, o Options) Report {
 	switch {
 	case n.beside():
 		nri = []Check{n.checkBypass(), n.checkWatches()}
+	case n.either():
+		nri = append([]Check{n.checkAuto(), n.checkWatches()}, nri...)
 	case n.between():
 		nri = []Check{n.checkProxy(), n.checkKubeletEndpoint()}
 	}

@@ -19,6 +19,7 @@ const (
 
 	Event      = "event" // kind of event
 	Mode       = "mode"  // attachment
+	From       = "from"  // the attachment before
 	Runtime    = "runtime"
 	State      = "state"
 	Owner      = "owner" // container or sandbox id

@@ -15,9 +15,13 @@ var (
 	buildInfo = family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
 		"Always 1; what this program was built from.", ""}
 	attached = family{"trimtab_attached", gauge, []string{"mode"},
-		"1 where the attachment is registered and what the runtime runs was handed over.", "mode: `nri`"}
+		"1 where the attachment is registered and what the runtime runs was handed over.", "mode: `nri`, `cri`, `bypass`"}
 	connection = family{"trimtab_connection_state", gauge, []string{"mode", "state"},
-		"1 for the state the attachment's connection is in, 0 for all others.", "mode: `nri`; state: those `trimtab status` prints"}
+		"1 for the state the attachment's connection is in, 0 for all others.", "mode: as above; state: those `trimtab status` prints"}
+	switches = family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
+		"How often another attachment took over (attach: auto).", "from, to: `nri`, `bypass`, or `none` while neither is connected"}
+	ignored = family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
+		"Events that were not decided because another attachment had the say (attach: auto).", "mode: `bypass`"}
 	lastSync = family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
 		"When what the runtime runs was last taken over, in seconds since the epoch; 0 for never.", ""}
 	events = family{"trimtab_events_total", counter, []string{"kind"},
@@ -62,7 +66,7 @@ const (
 
 func families() []family {
 	return []family{
-		buildInfo, attached, connection, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
+		buildInfo, attached, connection, switches, ignored, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
 		unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, drift, fights, configGeneration, configError,
 	}
 }

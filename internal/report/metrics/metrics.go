@@ -22,6 +22,10 @@ type Labels struct {
 	Refused []string
 	Updates []string
 	Kernel  []string
+	// Switches are pairs of attachments, of which one may take over from the
+	// other, and Ignored those whose events may go unheeded.
+	Switches [][2]string
+	Ignored  []string
 }
 
 // eventBuckets are for work of microseconds that may wait for the kernel.
@@ -43,6 +47,8 @@ type Metrics struct {
 	hooks     *prometheus.CounterVec
 	refused   *prometheus.CounterVec
 	updates   *prometheus.CounterVec
+	switches  *prometheus.CounterVec
+	ignored   *prometheus.CounterVec
 }
 
 // New makes metrics in a registry of their own.
@@ -61,6 +67,10 @@ func New(b Build, l Labels) *Metrics {
 	m.hooks = count(hookErrors, l.Hooks)
 	m.refused = count(refused, l.Refused)
 	m.updates = count(runtimeUpdates, l.Updates)
+	m.switches, m.ignored = count(switches, nil), count(ignored, l.Ignored)
+	for _, s := range l.Switches {
+		m.switches.WithLabelValues(s[0], s[1])
+	}
 	all := count(events, nil)
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: eventSeconds.name, Help: eventSeconds.help, Buckets: eventBuckets,
@@ -110,3 +120,9 @@ func (m *Metrics) HookError(hook string) { m.hooks.WithLabelValues(hook).Inc() }
 
 // RuntimeUpdate counts an update of the runtime's copy.
 func (m *Metrics) RuntimeUpdate(result string) { m.updates.WithLabelValues(result).Inc() }
+
+// Switched counts that another attachment took over.
+func (m *Metrics) Switched(from, to string) { m.switches.WithLabelValues(from, to).Inc() }
+
+// Ignored counts an event of an attachment that had not the say.
+func (m *Metrics) Ignored(mode string) { m.ignored.WithLabelValues(mode).Inc() }

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 func sample() *Metrics {
 	m := New(Build{Version: "v1.2.3", Commit: "abc", Go: "go1.26"}, Labels{
 		Hooks: []string{"cpuset", "none"}, Refused: []string{"request", "annotation"}, Updates: []string{"done", "refused", "failed"},
-		Kernel: []string{"applied", "same", "refused"},
+		Kernel: []string{"applied", "same", "refused"}, Switches: [][2]string{{"none", "nri"}, {"nri", "none"}}, Ignored: []string{"bypass"},
 	})
 	m.Watch(func() status.Summary {
 		return status.Summary{

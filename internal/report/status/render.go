@@ -254,6 +254,9 @@ func RenderEvent(w io.Writer, e Event, o Options) error {
 		}
 		fmt.Fprintf(&b, "    %s\n", o.alarm(what+Clean(p.String())))
 	}
+	if e.Again {
+		fmt.Fprintln(&b, "    decided before, and recognised by its record")
+	}
 	if e.Rejected != "" {
 		fmt.Fprintf(&b, "    %s\n", o.alarm("REJECTED: "+Clean(e.Rejected)))
 	}

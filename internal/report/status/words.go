@@ -83,6 +83,9 @@ type Attached struct {
 	// Lacks are the fields this runtime does not obey and newer ones do.
 	Lacks []string `json:"lacks,omitempty"`
 	Error string   `json:"error,omitempty"`
+	// InForce says why this one has the say, where another could have it too
+	// (attach: auto).
+	InForce string `json:"inForce,omitempty"`
 }
 
 // NodeCPUs says who may use which CPUs, as kernel lists.
@@ -221,6 +224,9 @@ type Event struct {
 	Changed   []string            `json:"changed,omitempty"` // what others lost or got
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 	Rejected  string              `json:"rejected,omitempty"`
+	// Again: a creation that was decided before, through another attachment, and
+	// was recognised by its record. What was decided then stands.
+	Again bool `json:"again,omitempty"`
 }
 
 // Source is what the server asks the agent for.

@@ -31,7 +31,9 @@ type Options struct {
 	Alive func(context.Context) error
 	// Ready reports why the node's containers are not kept yet.
 	Ready func() error
-	Log   *slog.Logger
+	// Tell is a line that follows where it is ready; nil for none.
+	Tell func() string
+	Log  *slog.Logger
 }
 
 // Serve answers on a TCP address until ctx ends.
@@ -79,12 +81,25 @@ func Handler(o Options) http.Handler {
 		defer cancel()
 		answer(w, o.Alive(limited))
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, o.Ready()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		err := o.Ready()
+		answer(w, err)
+		if line := o.line(); err == nil && line != "" {
+			fmt.Fprintln(w, line)
+		}
+	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(w, "trimtab\n/metrics\n/healthz\n/readyz\n")
 	})
 	return mux
+}
+
+func (o Options) line() string {
+	if o.Tell == nil {
+		return ""
+	}
+	return o.Tell()
 }
 
 // answer says ok, or why not in one line.

@@ -26,6 +26,12 @@ func options(alive, ready error) Options {
 	}
 }
 
+func telling(ready error) Options {
+	o := options(nil, ready)
+	o.Tell = func() string { return "bypass: in force" }
+	return o
+}
+
 func TestAnswers(t *testing.T) {
 	bad := errors.New("no runtime is attached")
 	for _, tc := range []struct {
@@ -39,6 +45,8 @@ func TestAnswers(t *testing.T) {
 		{"alive by head", "HEAD", "/healthz", options(nil, bad), 200, "ok\n"},
 		{"hangs", "GET", "/healthz", options(errors.New("stuck"), nil), 503, "stuck\n"},
 		{"ready", "GET", "/readyz", options(nil, nil), 200, "ok\n"},
+		{"ready by whom", "GET", "/readyz", telling(nil), 200, "ok\nbypass: in force\n"},
+		{"not ready by nobody", "GET", "/readyz", telling(bad), 503, "no runtime is attached\n"},
 		{"not ready says why", "GET", "/readyz", options(nil, bad), 503, "no runtime is attached\n"},
 		{"index", "GET", "/", options(nil, nil), 200, "trimtab\n/metrics\n/healthz\n/readyz\n"},
 		{"nothing else", "GET", "/debug/pprof/", options(nil, nil), 404, "404 page not found\n"},

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/attach/auto"
+	"github.com/trimtab/trimtab/internal/attach/bypass"
+	"github.com/trimtab/trimtab/internal/attach/cri"
+	"github.com/trimtab/trimtab/internal/attach/nri"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// attach makes the attachment the configuration chooses. A runtime that launched
+// us ends us, too: there nothing stands in for NRI.
+func (a *Agent) attach() error {
+	c := a.opt.Config
+	switch {
+	case c.Attach == "bypass", c.Attach == "auto" && !c.NRI.Enabled:
+		return a.makeBypass(a.conductor)
+	case c.Attach == "cri":
+		a.cri = cri.New(cri.Options{
+			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
+			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
+		})
+	case c.Attach == "auto" && !nri.Launched():
+		a.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
+		a.makeNRI(a.auto.Preferred(), a.nriState)
+		return a.makeBypass(a.auto.StandIn())
+	case c.NRI.Enabled:
+		a.makeNRI(a.conductor, nil)
+	}
+	return nil
+}
+
+func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
+	c := a.opt.Config
+	a.nri = nri.New(nri.Options{
+		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
+		Handler: h, Log: a.log, OnConfigure: a.fromRuntime, OnState: onState,
+		FailRequest: c.FailurePolicy.Agent == "fail",
+	})
+}
+
+func (a *Agent) makeBypass(h conductor.Handler) (err error) {
+	c, watch := a.opt.Config, a.opt.Watch
+	if watch == nil {
+		watch = func() (bypass.Watcher, error) { return bypass.Watch(c.Cgroup.Root) }
+	}
+	a.bypass, err = bypass.New(bypass.Options{
+		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),
+		Tree: a.node.tree, Proc: a.opt.Proc, Look: a.opt.Look, Watch: watch, Handler: h, Log: a.log,
+	})
+	return err
+}
+
+// nriState tells the switch when NRI is away.
+func (a *Agent) nriState(state string, err error) {
+	if state == nri.StateWaiting || state == nri.StateLost {
+		a.auto.Away(err)
+	}
+}
+
+// attachment is what people are told of whichever attachment there is.
+type attachment interface {
+	Name() string
+	Status() (state, runtime string, err error)
+}
+
+// attachments returns those the configuration chose, the one that is to be
+// preferred first.
+func (a *Agent) attachments() []attachment {
+	var all []attachment
+	if a.cri != nil {
+		all = append(all, a.cri)
+	}
+	if a.nri != nil {
+		all = append(all, a.nri)
+	}
+	if a.bypass != nil {
+		all = append(all, a.bypass)
+	}
+	return all
+}
+
+// statesOf lists the states of an attachment.
+func statesOf(at attachment) []string {
+	switch at.(type) {
+	case *cri.Attachment:
+		return cri.States()
+	case *bypass.Attachment:
+		return bypass.States()
+	}
+	return nri.States()
+}
+
+// inForce reports whether an attachment has the say, and why where another
+// could have it.
+func (a *Agent) inForce(name string) (is bool, why string) {
+	if a.auto == nil {
+		return true, ""
+	}
+	side, text, since := a.auto.InForce()
+	has := map[auto.Side]string{auto.Preferred: a.nri.Name(), auto.StandIn: a.bypass.Name()}[side]
+	if has != name {
+		return false, ""
+	}
+	return true, fmt.Sprintf("in force since %s: %s", since.UTC().Format(time.RFC3339), text)
+}
+
+// told are the attachments for status: those the conductor counts as attached,
+// and the others as they say themselves.
+func (a *Agent) told(attached []status.Attached) []status.Attached {
+	for _, at := range a.attachments() {
+		has := false
+		for i := range attached {
+			if attached[i].Name == at.Name() {
+				has = true
+				_, attached[i].InForce = a.inForce(at.Name())
+			}
+		}
+		if has || a.auto == nil && len(attached) > 0 {
+			continue
+		}
+		state, runtime, err := at.Status()
+		one := status.Attached{Name: at.Name(), State: state, Runtime: runtime}
+		if err != nil {
+			one.Error = err.Error()
+		}
+		attached = append(attached, one)
+	}
+	return attached
+}
+
+// whoKeeps is a line about the attachment in force; "" where there is but one.
+func (a *Agent) whoKeeps() string {
+	for _, at := range a.attachments() {
+		if is, why := a.inForce(at.Name()); is && why != "" {
+			return at.Name() + ": " + why
+		}
+	}
+	return ""
+}

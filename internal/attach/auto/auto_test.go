@@ -1,0 +1,239 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// seat is an attachment as its name.
+type seat string
+
+func (s seat) Name() string                                 { return string(s) }
+func (s seat) About() string                                { return "" }
+func (s seat) Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
+
+const nriSeat, bypassSeat = seat("nri"), seat("bypass")
+
+// decider is a conductor that notes who is in it.
+type decider struct {
+	mu       sync.Mutex
+	inside   map[string]int
+	decided  map[string]int
+	attached map[string]bool
+	wrong    []string
+	hold     func()
+}
+
+func newDecider() *decider {
+	return &decider{inside: map[string]int{}, decided: map[string]int{}, attached: map[string]bool{}}
+}
+
+func (d *decider) complain(text string) { d.wrong = append(d.wrong, text) }
+
+func (d *decider) Handle(_ context.Context, from conductor.Carrier, _ lifecycle.Event) (conductor.Answer, error) {
+	d.mu.Lock()
+	d.inside[from.Name()]++
+	d.decided[from.Name()]++
+	if d.inside["nri"] > 0 && d.inside["bypass"] > 0 {
+		d.complain("both decide at once")
+	}
+	d.mu.Unlock()
+	if d.hold != nil {
+		d.hold()
+	}
+	d.mu.Lock()
+	d.inside[from.Name()]--
+	d.mu.Unlock()
+	return conductor.Answer{Op: 1}, nil
+}
+func (d *decider) Wants() []lifecycle.Kind { return []lifecycle.Kind{lifecycle.Synchronize} }
+func (d *decider) Attached(from conductor.Carrier, _ conductor.Runtime) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.attached[from.Name()] {
+		d.complain(from.Name() + " is attached twice")
+	}
+	d.attached[from.Name()] = true
+}
+
+func (d *decider) Detached(from conductor.Carrier, _ error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.attached[from.Name()] {
+		d.complain(from.Name() + " is detached twice")
+	}
+	d.attached[from.Name()] = false
+}
+
+// tally is a Recorder.
+type tally struct{ switched, ignored atomic.Int64 }
+
+func (c *tally) Switched(string, string) { c.switched.Add(1) }
+func (c *tally) Ignored(string)          { c.ignored.Add(1) }
+
+var errAway = errors.New("dial: connection refused")
+
+// TestSwitch plays random histories against a model of who has the say.
+func TestSwitch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, count := newDecider(), &tally{}
+		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: count})
+		side, ignored, seated := Neither, int64(0), false
+		for _, do := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 40).Draw(t, "history") {
+			before := d.decided["bypass"]
+			switch do {
+			case 0:
+				_, _ = s.Preferred().Handle(t.Context(), nriSeat, lifecycle.Event{})
+				side, seated = Preferred, false
+			case 1:
+				if side == Preferred && d.attached["nri"] {
+					s.Preferred().Detached(nriSeat, errAway)
+				}
+				s.Away(errAway)
+				if side == Preferred {
+					side = Neither
+				}
+			case 2, 3:
+				_, _ = s.StandIn().Handle(t.Context(), bypassSeat, lifecycle.Event{})
+				if side == Preferred {
+					ignored++
+				} else {
+					side = StandIn
+				}
+				if decided := d.decided["bypass"] > before; decided == (side == Preferred) {
+					t.Fatalf("an event of the stand-in is decided: %v, with %v in force", decided, side)
+				}
+			case 4:
+				if !seated && side == StandIn {
+					s.StandIn().Attached(bypassSeat, nil)
+					seated = true
+				}
+			case 5:
+				s.StandIn().Detached(bypassSeat, errAway)
+				if side == StandIn {
+					side = Neither
+				}
+				seated = false
+			}
+			if got, why, _ := s.InForce(); got != side || why == "" {
+				t.Fatalf("in force is %v because %q, want %v", got, why, side)
+			}
+			if d.attached["bypass"] != seated {
+				t.Fatalf("bypass is attached: %v, want %v", d.attached["bypass"], seated)
+			}
+		}
+		if len(d.wrong) > 0 || count.ignored.Load() != ignored {
+			t.Fatal(d.wrong, count.ignored.Load(), ignored)
+		}
+	})
+}
+
+// line is an attachment that tells events as fast as they are taken.
+type line struct {
+	name    seat
+	handler conductor.Handler
+	runs    atomic.Int64
+	up      func() bool
+}
+
+func (l *line) Name() string { return l.name.Name() }
+
+func (l *line) Run(ctx context.Context) error {
+	l.runs.Add(1)
+	first := true
+	for ctx.Err() == nil {
+		if l.up() {
+			_, _ = l.handler.Handle(ctx, l.name, lifecycle.Event{})
+			if first && ctx.Err() == nil {
+				l.handler.Attached(l.name, nil)
+				first = false
+			}
+		}
+		pause(ctx, time.Millisecond)
+	}
+	if !first {
+		l.handler.Detached(l.name, ctx.Err())
+	}
+	return nil
+}
+
+// TestNeverBoth has both tell events all the time, while the preferred one comes
+// and goes: never are two decided for at once, and each takes over each time.
+func TestNeverBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDecider()
+		d.hold = func() { time.Sleep(3 * time.Millisecond) }
+		count := &tally{}
+		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: count})
+		var connected atomic.Bool
+		first := &line{name: nriSeat, handler: quiet{s.Preferred()}, up: connected.Load}
+		second := &line{name: bypassSeat, handler: s.StandIn(), up: func() bool { return true }}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx, first, second) }()
+		time.Sleep(2 * time.Second) // longer than its patience
+		if side, why, _ := s.InForce(); side != StandIn {
+			t.Fatalf("%v is in force at the start: %s", side, why)
+		}
+		const rounds = 50
+		for i := range rounds {
+			connected.Store(true)
+			time.Sleep(20 * time.Millisecond)
+			if side, why, _ := s.InForce(); side != Preferred {
+				t.Fatalf("round %d: %v is in force: %s", i, side, why)
+			}
+			connected.Store(false)
+			time.Sleep(10 * time.Millisecond) // its last event is answered
+			s.Away(errAway)
+			time.Sleep(20 * time.Millisecond)
+			if side, why, _ := s.InForce(); side != StandIn {
+				t.Fatalf("round %d: %v is in force: %s", i, side, why)
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if len(d.wrong) > 0 || second.runs.Load() != rounds+1 {
+			t.Error(d.wrong, second.runs.Load(), "runs of the stand-in")
+		}
+	})
+}
+
+// quiet leaves connections out: the line's is one, for its whole run.
+type quiet struct{ conductor.Handler }
+
+func (quiet) Attached(conductor.Carrier, conductor.Runtime) {}
+func (quiet) Detached(conductor.Carrier, error)             {}
+
+// TestPreferredFirst: one that connects within the patience is never stood in for.
+func TestPreferredFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDecider()
+		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: &tally{}})
+		first := &line{name: nriSeat, handler: s.Preferred(), up: func() bool { return true }}
+		second := &line{name: bypassSeat, handler: s.StandIn(), up: func() bool { return true }}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx, first, second) }()
+		time.Sleep(5 * time.Second)
+		stop()
+		if err := <-done; err != nil || second.runs.Load() != 0 || d.decided["nri"] == 0 {
+			t.Error(err, second.runs.Load(), d.decided)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package hook
+
+import (
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Yield is how a preemptable pod gives way to others on the CPU.
+type Yield int
+
+// The ways.
+const (
+	YieldNone   Yield = iota
+	YieldIdle         // cpu.idle, and the least weight where the kernel has none
+	YieldWeight       // the least weight
+)
+
+// YieldOf returns the way a configuration names.
+func YieldOf(name string) Yield {
+	return map[string]Yield{"idle": YieldIdle, "weight": YieldWeight}[name]
+}
+
+// Preemption has pods that say so yield CPU and memory, and keeps memory for
+// those that say they do not. Annotation: rubik 2.0, services preemption and
+// dynMemory; in place of openEuler's qos_level files stand those of Linux.
+type Preemption struct {
+	Yield Yield
+	// Kernel says which of these files the kernel has, by name. Where nobody can
+	// tell, they are written, and a refusal is reported; what it does not have is
+	// left out.
+	Kernel map[string]lifecycle.Support
+	// High is the memory.high of preemptable pods, Low and Min the memory that is
+	// kept for the others, in percent of the memory limit the runtime tells; 0 is
+	// none.
+	High, Low, Min int
+	// KillTogether has the kernel kill all of a preemptable pod where it kills one
+	// process of it for want of memory.
+	KillTogether bool
+}
+
+// The files of what yields and what is kept.
+const (
+	highFile  = "memory.high"
+	lowFile   = "memory.low"
+	minFile   = "memory.min"
+	groupFile = "memory.oom.group"
+)
+
+// Info describes the hook.
+func (h Preemption) Info() Info {
+	return Info{
+		Name:    "preemption",
+		About:   "pods that say they may be preempted yield CPU and memory; memory is kept for those that say they may not",
+		Stages:  lives(),
+		Reads:   []string{intent.RubikPreemptable},
+		Sets:    []lifecycle.Field{lifecycle.Unified},
+		Pod:     []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
+		Kernel:  h.needs(),
+		Compose: "as a weight only where batch does not set the pod's shares; what groupIdentity falls back to is the same value or another file",
+		Differs: []string{
+			"cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux stand in place of openEuler's qos_level files and memory.high_async_ratio",
+			"cpu.idle is set on pods, never on the directory of a QoS class: a kubelet could not start with it. So a preemptable pod yields to its siblings; a Guaranteed pod is a sibling of the whole class",
+			"where the kernel has no cpu.idle, the least weight stands in",
+			"memory is in percent of the limit the runtime tells, so a pod without one has none; nothing is measured, and nothing is moved later",
+			"memory is kept as far as the directories of the QoS classes above keep it too, which are the kubelet's (its feature MemoryQoS) or the node owner's",
+			"a pod that says neither is left alone, where rubik takes it for online",
+			"both ways: a pod that is not preemptable any more has its weight and files back, where labels and annotations are told as they are (podspec)",
+			"the network class is not set: mainline has no bandwidth by class without a program of its own",
+		},
+	}
+}
+
+// PreemptionFiles lists the files the hook may set, for who probes the kernel.
+func PreemptionFiles() []string { return []string{idleFile, highFile, lowFile, minFile, groupFile} }
+
+func (h Preemption) has(file string) bool { return h.Kernel[file] != lifecycle.NotSupported }
+
+func (h Preemption) needs() []string {
+	var kernel []string
+	switch h.Yield {
+	case YieldIdle:
+		kernel = append(kernel, idleFile+"|cpu")
+	case YieldWeight:
+		kernel = append(kernel, "cpu")
+	}
+	for _, f := range []struct {
+		name string
+		on   bool
+	}{{highFile, h.High > 0}, {lowFile, h.Low > 0}, {minFile, h.Min > 0}, {groupFile, h.KillTogether}} {
+		if f.on {
+			kernel = append(kernel, f.name)
+		}
+	}
+	return kernel
+}
+
+// Propose sets what a pod yields, or what is kept for it.
+func (h Preemption) Propose(in *Input, out *Output) {
+	said := in.Intent.Preemptable
+	why := lifecycle.Reason{Hook: "preemption", Source: said.Key, Text: "it may be preempted"}
+	switch {
+	case !said.Said():
+	case !said.V:
+		why.Text = "kept for it"
+		h.keep(in, out, why)
+	case in.Container == "":
+		h.yield(in, out, why)
+	}
+}
+
+func (h Preemption) yield(in *Input, out *Output, why lifecycle.Reason) {
+	switch {
+	case h.Yield == YieldIdle && h.has(idleFile):
+		out.file(in, idleFile, "1", why)
+	case h.Yield != YieldNone && !in.Intent.Batch.Said():
+		out.number(in, lifecycle.CPUShares, minShares, why)
+	}
+	if n := percentOf(in.Pristine, h.High); n > 0 && h.has(highFile) {
+		out.file(in, highFile, strconv.FormatInt(n, 10), with(why, "above it its memory is reclaimed"))
+	}
+	if h.KillTogether && h.has(groupFile) {
+		out.file(in, groupFile, "1", with(why, "killed as a whole"))
+	}
+}
+
+// keep protects memory on the pod and on its containers: what is kept for a
+// cgroup counts only as far as it is kept for those above it.
+func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
+	for _, k := range []struct {
+		file    string
+		percent int
+	}{{minFile, h.Min}, {lowFile, h.Low}} {
+		n := percentOf(in.Pristine, k.percent)
+		switch {
+		case n == 0:
+		case in.Intent.Unprotected != "":
+			if in.Container == "" {
+				out.Problems = append(out.Problems, lifecycle.Problem{
+					Key: why.Source, Value: "false", Refused: true, Rule: in.Intent.Unprotected,
+					Reason: "memory-protection: " + k.file + " may not be set for pods of this namespace (authorisation: " + in.Intent.Unprotected + ")",
+				})
+			}
+		case h.has(k.file):
+			out.file(in, k.file, strconv.FormatInt(n, 10), why)
+		}
+	}
+}
+
+// percentOf is a part of the memory limit the runtime tells, in whole pages; 0
+// where there is no limit.
+func percentOf(r *lifecycle.Resources, percent int) int64 {
+	if r == nil || r.Memory.Limit.V <= 0 || percent <= 0 {
+		return 0
+	}
+	const page = 4096
+	limit := r.Memory.Limit.V
+	return (limit/100*int64(percent) + limit%100*int64(percent)/100) / page * page
+}
+
+// file proposes the text of a file of cgroup version 2, which the tree knows by
+// its other name in version 1 where it has one.
+func (o *Output) file(in *Input, key, text string, why lifecycle.Reason) {
+	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.Unified, Scope: in.Scope(), Key: key, Text: text, Why: why})
+}

@@ -1,0 +1,115 @@
+package hook
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func rubikPod(preemptable bool) *intent.Pod {
+	return &intent.Pod{Preemptable: intent.Sourced[bool]{V: preemptable, Key: intent.RubikPreemptable}}
+}
+
+func limited(memory int64) *lifecycle.Resources {
+	r := &lifecycle.Resources{}
+	r.Memory.Limit = lifecycle.Some(memory)
+	return r
+}
+
+// TestPreemption: what yields, what is kept, and who is left alone.
+func TestPreemption(t *testing.T) {
+	all := Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}
+	v1 := all
+	v1.Kernel = map[string]lifecycle.Support{highFile: lifecycle.NotSupported, lowFile: lifecycle.NotSupported, minFile: lifecycle.NotSupported, groupFile: lifecycle.NotSupported}
+	old := v1
+	old.Kernel = maps.Clone(v1.Kernel)
+	old.Kernel[idleFile] = lifecycle.NotSupported
+	batch := rubikPod(true)
+	batch.Batch = intent.Sourced[map[string]intent.Batch]{V: map[string]intent.Batch{}, Key: intent.KoordExtended}
+	kept := rubikPod(false)
+	kept.Unprotected = "default"
+	for _, c := range []struct {
+		name      string
+		hook      Preemption
+		pod       *intent.Pod
+		res       *lifecycle.Resources
+		container string
+		want      map[string]string
+		problems  int
+	}{
+		{name: "did not opt in", hook: all, pod: &intent.Pod{Class: intent.Sourced[intent.Class]{V: intent.Reclaimed, Key: intent.KoordQoSClass}}, res: limited(1 << 30)},
+		{
+			name: "yields", hook: all, pod: rubikPod(true), res: limited(1 << 30),
+			want: map[string]string{"unified cpu.idle": "1", "unified memory.high": "858992640", "unified memory.oom.group": "1"},
+		},
+		{name: "yields, no limit", hook: all, pod: rubikPod(true), res: limited(-1), want: map[string]string{"unified cpu.idle": "1", "unified memory.oom.group": "1"}},
+		{name: "yields, nothing told", hook: all, pod: rubikPod(true), want: map[string]string{"unified cpu.idle": "1", "unified memory.oom.group": "1"}},
+		{name: "its containers do not", hook: all, pod: rubikPod(true), res: limited(1 << 30), container: "a"},
+		{name: "version 1", hook: v1, pod: rubikPod(true), res: limited(1 << 30), want: map[string]string{"unified cpu.idle": "1"}},
+		{name: "no cpu.idle", hook: old, pod: rubikPod(true), res: limited(1 << 30), want: map[string]string{"cpu.shares": "2"}},
+		{name: "no cpu.idle, batch", hook: old, pod: batch, res: limited(1 << 30)},
+		{name: "by weight", hook: Preemption{Yield: YieldWeight}, pod: rubikPod(true), want: map[string]string{"cpu.shares": "2"}},
+		{name: "no way", hook: Preemption{}, pod: rubikPod(true)},
+		{name: "kept", hook: all, pod: rubikPod(false), res: limited(1 << 30), want: map[string]string{"unified memory.min": "107372544", "unified memory.low": "536870912"}},
+		{name: "kept for a container", hook: all, pod: rubikPod(false), res: limited(8192), container: "a", want: map[string]string{"unified memory.low": "4096"}},
+		{name: "kept for nobody without limits", hook: all, pod: rubikPod(false)},
+		{name: "refused", hook: all, pod: kept, res: limited(1 << 30), problems: 2},
+		{name: "nothing to refuse", hook: Preemption{Yield: YieldIdle}, pod: kept, res: limited(1 << 30)},
+		{name: "the largest limit", hook: all, pod: rubikPod(true), res: limited(1<<63 - 1), want: map[string]string{"unified cpu.idle": "1", "unified memory.high": "7378697629483819008", "unified memory.oom.group": "1"}},
+	} {
+		if c.want == nil {
+			c.want = map[string]string{}
+		}
+		in := &Input{Intent: c.pod, Pristine: c.res, Container: c.container}
+		if diff := cmp.Diff(c.want, values(in, c.hook)); diff != "" {
+			t.Error(c.name, diff)
+		}
+		var out Output
+		c.hook.Propose(in, &out)
+		if len(out.Problems) != c.problems {
+			t.Errorf("%s: %v", c.name, out.Problems)
+		}
+	}
+}
+
+func TestBurst(t *testing.T) {
+	pod := &intent.Pod{Burst: intent.Sourced[int64]{V: 2000, Key: intent.RubikBurst}}
+	limit := func(milli int64) lifecycle.ContainerSpec {
+		return lifecycle.ContainerSpec{Limits: lifecycle.Amounts{lifecycle.ResourceCPU: milli}}
+	}
+	first := limit(500)
+	first.Kind = lifecycle.Init
+	for _, c := range []struct {
+		name      string
+		hook      Burst
+		container string
+		spec      *lifecycle.PodSpec
+		want      string
+	}{
+		{name: "a container", container: "a", want: "2000"},
+		{name: "a pod nobody tells of", want: "17592186044415"},
+		{name: "two with a limit", spec: &lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{limit(500), {}, first, limit(1000)}}, want: "4000"},
+		{name: "an init container alone", spec: &lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{first}}, want: "2000"},
+		{name: "no such file", hook: Burst{Found: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.max.burst"}}},
+	} {
+		want := map[string]string{}
+		if c.want != "" {
+			want["unified cpu.max.burst"] = c.want
+		}
+		in := &Input{Intent: pod, Container: c.container, Spec: c.spec}
+		if diff := cmp.Diff(want, values(in, c.hook)); diff != "" {
+			t.Error(c.name, diff)
+		}
+		var out Output
+		c.hook.Propose(in, &out)
+		if (len(out.Problems) == 1) != (c.want == "") {
+			t.Errorf("%s: %v", c.name, out.Problems)
+		}
+	}
+	if got := values(&Input{Intent: &intent.Pod{}, Container: "a"}, Burst{}); len(got) > 0 {
+		t.Errorf("a pod that did not ask: %v", got)
+	}
+}

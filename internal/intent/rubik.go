@@ -1,0 +1,173 @@
+package intent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Keys of openEuler's rubik (2.0) that are read on the node.
+const (
+	RubikPreemptable = "volcano.sh/preemptable"
+	RubikCacheLimit  = "volcano.sh/cache-limit"
+	RubikBurst       = "volcano.sh/quota-burst-time"
+	RubikBlkioLimit  = "volcano.sh/blkio-limit"
+	RubikQuotaTurbo  = "volcano.sh/quota-turbo"
+	RubikCPI         = "volcano.sh/cpi"
+)
+
+// maxBurst bounds a burst in µs: what the kernel stores of a quota.
+const maxBurst = 1<<44 - 1
+
+// The names of rubik's two classes.
+const (
+	rubikOffline = "offline"
+	rubikOnline  = "online"
+)
+
+// CacheLevels are rubik's levels of cache and memory bandwidth, the least first,
+// as package resctrl reads them; the last is everything.
+func CacheLevels() map[string]RDTShares {
+	return map[string]RDTShares{"low": "L3 0-20, MB 10", "middle": "L3 0-30, MB 30", "high": "L3 0-50, MB 50", "max": ""}
+}
+
+// readRubik reads rubik's keys. Runtimes tell labels and annotations as they
+// were when the pod came; whoever tells its spec tells them as they are.
+func readRubik(pod *lifecycle.Pod, spec *lifecycle.PodSpec, out *Pod) {
+	if spec != nil && spec.Meta != nil {
+		pod = &lifecycle.Pod{Labels: spec.Meta.Labels, Annotations: spec.Meta.Annotations}
+	}
+	readPreemptable(pod, out)
+	readBurst(pod, out)
+	readBlkioLimit(pod, out)
+	readCacheLimit(pod, out)
+	for _, key := range []string{RubikQuotaTurbo, RubikCPI} {
+		if text := pod.Annotations[key]; text != "" && text != "false" {
+			out.warn(key, text, "is not heeded: no quota is raised or cut by measuring")
+		}
+	}
+}
+
+// readPreemptable reads the class. Rubik takes it from an annotation or a label;
+// where both are there and disagree, the annotation stands.
+func readPreemptable(pod *lifecycle.Pod, out *Pod) {
+	text, label := pod.Annotations[RubikPreemptable], pod.Labels[RubikPreemptable]
+	if text == "" {
+		text = label
+	}
+	if label != "" && label != text {
+		out.problem(RubikPreemptable, label, "the label disagrees with the annotation, which says %q and stands", printable(text))
+	}
+	switch text {
+	case "":
+	case "true":
+		out.Preemptable = Sourced[bool]{true, RubikPreemptable}
+		out.Class, out.Name = Sourced[Class]{Reclaimed, RubikPreemptable}, rubikOffline
+	case "false":
+		out.Preemptable = Sourced[bool]{false, RubikPreemptable}
+		out.Class, out.Name = Sourced[Class]{Shared, RubikPreemptable}, rubikOnline
+	default:
+		out.problem(RubikPreemptable, text, `want "true" or "false"`)
+	}
+}
+
+func readBurst(pod *lifecycle.Pod, out *Pod) {
+	text := pod.Annotations[RubikBurst]
+	if text == "" {
+		return
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > maxBurst || strconv.FormatInt(n, 10) != text {
+		out.problem(RubikBurst, text, "want microseconds per period, a whole number from 0 to %d", int64(maxBurst))
+		return
+	}
+	out.Burst = Sourced[int64]{n, RubikBurst}
+}
+
+func readCacheLimit(pod *lifecycle.Pod, out *Pod) {
+	text := pod.Annotations[RubikCacheLimit]
+	if text == "dynamic" {
+		out.warn(RubikCacheLimit, text, "levels are not moved by measuring here; low, where rubik begins, stands")
+		text = "low"
+	}
+	if _, known := CacheLevels()[text]; known {
+		out.CacheLevel = Sourced[string]{text, RubikCacheLimit}
+	} else if text != "" {
+		out.problem(RubikCacheLimit, text, "want low, middle, high, max or dynamic")
+	}
+}
+
+// rubikLimit is one element of rubik's lists of limits.
+type rubikLimit struct {
+	Device string   `json:"device"`
+	Value  quantity `json:"value"`
+}
+
+// readBlkioLimit reads limits of disks: a list for each direction. Whatever is
+// wrong with one takes away all, so that a typing error never lifts a limit of
+// one disk alone.
+func readBlkioLimit(pod *lifecycle.Pod, out *Pod) {
+	var ask struct {
+		ReadBPS   []rubikLimit `json:"device_read_bps"`
+		WriteBPS  []rubikLimit `json:"device_write_bps"`
+		ReadIOPS  []rubikLimit `json:"device_read_iops"`
+		WriteIOPS []rubikLimit `json:"device_write_iops"`
+	}
+	if !decode(pod, RubikBlkioLimit, &ask, out) {
+		return
+	}
+	disks := map[string]*blkioConfig{}
+	for _, direction := range []struct {
+		limits []rubikLimit
+		into   func(*blkioConfig) *int64
+	}{
+		{ask.ReadBPS, func(c *blkioConfig) *int64 { return &c.ReadBPS }},
+		{ask.WriteBPS, func(c *blkioConfig) *int64 { return &c.WriteBPS }},
+		{ask.ReadIOPS, func(c *blkioConfig) *int64 { return &c.ReadIOPS }},
+		{ask.WriteIOPS, func(c *blkioConfig) *int64 { return &c.WriteIOPS }},
+	} {
+		for _, l := range direction.limits {
+			if err := l.add(disks, direction.into); err != nil {
+				out.problem(RubikBlkioLimit, pod.Annotations[RubikBlkioLimit], "%v", err)
+				return
+			}
+		}
+	}
+	var limits []DiskLimit
+	for _, name := range slices.Sorted(maps.Keys(disks)) {
+		limit, err := diskLimit(name, *disks[name])
+		if err != nil {
+			out.problem(RubikBlkioLimit, pod.Annotations[RubikBlkioLimit], "%v", err)
+			return
+		}
+		limits = append(limits, limit)
+	}
+	if len(limits) > 0 {
+		out.Disks = Sourced[[]DiskLimit]{limits, RubikBlkioLimit}
+	}
+}
+
+func (l rubikLimit) add(disks map[string]*blkioConfig, into func(*blkioConfig) *int64) error {
+	n, err := l.Value.integer()
+	if err != nil {
+		return fmt.Errorf("device %s: value: %w", printable(l.Device), err)
+	}
+	name := strings.TrimPrefix(l.Device, "/dev/")
+	c := disks[name]
+	if c == nil {
+		if len(disks) == maxDisks {
+			return fmt.Errorf("more than %d devices", maxDisks)
+		}
+		c = &blkioConfig{}
+		disks[name] = c
+	}
+	if at := into(c); *at == 0 || *at == n {
+		*at = n
+		return nil
+	}
+	return fmt.Errorf("device %s has two limits in one direction", printable(l.Device))
+}
