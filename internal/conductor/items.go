@@ -39,6 +39,14 @@ func asked(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
 		out.Text = p.CPU.CPUs
 	case lifecycle.CPUSetMems:
 		out.Text = p.CPU.Mems
+	case lifecycle.Unified:
+		var known bool
+		if out.Text, known = p.Unified[v.Key]; !known {
+			out.Text, known = engine.Neutral(v.Key)
+		}
+		if !known {
+			return nil
+		}
 	default:
 		return nil
 	}

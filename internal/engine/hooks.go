@@ -158,6 +158,12 @@ var neutral = map[string]string{
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.oom.group": "0",
 }
 
+// Neutral is what a file of a new cgroup says, for files that hooks decide.
+func Neutral(key string) (text string, known bool) {
+	text, known = neutral[key]
+	return text, known
+}
+
 // revert adds values that put back what the runtime asked for, for every
 // resource that was proposed before and is not any more.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, online topology.Set, m *topology.Machine) []lifecycle.Value {

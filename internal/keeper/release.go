@@ -90,7 +90,7 @@ func (k *Keeper) Yield() []Outcome {
 	var theirs []*job
 	for _, j := range jobs {
 		text, err := k.tree.Read(j.place.dir, j.place.field, j.place.key)
-		if err != nil {
+		if err != nil || k.hidden(j.place) {
 			continue // releasing it says what is wrong
 		}
 		k.mu.Lock()
@@ -189,6 +189,7 @@ func (k *Keeper) claim(o origin) *Outcome {
 	p := place{o.Dir, o.Field, o.Key}
 	target := Target{Owner: o.Owner, Dir: o.Dir, Parent: o.Parent}
 	text, err := k.tree.Read(p.dir, p.field, p.key)
+	hidden := k.hidden(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, still := k.remembered[p]; !still {
@@ -204,12 +205,12 @@ func (k *Keeper) claim(o origin) *Outcome {
 	back, known := r.back()
 	isBack := known && (back != "" || !isList(p.field)) && cgroup.Same(p.field, p.key, text, back)
 	switch {
-	case err != nil && cgroup.Gone(err), err == nil && isBack:
+	case err != nil && cgroup.Gone(err), err == nil && isBack && !hidden:
 		delete(k.remembered, p)
 		return nil
 	case err != nil:
 		return left(err)
-	case !k.mayBeOurs(o, text):
+	case !hidden && !k.mayBeOurs(o, text):
 		return left(fmt.Errorf("%w to %q", ErrTheirs, text))
 	case !known:
 		return left(ErrUnknown)
@@ -221,6 +222,16 @@ func (k *Keeper) claim(o origin) *Outcome {
 	r.state = Pending
 	k.noteLocked(r)
 	return nil
+}
+
+// hidden reports whether a file shows something else than was written to it: the
+// weight of a cgroup that is idle.
+func (k *Keeper) hidden(p place) bool {
+	if p.field != lifecycle.CPUShares {
+		return false
+	}
+	text, err := k.tree.Read(p.dir, lifecycle.Unified, idleKey)
+	return err == nil && text == "1"
 }
 
 // mayBeOurs reports whether a text is what a keeper wrote. Of a list version 1
