@@ -79,11 +79,9 @@ func (d *draft) grant(g placement.Grant) {
 
 // drop ends every grant of a pod.
 func (d *draft) drop(podUID string) {
-	for _, g := range d.ledger.Grants() {
-		if g.Key.PodUID == podUID {
-			d.write().Drop(g.Key)
-			d.moved = true
-		}
+	if d.ledger.Owns(podUID) {
+		d.write().DropPod(podUID)
+		d.moved = true
 	}
 }
 

@@ -27,7 +27,7 @@ func (d *draft) pinned(p *Pod, told *lifecycle.Resources) topology.Set {
 // pods, and a pod that has some. What somebody owns already is the ledger's.
 func (d *draft) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
 	note := func(c *Container) {
-		if c == nil || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Seat.Pool == placement.Own {
+		if c == nil || c.Pristine.CPU.CPUs == "" || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Seat.Pool == placement.Own {
 			return
 		}
 		other := d.pod(c.PodID)
@@ -37,10 +37,10 @@ func (d *draft) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner st
 		}
 		both = both.Union(has)
 	}
-	if !d.fresh {
-		for id := range d.base.containers {
+	if !d.fresh && d.base.listed > 0 {
+		for id, c := range d.base.containers {
 			if _, changed := d.containers[id]; !changed {
-				note(d.base.containers[id])
+				note(c)
 			}
 		}
 	}

@@ -36,7 +36,9 @@ func (d *draft) settleMems(p *Pod, c *Container) {
 	if q.CPUs.Empty() {
 		return
 	}
-	q.Free = d.freeMemory()
+	if q.Bytes > 0 {
+		q.Free = d.freeMemory()
+	}
 	ids, err := choose.Nodes(d.machine, q)
 	if short := (*choose.MemoryError)(nil); errors.As(err, &short) {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
@@ -53,12 +55,7 @@ func (d *draft) settleMems(p *Pod, c *Container) {
 // memoryNodes lists the nodes that have ordinary memory, and those of them that
 // no other pod has alone.
 func (d *draft) memoryNodes(p *Pod) (all, usable []int) {
-	var alone topology.Set
-	for _, g := range d.ledger.Grants() {
-		if g.Alone && g.Key.PodUID != p.Pod.UID {
-			alone = alone.Union(g.CPUs)
-		}
-	}
+	alone := d.ledger.Alone(p.Pod.UID)
 	for _, n := range d.machine.Nodes {
 		if n.Kind != topology.DRAM {
 			continue

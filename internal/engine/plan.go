@@ -137,6 +137,14 @@ func (s *State) put(id string, c *Container) {
 	if old != nil {
 		s.leave(old)
 	}
+	for _, told := range []struct {
+		ctr *Container
+		by  int
+	}{{old, -1}, {c, 1}} {
+		if told.ctr != nil && told.ctr.Pristine.CPU.CPUs != "" {
+			s.listed += told.by
+		}
+	}
 	if old != nil && (c == nil || c.PodID != old.PodID) {
 		s.byPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.byPod[old.PodID]), func(x string) bool { return x == id })
 		if len(s.byPod[old.PodID]) == 0 {

@@ -134,6 +134,9 @@ type State struct {
 	byPod      map[string][]string
 	benches    map[placement.Seat]*bench
 	needs      map[placement.Which]need
+	// listed is how many containers the runtime was told CPUs of: only the
+	// kubelet's static CPU manager does that.
+	listed int
 	layout     *placement.Layout
 }
 
@@ -151,6 +154,7 @@ func (s *State) reset() {
 	s.byPod = map[string][]string{}
 	s.benches = map[placement.Seat]*bench{}
 	s.needs = map[placement.Which]need{}
+	s.listed = 0
 	s.layout = s.Policy.Pools.Lay(placement.Demand{})
 }
 

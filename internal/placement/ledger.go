@@ -28,13 +28,13 @@ type Grant struct {
 // Ledger is who owns which CPUs. Containers of one pod may own the same CPUs;
 // no two pods do. The zero Ledger is not usable; see NewLedger.
 type Ledger struct {
-	grants map[Key]Grant
-	owned  topology.Set
-	lent   topology.Set // of owned
+	pods  map[string][]Grant // by pod UID; a list is replaced, never changed
+	owned topology.Set
+	lent  topology.Set // of owned
 }
 
 // NewLedger returns an empty ledger.
-func NewLedger() *Ledger { return &Ledger{grants: map[Key]Grant{}} }
+func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}} }
 
 // Taken is a refusal: CPUs belong to another pod.
 type Taken struct {
@@ -49,7 +49,7 @@ func (t *Taken) Error() string {
 
 // Check returns a *Taken where some of the CPUs belong to another pod.
 func (l *Ledger) Check(key Key, cpus topology.Set) error {
-	if l.owned.And(cpus).Empty() {
+	if l.owned.And(cpus).Minus(l.OfPod(key.PodUID)).Empty() {
 		return nil
 	}
 	for _, g := range l.Grants() {
@@ -62,36 +62,50 @@ func (l *Ledger) Check(key Key, cpus topology.Set) error {
 
 // Put records a grant that Check allowed.
 func (l *Ledger) Put(g Grant) {
-	l.grants[g.Key] = g
-	l.count()
+	l.put(g.Key.PodUID, append(without(l.pods[g.Key.PodUID], g.Key), g))
 }
 
 // Drop ends a grant.
 func (l *Ledger) Drop(key Key) {
-	if _, ok := l.grants[key]; ok {
-		delete(l.grants, key)
-		l.count()
+	if _, has := l.Of(key); has {
+		l.put(key.PodUID, without(l.pods[key.PodUID], key))
 	}
 }
 
-func (l *Ledger) count() {
-	var kept topology.Set
-	l.owned, l.lent = topology.Set{}, topology.Set{}
-	for _, g := range l.grants {
-		l.owned = l.owned.Union(g.CPUs)
+func without(grants []Grant, key Key) []Grant {
+	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return g.Key == key })
+}
+
+// put replaces the grants of a pod, and counts what that changes: no other pod
+// has its CPUs.
+func (l *Ledger) put(uid string, grants []Grant) {
+	old := l.OfPod(uid)
+	l.owned, l.lent = l.owned.Minus(old), l.lent.Minus(old)
+	delete(l.pods, uid)
+	if len(grants) == 0 {
+		return
+	}
+	l.pods[uid] = grants
+	var lent, kept topology.Set
+	for _, g := range grants {
 		if g.Lent {
-			l.lent = l.lent.Union(g.CPUs)
+			lent = lent.Union(g.CPUs)
 		} else {
 			kept = kept.Union(g.CPUs)
 		}
 	}
-	l.lent = l.lent.Minus(kept)
+	l.owned = l.owned.Union(lent).Union(kept)
+	l.lent = l.lent.Union(lent.Minus(kept))
 }
 
 // Of returns the grant of a key.
 func (l *Ledger) Of(key Key) (Grant, bool) {
-	g, ok := l.grants[key]
-	return g, ok
+	for _, g := range l.pods[key.PodUID] {
+		if g.Key == key {
+			return g, true
+		}
+	}
+	return Grant{}, false
 }
 
 // Exclusive returns all CPUs somebody owns.
@@ -103,10 +117,8 @@ func (l *Ledger) Lent() topology.Set { return l.lent }
 // OfPod returns the CPUs the containers of a pod own.
 func (l *Ledger) OfPod(uid string) topology.Set {
 	var s topology.Set
-	for k, g := range l.grants {
-		if k.PodUID == uid {
-			s = s.Union(g.CPUs)
-		}
+	for _, g := range l.pods[uid] {
+		s = s.Union(g.CPUs)
 	}
 	return s
 }
@@ -114,35 +126,45 @@ func (l *Ledger) OfPod(uid string) topology.Set {
 // Left returns the CPUs a pod owned before a restart that no container of it has
 // come for since: those of the key without a container.
 func (l *Ledger) Left(uid string) topology.Set {
-	left := l.grants[Key{PodUID: uid}].CPUs
-	if left.Empty() {
-		return left
-	}
-	for k, g := range l.grants {
-		if k.PodUID == uid && k.Container != "" {
-			left = left.Minus(g.CPUs)
+	var left, taken topology.Set
+	for _, g := range l.pods[uid] {
+		if g.Key.Container == "" {
+			left = g.CPUs
+		} else {
+			taken = taken.Union(g.CPUs)
 		}
 	}
-	return left
+	return left.Minus(taken)
 }
 
-// ExclusiveWithout returns the CPUs that would be owned if the given keys'
-// grants ended.
-func (l *Ledger) ExclusiveWithout(gone func(Key) bool) topology.Set {
+// Alone returns the CPUs of NUMA nodes that other pods have alone.
+func (l *Ledger) Alone(uid string) topology.Set {
 	var s topology.Set
-	for k, g := range l.grants {
-		if !gone(k) {
-			s = s.Union(g.CPUs)
+	for other, grants := range l.pods {
+		for _, g := range grants {
+			if g.Alone && other != uid {
+				s = s.Union(g.CPUs)
+			}
 		}
 	}
 	return s
 }
 
+// DropPod ends every grant of a pod, and reports whether there was one.
+func (l *Ledger) DropPod(uid string) bool {
+	_, had := l.pods[uid]
+	l.put(uid, nil)
+	return had
+}
+
+// Owns reports whether a pod owns any CPU.
+func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 }
+
 // Grants returns all grants in the order of their keys.
 func (l *Ledger) Grants() []Grant {
-	out := make([]Grant, 0, len(l.grants))
-	for _, g := range l.grants {
-		out = append(out, g)
+	out := make([]Grant, 0, len(l.pods))
+	for _, grants := range l.pods {
+		out = append(out, grants...)
 	}
 	slices.SortFunc(out, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Key.PodUID, b.Key.PodUID), cmp.Compare(a.Key.Container, b.Key.Container))
@@ -152,5 +174,7 @@ func (l *Ledger) Grants() []Grant {
 
 // Clone returns a copy that can be changed on its own.
 func (l *Ledger) Clone() *Ledger {
-	return &Ledger{grants: maps.Clone(l.grants), owned: l.owned, lent: l.lent}
+	c := *l
+	c.pods = maps.Clone(l.pods)
+	return &c
 }
