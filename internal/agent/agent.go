@@ -79,7 +79,11 @@ type Agent struct {
 	started   time.Time
 	close     func() error
 
-	mu         sync.Mutex
+	// applying is held while a policy is made and put in force: the last one made
+	// is the one in force.
+	applying sync.Mutex
+
+	mu         sync.Mutex // guards all below, and machine
 	config     config.Config
 	generation uint64
 	badConfig  string // why a newer file is not in force
@@ -225,6 +229,9 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.guard(ctx) })
+	if a.opt.Machine == nil {
+		group.Go(func() error { a.followCPUs(ctx); return nil })
+	}
 	group.Go(func() error { return a.specs.Run(ctx) })
 	group.Go(func() error { return a.grants.Run(ctx) })
 	if a.opt.Config.Paths.State != "" {
@@ -340,7 +347,9 @@ func (a *Agent) partly(err error) {
 // Reconfigure puts a new configuration in force for what lives and what comes.
 // Settings that only a start can change are named and keep their old value.
 func (a *Agent) Reconfigure(c config.Config) error {
-	policy, err := policyOf(c, a.machine, a.node)
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	policy, err := policyOf(c, a.hardware(), a.node)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 		{"pools.system", c.Pools.System, &p.Pools.System},
 	} {
 		var err error
-		if *list.into, err = m.ParseCPUs(list.text); err != nil {
+		if *list.into, err = present(m, list.text); err != nil {
 			return p, fmt.Errorf("%s: %w", list.key, err)
 		}
 	}
@@ -87,6 +88,16 @@ func place(c config.Placement, m *topology.Machine, p *engine.Policy) {
 		Tree: choose.NewTree(m), Lend: c.LendLSR, Roomy: c.Spread,
 		Whole: map[string]engine.WholeCPUs{"guaranteed": engine.WholeGuaranteed, "any": engine.WholeAnywhere}[c.WholeCPUs],
 	}
+}
+
+// present reads a list of CPUs, without those that are there and offline now.
+func present(m *topology.Machine, list string) (topology.Set, error) {
+	ids, err := topology.ParseList(list)
+	if err != nil {
+		return topology.Set{}, err
+	}
+	ids = slices.DeleteFunc(ids, func(id int) bool { return slices.Contains(m.Offline, id) })
+	return m.ParseCPUs(topology.FormatList(ids))
 }
 
 // hooksOf makes the hooks that are switched on.

@@ -53,11 +53,13 @@ func nothing(p engine.Policy) engine.Policy {
 // nothing until it is started anew; a configuration that changes meanwhile is
 // taken in and has no effect.
 func (a *Agent) Release(ctx context.Context) (status.Released, error) {
+	a.applying.Lock()
+	defer a.applying.Unlock()
 	a.mu.Lock()
 	c := a.config
 	a.released = true
 	a.mu.Unlock()
-	policy, err := policyOf(c, a.machine, a.node)
+	policy, err := policyOf(c, a.hardware(), a.node)
 	if err != nil {
 		return status.Released{}, err
 	}

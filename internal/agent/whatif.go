@@ -26,7 +26,7 @@ func (s source) PlanConfig(file []byte) (status.Outlook, error) {
 	if err != nil {
 		return status.Outlook{}, err
 	}
-	policy, err := policyOf(c, s.a.machine, s.a.node)
+	policy, err := policyOf(c, s.a.hardware(), s.a.node)
 	if err != nil {
 		return status.Outlook{}, err
 	}

@@ -258,12 +258,20 @@ func (c *Conductor) Settled() {
 
 // Configure puts a new policy in force for what runs: kernel first, the
 // runtime's copies after it, paced.
-func (c *Conductor) Configure(p engine.Policy, t Tuning) {
+func (c *Conductor) Configure(p engine.Policy, t Tuning) { c.configure(engine.Facts{Policy: &p}, t) }
+
+// Rehost is Configure on a machine some of whose CPUs went offline or came back,
+// made by topology.Machine.WithOnline.
+func (c *Conductor) Rehost(m *topology.Machine, p engine.Policy, t Tuning) {
+	c.configure(engine.Facts{Machine: m, Policy: &p}, t)
+}
+
+func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	start := c.now()
 	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	defer c.end()
 	c.tune(t)
-	if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &p}) }) == nil {
+	if c.guard(w, func() error { return c.plan(w, f) }) == nil {
 		c.finish(w, start)
 	}
 }

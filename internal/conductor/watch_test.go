@@ -49,19 +49,26 @@ func (e *ears) Remove(dir string) {
 
 func (e *ears) Written() <-chan string { return e.out }
 
-// watched runs f beside a model's watch, in time of its own.
-func watched(t *testing.T, f func(t *testing.T, watch func(*model, conductor.Watcher))) {
+// bubble is a test with a time of its own.
+type bubble struct {
+	*testing.T
+	// watch runs a model's watch until the test is over.
+	watch func(*model, conductor.Watcher)
+}
+
+// watched runs f in a bubble.
+func watched(t *testing.T, f func(b bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		f(t, func(mo *model, w conductor.Watcher) {
+		f(bubble{T: t, watch: func(mo *model, w conductor.Watcher) {
 			all.Go(func() {
 				if err := mo.con.Watch(ctx, w); err != nil {
 					t.Error(err)
 				}
 			})
-		})
+		}})
 		stop()
 		all.Wait()
 	})
@@ -77,22 +84,23 @@ func TestWatchRepairs(t *testing.T) {
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		for _, blind := range []bool{false, true} {
 			t.Run(v.String()+map[bool]string{true: "/blind"}[blind], func(t *testing.T) {
-				watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) { repairs(t, v, blind, watch) })
+				t.Parallel()
+				watched(t, func(b bubble) { b.repairs(v, blind) })
 			})
 		}
 	}
 }
 
-func repairs(t *testing.T, v cgroup.Version, blind bool, watch func(*model, conductor.Watcher)) {
-	t.Helper()
-	mo := newModel(t, v, faults{})
+func (b bubble) repairs(v cgroup.Version, blind bool) {
+	b.Helper()
+	mo := newModel(b, v, faults{})
 	var w conductor.Watcher
 	if mo.kernel.OnWrite(nil); !blind {
 		w = listen(mo)
 	}
 	owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 	mo.start(owner)
-	watch(mo, w)
+	b.watch(mo, w)
 	tree := &cgroup.Tree{FS: mo.kernel, Version: v}
 	for range 3 {
 		time.Sleep(10 * time.Second)
@@ -101,11 +109,11 @@ func repairs(t *testing.T, v cgroup.Version, blind bool, watch func(*model, cond
 		time.Sleep(time.Second)
 		quota, _, err := tree.ReadBandwidth(podDir(owner))
 		if got := mo.effective(owner); got != "2-3" || err != nil || quota != "-1" && quota != "max" {
-			t.Errorf("a second later it has CPUs %s and its pod a quota of %s, %v", got, quota, err)
+			b.Errorf("a second later it has CPUs %s and its pod a quota of %s, %v", got, quota, err)
 		}
 	}
 	if n := mo.con.Summary(); n.Drift["cpuset.cpus"] != 3 || n.Drift["cpu.quota"] != 3 {
-		t.Errorf("counted: %v", n.Drift)
+		b.Errorf("counted: %v", n.Drift)
 	}
 }
 
@@ -113,11 +121,11 @@ func repairs(t *testing.T, v cgroup.Version, blind bool, watch func(*model, cond
 // does not wait for ever.
 func TestWatchWaits(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) {
-		mo := newModel(t, cgroup.V1, faults{})
+	watched(t, func(b bubble) {
+		mo := newModel(b, cgroup.V1, faults{})
 		owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 		mo.start(owner)
-		watch(mo, listen(mo))
+		b.watch(mo, listen(mo))
 		time.Sleep(time.Second)
 		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V1}
 		var repaired []time.Duration
@@ -129,7 +137,7 @@ func TestWatchWaits(t *testing.T) {
 		}
 		// The first is how it was.
 		if len(repaired) < 2 || repaired[1] < 400*time.Millisecond || repaired[1] > time.Second || len(repaired) > 4 {
-			t.Errorf("put right at %v, while another wrote every 20 ms", repaired)
+			b.Errorf("put right at %v, while another wrote every 20 ms", repaired)
 		}
 	})
 }
@@ -138,12 +146,12 @@ func TestWatchWaits(t *testing.T) {
 // releases it as theirs.
 func TestWatchGivesUp(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) {
-		mo := newModel(t, cgroup.V1, faults{})
+	watched(t, func(b bubble) {
+		mo := newModel(b, cgroup.V1, faults{})
 		mo.con.Configure(mo.policy, conductor.Tuning{Fight: keeper.Fight{Limit: 2, Per: time.Hour}})
 		c := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 		mo.start(c)
-		watch(mo, listen(mo))
+		b.watch(mo, listen(mo))
 		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V1}
 		theirs := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}
 		for range 3 {
@@ -153,17 +161,17 @@ func TestWatchGivesUp(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		n := mo.con.Status()
 		if mo.effective(c) != "0-3" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
-			t.Errorf("CPUs %s, contested %+v, not in force %d", mo.effective(c), n.Contested, n.Unapplied)
+			b.Errorf("CPUs %s, contested %+v, not in force %d", mo.effective(c), n.Contested, n.Unapplied)
 		}
 		if n := mo.con.Summary(); n.Fights["cpuset.cpus"] != 1 || n.Unapplied[status.LeftAlone] != 1 {
-			t.Errorf("summary: %v, %v", n.Fights, n.Unapplied)
+			b.Errorf("summary: %v, %v", n.Fights, n.Unapplied)
 		}
 		policy := mo.policy
 		policy.Hooks, policy.Place = nil, false
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(b.Context())
 		cancel() // there is no runtime whose copies could be waited for
 		if r := mo.con.Release(ctx, policy); len(r.Left) != 1 || mo.effective(c) != "0-3" {
-			t.Errorf("released as theirs: %+v, CPUs %s", r, mo.effective(c))
+			b.Errorf("released as theirs: %+v, CPUs %s", r, mo.effective(c))
 		}
 	})
 }
@@ -172,26 +180,26 @@ func TestWatchGivesUp(t *testing.T) {
 // often, and not for ever; once nothing is in the way it is in force.
 func TestWatchTriesAgain(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, watch func(*model, conductor.Watcher)) {
-		mo := newModel(t, cgroup.V1, faults{})
+	watched(t, func(b bubble) {
+		mo := newModel(b, cgroup.V1, faults{})
 		c := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 		mo.start(c)
-		watch(mo, listen(mo))
+		b.watch(mo, listen(mo))
 		time.Sleep(time.Second)
 		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V1}
 		must(tree.Write(c.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}))
 		must(mo.kernel.MkdirRunc(c.dir() + "/nested")) // keeps them busy
 		time.Sleep(20 * time.Minute)
 		if n := mo.con.Summary().Kernel["refused"]; n < 3 || n > 20 {
-			t.Errorf("refused %d times in twenty minutes", n)
+			b.Errorf("refused %d times in twenty minutes", n)
 		}
 		if n := mo.con.Summary().Unapplied[status.KernelRefused]; n != 1 {
-			t.Errorf("%d values are reported as refused", n)
+			b.Errorf("%d values are reported as refused", n)
 		}
 		must(mo.kernel.Rmdir(c.dir() + "/nested"))
 		mo.handle(lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
 		if got := mo.effective(c); got != "2-3" {
-			t.Errorf("nothing is in the way, and it has %s", got)
+			b.Errorf("nothing is in the way, and it has %s", got)
 		}
 	})
 }

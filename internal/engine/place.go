@@ -20,7 +20,11 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 	if !p.Intent.CPUs.Said() || !d.policy.Place {
 		return topology.Set{}, nil
 	}
-	cpus, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
+	list := topology.FormatList(p.Intent.CPUs.V)
+	cpus, err := d.machine.ParseCPUs(list)
+	if rest := d.machine.OnlineOf(list); err != nil && !rest.Empty() && d.ledger.OfPod(p.Pod.UID) == rest {
+		cpus, err = rest, nil // the others went offline since they were granted
+	}
 	if err != nil {
 		return topology.Set{}, err
 	}
@@ -188,7 +192,8 @@ func notGranted(p *Pod, err error) lifecycle.Problem {
 
 func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
 	c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
-	c.Born = cpus
+	// Owned CPUs that went offline are its own when they come back.
+	c.Born = cpus.Union(c.Born.Minus(d.machine.Online()))
 	c.SeatFrom, c.SeatWhy = from, why
 	d.grant(d.grantOf(p, c.Key, cpus, from))
 }

@@ -142,7 +142,7 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	}
 	// What else a record says is in c already.
 	if g, owns := owners.Of(c.Key); owns {
-		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs)}
+		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs.Union(c.Born.Minus(m.Online())))}
 	}
 	return &Record{Pristine: c.Pristine, CPUs: m.Format(c.Born)}
 }
@@ -169,8 +169,9 @@ func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
 		if decided[g.Key] || !d.policy.Place || pod == nil || d.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
-		if g.CPUs.And(d.policy.Pools.Reserved).Empty() && d.ledger.Check(g.Key, g.CPUs) == nil {
-			d.ledger.Put(d.grantOf(pod, g.Key, g.CPUs, g.From))
+		cpus := g.CPUs.And(d.machine.Online())
+		if !cpus.Empty() && cpus.And(d.policy.Pools.Reserved).Empty() && d.ledger.Check(g.Key, cpus) == nil {
+			d.ledger.Put(d.grantOf(pod, g.Key, cpus, g.From))
 		}
 	}
 }

@@ -297,3 +297,89 @@ func BenchmarkMove(b *testing.B) {
 		})
 	}
 }
+
+// TestLegalBursts goes between states in which no burst is more than its quota:
+// the kernel refuses every other intermediate state, so no write is refused.
+func TestLegalBursts(t *testing.T) {
+	for _, v := range versions {
+		rapid.Check(t, func(rt *rapid.T) {
+			r, c := countedRig(t, v)
+			for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+				quota := int64(-1)
+				burst := rapid.Int64Range(0, 50).Draw(rt, "burst") * 1000
+				if rapid.Bool().Draw(rt, "limited") {
+					quota = burst + rapid.Int64Range(1, 50).Draw(rt, "more")*1000
+				}
+				batch := []Item{
+					num("p0/a", lifecycle.CPUQuota, quota), unified("p0/a", burstKey, fmt.Sprint(burst)),
+					num("p0/a", lifecycle.CPUPeriod, rapid.SampledFrom([]int64{20000, 50000, 100000}).Draw(rt, "period")),
+				}
+				for _, o := range r.Apply(rapid.Permutation(batch).Draw(rt, "batch")) {
+					if o.State != Applied && o.State != Same {
+						rt.Errorf("%v: quota %d, burst %d: %s %v: %v", v, quota, burst, o.Value.Field, o.State, o.Err)
+					}
+				}
+			}
+			if len(c.refused) > 0 {
+				rt.Errorf("%v: refused %q", v, c.refused)
+			}
+		})
+	}
+}
+
+// TestIdleAndWeight goes between states of cpu.idle and weight, in one batch or
+// in two, and releases both in the end: no write is refused, a cgroup that is
+// not idle has the weight that is desired, and in the end what was found.
+func TestIdleAndWeight(t *testing.T) {
+	for _, v := range versions {
+		rapid.Check(t, func(rt *rapid.T) {
+			r, c := countedRig(t, v)
+			found := rapid.SampledFrom([]int64{2, 1024, 5000}).Draw(rt, "found")
+			must(r.tree.Write("p0/a", lifecycle.Value{Field: lifecycle.CPUShares, Int: found}))
+			before, err := r.tree.Read("p0/a", lifecycle.CPUShares, "")
+			must(err)
+			idle, shares := "", int64(0)
+			for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+				var batch []Item
+				if what := rapid.IntRange(0, 2).Draw(rt, "what"); what != 0 {
+					idle = rapid.SampledFrom([]string{"0", "1"}).Draw(rt, "idle")
+					batch = append(batch, unified("p0/a", idleKey, idle))
+					if what == 2 {
+						shares = 0
+					}
+				}
+				if len(batch) == 0 || shares == 0 {
+					shares = rapid.Int64Range(2, 4000).Draw(rt, "shares")
+					batch = append(batch, num("p0/a", lifecycle.CPUShares, shares))
+				}
+				r.Apply(rapid.Permutation(batch).Draw(rt, "batch"))
+				if rapid.Bool().Draw(rt, "settle") {
+					r.Settle("p0/a")
+				}
+				text, err := r.tree.Read("p0/a", lifecycle.CPUShares, "")
+				want, _ := cgroup.Encode(v, lifecycle.Value{Field: lifecycle.CPUShares, Int: shares})
+				curve := weightText(cgroup.RuntimeWeight(shares)) // which a runtime may have written
+				if idle != "1" && (err != nil || text != want && (v == cgroup.V1 || text != curve)) {
+					rt.Errorf("%v: idle %q, shares %d: the weight is %q, want %q (%v)", v, idle, shares, text, want, err)
+				}
+			}
+			for _, o := range r.ReleaseAll() {
+				if o.Err != nil {
+					rt.Errorf("%v: released: %+v", v, o)
+				}
+			}
+			if text, err := r.tree.Read("p0/a", lifecycle.CPUShares, ""); err != nil || text != before {
+				rt.Errorf("%v: after the release the weight is %q, found %q (%v)", v, text, before, err)
+			}
+			if len(c.refused) > 0 {
+				rt.Errorf("%v: refused %q", v, c.refused)
+			}
+		})
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -126,7 +126,7 @@ func NewSizing(m *topology.Machine) *Sizing {
 		}
 	}
 	var all []int
-	for round := 0; len(all) < len(m.CPUs); round++ {
+	for round := 0; len(all) < m.Online().Len(); round++ {
 		for _, q := range queues {
 			if round < len(q) {
 				all = append(all, q[round].Members()...)

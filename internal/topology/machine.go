@@ -9,8 +9,8 @@ import (
 // Machine is what the node is: its online CPUs and their places, and its NUMA
 // nodes. It is a value made once (by sysfs or describe) and then only read.
 type Machine struct {
-	// CPUs are the online CPUs in ascending order of kernel id. Their index
-	// here is the dense index sets use.
+	// CPUs are the CPUs that were online when the machine was read, in ascending
+	// order of kernel id. Their index here is the dense index sets use.
 	CPUs []CPU
 	// Nodes are the NUMA nodes in ascending order of id.
 	Nodes []Node
@@ -174,6 +174,41 @@ func (m *Machine) seatNodes(nodes []Node) error {
 // Online returns all online CPUs.
 func (m *Machine) Online() Set { return m.all }
 
+// WithOnline returns the machine as it is while other CPUs are online, by kernel
+// id. Sets of the one mean the same on the other: a CPU that went offline keeps
+// its place in CPUs and in its groups, and is in no node and not online. CPUs that
+// were not online when the machine was read have no place; they are returned.
+func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
+	n := *m
+	n.all, n.Offline = Set{}, nil
+	for _, id := range ids {
+		if i, known := m.index[id]; known {
+			n.all.Add(i)
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	for i, c := range m.CPUs {
+		if !n.all.Has(i) {
+			n.Offline = append(n.Offline, c.ID)
+		}
+	}
+	n.Offline = append(n.Offline, slices.DeleteFunc(slices.Clone(m.Offline), func(id int) bool {
+		_, known := m.index[id]
+		return known || slices.Contains(ids, id)
+	})...)
+	slices.Sort(n.Offline)
+	n.Nodes = slices.Clone(m.Nodes)
+	for i := range n.Nodes {
+		n.Nodes[i].CPUs = Set{}
+	}
+	for i := range n.all.All() {
+		at, _ := n.NodeIndex(n.CPUs[i].Node)
+		n.Nodes[at].CPUs.Add(i)
+	}
+	return &n, unknown
+}
+
 // Node returns the NUMA node with the given id.
 func (m *Machine) Node(id int) (Node, bool) {
 	if i, ok := m.NodeIndex(id); ok {
@@ -209,7 +244,7 @@ func (m *Machine) ParseCPUs(list string) (Set, error) {
 	var s Set
 	for _, id := range ids {
 		i, ok := m.index[id]
-		if !ok {
+		if !ok || !m.all.Has(i) {
 			return Set{}, fmt.Errorf("CPU %d is not online on this node (online: %s)", id, m.Format(m.all))
 		}
 		s.Add(i)
@@ -231,7 +266,7 @@ func (m *Machine) OnlineOf(list string) Set {
 func (m *Machine) OnlineIDs(ids []int) Set {
 	var s Set
 	for _, id := range ids {
-		if i, ok := m.index[id]; ok {
+		if i, ok := m.index[id]; ok && m.all.Has(i) {
 			s.Add(i)
 		}
 	}

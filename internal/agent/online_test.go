@@ -1,0 +1,71 @@
+package agent_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+)
+
+// TestCPUsGoOffline: an agent that runs sees CPUs go offline and come back, also
+// those that its configuration names.
+func TestCPUsGoOffline(t *testing.T) {
+	t.Parallel()
+	kernel, err := cgroup.NewFake(cgroup.V2, "0-3", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	online := filepath.Join(dir, "sys/devices/system/cpu/online")
+	write := func(list string) {
+		t.Helper()
+		if err := os.WriteFile(online, []byte(list+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(online), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("0-3")
+	c := config.Default()
+	c.NRI.Socket = filepath.Join(dir, "nri.sock")
+	c.Paths.Sys, c.Paths.StatusSocket = filepath.Join(dir, "sys"), ""
+	c.Paths.Key, c.Paths.State = filepath.Join(dir, "key"), filepath.Join(dir, "state")
+	c.Pools.Reclaimed = "2-3"
+	a, err := agent.New(agent.Options{
+		Config: c, Log: slog.New(slog.DiscardHandler), Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V2},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, step := range []struct{ online, reclaimed string }{{"0-3", "2-3"}, {"0-2", "2"}, {"0-1", "0-1"}, {"0-3", "2-3"}} {
+		write(step.online)
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			got := a.Source().Status().CPUs
+			if got.Online == step.online && got.Reclaimed == step.reclaimed {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("with %s online it tells %+v", step.online, got)
+			}
+		}
+		if err := a.Reconfigure(c); err != nil {
+			t.Errorf("the configuration with %s online: %v", step.online, err)
+		}
+	}
+}
