@@ -83,6 +83,7 @@ func (s *seat) Configure(c *config.Config, dir string) {
 	c.Attach = s.attach
 	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtime(), "", s.proxy()
 	c.Bypass.CgroupRoot = "/"
+	c.PodSpec.Wait = 1000 // a busy machine must not decide what is known in time
 }
 
 // Open serves the runtime's CRI, and connects the kubelet where kubelets are

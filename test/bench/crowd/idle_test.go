@@ -65,11 +65,10 @@ func (n *node) attend(b *testing.B) (stop func()) {
 		}
 	}
 	// What it found is written, and the runtime's copies are brought in line.
-	for last, now := time.Duration(-1), cpuTime(b); now-last > 20*time.Millisecond; {
-		last = now
-		pause := time.NewTimer(2 * time.Second)
+	for last := -1; last != n.updates(); {
+		last = n.updates()
+		pause := time.NewTimer(3 * time.Second)
 		<-pause.C
-		now = cpuTime(b)
 	}
 	return func() {
 		cancel()
@@ -78,6 +77,9 @@ func (n *node) attend(b *testing.B) (stop func()) {
 		}
 	}
 }
+
+// updates counts those the runtime was asked for.
+func (n *node) updates() int { return int(n.face.Updates()) }
 
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()

@@ -19,6 +19,7 @@ type node struct {
 	machine *topology.Machine
 	kernel  *cgroup.Fake
 	runtime *sim.Runtime
+	face    *cri.Face
 }
 
 func (n *node) nri() string { return filepath.Join(n.dir, "n") }
@@ -48,11 +49,11 @@ func newNode(b *testing.B, pods int) *node {
 	for i := range pods {
 		n.run(b, i)
 	}
-	face, err := cri.Serve(n.runtime, cri.Options{Socket: n.cri()})
+	n.face, err = cri.Serve(n.runtime, cri.Options{Socket: n.cri()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(face.Close)
+	b.Cleanup(n.face.Close)
 	return n
 }
 
