@@ -54,6 +54,7 @@ var arrows = map[string][]string{
 	"internal/tools/keydocs":     nil,
 	"cmd/trimtab":                nil,
 	"test/bench":                 nil,
+	"test/bench/crowd":           nil,
 	"test/conformance":           nil,
 	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},
 	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},

@@ -64,8 +64,8 @@ var (
 	Unrefused = Limit{"refusal", "a container that a policy refuses exists already: it runs as if nothing had been asked for, and that is reported"}
 	// SameAgain is that of who sees results in place of requests.
 	SameAgain = Limit{"the same again", "a kubelet's update to exactly what Trimtab had given is not seen to be one: what was in force stays"}
-	// AbovePod is that of who cannot change a request.
-	AbovePod = Limit{"above the pod (cgroup v1)", "the kernel refuses an update above the quota that Trimtab gave the pod's own cgroup: the kubelet's request fails, what was in force stays"}
+	// Beside is that of who cannot change a request.
+	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst) fails; what was in force stays"}
 	// Recordless is that of containers without a record.
 	Recordless = Limit{"restarts", "containers carry no record: an agent that starts anew needs its files in paths.state; without them, who owns CPUs keeps them, and scaled values count as asked for"}
 )
@@ -75,7 +75,7 @@ func Attachments() []Attachment {
 	return []Attachment{
 		{Name: "nri", Refuses: true, carries: nri.Carries, reaches: true, reachesPods: true, never: "NRI has no field for it"},
 		{Name: "bypass", carries: bypass.Carries, never: "only the creation of a container can give it one, and that is over when it is seen",
-			Limits: []Limit{Unrefused, SameAgain, AbovePod, Recordless}},
+			Limits: []Limit{Unrefused, SameAgain, Beside, Recordless}},
 		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it"},
 	}
 }

@@ -148,7 +148,7 @@ func (r *Runtime) look(c *container) (First, error) {
 	f.CDI, f.BlockIO, f.RDTClass, f.RDTGroup = c.cdi, c.blockIO, c.rdt, r.rdtGroup(c.dir)
 	f.Cookie = r.cookie(c.dir)
 	for _, o := range r.containers {
-		if o == c || o.state != api.ContainerState_CONTAINER_RUNNING {
+		if o == c || r.o.Crowded || o.state != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		other, e := effective.Cgroup(r.o.Kernel, r.v2(), o.dir)

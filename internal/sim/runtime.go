@@ -41,6 +41,9 @@ type Options struct {
 	Host    *lifecycle.Host // whose device nodes containers may ask for; nil for none
 	Driver  Driver
 	Socket  string // where plugins connect
+	// Crowded: containers do not look at each other at their first instruction,
+	// which takes long where there are a thousand.
+	Crowded bool
 	Log     *slog.Logger
 	Seed    string // container ids are made of it and of names alone
 	// Observe is told of every NRI event after its answer. It is called while

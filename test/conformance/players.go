@@ -44,7 +44,8 @@ func Players() []Player {
 			Attachment: parity.Named("bypass"), Seat: func() sim.Seat { return &seat{attach: "bypass"} },
 			Shows: []Shown{
 				{Limit: parity.SameAgain, Scenario: "normalization", Step: "and back", Differs: "default/none/a"},
-				{Limit: parity.AbovePod, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
+				{Limit: parity.Beside, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
+				{Limit: parity.Beside, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
 			},
 		},
 		{Attachment: parity.Named("cri"), Seat: func() sim.Seat { return &seat{attach: "cri"} }},
@@ -83,6 +84,7 @@ func (s *seat) Configure(c *config.Config, dir string) {
 	c.Attach = s.attach
 	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtime(), "", s.proxy()
 	c.Bypass.CgroupRoot = "/"
+	c.PodSpec.Wait = 1000 // a busy machine must not decide what is known in time
 }
 
 // Open serves the runtime's CRI, and connects the kubelet where kubelets are

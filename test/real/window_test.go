@@ -50,6 +50,34 @@ func BenchmarkWindow(b *testing.B) {
 	}
 }
 
+// BenchmarkRepair measures how long a value that somebody else has written stays: from the write until the file has
+// ours again. Each write is to another container's file, so that nobody is taken for one who fights.
+func BenchmarkRepair(b *testing.B) {
+	for _, mode := range []string{"nri", "bypass", "cri"} {
+		b.Run(mode, func(b *testing.B) {
+			const at = 8
+			c, _ := attachedTo(b, mode)
+			made := makePods(b, c, 0, at)
+			startTogether(b, c, made)
+			var all []time.Duration
+			for b.Loop() {
+				for _, id := range made.ctrs {
+					begun := time.Now()
+					c.WriteKernelFile(id, "cpu.shares", "64")
+					real.Eventually(b, patiently, func() error {
+						if got := c.KernelFile(id, "cpu.shares"); got != "512" {
+							return fmt.Errorf("cpu.shares is %s", got)
+						}
+						return nil
+					})
+					all = append(all, time.Since(begun))
+				}
+			}
+			reportTimes(b, all)
+		})
+	}
+}
+
 // batch are pods with a container each that was created and not started.
 type batch struct {
 	pods []real.PodID

@@ -22,7 +22,7 @@ const (
 	workers = 16
 	// lookEvery is the least pause between two questions for the resources of
 	// containers in turn, and lookAgain that between two for the same.
-	lookEvery = 100 * time.Millisecond
+	lookEvery = 500 * time.Millisecond
 	lookAgain = 10 * time.Second
 )
 

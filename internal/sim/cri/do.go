@@ -157,6 +157,7 @@ func (f *Face) StartContainer(ctx context.Context, q *cri.StartContainerRequest)
 // UpdateContainerResources changes the stored resources and writes all of them
 // to the cgroup of a container that runs.
 func (f *Face) UpdateContainerResources(ctx context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+	f.updates.Add(1)
 	c, _, err := f.container(q.GetContainerId())
 	if err != nil {
 		return nil, err

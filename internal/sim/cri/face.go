@@ -33,11 +33,12 @@ type Options struct {
 type Face struct {
 	cri.UnimplementedRuntimeServiceServer
 
-	r      *sim.Runtime
-	o      Options
-	server *grpc.Server
-	served sync.WaitGroup
-	lists  atomic.Int64
+	r       *sim.Runtime
+	o       Options
+	server  *grpc.Server
+	served  sync.WaitGroup
+	lists   atomic.Int64
+	updates atomic.Int64
 
 	mu        sync.Mutex
 	born      map[string]int64 // when pods and containers were made through this face
@@ -75,6 +76,9 @@ func (f *Face) Close() {
 
 // Lists counts how often the containers were listed.
 func (f *Face) Lists() int64 { return f.lists.Load() }
+
+// Updates counts how often resources were to be updated.
+func (f *Face) Updates() int64 { return f.updates.Load() }
 
 // events reports whether this containerd tells events.
 func (f *Face) events() bool { return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6") }
