@@ -41,41 +41,40 @@ func openBackend(b *testing.B, n int, more ...*unit) *backend {
 			Id: u.pod.Id, State: cri.PodSandboxState_SANDBOX_READY, Labels: u.pod.Labels, Annotations: u.pod.Annotations,
 			Metadata: &cri.PodSandboxMetadata{Name: u.pod.Name, Uid: u.pod.Uid, Namespace: u.pod.Namespace},
 		})
-		k.fixed["PodSandboxStatus "+u.pod.Id] = encode(b, &cri.PodSandboxStatusResponse{Info: info(b, map[string]any{
+		k.fixed["PodSandboxStatus "+u.pod.Id] = encode(&cri.PodSandboxStatusResponse{Info: info(map[string]any{
 			"pid": 1, "config": map[string]any{"linux": map[string]any{"cgroup_parent": u.pod.Linux.CgroupParent}},
 		})})
 	}
 	for _, u := range all {
 		ctrs.Containers = append(ctrs.Containers, listed(u, u.ctr.Id, cri.ContainerState_CONTAINER_RUNNING))
-		k.fixed["ContainerStatus "+u.ctr.Id] = statusOf(b, u, u.ctr.Id, cri.ContainerState_CONTAINER_RUNNING)
+		k.fixed["ContainerStatus "+u.ctr.Id] = statusOf(u, u.ctr.Id, cri.ContainerState_CONTAINER_RUNNING)
 	}
-	k.list = encode(b, &ctrs)
-	k.fixed["ListPodSandbox"] = encode(b, &pods)
-	k.fixed["Version"] = encode(b, &cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "2.4.2", RuntimeApiVersion: "v1"})
+	k.list = encode(&ctrs)
+	k.fixed["ListPodSandbox"] = encode(&pods)
+	k.fixed["Version"] = encode(&cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "2.4.2", RuntimeApiVersion: "v1"})
 	l, err := net.Listen("unix", k.path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	srv := grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return k.handle(b, s) }))
+	srv := grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return k.handle(s) }))
 	go func() { _ = srv.Serve(l) }()
 	b.Cleanup(srv.Stop)
 	return k
 }
 
-func encode(b *testing.B, m proto.Message) []byte {
-	b.Helper()
+// encode encodes a message of ours, which always can be.
+func encode(m proto.Message) []byte {
 	out, err := proto.Marshal(m)
 	if err != nil {
-		b.Fatal(err)
+		panic(err)
 	}
 	return out
 }
 
-func info(b *testing.B, v any) map[string]string {
-	b.Helper()
+func info(v map[string]any) map[string]string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		b.Fatal(err)
+		panic(err)
 	}
 	return map[string]string{"info": string(text)}
 }
@@ -93,34 +92,33 @@ func listed(u *unit, id string, state cri.ContainerState) *cri.Container {
 }
 
 // statusOf is a verbose status, with the OCI spec.
-func statusOf(b *testing.B, u *unit, id string, state cri.ContainerState) []byte {
-	b.Helper()
+func statusOf(u *unit, id string, state cri.ContainerState) []byte {
 	c := listed(u, id, state)
 	path := u.ctr.Linux.CgroupsPath
 	path = path[:strings.LastIndexByte(path, ':')+1] + id
-	return encode(b, &cri.ContainerStatusResponse{
+	return encode(&cri.ContainerStatusResponse{
 		Status: &cri.ContainerStatus{Id: id, Metadata: c.Metadata, State: state, Labels: c.Labels, Annotations: c.Annotations, CreatedAt: c.CreatedAt},
-		Info: info(b, map[string]any{"sandboxID": u.pod.Id, "runtimeSpec": map[string]any{
+		Info: info(map[string]any{"sandboxID": u.pod.Id, "runtimeSpec": map[string]any{
 			"process": map[string]any{"args": u.ctr.Args, "env": u.ctr.Env},
 			"linux":   map[string]any{"cgroupsPath": path, "resources": map[string]any{"cpu": map[string]any{"shares": 2}}},
 		}}),
 	})
 }
 
-func (k *backend) handle(b *testing.B, s grpc.ServerStream) error {
+func (k *backend) handle(s grpc.ServerStream) error {
 	path, _ := grpc.MethodFromServerStream(s)
 	var m []byte
 	if err := s.RecvMsg(&m); err != nil {
 		return err
 	}
-	answer, err := k.answer(b, path[strings.LastIndexByte(path, '/')+1:], m)
+	answer, err := k.answer(path[strings.LastIndexByte(path, '/')+1:], m)
 	if err != nil {
 		return err
 	}
 	return s.SendMsg(&answer)
 }
 
-func (k *backend) answer(b *testing.B, method string, m []byte) ([]byte, error) {
+func (k *backend) answer(method string, m []byte) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch method {
@@ -131,7 +129,7 @@ func (k *backend) answer(b *testing.B, method string, m []byte) ([]byte, error) 
 		}
 		return out, nil
 	case "CreateContainer":
-		return k.create(b, m)
+		return k.create(m)
 	case "RemoveContainer":
 		var q cri.RemoveContainerRequest
 		if err := proto.Unmarshal(m, &q); err != nil {
@@ -155,7 +153,7 @@ func (k *backend) answer(b *testing.B, method string, m []byte) ([]byte, error) 
 }
 
 // create makes a container, which is listed from then on.
-func (k *backend) create(b *testing.B, m []byte) ([]byte, error) {
+func (k *backend) create(m []byte) ([]byte, error) {
 	var q cri.CreateContainerRequest
 	if err := proto.Unmarshal(m, &q); err != nil {
 		return nil, err
@@ -164,8 +162,8 @@ func (k *backend) create(b *testing.B, m []byte) ([]byte, error) {
 	id := fmt.Sprintf("f%063x", k.next)
 	u := newUnit(k.next, batch, 0)
 	u.pod.Id = q.PodSandboxId
-	k.made[id] = encode(b, &cri.ListContainersResponse{Containers: []*cri.Container{listed(u, id, cri.ContainerState_CONTAINER_CREATED)}})
-	k.fixed["ContainerStatus "+id] = statusOf(b, u, id, cri.ContainerState_CONTAINER_CREATED)
+	k.made[id] = encode(&cri.ListContainersResponse{Containers: []*cri.Container{listed(u, id, cri.ContainerState_CONTAINER_CREATED)}})
+	k.fixed["ContainerStatus "+id] = statusOf(u, id, cri.ContainerState_CONTAINER_CREATED)
 	return proto.Marshal(&cri.CreateContainerResponse{ContainerId: id})
 }
 

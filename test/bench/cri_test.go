@@ -59,8 +59,8 @@ func BenchmarkCRI(b *testing.B) {
 	for _, c := range []criCall{
 		{"Version", "Version", [][]byte{{}}, 400, false},
 		{"ListContainers of 500", "ListContainers", [][]byte{{}}, 60, false},
-		{"CreateContainer, nothing decided", "CreateContainer", creations(b, silent), 200, true},
-		{"CreateContainer, decided", "CreateContainer", creations(b, decided), 200, true},
+		{"CreateContainer, nothing decided", "CreateContainer", creations(silent), 200, true},
+		{"CreateContainer, decided", "CreateContainer", creations(decided), 200, true},
 	} {
 		for _, callers := range []int{1, 8} {
 			measure(b, s, ways, c, callers)
@@ -121,17 +121,17 @@ func (w *way) round(b *testing.B, c criCall, callers int) {
 	w.p50 = append(w.p50, joined.at(50))
 }
 
-func creations(b *testing.B, all []*unit) [][]byte {
-	b.Helper()
+func creations(all []*unit) [][]byte {
 	var out [][]byte
 	for _, u := range all {
-		out = append(out, encode(b, creation(u)))
+		out = append(out, encode(creation(u)))
 	}
 	return out
 }
 
 // call makes one call, and takes its time; what it made is removed again.
 func (w *way) call(b *testing.B, c criCall, n int) time.Duration {
+	b.Helper()
 	const service = "/runtime.v1.RuntimeService/"
 	var out []byte
 	start := time.Now()

@@ -75,8 +75,11 @@ func forward(l net.Listener, to string) error {
 	}
 	for {
 		a, err := l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return nil
+		}
+		if err != nil {
+			return err
 		}
 		b, err := net.Dial("unix", to)
 		if err != nil {
@@ -184,10 +187,8 @@ type way struct {
 	conn  *grpc.ClientConn
 	child *exec.Cmd
 
-	times sample        // of what is measured now
-	p50   sample        // the medians of its rounds
-	cpu   sample        // what the process between used per call, by round
-	begun time.Duration // its processor time when the round began
+	p50 sample // the medians of its rounds
+	cpu sample // what the process between used per call, by round
 }
 
 // openWay starts the process of a way and connects through it.
