@@ -39,7 +39,10 @@ func boundMemory(ctx context.Context) {
 	t := time.NewTicker(memoryInterval)
 	defer t.Stop()
 	at := mostPercent
-	for {
+	for i := 0; ; i++ {
+		if i == 1 { // the start is over
+			_ = forgetProgram() // it only stays mapped otherwise
+		}
 		// Setting it stops the world for a moment: small differences do not
 		// count.
 		if p := percent(liveHeap()); p/5 != at/5 {

@@ -26,6 +26,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if way := os.Getenv(wayVar); way != "" {
+		if err := between(way); err != nil {
+			fmt.Fprintln(os.Stderr, "way:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	adaptation.SetPluginRegistrationTimeout(patience)
 	adaptation.SetPluginRequestTimeout(patience)
 	code := m.Run()

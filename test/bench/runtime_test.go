@@ -129,7 +129,12 @@ func (h *host) detach() {
 // memory returns what the kernel says of the plugin process, in KiB.
 func (h *host) memory(b *testing.B) map[string]int {
 	b.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", h.child.Process.Pid))
+	return memoryOf(b, h.child.Process.Pid)
+}
+
+func memoryOf(b *testing.B, pid int) map[string]int {
+	b.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		b.Fatal(err)
 	}

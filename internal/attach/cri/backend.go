@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -23,6 +24,9 @@ const callTimeout = 10 * time.Second
 type backend struct {
 	conn  *grpc.ClientConn
 	calls cri.RuntimeServiceClient
+
+	reading sync.Mutex // of a list
+	room    []byte     // where it lies
 }
 
 func newBackend(socket string) (*backend, error) {
@@ -32,7 +36,7 @@ func newBackend(socket string) (*backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial the runtime at %s: %w", socket, err)
 	}
-	return &backend{conn, cri.NewRuntimeServiceClient(conn)}, nil
+	return &backend{conn: conn, calls: cri.NewRuntimeServiceClient(conn)}, nil
 }
 
 func (b *backend) close() { _ = b.conn.Close() }
@@ -48,19 +52,19 @@ func (b *backend) about(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion), nil
 }
 
-// list returns all there is.
-func (b *backend) list(ctx context.Context) ([]*cri.PodSandbox, []*cri.Container, error) {
+// pods lists pods with all that is known of them: one, or all for no id.
+func (b *backend) pods(ctx context.Context, id string) ([]*cri.PodSandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	pods, err := b.calls.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("list pods: %w", err)
+	q := &cri.ListPodSandboxRequest{}
+	if id != "" {
+		q.Filter = &cri.PodSandboxFilter{Id: id}
 	}
-	ctrs, err := b.calls.ListContainers(ctx, &cri.ListContainersRequest{})
+	answer, err := b.calls.ListPodSandbox(ctx, q)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list containers: %w", err)
+		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	return pods.Items, ctrs.Containers, nil
+	return answer.Items, nil
 }
 
 // pod completes a pod of a list by its verbose status.
@@ -111,6 +115,26 @@ func (b *backend) container(ctx context.Context, id, pod string) (*lifecycle.Con
 	}
 	i.specIn(c)
 	return c, nil
+}
+
+// place asks where a container's cgroup is, or will be; empty where the runtime
+// does not tell.
+func (b *backend) place(ctx context.Context, id string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s, err := b.calls.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		return "", fmt.Errorf("ask for container %s: %w", id, err)
+	}
+	var v struct {
+		Spec struct {
+			Linux struct {
+				CgroupsPath string `json:"cgroupsPath"`
+			} `json:"linux"`
+		} `json:"runtimeSpec"`
+	}
+	_ = json.Unmarshal([]byte(s.GetInfo()["info"]), &v) // runtimes are free in what they tell
+	return v.Spec.Linux.CgroupsPath, nil
 }
 
 // stateIn translates a container's state.

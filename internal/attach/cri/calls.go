@@ -265,15 +265,25 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 	told.ID = resp.ContainerId
 	a.noteContainer(&told, false)
 	a.after(p.ID, func(ctx context.Context) {
-		placed := told // what is in the store is replaced, not changed
-		if full, err := a.backend.container(ctx, told.ID, p.ID); err != nil {
-			a.o.Log.Warn("the runtime does not tell of a container it created; where its cgroup is, is not known", logkey.Container, told.ID, logkey.Err, err)
-		} else {
-			placed.CgroupsPath = full.CgroupsPath
-			a.change(told.ID, func(k *ctr) { k.told = &placed })
-		}
-		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: &placed, Former: decided.ID})
+		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: &told, Former: decided.ID})
 	})
+}
+
+// place finds out where the cgroup of a container will be that is about to
+// start: its creation did not tell, and before there is none.
+func (a *Attachment) place(ctx context.Context, c *lifecycle.Container) *lifecycle.Container {
+	if c.CgroupsPath != "" {
+		return c
+	}
+	path, err := a.backend.place(ctx, c.ID)
+	if err != nil {
+		a.o.Log.Warn("the runtime does not tell of a container that is to start; where its cgroup is, is not known", logkey.Container, c.ID, logkey.Err, err)
+		return c
+	}
+	placed := *c // what is in the store is replaced, not changed
+	placed.CgroupsPath = path
+	a.change(c.ID, func(k *ctr) { k.told = &placed })
+	return &placed
 }
 
 // find returns a container that was told of, or asks the runtime for one that
@@ -303,6 +313,7 @@ func (a *Attachment) startContainer(ctx context.Context, msg []byte) relay.Verdi
 	if c == nil {
 		return relay.Verdict{}
 	}
+	c = a.place(ctx, c)
 	serial, end := a.start()
 	handed := false // to Done
 	defer func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,11 +29,15 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listed, ctrs, err := a.backend.list(ctx)
+	pods, err := a.backend.pods(ctx, "")
 	if err != nil {
 		return err
 	}
-	ev, err := a.ask(ctx, listed, ctrs)
+	_, ctrs, err := a.backend.list(ctx)
+	if err != nil {
+		return err
+	}
+	ev, err := a.ask(ctx, pods, ctrs)
 	if err != nil {
 		return err
 	}
@@ -42,29 +47,32 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 		a.store.pods[p.ID] = &pod{told: p, born: before}
 	}
 	for _, c := range ev.Containers {
-		a.store.ctrs[c.ID] = &ctr{told: c, pod: c.PodID, born: before, started: c.State != lifecycle.StateCreated}
+		kept := *c
+		kept.Args, kept.Mounts, kept.Devices = nil, nil, nil // nobody asks for them again
+		a.store.ctrs[c.ID] = &ctr{told: &kept, pod: c.PodID, born: before, started: c.State != lifecycle.StateCreated}
 	}
 	a.mu.Unlock()
 	a.tell(ctx, ev)
 	a.mu.Lock()
 	a.known = true
 	a.mu.Unlock()
+	debug.FreeOSMemory() // all verbose statuses were read; little of them is kept
 	return nil
 }
 
 // ask completes lists to an event: pods that are ready, and their containers
 // that have not ended.
-func (a *Attachment) ask(ctx context.Context, listed []*cri.PodSandbox, ctrs []*cri.Container) (lifecycle.Event, error) {
+func (a *Attachment) ask(ctx context.Context, pods []*cri.PodSandbox, ctrs []listed) (lifecycle.Event, error) {
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(asking)
-	ready := map[string]bool{}
-	for _, l := range listed {
+	isReady := map[string]bool{}
+	for _, l := range pods {
 		if l.State != cri.PodSandboxState_SANDBOX_READY {
 			continue
 		}
-		ready[l.Id] = true
+		isReady[l.Id] = true
 		group.Go(func() error {
 			p, err := a.backend.pod(ctx, l)
 			if err != nil {
@@ -77,11 +85,11 @@ func (a *Attachment) ask(ctx context.Context, listed []*cri.PodSandbox, ctrs []*
 		})
 	}
 	for _, l := range ctrs {
-		if !ready[l.PodSandboxId] || l.State == cri.ContainerState_CONTAINER_EXITED {
+		if !isReady[l.pod] || l.state == exited {
 			continue
 		}
 		group.Go(func() error {
-			c, err := a.backend.container(ctx, l.Id, l.PodSandboxId)
+			c, err := a.backend.container(ctx, l.id, l.pod)
 			if err != nil {
 				return err
 			}
@@ -169,32 +177,32 @@ func (a *Attachment) compare(ctx context.Context) error {
 	a.serial++
 	before := a.serial
 	a.mu.Unlock()
-	listed, ctrs, err := a.backend.list(ctx)
+	pods, ctrs, err := a.backend.list(ctx)
 	if err != nil {
 		return err
 	}
-	states := make(map[string]cri.ContainerState, len(ctrs))
+	states := make(map[string]int32, len(ctrs))
 	for _, l := range ctrs {
-		states[l.Id] = l.State
+		states[l.id] = l.state
 	}
-	pods := make(map[string]bool, len(listed))
-	for _, l := range listed {
-		pods[l.Id] = true
+	there := make(map[string]bool, len(pods))
+	for _, l := range pods {
+		there[l.id] = true
 	}
-	for _, e := range a.ended(before, pods, states) {
+	for _, e := range a.ended(before, there, states) {
 		e()
 	}
-	return a.adopt(ctx, listed, ctrs)
+	return a.adopt(ctx, pods, ctrs)
 }
 
 // ended lists what is to be told of what was known before a list was asked for.
-func (a *Attachment) ended(before uint64, pods map[string]bool, states map[string]cri.ContainerState) []func() {
+func (a *Attachment) ended(before uint64, pods map[string]bool, states map[string]int32) []func() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []func()
 	for id, c := range a.store.ctrs {
 		state, there := states[id]
-		if c.born > before || there && (state != cri.ContainerState_CONTAINER_EXITED || c.ended) {
+		if c.born > before || there && (state != exited || c.ended) {
 			continue
 		}
 		kind := lifecycle.StopContainer
@@ -223,40 +231,56 @@ func (a *Attachment) ended(before uint64, pods map[string]bool, states map[strin
 
 // adopt takes in pods and running containers that nobody told of: their calls
 // were given up by the kubelet, or passed.
-func (a *Attachment) adopt(ctx context.Context, listed []*cri.PodSandbox, ctrs []*cri.Container) error {
+func (a *Attachment) adopt(ctx context.Context, pods, ctrs []listed) error {
 	var errs []error
-	for _, l := range listed {
-		if l.State != cri.PodSandboxState_SANDBOX_READY || a.pod(l.Id) != nil || !old(l.CreatedAt) {
+	for _, l := range pods {
+		if l.state != ready || a.pod(l.id) != nil || !old(l.created) {
 			continue
 		}
-		p, err := a.backend.pod(ctx, l)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if a.pod(l.Id) == nil {
-			a.notePod(p)
-			a.after(p.ID, func(ctx context.Context) { a.tell(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p}) })
-		}
+		errs = append(errs, a.adoptPod(ctx, l.id))
 	}
 	for _, l := range ctrs {
-		if l.State != cri.ContainerState_CONTAINER_RUNNING || !old(l.CreatedAt) || a.pod(l.PodSandboxId) == nil {
+		if l.state != running || !old(l.created) || a.pod(l.pod) == nil {
 			continue
 		}
-		if c, _ := a.container(l.Id); c != nil {
+		if c, _ := a.container(l.id); c != nil {
 			continue
 		}
-		if c, p := a.find(ctx, l.Id); c != nil {
+		if c, p := a.find(ctx, l.id); c != nil {
 			a.after(p.ID, func(ctx context.Context) {
 				a.tell(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
 			})
 		}
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("take in pods: %w", errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("take in pods: %w", err)
 	}
 	return nil
 }
+
+// adoptPod takes in one pod, where it is still there.
+func (a *Attachment) adoptPod(ctx context.Context, id string) error {
+	found, err := a.backend.pods(ctx, id)
+	if err != nil || len(found) != 1 {
+		return err
+	}
+	p, err := a.backend.pod(ctx, found[0])
+	if err != nil {
+		return err
+	}
+	if a.pod(id) == nil {
+		a.notePod(p)
+		a.after(id, func(ctx context.Context) { a.tell(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p}) })
+	}
+	return nil
+}
+
+// The states a comparison knows.
+const (
+	ready   = int32(cri.PodSandboxState_SANDBOX_READY)
+	running = int32(cri.ContainerState_CONTAINER_RUNNING)
+	exited  = int32(cri.ContainerState_CONTAINER_EXITED)
+)
 
 // old reports whether something was made long enough ago that its call's answer
 // would have been seen.

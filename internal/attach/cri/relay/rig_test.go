@@ -293,3 +293,14 @@ func unary(ctx context.Context, c *grpc.ClientConn, method string, msg []byte, o
 	st := status.Convert(err)
 	return fmt.Sprintf("%s %v %q %v head %v trailer %v", digest(out), st.Code(), st.Message(), st.Proto().GetDetails(), map[string][]string(head), map[string][]string(trail))
 }
+
+func listen(t testing.TB) (net.Listener, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "l.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l, path
+}

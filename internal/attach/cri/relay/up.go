@@ -328,6 +328,7 @@ func (u *upward) start(k *call) {
 	u.mu.Unlock()
 	u.hooks.Go(func() {
 		defer cancel()
+		deepen()
 		v := u.ask(ctx, k, held, n, complete)
 		if v.Refuse != nil {
 			u.refuse(k, v)
@@ -339,6 +340,19 @@ func (u *upward) start(k *call) {
 		u.release(k, v, n)
 	})
 }
+
+// deepen makes room on the stack of a hook's goroutine at once. It starts with a
+// small one, and would otherwise be moved to one of twice the size several
+// times, each time with more calls on it.
+//
+//go:noinline
+func deepen() {
+	var room [12 << 10]byte
+	touch(&room)
+}
+
+//go:noinline
+func touch(room *[12 << 10]byte) { room[0] = 1 }
 
 // ask opens the message and asks the hook. What cannot be opened passes.
 func (u *upward) ask(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {

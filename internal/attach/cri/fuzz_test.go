@@ -1,0 +1,100 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// decider answers everything with a value of every field, made of one text and
+// one number.
+type decider struct {
+	text string
+	n    int64
+}
+
+func (d *decider) Handle(context.Context, conductor.Carrier, lifecycle.Event) (conductor.Answer, error) {
+	var all []lifecycle.Value
+	for _, s := range settings {
+		all = append(all, lifecycle.Value{
+			Field: s.field, Key: d.text, Text: d.text, Int: d.n,
+			Mount:  &lifecycle.Mount{Destination: d.text, Source: d.text, Options: []string{d.text}},
+			Device: &lifecycle.Device{Path: d.text, Type: d.text},
+		})
+	}
+	return conductor.Answer{Values: all, Others: []conductor.Settings{{Container: d.text, Values: all}}}, nil
+}
+
+func (*decider) Wants() []lifecycle.Kind                       { return nil }
+func (*decider) Attached(conductor.Carrier, conductor.Runtime) {}
+func (*decider) Detached(conductor.Carrier, error)             {}
+
+// FuzzHeld gives every held call what a caller may send, garbage among it, and
+// answers of the runtime that are no better. There is no panic, not even a
+// contained one; what is not a message goes on as it came; and what is changed
+// is still the caller's own request.
+func FuzzHeld(f *testing.F) {
+	whole := &cri.CreateContainerRequest{
+		PodSandboxId: "p", Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "n"}, Envs: []*cri.KeyValue{{Key: "k", Value: []byte("v")}, nil}, Devices: []*cri.Device{{}},
+			Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":`},
+			Linux:       &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{CpuShares: -1, HugepageLimits: []*cri.HugepageLimit{{}}}},
+		},
+		SandboxConfig: &cri.PodSandboxConfig{Annotations: map[string]string{"koordinator.sh/qosClass": "\x00"}},
+	}
+	b, err := proto.Marshal(whole)
+	if err != nil {
+		f.Fatal(err)
+	}
+	id, err := proto.Marshal(&cri.StartContainerRequest{ContainerId: "known"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b, b, "0-1", int64(1))
+	f.Add([]byte{}, []byte{}, "", int64(0))
+	f.Add(id, id, "a=b", int64(-1))
+	f.Add([]byte{0x0a, 0xff}, []byte("\x0a\x01x"), "k", int64(1)<<62)
+	f.Fuzz(func(t *testing.T, msg, answer []byte, text string, n int64) {
+		var log bytes.Buffer
+		a := New(Options{Handler: &decider{strings.ToValidUTF8(text, ""), n}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		a.ctx = ctx
+		var err error
+		if a.backend, err = newBackend(filepath.Join(t.TempDir(), "nobody")); err != nil {
+			t.Fatal(err)
+		}
+		defer a.backend.close()
+		a.notePod(&lifecycle.Pod{ID: "p"})
+		a.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
+		for _, method := range slices.Sorted(maps.Keys(held)) {
+			v := a.decide(ctx, method, held[method], msg)
+			if v.Message != nil && method == "CreateContainer" {
+				before, after := &cri.CreateContainerRequest{}, &cri.CreateContainerRequest{}
+				if proto.Unmarshal(msg, before) != nil || proto.Unmarshal(v.Message, after) != nil || after.PodSandboxId != before.PodSandboxId ||
+					!proto.Equal(after.SandboxConfig, before.SandboxConfig) || !proto.Equal(after.Config.Image, before.Config.Image) {
+					t.Errorf("%s: %x became %x", method, msg, v.Message)
+				}
+			}
+			if v.Done != nil {
+				v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
+			}
+		}
+		a.work.Wait()
+		if strings.Contains(log.String(), "panic contained") {
+			t.Error(log.String())
+		}
+	})
+}

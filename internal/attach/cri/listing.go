@@ -1,0 +1,141 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// listed is what a comparison needs of one pod or container in a list. The rest
+// of a list, which is asked for all the time, is labels and annotations: it is
+// passed over, not decoded.
+type listed struct {
+	id      string
+	pod     string // of a container
+	state   int32  // cri.ContainerState or cri.PodSandboxState
+	created int64  // ns since the epoch
+}
+
+// shape says where a list's items have those fields (api.proto of the CRI, v1).
+// The list itself is field 1 of both answers.
+type shape struct{ id, pod, state, created protowire.Number }
+
+var (
+	podShape = shape{id: 1, state: 3, created: 4}         // PodSandbox
+	ctrShape = shape{id: 1, pod: 2, state: 6, created: 7} // Container
+)
+
+// list asks for all there is.
+func (b *backend) list(ctx context.Context) (pods, ctrs []listed, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if pods, err = b.ask(ctx, cri.RuntimeService_ListPodSandbox_FullMethodName, podShape); err != nil {
+		return nil, nil, fmt.Errorf("list pods: %w", err)
+	}
+	if ctrs, err = b.ask(ctx, cri.RuntimeService_ListContainers_FullMethodName, ctrShape); err != nil {
+		return nil, nil, fmt.Errorf("list containers: %w", err)
+	}
+	return pods, ctrs, nil
+}
+
+func (b *backend) ask(ctx context.Context, method string, s shape) ([]listed, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	l := &listing{shape: s, room: &b.room}
+	// An empty request asks for all; it is the same for both.
+	err := b.conn.Invoke(ctx, method, &cri.ListContainersRequest{}, l, grpc.ForceCodecV2(listingCodec{encoding.GetCodecV2(proto.Name)}))
+	return l.items, err
+}
+
+// listing is a list while it is read. room is where it lies meanwhile: that is
+// kept from one to the next.
+type listing struct {
+	shape shape
+	items []listed
+	room  *[]byte
+}
+
+// listingCodec reads listings and leaves everything else to gRPC's own.
+type listingCodec struct{ encoding.CodecV2 }
+
+// Unmarshal takes an answer.
+func (c listingCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	l, ok := v.(*listing)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	*l.room = slices.Grow((*l.room)[:0], data.Len())[:data.Len()]
+	items, err := itemsOf((*l.room)[:data.CopyTo(*l.room)], l.shape)
+	l.items = items
+	return err
+}
+
+// itemsOf reads the items of a list. As in all of protobuf the last of a field
+// counts, and fields that are not known are passed over.
+func itemsOf(b []byte, s shape) ([]listed, error) {
+	var items []listed
+	err := eachField(b, func(n protowire.Number, _ uint64, item []byte) error {
+		if n != 1 || item == nil {
+			return nil
+		}
+		var l listed
+		err := eachField(item, func(n protowire.Number, v uint64, text []byte) error {
+			switch {
+			case n == s.id && text != nil:
+				l.id = string(text)
+			case n == s.pod && text != nil:
+				l.pod = string(text)
+			case n == s.state && text == nil:
+				l.state = int32(v) //nolint:gosec // as protobuf reads an enum
+			case n == s.created && text == nil:
+				l.created = int64(v) //nolint:gosec // as protobuf reads an int64
+			}
+			return nil
+		})
+		items = append(items, l)
+		return err
+	})
+	return items, err
+}
+
+// eachField visits fields that are a number or bytes; bytes are not nil, even
+// where there are none.
+func eachField(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error) error {
+	for len(b) > 0 {
+		n, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return fmt.Errorf("tag of a field: %w", protowire.ParseError(size))
+		}
+		b = b[size:]
+		var err error
+		switch kind {
+		case protowire.VarintType:
+			var v uint64
+			if v, size = protowire.ConsumeVarint(b); size >= 0 {
+				err = visit(n, v, nil)
+			}
+		case protowire.BytesType:
+			var v []byte
+			if v, size = protowire.ConsumeBytes(b); size >= 0 {
+				err = visit(n, 0, v[:len(v):len(v)])
+			}
+		default:
+			size = protowire.ConsumeFieldValue(n, kind, b)
+		}
+		if size < 0 {
+			return fmt.Errorf("field %d: %w", n, protowire.ParseError(size))
+		}
+		if err != nil {
+			return err
+		}
+		b = b[size:]
+	}
+	return nil
+}

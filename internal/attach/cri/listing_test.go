@@ -1,0 +1,60 @@
+package cri
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// FuzzListing compares what is read of lists with what protobuf's own decoder
+// reads of them.
+func FuzzListing(f *testing.F) {
+	for _, m := range []proto.Message{
+		&cri.ListContainersResponse{},
+		&cri.ListContainersResponse{Containers: []*cri.Container{
+			{Id: "a", PodSandboxId: "p", State: cri.ContainerState_CONTAINER_EXITED, CreatedAt: 1 << 60, Labels: map[string]string{"k": "v"}, Metadata: &cri.ContainerMetadata{Name: "n"}},
+			{}, {Id: "b", CreatedAt: -1, Annotations: map[string]string{"": ""}},
+		}},
+		&cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{{Id: "p", State: cri.PodSandboxState_SANDBOX_NOTREADY, CreatedAt: 7, RuntimeHandler: "kata"}}},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte{0x0a, 0x05, 0x0a})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var ctrs cri.ListContainersResponse
+		got, err := itemsOf(b, ctrShape)
+		if proto.Unmarshal(b, &ctrs) == nil {
+			var want []listed
+			for _, c := range ctrs.Containers {
+				want = append(want, listed{c.Id, c.PodSandboxId, int32(c.State), c.CreatedAt})
+			}
+			sameItems(t, got, err, want)
+		}
+		var pods cri.ListPodSandboxResponse
+		got, err = itemsOf(b, podShape)
+		if proto.Unmarshal(b, &pods) == nil {
+			var want []listed
+			for _, p := range pods.Items {
+				want = append(want, listed{id: p.Id, state: int32(p.State), created: p.CreatedAt})
+			}
+			sameItems(t, got, err, want)
+		}
+	})
+}
+
+func sameItems(t *testing.T, got []listed, err error, want []listed) {
+	t.Helper()
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("read %v, %v; want %v", got, err, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("item %d is %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}

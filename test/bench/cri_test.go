@@ -1,0 +1,159 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	criPods   = 500
+	criRounds = 5 // interleaved: what disturbs one way disturbs all
+)
+
+// criCall is what is measured on all ways.
+type criCall struct {
+	name, method string
+	messages     [][]byte // one after another
+	each         int      // calls per caller and round
+	undo         bool
+}
+
+// BenchmarkCRI measures the ways between a caller and one backend in memory.
+// Each way between is another process.
+func BenchmarkCRI(b *testing.B) {
+	s := table.section(fmt.Sprintf("CRI calls, %d containers there, ways in turn; ratios are to %q, whose second run is the noise", criPods, direct),
+		"call", "callers", "way", "p50", "p50 ratio", "to the pass-through", "to the forwarder", "CPU of the process between, per call")
+	memory := table.section("Memory of the CRI proxy, KiB", "containers", "when", "resident", "of it anonymous", "file-backed", "peak")
+	// A kubelet creates the containers of different pods beside one another.
+	var silent, decided []*unit
+	for i := range 64 {
+		silent, decided = append(silent, newUnit(200_000+i, shared, 0)), append(decided, newUnit(300_000+i, batch, 0))
+		clear(silent[i].pod.Labels)
+		clear(silent[i].pod.Annotations)
+	}
+	t := newTree(b)
+	for _, u := range slices.Concat(population(criPods), silent, decided) {
+		if err := t.makePod(u); err != nil {
+			b.Fatal(err)
+		}
+		if err := t.makeContainer(u); err != nil {
+			b.Fatal(err)
+		}
+	}
+	k := openBackend(b, criPods, slices.Concat(silent, decided)...)
+	var ways []*way
+	for _, name := range []string{direct, directAgain, forwarded, passed, proxied} {
+		ways = append(ways, openWay(b, name, k.path, t))
+	}
+	trim := ways[len(ways)-1]
+	time.Sleep(time.Second) // the agent comes to rest
+	m := memoryOf(b, trim.child.Process.Pid)
+	memory.row(criPods, "after its start", m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
+	for _, c := range []criCall{
+		{"Version", "Version", [][]byte{{}}, 400, false},
+		{"ListContainers of 500", "ListContainers", [][]byte{{}}, 60, false},
+		{"CreateContainer, nothing decided", "CreateContainer", creations(silent), 200, true},
+		{"CreateContainer, decided", "CreateContainer", creations(decided), 200, true},
+	} {
+		for _, callers := range []int{1, 8} {
+			measure(b, s, ways, c, callers)
+		}
+	}
+	m = memoryOf(b, trim.child.Process.Pid)
+	memory.row(criPods, "after all calls", m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
+}
+
+// measure makes one kind of call on all ways, and writes their rows.
+func measure(b *testing.B, s *section, ways []*way, c criCall, callers int) {
+	b.Helper()
+	for _, w := range ways {
+		w.p50, w.cpu = nil, nil
+	}
+	for round := range criRounds {
+		for i := range ways {
+			w := ways[(round+i)%len(ways)]
+			w.round(b, c, callers)
+		}
+	}
+	base := map[string]time.Duration{}
+	for _, w := range ways {
+		base[w.name] = w.p50.at(50)
+	}
+	for _, w := range ways {
+		p := base[w.name]
+		s.row(c.name, callers, w.name, p, over(p, base[direct]), over(p, base[passed]), over(p, base[forwarded]), w.cpu.at(50))
+	}
+	name := fmt.Sprintf("%s-%d-to-pass-through", c.method, callers)
+	b.ReportMetric(over(base[proxied], base[passed]), name)
+}
+
+// round makes the calls of one round.
+func (w *way) round(b *testing.B, c criCall, callers int) {
+	b.Helper()
+	for i := range 20 {
+		w.call(b, c, i)
+	}
+	used := w.used(b)
+	times := make([]sample, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for n := range c.each {
+				times[i] = append(times[i], w.call(b, c, n*callers+i))
+			}
+		})
+	}
+	all.Wait()
+	if w.child != nil {
+		w.cpu = append(w.cpu, (w.used(b)-used)/time.Duration(c.each*callers))
+	}
+	var joined sample
+	for _, t := range times {
+		joined = append(joined, t...)
+	}
+	w.p50 = append(w.p50, joined.at(50))
+}
+
+func creations(all []*unit) [][]byte {
+	var out [][]byte
+	for _, u := range all {
+		out = append(out, encode(creation(u)))
+	}
+	return out
+}
+
+// call makes one call, and takes its time; what it made is removed again.
+func (w *way) call(b *testing.B, c criCall, n int) time.Duration {
+	b.Helper()
+	const service = "/runtime.v1.RuntimeService/"
+	var out []byte
+	start := time.Now()
+	err := w.conn.Invoke(context.Background(), service+c.method, &c.messages[n%len(c.messages)], &out)
+	took := time.Since(start)
+	if err != nil {
+		b.Errorf("%s: %s: %v", w.name, c.method, err)
+		return took
+	}
+	if !c.undo {
+		return took
+	}
+	var made cri.CreateContainerResponse
+	if err := proto.Unmarshal(out, &made); err != nil {
+		b.Error(err)
+	}
+	again, err := proto.Marshal(&cri.RemoveContainerRequest{ContainerId: made.ContainerId})
+	if err == nil {
+		err = w.conn.Invoke(context.Background(), service+"RemoveContainer", &again, &out)
+	}
+	if err != nil {
+		b.Errorf("%s: remove: %v", w.name, err)
+	}
+	return took
+}
