@@ -1,0 +1,20 @@
+package lifecycle
+
+// Outside is what somebody other than Trimtab's own hooks wants of one container
+// or pod: what a hook server answered. It is gathered before an event is
+// decided.
+type Outside struct {
+	// Values are of the event's container, each with the reason that names who
+	// wants it.
+	Values []Value
+	// Problems are what was wrong with the answers.
+	Problems []Problem
+	// Labels and Annotations are laid over the pod's.
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// Empty reports whether nothing was wanted and nothing was wrong.
+func (o Outside) Empty() bool {
+	return len(o.Values)+len(o.Problems)+len(o.Labels)+len(o.Annotations) == 0
+}
