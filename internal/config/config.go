@@ -50,6 +50,8 @@ type Config struct {
 	CRI CRI `json:"cri"`
 	// Bypass configures the bypass attachment.
 	Bypass Bypass `json:"bypass"`
+	// HookServers says which policies outside of Trimtab are asked.
+	HookServers HookServers `json:"hookServers"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup"`
 	// Keeper says how values are kept in the kernel.
@@ -432,6 +434,20 @@ type Bypass struct {
 	Resync int `json:"resyncSeconds"`
 }
 
+// HookServers says which policies outside of Trimtab are asked: servers of
+// runtime.v1alpha1.RuntimeHookService.
+type HookServers struct {
+	// Directory holds a JSON file per server and is followed; empty, nobody is
+	// asked.
+	Directory string `json:"directory"`
+	// Timeout is how long one server may take for one call, in milliseconds. All
+	// servers of an event together have at most 1500.
+	Timeout int `json:"timeoutMilliseconds"`
+}
+
+// Patience returns Timeout as a duration.
+func (h HookServers) Patience() time.Duration { return time.Duration(h.Timeout) * time.Millisecond }
+
 // Interval returns Resync as a duration.
 func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }
 
@@ -516,6 +532,8 @@ func Default() Config {
 		Attach: "nri",
 		CRI:    CRI{Endpoint: "unix:///var/run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
 		Bypass: Bypass{Resync: 60},
+
+		HookServers: HookServers{Directory: "/etc/runtime/hookserver.d", Timeout: 500},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
 			UpdateInterval: 50, Cede: []string{},

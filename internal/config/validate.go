@@ -74,6 +74,8 @@ func rules() map[string]rule {
 		"cri.socket":                         {socket: true},
 		"bypass.cgroupRoot":                  {absolute: true, optional: true},
 		"bypass.resyncSeconds":               {min: 5, max: 3600},
+		"hookServers.directory":              {absolute: true, optional: true},
+		"hookServers.timeoutMilliseconds":    {min: 1, max: 1500},
 		"nri.socket":                         {socket: true},
 		"nri.name":                           {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
 		"nri.index":                          {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},

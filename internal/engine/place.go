@@ -144,6 +144,7 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 func (d *draft) share(p *Pod, c *Container) {
 	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
 	c.Seat.Within = d.within(p, c)
+	d.shareOutside(p, c)
 	if _, ok := d.layout().CPUs(c.Seat); !ok {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: d.machine.Format(c.Seat.Within),
@@ -187,6 +188,7 @@ func notGranted(p *Pod, err error) lifecycle.Problem {
 }
 
 func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
+	d.ownNotOutside(c, cpus)
 	c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
 	c.Born = cpus
 	c.SeatFrom, c.SeatWhy = from, why

@@ -14,6 +14,10 @@ type Outside struct {
 	Annotations map[string]string
 }
 
+// OutsideHook is the hook in the reasons and problems of what comes from hook
+// servers; the source beside it names the server's file.
+const OutsideHook = "hookserver"
+
 // Empty reports whether nothing was wanted and nothing was wrong.
 func (o Outside) Empty() bool {
 	return len(o.Values)+len(o.Problems)+len(o.Labels)+len(o.Annotations) == 0

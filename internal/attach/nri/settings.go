@@ -232,7 +232,9 @@ func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) b
 	}) {
 		a.RemoveEnv(v.Key)
 	}
-	a.AddEnv(v.Key, v.Text)
+	if !v.Gone {
+		a.AddEnv(v.Key, v.Text)
+	}
 	return true
 }
 

@@ -13,10 +13,6 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookName is the hook in reasons and problems that come from hook servers; the
-// source beside it names the server's file.
-const HookName = "hookserver"
-
 const (
 	// budget is how long all servers together may take for one event: NRI
 	// runtimes wait two seconds for a plugin.
@@ -147,7 +143,7 @@ func (s *Servers) askContainer(ctx context.Context, stage StageInfo, servers []*
 		req = next
 	}
 	for _, v := range changes(first, req) {
-		v.Why = lifecycle.Reason{Hook: HookName, Source: said[slot{v.Field, v.Key}], Text: "answered at " + string(stage.Stage)}
+		v.Why = lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: said[slot{v.Field, v.Key}], Text: "answered at " + string(stage.Stage)}
 		out.Values = append(out.Values, v)
 	}
 	return out, nil
@@ -161,7 +157,7 @@ func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle
 	}
 	s.o.Log.Warn("hook server passed over", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
 	out.Problems = append(out.Problems, lifecycle.Problem{
-		Hook: HookName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if it were not there", Warning: true,
+		Hook: lifecycle.OutsideHook, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if it were not there", Warning: true,
 	})
 	return nil
 }

@@ -47,7 +47,7 @@ type slot struct {
 // problem is something wrong with an answer.
 func problem(server, field, value, reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{
-		Hook: HookName, Key: server + ": " + field, Value: short(value), Reason: reason, Then: then,
+		Hook: lifecycle.OutsideHook, Key: server + ": " + field, Value: short(value), Reason: reason, Then: then,
 	}
 }
 
