@@ -3,7 +3,9 @@ package agent
 import (
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -17,10 +19,19 @@ func (a *Agent) outsiders() conductor.Outsiders {
 		return conductor.NoOutsiders{}
 	}
 	a.servers = hookserver.New(hookserver.Options{
-		Directory: c.Directory, Timeout: c.Patience(), Log: a.log, Recorder: callRecorder{a.metrics},
+		Directory: c.Directory, Timeout: c.Patience(), Log: a.log, Recorder: callRecorder{a.metrics}, Own: c.Socket,
 	})
 	a.servers.Look()
 	return a.servers
+}
+
+// hookService is what makes the agent a hook server itself; nil where it is
+// none.
+func hookService(c config.Config) *cri.HookService {
+	if c.Attach != "hooks" {
+		return nil
+	}
+	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register}
 }
 
 // callRecorder counts calls of hook servers in the metrics.

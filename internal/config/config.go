@@ -40,8 +40,9 @@ type Config struct {
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
 	// exists, "cri" stands between the kubelet and the runtime and does the same,
-	// "bypass" stays beside the runtime and acts when its cgroup appears, and
-	// "auto" is nri while the runtime's NRI socket works, and bypass meanwhile.
+	// "bypass" stays beside the runtime and acts when its cgroup appears, "auto" is
+	// nri while the runtime's NRI socket works, and bypass meanwhile, and "hooks" is
+	// asked by a runtime proxy that is there already.
 	Attach string `json:"attach"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
@@ -443,6 +444,11 @@ type HookServers struct {
 	// Timeout is how long one server may take for one call, in milliseconds. All
 	// servers of an event together have at most 1500.
 	Timeout int `json:"timeoutMilliseconds"`
+	// Socket is where the agent itself is a hook server, with attach: hooks.
+	Socket string `json:"socket"`
+	// Register is the file that tells runtime proxies of that socket; it is
+	// written at a start with attach: hooks. Empty, none is.
+	Register string `json:"register"`
 }
 
 // Patience returns Timeout as a duration.
@@ -533,7 +539,7 @@ func Default() Config {
 		CRI:    CRI{Endpoint: "unix:///var/run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
 		Bypass: Bypass{Resync: 60},
 
-		HookServers: HookServers{Directory: "/etc/runtime/hookserver.d", Timeout: 500},
+		HookServers: HookServers{Directory: "/etc/runtime/hookserver.d", Timeout: 500, Socket: "/var/run/trimtab/hooks.sock", Register: "/etc/runtime/hookserver.d/trimtab.json"},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
 			UpdateInterval: 50, Cede: []string{},

@@ -91,6 +91,12 @@ func (s *Servers) Run(ctx context.Context) error {
 	}()
 	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: s.dirs, Look: s.Look}.Run(ctx)
 	<-ended
+	s.Close()
+	return err
+}
+
+// Close ends connections; no server is known afterwards. Run does so at its end.
+func (s *Servers) Close() {
 	s.mu.Lock()
 	before := s.files
 	s.files, s.order = map[string]*file{}, nil
@@ -100,7 +106,6 @@ func (s *Servers) Run(ctx context.Context) error {
 			f.server.link.close()
 		}
 	}
-	return err
 }
 
 // dirs are the directory, and the one above it: it may be made later.

@@ -148,13 +148,7 @@ func servers(t *testing.T, change func(*Options)) (*Servers, string) {
 		change(&o)
 	}
 	s := New(o)
-	t.Cleanup(func() { // closes connections
-		for _, f := range s.files {
-			if f.server != nil {
-				f.server.link.close()
-			}
-		}
-	})
+	t.Cleanup(s.Close)
 	return s, o.Directory
 }
 
