@@ -56,6 +56,7 @@ var arrows = map[string][]string{
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
 	"cmd/trimtab":                nil,
+	"examples/hookserver":        {"api/runtime/v1alpha1"},
 	"test/bench":                 nil,
 	"test/conformance":           nil,
 	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},

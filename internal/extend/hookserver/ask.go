@@ -21,6 +21,12 @@ const (
 	mostTells = 1024
 )
 
+// SkipLabel of a pod with the value "true" has no server called about it, as the
+// proxies in the field have it.
+const SkipLabel = "runtimeproxy.koordinator.sh/skip-hookserver"
+
+func skipped(p *lifecycle.Pod) bool { return p.Labels[SkipLabel] == "true" }
+
 // Refusal is that of a server whose policy is Fail: the event must not go on.
 type Refusal struct {
 	Server string
@@ -61,7 +67,7 @@ func (s *Servers) Asks(kind lifecycle.Kind) bool {
 // policy is Fail. Of the others, what is wrong is in the answer.
 func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outside, error) {
 	stage, ok := stageOf(ev.Kind)
-	if !ok || ev.Pod == nil {
+	if !ok || ev.Pod == nil || skipped(ev.Pod) {
 		return lifecycle.Outside{}, nil
 	}
 	servers := s.asked(stage.Stage)
@@ -173,7 +179,7 @@ type tell struct {
 // It does not wait.
 func (s *Servers) Tell(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
-	if !ok || stage.Waits || ev.Pod == nil || len(s.asked(stage.Stage)) == 0 {
+	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.asked(stage.Stage)) == 0 {
 		return
 	}
 	t := tell{stage: stage}

@@ -233,3 +233,26 @@ func eventually(t *testing.T, what string, is func() bool) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// TestSkipped: a pod may ask to be left alone.
+func TestSkipped(t *testing.T) {
+	f := serve(t)
+	s, dir := servers(t, nil)
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: []Stage{PreCreateContainer, PostStopContainer}})
+	s.Look()
+	for value, asked := range map[string]int{"true": 0, "false": 1} {
+		ev := sample()
+		ev.Pod.Labels[SkipLabel] = value
+		if _, err := s.Ask(t.Context(), ev); err != nil {
+			t.Fatal(err)
+		}
+		ev.Kind = lifecycle.StopContainer
+		s.Tell(ev)
+		if len(s.tells) != asked {
+			t.Errorf("%s: %d to be told", value, len(s.tells))
+		}
+		if value == "true" && len(f.seen()) > 0 {
+			t.Errorf("called: %v", f.seen())
+		}
+	}
+}
