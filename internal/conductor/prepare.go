@@ -188,6 +188,9 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	for _, v := range values {
 		contest := c.contest(ctr, v.Field)
 		switch {
+		case v.Gone && w.from.Carries(lifecycle.CreateContainer, v.Field) && !takesAway(w.from):
+			c.lost(ctr.ID, v, status.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
+			continue
 		case contest == "" && hands(w.from, lifecycle.CreateContainer, v.Field):
 			w.answer.Values = append(w.answer.Values, v)
 			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " create", value: v.String(), applied: true})

@@ -191,9 +191,15 @@ func withPair(m map[string]string, k, v string) map[string]string {
 
 // PostStopPodSandboxHook tells of a pod's end.
 func (f *hookFace) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
+	uid := r.GetPodMeta().GetUid()
 	f.a.mu.Lock()
-	id := f.sandbox[r.GetPodMeta().GetUid()]
-	delete(f.sandbox, r.GetPodMeta().GetUid())
+	id := f.sandbox[uid]
+	delete(f.sandbox, uid)
+	for known, p := range f.a.store.pods {
+		if id == "" && uid != "" && p.told.UID == uid { // of before our start
+			id = known
+		}
+	}
 	for k := range f.creating {
 		if k.pod == id {
 			delete(f.creating, k)

@@ -207,7 +207,7 @@ func (s *Servers) read(name string, old *file) *file {
 		f.content = content
 		s.take(f)
 	}
-	if f.err != nil && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
+	if f.err != nil && !errors.Is(f.err, errOwn) && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
 		s.o.Log.Error("hook server's file is not in force", logkey.File, name, logkey.Err, f.err)
 	}
 	return f

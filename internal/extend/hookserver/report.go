@@ -50,15 +50,15 @@ type State struct {
 	Failed  uint64
 }
 
-// States returns all files of the directory in the order their servers are
-// asked, and what is wrong with the directory.
+// States returns all files of the directory, but for our own, in the order their
+// servers are asked, and what is wrong with the directory.
 func (s *Servers) States() ([]State, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	now := s.o.Now()
 	var out []State
 	for _, name := range s.order {
-		if f := s.files[name]; f != nil {
+		if f := s.files[name]; f != nil && !errors.Is(f.err, errOwn) {
 			out = append(out, f.state(now))
 		}
 	}
@@ -69,8 +69,6 @@ func (f *file) state(now time.Time) State {
 	st := State{Name: f.name}
 	var wrong []string
 	switch {
-	case errors.Is(f.err, errOwn):
-		wrong = append(wrong, f.err.Error())
 	case f.err != nil && f.server != nil:
 		wrong = append(wrong, f.err.Error()+"; what it said before stays in force")
 	case f.err != nil:
