@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
@@ -71,6 +72,7 @@ type Agent struct {
 	conductor *conductor.Conductor
 	specs     *podspec.Ladder
 	grants    *podspec.Grants
+	servers   *hookserver.Servers // nil where nobody is asked
 	nri       *nri.Attachment
 	bypass    *bypass.Attachment
 	cri       *cri.Attachment
@@ -126,7 +128,7 @@ func New(o Options) (*Agent, error) {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants,
+		Grants: a.grants, Outsiders: a.outsiders(),
 	})
 	if err := a.attach(); err != nil {
 		return nil, errors.Join(err, a.close())
@@ -234,6 +236,9 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	group.Go(func() error { return a.specs.Run(ctx) })
 	group.Go(func() error { return a.grants.Run(ctx) })
+	if a.servers != nil {
+		group.Go(func() error { return a.servers.Run(ctx) })
+	}
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
 	}
@@ -429,6 +434,9 @@ func needRestart(old, c config.Config) []string {
 	if old.Bypass != c.Bypass {
 		keys = append(keys, "bypass")
 	}
+	if old.HookServers != c.HookServers {
+		keys = append(keys, "hookServers")
+	}
 	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
 		keys = append(keys, "nri")
 	}
@@ -457,6 +465,7 @@ func (s source) Status() status.Node {
 	n.PodSpecs = s.a.specSources()
 	granted := sourceOf(s.a.grants.State())
 	n.Grants = &granted
+	n.HookServers = s.a.hookServers()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	n.Version, n.Started, n.Released = s.a.opt.Version, s.a.started, s.a.released

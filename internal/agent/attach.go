@@ -19,10 +19,11 @@ func (a *Agent) attach() error {
 	switch {
 	case c.Attach == "bypass", c.Attach == "auto" && !c.NRI.Enabled:
 		return a.makeBypass(a.conductor)
-	case c.Attach == "cri":
+	case c.Attach == "cri", c.Attach == "hooks":
 		a.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
+			Hooks: hookService(c),
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})

@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -21,6 +22,7 @@ import (
 func newMetrics(o Options) *metrics.Metrics {
 	l := metrics.Labels{Hooks: []string{"none"}, Refused: conductor.RefusedKinds(), Updates: conductor.UpdateResults()}
 	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
+	l.Hooks = append(l.Hooks, lifecycle.OutsideHook)
 	for _, h := range hook.Catalogue() {
 		l.Hooks = append(l.Hooks, h.Name)
 	}
@@ -69,6 +71,12 @@ func (a *Agent) summary() status.Summary {
 	a.mu.Lock()
 	n.ConfigGen, n.ConfigError = a.generation, a.badConfig != ""
 	a.mu.Unlock()
+	if h := a.hookServers(); h != nil {
+		n.HookServers = map[string]bool{}
+		for _, s := range h.Servers {
+			n.HookServers[s.File] = s.InForce && !s.Resting
+		}
+	}
 	for _, at := range a.attachments() {
 		state, _, _ := at.Status()
 		has, _ := a.inForce(at.Name())

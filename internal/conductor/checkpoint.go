@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
@@ -22,8 +23,10 @@ type checkpoint struct {
 	// grants are CPUs by the UID of the pod that owns them, also while it has
 	// no container, between two attempts.
 	grants map[string]string
-	dirty  bool
-	woken  chan struct{}
+	// pods are what was wanted from outside of pods, by sandbox id.
+	pods  map[string]podOverlay
+	dirty bool
+	woken chan struct{}
 }
 
 // checkpointFile is the stored form.
@@ -31,6 +34,8 @@ type checkpointFile struct {
 	Version    int               `json:"v"`
 	Containers map[string]record `json:"containers"`
 	Grants     map[string]string `json:"grants"`
+	// Pods are what was wanted from outside of pods, by sandbox id.
+	Pods map[string]podOverlay `json:"pods,omitempty"`
 }
 
 // checkpointDelay coalesces changes that come close together.
@@ -51,7 +56,7 @@ func newCheckpoint(data []byte) (checkpoint, error) {
 	if f.Containers != nil {
 		cp.late = f.Containers
 	}
-	cp.grants = f.Grants
+	cp.grants, cp.pods = f.Grants, f.Pods
 	return cp, nil
 }
 
@@ -62,24 +67,34 @@ func (cp *checkpoint) note(r record, id string) {
 }
 
 func (cp *checkpoint) drop(id string) {
-	if _, ok := cp.late[id]; ok {
+	_, late := cp.late[id]
+	_, over := cp.pods[id]
+	if late || over {
 		delete(cp.late, id)
+		delete(cp.pods, id)
 		cp.mark()
 	}
 }
 
-// prune drops what is kept of containers that no longer are: they went while
+// prune drops what is kept of containers and pods that no longer are: they went while
 // nobody looked.
-func (c *Conductor) prune(all []*lifecycle.Container) {
-	lives := make(map[string]bool, len(all))
-	for _, ctr := range all {
+func (c *Conductor) prune(ev *lifecycle.Event) {
+	lives := make(map[string]bool, len(ev.Containers)+len(ev.Pods))
+	for _, ctr := range ev.Containers {
 		if ctr != nil {
 			lives[ctr.ID] = true
 		}
 	}
-	for id := range c.late.late {
-		if !lives[id] {
-			c.late.drop(id)
+	for _, p := range ev.Pods {
+		if p != nil {
+			lives[p.ID] = true
+		}
+	}
+	for _, known := range [][]string{slices.Collect(maps.Keys(c.late.late)), slices.Collect(maps.Keys(c.late.pods))} {
+		for _, id := range known {
+			if !lives[id] {
+				c.late.drop(id)
+			}
 		}
 	}
 }
@@ -122,7 +137,7 @@ func (c *Conductor) Checkpoint() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.late.dirty = false
-	data, err := json.Marshal(checkpointFile{Version: 1, Containers: c.late.late, Grants: c.late.grants})
+	data, err := json.Marshal(checkpointFile{Version: 1, Containers: c.late.late, Grants: c.late.grants, Pods: c.late.pods})
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	Specs Specs
 	// Grants tell which devices the kubelet gave pods; nil for nothing.
 	Grants Grants
+	// Outsiders are hook servers; nil for none.
+	Outsiders Outsiders
 }
 
 // Tuning is what of a configuration concerns the conductor itself.
@@ -54,15 +56,16 @@ type Tuning struct {
 
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
-	keeper   *keeper.Keeper
-	signer   *signer
-	log      *slog.Logger
-	now      func() time.Time
-	recorder Recorder
-	specs    Specs
-	grants   Grants
-	fail     atomic.Bool
-	ops      atomic.Uint32
+	keeper    *keeper.Keeper
+	signer    *signer
+	log       *slog.Logger
+	now       func() time.Time
+	recorder  Recorder
+	specs     Specs
+	grants    Grants
+	outsiders Outsiders
+	fail      atomic.Bool
+	ops       atomic.Uint32
 	// since is when the event under way took its turn, in nanoseconds; 0 for
 	// none.
 	since atomic.Int64
@@ -131,8 +134,11 @@ func New(o Options) *Conductor {
 	if o.Grants == nil {
 		o.Grants = NoGrants{}
 	}
+	if o.Outsiders == nil {
+		o.Outsiders = NoOutsiders{}
+	}
 	c := &Conductor{
-		late: late, recorder: o.Recorder, specs: o.Specs, grants: o.Grants,
+		late: late, recorder: o.Recorder, specs: o.Specs, grants: o.Grants, outsiders: o.Outsiders,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
 		given:  map[string]map[lifecycle.Field]string{},
@@ -200,9 +206,14 @@ func (c *Conductor) end() {
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
 	c.await(ctx, &ev)
+	outside, after, err := c.outside(ctx, from, &ev)
+	defer after()
+	if err != nil {
+		return c.refuse(from, &ev, err), err
+	}
 	compact(&ev)
 	w := c.begin(from, &ev)
-	err := c.guard(w, func() error { return c.plan(w, engine.Facts{}) })
+	err = c.guard(w, func() error { return c.plan(w, engine.Facts{Outside: outside}) })
 	w.answer.Op = w.op
 	if err == nil && ev.Kind == lifecycle.Synchronize {
 		// Runtimes drop a plugin that is slow here, and what runs does so with
@@ -412,6 +423,11 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	want := map[lifecycle.Kind]bool{lifecycle.Synchronize: true}
+	if _, none := c.outsiders.(NoOutsiders); !none {
+		for _, k := range outsideKinds {
+			want[k] = true
+		}
+	}
 	for _, h := range c.state.Policy.Hooks {
 		for _, k := range h.Info().Stages {
 			want[k] = true

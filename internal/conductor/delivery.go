@@ -148,10 +148,11 @@ func present(told *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.Env:
 		for _, e := range told.Env {
-			if name, value, _ := strings.Cut(e, "="); name == v.Key && value == v.Text {
-				return true
+			if name, value, _ := strings.Cut(e, "="); name == v.Key {
+				return value == v.Text && !v.Gone
 			}
 		}
+		return v.Gone
 	case lifecycle.Annotation:
 		return told.Annotations[v.Key] == v.Text
 	case lifecycle.MountPoint:

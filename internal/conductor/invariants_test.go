@@ -122,6 +122,7 @@ func TestInvariants(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				mo := newModel(t, v, faults{})
 				mo.proxied = rapid.Bool().Draw(rt, "proxied")
+				mo.lies(rt)
 				play(mo, steps().Draw(rt, "history"))
 				if len(mo.broken) > 0 {
 					rt.Fatalf("%v", mo.broken)
@@ -143,6 +144,7 @@ func TestInvariantsBeside(t *testing.T) {
 				rapid.Check(t, func(rt *rapid.T) {
 					mo := newModel(t, v, faults{forgetAsked: lost})
 					mo.from = outsider{}
+					mo.lies(rt)
 					play(mo, steps().Draw(rt, "history"))
 					if len(mo.broken) > 0 {
 						rt.Fatalf("%v", mo.broken)

@@ -33,10 +33,11 @@ type model struct {
 	policy  engine.Policy
 	con     *conductor.Conductor
 	pods    []*modelPod
-	ratio   hook.Ratio        // of CPU normalization
-	taking  map[string]string // cpusets as they were, while a restart without records is taken over
-	proxied bool              // events come as a CRI proxy tells them
-	between func()            // happens while the runtime creates a container
+	ratio   hook.Ratio          // of CPU normalization
+	taking  map[string]string   // cpusets as they were, while a restart without records is taken over
+	proxied bool                // events come as a CRI proxy tells them
+	between func()              // happens while the runtime creates a container
+	liar    conductor.Outsiders // a hook server; nil for none
 	n       int
 	faults  faults
 	broken  []string
@@ -160,8 +161,8 @@ func (mo *model) boot() {
 		must(k.Keep(mo.journal, earlier))
 	}
 	mo.con = conductor.New(conductor.Options{
-		Checkpoint: saved,
-		Machine:    mo.machine, Policy: mo.policy,
+		Checkpoint: saved, Outsiders: mo.liar,
+		Machine: mo.machine, Policy: mo.policy,
 		Keeper: k,
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),
 		Now: func() time.Time { return time.Unix(0, 0) },
@@ -316,7 +317,7 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 // silent checks I5: nobody asked anything, so nothing but CPUs others own may
 // be missing.
 func (mo *model) silent(c *modelCtr, ans conductor.Answer) {
-	if mo.dress != nil || len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.UnlabelledShared || mo.ratio > 100 {
+	if mo.liar != nil || mo.dress != nil || len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.UnlabelledShared || mo.ratio > 100 {
 		return
 	}
 	owned := len(mo.con.Status().CPUs.Grants) > 0

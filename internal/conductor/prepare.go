@@ -19,7 +19,7 @@ import (
 func (c *Conductor) prepare(w *work) {
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
-		c.prune(w.ev.Containers)
+		c.prune(w.ev)
 	case lifecycle.PostCreateContainer:
 		c.rename(w)
 	}
@@ -188,6 +188,9 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	for _, v := range values {
 		contest := c.contest(ctr, v.Field)
 		switch {
+		case v.Gone && w.from.Carries(lifecycle.CreateContainer, v.Field) && !takesAway(w.from):
+			c.lost(ctr.ID, v, status.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
+			continue
 		case contest == "" && hands(w.from, lifecycle.CreateContainer, v.Field):
 			w.answer.Values = append(w.answer.Values, v)
 			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " create", value: v.String(), applied: true})
@@ -314,17 +317,23 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 }
 
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
+	r := c.recordOf(ctr)
+	text := c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
+	if len(text) > maxRecord { // what is wanted from outside may be anything
+		c.late.note(r, ctr.ID)
+		r.Outside = nil
+		text = c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
+	}
 	return lifecycle.Value{
-		Field: lifecycle.Annotation, Key: RecordKey,
-		Text: c.signer.stamp(ctr.Key.PodUID, ctr.Name, c.recordOf(ctr)),
-		Why:  lifecycle.Reason{Hook: "record"},
+		Field: lifecycle.Annotation, Key: RecordKey, Text: text,
+		Why: lifecycle.Reason{Hook: "record"},
 	}
 }
 
 func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 	r.Given = c.given[ctr.ID]
-	r.Ours, r.Unplaced = ctr.Ours, ctr.Unplaced
+	r.Ours, r.Unplaced, r.Outside = ctr.Ours, ctr.Unplaced, ctr.Outside
 	r.Home, r.Mems = pointer(ctr.Home), ctr.Mems
 	return r
 }
@@ -404,7 +413,7 @@ func (c *Conductor) noteUnplaced(w *work, ctr *engine.Container) {
 // alone, where no update of the runtime undoes it. So the runtime's copy stays
 // what was asked for, and a restart finds it so.
 func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
-	return v.Field == lifecycle.CPUSetCPUs && ctr.Seat.Pool == placement.Rest &&
+	return v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.OutsideHook && ctr.Seat.Pool == placement.Rest &&
 		ctr.Pristine.CPU.CPUs == "" && c.told[ctr.ID][lifecycle.CPUSetCPUs] == ""
 }
 

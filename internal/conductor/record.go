@@ -40,8 +40,10 @@ type record struct {
 	Unplaced bool `json:"unplaced,omitempty"`
 	// Home is the NUMA node whose pool it was put into, Mems are the memory nodes
 	// it was given.
-	Home     *int   `json:"home,omitempty"`
-	Mems     string `json:"mems,omitempty"`
+	Home *int   `json:"home,omitempty"`
+	Mems string `json:"mems,omitempty"`
+	// Outside are values wanted from outside and granted.
+	Outside  []lifecycle.Value `json:"outside,omitempty"`
 	Pristine struct {
 		Shares *uint64 `json:"shares,omitempty"`
 		Quota  *int64  `json:"quota,omitempty"`
@@ -94,7 +96,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced, Home: opt(r.Home), Mems: r.Mems}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced, Home: opt(r.Home), Mems: r.Mems, Outside: r.Outside}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -140,6 +142,9 @@ func (r *record) appendJSON(b []byte) []byte {
 		b = strconv.AppendInt(appendName(b, "home"), int64(*r.Home), 10)
 	}
 	b = appendText(b, "mems", r.Mems)
+	if outside, err := json.Marshal(r.Outside); len(r.Outside) > 0 && err == nil {
+		b = append(appendName(b, "outside"), outside...)
+	}
 	b = append(b, `,"pristine":`...)
 	at := len(b)
 	p := &r.Pristine

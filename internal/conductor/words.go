@@ -45,6 +45,17 @@ func holdsStart(c Carrier) bool {
 	return ok && h.HoldsStart()
 }
 
+// TakerAway is a Carrier that can take away a variable of a container's
+// environment. NRI has words for it, and its runtimes (0.12.5) drop them.
+type TakerAway interface {
+	TakesAway() bool
+}
+
+func takesAway(c Carrier) bool {
+	t, ok := c.(TakerAway)
+	return ok && t.TakesAway()
+}
+
 // stamps reports whether containers made through an attachment carry a record.
 // Where they do not, the checkpoint has it.
 func stamps(c Carrier) bool { return c.Carries(lifecycle.CreateContainer, lifecycle.Annotation) }

@@ -40,8 +40,9 @@ type Config struct {
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
 	// exists, "cri" stands between the kubelet and the runtime and does the same,
-	// "bypass" stays beside the runtime and acts when its cgroup appears, and
-	// "auto" is nri while the runtime's NRI socket works, and bypass meanwhile.
+	// "bypass" stays beside the runtime and acts when its cgroup appears, "auto" is
+	// nri while the runtime's NRI socket works, and bypass meanwhile, and "hooks" is
+	// asked by a runtime proxy that is there already.
 	Attach string `json:"attach"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
@@ -50,6 +51,8 @@ type Config struct {
 	CRI CRI `json:"cri"`
 	// Bypass configures the bypass attachment.
 	Bypass Bypass `json:"bypass"`
+	// HookServers says which policies outside of Trimtab are asked.
+	HookServers HookServers `json:"hookServers"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup"`
 	// Keeper says how values are kept in the kernel.
@@ -432,6 +435,25 @@ type Bypass struct {
 	Resync int `json:"resyncSeconds"`
 }
 
+// HookServers says which policies outside of Trimtab are asked: servers of
+// runtime.v1alpha1.RuntimeHookService.
+type HookServers struct {
+	// Directory holds a JSON file per server and is followed; empty, nobody is
+	// asked.
+	Directory string `json:"directory"`
+	// Timeout is how long one server may take for one call, in milliseconds. All
+	// servers of an event together have at most 1500.
+	Timeout int `json:"timeoutMilliseconds"`
+	// Socket is where the agent itself is a hook server, with attach: hooks.
+	Socket string `json:"socket"`
+	// Register is the file that tells runtime proxies of that socket; it is
+	// written at a start with attach: hooks. Empty, none is.
+	Register string `json:"register"`
+}
+
+// Patience returns Timeout as a duration.
+func (h HookServers) Patience() time.Duration { return time.Duration(h.Timeout) * time.Millisecond }
+
 // Interval returns Resync as a duration.
 func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time.Second }
 
@@ -516,6 +538,8 @@ func Default() Config {
 		Attach: "nri",
 		CRI:    CRI{Endpoint: "unix:///var/run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
 		Bypass: Bypass{Resync: 60},
+
+		HookServers: HookServers{Directory: "/etc/runtime/hookserver.d", Timeout: 500, Socket: "/var/run/trimtab/hooks.sock", Register: "/etc/runtime/hookserver.d/trimtab.json"},
 		NRI: NRI{
 			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
 			UpdateInterval: 50, Cede: []string{},

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/trimtab/trimtab/internal/follow"
 )
 
 const (
@@ -49,67 +49,25 @@ func Follow(ctx context.Context, file string, apply func(Config) error, report f
 // Run follows the file until ctx ends. It watches directories, not the file:
 // ConfigMap volumes and careful editors replace it.
 func (f Follower) Run(ctx context.Context) error {
-	w, err := fsnotify.NewWatcher()
+	r := following{Follower: f}
+	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: r.dirs, Look: r.look}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", f.File, err)
 	}
-	defer w.Close()
-	r := follow{Follower: f, watcher: w, watched: map[string]bool{}}
-	r.look()
-	return r.loop(ctx)
+	return nil
 }
 
-// follow is one run of a Follower.
-type follow struct {
+// following is one run of a Follower.
+type following struct {
 	Follower
 
-	watcher  *fsnotify.Watcher
-	watched  map[string]bool
 	content  []byte // of the file as last read
 	read     bool
 	reported string // the reason last reported, "" for none
 }
 
-func (r *follow) loop(ctx context.Context) error {
-	tick := time.NewTicker(recheck)
-	defer tick.Stop()
-	quiet := time.NewTimer(0)
-	quiet.Stop()
-	defer quiet.Stop()
-	var since time.Time // first event not looked at yet; zero for none
-	poke := func() {
-		now := time.Now()
-		if since.IsZero() {
-			since = now
-		}
-		quiet.Reset(min(settle, max(0, patience-now.Sub(since))))
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case _, ok := <-r.watcher.Events:
-			if !ok {
-				return fmt.Errorf("follow %s: %w", r.File, fsnotify.ErrClosed)
-			}
-			poke()
-		case _, ok := <-r.watcher.Errors:
-			if !ok {
-				return fmt.Errorf("follow %s: %w", r.File, fsnotify.ErrClosed)
-			}
-			poke() // events were lost: look
-		case <-tick.C:
-			poke()
-		case <-quiet.C:
-			since = time.Time{}
-			r.look()
-		}
-	}
-}
-
 // look reads the file and acts where its content is new.
-func (r *follow) look() {
-	r.watch()
+func (r *following) look() {
 	data, err := read(r.File)
 	if err != nil {
 		// Back with the same content, it must be found in force again.
@@ -144,7 +102,7 @@ func (r *follow) look() {
 }
 
 // report tells a reason once, and its end.
-func (r *follow) report(err error) {
+func (r *following) report(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -156,25 +114,12 @@ func (r *follow) report(err error) {
 	r.Report(err)
 }
 
-// watch watches the file's directory and, where the file is a symbolic link,
-// the directory of what it points at. Adding again revives a watch whose
-// directory was replaced.
-func (r *follow) watch() {
-	dirs := map[string]bool{filepath.Dir(r.File): true}
+// dirs are the file's directory and, where the file is a symbolic link, the
+// directory of what it points at.
+func (r *following) dirs() []string {
+	dirs := []string{filepath.Dir(r.File)}
 	if real, err := filepath.EvalSymlinks(r.File); err == nil {
-		dirs[filepath.Dir(real)] = true
+		dirs = append(dirs, filepath.Dir(real))
 	}
-	for dir := range r.watched {
-		if !dirs[dir] {
-			_ = r.watcher.Remove(dir) // gone already, most likely
-			delete(r.watched, dir)
-		}
-	}
-	for dir := range dirs {
-		if err := r.watcher.Add(dir); err == nil {
-			r.watched[dir] = true
-		} else {
-			delete(r.watched, dir) // the recheck tries again
-		}
-	}
+	return dirs
 }

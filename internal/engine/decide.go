@@ -85,7 +85,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 			d.create(p, ev.Container, f, ev.Container.State)
 			c = p.Container
 		}
-		d.update(p, c, ev.Requested)
+		d.update(p, c, ev.Requested, f)
 	case lifecycle.StopContainer:
 		if c != nil && c.Alive() {
 			d.live(p, c, lifecycle.StateStopped)
@@ -200,10 +200,12 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.Pristine = rec.Pristine
 		c.Ours = rec.Ours
 		c.Home, c.Mems = rec.Home, rec.Mems
+		c.Outside = rec.Outside
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
 	} else if list, ok := f.Kernel[told.ID]; ok {
 		rec = d.adopt(p.Pod, c, list)
 	}
+	d.hear(p.Pod, c, f.Outside, true)
 	d.settle(p, c, rec)
 }
 
@@ -262,9 +264,10 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 		}
 	}
 	values, trouble := d.propose(p.Pod, c)
+	values = d.heed(c, values)
 	c.claim(values)
 	c.proposed = revert(values, before, &c.Pristine, d.machine.Online(), d.machine)
-	c.Trouble = append(c.Trouble, trouble...)
+	c.Trouble = append(append(c.Trouble, trouble...), c.refusals...)
 	p.Container = c
 	p.Changed = append(p.Changed, c.ID)
 	d.put(c.ID, c)
@@ -294,7 +297,7 @@ func (d *draft) refuse(p *Plan) {
 	}
 	for _, list := range [][]lifecycle.Problem{p.Pod.Intent.Problems, p.Pod.Trouble, p.Container.Trouble} {
 		for _, q := range list {
-			if !q.Warning {
+			if !q.Warning && q.Hook != lifecycle.OutsideHook { // no fault of the pod's
 				p.Reject = q.String()
 				return
 			}
@@ -312,16 +315,25 @@ func (d *draft) live(p *Plan, c *Container, life lifecycle.State) {
 }
 
 // update takes in what the kubelet asks for now; what we own stays ours.
-func (d *draft) update(p *Plan, c *Container, r *lifecycle.Resources) {
+func (d *draft) update(p *Plan, c *Container, r *lifecycle.Resources, f Facts) {
 	n := *c
-	if r != nil {
-		n.Pristine.CPU = mergeCPU(n.Pristine.CPU, r.CPU)
-		if r.Memory.Limit.V != 0 {
-			n.Pristine.Memory.Limit = r.Memory.Limit
-		}
-		n.Pristine.Hugepages = mergeHugepages(n.Pristine.Hugepages, r.Hugepages)
-	}
+	n.Pristine = Updated(n.Pristine, r)
+	n.Outside = Standing(n.Outside, r)
+	d.hear(p.Pod, &n, f.Outside, false)
 	d.settle(p, &n, nil)
+}
+
+// Updated lays what an update asks for over what was asked for before.
+func Updated(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resources {
+	if r == nil {
+		return have
+	}
+	have.CPU = mergeCPU(have.CPU, r.CPU)
+	if r.Memory.Limit.V != 0 {
+		have.Memory.Limit = r.Memory.Limit
+	}
+	have.Hugepages = mergeHugepages(have.Hugepages, r.Hugepages)
+	return have
 }
 
 // mergeCPU lays requested values over known ones. Zero means "leave it" to

@@ -179,6 +179,12 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 			v.Int = orUnlimited(pristine.CPU.Quota)
 		case lifecycle.MemoryLimit:
 			v.Int = orUnlimited(pristine.Memory.Limit)
+		case lifecycle.CPUPeriod:
+			v.Int = int64(pristine.CPU.Period.Or(100000))
+		case lifecycle.CPUSetMems:
+			if v.Text = pristine.CPU.Mems; v.Text == "" {
+				v.Text = topology.FormatList(memoryNodes(m))
+			}
 		case lifecycle.CPUSetCPUs:
 			if v.Text = pristine.CPU.CPUs; v.Text == "" {
 				v.Text = m.Format(online)

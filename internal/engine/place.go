@@ -148,6 +148,7 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 func (d *draft) share(p *Pod, c *Container) {
 	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
 	c.Seat.Within = d.within(p, c)
+	d.shareOutside(p, c)
 	if _, ok := d.layout().CPUs(c.Seat); !ok {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: d.machine.Format(c.Seat.Within),
@@ -191,6 +192,7 @@ func notGranted(p *Pod, err error) lifecycle.Problem {
 }
 
 func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
+	d.ownNotOutside(c, cpus)
 	c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
 	// Owned CPUs that went offline are its own when they come back.
 	c.Born = cpus.Union(c.Born.Minus(d.machine.Online()))

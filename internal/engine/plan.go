@@ -22,6 +22,8 @@ type Record struct {
 	// was created with.
 	Home lifecycle.Opt[int]
 	Mems string
+	// Outside are values that were wanted of it from outside and granted.
+	Outside []lifecycle.Value
 }
 
 // Facts are what was gathered from outside for one event.
@@ -46,6 +48,8 @@ type Facts struct {
 	Specs map[string]*lifecycle.PodSpec
 	// Granted are the devices the kubelet gave pods' containers, by pod UID.
 	Granted map[string]*lifecycle.DeviceGrants
+	// Outside is what is wanted from outside of the event's container.
+	Outside lifecycle.Outside
 	// Policy is the new policy of a Configure.
 	Policy *Policy
 	// Machine is the new machine of a Configure, where it changed.

@@ -88,6 +88,9 @@ type Container struct {
 	OursLate bool
 	// Arrived are the devices that were in the runtime's request for it.
 	Arrived lifecycle.DeviceGrant
+	// Outside are the values that were wanted of it from outside and granted;
+	// they go before those of hooks.
+	Outside []lifecycle.Value
 
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.
@@ -99,6 +102,8 @@ type Container struct {
 	stamped bool
 	// distrust are records it carries that are not ours.
 	distrust []lifecycle.Problem
+	// refusals are what was wrong with what was wanted from outside.
+	refusals []lifecycle.Problem
 }
 
 // Alive reports whether the container has, or will have, a process.

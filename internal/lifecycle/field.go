@@ -139,6 +139,9 @@ type Value struct {
 	Mount  *Mount  `json:"mount,omitempty"`
 	Device *Device `json:"device,omitempty"`
 	Why    Reason  `json:"why"`
+	// Gone takes an entry away instead of setting it; of environment variables
+	// alone.
+	Gone bool `json:"gone,omitempty"`
 	// Scaled says that the value was computed from what the runtime asked for.
 	Scaled bool `json:"-"`
 }
@@ -155,6 +158,8 @@ func (f Field) Numeric() bool {
 // String prints the value alone, without field and key.
 func (v Value) String() string {
 	switch {
+	case v.Gone:
+		return "(taken away)"
 	case v.Field.Numeric():
 		return fmt.Sprint(v.Int)
 	case v.Mount != nil:

@@ -59,6 +59,7 @@ func configOf(document []byte, dir string, version cgroup.Version) (config.Confi
 	c.Paths.Key = filepath.Join(dir, "record.key")
 	c.Paths.State = filepath.Join(dir, "state")
 	c.PodSpec.Kubelet = config.KubeletClient{}
+	c.HookServers.Directory = "" // the node's own are none of the described one's
 	return c, nil
 }
 

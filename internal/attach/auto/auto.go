@@ -253,6 +253,13 @@ func (p preferred) Handle(ctx context.Context, from conductor.Carrier, ev lifecy
 	return p.s.o.Handler.Handle(ctx, from, ev)
 }
 
+// Tell hands on what nothing is decided about.
+func (p preferred) Tell(ev lifecycle.Event) {
+	if t, ok := p.s.o.Handler.(interface{ Tell(ev lifecycle.Event) }); ok {
+		t.Tell(ev)
+	}
+}
+
 // Wants lists the kinds of events the hooks need.
 func (p preferred) Wants() []lifecycle.Kind { return p.s.o.Handler.Wants() }
 

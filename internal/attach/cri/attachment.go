@@ -47,6 +47,9 @@ type Options struct {
 	// Fail refuses to create containers while it is not known how things stand,
 	// and where a fault of ours kept one from being decided.
 	Fail bool
+	// Hooks, where not nil, has the attachment asked by a runtime proxy; Socket
+	// is not served then.
+	Hooks *HookService
 	// Look is how often the runtime's list is compared with what was told:
 	// containers end by themselves, and that is to be known within a second.
 	// containerd's stream of events would tell sooner, but in 1.7 each event goes
@@ -102,11 +105,19 @@ func New(o Options) *Attachment {
 }
 
 // Name is the attachment's name in status, journal and docs.
-func (a *Attachment) Name() string { return "cri" }
+func (a *Attachment) Name() string {
+	if a.o.Hooks != nil {
+		return "hooks"
+	}
+	return "cri"
+}
 
 // Carries says whether a call of this kind can hold the field of a container.
 // Values of pods are never carried.
 func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
+	if a.o.Hooks != nil {
+		return CarriesHooks(kind, f)
+	}
 	return Carries(kind, f) && (f != lifecycle.CDIDevice || !passesCDI.MatchString(a.About()))
 }
 

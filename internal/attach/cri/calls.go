@@ -148,12 +148,16 @@ func done(f func()) func(relay.Outcome) {
 // the runtime to complain of.
 func decodable[M proto.Message](msg []byte, into M) bool { return proto.Unmarshal(msg, into) == nil }
 
-func (a *Attachment) runPod(_ context.Context, msg []byte) relay.Verdict {
+func (a *Attachment) runPod(ctx context.Context, msg []byte) relay.Verdict {
 	req := &cri.RunPodSandboxRequest{}
 	if !decodable(msg, req) || req.Config == nil {
 		return relay.Verdict{}
 	}
-	return relay.Verdict{Done: func(o relay.Outcome) {
+	changed, err := a.beforePod(ctx, req)
+	if err != nil {
+		return refuse(codes.FailedPrecondition, err.Error())
+	}
+	return relay.Verdict{Message: changed, Done: func(o relay.Outcome) {
 		resp := &cri.RunPodSandboxResponse{}
 		if !o.Answered || o.Code != codes.OK || !decodable(o.Message, resp) || resp.PodSandboxId == "" {
 			return
@@ -321,7 +325,11 @@ func (a *Attachment) startContainer(ctx context.Context, msg []byte) relay.Verdi
 			end()
 		}
 	}()
-	ans, _ := a.handle(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
+	ans, err := a.handle(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
+	if err != nil {
+		end()
+		return refuse(codes.FailedPrecondition, err.Error())
+	}
 	var pending []lifecycle.Value
 	a.change(c.ID, func(k *ctr) {
 		pending, k.pending, k.started = k.pending, nil, true

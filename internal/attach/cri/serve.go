@@ -56,6 +56,9 @@ func (a *Attachment) Run(ctx context.Context) error {
 	a.noteLive(false, a.synchronise(first))
 	cancel()
 
+	if a.o.Hooks != nil {
+		return a.runHooks(ctx, stop)
+	}
 	sockets, err := a.listen()
 	if err != nil {
 		return err

@@ -171,6 +171,10 @@ func addEnv(c *pCtr, v lifecycle.Value) bool {
 	if v.Key == "" || strings.Contains(v.Key, "=") {
 		return false
 	}
+	if v.Gone {
+		c.Envs = slices.DeleteFunc(c.Envs, func(e *cri.KeyValue) bool { return e.GetKey() == v.Key })
+		return true
+	}
 	for _, e := range c.Envs {
 		if e.GetKey() == v.Key {
 			e.Value = []byte(v.Text)

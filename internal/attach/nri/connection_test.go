@@ -239,11 +239,11 @@ func TestOldRuntimes(t *testing.T) {
 		name, release, nri string
 		want               int32
 	}{
-		{"containerd", "v1.7.20", "", 0x7bf},
-		{"containerd", "v2.1.0", "", 0x7bf},
-		{"containerd", "v2.2.0", "", 0xfbf},
-		{"containerd", "v2.4.2", "v0.12.3", 0xfbf},
-		{"iSulad", "2.1.6", "", 0x7bf},
+		{"containerd", "v1.7.20", "", 0x7ff},
+		{"containerd", "v2.1.0", "", 0x7ff},
+		{"containerd", "v2.2.0", "", 0xfff},
+		{"containerd", "v2.4.2", "v0.12.3", 0xfff},
+		{"iSulad", "2.1.6", "", 0x7ff},
 	} {
 		t.Run(tc.name+tc.release, func(t *testing.T) {
 			a, w, reg := wired(t, Options{Name: "tt", Index: "07", Handler: &recorder{}, FailRequest: true})

@@ -25,6 +25,7 @@ var (
 	_ stub.CreateContainerInterface     = (*session)(nil)
 	_ stub.PostCreateContainerInterface = (*session)(nil)
 	_ stub.StartContainerInterface      = (*session)(nil)
+	_ stub.PostStartContainerInterface  = (*session)(nil)
 	_ stub.UpdateContainerInterface     = (*session)(nil)
 	_ stub.PostUpdateContainerInterface = (*session)(nil)
 	_ stub.StopContainerInterface       = (*session)(nil)
@@ -146,6 +147,21 @@ func (s *session) PostCreateContainer(ctx context.Context, p *api.PodSandbox, c 
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StartContainer}, p, c)
 	return err
+}
+
+// PostStartContainer tells that the container runs. Nothing is decided about
+// that; hook servers may want to know.
+func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	told, ok := s.a.o.Handler.(interface{ Tell(ev lifecycle.Event) })
+	if !ok || p == nil || c == nil || !s.begin() {
+		return nil
+	}
+	defer s.end()
+	ev := lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: podIn(p), Container: containerIn(c)}
+	s.a.about().pod(ev.Pod)
+	s.known.complete(ev.Kind, ev.Pod, ev.Container)
+	s.contain(ev.Kind.String(), func() { told.Tell(ev) })
+	return nil
 }
 
 // PostUpdateContainer tells that the runtime has written an update.

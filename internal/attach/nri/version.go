@@ -89,6 +89,7 @@ var eventOf = map[lifecycle.Kind]api.Event{
 	lifecycle.CreateContainer:     api.Event_CREATE_CONTAINER,
 	lifecycle.PostCreateContainer: api.Event_POST_CREATE_CONTAINER,
 	lifecycle.StartContainer:      api.Event_START_CONTAINER,
+	lifecycle.PostStartContainer:  api.Event_POST_START_CONTAINER,
 	lifecycle.UpdateContainer:     api.Event_UPDATE_CONTAINER,
 	lifecycle.PostUpdateContainer: api.Event_POST_UPDATE_CONTAINER,
 	lifecycle.StopContainer:       api.Event_STOP_CONTAINER,

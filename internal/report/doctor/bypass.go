@@ -16,7 +16,7 @@ func (n *node) either() bool { return n.config.Attach == "auto" && n.config.NRI.
 // endpoint is the CRI socket to look at: the one asked for, or the one that an
 // agent beside the runtime, or before it, is configured to ask.
 func (n *node) endpoint() string {
-	if n.o.Endpoint == "" && (n.beside() || n.between() || n.either()) {
+	if n.o.Endpoint == "" && (n.beside() || n.between() || n.either() || n.asked()) {
 		return n.config.CRI.Endpoint
 	}
 	return n.o.Endpoint

@@ -91,10 +91,12 @@ func Run(ctx context.Context, o Options) Report {
 		nri = append([]Check{n.checkAuto(), n.checkWatches()}, nri...)
 	case n.between():
 		nri = []Check{n.checkProxy(), n.checkKubeletEndpoint()}
+	case n.asked():
+		nri = []Check{n.checkHookService()}
 	}
 	all = append(append(all, nri...), asked, configured)
 	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())
-	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx), n.checkGrants(ctx))
+	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx), n.checkGrants(ctx), n.checkHookServers())
 	all = append(all, n.checkHooks()...)
 	r := Report{Checks: all}
 	for _, c := range all {

@@ -48,6 +48,12 @@ var (
 		"Values handed to the kernel.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (to somebody else who writes it)"}
 	runtimeUpdates = family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}
+	hookCalls = family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
+		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row)"}
+	hookSeconds = family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
+		"Time that calls of hook servers took.", "server: as above"}
+	hookUp = family{"trimtab_hookserver_up", gauge, []string{"server"},
+		"1 where a hook server's file is in force and the server is called; 0 where the file is refused, or the server left alone after failures in a row.", "server: as above"}
 	drift = family{"trimtab_drift_corrected_total", counter, []string{"file"},
 		"Values put right after somebody else had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}
 	fights = family{"trimtab_contested_values", gauge, []string{"file"},
@@ -67,7 +73,7 @@ const (
 func families() []family {
 	return []family{
 		buildInfo, attached, connection, switches, ignored, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
-		unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, drift, fights, configGeneration, configError,
+		unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, configGeneration, configError,
 	}
 }
 

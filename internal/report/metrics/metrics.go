@@ -31,6 +31,7 @@ type Labels struct {
 // eventBuckets are for work of microseconds that may wait for the kernel.
 var (
 	eventBuckets    = []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 1, 5}
+	callBuckets     = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 1.5}
 	decisionBuckets = []float64{1e-6, 2.5e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 250e-6, 1e-3, 10e-3, 100e-3}
 )
 
@@ -49,6 +50,8 @@ type Metrics struct {
 	updates   *prometheus.CounterVec
 	switches  *prometheus.CounterVec
 	ignored   *prometheus.CounterVec
+	calls     *prometheus.CounterVec
+	callTimes *prometheus.HistogramVec
 }
 
 // New makes metrics in a registry of their own.
@@ -82,7 +85,11 @@ func New(b Build, l Labels) *Metrics {
 	m.decisions = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: decisionSeconds.name, Help: decisionSeconds.help, Buckets: decisionBuckets,
 	})
-	m.registry.MustRegister(info, took, m.decisions)
+	m.calls = count(hookCalls, nil)
+	m.callTimes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: hookSeconds.name, Help: hookSeconds.help, Buckets: callBuckets,
+	}, hookSeconds.labels)
+	m.registry.MustRegister(info, took, m.decisions, m.callTimes)
 	return m
 }
 
@@ -117,6 +124,15 @@ func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 
 // HookError counts a hook's problem.
 func (m *Metrics) HookError(hook string) { m.hooks.WithLabelValues(hook).Inc() }
+
+// HookServerCall counts a call of a hook server. One that was not made took no
+// time.
+func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
+	m.calls.WithLabelValues(server, result).Inc()
+	if took > 0 {
+		m.callTimes.WithLabelValues(server).Observe(took.Seconds())
+	}
+}
 
 // RuntimeUpdate counts an update of the runtime's copy.
 func (m *Metrics) RuntimeUpdate(result string) { m.updates.WithLabelValues(result).Inc() }

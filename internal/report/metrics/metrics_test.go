@@ -35,6 +35,7 @@ func sample() *Metrics {
 			Fights:      map[string]int{"cpu.quota": 1},
 			LastSync:    time.Unix(1_700_000_000, 500_000_000),
 			ConfigGen:   3, ConfigError: true,
+			HookServers: map[string]bool{"10-a.json": true, "20-b.json": false},
 		}
 	})
 	m.Event(lifecycle.CreateContainer, 180*time.Microsecond, 4*time.Microsecond)
@@ -43,6 +44,8 @@ func sample() *Metrics {
 	m.Refused("annotation")
 	m.HookError("cpuset")
 	m.RuntimeUpdate("done")
+	m.HookServerCall("10-a.json", "done", 700*time.Microsecond)
+	m.HookServerCall("10-a.json", "skipped", 0)
 	return m
 }
 

@@ -16,7 +16,7 @@ type state struct {
 
 // ofState are the families a summary gives.
 var ofState = []family{
-	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, drift, fights, configGeneration, configError,
+	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, hookUp, drift, fights, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -43,6 +43,9 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 		for _, st := range c.States {
 			put(connection, yes(st == c.State), c.Mode, st)
 		}
+	}
+	for server, up := range n.HookServers {
+		put(hookUp, yes(up), server)
 	}
 	for _, why := range status.Reasons() {
 		put(unapplied, float64(n.Unapplied[why]), string(why))

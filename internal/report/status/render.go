@@ -61,6 +61,7 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))
 		}
 	}
+	hookServers(head, n.HookServers, o)
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
@@ -70,6 +71,25 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		containers(&b, n.Containers, o)
 	}
 	return send(w, &b)
+}
+
+func hookServers(head io.Writer, h *HookServers, o Options) {
+	if h == nil {
+		return
+	}
+	label := "hook servers"
+	if h.Error != "" {
+		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(h.Error)))
+		label = ""
+	}
+	for _, s := range h.Servers {
+		state := Clean(s.File + ": " + s.State())
+		if s.Error != "" || !s.InForce {
+			state = o.alarm(state)
+		}
+		fmt.Fprintf(head, "%s\t%s\n", label, state)
+		label = ""
+	}
 }
 
 func attachment(a Attached) string {

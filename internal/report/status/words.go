@@ -22,8 +22,10 @@ type Node struct {
 	Hooks       []Hook       `json:"hooks,omitempty"`
 	PodSpecs    []SpecSource `json:"podSpecs,omitempty"`
 	// Grants tell the devices Kubernetes granted.
-	Grants     *SpecSource `json:"deviceGrants,omitempty"`
-	Containers []Container `json:"containers"`
+	Grants *SpecSource `json:"deviceGrants,omitempty"`
+	// HookServers are policies outside; nil where nobody is asked.
+	HookServers *HookServers `json:"hookServers,omitempty"`
+	Containers  []Container  `json:"containers"`
 	// Contested are files that others have written behind our back, the most
 	// contested first.
 	Contested []Contested `json:"contested,omitempty"`
@@ -67,6 +69,44 @@ func (h Hook) Effective() string {
 	}[h.Finding.Support]
 	if h.Finding.Why != "" {
 		s += ": " + h.Finding.Why
+	}
+	return s
+}
+
+// HookServers are the policies outside of Trimtab, in the order they are asked.
+type HookServers struct {
+	Directory string       `json:"directory"`
+	Error     string       `json:"error,omitempty"`
+	Servers   []HookServer `json:"servers,omitempty"`
+}
+
+// HookServer is one file of the directory, and the server it names.
+type HookServer struct {
+	File     string   `json:"file"`
+	Endpoint string   `json:"endpoint,omitempty"`
+	Policy   string   `json:"failurePolicy,omitempty"`
+	Stages   []string `json:"stages,omitempty"`
+	InForce  bool     `json:"inForce"`
+	Resting  bool     `json:"resting,omitempty"` // not called for now
+	Calls    uint64   `json:"calls"`
+	Failed   uint64   `json:"failed"`
+	Error    string   `json:"error,omitempty"`
+}
+
+// State says it in words, with the reason.
+func (h HookServer) State() string {
+	s := fmt.Sprintf("%s, %d stages, %s on failure", h.Endpoint, len(h.Stages), h.Policy)
+	switch {
+	case !h.InForce:
+		s = "not in force"
+	case h.Resting:
+		s += ", left alone for now"
+	}
+	if h.Calls > 0 {
+		s += fmt.Sprintf(", %d calls, %d failed", h.Calls, h.Failed)
+	}
+	if h.Error != "" {
+		s += ": " + h.Error
 	}
 	return s
 }
@@ -193,6 +233,9 @@ type Summary struct {
 	LastSync    time.Time         // zero for none
 	ConfigGen   uint64
 	ConfigError bool
+	// HookServers are those of the files in the directory: true where one is in
+	// force and called.
+	HookServers map[string]bool
 }
 
 // Connection is an attachment, the state it is in, and all it can be in.

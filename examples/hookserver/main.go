@@ -1,0 +1,121 @@
+// Command hookserver is an example of a hook server: pods of a team that burst
+// get no CFS quota and a lighter weight, and are told so by their environment.
+//
+//	hookserver SOCKET [REGISTRATION.json]
+//
+// It remembers nothing: whoever calls sends everything with each call.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"google.golang.org/grpc"
+
+	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+)
+
+// label is what pods ask by.
+const label = "example.com/bursts"
+
+// policy is the server. The calls it does not have are answered Unimplemented;
+// it does not register for them, so nobody makes them.
+type policy struct {
+	hooks.UnimplementedRuntimeHookServiceServer
+}
+
+// PreCreateContainerHook is called before a container is created. Its answer says
+// what is to be otherwise.
+func (policy) PreCreateContainerHook(_ context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+	if r.GetPodLabels()[label] != "yes" {
+		return &hooks.ContainerResourceHookResponse{}, nil // nothing changes
+	}
+	// Start from what was asked: of resources, a missing oom_score_adj would be
+	// taken for 0; of variables, those that are missing would be taken away.
+	resources, envs := r.GetContainerResources(), r.GetContainerEnvs()
+	if resources == nil {
+		resources = &hooks.LinuxContainerResources{}
+	}
+	if envs == nil {
+		envs = map[string]string{}
+	}
+	resources.CpuQuota = -1 // no limit
+	resources.CpuShares = max(resources.CpuShares/2, 2)
+	envs["BURSTS"] = "yes"
+	return &hooks.ContainerResourceHookResponse{ContainerResources: resources, ContainerEnvs: envs}, nil
+}
+
+// PreUpdateContainerResourcesHook is called before a container that runs is given
+// other resources.
+func (p policy) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+	if r.GetPodLabels()[label] != "yes" || r.GetContainerResources() == nil {
+		return &hooks.ContainerResourceHookResponse{}, nil
+	}
+	r.ContainerResources.CpuQuota = -1
+	return &hooks.ContainerResourceHookResponse{ContainerResources: r.ContainerResources}, nil
+}
+
+// registration is the file by which callers find the server. Ignore: pods start
+// without it where it does not answer.
+const registration = `{
+	"remote-endpoint": %q,
+	"failure-policy": "Ignore",
+	"runtime-hooks": ["PreCreateContainer", "PreUpdateContainerResources"]
+}
+`
+
+// register puts the file in place at once: a caller must not see half of it.
+func register(file, socket string) error {
+	tmp := filepath.Join(filepath.Dir(file), ".hookserver.tmp")
+	if err := os.WriteFile(tmp, fmt.Appendf(nil, registration, socket), 0o644); err != nil { //nolint:gosec // proxies of other users read it
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+// serve answers calls until ctx ends.
+func serve(ctx context.Context, socket, file string) error {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier run
+		return err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	server := grpc.NewServer()
+	hooks.RegisterRuntimeHookServiceServer(server, policy{})
+	stop := context.AfterFunc(ctx, server.GracefulStop)
+	defer stop()
+	if file != "" {
+		if err := register(file, socket); err != nil {
+			return errors.Join(err, l.Close())
+		}
+	}
+	return server.Serve(l)
+}
+
+func main() {
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		log.Fatal("usage: hookserver SOCKET [REGISTRATION.json]")
+	}
+	file := ""
+	if len(os.Args) == 3 {
+		file = os.Args[2]
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := serve(ctx, os.Args[1], file)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}

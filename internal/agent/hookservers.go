@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/trimtab/trimtab/internal/attach/cri"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/extend/hookserver"
+	"github.com/trimtab/trimtab/internal/report/metrics"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// outsiders makes what asks hook servers. They are read once here, so that the
+// first pod finds them.
+func (a *Agent) outsiders() conductor.Outsiders {
+	c := a.opt.Config.HookServers
+	if c.Directory == "" {
+		return conductor.NoOutsiders{}
+	}
+	a.servers = hookserver.New(hookserver.Options{
+		Directory: c.Directory, Timeout: c.Patience(), Log: a.log, Recorder: callRecorder{a.metrics}, Own: c.Socket,
+	})
+	a.servers.Look()
+	return a.servers
+}
+
+// hookService is what makes the agent a hook server itself; nil where it is
+// none.
+func hookService(c config.Config) *cri.HookService {
+	if c.Attach != "hooks" {
+		return nil
+	}
+	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register}
+}
+
+// callRecorder counts calls of hook servers in the metrics.
+type callRecorder struct{ m *metrics.Metrics }
+
+// Call counts one call.
+func (r callRecorder) Call(server string, _ hookserver.Stage, result hookserver.Result, took time.Duration) {
+	r.m.HookServerCall(server, string(result), took)
+}
+
+// hookServers tells of the hook servers; nil where nobody is asked.
+func (a *Agent) hookServers() *status.HookServers {
+	if a.servers == nil {
+		return nil
+	}
+	states, err := a.servers.States()
+	out := &status.HookServers{Directory: a.opt.Config.HookServers.Directory}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	for _, s := range states {
+		h := status.HookServer{
+			File: s.Name, Endpoint: s.Endpoint, Policy: string(s.Policy), InForce: s.InForce, Resting: s.Resting,
+			Calls: s.Calls, Failed: s.Failed, Error: s.Err,
+		}
+		for _, stage := range s.Stages {
+			h.Stages = append(h.Stages, string(stage))
+		}
+		out.Servers = append(out.Servers, h)
+	}
+	return out
+}

@@ -1,0 +1,220 @@
+package hookserver
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// budget is how long all servers together may take for one event: NRI
+	// runtimes wait two seconds for a plugin.
+	budget = 1500 * time.Millisecond
+	// mostTells bounds what is still to be told of things that happened.
+	mostTells = 1024
+)
+
+// SkipLabel of a pod with the value "true" has no server called about it, as the
+// proxies in the field have it.
+const SkipLabel = "runtimeproxy.koordinator.sh/skip-hookserver"
+
+func skipped(p *lifecycle.Pod) bool { return p.Labels[SkipLabel] == "true" }
+
+// Refusal is that of a server whose policy is Fail: the event must not go on.
+type Refusal struct {
+	Server string
+	Err    error
+}
+
+// Error returns the sentence for the kubelet.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("hook server %s: %v; its failure-policy is Fail", r.Server, r.Err)
+}
+
+// Unwrap returns what was wrong with the call.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// asked lists the servers of a stage, in order.
+func (s *Servers) asked(stage Stage) []*server {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []*server
+	for _, name := range s.order {
+		if f := s.files[name]; f != nil && f.server != nil && f.server.serves(stage) {
+			out = append(out, f.server)
+		}
+	}
+	return out
+}
+
+// Asks reports whether any server is to be asked, or told, of a kind of event.
+func (s *Servers) Asks(kind lifecycle.Kind) bool {
+	stage, ok := stageOf(kind)
+	return ok && len(s.asked(stage.Stage)) > 0
+}
+
+// Ask asks the servers of an event's stage one after the other, each with what
+// those before it answered. It returns when all have answered, at the latest
+// after a second and a half. The event's pod and container are as they are
+// stored; they are not changed. The error is a *Refusal: of a server whose
+// policy is Fail. Of the others, what is wrong is in the answer.
+func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outside, error) {
+	stage, ok := stageOf(ev.Kind)
+	if !ok || ev.Pod == nil || skipped(ev.Pod) {
+		return lifecycle.Outside{}, nil
+	}
+	servers := s.asked(stage.Stage)
+	if len(servers) == 0 {
+		return lifecycle.Outside{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	if stage.pod() {
+		return s.askPod(ctx, stage, servers, podOut(ev.Pod))
+	}
+	if ev.Container == nil {
+		return lifecycle.Outside{}, nil
+	}
+	return s.askContainer(ctx, stage, servers, containerOut(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
+}
+
+// pod reports whether the stage is about pods.
+func (i StageInfo) pod() bool {
+	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
+}
+
+func (s *Servers) askPod(ctx context.Context, stage StageInfo, servers []*server, first *hooks.PodSandboxHookRequest) (lifecycle.Outside, error) {
+	var out lifecycle.Outside
+	req := first
+	for _, srv := range servers {
+		resp := &hooks.PodSandboxHookResponse{}
+		if err := srv.call(ctx, stage, req, resp); err != nil {
+			if err := s.failed(srv, stage, err, &out); err != nil {
+				return out, err
+			}
+			continue
+		}
+		if stage.Answered {
+			var problems []lifecycle.Problem
+			req, problems = mergePod(srv.name, req, resp)
+			out.Problems = append(out.Problems, problems...)
+		}
+	}
+	out.Labels, out.Annotations = newer(first.Labels, req.Labels), newer(first.Annotations, req.Annotations)
+	return out, nil
+}
+
+// newer are the entries that another map does not have so; nil for none.
+func newer(was, is map[string]string) map[string]string {
+	var out map[string]string
+	for k, v := range is {
+		if old, had := was[k]; had && old == v {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[k] = v
+	}
+	return out
+}
+
+func (s *Servers) askContainer(ctx context.Context, stage StageInfo, servers []*server, first *hooks.ContainerResourceHookRequest) (lifecycle.Outside, error) {
+	var out lifecycle.Outside
+	said := map[slot]string{} // who said it last
+	req := first
+	for _, srv := range servers {
+		resp := &hooks.ContainerResourceHookResponse{}
+		if err := srv.call(ctx, stage, req, resp); err != nil {
+			if err := s.failed(srv, stage, err, &out); err != nil {
+				return out, err
+			}
+			continue
+		}
+		if !stage.Answered {
+			continue
+		}
+		next, problems := mergeContainer(srv.name, req, resp)
+		for _, v := range changes(req, next) {
+			said[slot{v.Field, v.Key}] = srv.name
+		}
+		out.Problems = append(out.Problems, problems...)
+		req = next
+	}
+	for _, v := range changes(first, req) {
+		v.Why = lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: said[slot{v.Field, v.Key}], Text: "answered at " + string(stage.Stage)}
+		out.Values = append(out.Values, v)
+	}
+	return out, nil
+}
+
+// failed takes note of a call that failed. It returns a *Refusal where the
+// server's policy is Fail and the event can still be stopped.
+func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle.Outside) error {
+	if srv.r.Policy == Fail && stage.Waits {
+		return &Refusal{srv.name, err}
+	}
+	s.o.Log.Warn("hook server passed over", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
+	out.Problems = append(out.Problems, lifecycle.Problem{
+		Hook: lifecycle.OutsideHook, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if it were not there", Warning: true,
+	})
+	return nil
+}
+
+// tell is something that has happened.
+type tell struct {
+	stage     StageInfo
+	pod       *hooks.PodSandboxHookRequest
+	container *hooks.ContainerResourceHookRequest
+}
+
+// Tell tells the servers of an event that is over, in the order of the events.
+// It does not wait.
+func (s *Servers) Tell(ev *lifecycle.Event) {
+	stage, ok := stageOf(ev.Kind)
+	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.asked(stage.Stage)) == 0 {
+		return
+	}
+	t := tell{stage: stage}
+	switch {
+	case stage.pod():
+		t.pod = podOut(ev.Pod)
+	case ev.Container != nil:
+		t.container = containerOut(ev.Pod, ev.Container, false)
+	default:
+		return
+	}
+	select {
+	case s.tells <- t:
+	default:
+		atomic.AddUint64(&s.dropped, 1)
+		s.o.Log.Warn("hook servers are not told of an event: too many wait to be told", logkey.Event, string(stage.Stage))
+	}
+}
+
+// tellAll tells what is to be told, until ctx ends. Answers do not count.
+func (s *Servers) tellAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-s.tells:
+			for _, srv := range s.asked(t.stage.Stage) {
+				var req, resp proto.Message = t.pod, &hooks.PodSandboxHookResponse{}
+				if t.pod == nil {
+					req, resp = t.container, &hooks.ContainerResourceHookResponse{}
+				}
+				if err := srv.call(ctx, t.stage, req, resp); err != nil && ctx.Err() == nil {
+					s.o.Log.Warn("a hook server was not told of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
+				}
+			}
+		}
+	}
+}

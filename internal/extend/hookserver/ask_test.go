@@ -1,0 +1,258 @@
+package hookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+var create = []Stage{PreCreateContainer}
+
+// told lists values as texts, each with who said it.
+func told(out lifecycle.Outside) []string {
+	var all []string
+	for _, v := range out.Values {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s", v.Field, v.Key))+"="+v.String()+" "+v.Why.Source)
+	}
+	return all
+}
+
+func TestChainInOrder(t *testing.T) {
+	a, b := serve(t), serve(t)
+	a.container = func(_ context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+		r.ContainerEnvs["FROM"] = "a"
+		return &hooks.ContainerResourceHookResponse{
+			ContainerEnvs:      r.ContainerEnvs,
+			ContainerResources: &hooks.LinuxContainerResources{CpuQuota: 40000, CpuShares: 300, OomScoreAdj: r.ContainerResources.OomScoreAdj},
+		}, nil
+	}
+	b.container = func(_ context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+		if r.ContainerEnvs["FROM"] != "a" || r.ContainerResources.CpuQuota != 40000 {
+			return nil, status.Error(codes.InvalidArgument, "a was not asked first")
+		}
+		r.ContainerResources.CpuQuota = -1
+		return &hooks.ContainerResourceHookResponse{ContainerResources: r.ContainerResources}, nil
+	}
+	s, dir := servers(t, nil)
+	register(t, dir, "20-b.json", Registration{Endpoint: b.socket, Policy: Fail, Stages: create})
+	register(t, dir, "10-a.json", Registration{Endpoint: a.socket, Stages: create})
+	s.Look()
+	ev := sample()
+	out, err := s.Ask(t.Context(), ev)
+	if err != nil || len(out.Problems) > 0 {
+		t.Fatal(err, out.Problems)
+	}
+	want := []string{"cpu.quota=-1 20-b.json", "cpu.shares=300 10-a.json", "env FROM=a 10-a.json"}
+	if d := cmp.Diff(want, told(out)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(sample(), ev); d != "" {
+		t.Errorf("the event was changed: %s", d)
+	}
+}
+
+// TestWhatServersSee: a stateless server is told everything, at each stage.
+func TestWhatServersSee(t *testing.T) {
+	f := serve(t)
+	s, dir := servers(t, nil)
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: []Stage{PreCreateContainer, PreStartContainer, PreRunPodSandbox}})
+	s.Look()
+	ev := sample()
+	for _, kind := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.RunPodSandbox} {
+		ev.Kind = kind
+		if out, err := s.Ask(t.Context(), ev); err != nil || !out.Empty() {
+			t.Fatal(kind, err, out)
+		}
+		if kind == lifecycle.RunPodSandbox {
+			p := f.lastPod
+			if p.PodMeta.Uid != "uid-1" || p.CgroupParent == "" || p.Labels["app"] != "web" || p.Annotations["a"] != "1" || p.RuntimeHandler != "runc" || p.Resources.CpuShares != 512 {
+				t.Errorf("%v", p)
+			}
+			continue
+		}
+		r := f.last
+		if id := r.ContainerMeta.Id; (kind == lifecycle.CreateContainer) != (id == "") {
+			t.Errorf("%s: id %q", kind, id)
+		}
+		if r.PodMeta.Name != "web-0" || r.PodMeta.Namespace != "shop" || r.PodLabels["app"] != "web" || r.PodAnnotations["a"] != "1" || r.PodCgroupParent == "" ||
+			r.ContainerMeta.Name != "app" || r.ContainerMeta.Attempt != 2 || r.ContainerEnvs["EQ"] != "a=b" || r.ContainerResources.MemoryLimitInBytes != 1<<30 ||
+			r.ContainerResources.OomScoreAdj != 900 || len(r.ContainerResources.HugepageLimits) != 1 || r.PodResources.CpuShares != 512 {
+			t.Errorf("%s: %v", kind, r)
+		}
+	}
+}
+
+// TestFailingServers shows Fail and Ignore for each way to fail.
+func TestFailingServers(t *testing.T) {
+	hang := serve(t)
+	hang.container = func(ctx context.Context, _ *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	refuse := serve(t)
+	refuse.container = func(context.Context, *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+		return nil, status.Error(codes.PermissionDenied, "not\nthis one")
+	}
+	big := serve(t)
+	big.container = func(context.Context, *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+		return &hooks.ContainerResourceHookResponse{ContainerEnvs: map[string]string{"X": strings.Repeat("x", maxAnswer)}}, nil
+	}
+	panics := serve(t)
+	panics.server.Stop()
+	silent := filepath.Join(t.TempDir(), "s") // accepts and never answers
+	l, err := net.Listen("unix", silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	garbage := filepath.Join(t.TempDir(), "s")
+	g, err := net.Listen("unix", garbage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	go func() {
+		for {
+			c, err := g.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\n\r\nhello"))
+			c.Close()
+		}
+	}()
+	for name, c := range map[string]struct{ endpoint, want string }{
+		"hangs": {hang.socket, "no answer within"}, "refuses": {refuse.socket, "PermissionDenied: not?this one"},
+		"oversized": {big.socket, "ResourceExhausted"}, "dead": {panics.socket, "cannot be reached"},
+		"never there": {filepath.Join(t.TempDir(), "none"), "no such file"}, "silent": {silent, "no answer within"},
+		"no gRPC": {garbage, "cannot be reached"}, "a file": {os.Args[0], "is no socket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := servers(t, func(o *Options) { o.Timeout = 300 * time.Millisecond })
+			for _, policy := range []Policy{"", Fail} {
+				register(t, dir, "a.json", Registration{Endpoint: c.endpoint, Policy: policy, Stages: create})
+				s.Look()
+				out, err := s.Ask(t.Context(), sample())
+				refusal := (*Refusal)(nil)
+				switch {
+				case policy == Fail && (!errors.As(err, &refusal) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "a.json")):
+					t.Errorf("Fail: %v", err)
+				case policy == "" && (err != nil || len(out.Values) > 0 || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, c.want)):
+					t.Errorf("Ignore: %v, %+v", err, out)
+				}
+			}
+		})
+	}
+}
+
+// TestCircuit: a server that fails in a row is left alone for a while, which
+// costs nobody time, and is asked again when that is over.
+func TestCircuit(t *testing.T) {
+	f := serve(t)
+	f.server.Stop()
+	now := time.Unix(1000, 0)
+	counted := map[Result]int{}
+	s, dir := servers(t, func(o *Options) {
+		o.Now = func() time.Time { return now }
+		o.Recorder = countResults(counted)
+	})
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
+	s.Look()
+	for range failures + 2 {
+		if _, err := s.Ask(t.Context(), sample()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counted[Unreachable] != failures || counted[Skipped] != 2 {
+		t.Fatalf("counted %v", counted)
+	}
+	if st, _ := s.States(); !st[0].Resting || st[0].Failed != failures || st[0].Err == "" {
+		t.Errorf("%+v", st)
+	}
+	now = now.Add(shortestRest)
+	f.start(t)
+	deadline := time.Now().Add(10 * time.Second)
+	for counted[Done] == 0 && time.Now().Before(deadline) { // gRPC has a back-off of its own
+		now = now.Add(longestRest)
+		if _, err := s.Ask(t.Context(), sample()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, _ := s.States(); counted[Done] != 1 || st[0].Resting || st[0].Err != "" {
+		t.Errorf("it is back: %v, %+v", counted, st)
+	}
+}
+
+// countResults counts calls by result.
+type countResults map[Result]int
+
+func (c countResults) Call(_ string, _ Stage, r Result, _ time.Duration) { c[r]++ }
+
+func TestTell(t *testing.T) {
+	f := serve(t)
+	s, dir := servers(t, nil)
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: []Stage{PostStartContainer, PostStopContainer, PostStopPodSandbox, PreRemoveRunPodSandbox}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, "the file is read", func() bool { return s.Asks(lifecycle.StopContainer) })
+	ev := sample()
+	for _, ev.Kind = range []lifecycle.Kind{lifecycle.PostStartContainer, lifecycle.StopContainer, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox} {
+		s.Tell(ev)
+	}
+	eventually(t, "all is told", func() bool { return len(f.seen()) == 3 })
+	if d := cmp.Diff([]string{"started", "stopped", "pod stopped"}, f.seen()); d != "" {
+		t.Error(d)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestSkipped: a pod may ask to be left alone.
+func TestSkipped(t *testing.T) {
+	f := serve(t)
+	s, dir := servers(t, nil)
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: []Stage{PreCreateContainer, PostStopContainer}})
+	s.Look()
+	for value, asked := range map[string]int{"true": 0, "false": 1} {
+		ev := sample()
+		ev.Pod.Labels[SkipLabel] = value
+		if _, err := s.Ask(t.Context(), ev); err != nil {
+			t.Fatal(err)
+		}
+		ev.Kind = lifecycle.StopContainer
+		s.Tell(ev)
+		if len(s.tells) != asked {
+			t.Errorf("%s: %d to be told", value, len(s.tells))
+		}
+		if value == "true" && len(f.seen()) > 0 {
+			t.Errorf("called: %v", f.seen())
+		}
+	}
+}

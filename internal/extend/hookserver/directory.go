@@ -1,0 +1,276 @@
+package hookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/follow"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// settle is how long the directory must be quiet before files are read;
+	// patience bounds that. Together with reading they stay below a second.
+	settle   = 100 * time.Millisecond
+	patience = 400 * time.Millisecond
+	// recheck finds a directory that was made or replaced where no watch tells.
+	recheck = 700 * time.Millisecond
+	// mostFiles bounds how many files are read.
+	mostFiles = 64
+)
+
+// Options are what Servers are made of. Directory and Log are required.
+type Options struct {
+	// Directory holds a file per server.
+	Directory string
+	// Timeout is how long one server may take for one call.
+	Timeout time.Duration
+	// Own is the path of our own hook socket: a file that names it is ours, and
+	// is passed over.
+	Own string
+	Log *slog.Logger
+	// Recorder is told of calls; nil for none.
+	Recorder Recorder
+	// Now is the clock; nil for the real one.
+	Now func() time.Time
+}
+
+// Servers are the hook servers of a directory.
+type Servers struct {
+	o       Options
+	tells   chan tell
+	dropped uint64
+
+	mu    sync.RWMutex // guards all below; never held across I/O
+	files map[string]*file
+	order []string // names, in the order they are asked
+	err   error    // of the directory
+}
+
+// file is one file of the directory. It is replaced, not changed.
+type file struct {
+	name    string
+	server  *server // nil where no good content was ever read
+	odd     []string
+	content string // as it was last read
+	err     error  // why its newest content is not in force
+}
+
+// New makes the servers of a directory. None is known before Run or Look.
+func New(o Options) *Servers {
+	if o.Recorder == nil {
+		o.Recorder = NoRecorder{}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Own != "" {
+		o.Own = filepath.Clean(o.Own)
+	}
+	return &Servers{o: o, files: map[string]*file{}, tells: make(chan tell, mostTells)}
+}
+
+// Run follows the directory, and tells servers of what has happened, until ctx
+// ends.
+func (s *Servers) Run(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.tellAll(ctx)
+	}()
+	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: s.dirs, Look: s.Look}.Run(ctx)
+	<-ended
+	s.Close()
+	return err
+}
+
+// Close ends connections; no server is known afterwards. Run does so at its end.
+func (s *Servers) Close() {
+	s.mu.Lock()
+	before := s.files
+	s.files, s.order = map[string]*file{}, nil
+	s.mu.Unlock()
+	for _, f := range before {
+		if f.server != nil {
+			f.server.link.close()
+		}
+	}
+}
+
+// dirs are the directory, and the one above it: it may be made later.
+func (s *Servers) dirs() []string {
+	return []string{s.o.Directory, filepath.Dir(s.o.Directory)}
+}
+
+// Look reads what is new in the directory; one look at a time. A file that
+// cannot be read any more, or holds no registration, leaves its last good one in
+// force; one that is not for root alone to write, or that is gone, does not.
+func (s *Servers) Look() {
+	names, err := s.list()
+	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
+		s.o.Log.Error("hook servers are not read as they should be", logkey.File, s.o.Directory, logkey.Err, err)
+	}
+	next := make(map[string]*file, len(names))
+	for _, name := range names {
+		next[name] = s.read(name, s.files[name])
+	}
+	s.mu.Lock()
+	before := s.files
+	s.files, s.order, s.err = next, names, err
+	s.mu.Unlock()
+	for name, f := range before {
+		if next[name] == nil {
+			s.o.Log.Info("hook server gone", logkey.File, name)
+		}
+		if f.server != nil && (next[name] == nil || next[name].server == nil || next[name].server.link != f.server.link) {
+			f.server.link.close()
+		}
+	}
+}
+
+// list returns the names of the directory's files, in order.
+func (s *Servers) list() ([]string, error) {
+	dir, err := os.Stat(s.o.Directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // nobody has registered anything
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", s.o.Directory, err)
+	}
+	if why := untrusted(dir); why != "" {
+		return nil, fmt.Errorf("%s is not used: %s", s.o.Directory, why)
+	}
+	entries, err := os.ReadDir(s.o.Directory)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", s.o.Directory, err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") && !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	if len(names) > mostFiles {
+		return names[:mostFiles], fmt.Errorf("%s has %d files: only the first %d are used", s.o.Directory, len(names), mostFiles)
+	}
+	return names, nil
+}
+
+// untrusted says why a file is not believed, "" where it is: whoever may write
+// it decides about every pod.
+func untrusted(info fs.FileInfo) string {
+	if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return fmt.Sprintf("everybody may write it (mode %04o): chmod o-w", info.Mode().Perm())
+	}
+	return foreign(info)
+}
+
+// foreign says whose a file is where it is neither root's nor ours.
+func foreign(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if ok && !trusted(st.Uid) {
+		return fmt.Sprintf("it belongs to user %d, neither root nor the agent's: chown it", st.Uid)
+	}
+	return ""
+}
+
+func trusted(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
+
+// read brings one file up to date.
+func (s *Servers) read(name string, old *file) *file {
+	f := &file{name: name}
+	if old != nil {
+		*f = *old
+	}
+	content, err := load(filepath.Join(s.o.Directory, name))
+	refused := (*distrust)(nil)
+	switch {
+	case errors.As(err, &refused):
+		*f = file{name: name, err: err}
+	case err != nil:
+		f.err, f.content = err, ""
+	case old != nil && old.content == content && content != "":
+		return old
+	default:
+		f.content = content
+		s.take(f)
+	}
+	if f.err != nil && !errors.Is(f.err, errOwn) && (old == nil || old.err == nil || old.err.Error() != f.err.Error()) {
+		s.o.Log.Error("hook server's file is not in force", logkey.File, name, logkey.Err, f.err)
+	}
+	return f
+}
+
+// take puts a file's content in force, where it is good.
+func (s *Servers) take(f *file) {
+	r, odd, err := parse([]byte(f.content))
+	if err != nil {
+		f.err = err
+		return
+	}
+	if s.o.Own != "" && samePath(r.Endpoint, s.o.Own) {
+		f.server, f.odd, f.err = nil, nil, errOwn
+		return
+	}
+	f.odd, f.err = odd, nil
+	if f.server != nil && f.server.r.Endpoint == r.Endpoint {
+		f.server = f.server.with(r) // the connection stays, and what is known of it
+	} else {
+		f.server = newServer(f.name, r, s.o)
+	}
+	s.o.Log.Info("hook server in force", logkey.File, f.name, logkey.Socket, r.Endpoint, logkey.Values, len(r.Stages))
+}
+
+// errOwn is the state of the file that the agent itself wrote for proxies.
+var errOwn = errors.New("it names the agent's own socket: the agent does not ask itself")
+
+// samePath compares paths, through symbolic links where they are there.
+func samePath(a, b string) bool {
+	ra, erra := filepath.EvalSymlinks(a)
+	rb, errb := filepath.EvalSymlinks(b)
+	return a == b || erra == nil && errb == nil && ra == rb
+}
+
+// distrust is why a file is not believed.
+type distrust struct{ why string }
+
+func (d *distrust) Error() string { return "refused: " + d.why }
+
+// load reads a file that is to be believed.
+func load(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold us up
+	if err != nil {
+		return "", fmt.Errorf("open it: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("look at it: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", &distrust{"it is no regular file"}
+	}
+	if why := untrusted(info); why != "" {
+		return "", &distrust{why}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read it: %w", err)
+	case len(data) > maxFile:
+		return "", fmt.Errorf("it is above %d bytes", maxFile)
+	}
+	return string(data), nil
+}

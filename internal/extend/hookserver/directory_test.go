@@ -1,0 +1,227 @@
+package hookserver
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// state returns what is told of one file.
+func state(s *Servers, name string) State {
+	all, _ := s.States()
+	for _, st := range all {
+		if st.Name == name {
+			return st
+		}
+	}
+	return State{}
+}
+
+// TestFollowed: files made, changed, renamed and deleted count within a second.
+func TestFollowed(t *testing.T) {
+	base := t.TempDir()
+	s, dir := servers(t, func(o *Options) { o.Directory = filepath.Join(base, "hookserver.d") })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	within := func(what string, is func() bool) {
+		t.Helper()
+		start := time.Now()
+		eventually(t, what, is)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("%s: took %v", what, took)
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Stages: create})
+	within("created", func() bool { return s.Asks(lifecycle.CreateContainer) && !s.Asks(lifecycle.RunPodSandbox) })
+	register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Policy: Fail, Stages: []Stage{PreRunPodSandbox}})
+	within("changed", func() bool { return !s.Asks(lifecycle.CreateContainer) && s.Asks(lifecycle.RunPodSandbox) })
+	if err := os.Rename(filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")); err != nil {
+		t.Fatal(err)
+	}
+	within("renamed", func() bool { return state(s, "b.json").InForce && !state(s, "a.json").InForce })
+
+	if err := os.WriteFile(filepath.Join(dir, "b.json"), []byte(`{"remote-endpoint": "/ru`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	within("half-written", func() bool { return strings.Contains(state(s, "b.json").Err, "stays in force") })
+	if !s.Asks(lifecycle.RunPodSandbox) {
+		t.Error("a half-written file ended the one before")
+	}
+	if err := os.Chmod(filepath.Join(dir, "b.json"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	within("anybody's to write", func() bool {
+		st := state(s, "b.json")
+		return !st.InForce && strings.Contains(st.Err, "everybody may write it")
+	})
+	register(t, dir, "b.json", Registration{Endpoint: "/run/a.sock", Stages: create})
+	within("mended", func() bool { st := state(s, "b.json"); return st.InForce && st.Err == "" })
+	if err := os.Remove(filepath.Join(dir, "b.json")); err != nil {
+		t.Fatal(err)
+	}
+	within("deleted", func() bool { return !s.Asks(lifecycle.CreateContainer) })
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	register(t, dir, "c.json", Registration{Endpoint: "/run/a.sock", Stages: create})
+	within("in a directory made anew", func() bool { return s.Asks(lifecycle.CreateContainer) })
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	good := `{"remote-endpoint":"/run/a.sock","runtime-hooks":["PreCreateContainer"]}`
+	for name, c := range map[string]struct {
+		text  string
+		mode  os.FileMode
+		owner int
+		want  string
+	}{
+		"good":              {text: good, mode: 0o644},
+		"group's":           {text: good, mode: 0o664},
+		"everybody's":       {text: good, mode: 0o646, want: "chmod o-w"},
+		"a stranger's":      {text: good, mode: 0o644, owner: 12345, want: "belongs to user 12345"},
+		"empty":             {mode: 0o644, want: "is empty"},
+		"half":              {text: good[:20], mode: 0o644, want: "no registration"},
+		"another type":      {text: `[]`, mode: 0o644, want: "no registration"},
+		"null":              {text: `null`, mode: 0o644, want: "remote-endpoint is missing"},
+		"no endpoint":       {text: `{"runtime-hooks":["PreCreateContainer"]}`, mode: 0o644, want: "remote-endpoint is missing"},
+		"relative":          {text: `{"remote-endpoint":"a.sock"}`, mode: 0o644, want: "absolute path"},
+		"tcp":               {text: `{"remote-endpoint":"tcp://127.0.0.1:1"}`, mode: 0o644, want: "absolute path"},
+		"long":              {text: `{"remote-endpoint":"/` + strings.Repeat("x", 120) + `"}`, mode: 0o644, want: "at most 107"},
+		"odd policy":        {text: `{"remote-endpoint":"/a","failure-policy":"fail"}`, mode: 0o644, want: "want Ignore or Fail"},
+		"with scheme":       {text: `{"remote-endpoint":"unix:///run/a.sock"}`, mode: 0o644},
+		"odd stage and key": {text: `{"remote-endpoint":"/a","runtime-hooks":["PreTea"],"x":1}`, mode: 0o644, want: "unknown stages passed over: PreTea"},
+		"huge":              {text: strings.Repeat(" ", maxFile) + good, mode: 0o644, want: "above 65536 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := servers(t, nil)
+			path := filepath.Join(dir, "a.json")
+			put(t, path, c.text)
+			if err := os.Chmod(path, c.mode); err != nil {
+				t.Fatal(err)
+			}
+			if c.owner != 0 {
+				if os.Getuid() != 0 {
+					t.Skip("only root gives files away")
+				}
+				if err := os.Chown(path, c.owner, c.owner); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Look()
+			st := state(s, "a.json")
+			if (c.want == "") != (st.Err == "") || !strings.Contains(st.Err, c.want) {
+				t.Errorf("%+v, want %q", st, c.want)
+			}
+			if inForce := c.want == "" || strings.HasPrefix(c.want, "unknown stages"); st.InForce != inForce {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+func TestDirectoryOfEverybody(t *testing.T) {
+	s, dir := servers(t, nil)
+	register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Stages: create})
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s.Look()
+	if _, err := s.States(); err == nil || !strings.Contains(err.Error(), "everybody may write it") || s.Asks(lifecycle.CreateContainer) {
+		t.Error(err)
+	}
+}
+
+// TestForeignSocket: whoever serves must be root or our own user.
+func TestForeignSocket(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	f := serve(t)
+	if err := os.Chown(f.socket, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	s, dir := servers(t, nil)
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: create})
+	s.Look()
+	if _, err := s.Ask(t.Context(), sample()); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") || len(f.seen()) > 0 {
+		t.Error(err)
+	}
+}
+
+// TestOwnFile: the file the agent wrote for proxies does not have it ask itself.
+func TestOwnFile(t *testing.T) {
+	f := serve(t)
+	s, dir := servers(t, func(o *Options) { o.Own = f.socket })
+	register(t, dir, "trimtab.json", Registration{Endpoint: f.socket, Stages: create})
+	s.Look()
+	if _, err := s.Ask(t.Context(), sample()); err != nil || len(f.seen()) > 0 || s.Asks(lifecycle.CreateContainer) {
+		t.Error(err, f.seen())
+	}
+}
+
+// TestConnectionKept: a file that says the same server otherwise keeps what is
+// known of it; one that names another does not.
+func TestConnectionKept(t *testing.T) {
+	f := serve(t)
+	s, dir := servers(t, nil)
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
+	s.Look()
+	if _, err := s.Ask(t.Context(), sample()); err != nil {
+		t.Fatal(err)
+	}
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: create})
+	s.Look()
+	if st := state(s, "a.json"); st.Calls != 1 || st.Policy != Fail {
+		t.Errorf("%+v", st)
+	}
+	register(t, dir, "a.json", Registration{Endpoint: f.socket + "2", Stages: create})
+	s.Look()
+	if st := state(s, "a.json"); st.Calls != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"", "{}", `{"remote-endpoint":"/a","failure-policy":"Fail","runtime-hooks":["PreCreateContainer","x"]}`, `{"remote-endpoint":"unix://"}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, _, err := parse(data)
+		if err != nil {
+			return
+		}
+		if !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocket || r.Policy != Ignore && r.Policy != Fail {
+			t.Errorf("%+v", r)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, _, err := parse(text); err != nil || again.Endpoint != r.Endpoint {
+			t.Errorf("%+v, then %+v, %v", r, again, err)
+		}
+	})
+}

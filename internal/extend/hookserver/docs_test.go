@@ -1,0 +1,43 @@
+package hookserver
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestDocs: the page for authors has the tables of the code, row by row and
+// nothing else.
+func TestDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/hook-servers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := "| field of the answer | rule |\n| --- | --- |\n"
+	for _, r := range Rules() {
+		rules += fmt.Sprintf("| %s | %s |\n", r.Field, r.Rule)
+	}
+	table := "| stage | call | at | its answer |\n| --- | --- | --- | --- |\n"
+	for _, s := range Stages() {
+		call, answer := "none in the protocol", "is not waited for"
+		if s.Call != "" {
+			call = "`" + s.Call + "`"
+		}
+		if s.Waits {
+			answer = "only a failure counts"
+		}
+		if s.Answered {
+			answer = "counts"
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", s.Stage, call, s.Kind, answer)
+	}
+	for what, want := range map[string]string{"rules": rules + "\n", "stages": table + "\n"} {
+		if !strings.Contains(string(page), "<!-- "+what+": held to the code by a test -->\n"+want) {
+			t.Errorf("docs/hook-servers.md lacks the %s as the code has them:\n%s", what, want)
+		}
+	}
+	if !strings.Contains(string(page), SkipLabel) {
+		t.Errorf("docs/hook-servers.md does not name %s", SkipLabel)
+	}
+}

@@ -1,0 +1,292 @@
+package hookserver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Rule is one row of the merge table: what an answer's field does to what was
+// asked. The docs print it, and a test holds merge to it.
+type Rule struct{ Field, Rule string }
+
+// Rules is the merge table. It is that of koordinator's runtime proxy 1.8, but
+// for the rows that say otherwise.
+func Rules() []Rule {
+	return []Rule{
+		{"pod labels, annotations", "laid over what the pod has"},
+		{"pod cgroup_parent", "another than the pod's is refused and reported: the kubelet owns its pods' cgroups (the existing proxy moves the pod)"},
+		{"pod resources", "not used, as in the existing proxy"},
+		{"container_annotations", "laid over what the container has"},
+		{"container_resources", "absent, nothing changes"},
+		{"cpu_period, cpu_shares, memory_limit_in_bytes", "taken where above 0"},
+		{"memory_swap_limit_in_bytes", "another than what was asked is refused and reported: nothing here sets swap"},
+		{"cpu_quota", "taken where not 0; -1 lifts the limit"},
+		{"oom_score_adj", "taken where within -1000 to 1000, 0 too: a server copies what it was asked with"},
+		{"cpuset_cpus, cpuset_mems", "taken where not empty; an empty list leaves what was asked (the existing proxy empties the cpuset)"},
+		{"unified", "laid over what was asked; files that another field stands for, and those of cpuset and cgroup, are refused and reported"},
+		{"hugepage_limits", "not used: what was asked stays"},
+		{"container_envs", "replaces all variables where there is any in it: what it leaves out is taken away; empty, nothing changes"},
+		{"container pod_cgroup_parent", "another than the pod's is refused and reported (the existing proxy moves the container)"},
+	}
+}
+
+// slot is what a value sets.
+type slot struct {
+	field lifecycle.Field
+	key   string
+}
+
+// problem is something wrong with an answer.
+func problem(server, field, value, reason, then string) lifecycle.Problem {
+	return lifecycle.Problem{
+		Hook: lifecycle.OutsideHook, Key: server + ": " + field, Value: short(value), Reason: reason, Then: then,
+	}
+}
+
+// longest is what is told of a stranger's text at most, in bytes.
+const longest = 300
+
+// short bounds what is told of a stranger's text.
+func short(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// reserved are prefixes of keys that no answer sets: records are the agent's.
+const reserved = "trimtab.io/record"
+
+// mergeMap lays an answer's map over another. Keys and values that nobody could
+// have meant are left out.
+func mergeMap(have, answer map[string]string, complain func(key, why string)) map[string]string {
+	out := maps.Clone(have)
+	for _, k := range slices.Sorted(maps.Keys(answer)) {
+		switch {
+		case k == "":
+			complain(k, "has no name")
+		case strings.HasPrefix(k, reserved):
+			if have[k] != answer[k] {
+				complain(k, "is the agent's own")
+			}
+		case strings.ContainsRune(k, 0) || strings.ContainsRune(answer[k], 0):
+			complain(k, "has a zero byte in it")
+		default:
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[k] = answer[k]
+		}
+	}
+	return out
+}
+
+const leftOut = "it is left out"
+
+// mergePod makes of a pod what a server answered. What it was asked with is not
+// changed.
+func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.PodSandboxHookResponse) (*hooks.PodSandboxHookRequest, []lifecycle.Problem) {
+	out := proto.CloneOf(asked)
+	var problems []lifecycle.Problem
+	complain := func(field string) func(key, why string) {
+		return func(key, why string) {
+			problems = append(problems, problem(server, field, key, why, leftOut))
+		}
+	}
+	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), complain("labels"))
+	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), complain("annotations"))
+	if parent := answer.GetCgroupParent(); parent != "" && parent != asked.CgroupParent {
+		problems = append(problems, problem(server, "cgroup_parent", parent, "pods are not moved out of the kubelet's cgroups", "the pod stays in "+short(asked.CgroupParent)))
+	}
+	return out, problems
+}
+
+// mergeContainer makes of a container what a server answered.
+func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, answer *hooks.ContainerResourceHookResponse) (*hooks.ContainerResourceHookRequest, []lifecycle.Problem) {
+	out := proto.CloneOf(asked)
+	m := merge{server: server}
+	out.ContainerAnnotations = mergeMap(asked.ContainerAnnotations, answer.GetContainerAnnotations(), m.complain("container_annotations"))
+	if parent := answer.GetPodCgroupParent(); parent != "" && parent != asked.PodCgroupParent {
+		m.add("pod_cgroup_parent", parent, "containers are not moved out of their pod's cgroup", "it stays in "+short(asked.PodCgroupParent))
+	}
+	if envs := answer.GetContainerEnvs(); len(envs) > 0 {
+		m.envs(out, envs)
+	}
+	if r := answer.GetContainerResources(); r != nil {
+		if out.ContainerResources == nil {
+			out.ContainerResources = &hooks.LinuxContainerResources{}
+		}
+		m.resources(out.ContainerResources, r)
+	}
+	return out, m.problems
+}
+
+// merge is one answer being merged.
+type merge struct {
+	server   string
+	problems []lifecycle.Problem
+}
+
+func (m *merge) add(field, value, reason, then string) {
+	m.problems = append(m.problems, problem(m.server, field, value, reason, then))
+}
+
+func (m *merge) complain(field string) func(key, why string) {
+	return func(key, why string) { m.add(field, key, why, leftOut) }
+}
+
+func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]string) {
+	next := make(map[string]string, len(envs))
+	for _, name := range slices.Sorted(maps.Keys(envs)) {
+		switch v := envs[name]; {
+		case name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(v, 0):
+			m.add("container_envs", name, "is no name or value of a variable", leftOut)
+		default:
+			next[name] = v
+		}
+	}
+	if len(next) > 0 {
+		out.ContainerEnvs = next
+	}
+}
+
+// The kernel's bounds (sched/core.c, tg_set_cfs_bandwidth; cpu.shares): a period
+// is 1 ms to 1 s, a quota at least 1 ms, shares 2 to 262144.
+const (
+	minPeriod, maxPeriod = 1000, 1000000
+	minQuota             = 1000
+	minShares, maxShares = 2, 262144
+	oomBound             = 1000
+)
+
+func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
+	m.number("cpu_period", &out.CpuPeriod, r.CpuPeriod, minPeriod, maxPeriod)
+	m.number("cpu_shares", &out.CpuShares, r.CpuShares, minShares, maxShares)
+	m.number("memory_limit_in_bytes", &out.MemoryLimitInBytes, r.MemoryLimitInBytes, 1, 1<<62)
+	if s := r.MemorySwapLimitInBytes; s > 0 && s != out.MemorySwapLimitInBytes {
+		m.add("memory_swap_limit_in_bytes", fmt.Sprint(s), "swap is not set by Trimtab", "what was asked stays")
+	}
+	switch q := r.CpuQuota; {
+	case q == 0:
+	case q == -1 || q >= minQuota:
+		out.CpuQuota = q
+	case q != out.CpuQuota:
+		m.add("cpu_quota", fmt.Sprint(q), fmt.Sprintf("is not -1 and below %d", minQuota), "what was asked stays")
+	}
+	switch o := r.OomScoreAdj; {
+	case o >= -oomBound && o <= oomBound:
+		out.OomScoreAdj = o
+	case o != out.OomScoreAdj:
+		m.add("oom_score_adj", fmt.Sprint(o), "is not within -1000 to 1000", "what was asked stays")
+	}
+	m.list("cpuset_cpus", &out.CpusetCpus, r.CpusetCpus)
+	m.list("cpuset_mems", &out.CpusetMems, r.CpusetMems)
+	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
+		m.unified(out, file, r.Unified[file])
+	}
+}
+
+// number takes a number that is above 0, if it is within its bounds. What was
+// asked is never complained of.
+func (m *merge) number(field string, out *int64, v, least, most int64) {
+	switch {
+	case v <= 0 || v == *out:
+	case v < least || v > most:
+		m.add(field, fmt.Sprint(v), fmt.Sprintf("is not within %d to %d", least, most), "what was asked stays")
+	default:
+		*out = v
+	}
+}
+
+// list takes a list of CPUs or nodes that is not empty.
+func (m *merge) list(field string, out *string, text string) {
+	if text == "" || text == *out {
+		return
+	}
+	ids, err := topology.ParseList(text)
+	switch {
+	case err != nil:
+		m.add(field, text, err.Error(), "what was asked stays")
+	case len(ids) == 0:
+	default:
+		if had, err := topology.ParseList(*out); err != nil || !slices.Equal(had, ids) {
+			*out = topology.FormatList(ids)
+		}
+	}
+}
+
+// fielded are files of cgroup v2 that another field of an answer stands for.
+var fielded = []string{"cpu.max", "cpu.weight", "memory.max"}
+
+func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
+	switch {
+	case out.Unified[file] == text && text != "":
+	case file == "" || strings.Trim(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" ||
+		!strings.Contains(file, ".") || strings.HasPrefix(file, "."):
+		m.add("unified", file, "is no file of a cgroup", leftOut)
+	case strings.HasPrefix(file, "cpuset.") || strings.HasPrefix(file, "cgroup."):
+		m.add("unified", file, "would take what others were given, or move processes", leftOut)
+	case slices.Contains(fielded, file):
+		m.add("unified", file, "another field of the answer stands for it", leftOut)
+	case strings.ContainsAny(text, "\x00") || len(text) > 4096:
+		m.add("unified", file, "has a value that no file of a cgroup takes", leftOut)
+	default:
+		if out.Unified == nil {
+			out.Unified = map[string]string{}
+		}
+		out.Unified[file] = text
+	}
+}
+
+// changes lists what became of a container, as values without reasons.
+func changes(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
+	var out []lifecycle.Value
+	a, n := asked.GetContainerResources(), now.GetContainerResources()
+	number := func(f lifecycle.Field, was, is int64) {
+		if is != was {
+			out = append(out, lifecycle.Value{Field: f, Int: is})
+		}
+	}
+	text := func(f lifecycle.Field, was, is string) {
+		if is != was {
+			out = append(out, lifecycle.Value{Field: f, Text: is})
+		}
+	}
+	number(lifecycle.CPUPeriod, a.GetCpuPeriod(), n.GetCpuPeriod())
+	number(lifecycle.CPUQuota, a.GetCpuQuota(), n.GetCpuQuota())
+	number(lifecycle.CPUShares, a.GetCpuShares(), n.GetCpuShares())
+	number(lifecycle.MemoryLimit, a.GetMemoryLimitInBytes(), n.GetMemoryLimitInBytes())
+	number(lifecycle.OOMScoreAdj, a.GetOomScoreAdj(), n.GetOomScoreAdj())
+	text(lifecycle.CPUSetCPUs, a.GetCpusetCpus(), n.GetCpusetCpus())
+	text(lifecycle.CPUSetMems, a.GetCpusetMems(), n.GetCpusetMems())
+	keyed := func(f lifecycle.Field, was, is map[string]string) {
+		for _, k := range slices.Sorted(maps.Keys(is)) {
+			if old, had := was[k]; !had || old != is[k] {
+				out = append(out, lifecycle.Value{Field: f, Key: k, Text: is[k]})
+			}
+		}
+	}
+	keyed(lifecycle.Unified, a.GetUnified(), n.GetUnified())
+	keyed(lifecycle.Annotation, asked.ContainerAnnotations, now.ContainerAnnotations)
+	keyed(lifecycle.Env, asked.ContainerEnvs, now.ContainerEnvs)
+	for _, k := range slices.Sorted(maps.Keys(asked.ContainerEnvs)) {
+		if _, has := now.ContainerEnvs[k]; !has {
+			out = append(out, lifecycle.Value{Field: lifecycle.Env, Key: k, Gone: true})
+		}
+	}
+	return out
+}

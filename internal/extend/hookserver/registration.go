@@ -1,0 +1,68 @@
+package hookserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Policy says what a call that fails does to the event that waits for it.
+type Policy string
+
+// The policies. Absent is Ignore.
+const (
+	Ignore Policy = "Ignore" // as if the server were not there
+	Fail   Policy = "Fail"   // the event fails
+)
+
+// Registration is what a server's file says of it. Its form is that of the
+// proxies in the field (koordinator 1.8, runtimeproxy/config); keys it does not
+// name are passed over, as they do.
+type Registration struct {
+	// Endpoint is the path of the server's socket.
+	Endpoint string  `json:"remote-endpoint"`
+	Policy   Policy  `json:"failure-policy,omitempty"`
+	Stages   []Stage `json:"runtime-hooks"`
+}
+
+const (
+	// maxFile bounds a server's file, in bytes.
+	maxFile = 64 << 10
+	// maxSocket is what fits into the kernel's sockaddr_un next to its NUL.
+	maxSocket = 107
+)
+
+// parse reads a file's content. Unknown stages are named in odd and do nothing.
+func parse(data []byte) (r Registration, odd []string, err error) {
+	if len(data) == 0 {
+		return r, nil, errors.New("the file is empty")
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, nil, fmt.Errorf("no registration: %w", err)
+	}
+	r.Endpoint = strings.TrimPrefix(r.Endpoint, "unix://")
+	switch {
+	case r.Endpoint == "":
+		return r, nil, errors.New("remote-endpoint is missing: say the path of the server's socket")
+	case !filepath.IsAbs(r.Endpoint) || len(r.Endpoint) > maxSocket || strings.ContainsRune(r.Endpoint, 0):
+		return r, nil, fmt.Errorf("remote-endpoint %q: want the absolute path of a socket, at most %d bytes", r.Endpoint, maxSocket)
+	}
+	r.Endpoint = filepath.Clean(r.Endpoint)
+	switch r.Policy {
+	case "":
+		r.Policy = Ignore
+	case Ignore, Fail:
+	default:
+		return r, nil, fmt.Errorf("failure-policy %q: want %s or %s", r.Policy, Ignore, Fail)
+	}
+	for _, s := range r.Stages {
+		if !known(s) {
+			odd = append(odd, string(s))
+		}
+	}
+	r.Stages = slices.DeleteFunc(r.Stages, func(s Stage) bool { return !known(s) })
+	return r, odd, nil
+}

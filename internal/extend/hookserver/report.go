@@ -1,0 +1,93 @@
+package hookserver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Result is what came of a call.
+type Result string
+
+// The results.
+const (
+	Done        Result = "done"
+	Failed      Result = "failed"      // it answered with an error
+	TimedOut    Result = "timeout"     // it did not answer in time
+	Unreachable Result = "unreachable" // nobody serves, or somebody who must not
+	Skipped     Result = "skipped"     // it was not called, after failures in a row
+)
+
+// Results lists the results of calls.
+func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped} }
+
+// Recorder counts calls, for metrics. Its method returns at once. Names of
+// servers are those of files an administrator made.
+type Recorder interface {
+	Call(server string, stage Stage, result Result, took time.Duration)
+}
+
+// NoRecorder records nothing.
+type NoRecorder struct{}
+
+// Call does nothing.
+func (NoRecorder) Call(string, Stage, Result, time.Duration) {}
+
+// State is one file of the directory, for people.
+type State struct {
+	Name     string // of the file
+	Endpoint string
+	Policy   Policy
+	Stages   []Stage
+	// InForce says that a registration of the file is in force, Err what is wrong
+	// with its newest content or with the server; "" for nothing.
+	InForce bool
+	Err     string
+	// Resting says that the server is not called for now.
+	Resting bool
+	Calls   uint64
+	Failed  uint64
+}
+
+// States returns all files of the directory, but for our own, in the order their
+// servers are asked, and what is wrong with the directory.
+func (s *Servers) States() ([]State, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now := s.o.Now()
+	var out []State
+	for _, name := range s.order {
+		if f := s.files[name]; f != nil && !errors.Is(f.err, errOwn) {
+			out = append(out, f.state(now))
+		}
+	}
+	return out, s.err
+}
+
+func (f *file) state(now time.Time) State {
+	st := State{Name: f.name}
+	var wrong []string
+	switch {
+	case f.err != nil && f.server != nil:
+		wrong = append(wrong, f.err.Error()+"; what it said before stays in force")
+	case f.err != nil:
+		wrong = append(wrong, f.err.Error())
+	}
+	if len(f.odd) > 0 {
+		wrong = append(wrong, fmt.Sprintf("unknown stages passed over: %s", short(strings.Join(f.odd, ", "))))
+	}
+	if srv := f.server; srv != nil {
+		st.InForce, st.Endpoint, st.Policy, st.Stages = true, srv.r.Endpoint, srv.r.Policy, srv.r.Stages
+		l := srv.link
+		l.mu.Lock()
+		st.Calls, st.Failed = l.calls, l.failed
+		st.Resting = l.inRow >= failures && now.Before(l.until)
+		if l.lastErr != nil {
+			wrong = append(wrong, l.lastErr.Error())
+		}
+		l.mu.Unlock()
+	}
+	st.Err = strings.Join(wrong, "; ")
+	return st
+}

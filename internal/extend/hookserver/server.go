@@ -1,0 +1,258 @@
+package hookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// maxAnswer bounds one answer, in bytes.
+	maxAnswer = 4 << 20
+	// failures in a row open a server's circuit: it is not called for a while,
+	// which doubles each time up to the longest.
+	failures     = 3
+	shortestRest = time.Second
+	longestRest  = 30 * time.Second
+)
+
+const service = "/runtime.v1alpha1.RuntimeHookService/"
+
+// server is one hook server. What several registrations of it share is in link.
+type server struct {
+	name string // of its file
+	r    Registration
+	o    Options
+	link *link
+}
+
+// link is the connection to a server, and how it has been doing.
+type link struct {
+	conn *grpc.ClientConn
+	err  error // why there is none
+
+	mu      sync.Mutex // guards all below
+	calls   uint64
+	failed  uint64
+	lastErr error
+	inRow   int
+	until   time.Time // not called before then
+	rest    time.Duration
+	trying  bool // one call finds out whether it is back
+	under   int  // calls under way
+	closing bool
+}
+
+// close ends the connection when the last call under way has.
+func (l *link) close() {
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
+	l.closeIdle()
+}
+
+func (l *link) closeIdle() {
+	l.mu.Lock()
+	now := l.closing && l.under == 0 && l.conn != nil
+	l.mu.Unlock()
+	if now {
+		_ = l.conn.Close() // the second time is an error, and nothing else
+	}
+}
+
+func newServer(name string, r Registration, o Options) *server {
+	l := &link{}
+	l.conn, l.err = grpc.NewClient("passthrough:///"+r.Endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dial),
+		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
+		}))
+	return &server{name: name, r: r, o: o, link: l}
+}
+
+// with is the same server under another registration.
+func (s *server) with(r Registration) *server {
+	n := *s
+	n.r = r
+	return &n
+}
+
+// dial connects to a server's socket, if root or our own user serves there:
+// whoever answers decides about every pod.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return nil, fmt.Errorf("%s is no socket", path)
+	}
+	if why := foreign(info); why != "" {
+		return nil, fmt.Errorf("socket %s is refused: %s", path, why)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := peer(conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %s is refused: %w", path, err), conn.Close())
+	}
+	return conn, nil
+}
+
+// peer checks who serves: the socket may have been replaced since it was looked
+// at.
+func peer(conn net.Conn) error {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("it is no unix socket")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var errno error
+	if err := raw.Control(func(fd uintptr) { cred, errno = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if errno != nil {
+		return fmt.Errorf("who serves it: %w", errno)
+	}
+	if !trusted(cred.Uid) {
+		return fmt.Errorf("user %d serves it, neither root nor the agent's", cred.Uid)
+	}
+	return nil
+}
+
+// serves reports whether the server asked to be called at a stage.
+func (s *server) serves(stage Stage) bool { return slices.Contains(s.r.Stages, stage) }
+
+// resting is the error of a call that was not made.
+type resting struct {
+	until time.Duration
+	last  error
+}
+
+func (r *resting) Error() string {
+	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), failures, r.last)
+}
+
+// call makes one call. Its error says in one sentence what was wrong.
+func (s *server) call(ctx context.Context, stage StageInfo, req, resp proto.Message) error {
+	if err := s.link.enter(s.o.Now()); err != nil {
+		s.o.Recorder.Call(s.name, stage.Stage, Skipped, 0)
+		return err
+	}
+	start := s.o.Now()
+	err := s.link.err
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, s.o.Timeout)
+		err = s.link.conn.Invoke(limited, service+stage.Call, req, resp)
+		cancel()
+	}
+	now := s.o.Now()
+	took := now.Sub(start)
+	s.o.Recorder.Call(s.name, stage.Stage, result(err), took)
+	err = s.told(err, took)
+	s.link.leave(err, now)
+	s.link.closeIdle()
+	return err
+}
+
+// result names what came of a call, for metrics.
+func result(err error) Result {
+	switch status.Code(err) {
+	case codes.OK:
+		return Done
+	case codes.DeadlineExceeded, codes.Canceled:
+		return TimedOut
+	case codes.Unavailable:
+		return Unreachable
+	}
+	return Failed
+}
+
+// told is a call's error for people.
+func (s *server) told(err error, took time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	text := status.Convert(err)
+	switch text.Code() {
+	case codes.DeadlineExceeded, codes.Canceled:
+		return &callError{text.Code(), fmt.Sprintf("no answer within %v (hookServers.timeoutMilliseconds)", took.Round(time.Millisecond))}
+	case codes.Unavailable:
+		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
+		return &callError{text.Code(), "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
+	}
+	return &callError{text.Code(), fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
+}
+
+// callError is what was wrong with a call.
+type callError struct {
+	code codes.Code
+	text string
+}
+
+func (e *callError) Error() string { return e.text }
+
+// enter says whether the server may be called now.
+func (l *link) enter(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inRow < failures {
+		l.under++
+		return nil
+	}
+	if now.Before(l.until) || l.trying {
+		return &resting{max(l.until.Sub(now), 0), l.lastErr}
+	}
+	l.trying = true
+	l.under++
+	return nil
+}
+
+// leave takes note of what came of a call. A server that answers with an error
+// is there, whatever it says of one pod.
+func (l *link) leave(err error, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls++
+	l.under--
+	l.trying = false
+	if err != nil {
+		l.failed++
+		l.lastErr = err
+	}
+	var call *callError
+	if err == nil || errors.As(err, &call) && call.code != codes.Unavailable && call.code != codes.DeadlineExceeded && call.code != codes.Canceled {
+		l.inRow, l.rest = 0, 0
+		if err == nil {
+			l.lastErr = nil
+		}
+		return
+	}
+	if l.inRow++; l.inRow >= failures {
+		l.rest = min(max(2*l.rest, shortestRest), longestRest)
+		l.until = now.Add(l.rest)
+	}
+}

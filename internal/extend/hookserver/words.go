@@ -1,0 +1,81 @@
+package hookserver
+
+import (
+	"maps"
+	"math"
+	"strconv"
+	"strings"
+
+	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// restarts is the kubelet's annotation with the number of a container's
+// attempt, which the CRI has in the container's metadata.
+const restarts = "io.kubernetes.container.restartCount"
+
+// metaOf names a pod.
+func metaOf(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
+	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
+}
+
+// podOut is a pod as servers are told of it.
+func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
+	return &hooks.PodSandboxHookRequest{
+		PodMeta: metaOf(p), RuntimeHandler: p.RuntimeHandler, Labels: maps.Clone(p.Labels), Annotations: maps.Clone(p.Annotations),
+		CgroupParent: p.CgroupParent, Overhead: resourcesOut(p.Overhead), Resources: resourcesOut(p.Resources),
+	}
+}
+
+// containerOut is a container as servers are told of it. At its creation it has
+// no id yet, whatever stands in for one.
+func containerOut(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
+	req := &hooks.ContainerResourceHookRequest{
+		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},
+		ContainerAnnotations: maps.Clone(c.Annotations), ContainerResources: resourcesOut(&c.Resources),
+		PodResources: resourcesOut(p.Resources), PodAnnotations: maps.Clone(p.Annotations), PodLabels: maps.Clone(p.Labels),
+		PodCgroupParent: p.CgroupParent, ContainerEnvs: envOut(c.Env),
+	}
+	if creating {
+		req.ContainerMeta.Id = ""
+	}
+	req.ContainerResources.OomScoreAdj = c.OOMScoreAdj.V
+	return req
+}
+
+func attempt(c *lifecycle.Container) uint32 {
+	n, err := strconv.ParseUint(c.Annotations[restarts], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
+// envOut makes a map of a list; of a name given twice the last counts, as it
+// does for the process.
+func envOut(list []string) map[string]string {
+	out := make(map[string]string, len(list))
+	for _, e := range list {
+		name, value, _ := strings.Cut(e, "=")
+		out[name] = value
+	}
+	return out
+}
+
+// resourcesOut translates resources; nil stays nil.
+func resourcesOut(r *lifecycle.Resources) *hooks.LinuxContainerResources {
+	if r == nil {
+		return nil
+	}
+	out := &hooks.LinuxContainerResources{
+		CpuPeriod: signed(r.CPU.Period.V), CpuQuota: r.CPU.Quota.V, CpuShares: signed(r.CPU.Shares.V),
+		MemoryLimitInBytes: r.Memory.Limit.V, MemorySwapLimitInBytes: r.Memory.Swap.V,
+		CpusetCpus: r.CPU.CPUs, CpusetMems: r.CPU.Mems, Unified: maps.Clone(r.Unified),
+	}
+	for _, h := range r.Hugepages {
+		out.HugepageLimits = append(out.HugepageLimits, &hooks.HugepageLimit{PageSize: h.Size, Limit: h.Limit})
+	}
+	return out
+}
+
+func signed(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
