@@ -101,7 +101,7 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 			}
 			lent := (mo.policy.Choosing.Lend || mo.lending) && owner.pod.Labels[intent.KoordQoSClass] == "LSR"
 			for _, c := range all {
-				reclaimed := c.pod.Labels[intent.KoordQoSClass] == "BE" || c.pod.Annotations[intent.KatalystQoSLevel] == "reclaimed_cores"
+				reclaimed := isReclaimed(c.pod)
 				// After failed creations nothing is claimed: it is narrowed when it starts.
 				waits := !c.started && c.Resources.CPU.CPUs == ""
 				if c.pod == owner.pod || lent && reclaimed || waits {
@@ -113,6 +113,18 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 			}
 		}
 	}
+}
+
+// isReclaimed says of which class a pod is, where dialects disagree by the first.
+func isReclaimed(p *modelPod) bool {
+	label, level := p.Labels[intent.KoordQoSClass], p.Annotations[intent.KatalystQoSLevel]
+	switch {
+	case label != "":
+		return label == "BE"
+	case level != "":
+		return level == "reclaimed_cores"
+	}
+	return p.Annotations["volcano.sh/preemptable"] == "true"
 }
 
 // TestPoolsInvariants plays random histories under the policy pools: I1 and I2
