@@ -236,11 +236,11 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 // TestSkipped: a pod may ask to be left alone.
 func TestSkipped(t *testing.T) {
-	f := serve(t)
-	s, dir := servers(t, nil)
-	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: []Stage{PreCreateContainer, PostStopContainer}})
-	s.Look()
 	for value, asked := range map[string]int{"true": 0, "false": 1} {
+		f := serve(t)
+		s, dir := servers(t, nil)
+		register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: []Stage{PreCreateContainer, PostStopContainer}})
+		s.Look()
 		ev := sample()
 		ev.Pod.Labels[SkipLabel] = value
 		if _, err := s.Ask(t.Context(), ev); err != nil {
