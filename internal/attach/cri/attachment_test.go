@@ -74,7 +74,7 @@ func TestLifeOfAContainer(t *testing.T) {
 		t.Errorf("container told: %+v", c)
 	}
 	named := g.h.found(t, lifecycle.PostCreateContainer, id)
-	if named.Former != created.Container.ID {
+	if named.Former != created.Container.ID || named.Container.CgroupsPath != "/kubepods/"+pod+"/"+id {
 		t.Errorf("named: %+v, %+v", named, named.Container)
 	}
 

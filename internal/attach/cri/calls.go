@@ -269,19 +269,19 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 	told.ID = resp.ContainerId
 	a.noteContainer(&told, false)
 	a.after(p.ID, func(ctx context.Context) {
-		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: &told, Former: decided.ID})
+		// Before it starts others may be given its CPUs: it is found by its cgroup.
+		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &told), Former: decided.ID})
 	})
 }
 
-// place finds out where the cgroup of a container will be that is about to
-// start: its creation did not tell, and before there is none.
+// place finds out where the cgroup of a created container will be.
 func (a *Attachment) place(ctx context.Context, c *lifecycle.Container) *lifecycle.Container {
 	if c.CgroupsPath != "" {
 		return c
 	}
 	path, err := a.backend.place(ctx, c.ID)
 	if err != nil {
-		a.o.Log.Warn("the runtime does not tell of a container that is to start; where its cgroup is, is not known", logkey.Container, c.ID, logkey.Err, err)
+		a.o.Log.Warn("the runtime does not tell of a container it created; where its cgroup is, is not known", logkey.Container, c.ID, logkey.Err, err)
 		return c
 	}
 	placed := *c // what is in the store is replaced, not changed
