@@ -253,7 +253,7 @@ func (mo *model) runPod(class, asked, extended string) *modelPod {
 	}
 	if mo.n%3 == 0 {
 		p.Annotations[intent.RubikBurst] = fmt.Sprint(burst)
-		if class == "BE" {
+		if p.Labels["koordinator.sh/qosClass"] == "BE" {
 			p.Annotations[intent.RubikPreemptable] = "true"
 		}
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -83,6 +84,19 @@ func (k *kubelet) put(pod scenario.Pod, uid string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pods[scenario.PodRef(pod.Namespace, pod.Name)] = p
+}
+
+// annotate changes a pod's labels and annotations.
+func (k *kubelet) annotate(a *scenario.Annotate) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, known := k.pods[a.Pod]
+	if !known {
+		return fmt.Errorf("annotate %s: the kubelet does not know it; give it a spec", a.Pod)
+	}
+	p.Metadata.Labels, p.Metadata.Annotations = a.Labels, a.Annotations
+	k.pods[a.Pod] = p
+	return nil
 }
 
 func (k *kubelet) drop(ref scenario.Ref) {

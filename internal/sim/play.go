@@ -312,6 +312,8 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	case s.Kubelet != "":
 		p.kubelet.setAway(s.Kubelet == "away")
 		return nil
+	case s.Annotate != nil:
+		return p.kubelet.annotate(s.Annotate)
 	}
 	for _, run := range s.Run {
 		p.kubelet.put(run.Pod, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))

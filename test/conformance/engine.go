@@ -61,6 +61,7 @@ type Engine struct {
 type pod struct {
 	told  *lifecycle.Pod
 	asked scenario.Resources
+	said  scenario.Pod
 	spec  *lifecycle.PodSpec // what the kubelet would say
 	known bool               // it was said
 }
@@ -168,6 +169,8 @@ func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
 		e.decide(lifecycle.Event{Kind: lifecycle.Configure}, engine.Facts{Policy: &policy})
 	case s.Kubelet != "":
 		e.kubelet(s.Kubelet == "away")
+	case s.Annotate != nil:
+		return "", e.annotate(s.Annotate)
 	}
 	for _, ref := range s.Stop {
 		e.end(ref, false)
@@ -191,15 +194,8 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		ID: "sandbox-" + strconv.Itoa(e.made), Name: r.Pod.Name, Namespace: r.Pod.Namespace, UID: uid, Labels: r.Pod.Labels, Annotations: r.Pod.Annotations,
 		RuntimeHandler: r.Pod.Handler, CgroupParent: "/" + e.names.PodDir(r.Pod.QoS, uid), Resources: &resources,
 	}}
-	if len(r.Pod.Spec) > 0 {
-		text, err := json.Marshal(map[string]any{
-			"metadata": map[string]string{"uid": uid, "name": r.Pod.Name, "namespace": r.Pod.Namespace},
-			"spec":     r.Pod.Spec, "status": map[string]string{"qosClass": r.Pod.QoS},
-		})
-		if err != nil {
-			return "", err
-		}
-		if p.spec, err = podspec.Parse(text); err != nil {
+	if p.said = r.Pod; len(r.Pod.Spec) > 0 {
+		if p.spec, err = p.specOf(); err != nil {
 			return "", err
 		}
 	}
@@ -214,6 +210,30 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		}
 	}
 	return rejected, nil
+}
+
+// specOf is the pod as the kubelet tells it.
+func (p *pod) specOf() (*lifecycle.PodSpec, error) {
+	text, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid": p.told.UID, "name": p.told.Name, "namespace": p.told.Namespace, "labels": p.said.Labels, "annotations": p.said.Annotations,
+		},
+		"spec": p.said.Spec, "status": map[string]string{"qosClass": p.said.QoS},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return podspec.Parse(text)
+}
+
+// annotate has the kubelet tell other labels and annotations.
+func (e *Engine) annotate(a *scenario.Annotate) (err error) {
+	p := e.pods[a.Pod]
+	p.said.Labels, p.said.Annotations = a.Labels, a.Annotations
+	if p.spec, err = p.specOf(); err == nil {
+		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
+	}
+	return err
 }
 
 func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected string) {

@@ -125,6 +125,7 @@ func (s *Step) checkAction() error {
 	count(len(s.Remove) > 0)
 	count(s.Restart != "")
 	count(s.Kubelet != "")
+	count(s.Annotate != nil)
 	count(len(s.Reconfigure) > 0)
 	if n > 1 {
 		errs = append(errs, errors.New("does more than one thing; make it several steps"))
@@ -143,6 +144,9 @@ func (s *Step) checkAction() error {
 	}
 	if s.Kubelet != "" {
 		errs = append(errs, oneOf("kubelet", s.Kubelet, "away", "back"))
+	}
+	if s.Annotate != nil {
+		errs = append(errs, s.Annotate.Pod.check(-1))
 	}
 	if s.Restart != "" {
 		errs = append(errs, oneOf("restart", s.Restart, "agent", "runtime"))

@@ -51,7 +51,7 @@ func (s *Scenario) NeedsKubelet() bool {
 }
 
 // Step is one thing that happens, and what is wanted afterwards. At most one
-// of Run, Create, Start, Update, Stop, Remove, Kubelet, Restart and Reconfigure is set;
+// of Run, Create, Start, Update, Stop, Remove, Kubelet, Annotate, Restart and Reconfigure is set;
 // a step with none only looks.
 type Step struct {
 	Name string `json:"name"`
@@ -70,6 +70,9 @@ type Step struct {
 	// Kubelet is "away" or "back": whether the kubelet tells pods' specs. At the
 	// start it does.
 	Kubelet string `json:"kubelet,omitempty"`
+	// Annotate changes what Kubernetes has of a pod that lives: the kubelet tells
+	// it, and the runtime keeps what it was told when the pod came.
+	Annotate *Annotate `json:"annotate,omitempty"`
 	// Restart is "agent" or "runtime". Nothing that lives may change by it.
 	Restart string `json:"restart,omitempty"`
 	// Reconfigure is a whole new configuration document, as Config is.
@@ -131,6 +134,14 @@ type Resources struct {
 type Create struct {
 	Pod       Ref       `json:"pod"`
 	Container Container `json:"container"`
+}
+
+// Annotate gives a pod, of which the scenario says the spec, other labels and
+// annotations in place of all it had.
+type Annotate struct {
+	Pod         Ref               `json:"pod"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // Update asks for new resources of a container.
