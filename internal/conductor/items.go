@@ -18,6 +18,45 @@ func (c *Conductor) item(t keeper.Target, ctr *engine.Container, v lifecycle.Val
 	return it
 }
 
+// podItem is a value of a pod's own cgroup. What would be there without us is what the runtime told of the pod; of what
+// it did not tell, the kernel knows.
+func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
+	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Back: putsBack(v)}
+	told := engine.PodPristine(p.Pod)
+	switch v.Field {
+	case lifecycle.CPUShares:
+		it.Asked = ifTold(told.CPU.Shares.Set, told, v)
+	case lifecycle.CPUQuota:
+		it.Asked = ifTold(told.CPU.Quota.Set, told, v)
+	case lifecycle.MemoryLimit:
+		it.Asked = ifTold(told.Memory.Limit.Set, told, v)
+	}
+	return it
+}
+
+func ifTold(set bool, told *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
+	if !set {
+		return nil
+	}
+	return asked(told, v)
+}
+
+// weightAfterIdle is the weight of a pod that is idle no more, where the runtime told it and nobody decides another: the
+// kernel forgets it, and so did an agent whose state is gone.
+func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
+	told := engine.PodPristine(p.Pod).CPU.Shares
+	ends := false
+	for _, v := range p.Values {
+		if v.Field == lifecycle.CPUShares {
+			return lifecycle.Value{}, false
+		}
+		ends = ends || v.Key == "cpu.idle" && v.Text == "0" && putsBack(v)
+	}
+	return lifecycle.Value{
+		Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: int64(told.V), Why: lifecycle.Reason{Text: "as the runtime asked"},
+	}, ends && told.Set
+}
+
 // putsBack reports whether a value only takes back what was decided before.
 func putsBack(v lifecycle.Value) bool { return v.Why.Hook == "" }
 

@@ -139,9 +139,10 @@ func (c *Conductor) preparePod(w *work, id string) {
 			c.lost(id, v, status.BadCgroup, err.Error())
 			continue
 		}
-		w.items = append(w.items, keeper.Item{
-			Target: keeper.Target{Owner: id, Dir: dir, Parent: true}, Value: v, Back: putsBack(v),
-		})
+		w.items = append(w.items, podItem(p, dir, v))
+	}
+	if v, ok := weightAfterIdle(p); ok && err == nil {
+		w.items = append(w.items, podItem(p, dir, v))
 	}
 }
 

@@ -272,7 +272,7 @@ func (d *draft) settleHome(p *Pod, c *Container, isNew bool) error {
 			return nil
 		}
 	}
-	milli := max(request(&c.Pristine), request(podPristine(p.Pod)))
+	milli := max(request(&c.Pristine), request(PodPristine(p.Pod)))
 	needs := d.needs()
 	most, at := int64(-1), -1
 	for _, id := range d.among(p) {

@@ -152,7 +152,7 @@ func (d *draft) knownPod(p *Plan, pod *lifecycle.Pod, f Facts) *Pod {
 func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
 	p.Pod = d.newPod(pod, f)
 	if old := d.pod(pod.ID); old != nil {
-		p.Pod.Values = revert(p.Pod.Values, old.Values, podPristine(pod), d.machine.Online(), d.machine)
+		p.Pod.Values = revert(p.Pod.Values, old.Values, PodPristine(pod), d.machine.Online(), d.machine)
 	}
 	d.pods[pod.ID] = p.Pod
 	p.ChangedPods = append(p.ChangedPods, pod.ID)
@@ -174,7 +174,8 @@ func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 	return np
 }
 
-func podPristine(p *lifecycle.Pod) *lifecycle.Resources {
+// PodPristine is what the runtime told of a pod's own resources; empty where it told none.
+func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
 	if p.Resources == nil {
 		return &lifecycle.Resources{}
 	}
@@ -278,7 +279,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 func (d *draft) redecidePod(p *Plan) {
 	n := *p.Pod
 	d.decidePod(&n)
-	n.Values = revert(n.Values, p.Pod.Values, podPristine(n.Pod), d.machine.Online(), d.machine)
+	n.Values = revert(n.Values, p.Pod.Values, PodPristine(n.Pod), d.machine.Online(), d.machine)
 	d.pods[n.Pod.ID], p.Pod = &n, &n
 	if !slices.Contains(p.ChangedPods, n.Pod.ID) {
 		p.ChangedPods = append(p.ChangedPods, n.Pod.ID)

@@ -50,7 +50,7 @@ func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
 		return
 	}
 	n := d.newPod(old.Pod, f)
-	n.Values = revert(n.Values, old.Values, podPristine(n.Pod), d.machine.Online(), d.machine)
+	n.Values = revert(n.Values, old.Values, PodPristine(n.Pod), d.machine.Online(), d.machine)
 	d.pods[pod.ID], p.Pod = n, n
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) {
 		p.ChangedPods = append(p.ChangedPods, pod.ID)

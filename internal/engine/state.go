@@ -142,7 +142,7 @@ type State struct {
 	// listed is how many containers the runtime was told CPUs of: only the
 	// kubelet's static CPU manager does that.
 	listed int
-	layout     *placement.Layout
+	layout *placement.Layout
 }
 
 // NewState returns the state of a node on which nothing runs.

@@ -127,7 +127,7 @@ func (d *draft) configure(p *Plan, f Facts) {
 	for _, id := range p.ChangedPods {
 		n := *d.pods[id]
 		d.decidePod(&n)
-		n.Values = revert(n.Values, s.pods[id].Values, podPristine(n.Pod), d.machine.Online(), d.machine)
+		n.Values = revert(n.Values, s.pods[id].Values, PodPristine(n.Pod), d.machine.Online(), d.machine)
 		d.pods[id] = &n
 	}
 	p.Pod, p.Container = nil, nil

@@ -267,7 +267,7 @@ func (k *Keeper) keepFound(j *job, current string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := j.row; !r.hasOriginal && !r.hasAsked && !r.carried && !r.releasing && !k.lost {
-		k.originalLocked(r, cmp.Or(k.asideLocked(j.place), current))
+		k.originalLocked(r, current)
 	}
 }
 
@@ -280,16 +280,12 @@ func (k *Keeper) originalLocked(r *row, text string) {
 	k.noteLocked(r)
 }
 
-// asideLocked is the weight a cgroup had before we made it idle; while it is, its file shows another. It is empty for
-// what is no weight and where nothing was put aside.
-func (k *Keeper) asideLocked(p place) string {
-	if p.field != lifecycle.CPUShares {
-		return ""
-	}
-	if idle := k.rows[place{p.dir, lifecycle.Unified, idleKey}]; idle != nil {
-		return idle.weight
-	}
-	return ""
+// hiddenByUs is hidden of a cgroup that we made idle.
+func (k *Keeper) hiddenByUs(p place) bool {
+	k.mu.Lock()
+	ours := p.field == lifecycle.CPUShares && k.rows[place{p.dir, lifecycle.Unified, idleKey}] != nil
+	k.mu.Unlock()
+	return ours && k.hidden(p)
 }
 
 func (j *job) end(s State, kernel string, err error) {

@@ -23,6 +23,8 @@ type unit struct {
 	jobs  []*job
 	cur   []string // the text found, by job
 	grows bool
+	// hidden: what was read is not what was written, as the cgroup is idle.
+	hidden bool
 }
 
 // runScalars writes the jobs that are no lists: all that shrink, deepest first,
@@ -106,6 +108,7 @@ func (k *Keeper) look(u *unit) bool {
 		k.failUnit(u, err)
 		return false
 	}
+	u.hidden = k.hiddenByUs(u.jobs[0].place)
 	same := true
 	for i, j := range u.jobs {
 		k.seen(j, u.cur[i])
@@ -113,7 +116,9 @@ func (k *Keeper) look(u *unit) bool {
 	}
 	if same {
 		for i, j := range u.jobs {
-			k.keepFound(j, u.cur[i])
+			if !u.hidden {
+				k.keepFound(j, u.cur[i])
+			}
 			k.finish(j, Same, u.cur[i], u.cur[i], nil)
 		}
 		return false
@@ -204,7 +209,9 @@ func (k *Keeper) write(u *unit) {
 		return
 	}
 	for i, j := range u.jobs {
-		k.keepOriginal(j, u.cur[i])
+		if !u.hidden { // or writeIdle told what was there, if anybody knows
+			k.keepOriginal(j, u.cur[i])
+		}
 	}
 	if err := k.writeUnit(u); err != nil {
 		k.failUnit(u, err)

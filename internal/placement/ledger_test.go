@@ -34,7 +34,7 @@ func TestLedgerCounts(t *testing.T) {
 				}
 			default:
 				// Each pod has CPUs of its own.
-				g := Grant{Key: key, CPUs: topology.SetOf(pod*8+rapid.IntRange(0, 7).Draw(t, "cpu")), Lent: rapid.Bool().Draw(t, "lent")}
+				g := Grant{Key: key, CPUs: topology.SetOf(pod*8 + rapid.IntRange(0, 7).Draw(t, "cpu")), Lent: rapid.Bool().Draw(t, "lent")}
 				if err := c.Check(key, g.CPUs); err != nil {
 					t.Fatal(err)
 				}
