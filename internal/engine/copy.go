@@ -44,38 +44,49 @@ type Rejected struct {
 // with a container that is refused goes on without it, as it would on a node.
 func (s *State) WhatIf(wishes []Wish) []Rejected {
 	var refused []Rejected
-	for _, w := range wishes {
-		f := Facts{}
-		if w.Spec != nil {
-			f.Specs = map[string]*lifecycle.PodSpec{w.Pod.UID: w.Spec}
-		}
-		steps := []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: &w.Pod}}
-		for i := range w.Containers {
-			for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer} {
-				steps = append(steps, lifecycle.Event{Kind: k, Pod: &w.Pod, Container: &w.Containers[i]})
-			}
-			if c, ok := w.Spec.Container(w.Containers[i].Name); ok && c.Kind == lifecycle.Init {
-				steps = append(steps, lifecycle.Event{Kind: lifecycle.StopContainer, Pod: &w.Pod, Container: &w.Containers[i]})
-			}
-		}
-		gone := ""
-		for i := range steps {
-			if c := steps[i].Container; c != nil && c.ID == gone {
-				continue // was refused when it was created
-			}
-			p := Decide(s, &steps[i], f)
-			if p.Reject == "" {
-				s.Commit(p)
-				continue
-			}
-			r := Rejected{Pod: w.Pod.Namespace + "/" + w.Pod.Name, Reason: p.Reject}
-			if c := steps[i].Container; c != nil {
-				r.Container, gone = c.Name, c.ID
-			}
-			refused = append(refused, r)
-		}
+	for i := range wishes {
+		refused = append(refused, s.whatIf(&wishes[i])...)
 	}
 	return refused
+}
+
+func (s *State) whatIf(w *Wish) (refused []Rejected) {
+	f := Facts{}
+	if w.Spec != nil {
+		f.Specs = map[string]*lifecycle.PodSpec{w.Pod.UID: w.Spec}
+	}
+	gone := ""
+	for _, step := range w.steps() {
+		if c := step.Container; c != nil && c.ID == gone {
+			continue // was refused when it was created
+		}
+		p := Decide(s, &step, f)
+		if p.Reject == "" {
+			s.Commit(p)
+			continue
+		}
+		r := Rejected{Pod: w.Pod.Namespace + "/" + w.Pod.Name, Reason: p.Reject}
+		if c := step.Container; c != nil {
+			r.Container, gone = c.Name, c.ID
+		}
+		refused = append(refused, r)
+	}
+	return refused
+}
+
+// steps are what the runtime would tell of a wish that comes true.
+func (w *Wish) steps() []lifecycle.Event {
+	steps := []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: &w.Pod}}
+	for i := range w.Containers {
+		kinds := []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer}
+		if c, ok := w.Spec.Container(w.Containers[i].Name); ok && c.Kind == lifecycle.Init {
+			kinds = append(kinds, lifecycle.StopContainer)
+		}
+		for _, k := range kinds {
+			steps = append(steps, lifecycle.Event{Kind: k, Pod: &w.Pod, Container: &w.Containers[i]})
+		}
+	}
+	return steps
 }
 
 // Reconfigure decides everybody anew by another policy, and changes the state: ask a Copy.

@@ -25,6 +25,7 @@ var scripted = vm.Topology{
 // a newer kernel of a series may have changed, and the recordings, which the fake
 // is held to by every make test, are then written anew with -update.
 func TestKernelScript(t *testing.T) {
+	t.Parallel()
 	program := scriptProgram(t)
 	for name, g := range map[string]vm.Guest{
 		"6.1-v1": {Kernel: "6.1", CgroupV1: true}, "6.1-v2": {Kernel: "6.1"}, "6.12-v2": {Kernel: "6.12"},

@@ -168,7 +168,7 @@ func (s *session) ask(c *ctr) (lifecycle.State, *stored, error) {
 	} else {
 		v, err := readVerbose(st.Info)
 		if err != nil || v.RuntimeSpec == nil || v.RuntimeSpec.Linux == nil {
-			return state, nil, nil // a runtime that does not tell
+			return state, nil, nil //nolint:nilerr // it tells no resources, whatever the reason
 		}
 		r = resourcesOf(v.RuntimeSpec.Linux.Resources)
 	}

@@ -113,6 +113,7 @@ func TestLife(t *testing.T) {
 
 // restarts kills agent and runtime in turn. Nothing may move, not even for the moment that nobody looks.
 func restarts(t *testing.T, n *machine) {
+	t.Helper()
 	p := &player{machine: n}
 	for _, s := range []scenario.Step{{Restart: "agent"}, {Restart: "runtime"}} {
 		before := p.snapshot(&s)
@@ -128,6 +129,7 @@ func restarts(t *testing.T, n *machine) {
 
 // update plays the kubelet's update of a container's resources.
 func update(t *testing.T, n *machine) {
+	t.Helper()
 	shares, quota := uint64(512), int64(50_000)
 	for _, name := range []string{"db", "web"} {
 		if err := n.update(ctr(name), scenario.Resources{Shares: &shares, Quota: &quota, CPUs: "0-7"}); err != nil {
@@ -144,6 +146,7 @@ func update(t *testing.T, n *machine) {
 
 // reload gives the agent pools of its own, and takes them back.
 func reload(t *testing.T, n *machine) {
+	t.Helper()
 	for _, c := range []struct{ keys, web string }{{`{"pools":{"reserved":"0","shared":"1,4-5"}}`, "1,4-5"}, {`{}`, "0-1,4-7"}} {
 		if err := n.a.Reconfigure(json.RawMessage(c.keys)); err != nil {
 			t.Fatal(err)
@@ -155,6 +158,7 @@ func reload(t *testing.T, n *machine) {
 // offline takes a CPU away and gives it back: an owned one, and one of the shared pool. Containers can be made at any
 // time, everybody keeps clear of what is owned, and in the end all is as it was.
 func offline(t *testing.T, n *machine) {
+	t.Helper()
 	n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu3/online")
 	wantCPUs(t, n, "without CPU 3", map[string]string{"db": "2", "web": "0-1,4-7", "silent": "0-1,4-7"})
 	n.m.Sh("echo 0 >/sys/devices/system/cpu/cpu6/online")

@@ -64,6 +64,7 @@ func boot(t *testing.T, g vm.Guest) *machine {
 
 // of is the machine with its failures reported to a part of the test.
 func (n *machine) of(t *testing.T) *machine {
+	t.Helper()
 	part := *n
 	part.t, part.m = t, n.m.For(t)
 	return &part

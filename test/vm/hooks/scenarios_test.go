@@ -39,6 +39,7 @@ func TestScenarios(t *testing.T) {
 		for _, g := range variations(s) {
 			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 			t.Run(name+"/"+g.name, func(t *testing.T) {
+				t.Parallel()
 				if !soak() && !slices.Contains(ofHooks, name) {
 					t.Skip("make soak plays it")
 				}
@@ -52,7 +53,6 @@ func TestScenarios(t *testing.T) {
 				if err != nil {
 					t.Skip(err)
 				}
-				t.Parallel()
 				g.Topology = shape
 				n := boot(t, g.Guest)
 				if err := errors.Join(n.equip(s), n.a.Configure(s.Config), n.a.Run()); err != nil {
