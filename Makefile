@@ -46,7 +46,7 @@ e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@cd test/vm && { go test -json -count=1 -p 1 -parallel 2 -timeout $(if $(TRIMTAB_SOAK),4h,80m) $(ARGS) ./... || true; } | ../../.cache/e2e-report
 
 soak: deps tools ## Run the restart tests at full length, 100 rounds, and every suite in every variation
-	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestProxyKilled|TestChaos' $(ARGS) .
+	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestAuto|TestProxyKilled|TestChaos' $(ARGS) .
 	@TRIMTAB_SOAK=$${ROUNDS:-100} $(MAKE) e2e
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
