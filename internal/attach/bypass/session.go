@@ -218,6 +218,7 @@ func (s *session) follow() {
 			s.mu.Lock()
 			s.stream = false
 			s.mu.Unlock()
+			s.relist() // what appeared so far was left to the events
 			return
 		case !errors.Is(err, io.EOF):
 			s.a.o.Log.Warn("the runtime's events are interrupted", logkey.Err, err)
