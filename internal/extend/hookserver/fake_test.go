@@ -45,15 +45,16 @@ func (f *fake) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.server = grpc.NewServer()
-	hooks.RegisterRuntimeHookServiceServer(f.server, f)
+	server := grpc.NewServer() // f.server may be another by the time this one ends
+	f.server = server
+	hooks.RegisterRuntimeHookServiceServer(server, f)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = f.server.Serve(l)
+		_ = server.Serve(l)
 	}()
 	t.Cleanup(func() {
-		f.server.Stop()
+		server.Stop()
 		<-done
 	})
 }
