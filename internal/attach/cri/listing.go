@@ -36,11 +36,12 @@ var (
 func (b *backend) list(ctx context.Context) (pods, ctrs []listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if pods, err = b.ask(ctx, cri.RuntimeService_ListPodSandbox_FullMethodName, podShape); err != nil {
-		return nil, nil, fmt.Errorf("list pods: %w", err)
-	}
+	// Containers first: the pod of one that came in between is then in the other list.
 	if ctrs, err = b.ask(ctx, cri.RuntimeService_ListContainers_FullMethodName, ctrShape); err != nil {
 		return nil, nil, fmt.Errorf("list containers: %w", err)
+	}
+	if pods, err = b.ask(ctx, cri.RuntimeService_ListPodSandbox_FullMethodName, podShape); err != nil {
+		return nil, nil, fmt.Errorf("list pods: %w", err)
 	}
 	return pods, ctrs, nil
 }
