@@ -246,6 +246,9 @@ func TestAuto(t *testing.T) {
 		if t.Failed() {
 			break
 		}
+		if i%5 == 4 {
+			t.Logf("%d of %d rounds", i+1, n)
+		}
 	}
 	over.Store(true)
 	if err := all.wait(); err != nil {
