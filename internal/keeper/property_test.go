@@ -235,7 +235,10 @@ func TestAtOnce(t *testing.T) {
 		wg.Wait()
 		for _, row := range r.Rows() {
 			now, err := r.tree.Read(row.Dir, row.Value.Field, row.Value.Key)
-			if err != nil || !cgroup.Same(row.Value.Field, row.Value.Key, now, row.Want) || row.State == Refused {
+			// Shares have two images in version 2, and another writer's value may have been one of them.
+			image := v == cgroup.V2 && row.Value.Field == lifecycle.CPUShares &&
+				(now == weightText(cgroup.Weight(row.Value.Int)) || now == weightText(cgroup.RuntimeWeight(row.Value.Int)))
+			if err != nil || !image && !cgroup.Same(row.Value.Field, row.Value.Key, now, row.Want) || row.State == Refused {
 				t.Errorf("%v: %+v: kernel %q, %v", v, row, now, err)
 			}
 		}
