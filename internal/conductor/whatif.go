@@ -10,12 +10,8 @@ import (
 // WhatIf tells what would become of pods if they came now, one after another, and of everybody else. Nothing is decided
 // or written.
 func (c *Conductor) WhatIf(wishes []engine.Wish) status.Outlook {
-	c.mu.Lock()
-	before := c.teller()
-	then := teller{state: c.state.Copy()}
-	was := before.seats()
-	c.mu.Unlock()
-
+	then := c.copied()
+	was := then.seats()
 	var out status.Outlook
 	for _, r := range then.state.WhatIf(wishes) {
 		out.Rejected = append(out.Rejected, status.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
@@ -32,12 +28,17 @@ func (c *Conductor) WhatIf(wishes []engine.Wish) status.Outlook {
 
 // WhatIfConfigured tells which containers would get other CPUs with another policy.
 func (c *Conductor) WhatIfConfigured(p engine.Policy) status.Outlook {
-	c.mu.Lock()
-	then := teller{state: c.state.Copy()}
-	was := c.teller().seats()
-	c.mu.Unlock()
+	then := c.copied()
+	was := then.seats()
 	then.state.Reconfigure(p)
 	return status.Outlook{Moves: moves(was, then.seats()), CPUs: then.cpus()}
+}
+
+// copied tells of a copy of the state, which alone is made under the lock.
+func (c *Conductor) copied() teller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return teller{state: c.state.Copy()}
 }
 
 // seats are the CPUs of all that runs, by container id.
