@@ -73,6 +73,7 @@ var hints = []struct {
 	{syscall.EINVAL, "write", "cpu.shares", "cpu.idle is 1 here, or malformed text"},
 	{syscall.EINVAL, "write", "cpu.weight", "cpu.idle is 1 here, or malformed text"},
 	{syscall.ERANGE, "write", "cpu.weight", "weights are 1 to 10000"},
+	{syscall.EINVAL, "write", swapV1, "below memory.limit_in_bytes, or malformed text"},
 	{syscall.EBUSY, "write", "memory.", "more is in use than the limit allows and it could not be reclaimed"},
 	{syscall.EINVAL, "write", "memory.limit", "above memory.memsw.limit_in_bytes, or malformed text"},
 	{syscall.ENODEV, "write", "io.max", "no such disk"},

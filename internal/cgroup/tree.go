@@ -129,6 +129,9 @@ func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) er
 	if s, known := Find(field, key); known == nil {
 		text = s.line(t.Version, text)
 	}
+	if t.Version == V1 && field == lifecycle.MemoryLimit {
+		return t.writeLimitV1(dir, file, text)
+	}
 	return t.write(file, text)
 }
 

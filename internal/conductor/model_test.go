@@ -586,7 +586,8 @@ func (mo *model) checkExclusive(when string) {
 		own := idsOf(owner.pod.asked)
 		for _, c := range all {
 			cpus := mo.effective(c)
-			if c.pod == owner.pod || cpus == "" || !mo.owns(owner) {
+			// Nothing runs yet in a cgroup the runtime is still filling: where creations failed twice its spec has no set.
+			if c.pod == owner.pod || cpus == "" || !c.started || !mo.owns(owner) {
 				continue
 			}
 			if shared := intersect(own, idsOf(cpus)); len(shared) > 0 {

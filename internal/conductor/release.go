@@ -122,7 +122,8 @@ func (c *Conductor) giveUp(w *work) {
 		out := c.keeper.ReleaseForgotten(func(owner string) bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.state.Container(owner) != nil || c.state.Pod(owner) != nil
+			ctr := c.state.Container(owner)
+			return ctr != nil && ctr.Alive() || c.state.Pod(owner) != nil
 		})
 		for _, o := range out {
 			if o.Err != nil {

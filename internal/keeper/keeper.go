@@ -159,7 +159,7 @@ type row struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}}
+	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}, origins: origins{remembered: map[place]origin{}}}
 }
 
 // Apply records values as desired and writes those that differ from what the
@@ -260,7 +260,10 @@ func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
 	return outcomes(jobs)
 }
 
-// Forget drops the rows of an owner that is gone. Nothing is written.
+// Forget drops the rows of an owner that is gone. Nothing is written. What was
+// there before us stays known while the cgroup is there: runtimes take containers
+// for ended that go on (containerd does when it cannot reach a shim after a
+// restart), and a release gives back to those too.
 func (k *Keeper) Forget(owner string) {
 	k.forgetActs(owner)
 	k.mu.Lock()
@@ -268,6 +271,10 @@ func (k *Keeper) Forget(owner string) {
 	for _, r := range k.byOwner[owner] {
 		delete(k.rows, r.place)
 		k.dropFileLocked(r)
+		if r.verified && r.left == nil {
+			k.remembered[r.place] = r.origin()
+			k.parted++
+		}
 	}
 	delete(k.byOwner, owner)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"sync"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -35,8 +36,11 @@ type origins struct {
 
 	// Guarded by Keeper.mu.
 	lines []byte
-	// remembered are settings an earlier keeper wrote and nobody has claimed.
+	// remembered are settings that an earlier keeper wrote and nobody has claimed,
+	// or whose owner is said to be gone. parted counts the latter since it was
+	// last looked which of them are.
 	remembered map[place]origin
+	parted     int
 	unkept     error // why the journal does not have all of it
 	// empty: no earlier keeper left a journal. lost: one wrote all the same, so
 	// what is found in the kernel may be ours.
@@ -74,7 +78,6 @@ const slack = 1000
 // before the keeper is used.
 func (k *Keeper) Keep(j Journal, earlier []byte) error {
 	k.journal = j
-	k.remembered = map[place]origin{}
 	k.empty = earlier == nil
 	bad := 0
 	for in := bufio.NewScanner(bytes.NewReader(earlier)); in.Scan(); {
@@ -90,21 +93,28 @@ func (k *Keeper) Keep(j Journal, earlier []byte) error {
 		}
 		k.remembered[p] = o
 	}
-	exists := map[string]bool{}
-	for p := range k.remembered {
-		there, known := exists[p.dir]
-		if !known {
-			there = !k.Gone(p.dir)
-			exists[p.dir] = there
-		}
-		if !there {
-			delete(k.remembered, p)
-		}
-	}
+	k.dropGone()
 	if bad > 0 {
 		return fmt.Errorf("%d lines of what was there before us cannot be read", bad)
 	}
 	return nil
+}
+
+// dropGone forgets what is remembered of cgroups that are gone.
+func (k *Keeper) dropGone() {
+	k.mu.Lock()
+	gone := map[string]bool{}
+	for p := range k.remembered {
+		gone[p.dir] = false
+	}
+	k.parted = 0
+	k.mu.Unlock()
+	for dir := range gone {
+		gone[dir] = k.Gone(dir)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.remembered, func(p place, _ origin) bool { return gone[p.dir] })
 }
 
 // Kept reports why what was there before us would not be known after a restart;
@@ -228,6 +238,12 @@ func (k *Keeper) noteGoneLocked(r *row) {
 // flush hands the journal the lines there are. It returns when they, and all
 // that came before, are there.
 func (k *Keeper) flush() {
+	k.mu.Lock()
+	many := k.parted > slack
+	k.mu.Unlock()
+	if many {
+		k.dropGone()
+	}
 	if k.journal == nil {
 		return
 	}

@@ -29,3 +29,26 @@ func TestReleaseUnderTasks(t *testing.T) {
 		t.Errorf("rows left: %+v", rows)
 	}
 }
+
+// TestReleaseOfTheForgotten gives back what an owner had that is said to be gone
+// and whose cgroup is there; one that comes back is known as it was.
+func TestReleaseOfTheForgotten(t *testing.T) {
+	r := newRig(t, cgroup.V2, "p/a", "p/b")
+	r.Apply([]Item{cpus("p/a", "1"), cpus("p/b", "2")})
+	r.Forget("p/a")
+	r.Forget("p/b")
+	r.Apply([]Item{cpus("p/b", "3")})
+	for _, o := range r.ReleaseAll() {
+		if o.Err != nil {
+			t.Errorf("%+v", o)
+		}
+	}
+	for _, dir := range []string{"p/a", "p/b"} {
+		if got, err := r.tree.Read(dir, lifecycle.CPUSetCPUs, ""); err != nil || got != "" {
+			t.Errorf("%s has %q, %v, had nothing", dir, got, err)
+		}
+	}
+	if rows := r.Rows(); len(rows) != 0 {
+		t.Errorf("rows left: %+v", rows)
+	}
+}

@@ -1,0 +1,53 @@
+package cgroup
+
+import "strconv"
+
+// swapV1 is the file that bounds memory and swap together. Version 1 refuses a
+// memory limit above it (EINVAL), and runtimes set it: containerd to the memory
+// limit itself, so that nothing is swapped.
+const swapV1 = "memory.memsw.limit_in_bytes"
+
+// writeLimitV1 sets the memory limit of version 1. The limit of memory and swap
+// follows it where both were the same, and is raised where it stands in the way;
+// it is left alone otherwise, and where the kernel does not account for swap.
+func (t *Tree) writeLimitV1(dir, file, text string) error {
+	both := t.path("memory", dir, swapV1)
+	wanted, known := limitV1(text)
+	swapText, err := t.read(both)
+	if err != nil || !known {
+		return t.write(file, text)
+	}
+	limitText, err := t.read(file)
+	if err != nil {
+		return err
+	}
+	limit, knowsLimit := limitV1(limitText)
+	swap, knowsSwap := limitV1(swapText)
+	follows := knowsLimit && knowsSwap && limit == swap && limit != unlimitedBytes()
+	switch {
+	case knowsSwap && swap < wanted:
+		if err := t.write(both, text); err != nil {
+			return err
+		}
+		return t.write(file, text)
+	case follows:
+		if err := t.write(file, text); err != nil {
+			return err
+		}
+		return t.write(both, text)
+	}
+	return t.write(file, text)
+}
+
+// limitV1 is a limit of version 1 in bytes; -1 and all that is as good as
+// unlimited are one number.
+func limitV1(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	if n < 0 || n > unlimitedBytes() {
+		n = unlimitedBytes()
+	}
+	return n, true
+}

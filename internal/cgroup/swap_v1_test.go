@@ -1,0 +1,50 @@
+package cgroup
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// What runtimes leave in the file of memory and swap never stands in the way of
+// a memory limit, and follows it there and back.
+func TestMemoryLimitWithSwapV1(t *testing.T) {
+	const none = "9223372036854771712"
+	for name, c := range map[string]struct {
+		limit, swap string // at first
+		write       []string
+		want        [][2]string // limit and swap after each write
+	}{
+		"follows up and down": {"1048576", "1048576", []string{"2097152", "524288", "1048576"},
+			[][2]string{{"2097152", "2097152"}, {"524288", "524288"}, {"1048576", "1048576"}}},
+		"to none and back": {"1048576", "1048576", []string{none, "1048576", "-1"},
+			[][2]string{{none, none}, {"1048576", none}, {none, none}}},
+		"none stays none":        {"", "", []string{"1048576", "-1"}, [][2]string{{"1048576", none}, {none, none}}},
+		"room for swap is kept":  {"1048576", "4194304", []string{"2097152", "524288"}, [][2]string{{"2097152", "4194304"}, {"524288", "4194304"}}},
+		"raised where too small": {"1048576", "2097152", []string{"4194304"}, [][2]string{{"4194304", "4194304"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, V1, "p")
+			tree := &Tree{FS: f, Version: V1}
+			if c.limit != "" {
+				runSteps(t, f, []step{{"memory/p/memory.limit_in_bytes", c.limit, 0, ""}, {"memory/p/" + swapV1, c.swap, 0, ""}})
+			}
+			for i, text := range c.write {
+				if err := tree.WriteText("p", lifecycle.MemoryLimit, "", text); err != nil {
+					t.Fatalf("write %s: %v", text, err)
+				}
+				limit, err := tree.read("memory/p/memory.limit_in_bytes")
+				if err != nil {
+					t.Fatal(err)
+				}
+				swap, err := tree.read("memory/p/" + swapV1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := [2]string{limit, swap}; got != c.want[i] {
+					t.Errorf("after %s: limit and swap are %v, want %v", text, got, c.want[i])
+				}
+			}
+		})
+	}
+}
