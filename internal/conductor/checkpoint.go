@@ -20,6 +20,8 @@ import (
 // is what such containers return to.
 type checkpoint struct {
 	late map[string]record
+	// missing counts in how many lists running the runtime left out one of them.
+	missing map[string]int
 	// grants are CPUs by the UID of the pod that owns them, also while it has
 	// no container, between two attempts.
 	grants map[string]string
@@ -42,7 +44,7 @@ type checkpointFile struct {
 const checkpointDelay = 200 * time.Millisecond
 
 func newCheckpoint(data []byte) (checkpoint, error) {
-	cp := checkpoint{late: map[string]record{}, woken: make(chan struct{}, 1)}
+	cp := checkpoint{late: map[string]record{}, missing: map[string]int{}, woken: make(chan struct{}, 1)}
 	if len(data) == 0 {
 		return cp, nil
 	}
@@ -67,6 +69,7 @@ func (cp *checkpoint) note(r record, id string) {
 }
 
 func (cp *checkpoint) drop(id string) {
+	delete(cp.missing, id)
 	_, late := cp.late[id]
 	_, over := cp.pods[id]
 	if late || over {
@@ -75,6 +78,11 @@ func (cp *checkpoint) drop(id string) {
 		cp.mark()
 	}
 }
+
+// maxMissing is how many lists in a row may leave out a container before what is kept of it is dropped. A runtime that was
+// killed leaves out those whose shim does not answer in time (containerd 2.4), tells of them after its next restart, and
+// then as asked for what we had decided.
+const maxMissing = 3
 
 // prune drops what is kept of containers and pods that no longer are: they went while
 // nobody looked.
@@ -92,7 +100,9 @@ func (c *Conductor) prune(ev *lifecycle.Event) {
 	}
 	for _, known := range [][]string{slices.Collect(maps.Keys(c.late.late)), slices.Collect(maps.Keys(c.late.pods))} {
 		for _, id := range known {
-			if !lives[id] {
+			if lives[id] {
+				delete(c.late.missing, id)
+			} else if c.late.missing[id]++; c.late.missing[id] > maxMissing {
 				c.late.drop(id)
 			}
 		}

@@ -98,7 +98,9 @@ func (c *Conductor) losersFirst(ids []string) []string {
 func (c *Conductor) forget(w *work, id string) {
 	w.forget = append(w.forget, id)
 	c.queue.drop(id)
-	c.late.drop(id)
+	if w.ev.Kind != lifecycle.Synchronize { // prune knows better of these
+		c.late.drop(id)
+	}
 	if c.state.Container(id) == nil && c.state.Pod(id) == nil {
 		delete(c.sent, id)
 		delete(c.told, id)
@@ -585,11 +587,16 @@ func (c *Conductor) refreshCreated(w *work) {
 	}
 }
 
-// enqueue has the runtime's copy brought in line later, where it differs.
+// enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
+// where there is no record: then the checkpoint does, which is saved long before the queue is quiet enough to be sent.
 func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) {
-		c.queue.add(ctr.ID)
+	if !isCopied(v.Field) || c.told[ctr.ID][v.Field] == v.String() || c.staysOut(ctr, v) {
+		return
 	}
+	if _, late := c.late.late[ctr.ID]; !late && !c.recorded[ctr.ID] {
+		c.late.note(c.recordOf(ctr), ctr.ID)
+	}
+	c.queue.add(ctr.ID)
 }
 
 func (c *Conductor) setTold(id string, v lifecycle.Value) { c.copyOf(id)[v.Field] = v.String() }

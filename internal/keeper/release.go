@@ -40,7 +40,7 @@ func (k *Keeper) release(owner string, match func(*row) bool) []Outcome {
 		if !match(r) {
 			continue
 		}
-		if _, known := r.back(); !known || !r.hasOriginal && r.carried && !r.verified {
+		if _, known := r.back(); !known {
 			k.dropLocked(r)
 			continue
 		}

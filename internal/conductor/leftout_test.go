@@ -1,0 +1,32 @@
+package conductor
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// TestLeftOut: a runtime that was killed leaves out a container whose shim does
+// not answer in time, and tells of it after its next restart, with our decision
+// in its copy. That is not taken for what was asked for.
+func TestLeftOut(t *testing.T) {
+	b := newBeside(t)
+	b.ctr.State = lifecycle.StateRunning
+	sync := func(pods []*lifecycle.Pod, ctrs ...*lifecycle.Container) {
+		t.Helper()
+		if _, err := handle(t, b.Conductor, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: pods, Containers: ctrs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone := []*lifecycle.Pod{b.pod}
+	sync(alone, b.ctr) // created before us: no record
+	b.owner(t)
+	b.runtime.flush(t, b.Conductor)
+	b.ctr.Resources.CPU.CPUs = "0-1" // the runtime's copy from now on
+	sync(alone)
+	sync(alone)
+	sync(alone, b.ctr)
+	if got := b.state.Container("web").Pristine.CPU.CPUs; got != "" {
+		t.Errorf("our own decision, CPUs %s, is taken for what was asked for", got)
+	}
+}
