@@ -55,6 +55,7 @@ type fakeRuntime struct {
 type fakeContainer struct {
 	listed  *api.Container
 	asked   *api.ContainerConfig
+	asks    int                          // for its status
 	updated *api.LinuxContainerResources // by the last update
 }
 
@@ -243,6 +244,7 @@ func (r *fakeRuntime) ContainerStatus(_ context.Context, q *api.ContainerStatusR
 	if c == nil {
 		return nil, status.Error(codes.NotFound, "no such container")
 	}
+	c.asks++
 	cpu := map[string]any{"cpus": c.asked.GetLinux().GetResources().GetCpusetCpus(), "quota": 5000}
 	if u := c.updated; u != nil {
 		cpu["shares"] = u.CpuShares
@@ -255,7 +257,7 @@ func (r *fakeRuntime) ContainerStatus(_ context.Context, q *api.ContainerStatusR
 		"runtimeSpec": map[string]any{
 			"process": map[string]any{"env": []string{"A=b"}, "oomScoreAdj": 3},
 			"linux": map[string]any{
-				"cgroupsPath": "/kubepods/" + c.listed.PodSandboxId + "/" + q.ContainerId,
+				"cgroupsPath": "/kubepods/podu-1/" + q.ContainerId,
 				"resources":   map[string]any{"cpu": cpu},
 			},
 		},
