@@ -66,6 +66,8 @@ var (
 	SameAgain = Limit{"the same again", "a kubelet's update to exactly what Trimtab had given is not seen to be one: what was in force stays"}
 	// Beside is that of who cannot change a request.
 	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst) fails; what was in force stays"}
+	// RefusedByProxy is that of who answers a proxy, which has its own policy.
+	RefusedByProxy = Limit{"refusal", "takes `failurePolicy.agent: fail`, which is registered with the proxy: one whose policy is Ignore creates a container that a policy refuses, as if nothing had been asked for"}
 	// Recordless is that of containers without a record.
 	Recordless = Limit{"restarts", "containers carry no record: an agent that starts anew needs its files in paths.state; without them, who owns CPUs keeps them, and scaled values count as asked for"}
 )
@@ -77,6 +79,8 @@ func Attachments() []Attachment {
 		{Name: "bypass", carries: bypass.Carries, never: "only the creation of a container can give it one, and that is over when it is seen",
 			Limits: []Limit{Unrefused, SameAgain, Beside, Recordless}},
 		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it"},
+		{Name: "hooks", Refuses: true, carries: cri.CarriesHooks, reachesPods: true, never: "the answer of a hook server has no field for it",
+			Limits: []Limit{RefusedByProxy, SameAgain}},
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	wayVar     = "TRIMTAB_BENCH_WAY"
 	listenVar  = "TRIMTAB_BENCH_LISTEN"
 	backendVar = "TRIMTAB_BENCH_BACKEND"
+	hooksVar   = "TRIMTAB_BENCH_HOOKS" // the directory of hook servers
 )
 
 // The ways from a caller to the backend. Direct is gone twice: what differs
@@ -41,19 +42,23 @@ const (
 	forwarded   = "raw Go forwarder"
 	passed      = "grpc-go pass-through"
 	proxied     = "trimtab"
+	hooked      = "trimtab with a hook server"
 )
+
+// agentBetween reports whether a way is through an agent.
+func agentBetween(way string) bool { return way == proxied || way == hooked }
 
 // between is the life of such a process. It ends with its standard input.
 func between(way string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		if way == proxied {
+		if agentBetween(way) {
 			writeHeap()
 		}
 		cancel()
 	}()
-	if way == proxied {
+	if agentBetween(way) {
 		return profiled(func() error { return runProxy(ctx) })
 	}
 	l, err := net.Listen("unix", os.Getenv(listenVar))
@@ -170,6 +175,9 @@ func runProxy(ctx context.Context) error {
 	}
 	c := config.Default()
 	c.Attach, c.CRI.Socket, c.CRI.Endpoint = "cri", os.Getenv(listenVar), "unix://"+os.Getenv(backendVar)
+	if dir := os.Getenv(hooksVar); dir != "" {
+		c.HookServers.Directory = dir
+	}
 	c.Paths.StatusSocket, c.Paths.State, c.Paths.Key = "", os.Getenv(stateVar), os.Getenv(stateVar)+"/key"
 	a, err := agent.New(agent.Options{
 		Config: c, Machine: m, Log: slog.New(slog.NewTextHandler(null, nil)),
@@ -211,6 +219,9 @@ func (w *way) start(b *testing.B, path, backend string, t tree) {
 	b.Helper()
 	w.child = exec.Command(os.Args[0]) // ends with its standard input
 	w.child.Env = append(os.Environ(), wayVar+"="+w.name, listenVar+"="+path, backendVar+"="+backend, treeVar+"="+string(t), stateVar+"="+b.TempDir())
+	if w.name == hooked {
+		w.child.Env = append(w.child.Env, hooksVar+"="+openHookServer(b))
+	}
 	w.child.Stderr = os.Stderr
 	stop, err := w.child.StdinPipe()
 	if err != nil {

@@ -25,23 +25,44 @@ type Kubelet struct {
 	runtime *sim.Runtime // for where pods' cgroups are, and what it holds
 	conn    *grpc.ClientConn
 	calls   v1.RuntimeServiceClient
+	proxy   *hookProxy // nil where there is none
 }
+
+// Clients here try again where nobody listens yet, as kubelets do.
+var (
+	waiting = grpc.WithDefaultCallOptions(grpc.WaitForReady(true))
+	quick   = grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+		// Without it a greeting that takes longer than the first pause is cut off.
+		MinConnectTimeout: 5 * time.Second,
+	})
+)
 
 // NewKubelet returns a kubelet of a CRI socket. Close it.
 func NewKubelet(r *sim.Runtime, socket string) (*Kubelet, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		// A kubelet tries again where nobody listens yet.
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-		}))
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), quick, waiting)
 	if err != nil {
 		return nil, err
 	}
-	return &Kubelet{r, conn, v1.NewRuntimeServiceClient(conn)}, nil
+	return &Kubelet{runtime: r, conn: conn, calls: v1.NewRuntimeServiceClient(conn)}, nil
 }
 
-// Close ends its connection.
-func (k *Kubelet) Close() error { return k.conn.Close() }
+// throughProxy has its calls go through a runtime proxy that asks the hook server
+// at a socket.
+func (k *Kubelet) throughProxy(socket string, known *kept) (err error) {
+	if k.proxy, err = newHookProxy(k.calls, socket, known); err == nil {
+		k.calls = k.proxy
+	}
+	return err
+}
+
+// Close ends its connections.
+func (k *Kubelet) Close() error {
+	if k.proxy != nil {
+		return errors.Join(k.proxy.conn.Close(), k.conn.Close())
+	}
+	return k.conn.Close()
+}
 
 // Act does what a step does to pods and containers.
 func (k *Kubelet) Act(ctx context.Context, s *scenario.Step) error {

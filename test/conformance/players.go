@@ -49,6 +49,10 @@ func Players() []Player {
 			},
 		},
 		{Attachment: parity.Named("cri"), Seat: func() sim.Seat { return &seat{attach: "cri"} }},
+		{
+			Attachment: parity.Named("hooks"), Seat: func() sim.Seat { return &seat{attach: "hooks"} },
+			Shows: []Shown{{Limit: parity.SameAgain, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
+		},
 	}
 }
 
@@ -65,11 +69,13 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	return agent.New(options)
 }
 
-// seat is a place before the embedded runtime's CRI (cri), or beside it
-// (bypass).
+// seat is a place before the embedded runtime's CRI (cri), beside it (bypass),
+// or behind a runtime proxy before it (hooks).
 type seat struct {
 	attach string
 	dir    string
+
+	known *kept // what the proxy knows, which a restart of the runtime does not end
 
 	face    *cri.Face
 	kubelet *Kubelet
@@ -77,6 +83,7 @@ type seat struct {
 
 func (s *seat) runtime() string { return filepath.Join(s.dir, "runtime.sock") }
 func (s *seat) proxy() string   { return filepath.Join(s.dir, "proxy.sock") }
+func (s *seat) hooks() string   { return filepath.Join(s.dir, "hooks.sock") }
 
 // Configure has the agent attach to the runtime's socket.
 func (s *seat) Configure(c *config.Config, dir string) {
@@ -84,6 +91,10 @@ func (s *seat) Configure(c *config.Config, dir string) {
 	c.Attach = s.attach
 	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtime(), "", s.proxy()
 	c.Bypass.CgroupRoot = "/"
+	if s.attach == "hooks" {
+		c.FailurePolicy.Agent = "fail" // as the proxy's
+		c.HookServers.Socket, c.HookServers.Register = s.hooks(), filepath.Join(dir, "hookserver.d", "trimtab.json")
+	}
 	c.PodSpec.Wait = 1000 // a busy machine must not decide what is known in time
 }
 
@@ -97,8 +108,13 @@ func (s *seat) Open(_ context.Context, r *sim.Runtime) (err error) {
 	if s.attach == "cri" {
 		socket = s.proxy()
 	}
-	s.kubelet, err = NewKubelet(r, socket)
-	return err
+	if s.kubelet, err = NewKubelet(r, socket); err != nil || s.attach != "hooks" {
+		return err
+	}
+	if s.known == nil {
+		s.known = newKept()
+	}
+	return s.kubelet.throughProxy(s.hooks(), s.known)
 }
 
 // Close ends both.

@@ -255,7 +255,24 @@ func lost(err error) bool {
 // TestProxyStreams talks to a process in a container, with and without a terminal, and compares with the direct way.
 func TestProxyStreams(t *testing.T) {
 	t.Parallel()
-	c := real.Start(t, real.WithoutNRI())
+	streams(t, real.Start(t, real.WithoutNRI()))
+}
+
+// TestProxyStreams16 is the same before Debian's own containerd.
+func TestProxyStreams16(t *testing.T) {
+	t.Parallel()
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !real.Privately(t, builtBinary+"="+program) {
+		return
+	}
+	streams(t, real.Start(t, real.WithRelease(real.V16), real.WithoutNRI()))
+}
+
+func streams(t *testing.T, c *real.Containerd) {
+	t.Helper()
 	id := c.RunContainer(c.RunPod(plain("shell", "")), real.ContainerSpec{Name: "app"})
 	startProxy(t, c, "")
 	for tty, until := range map[bool]string{false: "hello there", true: "terminal: true"} {

@@ -77,6 +77,7 @@ type Attachment struct {
 	store   store
 	lanes   map[string]chan struct{} // by pod: what is still to be told of it
 	starts  map[uint64]chan struct{} // containers that are starting
+	forms   map[string]pathForm      // by runtime handler, where they are learned
 	serial  uint64
 	conns   map[*relay.Conn]struct{}
 	// dialling are callers that were accepted and have no connection to the
@@ -100,7 +101,7 @@ func New(o Options) *Attachment {
 	}
 	return &Attachment{
 		o: o, state: StateIdle, store: newStore(), lanes: map[string]chan struct{}{},
-		starts: map[uint64]chan struct{}{}, conns: map[*relay.Conn]struct{}{},
+		starts: map[uint64]chan struct{}{}, forms: map[string]pathForm{}, conns: map[*relay.Conn]struct{}{},
 	}
 }
 

@@ -74,7 +74,7 @@ func TestLifeOfAContainer(t *testing.T) {
 		t.Errorf("container told: %+v", c)
 	}
 	named := g.h.found(t, lifecycle.PostCreateContainer, id)
-	if named.Former != created.Container.ID || named.Container.CgroupsPath != "/kubepods/"+pod+"/"+id {
+	if named.Former != created.Container.ID || named.Container.CgroupsPath != "/kubepods/podu-1/"+id {
 		t.Errorf("named: %+v, %+v", named, named.Container)
 	}
 
@@ -99,7 +99,7 @@ func TestLifeOfAContainer(t *testing.T) {
 	if d := cmp.Diff(&api.UpdateContainerResourcesRequest{ContainerId: id, Linux: &api.LinuxContainerResources{CpusetCpus: "5"}}, pending, protocmp.Transform()); d != "" {
 		t.Errorf("pending update:\n%s", d)
 	}
-	if c := g.h.found(t, lifecycle.StartContainer, id).Container; c.CgroupsPath != "/kubepods/"+pod+"/"+id {
+	if c := g.h.found(t, lifecycle.StartContainer, id).Container; c.CgroupsPath != "/kubepods/podu-1/"+id {
 		t.Errorf("its cgroup will be at %q", c.CgroupsPath)
 	}
 	g.h.found(t, lifecycle.PostStartContainer, id)
@@ -125,6 +125,25 @@ func TestLifeOfAContainer(t *testing.T) {
 	g.h.found(t, lifecycle.RemoveContainer, id)
 	g.h.found(t, lifecycle.StopPodSandbox, pod)
 	g.h.found(t, lifecycle.RemovePodSandbox, pod)
+}
+
+// TestPlaceAskedOnce: where cgroups are is asked of one container, and known of the
+// next.
+func TestPlaceAskedOnce(t *testing.T) {
+	g := newRig(t)
+	pod := g.runPod()
+	for i := range 3 {
+		id := g.run(pod)
+		if at := g.h.found(t, lifecycle.PostCreateContainer, id).Container.CgroupsPath; at != "/kubepods/podu-1/"+id {
+			t.Errorf("the cgroup of container %d is said to be at %q", i, at)
+		}
+		g.h.found(t, lifecycle.PostStartContainer, id)
+		asks := 0
+		g.runtime.set(func() { asks = g.runtime.ctrs[id].asks })
+		if want := max(0, 1-i); asks != want {
+			t.Errorf("the runtime was asked %d times for container %d, want %d", asks, i, want)
+		}
+	}
 }
 
 // TestUntouched: without a decision the runtime sees the kubelet's own message.

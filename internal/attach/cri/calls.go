@@ -267,27 +267,13 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 	}
 	told := *decided
 	told.ID = resp.ContainerId
-	a.noteContainer(&told, false)
+	kept := told
+	kept.Args, kept.Mounts, kept.Devices = nil, nil, nil // nobody asks for them again
+	a.noteContainer(&kept, false)
 	a.after(p.ID, func(ctx context.Context) {
 		// Before it starts others may be given its CPUs: it is found by its cgroup.
-		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &told), Former: decided.ID})
+		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &told, p), Former: decided.ID})
 	})
-}
-
-// place finds out where the cgroup of a created container will be.
-func (a *Attachment) place(ctx context.Context, c *lifecycle.Container) *lifecycle.Container {
-	if c.CgroupsPath != "" {
-		return c
-	}
-	path, err := a.backend.place(ctx, c.ID)
-	if err != nil {
-		a.o.Log.Warn("the runtime does not tell of a container it created; where its cgroup is, is not known", logkey.Container, c.ID, logkey.Err, err)
-		return c
-	}
-	placed := *c // what is in the store is replaced, not changed
-	placed.CgroupsPath = path
-	a.change(c.ID, func(k *ctr) { k.told = &placed })
-	return &placed
 }
 
 // find returns a container that was told of, or asks the runtime for one that
@@ -317,7 +303,7 @@ func (a *Attachment) startContainer(ctx context.Context, msg []byte) relay.Verdi
 	if c == nil {
 		return relay.Verdict{}
 	}
-	c = a.place(ctx, c)
+	c = a.place(ctx, c, p)
 	serial, end := a.start()
 	handed := false // to Done
 	defer func() {

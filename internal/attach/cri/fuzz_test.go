@@ -98,3 +98,27 @@ func FuzzHeld(f *testing.F) {
 		}
 	})
 }
+
+// FuzzVerbose reads what a runtime may tell of a container, and where it has its
+// cgroup: what is read off a path is true of that path.
+func FuzzVerbose(f *testing.F) {
+	f.Add(`{"sandboxID":"p","pid":3,"runtimeSpec":{"process":{"args":["a"],"env":["A=b"],"oomScoreAdj":-5},"mounts":[{"destination":"/m"}],
+"linux":{"cgroupsPath":"/kubepods/p/c","resources":{"cpu":{"shares":2},"hugepageLimits":[{}]},"devices":[{}]}},"config":{"linux":{"resources":{"cpu_quota":-1}},"CDI_devices":[{}]}}`, "/kubepods/p", "c")
+	f.Add(`{"runtimeSpec":{"linux":{"cgroupsPath":"p.slice:cri-containerd:c"}}}`, "/kubepods.slice/p.slice", "c")
+	f.Add(`{"runtimeSpec":{"linux":null,"process":null},"config":{"linux":null}}`, "", "")
+	f.Add(`[1`, "/", "/")
+	f.Fuzz(func(t *testing.T, info, parent, id string) {
+		v := verboseOf(map[string]string{"info": info})
+		if v.Config != nil && v.Config.Linux != nil {
+			_, _ = v.Config.Linux.Resources.words(), v.Config.Linux.Overhead.words()
+		}
+		if v.Spec == nil {
+			return
+		}
+		c := &lifecycle.Container{}
+		v.specIn(c)
+		if form, ok := formOf(c.CgroupsPath, parent, id); ok && form.path(parent, id) != c.CgroupsPath {
+			t.Errorf("%q below %q, id %q: read %+v, which is %q", c.CgroupsPath, parent, id, form, form.path(parent, id))
+		}
+	})
+}

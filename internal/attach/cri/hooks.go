@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -334,11 +335,46 @@ func (f *hookFace) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks
 			k.pending = merge(k.pending, ans.Values)
 		}
 	})
-	// Nobody tells when the runtime has written it.
-	f.a.after(p.ID, func(ctx context.Context) {
-		f.a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: p, Container: c})
+	written := hookResources(resp.ContainerResources)
+	f.a.work.Go(func() {
+		f.a.contain("awaiting an update", func() { f.a.awaitUpdate(f.a.ctx, c, p, written) })
 	})
 	return resp, nil
+}
+
+// mostUpdate bounds the wait for an update that a proxy was answered. updatePause
+// is between two looks, at first.
+const (
+	mostUpdate  = 3 * time.Second
+	updatePause = 5 * time.Millisecond
+)
+
+// awaitUpdate tells that a container was updated once the runtime has what the
+// proxy was answered: nobody says when, and values that the kernel takes only
+// beside the new ones would be refused before. A proxy may also give up; then it
+// is told at the end.
+func (a *Attachment) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
+	limited, cancel := context.WithTimeout(ctx, mostUpdate)
+	defer cancel()
+	for pause := updatePause; ; pause *= 2 {
+		full, err := a.backend.container(limited, c.ID, p.ID)
+		if status.Code(errors.Unwrap(err)) == codes.NotFound {
+			return // its end is told by itself
+		}
+		if err == nil {
+			if left := onlyNew(want, full.Resources); left.CPU == (lifecycle.CPU{}) && !left.Memory.Limit.Set {
+				break
+			}
+		}
+		if limited.Err() != nil {
+			break
+		}
+		select {
+		case <-limited.Done():
+		case <-time.After(pause):
+		}
+	}
+	a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: p, Container: c})
 }
 
 // PostStopContainerHook tells that a container has ended.

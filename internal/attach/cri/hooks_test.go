@@ -244,6 +244,16 @@ func TestFieldProxy(t *testing.T) {
 	if asked := g.h.found(t, lifecycle.UpdateContainer, id).Requested; asked.CPU.Shares.V != 300 || asked.CPU.Quota.Set {
 		t.Errorf("asked for %+v", asked)
 	}
+	// That it was updated is told when the runtime has it, and not before.
+	if _, told := g.h.look(lifecycle.PostUpdateContainer, id); told {
+		t.Error("told before the runtime had the update")
+	}
+	if _, err := p.runtime.UpdateContainerResources(g.ctx(), &api.UpdateContainerResourcesRequest{ContainerId: id, Linux: &api.LinuxContainerResources{
+		CpuShares: 300, CpuQuota: 5000, CpusetCpus: "2-3", OomScoreAdj: 5,
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	g.h.found(t, lifecycle.PostUpdateContainer, id)
 	// A proxy that was started anew has no resources.
 	if resp, err := p.calls.PreUpdateContainerResourcesHook(g.ctx(), &hooks.ContainerResourceHookRequest{PodMeta: req.PodMeta, ContainerMeta: req.ContainerMeta}); err != nil || resp.ContainerResources != nil {
 		t.Errorf("%v, %v", resp, err)

@@ -53,8 +53,10 @@ type fakeRuntime struct {
 }
 
 type fakeContainer struct {
-	listed *api.Container
-	asked  *api.ContainerConfig
+	listed  *api.Container
+	asked   *api.ContainerConfig
+	asks    int                          // for its status
+	updated *api.LinuxContainerResources // by the last update
 }
 
 func startRuntime(t *testing.T, path string) *fakeRuntime {
@@ -191,7 +193,12 @@ func (r *fakeRuntime) RemovePodSandbox(_ context.Context, q *api.RemovePodSandbo
 	return &api.RemovePodSandboxResponse{}, nil
 }
 
-func (r *fakeRuntime) UpdateContainerResources(context.Context, *api.UpdateContainerResourcesRequest) (*api.UpdateContainerResourcesResponse, error) {
+func (r *fakeRuntime) UpdateContainerResources(_ context.Context, q *api.UpdateContainerResourcesRequest) (*api.UpdateContainerResourcesResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.ctrs[q.ContainerId]; c != nil {
+		c.updated = q.GetLinux()
+	}
 	return &api.UpdateContainerResourcesResponse{}, nil
 }
 
@@ -237,13 +244,21 @@ func (r *fakeRuntime) ContainerStatus(_ context.Context, q *api.ContainerStatusR
 	if c == nil {
 		return nil, status.Error(codes.NotFound, "no such container")
 	}
+	c.asks++
+	cpu := map[string]any{"cpus": c.asked.GetLinux().GetResources().GetCpusetCpus(), "quota": 5000}
+	if u := c.updated; u != nil {
+		cpu["shares"] = u.CpuShares
+		if u.CpusetCpus != "" {
+			cpu["cpus"] = u.CpusetCpus
+		}
+	}
 	info, err := json.Marshal(map[string]any{
 		"sandboxID": c.listed.PodSandboxId,
 		"runtimeSpec": map[string]any{
 			"process": map[string]any{"env": []string{"A=b"}, "oomScoreAdj": 3},
 			"linux": map[string]any{
-				"cgroupsPath": "/kubepods/" + c.listed.PodSandboxId + "/" + q.ContainerId,
-				"resources":   map[string]any{"cpu": map[string]any{"cpus": c.asked.GetLinux().GetResources().GetCpusetCpus(), "quota": 5000}},
+				"cgroupsPath": "/kubepods/podu-1/" + q.ContainerId,
+				"resources":   map[string]any{"cpu": cpu},
 			},
 		},
 	})

@@ -151,6 +151,7 @@ func (a *Attachment) noteLive(live bool, err error) {
 			a.contain("Attached", func() { a.o.Handler.Attached(a, a) })
 		}
 	case known:
+		a.forgetForms()
 		a.enter(StateLost, err)
 		if live {
 			a.contain("Detached", func() { a.o.Handler.Detached(a, err) })

@@ -10,7 +10,7 @@ import (
 
 // titles are what people call the attachments; one that is not here is called
 // as its code calls it.
-var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy"}
+var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
 func parityPage() (string, error) {
 	var b strings.Builder

@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -22,6 +23,9 @@ import (
 	"github.com/trimtab/trimtab/test/vm"
 	"github.com/trimtab/trimtab/test/vm/agent"
 )
+
+// proxySocket is where an agent with attach: cri serves by default.
+const proxySocket = "/var/run/trimtab/cri.sock"
 
 // machine is a guest with containerd and the agent, and a kubelet's part as far as pods' cgroups go.
 type machine struct {
@@ -32,6 +36,7 @@ type machine struct {
 	pods map[scenario.Ref]*pod
 	ctrs map[scenario.Ref]*container
 	made *int // pods so far, for their UIDs
+	at   parity.Attachment
 }
 
 type pod struct {
@@ -59,7 +64,64 @@ func boot(t *testing.T, g vm.Guest) *machine {
 	t.Helper()
 	g.Stage = vm.Containerd
 	m := vm.Start(t, g)
-	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: agent.New(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}, made: new(int)}
+	return &machine{t: t, m: m, cri: m.CRI(vm.CRISocket), a: agent.New(m), pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*container{}, made: new(int), at: parity.Named("nri")}
+}
+
+// throughProxy reports whether what plays the kubelet reaches the runtime through the agent.
+func (n *machine) throughProxy() bool { return n.at.Name == "cri" }
+
+// configure writes the agent's configuration.
+func (n *machine) configure(keys json.RawMessage) error {
+	keys, err := n.attaching(keys)
+	return errors.Join(err, n.a.Configure(keys))
+}
+
+// reconfigure gives the running agent another.
+func (n *machine) reconfigure(keys json.RawMessage) error {
+	keys, err := n.attaching(keys)
+	if err != nil {
+		return err
+	}
+	return n.a.Reconfigure(keys)
+}
+
+// attaching adds to a scenario's keys how the agent is attached.
+func (n *machine) attaching(keys json.RawMessage) (json.RawMessage, error) {
+	if !n.throughProxy() {
+		return keys, nil
+	}
+	all := map[string]json.RawMessage{}
+	if len(keys) > 0 {
+		if err := json.Unmarshal(keys, &all); err != nil {
+			return nil, err
+		}
+	}
+	if all == nil { // the keys were null
+		all = map[string]json.RawMessage{}
+	}
+	all["attach"] = json.RawMessage(`"cri"`)
+	return json.Marshal(all)
+}
+
+// attach starts the agent and has what plays the kubelet reach the runtime.
+func (n *machine) attach() error {
+	if err := n.a.Run(); err != nil {
+		return err
+	}
+	if n.throughProxy() {
+		n.cri = n.m.CRI(proxySocket)
+	}
+	return n.answers()
+}
+
+// answers waits until the runtime answers what plays the kubelet.
+func (n *machine) answers() error {
+	return agent.Await(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_, err := n.cri.Version(ctx, &cri.VersionRequest{})
+		return err
+	})
 }
 
 // of is the machine with its failures reported to a part of the test.

@@ -1,6 +1,7 @@
 package hooks_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +28,7 @@ func play(t *testing.T, n *machine, s *scenario.Scenario) int {
 	p := &player{machine: n}
 	for i := range s.Steps {
 		begun := time.Now()
+		n.at.Alter(&s.Steps[i])
 		p.step(&s.Steps[i])
 		t.Logf("step %d of %d: %s (%.1f s)", i+1, len(s.Steps), s.Steps[i].Name, time.Since(begun).Seconds())
 		if t.Failed() {
@@ -111,13 +113,13 @@ func (p *player) act(s *scenario.Step) error {
 		return p.update(s.Update.Container, s.Update.Resources)
 	case s.Restart == "agent":
 		p.a.Kill()
-		return p.a.Run()
+		return p.attach()
 	case s.Restart == "runtime":
 		p.m.StopContainerd()
 		p.m.StartContainerd()
-		return p.a.Attached()
+		return errors.Join(p.a.Attached(), p.answers())
 	case len(s.Reconfigure) > 0:
-		return p.a.Reconfigure(s.Reconfigure)
+		return p.reconfigure(s.Reconfigure)
 	}
 	for _, ref := range s.Stop {
 		if err := p.stop(ref); err != nil {
@@ -220,6 +222,7 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range p.fresh {
 		want, wanted := s.Want[ref]
+		want = p.at.First(want)
 		c := p.ctrs[ref]
 		if !wanted || c == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/vm"
 )
@@ -24,9 +25,24 @@ var ofHooks = []string{
 	"normalization", "oom-score", "conflicts",
 }
 
+// ofProxy are enough for every change through the CRI proxy: owners on version 1, devices, and what only the kernel has.
+var ofProxy = []string{"unset-quota", "devices", "group-identity-fallback"}
+
 // TestScenarios plays the files that the embedded runtime plays, on a machine of the shape they name.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
+	playScenarios(t, parity.Named("nri"), ofHooks)
+}
+
+// TestProxyScenarios plays them through the CRI proxy, by the defaults of both sides. What the CRI cannot carry must not
+// be in force, and is written to the kernel or reported.
+func TestProxyScenarios(t *testing.T) {
+	t.Parallel()
+	playScenarios(t, parity.Named("cri"), ofProxy)
+}
+
+func playScenarios(t *testing.T, at parity.Attachment, enough []string) {
+	t.Helper()
 	files, err := filepath.Glob("../../scenarios/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
@@ -40,7 +56,7 @@ func TestScenarios(t *testing.T) {
 			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 			t.Run(name+"/"+g.name, func(t *testing.T) {
 				t.Parallel()
-				if !soak() && !slices.Contains(ofHooks, name) {
+				if !soak() && !slices.Contains(enough, name) {
 					t.Skip("make soak plays it")
 				}
 				if s.NeedsKubelet() {
@@ -55,7 +71,8 @@ func TestScenarios(t *testing.T) {
 				}
 				g.Topology = shape
 				n := boot(t, g.Guest)
-				if err := errors.Join(n.equip(s), n.a.Configure(s.Config), n.a.Run()); err != nil {
+				n.at = at
+				if err := errors.Join(n.equip(s), n.configure(s.Config), n.attach()); err != nil {
 					t.Fatal(err)
 				}
 				t.Logf("%d wants compared", play(t, n, s))
