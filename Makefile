@@ -47,6 +47,7 @@ e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 
 soak: deps tools ## Run the restart tests at full length, 100 rounds, and every suite in every variation
 	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestAuto|TestProxyKilled|TestChaos' $(ARGS) .
+	@TRIMTAB_SOAK=$${ROUNDS:-100} go test -v -timeout 60m ./test/churn
 	@TRIMTAB_SOAK=$${ROUNDS:-100} $(MAKE) e2e
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities

@@ -262,6 +262,21 @@ func (m *Machine) OnlineOf(list string) Set {
 	return m.OnlineIDs(ids)
 }
 
+// PlacesOf returns the CPUs of a kernel list that have a place, online or not.
+func (m *Machine) PlacesOf(list string) Set {
+	ids, err := ParseList(list)
+	if err != nil {
+		return Set{}
+	}
+	var s Set
+	for _, id := range ids {
+		if i, ok := m.index[id]; ok {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
 // OnlineIDs returns the online ones of CPUs by kernel id.
 func (m *Machine) OnlineIDs(ids []int) Set {
 	var s Set
