@@ -9,9 +9,11 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // online takes CPUs off or puts them back, and tells the agent.
@@ -122,11 +124,12 @@ func (mo *model) plug(offline []int) {
 	mo.checkOnline(offline)
 }
 
-// checkOnline checks the rest of I2: nobody's list has a CPU that is offline.
+// checkOnline checks the rest of I2: nobody's list has a CPU that is offline, but
+// for those somebody else wrote.
 func (mo *model) checkOnline(offline []int) {
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
 	for _, c := range mo.live() {
-		if !c.started {
+		if !c.started || c.asked.CPU.CPUs != "" {
 			continue
 		}
 		text, err := tree.Read(c.dir(), lifecycle.CPUSetCPUs, "")
@@ -225,6 +228,57 @@ func TestOwnerOffline(t *testing.T) {
 	}
 	if problems() != "" {
 		t.Errorf("with all CPUs it still tells %s", problems())
+	}
+	for _, b := range mo.broken {
+		t.Error(b)
+	}
+}
+
+// TestMemoryComes: a pod bound to a NUMA node without memory has the nearest that
+// has some, and keeps it when memory comes; the next one has its own node's.
+func TestMemoryComes(t *testing.T) {
+	t.Parallel()
+	mo := newPooled(t, cgroup.V2, faults{}, 1)
+	memory := func(nodes ...topology.Node) {
+		now, unknown := mo.machine.WithMemory(nodes)
+		if len(unknown) > 0 {
+			t.Fatalf("nodes %v are unknown", unknown)
+		}
+		mo.machine = now
+		choosing := *mo.policy.Choosing
+		choosing.Tree = choose.NewTree(now)
+		mo.policy.Choosing = &choosing
+		mo.con.Rehost(now, mo.policy, conductor.Tuning{})
+		mo.con.Settled()
+	}
+	bound := func() *modelCtr {
+		mo.dress = func(p *modelPod) {
+			p.Labels, p.asked = map[string]string{}, ""
+			p.Annotations = map[string]string{
+				intent.KatalystQoSLevel: "dedicated_cores", intent.KatalystMemory: bound, intent.KatalystCPU: `{"katalyst.kubewharf.io/numa_ids":"1"}`,
+			}
+			p.wants.CPU.Shares, p.wants.CPU.Quota = lifecycle.Some[uint64](1024), lifecycle.Some[int64](100000)
+			p.Resources = clone(&p.wants)
+		}
+		c := mo.create(mo.runPod("", "", ""), "a")
+		mo.start(c)
+		return c
+	}
+	memory(topology.Node{ID: 1, Kind: topology.NoMemory})
+	first := bound()
+	memory(topology.Node{ID: 1, Memory: 1 << 30})
+	second := bound()
+	for c, want := range map[*modelCtr]string{first: "0", second: "1"} {
+		told, _ := mo.con.Explain("default", c.pod.Name, "a")
+		got := ""
+		for _, v := range told[0].Values {
+			if v.Field == lifecycle.CPUSetMems.String() {
+				got = v.Value
+			}
+		}
+		if got != want || mo.effective(c) < "4" {
+			t.Errorf("%s has memory nodes %q and CPUs %s, want %s and one of 4-7", c.ID, got, mo.effective(c), want)
+		}
 	}
 	for _, b := range mo.broken {
 		t.Error(b)

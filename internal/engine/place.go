@@ -33,6 +33,9 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 		// not take them away from what runs.
 		return cpus, d.grantable(p, key, cpus)
 	}
+	if d.policy.KubeletOwns {
+		return topology.Set{}, errKubeletOwns
+	}
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.Pod.Resources, told); err != nil {
 		return topology.Set{}, err
 	}
@@ -72,6 +75,9 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 // recorded in the ledger.
 func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	c.Unplaced = !d.policy.Place && c.Born.Empty() && d.unplaced(c, rec)
+	if d.seatKubelets(p, c) {
+		return
+	}
 	if rec != nil && rec.CPUs != "" && d.policy.Place && !d.refusesCPUs(p.Pod.Namespace) {
 		// What runs stays where it is, if that is still possible.
 		cpus := d.machine.OnlineOf(rec.CPUs)
