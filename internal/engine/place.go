@@ -75,20 +75,8 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 // recorded in the ledger.
 func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	c.Unplaced = !d.policy.Place && c.Born.Empty() && d.unplaced(c, rec)
-	if d.seatKubelets(p, c) {
+	if d.seatKubelets(p, c) || d.seatRecorded(p, c, rec) {
 		return
-	}
-	if rec != nil && rec.CPUs != "" && d.policy.Place && !d.refusesCPUs(p.Pod.Namespace) {
-		// What runs stays where it is, if that is still possible.
-		cpus := d.machine.OnlineOf(rec.CPUs)
-		if err := d.grantable(p, c.Key, cpus); err == nil && !cpus.Empty() {
-			from := cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus)
-			d.own(p, c, cpus, from, "owned since it was created")
-			return
-		}
-		if cpus.Empty() {
-			c.Trouble = append(c.Trouble, away(cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key), rec.CPUs, "it runs in a shared pool"))
-		}
 	}
 	var cpus topology.Set
 	var err error
@@ -121,6 +109,24 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 		})
 	}
 	d.share(p, c)
+}
+
+// seatRecorded gives a container the CPUs that its record names: what runs stays
+// where it is, if that is still possible.
+func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
+	if rec == nil || rec.CPUs == "" || !d.policy.Place || d.refusesCPUs(p.Pod.Namespace) {
+		return false
+	}
+	cpus := d.machine.OnlineOf(rec.CPUs)
+	if cpus.Empty() {
+		c.Trouble = append(c.Trouble, away(cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key), rec.CPUs, "it runs in a shared pool"))
+		return false
+	}
+	if d.grantable(p, c.Key, cpus) != nil {
+		return false
+	}
+	d.own(p, c, cpus, cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus), "owned since it was created")
+	return true
 }
 
 // sayRefused reports that a container owns no CPUs although it asks for some:

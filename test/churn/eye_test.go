@@ -171,7 +171,7 @@ func (e *eye) judge(c *seen, when string) {
 	}
 	for pod, o := range e.owners {
 		both := c.cpus.And(o.cpus)
-		if pod != c.ref.Pod() && !both.Empty() && !(o.lent && c.reclaimed) {
+		if pod != c.ref.Pod() && !both.Empty() && (!o.lent || !c.reclaimed) {
 			e.note("I1: %s: %s has CPUs %v of %s", when, c.ref, both, pod)
 		}
 	}

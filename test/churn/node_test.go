@@ -161,7 +161,7 @@ func (n *node) restart(what string) {
 	n.eye.hold(true)
 	defer n.eye.hold(false)
 	before := n.syncs.Load()
-	err := error(nil)
+	var err error
 	if what == "agent" {
 		if err = n.stop(); err == nil {
 			err = n.startAgent()
