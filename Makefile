@@ -8,8 +8,8 @@ MAKEFLAGS += --no-print-directory
 
 # Every Go module with tests of its own. The tools' modules have none.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
-# The virtual machines have a command of their own.
-TESTED := $(filter-out test/vm,$(MODULES))
+# The virtual machines have a command of their own, and the kubelet as an oracle is the soak's: it takes minutes to build.
+TESTED := $(filter-out test/vm test/oracle,$(MODULES))
 # For the build stamp; without a usable git the build goes on unstamped.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # The NRI library would bring a WebAssembly runtime along, which nothing of ours uses.
@@ -47,10 +47,12 @@ e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 
 soak: deps tools ## Run the restart tests at full length, 100 rounds, and every suite in every variation
 	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestAuto|TestProxyKilled|TestChaos' $(ARGS) .
+	@TRIMTAB_SOAK=$${ROUNDS:-100} go test -v -timeout 60m ./test/churn
+	@cd test/oracle && go test -v -timeout 60m . -rapid.checks=5000
 	@TRIMTAB_SOAK=$${ROUNDS:-100} $(MAKE) e2e
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
-	@test/tools/lint.sh $(MODULES)
+	@test/tools/lint.sh $(filter-out test/oracle,$(MODULES))
 
 generate: ## Write the generated files anew
 	@go generate ./...

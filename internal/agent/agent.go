@@ -232,7 +232,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.guard(ctx) })
 	if a.opt.Machine == nil {
-		group.Go(func() error { a.followCPUs(ctx); return nil })
+		group.Go(func() error { a.followHardware(ctx); return nil })
 	}
 	group.Go(func() error { return a.specs.Run(ctx) })
 	group.Go(func() error { return a.grants.Run(ctx) })

@@ -2,52 +2,83 @@ package agent
 
 import (
 	"context"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// lookAtCPUs is how often the kernel is asked which CPUs are online. It tells by
-// uevents too, but only those who are in the host's network namespace.
+// lookAtCPUs is how often the kernel is asked which CPUs are online, and which NUMA
+// nodes have memory. It tells by uevents too, but only those who are in the host's
+// network namespace.
 const lookAtCPUs = time.Second
 
-// followCPUs has everything decided anew when CPUs go offline or come back,
-// until ctx ends.
-func (a *Agent) followCPUs(ctx context.Context) {
-	file := filepath.Join(a.opt.Config.Paths.Sys, "devices/system/cpu/online")
+// lookAtMemory is after how many looks nodes' sizes are read, too: memory can come
+// to a node that has some.
+const lookAtMemory = 30
+
+// followHardware has everything decided anew when CPUs or memory go offline or come
+// back, until ctx ends.
+func (a *Agent) followHardware(ctx context.Context) {
+	sys := os.DirFS(a.opt.Config.Paths.Sys)
 	tick := time.NewTicker(lookAtCPUs)
 	defer tick.Stop()
-	last := ""
-	for {
+	var cpus, memory string
+	for looks := 0; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		text, err := os.ReadFile(file)
-		list := strings.TrimSpace(string(text))
-		if err != nil || list == last {
-			continue
+		text, err := fs.ReadFile(sys, "devices/system/cpu/online")
+		if list := strings.TrimSpace(string(text)); err == nil && list != cpus {
+			cpus = list
+			if ids, err := topology.ParseList(list); err == nil && len(ids) > 0 {
+				a.takeOnline(ids)
+			}
 		}
-		last = list
-		if ids, err := topology.ParseList(list); err == nil && len(ids) > 0 {
-			a.takeOnline(ids)
+		text, err = fs.ReadFile(sys, "devices/system/node/has_memory")
+		if err == nil && (string(text) != memory || looks%lookAtMemory == 0) {
+			memory = string(text)
+			a.takeMemory(sys)
 		}
 	}
+}
+
+// takeMemory puts it in force that NUMA nodes have other memory. Containers that run
+// keep their memory nodes.
+func (a *Agent) takeMemory(sys fs.FS) {
+	nodes, err := sysfs.Memory(sys)
+	if err != nil {
+		a.log.Error("the memory of NUMA nodes cannot be read; what was known stays", logkey.Err, err)
+		return
+	}
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	before := a.hardware()
+	now, unknown := before.WithMemory(nodes)
+	if len(unknown) > 0 {
+		a.log.Warn("NUMA nodes came that were not there when the agent was started; they are used once it is started anew",
+			logkey.Nodes, topology.FormatList(unknown))
+	}
+	same := func(n, o topology.Node) bool { return n.Memory == o.Memory && n.Kind == o.Kind }
+	if slices.EqualFunc(now.Nodes, before.Nodes, same) {
+		return
+	}
+	a.log.Warn("NUMA nodes have other memory now")
+	a.rehost(now)
 }
 
 // takeOnline puts it in force that these CPUs are online.
 func (a *Agent) takeOnline(ids []int) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
-	a.mu.Lock()
-	before, c, released := a.machine, a.config, a.released
-	a.mu.Unlock()
+	before := a.hardware()
 	now, unknown := before.WithOnline(ids)
 	if len(unknown) > 0 {
 		a.log.Warn("CPUs came online that were not when the agent was started; they are used once it is started anew",
@@ -59,6 +90,15 @@ func (a *Agent) takeOnline(ids []int) {
 	if !slices.Equal(now.Offline, before.Offline) {
 		a.log.Warn("other CPUs are online now", logkey.CPUs, now.Format(now.Online()))
 	}
+	a.rehost(now)
+}
+
+// rehost puts the policy in force on a machine that changed. The caller holds
+// applying.
+func (a *Agent) rehost(now *topology.Machine) {
+	a.mu.Lock()
+	c, released := a.config, a.released
+	a.mu.Unlock()
 	policy, err := policyOf(c, now, a.node)
 	if err != nil {
 		a.log.Error("the configuration cannot hold on these CPUs; what was decided stays", logkey.Err, err)

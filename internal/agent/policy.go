@@ -38,6 +38,7 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
 		UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared",
 		ReclaimedByNUMA:  c.Hooks.CPUSet.ReclaimedByNUMA,
+		KubeletOwns:      c.Authority == "kubelet",
 		Pools:            placement.Pools{Online: m.Online()},
 		Rules:            rulesOf(c.Authorisation),
 	}

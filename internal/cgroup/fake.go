@@ -30,6 +30,7 @@ type Fake struct {
 	release  [2]int          // of the kernel
 	devices  map[string]bool // block devices, "major:minor"
 	offered  map[string]bool // files of other kernels
+	parted   bool            // somebody has asked for a partition: else none need be looked for
 	procs    map[int]*fakeProc
 	observe  func(path, value string)
 	notice   func(file string, c Change)

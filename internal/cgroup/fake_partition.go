@@ -55,7 +55,7 @@ func (f *Fake) effectiveCPUs(g *fakeGroup) IDs {
 				have = have.Minus(c.owns())
 			}
 		}
-		if g == f.root {
+		if g == f.root && f.parted {
 			have = have.Minus(f.remoteCPUs(g))
 		}
 		return have
@@ -93,7 +93,9 @@ func showPartition(_ *Fake, g *fakeGroup) string {
 }
 
 func setPartition(f *Fake, g *fakeGroup, text string) error {
-	switch kind := strip(text); {
+	kind := strip(text)
+	f.parted = f.parted || kind != "member"
+	switch {
 	case kind == "member":
 		f.endPartition(g)
 		g.part.kind = ""

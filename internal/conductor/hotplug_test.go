@@ -1,11 +1,19 @@
 package conductor_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // online takes CPUs off or puts them back, and tells the agent.
@@ -86,5 +94,193 @@ func TestHotUnplug(t *testing.T) {
 				t.Error(b)
 			}
 		})
+	}
+}
+
+// plug takes CPUs of a node with pools off or puts them back, and tells the agent.
+// A container all of whose CPUs go off runs on everything the kernel has until the
+// agent is told, and is judged then.
+func (mo *model) plug(offline []int) {
+	mo.foreign = len(offline) > 0
+	var ids []int
+	for id := range 8 {
+		must(mo.kernel.SetOnline(id, !slices.Contains(offline, id)))
+		if !slices.Contains(offline, id) {
+			ids = append(ids, id)
+		}
+	}
+	mo.machine, _ = mo.machine.WithOnline(ids)
+	pools, choosing := &mo.policy.Pools, *mo.policy.Choosing
+	sizing := placement.NewSizing(mo.machine)
+	sizing.Expand, sizing.Least = pools.Sizing.Expand, pools.Sizing.Least
+	choosing.Tree = choose.NewTree(mo.machine)
+	pools.Online, pools.Reserved = mo.machine.Online(), string2set("0").set(mo).And(mo.machine.Online())
+	pools.Shared = pools.Online.Minus(pools.Reserved)
+	pools.Reclaimed, pools.Sizing, mo.policy.Choosing = pools.Shared, sizing, &choosing
+	mo.con.Rehost(mo.machine, mo.policy, conductor.Tuning{})
+	mo.con.Settled()
+	mo.foreign = false
+	mo.checkExclusive("after other CPUs are online")
+	mo.checkOnline(offline)
+}
+
+// checkOnline checks the rest of I2: nobody's list has a CPU that is offline, but
+// for those somebody else wrote.
+func (mo *model) checkOnline(offline []int) {
+	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
+	for _, c := range mo.live() {
+		if !c.started || c.asked.CPU.CPUs != "" {
+			continue
+		}
+		text, err := tree.Read(c.dir(), lifecycle.CPUSetCPUs, "")
+		if both := intersect(idsOf(strings.TrimSpace(text)), offline); err != nil || len(both) > 0 {
+			mo.wrong("I2: %s is set to %q with %v offline (%v)", c.ID, text, offline, err)
+		}
+	}
+}
+
+// TestPoolsHotUnplug plays random histories during which CPUs go offline and come
+// back. Owners keep what is left, and have everything again in the end.
+func TestPoolsHotUnplug(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		mo := newPooled(t, cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+		mo.proxied = rapid.Bool().Draw(rt, "proxied")
+		for range rapid.IntRange(1, 4).Draw(rt, "times") {
+			play(mo, steps().Draw(rt, "history"))
+			before := mo.running()
+			mo.plug(rapid.SliceOfNDistinct(rapid.IntRange(1, 7), 0, 6, rapid.ID[int]).Draw(rt, "offline"))
+			if rapid.Bool().Draw(rt, "restart") {
+				mo.restart()
+			}
+			mo.plug(nil)
+			for id, cpus := range mo.running() {
+				if was, owned := before[id]; owned && was != cpus {
+					mo.wrong("I4: %s owned %s, and after CPUs went and came back %s", id, was, cpus)
+				}
+				delete(before, id)
+			}
+			for id, was := range before {
+				mo.wrong("I4: %s owned %s, and after CPUs went and came back nothing", id, was)
+			}
+			if len(mo.broken) > 0 {
+				rt.Fatalf("%v", mo.broken)
+			}
+		}
+	})
+}
+
+// running are the CPUs of containers that run and own some.
+func (mo *model) running() map[string]string {
+	all := map[string]string{}
+	for _, c := range mo.live() {
+		for _, g := range mo.con.Status().CPUs.Grants {
+			if c.started && g.Pod == "default/"+c.pod.Name && g.Container == c.Name && g.CPUs == mo.effective(c) {
+				all[c.ID] = g.CPUs
+			}
+		}
+	}
+	return all
+}
+
+// TestOwnerOffline takes all CPUs of an owner away. It runs with the others, who
+// stay clear of other owners, and that is told; in the end it has its own again.
+func TestOwnerOffline(t *testing.T) {
+	t.Parallel()
+	mo := newPooled(t, cgroup.V2, faults{}, 1)
+	make := func(kind string, shares uint64) *modelCtr {
+		mo.dress = func(p *modelPod) {
+			p.Labels, p.asked = map[string]string{"koordinator.sh/qosClass": kind}, ""
+			p.wants.CPU.Shares, p.wants.CPU.Quota = lifecycle.Some(shares), lifecycle.Some(int64(shares)*100000/1024)
+			p.Resources = clone(&p.wants)
+		}
+		c := mo.create(mo.runPod("", "", ""), "a")
+		mo.start(c)
+		return c
+	}
+	first, second, web := make("LSE", 1024), make("LSE", 2048), make("LS", 1024)
+	own := map[*modelCtr]string{first: mo.effective(first), second: mo.effective(second)}
+	gone := idsOf(own[first])
+	problems := func() string {
+		told, _ := mo.con.Explain("default", first.pod.Name, "a")
+		var all []string
+		for _, p := range told[0].Problems {
+			all = append(all, p.String())
+		}
+		return strings.Join(all, "; ")
+	}
+	mo.plug(gone)
+	if got := mo.effective(first); got == "" || len(intersect(idsOf(got), idsOf(own[second]))) > 0 || got != mo.effective(web) {
+		t.Errorf("without its CPUs %s it has %s, and the pool %s", own[first], got, mo.effective(web))
+	}
+	if !strings.Contains(problems(), "offline") {
+		t.Errorf("nothing tells that its CPUs are offline: %q", problems())
+	}
+	mo.restart()
+	if !strings.Contains(problems(), "offline") {
+		t.Errorf("after a restart nothing tells that its CPUs are offline: %q", problems())
+	}
+	mo.plug(nil)
+	for c, want := range own {
+		if got := mo.effective(c); got != want {
+			t.Errorf("with all CPUs %s has %s, want %s", c.ID, got, want)
+		}
+	}
+	if problems() != "" {
+		t.Errorf("with all CPUs it still tells %s", problems())
+	}
+	for _, b := range mo.broken {
+		t.Error(b)
+	}
+}
+
+// TestMemoryComes: a pod bound to a NUMA node without memory has the nearest that
+// has some, and keeps it when memory comes; the next one has its own node's.
+func TestMemoryComes(t *testing.T) {
+	t.Parallel()
+	mo := newPooled(t, cgroup.V2, faults{}, 1)
+	memory := func(nodes ...topology.Node) {
+		now, unknown := mo.machine.WithMemory(nodes)
+		if len(unknown) > 0 {
+			t.Fatalf("nodes %v are unknown", unknown)
+		}
+		mo.machine = now
+		choosing := *mo.policy.Choosing
+		choosing.Tree = choose.NewTree(now)
+		mo.policy.Choosing = &choosing
+		mo.con.Rehost(now, mo.policy, conductor.Tuning{})
+		mo.con.Settled()
+	}
+	bound := func() *modelCtr {
+		mo.dress = func(p *modelPod) {
+			p.Labels, p.asked = map[string]string{}, ""
+			p.Annotations = map[string]string{
+				intent.KatalystQoSLevel: "dedicated_cores", intent.KatalystMemory: bound, intent.KatalystCPU: `{"katalyst.kubewharf.io/numa_ids":"1"}`,
+			}
+			p.wants.CPU.Shares, p.wants.CPU.Quota = lifecycle.Some[uint64](1024), lifecycle.Some[int64](100000)
+			p.Resources = clone(&p.wants)
+		}
+		c := mo.create(mo.runPod("", "", ""), "a")
+		mo.start(c)
+		return c
+	}
+	memory(topology.Node{ID: 1, Kind: topology.NoMemory})
+	first := bound()
+	memory(topology.Node{ID: 1, Memory: 1 << 30})
+	second := bound()
+	for c, want := range map[*modelCtr]string{first: "0", second: "1"} {
+		told, _ := mo.con.Explain("default", c.pod.Name, "a")
+		got := ""
+		for _, v := range told[0].Values {
+			if v.Field == lifecycle.CPUSetMems.String() {
+				got = v.Value
+			}
+		}
+		if got != want || mo.effective(c) < "4" {
+			t.Errorf("%s has memory nodes %q and CPUs %s, want %s and one of 4-7", c.ID, got, mo.effective(c), want)
+		}
+	}
+	for _, b := range mo.broken {
+		t.Error(b)
 	}
 }

@@ -33,6 +33,11 @@ type Config struct {
 	Pools Pools `json:"pools"`
 	// Placement says who chooses CPUs, and how large pools are.
 	Placement Placement `json:"placement"`
+	// Authority says whose word it is which containers own CPUs. With "agent" it is
+	// the agent's, and the kubelet's CPU manager policy is to be "none". With
+	// "kubelet" the kubelet's static CPU manager gives CPUs away: the agent keeps
+	// everybody else off them, shapes the rest, and lets nobody own any itself.
+	Authority string `json:"authority"`
 	// Hooks switches and tunes each hook.
 	Hooks Hooks `json:"hooks"`
 	// PodSpec says who is asked for what the runtime does not tell of pods.
@@ -519,6 +524,7 @@ func Default() Config {
 		Dialects:      []string{"koordinator", "katalyst", "rubik", "trimtab", "kubernetes"},
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Authorisation: []Rule{},
+		Authority:     "agent",
 		Placement:     Placement{Policy: "none", Reclaim: "leftover", ReclaimedCPUs: 1, WholeCPUs: "never"},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},

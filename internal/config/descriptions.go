@@ -12,6 +12,7 @@ var descriptions = map[string]string{
 	"Config.Authorisation":             "authorisation says what pods may ask for, by namespace. The first rule that matches wins; where none does, safe defaults hold, which docs/authorisation.md lists.",
 	"Config.Pools":                     "pools says which CPUs the shared pools are made of.",
 	"Config.Placement":                 "placement says who chooses CPUs, and how large pools are.",
+	"Config.Authority":                 "authority says whose word it is which containers own CPUs. With \"agent\" it is the agent's, and the kubelet's CPU manager policy is to be \"none\". With \"kubelet\" the kubelet's static CPU manager gives CPUs away: the agent keeps everybody else off them, shapes the rest, and lets nobody own any itself.",
 	"Config.Hooks":                     "hooks switches and tunes each hook.",
 	"Config.PodSpec":                   "podspec says who is asked for what the runtime does not tell of pods.",
 	"Config.Attach":                    "attach is how the agent learns of containers and gives them what was decided: \"nri\" is a plugin of the runtime and acts before a container exists, \"cri\" stands between the kubelet and the runtime and does the same, \"bypass\" stays beside the runtime and acts when its cgroup appears, \"auto\" is nri while the runtime's NRI socket works, and bypass meanwhile, and \"hooks\" is asked by a runtime proxy that is there already.",

@@ -53,6 +53,7 @@ func rules() map[string]rule {
 		"pools.shared":                       cpus,
 		"pools.reclaimed":                    cpus,
 		"pools.system":                       cpus,
+		"authority":                          {choices: []string{"agent", "kubelet"}},
 		"placement.policy":                   {choices: []string{"none", "pools"}},
 		"placement.reclaim":                  {choices: []string{"leftover", "overlap"}},
 		"placement.reclaimedCPUs":            {min: 1, max: topology.MaxCPUs},

@@ -63,7 +63,7 @@ func (d *draft) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 		return ask{n: intent.Due(p.Pod.Resources).CPUs, key: in.Class.Key, pod: true}, true
 	case in.Class.V == intent.Dedicated:
 		return ask{n: intent.Due(r).CPUs, key: in.Class.Key}, true
-	case in.Class.Said() || ch.Whole == WholeNowhere || in.QoS == intent.BestEffort || in.QoS == intent.Burstable && ch.Whole != WholeAnywhere:
+	case in.Class.Said() || ch.Whole == WholeNowhere || d.policy.KubeletOwns || in.QoS == intent.BestEffort || in.QoS == intent.Burstable && ch.Whole != WholeAnywhere:
 		return a, false
 	}
 	a.n, a.key = wholeCPUs(r), "placement.wholeCPUs"
@@ -92,6 +92,9 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 	}
 	if have := d.ledger.OfPod(p.Pod.UID); a.pod && !have.Empty() {
 		return have, a.key, "those of its pod", d.grantable(p, c.Key, have)
+	}
+	if d.policy.KubeletOwns {
+		return cpus, a.key, "", errKubeletOwns
 	}
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), p.Pod.Resources, &c.Pristine); err != nil {
 		return cpus, a.key, "", err
@@ -205,7 +208,14 @@ func (d *draft) bound(p *Pod, w choose.Want) (topology.Set, []choose.Reason, err
 			bind.Count = len(exact)
 		}
 	}
+	// What pools bound to a node have is the last to be taken: they have nowhere
+	// else to go.
+	bind.From = w.From.Minus(d.ofBoundPools())
 	ids, why, err := tree.Bind(bind)
+	if err != nil {
+		bind.From = w.From
+		ids, why, err = tree.Bind(bind)
+	}
 	if err != nil {
 		return topology.Set{}, nil, err
 	}
@@ -223,6 +233,18 @@ func (d *draft) bound(p *Pod, w choose.Want) (topology.Set, []choose.Reason, err
 	}
 	chosen, err := tree.Choose(w)
 	return chosen.CPUs, append(why, chosen.Why...), err
+}
+
+// ofBoundPools are the CPUs of shared pools that are bound to a NUMA node.
+func (d *draft) ofBoundPools() topology.Set {
+	var all topology.Set
+	for w := range d.needs() {
+		if w.Bound {
+			cpus, _ := d.layout().CPUs(placement.Seat{Pool: placement.Shared, Which: w})
+			all = all.Union(cpus)
+		}
+	}
+	return all
 }
 
 // among are the ids of the NUMA nodes a bound pod may have, nil for all.

@@ -197,7 +197,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	if r, ok := f.Records[told.ID]; ok {
 		rec = &r
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
-		c.Born = d.machine.OnlineOf(rec.CPUs)
+		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = rec.Pristine
 		c.Ours = rec.Ours
 		c.Home, c.Mems = rec.Home, rec.Mems

@@ -27,6 +27,9 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in.Container, in.Pristine = c.Name, &c.Pristine
 	in.Seat, in.SeatFrom, in.SeatWhy = c.Seat, c.SeatFrom, c.SeatWhy
 	in.CPUs, in.Mems = d.seatText(c.Seat), c.Mems
+	if c.SeatFrom == kubeletGave {
+		in.Seat, in.CPUs, in.Mems = placement.Seat{}, "", "" // the kubelet wrote them itself
+	}
 	in.Granted, in.Arrived = p.Granted.Of(c.Name), c.Arrived
 	return in
 }

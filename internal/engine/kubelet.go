@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -21,6 +23,26 @@ func (d *draft) pinned(p *Pod, told *lifecycle.Resources) topology.Set {
 		return topology.Set{}
 	}
 	return cpus
+}
+
+// kubeletGave names the kubelet as who let a container own CPUs.
+const kubeletGave = "the kubelet's static CPU manager"
+
+// errKubeletOwns is why nobody else lets containers own CPUs.
+var errKubeletOwns = errors.New("authority: kubelet says that its static CPU manager decides who owns CPUs: it gives them to containers of Guaranteed pods that ask for whole ones")
+
+// seatKubelets has a container own what the kubelet gave it, where the kubelet has
+// the say. Its CPUs are taken from all others and it is itself left alone.
+func (d *draft) seatKubelets(p *Pod, c *Container) bool {
+	if !d.policy.KubeletOwns || !d.policy.Place {
+		return false
+	}
+	cpus := d.pinned(p, &c.Pristine)
+	if cpus.Empty() || d.ledger.Check(c.Key, cpus) != nil {
+		return false
+	}
+	d.own(p, c, cpus, kubeletGave, "owned by the kubelet's word")
+	return true
 }
 
 // kubelets returns which of these CPUs the kubelet gave to containers of other

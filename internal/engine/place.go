@@ -33,6 +33,9 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 		// not take them away from what runs.
 		return cpus, d.grantable(p, key, cpus)
 	}
+	if d.policy.KubeletOwns {
+		return topology.Set{}, errKubeletOwns
+	}
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.Pod.Resources, told); err != nil {
 		return topology.Set{}, err
 	}
@@ -72,14 +75,8 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 // recorded in the ledger.
 func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	c.Unplaced = !d.policy.Place && c.Born.Empty() && d.unplaced(c, rec)
-	if rec != nil && rec.CPUs != "" && d.policy.Place && !d.refusesCPUs(p.Pod.Namespace) {
-		// What runs stays where it is, if that is still possible.
-		cpus := d.machine.OnlineOf(rec.CPUs)
-		if err := d.grantable(p, c.Key, cpus); err == nil && !cpus.Empty() {
-			from := cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus)
-			d.own(p, c, cpus, from, "owned since it was created")
-			return
-		}
+	if d.seatKubelets(p, c) || d.seatRecorded(p, c, rec) {
+		return
 	}
 	var cpus topology.Set
 	var err error
@@ -101,8 +98,10 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	case !cpus.Empty():
 		d.own(p, c, cpus, p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
-	case isNew && d.seatChosen(p, c):
+	case isNew && (rec == nil || rec.CPUs == "") && d.seatChosen(p, c):
 		return
+	case !isNew:
+		d.sayRefused(p, c)
 	}
 	if err := d.settleHome(p, c, isNew); err != nil {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
@@ -110,6 +109,37 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 		})
 	}
 	d.share(p, c)
+}
+
+// seatRecorded gives a container the CPUs that its record names: what runs stays
+// where it is, if that is still possible.
+func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
+	if rec == nil || rec.CPUs == "" || !d.policy.Place || d.refusesCPUs(p.Pod.Namespace) {
+		return false
+	}
+	cpus := d.machine.OnlineOf(rec.CPUs)
+	if cpus.Empty() {
+		c.Trouble = append(c.Trouble, away(cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key), rec.CPUs, "it runs in a shared pool"))
+		return false
+	}
+	if d.grantable(p, c.Key, cpus) != nil {
+		return false
+	}
+	d.own(p, c, cpus, cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus), "owned since it was created")
+	return true
+}
+
+// sayRefused reports that a container owns no CPUs although it asks for some:
+// what was refused when it was created stays so.
+func (d *draft) sayRefused(p *Pod, c *Container) {
+	if a, ok := d.asks(p, &c.Pristine); ok && !c.Born.Empty() {
+		c.Trouble = append(c.Trouble, away(a.key, d.machine.Format(c.Born), "it runs in a shared pool"))
+	} else if ok {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: a.key, Reason: "no CPUs were granted when the container was created; it can have them when it is created anew",
+			Refused: true, Then: "the container runs in a shared pool",
+		})
+	}
 }
 
 // seatChosen gives a container CPUs that the agent chooses, where it is to have
@@ -198,6 +228,17 @@ func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
 	c.Born = cpus.Union(c.Born.Minus(d.machine.Online()))
 	c.SeatFrom, c.SeatWhy = from, why
 	d.grant(d.grantOf(p, c.Key, cpus, from))
+	if gone := c.Born.Minus(cpus); !gone.Empty() {
+		c.Trouble = append(c.Trouble, away(from, d.machine.Format(gone), "it runs on those that are left"))
+	}
+}
+
+// away tells of CPUs of an owner, a kernel list, that went offline.
+func away(key, cpus, then string) lifecycle.Problem {
+	return lifecycle.Problem{
+		Key: key, Value: intent.Printable(cpus), Warning: true, Reason: "these CPUs, which it owns, are offline",
+		Then: then + " and has them again when they are back",
+	}
 }
 
 // sayResized reports that an owner asks for another number of CPUs by now.

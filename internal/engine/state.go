@@ -22,6 +22,8 @@ type Policy struct {
 	Choosing *Choosing
 	// Place switches placement on: without it nobody is given CPUs.
 	Place bool
+	// KubeletOwns: the kubelet's static CPU manager alone lets containers own CPUs.
+	KubeletOwns bool
 	// UnlabelledShared puts pods without a class into the shared pool.
 	UnlabelledShared bool
 	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.

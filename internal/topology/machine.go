@@ -209,6 +209,23 @@ func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	return &n, unknown
 }
 
+// WithMemory returns the machine as it is while its NUMA nodes have other memory:
+// sizes, kinds and huge pages as told, by id. Nodes that the machine has not got are
+// returned.
+func (m *Machine) WithMemory(told []Node) (now *Machine, unknown []int) {
+	n := *m
+	n.Nodes = slices.Clone(m.Nodes)
+	for _, t := range told {
+		i, known := n.NodeIndex(t.ID)
+		if !known {
+			unknown = append(unknown, t.ID)
+			continue
+		}
+		n.Nodes[i].Memory, n.Nodes[i].Kind, n.Nodes[i].HugePages = t.Memory, t.Kind, t.HugePages
+	}
+	return &n, unknown
+}
+
 // Node returns the NUMA node with the given id.
 func (m *Machine) Node(id int) (Node, bool) {
 	if i, ok := m.NodeIndex(id); ok {
@@ -260,6 +277,21 @@ func (m *Machine) OnlineOf(list string) Set {
 		return Set{}
 	}
 	return m.OnlineIDs(ids)
+}
+
+// PlacesOf returns the CPUs of a kernel list that have a place, online or not.
+func (m *Machine) PlacesOf(list string) Set {
+	ids, err := ParseList(list)
+	if err != nil {
+		return Set{}
+	}
+	var s Set
+	for _, id := range ids {
+		if i, ok := m.index[id]; ok {
+			s.Add(i)
+		}
+	}
+	return s
 }
 
 // OnlineIDs returns the online ones of CPUs by kernel id.

@@ -115,12 +115,17 @@ func (n *node) judge(c Check, m manager, harmless ...string) (Check, bool) {
 	return c, false
 }
 
-const off = "or leave CPUs to the kubelet: hooks.cpuset.enabled: false"
+const off = "or let the kubelet have the say: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
 
 func (n *node) checkCPUManager() Check {
 	c := Check{Name: "kubelet cpu manager", Why: "one must decide who owns CPUs; of two, each undoes what the other wrote, every 10 seconds"}
 	m := n.kubelet("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
+	kubelets := n.config.Hooks.CPUSet.Enabled && n.config.Authority == "kubelet"
 	if done, ok := n.judge(c, m, "none"); ok {
+		if kubelets && done.Result == OK {
+			return c.problem("set cpuManagerPolicy: static in the kubelet, or authority: agent in Trimtab's configuration",
+				"authority is kubelet, and the kubelet's policy is none: nobody lets containers own CPUs")
+		}
 		return done
 	}
 	found := fmt.Sprintf("%s (%s)", m.policy, m.where)
@@ -129,6 +134,9 @@ func (n *node) checkCPUManager() Check {
 	}
 	if !n.config.Hooks.CPUSet.Enabled {
 		return c.ok("%s; Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", found)
+	}
+	if kubelets {
+		return c.ok("%s; Trimtab keeps others off what it gives away (authority is kubelet)", found)
 	}
 	return c.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(n.o.KubeletRoot, "cpu_manager_state")+
 		" and restart the kubelet; "+off, "two authorities over CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is on", found)
@@ -142,6 +150,9 @@ func (n *node) checkMemoryManager() Check {
 	}
 	if !n.config.Hooks.CPUSet.Enabled {
 		return c.ok("%s (%s); Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", m.policy, m.where)
+	}
+	if n.config.Authority == "kubelet" {
+		return c.ok("%s (%s); Trimtab leaves what it decides alone (authority is kubelet)", m.policy, m.where)
 	}
 	return c.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(n.o.KubeletRoot, "memory_manager_state")+
 		" and restart the kubelet; "+off, "two authorities: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is on", m.policy, m.where)

@@ -15,6 +15,7 @@ const (
 	Namespace = "ns"
 	Container = "container" // its name, or its id where only that is known
 	CPUs      = "cpus"      // a kernel list
+	Nodes     = "nodes"     // NUMA nodes, a kernel list
 	Err       = "err"       // last
 
 	Event      = "event" // kind of event

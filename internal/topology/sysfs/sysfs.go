@@ -36,19 +36,33 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 	}
 	r := &reader{sys: fsys}
 	l := topology.Layout{CPUs: r.cpus(online), Offline: r.offline(online)}
-	nodes, nodeOf, local := r.nodes()
+	nodes, nodeOf := r.memories()
 	l.Nodes = nodes
 	for i := range l.CPUs {
 		l.CPUs[i].Node = home(l.CPUs[i].ID, nodeOf, l.Nodes)
 	}
 	r.kinds(l.CPUs)
 	l.Devices = r.devices(l.CPUs)
-	settleDistances(l.Nodes)
-	tellMemory(l.Nodes, local, r.tiers(), r.bandwidths(l.Nodes))
 	if r.err != nil {
 		return nil, r.err
 	}
 	return topology.Build(l)
+}
+
+// Memory reads the NUMA nodes alone, without their CPUs: what memory they have now.
+func Memory(fsys fs.FS) ([]topology.Node, error) {
+	r := &reader{sys: fsys}
+	nodes, _ := r.memories()
+	return nodes, r.err
+}
+
+// memories reads the NUMA nodes with all that is told of their memory, and the node
+// of each CPU.
+func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
+	nodes, nodeOf, local := r.nodes()
+	settleDistances(nodes)
+	tellMemory(nodes, local, r.tiers(), r.bandwidths(nodes))
+	return nodes, nodeOf
 }
 
 // home is the node of a CPU. One in no node's list is left at the first node, as

@@ -62,9 +62,12 @@ func (a *Agent) Configure(keys json.RawMessage) error {
 	return nil
 }
 
+// Spawn starts the agent.
+func (a *Agent) Spawn() { a.pid = a.m.Spawn("trimtab", Program, "agent", "--config", ConfigFile) }
+
 // Run starts the agent and waits until it is attached.
 func (a *Agent) Run() error {
-	a.pid = a.m.Spawn("trimtab", Program, "agent", "--config", ConfigFile)
+	a.Spawn()
 	return a.Attached()
 }
 

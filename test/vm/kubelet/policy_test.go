@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -9,8 +10,8 @@ import (
 // kubelet gave away. Pods' specs are told by /pods.
 func TestStaticPolicy(t *testing.T) {
 	t.Parallel()
-	n := boot(t, map[string]any{"podspec": map[string]any{"kubelet": map[string]any{"url": "https://127.0.0.1:10250", "insecureSkipVerify": true}}},
-		map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
+	keys := map[string]any{"podspec": map[string]any{"kubelet": map[string]any{"url": "https://127.0.0.1:10250", "insecureSkipVerify": true}}}
+	n := boot(t, keys, map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
 	one := map[string]string{"cpu": "1", "memory": "128Mi"}
 	wants := map[string]want{"pinned": {cpus: "1", class: "none", source: podsList}}
 	n.apply(pod{name: "pinned", requests: one, limits: one})
@@ -33,4 +34,23 @@ func TestStaticPolicy(t *testing.T) {
 	n.apply(pod{name: "late", requests: map[string]string{"cpu": "500m"}})
 	wants["late"] = want{cpus: "0,2-3", class: "none", source: podsList}
 	n.unmoved(before, n.awaitAll("kubelet restarted", wants))
+
+	// The same node by the kubelet's word: what it gives away is kept from all others, and pools are made of the rest.
+	keys["authority"], keys["placement"] = "kubelet", map[string]any{"policy": "pools"}
+	text, err := json.Marshal(keys)
+	if err == nil {
+		err = n.a.Reconfigure(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.apply(pod{name: "second", requests: one, limits: one})
+	wants["pinned"] = want{cpus: "1", class: "none", seat: "exclusive", source: podsList}
+	wants["second"] = want{cpus: "2", class: "none", seat: "exclusive", source: podsList}
+	wants["db"] = want{cpus: "0", quota: 100_000, class: "dedicated", seat: "shared", problem: "authority: kubelet says", source: podsList}
+	wants["late"] = want{cpus: "0,3", class: "none", source: podsList}
+	n.awaitAll("by the kubelet's word", wants)
+	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "authority is kubelet") {
+		t.Errorf("doctor: %s: %s", result, found)
+	}
 }

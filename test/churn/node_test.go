@@ -1,0 +1,208 @@
+package churn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// patience is how long is waited for anything.
+const patience = time.Minute
+
+// pod is a pod that runs, or is to.
+type pod struct {
+	scenario.Pod
+	kind    kind
+	cpus    int // that it is to own
+	ctrs    []scenario.Container
+	stopped bool
+}
+
+func (p *pod) ref() scenario.Ref { return scenario.PodRef(p.Namespace, p.Name) }
+
+// node is the embedded runtime with the agent at its NRI socket.
+type node struct {
+	t       testing.TB
+	rng     *rand.Rand
+	machine *topology.Machine
+	runtime *sim.Runtime
+	eye     *eye
+	config  config.Config
+	tree    *cgroup.Tree
+	agent   *agent.Agent
+	stop    func() error
+	syncs   atomic.Int64
+	late    *lateFS // a planted fault; nil for none
+
+	pods    []*pod
+	waiting map[scenario.Ref]bool // created and not started
+	made    int
+	refused int // owners that came to own nothing
+	owned   int // and those that did
+	// next is what is noted of the container that is about to start.
+	next func()
+}
+
+// reserved are kept from pods.
+const reserved = "0,128"
+
+func newNode(t testing.TB, v cgroup.Version, seed uint64, fault string) *node {
+	t.Helper()
+	n := &node{t: t, rng: rand.New(rand.NewPCG(seed, 1)), waiting: map[scenario.Ref]bool{}}
+	var err error
+	if n.machine, err = describe.Parse("4s x 2n x 16c x 2t, 64GiB/node"); err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := cgroup.NewFake(v, "0-255", "0-7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.eye = newEye(n.machine, kernel, v)
+	n.tree = &cgroup.Tree{FS: kernel, Version: v}
+	if fault != "" {
+		n.late = &lateFS{FS: kernel, lost: fault == "lost"}
+		n.tree.FS = n.late
+	}
+	dir := t.TempDir()
+	n.config = configOf(dir, v)
+	n.runtime, err = sim.NewRuntime(sim.Options{
+		Machine: n.machine, Kernel: kernel, Version: v, Driver: sim.Cgroupfs, Socket: n.config.NRI.Socket, Seed: "churn", Crowded: true, Observe: n.observe,
+	})
+	if err == nil {
+		err = n.runtime.Start(t.Context())
+	}
+	if err == nil {
+		err = n.startAgent()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+		n.runtime.Stop()
+	})
+	return n
+}
+
+func configOf(dir string, v cgroup.Version) config.Config {
+	c := config.Default()
+	c.NRI.Socket = filepath.Join(dir, "n")
+	c.Cgroup.Version = v.String()
+	c.Paths.StatusSocket, c.Paths.Key, c.Paths.State = filepath.Join(dir, "s"), filepath.Join(dir, "key"), filepath.Join(dir, "state")
+	c.PodSpec.Kubelet, c.HookServers.Directory = config.KubeletClient{}, ""
+	c.Pools.Reserved = reserved
+	c.Placement.Policy, c.Placement.LendLSR, c.Placement.WholeCPUs = "pools", true, "guaranteed"
+	c.Authorisation = append(c.Authorisation, config.Rule{Kinds: []string{"numa-exclusive"}, Namespaces: []string{"churn"}, Decision: "allow"})
+	return c
+}
+
+// observe is called at every event, while the runtime waits.
+func (n *node) observe(ev sim.Event) {
+	switch {
+	case ev.Kind == "Synchronize" && ev.Err == nil:
+		n.syncs.Add(1)
+	case ev.Kind == "StartContainer" && ev.Err == nil:
+		n.next()
+		n.late.flush()
+	}
+}
+
+func (n *node) startAgent() error {
+	a, err := agent.New(agent.Options{Config: n.config, Machine: n.machine, Tree: n.tree, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	n.agent = a
+	n.stop = func() error {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	}
+	return n.connected(n.syncs.Load() + 1)
+}
+
+// connected waits until the agent has synchronised so often and settled.
+func (n *node) connected(syncs int64) error {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(patience); n.syncs.Load() < syncs || !n.agent.Connected(); <-look.C {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the agent was not connected within %s", patience)
+		}
+	}
+	return nil
+}
+
+// restart restarts the agent or the runtime. Nothing may move meanwhile.
+func (n *node) restart(what string) {
+	n.eye.hold(true)
+	defer n.eye.hold(false)
+	before := n.syncs.Load()
+	var err error
+	if what == "agent" {
+		if err = n.stop(); err == nil {
+			err = n.startAgent()
+		}
+	} else if err = n.runtime.Restart(n.t.Context()); err == nil {
+		err = n.connected(before + 1)
+	}
+	if err != nil {
+		n.t.Fatalf("restart of the %s: %v", what, err)
+	}
+}
+
+// lateFS is a planted fault: what the agent writes to CPU lists is lost, or comes
+// to the kernel only after the next container has started.
+type lateFS struct {
+	cgroup.FS
+	lost bool
+
+	mu   sync.Mutex
+	held []func() error
+}
+
+func (l *lateFS) WriteFile(file string, data []byte) error {
+	if path.Base(file) != "cpuset.cpus" {
+		return l.FS.WriteFile(file, data)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = append(l.held, func() error { return l.FS.WriteFile(file, data) })
+	return nil
+}
+
+// flush lets held writes through.
+func (l *lateFS) flush() {
+	if l == nil || l.lost {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, write := range l.held {
+		_ = write() // of a cgroup that may be gone
+	}
+	l.held = nil
+}

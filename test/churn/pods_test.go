@@ -1,0 +1,116 @@
+package churn
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// kind is what a pod asks for.
+type kind struct {
+	name   string
+	weight int // how often it comes
+	// class of Koordinator, or of Katalyst with its enhancements.
+	label, level, cpu, memory string
+	// milli are the least and the most milli-CPUs of its main container; whole ones
+	// are a limit, too.
+	milli     [2]int
+	owns      bool // it is to own CPUs, as many as it asks for
+	all       bool // all of a NUMA node
+	lent      bool // they are lent
+	bound     bool // to one NUMA node
+	reclaimed bool
+}
+
+const (
+	toNode  = `{"numa_binding":"true"}`
+	allNode = `{"numa_binding":"true","numa_exclusive":"true"}`
+)
+
+// kinds are every class and most enhancements.
+var kinds = []kind{
+	{name: "own", weight: 4, level: "dedicated", milli: [2]int{1000, 6000}, owns: true},
+	{name: "lsr", weight: 3, label: "LSR", milli: [2]int{1000, 4000}, owns: true, lent: true},
+	{name: "lse", weight: 2, label: "LSE", milli: [2]int{1000, 4000}, owns: true},
+	{name: "whole", weight: 2, milli: [2]int{1000, 3000}, owns: true},
+	{name: "bind", weight: 3, level: "dedicated", memory: toNode, milli: [2]int{1000, 8000}, owns: true, bound: true},
+	{name: "cores", weight: 1, level: "dedicated", memory: toNode, cpu: `{"full_pcpus_pairing":"true"}`, milli: [2]int{2000, 2000}, owns: true, bound: true},
+	{name: "even", weight: 1, level: "dedicated", memory: toNode, cpu: `{"distribute_evenly_across_numa":"true","katalyst.kubewharf.io/numa_number":"2"}`, milli: [2]int{4000, 4000}, owns: true},
+	{name: "node", weight: 1, level: "dedicated", memory: allNode, milli: [2]int{2000, 4000}, owns: true, all: true},
+	{name: "share", weight: 20, level: "shared", milli: [2]int{20, 400}},
+	{name: "ls", weight: 10, label: "LS", milli: [2]int{20, 300}},
+	{name: "a", weight: 5, level: "shared", cpu: `{"cpuset_pool":"a"}`, milli: [2]int{50, 500}},
+	{name: "b", weight: 5, level: "shared", cpu: `{"cpuset_pool":"b"}`, milli: [2]int{50, 500}},
+	{name: "snb", weight: 4, level: "shared", memory: toNode, milli: [2]int{50, 500}},
+	{name: "be", weight: 15, label: "BE", reclaimed: true},
+	{name: "left", weight: 10, level: "reclaimed", reclaimed: true},
+	{name: "rnb", weight: 3, level: "reclaimed", memory: toNode, reclaimed: true},
+	{name: "sys", weight: 2, level: "system", milli: [2]int{10, 100}},
+	{name: "res", weight: 2, level: "system", cpu: `{"cpuset_pool":"reserve"}`, milli: [2]int{10, 100}},
+	{name: "quiet", weight: 8, milli: [2]int{20, 900}},
+	{name: "none", weight: 4},
+}
+
+// draw draws a kind by weight.
+func (n *node) draw() kind {
+	sum := 0
+	for _, k := range kinds {
+		sum += k.weight
+	}
+	at := n.rng.IntN(sum)
+	for _, k := range kinds {
+		if at -= k.weight; at < 0 {
+			return k
+		}
+	}
+	panic("unreachable")
+}
+
+// make makes a pod of a kind with one to three containers.
+func (n *node) make(k kind) *pod {
+	n.made++
+	p := &pod{kind: k, Pod: scenario.Pod{
+		Namespace: "churn", Name: fmt.Sprintf("%s-%d", k.name, n.made), QoS: "Burstable", Labels: map[string]string{}, Annotations: map[string]string{},
+	}}
+	for key, text := range map[string]string{
+		"katalyst.kubewharf.io/qos_level": strings.TrimPrefix(k.level+"_cores", "_cores"), "katalyst.kubewharf.io/cpu_enhancement": k.cpu,
+		"katalyst.kubewharf.io/memory_enhancement": k.memory,
+	} {
+		if text != "" {
+			p.Annotations[key] = text
+		}
+	}
+	if k.label != "" {
+		p.Labels["koordinator.sh/qosClass"] = k.label
+	}
+	milli := k.milli[0] + n.rng.IntN(k.milli[1]-k.milli[0]+1)
+	if k.owns {
+		milli -= milli % 1000
+	}
+	p.cpus = milli / 1000
+	main := scenario.Container{Name: "main", Resources: scenario.Resources{Shares: new(max(uint64(milli)*1024/1000, 2))}}
+	if k.owns {
+		p.QoS = "Guaranteed"
+		main.Resources.Quota, main.Resources.Period = new(int64(milli)*100), new(uint64(100_000))
+	}
+	if milli == 0 {
+		p.QoS = "BestEffort"
+	}
+	p.ctrs = append(p.ctrs, main)
+	if k.name == "whole" {
+		return p // each container would own CPUs by itself
+	}
+	for i := range n.rng.IntN(3) {
+		c := scenario.Container{Name: fmt.Sprintf("side-%d", i), Resources: scenario.Resources{Shares: new(uint64(2))}}
+		if k.owns {
+			c.Resources.Quota, c.Resources.Period = new(int64(1000)), new(uint64(100_000))
+		}
+		p.ctrs = append(p.ctrs, c)
+	}
+	if k.owns && len(p.ctrs) > 1 {
+		// The sides ask for a hundredth each; the pod's sum is what counts.
+		p.cpus++
+	}
+	return p
+}

@@ -1,0 +1,242 @@
+package hooks_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/test/vm"
+	"github.com/trimtab/trimtab/test/vm/agent"
+)
+
+// place is where a container is to be: its CPUs, and its memory nodes where these are asked about.
+type place struct{ cpus, mems string }
+
+// levelled is a pod of one container with a class of Katalyst. An owner's limit is its request.
+func levelled(name, level, memory string, shares uint64) *scenario.Run {
+	r := &scenario.Run{
+		Pod:        scenario.Pod{Namespace: "shop", Name: name, QoS: "Burstable", Annotations: map[string]string{"katalyst.kubewharf.io/qos_level": level + "_cores"}},
+		Containers: []scenario.Container{{Name: "c", Resources: scenario.Resources{Shares: &shares}}},
+	}
+	if memory != "" {
+		r.Pod.Annotations["katalyst.kubewharf.io/memory_enhancement"] = memory
+	}
+	if level == "dedicated" {
+		r.Pod.QoS, r.Containers[0].Resources.Quota = "Guaranteed", new(int64(shares/1024)*100_000)
+	}
+	if level == "reclaimed" {
+		r.Pod.QoS = "BestEffort"
+	}
+	return r
+}
+
+// lender is an LSR pod of one CPU, which reclaimed pods may use.
+func lender(name string) *scenario.Run {
+	r := levelled(name, "dedicated", "", 1024)
+	r.Pod.Annotations, r.Pod.Labels = nil, map[string]string{"koordinator.sh/qosClass": "LSR"}
+	return r
+}
+
+const toNode = `{"numa_binding":"true"}`
+
+// settled is where all are after poolClasses. CPU 0 is reserved, CPU 1 the lender's.
+var settled = map[string]place{
+	"web": {"5-6", "0-3"}, "batch": {"1,7", "0-3"}, "silent": {"0,4-7", "0-3"}, "db": {"2-3", "1"}, "lsr": {"1", "0"}, "near": {"4", "2"},
+}
+
+// poolWay is an attachment, and where the kubelet's part calls.
+type poolWay struct {
+	name   string
+	attach string
+	socket string
+	// before: what is asked for is there at the first instruction.
+	before bool
+}
+
+// TestPools has the agent choose CPUs and memory nodes, on four NUMA nodes: by NRI on cgroup v2; on all others, and
+// through the CRI proxy and beside the runtime, where TRIMTAB_SOAK is set.
+func TestPools(t *testing.T) {
+	t.Parallel()
+	nri := poolWay{name: "nri", before: true}
+	for _, g := range versions() {
+		if !soak() && g.CgroupV1 {
+			continue
+		}
+		t.Run("nri/"+g.name, func(t *testing.T) { t.Parallel(); poolLife(t, g.Guest, nri) })
+	}
+	if !soak() {
+		return
+	}
+	for _, w := range []poolWay{
+		{name: "cri", attach: "cri", socket: "/run/trimtab/cri.sock", before: true}, {name: "bypass", attach: "bypass"},
+	} {
+		t.Run(w.name, func(t *testing.T) { t.Parallel(); poolLife(t, vm.Guest{}, w) })
+	}
+}
+
+// poolLife plays what happens on a node with pools, one thing after another.
+func poolLife(t *testing.T, g vm.Guest, w poolWay) {
+	t.Helper()
+	g.Topology = vm.FourNodes
+	keys := map[string]any{
+		"placement": map[string]any{"policy": "pools", "lendLSR": true}, "pools": map[string]any{"reserved": "0"},
+		"authorisation": []any{map[string]any{"kinds": []string{"numa-exclusive"}, "namespaces": []string{"shop"}, "decision": "allow"}},
+	}
+	if w.attach != "" {
+		keys["attach"] = w.attach
+	}
+	text, err := json.Marshal(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, g, text)
+	if w.socket != "" {
+		n.cri = n.m.CRI(w.socket)
+	}
+	for _, part := range []struct {
+		name string
+		play func(*testing.T, *machine, poolWay)
+	}{{"classes", poolClasses}, {"restarts", poolRestarts}, {"offline", poolOffline}} {
+		if !t.Run(part.name, func(t *testing.T) { part.play(t, n.of(t), w) }) {
+			return // the next part begins where this one ends
+		}
+	}
+}
+
+// poolClasses has pods of all classes come, and one that has a NUMA node alone come and go.
+func poolClasses(t *testing.T, n *machine, w poolWay) {
+	t.Helper()
+	for _, r := range []*scenario.Run{
+		levelled("web", "shared", "", 2048), levelled("batch", "reclaimed", "", 2), labelled("silent", "", ""),
+		levelled("db", "dedicated", toNode, 2048), lender("lsr"), levelled("near", "shared", toNode, 512),
+	} {
+		n.runPlaced(t, r)
+	}
+	wantPlaces(t, n, "with a pod of each class", settled)
+	if w.before {
+		for name, want := range map[string]place{"db": settled["db"], "lsr": settled["lsr"], "near": settled["near"]} {
+			if got := n.ctrs[ctr(name)].first; !sameList(got.Affinity, want.cpus) || !sameList(got.MemsAllowed, want.mems) {
+				t.Errorf("%s first saw affinity %s and memory nodes %s, want %+v", name, got.Affinity, got.MemsAllowed, want)
+			}
+		}
+	}
+	n.runPlaced(t, levelled("whole", "dedicated", `{"numa_binding":"true","numa_exclusive":"true"}`, 1024))
+	crowded := maps.Clone(settled)
+	// What runs keeps its memory nodes: pages would have to move.
+	crowded["whole"], crowded["web"], crowded["batch"], crowded["silent"] = place{"6-7", "3"}, place{"5", "0-3"}, place{"1,5", "0-3"}, place{"0,4-5", "0-3"}
+	n.runPlaced(t, levelled("late", "shared", "", 128))
+	crowded["late"] = place{"5", "0-2"}
+	wantPlaces(t, n, "with a pod that has a NUMA node alone", crowded)
+	for _, name := range []string{"late", "whole"} {
+		if err := n.remove(scenario.PodRef("shop", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantPlaces(t, n, "without it", settled)
+}
+
+func (n *machine) runPlaced(t *testing.T, r *scenario.Run) {
+	t.Helper()
+	if err := n.run(r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// poolRestarts ends and starts agent and runtime in every order, and the agent without what it wrote down. Nothing may
+// move, not even for the moment that nobody looks.
+func poolRestarts(t *testing.T, n *machine, _ poolWay) {
+	t.Helper()
+	p := &player{machine: n}
+	agentEnds, runtimeEnds := n.a.Kill, n.m.StopContainerd
+	agentStarts, runtimeStarts := n.a.Spawn, n.m.StartContainerd
+	forgets := func() { n.m.Sh("rm -rf /var/lib/trimtab/*") }
+	for _, order := range []struct {
+		name  string
+		steps []func()
+	}{
+		{"the agent", []func(){agentEnds, agentStarts}},
+		{"the runtime", []func(){runtimeEnds, runtimeStarts}},
+		{"both, the agent comes first", []func(){agentEnds, runtimeEnds, agentStarts, runtimeStarts}},
+		{"both, the runtime comes first", []func(){runtimeEnds, agentEnds, runtimeStarts, agentStarts}},
+		{"the agent, which forgets everything", []func(){agentEnds, forgets, agentStarts}},
+	} {
+		restart := &scenario.Step{Restart: "agent"}
+		before := p.snapshot(restart)
+		for _, do := range order.steps {
+			do()
+			wantPlaces(t, n, "while "+order.name+" restarts", settled)
+		}
+		if err := n.a.Attached(); err != nil {
+			t.Fatalf("after a restart of %s: %v", order.name, err)
+		}
+		if err := lines(moved(before, p.snapshot(restart))); err != nil {
+			t.Errorf("after a restart of %s: %v", order.name, err)
+		}
+		wantPlaces(t, n, "after a restart of "+order.name, settled)
+	}
+}
+
+// poolOffline takes CPUs of an owner and of a pool away and gives them back. Pools are divided anew at once.
+func poolOffline(t *testing.T, n *machine, _ poolWay) {
+	t.Helper()
+	n.m.Sh("for c in 3 6; do echo 0 >/sys/devices/system/cpu/cpu$c/online; done")
+	without := maps.Clone(settled)
+	without["db"], without["web"], without["batch"], without["silent"] = place{cpus: "2"}, place{cpus: "5,7"}, place{cpus: "1,7"}, place{cpus: "0,4-5,7"}
+	wantPlaces(t, n, "without CPUs 3 and 6", without)
+	if err := n.told("db", "offline"); err != nil {
+		t.Error(err)
+	}
+	n.runPlaced(t, levelled("late", "shared", "", 1024))
+	without["late"] = place{cpus: "5,7"}
+	wantPlaces(t, n, "with one that came without CPUs 3 and 6", without)
+	n.m.Sh("for c in 3 6; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
+	again := maps.Clone(settled)
+	again["web"], again["late"] = place{cpus: "5-7"}, place{cpus: "5-7"}
+	if n.m.Guest.CgroupV1 {
+		// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
+		again = without
+	}
+	wantPlaces(t, n, "with all CPUs again", again)
+}
+
+// told waits until the agent tells of a problem of a container.
+func (n *machine) told(name, text string) error {
+	return agent.Await(func() error {
+		found, err := n.a.Explain("shop", name, "c")
+		if err != nil || len(found) == 0 {
+			return fmt.Errorf("the agent does not know %s (%w)", name, err)
+		}
+		if said := fmt.Sprint(found[0].Problems); !strings.Contains(said, text) {
+			return fmt.Errorf("of %s it tells %s, want one with %q", name, said, text)
+		}
+		return nil
+	})
+}
+
+// wantPlaces waits until containers are where they are to be: by their cgroups, and by the affinity of their processes.
+func wantPlaces(t *testing.T, n *machine, when string, want map[string]place) {
+	t.Helper()
+	err := agent.Await(func() error {
+		var notes []string
+		for name, at := range want {
+			// The kernel's files alone: the runtime may be away.
+			s, files, err := n.cgroup(n.containerDir(ctr(name).Pod(), n.ctrs[ctr(name)].id))
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if !sameList(s.CPUs, at.cpus) || at.mems != "" && !sameList(s.Mems, at.mems) {
+				notes = append(notes, fmt.Sprintf("%s has CPUs %q and memory nodes %q, want %+v", name, s.CPUs, s.Mems, at))
+			}
+			if got := affinity(n, files); !sameList(got, at.cpus) {
+				notes = append(notes, fmt.Sprintf("the process of %s may run on %q, want %q", name, got, at.cpus))
+			}
+		}
+		return lines(notes)
+	})
+	if err != nil {
+		t.Fatalf("%s:\n%v", when, err)
+	}
+}
