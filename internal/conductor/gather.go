@@ -56,6 +56,7 @@ func (c *Conductor) parent(p *lifecycle.Pod, f *engine.Facts) {
 
 func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Facts) {
 	if r, ok := c.lateRecord(ctr.ID); ok {
+		r.Late = true
 		put(&f.Records, ctr.ID, r)
 		return
 	}

@@ -49,8 +49,9 @@ func play(mo *model, history []step) {
 			}
 			continue
 		case s.Do == 4:
-			if p := pods[s.A%len(pods)]; !p.stopped {
-				mo.create(p, []string{"a", "b"}[s.B%2])
+			name := []string{"a", "b"}[s.B%2]
+			if p := pods[s.A%len(pods)]; !p.stopped && !(mo.once && p.runs(name)) {
+				mo.create(p, name)
 			}
 			continue
 		case s.Do == 5:
@@ -75,6 +76,10 @@ func play(mo *model, history []step) {
 		case s.Do <= 10:
 			mo.start(c)
 		case s.Do <= 12:
+			if mo.dress != nil && s.B%4 > 0 {
+				mo.resizeOwner(c, s)
+				continue
+			}
 			var r lifecycle.Resources
 			if s.B%2 == 0 {
 				r.CPU.CPUs = []string{"0-3", "0-7", "2"}[s.B%3]

@@ -53,6 +53,11 @@ type model struct {
 	dress func(*modelPod)
 	// lending: CPUs were lent before the configuration that is being settled.
 	lending bool
+	// held are the CPUs owners had before a resize, by cgroup: as long as the
+	// kernel shows them nobody else has one of them.
+	held map[string]string
+	// once: no container is created while one of its name runs, as a kubelet has it.
+	once bool
 }
 
 // faults are planted errors: each must make its invariant's check fail.
@@ -500,7 +505,8 @@ func (mo *model) stop(c *modelCtr) {
 		must(mo.kernel.SetTasks(c.dir(), 0))
 		must(mo.kernel.Rmdir(c.dir()))
 	}
-	mo.handle(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	ans, _ := mo.handle(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	mo.others(ans)
 }
 
 func (mo *model) remove(c *modelCtr) {

@@ -90,6 +90,7 @@ func (mo *model) resize(s step) {
 // container owns, and the kernel shows for it, is in no other pod's cpuset, but
 // for what is lent to reclaimed pods.
 func (mo *model) checkGrants(when string, all []*modelCtr) {
+	mo.checkHeld(when, all)
 	grants := mo.con.Status().CPUs.Grants
 	for _, owner := range all {
 		if !owner.started {
@@ -110,6 +111,102 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 				if shared := intersect(idsOf(g.CPUs), idsOf(mo.effective(c))); len(shared) > 0 {
 					mo.wrong("I1: %s: %s has CPUs %v of %s", when, c.ID, shared, owner.ID)
 				}
+			}
+		}
+	}
+}
+
+// resizeOwner is an in-place resize to some whole CPUs. Not every runtime tells of
+// the pod's, and those that do tell before or after the container's.
+func (mo *model) resizeOwner(c *modelCtr, s step) {
+	n := int64(1 + s.B%6)
+	var r lifecycle.Resources
+	r.CPU.Shares, r.CPU.Quota = lifecycle.Some(uint64(n*1024)), lifecycle.Some(n*100000)
+	before, counted := mo.ownedBy(c), s.A%3 > 0 || c.pod.Resources == nil
+	mo.held = map[string]string{}
+	for _, o := range c.pod.ctrs {
+		if own := mo.ownedBy(o); own != "" && o.started && !o.ended && own == mo.effective(o) {
+			mo.held[o.dir()] = own
+		}
+	}
+	mo.foreign = mo.beside()
+	c.pod.wants = r
+	if s.A%3 == 1 {
+		mo.updatePod(c.pod, r)
+	}
+	mo.update(c, r)
+	if s.A%3 == 2 {
+		mo.updatePod(c.pod, r)
+	}
+	mo.foreign, mo.held = false, nil
+	mo.checkResized(c, before, int(n), counted)
+}
+
+// updatePod is UpdatePodSandboxResources: the runtime tells the pod as it was, and
+// what is asked.
+func (mo *model) updatePod(p *modelPod, r lifecycle.Resources) {
+	if p.Resources == nil {
+		return
+	}
+	mo.handle(lifecycle.Event{Kind: lifecycle.UpdatePodSandbox, Pod: clone(&p.Pod), Requested: clone(&r)})
+	p.Resources = clone(&r)
+}
+
+// runs reports whether a container of that name has started.
+func (p *modelPod) runs(name string) bool {
+	return slices.ContainsFunc(p.ctrs, func(c *modelCtr) bool { return c.Name == name && c.started && !c.ended })
+}
+
+// ownedBy is what the agent says a container owns.
+func (mo *model) ownedBy(c *modelCtr) string {
+	for _, g := range mo.con.Status().CPUs.Grants {
+		if g.Pod == "default/"+c.pod.Name && g.Container == c.Name {
+			return g.CPUs
+		}
+	}
+	return ""
+}
+
+// checkResized checks that a resize gave or took in place, or did nothing.
+func (mo *model) checkResized(c *modelCtr, before string, n int, counted bool) {
+	after := mo.ownedBy(c)
+	if before == "" || after == before {
+		return
+	}
+	had, has := idsOf(before), idsOf(after)
+	if both := intersect(had, has); len(both) != min(len(had), len(has)) {
+		mo.wrong("I4: a resize of %s to %d CPUs moved it from %s to %s", c.ID, n, before, after)
+	}
+	if live := 0; counted {
+		for _, o := range c.pod.ctrs {
+			if !o.ended {
+				live++
+			}
+		}
+		if live == 1 && len(has) != n {
+			mo.wrong("a resize of %s to %d CPUs took it from %s to %s", c.ID, n, before, after)
+		}
+	}
+	if c.started && !c.ended && mo.effective(c) != after {
+		mo.wrong("I3: %s owns %s after a resize, and the kernel shows %s", c.ID, after, mo.effective(c))
+	}
+}
+
+// checkHeld checks that what an owner had before its resize is nobody else's as
+// long as the kernel shows it.
+func (mo *model) checkHeld(when string, all []*modelCtr) {
+	for _, owner := range all {
+		held, resizing := mo.held[owner.dir()]
+		if !resizing || mo.effective(owner) != held {
+			continue
+		}
+		lent := owner.pod.Labels[intent.KoordQoSClass] == "LSR" && mo.policy.Choosing.Lend
+		for _, c := range all {
+			if c.pod == owner.pod || !c.started || lent && isReclaimed(c.pod) {
+				continue
+			}
+			if shared := intersect(idsOf(held), idsOf(mo.effective(c))); len(shared) > 0 {
+				mo.wrong("I1: %s: %s has CPUs %v, which %s has not given up yet", when, c.ID, shared, owner.ID)
 			}
 		}
 	}
@@ -138,6 +235,34 @@ func TestPoolsInvariants(t *testing.T) {
 				mo := newPooled(t, v, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
 				mo.proxied = rapid.Bool().Draw(rt, "proxied")
 				play(mo, steps().Draw(rt, "history"))
+				if len(mo.broken) > 0 {
+					rt.Fatalf("%v", mo.broken)
+				}
+			})
+		})
+	}
+}
+
+// resizes draws histories that are mostly resizes of what runs.
+func resizes() *rapid.Generator[[]step] {
+	kinds := []int{0, 0, 0, 4, 7, 8, 11, 11, 11, 11, 11, 11, 11, 13}
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		return step{rapid.SampledFrom(kinds).Draw(t, "do"), rapid.IntRange(0, 99).Draw(t, "a"), rapid.IntRange(1, 99).Draw(t, "b")}
+	}), 5, 60)
+}
+
+// TestResizes plays in-place resizes of owners among others: neither gives CPUs
+// away before they are free at any write.
+func TestResizes(t *testing.T) {
+	t.Parallel()
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(rt *rapid.T) {
+				mo := newPooled(t, v, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+				mo.proxied = rapid.Bool().Draw(rt, "proxied")
+				mo.once = true
+				play(mo, resizes().Draw(rt, "history"))
 				if len(mo.broken) > 0 {
 					rt.Fatalf("%v", mo.broken)
 				}

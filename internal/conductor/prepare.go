@@ -52,7 +52,13 @@ func (c *Conductor) prepare(w *work) {
 			w.settle = id
 			c.written(ctr)
 		case lifecycle.UpdateContainer:
-			c.prepareUpdate(w, ctr)
+			if id == w.ev.Container.ID {
+				c.prepareUpdate(w, ctr)
+			} else {
+				c.prepareFollowing(w, ctr)
+			}
+		case lifecycle.UpdatePodSandbox:
+			c.prepareFollowing(w, ctr)
 		case lifecycle.StartContainer:
 			c.prepareStart(w, ctr)
 		case lifecycle.Synchronize:
@@ -337,7 +343,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 	r.Given = c.given[ctr.ID]
 	r.Ours, r.Unplaced, r.Outside = ctr.Ours, ctr.Unplaced, ctr.Outside
-	r.Home, r.Mems = pointer(ctr.Home), ctr.Mems
+	r.Home, r.Mems, r.Wanted = pointer(ctr.Home), ctr.Mems, ctr.Wanted
 	return r
 }
 
@@ -346,13 +352,19 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 	c.late.note(c.recordOf(ctr), ctr.ID)
 	c.recorded[ctr.ID] = c.recorded[ctr.ID] || stamps(w.from)
 	c.landed(ctr)
+	// Some runtimes never tell that they have written an update.
+	maps.Copy(c.copyOf(ctr.ID), c.answered[ctr.ID])
 	c.answered[ctr.ID] = requested(w.ev.Requested)
 	target, err := c.target(ctr)
 	for _, v := range c.state.Values(ctr) {
 		if !inKernel(v.Field) {
 			continue
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case c.resizes(w, v):
+			w.items = append(w.items, c.item(target, ctr, v))
+		default:
 			w.notes = append(w.notes, c.item(target, ctr, v))
 		}
 		if c.kernelOnly(ctr, v) {
@@ -374,6 +386,20 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 	if !stamps(w.from) {
 		c.written(ctr) // nobody waited for our answer: it is told of afterwards
 	}
+}
+
+// prepareFollowing brings a container in line that was resized with its pod: its
+// record is of before.
+func (c *Conductor) prepareFollowing(w *work, ctr *engine.Container) {
+	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.prepareLive(w, ctr, nil)
+}
+
+// resizes reports whether an update gives or takes CPUs. What is taken is gone
+// from the kernel before others get it, and what is given is gone from them
+// before: so it is written in one batch with theirs, before the runtime writes it.
+func (c *Conductor) resizes(w *work, v lifecycle.Value) bool {
+	return v.Field == lifecycle.CPUSetCPUs && w.plan.Moved()
 }
 
 // landed notes that the runtime knows a container: its creation is no longer in
@@ -555,7 +581,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 // sendCreated changes the runtime's copy of a container that has no cgroup yet
 // with the answer: its start would bring back what it lost.
 func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
-	if ctr.Life != lifecycle.StateCreated || w.from == nil || !hands(w.from, lifecycle.UpdateContainer, v.Field) {
+	if ctr.Life != lifecycle.StateCreated || w.from == nil || !tellsOthers(w) || !hands(w.from, lifecycle.UpdateContainer, v.Field) {
 		return false
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
@@ -570,10 +596,20 @@ func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Valu
 	return true
 }
 
+// tellsOthers reports whether the answer to an event can change containers that
+// it is not about: the answer to an event of a pod cannot, unless starts are held.
+func tellsOthers(w *work) bool {
+	switch w.ev.Kind {
+	case lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox, lifecycle.RemoveContainer:
+		return holdsStart(w.from)
+	}
+	return true
+}
+
 // refreshCreated does the same for containers that lose nothing now and whose
 // copy is still of an earlier configuration: what is given away may be in it.
 func (c *Conductor) refreshCreated(w *work) {
-	if w.ev.Kind != lifecycle.CreateContainer || !w.plan.Moved() {
+	if w.ev.Kind != lifecycle.CreateContainer && w.ev.Kind != lifecycle.UpdateContainer || !w.plan.Moved() {
 		return
 	}
 	for _, id := range c.queue.ids {

@@ -38,6 +38,8 @@ type record struct {
 	Ours []lifecycle.Field `json:"ours,omitempty"`
 	// Unplaced: created while placement was off, so nothing was refused.
 	Unplaced bool `json:"unplaced,omitempty"`
+	// Wanted is how many CPUs its last resize asked for in vain.
+	Wanted int `json:"wanted,omitempty"`
 	// Home is the NUMA node whose pool it was put into, Mems are the memory nodes
 	// it was given.
 	Home *int   `json:"home,omitempty"`
@@ -96,7 +98,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced, Home: opt(r.Home), Mems: r.Mems, Outside: r.Outside}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced, Wanted: r.Wanted, Home: opt(r.Home), Mems: r.Mems, Outside: r.Outside}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -137,6 +139,9 @@ func (r *record) appendJSON(b []byte) []byte {
 	}
 	if r.Unplaced {
 		b = append(appendName(b, "unplaced"), "true"...)
+	}
+	if r.Wanted != 0 {
+		b = strconv.AppendInt(appendName(b, "wanted"), int64(r.Wanted), 10)
 	}
 	if r.Home != nil {
 		b = strconv.AppendInt(appendName(b, "home"), int64(*r.Home), 10)

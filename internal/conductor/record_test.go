@@ -20,6 +20,7 @@ func TestRecordText(t *testing.T) {
 		r := record{
 			Version: rapid.Int().Draw(t, "version"), Generation: rapid.Uint64().Draw(t, "generation"), CPUs: text.Draw(t, "owned"),
 			Unplaced: rapid.Bool().Draw(t, "unplaced"),
+			Wanted:   rapid.IntRange(0, 9).Draw(t, "wanted"),
 		}
 		p := &r.Pristine
 		p.CPUs, p.Mems = text.Draw(t, "cpus"), text.Draw(t, "mems")

@@ -103,8 +103,8 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 		return cpus, a.key, "", errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 	}
 	left := d.ledger.Left(p.Pod.UID)
-	w := choose.Want{N: a.n, From: d.ownable(p).Union(left), Roomy: d.policy.Choosing.Roomy, Cores: cores(p.Intent)}
-	w.Preferences = d.preferences(p, w.N)
+	w := d.question(p, a.n)
+	w.From = w.From.Union(left)
 	if !left.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: left})
 	}
@@ -120,6 +120,13 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 		err = d.grantable(p, c.Key, cpus)
 	}
 	return cpus, a.key, "chosen: " + words(reasons), err
+}
+
+// question asks for n CPUs that a pod could come to own.
+func (d *draft) question(p *Pod, n int) choose.Want {
+	return choose.Want{
+		N: n, From: d.ownable(p), Roomy: d.policy.Choosing.Roomy, Cores: cores(p.Intent), Preferences: d.preferences(p, n),
+	}
 }
 
 // cores says how the threads of cores may be divided.

@@ -21,9 +21,13 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		d.synchronize(p, ev, f)
 	case lifecycle.Configure:
 		d.configure(p, f)
-	case lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox:
+	case lifecycle.RunPodSandbox:
 		if ev.Pod != nil {
 			d.runPod(p, ev.Pod, f)
+		}
+	case lifecycle.UpdatePodSandbox:
+		if ev.Pod != nil {
+			d.updatePod(p, ev, f)
 		}
 	case lifecycle.Inform:
 		if ev.Pod != nil {
@@ -158,6 +162,18 @@ func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
 	p.ChangedPods = append(p.ChangedPods, pod.ID)
 }
 
+// updatePod takes in what the kubelet asks for the pod now. Runtimes tell the pod
+// as it was, and what is asked beside it.
+func (d *draft) updatePod(p *Plan, ev *lifecycle.Event, f Facts) {
+	pod := *ev.Pod
+	if ev.Requested != nil {
+		asked := Updated(*PodPristine(ev.Pod), ev.Requested)
+		pod.Resources = &asked
+	}
+	d.runPod(p, &pod, f)
+	d.resizePod(p)
+}
+
 func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 	np := &Pod{Pod: pod}
 	d.takeSpec(np, f)
@@ -196,11 +212,12 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	var rec *Record
 	if r, ok := f.Records[told.ID]; ok {
 		rec = &r
+		rec.CPUs = d.resizedSince(p.Pod, told, rec)
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = rec.Pristine
 		c.Ours = rec.Ours
-		c.Home, c.Mems = rec.Home, rec.Mems
+		c.Home, c.Mems, c.Wanted = rec.Home, rec.Mems, rec.Wanted
 		c.Outside = rec.Outside
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
 	} else if list, ok := f.Kernel[told.ID]; ok {
@@ -321,7 +338,14 @@ func (d *draft) update(p *Plan, c *Container, r *lifecycle.Resources, f Facts) {
 	n.Pristine = Updated(n.Pristine, r)
 	n.Outside = Standing(n.Outside, r)
 	d.hear(p.Pod, &n, f.Outside, false)
+	d.resizing = &resize{was: c}
 	d.settle(p, &n, nil)
+	failed := d.resizing.failed
+	d.follow(p, &n)
+	d.resizing = nil
+	if failed != nil && d.policy.Strict {
+		p.Reject = failed.Error()
+	}
 }
 
 // Updated lays what an update asks for over what was asked for before.

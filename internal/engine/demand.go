@@ -3,16 +3,27 @@ package engine
 import (
 	"maps"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 )
+
+// leastShares is what the kubelet makes of no request, and defaultPeriod the
+// kernel's period of quotas in µs.
+const (
+	leastShares   = 2
+	defaultPeriod = 100000
+)
+
+// dueOf is how many CPUs resources are good for.
+func dueOf(r *lifecycle.Resources) int { return intent.Due(r).CPUs }
 
 // request is what a container asks for, in milli-CPUs, as its shares tell: the
 // kubelet makes them of the request. Nobody's CPUs depend on a pod's spec, which
 // may come late.
 func request(r *lifecycle.Resources) int64 {
-	const sharesOfCPU, least = 1024, 2
-	if r.CPU.Shares.V <= least {
+	const sharesOfCPU = 1024
+	if r.CPU.Shares.V <= leastShares {
 		return 0
 	}
 	return int64(min(r.CPU.Shares.V, 1<<20)) * 1000 / sharesOfCPU

@@ -28,6 +28,10 @@ type draft struct {
 	order      []string
 	// failed is why a hook that must not fail did; "" for none.
 	failed string
+	// listed are the containers a Synchronize tells of, by sandbox.
+	listed map[string][]*lifecycle.Container
+	// resizing is the resize under way; nil for none.
+	resizing *resize
 }
 
 func newDraft(s *State) *draft {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -150,10 +149,15 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 	switch {
 	case p.Intent.CPUs.Said() || d.policy.Choosing == nil || !d.policy.Place:
 		return false
-	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && d.grantable(p, c.Key, old.Seat.Owned) == nil:
-		// The number was measured when it was created.
-		d.own(p, c, old.Seat.Owned, old.SeatFrom, old.SeatWhy)
-		d.sayResized(p, c)
+	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && d.grantable(p, c.Key, d.ownedBy(old)) == nil:
+		cpus := d.ownedBy(old)
+		if d.resizing != nil {
+			cpus = d.resized(p, c, cpus)
+		}
+		d.own(p, c, cpus, old.SeatFrom, old.SeatWhy)
+		if d.resizing == nil || d.resizing.failed == nil {
+			d.sayResized(p, c)
+		}
 		return true
 	case !c.Born.Empty():
 		return false
@@ -172,6 +176,15 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 	}
 	d.own(p, c, cpus, key, why)
 	return true
+}
+
+// ownedBy returns what an owner has: the ledger knows of a resize before its
+// containers do.
+func (d *draft) ownedBy(c *Container) topology.Set {
+	if g, owns := d.ledger.Of(c.Key); owns {
+		return g.CPUs
+	}
+	return c.Seat.Owned
 }
 
 // share seats a container in a pool.
@@ -238,16 +251,6 @@ func away(key, cpus, then string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: intent.Printable(cpus), Warning: true, Reason: "these CPUs, which it owns, are offline",
 		Then: then + " and has them again when they are back",
-	}
-}
-
-// sayResized reports that an owner asks for another number of CPUs by now.
-func (d *draft) sayResized(p *Pod, c *Container) {
-	if a, ok := d.asks(p, &c.Pristine); ok && a.n > 0 && a.n != c.Seat.Owned.Len() && !p.Intent.NUMA.V.Exclusive {
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: a.key, Value: strconv.Itoa(a.n), Warning: true,
-			Reason: fmt.Sprintf("it asks for %d CPUs now and owns %d", a.n, c.Seat.Owned.Len()), Then: "it owns as many as it asks for when it is created anew",
-		})
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 // Record is what was stamped into a container when it was created.
 type Record struct {
+	// Late: it is of after the container was created, and nothing is later.
+	Late     bool
 	Pristine lifecycle.Resources
 	CPUs     string // CPUs it owns, as a kernel list
 	// Given are values it was created with that no runtime tells of.
@@ -18,6 +20,8 @@ type Record struct {
 	Ours []lifecycle.Field
 	// Unplaced: it was created while nobody was given CPUs.
 	Unplaced bool
+	// Wanted is how many CPUs it asked for in vain at its last resize.
+	Wanted int
 	// Home is the NUMA node whose pool it sits in, Mems are the memory nodes it
 	// was created with.
 	Home lifecycle.Opt[int]

@@ -75,6 +75,9 @@ type Container struct {
 	Trouble  []lifecycle.Problem
 	// Born are the CPUs it owned when it was created, as its record says.
 	Born topology.Set
+	// Wanted is how many CPUs it asked for in vain at its last resize; 0 where it
+	// has as many as it asked for.
+	Wanted int
 	// Home is the NUMA node whose pool it was put into, as its record says.
 	Home lifecycle.Opt[int]
 	// Mems are the memory nodes it was created with, as a kernel list; "" where

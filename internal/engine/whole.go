@@ -14,6 +14,12 @@ import (
 // first, oldest first: what runs stays where it is.
 func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 	d.rebuild()
+	d.listed = map[string][]*lifecycle.Container{}
+	for _, c := range ev.Containers {
+		if c != nil {
+			d.listed[c.PodID] = append(d.listed[c.PodID], c)
+		}
+	}
 	for _, pod := range ev.Pods {
 		if pod != nil && pod.ID != "" {
 			d.runPod(p, pod, f)

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// resize is a container's change of what it asks for, while it is decided.
+type resize struct {
+	was    *Container // as it was before
+	before topology.Set
+	// failed is why it could not own as many CPUs as it asks for now.
+	failed error
+}
+
+// resized brings what an owner has in line with what it asks for by now: more
+// CPUs beside those it has, or the best part of those. Either all of it happens
+// or nothing; then the problem says why.
+func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
+	r := d.resizing
+	r.before = have
+	n, sum, key, known := d.wanted(p, c, r.was, d.withOffline(c, have).Len())
+	if !known {
+		return have
+	}
+	cpus, err := d.resizeTo(p, c, have, n, sum)
+	if c.Wanted = 0; err != nil {
+		c.Wanted = n
+		r.failed = fmt.Errorf("it asks for %d CPUs now and owns %d: %w", n, d.withOffline(c, have).Len(), err)
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps those it owns, and no more",
+		})
+		return have
+	}
+	if cpus == have || !d.chosenForPod(p) {
+		return cpus
+	}
+	for _, g := range d.ledger.Grants() { // whatever the pod's containers own is the same
+		if g.Key.PodUID == p.Pod.UID && g.Key != c.Key {
+			g.CPUs = cpus
+			d.grant(g)
+		}
+	}
+	return cpus
+}
+
+// resizeTo chooses the CPUs of an owner of some that is to have n. CPUs of its
+// own that are offline count: they are the first to be given up.
+func (d *draft) resizeTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
+	all := d.withOffline(c, have)
+	switch numa := p.Intent.NUMA.V; {
+	case n == all.Len() || numa.Exclusive && n < all.Len():
+		return have, nil
+	case numa.Exclusive:
+		return have, errors.New("whole NUMA nodes are taken when a container is created")
+	case n > all.Len():
+		return d.growTo(p, c, have, n, sum)
+	}
+	w := choose.Want{N: min(n, have.Len()), From: have, Cores: cores(p.Intent)}
+	if p.Intent.NUMA.V.Even {
+		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
+	}
+	kept, err := d.policy.Choosing.Tree.Choose(w)
+	if err != nil {
+		return have, err
+	}
+	c.Born = topology.Set{}
+	return kept.CPUs, nil
+}
+
+// withOffline adds to what a container has the CPUs of its own that are offline.
+func (d *draft) withOffline(c *Container, have topology.Set) topology.Set {
+	return have.Union(c.Born.Minus(d.machine.Online()))
+}
+
+// growTo chooses more CPUs for an owner. One that is bound to NUMA nodes gets
+// them there: its memory does not move.
+func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, n, sum, &c.Pristine); err != nil {
+		return have, err
+	}
+	w := d.question(p, n-d.withOffline(c, have).Len())
+	w.Beside = have
+	if p.Intent.NUMA.Said() {
+		w.From = w.From.And(d.machine.Spread(topology.NodeLevel, have))
+	}
+	if nodes := d.machine.Count(topology.NodeLevel, have); p.Intent.NUMA.V.Even {
+		if d.machine.Count(topology.NodeLevel, w.From) < nodes {
+			return have, &choose.ShortError{Want: w.N, Have: w.From.Len(), What: "to choose from, on fewer NUMA nodes than are to share them"}
+		}
+		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
+	}
+	more, err := d.policy.Choosing.Tree.Choose(w)
+	if err != nil {
+		return have, err
+	}
+	return have.Union(more.CPUs), d.grantable(p, c.Key, have.Union(more.CPUs))
+}
+
+// wanted is how many CPUs a container is to own that owns some, and the sum of
+// its pod's resources; known is false where nothing says how many.
+//
+// Where all containers of a pod own the same, their number follows from the
+// pod's sum. Not every runtime tells when that changes, and none tells it
+// together with the container's: where the containers' requests were what the
+// pod owned CPUs for, they are so still. Where they were not, as in a pod with
+// resources of its own, the pod's sum counts.
+func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
+	a, ok := d.asks(p, &c.Pristine)
+	if !ok || a.n == 0 {
+		return 0, nil, "", false
+	}
+	if !a.pod {
+		return a.n, p.Pod.Resources, a.key, true
+	}
+	before, after := d.podSum(p, was), d.podSum(p, c)
+	if had := dueOf(&before); had != 0 && (had == a.n || had == owns || had == was.Wanted) && dueOf(&after) != 0 {
+		return dueOf(&after), &after, a.key, true
+	}
+	return a.n, p.Pod.Resources, a.key, true
+}
+
+// resizedSince returns the CPUs a record names, or, where the container was
+// resized since the record was stamped and nothing later tells of it, those in the
+// runtime's copy: part of them or more, and as many as it asks for by now.
+func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record) string {
+	was, is := d.machine.OnlineOf(rec.CPUs), d.machine.OnlineOf(told.Resources.CPU.CPUs)
+	if rec.Late || was.Empty() || is.Empty() || was == is || !was.Contains(is) && !is.Contains(was) {
+		return rec.CPUs
+	}
+	a, ok := d.asks(p, &told.Resources)
+	n := a.n
+	if ok && a.pod && n != is.Len() { // the pod's sum may be of before
+		all := make([]*lifecycle.Resources, 0, len(d.listed[told.PodID]))
+		for _, c := range d.listed[told.PodID] {
+			if c.State != lifecycle.StateStopped {
+				all = append(all, &c.Resources)
+			}
+		}
+		sum := sumOf(all)
+		n = dueOf(&sum)
+	}
+	if !ok || n != is.Len() {
+		return rec.CPUs
+	}
+	return told.Resources.CPU.CPUs
+}
+
+// podSum adds up what a pod's live containers ask for, one of them as it is given.
+func (d *draft) podSum(p *Pod, one *Container) lifecycle.Resources {
+	all := []*lifecycle.Resources{&one.Pristine}
+	for _, c := range d.containersOf(p.Pod.ID) {
+		if c.ID != one.ID && c.Alive() {
+			all = append(all, &c.Pristine)
+		}
+	}
+	return sumOf(all)
+}
+
+// sumOf adds up the CPU shares of containers, and their quotas where all have one.
+func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
+	var sum lifecycle.Resources
+	unlimited := false
+	for _, r := range all {
+		cpu := r.CPU
+		if cpu.Shares.V > leastShares {
+			sum.CPU.Shares = lifecycle.Some(sum.CPU.Shares.V + cpu.Shares.V)
+		}
+		period := max(int64(cpu.Period.Or(defaultPeriod)), 1)
+		sum.CPU.Quota = lifecycle.Some(sum.CPU.Quota.V + max(cpu.Quota.V, 0)*defaultPeriod/period)
+		unlimited = unlimited || cpu.Quota.V <= 0
+	}
+	if unlimited {
+		sum.CPU.Quota = lifecycle.Opt[int64]{}
+	}
+	return sum
+}
+
+// containersOf returns a pod's containers as they are with the draft's changes.
+func (d *draft) containersOf(podID string) []*Container {
+	var out []*Container
+	seen := map[string]bool{}
+	note := func(id string) {
+		if c := d.container(id); c != nil && c.PodID == podID && !seen[id] {
+			seen[id] = true
+			out = append(out, c)
+		}
+	}
+	for _, id := range d.base.byPod[podID] {
+		note(id)
+	}
+	for _, id := range d.order {
+		note(id)
+	}
+	return out
+}
+
+// follow seats the other containers of a pod that was resized on what it owns
+// now, or other attempts at the container.
+func (d *draft) follow(p *Plan, c *Container) {
+	if d.resizing.before == c.Seat.Owned {
+		return
+	}
+	d.resizing = nil
+	all := d.chosenForPod(p.Pod)
+	for _, other := range d.containersOf(c.PodID) {
+		if other.ID != c.ID && other.Alive() && other.Seat.Pool == placement.Own && (all || other.Key == c.Key) {
+			n := *other
+			n.Born = c.Born
+			d.settle(p, &n, nil)
+		}
+	}
+	p.Container = c
+}
+
+// resizePod has a pod whose sum of resources changed own as many CPUs as that
+// says.
+func (d *draft) resizePod(p *Plan) {
+	if !d.chosenForPod(p.Pod) {
+		return
+	}
+	for _, c := range d.containersOf(p.Pod.Pod.ID) {
+		if c.Alive() && c.Seat.Pool == placement.Own {
+			n := *c
+			d.resizing = &resize{was: c}
+			d.settle(p, &n, nil)
+			d.follow(p, &n)
+			break
+		}
+	}
+	d.resizing, p.Container = nil, nil
+}
+
+// sayResized reports that an owner asks for another number of CPUs than it has.
+func (d *draft) sayResized(p *Pod, c *Container) {
+	owns := d.withOffline(c, c.Seat.Owned).Len()
+	n, _, key, known := d.wanted(p, c, c, owns)
+	a, _ := d.asks(p, &c.Pristine)
+	if known && n != owns && a.n != owns && !p.Intent.NUMA.V.Exclusive {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: key, Value: strconv.Itoa(n), Warning: true,
+			Reason: fmt.Sprintf("it asks for %d CPUs now and owns %d", n, owns), Then: "it may own as many at its next resize",
+		})
+	}
+	if !known {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: c.SeatFrom, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
+		})
+	}
+}

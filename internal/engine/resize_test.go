@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// TestResize: each case is a pod on an empty machine, and what its container, or
+// its pod, asks for one after another.
+func TestResize(t *testing.T) {
+	const even = `{"distribute_evenly_across_numa":"true","katalyst.kubewharf.io/numa_number":"2"}`
+	type ask struct {
+		milli   int64
+		pod     bool // it is the pod that is asked for
+		cpus    string
+		problem string
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*Policy)
+		pod    asking
+		asks   []ask
+	}{
+		{name: "in parts: rounded up", pod: asking{level: "dedicated", milli: 1000, cpus: "10"}, asks: []ask{
+			{milli: 1500, cpus: "3,10"}, {milli: 2000, cpus: "3,10"}, {milli: 400, cpus: "10"},
+		}},
+		{name: "bound: on its nodes alone", pod: asking{level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9"}, asks: []ask{
+			{milli: 3000, cpus: "1,8-9"}, {milli: 4000, cpus: "1,8-9", problem: "it asks for 4 CPUs now and owns 3: 1 CPUs are wanted, and there are 0 to choose from"},
+		}},
+		{
+			name: "bound and whole cores", pod: asking{level: "dedicated", memory: numaBound, cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"1"}`, milli: 2000, cpus: "3,11"},
+			asks: []ask{
+				{milli: 3000, cpus: "3,11", problem: "1 CPUs are wanted, and there are 0 in whole cores to choose from"},
+				{milli: 1000, cpus: "3,11", problem: "1 CPUs are no whole cores: each core has 2 threads"},
+			},
+		},
+		{name: "whole NUMA nodes", pod: asking{level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, cpus: "4-5,12-13"}, asks: []ask{
+			{milli: 1000, cpus: "4-5,12-13"}, {milli: 4000, cpus: "4-5,12-13"},
+			{milli: 5000, cpus: "4-5,12-13", problem: "it asks for 5 CPUs now and owns 4: whole NUMA nodes are taken when a container is created"},
+		}},
+		{name: "evenly", pod: asking{level: "dedicated", memory: numaBound, cpu: even, milli: 2000, cpus: "1,10"}, asks: []ask{
+			{milli: 3000, cpus: "1,10", problem: "1 CPUs cannot be divided evenly over 2 NUMA nodes"},
+			{milli: 4000, cpus: "1,3,9-10"}, {milli: 2000, cpus: "1,10"},
+		}},
+		{name: "a growth that was refused, and then less", pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
+			{milli: 20000, cpus: "1,9", problem: "it asks for 20 CPUs now and owns 2: 18 CPUs are wanted, and there are 12 to choose from"},
+			{milli: 1000, cpus: "1"},
+		}},
+		{name: "the pod's sum counts where the containers' do not", pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
+			{milli: 2000, pod: true, cpus: "1,9"}, {milli: 4000, pod: true, cpus: "1,9"}, {milli: 4000, cpus: "1,3,9,11"}, {milli: 4000, pod: true, cpus: "1,3,9,11"},
+		}},
+		{name: "no whole number any more", pod: asking{milli: 2000, cpus: "1,9"}, asks: []ask{
+			{milli: 1500, cpus: "1,9", problem: "it asks for no number of CPUs to own now and owns 2"}, {milli: 1000, cpus: "1"},
+		}},
+		{name: "strict: all or nothing", change: func(p *Policy) { p.Strict = true }, pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
+			{milli: 20000, cpus: "1,9", problem: "rejected: it asks for 20 CPUs now and owns 2"}, {milli: 3000, cpus: "1,9-10"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
+			if c.change != nil {
+				c.change(&p)
+			}
+			s := NewState(m, p)
+			a := c.pod
+			a.name = "a"
+			if got := m.Format(a.run(t, s).Seat.Owned); got != a.cpus {
+				t.Fatalf("it owns %s, wanted %s", got, a.cpus)
+			}
+			for i, ask := range c.asks {
+				said := resizeTo(t, s, a, ask.milli, ask.pod)
+				checkOwned(t, m, s, ask.cpus)
+				if (ask.problem == "") != (said == "") || !strings.Contains(said, ask.problem) {
+					t.Errorf("ask %d: said %q, wanted %q", i, said, ask.problem)
+				}
+			}
+		})
+	}
+}
+
+// resizeTo asks for other resources, and returns what was said of it.
+func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
+	t.Helper()
+	a.milli = milli
+	r := a.resources()
+	ev := lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: a.pod(), Container: &lifecycle.Container{ID: "a", PodID: "sandbox-a", Name: "c"}, Requested: &r}
+	if pod {
+		ev.Kind = lifecycle.UpdatePodSandbox
+	}
+	plan := Decide(s, &ev, Facts{})
+	if plan.Reject != "" {
+		return "rejected: " + plan.Reject
+	}
+	s.Commit(plan)
+	var said []string
+	for _, q := range s.Container("a").Trouble {
+		said = append(said, q.Reason)
+	}
+	return strings.Join(said, "; ")
+}
+
+// checkOwned checks what the container has, in its seat and in the ledger alike.
+func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
+	t.Helper()
+	c := s.Container("a")
+	if got := m.Format(c.Seat.Owned); got != cpus || s.Exclusive() != c.Seat.Owned || c.Born != c.Seat.Owned {
+		t.Errorf("it owns %s, the ledger says %s and its record %s, wanted %s", got, m.Format(s.Exclusive()), m.Format(c.Born), cpus)
+	}
+}
