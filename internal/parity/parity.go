@@ -65,7 +65,7 @@ var (
 	// SameAgain is that of who sees results in place of requests.
 	SameAgain = Limit{"the same again", "a kubelet's update to exactly what Trimtab had given is not seen to be one: what was in force stays"}
 	// Beside is that of who cannot change a request.
-	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst) fails; what was in force stays"}
+	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst before the pod's spec says so) fails; what was in force stays"}
 	// Recordless is that of containers without a record.
 	Recordless = Limit{"restarts", "containers carry no record: an agent that starts anew needs its files in paths.state; without them, who owns CPUs keeps them, and scaled values count as asked for"}
 )
