@@ -289,10 +289,11 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 	p.Container = c
 	p.Changed = append(p.Changed, c.ID)
 	d.put(c.ID, c)
+	d.rebound(p)
 }
 
 // redecidePod asks the hooks for the pod's own values once more: it has come to
-// own CPUs.
+// own CPUs, or its containers have other bursts.
 func (d *draft) redecidePod(p *Plan) {
 	n := *p.Pod
 	d.decidePod(&n)
@@ -330,6 +331,7 @@ func (d *draft) live(p *Plan, c *Container, life lifecycle.State) {
 	p.Container = &n
 	p.Changed = append(p.Changed, c.ID)
 	d.put(c.ID, &n)
+	d.rebound(p)
 }
 
 // update takes in what the kubelet asks for now; what we own stays ours.
@@ -396,6 +398,7 @@ func (d *draft) removeContainer(p *Plan, id string) {
 	}
 	d.put(id, nil)
 	p.Gone = append(p.Gone, id)
+	d.rebound(p)
 }
 
 // stopPod ends the pod's grants, unless a newer sandbox of the same pod runs.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -16,7 +15,7 @@ import (
 func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in := &hook.Input{Pod: p.Pod, Intent: p.Intent, Spec: p.Spec}
 	if c == nil {
-		in.Pristine = p.Pod.Resources
+		in.Pristine, in.Bursts = p.Pod.Resources, p.bursts
 		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err == nil && !cpus.Empty() {
 			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.CPUs.Key
 		} else if cpus := d.ledger.OfPod(p.Pod.UID); !cpus.Empty() && d.chosenForPod(p) {
@@ -122,36 +121,6 @@ func (o *output) scale(in *hook.Input) {
 		} else {
 			o.Values = append(o.Values, v)
 		}
-	}
-}
-
-// burstFile is the one file whose bound is another value: the kernel keeps a
-// burst within the quota, and refuses either that would break it.
-const burstFile = "cpu.max.burst"
-
-// bound keeps bursts within the quotas that came out, whoever set those. Where
-// no quota is in force there is nothing to go beyond.
-func (o *output) bound(in *hook.Input) {
-	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
-	if at < 0 {
-		return
-	}
-	quota := int64(-1)
-	if in.Pristine != nil {
-		quota = in.Pristine.CPU.Quota.V
-	}
-	for _, v := range o.Values {
-		if v.Field == lifecycle.CPUQuota {
-			quota = v.Int
-		}
-	}
-	v := &o.Values[at]
-	asked, err := strconv.ParseInt(v.Text, 10, 64)
-	switch {
-	case quota <= 0 || err != nil:
-		o.Values = slices.Delete(o.Values, at, at+1)
-	case asked > quota:
-		v.Text, v.Why.Text = strconv.FormatInt(quota, 10), v.Why.Text+fmt.Sprintf(", no more than its quota; %d was asked for", asked)
 	}
 }
 

@@ -37,6 +37,7 @@ func (d *draft) takeGranted(np *Pod, f Facts) {
 
 // decidePod asks the hooks for the pod's own values.
 func (d *draft) decidePod(p *Pod) {
+	p.bursts = d.bursts(p)
 	p.Values, p.Trouble = d.propose(p, nil)
 	p.Trouble = append(p.Trouble, p.stranger...)
 }
@@ -55,8 +56,8 @@ func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) {
 		p.ChangedPods = append(p.ChangedPods, pod.ID)
 	}
-	if reflect.DeepEqual(n.Intent, old.Intent) && reflect.DeepEqual(n.Granted, old.Granted) {
-		return // hooks see nothing else of it in a container
+	if reflect.DeepEqual(n.Intent, old.Intent) && reflect.DeepEqual(n.Granted, old.Granted) && !boundAnew(old, n) {
+		return // hooks heed nothing else of it in a container
 	}
 	for _, id := range d.base.byPod[pod.ID] {
 		c := d.container(id)

@@ -51,6 +51,9 @@ type Pod struct {
 	Values  []lifecycle.Value // for the pod's own cgroup
 	Trouble []lifecycle.Problem
 	Stopped bool
+	// bursts are those of its live containers together, in µs, as the pod's own
+	// values were decided with.
+	bursts int64
 	// stranger is what is wrong with the spec that somebody told of it.
 	stranger []lifecycle.Problem
 }

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -31,10 +32,10 @@ func (Burst) Info() Info {
 		Compose: "within the quota that all other hooks leave",
 		Differs: []string{
 			"a burst above the quota is cut to the quota, where rubik leaves the container without any; explain says what was asked for",
-			"the pod's own burst is its containers' together, as far as its spec is known, and else its quota, so that it never keeps a container from its own",
+			"the pod's own burst is that of its live containers together, so that it never keeps a container from its own and a pod's quota may follow theirs",
 			"a container without a quota, or one that owns its CPUs, has no burst",
 			"a pod that stops asking for it loses it, where its labels and annotations are told as they are (podspec)",
-			"a quota that is lowered below a burst the kernel refuses; over NRI and by the CRI proxy the burst is lowered before the runtime writes, beside the runtime (bypass) a kubelet's request fails until the pod's burst is less",
+			"a quota that is lowered below a burst the kernel refuses; over NRI and by the CRI proxy the burst is lowered before the runtime writes, beside the runtime (bypass) when the pod's spec says the lower limit (podspec): a request of the kubelet's that comes earlier fails, and is repeated by it",
 			"it is written when the container's cgroup exists, and handed only to a runtime behind the CRI proxy: an OCI runtime whose kernel lacks the file fails the container",
 		},
 	}
@@ -58,30 +59,43 @@ func (h Burst) Propose(in *Input, out *Output) {
 	most := ask.V
 	if in.Container == "" {
 		why.Text = "its containers' together"
-		most = podBurst(in, ask.V)
+		most = in.Bursts
+	}
+	if limit := in.limitMicros(); limit > 0 && limit < most {
+		why.Text += fmt.Sprintf(", no more than the limit its spec says now; %d was asked for", most)
+		most = limit
+	}
+	if most == 0 && in.Container == "" && ask.V > 0 {
+		return // no container of its has one
 	}
 	out.Values = append(out.Values, lifecycle.Value{
 		Field: lifecycle.Unified, Scope: in.Scope(), Key: burstFile, Text: strconv.FormatInt(most, 10), Why: why,
 	})
 }
 
-// podBurst is what a pod's containers burst to together at most: containers with
-// a CPU limit where the spec tells them, and else whatever its quota allows.
-func podBurst(in *Input, burst int64) int64 {
-	if burst == 0 {
+// limitMicros is the quota that the spec's CPU limit of a container, or of the
+// pod as a whole, comes to in µs per period (Kubernetes 1.36, cm/helpers_linux.go,
+// MilliCPUToQuota); 0 where the spec says none. The kubelet's request that makes
+// it the quota may be under way.
+func (in *Input) limitMicros() int64 {
+	const usualPeriod, leastQuota = 100_000, 1000
+	if in.Spec == nil {
 		return 0
 	}
-	if in.Spec == nil {
-		return anyBurst
+	milli := in.Spec.Limits[lifecycle.ResourceCPU]
+	if in.Container != "" {
+		c, _ := in.Spec.Container(in.Container)
+		milli = c.Limits[lifecycle.ResourceCPU]
 	}
-	sum := int64(0)
-	for _, c := range in.Spec.Containers {
-		if c.Kind != lifecycle.Init && c.Limits[lifecycle.ResourceCPU] > 0 {
-			sum = min(sum+burst, anyBurst)
-		}
+	if milli <= 0 {
+		return 0
 	}
-	return max(sum, burst) // an init container may be the one with a limit
+	period := int64(usualPeriod)
+	if in.Pristine != nil && in.Pristine.CPU.Period.V > 0 {
+		period = int64(min(in.Pristine.CPU.Period.V, usualPeriod*10))
+	}
+	return max(min(milli, mostMilli)*period/1000, leastQuota)
 }
 
-// anyBurst is more than any quota.
-const anyBurst = 1<<44 - 1
+// mostMilli is more CPUs than there are; beyond it products would run over.
+const mostMilli = 1 << 40

@@ -43,6 +43,9 @@ type Input struct {
 	SeatWhy  string
 	// Mems are memory nodes as a kernel list, "" where none were decided.
 	Mems string
+	// Bursts are, for a pod, the bursts its live containers were decided, in µs
+	// together.
+	Bursts int64
 	// Granted are the devices the kubelet gave the container, Arrived those
 	// that were in the runtime's request for it.
 	Granted lifecycle.DeviceGrant

@@ -77,29 +77,40 @@ func TestPreemption(t *testing.T) {
 
 func TestBurst(t *testing.T) {
 	pod := &intent.Pod{Burst: intent.Sourced[int64]{V: 2000, Key: intent.RubikBurst}}
-	limit := func(milli int64) lifecycle.ContainerSpec {
-		return lifecycle.ContainerSpec{Limits: lifecycle.Amounts{lifecycle.ResourceCPU: milli}}
+	limit := func(milli int64) *lifecycle.PodSpec {
+		limits := lifecycle.Amounts{lifecycle.ResourceCPU: milli}
+		return &lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{{Name: "a", Limits: limits}, {Name: "b"}}}
 	}
-	first := limit(500)
-	first.Kind = lifecycle.Init
+	whole := limit(500)
+	whole.Limits = lifecycle.Amounts{lifecycle.ResourceCPU: 30}
 	for _, c := range []struct {
 		name      string
 		hook      Burst
 		container string
+		bursts    int64
+		period    uint64
 		spec      *lifecycle.PodSpec
 		want      string
 	}{
 		{name: "a container", container: "a", want: "2000"},
-		{name: "a pod nobody tells of", want: "17592186044415"},
-		{name: "two with a limit", spec: &lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{limit(500), {}, first, limit(1000)}}, want: "4000"},
-		{name: "an init container alone", spec: &lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{first}}, want: "2000"},
+		{name: "whose spec says more", container: "a", spec: limit(500), want: "2000"},
+		{name: "whose spec says less", container: "a", spec: limit(15), want: "1500"},
+		{name: "less than the kernel takes", container: "a", spec: limit(1), want: "1000"},
+		{name: "of a shorter period", container: "a", spec: limit(150), period: 10_000, want: "1500"},
+		{name: "whose spec says no limit", container: "b", spec: limit(15), want: "2000"},
+		{name: "that the spec has not", container: "c", spec: limit(15), want: "2000"},
+		{name: "more than there is", container: "a", spec: limit(1<<63 - 1), want: "2000"},
+		{name: "a pod of two", bursts: 4000, spec: limit(15), want: "4000"},
+		{name: "a pod with a limit of its own", bursts: 4000, spec: whole, want: "3000"},
+		{name: "a pod without containers", want: "none"},
 		{name: "no such file", hook: Burst{Found: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.max.burst"}}},
 	} {
 		want := map[string]string{}
-		if c.want != "" {
+		if c.want != "" && c.want != "none" {
 			want["unified cpu.max.burst"] = c.want
 		}
-		in := &Input{Intent: pod, Container: c.container, Spec: c.spec}
+		in := &Input{Intent: pod, Container: c.container, Spec: c.spec, Bursts: c.bursts, Pristine: &lifecycle.Resources{}}
+		in.Pristine.CPU.Period = lifecycle.Opt[uint64]{V: c.period, Set: c.period > 0}
 		if diff := cmp.Diff(want, values(in, c.hook)); diff != "" {
 			t.Error(c.name, diff)
 		}

@@ -65,7 +65,7 @@ var (
 	// SameAgain is that of who sees results in place of requests.
 	SameAgain = Limit{"the same again", "a kubelet's update to exactly what Trimtab had given is not seen to be one: what was in force stays"}
 	// Beside is that of who cannot change a request.
-	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst) fails; what was in force stays"}
+	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst before the pod's spec says so) fails; what was in force stays"}
 	// RefusedByProxy is that of who answers a proxy, which has its own policy.
 	RefusedByProxy = Limit{"refusal", "takes `failurePolicy.agent: fail`, which is registered with the proxy: one whose policy is Ignore creates a container that a policy refuses, as if nothing had been asked for"}
 	// Recordless is that of containers without a record.

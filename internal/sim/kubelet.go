@@ -86,7 +86,7 @@ func (k *kubelet) put(pod scenario.Pod, uid string) {
 	k.pods[scenario.PodRef(pod.Namespace, pod.Name)] = p
 }
 
-// annotate changes a pod's labels and annotations.
+// annotate changes a pod's labels and annotations, and its spec.
 func (k *kubelet) annotate(a *scenario.Annotate) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,6 +95,9 @@ func (k *kubelet) annotate(a *scenario.Annotate) error {
 		return fmt.Errorf("annotate %s: the kubelet does not know it; give it a spec", a.Pod)
 	}
 	p.Metadata.Labels, p.Metadata.Annotations = a.Labels, a.Annotations
+	if len(a.Spec) > 0 {
+		p.Spec = a.Spec
+	}
 	k.pods[a.Pod] = p
 	return nil
 }

@@ -66,12 +66,7 @@ func actOn(ctx context.Context, r *Runtime, s *scenario.Step) error {
 	case s.Start != "":
 		return r.StartContainer(ctx, s.Start)
 	case s.Update != nil:
-		if s.Update.Pod != nil {
-			if err := r.SetPodCgroup(s.Update.Container.Pod(), *s.Update.Pod); err != nil {
-				return err
-			}
-		}
-		return r.UpdateContainer(ctx, s.Update.Container, s.Update.Resources)
+		return s.Update.Around(r.SetPodCgroup, func() error { return r.UpdateContainer(ctx, s.Update.Container, s.Update.Resources) })
 	}
 	var errs []error
 	for _, ref := range s.Stop {

@@ -230,6 +230,9 @@ func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 	p := e.pods[a.Pod]
 	p.said.Labels, p.said.Annotations = a.Labels, a.Annotations
+	if len(a.Spec) > 0 {
+		p.said.Spec = a.Spec
+	}
 	if p.spec, err = p.specOf(); err == nil {
 		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
 	}
@@ -262,8 +265,10 @@ func (e *Engine) start(ref scenario.Ref) {
 
 func (e *Engine) update(u *scenario.Update) {
 	p, c := e.pods[u.Container.Pod()], e.ctrs[u.Container]
-	if u.Pod != nil {
-		p.asked = over(p.asked, *u.Pod)
+	for _, of := range []*scenario.Resources{u.Pod, u.PodAfter} {
+		if of != nil {
+			p.asked = over(p.asked, *of)
+		}
 	}
 	asked := resourcesOf(u.Resources)
 	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.told, Container: c.told, Requested: &asked}, engine.Facts{})

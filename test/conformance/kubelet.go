@@ -141,18 +141,14 @@ func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Conta
 	return nil
 }
 
-// update writes to the pod's cgroup first, as a kubelet does by itself, where
-// the pod is to grow.
+// update writes to the pod's cgroup, too, as a kubelet does by itself.
 func (k *Kubelet) update(ctx context.Context, u *scenario.Update) error {
-	if u.Pod != nil {
-		if err := k.runtime.SetPodCgroup(u.Container.Pod(), *u.Pod); err != nil {
-			return err
-		}
-	}
-	_, err := k.calls.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{
-		ContainerId: k.container(u.Container), Linux: cri.AsCRI(u.Resources),
+	return u.Around(k.runtime.SetPodCgroup, func() error {
+		_, err := k.calls.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{
+			ContainerId: k.container(u.Container), Linux: cri.AsCRI(u.Resources),
+		})
+		return err
 	})
-	return err
 }
 
 func (k *Kubelet) stop(ctx context.Context, ref scenario.Ref) (err error) {

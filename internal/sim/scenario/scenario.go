@@ -137,11 +137,12 @@ type Create struct {
 }
 
 // Annotate gives a pod, of which the scenario says the spec, other labels and
-// annotations in place of all it had.
+// annotations in place of all it had, and another spec where that is said.
 type Annotate struct {
 	Pod         Ref               `json:"pod"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	Spec        json.RawMessage   `json:"spec,omitempty"`
 }
 
 // Update asks for new resources of a container.
@@ -149,8 +150,24 @@ type Update struct {
 	Container Ref       `json:"container"`
 	Resources Resources `json:"resources"`
 	// Pod is what the kubelet writes to the pod's cgroup first, where the pod is
-	// to grow.
-	Pod *Resources `json:"pod,omitempty"`
+	// to grow; PodAfter what it writes last, where the pod is to shrink.
+	Pod      *Resources `json:"pod,omitempty"`
+	PodAfter *Resources `json:"podAfter,omitempty"`
+}
+
+// Around calls update, and write with what a kubelet writes to the pod's cgroup
+// before and after it.
+func (u *Update) Around(write func(Ref, Resources) error, update func() error) error {
+	pod := u.Container.Pod()
+	if u.Pod != nil {
+		if err := write(pod, *u.Pod); err != nil {
+			return err
+		}
+	}
+	if err := update(); err != nil || u.PodAfter == nil {
+		return err
+	}
+	return write(pod, *u.PodAfter)
 }
 
 // Want is the effective state wanted. Only fields that are there are compared.

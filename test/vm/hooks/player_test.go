@@ -105,12 +105,9 @@ func (p *player) act(s *scenario.Step) error {
 		p.fresh = append(p.fresh, s.Start)
 		return p.start(s.Start)
 	case s.Update != nil:
-		if s.Update.Pod != nil {
-			if err := p.sh(p.podScript(p.pods[s.Update.Container.Pod()].dir, *s.Update.Pod)); err != nil {
-				return err
-			}
-		}
-		return p.update(s.Update.Container, s.Update.Resources)
+		return s.Update.Around(func(pod scenario.Ref, res scenario.Resources) error {
+			return p.sh(p.podScript(p.pods[pod].dir, res))
+		}, func() error { return p.update(s.Update.Container, s.Update.Resources) })
 	case s.Restart == "agent":
 		p.a.Kill()
 		return p.attach()

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// burstFile is the one file whose bound is another value: the kernel keeps a
+// burst within the quota, and refuses either that would break it.
+const burstFile = "cpu.max.burst"
+
+// bound keeps bursts within the quotas that came out, whoever set those. Where
+// no quota is in force there is nothing to go beyond.
+func (o *output) bound(in *hook.Input) {
+	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
+	if at < 0 {
+		return
+	}
+	quota := int64(-1)
+	if in.Pristine != nil {
+		quota = in.Pristine.CPU.Quota.V
+	}
+	for _, v := range o.Values {
+		if v.Field == lifecycle.CPUQuota {
+			quota = v.Int
+		}
+	}
+	v := &o.Values[at]
+	asked, err := strconv.ParseInt(v.Text, 10, 64)
+	switch {
+	case quota <= 0 || err != nil:
+		o.Values = slices.Delete(o.Values, at, at+1)
+	case asked > quota:
+		v.Text, v.Why.Text = strconv.FormatInt(quota, 10), v.Why.Text+fmt.Sprintf(", no more than its quota; %d was asked for", asked)
+	}
+}
+
+// bursts are the bursts of a pod's live containers together, in µs; 0 where the
+// pod asked for none.
+func (d *draft) bursts(p *Pod) (sum int64) {
+	if !p.Intent.Burst.Said() {
+		return 0
+	}
+	add := func(c *Container) {
+		if c == nil || c.PodID != p.Pod.ID || !c.Alive() {
+			return
+		}
+		for i := range c.proposed {
+			if v := &c.proposed[i]; v.Field == lifecycle.Unified && v.Key == burstFile {
+				n, _ := strconv.ParseInt(v.Text, 10, 64) // of a hook server it may be no number
+				sum += max(n, 0)
+			}
+		}
+	}
+	if !d.fresh {
+		for _, id := range d.base.byPod[p.Pod.ID] {
+			if _, changed := d.containers[id]; !changed {
+				add(d.base.containers[id])
+			}
+		}
+	}
+	for _, id := range d.order {
+		add(d.containers[id])
+	}
+	return sum
+}
+
+// rebound decides the pod's own values anew where its containers have other
+// bursts than they were decided with. So the pod's has room for theirs, and no
+// quota that the kubelet gives the pod after its containers' is below it.
+func (d *draft) rebound(p *Plan) {
+	if p.Pod != nil && !p.Pod.Stopped && d.bursts(p.Pod) != p.Pod.bursts {
+		d.redecidePod(p)
+	}
+}
+
+// boundAnew reports whether a pod that may burst has other CPU limits than
+// before, by its spec.
+func boundAnew(old, now *Pod) bool {
+	if !now.Intent.Burst.Said() || now.Spec == old.Spec {
+		return false
+	}
+	for _, s := range []*lifecycle.PodSpec{old.Spec, now.Spec} {
+		if s == nil {
+			continue
+		}
+		for _, c := range s.Containers {
+			was, _ := old.Spec.Container(c.Name)
+			is, _ := now.Spec.Container(c.Name)
+			if was.Limits[lifecycle.ResourceCPU] != is.Limits[lifecycle.ResourceCPU] {
+				return true
+			}
+		}
+	}
+	return false
+}
