@@ -266,12 +266,12 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 // attached is attached until ctx ends. A plugin the runtime launched ends with
 // its connection.
 func (a *Agent) attached(ctx context.Context) error {
+	// What runs is taken over with what its pods say now: a runtime tells what they said when they were made.
+	a.specs.Ready(ctx)
 	switch {
 	case a.auto != nil:
-		a.specs.Ready(ctx)
 		return a.auto.Run(ctx, a.nri, a.bypass)
 	case a.nri != nil:
-		a.specs.Ready(ctx)
 		return a.nri.Run(ctx)
 	case a.cri != nil:
 		return a.cri.Run(ctx)
