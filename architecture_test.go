@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"examples/hookserver":        {"api/runtime/v1alpha1"},
 	"test/bench":                 nil,
 	"test/bench/crowd":           nil,
-	"test/churn":                nil,
+	"test/churn":                 nil,
 	"test/conformance":           nil,
 	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},
 	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},
