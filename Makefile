@@ -12,8 +12,9 @@ MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 TESTED := $(filter-out test/vm test/oracle,$(MODULES))
 # For the build stamp; without a usable git the build goes on unstamped.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
-# The NRI library would bring a WebAssembly runtime along, which nothing of ours uses.
-TAGS := nri_no_wasm
+# The NRI library would bring a WebAssembly runtime along, and gRPC pages of its own with a template engine: nothing of
+# ours uses either.
+TAGS := nri_no_wasm,grpcnotrace
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 

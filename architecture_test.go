@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"examples/hookserver":        {"api/runtime/v1alpha1"},
 	"test/bench":                 nil,
 	"test/bench/crowd":           nil,
-	"test/churn":                nil,
+	"test/churn":                 nil,
 	"test/conformance":           nil,
 	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},
 	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},
@@ -133,7 +133,7 @@ func TestPureCore(t *testing.T) {
 // TestLeanBinary checks that what would double the binary, or let it run other
 // programs, is not in it. Sizes: docs/dependencies.md.
 func TestLeanBinary(t *testing.T) {
-	for _, p := range list(t, "-tags", "nri_no_wasm", "./cmd/trimtab") {
+	for _, p := range list(t, "-tags", "nri_no_wasm,grpcnotrace", "./cmd/trimtab") {
 		for _, d := range p.Deps {
 			for _, no := range []string{
 				"k8s.io/client-go/kubernetes", "k8s.io/api/", "sigs.k8s.io/controller-runtime",

@@ -162,6 +162,7 @@ func (k *backend) create(m []byte) ([]byte, error) {
 	id := fmt.Sprintf("f%063x", k.next)
 	u := newUnit(k.next, batch, 0)
 	u.pod.Id = q.PodSandboxId
+	u.ctr.Linux.CgroupsPath = filepath.Base(q.GetSandboxConfig().GetLinux().GetCgroupParent()) + ":cri-containerd:" + id
 	k.made[id] = encode(&cri.ListContainersResponse{Containers: []*cri.Container{listed(u, id, cri.ContainerState_CONTAINER_CREATED)}})
 	k.fixed["ContainerStatus "+id] = statusOf(u, id, cri.ContainerState_CONTAINER_CREATED)
 	return proto.Marshal(&cri.CreateContainerResponse{ContainerId: id})

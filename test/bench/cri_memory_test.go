@@ -15,7 +15,7 @@ import (
 func BenchmarkCRIMemory(b *testing.B) {
 	s := table.section("Memory of bin/trimtab as the CRI proxy, KiB", "containers", "when", "resident", "of it anonymous", "file-backed", "peak")
 	program := filepath.Join(b.TempDir(), "trimtab")
-	build := exec.Command("go", "build", "-trimpath", "-tags", "nri_no_wasm", "-ldflags", "-s -w", "-o", program, "../../cmd/trimtab")
+	build := exec.Command("go", "build", "-trimpath", "-tags", "nri_no_wasm,grpcnotrace", "-ldflags", "-s -w", "-o", program, "../../cmd/trimtab")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("build: %v\n%s", err, out)
 	}

@@ -40,7 +40,7 @@ var buildDir string
 
 func build(flag string) (string, error) {
 	out := filepath.Join(buildDir, "trimtab"+flag)
-	cmd := exec.Command("go", "build", flag, "-buildvcs=false", "-tags", "nri_no_wasm", "-o", out, "./cmd/trimtab")
+	cmd := exec.Command("go", "build", flag, "-buildvcs=false", "-tags", "nri_no_wasm,grpcnotrace", "-o", out, "./cmd/trimtab")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -53,7 +53,7 @@ func build(cmd *exec.Cmd) (string, error) {
 
 // goBuild builds static programs of a module of this checkout into a folder.
 func goBuild(ctx context.Context, into, module string, packages ...string) error {
-	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-tags", "nri_no_wasm", "-ldflags=-s -w", "-o", into + "/"}, packages...)
+	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-tags", "nri_no_wasm,grpcnotrace", "-ldflags=-s -w", "-o", into + "/"}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(here(), "../..", module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"maps"
+	"slices"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -82,11 +83,13 @@ var containerTable = []field[pCtr, lCtr]{
 	{"args", "Args[]", nil, "after command"},
 	{"working_dir", "", nil, passes},
 	{"envs", "Env[]", func(p *pCtr, l *lCtr) {
+		l.Env = slices.Grow(l.Env, len(p.Envs))
 		for _, e := range p.Envs {
 			l.Env = append(l.Env, e.GetKey()+"="+string(e.GetValue()))
 		}
 	}, "without what the image adds"},
 	{"mounts.", "Mounts[]", func(p *pCtr, l *lCtr) {
+		l.Mounts = slices.Grow(l.Mounts, len(p.Mounts))
 		for _, m := range p.Mounts {
 			l.Mounts = append(l.Mounts, mountIn(m))
 		}

@@ -105,25 +105,25 @@ func (n *node) reaches(name string, stage int) {
 	n.await(name+" begins", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		found := 0
-		if stage == 1 {
-			all, err := n.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: labels}})
-			if err != nil {
-				return err
-			}
-			found = len(all.Items)
-		} else {
-			all, err := n.cri.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: labels}})
-			if err != nil {
-				return err
-			}
-			found = len(all.Containers)
+		found, err := n.begun(ctx, stage, labels)
+		if err != nil {
+			return err
 		}
 		if found == 0 {
 			return errors.New("there is nothing of it")
 		}
 		return nil
 	})
+}
+
+// begun counts sandboxes, at stage 1, or containers with labels.
+func (n *node) begun(ctx context.Context, stage int, labels map[string]string) (int, error) {
+	if stage == 1 {
+		all, err := n.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: labels}})
+		return len(all.GetItems()), err
+	}
+	all, err := n.cri.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: labels}})
+	return len(all.GetContainers()), err
 }
 
 // onlyRuns waits until so many containers run and as many pods are ready, and none more: nothing was left behind.

@@ -28,7 +28,8 @@ const DefaultMaxMessage = 16 << 20
 type side struct {
 	net.Conn
 
-	mu sync.Mutex
+	mu   sync.Mutex
+	room []byte // for one frame of a held call; guarded by mu
 }
 
 // write writes whole frames.

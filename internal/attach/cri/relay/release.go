@@ -49,7 +49,8 @@ func (c *Conn) sendSome(k *call) bool {
 		}
 		k.stage = flowing
 	}
-	out := append(appendHeader(make([]byte, 0, headerSize+n), typeData, flags, k.id, n), k.held[:n]...)
+	out := append(appendHeader(c.backend.room[:0], typeData, flags, k.id, n), k.held[:n]...)
+	c.backend.room = out
 	k.held = k.held[n:]
 	k.sent = true
 	c.flow.send(n)
