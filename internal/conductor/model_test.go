@@ -521,7 +521,10 @@ func (mo *model) stopPod(p *modelPod) {
 	}
 	p.stopped = true
 	if !mo.faults.keepGrant {
-		mo.handle(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: clone(&p.Pod)})
+		ans, _ := mo.handle(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: clone(&p.Pod)})
+		if mo.proxied { // an NRI answer has no place for it
+			mo.others(ans)
+		}
 	}
 	mo.checkFree()
 }

@@ -597,19 +597,20 @@ func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Valu
 }
 
 // tellsOthers reports whether the answer to an event can change containers that
-// it is not about: the answer to an event of a pod cannot, unless starts are held.
+// it is not about. Where starts are held any can; of NRI's answers three have a
+// place for it.
 func tellsOthers(w *work) bool {
 	switch w.ev.Kind {
-	case lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox, lifecycle.RemoveContainer:
-		return holdsStart(w.from)
+	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
+		return true
 	}
-	return true
+	return holdsStart(w.from)
 }
 
 // refreshCreated does the same for containers that lose nothing now and whose
-// copy is still of an earlier configuration: what is given away may be in it.
+// copy is still of an earlier time: what is given away may be in it.
 func (c *Conductor) refreshCreated(w *work) {
-	if w.ev.Kind != lifecycle.CreateContainer && w.ev.Kind != lifecycle.UpdateContainer || !w.plan.Moved() {
+	if w.from == nil || !tellsOthers(w) || !w.plan.Moved() {
 		return
 	}
 	for _, id := range c.queue.ids {
