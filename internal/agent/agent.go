@@ -103,9 +103,12 @@ func New(o Options) (*Agent, error) {
 		opt: o, log: o.Log, machine: o.Machine, config: o.Config, generation: 1, started: time.Now(),
 		close: func() error { return nil },
 	}
+	if err := a.own(); err != nil {
+		return nil, err
+	}
 	tree, err := a.look()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, a.close())
 	}
 	a.node = node{tree: tree, devices: hostOf(o.Config.Paths)}
 	if o.Host != nil {
@@ -127,7 +130,7 @@ func New(o Options) (*Agent, error) {
 	a.specs, a.grants = a.ladder(), a.newGrants()
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
-		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
+		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadCheckpoint(), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, Outsiders: a.outsiders(),
 	})
 	if err := a.attach(); err != nil {
@@ -186,10 +189,11 @@ func (a *Agent) look() (*cgroup.Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
 	}
-	a.close = files.Close
+	closeLock := a.close
+	a.close = func() error { return errors.Join(files.Close(), closeLock()) }
 	tree, err := treeOf(files, c)
 	if err != nil {
-		return nil, errors.Join(err, files.Close())
+		return nil, err
 	}
 	return tree, nil
 }

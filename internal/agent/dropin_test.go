@@ -38,7 +38,7 @@ func TestDropIn(t *testing.T) {
 			if (said == "") != (tc.unheeded == "") || !strings.Contains(said, tc.unheeded) {
 				t.Errorf("told %q, want %q", said, tc.unheeded)
 			}
-			if !a.config.Strict || a.config.Paths.State != "/elsewhere" || a.config.Cgroup != config.Default().Cgroup || a.config.NRI.Socket != "/s" {
+			if !a.config.Strict || a.config.Paths.State != a.opt.Config.Paths.State || a.config.Cgroup != config.Default().Cgroup || a.config.NRI.Socket != "/s" {
 				t.Errorf("in force: %+v", a.config)
 			}
 			if strings.Contains(tc.text, "Milliseconds: 7") && a.config.NRI.UpdateInterval != 7 {
@@ -62,10 +62,15 @@ func quietAgent(t *testing.T) *Agent {
 		t.Fatal(err)
 	}
 	c := config.Default()
-	c.NRI.Socket, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = "/s", "", "/elsewhere", ""
+	c.NRI.Socket, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = "/s", "", t.TempDir(), ""
 	a, err := New(Options{Config: c, Log: slog.New(slog.DiscardHandler), Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V2}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := a.close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return a
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -13,6 +14,7 @@ import (
 const (
 	checkpointName = "checkpoint.json"
 	podSpecsName   = "podspecs.json"
+	badSuffix      = ".damaged" // of one that was put aside
 )
 
 // loadState reads a file of paths.state. One that cannot be read is none: the
@@ -27,6 +29,23 @@ func (a *Agent) loadState(name string) []byte {
 		a.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
 	}
 	return data
+}
+
+// loadCheckpoint reads the last checkpoint. One that is damaged is put aside for
+// whoever wants to know, in place of an earlier one: what runs is taken over from
+// the runtime's records and from the kernel.
+func (a *Agent) loadCheckpoint() []byte {
+	data := a.loadState(checkpointName)
+	err := conductor.CheckCheckpoint(data)
+	if err == nil {
+		return data
+	}
+	file := filepath.Join(a.opt.Config.Paths.State, checkpointName)
+	if moved := os.Rename(file, file+badSuffix); moved != nil {
+		err = errors.Join(err, moved)
+	}
+	a.log.Warn("the checkpoint is damaged and was put aside; the runtime's records and the kernel are used alone", logkey.File, file+badSuffix, logkey.Err, err)
+	return nil
 }
 
 // saveState returns what writes a file of paths.state in place of the last; nil

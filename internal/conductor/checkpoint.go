@@ -1,9 +1,12 @@
 package conductor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"time"
@@ -47,6 +50,9 @@ func newCheckpoint(data []byte) (checkpoint, error) {
 	cp := checkpoint{late: map[string]record{}, missing: map[string]int{}, woken: make(chan struct{}, 1)}
 	if len(data) == 0 {
 		return cp, nil
+	}
+	if err := checkSum(data); err != nil {
+		return cp, fmt.Errorf("read checkpoint: %w", err)
 	}
 	var f checkpointFile
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -151,7 +157,42 @@ func (c *Conductor) Checkpoint() []byte {
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}
-	return data
+	return withSum(data)
+}
+
+// sumMark stands before the checksum, which is the last field of a checkpoint:
+// earlier and later agents read around it.
+const sumMark = `,"sum":"`
+
+func sumOf(data []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// withSum adds the checksum (CRC-32C, in hexadecimal) of all before it to a JSON
+// object.
+func withSum(data []byte) []byte {
+	body := data[:len(data)-1]
+	return append(append(slices.Clip(body), sumMark+sumOf(body)...), `"}`...)
+}
+
+// checkSum reports whether a checkpoint is not what was written. One of an earlier
+// agent has no sum.
+func checkSum(data []byte) error {
+	at := bytes.LastIndex(data, []byte(sumMark))
+	if at < 0 {
+		return nil
+	}
+	if want := sumMark + sumOf(data[:at]) + `"}`; string(data[at:]) != want {
+		return errors.New("its checksum is not that of what it holds")
+	}
+	return nil
+}
+
+// CheckCheckpoint says what is wrong with a checkpoint that was saved, so that it
+// can be put aside.
+func CheckCheckpoint(data []byte) error {
+	_, err := newCheckpoint(data)
+	return err
 }
 
 // SaveCheckpoints hands changed checkpoints to save, a moment after they

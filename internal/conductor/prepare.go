@@ -509,7 +509,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 		}
 		delete(c.flying, ctr.ID)
 	}
-	if ctr.OursLate {
+	if ctr.OursLate || ctr.Disowned {
 		c.late.note(c.recordOf(ctr), ctr.ID)
 	}
 	target, err := c.target(ctr)

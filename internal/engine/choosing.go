@@ -84,7 +84,7 @@ func wholeCPUs(r *lifecycle.Resources) int {
 // people; why lists what decided.
 func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string, err error) {
 	a, ok := d.asks(p, &c.Pristine)
-	if !ok {
+	if !ok || a.n == 0 && p.kindOf(c.Name) == lifecycle.Ephemeral { // which has no resources
 		return cpus, "", "", nil
 	}
 	if g, owns := d.ledger.Of(c.Key); owns {
@@ -102,18 +102,18 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 	if a.n == 0 {
 		return cpus, a.key, "", errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 	}
-	left := d.ledger.Left(p.Pod.UID)
+	has := d.passed(p, c)
 	w := d.question(p, a.n)
-	w.From = w.From.Union(left)
-	if !left.Empty() {
-		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: left})
+	if !has.Empty() {
+		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: has})
 	}
 	var reasons []choose.Reason
 	if p.Intent.NUMA.Said() {
+		w.From = w.From.Union(has)
 		cpus, reasons, err = d.bound(p, w)
 	} else {
 		var chosen choose.Chosen
-		chosen, err = d.policy.Choosing.Tree.Choose(w)
+		chosen, err = d.chooseAmong(w, has)
 		cpus, reasons = chosen.CPUs, chosen.Why
 	}
 	if err == nil {

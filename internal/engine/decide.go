@@ -94,6 +94,9 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 		if c != nil && c.Alive() {
 			d.live(p, c, lifecycle.StateStopped)
 			p.Gone = append(p.Gone, c.ID)
+			if p.Pod.kindOf(c.Name) == lifecycle.Init {
+				d.handOver(p.Pod)
+			}
 		}
 	case lifecycle.RemoveContainer:
 		d.removeContainer(p, ev.Container.ID)
@@ -225,6 +228,9 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	}
 	d.hear(p.Pod, c, f.Outside, true)
 	d.settle(p, c, rec)
+	if !d.fresh {
+		d.handOver(p.Pod)
+	}
 }
 
 // adopt makes do without a record: what the kernel gives a container now is

@@ -122,6 +122,11 @@ func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
 		return false
 	}
 	if d.grantable(p, c.Key, cpus) != nil {
+		if cpus.And(d.policy.Pools.Reserved).Empty() {
+			// Somebody else has them by now: it would move when they are free,
+			// at a restart. What is reserved comes back with the configuration.
+			c.Born, c.Disowned = topology.Set{}, true
+		}
 		return false
 	}
 	d.own(p, c, cpus, cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus), "owned since it was created")

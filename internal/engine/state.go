@@ -78,6 +78,9 @@ type Container struct {
 	Trouble  []lifecycle.Problem
 	// Born are the CPUs it owned when it was created, as its record says.
 	Born topology.Set
+	// Disowned: somebody else came to own CPUs that it had when it was created,
+	// and that its stamped record still names.
+	Disowned bool
 	// Wanted is how many CPUs it asked for in vain at its last resize; 0 where it
 	// has as many as it asked for.
 	Wanted int

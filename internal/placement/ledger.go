@@ -123,6 +123,9 @@ func (l *Ledger) OfPod(uid string) topology.Set {
 	return s
 }
 
+// OfPodByContainer returns the grants of a pod, in the order they came.
+func (l *Ledger) OfPodByContainer(uid string) []Grant { return slices.Clone(l.pods[uid]) }
+
 // Left returns the CPUs a pod owned before a restart that no container of it has
 // come for since: those of the key without a container.
 func (l *Ledger) Left(uid string) topology.Set {

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// kindOf is what a container is to its pod, as its spec says; an app container
+// where nobody told.
+func (p *Pod) kindOf(name string) lifecycle.ContainerKind {
+	spec, _ := p.Spec.Container(name)
+	return spec.Kind
+}
+
+// passed returns the CPUs of its pod that a new container may take over, where
+// each container owns its own: what a pod owned before a restart and nobody came
+// for, and what init containers had. These end before what comes after them is
+// created, so nothing is asked of whether they run. An init container, which runs
+// before all others, may have the CPUs of whoever does not live; those of sidecars
+// stay theirs.
+func (d *draft) passed(p *Pod, c *Container) topology.Set {
+	out := d.ledger.Left(p.Pod.UID)
+	if p.Spec == nil {
+		return out
+	}
+	lives := map[string]bool{}
+	for _, o := range d.containersOf(p.Pod.ID) {
+		lives[o.Name] = lives[o.Name] || o.ID != c.ID && o.Alive()
+	}
+	var kept topology.Set
+	for _, g := range d.ledger.OfPodByContainer(p.Pod.UID) {
+		kind, first := p.kindOf(g.Key.Container), p.kindOf(c.Name) == lifecycle.Init
+		switch {
+		case g.Key.Container == "":
+		case kind == lifecycle.Init, first && kind != lifecycle.Sidecar && !lives[g.Key.Container]:
+			out = out.Union(g.CPUs)
+		default:
+			kept = kept.Union(g.CPUs)
+		}
+	}
+	return out.Minus(kept)
+}
+
+// chooseAmong chooses CPUs, those its pod has already before all others: where
+// they are not enough, more beside them.
+func (d *draft) chooseAmong(w choose.Want, has topology.Set) (choose.Chosen, error) {
+	tree := d.policy.Choosing.Tree
+	if n := has.Len(); n > 0 && n < w.N {
+		more := w
+		more.N, more.Beside = w.N-n, has
+		if got, err := tree.Choose(more); err == nil {
+			got.CPUs = got.CPUs.Union(has)
+			return got, nil
+		}
+	}
+	w.From = w.From.Union(has)
+	return tree.Choose(w)
+}
+
+// handOver frees what init containers of a pod had and nobody took over, once all
+// that is to run is there.
+func (d *draft) handOver(p *Pod) {
+	if p.Spec == nil || !d.ledger.Owns(p.Pod.UID) {
+		return
+	}
+	lives := map[string]bool{}
+	for _, c := range d.containersOf(p.Pod.ID) {
+		lives[c.Name] = lives[c.Name] || c.Alive()
+	}
+	for _, s := range p.Spec.Containers {
+		if s.Kind == lifecycle.Init && lives[s.Name] || (s.Kind == lifecycle.App || s.Kind == lifecycle.Sidecar) && !lives[s.Name] {
+			return
+		}
+	}
+	for _, s := range p.Spec.Containers {
+		if s.Kind == lifecycle.Init {
+			d.dropKey(placement.Key{PodUID: p.Pod.UID, Container: s.Name})
+		}
+	}
+	d.dropKey(placement.Key{PodUID: p.Pod.UID})
+}
+
+// dropKey ends one grant.
+func (d *draft) dropKey(key placement.Key) {
+	if _, owns := d.ledger.Of(key); !owns {
+		return
+	}
+	owned := d.ledger.Exclusive()
+	d.write().Drop(key)
+	d.moved = d.moved || d.ledger.Exclusive() != owned
+}
