@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/vm"
@@ -27,13 +28,14 @@ func TestBeside(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := boot(t, g.Guest)
+			n.at = parity.Named("bypass")
 			n.withoutNRI()
-			p := &player{machine: n, beside: true}
+			p := &player{machine: n}
 			if err := p.act(&s.Steps[0]); err != nil {
 				t.Fatal(err)
 			}
 			found := p.found()
-			if err := errors.Join(n.a.Configure(s.Config), n.a.Run()); err != nil {
+			if err := errors.Join(n.configure(s.Config), n.attach()); err != nil {
 				t.Fatal(err)
 			}
 			s.Steps = s.Steps[1:]

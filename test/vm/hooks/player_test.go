@@ -20,8 +20,6 @@ type player struct {
 	*machine
 	fresh []scenario.Ref // started by this step
 	wants int
-	// beside: the agent hears of what has happened, so that nothing is promised of first instructions.
-	beside bool
 }
 
 // play plays a scenario's steps and returns how many wants were compared.
@@ -37,7 +35,7 @@ func (p *player) steps(s *scenario.Scenario) {
 	p.t.Helper()
 	for i := range s.Steps {
 		begun := time.Now()
-		n.at.Alter(&s.Steps[i])
+		p.at.Alter(&s.Steps[i])
 		p.step(&s.Steps[i])
 		p.t.Logf("step %d of %d: %s (%.1f s)", i+1, len(s.Steps), s.Steps[i].Name, time.Since(begun).Seconds())
 		if p.t.Failed() {
@@ -225,9 +223,6 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 // checkFirst compares what the containers started last saw at their first instruction.
 func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
-	if p.beside {
-		return nil
-	}
 	for _, ref := range p.fresh {
 		want, wanted := s.Want[ref]
 		want = p.at.First(want)
