@@ -64,17 +64,22 @@ func (n *node) attend(b *testing.B) (stop func()) {
 		case <-tick.C:
 		}
 	}
-	// What it found is written, and the runtime's copies are brought in line.
-	for last := -1; last != n.updates(); {
-		last = n.updates()
-		pause := time.NewTimer(3 * time.Second)
-		<-pause.C
-	}
+	n.rest()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			b.Error(err)
 		}
+	}
+}
+
+// rest waits until what an agent found is written, and the runtime's copies are
+// brought in line.
+func (n *node) rest() {
+	for last := -1; last != n.updates(); {
+		last = n.updates()
+		pause := time.NewTimer(3 * time.Second)
+		<-pause.C
 	}
 }
 

@@ -25,12 +25,15 @@ type node struct {
 func (n *node) nri() string { return filepath.Join(n.dir, "n") }
 func (n *node) cri() string { return filepath.Join(n.dir, "c") }
 
+// shape is the node's machine.
+const shape = "2s x 1n x 16c x 2t"
+
 // newNode starts a runtime with so many pods of one container each.
 func newNode(b *testing.B, pods int) *node {
 	b.Helper()
 	n := &node{dir: b.TempDir()}
 	var err error
-	if n.machine, err = describe.Parse("2s x 1n x 16c x 2t"); err != nil {
+	if n.machine, err = describe.Parse(shape); err != nil {
 		b.Fatal(err)
 	}
 	if n.kernel, err = cgroup.NewFake(cgroup.V2, "0-63", "0-1"); err != nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,8 +88,8 @@ func (n *machine) reconfigure(keys json.RawMessage) error {
 
 // attaching adds to a scenario's keys how the agent is attached.
 func (n *machine) attaching(keys json.RawMessage) (json.RawMessage, error) {
-	if !n.throughProxy() {
-		return keys, nil
+	if n.at.Name == "nri" {
+		return keys, nil // the default
 	}
 	all := map[string]json.RawMessage{}
 	if len(keys) > 0 {
@@ -99,7 +100,7 @@ func (n *machine) attaching(keys json.RawMessage) (json.RawMessage, error) {
 	if all == nil { // the keys were null
 		all = map[string]json.RawMessage{}
 	}
-	all["attach"] = json.RawMessage(`"cri"`)
+	all["attach"] = json.RawMessage(strconv.Quote(n.at.Name))
 	return json.Marshal(all)
 }
 

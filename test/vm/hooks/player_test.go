@@ -26,16 +26,22 @@ type player struct {
 func play(t *testing.T, n *machine, s *scenario.Scenario) int {
 	t.Helper()
 	p := &player{machine: n}
+	p.steps(s)
+	return p.wants
+}
+
+// steps plays all steps until one fails: what follows would only repeat it.
+func (p *player) steps(s *scenario.Scenario) {
+	p.t.Helper()
 	for i := range s.Steps {
 		begun := time.Now()
-		n.at.Alter(&s.Steps[i])
+		p.at.Alter(&s.Steps[i])
 		p.step(&s.Steps[i])
-		t.Logf("step %d of %d: %s (%.1f s)", i+1, len(s.Steps), s.Steps[i].Name, time.Since(begun).Seconds())
-		if t.Failed() {
-			break // what follows would only repeat it
+		p.t.Logf("step %d of %d: %s (%.1f s)", i+1, len(s.Steps), s.Steps[i].Name, time.Since(begun).Seconds())
+		if p.t.Failed() {
+			return
 		}
 	}
-	return p.wants
 }
 
 func (p *player) step(s *scenario.Step) {

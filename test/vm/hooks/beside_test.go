@@ -1,0 +1,149 @@
+package hooks_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/parity"
+	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/test/vm"
+	"github.com/trimtab/trimtab/test/vm/agent"
+)
+
+// TestBeside has the agent beside a containerd without NRI (attach: bypass). What every class was promised is in force in
+// the kernel's files, of what ran before it, too; a killed agent comes back and moves nobody; a release gives back what was
+// found, and to those that came later what their runtime asked for.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	for _, g := range besides() {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := scenario.Load("testdata/beside.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := boot(t, g.Guest)
+			n.at = parity.Named("bypass")
+			n.withoutNRI()
+			p := &player{machine: n}
+			if err := p.act(&s.Steps[0]); err != nil {
+				t.Fatal(err)
+			}
+			found := p.found()
+			if err := errors.Join(n.configure(s.Config), n.attach()); err != nil {
+				t.Fatal(err)
+			}
+			s.Steps = s.Steps[1:]
+			if soak() {
+				s.Steps = append(s.Steps, scenario.Step{Name: "the runtime is killed and comes back", Restart: "runtime", Want: s.Steps[len(s.Steps)-1].Want})
+			}
+			p.steps(s)
+			if t.Failed() {
+				return
+			}
+			if soak() && g.Systemd {
+				p.reloads(s.Steps[len(s.Steps)-1].Want)
+			}
+			p.released(found)
+		})
+	}
+}
+
+// besides are the guests: version 2 by either driver, or both kernels and version 1, too.
+func besides() []variation {
+	all := []variation{{"v2", vm.Guest{}}, {"systemd", vm.Guest{Systemd: true}}, {"6.12", vm.Guest{Kernel: "6.12"}}}
+	if soak() {
+		return all
+	}
+	return all[:2]
+}
+
+// withoutNRI starts containerd anew with its NRI switched off.
+func (n *machine) withoutNRI() {
+	n.t.Helper()
+	const config, table = "/etc/containerd/config.toml", "[plugins.'io.containerd.nri.v1.nri']\n"
+	text := n.m.Read(config) + "\n"
+	if !strings.Contains(text, table) {
+		n.t.Fatalf("no table of NRI in\n%s", text)
+	}
+	n.m.StopContainerd()
+	n.m.Put(config, 0o644, []byte(strings.Replace(text, table, table+"  disable = true\n", 1)))
+	n.m.Run("rm", "-f", vm.NRISocket)
+	n.m.StartContainerd()
+	n.m.Sh("[ ! -e " + vm.NRISocket + " ]")
+}
+
+// kept are the files that the agent may write, of which a release gives back what was there.
+var kept = []string{
+	"cpuset.cpus", "cpuset.mems", "cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle", "memory.max", "memory.high", "memory.low", "memory.min",
+}
+
+// found is what is in these files for all containers and pods.
+func (p *player) found() map[scenario.Ref]map[string]string {
+	p.t.Helper()
+	all := map[scenario.Ref]map[string]string{}
+	for _, ref := range append(slices.Collect(maps.Keys(p.ctrs)), slices.Collect(maps.Keys(p.pods))...) {
+		_, files, _, err := p.state(ref)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		all[ref] = map[string]string{}
+		for _, name := range kept {
+			all[ref][name] = strings.TrimSpace(string(files[name]))
+		}
+	}
+	return all
+}
+
+// released gives everything back: to those of before what was found, to the others what the runtime was asked for.
+func (p *player) released(found map[scenario.Ref]map[string]string) {
+	p.t.Helper()
+	p.t.Logf("release: %s", p.m.Run(agent.Program, "release"))
+	if err := agent.Await(func() error { return lines(differing(found, p.found())) }); err != nil {
+		p.t.Errorf("after the release:\n%v", err)
+	}
+	unlimited, quota, least, one := int64(effective.Unlimited), int64(100_000), uint64(2), uint64(1024)
+	all := "0-3"
+	none := map[string]string{"cpu.max.burst": "0", "cpu.idle": "0", "memory.high": "max"}
+	p.step(&scenario.Step{Name: "released", Want: map[scenario.Ref]scenario.Want{
+		"shop/db/c":    {From: "as the runtime asked", CPUs: &all, Quota: &quota, Shares: &one},
+		"shop/batch/c": {From: "as the runtime asked", CPUs: &all, Quota: &unlimited, Shares: &least, Memory: &unlimited},
+		"shop/on/c":    {From: "as the runtime asked", CPUs: &all, Quota: &quota, Files: none},
+		"shop/on":      {From: "as the kubelet made it", Quota: &quota, Files: none},
+	}})
+	n, err := p.a.Status()
+	if err != nil || len(n.CPUs.Grants) > 0 {
+		p.t.Errorf("somebody owns CPUs after the release: %+v (%v)", n.CPUs.Grants, err)
+	}
+}
+
+// differing says which files are not as they were.
+func differing(was, is map[scenario.Ref]map[string]string) (notes []string) {
+	for _, ref := range slices.Sorted(maps.Keys(was)) {
+		for _, name := range kept {
+			if was[ref][name] != is[ref][name] && !widened(ref, name) {
+				notes = append(notes, fmt.Sprintf("  %s: %s was %q and is %q", ref, name, was[ref][name], is[ref][name]))
+			}
+		}
+	}
+	return notes
+}
+
+// widened are the files the kubelet wrote meanwhile: the update of the scenario asks for these.
+func widened(ref scenario.Ref, name string) bool {
+	return ref == "shop/web/c" && (name == "cpuset.cpus" || name == "cpu.weight")
+}
+
+// reloads has systemd write its view of every cgroup again.
+func (p *player) reloads(want map[scenario.Ref]scenario.Want) {
+	p.t.Helper()
+	for _, command := range []string{"systemctl daemon-reload", "systemctl daemon-reexec"} {
+		p.m.Sh(command)
+		p.step(&scenario.Step{Name: "after " + command, Want: want})
+	}
+}
