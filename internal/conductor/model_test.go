@@ -56,6 +56,8 @@ type model struct {
 	// held are the CPUs owners had before a resize, by cgroup: as long as the
 	// kernel shows them nobody else has one of them.
 	held map[string]string
+	// unsaved: checkpoints are lost at each restart, and records are not.
+	unsaved bool
 	// once: no container is created while one of its name runs, as a kubelet has it.
 	once bool
 }
@@ -154,7 +156,7 @@ func (mo *model) boot() {
 		fsys = deafFS{mo.kernel}
 	}
 	var saved []byte
-	if mo.con != nil && !mo.faults.forgetAsked {
+	if mo.con != nil && !mo.faults.forgetAsked && !mo.unsaved {
 		saved = mo.con.Checkpoint()
 	}
 	k := keeper.New(&cgroup.Tree{FS: fsys, Version: mo.version})

@@ -244,8 +244,8 @@ func TestPoolsInvariants(t *testing.T) {
 }
 
 // resizes draws histories that are mostly resizes of what runs.
-func resizes() *rapid.Generator[[]step] {
-	kinds := []int{0, 0, 0, 4, 7, 8, 11, 11, 11, 11, 11, 11, 11, 13}
+func resizes(others ...int) *rapid.Generator[[]step] {
+	kinds := append(others, 0, 0, 0, 7, 11, 11, 11, 11, 11, 11, 11)
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		return step{rapid.SampledFrom(kinds).Draw(t, "do"), rapid.IntRange(0, 99).Draw(t, "a"), rapid.IntRange(1, 99).Draw(t, "b")}
 	}), 5, 60)
@@ -262,13 +262,32 @@ func TestResizes(t *testing.T) {
 				mo := newPooled(t, v, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
 				mo.proxied = rapid.Bool().Draw(rt, "proxied")
 				mo.once = true
-				play(mo, resizes().Draw(rt, "history"))
+				play(mo, resizes(4, 8, 13).Draw(rt, "history"))
 				if len(mo.broken) > 0 {
 					rt.Fatalf("%v", mo.broken)
 				}
 			})
 		})
 	}
+}
+
+// TestRecoveredFromRecords is TestResizes with every checkpoint lost: the runtime's
+// records and copies bring back who owns what. Nothing ends between: what a pod
+// owns whose container does not live is known to the checkpoint alone; and pods have
+// one container, as the model's runtime is told of the others' copies late.
+func TestRecoveredFromRecords(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		mo := newPooled(t, cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+		mo.once, mo.unsaved = true, true
+		// One that asked for nothing has no record, and is new to every agent.
+		mo.policy.Choosing.Whole = engine.WholeNowhere
+		mo.boot()
+		play(mo, resizes().Draw(rt, "history"))
+		if len(mo.broken) > 0 {
+			rt.Fatalf("%v", mo.broken)
+		}
+	})
 }
 
 // TestPoolsFaults shows that these checks can fail.

@@ -218,7 +218,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		rec.CPUs = d.resizedSince(p.Pod, told, rec)
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
-		c.Pristine = rec.Pristine
+		c.Pristine = askedSince(rec, &told.Resources)
 		c.Ours = rec.Ours
 		c.Home, c.Mems, c.Wanted = rec.Home, rec.Mems, rec.Wanted
 		c.Outside = rec.Outside
@@ -231,6 +231,26 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	if !d.fresh {
 		d.handOver(p.Pod)
 	}
+}
+
+// askedSince returns what a container was asked for, by its record, or, where the
+// record is of its creation, by the runtime's copy in what we never changed: the
+// kubelet may have asked for something else since.
+func askedSince(rec *Record, told *lifecycle.Resources) lifecycle.Resources {
+	out := rec.Pristine
+	if rec.Late {
+		return out
+	}
+	if told.CPU.Shares.V != 0 && !slices.Contains(rec.Ours, lifecycle.CPUShares) {
+		out.CPU.Shares = told.CPU.Shares
+	}
+	if told.CPU.Quota.V != 0 && !slices.Contains(rec.Ours, lifecycle.CPUQuota) {
+		out.CPU.Quota = told.CPU.Quota
+	}
+	if told.Memory.Limit.V != 0 && !slices.Contains(rec.Ours, lifecycle.MemoryLimit) {
+		out.Memory.Limit = told.Memory.Limit
+	}
+	return out
 }
 
 // adopt makes do without a record: what the kernel gives a container now is

@@ -128,10 +128,10 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 
 // resizedSince returns the CPUs a record names, or, where the container was
 // resized since the record was stamped and nothing later tells of it, those in the
-// runtime's copy: part of them or more, and as many as it asks for by now.
+// runtime's copy, where that follows from what it asks for by now.
 func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record) string {
 	was, is := d.machine.OnlineOf(rec.CPUs), d.machine.OnlineOf(told.Resources.CPU.CPUs)
-	if rec.Late || was.Empty() || is.Empty() || was == is || !was.Contains(is) && !is.Contains(was) {
+	if rec.Late || was.Empty() || is.Empty() || was == is {
 		return rec.CPUs
 	}
 	a, ok := d.asks(p, &told.Resources)
@@ -146,7 +146,9 @@ func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record) str
 		sum := sumOf(all)
 		n = dueOf(&sum)
 	}
-	if !ok || n != is.Len() {
+	// Fewer than it asks for: a later growth was refused.
+	part := is.Len() < n && (was.Contains(is) || is.Contains(was))
+	if !ok || n != is.Len() && !part {
 		return rec.CPUs
 	}
 	return told.Resources.CPU.CPUs
