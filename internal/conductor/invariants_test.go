@@ -76,7 +76,7 @@ func play(mo *model, history []step) {
 		case s.Do <= 10:
 			mo.start(c)
 		case s.Do <= 12:
-			if mo.dress != nil && s.B%4 > 0 {
+			if mo.dress != nil && (s.B%4 > 0 || mo.unsaved) {
 				mo.resizeOwner(c, s)
 				continue
 			}

@@ -17,6 +17,20 @@ type resize struct {
 	before topology.Set
 	// failed is why it could not own as many CPUs as it asks for now.
 	failed error
+	// all: whatever the pod's containers own is the same.
+	all bool
+}
+
+// ownsAsOne reports whether all containers of a pod own the same CPUs. They do not
+// where the pod's sum was not told when they were created.
+func (d *draft) ownsAsOne(p *Pod) bool {
+	all := d.ledger.OfPod(p.Pod.UID)
+	for _, g := range d.ledger.Grants() {
+		if g.Key.PodUID == p.Pod.UID && g.CPUs != all {
+			return false
+		}
+	}
+	return d.chosenForPod(p)
 }
 
 // resized brings what an owner has in line with what it asks for by now: more
@@ -24,7 +38,7 @@ type resize struct {
 // or nothing; then the problem says why.
 func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 	r := d.resizing
-	r.before = have
+	r.before, r.all = have, d.ownsAsOne(p)
 	n, sum, key, known := d.wanted(p, c, r.was, d.withOffline(c, have).Len())
 	if !known {
 		return have
@@ -38,7 +52,7 @@ func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 		})
 		return have
 	}
-	if cpus == have || !d.chosenForPod(p) {
+	if cpus == have || !r.all {
 		return cpus
 	}
 	for _, g := range d.ledger.Grants() { // whatever the pod's containers own is the same
@@ -115,6 +129,9 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 	a, ok := d.asks(p, &c.Pristine)
 	if !ok || a.n == 0 {
 		return 0, nil, "", false
+	}
+	if a.pod && !d.ownsAsOne(p) {
+		a = ask{n: dueOf(&c.Pristine), key: a.key}
 	}
 	if !a.pod {
 		return a.n, p.Pod.Resources, a.key, true
@@ -209,8 +226,8 @@ func (d *draft) follow(p *Plan, c *Container) {
 	if d.resizing.before == c.Seat.Owned {
 		return
 	}
+	all := d.resizing.all
 	d.resizing = nil
-	all := d.chosenForPod(p.Pod)
 	for _, other := range d.containersOf(c.PodID) {
 		if other.ID != c.ID && other.Alive() && other.Seat.Pool == placement.Own && (all || other.Key == c.Key) {
 			n := *other
@@ -224,7 +241,7 @@ func (d *draft) follow(p *Plan, c *Container) {
 // resizePod has a pod whose sum of resources changed own as many CPUs as that
 // says.
 func (d *draft) resizePod(p *Plan) {
-	if !d.chosenForPod(p.Pod) {
+	if !d.ownsAsOne(p.Pod) {
 		return
 	}
 	for _, c := range d.containersOf(p.Pod.Pod.ID) {
