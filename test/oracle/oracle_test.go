@@ -85,8 +85,12 @@ func coreOf(m *topology.Machine, cpu int) int {
 	return cpu
 }
 
-// cost is what both want little of, the first first: sockets, NUMA nodes, and
-// whole cores of which a part is taken.
+// cost is what both want little of, the first first: sockets; where one socket has
+// everything, NUMA nodes; and where one node has, whole cores of which a part is
+// taken. Of sockets that have as much Trimtab takes the first, whatever nodes that
+// is on. Over several
+// nodes Trimtab empties one after the other, and may break a core of the last; and
+// it keeps to a part of one core of four threads where that holds all.
 func (a asked) cost(cpus topology.Set) []int {
 	sockets, nodes, taken, whole := map[int]bool{}, map[int]bool{}, map[int]int{}, map[int]int{}
 	for _, cpu := range cpus.Members() {
@@ -102,6 +106,12 @@ func (a asked) cost(cpus topology.Set) []int {
 		}
 	}
 	broken := 0
+	if len(sockets) > 1 {
+		return []int{len(sockets), 0, 0}
+	}
+	if len(nodes) > 1 || len(a.m.CPUs) > 2*len(a.m.Groups(topology.CoreLevel)) {
+		return []int{len(sockets), len(nodes), 0}
+	}
 	for core, n := range taken {
 		if whole[core] == threads[core] && n < threads[core] {
 			broken++
