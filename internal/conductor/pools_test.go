@@ -103,9 +103,9 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 			lent := (mo.policy.Choosing.Lend || mo.lending) && owner.pod.Labels[intent.KoordQoSClass] == "LSR"
 			for _, c := range all {
 				reclaimed := isReclaimed(c.pod)
-				// After failed creations nothing is claimed: it is narrowed when it starts.
-				waits := !c.started && c.Resources.CPU.CPUs == ""
-				if c.pod == owner.pod || lent && reclaimed || waits {
+				// Nothing runs yet in a cgroup the runtime is still filling: after failed creations its spec has no set,
+				// and after another configuration an old one. It is narrowed when it starts.
+				if c.pod == owner.pod || lent && reclaimed || !c.started {
 					continue
 				}
 				if shared := intersect(idsOf(g.CPUs), idsOf(mo.effective(c))); len(shared) > 0 {
