@@ -1,6 +1,7 @@
 package conductor_test
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -15,8 +16,10 @@ func (mo *model) restart() {
 	mo.boot()
 	if owned != nil {
 		// Who is given CPUs while it runs already cannot have had them from its
-		// first instruction; it has them when all is settled.
-		mo.taking = before
+		// first instruction; it has them when all is settled. One of a pool that had
+		// just what its pod was assigned is one of these.
+		mo.taking = maps.Clone(before)
+		maps.DeleteFunc(mo.taking, func(dir, _ string) bool { return !owned[dir] })
 	}
 	mo.handle(mo.everything())
 	mo.taking = nil
