@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
@@ -14,10 +16,20 @@ func (p *Pod) kindOf(name string) lifecycle.ContainerKind {
 	return spec.Kind
 }
 
+// comesAfter reports whether a container's spec comes after another's.
+func (p *Pod) comesAfter(name, other string) bool {
+	at := func(name string) int {
+		return slices.IndexFunc(p.Spec.Containers, func(s lifecycle.ContainerSpec) bool { return s.Name == name })
+	}
+	return at(name) > at(other)
+}
+
 // passed returns the CPUs of its pod that a new container may take over, where
 // each container owns its own: what a pod owned before a restart and nobody came
-// for, and what init containers had. These end before what comes after them is
-// created, so nothing is asked of whether they run. An init container, which runs
+// for, and what init containers had. These end before what comes after them in
+// the spec is created, so nothing is asked of whether they run; who is told of
+// later without coming after them, as one may be beside a runtime, gets nothing
+// while they live. An init container, which runs
 // before all others, may have the CPUs of whoever does not live; those of sidecars
 // stay theirs.
 func (d *draft) passed(p *Pod, c *Container) topology.Set {
@@ -34,7 +46,7 @@ func (d *draft) passed(p *Pod, c *Container) topology.Set {
 		kind, first := p.kindOf(g.Key.Container), p.kindOf(c.Name) == lifecycle.Init
 		switch {
 		case g.Key.Container == "":
-		case kind == lifecycle.Init, first && kind != lifecycle.Sidecar && !lives[g.Key.Container]:
+		case kind == lifecycle.Init && (p.comesAfter(c.Name, g.Key.Container) || !lives[g.Key.Container]), first && kind != lifecycle.Sidecar && !lives[g.Key.Container]:
 			out = out.Union(g.CPUs)
 		default:
 			kept = kept.Union(g.CPUs)

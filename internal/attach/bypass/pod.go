@@ -29,6 +29,7 @@ const (
 type hints struct {
 	sandbox bool
 	ctrs    map[string]why
+	order   []string // in which these were first heard of
 }
 
 func (h hints) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
@@ -99,6 +100,9 @@ func (s *session) hint(podID, id string, w why) {
 	} else {
 		if p.inbox.ctrs == nil {
 			p.inbox.ctrs = map[string]why{}
+		}
+		if _, waits := p.inbox.ctrs[id]; !waits {
+			p.inbox.order = append(p.inbox.order, id)
 		}
 		p.inbox.ctrs[id] |= w
 	}
@@ -191,7 +195,7 @@ func (s *session) checkPod(p *pod, h hints) error {
 			return err
 		}
 	}
-	for _, id := range sortedIDs(h.ctrs) {
+	for _, id := range h.order {
 		if err := s.checkContainer(p, id, h.ctrs[id]); err != nil {
 			return err
 		}
