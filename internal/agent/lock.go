@@ -55,7 +55,11 @@ func lockState(dir string, patience time.Duration, waits func(by string)) (*os.F
 		return nil, fmt.Errorf("lock the state directory (paths.state): %w", err)
 	}
 	told := false
-	for end := time.Now().Add(patience); ; time.Sleep(lockPause) {
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	again := time.NewTicker(lockPause)
+	defer again.Stop()
+	for last := patience <= 0; ; {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -66,13 +70,18 @@ func lockState(dir string, patience time.Duration, waits func(by string)) (*os.F
 		case errors.Is(err, unix.EINTR):
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		case time.Now().After(end):
+		case last:
 			return nil, errors.Join(
 				fmt.Errorf("another agent (%s) runs on the state directory %s: end it, or give this one a paths.state of its own", holder(path), dir), f.Close())
 		}
 		if !told {
 			waits(holder(path))
 			told = true
+		}
+		select {
+		case <-end.C:
+			last = true
+		case <-again.C:
 		}
 	}
 }

@@ -50,7 +50,7 @@ func play(mo *model, history []step) {
 			continue
 		case s.Do == 4:
 			name := []string{"a", "b"}[s.B%2]
-			if p := pods[s.A%len(pods)]; !p.stopped && !(mo.once && p.runs(name)) {
+			if p := pods[s.A%len(pods)]; !p.stopped && (!mo.once || !p.runs(name)) {
 				mo.create(p, name)
 			}
 			continue

@@ -23,15 +23,7 @@ func (c *Conductor) prepare(w *work) {
 	case lifecycle.PostCreateContainer:
 		c.rename(w)
 	}
-	for _, id := range w.plan.Gone {
-		c.forget(w, id)
-	}
-	for _, id := range w.plan.GonePods {
-		c.forget(w, id)
-	}
-	if p := w.plan.Pod; p != nil && p.Stopped {
-		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
-	}
+	c.takeOut(w)
 	for _, id := range w.plan.ChangedPods {
 		c.preparePod(w, id)
 	}
@@ -83,6 +75,19 @@ func (c *Conductor) prepare(w *work) {
 		c.prepareSeat(w, change)
 	}
 	c.refreshCreated(w)
+}
+
+// takeOut forgets who is gone.
+func (c *Conductor) takeOut(w *work) {
+	for _, id := range w.plan.Gone {
+		c.forget(w, id)
+	}
+	for _, id := range w.plan.GonePods {
+		c.forget(w, id)
+	}
+	if p := w.plan.Pod; p != nil && p.Stopped {
+		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
+	}
 }
 
 // losersFirst orders live containers so that those who share CPUs give them up

@@ -38,7 +38,7 @@ type rule struct {
 
 // rules returns the rule of every key that has one, by path.
 func rules() map[string]rule {
-	cpus, absolute := rule{cpus: true}, rule{absolute: true}
+	absolute := rule{absolute: true}
 	all := map[string]rule{
 		"apiVersion":                         {choices: []string{APIVersion}},
 		"kind":                               {choices: []string{Kind}},
@@ -49,15 +49,6 @@ func rules() map[string]rule {
 		"authorisation[].namespaces":         {pattern: `^[a-z0-9*?\[\]^-]{1,63}$`, means: "names or patterns of namespaces", glob: true, required: true},
 		"authorisation[].decision":           {choices: intent.Decisions()},
 		"authorisation[].mostCPUs":           {min: 0, max: topology.MaxCPUs},
-		"pools.reserved":                     cpus,
-		"pools.shared":                       cpus,
-		"pools.reclaimed":                    cpus,
-		"pools.system":                       cpus,
-		"authority":                          {choices: []string{"agent", "kubelet"}},
-		"placement.policy":                   {choices: []string{"none", "pools"}},
-		"placement.reclaim":                  {choices: []string{"leftover", "overlap"}},
-		"placement.reclaimedCPUs":            {min: 1, max: topology.MaxCPUs},
-		"placement.wholeCPUs":                {choices: []string{"never", "guaranteed", "any"}},
 		"podspec.waitMilliseconds":           {min: 0, max: 1000},
 		"podspec.pollSeconds":                {min: 1, max: 3600},
 		"podspec.kubelet.podsSocket":         {socket: true, optional: true},
@@ -97,8 +88,25 @@ func rules() map[string]rule {
 		"log.level":                          {choices: []string{"debug", "info", "warn", "error"}},
 		"log.format":                         {choices: []string{"text", "json"}},
 	}
+	maps.Copy(all, placementRules())
 	maps.Copy(all, hookRules())
 	return all
+}
+
+// placementRules are those of who gives CPUs, and which.
+func placementRules() map[string]rule {
+	cpus := rule{cpus: true}
+	return map[string]rule{
+		"pools.reserved":          cpus,
+		"pools.shared":            cpus,
+		"pools.reclaimed":         cpus,
+		"pools.system":            cpus,
+		"authority":               {choices: []string{"agent", "kubelet"}},
+		"placement.policy":        {choices: []string{"none", "pools"}},
+		"placement.reclaim":       {choices: []string{"leftover", "overlap"}},
+		"placement.reclaimedCPUs": {min: 1, max: topology.MaxCPUs},
+		"placement.wholeCPUs":     {choices: []string{"never", "guaranteed", "any"}},
+	}
 }
 
 // hookRules are those of the keys below hooks.

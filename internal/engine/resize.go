@@ -17,6 +17,8 @@ type resize struct {
 	before topology.Set
 	// failed is why it could not own as many CPUs as it asks for now.
 	failed error
+	// ofPod: the sum of the pod is what changed.
+	ofPod bool
 	// all: whatever the pod's containers own is the same.
 	all bool
 }
@@ -140,6 +142,10 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 	if had := dueOf(&before); had != 0 && (had == a.n || had == owns || had == was.Wanted) && dueOf(&after) != 0 {
 		return dueOf(&after), &after, a.key, true
 	}
+	if r := d.resizing; r != nil && !r.ofPod && a.n < owns && dueOf(&after) >= dueOf(&before) && dueOf(&after) > 0 {
+		// It asks for no less, so a lower sum is one of before.
+		return owns, p.Pod.Resources, a.key, true
+	}
 	return a.n, p.Pod.Resources, a.key, true
 }
 
@@ -247,7 +253,7 @@ func (d *draft) resizePod(p *Plan) {
 	for _, c := range d.containersOf(p.Pod.Pod.ID) {
 		if c.Alive() && c.Seat.Pool == placement.Own {
 			n := *c
-			d.resizing = &resize{was: c}
+			d.resizing = &resize{was: c, ofPod: true}
 			d.settle(p, &n, nil)
 			d.follow(p, &n)
 			break
