@@ -197,12 +197,20 @@ func (s *session) watchConnection() {
 	}
 }
 
+// settledEvents is how long after a stream was opened a runtime surely tells on
+// it. None says when it begins to, so what came between the lists and that moment
+// is looked for once.
+const settledEvents = 500 * time.Millisecond
+
 // follow listens to the runtime's events. They are hints as all others: losing
 // the stream costs time, not truth.
 func (s *session) follow() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {
 		stream, err := s.c.calls.GetContainerEvents(s.ctx, &cri.GetEventsRequest{})
+		if err == nil {
+			s.later(settledEvents, s.relist)
+		}
 		for err == nil {
 			var e *cri.ContainerEventResponse
 			if e, err = stream.Recv(); err == nil {
