@@ -204,6 +204,9 @@ func (k *Keeper) claim(o origin) *Outcome {
 	r.take(o)
 	back, known := r.back()
 	isBack := known && (back != "" || !isList(p.field)) && cgroup.Same(p.field, p.key, text, back)
+	if known && isList(p.field) && text == "" {
+		isBack = true // of a cgroup made since: an empty list is never ours
+	}
 	switch {
 	case err != nil && cgroup.Gone(err), err == nil && isBack && !hidden:
 		delete(k.remembered, p)
