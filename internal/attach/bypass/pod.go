@@ -172,8 +172,8 @@ func (s *session) check(p *pod, h hints) {
 			if h.sandbox {
 				s.hintPod(p.id)
 			}
-			for id, w := range h.ctrs {
-				s.hint(p.id, id, w)
+			for _, id := range h.order {
+				s.hint(p.id, id, h.ctrs[id])
 			}
 		})
 	default:

@@ -1,0 +1,89 @@
+package conductor
+
+import (
+	"maps"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// prepareUpdate re-asserts what we own in whatever the kubelet asks for.
+func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
+	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.recorded[ctr.ID] = c.recorded[ctr.ID] || stamps(w.from)
+	c.landed(ctr)
+	// Some runtimes never tell that they have written an update.
+	maps.Copy(c.copyOf(ctr.ID), c.answered[ctr.ID])
+	c.answered[ctr.ID] = requested(w.ev.Requested)
+	target, err := c.target(ctr)
+	for _, v := range c.state.Values(ctr) {
+		if !inKernel(v.Field) {
+			continue
+		}
+		switch {
+		case err != nil:
+		case c.resizes(w, v):
+			w.items = append(w.items, c.item(target, ctr, v))
+		default:
+			w.notes = append(w.notes, c.item(target, ctr, v))
+		}
+		if c.kernelOnly(ctr, v) {
+			continue
+		}
+		hands := hands(w.from, lifecycle.UpdateContainer, v.Field)
+		if !hands || v.Field == lifecycle.Unified {
+			// Before the runtime writes: a burst above the new quota would have
+			// the kernel refuse the quota.
+			w.settle = ctr.ID
+		}
+		if !hands {
+			continue
+		}
+		w.answer.Values = append(w.answer.Values, v)
+		c.answered[ctr.ID][v.Field] = v.String()
+		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+	}
+	if !stamps(w.from) {
+		c.written(ctr) // nobody waited for our answer: it is told of afterwards
+	}
+}
+
+// prepareFollowing brings a container in line that was resized with its pod: its
+// record is of before.
+func (c *Conductor) prepareFollowing(w *work, ctr *engine.Container) {
+	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.prepareLive(w, ctr, nil)
+}
+
+// resizes reports whether an update gives or takes CPUs. What is taken is gone
+// from the kernel before others get it, and what is given is gone from them
+// before: so it is written in one batch with theirs, before the runtime writes it.
+func (c *Conductor) resizes(w *work, v lifecycle.Value) bool {
+	return v.Field == lifecycle.CPUSetCPUs && w.plan.Moved()
+}
+
+// landed notes that the runtime knows a container: its creation is no longer in
+// flight. What was sent to it until now may have been passed over.
+func (c *Conductor) landed(ctr *engine.Container) {
+	missed := c.flying[ctr.ID]
+	delete(c.flying, ctr.ID)
+	if !missed {
+		return
+	}
+	for _, v := range c.state.Values(ctr) {
+		c.enqueue(ctr, v)
+	}
+}
+
+// written notes that the runtime has stored what an update was answered with,
+// on top of whatever its copy got in between.
+func (c *Conductor) written(ctr *engine.Container) {
+	wrote := c.answered[ctr.ID]
+	delete(c.answered, ctr.ID)
+	maps.Copy(c.copyOf(ctr.ID), wrote)
+	for _, v := range c.state.Values(ctr) {
+		if _, ok := wrote[v.Field]; ok {
+			c.enqueue(ctr, v)
+		}
+	}
+}
