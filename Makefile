@@ -49,6 +49,7 @@ e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 soak: deps tools ## Run the restart tests at full length, 100 rounds, and every suite in every variation
 	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestAuto|TestProxyKilled|TestChaos' $(ARGS) .
 	@TRIMTAB_SOAK=$${ROUNDS:-100} go test -v -timeout 60m ./test/churn
+	@go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=3000
 	@cd test/oracle && go test -v -timeout 60m . -rapid.checks=5000
 	@TRIMTAB_SOAK=$${ROUNDS:-100} $(MAKE) e2e
 

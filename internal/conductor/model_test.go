@@ -58,6 +58,10 @@ type model struct {
 	held map[string]string
 	// unsaved: checkpoints are lost at each restart, and records are not.
 	unsaved bool
+	// creating is what the runtime is creating, and granted are the grants before
+	// it: two containers of one name are told apart by that alone.
+	creating *modelCtr
+	granted  map[string]bool
 	// once: no container is created while one of its name runs, as a kubelet has it.
 	once bool
 }
@@ -236,6 +240,9 @@ func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
 	}
 	ans, err := mo.con.Handle(context.Background(), from, ev)
 	mo.con.Settled() // a Synchronize is answered before it is applied
+	if mo.proxied {  // a proxy does what any answer says; NRI's have a place for it in some
+		mo.others(ans)
+	}
 	return ans, err == nil
 }
 
@@ -299,7 +306,9 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 	if mo.proxied { // neither is known before the runtime has it
 		asked.ID, asked.CgroupsPath = "creating-"+c.ID, ""
 	}
+	mo.creating, mo.granted = c, mo.grants()
 	ans, ok := mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: asked})
+	mo.creating = nil
 	if !ok {
 		return nil
 	}
@@ -315,8 +324,7 @@ func (mo *model) create(p *modelPod, name string) *modelCtr {
 			mo.between = nil
 			between()
 		}
-		ans, _ = mo.handle(lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container), Former: asked.ID})
-		mo.others(ans)
+		mo.handle(lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container), Former: asked.ID})
 	}
 	return c
 }
@@ -393,9 +401,8 @@ func (mo *model) start(c *modelCtr) {
 		must(mo.kernel.MkdirRunc(c.dir()))
 		mo.toKernel(c)
 	}
-	ans, _ := mo.handle(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+	mo.handle(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
 	if mo.proxied { // the cgroup comes with the start, after what the answer changes
-		mo.others(ans)
 		must(mo.kernel.MkdirRunc(c.dir()))
 		mo.toKernel(c)
 	}
@@ -523,10 +530,7 @@ func (mo *model) stopPod(p *modelPod) {
 	}
 	p.stopped = true
 	if !mo.faults.keepGrant {
-		ans, _ := mo.handle(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: clone(&p.Pod)})
-		if mo.proxied { // an NRI answer has no place for it
-			mo.others(ans)
-		}
+		mo.handle(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: clone(&p.Pod)})
 	}
 	mo.checkFree()
 }
@@ -617,7 +621,14 @@ func (mo *model) checkExclusive(when string) {
 }
 
 func (mo *model) owns(c *modelCtr) bool {
-	return mo.grants()["default/"+c.pod.Name+"/"+c.Name+" "+canonical(c.pod.asked)]
+	grant := "default/" + c.pod.Name + "/" + c.Name + " " + canonical(c.pod.asked)
+	return mo.grants()[grant] && !mo.another(c, grant)
+}
+
+// another reports whether a grant is of a container of the same name that is
+// being created, not of this one.
+func (mo *model) another(c *modelCtr, grant string) bool {
+	return mo.creating != nil && mo.creating.pod == c.pod && mo.creating.Name == c.Name && !mo.granted[grant]
 }
 
 // checkBurst checks that a container starts with the burst its pod asked for, and

@@ -97,7 +97,8 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 			continue
 		}
 		for _, g := range grants {
-			if g.Pod != "default/"+owner.pod.Name || g.Container != owner.Name || g.CPUs != mo.effective(owner) || mo.taking != nil && mo.taking[owner.dir()] != g.CPUs {
+			if g.Pod != "default/"+owner.pod.Name || g.Container != owner.Name || g.CPUs != mo.effective(owner) || mo.taking != nil && mo.taking[owner.dir()] != g.CPUs ||
+				mo.another(owner, g.Pod+"/"+g.Container+" "+g.CPUs) {
 				continue
 			}
 			lent := (mo.policy.Choosing.Lend || mo.lending) && owner.pod.Labels[intent.KoordQoSClass] == "LSR"
