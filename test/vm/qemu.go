@@ -36,13 +36,14 @@ type launch struct {
 	state   string // file to load memory and devices from; empty boots
 }
 
-// hardware are QEMU's arguments that decide what the guest is. They are part of a snapshot's key.
-func (g Guest) hardware(k kernel) []string {
+// hardware are QEMU's arguments that decide what the guest is. They are part of a snapshot's key, with clock as it is there.
+func (g Guest) hardware(k kernel, clock string) []string {
 	line := "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr net.ifnames=0 psi=1 audit=0 apparmor=0 " +
 		"nowatchdog tsc=reliable no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on"
 	if g.CgroupV1 {
 		line += " trimtab.cgroup=v1"
 	}
+	line += clock
 	args := []string{
 		"-machine", "q35,hpet=off,smm=off",
 		"-accel", "tcg,thread=multi,tb-size=512",

@@ -29,7 +29,8 @@ func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err
 	if err != nil {
 		return "", nil, err
 	}
-	hardware = g.hardware(k)
+	clock, rate := clockArgs()
+	hardware = g.hardware(k, clock)
 	version, err := qemuVersion()
 	if err != nil {
 		return "", nil, err
@@ -38,7 +39,7 @@ func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err
 	if err != nil {
 		return "", nil, err
 	}
-	key := sha256.Sum256([]byte(strings.Join(append(hardware, image, version, ready, bootProtocol), "\x00")))
+	key := sha256.Sum256([]byte(strings.Join(append(g.hardware(k, rate), image, version, ready, bootProtocol), "\x00")))
 	cache, err := cached()
 	if err != nil {
 		return "", nil, err
@@ -86,7 +87,7 @@ func (g Guest) take(ctx context.Context, hardware []string, image, work string) 
 		err = c.setClock(ctx)
 	}
 	if err == nil {
-		err = g.prepare(ctx, c)
+		err = c.keepsTime(ctx, func() error { return g.prepare(ctx, c) })
 	}
 	if err != nil {
 		console, _ := os.ReadFile(p.console())

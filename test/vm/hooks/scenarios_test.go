@@ -18,30 +18,28 @@ func TestMain(m *testing.M) { vm.Main(m) }
 // soak says that everything is to be run, in every variation.
 func soak() bool { return os.Getenv("TRIMTAB_SOAK") != "" }
 
-// ofHooks are the files of which each shows one hook; these are enough for every change. Batch resources are in the crowd
-// of lifecycle_test.go; their own file has a container with a hundredth of a CPU, for which emulation needs many minutes.
-var ofHooks = []string{
-	"koordinator-cpuset", "koordinator-gpu", "devices", "group-identity", "group-identity-fallback",
-	"normalization", "oom-score", "conflicts",
+// enough are the files and machines that show each hook once through each attachment: what every change is held to. The
+// crowds of lifecycle_test.go have owners, batch and others on version 2 with four NUMA nodes, and on version 1;
+// beside_test.go plays bypass.
+var enough = map[string][]string{
+	"nri": {"tour/systemd"},
+	"cri": {"tour/v2", "unset-quota/v1"},
 }
-
-// ofProxy are enough for every change through the CRI proxy: owners on version 1, devices, and what only the kernel has.
-var ofProxy = []string{"unset-quota", "devices", "group-identity-fallback"}
 
 // TestScenarios plays the files that the embedded runtime plays, on a machine of the shape they name.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	playScenarios(t, parity.Named("nri"), ofHooks)
+	playScenarios(t, parity.Named("nri"))
 }
 
 // TestProxyScenarios plays them through the CRI proxy, by the defaults of both sides. What the CRI cannot carry must not
 // be in force, and is written to the kernel or reported.
 func TestProxyScenarios(t *testing.T) {
 	t.Parallel()
-	playScenarios(t, parity.Named("cri"), ofProxy)
+	playScenarios(t, parity.Named("cri"))
 }
 
-func playScenarios(t *testing.T, at parity.Attachment, enough []string) {
+func playScenarios(t *testing.T, at parity.Attachment) {
 	t.Helper()
 	files, err := filepath.Glob("../../scenarios/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -52,11 +50,11 @@ func playScenarios(t *testing.T, at parity.Attachment, enough []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, g := range variations(s) {
-			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-			t.Run(name+"/"+g.name, func(t *testing.T) {
+		for _, g := range variations() {
+			name := strings.TrimSuffix(filepath.Base(file), ".yaml") + "/" + g.name
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				if !soak() && !slices.Contains(enough, name) {
+				if !soak() && !slices.Contains(enough[at.Name], name) {
 					t.Skip("make soak plays it")
 				}
 				if s.NeedsKubelet() {
@@ -86,16 +84,7 @@ type variation struct {
 	vm.Guest
 }
 
-// variations are the node as the file names it, or all there are. There is no guest with v1 under systemd.
-func variations(s *scenario.Scenario) []variation {
-	all := []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}}
-	switch {
-	case soak():
-		return all
-	case s.Node.Cgroup == "v1":
-		return all[1:2]
-	case s.Node.Driver == "systemd":
-		return all[2:]
-	}
-	return all[:1]
+// variations are all there are. There is no guest with v1 under systemd.
+func variations() []variation {
+	return []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}}
 }

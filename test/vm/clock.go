@@ -1,0 +1,82 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// hostKHz is the rate of the host's time stamp counter. A guest that finds it out by itself on a busy host may be wrong by
+// a factor of four, and then its clock is, in every copy of the snapshot: it is told (tsc_early_khz of Linux' kernel
+// parameters, since 4.20). Zero where that cannot be measured.
+var hostKHz = sync.OnceValue(func() uint64 {
+	from, begun := stampedTick()
+	if from == 0 {
+		return 0
+	}
+	<-time.After(100 * time.Millisecond)
+	to, ended := stampedTick()
+	return uint64(float64(to-from) / float64(ended.Sub(begun).Microseconds()) * 1000)
+})
+
+// stampedTick reads the counter and the clock at the same time, as near as twenty attempts come.
+func stampedTick() (tick uint64, at time.Time) {
+	closest := time.Hour
+	for range 20 {
+		before := time.Now()
+		read := ticks()
+		if took := time.Since(before); took < closest {
+			closest, tick, at = took, read, before.Add(took/2)
+		}
+	}
+	return tick, at
+}
+
+// clockArgs tell the guest how fast its counter is. The snapshot's key has the rate to a tenth of a GHz, that it is not
+// restored on another processor.
+func clockArgs() (arg, key string) {
+	khz := hostKHz()
+	if khz == 0 {
+		return "", ""
+	}
+	return fmt.Sprintf(" tsc_early_khz=%d", khz), fmt.Sprintf("%d00 MHz", (khz+50_000)/100_000)
+}
+
+// uptime is for how long the guest has run, by its own clock.
+func (c *channel) uptime(ctx context.Context) (time.Duration, error) {
+	text, err := c.get(ctx, "/proc/uptime")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	seconds, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the guest's uptime is %q: %w", text, err)
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// keepsTime does something and then checks that the guest's clock went as the host's did meanwhile, for two seconds at
+// least.
+func (c *channel) keepsTime(ctx context.Context, do func() error) error {
+	begun := time.Now()
+	from, err := c.uptime(ctx)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	<-time.After(2*time.Second - time.Since(begun))
+	to, err := c.uptime(ctx)
+	if err != nil {
+		return err
+	}
+	if rate := float64(to-from) / float64(time.Since(begun)); rate < 0.8 || rate > 1.25 {
+		return fmt.Errorf("the guest's clock goes %.2f times as fast as the host's", rate)
+	}
+	return nil
+}
