@@ -59,18 +59,23 @@ func TestProxyKilled(t *testing.T) {
 	proxied := n.m.CRI(proxySocket)
 	load, watch := n.call(proxied, before["db"].id), n.watch("0-1", before["db"].id)
 
-	const behind = 2 // pods that may still be starting
+	const (
+		behind = 2 // pods that may still be starting
+		each   = 4 // kills while one comes: at once, with its sandbox, with its container, and later
+	)
 	name := func(i int) string { return fmt.Sprint("churn-", i) }
 	own := want{cpus: "2-3", class: "shared", seat: "shared"}
 	var gaps []time.Duration
-	count := rounds(t, 4) // each takes half a minute
+	count := rounds(t, 20)
 	for i := range count {
-		n.apply(pod{name: name(i), labels: map[string]string{class: "LS"}, requests: map[string]string{"cpu": "10m"}})
-		if i >= behind {
-			n.awaitAll("before it goes", map[string]want{name(i - behind): own})
-			n.m.Run("rm", path.Join(manifests, name(i-behind)+".json"))
+		if at := i / each; i%each == 0 {
+			n.apply(pod{name: name(at), labels: map[string]string{class: "LS"}, requests: map[string]string{"cpu": "10m"}})
+			if at >= behind {
+				n.awaitAll("before it goes", map[string]want{name(at - behind): own})
+				n.m.Run("rm", path.Join(manifests, name(at-behind)+".json"))
+			}
 		}
-		n.reaches(name(i), i%3)
+		n.reaches(name(i/each), i%each%3)
 		n.a.Kill()
 		killed := time.Now()
 		if err := n.a.Run(); err != nil {
@@ -79,7 +84,7 @@ func TestProxyKilled(t *testing.T) {
 		n.await("the agent is back", func() error { return version(proxied) })
 		gaps = append(gaps, time.Since(killed).Round(time.Millisecond))
 	}
-	for i := max(0, count-behind); i < count; i++ {
+	for i := max(0, (count-1)/each+1-behind); i <= (count-1)/each; i++ {
 		wants[name(i)] = own
 	}
 	n.unmoved(before, n.awaitAll("after all kills", wants))
