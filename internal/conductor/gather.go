@@ -81,11 +81,10 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 }
 
 // adopted reads what the kernel gives containers whose record is lost, of an
-// attachment whose records only the checkpoint had.
+// attachment whose records only the checkpoint had, and those that own CPUs by a
+// record that may be of before a resize.
 func (c *Conductor) adopted(w *work, f *engine.Facts) {
-	if w.from == nil || stamps(w.from) {
-		return
-	}
+	lost := w.from != nil && !stamps(w.from)
 	f.Kernel = map[string]string{}
 	parents := map[string]string{}
 	for _, p := range w.ev.Pods {
@@ -97,7 +96,7 @@ func (c *Conductor) adopted(w *work, f *engine.Facts) {
 		if ctr == nil {
 			continue
 		}
-		if _, known := f.Records[ctr.ID]; known {
+		if r, known := f.Records[ctr.ID]; known && (r.Late || r.CPUs == "") || !known && !lost {
 			continue
 		}
 		dir, err := cgroup.Path(parents[ctr.PodID], ctr.CgroupsPath)

@@ -1,6 +1,7 @@
 package conductor_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -141,8 +143,8 @@ func (mo *model) checkOnline(offline []int) {
 }
 
 // TestPoolsHotUnplug plays random histories during which CPUs go offline and come
-// back. Owners keep what is left, and have everything again in the end. Restarts
-// are before that: one after it is not held to anything here.
+// back. Owners keep what is left, and have everything again in the end, whether or
+// not the agent is started anew while CPUs are away and after that.
 func TestPoolsHotUnplug(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -158,7 +160,13 @@ func TestPoolsHotUnplug(t *testing.T) {
 		mo.lending = false
 		before := mo.running()
 		mo.plug(rapid.SliceOfNDistinct(rapid.IntRange(1, 7), 0, 6, rapid.ID[int]).Draw(rt, "offline"))
+		if rapid.Bool().Draw(rt, "restart") {
+			mo.restart()
+		}
 		mo.plug(nil)
+		if rapid.Bool().Draw(rt, "restart after") {
+			mo.restart()
+		}
 		for id, cpus := range mo.running() {
 			if was, owned := before[id]; owned && was != cpus {
 				mo.wrong("I4: %s owned %s, and after CPUs went and came back %s", id, was, cpus)
@@ -172,6 +180,50 @@ func TestPoolsHotUnplug(t *testing.T) {
 			rt.Fatalf("%v", mo.broken)
 		}
 	})
+}
+
+// TestUnpluggedRecovered is TestPoolsHotUnplug with every checkpoint lost, as
+// TestRecoveredFromRecords is without CPUs that go. What an owner came to by a resize
+// and is offline when the checkpoint is lost is known to nobody any more.
+func TestUnpluggedRecovered(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		mo := newPooled(t, cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+		mo.once, mo.unsaved = true, true
+		mo.policy.Choosing.Whole = engine.WholeNowhere
+		mo.boot()
+		play(mo, resizes().Draw(rt, "history"))
+		mo.lending = true // as in TestPoolsHotUnplug
+		for _, c := range mo.live() {
+			mo.start(c)
+		}
+		mo.lending = false
+		mo.restart() // without a checkpoint
+		before, resized := mo.running(), mo.resized()
+		mo.plug(rapid.SliceOfNDistinct(rapid.IntRange(1, 7), 0, 6, rapid.ID[int]).Draw(rt, "offline"))
+		mo.restart()
+		mo.plug(nil)
+		mo.restart()
+		after := mo.running()
+		for id, was := range before {
+			if after[id] != was && !resized[id] {
+				mo.wrong("I4: %s owned %s, and after CPUs went and came back %q", id, was, after[id])
+			}
+		}
+		if len(mo.broken) > 0 {
+			rt.Fatalf("%v", mo.broken)
+		}
+	})
+}
+
+// resized are the containers that own other CPUs than when they were created.
+func (mo *model) resized() map[string]bool {
+	all := map[string]bool{}
+	for _, c := range mo.live() {
+		record := c.Annotations[conductor.RecordKey]
+		all[c.ID] = !strings.Contains(record, fmt.Sprintf(`"cpus":%q`, mo.ownedBy(c)))
+	}
+	return all
 }
 
 // running are the CPUs of containers that run and own some.

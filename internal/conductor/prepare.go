@@ -35,6 +35,10 @@ func (c *Conductor) prepare(w *work) {
 	}
 	for _, id := range c.losersFirst(w.plan.Changed) {
 		ctr := c.state.Container(id)
+		if slices.Contains(w.plan.Reseated, id) {
+			c.prepareFollowing(w, ctr)
+			continue
+		}
 		switch w.ev.Kind {
 		case lifecycle.CreateContainer:
 			c.prepareCreate(w, ctr)

@@ -49,6 +49,9 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	if p.Reject != "" {
 		return &Plan{Reject: p.Reject, Container: p.Container, Pod: p.Pod, base: s.Generation}
 	}
+	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
+		d.reseat(p)
+	}
 	p.Seats = d.seats()
 	slices.Sort(p.Changed)
 	slices.Sort(p.ChangedPods)
@@ -215,7 +218,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	var rec *Record
 	if r, ok := f.Records[told.ID]; ok {
 		rec = &r
-		rec.CPUs = d.resizedSince(p.Pod, told, rec)
+		rec.CPUs = d.resizedSince(p.Pod, told, rec, f.Kernel[told.ID])
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)

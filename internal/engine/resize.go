@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -139,6 +140,10 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 		return a.n, p.Pod.Resources, a.key, true
 	}
 	before, after := d.podSum(p, was), d.podSum(p, c)
+	if r := d.resizing; r != nil && r.ofPod && dueOf(&after) > owns && a.n <= owns {
+		// It is to shrink from what it never had: its containers' requests are of before.
+		return owns, p.Pod.Resources, a.key, true
+	}
 	if had := dueOf(&before); had != 0 && (had == a.n || had == owns || had == was.Wanted) && dueOf(&after) != 0 {
 		return dueOf(&after), &after, a.key, true
 	}
@@ -149,32 +154,59 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 	return a.n, p.Pod.Resources, a.key, true
 }
 
-// resizedSince returns the CPUs a record names, or, where the container was
-// resized since the record was stamped and nothing later tells of it, those in the
-// runtime's copy, where that follows from what it asks for by now.
-func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record) string {
-	was, is := d.machine.OnlineOf(rec.CPUs), d.machine.OnlineOf(told.Resources.CPU.CPUs)
-	if rec.Late || was.Empty() || is.Empty() || was == is {
+// resizedSince returns the CPUs that a container owns by its record, or, where it
+// was resized since that was stamped and nothing later tells of it, by what it runs
+// on: the kernel had it first, the runtime's copy has it a moment later. Either has
+// to follow from what the container asks for by now.
+//
+// Where its last resize was refused it has another number. Only owners are without
+// the quota they asked for: where the copy is, it has what its container owns, and
+// the kernel what of it was not given up since.
+func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, kernel string) string {
+	places := d.machine.PlacesOf(rec.CPUs)
+	away, was := places.Minus(d.machine.Online()), places.And(d.machine.Online())
+	copied, runs := d.machine.OnlineOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(kernel)
+	if rec.Late || was.Empty() || (copied.Empty() || copied == was) && (runs.Empty() || runs == was) {
 		return rec.CPUs
 	}
-	a, ok := d.asks(p, &told.Resources)
-	n := a.n
-	if ok && a.pod && n != is.Len() { // the pod's sum may be of before
-		all := make([]*lifecycle.Resources, 0, len(d.listed[told.PodID]))
-		for _, c := range d.listed[told.PodID] {
-			if c.State != lifecycle.StateStopped {
-				all = append(all, &c.Resources)
-			}
+	asked := d.asksByNow(p, told)
+	for _, has := range []topology.Set{runs, copied} {
+		if !has.Empty() && (slices.Contains(asked, has.Len()) || slices.Contains(asked, has.Union(away).Len())) {
+			return d.machine.Format(has.Union(away))
 		}
-		sum := sumOf(all)
-		n = dueOf(&sum)
+	}
+	if told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty() {
+		if !runs.Empty() && copied.Contains(runs) {
+			return d.machine.Format(runs)
+		}
+		return told.Resources.CPU.CPUs
 	}
 	// Fewer than it asks for: a later growth was refused.
-	part := is.Len() < n && (was.Contains(is) || is.Contains(was))
-	if !ok || n != is.Len() && !part {
-		return rec.CPUs
+	if !copied.Empty() && len(asked) > 0 && copied.Len() < slices.Max(asked) && (was.Contains(copied) || copied.Contains(was)) {
+		return told.Resources.CPU.CPUs
 	}
-	return told.Resources.CPU.CPUs
+	return rec.CPUs
+}
+
+// asksByNow returns how many CPUs a container asks for by what the runtime tells,
+// none where no number follows. Where its pod's sum decides, that may be of before
+// a resize of its containers: theirs is another.
+func (d *draft) asksByNow(p *Pod, told *lifecycle.Container) []int {
+	a, ok := d.asks(p, &told.Resources)
+	switch {
+	case !ok:
+		return nil
+	case !a.pod:
+		return []int{a.n}
+	}
+	all := make([]*lifecycle.Resources, 0, len(d.listed[told.PodID]))
+	for _, c := range d.listed[told.PodID] {
+		if c.State != lifecycle.StateStopped {
+			all = append(all, &c.Resources)
+		}
+	}
+	sum := sumOf(all)
+	return []int{a.n, dueOf(&sum)}
 }
 
 // podSum adds up what a pod's live containers ask for, one of them as it is given.

@@ -26,7 +26,11 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	}
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
-		return f.Records[c.ID].CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), &c.Resources).Empty()
+		asked, rec := c.Resources, f.Records[c.ID]
+		if _, known := f.Records[c.ID]; known {
+			asked = askedSince(&rec, &c.Resources)
+		}
+		return rec.CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), &asked).Empty()
 	}) {
 		p.Pod = d.pod(c.PodID)
 		if p.Pod == nil {
