@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // dress is what a pod is to the policy pools.
@@ -44,8 +45,13 @@ var wardrobe = []dress{
 // newPooled is a model under the policy pools.
 func newPooled(t testing.TB, v cgroup.Version, f faults, seed int) *model {
 	t.Helper()
-	mo := newModel(t, v, f)
-	mo.policy.Pools.Reserved = string2set("0").set(mo)
+	return newPooledOn(t, eight(t), v, f, seed)
+}
+
+func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, seed int) *model {
+	t.Helper()
+	mo := newModelOn(t, m, v, f)
+	mo.policy.Pools.Reserved = mo.reserved()
 	mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
 	mo.policy.Pools.Reclaimed = mo.policy.Pools.Shared
 	mo.policy.Pools.Sizing = placement.NewSizing(mo.machine)
@@ -120,6 +126,9 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 // resizeOwner is an in-place resize to some whole CPUs. Not every runtime tells of
 // the pod's, and those that do tell before or after the container's.
 func (mo *model) resizeOwner(c *modelCtr, s step) {
+	if mo.unlisted && c.Annotations == nil {
+		return // without a record it is new to an agent without the checkpoint, who grants what it asks for by now
+	}
 	if mo.unsaved && !c.started {
 		// A kubelet resizes what runs. Of another, in the moment before its copy follows a resize of
 		// its pod, neither copy nor record nor kernel tell what it owns.
@@ -285,10 +294,7 @@ func TestRecoveredFromRecords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		mo := newPooled(t, cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
-		mo.once, mo.unsaved = true, true
-		// One that asked for nothing has no record, and is new to every agent.
-		mo.policy.Choosing.Whole = engine.WholeNowhere
-		mo.boot()
+		mo.once, mo.unlisted, mo.unsaved = true, true, true
 		play(mo, resizes().Draw(rt, "history"))
 		if len(mo.broken) > 0 {
 			rt.Fatalf("%v", mo.broken)

@@ -41,7 +41,8 @@ type Facts struct {
 	// lists; "" allows all.
 	ParentCPUs map[string]string
 	// Kernel are the CPUs the kernel gives containers of a Synchronize whose
-	// record is lost, or may be of before a resize, by id, as kernel lists.
+	// record is lost, or may be of before a resize, by id, as kernel lists; of all,
+	// where some are distrusted.
 	Kernel map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.

@@ -156,33 +156,42 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 
 // resizedSince returns the CPUs that a container owns by its record, or, where it
 // was resized since that was stamped and nothing later tells of it, by what it runs
-// on: the kernel had it first, the runtime's copy has it a moment later. Either has
-// to follow from what the container asks for by now.
+// on: the kernel had it first, the runtime's copy has it a moment later, and one is
+// part of the other. Either has to follow from what the container asks for by now,
+// with what is offline or without.
 //
 // Where its last resize was refused it has another number. Only owners are without
 // the quota they asked for: where the copy is, it has what its container owns, and
 // the kernel what of it was not given up since.
 func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, kernel string) string {
-	places := d.machine.PlacesOf(rec.CPUs)
-	away, was := places.Minus(d.machine.Online()), places.And(d.machine.Online())
-	copied, runs := d.machine.OnlineOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(kernel)
-	if rec.Late || was.Empty() || (copied.Empty() || copied == was) && (runs.Empty() || runs == was) {
+	online, born := d.machine.Online(), d.machine.PlacesOf(rec.CPUs)
+	copied, runs := d.machine.PlacesOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(kernel)
+	was, is := born.And(online), copied.And(online)
+	if rec.Late || born.Empty() || (is.Empty() || is == was) && (runs.Empty() || runs == was) {
 		return rec.CPUs
 	}
-	asked := d.asksByNow(p, told)
-	for _, has := range []topology.Set{runs, copied} {
-		if !has.Empty() && (slices.Contains(asked, has.Len()) || slices.Contains(asked, has.Union(away).Len())) {
-			return d.machine.Format(has.Union(away))
+	lifted := told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty()
+	if was.Empty() && !lifted {
+		return rec.CPUs // it may run in a pool for as long as they are offline
+	}
+	if !copied.Contains(runs) && !runs.Contains(is) {
+		runs = topology.Set{}
+	}
+	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &told.Resources)
+	for _, has := range []topology.Set{runs, is} {
+		switch both := has.Union(away); {
+		case has.Empty():
+		case slices.Contains(asked, has.Len()):
+			return d.machine.Format(has)
+		case slices.Contains(asked, both.Len()):
+			return d.machine.Format(both)
 		}
 	}
-	if told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty() {
-		if !runs.Empty() && copied.Contains(runs) {
-			return d.machine.Format(runs)
-		}
-		return told.Resources.CPU.CPUs
-	}
-	// Fewer than it asks for: a later growth was refused.
-	if !copied.Empty() && len(asked) > 0 && copied.Len() < slices.Max(asked) && (was.Contains(copied) || copied.Contains(was)) {
+	switch {
+	case lifted && !runs.Empty() && copied.Contains(runs):
+		return d.machine.Format(runs.Union(copied.Minus(online)))
+	case lifted, len(asked) > 0 && !is.Empty() && is.Len() < slices.Max(asked) && (was.Contains(is) || is.Contains(was)):
+		// Fewer than it asks for: a later growth was refused.
 		return told.Resources.CPU.CPUs
 	}
 	return rec.CPUs
@@ -191,16 +200,16 @@ func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, ker
 // asksByNow returns how many CPUs a container asks for by what the runtime tells,
 // none where no number follows. Where its pod's sum decides, that may be of before
 // a resize of its containers: theirs is another.
-func (d *draft) asksByNow(p *Pod, told *lifecycle.Container) []int {
-	a, ok := d.asks(p, &told.Resources)
+func (d *draft) asksByNow(p *Pod, sandbox string, told *lifecycle.Resources) []int {
+	a, ok := d.asks(p, told)
 	switch {
 	case !ok:
 		return nil
 	case !a.pod:
 		return []int{a.n}
 	}
-	all := make([]*lifecycle.Resources, 0, len(d.listed[told.PodID]))
-	for _, c := range d.listed[told.PodID] {
+	all := make([]*lifecycle.Resources, 0, len(d.listed[sandbox]))
+	for _, c := range d.listed[sandbox] {
 		if c.State != lifecycle.StateStopped {
 			all = append(all, &c.Resources)
 		}

@@ -82,25 +82,6 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 	return live
 }
 
-// sitsOnOwn reports whether the kernel gives a container without a record exactly
-// the CPUs its pod was assigned, or as many as the agent would have chosen: it
-// owns them.
-func (d *draft) sitsOnOwn(c *lifecycle.Container, f Facts) bool {
-	list, told := f.Kernel[c.ID]
-	p := d.pod(c.PodID)
-	if !told || p == nil {
-		return false
-	}
-	if a, ok := d.asks(p, &c.Resources); ok {
-		return a.n == d.machine.OnlineOf(list).Len()
-	}
-	if !p.Intent.CPUs.Said() {
-		return false
-	}
-	assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
-	return err == nil && assigned == d.machine.OnlineOf(list)
-}
-
 // configure decides every live container anew under a new policy. Who owns
 // CPUs keeps them unless the policy forbids it.
 func (d *draft) configure(p *Plan, f Facts) {
