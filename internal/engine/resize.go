@@ -140,8 +140,8 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 		return a.n, p.Pod.Resources, a.key, true
 	}
 	before, after := d.podSum(p, was), d.podSum(p, c)
-	if r := d.resizing; r != nil && r.ofPod && dueOf(&after) > owns && a.n <= owns {
-		// It is to shrink from what it never had: its containers' requests are of before.
+	if r, n := d.resizing, dueOf(&after); r != nil && r.ofPod && n > owns && a.n != n && (a.n <= owns || n == was.Wanted) {
+		// Its containers' requests are of before, when they were refused. What they ask for now comes next.
 		return owns, p.Pod.Resources, a.key, true
 	}
 	if had := dueOf(&before); had != 0 && (had == a.n || had == owns || had == was.Wanted) && dueOf(&after) != 0 {
@@ -174,7 +174,7 @@ func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, ker
 	if was.Empty() && !lifted {
 		return rec.CPUs // it may run in a pool for as long as they are offline
 	}
-	if !copied.Contains(runs) && !runs.Contains(is) {
+	if !copied.Contains(runs) && (is.Empty() || !runs.Contains(is)) {
 		runs = topology.Set{}
 	}
 	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &told.Resources)
