@@ -14,8 +14,8 @@ func TestDisowned(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		mo := newModel(t, v, faults{})
-		reserve := func(list string2set) {
-			mo.policy.Pools.Reserved = list.set(mo)
+		reserve := func(cpus ...int) {
+			mo.policy.Pools.Reserved = mo.machine.OnlineIDs(cpus)
 			mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
 			mo.con.Configure(mo.policy, conductor.Tuning{})
 		}
@@ -25,9 +25,9 @@ func TestDisowned(t *testing.T) {
 			return p
 		}
 		owner := run("6-7")
-		reserve("7")
+		reserve(7)
 		other := run("6")
-		reserve("")
+		reserve()
 		if got := mo.ownedBy(other.ctrs[0]); got != "6" || mo.ownedBy(owner.ctrs[0]) != "" {
 			t.Fatalf("%s: the other pod owns %q, the first %q; nothing is tested", v, got, mo.ownedBy(owner.ctrs[0]))
 		}

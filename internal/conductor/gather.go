@@ -81,11 +81,11 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 }
 
 // adopted reads what the kernel gives containers whose record is lost, of an
-// attachment whose records only the checkpoint had.
+// attachment whose records only the checkpoint had, and those that own CPUs by a
+// record that may be of before a resize. Where a record is not trusted, what all
+// have tells who owned what.
 func (c *Conductor) adopted(w *work, f *engine.Facts) {
-	if w.from == nil || stamps(w.from) {
-		return
-	}
+	lost := w.from != nil && !stamps(w.from)
 	f.Kernel = map[string]string{}
 	parents := map[string]string{}
 	for _, p := range w.ev.Pods {
@@ -97,7 +97,8 @@ func (c *Conductor) adopted(w *work, f *engine.Facts) {
 		if ctr == nil {
 			continue
 		}
-		if _, known := f.Records[ctr.ID]; known {
+		r, known := f.Records[ctr.ID]
+		if owned := known && !r.Late && r.CPUs != ""; !owned && (known || !lost) && len(f.Distrusted) == 0 {
 			continue
 		}
 		dir, err := cgroup.Path(parents[ctr.PodID], ctr.CgroupsPath)

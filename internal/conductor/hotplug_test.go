@@ -2,6 +2,7 @@ package conductor_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func (mo *model) online(offline ...int) {
 		was[id] = true
 	}
 	var ids []int
-	for id := range 8 {
+	for _, id := range mo.all {
 		must(mo.kernel.SetOnline(id, !was[id]))
 		if !was[id] {
 			ids = append(ids, id)
@@ -103,7 +104,7 @@ func TestHotUnplug(t *testing.T) {
 func (mo *model) plug(offline []int) {
 	mo.foreign = len(offline) > 0
 	var ids []int
-	for id := range 8 {
+	for _, id := range mo.all {
 		must(mo.kernel.SetOnline(id, !slices.Contains(offline, id)))
 		if !slices.Contains(offline, id) {
 			ids = append(ids, id)
@@ -114,7 +115,7 @@ func (mo *model) plug(offline []int) {
 	sizing := placement.NewSizing(mo.machine)
 	sizing.Expand, sizing.Least = pools.Sizing.Expand, pools.Sizing.Least
 	choosing.Tree = choose.NewTree(mo.machine)
-	pools.Online, pools.Reserved = mo.machine.Online(), string2set("0").set(mo).And(mo.machine.Online())
+	pools.Online, pools.Reserved = mo.machine.Online(), mo.reserved().And(mo.machine.Online())
 	pools.Shared = pools.Online.Minus(pools.Reserved)
 	pools.Reclaimed, pools.Sizing, mo.policy.Choosing = pools.Shared, sizing, &choosing
 	mo.con.Rehost(mo.machine, mo.policy, conductor.Tuning{})
@@ -141,8 +142,8 @@ func (mo *model) checkOnline(offline []int) {
 }
 
 // TestPoolsHotUnplug plays random histories during which CPUs go offline and come
-// back. Owners keep what is left, and have everything again in the end. Restarts
-// are before that: one after it is not held to anything here.
+// back. Owners keep what is left, and have everything again in the end, whether or
+// not the agent is started anew while CPUs are away and after that.
 func TestPoolsHotUnplug(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -158,7 +159,13 @@ func TestPoolsHotUnplug(t *testing.T) {
 		mo.lending = false
 		before := mo.running()
 		mo.plug(rapid.SliceOfNDistinct(rapid.IntRange(1, 7), 0, 6, rapid.ID[int]).Draw(rt, "offline"))
+		if rapid.Bool().Draw(rt, "restart") {
+			mo.restart()
+		}
 		mo.plug(nil)
+		if rapid.Bool().Draw(rt, "restart after") {
+			mo.restart()
+		}
 		for id, cpus := range mo.running() {
 			if was, owned := before[id]; owned && was != cpus {
 				mo.wrong("I4: %s owned %s, and after CPUs went and came back %s", id, was, cpus)
@@ -172,6 +179,70 @@ func TestPoolsHotUnplug(t *testing.T) {
 			rt.Fatalf("%v", mo.broken)
 		}
 	})
+}
+
+// TestUnpluggedRecovered is TestPoolsHotUnplug with every checkpoint lost, as
+// TestRecoveredFromRecords is without CPUs that go. Those of owners that were resized
+// stay: which they are is known to nobody any more when they are offline.
+func TestUnpluggedRecovered(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		mo := newPooled(t, cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+		mo.once, mo.unlisted, mo.unsaved = true, true, true
+		play(mo, resizes().Draw(rt, "history"))
+		mo.lending = true // as in TestPoolsHotUnplug
+		for _, c := range mo.live() {
+			mo.start(c)
+		}
+		mo.lending = false
+		mo.restart() // without a checkpoint
+		before, resized := mo.running(), mo.resized()
+		mo.plug(slices.DeleteFunc(rapid.SliceOfNDistinct(rapid.IntRange(1, 7), 0, 6, rapid.ID[int]).Draw(rt, "offline"), func(id int) bool {
+			return slices.Contains(resized, id)
+		}))
+		mo.copied()
+		mo.restart()
+		mo.plug(nil)
+		mo.copied()
+		mo.restart()
+		after := mo.running()
+		for id, was := range before {
+			if after[id] != was {
+				mo.wrong("I4: %s owned %s, and after CPUs went and came back %q", id, was, after[id])
+			}
+		}
+		if len(mo.broken) > 0 {
+			rt.Fatalf("%v", mo.broken)
+		}
+	})
+}
+
+// copied has the runtime's copies follow what is in the kernel, as the queue of updates
+// has them a moment later.
+func (mo *model) copied() {
+	for _, c := range mo.live() {
+		if c.started && c.Resources.CPU.CPUs != "" {
+			c.Resources.CPU.CPUs = mo.effective(c)
+		}
+		quota, _, err := (&cgroup.Tree{FS: mo.kernel, Version: mo.version}).ReadBandwidth(c.dir())
+		if n, bad := strconv.ParseInt(quota, 10, 64); err == nil && bad == nil && c.Resources.CPU.Quota.Set {
+			c.Resources.CPU.Quota.V = n
+		}
+	}
+}
+
+// resized are the CPUs of owners that own others than when they were created, those
+// of that time among them.
+func (mo *model) resized() []int {
+	var all []int
+	for _, c := range mo.live() {
+		_, record, _ := strings.Cut(c.Annotations[conductor.RecordKey], `"cpus":"`)
+		born, _, _ := strings.Cut(record, `"`)
+		if owns := mo.ownedBy(c); owns != "" && owns != born {
+			all = append(append(all, idsOf(owns)...), idsOf(born)...)
+		}
+	}
+	return all
 }
 
 // running are the CPUs of containers that run and own some.

@@ -9,6 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
 	"pgregory.net/rapid"
 )
 
@@ -76,13 +77,13 @@ func play(mo *model, history []step) {
 		case s.Do <= 10:
 			mo.start(c)
 		case s.Do <= 12:
-			if mo.dress != nil && (s.B%4 > 0 || mo.unsaved) {
+			if mo.dress != nil && (s.B%4 > 0 || mo.unlisted) {
 				mo.resizeOwner(c, s)
 				continue
 			}
 			var r lifecycle.Resources
 			if s.B%2 == 0 {
-				r.CPU.CPUs = []string{"0-3", "0-7", "2"}[s.B%3]
+				r.CPU.CPUs = mo.lists[s.B%3]
 			} else if s.B%5 == 0 && c.asked.CPU.Quota.Set {
 				r.CPU.Quota = lifecycle.Some(int64(70000 + s.B))
 			} else {
@@ -102,9 +103,12 @@ func play(mo *model, history []step) {
 // configure puts another policy in force.
 func (mo *model) configure(s step) {
 	mo.policy.UnlabelledShared = s.A%2 == 0
-	mo.policy.Pools.Reserved = [...]string2set{"", "7"}[s.B%2].set(mo)
+	mo.policy.Pools.Reserved = topology.Set{}
+	if s.B%2 == 1 {
+		mo.policy.Pools.Reserved = mo.machine.OnlineIDs(mo.all[len(mo.all)-1:])
+	}
 	if mo.dress != nil {
-		mo.policy.Pools.Reserved = string2set("0").set(mo)
+		mo.policy.Pools.Reserved = mo.reserved()
 	}
 	mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
 	mo.normalize([...]hook.Ratio{100, 120, 90}[s.A%3])
@@ -116,8 +120,6 @@ func (mo *model) configure(s step) {
 	mo.checkQuotas("after a new configuration")
 	mo.checkExclusive("after a new configuration")
 }
-
-type string2set string
 
 func TestInvariants(t *testing.T) {
 	t.Parallel()

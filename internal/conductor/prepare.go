@@ -35,6 +35,10 @@ func (c *Conductor) prepare(w *work) {
 	}
 	for _, id := range c.losersFirst(w.plan.Changed) {
 		ctr := c.state.Container(id)
+		if slices.Contains(w.plan.Reseated, id) {
+			c.prepareFollowing(w, ctr)
+			continue
+		}
 		switch w.ev.Kind {
 		case lifecycle.CreateContainer:
 			c.prepareCreate(w, ctr)
@@ -234,10 +238,15 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	switch {
 	case !stamps(w.from):
 		c.existing(w, ctr, values)
-	case len(values) > 0:
+	case len(values) > 0 || refused(ctr): // which stays so, also where nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
 		c.recorded[ctr.ID] = true
 	}
+}
+
+// refused reports whether a container did not get what it asked for.
+func refused(ctr *engine.Container) bool {
+	return slices.ContainsFunc(ctr.Trouble, func(q lifecycle.Problem) bool { return q.Refused })
 }
 
 // existing takes in a container whose creation is over when it is told of, and

@@ -7,7 +7,6 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
-	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Decide makes a plan for one event. It changes nothing: neither the state nor
@@ -48,6 +47,9 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	}
 	if p.Reject != "" {
 		return &Plan{Reject: p.Reject, Container: p.Container, Pod: p.Pod, base: s.Generation}
+	}
+	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
+		d.reseat(p)
 	}
 	p.Seats = d.seats()
 	slices.Sort(p.Changed)
@@ -215,7 +217,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	var rec *Record
 	if r, ok := f.Records[told.ID]; ok {
 		rec = &r
-		rec.CPUs = d.resizedSince(p.Pod, told, rec)
+		rec.CPUs = d.resizedSince(p.Pod, told, rec, f.Kernel[told.ID])
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)
@@ -223,8 +225,8 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.Home, c.Mems, c.Wanted = rec.Home, rec.Mems, rec.Wanted
 		c.Outside = rec.Outside
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
-	} else if list, ok := f.Kernel[told.ID]; ok {
-		rec = d.adopt(p.Pod, c, list)
+	} else if _, ok := f.Kernel[told.ID]; ok {
+		rec = d.adopt(p.Pod, c, f)
 	}
 	d.hear(p.Pod, c, f.Outside, true)
 	d.settle(p, c, rec)
@@ -251,36 +253,6 @@ func askedSince(rec *Record, told *lifecycle.Resources) lifecycle.Resources {
 		out.Memory.Limit = told.Memory.Limit
 	}
 	return out
-}
-
-// adopt makes do without a record: what the kernel gives a container now is
-// what was decided before. One with the CPUs its pod was assigned owns them; one
-// that was narrowed otherwise did not get them.
-func (d *draft) adopt(p *Pod, c *Container, list string) *Record {
-	has, whole := d.machine.OnlineOf(list), d.machine.Online()
-	if c.Pristine.CPU.CPUs != "" {
-		whole = d.machine.OnlineOf(c.Pristine.CPU.CPUs)
-	}
-	if !p.Within.Empty() {
-		whole = whole.And(p.Within)
-	}
-	c.touched = !has.Empty() && has != whole
-	a, chosen := d.asks(p, &c.Pristine)
-	if has.Empty() || !p.Intent.CPUs.Said() && !chosen || !d.policy.Place {
-		return nil
-	}
-	if chosen && a.n == has.Len() && d.grantable(p, c.Key, has) == nil {
-		c.Born = has
-		return &Record{Pristine: c.Pristine, CPUs: d.machine.Format(has)}
-	}
-	if assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V)); err == nil && assigned == has {
-		c.Born = has
-		return &Record{Pristine: c.Pristine, CPUs: d.machine.Format(has)}
-	}
-	if !c.touched {
-		return nil
-	}
-	return &Record{Pristine: c.Pristine}
 }
 
 // pristine keeps of a container's resources what can ever be put back.

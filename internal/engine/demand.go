@@ -8,10 +8,11 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// leastShares is what the kubelet makes of no request, and defaultPeriod the
-// kernel's period of quotas in µs.
+// leastShares is what the kubelet makes of no request, sharesOfCPU of one CPU, and
+// defaultPeriod is the kernel's period of quotas in µs.
 const (
 	leastShares   = 2
+	sharesOfCPU   = 1024
 	defaultPeriod = 100000
 )
 
@@ -22,7 +23,6 @@ func dueOf(r *lifecycle.Resources) int { return intent.Due(r).CPUs }
 // kubelet makes them of the request. Nobody's CPUs depend on a pod's spec, which
 // may come late.
 func request(r *lifecycle.Resources) int64 {
-	const sharesOfCPU = 1024
 	if r.CPU.Shares.V <= leastShares {
 		return 0
 	}

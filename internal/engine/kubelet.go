@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -78,4 +79,52 @@ func (d *draft) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner st
 func (d *draft) besideKubelet(p *Pod) bool {
 	some, _ := d.kubelets(p, d.machine.Online())
 	return !some.Empty()
+}
+
+// reseat brings pools in line where the kubelet has given CPUs to somebody by this
+// event, or has them back: what it told of others' CPUs counts only as long.
+func (d *draft) reseat(p *Plan) {
+	if !d.policy.Place || !d.pinsMoved() {
+		return
+	}
+	pod, ctr := p.Pod, p.Container
+	for _, id := range slices.Concat(d.base.Containers(), d.order) {
+		c := d.container(id)
+		if c == nil || !c.Alive() || c.Pristine.CPU.CPUs == "" || c.Seat.Pool == placement.Own || slices.Contains(p.Reseated, id) {
+			continue
+		}
+		if p.Pod = d.pod(c.PodID); p.Pod == nil || p.Pod.Stopped || d.within(p.Pod, c) == c.Seat.Within {
+			continue
+		}
+		n := *c
+		d.settle(p, &n, nil)
+		if ctr == nil || ctr.ID != id {
+			p.Reseated = append(p.Reseated, id)
+			continue
+		}
+		ctr = &n
+	}
+	p.Pod, p.Container = pod, ctr
+}
+
+// pinsMoved reports whether the kubelet has given CPUs by this event or has them
+// back, as far as nobody owns them by the ledger.
+func (d *draft) pinsMoved() bool {
+	pins := func(pod *Pod, c *Container) topology.Set {
+		if c == nil || !c.Alive() || c.Seat.Pool == placement.Own {
+			return topology.Set{}
+		}
+		return d.pinned(pod, &c.Pristine)
+	}
+	return slices.ContainsFunc(d.order, func(id string) bool {
+		now, was := d.containers[id], d.base.containers[id]
+		var before, after topology.Set
+		if was != nil {
+			before = pins(d.base.pods[was.PodID], was)
+		}
+		if now != nil {
+			after = pins(d.pod(now.PodID), now)
+		}
+		return before != after
+	})
 }

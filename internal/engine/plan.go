@@ -41,7 +41,8 @@ type Facts struct {
 	// lists; "" allows all.
 	ParentCPUs map[string]string
 	// Kernel are the CPUs the kernel gives containers of a Synchronize whose
-	// record is lost, by id, as kernel lists.
+	// record is lost, or may be of before a resize, by id, as kernel lists; of all,
+	// where some are distrusted.
 	Kernel map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.
@@ -88,6 +89,9 @@ type Plan struct {
 	Pod *Pod
 	// Changed are ids of containers decided anew by this event, sorted.
 	Changed []string
+	// Reseated are those of them that the event is not about, and that sit
+	// elsewhere because of it.
+	Reseated []string
 	// ChangedPods are ids of sandboxes decided anew, sorted.
 	ChangedPods []string
 	// Gone are ids of containers that need nothing any more.

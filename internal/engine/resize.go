@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -139,6 +140,10 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 		return a.n, p.Pod.Resources, a.key, true
 	}
 	before, after := d.podSum(p, was), d.podSum(p, c)
+	if r, n := d.resizing, dueOf(&after); r != nil && r.ofPod && n > owns && a.n != n && (a.n <= owns || n == was.Wanted) {
+		// Its containers' requests are of before, when they were refused. What they ask for now comes next.
+		return owns, p.Pod.Resources, a.key, true
+	}
 	if had := dueOf(&before); had != 0 && (had == a.n || had == owns || had == was.Wanted) && dueOf(&after) != 0 {
 		return dueOf(&after), &after, a.key, true
 	}
@@ -149,32 +154,68 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 	return a.n, p.Pod.Resources, a.key, true
 }
 
-// resizedSince returns the CPUs a record names, or, where the container was
-// resized since the record was stamped and nothing later tells of it, those in the
-// runtime's copy, where that follows from what it asks for by now.
-func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record) string {
-	was, is := d.machine.OnlineOf(rec.CPUs), d.machine.OnlineOf(told.Resources.CPU.CPUs)
-	if rec.Late || was.Empty() || is.Empty() || was == is {
+// resizedSince returns the CPUs that a container owns by its record, or, where it
+// was resized since that was stamped and nothing later tells of it, by what it runs
+// on: the kernel had it first, the runtime's copy has it a moment later, and one is
+// part of the other. Either has to follow from what the container asks for by now,
+// with what is offline or without.
+//
+// Where its last resize was refused it has another number. Only owners are without
+// the quota they asked for: where the copy is, it has what its container owns, and
+// the kernel what of it was not given up since.
+func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, kernel string) string {
+	online, born := d.machine.Online(), d.machine.PlacesOf(rec.CPUs)
+	copied, runs := d.machine.PlacesOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(kernel)
+	was, is := born.And(online), copied.And(online)
+	if rec.Late || born.Empty() || (is.Empty() || is == was) && (runs.Empty() || runs == was) {
 		return rec.CPUs
 	}
-	a, ok := d.asks(p, &told.Resources)
-	n := a.n
-	if ok && a.pod && n != is.Len() { // the pod's sum may be of before
-		all := make([]*lifecycle.Resources, 0, len(d.listed[told.PodID]))
-		for _, c := range d.listed[told.PodID] {
-			if c.State != lifecycle.StateStopped {
-				all = append(all, &c.Resources)
-			}
+	lifted := told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty()
+	if was.Empty() && !lifted {
+		return rec.CPUs // it may run in a pool for as long as they are offline
+	}
+	if !copied.Contains(runs) && (is.Empty() || !runs.Contains(is)) {
+		runs = topology.Set{}
+	}
+	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &told.Resources)
+	for _, has := range []topology.Set{runs, is} {
+		switch both := has.Union(away); {
+		case has.Empty():
+		case slices.Contains(asked, has.Len()):
+			return d.machine.Format(has)
+		case slices.Contains(asked, both.Len()):
+			return d.machine.Format(both)
 		}
-		sum := sumOf(all)
-		n = dueOf(&sum)
 	}
-	// Fewer than it asks for: a later growth was refused.
-	part := is.Len() < n && (was.Contains(is) || is.Contains(was))
-	if !ok || n != is.Len() && !part {
-		return rec.CPUs
+	switch {
+	case lifted && !runs.Empty() && copied.Contains(runs):
+		return d.machine.Format(runs.Union(copied.Minus(online)))
+	case lifted, len(asked) > 0 && !is.Empty() && is.Len() < slices.Max(asked) && (was.Contains(is) || is.Contains(was)):
+		// Fewer than it asks for: a later growth was refused.
+		return told.Resources.CPU.CPUs
 	}
-	return told.Resources.CPU.CPUs
+	return rec.CPUs
+}
+
+// asksByNow returns how many CPUs a container asks for by what the runtime tells,
+// none where no number follows. Where its pod's sum decides, that may be of before
+// a resize of its containers: theirs is another.
+func (d *draft) asksByNow(p *Pod, sandbox string, told *lifecycle.Resources) []int {
+	a, ok := d.asks(p, told)
+	switch {
+	case !ok:
+		return nil
+	case !a.pod:
+		return []int{a.n}
+	}
+	all := make([]*lifecycle.Resources, 0, len(d.listed[sandbox]))
+	for _, c := range d.listed[sandbox] {
+		if c.State != lifecycle.StateStopped {
+			all = append(all, &c.Resources)
+		}
+	}
+	sum := sumOf(all)
+	return []int{a.n, dueOf(&sum)}
 }
 
 // podSum adds up what a pod's live containers ask for, one of them as it is given.

@@ -26,7 +26,11 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 		}
 	}
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
-		return f.Records[c.ID].CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), &c.Resources).Empty()
+		asked, rec := c.Resources, f.Records[c.ID]
+		if _, known := f.Records[c.ID]; known {
+			asked = askedSince(&rec, &c.Resources)
+		}
+		return rec.CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), &asked).Empty()
 	}) {
 		p.Pod = d.pod(c.PodID)
 		if p.Pod == nil {
@@ -76,25 +80,6 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 		return cmp.Or(rank[a.ID]-rank[b.ID], cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return live
-}
-
-// sitsOnOwn reports whether the kernel gives a container without a record exactly
-// the CPUs its pod was assigned, or as many as the agent would have chosen: it
-// owns them.
-func (d *draft) sitsOnOwn(c *lifecycle.Container, f Facts) bool {
-	list, told := f.Kernel[c.ID]
-	p := d.pod(c.PodID)
-	if !told || p == nil {
-		return false
-	}
-	if a, ok := d.asks(p, &c.Resources); ok {
-		return a.n == d.machine.OnlineOf(list).Len()
-	}
-	if !p.Intent.CPUs.Said() {
-		return false
-	}
-	assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
-	return err == nil && assigned == d.machine.OnlineOf(list)
 }
 
 // configure decides every live container anew under a new policy. Who owns

@@ -1,0 +1,121 @@
+package conductor_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/intent"
+)
+
+// told is what can be asked of who owns what and where everybody sits.
+func (mo *model) told() map[string]string {
+	all := mo.cpusets()
+	for g := range mo.grants() {
+		all[g] = "granted"
+	}
+	for _, c := range mo.live() {
+		found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		for _, e := range found {
+			all["seat of "+e.ID] = e.Seat
+		}
+	}
+	return all
+}
+
+func unite(a, b map[string]string) map[string]string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return both
+}
+
+// TestRecoveredAlike plays random histories on random machines. An agent that is
+// started anew with its checkpoint, or with the runtime's records alone, is the same
+// as the one that saw everything.
+func TestRecoveredAlike(t *testing.T) {
+	t.Parallel()
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(rt *rapid.T) {
+				mo := newPooledOn(t, anyMachine(rt), v, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+				mo.once, mo.unlisted = true, true // as in TestRecoveredFromRecords
+				play(mo, resizes(0, 0).Draw(rt, "history"))
+				for _, c := range mo.live() {
+					mo.start(c)
+				}
+				live := mo.told()
+				for _, how := range []string{"the checkpoint", "records"} {
+					mo.unsaved = how == "records"
+					mo.restart()
+					now := mo.told()
+					for what := range unite(live, now) {
+						if live[what] != now[what] {
+							mo.wrong("after a restart with %s %s is %q, was %q", how, what, now[what], live[what])
+						}
+					}
+				}
+				if len(mo.broken) > 0 {
+					rt.Fatalf("%v", mo.broken)
+				}
+			})
+		})
+	}
+}
+
+// TestRecoveredFromKernel plays random histories on random machines; then no record is
+// trusted and the checkpoint is lost, as with another key and state directory. What
+// the kernel shows is kept: nobody who runs is moved, and no CPU has two owners.
+func TestRecoveredFromKernel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		mo := newPooledOn(t, anyMachine(rt), cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+		mo.once, mo.unlisted = true, true
+		play(mo, resizes(0, 0, 13).Draw(rt, "history"))
+		for _, p := range slices.Clone(mo.pods) { // what they own is in no cgroup
+			if !slices.ContainsFunc(p.ctrs, func(c *modelCtr) bool { return !c.ended }) {
+				mo.removePod(p)
+			}
+		}
+		for _, c := range mo.live() {
+			mo.start(c)
+		}
+		mo.copied() // of one without a record the runtime's copy is what was asked for
+		if mo.starved() {
+			return // which node it was is in no cgroup then
+		}
+		for _, c := range mo.live() {
+			if c.Annotations != nil {
+				c.Annotations = map[string]string{conductor.RecordKey: "signed with another key"}
+			}
+		}
+		mo.unsaved = true
+		mo.restart()
+		if len(mo.broken) > 0 {
+			rt.Fatalf("%v", mo.broken)
+		}
+	})
+}
+
+// starved reports whether somebody's pool is bound to a NUMA node all of whose CPUs
+// others own, so that it was given CPUs of other nodes; or was to be bound to one, and
+// none had room.
+func (mo *model) starved() bool {
+	return slices.ContainsFunc(mo.live(), func(c *modelCtr) bool {
+		_, after, bound := strings.Cut(c.Annotations[conductor.RecordKey], `"home":`)
+		if level := c.pod.Annotations[intent.KatalystQoSLevel]; !bound {
+			return c.pod.Annotations[intent.KatalystMemory] != "" && level != "dedicated_cores"
+		}
+		var home int
+		_, err := fmt.Sscan(after[:strings.IndexAny(after, ",}")], &home)
+		must(err)
+		node, _ := mo.machine.Node(home)
+		return !node.CPUs.Contains(mo.machine.OnlineOf(mo.effective(c)))
+	})
+}
