@@ -333,9 +333,9 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	r := c.recordOf(ctr)
 	text := c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
-	if len(text) > maxRecord { // what is wanted from outside may be anything
+	if len(text) > maxRecord { // what is wanted from outside may be anything, and variables many
 		c.late.note(r, ctr.ID)
-		r.Outside = nil
+		r.Outside, r.Exports = nil, nil
 		text = c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
 	}
 	return lifecycle.Value{
@@ -348,7 +348,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 	r.Given = c.given[ctr.ID]
 	r.Ours, r.Unplaced, r.Outside = ctr.Ours, ctr.Unplaced, ctr.Outside
-	r.Home, r.Mems, r.Wanted = pointer(ctr.Home), ctr.Mems, ctr.Wanted
+	r.Home, r.Mems, r.Wanted, r.Exports = pointer(ctr.Home), ctr.Mems, ctr.Wanted, ctr.Exports
 	return r
 }
 
