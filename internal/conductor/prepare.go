@@ -477,6 +477,10 @@ func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle
 // answer, and the runtime's copy of those that have no cgroup yet with it.
 func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 	w.items = slices.Grow(w.items, len(change.Members))
+	if q, now := c.state.Displaced(c.state.Container(change.Members[0])); now && !c.state.DisplacedBy(change.Seat, change.Before) {
+		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
+		w.problems = append(w.problems, q)
+	}
 	for _, id := range change.Members {
 		ctr := c.state.Container(id)
 		v, ok := c.state.CPUSet(ctr)
