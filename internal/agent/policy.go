@@ -162,7 +162,23 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 	if c.Burst.Enabled {
 		hooks = append(hooks, hook.Burst{Found: n.probe("cpu.max.burst")})
 	}
-	return hooks, nil
+	return withCPUEnv(hooks, c.CPUEnv)
+}
+
+// withCPUEnv adds the hook that goes by what all others decided.
+func withCPUEnv(hooks []hook.Hook, c config.CPUEnvHook) ([]hook.Hook, error) {
+	if !c.Enabled {
+		return hooks, nil
+	}
+	h := hook.CPUEnv{Usual: make([]intent.CPUVariable, len(c.Variables))}
+	for i, text := range c.Variables {
+		v, err := intent.ParseCPUVariable(text)
+		if err != nil {
+			return nil, fmt.Errorf("hooks.cpuEnv.variables: %w", err)
+		}
+		h.Usual[i] = v
+	}
+	return append(hooks, h), nil
 }
 
 // shares are a class's, "" where it has everything.

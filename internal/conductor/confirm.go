@@ -111,6 +111,9 @@ func (c *Conductor) entry(w *work) status.Event {
 	if ctr := w.plan.Container; ctr != nil && decides(w.ev.Kind) {
 		e.Problems = append(e.Problems, ctr.Trouble...)
 		if now := c.state.Container(ctr.ID); now != nil {
+			if q, ok := c.state.Displaced(now); ok {
+				e.Problems = append(e.Problems, q)
+			}
 			e.Values = c.teller().values(now.ID, c.state.Values(now))
 		}
 	}

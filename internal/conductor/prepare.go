@@ -342,9 +342,9 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	r := c.recordOf(ctr)
 	text := c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
-	if len(text) > maxRecord { // what is wanted from outside may be anything
+	if len(text) > maxRecord { // what is wanted from outside may be anything, and variables many
 		c.late.note(r, ctr.ID)
-		r.Outside = nil
+		r.Outside, r.Exports = nil, nil
 		text = c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
 	}
 	return lifecycle.Value{
@@ -357,7 +357,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
 	r.Given = c.given[ctr.ID]
 	r.Ours, r.Unplaced, r.Outside = ctr.Ours, ctr.Unplaced, ctr.Outside
-	r.Home, r.Mems, r.Wanted = pointer(ctr.Home), ctr.Mems, ctr.Wanted
+	r.Home, r.Mems, r.Wanted, r.Exports = pointer(ctr.Home), ctr.Mems, ctr.Wanted, ctr.Exports
 	return r
 }
 
@@ -486,6 +486,10 @@ func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle
 // answer, and the runtime's copy of those that have no cgroup yet with it.
 func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 	w.items = slices.Grow(w.items, len(change.Members))
+	if q, now := c.state.Displaced(c.state.Container(change.Members[0])); now && !c.state.DisplacedBy(change.Seat, change.Before) {
+		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
+		w.problems = append(w.problems, q)
+	}
 	for _, id := range change.Members {
 		ctr := c.state.Container(id)
 		v, ok := c.state.CPUSet(ctr)

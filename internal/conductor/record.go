@@ -44,6 +44,8 @@ type record struct {
 	// it was given.
 	Home *int   `json:"home,omitempty"`
 	Mems string `json:"mems,omitempty"`
+	// Exports is what it was told of its CPUs by environment.
+	Exports map[string]string `json:"exports,omitempty"`
 	// Outside are values wanted from outside and granted.
 	Outside  []lifecycle.Value `json:"outside,omitempty"`
 	Pristine struct {
@@ -98,7 +100,7 @@ func newRecord(gen uint64, cpus string, p *lifecycle.Resources) record {
 
 // engine returns the record as the engine needs it.
 func (r *record) engine() engine.Record {
-	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced, Wanted: r.Wanted, Home: opt(r.Home), Mems: r.Mems, Outside: r.Outside}
+	out := engine.Record{CPUs: r.CPUs, Given: r.Given, Ours: r.Ours, Unplaced: r.Unplaced, Wanted: r.Wanted, Home: opt(r.Home), Mems: r.Mems, Exports: r.Exports, Outside: r.Outside}
 	out.Pristine.CPU = lifecycle.CPU{
 		Shares: opt(r.Pristine.Shares), Quota: opt(r.Pristine.Quota), Period: opt(r.Pristine.Period),
 		CPUs: r.Pristine.CPUs, Mems: r.Pristine.Mems,
@@ -123,9 +125,7 @@ func (r *record) appendJSON(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
 	b = strconv.AppendUint(append(b, `,"gen":`...), r.Generation, 10)
 	b = appendText(b, "cpus", r.CPUs)
-	if given, err := json.Marshal(r.Given); len(r.Given) > 0 && err == nil {
-		b = append(appendName(b, "given"), given...)
-	}
+	b = appendMap(b, "given", r.Given)
 	for i, f := range r.Ours {
 		if i == 0 {
 			b = append(appendName(b, "ours"), '[')
@@ -146,7 +146,7 @@ func (r *record) appendJSON(b []byte) []byte {
 	if r.Home != nil {
 		b = strconv.AppendInt(appendName(b, "home"), int64(*r.Home), 10)
 	}
-	b = appendText(b, "mems", r.Mems)
+	b = appendMap(appendText(b, "mems", r.Mems), "exports", r.Exports)
 	if outside, err := json.Marshal(r.Outside); len(r.Outside) > 0 && err == nil {
 		b = append(appendName(b, "outside"), outside...)
 	}
@@ -166,9 +166,7 @@ func (r *record) appendJSON(b []byte) []byte {
 	if p.Memory != nil {
 		b = strconv.AppendInt(appendName(b, "memory"), *p.Memory, 10)
 	}
-	if huge, err := json.Marshal(p.Huge); len(p.Huge) > 0 && err == nil {
-		b = append(appendName(b, "huge"), huge...)
-	}
+	b = appendMap(b, "huge", p.Huge)
 	if len(b) == at {
 		b = append(b, '{')
 	}
@@ -178,6 +176,18 @@ func (r *record) appendJSON(b []byte) []byte {
 
 func appendName(b []byte, name string) []byte {
 	return append(append(append(b, `,"`...), name...), `":`...)
+}
+
+// appendMap appends a map, unless it is empty. Few containers have one.
+func appendMap[K comparable, V any](b []byte, name string, m map[K]V) []byte {
+	if len(m) == 0 {
+		return b
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return b // names, texts and numbers always marshal
+	}
+	return append(appendName(b, name), text...)
 }
 
 // appendText appends a text, unless it is empty. Lists of CPUs and nodes are

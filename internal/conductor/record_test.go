@@ -29,6 +29,7 @@ func TestRecordText(t *testing.T) {
 		p.Period = rapid.Ptr(rapid.Uint64(), true).Draw(t, "period")
 		p.Memory = rapid.Ptr(rapid.Int64(), true).Draw(t, "memory")
 		p.Huge = rapid.MapOfN(text, rapid.Uint64(), 0, 2).Draw(t, "huge")
+		r.Exports = rapid.MapOfN(text, text, 0, 2).Draw(t, "exports")
 		if rapid.Bool().Draw(t, "given") {
 			r.Given = map[lifecycle.Field]string{lifecycle.BlockIOClass: text.Draw(t, "class")}
 		}
@@ -54,9 +55,10 @@ func TestRecordKeeps(t *testing.T) {
 	}
 	r := newRecord(7, "2-3", &pristine)
 	r.Given = map[lifecycle.Field]string{lifecycle.BlockIOClass: "slow"}
+	r.Exports = map[string]string{"TRIMTAB_CPUS": "2-3"}
 	s := newSigner([]byte("k"))
 	got, err := s.read("uid", "c", s.stamp("uid", "c", r))
-	want := engine.Record{Pristine: pristine, CPUs: "2-3", Given: r.Given}
+	want := engine.Record{Pristine: pristine, CPUs: "2-3", Given: r.Given, Exports: r.Exports}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}

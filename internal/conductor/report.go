@@ -22,7 +22,7 @@ func (c *Conductor) Status() status.Node {
 		ctr := c.state.Container(id)
 		s := c.teller().container(ctr)
 		n.Unapplied += unapplied(s.Values)
-		n.Problems += len(ctr.Trouble)
+		n.Problems += len(c.state.Problems(ctr))
 		n.Containers = append(n.Containers, s)
 	}
 	for _, id := range c.state.Pods() {
@@ -140,7 +140,7 @@ func (t teller) container(ctr *engine.Container) status.Container {
 	p := t.state.Pod(ctr.PodID)
 	s := t.podOnly(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
-	s.Problems = append(s.Problems, ctr.Trouble...)
+	s.Problems = append(s.Problems, t.state.Problems(ctr)...)
 	if !ctr.Alive() {
 		s.Seat = "none"
 		return s

@@ -176,6 +176,8 @@ type Hooks struct {
 	Preemption PreemptionHook `json:"preemption"`
 	// Burst tunes the CPU burst hook.
 	Burst BurstHook `json:"burst"`
+	// CPUEnv tunes the hook that tells containers of their CPUs.
+	CPUEnv CPUEnvHook `json:"cpuEnv"`
 }
 
 // CPUSetHook tunes the cpuset hook.
@@ -340,6 +342,17 @@ type PreemptionHook struct {
 type BurstHook struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
+}
+
+// CPUEnvHook tunes the hook that tells containers of their CPUs by environment,
+// where their pod asks for it (trimtab.io/cpu-env).
+type CPUEnvHook struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Variables are those that pods get which ask for the usual ones: NAME=list
+	// is the list of the CPUs a container owns, and not there for one that owns
+	// none; NAME=count, or NAME, how many CPUs it can keep busy.
+	Variables []string `json:"variables"`
 }
 
 // NRI configures the NRI attachment.
@@ -535,6 +548,7 @@ func Default() Config {
 			RDT:           RDTHook{LSRCache: "0-100", LSRBandwidth: 100, LSCache: "0-100", LSBandwidth: 100, BECache: "0-30", BEBandwidth: 100},
 			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
 			Preemption:    PreemptionHook{Yield: "idle"},
+			CPUEnv:        CPUEnvHook{Enabled: true, Variables: []string{"TRIMTAB_CPUS=list", "TRIMTAB_CPU_COUNT=count"}},
 		},
 		PodSpec: PodSpec{
 			Wait: 50, Poll: 10, Kubelet: KubeletClient{

@@ -142,6 +142,7 @@ func hookRules() map[string]rule {
 		"hooks.rdt.lsrBandwidth":       percent,
 		"hooks.rdt.lsBandwidth":        percent,
 		"hooks.rdt.beBandwidth":        percent,
+		"hooks.cpuEnv.variables":       {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, means: "a variable's name, with =count or =list"},
 	}
 }
 
@@ -214,7 +215,24 @@ func Validate(c Config) []Problem {
 	for i, a := range c.Authorisation {
 		problems = append(problems, a.check(fmt.Sprintf("authorisation[%d]", i))...)
 	}
+	problems = append(problems, c.Hooks.CPUEnv.check()...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
+}
+
+// check returns what is wrong with variables that are right each by itself.
+func (h CPUEnvHook) check() []Problem {
+	var problems []Problem
+	seen := map[string]string{}
+	for i, text := range h.Variables {
+		name, _, _ := strings.Cut(text, "=")
+		if first, twice := seen[name]; twice && first != text {
+			problems = append(problems, Problem{
+				Path: fmt.Sprintf("hooks.cpuEnv.variables[%d]", i), What: fmt.Sprintf("is %s, and %s is there already", quoteShort(text), quoteShort(first)),
+			})
+		}
+		seen[name] = text
+	}
+	return problems
 }
 
 // check returns what is wrong with keys that are right each by itself.

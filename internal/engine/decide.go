@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -222,11 +223,14 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)
 		c.Ours = rec.Ours
-		c.Home, c.Mems, c.Wanted = rec.Home, rec.Mems, rec.Wanted
+		c.Home, c.Mems, c.Wanted, c.Exports = rec.Home, rec.Mems, rec.Wanted, rec.Exports
 		c.Outside = rec.Outside
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
 	} else if _, ok := f.Kernel[told.ID]; ok {
 		rec = d.adopt(p.Pod, c, f)
+	}
+	if rec == nil && d.container(c.ID) == nil && p.Pod.Intent.CPUEnv.Said() {
+		c.creation = &hook.Creation{Env: told.Env}
 	}
 	d.hear(p.Pod, c, f.Outside, true)
 	d.settle(p, c, rec)
@@ -265,7 +269,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 	before := c.proposed // of one that runs already and is new to us
 	if old := d.container(c.ID); old != nil {
 		before = old.proposed
-		c.Home, c.Mems = old.Home, old.Mems
+		c.Home, c.Mems, c.Exports = old.Home, old.Mems, old.Exports
 		c.touched = c.touched || old.touched || old.Seat.Pool != placement.Rest
 	}
 	c.Trouble = slices.Clone(c.distrust)
@@ -280,7 +284,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 		}
 	}
 	values, trouble := d.propose(p.Pod, c)
-	values = d.heed(c, values)
+	c.creation = nil
 	c.claim(values)
 	c.proposed = revert(values, before, &c.Pristine, d.machine.Online(), d.machine)
 	c.Trouble = append(append(c.Trouble, trouble...), c.refusals...)

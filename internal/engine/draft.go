@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -126,11 +127,24 @@ func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pr
 	out := output{fatal: d.policy.Fatal}
 	out.Values = make([]lifecycle.Value, 0, usualValues)
 	for _, h := range d.policy.Hooks {
-		out.run(h, in)
+		if _, last := h.(hook.Last); !last {
+			out.run(h, in)
+		}
 	}
-	d.failed = cmp.Or(d.failed, out.failed)
 	out.scale(in)
 	out.bound(in)
+	if c != nil {
+		out.Values = d.heed(c, out.Values)
+	}
+	for _, h := range d.policy.Hooks {
+		if _, last := h.(hook.Last); last {
+			out.run(h, in)
+		}
+	}
+	d.failed = cmp.Or(d.failed, out.failed)
+	if c != nil && in.Creation != nil {
+		c.Exports = out.Exports
+	}
 	return out.Values, out.Problems
 }
 

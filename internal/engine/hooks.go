@@ -30,7 +30,25 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 		in.Seat, in.CPUs, in.Mems = placement.Seat{}, "", "" // the kubelet wrote them itself
 	}
 	in.Granted, in.Arrived = p.Granted.Of(c.Name), c.Arrived
+	in.Creation, in.Exports = d.creation(p, c), c.Exports
 	return in
+}
+
+// creation adds to what was told of a new container what was decided for it and
+// its pod; nil for one that was known before.
+func (d *draft) creation(p *Pod, c *Container) *hook.Creation {
+	if c.creation == nil {
+		return nil
+	}
+	now := *c.creation
+	if now.PodValues = p.Values; c.Seat.Pool == placement.Own {
+		now.Owned = d.machine.Format(c.Seat.Owned)
+	}
+	d.containers[c.ID] = c // a pool is as large as its containers ask for, this one too
+	cpus, _ := d.layout().CPUs(c.Seat)
+	delete(d.containers, c.ID)
+	now.CPUs = cpus.Len()
+	return &now
 }
 
 // seatText is the seat's CPUs as a kernel list, from the bench where that

@@ -26,6 +26,8 @@ type Record struct {
 	// was created with.
 	Home lifecycle.Opt[int]
 	Mems string
+	// Exports is what it was told of its CPUs by environment when it was created.
+	Exports map[string]string
 	// Outside are values that were wanted of it from outside and granted.
 	Outside []lifecycle.Value
 }

@@ -89,6 +89,8 @@ type Container struct {
 	// Mems are the memory nodes it was created with, as a kernel list; "" where
 	// none were decided. They are not decided again: pages would have to move.
 	Mems string
+	// Exports is what it was told of its CPUs by environment when it was created.
+	Exports map[string]string
 	// Unplaced: placement has been off all its life, so CPUs were never refused
 	// to it and it may have them when placement is switched on.
 	Unplaced bool
@@ -106,6 +108,9 @@ type Container struct {
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.
 	proposed []lifecycle.Value
+	// creation is there while a container that was not known before is decided,
+	// and only where a hook heeds it.
+	creation *hook.Creation
 	// touched: the container's cpuset was once narrowed by us, so an
 	// unbounded seat must be written out, not left alone.
 	touched bool

@@ -50,6 +50,23 @@ type Input struct {
 	// that were in the runtime's request for it.
 	Granted lifecycle.DeviceGrant
 	Arrived lifecycle.DeviceGrant
+	// Creation is what only the first decision on a container knows; nil later.
+	Creation *Creation
+	// Exports is what the container was told of its CPUs by environment when it
+	// was created.
+	Exports map[string]string
+}
+
+// Creation is what counts when a container is created, and never again.
+type Creation struct {
+	// Env is the environment as the runtime told it, NAME=value.
+	Env []string
+	// Owned are the CPUs it owns as a kernel list, whoever gave them; "" for none.
+	Owned string
+	// CPUs is how many CPUs it may run on.
+	CPUs int
+	// PodValues are those decided for its pod.
+	PodValues []lifecycle.Value
 }
 
 // Output collects a hook's proposals.
@@ -57,6 +74,9 @@ type Output struct {
 	Values   []lifecycle.Value
 	Scales   []Scale
 	Problems []lifecycle.Problem
+	// Exports are what Input.Exports is at later decisions on the container, also
+	// after a restart.
+	Exports map[string]string
 }
 
 // Scale asks that a field be divided: what another hook sets it to, or else
@@ -76,10 +96,17 @@ type Hook interface {
 	Propose(in *Input, out *Output)
 }
 
+// Last is a hook that goes by what all others decided. It is asked when their
+// values are final, and finds them in out.
+type Last interface {
+	Hook
+	AfterOthers()
+}
+
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}, BlockIO{}, RDT{}, CoreSched{}, Preemption{Yield: YieldIdle}, Burst{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}, BlockIO{}, RDT{}, CoreSched{}, Preemption{Yield: YieldIdle}, Burst{}, CPUEnv{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos

@@ -151,6 +151,7 @@ func everyHook(t *testing.T) []Hook {
 		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
 		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true}, CoreSched{},
 		Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}, Burst{},
+		CPUEnv{Usual: []intent.CPUVariable{{Name: "A", List: true}, {Name: "B"}}},
 	}
 	for _, h := range Catalogue() {
 		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {
@@ -189,6 +190,10 @@ func TestNoConflict(t *testing.T) {
 		}
 		in.Intent.Preemptable = intent.Sourced[bool]{V: rapid.Bool().Draw(t, "preemptable"), Key: "k"}
 		in.Intent.Burst = intent.Sourced[int64]{V: 5, Key: "k"}
+		in.Intent.CPUEnv = intent.Sourced[intent.CPUVariables]{V: intent.CPUVariables{Usual: true}, Key: "k"}
+		if rapid.Bool().Draw(t, "created") {
+			in.Creation = &Creation{Owned: in.CPUs, CPUs: 4}
+		}
 		in.Pristine.Memory.Limit = lifecycle.Some(rapid.Int64().Draw(t, "limit"))
 		in.Intent.OOMScore = intent.Sourced[int64]{V: 5, Key: "k"}
 		by := map[string]string{}

@@ -39,6 +39,7 @@ const (
 	MemoryKept     Kind = "memory-protection"
 	BurstKind      Kind = "cpu-burst"
 	CacheLimit     Kind = "cache-limit"
+	CPUEnvKind     Kind = "cpu-env"
 	Devices        Kind = "devices"
 	Mounts         Kind = "mounts"
 )
@@ -117,6 +118,7 @@ var defaults = []Default{
 	{MemoryKept, "*", Refuse, "memory that is kept for it (hooks.preemption.memoryLow, memoryMin) is kept from others"},
 	{BurstKind, "*", Allow, "within the pod's own quota, and only what it left of it before"},
 	{CacheLimit, "*", Allow, "it takes from the pod alone, in one of three groups"},
+	{CPUEnvKind, "*", Allow, "environment variables the pod's author could write as well"},
 	{Devices, "*", Refuse, "host devices are the node's; what Kubernetes granted the container is handed over all the same"},
 	{Mounts, "*", Refuse, "host paths are the node's"},
 }
@@ -232,6 +234,7 @@ func subjects(p *Pod) []subject {
 		{Preemption, preemptableKey, func(*Pod) string { return "true" }, func(p *Pod) { p.Preemptable = Sourced[bool]{} }},
 		{BurstKind, func(p *Pod) string { return p.Burst.Key }, func(p *Pod) string { return fmt.Sprint(p.Burst.V) }, func(p *Pod) { p.Burst = Sourced[int64]{} }},
 		{CacheLimit, func(p *Pod) string { return p.CacheLevel.Key }, func(p *Pod) string { return p.CacheLevel.V }, func(p *Pod) { p.CacheLevel = Sourced[string]{} }},
+		{CPUEnvKind, func(p *Pod) string { return p.CPUEnv.Key }, func(p *Pod) string { return p.CPUEnv.V.String() }, func(p *Pod) { p.CPUEnv = Sourced[CPUVariables]{} }},
 		{GPULibrary, libraryKey, gpuList, func(p *Pod) { p.GPU.V.Shared = nil }},
 	}
 }

@@ -143,6 +143,8 @@ type Pod struct {
 	Burst Sourced[int64]
 	// CacheLevel names one of CacheLevels.
 	CacheLevel Sourced[string]
+	// CPUEnv are environment variables that tell containers of their CPUs.
+	CPUEnv Sourced[CPUVariables]
 	// OnlyGranted names the rule by which devices are handed over only to
 	// containers that Kubernetes granted them; "" where another rule decides.
 	OnlyGranted string
@@ -155,7 +157,7 @@ func (p *Pod) Silent() bool {
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
 		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
 		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said() &&
-		!p.Preemptable.Said() && !p.Burst.Said() && !p.CacheLevel.Said()
+		!p.Preemptable.Said() && !p.Burst.Said() && !p.CacheLevel.Said() && !p.CPUEnv.Said()
 }
 
 // Malformed returns the problems that strict mode refuses a pod for.
@@ -245,6 +247,7 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Preemptable, o.Preemptable)
 	takeFirst(&p.Burst, o.Burst)
 	takeFirst(&p.CacheLevel, o.CacheLevel)
+	takeFirst(&p.CPUEnv, o.CPUEnv)
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

@@ -14,10 +14,14 @@ const (
 	// TrimtabHugepages limits containers' huge pages, by container and resource:
 	// {"main":{"hugepages-2Mi":"64Mi"}}.
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
+	// TrimtabCPUEnv asks for environment variables that tell containers of their
+	// CPUs: "true" for those of the node, or names, GOMAXPROCS=count,MY_CPUS=list.
+	TrimtabCPUEnv = "trimtab.io/cpu-env"
 )
 
 func readTrimtab(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(pod, out)
+	readCPUEnv(pod, out)
 	out.RDTClass = readClassName(pod, TrimtabRDTClass, out)
 	out.BlockIOClass = readClassName(pod, TrimtabBlockIOClass, out)
 	switch text := pod.Annotations[TrimtabUnsetQuota]; text {

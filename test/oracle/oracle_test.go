@@ -85,10 +85,8 @@ func coreOf(m *topology.Machine, cpu int) int {
 	return cpu
 }
 
-// cost is what both want little of, the first first: sockets; where one socket has
-// everything, NUMA nodes; and where one node has, whole cores of which a part is
-// taken. Of sockets that have as much Trimtab takes the first, whatever nodes that
-// is on. Over several
+// cost is what both want little of, the first first: sockets; NUMA nodes; and
+// where one node has everything, whole cores of which a part is taken. Over several
 // nodes Trimtab empties one after the other, and may break a core of the last; and
 // it keeps to a part of one core of four threads where that holds all.
 func (a asked) cost(cpus topology.Set) []int {
@@ -106,9 +104,6 @@ func (a asked) cost(cpus topology.Set) []int {
 		}
 	}
 	broken := 0
-	if len(sockets) > 1 {
-		return []int{len(sockets), 0, 0}
-	}
 	if len(nodes) > 1 || len(a.m.CPUs) > 2*len(a.m.Groups(topology.CoreLevel)) {
 		return []int{len(sockets), len(nodes), 0}
 	}

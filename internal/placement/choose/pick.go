@@ -82,8 +82,12 @@ func (p *picker) take(at, n int) bool {
 		p.why = append(p.why, Reason{Step: Entered, Rule: rule, Level: p.tree.groups[best.group].outer, Of: of})
 		return p.take(best.group, n)
 	}
-	shares, _, ok := p.fill(g, n)
+	shares, c, ok := p.fill(g.parts, n)
 	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Of: len(g.parts), Left: len(shares)})
+	if fewer, level, of := p.overPackages(g, n, shares, c); ok && of > 0 {
+		shares = fewer
+		p.why = append(p.why, Reason{Step: Filled, Level: level, Of: of, Left: len(shares)})
+	}
 	for _, s := range shares {
 		ok = ok && p.take(s.group, s.n)
 	}
@@ -116,7 +120,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	} else if best, _, of := p.best(g.parts, n, nil); of > 0 {
 		c, ok = best.cost, true
 	} else {
-		_, c, ok = p.fill(g, n)
+		_, c, ok = p.fill(g.parts, n)
 	}
 	for l := g.outer; l <= g.inner && l < topology.CoreLevel; l++ {
 		c.spans[l]++
@@ -160,10 +164,10 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, rule st
 // fill divides n over several parts, none of which holds them all: the largest
 // are emptied until one holds the rest, so that no fewer would do. Of equally
 // large ones the nearest to each other are taken.
-func (p *picker) fill(g *group, n int) (best []share, c cost, found bool) {
+func (p *picker) fill(parts []int, n int) (best []share, c cost, found bool) {
 	nearest := 0
-	for _, seed := range p.seeds(g.parts) {
-		shares, sum, far, ok := p.fillFrom(g, n, seed)
+	for _, seed := range p.seeds(parts) {
+		shares, sum, far, ok := p.fillFrom(parts, n, seed)
 		if ok && (!found || far < nearest) {
 			best, c, nearest, found = shares, sum, far, true
 		}
@@ -201,8 +205,8 @@ func (p *picker) distancesMatter(group int) bool {
 	return at >= 0 && p.tree.machine.Nodes[at].Distance != nil
 }
 
-func (p *picker) fillFrom(g *group, n, seed int) (shares []share, sum cost, far int, ok bool) {
-	for next := seed; next >= 0; next = p.largest(g.parts, shares) {
+func (p *picker) fillFrom(parts []int, n, seed int) (shares []share, sum cost, far int, ok bool) {
+	for next := seed; next >= 0; next = p.largest(parts, shares) {
 		take := min(p.have[next], n)
 		c, ok := p.measure(next, take)
 		if !ok {
@@ -213,7 +217,7 @@ func (p *picker) fillFrom(g *group, n, seed int) (shares []share, sum cost, far 
 		if n -= take; n == 0 {
 			return shares, sum, far, true
 		}
-		if last, _, of := p.best(g.parts, n, shares); of > 0 {
+		if last, _, of := p.best(parts, n, shares); of > 0 {
 			return append(shares, share{last.group, n}), sum.plus(last.cost), far + last.far, true
 		}
 	}

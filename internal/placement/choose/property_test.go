@@ -130,7 +130,9 @@ func coresOfGroup(m *topology.Machine, chosen, from topology.Set, n int) int {
 // A second, slow way to the same answer: all subsets are looked at. As few
 // groups as possible are used at the outermost level that divides the machine;
 // where one is enough, as few as possible at the next, and so on; and where one
-// innermost group is enough, no more whole cores are broken than must be.
+// innermost group is enough, no more whole cores are broken than must be. Over
+// several packages as few dies are used as possible, or, where packages are one
+// die each, NUMA nodes.
 func TestNoSubsetIsBetter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -159,16 +161,20 @@ func TestNoSubsetIsBetter(t *testing.T) {
 // levels are, up to the first with more than one; then the cores broken.
 func price(m *topology.Machine, from, s topology.Set) []int {
 	var out []int
-	within := m.Online()
 	for _, l := range []topology.Level{
 		topology.PackageLevel, topology.DieLevel, topology.NodeLevel, topology.L3Level,
 	} {
 		n := m.Count(l, s)
 		out = append(out, n)
-		if n > 1 {
-			return out
+		switch {
+		case n == 1:
+			continue
+		case l == topology.PackageLevel && len(m.Groups(topology.DieLevel)) > len(m.Groups(l)):
+			return append(out, m.Count(topology.DieLevel, s))
+		case l == topology.PackageLevel:
+			return append(out, m.Count(topology.NodeLevel, s))
 		}
-		within = within.And(m.Groups(l)[m.GroupOf(l, s.First())])
+		return out
 	}
 	broken := 0
 	for _, core := range m.Groups(topology.CoreLevel) {

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Problems are what is wrong with a container now: what its decision came to, and
+// what others did to it since, which comes and goes without a decision of its own.
+func (s *State) Problems(c *Container) []lifecycle.Problem {
+	if q, ok := s.Displaced(c); ok {
+		return append(slices.Clip(c.Trouble), q)
+	}
+	return c.Trouble
+}
+
+// Displaced tells of a container of which the pool is bound to NUMA nodes, or was
+// put near some, and has no CPU left there; ok is false for all others.
+func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
+	home, cpus := homeOf(c.Seat, s.Machine), s.CPUs(c)
+	if !c.Alive() || !s.DisplacedBy(c.Seat, cpus) {
+		return q, false
+	}
+	list := func(t topology.Set) string { return s.Machine.Format(t) }
+	owned := home.And(s.ledger.Exclusive())
+	left := "other pools have them"
+	if !owned.Empty() {
+		left = fmt.Sprintf("%d are owned by %s", owned.Len(), s.ownersOf(owned))
+	}
+	return lifecycle.Problem{
+		Key: c.SeatFrom, Value: list(home), Warning: true,
+		Reason: fmt.Sprintf("its pool has none of the %d CPUs of its NUMA nodes: %s", home.Len(), left),
+		Then:   fmt.Sprintf("it runs on %d others, %s, until its pool has some there", cpus.Len(), list(cpus)),
+	}, true
+}
+
+// DisplacedBy reports whether a seat that is bound to NUMA nodes, or was put near
+// some, has no CPU there where it has these.
+func (s *State) DisplacedBy(seat placement.Seat, cpus topology.Set) bool {
+	home := homeOf(seat, s.Machine)
+	return !home.Empty() && cpus.And(home).Empty()
+}
+
+// homeOf are the CPUs of the NUMA nodes that a seat in a pool is bound to, or was
+// put near; empty where there are none.
+func homeOf(seat placement.Seat, m *topology.Machine) topology.Set {
+	if seat.Which.Bound {
+		node, _ := m.Node(seat.Which.Node)
+		return node.CPUs
+	}
+	return seat.Near
+}
+
+// mostOwners bounds how many owners one problem names.
+const mostOwners = 3
+
+// ownersOf names the pods that own some of these CPUs.
+func (s *State) ownersOf(cpus topology.Set) string {
+	var pods []string
+	for _, g := range s.ledger.Grants() {
+		if !g.CPUs.And(cpus).Empty() {
+			pods = append(pods, g.Pod)
+		}
+	}
+	slices.Sort(pods)
+	if pods = slices.Compact(pods); len(pods) > mostOwners {
+		more := fmt.Sprintf("%d more pods", len(pods)-mostOwners)
+		return strings.Join(pods[:mostOwners], ", ") + " and " + more
+	}
+	return strings.Join(pods, ", ")
+}

@@ -1,0 +1,135 @@
+package hook
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// CPUEnv tells containers of their CPUs by environment, for programs that size
+// pools of threads.
+type CPUEnv struct {
+	// Usual are the variables of a pod that names none.
+	Usual []intent.CPUVariable
+}
+
+// AfterOthers says that quotas are final when it is asked.
+func (CPUEnv) AfterOthers() {}
+
+// Info describes the hook.
+func (CPUEnv) Info() Info {
+	return Info{
+		Name:    "cpuEnv",
+		About:   "CPUs a container owns, and how many it can keep busy, as environment variables, for programs that size pools of threads",
+		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
+		Reads:   []string{intent.TrimtabCPUEnv},
+		Sets:    []lifecycle.Field{lifecycle.Env},
+		Compose: "decides after all others; a variable that the container or another hook sets is left alone",
+		Differs: []string{
+			"the count is that of the container's CPUs, or what its quota or its pod's comes to, rounded up, where that is less",
+			"lists are given to containers that own CPUs alone: those of a pool change while its containers run",
+			"an environment is fixed when a container is created: a later resize, or another size of a pool, does not change it",
+			"variables that an image sets are known over NRI; the CRI and hook servers tell only those of the pod's spec, and an image's are overridden there",
+		},
+	}
+}
+
+// Propose gives a container its variables.
+func (h CPUEnv) Propose(in *Input, out *Output) {
+	ask := in.Intent.CPUEnv
+	if in.Container == "" || !ask.Said() {
+		return
+	}
+	if in.Creation == nil {
+		for _, name := range slices.Sorted(maps.Keys(in.Exports)) {
+			out.env(name, in.Exports[name], lifecycle.Reason{Hook: "cpuEnv", Source: ask.Key, Text: "as it was when the container was created"})
+		}
+		return
+	}
+	wanted := ask.V.Variables
+	if ask.V.Usual {
+		wanted = h.Usual
+	}
+	count, by := in.busy(out.Values)
+	for _, v := range wanted {
+		value, text := in.Creation.Owned, "the CPUs it owns"
+		if !v.List {
+			value, text = strconv.Itoa(count), by
+		}
+		if value == "" || in.Creation.sets(v.Name) || out.sets(v.Name) {
+			continue
+		}
+		out.env(v.Name, value, lifecycle.Reason{Hook: "cpuEnv", Source: ask.Key, Text: text})
+		if out.Exports == nil {
+			out.Exports = map[string]string{}
+		}
+		out.Exports[v.Name] = value
+	}
+}
+
+// busy is how many CPUs a container can keep busy at a time, and why so many.
+func (in *Input) busy(decided []lifecycle.Value) (count int, by string) {
+	count, by = in.Creation.CPUs, "as many CPUs as it may run on"
+	if in.Creation.Owned != "" {
+		by = "as many CPUs as it owns"
+	}
+	for _, limit := range []struct {
+		of     string
+		values []lifecycle.Value
+		asked  *lifecycle.Resources
+	}{{"its", decided, in.Pristine}, {"its pod's", in.Creation.PodValues, in.Pod.Resources}} {
+		if n := quotaCPUs(limit.values, limit.asked); n > 0 && n < count {
+			count, by = n, fmt.Sprintf("what %s quota comes to, of %d CPUs it may run on", limit.of, in.Creation.CPUs)
+		}
+	}
+	return count, by
+}
+
+// quotaCPUs is the quota in whole CPUs, rounded up: as decided, else as asked
+// for; 0 where there is none.
+func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
+	var quota, period int64
+	if asked != nil {
+		quota, period = asked.CPU.Quota.V, int64(min(asked.CPU.Period.V, longestPeriod))
+	}
+	for i := range decided {
+		switch decided[i].Field {
+		case lifecycle.CPUQuota:
+			quota = decided[i].Int
+		case lifecycle.CPUPeriod:
+			period = decided[i].Int
+		}
+	}
+	if quota <= 0 {
+		return 0
+	}
+	if period <= 0 {
+		period = usualPeriod
+	}
+	return int((quota-1)/period + 1)
+}
+
+// The kernel's CFS periods in µs: the longest, and that where none was told.
+const longestPeriod, usualPeriod = 1e6, 100000
+
+// sets reports whether a container has a variable by itself.
+func (c *Creation) sets(name string) bool {
+	return slices.ContainsFunc(c.Env, func(e string) bool {
+		has, _, _ := strings.Cut(e, "=")
+		return has == name
+	})
+}
+
+// sets reports whether a variable is decided already.
+func (o *Output) sets(name string) bool {
+	return slices.ContainsFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Env && v.Key == name })
+}
+
+func (o *Output) env(name, value string, why lifecycle.Reason) {
+	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.Env, Key: name, Text: value, Why: why})
+}

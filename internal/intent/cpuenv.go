@@ -1,0 +1,95 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// CPUVariable is an environment variable that tells a container of its CPUs.
+type CPUVariable struct {
+	Name string
+	// List has it be the list of the CPUs the container owns, else their count.
+	List bool
+}
+
+// CPUVariables are variables by which a pod wants to be told of its CPUs.
+type CPUVariables struct {
+	Variables []CPUVariable
+	// Usual asks for those the node's configuration names.
+	Usual bool
+}
+
+// Bounds of what is told by environment.
+const (
+	maxVariables    = 16
+	maxVariableName = 64
+)
+
+// ParseCPUVariable reads NAME=count, NAME=list, or NAME, which is the count.
+func ParseCPUVariable(text string) (CPUVariable, error) {
+	name, what, said := strings.Cut(text, "=")
+	v := CPUVariable{Name: name, List: what == "list"}
+	switch {
+	case name == "" || len(name) > maxVariableName || strings.Trim(name, letters+"_") != "" || name[0] >= '0' && name[0] <= '9':
+		return v, fmt.Errorf("%q is not a variable's name: letters, digits and _, at most %d, no digit first", printable(name), maxVariableName)
+	case said && what != "count" && what != "list":
+		return v, fmt.Errorf("%q: want %s=count or %s=list", printable(text), name, name)
+	}
+	return v, nil
+}
+
+// readCPUEnv reads "true", "false", or variables divided by commas.
+func readCPUEnv(pod *lifecycle.Pod, out *Pod) {
+	text := pod.Annotations[TrimtabCPUEnv]
+	switch text {
+	case "", "false":
+		return
+	case "true":
+		out.CPUEnv = Sourced[CPUVariables]{CPUVariables{Usual: true}, TrimtabCPUEnv}
+		return
+	}
+	all, err := parseCPUVariables(text)
+	if err != nil {
+		out.problem(TrimtabCPUEnv, text, `%v; want "true", or variables such as GOMAXPROCS=count,MY_CPUS=list`, err)
+		return
+	}
+	out.CPUEnv = Sourced[CPUVariables]{CPUVariables{Variables: all}, TrimtabCPUEnv}
+}
+
+func parseCPUVariables(text string) ([]CPUVariable, error) {
+	items := strings.Split(text, ",")
+	if len(items) > maxVariables {
+		return nil, fmt.Errorf("%d variables, at most %d can be asked for", len(items), maxVariables)
+	}
+	all := make([]CPUVariable, 0, len(items))
+	seen := map[string]bool{}
+	for _, item := range items {
+		v, err := ParseCPUVariable(strings.TrimSpace(item))
+		if err != nil {
+			return nil, err
+		}
+		if seen[v.Name] {
+			return nil, errors.New(v.Name + " is named twice")
+		}
+		seen[v.Name] = true
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// String lists the variables as the annotation does.
+func (v CPUVariables) String() string {
+	if v.Usual {
+		return "true"
+	}
+	names := make([]string, len(v.Variables))
+	for i, one := range v.Variables {
+		if names[i] = one.Name + "=count"; one.List {
+			names[i] = one.Name + "=list"
+		}
+	}
+	return strings.Join(names, ",")
+}

@@ -1,0 +1,45 @@
+package intent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// TestCPUEnv: what pods may ask for, and what becomes of what nobody can read.
+func TestCPUEnv(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want string // as it reads again; "" for nothing asked
+		odd  string // of the problem
+	}{
+		{"", "", ""},
+		{"false", "", ""},
+		{"true", "true", ""},
+		{"GOMAXPROCS", "GOMAXPROCS=count", ""},
+		{"OMP_NUM_THREADS=count, _my1=list", "OMP_NUM_THREADS=count,_my1=list", ""},
+		{"yes please", "", `"yes please" is not a variable's name`},
+		{"A,", "", `"" is not a variable's name`},
+		{"1A", "", "no digit first"},
+		{"A=cpus", "", "want A=count or A=list"},
+		{"A=list=x", "", "want A=count or A=list"},
+		{"A,B,A=list", "", "A is named twice"},
+		{strings.Repeat("A", 65), "", "at most 64"},
+		{strings.Repeat("A,", 16) + "B", "", "17 variables, at most 16"},
+		{"PÄTH", "", "is not a variable's name"},
+	} {
+		got := Read(&lifecycle.Pod{Annotations: map[string]string{TrimtabCPUEnv: c.text}}, nil, Dialects())
+		if got.CPUEnv.Said() != (c.want != "") || got.Silent() == got.CPUEnv.Said() {
+			t.Errorf("%q: asks: %v, silent: %v", c.text, got.CPUEnv.Said(), got.Silent())
+		}
+		if diff := cmp.Diff(c.want, got.CPUEnv.V.String()); diff != "" {
+			t.Errorf("%q: %s", c.text, diff)
+		}
+		if (len(got.Problems) > 0) != (c.odd != "") || c.odd != "" && !strings.Contains(got.Problems[0].Reason, c.odd) {
+			t.Errorf("%q: %v, want %q", c.text, got.Problems, c.odd)
+		}
+	}
+}
