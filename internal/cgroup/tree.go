@@ -31,18 +31,29 @@ func Open(tree FS) (*Tree, error) {
 
 // File returns the path of the file that holds a setting of dir.
 func (t *Tree) File(dir string, field lifecycle.Field, key string) (string, error) {
-	s, err := Find(field, key)
+	f, err := t.file(dir, field, key)
 	if err != nil {
 		return "", err
-	}
-	f, err := s.file(t.Version)
-	if err != nil {
-		return "", err
-	}
-	if !IsDir(dir) {
-		return "", fmt.Errorf("%q is not a cgroup directory", shorten(dir))
 	}
 	return t.path(f.Controller, dir, f.Name), nil
+}
+
+// Check returns the error that File would return.
+func (t *Tree) Check(dir string, field lifecycle.Field, key string) error {
+	_, err := t.file(dir, field, key)
+	return err
+}
+
+func (t *Tree) file(dir string, field lifecycle.Field, key string) (File, error) {
+	s, err := Find(field, key)
+	if err != nil {
+		return File{}, err
+	}
+	f, err := s.file(t.Version)
+	if err == nil && !IsDir(dir) {
+		err = fmt.Errorf("%q is not a cgroup directory", shorten(dir))
+	}
+	return f, err
 }
 
 // IsDir reports whether dir can be a cgroup's directory: a path below the root of

@@ -174,6 +174,7 @@ type work struct {
 	wrote        []keeper.Outcome
 	decided      time.Duration // what deciding took
 	took         time.Duration // and all of it, until the answer
+	alarm        *time.Timer   // has it concluded, where no other event does before
 	failed       bool          // a panic of ours cost it something
 	again        bool          // a creation that carries a record: it was decided before
 }
@@ -191,6 +192,9 @@ func (c *Conductor) takeTurn() {
 	c.turn.Lock()
 	if w := c.open; w != nil {
 		c.open = nil
+		if w.alarm.Stop() {
+			c.later.Done()
+		}
 		c.conclude(w)
 	}
 }
@@ -254,7 +258,7 @@ func (c *Conductor) answerFirst(w *work, start time.Time) Answer {
 	w.took = c.now().Sub(start)
 	c.open = w
 	c.later.Add(1)
-	time.AfterFunc(answerDelay, func() {
+	w.alarm = time.AfterFunc(answerDelay, func() {
 		defer c.later.Done()
 		c.Settled()
 	})

@@ -47,7 +47,7 @@ func (k *Keeper) encode(it Item) (string, error) {
 	}
 	if err == nil {
 		// Not only the value must make sense, the directory must too.
-		_, err = k.tree.File(it.Target.Dir, it.Value.Field, it.Value.Key)
+		err = k.tree.Check(it.Target.Dir, it.Value.Field, it.Value.Key)
 	}
 	if err != nil {
 		name := it.Value.Field.String()

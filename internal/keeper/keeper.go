@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -159,7 +160,7 @@ type row struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}, origins: origins{remembered: map[place]origin{}}}
+	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}, origins: origins{remembered: map[place]origin{}, seed: maphash.MakeSeed()}}
 }
 
 // Apply records values as desired and writes those that differ from what the

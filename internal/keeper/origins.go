@@ -7,8 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -34,8 +35,10 @@ type origins struct {
 	// appended counts lines since the journal was last replaced.
 	appended int
 
-	// Guarded by Keeper.mu.
-	lines []byte
+	// Guarded by Keeper.mu. written are lines the journal has, for their room.
+	lines, written []byte
+	// seed is of the sums that tell a row's line from its last one.
+	seed maphash.Seed
 	// remembered are settings that an earlier keeper wrote and nobody has claimed,
 	// or whose owner is said to be gone. parted counts the latter since it was
 	// last looked which of them are.
@@ -160,6 +163,65 @@ func (r *row) take(o origin) {
 	}
 }
 
+// lineLength is about that of a line.
+const lineLength = 320
+
+// appendJSON appends what json.Marshal makes of a line. Lines are written while
+// containers are created, and made all anew now and then: reflection would be
+// most of the work.
+func (o *origin) appendJSON(b []byte) []byte {
+	at := len(b)
+	if o.Owner != "" {
+		b = appendText(b, "owner", o.Owner)
+	}
+	b = appendText(b, "dir", o.Dir)
+	if o.Parent {
+		b = append(b, `,"parent":true`...)
+	}
+	b = appendText(b, "field", o.Field.String())
+	for _, t := range []struct{ name, text string }{{"key", o.Key}, {"ours", o.Ours}, {"was", o.Was}} {
+		if t.text != "" {
+			b = appendText(b, t.name, t.text)
+		}
+	}
+	if o.Original != nil {
+		b = appendText(b, "original", *o.Original)
+	}
+	if o.Asked != nil {
+		b = appendText(b, "asked", *o.Asked)
+	}
+	if o.AskedFor != "" {
+		b = appendText(b, "askedFor", o.AskedFor)
+	}
+	if o.Carried {
+		b = append(b, `,"carried":true`...)
+	}
+	if o.Weight != "" {
+		b = appendText(b, "weight", o.Weight)
+	}
+	if o.Gone {
+		b = append(b, `,"gone":true`...)
+	}
+	b[at] = '{' // in place of the first comma
+	return append(b, '}')
+}
+
+// appendText appends a member of an object. What is not plain is quoted by the
+// library.
+func appendText(b []byte, name, text string) []byte {
+	b = append(append(append(b, `,"`...), name...), `":`...)
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				quoted = []byte(`""`) // texts always marshal
+			}
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
+}
+
 // noteAskedLocked keeps what would be there without us. What was found there
 // before does not count any more once somebody asks for something new.
 func (k *Keeper) noteAskedLocked(r *row, it Item) {
@@ -199,15 +261,11 @@ func (k *Keeper) noteLocked(r *row) {
 		return
 	}
 	o := r.origin()
-	line, err := json.Marshal(o)
-	if err != nil {
-		return // texts and flags always marshal
-	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(line)
-	if n := sum.Sum64(); n != r.noted {
+	before := len(k.lines)
+	lines := o.appendJSON(k.lines)
+	if n := maphash.Bytes(k.seed, lines[before:]); n != r.noted {
 		r.noted = n
-		k.lines = append(append(k.lines, line...), '\n')
+		k.lines = append(lines, '\n')
 	}
 }
 
@@ -230,9 +288,8 @@ func (k *Keeper) noteGoneLocked(r *row) {
 	if k.journal == nil || r.noted == 0 {
 		return
 	}
-	if line, err := json.Marshal(origin{Dir: r.dir, Field: r.field, Key: r.key, Gone: true}); err == nil {
-		k.lines = append(append(k.lines, line...), '\n')
-	}
+	o := origin{Dir: r.dir, Field: r.field, Key: r.key, Gone: true}
+	k.lines = append(o.appendJSON(k.lines), '\n')
 }
 
 // flush hands the journal the lines there are. It returns when they, and all
@@ -251,36 +308,39 @@ func (k *Keeper) flush() {
 	defer k.flushing.Unlock()
 	k.mu.Lock()
 	lines := k.lines
-	k.lines = nil
+	k.lines, k.written = k.written[:0], nil
 	k.appended += bytes.Count(lines, []byte{'\n'})
 	whole := k.appended > 2*(len(k.rows)+len(k.remembered))+slack
+	all := []byte(nil)
 	if whole {
-		lines = k.allLocked()
+		all = k.allLocked()
 		k.appended = 0
 	}
 	k.mu.Unlock()
-	if len(lines) == 0 {
-		return
-	}
 	var err error
-	if whole {
-		err = k.journal.Replace(lines)
-	} else {
+	switch {
+	case whole:
+		err = k.journal.Replace(all)
+	case len(lines) > 0:
 		err = k.journal.Append(lines)
 	}
 	k.mu.Lock()
-	k.unkept = err
+	if whole || len(lines) > 0 {
+		k.unkept = err
+	}
+	if cap(lines) <= mostRoom {
+		k.written = lines
+	}
 	k.mu.Unlock()
 }
 
+// mostRoom is how much room for lines is kept.
+const mostRoom = 16 << 10
+
 // allLocked are the lines of all that is ours now.
 func (k *Keeper) allLocked() []byte {
-	var lines []byte
-	add := func(o origin) {
-		if line, err := json.Marshal(o); err == nil {
-			lines = append(append(lines, line...), '\n')
-		}
-	}
+	lines := make([]byte, 0, lineLength*(len(k.rows)+len(k.remembered)))
+	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }
 	for _, r := range k.rows {
 		if r.noted != 0 {
 			add(r.origin())

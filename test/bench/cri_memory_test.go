@@ -77,7 +77,7 @@ log: {level: error}
 	}
 	row("after its start")
 	for i := range 500 {
-		w.call(b, criCall{method: "CreateContainer", messages: [][]byte{encode(creation(made))}, undo: true}, i)
+		w.call(b, criCall{method: "CreateContainer", messages: [][]byte{encode(creation(made))}}, i)
 		w.call(b, criCall{method: "ListContainers", messages: [][]byte{{}}}, i)
 	}
 	row("after 500 creations, removals and lists")

@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +25,13 @@ type criCall struct {
 	name, method string
 	messages     [][]byte // one after another
 	each         int      // calls per caller and round
-	undo         bool
+	ours         []*way   // the last is the one that is judged
 }
+
+var (
+	criCalls = flag.String("calls", "", "BenchmarkCRI measures only calls whose name matches this expression, which profiles want")
+	before   = flag.String("before", "", "an older build of this test: its agent is one more way")
+)
 
 // BenchmarkCRI measures the ways between a caller and one backend in memory.
 // Each way between is another process.
@@ -48,31 +55,46 @@ func BenchmarkCRI(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	wanted, err := regexp.Compile(*criCalls)
+	if err != nil {
+		b.Fatal(err)
+	}
 	k := openBackend(b, criPods, slices.Concat(silent, decided)...)
 	var others []*way
 	for _, name := range []string{direct, directAgain, forwarded, passed} {
 		others = append(others, openWay(b, name, k.path, t))
 	}
-	trim, asks := openWay(b, proxied, k.path, t), openWay(b, hooked, k.path, t)
+	plain, asking := agentWays(b, k.path, t, proxied), agentWays(b, k.path, t, hooked)
+	trim := plain[len(plain)-1]
 	time.Sleep(time.Second) // the agent comes to rest
 	m := memoryOf(b, trim.child.Process.Pid)
 	memory.row(criPods, "after its start", m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
 	for _, c := range []criCall{
-		{"Version", "Version", [][]byte{{}}, 400, false},
-		{"ListContainers of 500", "ListContainers", [][]byte{{}}, 60, false},
-		{"CreateContainer, nothing decided", "CreateContainer", creations(silent), 200, true},
-		{"CreateContainer, decided", "CreateContainer", creations(decided), 200, true},
+		{"Version", "Version", [][]byte{{}}, 400, plain},
+		{"ListContainers of 500", "ListContainers", [][]byte{{}}, 60, plain},
+		{"CreateContainer, nothing decided", "CreateContainer", creations(silent), 200, plain},
+		{"CreateContainer, decided", "CreateContainer", creations(decided), 200, plain},
+		{"CreateContainer, one hook server", "CreateContainer", creations(silent), 200, asking},
 	} {
-		for _, callers := range []int{1, 8} {
-			measure(b, s, append(slices.Clone(others), trim), c, callers)
+		if !wanted.MatchString(c.name) {
+			continue
 		}
-	}
-	for _, callers := range []int{1, 8} {
-		c := criCall{"CreateContainer, one hook server", "CreateContainer", creations(silent), 200, true}
-		measure(b, s, append(slices.Clone(others), asks), c, callers)
+		for _, callers := range []int{1, 8} {
+			measure(b, s, slices.Concat(others, c.ours), c, callers)
+		}
 	}
 	m = memoryOf(b, trim.child.Process.Pid)
 	memory.row(criPods, "after all calls", m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
+}
+
+// agentWays are those through an agent: that of the older build, where one is
+// given, and then ours.
+func agentWays(b *testing.B, backend string, t tree, name string) []*way {
+	b.Helper()
+	if *before == "" {
+		return []*way{openWay(b, name, backend, t)}
+	}
+	return []*way{openWay(b, name+earlier, backend, t), openWay(b, name, backend, t)}
 }
 
 // measure makes one kind of call on all ways, the last of which is ours, and
@@ -147,7 +169,7 @@ func (w *way) call(b *testing.B, c criCall, n int) time.Duration {
 		b.Errorf("%s: %s: %v", w.name, c.method, err)
 		return took
 	}
-	if !c.undo {
+	if c.method != "CreateContainer" {
 		return took
 	}
 	var made cri.CreateContainerResponse

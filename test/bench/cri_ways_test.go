@@ -43,6 +43,8 @@ const (
 	passed      = "grpc-go pass-through"
 	proxied     = "trimtab"
 	hooked      = "trimtab with a hook server"
+	// earlier marks the ways through the agent of an older build.
+	earlier = ", before"
 )
 
 // agentBetween reports whether a way is through an agent.
@@ -217,9 +219,14 @@ func openWay(b *testing.B, name, backend string, t tree) *way {
 
 func (w *way) start(b *testing.B, path, backend string, t tree) {
 	b.Helper()
-	w.child = exec.Command(os.Args[0]) // ends with its standard input
-	w.child.Env = append(os.Environ(), wayVar+"="+w.name, listenVar+"="+path, backendVar+"="+backend, treeVar+"="+string(t), stateVar+"="+b.TempDir())
-	if w.name == hooked {
+	program := os.Args[0]
+	role, old := strings.CutSuffix(w.name, earlier)
+	if old {
+		program = *before
+	}
+	w.child = exec.Command(program) // ends with its standard input
+	w.child.Env = append(os.Environ(), wayVar+"="+role, listenVar+"="+path, backendVar+"="+backend, treeVar+"="+string(t), stateVar+"="+b.TempDir())
+	if role == hooked {
 		w.child.Env = append(w.child.Env, hooksVar+"="+openHookServer(b))
 	}
 	w.child.Stderr = os.Stderr

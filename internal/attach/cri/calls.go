@@ -3,7 +3,7 @@ package cri
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -20,8 +20,11 @@ import (
 // has the same fields under the same numbers.
 var services = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
+// heldCall is what is done with a held call.
+type heldCall func(a *Attachment, ctx context.Context, msg []byte) relay.Verdict
+
 // held are the calls that are decoded. All others pass.
-var held = map[string]func(a *Attachment, ctx context.Context, msg []byte) relay.Verdict{
+var held = map[string]heldCall{
 	"RunPodSandbox":             (*Attachment).runPod,
 	"UpdatePodSandboxResources": (*Attachment).updatePod,
 	"StopPodSandbox":            (*Attachment).stopPod,
@@ -33,8 +36,12 @@ var held = map[string]func(a *Attachment, ctx context.Context, msg []byte) relay
 	"RemoveContainer":           (*Attachment).removeContainer,
 }
 
+// ends are those of them that nothing is decided about: what is told of them
+// follows the runtime's answer.
+var ends = map[string]bool{"StopPodSandbox": true, "RemovePodSandbox": true, "StopContainer": true, "RemoveContainer": true}
+
 // pick says which calls are held: none, while it is not known how things stand.
-func (a *Attachment) pick(path string) relay.Hook {
+func (a *Attachment) pick(path string) relay.Held {
 	for _, service := range services {
 		method, ours := strings.CutPrefix(path, service)
 		if !ours {
@@ -42,22 +49,24 @@ func (a *Attachment) pick(path string) relay.Hook {
 		}
 		call, ok := held[method]
 		if !ok {
-			return nil
+			return relay.Held{}
 		}
 		a.mu.Lock()
 		known := a.known
 		a.mu.Unlock()
 		switch {
 		case known:
-			return func(ctx context.Context, msg []byte) relay.Verdict { return a.decide(ctx, method, call, msg) }
+			return relay.Held{Quick: ends[method], Hook: func(ctx context.Context, msg []byte) relay.Verdict {
+				return a.decide(ctx, method, call, msg)
+			}}
 		case a.o.Fail && method == "CreateContainer":
-			return func(context.Context, []byte) relay.Verdict {
+			return relay.Held{Quick: true, Hook: func(context.Context, []byte) relay.Verdict {
 				return refuse(codes.Unavailable, "trimtab: it is not known yet what runs; failurePolicy.agent says that no container is created undecided")
-			}
+			}}
 		}
-		return nil
+		return relay.Held{}
 	}
-	return nil
+	return relay.Held{}
 }
 
 func refuse(code codes.Code, text string) relay.Verdict {
@@ -66,7 +75,7 @@ func refuse(code codes.Code, text string) relay.Verdict {
 
 // decide makes one call's verdict. A fault of ours lets the call pass, unless
 // the policy is to fail.
-func (a *Attachment) decide(ctx context.Context, method string, call func(*Attachment, context.Context, []byte) relay.Verdict, msg []byte) (v relay.Verdict) {
+func (a *Attachment) decide(ctx context.Context, method string, call heldCall, msg []byte) (v relay.Verdict) {
 	if !a.contain(method, func() { v = call(a, ctx, msg) }) {
 		v = relay.Verdict{}
 		if a.o.Fail && method == "CreateContainer" {
@@ -227,31 +236,36 @@ func (a *Attachment) endPod(ctx context.Context, id string, kind lifecycle.Kind)
 }
 
 func (a *Attachment) createContainer(ctx context.Context, msg []byte) relay.Verdict {
-	req := &cri.CreateContainerRequest{}
-	if !decodable(msg, req) || req.Config == nil || req.PodSandboxId == "" {
+	req, ok := creationIn(msg)
+	if !ok {
 		return relay.Verdict{}
 	}
-	a.await(ctx, req.PodSandboxId)
-	p := a.pod(req.PodSandboxId)
+	a.await(ctx, req.pod)
+	p := a.pod(req.pod)
 	if p == nil { // its own call passed before we knew how things stand
-		p = podIn(req.SandboxConfig, req.PodSandboxId, "")
+		p = req.podIn()
 		a.notePod(p)
 	}
-	a.mu.Lock()
-	a.serial++
-	former := fmt.Sprintf("creating-%d", a.serial)
-	a.mu.Unlock()
-	told := containerIn(req.Config, former, req.PodSandboxId)
+	told := containerIn(req.config, a.former(), req.pod)
 	ans, err := a.handle(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: told})
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
 	v := relay.Verdict{Done: func(o relay.Outcome) { a.created(o, p, told) }}
 	if len(ans.Values) > 0 {
-		a.report(told.Name, adjust(req.Config, ans.Values))
-		v.Message = a.encode(req)
+		var left []lifecycle.Value
+		v.Message, v.More, left = a.changed(req, ans.Values)
+		a.report(told.Name, left)
 	}
 	return v
+}
+
+// former is the id of a container whose creation is asked for.
+func (a *Attachment) former() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serial++
+	return "creating-" + strconv.FormatUint(a.serial, 10)
 }
 
 // created follows a container to the id the runtime gave it, or forgets it. A

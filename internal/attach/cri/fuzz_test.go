@@ -81,12 +81,8 @@ func FuzzHeld(f *testing.F) {
 		a.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
 		for _, method := range slices.Sorted(maps.Keys(held)) {
 			v := a.decide(ctx, method, held[method], msg)
-			if v.Message != nil && method == "CreateContainer" {
-				before, after := &cri.CreateContainerRequest{}, &cri.CreateContainerRequest{}
-				if proto.Unmarshal(msg, before) != nil || proto.Unmarshal(v.Message, after) != nil || after.PodSandboxId != before.PodSandboxId ||
-					!proto.Equal(after.SandboxConfig, before.SandboxConfig) || !proto.Equal(after.Config.Image, before.Config.Image) {
-					t.Errorf("%s: %x became %x", method, msg, v.Message)
-				}
+			if method == "CreateContainer" && (v.Message != nil || v.More != nil) {
+				checkChanged(t, msg, v, a.o.Handler.(*decider))
 			}
 			if v.Done != nil {
 				v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
@@ -97,6 +93,76 @@ func FuzzHeld(f *testing.F) {
 			t.Error(log.String())
 		}
 	})
+}
+
+// checkChanged holds what a request became against the request with the same
+// values put in where it is decoded. One that cannot be decoded as a whole is
+// the runtime's to refuse.
+func checkChanged(t *testing.T, msg []byte, v relay.Verdict, d *decider) {
+	t.Helper()
+	want, got, changed := &cri.CreateContainerRequest{}, &cri.CreateContainerRequest{}, v.Message
+	if changed == nil {
+		changed = slices.Concat(msg, v.More)
+	}
+	if proto.Unmarshal(msg, want) != nil {
+		return
+	}
+	if err := proto.Unmarshal(changed, got); err != nil {
+		t.Fatalf("%x became %x: %v", msg, changed, err)
+	}
+	ans, _ := d.Handle(context.Background(), nil, lifecycle.Event{})
+	adjust(want.Config, ans.Values)
+	if !proto.Equal(got, want) {
+		t.Errorf("%x became\n%v, want\n%v", msg, got, want)
+	}
+}
+
+// TestMadeAnew gives a request, one after another, each value that it can carry,
+// and each that changes what is there.
+func TestMadeAnew(t *testing.T) {
+	has := &cri.CreateContainerRequest{PodSandboxId: "p", Config: &cri.ContainerConfig{
+		Envs: []*cri.KeyValue{{Key: "k"}}, Mounts: []*cri.Mount{{ContainerPath: "k"}}, Devices: []*cri.Device{{ContainerPath: "k"}},
+		CDIDevices: []*cri.CDIDevice{{Name: "k"}}, Annotations: map[string]string{"k": "v", "other": "v"},
+		Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{
+			CpuShares: 7, OomScoreAdj: 7, CpusetCpus: "7", Unified: map[string]string{"k": "7"}, HugepageLimits: []*cri.HugepageLimit{{PageSize: "k", Limit: 7}},
+		}},
+	}, SandboxConfig: &cri.PodSandboxConfig{Labels: map[string]string{"k": "v"}}}
+	msg, err := proto.Marshal(has)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := New(Options{Log: slog.New(slog.DiscardHandler)})
+	anew := map[lifecycle.Field]bool{}
+	for _, s := range settings {
+		for _, text := range []string{"k", "l"} {
+			for _, n := range []int64{0, 9} {
+				v := lifecycle.Value{
+					Field: s.field, Key: text, Text: text, Int: n, Gone: s.field == lifecycle.Env && n == 9,
+					Mount: &lifecycle.Mount{Destination: text, Source: "/s"}, Device: &lifecycle.Device{Path: text},
+				}
+				req, ok := creationIn(msg)
+				if !ok {
+					t.Fatal("it is no request")
+				}
+				message, more, left := a.changed(req, []lifecycle.Value{v})
+				if message == nil {
+					message = slices.Concat(msg, more)
+				} else {
+					anew[s.field] = true
+				}
+				want, got := proto.CloneOf(has), &cri.CreateContainerRequest{}
+				if leftToo := adjust(want.Config, []lifecycle.Value{v}); len(left) != len(leftToo) {
+					t.Errorf("%v: %v is left over, want %v", v, left, leftToo)
+				}
+				if err := proto.Unmarshal(message, got); err != nil || !proto.Equal(got, want) {
+					t.Errorf("%v: %v\nwant %v (%v)", v, got, want, err)
+				}
+			}
+		}
+	}
+	if len(anew) != 6 { // the lists, and the number that may be 0
+		t.Errorf("made anew for %v", anew)
+	}
 }
 
 // FuzzVerbose reads what a runtime may tell of a container, and where it has its

@@ -234,11 +234,7 @@ func (f *hookFace) PreCreateContainerHook(ctx context.Context, r *hooks.Containe
 	if err != nil {
 		return nil, err
 	}
-	f.a.mu.Lock()
-	f.a.serial++
-	former := fmt.Sprintf("creating-%d", f.a.serial)
-	f.a.mu.Unlock()
-	told := hookedIn(r, former, p.ID)
+	told := hookedIn(r, f.a.former(), p.ID)
 	ans, err := f.a.handle(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: told})
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())

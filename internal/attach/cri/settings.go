@@ -21,30 +21,33 @@ type setting struct {
 	// create sets what only a container being created can be given.
 	create func(c *pCtr, v lifecycle.Value) bool
 	note   string
+	// replaces reports whether create changes what is there instead of adding to
+	// it; nil where it never does.
+	replaces func(c *pCtr, v lifecycle.Value) bool
 }
 
 // settings is the table of everything the CRI carries, and with that the
 // attachment's capabilities.
 var settings = []setting{
-	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", number(func(r *pRes) *int64 { return &r.CpuShares }, 1), nil, "0 means unset, so 0 is never sent"},
+	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", number(func(r *pRes) *int64 { return &r.CpuShares }, 1), nil, "0 means unset, so 0 is never sent", nil},
 	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", number(func(r *pRes) *int64 { return &r.CpuQuota }, -1), nil,
-		"-1 lifts the limit; 0 means unset, so 0 is never sent"},
-	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", number(func(r *pRes) *int64 { return &r.CpuPeriod }, 1), nil, "0 means unset, so 0 is never sent"},
-	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", list(func(r *pRes) *string { return &r.CpusetCpus }), nil, "cannot be cleared: empty means unset"},
-	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", list(func(r *pRes) *string { return &r.CpusetMems }), nil, "cannot be cleared: empty means unset"},
+		"-1 lifts the limit; 0 means unset, so 0 is never sent", nil},
+	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", number(func(r *pRes) *int64 { return &r.CpuPeriod }, 1), nil, "0 means unset, so 0 is never sent", nil},
+	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", list(func(r *pRes) *string { return &r.CpusetCpus }), nil, "cannot be cleared: empty means unset", nil},
+	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", list(func(r *pRes) *string { return &r.CpusetMems }), nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", number(func(r *pRes) *int64 { return &r.MemoryLimitInBytes }, -1), nil,
-		"0 means unset, so 0 is never sent; a runtime may set swap to the same value"},
-	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; runtimes pass it over on cgroup v1"},
+		"0 means unset, so 0 is never sent; a runtime may set swap to the same value", nil},
+	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; runtimes pass it over on cgroup v1", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", nil, setOOMScore,
-		"at creation alone; containerd may clamp it (restrict_oom_score_adj)"},
-	{lifecycle.Env, "ContainerConfig.envs", nil, addEnv, "a variable that is there keeps its place"},
-	{lifecycle.MountPoint, "ContainerConfig.mounts.", nil, addMount, "bind mounts alone; of the options, ro and the propagation"},
-	{lifecycle.DeviceNode, "ContainerConfig.devices.", nil, addDevice, "the node must exist at the same path on the host"},
-	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", nil, addCDI, "containerd 1.x passes it over, 1.7 unless it is told to heed it: not sent there, and reported as not applied"},
+		"at creation alone; containerd may clamp it (restrict_oom_score_adj)", func(_ *pCtr, v lifecycle.Value) bool { return v.Int == 0 }},
+	{lifecycle.Env, "ContainerConfig.envs", nil, addEnv, "a variable that is there keeps its place", hasEnv},
+	{lifecycle.MountPoint, "ContainerConfig.mounts.", nil, addMount, "bind mounts alone; of the options, ro and the propagation", hasMount},
+	{lifecycle.DeviceNode, "ContainerConfig.devices.", nil, addDevice, "the node must exist at the same path on the host", hasDevice},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", nil, addCDI, "containerd 1.x passes it over, 1.7 unless it is told to heed it: not sent there, and reported as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", nil, setHugepages,
-		"at creation alone: containerd adds a limit to those of the same size when it updates"},
+		"at creation alone: containerd adds a limit to those of the same size when it updates", hasHugepages},
 	{lifecycle.Annotation, "ContainerConfig.annotations", nil, addAnnotation,
-		"of the container in the runtime; its OCI spec has those alone that the runtime is configured to hand on"},
+		"of the container in the runtime; its OCI spec has those alone that the runtime is configured to hand on", nil},
 }
 
 // settingOf indexes settings by field.
@@ -230,4 +233,26 @@ func addAnnotation(c *pCtr, v lifecycle.Value) bool {
 	}
 	c.Annotations[v.Key] = v.Text
 	return true
+}
+
+// What follows tells whether a container has an entry that a value would change.
+
+func hasEnv(c *pCtr, v lifecycle.Value) bool {
+	return slices.ContainsFunc(c.Envs, func(e *cri.KeyValue) bool { return e.GetKey() == v.Key })
+}
+
+func hasMount(c *pCtr, v lifecycle.Value) bool {
+	return v.Mount != nil && slices.ContainsFunc(c.Mounts, func(m *cri.Mount) bool { return m.GetContainerPath() == v.Mount.Destination })
+}
+
+func hasDevice(c *pCtr, v lifecycle.Value) bool {
+	return v.Device != nil && slices.ContainsFunc(c.Devices, func(d *cri.Device) bool { return d.GetContainerPath() == v.Device.Path })
+}
+
+func hasCDI(c *pCtr, v lifecycle.Value) bool {
+	return slices.ContainsFunc(c.CDIDevices, func(d *cri.CDIDevice) bool { return d.GetName() == v.Key })
+}
+
+func hasHugepages(c *pCtr, v lifecycle.Value) bool {
+	return slices.ContainsFunc(c.GetLinux().GetResources().GetHugepageLimits(), func(h *cri.HugepageLimit) bool { return h.GetPageSize() == v.Key })
 }

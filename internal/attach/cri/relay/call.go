@@ -7,14 +7,22 @@ import (
 )
 
 // Hook is asked about one held call before the backend has its message. It is
-// given the message without prefix and uncompressed, runs on a goroutine of its
-// own, may block and must not panic. Its context ends when the caller gives the call up, when
-// the call has been answered, or with the connection.
+// given the message without prefix and uncompressed, which is its own until it
+// returns, and must not panic. Its context ends when the caller gives the call
+// up, when the call has been answered, or with the connection.
 type Hook func(ctx context.Context, msg []byte) Verdict
 
-// Pick says which calls are held, by their path: nil lets a call pass. It must
-// not block.
-type Pick func(path string) Hook
+// Held says how a call is held. The zero Held lets it pass.
+type Held struct {
+	// Hook runs on a goroutine of its own and may block, unless the call is Quick.
+	Hook Hook
+	// Quick: the hook returns at once. It may be asked by whoever reads the
+	// connection: the message then goes on with the frames around it.
+	Quick bool
+}
+
+// Pick says how calls are held, by their path. It must not block.
+type Pick func(path string) Held
 
 // Status ends a call instead of the backend.
 type Status struct {
@@ -27,6 +35,10 @@ type Verdict struct {
 	// Message goes to the backend in place of the original; nil has the original
 	// go on as it came, byte for byte.
 	Message []byte
+	// More follows the original message, where Message is nil. Encodings in which
+	// what comes later counts, as protobuf's, are changed so without being made
+	// anew.
+	More []byte
 	// Refuse, where not nil, answers the call; the backend does nothing.
 	Refuse *Status
 	// Done, where not nil, is told once what became of the call, before the
@@ -61,6 +73,7 @@ const (
 type call struct {
 	id       uint32
 	hook     Hook
+	quick    bool
 	encoding string
 	cancel   context.CancelFunc
 	flow     flow

@@ -85,7 +85,7 @@ func New(caller, backend net.Conn, o Options) *Conn {
 		o.MaxMessage = DefaultMaxMessage
 	}
 	if o.Pick == nil {
-		o.Pick = func(string) Hook { return nil }
+		o.Pick = func(string) Held { return Held{} }
 	}
 	c := &Conn{
 		o: o, caller: side{Conn: caller}, backend: side{Conn: backend},

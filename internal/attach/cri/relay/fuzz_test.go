@@ -26,10 +26,10 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, up, down []byte) {
 		caller, a := net.Pipe()
 		backend, b := net.Pipe()
-		verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}}
-		c := relay.New(a, b, relay.Options{MaxMessage: 1 << 10, Pick: func(path string) relay.Hook {
-			v := verdicts[len(path)%3]
-			return func(context.Context, []byte) relay.Verdict { return v }
+		verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}, {More: []byte("more")}}
+		c := relay.New(a, b, relay.Options{MaxMessage: 1 << 10, Pick: func(path string) relay.Held {
+			v := verdicts[len(path)%4]
+			return relay.Held{Quick: len(path)%8 > 3, Hook: func(context.Context, []byte) relay.Verdict { return v }}
 		}})
 		ended := make(chan struct{})
 		go func() {

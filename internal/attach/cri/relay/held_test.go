@@ -22,11 +22,20 @@ import (
 
 // picking holds the calls of one method.
 func picking(method string, h relay.Hook) relay.Pick {
-	return func(path string) relay.Hook {
+	return func(path string) relay.Held {
 		if strings.HasSuffix(path, "/"+method) {
-			return h
+			return relay.Held{Hook: h}
 		}
-		return nil
+		return relay.Held{}
+	}
+}
+
+// quickly is picking, of a hook that is asked by whoever reads.
+func quickly(method string, h relay.Hook) relay.Pick {
+	return func(path string) relay.Held {
+		k := picking(method, h)(path)
+		k.Quick = true
+		return k
 	}
 }
 
@@ -41,14 +50,7 @@ func TestChangedMessage(t *testing.T) {
 	c, b, _ := held(t, picking("Echo", func(_ context.Context, m []byte) relay.Verdict {
 		return relay.Verdict{Message: append(bytes.ToUpper(m), '!')}
 	}))
-	for _, o := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
-		if got := unary(bounded(t), c, "Echo", []byte("hello"), o...); !strings.HasPrefix(got, `"HELLO!" OK`) {
-			t.Errorf("answer %s", got)
-		}
-		if got := fmt.Sprint(b.told()); got != `[Echo: "HELLO!"]` {
-			t.Errorf("backend saw %s", got)
-		}
-	}
+	changes(t, c, b, "HELLO!")
 	s, err := stream(bounded(t), c, "Both") // not held
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +59,54 @@ func TestChangedMessage(t *testing.T) {
 	_ = s.CloseSend()
 	if got := rest(s); !strings.HasPrefix(got, `"x";"1 in all";`) {
 		t.Errorf("a call nobody holds: %s", got)
+	}
+}
+
+// changes makes calls of "hello" that become another message, uncompressed and
+// compressed.
+func changes(t *testing.T, c *grpc.ClientConn, b *backend, want string) {
+	t.Helper()
+	for _, o := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
+		if got := unary(bounded(t), c, "Echo", []byte("hello"), o...); !strings.HasPrefix(got, digest([]byte(want))+" OK") {
+			t.Errorf("answer %s", got)
+		}
+		if got := fmt.Sprint(b.told()); got != "[Echo: "+digest([]byte(want))+"]" {
+			t.Errorf("backend saw %s", got)
+		}
+	}
+}
+
+// TestMore has messages go on with something after them, and calls held by
+// whoever reads the connection.
+func TestMore(t *testing.T) {
+	more := strings.Repeat("more", 10_000)
+	for name, want := range map[string]struct {
+		verdict relay.Verdict
+		becomes string
+	}{
+		"nothing": {relay.Verdict{}, "hello"},
+		"little":  {relay.Verdict{More: []byte("!")}, "hello!"},
+		"much":    {relay.Verdict{More: []byte(more)}, "hello" + more},
+		"another": {relay.Verdict{Message: []byte("x"), More: []byte("!")}, "x"},
+	} {
+		for how, pick := range map[string]func(string, relay.Hook) relay.Pick{"held": picking, "held quickly": quickly} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				var outcomes atomic.Int32
+				c, b, _ := held(t, pick("Echo", func(context.Context, []byte) relay.Verdict {
+					v := want.verdict
+					v.Done = func(o relay.Outcome) {
+						if o.Sent && o.Answered && string(o.Message) == want.becomes {
+							outcomes.Add(1)
+						}
+					}
+					return v
+				}))
+				changes(t, c, b, want.becomes)
+				if n := outcomes.Load(); n != 2 {
+					t.Errorf("%d of 2 outcomes were told", n)
+				}
+			})
+		}
 	}
 }
 
@@ -153,7 +203,7 @@ func TestOutcomes(t *testing.T) {
 	told := make(chan relay.Outcome, 10)
 	verdict := relay.Verdict{Done: func(o relay.Outcome) { told <- o }}
 	hold := func(context.Context, []byte) relay.Verdict { return verdict }
-	c, b, _ := held(t, func(string) relay.Hook { return hold })
+	c, b, _ := held(t, func(string) relay.Held { return relay.Held{Hook: hold} })
 
 	unary(bounded(t), c, "Echo", []byte("m"))
 	if o := <-told; !o.Sent || !o.Answered || o.Code != codes.OK || string(o.Message) != "m" {

@@ -52,6 +52,11 @@ func open(b []byte, encoding string, limit int) ([]byte, error) {
 // in a call that announced a compression.
 func wrap(msg []byte) []byte {
 	b := make([]byte, prefixSize, prefixSize+len(msg))
-	binary.BigEndian.PutUint32(b[1:], uint32(len(msg))) //nolint:gosec // callers bound it
+	setSize(b, len(msg))
 	return append(b, msg...)
+}
+
+// setSize writes the size of a message into its prefix.
+func setSize(b []byte, n int) {
+	binary.BigEndian.PutUint32(b[1:], uint32(n)) //nolint:gosec // callers bound it
 }

@@ -1,5 +1,7 @@
 package relay
 
+import "slices"
+
 // release sends a held call on: the verdict's message in place of the first n
 // held bytes, and whatever was held after it.
 func (c *Conn) release(k *call, v Verdict, n int) {
@@ -12,8 +14,12 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 		return
 	}
 	k.stage, k.done = sending, v.Done
-	if v.Message != nil {
+	switch {
+	case v.Message != nil:
 		k.held = append(wrap(v.Message), k.held[n:]...)
+	case len(v.More) > 0:
+		k.held = slices.Insert(k.held, n, v.More...)
+		setSize(k.held, n-prefixSize+len(v.More))
 	}
 	c.mu.Unlock()
 	for c.sendSome(k) {

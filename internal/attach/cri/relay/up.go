@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // upward is the direction from caller to backend. run is what of the buffer
@@ -193,9 +194,9 @@ func (u *upward) opened(f *frame, h *headers) (dropped bool) {
 	if f.has(flagEndStream) {
 		return false // a call without a message is nothing to hold
 	}
-	if hook := u.o.Pick(h.path); hook != nil {
+	if held := u.o.Pick(h.path); held.Hook != nil {
 		u.calls[f.stream] = &call{
-			id: f.stream, hook: hook, encoding: h.encoding, flow: flow{avail: u.initial}, cancel: func() {},
+			id: f.stream, hook: held.Hook, quick: held.Quick, encoding: h.encoding, flow: flow{avail: u.initial}, cancel: func() {},
 		}
 	}
 	return false
@@ -232,6 +233,14 @@ func (u *upward) data(f *frame) error {
 		u.mu.Unlock()
 		return u.through(f, k)
 	}
+	if k.quick && k.stage == collecting && len(k.held) == 0 {
+		k.quick = false
+		u.mu.Unlock()
+		if u.atOnce(k, f) {
+			return u.through(f, k)
+		}
+		u.mu.Lock()
+	}
 	u.flow.hold(f.size())
 	k.flow.hold(f.size())
 	whole, err := u.keep(k, f)
@@ -243,6 +252,39 @@ func (u *upward) data(f *frame) error {
 		u.start(k)
 	}
 	return err
+}
+
+// atOnce asks a quick hook about a message that is whole in one frame. It reports
+// whether the frame goes on as it came. Otherwise nothing has happened: the call
+// goes the way of all others.
+func (u *upward) atOnce(k *call, f *frame) bool {
+	body, err := f.body()
+	if err != nil {
+		return false
+	}
+	n, whole := messageSize(body)
+	if !whole || n != len(body) || n > u.o.MaxMessage+prefixSize {
+		return false
+	}
+	msg, err := open(body, k.encoding, u.o.MaxMessage)
+	if err != nil {
+		return false
+	}
+	v := k.hook(u.ctx, msg)
+	if v.Refuse != nil || v.Message != nil || len(v.More) > 0 {
+		k.hook = func(context.Context, []byte) Verdict { return v }
+		return false
+	}
+	u.mu.Lock()
+	going := k.stage == collecting
+	if going {
+		k.stage, k.sent, k.done = flowing, true, v.Done
+	}
+	u.mu.Unlock()
+	if !going && v.Done != nil { // the backend has ended it already
+		v.Done(Outcome{})
+	}
+	return going
 }
 
 // through passes a DATA frame, once the backend has room for it. It always has,
@@ -290,6 +332,9 @@ func (u *upward) keep(k *call, f *frame) (whole bool, err error) {
 	if k.stage == refusing || k.stage == over {
 		return false, nil
 	}
+	if k.held == nil {
+		k.held = make([]byte, 0, roomFor(body))
+	}
 	k.held = append(k.held, body...)
 	if k.stage != collecting {
 		return false, nil
@@ -301,6 +346,16 @@ func (u *upward) keep(k *call, f *frame) (whole bool, err error) {
 	}
 	return false, nil
 }
+
+// roomFor is how much a held message may become, by its first bytes: itself and
+// what a verdict adds. A size that was announced alone has to come yet.
+func roomFor(first []byte) int {
+	n, _ := messageSize(first)
+	return max(len(first), min(n, bufferSize)) + verdictRoom
+}
+
+// verdictRoom is what most verdicts add to a message, in bytes.
+const verdictRoom = 1 << 10
 
 // grants tells the caller to go on sending where what is held has filled a
 // window. A caller must not be kept from finishing a message by us. The mutex
@@ -363,5 +418,9 @@ func (u *upward) ask(ctx context.Context, k *call, held []byte, n int, complete 
 	if err != nil {
 		return Verdict{}
 	}
-	return k.hook(ctx, msg)
+	v := k.hook(ctx, msg)
+	if v.Message == nil && len(v.More) > 0 && held[0] != 0 {
+		v.Message = append(slices.Clip(msg), v.More...) // compressed: it is not
+	}
+	return v
 }

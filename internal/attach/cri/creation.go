@@ -1,0 +1,85 @@
+package cri
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// The fields of CreateContainerRequest (api.proto of the CRI, v1).
+const (
+	creationPod     protowire.Number = 1 // pod_sandbox_id
+	creationConfig  protowire.Number = 2 // config
+	creationSandbox protowire.Number = 3 // sandbox_config
+)
+
+// creation is a request for a container. Kubelet and caller wait while it is
+// read: what it says of the pod, which is known already, is passed over.
+type creation struct {
+	msg    []byte
+	pod    string
+	config *pCtr
+}
+
+// creationIn reads a request; ok is false where it is none.
+func creationIn(msg []byte) (c creation, ok bool) {
+	c.msg = msg
+	err := eachField(msg, func(n protowire.Number, _ uint64, b []byte) error {
+		switch {
+		case b == nil:
+		case n == creationPod:
+			c.pod = string(b)
+		case n == creationConfig:
+			if c.config == nil {
+				c.config = &pCtr{}
+			}
+			// What is said twice is laid over what was said before.
+			return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, c.config)
+		}
+		return nil
+	})
+	return c, err == nil && c.config != nil && c.pod != ""
+}
+
+// podIn is the pod as the request tells it.
+func (c *creation) podIn() *lPod {
+	p := &pPod{}
+	_ = eachField(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
+		if n == creationSandbox && b != nil {
+			return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, p)
+		}
+		return nil
+	})
+	return podIn(p, c.pod, "")
+}
+
+// changed puts values into a request. Mostly they only add to it: then they are
+// what is to follow it, as protobuf lays what comes later over what came before.
+// Otherwise the message is made anew. What the CRI cannot carry is returned.
+func (a *Attachment) changed(c creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
+	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(c.config, v) }) {
+		added := &pCtr{}
+		left = adjust(added, values)
+		if b := a.encode(added); len(b) > 0 {
+			more = protowire.AppendBytes(protowire.AppendTag(nil, creationConfig, protowire.BytesType), b)
+		}
+		return nil, more, left
+	}
+	req := &cri.CreateContainerRequest{}
+	if !decodable(c.msg, req) {
+		return nil, nil, nil // the runtime will say what is wrong with it
+	}
+	left = adjust(req.Config, values)
+	return a.encode(req), nil, left
+}
+
+// replaces reports whether a value changes an entry of a list, or sets a number
+// to what stands for none: neither can be said by adding to a message.
+func replaces(c *pCtr, v lifecycle.Value) bool {
+	s := settingOf[v.Field]
+	return s != nil && s.replaces != nil && s.replaces(c, v)
+}
