@@ -16,7 +16,11 @@ const (
 	// leastPercent bounds the work of collecting large heaps, mostPercent the
 	// garbage of small ones: Go's own default.
 	leastPercent, mostPercent = 30, 100
-	memoryInterval            = 5 * time.Second
+	// The heap is looked at every startInterval for memoryInterval, then every
+	// memoryInterval: what a start leaves lying between what it keeps cannot be
+	// given back in pages.
+	startInterval  = 50 * time.Millisecond
+	memoryInterval = 5 * time.Second
 )
 
 // RunAlone is Run in a process that is the agent's alone: the memory of the whole
@@ -36,12 +40,13 @@ func (a *Agent) RunAlone(ctx context.Context) error {
 func boundMemory(ctx context.Context) {
 	before := debug.SetGCPercent(mostPercent)
 	defer debug.SetGCPercent(before)
-	t := time.NewTicker(memoryInterval)
+	t := time.NewTicker(startInterval)
 	defer t.Stop()
 	at := mostPercent
 	for i := 0; ; i++ {
-		if i == 1 { // the start is over
+		if i == int(memoryInterval/startInterval) { // the start is over
 			_ = forgetProgram() // it only stays mapped otherwise
+			t.Reset(memoryInterval)
 		}
 		// Setting it stops the world for a moment: small differences do not
 		// count.

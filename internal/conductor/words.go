@@ -92,7 +92,9 @@ func (r *Rejection) Error() string { return "trimtab: " + r.Reason }
 type Handler interface {
 	// Handle decides one event and applies what must be applied before the
 	// answer. It returns a *Rejection where a policy refuses, never another
-	// error: faults of ours are reported and answered with what is known.
+	// error: faults of ours are reported and answered with what is known. Of a
+	// Synchronize it replaces the pods in the event's list by copies that hold
+	// nothing of the message they came in.
 	Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error)
 	// Wants lists the kinds of events the active hooks need.
 	Wants() []lifecycle.Kind

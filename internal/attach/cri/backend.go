@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/experimental"
-	"google.golang.org/grpc/mem"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
@@ -34,9 +32,6 @@ type backend struct {
 func newBackend(socket string) (*backend, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(relay.DefaultMaxMessage)),
-		// Pools would keep as much as the longest lists are, and these are asked for all the time. As garbage they lie in
-		// the room that garbage has anyway.
-		experimental.WithBufferPool(mem.NopBufferPool{}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
 	if err != nil {
 		return nil, fmt.Errorf("dial the runtime at %s: %w", socket, err)

@@ -54,6 +54,11 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 	a.mu.Unlock()
 	a.tell(ctx, ev)
 	a.mu.Lock()
+	for _, p := range ev.Pods { // as the handler keeps them, which is once for both
+		if k := a.store.pods[p.ID]; k != nil {
+			k.told = p
+		}
+	}
 	a.known = true
 	a.mu.Unlock()
 	debug.FreeOSMemory() // all verbose statuses were read; little of them is kept
@@ -93,6 +98,7 @@ func (a *Attachment) ask(ctx context.Context, pods []*cri.PodSandbox, ctrs []lis
 			if err != nil {
 				return err
 			}
+			c.Compact()
 			mu.Lock()
 			defer mu.Unlock()
 			ev.Containers = append(ev.Containers, c)

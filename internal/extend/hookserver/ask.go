@@ -74,15 +74,14 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outsi
 	if len(servers) == 0 {
 		return lifecycle.Outside{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
+	q := question{s, stage, servers, time.Now().Add(budget)}
 	if stage.pod() {
-		return s.askPod(ctx, stage, servers, podOut(ev.Pod))
+		return q.pod(ctx, podOut(ev.Pod))
 	}
 	if ev.Container == nil {
 		return lifecycle.Outside{}, nil
 	}
-	return s.askContainer(ctx, stage, servers, containerOut(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
+	return q.container(ctx, containerOut(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
 }
 
 // pod reports whether the stage is about pods.
@@ -90,18 +89,27 @@ func (i StageInfo) pod() bool {
 	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
 }
 
-func (s *Servers) askPod(ctx context.Context, stage StageInfo, servers []*server, first *hooks.PodSandboxHookRequest) (lifecycle.Outside, error) {
+// question is what all servers of a stage are asked, until end.
+type question struct {
+	*Servers
+
+	stage   StageInfo
+	servers []*server
+	end     time.Time
+}
+
+func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) (lifecycle.Outside, error) {
 	var out lifecycle.Outside
 	req := first
-	for _, srv := range servers {
+	for _, srv := range q.servers {
 		resp := &hooks.PodSandboxHookResponse{}
-		if err := srv.call(ctx, stage, req, resp); err != nil {
-			if err := s.failed(srv, stage, err, &out); err != nil {
+		if err := srv.call(ctx, q.end, q.stage, req, resp); err != nil {
+			if err := q.failed(srv, q.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
 		}
-		if stage.Answered {
+		if q.stage.Answered {
 			var problems []lifecycle.Problem
 			req, problems = mergePod(srv.name, req, resp)
 			out.Problems = append(out.Problems, problems...)
@@ -126,30 +134,36 @@ func newer(was, is map[string]string) map[string]string {
 	return out
 }
 
-func (s *Servers) askContainer(ctx context.Context, stage StageInfo, servers []*server, first *hooks.ContainerResourceHookRequest) (lifecycle.Outside, error) {
+func (q *question) container(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.Outside, error) {
 	var out lifecycle.Outside
 	said := map[slot]string{} // who said it last
 	req := first
-	for _, srv := range servers {
+	for _, srv := range q.servers {
 		resp := &hooks.ContainerResourceHookResponse{}
-		if err := srv.call(ctx, stage, req, resp); err != nil {
-			if err := s.failed(srv, stage, err, &out); err != nil {
+		if err := srv.call(ctx, q.end, q.stage, req, resp); err != nil {
+			if err := q.failed(srv, q.stage, err, &out); err != nil {
 				return out, err
 			}
 			continue
 		}
-		if !stage.Answered {
+		if !q.stage.Answered {
 			continue
 		}
 		next, problems := mergeContainer(srv.name, req, resp)
-		for _, v := range changes(req, next) {
-			said[slot{v.Field, v.Key}] = srv.name
+		if len(q.servers) > 1 {
+			for _, v := range changes(req, next) {
+				said[slot{v.Field, v.Key}] = srv.name
+			}
 		}
 		out.Problems = append(out.Problems, problems...)
 		req = next
 	}
 	for _, v := range changes(first, req) {
-		v.Why = lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: said[slot{v.Field, v.Key}], Text: "answered at " + string(stage.Stage)}
+		source := q.servers[0].name
+		if len(q.servers) > 1 {
+			source = said[slot{v.Field, v.Key}]
+		}
+		v.Why = lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: source, Text: "answered at " + string(q.stage.Stage)}
 		out.Values = append(out.Values, v)
 	}
 	return out, nil
@@ -211,7 +225,7 @@ func (s *Servers) tellAll(ctx context.Context) {
 				if t.pod == nil {
 					req, resp = t.container, &hooks.ContainerResourceHookResponse{}
 				}
-				if err := srv.call(ctx, t.stage, req, resp); err != nil && ctx.Err() == nil {
+				if err := srv.call(ctx, time.Time{}, t.stage, req, resp); err != nil && ctx.Err() == nil {
 					s.o.Log.Warn("a hook server was not told of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
 				}
 			}

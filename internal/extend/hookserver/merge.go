@@ -74,15 +74,17 @@ const reserved = "trimtab.io/record"
 // mergeMap lays an answer's map over another. Keys and values that nobody could
 // have meant are left out.
 func mergeMap(have, answer map[string]string, complain func(key, why string)) map[string]string {
+	more := newer(have, answer) // most answers repeat what they were asked with
+	if len(more) == 0 {
+		return have
+	}
 	out := maps.Clone(have)
-	for _, k := range slices.Sorted(maps.Keys(answer)) {
+	for _, k := range slices.Sorted(maps.Keys(more)) {
 		switch {
 		case k == "":
 			complain(k, "has no name")
 		case strings.HasPrefix(k, reserved):
-			if have[k] != answer[k] {
-				complain(k, "is the agent's own")
-			}
+			complain(k, "is the agent's own")
 		case strings.ContainsRune(k, 0) || strings.ContainsRune(answer[k], 0):
 			complain(k, "has a zero byte in it")
 		default:
@@ -98,9 +100,12 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 const leftOut = "it is left out"
 
 // mergePod makes of a pod what a server answered. What it was asked with is not
-// changed.
+// changed; the two share what is the same.
 func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.PodSandboxHookResponse) (*hooks.PodSandboxHookRequest, []lifecycle.Problem) {
-	out := proto.CloneOf(asked)
+	out := &hooks.PodSandboxHookRequest{
+		PodMeta: asked.PodMeta, RuntimeHandler: asked.RuntimeHandler, CgroupParent: asked.CgroupParent,
+		Overhead: asked.Overhead, Resources: asked.Resources,
+	}
 	var problems []lifecycle.Problem
 	complain := func(field string) func(key, why string) {
 		return func(key, why string) {
@@ -115,9 +120,13 @@ func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.P
 	return out, problems
 }
 
-// mergeContainer makes of a container what a server answered.
+// mergeContainer makes of a container what a server answered, as mergePod of a
+// pod.
 func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, answer *hooks.ContainerResourceHookResponse) (*hooks.ContainerResourceHookRequest, []lifecycle.Problem) {
-	out := proto.CloneOf(asked)
+	out := &hooks.ContainerResourceHookRequest{
+		PodMeta: asked.PodMeta, ContainerMeta: asked.ContainerMeta, ContainerResources: asked.ContainerResources, PodResources: asked.PodResources,
+		PodAnnotations: asked.PodAnnotations, PodLabels: asked.PodLabels, PodCgroupParent: asked.PodCgroupParent, ContainerEnvs: asked.ContainerEnvs,
+	}
 	m := merge{server: server}
 	out.ContainerAnnotations = mergeMap(asked.ContainerAnnotations, answer.GetContainerAnnotations(), m.complain("container_annotations"))
 	if parent := answer.GetPodCgroupParent(); parent != "" && parent != asked.PodCgroupParent {
@@ -127,6 +136,7 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 		m.envs(out, envs)
 	}
 	if r := answer.GetContainerResources(); r != nil {
+		out.ContainerResources = proto.CloneOf(asked.ContainerResources)
 		if out.ContainerResources == nil {
 			out.ContainerResources = &hooks.LinuxContainerResources{}
 		}
@@ -150,17 +160,19 @@ func (m *merge) complain(field string) func(key, why string) {
 }
 
 func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]string) {
-	next := make(map[string]string, len(envs))
-	for _, name := range slices.Sorted(maps.Keys(envs)) {
-		switch v := envs[name]; {
-		case name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(v, 0):
-			m.add("container_envs", name, "is no name or value of a variable", leftOut)
-		default:
-			next[name] = v
+	var bad []string
+	for name, v := range envs {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.IndexByte(v, 0) >= 0 {
+			bad = append(bad, name)
 		}
 	}
-	if len(next) > 0 {
-		out.ContainerEnvs = next
+	slices.Sort(bad)
+	for _, name := range bad {
+		m.add("container_envs", name, "is no name or value of a variable", leftOut)
+		delete(envs, name) // of the answer, which nobody reads again
+	}
+	if len(envs) > 0 {
+		out.ContainerEnvs = envs
 	}
 }
 
@@ -274,19 +286,23 @@ func changes(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
 	text(lifecycle.CPUSetCPUs, a.GetCpusetCpus(), n.GetCpusetCpus())
 	text(lifecycle.CPUSetMems, a.GetCpusetMems(), n.GetCpusetMems())
 	keyed := func(f lifecycle.Field, was, is map[string]string) {
-		for _, k := range slices.Sorted(maps.Keys(is)) {
-			if old, had := was[k]; !had || old != is[k] {
-				out = append(out, lifecycle.Value{Field: f, Key: k, Text: is[k]})
-			}
+		more := newer(was, is)
+		for _, k := range slices.Sorted(maps.Keys(more)) {
+			out = append(out, lifecycle.Value{Field: f, Key: k, Text: more[k]})
 		}
 	}
 	keyed(lifecycle.Unified, a.GetUnified(), n.GetUnified())
 	keyed(lifecycle.Annotation, asked.ContainerAnnotations, now.ContainerAnnotations)
 	keyed(lifecycle.Env, asked.ContainerEnvs, now.ContainerEnvs)
-	for _, k := range slices.Sorted(maps.Keys(asked.ContainerEnvs)) {
+	var gone []string
+	for k := range asked.ContainerEnvs {
 		if _, has := now.ContainerEnvs[k]; !has {
-			out = append(out, lifecycle.Value{Field: lifecycle.Env, Key: k, Gone: true})
+			gone = append(gone, k)
 		}
+	}
+	slices.Sort(gone)
+	for _, k := range gone {
+		out = append(out, lifecycle.Value{Field: lifecycle.Env, Key: k, Gone: true})
 	}
 	return out
 }

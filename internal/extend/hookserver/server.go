@@ -156,8 +156,9 @@ func (r *resting) Error() string {
 	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), failures, r.last)
 }
 
-// call makes one call. Its error says in one sentence what was wrong.
-func (s *server) call(ctx context.Context, stage StageInfo, req, resp proto.Message) error {
+// call makes one call, which ends at the server's own timeout or at end, where
+// that is set and sooner. Its error says in one sentence what was wrong.
+func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
 	if err := s.link.enter(s.o.Now()); err != nil {
 		s.o.Recorder.Call(s.name, stage.Stage, Skipped, 0)
 		return err
@@ -165,7 +166,11 @@ func (s *server) call(ctx context.Context, stage StageInfo, req, resp proto.Mess
 	start := s.o.Now()
 	err := s.link.err
 	if err == nil {
-		limited, cancel := context.WithTimeout(ctx, s.o.Timeout)
+		own := time.Now().Add(s.o.Timeout)
+		if !end.IsZero() && end.Before(own) {
+			own = end
+		}
+		limited, cancel := context.WithDeadline(ctx, own)
 		err = s.link.conn.Invoke(limited, service+stage.Call, req, resp)
 		cancel()
 	}

@@ -1,7 +1,6 @@
 package hookserver
 
 import (
-	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -19,21 +18,22 @@ func metaOf(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
 }
 
-// podOut is a pod as servers are told of it.
+// podOut is a pod as servers are told of it. It shares the pod's maps, which
+// nobody changes.
 func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	return &hooks.PodSandboxHookRequest{
-		PodMeta: metaOf(p), RuntimeHandler: p.RuntimeHandler, Labels: maps.Clone(p.Labels), Annotations: maps.Clone(p.Annotations),
+		PodMeta: metaOf(p), RuntimeHandler: p.RuntimeHandler, Labels: p.Labels, Annotations: p.Annotations,
 		CgroupParent: p.CgroupParent, Overhead: resourcesOut(p.Overhead), Resources: resourcesOut(p.Resources),
 	}
 }
 
-// containerOut is a container as servers are told of it. At its creation it has
-// no id yet, whatever stands in for one.
+// containerOut is a container as servers are told of it, sharing as podOut does.
+// At its creation it has no id yet, whatever stands in for one.
 func containerOut(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
 		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},
-		ContainerAnnotations: maps.Clone(c.Annotations), ContainerResources: resourcesOut(&c.Resources),
-		PodResources: resourcesOut(p.Resources), PodAnnotations: maps.Clone(p.Annotations), PodLabels: maps.Clone(p.Labels),
+		ContainerAnnotations: c.Annotations, ContainerResources: resourcesOut(&c.Resources),
+		PodResources: resourcesOut(p.Resources), PodAnnotations: p.Annotations, PodLabels: p.Labels,
 		PodCgroupParent: p.CgroupParent, ContainerEnvs: envOut(c.Env),
 	}
 	if creating {
@@ -70,7 +70,7 @@ func resourcesOut(r *lifecycle.Resources) *hooks.LinuxContainerResources {
 	out := &hooks.LinuxContainerResources{
 		CpuPeriod: signed(r.CPU.Period.V), CpuQuota: r.CPU.Quota.V, CpuShares: signed(r.CPU.Shares.V),
 		MemoryLimitInBytes: r.Memory.Limit.V, MemorySwapLimitInBytes: r.Memory.Swap.V,
-		CpusetCpus: r.CPU.CPUs, CpusetMems: r.CPU.Mems, Unified: maps.Clone(r.Unified),
+		CpusetCpus: r.CPU.CPUs, CpusetMems: r.CPU.Mems, Unified: r.Unified,
 	}
 	for _, h := range r.Hugepages {
 		out.HugepageLimits = append(out.HugepageLimits, &hooks.HugepageLimit{PageSize: h.Size, Limit: h.Limit})

@@ -79,8 +79,9 @@ type call struct {
 	flow     flow
 
 	stage int
-	// held are bytes of DATA frames the backend has not got.
-	held []byte
+	// held are bytes of DATA frames the backend has not got; room is where they
+	// lay at first.
+	held, room []byte
 	// callerDone: the caller has ended its side.
 	callerDone bool
 

@@ -24,6 +24,11 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 	c.mu.Unlock()
 	for c.sendSome(k) {
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cap(k.room) <= bufferSize { // nobody but us sends what lay there
+		c.spare, k.room = k.room[:0], nil
+	}
 }
 
 // sendSome sends one frame of a call's held bytes, once the windows allow. It

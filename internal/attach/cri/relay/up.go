@@ -333,7 +333,12 @@ func (u *upward) keep(k *call, f *frame) (whole bool, err error) {
 		return false, nil
 	}
 	if k.held == nil {
-		k.held = make([]byte, 0, roomFor(body))
+		if n := roomFor(body); cap(u.spare) >= n {
+			k.room, u.spare = u.spare, nil
+		} else {
+			k.room = make([]byte, 0, n)
+		}
+		k.held = k.room
 	}
 	k.held = append(k.held, body...)
 	if k.stage != collecting {
