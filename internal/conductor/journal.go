@@ -13,10 +13,10 @@ const journalSize = 1024
 type journal struct {
 	events []status.Event // that of sequence number n is at n-1, modulo journalSize
 	next   uint64
-	more   chan struct{} // closed when an event comes
+	more   chan struct{} // closed when an event comes; nil while nobody waits
 }
 
-func newJournal() journal { return journal{next: 1, more: make(chan struct{})} }
+func newJournal() journal { return journal{next: 1} }
 
 func (j *journal) add(e status.Event) {
 	e.Seq = j.next
@@ -26,8 +26,10 @@ func (j *journal) add(e status.Event) {
 		j.events[(e.Seq-1)%journalSize] = e
 	}
 	j.next++
-	close(j.more)
-	j.more = make(chan struct{})
+	if j.more != nil {
+		close(j.more)
+		j.more = nil
+	}
 }
 
 // since returns what comes after a sequence number, oldest first.
@@ -48,5 +50,8 @@ func (j *journal) since(seq uint64) []status.Event {
 func (c *Conductor) Events(_ context.Context, since uint64) ([]status.Event, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.journal.more == nil {
+		c.journal.more = make(chan struct{})
+	}
 	return c.journal.since(since), c.journal.more
 }

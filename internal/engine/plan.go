@@ -210,11 +210,13 @@ func (s *State) join(c *Container) {
 // settleBenches brings every bench's CPUs in line with the ledger. Where
 // nothing was given or taken only new benches need it.
 func (s *State) settleBenches(moved bool) {
-	all := placement.Pools{Online: s.Policy.Pools.Online}
-	open := all.Lay(placement.Demand{})
+	var open *placement.Layout // on which nobody owns anything
 	for seat, b := range s.benches {
 		if b.text != "" && !moved {
 			continue
+		}
+		if open == nil {
+			open = (&placement.Pools{Online: s.Policy.Pools.Online}).Lay(placement.Demand{})
 		}
 		b.cpus, _ = s.layout.CPUs(seat)
 		b.text = s.Machine.Format(b.cpus)

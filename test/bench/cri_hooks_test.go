@@ -46,7 +46,7 @@ func openHookServer(b *testing.B) string {
 	go func() { _ = srv.Serve(l) }()
 	b.Cleanup(func() {
 		srv.Stop()
-		if h.calls.Load() == 0 {
+		if h.calls.Load() == 0 && *criCalls == "" {
 			b.Error("the hook server was never asked")
 		}
 	})

@@ -281,9 +281,8 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 	}
 	told := *decided
 	told.ID = resp.ContainerId
-	kept := told
-	kept.Args, kept.Mounts, kept.Devices = nil, nil, nil // nobody asks for them again
-	a.noteContainer(&kept, false)
+	told.Args, told.Mounts, told.Devices = nil, nil, nil // nobody asks for them again
+	a.noteContainer(&told, false)
 	a.after(p.ID, func(ctx context.Context) {
 		// Before it starts others may be given its CPUs: it is found by its cgroup.
 		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &told, p), Former: decided.ID})

@@ -66,14 +66,18 @@ func (a *Attachment) place(ctx context.Context, c *lifecycle.Container, p *lifec
 			a.mu.Unlock()
 		}
 	}
+	var placed *lifecycle.Container
 	a.change(c.ID, func(k *ctr) {
 		kept := *k.told // what is in the store is replaced, not changed
 		kept.CgroupsPath = at
-		k.told = &kept
+		k.told, placed = &kept, &kept
 	})
-	placed := *c
-	placed.CgroupsPath = at
-	return &placed
+	if placed == nil { // it has gone meanwhile
+		n := *c
+		n.CgroupsPath = at
+		placed = &n
+	}
+	return placed
 }
 
 // forgetForms is called when the runtime is away: it may come back with another
