@@ -252,8 +252,13 @@ func (n *node) unmet(name string, w want) (running, error) {
 	number("memory limit", r.own.Memory, w.memory)
 	number("memory limit of the pod", r.pod.Memory, w.podMemory)
 	told, err := n.a.Explain("shop", static(name), "c")
-	if err != nil || len(told) != 1 {
-		return r, fmt.Errorf("the agent tells of %d such containers (%w)", len(told), err)
+	if err != nil {
+		return r, err
+	}
+	// A creation whose answer never reached the kubelet leaves a container that is never started; the kubelet makes another.
+	told = slices.DeleteFunc(told, func(c agent.Told) bool { return c.State != "running" })
+	if len(told) != 1 {
+		return r, fmt.Errorf("the agent tells of %d such containers that run", len(told))
 	}
 	if w.class != "" && told[0].Class != w.class {
 		notes = append(notes, fmt.Sprintf("class is %s, wanted %s", told[0].Class, w.class))
