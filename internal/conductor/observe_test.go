@@ -214,11 +214,13 @@ func TestSummary(t *testing.T) {
 			lifecycle.FromPodsAPI: 0, lifecycle.FromKubelet: 0, lifecycle.FromAPIServer: 0, lifecycle.FromNothing: 1,
 		},
 		Pools: []status.PoolSize{
+			{Pool: "bound", Node: 0}, {Pool: "bound", Node: 1}, {Pool: "named", Node: 0}, {Pool: "named", Node: 1},
+			{Pool: "reclaimed", Node: 0, CPUs: 2}, {Pool: "reclaimed", Node: 1},
 			{Pool: "reserved", Node: 0}, {Pool: "reserved", Node: 1},
 			{Pool: "rest", Node: 0, CPUs: 2}, {Pool: "rest", Node: 1},
 			{Pool: "shared", Node: 0, CPUs: 2}, {Pool: "shared", Node: 1},
-			{Pool: "reclaimed", Node: 0, CPUs: 2}, {Pool: "reclaimed", Node: 1},
 		},
+		PoolMembers: map[string]int{"rest": 0, "system": 0, "named": 0, "bound": 0, "shared": 0, "reclaimed": 0},
 	}
 	if d := cmp.Diff(want, s); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

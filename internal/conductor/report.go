@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -75,6 +76,16 @@ func (t teller) cpus() status.NodeCPUs {
 	}
 	for _, n := range m.Nodes {
 		out.Nodes = append(out.Nodes, numa(m, n))
+	}
+	for _, p := range s.PoolShares() {
+		pool := status.Pool{Name: p.Pool.String(), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
+		if p.Pool == placement.Rest {
+			pool.Class = intent.None.String()
+		}
+		if which := p.Which.String(); which != "" {
+			pool.Name += " " + which
+		}
+		out.Pools = append(out.Pools, pool)
 	}
 	for _, g := range s.Grants() {
 		out.Grants = append(out.Grants, status.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs)})

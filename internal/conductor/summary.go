@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -28,7 +30,7 @@ func (c *Conductor) Summary() status.Summary {
 	defer c.mu.Unlock()
 	n.LastSync, n.Attached = c.synced, len(c.runtimes) > 0
 	n.Exclusive = c.state.Exclusive().Len()
-	n.Pools = c.poolSizes()
+	n.Pools, n.PoolMembers = c.poolSizes()
 	classes := map[intent.Class]int{}
 	for _, id := range c.state.Containers() {
 		ctr := c.state.Container(id)
@@ -63,24 +65,41 @@ func (c *Conductor) addMissing(into map[status.Missing]int, owner string, values
 	}
 }
 
-// poolSizes counts the CPUs of each pool on each NUMA node.
-func (c *Conductor) poolSizes() []status.PoolSize {
-	var out []status.PoolSize
+// The pools that pods give a name, and those bound to a NUMA node, are counted
+// together: there may be any number of them.
+const (
+	namedPools = "named"
+	boundPools = "bound"
+)
+
+// poolSizes counts the CPUs of each pool on each NUMA node, and the live
+// containers of each.
+func (c *Conductor) poolSizes() (sizes []status.PoolSize, members map[string]int) {
 	pools := c.state.Policy.Pools
-	for _, p := range []struct {
-		name string
-		cpus topology.Set
-	}{
-		{"reserved", pools.Reserved},
-		{placement.Rest.String(), c.state.PoolCPUs(placement.Rest)},
-		{placement.Shared.String(), c.state.PoolCPUs(placement.Shared)},
-		{placement.Reclaimed.String(), c.state.PoolCPUs(placement.Reclaimed)},
-	} {
-		for _, n := range c.state.Machine.Nodes {
-			out = append(out, status.PoolSize{Pool: p.name, Node: n.ID, CPUs: p.cpus.And(n.CPUs).Len()})
+	cpus := map[string]topology.Set{
+		"reserved": pools.Reserved, placement.Rest.String(): c.state.PoolCPUs(placement.Rest),
+		namedPools: {}, boundPools: {},
+	}
+	members = map[string]int{placement.Rest.String(): 0, placement.System.String(): 0, namedPools: 0, boundPools: 0}
+	for _, p := range c.state.PoolShares() {
+		name := p.Pool.String()
+		switch {
+		case p.Which.Bound:
+			name = boundPools
+		case p.Which.Name != "" && p.Pool == placement.Shared:
+			name = namedPools
+		}
+		members[name] += p.Members
+		if p.Pool == placement.Shared || p.Pool == placement.Reclaimed {
+			cpus[name] = cpus[name].Union(p.CPUs)
 		}
 	}
-	return out
+	for _, name := range slices.Sorted(maps.Keys(cpus)) {
+		for _, n := range c.state.Machine.Nodes {
+			sizes = append(sizes, status.PoolSize{Pool: name, Node: n.ID, CPUs: cpus[name].And(n.CPUs).Len()})
+		}
+	}
+	return sizes, members
 }
 
 // stuck is how long one event may take before it counts as never ending. A

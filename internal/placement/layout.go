@@ -169,7 +169,7 @@ func (l *Layout) size(s *Sizing) {
 	rest := free
 	var open []Which // pools that are not bound
 	byNode := map[int][]Which{}
-	for _, w := range slices.SortedFunc(maps.Keys(l.demand.Needs), Which.compare) {
+	for _, w := range slices.SortedFunc(maps.Keys(l.demand.Needs), Which.Compare) {
 		if w.Bound {
 			byNode[w.Node] = append(byNode[w.Node], w)
 		} else {
@@ -236,7 +236,9 @@ func (l *Layout) divide(s *Sizing, from topology.Set, pools []Which, expand bool
 	}
 }
 
-func (w Which) compare(o Which) int {
+// Compare orders pools of one kind: those bound to no node first, then by node, by
+// name, and those that let no other onto their node last.
+func (w Which) Compare(o Which) int {
 	flag := func(b bool) int {
 		if b {
 			return 1

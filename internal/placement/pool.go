@@ -1,6 +1,9 @@
 package placement
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -60,6 +63,18 @@ type Which struct {
 	Bound bool
 	Node  int
 	Alone bool
+}
+
+// String tells the pool from others of its kind, for people: "web of node 1".
+func (w Which) String() string {
+	text := w.Name
+	if w.Bound {
+		text = strings.TrimSpace(fmt.Sprintf("%s of node %d", text, w.Node))
+	}
+	if w.Alone {
+		text += " alone"
+	}
+	return text
 }
 
 // ReservedPool is the name of the system pool that is made of the reserved CPUs.

@@ -41,7 +41,9 @@ var (
 	podSpecs = family{"trimtab_pods", gauge, []string{"spec"},
 		"Pods, by who told what the runtime does not: requests, kinds of containers. Containers of pods nobody told of count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}
 	poolCPUs = family{"trimtab_pool_cpus", gauge, []string{"pool", "node"},
-		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared`, `reclaimed`; node: NUMA node"}
+		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared` (the default one), `named` (all that pods name), `bound` (all that are bound to a NUMA node), `reclaimed`; node: NUMA node"}
+	poolContainers = family{"trimtab_pool_containers", gauge, []string{"pool"},
+		"Live containers in a pool. Those that own CPUs are in none.", "pool: `rest`, `shared`, `named`, `bound`, `reclaimed`, `system`"}
 	exclusiveCPUs = family{"trimtab_exclusive_cpus", gauge, nil,
 		"CPUs that containers own.", ""}
 	kernelWrites = family{"trimtab_kernel_writes_total", counter, []string{"result"},
@@ -73,7 +75,7 @@ const (
 func families() []family {
 	return []family{
 		buildInfo, attached, connection, switches, ignored, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
-		unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, configGeneration, configError,
+		unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, configGeneration, configError,
 	}
 }
 

@@ -29,6 +29,7 @@ func sample() *Metrics {
 			Unapplied:   map[status.Missing]int{status.KernelRefused: 2},
 			Specs:       map[lifecycle.Source]int{lifecycle.FromPodsAPI: 2, lifecycle.FromNothing: 1},
 			Pools:       []status.PoolSize{{Pool: "shared", Node: 0, CPUs: 6}, {Pool: "shared", Node: 1, CPUs: 8}},
+			PoolMembers: map[string]int{"shared": 3, "named": 1},
 			Exclusive:   2,
 			Kernel:      map[string]uint64{"applied": 40, "same": 2},
 			Drift:       map[string]uint64{"cpuset.cpus": 1},

@@ -16,7 +16,7 @@ type state struct {
 
 // ofState are the families a summary gives.
 var ofState = []family{
-	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, exclusiveCPUs, kernelWrites, hookUp, drift, fights, configGeneration, configError,
+	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, fights, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -58,6 +58,9 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, p := range n.Pools {
 		put(poolCPUs, float64(p.CPUs), p.Pool, strconv.Itoa(p.Node))
+	}
+	for pool, count := range n.PoolMembers {
+		put(poolContainers, float64(count), pool)
 	}
 	for _, result := range s.kernel {
 		put(kernelWrites, float64(n.Kernel[result]), result)

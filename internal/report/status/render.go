@@ -66,6 +66,7 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
 	draw(n.CPUs).write(&b, n.CPUs)
+	pools(&b, n.CPUs.Pools)
 	if len(n.Containers) > 0 {
 		fmt.Fprintln(&b)
 		containers(&b, n.Containers, o)
@@ -112,6 +113,19 @@ func (o Options) trouble(unapplied, problems int) string {
 	}
 	return o.alarm(fmt.Sprintf("%s not applied, %s; trimtab explain NAMESPACE/POD says why",
 		count(unapplied, "value"), count(problems, "problem")))
+}
+
+func pools(w io.Writer, list []Pool) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := table(w)
+	fmt.Fprintln(t, "POOL\tCLASS\tCPUS\tCONTAINERS")
+	for _, p := range list {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", Clean(p.Name), dash(p.Class), dash(p.CPUs), p.Members)
+	}
+	flush(t)
 }
 
 func containers(w io.Writer, list []Container, o Options) {

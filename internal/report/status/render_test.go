@@ -62,6 +62,9 @@ func sample() Node {
 			Online: "0-15", Reserved: "0-1", Exclusive: "4-7", Shared: "2-3,8-11", Reclaimed: "2-3,8-14",
 			Nodes:  []NUMA{{ID: 0, CPUs: "0-7", Cores: []string{"0,2", "1,3", "4,6", "5,7"}, Memory: 4 << 30}, {ID: 1, CPUs: "8-15", Package: 1}, {ID: 2, Package: -1, Memory: 1 << 29}},
 			Grants: []Grant{{"db/redis-0", "redis", "4-5"}, {"db/redis-0", "exporter", "6-7"}},
+			Pools: []Pool{
+				{"shared", "shared", "2-3,8-11", 0}, {"shared we\x1bb of node 1", "shared", "12", 3}, {"reclaimed", "reclaimed", "2-3,8-14", 1},
+			},
 		},
 		Containers: []Container{lsr, sidecar, batch}, Unapplied: 1, Problems: 2,
 	}

@@ -225,6 +225,9 @@ func (d *drawing) legend(n Node) {
 		d.text(svgMargin+8, d.y-4, ` text-anchor="middle" font-size="11" font-weight="bold"`, o.mark)
 		d.text(svgMargin+24, d.y-4, "", o.text)
 	}
+	for _, p := range n.CPUs.Pools {
+		d.line("", fmt.Sprintf("pool %s, class %s: CPUs %s, %s", Clean(p.Name), Clean(p.Class), Clean(p.CPUs), count(p.Members, "container")))
+	}
 	if len(n.CPUs.Grants) == 0 {
 		d.line(` fill="#5f6368"`, "no pod owns CPUs alone")
 	}

@@ -137,6 +137,15 @@ type NodeCPUs struct {
 	Reclaimed string  `json:"reclaimed"`
 	Nodes     []NUMA  `json:"nodes"`
 	Grants    []Grant `json:"grants,omitempty"`
+	Pools     []Pool  `json:"pools,omitempty"`
+}
+
+// Pool is what containers of one pool share. CPUs may be in several pools.
+type Pool struct {
+	Name    string `json:"name"` // as `shared`, `shared web`, `shared of node 1`
+	Class   string `json:"class"`
+	CPUs    string `json:"cpus"`
+	Members int    `json:"members"` // live containers
 }
 
 // NUMA is one NUMA node's CPUs.
@@ -226,6 +235,7 @@ type Summary struct {
 	Unapplied   map[Missing]int
 	Specs       map[lifecycle.Source]int // pods that have not ended, by who told their spec
 	Pools       []PoolSize
+	PoolMembers map[string]int    // live containers, by pool
 	Exclusive   int               // CPUs
 	Kernel      map[string]uint64 // values handed to the kernel, by what became of them
 	Drift       map[string]uint64 // values put right after somebody else changed them, by setting

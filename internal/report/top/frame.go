@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -30,6 +31,8 @@ type Row struct {
 	Name string
 	Mark string
 	CPUs []int
+	// Containers sit in the pool; of an owner they are not counted.
+	Containers string
 }
 
 // Rows are the owners of CPUs and the pools, as the agent tells them.
@@ -37,15 +40,24 @@ func Rows(n status.Node) []Row {
 	var rows []Row
 	for _, m := range status.Marks(n.CPUs) {
 		if m.Pod != "" {
-			rows = append(rows, Row{m.Pod, m.Mark, m.CPUs})
+			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs})
 		}
 	}
-	for _, pool := range []struct{ name, cpus string }{
-		{"shared pool", n.CPUs.Shared}, {"reclaimed pool", n.CPUs.Reclaimed}, {"reserved", n.CPUs.Reserved},
-	} {
-		if ids := list(pool.cpus); len(ids) > 0 {
-			rows = append(rows, Row{Name: pool.name, CPUs: ids})
+	pools := n.CPUs.Pools
+	if len(pools) == 0 {
+		pools = []status.Pool{{Name: "shared", CPUs: n.CPUs.Shared, Members: -1}, {Name: "reclaimed", CPUs: n.CPUs.Reclaimed, Members: -1}}
+	}
+	for _, pool := range pools {
+		if ids := list(pool.CPUs); len(ids) > 0 {
+			r := Row{Name: status.Clean(pool.Name) + " pool", CPUs: ids}
+			if pool.Members >= 0 {
+				r.Containers = strconv.Itoa(pool.Members)
+			}
+			rows = append(rows, r)
 		}
+	}
+	if ids := list(n.CPUs.Reserved); len(ids) > 0 {
+		rows = append(rows, Row{Name: "reserved", CPUs: ids})
 	}
 	return rows
 }
@@ -193,14 +205,14 @@ func (f Frame) rows() []string {
 		name, cpus = max(name, len([]rune(r.Name))), max(cpus, len(topology.FormatList(r.CPUs)))
 	}
 	name, cpus = min(name, f.Width/3), min(cpus, f.Width/3)
-	lines := []string{f.paint(dim, f.cut(fmt.Sprintf("  %-*s  %-*s   BUSY  LATELY", name, "OWNER", cpus, "CPUS")))}
+	lines := []string{f.paint(dim, f.cut(fmt.Sprintf("  %-*s  %-*s  CONTAINERS   BUSY  LATELY", name, "OWNER", cpus, "CPUS")))}
 	for _, r := range rows {
 		var lately strings.Builder
 		for _, share := range f.History[r.Name] {
 			lately.WriteString(block(share))
 		}
-		lines = append(lines, f.cut(fmt.Sprintf("%1s %-*s  %-*s  %s  %s", r.Mark, name, short(r.Name, name), cpus,
-			short(topology.FormatList(r.CPUs), cpus), f.percent(r.CPUs), lately.String())))
+		lines = append(lines, f.cut(fmt.Sprintf("%1s %-*s  %-*s  %10s  %s  %s", r.Mark, name, short(r.Name, name), cpus,
+			short(topology.FormatList(r.CPUs), cpus), r.Containers, f.percent(r.CPUs), lately.String())))
 	}
 	return lines
 }

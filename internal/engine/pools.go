@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// PoolShare is a pool as it is now.
+type PoolShare struct {
+	Pool  placement.Pool
+	Which placement.Which
+	CPUs  topology.Set
+	// Members are how many live containers sit in it.
+	Members int
+}
+
+// PoolShares lists the pools: those that are always there, and those that
+// containers sit in. Which CPUs of it a container may use, its pod's cgroup says
+// besides.
+func (s *State) PoolShares() []PoolShare {
+	type name struct {
+		pool  placement.Pool
+		which placement.Which
+	}
+	members := map[name]int{{pool: placement.Shared}: 0, {pool: placement.Reclaimed}: 0}
+	for seat, b := range s.benches {
+		if seat.Pool != placement.Own {
+			members[name{seat.Pool, seat.Which}] += len(b.members)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(members), func(a, b name) int {
+		return cmp.Or(cmp.Compare(a.pool, b.pool), a.which.Compare(b.which))
+	})
+	out := make([]PoolShare, len(names))
+	for i, n := range names {
+		cpus, _ := s.layout.CPUs(placement.Seat{Pool: n.pool, Which: n.which})
+		out[i] = PoolShare{Pool: n.pool, Which: n.which, CPUs: cpus, Members: members[n]}
+	}
+	return out
+}
