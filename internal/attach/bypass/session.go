@@ -185,6 +185,14 @@ func (s *session) notice(n Notice) {
 
 // watchConnection ends the session when the runtime closes the connection.
 func (s *session) watchConnection() {
+	// The connection may call itself ready a little after the first calls went through it. Should it have been another
+	// one that they went through, the lists tell what was missed.
+	for state := s.c.conn.GetState(); state == connectivity.Connecting; state = s.c.conn.GetState() {
+		if !s.c.conn.WaitForStateChange(s.ctx, state) {
+			return
+		}
+		s.relist()
+	}
 	for {
 		state := s.c.conn.GetState()
 		if state != connectivity.Ready {
