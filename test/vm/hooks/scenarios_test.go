@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { vm.Main(m) }
 // soak says that everything is to be run, in every variation.
 func soak() bool { return os.Getenv("TRIMTAB_SOAK") != "" }
 
-// enough are the files and machines that show each hook once through each attachment: what every change is held to. The
+// enough are the files and machines that every change is held to, by attachment: one pod of each kind. The
 // crowds of lifecycle_test.go have owners, batch and others on version 2 with four NUMA nodes, and on version 1;
 // beside_test.go plays bypass.
 var enough = map[string][]string{
