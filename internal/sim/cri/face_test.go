@@ -183,14 +183,24 @@ func TestEvents(t *testing.T) {
 			if err != nil {
 				return
 			}
-			heard <- e
+			select {
+			case heard <- e:
+			case <-stream.Context().Done(): // enough was heard
+				return
+			}
 		}
 	}()
+	// Of which pod is open: what is heard after one may be of the one before.
+	podOf := map[string]string{}
 	for {
 		pod, ctr, _ := run(t, r, c)
+		podOf[pod], podOf[ctr] = pod, pod
 		select {
-		case e := <-heard:
-			if e.ContainerId != pod && e.ContainerId != ctr || e.PodSandboxStatus.GetId() != pod {
+		case e, open := <-heard:
+			if !open {
+				t.Fatal("the stream ended")
+			}
+			if want := podOf[e.ContainerId]; want == "" || e.PodSandboxStatus.GetId() != want {
 				t.Errorf("heard %v", e)
 			}
 			return
