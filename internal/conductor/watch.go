@@ -32,9 +32,11 @@ const (
 // Without a watcher's word files are looked at in turn: all of them in slowRound
 // where somebody watches, for writers whose mount of the tree nobody can watch
 // and for what the kernel changes by itself; else as many at each look as half a
-// percent of one processor buys.
+// percent of one processor buys. To wake up costs as much as several files, so
+// where somebody watches many are looked at together.
 const (
 	lookEvery = 250 * time.Millisecond
+	slowEvery = 5 * time.Second
 	slowRound = 60 * time.Second
 	perLook   = 75 // at 15 µs a file, as measured on a virtual machine
 )
@@ -67,15 +69,20 @@ func (c *Conductor) Watch(ctx context.Context, w Watcher) error {
 	if w != nil {
 		written = w.Written()
 	}
-	look := time.NewTicker(lookEvery)
+	look := time.NewTimer(g.pause())
 	defer look.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
 	for {
 		var owners []string
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.keeper.Changed():
-			owners = g.directories()
+			seeing := !g.blind
+			if owners = g.directories(); g.blind && seeing {
+				look.Reset(g.pause())
+			}
 		case file := <-written:
 			if file == "" {
 				owners = c.keeper.Sweep(c.keeper.Files())
@@ -84,10 +91,33 @@ func (c *Conductor) Watch(ctx context.Context, w Watcher) error {
 			}
 		case <-look.C:
 			owners = c.keeper.Sweep(g.share())
+			look.Reset(g.pause())
+		case <-due.C:
 			g.repair(time.Now())
 		}
 		g.note(owners, time.Now())
+		if next, some := g.next(); some {
+			due.Reset(time.Until(next))
+		}
 	}
+}
+
+// pause is how long nothing is looked at.
+func (g *guardian) pause() time.Duration {
+	if g.blind {
+		return lookEvery
+	}
+	return slowEvery
+}
+
+// next is when the first owner is due.
+func (g *guardian) next() (at time.Time, some bool) {
+	for _, d := range g.waiting {
+		if !some || d.due.Before(at) {
+			at, some = d.due, true
+		}
+	}
+	return at, some
 }
 
 // share is how many files are looked at now.
@@ -95,7 +125,7 @@ func (g *guardian) share() int {
 	if g.blind {
 		return perLook
 	}
-	rounds := int(slowRound / lookEvery)
+	const rounds = int(slowRound / slowEvery)
 	return (g.c.keeper.Files() + rounds - 1) / rounds
 }
 
@@ -129,11 +159,25 @@ func (g *guardian) note(owners []string, now time.Time) {
 		d, known := g.waiting[owner]
 		if !known {
 			d.first = now
+			g.c.askAbout(owner)
 		}
 		if d.tries == 0 {
 			d.due = now.Add(min(calm, max(0, mostCalm-now.Sub(d.first))))
 		}
 		g.waiting[owner] = d
+	}
+}
+
+// askAbout has a runtime asked that does not tell by itself whether it was the
+// one who wrote: new resources of a container are to be known before its values
+// are put right.
+func (c *Conductor) askAbout(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.runtimes {
+		if r, asks := a.runtime.(Looker); asks {
+			r.Look(owner)
+		}
 	}
 }
 

@@ -203,3 +203,38 @@ func TestWatchTriesAgain(t *testing.T) {
 		}
 	})
 }
+
+// curious is a runtime that does not tell of new resources by itself.
+type curious struct{ asked chan string }
+
+func (r curious) Look(id string) { r.asked <- id }
+
+func (curious) Update(context.Context, []conductor.Settings) ([]string, error) { return nil, nil }
+
+func (curious) About() string { return "a runtime" }
+
+// TestWatchAsks has a runtime asked about a container that somebody wrote to, once and before its values are put
+// right: the writer may be the runtime.
+func TestWatchAsks(t *testing.T) {
+	t.Parallel()
+	watched(t, func(b bubble) {
+		mo := newModel(b, cgroup.V2, faults{})
+		owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
+		mo.start(owner)
+		r := curious{make(chan string, 10)}
+		mo.con.Attached(outsider{}, r)
+		b.watch(mo, listen(mo))
+		time.Sleep(10 * time.Second)
+		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V2}
+		for range 2 {
+			must(tree.Write(owner.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}))
+		}
+		if id := <-r.asked; id != owner.ID || mo.effective(owner) != "0-3" {
+			b.Errorf("asked about %s, want %s, while it has CPUs %s", id, owner.ID, mo.effective(owner))
+		}
+		time.Sleep(time.Second)
+		if n := len(r.asked); n > 0 || mo.effective(owner) != "2-3" {
+			b.Errorf("asked %d more times, and it has CPUs %s", n, mo.effective(owner))
+		}
+	})
+}

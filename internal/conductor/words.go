@@ -111,3 +111,10 @@ type Runtime interface {
 	// About names the runtime and its version, for status.
 	About() string
 }
+
+// Looker is a Runtime that learns of changed resources by asking.
+type Looker interface {
+	// Look has a container's resources asked for soon. Ids that are not a
+	// container's are passed over. It does not wait.
+	Look(id string)
+}

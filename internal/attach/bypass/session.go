@@ -21,8 +21,9 @@ const (
 	// workers bounds the pods that are asked about at once.
 	workers = 16
 	// lookEvery is the least pause between two questions for the resources of
-	// containers in turn, and lookAgain that between two for the same.
-	lookEvery = 500 * time.Millisecond
+	// containers in turn, and lookAgain that between two for the same. Where the
+	// conductor keeps a value, a write to it is noticed sooner.
+	lookEvery = time.Second
 	lookAgain = 10 * time.Second
 )
 
