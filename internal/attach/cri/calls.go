@@ -246,7 +246,8 @@ func (a *Attachment) createContainer(ctx context.Context, msg []byte) relay.Verd
 		p = req.podIn()
 		a.notePod(p)
 	}
-	told := containerIn(req.config, a.former(), req.pod)
+	told := req.told
+	told.ID = a.former()
 	ans, err := a.handle(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: told})
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
@@ -284,8 +285,11 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 	told.Args, told.Mounts, told.Devices = nil, nil, nil // nobody asks for them again
 	a.noteContainer(&told, false)
 	a.after(p.ID, func(ctx context.Context) {
+		kept := told
+		kept.Compact() // the request that its texts are part of is let go
+		a.change(kept.ID, func(k *ctr) { k.told = &kept })
 		// Before it starts others may be given its CPUs: it is found by its cgroup.
-		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &told, p), Former: decided.ID})
+		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &kept, p), Former: decided.ID})
 	})
 }
 

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -20,29 +21,32 @@ const (
 // creation is a request for a container. Kubelet and caller wait while it is
 // read: what it says of the pod, which is known already, is passed over.
 type creation struct {
-	msg    []byte
-	pod    string
-	config *pCtr
+	msg  []byte
+	pod  string
+	told *lCtr // without id
 }
 
 // creationIn reads a request; ok is false where it is none.
 func creationIn(msg []byte) (c creation, ok bool) {
 	c.msg = msg
+	var config []byte
 	err := eachField(msg, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
 		case b == nil:
 		case n == creationPod:
 			c.pod = string(b)
-		case n == creationConfig:
-			if c.config == nil {
-				c.config = &pCtr{}
-			}
-			// What is said twice is laid over what was said before.
-			return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, c.config)
+		case n == creationConfig && config == nil:
+			config = b
+		case n == creationConfig: // what is said twice is laid over what was said before
+			config = append(config[:len(config):len(config)], b...)
 		}
 		return nil
 	})
-	return c, err == nil && c.config != nil && c.pod != ""
+	if err != nil || config == nil || c.pod == "" || !utf8.ValidString(c.pod) {
+		return c, false
+	}
+	c.told, ok = containerFrom(config, c.pod)
+	return c, ok
 }
 
 // podIn is the pod as the request tells it.
@@ -61,7 +65,7 @@ func (c *creation) podIn() *lPod {
 // what is to follow it, as protobuf lays what comes later over what came before.
 // Otherwise the message is made anew. What the CRI cannot carry is returned.
 func (a *Attachment) changed(c creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
-	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(c.config, v) }) {
+	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(c.told, v) }) {
 		added := &pCtr{}
 		left = adjust(added, values)
 		if b := a.encode(added); len(b) > 0 {
@@ -79,7 +83,7 @@ func (a *Attachment) changed(c creation, values []lifecycle.Value) (message, mor
 
 // replaces reports whether a value changes an entry of a list, or sets a number
 // to what stands for none: neither can be said by adding to a message.
-func replaces(c *pCtr, v lifecycle.Value) bool {
+func replaces(c *lCtr, v lifecycle.Value) bool {
 	s := settingOf[v.Field]
 	return s != nil && s.replaces != nil && s.replaces(c, v)
 }

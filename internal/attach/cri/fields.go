@@ -2,7 +2,6 @@ package cri
 
 import (
 	"maps"
-	"slices"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -71,54 +70,32 @@ var resourceTable = []field[pRes, lRes]{
 	{"memory_swap_limit_in_bytes", "Memory.Swap", func(p *pRes, l *lRes) { l.Memory.Swap = said(p.MemorySwapLimitInBytes) }, ""},
 }
 
-var containerTable = []field[pCtr, lCtr]{
-	{"metadata.name", "Name", func(p *pCtr, l *lCtr) { l.Name = p.GetMetadata().GetName() }, ""},
-	{"metadata.attempt", "", nil, passes},
-	{"image.", "Image.Name", func(p *pCtr, l *lCtr) {
-		if p.GetImage().GetUserSpecifiedImage() != "" || p.GetImage().GetImage() != "" {
-			l.Image = &lifecycle.Image{Name: p.Image.UserSpecifiedImage, Digest: p.Image.Image}
-		}
-	}, "of image.image, what the kubelet resolved it to, becomes Image.Digest"},
-	{"command", "Args[]", func(p *pCtr, l *lCtr) { l.Args = append(append(l.Args, p.Command...), p.Args...) }, "without what the image adds"},
-	{"args", "Args[]", nil, "after command"},
-	{"working_dir", "", nil, passes},
-	{"envs", "Env[]", func(p *pCtr, l *lCtr) {
-		l.Env = slices.Grow(l.Env, len(p.Envs))
-		for _, e := range p.Envs {
-			l.Env = append(l.Env, e.GetKey()+"="+string(e.GetValue()))
-		}
-	}, "without what the image adds"},
-	{"mounts.", "Mounts[]", func(p *pCtr, l *lCtr) {
-		l.Mounts = slices.Grow(l.Mounts, len(p.Mounts))
-		for _, m := range p.Mounts {
-			l.Mounts = append(l.Mounts, mountIn(m))
-		}
-	}, "bind mounts; without those the runtime adds by itself"},
-	{"devices.", "Devices[]", func(p *pCtr, l *lCtr) {
-		for _, d := range p.Devices {
-			l.Devices = append(l.Devices, lifecycle.Device{Path: d.GetContainerPath()})
-		}
-	}, "paths alone: the CRI does not tell numbers"},
-	{"labels", "Labels{}", func(p *pCtr, l *lCtr) { l.Labels = p.Labels }, ""},
-	{"annotations", "Annotations{}", func(p *pCtr, l *lCtr) { l.Annotations = p.Annotations }, ""},
-	{"log_path", "", nil, passes},
-	{"stdin", "", nil, passes},
-	{"stdin_once", "", nil, passes},
-	{"tty", "", nil, passes},
-	{"linux.resources.", "Resources", func(p *pCtr, l *lCtr) {
-		if r := p.GetLinux().GetResources(); r != nil {
-			convert(resourceTable, r, &l.Resources)
-			l.OOMScoreAdj = lifecycle.Some(r.OomScoreAdj)
-		}
-	}, "fields as in LinuxContainerResources; oom_score_adj becomes OOMScoreAdj"},
-	{"linux.security_context.", "", nil, passes},
-	{"windows.", "", nil, "not carried: Trimtab serves Linux"},
-	{"CDI_devices.", "CDIDevices[]", func(p *pCtr, l *lCtr) {
-		for _, d := range p.CDIDevices {
-			l.CDIDevices = append(l.CDIDevices, d.GetName())
-		}
-	}, ""},
-	{"stop_signal", "", nil, passes},
+// containerTable is in the order of the CRI's fields. A row that is read names
+// the number of its field in ContainerConfig.
+var containerTable = []configRow{
+	{proto: "metadata.name", life: "Name", number: 1, read: (*reading).metadata},
+	{proto: "metadata.attempt", note: passes},
+	{proto: "image.", life: "Image.Name", number: 2, read: (*reading).image, note: "of image.image, what the kubelet resolved it to, becomes Image.Digest"},
+	{proto: "command", life: "Args[]", number: 3, read: (*reading).command, note: "without what the image adds"},
+	{proto: "args", life: "Args[]", number: 4, read: (*reading).argument, note: "after command"},
+	{proto: "working_dir", note: passes},
+	{proto: "envs", life: "Env[]", number: 6, read: (*reading).env, note: "without what the image adds"},
+	{proto: "mounts.", life: "Mounts[]", number: 7, read: (*reading).mount, note: "bind mounts; without those the runtime adds by itself"},
+	{proto: "devices.", life: "Devices[]", number: 8, read: (*reading).device, note: "paths alone: the CRI does not tell numbers"},
+	{proto: "labels", life: "Labels{}", number: 9, read: (*reading).label},
+	{proto: "annotations", life: "Annotations{}", number: 10, read: (*reading).annotation},
+	{proto: "log_path", note: passes},
+	{proto: "stdin", note: passes},
+	{proto: "stdin_once", note: passes},
+	{proto: "tty", note: passes},
+	{
+		proto: "linux.resources.", life: "Resources", number: 15, read: (*reading).linux,
+		note: "fields as in LinuxContainerResources; oom_score_adj becomes OOMScoreAdj",
+	},
+	{proto: "linux.security_context.", note: passes},
+	{proto: "windows.", note: "not carried: Trimtab serves Linux"},
+	{proto: "CDI_devices.", life: "CDIDevices[]", number: 17, read: (*reading).cdi},
+	{proto: "stop_signal", note: passes},
 }
 
 var podTable = []field[pPod, lPod]{
@@ -150,21 +127,6 @@ func resourcesIn(p *pRes) *lRes {
 	return l
 }
 
-func mountIn(m *cri.Mount) lifecycle.Mount {
-	options := []string{"rbind", "rw"}
-	if m.GetReadonly() {
-		options[1] = "ro"
-	}
-	return lifecycle.Mount{Destination: m.GetContainerPath(), Source: m.GetHostPath(), Type: "bind", Options: options}
-}
-
-// containerIn translates the container that is asked for.
-func containerIn(p *pCtr, id, pod string) *lCtr {
-	l := &lCtr{ID: id, PodID: pod, State: lifecycle.StateCreated}
-	convert(containerTable, p, l)
-	return l
-}
-
 // podIn translates a pod's configuration.
 func podIn(p *pPod, id, handler string) *lPod {
 	l := &lPod{ID: id, RuntimeHandler: handler}
@@ -176,19 +138,26 @@ func podIn(p *pPod, id, handler string) *lPod {
 func rowsOf[P, L any](table []field[P, L], message, word string) []Row {
 	var rows []Row
 	for _, f := range table {
-		r := Row{Proto: message + "." + f.proto, Note: f.note}
-		if f.life != "" {
-			r.Lifecycle = word + "." + f.life
-		}
-		rows = append(rows, r)
+		rows = append(rows, rowOf(message, f.proto, word, f.life, f.note))
 	}
 	return rows
+}
+
+func rowOf(message, proto, word, life, note string) Row {
+	r := Row{Proto: message + "." + proto, Note: note}
+	if life != "" {
+		r.Lifecycle = word + "." + life
+	}
+	return r
 }
 
 // Rows lists every field the CRI has of containers and pods, in the order of
 // its tables.
 func Rows() []Row {
-	rows := rowsOf(containerTable, "ContainerConfig", "Container")
+	var rows []Row
+	for _, f := range containerTable {
+		rows = append(rows, rowOf("ContainerConfig", f.proto, "Container", f.life, f.note))
+	}
 	rows = append(rows, rowsOf(resourceTable, "LinuxContainerResources", "Resources")...)
 	rows = append(rows, rowsOf(podTable, "PodSandboxConfig", "Pod")...)
 	for i := range rows {

@@ -23,7 +23,7 @@ type setting struct {
 	note   string
 	// replaces reports whether create changes what is there instead of adding to
 	// it; nil where it never does.
-	replaces func(c *pCtr, v lifecycle.Value) bool
+	replaces func(c *lCtr, v lifecycle.Value) bool
 }
 
 // settings is the table of everything the CRI carries, and with that the
@@ -39,7 +39,7 @@ var settings = []setting{
 		"0 means unset, so 0 is never sent; a runtime may set swap to the same value", nil},
 	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; runtimes pass it over on cgroup v1", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", nil, setOOMScore,
-		"at creation alone; containerd may clamp it (restrict_oom_score_adj)", func(_ *pCtr, v lifecycle.Value) bool { return v.Int == 0 }},
+		"at creation alone; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
 	{lifecycle.Env, "ContainerConfig.envs", nil, addEnv, "a variable that is there keeps its place", hasEnv},
 	{lifecycle.MountPoint, "ContainerConfig.mounts.", nil, addMount, "bind mounts alone; of the options, ro and the propagation", hasMount},
 	{lifecycle.DeviceNode, "ContainerConfig.devices.", nil, addDevice, "the node must exist at the same path on the host", hasDevice},
@@ -237,22 +237,20 @@ func addAnnotation(c *pCtr, v lifecycle.Value) bool {
 
 // What follows tells whether a container has an entry that a value would change.
 
-func hasEnv(c *pCtr, v lifecycle.Value) bool {
-	return slices.ContainsFunc(c.Envs, func(e *cri.KeyValue) bool { return e.GetKey() == v.Key })
+func hasEnv(c *lCtr, v lifecycle.Value) bool {
+	return slices.ContainsFunc(c.Env, func(e string) bool { return len(e) > len(v.Key) && e[len(v.Key)] == '=' && e[:len(v.Key)] == v.Key })
 }
 
-func hasMount(c *pCtr, v lifecycle.Value) bool {
-	return v.Mount != nil && slices.ContainsFunc(c.Mounts, func(m *cri.Mount) bool { return m.GetContainerPath() == v.Mount.Destination })
+func hasMount(c *lCtr, v lifecycle.Value) bool {
+	return v.Mount != nil && slices.ContainsFunc(c.Mounts, func(m lifecycle.Mount) bool { return m.Destination == v.Mount.Destination })
 }
 
-func hasDevice(c *pCtr, v lifecycle.Value) bool {
-	return v.Device != nil && slices.ContainsFunc(c.Devices, func(d *cri.Device) bool { return d.GetContainerPath() == v.Device.Path })
+func hasDevice(c *lCtr, v lifecycle.Value) bool {
+	return v.Device != nil && slices.ContainsFunc(c.Devices, func(d lifecycle.Device) bool { return d.Path == v.Device.Path })
 }
 
-func hasCDI(c *pCtr, v lifecycle.Value) bool {
-	return slices.ContainsFunc(c.CDIDevices, func(d *cri.CDIDevice) bool { return d.GetName() == v.Key })
-}
+func hasCDI(c *lCtr, v lifecycle.Value) bool { return slices.Contains(c.CDIDevices, v.Key) }
 
-func hasHugepages(c *pCtr, v lifecycle.Value) bool {
-	return slices.ContainsFunc(c.GetLinux().GetResources().GetHugepageLimits(), func(h *cri.HugepageLimit) bool { return h.GetPageSize() == v.Key })
+func hasHugepages(c *lCtr, v lifecycle.Value) bool {
+	return slices.ContainsFunc(c.Resources.Hugepages, func(h lifecycle.HugepageLimit) bool { return h.Size == v.Key })
 }
