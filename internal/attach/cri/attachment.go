@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/cri/crew"
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -65,7 +66,7 @@ type Options struct {
 type Attachment struct {
 	o       Options
 	backend *backend
-	work    sync.WaitGroup
+	work    crew.Crew
 	ctx     context.Context // of everything Run started
 
 	mu      sync.Mutex // guards all below; never held across I/O

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/trimtab/trimtab/internal/attach/cri/crew"
 )
 
 // Options are what a relayed connection is made of.
@@ -55,7 +57,7 @@ type Conn struct {
 	// ctx ends with the connection, hooks run under it.
 	ctx    context.Context
 	cancel context.CancelFunc
-	hooks  sync.WaitGroup
+	hooks  crew.Crew
 
 	// up and down read the header blocks of requests and of answers.
 	up, down *blocks

@@ -1,0 +1,42 @@
+package crew_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/trimtab/trimtab/internal/attach/cri/crew"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestCrew runs all it is given, those of its own functions too, beside one another, and leaves no goroutine.
+func TestCrew(t *testing.T) {
+	var c crew.Crew
+	for range 2 { // it can be used again
+		var ran atomic.Int32
+		var callers, beside sync.WaitGroup
+		beside.Add(40)
+		for range 40 {
+			callers.Go(func() {
+				for i := range 100 {
+					c.Go(func() {
+						ran.Add(1)
+						if i == 0 {
+							beside.Done()
+							beside.Wait() // none waits for another to end
+							c.Go(func() { ran.Add(1) })
+						}
+					})
+				}
+			})
+		}
+		callers.Wait()
+		c.Wait()
+		if n := ran.Load(); n != 40*101 {
+			t.Errorf("%d have run, want %d", n, 40*101)
+		}
+	}
+}
