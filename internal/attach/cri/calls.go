@@ -285,11 +285,8 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 	told.Args, told.Mounts, told.Devices = nil, nil, nil // nobody asks for them again
 	a.noteContainer(&told, false)
 	a.after(p.ID, func(ctx context.Context) {
-		kept := told
-		kept.Compact() // the request that its texts are part of is let go
-		a.change(kept.ID, func(k *ctr) { k.told = &kept })
 		// Before it starts others may be given its CPUs: it is found by its cgroup.
-		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &kept, p), Former: decided.ID})
+		a.tell(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: a.place(ctx, &told, p), Former: decided.ID})
 	})
 }
 

@@ -107,7 +107,7 @@ func itemsOf(b []byte, s shape) ([]listed, error) {
 }
 
 // eachField visits fields that are a number or bytes; bytes are not nil, even
-// where there are none. They are parts of b, and their capacity reaches to its end.
+// where there are none.
 func eachField(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
@@ -125,7 +125,7 @@ func eachField(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) 
 		case protowire.BytesType:
 			var v []byte
 			if v, size = protowire.ConsumeBytes(b); size >= 0 {
-				err = visit(n, 0, v)
+				err = visit(n, 0, v[:len(v):len(v)])
 			}
 		default:
 			size = protowire.ConsumeFieldValue(n, kind, b)

@@ -30,17 +30,15 @@ var configFields = func() (of [32]func(r *reading, b []byte) error) {
 }()
 
 // reading takes a ContainerConfig in as it lies in a request. A container is told
-// of once and its kubelet waits: there is nothing in between, and its texts are
-// parts of one. As in all of protobuf the last of a field counts, what is said
-// twice of a message is laid over, and what is not known is passed over.
+// of once and its kubelet waits: there is nothing in between, and its texts lie in
+// one piece. As in all of protobuf the last of a field counts, what is said twice
+// of a message is laid over, and what is not known is passed over.
 type reading struct {
-	into *lCtr
-	text string // all of the configuration
-	size int    // capacity of its bytes: that of a field's tells where in the text it is
+	into  *lCtr
+	texts strings.Builder
 
 	commands, arguments []string
 
-	envs    []string // each name before its value
 	options []string // of mounts, two each
 }
 
@@ -50,8 +48,8 @@ var errText = errors.New("a text is not UTF-8")
 // configuration cannot be read.
 func containerFrom(config []byte, pod string) (l *lCtr, ok bool) {
 	l = &lCtr{PodID: pod, State: lifecycle.StateCreated}
-	r := &reading{into: l, text: string(config), size: cap(config)}
-	r.count(config)
+	r := &reading{into: l}
+	r.makeRoom(config)
 	err := eachField(config, func(n protowire.Number, _ uint64, b []byte) error {
 		if b == nil || int(n) >= len(configFields) || configFields[n] == nil {
 			return nil
@@ -61,21 +59,28 @@ func containerFrom(config []byte, pod string) (l *lCtr, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	r.finish()
+	if l.Image != nil && *l.Image == (lifecycle.Image{}) {
+		l.Image = nil
+	}
+	l.Args = append(r.commands, r.arguments...)
+	l.Together() // what outlives all else of it is apart
 	return l, true
 }
 
-// count makes room for what comes often.
-func (r *reading) count(config []byte) {
+// makeRoom makes room for what comes often.
+func (r *reading) makeRoom(config []byte) {
 	var n [len(configFields)]int
-	_ = eachField(config, func(number protowire.Number, _ uint64, _ []byte) error {
-		if int(number) < len(n) {
+	size := 0
+	_ = eachField(config, func(number protowire.Number, _ uint64, b []byte) error {
+		if int(number) < len(n) && configFields[number] != nil {
 			n[number]++
+			size += len(b)
 		}
 		return nil
 	})
+	r.texts.Grow(size) // and a little more than it takes
 	if n[6] > 0 {
-		r.envs = make([]string, 0, 2*n[6])
+		r.into.Env = make([]string, 0, n[6])
 	}
 	if n[7] > 0 {
 		r.into.Mounts, r.options = make([]lifecycle.Mount, 0, n[7]), make([]string, 0, 2*n[7])
@@ -88,25 +93,21 @@ func (r *reading) count(config []byte) {
 	}
 }
 
-// of is the text of a field.
-func (r *reading) of(b []byte) (string, error) {
-	if text := r.raw(b); utf8.ValidString(text) {
-		return text, nil
+// text is what a field says.
+func (r *reading) text(b []byte) (string, error) {
+	if !utf8.Valid(b) {
+		return "", errText
 	}
-	return "", errText
+	from := r.texts.Len()
+	r.texts.Write(b)
+	return r.texts.String()[from:], nil
 }
 
-// raw are a field's bytes.
-func (r *reading) raw(b []byte) string {
-	at := r.size - cap(b)
-	return r.text[at : at+len(b)]
-}
-
-// texts reads fields that are texts by their numbers.
-func (r *reading) texts(b []byte, into func(n protowire.Number) *string) error {
+// named reads fields that are texts by their numbers.
+func (r *reading) named(b []byte, into func(n protowire.Number) *string) error {
 	return eachField(b, func(n protowire.Number, _ uint64, b []byte) (err error) {
 		if to := into(n); to != nil && b != nil {
-			*to, err = r.of(b)
+			*to, err = r.text(b)
 		}
 		return err
 	})
@@ -114,7 +115,7 @@ func (r *reading) texts(b []byte, into func(n protowire.Number) *string) error {
 
 // pair reads an entry of a map, and what looks like one.
 func (r *reading) pair(b []byte) (key, value string, err error) {
-	err = r.texts(b, func(n protowire.Number) *string {
+	err = r.named(b, func(n protowire.Number) *string {
 		switch n {
 		case 1:
 			return &key
@@ -128,7 +129,7 @@ func (r *reading) pair(b []byte) (key, value string, err error) {
 
 // first reads a message's field 1.
 func (r *reading) first(b []byte) (text string, err error) {
-	err = r.texts(b, func(n protowire.Number) *string {
+	err = r.named(b, func(n protowire.Number) *string {
 		if n == 1 {
 			return &text
 		}
@@ -138,7 +139,7 @@ func (r *reading) first(b []byte) (text string, err error) {
 }
 
 func (r *reading) metadata(b []byte) error {
-	return r.texts(b, func(n protowire.Number) *string {
+	return r.named(b, func(n protowire.Number) *string {
 		if n == 1 {
 			return &r.into.Name
 		}
@@ -150,7 +151,7 @@ func (r *reading) image(b []byte) error {
 	if r.into.Image == nil {
 		r.into.Image = &lifecycle.Image{}
 	}
-	return r.texts(b, func(n protowire.Number) *string {
+	return r.named(b, func(n protowire.Number) *string {
 		switch n {
 		case 1: // image
 			return &r.into.Image.Digest
@@ -166,25 +167,31 @@ func (r *reading) command(b []byte) error { return r.add(&r.commands, b) }
 func (r *reading) argument(b []byte) error { return r.add(&r.arguments, b) }
 
 func (r *reading) add(list *[]string, b []byte) error {
-	text, err := r.of(b)
+	text, err := r.text(b)
 	*list = append(*list, text)
 	return err
 }
 
 // env reads a variable; its value is bytes of any kind.
 func (r *reading) env(b []byte) error {
-	var key, value string
-	err := eachField(b, func(n protowire.Number, _ uint64, b []byte) (err error) {
+	var key, value []byte
+	if err := eachField(b, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
 		case b == nil:
 		case n == 1:
-			key, err = r.of(b)
+			key = b
 		case n == 2:
-			value = r.raw(b)
+			value = b
 		}
+		return nil
+	}); err != nil {
 		return err
-	})
-	r.envs = append(r.envs, key, value)
+	}
+	from := r.texts.Len()
+	_, err := r.text(key)
+	r.texts.WriteByte('=')
+	r.texts.Write(value)
+	r.into.Env = append(r.into.Env, r.texts.String()[from:])
 	return err
 }
 
@@ -194,9 +201,9 @@ func (r *reading) mount(b []byte) error {
 	err := eachField(b, func(n protowire.Number, v uint64, b []byte) (err error) {
 		switch {
 		case n == 1 && b != nil: // container_path
-			m.Destination, err = r.of(b)
+			m.Destination, err = r.text(b)
 		case n == 2 && b != nil: // host_path
-			m.Source, err = r.of(b)
+			m.Source, err = r.text(b)
 		case n == 3 && b == nil: // readonly
 			if access = "rw"; v != 0 {
 				access = "ro"
@@ -275,15 +282,15 @@ func (r *reading) resource(n protowire.Number, b []byte) (err error) {
 	l := &r.into.Resources
 	switch n {
 	case 6:
-		l.CPU.CPUs, err = r.of(b)
+		l.CPU.CPUs, err = r.text(b)
 	case 7:
-		l.CPU.Mems, err = r.of(b)
+		l.CPU.Mems, err = r.text(b)
 	case 8:
 		var h lifecycle.HugepageLimit
 		err = eachField(b, func(n protowire.Number, v uint64, b []byte) (err error) {
 			switch {
 			case n == 1 && b != nil:
-				h.Size, err = r.of(b)
+				h.Size, err = r.text(b)
 				h.Size = strings.Clone(h.Size)
 			case n == 2 && b == nil:
 				h.Limit = v
@@ -300,31 +307,4 @@ func (r *reading) resource(n protowire.Number, b []byte) (err error) {
 		l.Unified[strings.Clone(key)] = strings.Clone(value)
 	}
 	return err
-}
-
-// finish puts together what came in pieces. What outlives the event is parted from
-// the configuration's text.
-func (r *reading) finish() {
-	l := r.into
-	if l.Image != nil && *l.Image == (lifecycle.Image{}) {
-		l.Image = nil
-	}
-	l.Args = append(r.commands, r.arguments...)
-	if n := len(r.envs) / 2; n > 0 {
-		size := n
-		for _, text := range r.envs {
-			size += len(text)
-		}
-		var all strings.Builder
-		all.Grow(size)
-		l.Env = make([]string, n)
-		for i := range l.Env {
-			from := all.Len()
-			all.WriteString(r.envs[2*i])
-			all.WriteByte('=')
-			all.WriteString(r.envs[2*i+1])
-			l.Env[i] = all.String()[from:]
-		}
-	}
-	l.Together()
 }

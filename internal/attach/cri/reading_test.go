@@ -42,7 +42,9 @@ func decoded(p *cri.ContainerConfig, pod string) *lifecycle.Container {
 
 // FuzzReading reads configurations as the CRI's own messages do, and no texts that these refuse where it reads any.
 func FuzzReading(f *testing.F) {
-	text := func(n protowire.Number, b ...byte) []byte { return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), b) }
+	text := func(n protowire.Number, b ...byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), b)
+	}
 	whole, err := proto.Marshal(&cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "a", Attempt: 3}, Image: &cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "i"},
 		Command: []string{"c", ""}, Args: []string{"d"}, WorkingDir: "/w", LogPath: "l", Tty: true,
@@ -82,8 +84,10 @@ func FuzzReading(f *testing.F) {
 					*m = nil
 				}
 			}
-			if len(l.Args) == 0 {
-				l.Args = nil
+			for _, list := range []*[]string{&l.Args, &l.Env} {
+				if len(*list) == 0 {
+					*list = nil
+				}
 			}
 			if len(l.Mounts) == 0 {
 				l.Mounts = nil

@@ -67,7 +67,7 @@ type Conn struct {
 	mu      sync.Mutex // guards all below; never held across I/O
 	changed sync.Cond  // windows, stages, the end
 	calls   map[uint32]*call
-	spare   []byte // room that a held message has left, for the next
+	spare   [][]byte // room that held messages have left, for the next
 	flow    flow   // of the connection, towards the backend
 	initial int64  // a new stream's window, as the backend said
 	// acks says for each SETTINGS frame the backend has not acknowledged whether

@@ -26,8 +26,8 @@ func (c *Conn) release(k *call, v Verdict, n int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cap(k.room) <= bufferSize { // nobody but us sends what lay there
-		c.spare, k.room = k.room[:0], nil
+	if k.room != nil && cap(k.room) <= bufferSize && len(c.spare) < mostSpare { // nobody but us sends what lay there
+		c.spare, k.room = append(c.spare, k.room[:0]), nil
 	}
 }
 

@@ -333,11 +333,7 @@ func (u *upward) keep(k *call, f *frame) (whole bool, err error) {
 		return false, nil
 	}
 	if k.held == nil {
-		if n := roomFor(body); cap(u.spare) >= n {
-			k.room, u.spare = u.spare, nil
-		} else {
-			k.room = make([]byte, 0, n)
-		}
+		k.room = u.roomFor(body)
 		k.held = k.room
 	}
 	k.held = append(k.held, body...)
@@ -352,15 +348,26 @@ func (u *upward) keep(k *call, f *frame) (whole bool, err error) {
 	return false, nil
 }
 
-// roomFor is how much a held message may become, by its first bytes: itself and
-// what a verdict adds. A size that was announced alone has to come yet.
-func roomFor(first []byte) int {
+// roomFor is where a held message is kept, as large as it may become by its first
+// bytes: itself and what a verdict adds. A size that was announced alone has to
+// come yet. The mutex is held.
+func (u *upward) roomFor(first []byte) []byte {
 	n, _ := messageSize(first)
-	return max(len(first), min(n, bufferSize)) + verdictRoom
+	n = max(len(first), min(n, bufferSize)) + verdictRoom
+	if last := len(u.spare) - 1; last >= 0 && cap(u.spare[last]) >= n {
+		room := u.spare[last]
+		u.spare = u.spare[:last]
+		return room
+	}
+	return make([]byte, 0, n)
 }
 
-// verdictRoom is what most verdicts add to a message, in bytes.
-const verdictRoom = 1 << 10
+// verdictRoom is what most verdicts add to a message, in bytes, and mostSpare how
+// many rooms are kept for later.
+const (
+	verdictRoom = 1 << 10
+	mostSpare   = 8
+)
 
 // grants tells the caller to go on sending where what is held has filled a
 // window. A caller must not be kept from finishing a message by us. The mutex
