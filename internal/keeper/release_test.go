@@ -52,3 +52,34 @@ func TestReleaseOfTheForgotten(t *testing.T) {
 		t.Errorf("rows left: %+v", rows)
 	}
 }
+
+// nowhere is a journal that nobody reads.
+type nowhere struct{}
+
+func (nowhere) Append([]byte) error { return nil }
+
+func (nowhere) Replace([]byte) error { return nil }
+
+// TestReleaseOfWhatWasGivenBack leaves a list alone that an earlier keeper had given back already, and gives it back where
+// that had not come about.
+func TestReleaseOfWhatWasGivenBack(t *testing.T) {
+	for _, tt := range []struct{ name, kernel, want string }{
+		{"a part of it, which the runtime has written since", "0-1", "0-1"},
+		{"the list before, since the keeper was killed", "2-3", "0-3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, cgroup.V1, "p/a")
+			line := `{"owner":"a","dir":"p/a","field":"cpuset.cpus","ours":"0-3","was":"2-3","original":"0-3","asked":""}` + "\n"
+			if err := r.Keep(nowhere{}, []byte(line)); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.tree.Write("p/a", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: tt.kernel}); err != nil {
+				t.Fatal(err)
+			}
+			out := r.ReleaseAll()
+			if got, err := r.tree.Read("p/a", lifecycle.CPUSetCPUs, ""); err != nil || got != tt.want {
+				t.Errorf("it has %q, %v, want %q: %+v", got, err, tt.want, out)
+			}
+		})
+	}
+}
