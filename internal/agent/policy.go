@@ -86,8 +86,9 @@ func place(c config.Placement, m *topology.Machine, p *engine.Policy) {
 	p.Pools.Sizing = placement.NewSizing(m)
 	p.Pools.Sizing.Expand, p.Pools.Sizing.Least = c.Reclaim == "overlap", c.ReclaimedCPUs
 	p.Choosing = &engine.Choosing{
-		Tree: choose.NewTree(m), Lend: c.LendLSR, Roomy: c.Spread,
-		Whole: map[string]engine.WholeCPUs{"guaranteed": engine.WholeGuaranteed, "any": engine.WholeAnywhere}[c.WholeCPUs],
+		Tree: choose.NewTree(m), Lend: c.LendLSR, Roomy: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
+		Isolated: map[string]engine.IsolatedCPUs{"prefer": engine.IsolatedPreferred, "avoid": engine.IsolatedAvoided}[c.IsolatedCPUs],
+		Whole:    map[string]engine.WholeCPUs{"guaranteed": engine.WholeGuaranteed, "any": engine.WholeAnywhere}[c.WholeCPUs],
 	}
 }
 

@@ -43,7 +43,7 @@ func (lister) List(context.Context, *podresources.ListPodResourcesRequest) (*pod
 }
 
 // kubeletGrants follows a kubelet's PodResources API until the test ends.
-func kubeletGrants(t *testing.T) *podspec.Grants {
+func kubeletGrants(t *testing.T, kubelet podresources.PodResourcesListerServer) *podspec.Grants {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	l, err := net.Listen("unix", socket)
@@ -51,7 +51,7 @@ func kubeletGrants(t *testing.T) *podspec.Grants {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, lister{})
+	podresources.RegisterPodResourcesListerServer(server, kubelet)
 	g := podspec.NewGrants(podspec.GrantsOptions{Socket: socket, Wait: 10 * time.Second})
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -78,7 +78,7 @@ func TestGrantedDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	con := conductor.New(conductor.Options{
-		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2}), Grants: kubeletGrants(t),
+		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2}), Grants: kubeletGrants(t, lister{}),
 		Policy: engine.Policy{
 			Dialects: []string{"koordinator", "kubernetes"},
 			Pools:    placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},

@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 
 	"github.com/trimtab/trimtab/internal/engine"
-	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -60,7 +59,7 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 	if c.specs.Spec(ev.Pod.UID) == nil {
 		c.specs.Await(ctx, ev.Pod)
 	}
-	if intent.AsksDevices(ev.Pod) {
+	if c.heedsGrants(ev.Pod) {
 		c.grants.Await(ctx, ev.Pod)
 	}
 	if ev.Kind == lifecycle.CreateContainer {
@@ -104,10 +103,23 @@ func (c *Conductor) gatherSpecs(ev *lifecycle.Event, f *engine.Facts) {
 
 // granted is what is known of a pod that it matters to.
 func (c *Conductor) granted(p *lifecycle.Pod) *lifecycle.DeviceGrants {
-	if !intent.AsksDevices(p) {
+	if !c.heedsGrants(p) {
 		return nil
 	}
 	return c.grants.Granted(p)
+}
+
+func (c *Conductor) heedsGrants(p *lifecycle.Pod) bool {
+	if _, none := c.grants.(NoGrants); none {
+		return false
+	}
+	c.mu.Lock()
+	policy, known := c.state.Policy, c.state.Pod(p.ID)
+	c.mu.Unlock()
+	if known != nil && known.Pod.UID == p.UID {
+		return policy.HeedsGrants(p, known.Intent)
+	}
+	return policy.HeedsGrants(p, nil)
 }
 
 // Inform decides pods anew whose specs or grants became known or changed: the

@@ -146,6 +146,17 @@ type Placement struct {
 	// Spread places owners in the emptiest part of the node. Off, they are put
 	// together, so that large parts stay free.
 	Spread bool `json:"spread"`
+	// NearDevices has owners rather own CPUs of the NUMA nodes that their devices
+	// are at, as the kubelet's PodResources API, device plugins and the kernel tell.
+	NearDevices bool `json:"nearDevices"`
+	// PreferCoreType is the kind of cores owners rather own CPUs of, on hybrid
+	// processors: "performance", "efficient", or "any". A pod says otherwise by
+	// trimtab.io/prefer-core-type.
+	PreferCoreType string `json:"preferCoreType"`
+	// IsolatedCPUs says which owners rather own CPUs that the kernel's scheduler
+	// leaves out (isolcpus): those of a "single" CPU, all ("prefer") or none
+	// ("avoid"). A pod says otherwise by trimtab.io/prefer-isolated-cpus.
+	IsolatedCPUs string `json:"isolatedCPUs"`
 }
 
 // Hooks switches and tunes each hook.
@@ -538,7 +549,7 @@ func Default() Config {
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Authorisation: []Rule{},
 		Authority:     "agent",
-		Placement:     Placement{Policy: "none", Reclaim: "leftover", ReclaimedCPUs: 1, WholeCPUs: "never"},
+		Placement:     Placement{Policy: "none", Reclaim: "leftover", ReclaimedCPUs: 1, WholeCPUs: "never", NearDevices: true, PreferCoreType: "any", IsolatedCPUs: "single"},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},

@@ -97,15 +97,17 @@ func rules() map[string]rule {
 func placementRules() map[string]rule {
 	cpus := rule{cpus: true}
 	return map[string]rule{
-		"pools.reserved":          cpus,
-		"pools.shared":            cpus,
-		"pools.reclaimed":         cpus,
-		"pools.system":            cpus,
-		"authority":               {choices: []string{"agent", "kubelet"}},
-		"placement.policy":        {choices: []string{"none", "pools"}},
-		"placement.reclaim":       {choices: []string{"leftover", "overlap"}},
-		"placement.reclaimedCPUs": {min: 1, max: topology.MaxCPUs},
-		"placement.wholeCPUs":     {choices: []string{"never", "guaranteed", "any"}},
+		"pools.reserved":           cpus,
+		"pools.shared":             cpus,
+		"pools.reclaimed":          cpus,
+		"pools.system":             cpus,
+		"authority":                {choices: []string{"agent", "kubelet"}},
+		"placement.policy":         {choices: []string{"none", "pools"}},
+		"placement.reclaim":        {choices: []string{"leftover", "overlap"}},
+		"placement.reclaimedCPUs":  {min: 1, max: topology.MaxCPUs},
+		"placement.wholeCPUs":      {choices: []string{"never", "guaranteed", "any"}},
+		"placement.preferCoreType": {choices: []string{"any", "performance", "efficient"}},
+		"placement.isolatedCPUs":   {choices: []string{"single", "prefer", "avoid"}},
 	}
 }
 

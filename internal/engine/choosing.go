@@ -24,7 +24,26 @@ type Choosing struct {
 	// Roomy prefers the emptiest part of the machine to the fullest that holds
 	// what is wanted.
 	Roomy bool
+	// NearDevices prefers CPUs of the NUMA nodes that a container's devices are at.
+	NearDevices bool
+	// CoreKind is the kind of cores that is preferred where a pod does not say;
+	// PlainCore for none.
+	CoreKind topology.CoreKind
+	// Isolated says who rather owns CPUs that the kernel's scheduler leaves out,
+	// where a pod does not say.
+	Isolated IsolatedCPUs
 }
+
+// IsolatedCPUs says which containers rather own isolated CPUs.
+type IsolatedCPUs int
+
+// The choices. Nothing spreads threads over isolated CPUs: a container of one
+// thread has one for itself, and one of several may find all on the first.
+const (
+	IsolatedSingle IsolatedCPUs = iota // those that own one CPU
+	IsolatedPreferred
+	IsolatedAvoided
+)
 
 // WholeCPUs says in which pods containers without a class own CPUs.
 type WholeCPUs int
@@ -103,14 +122,14 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 		return cpus, a.key, "", errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 	}
 	has := d.passed(p, c)
-	w := d.question(p, a.n)
+	w := d.question(p, c, a.n)
 	if !has.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: has})
 	}
 	var reasons []choose.Reason
 	if p.Intent.NUMA.Said() {
 		w.From = w.From.Union(has)
-		cpus, reasons, err = d.bound(p, w)
+		cpus, reasons, err = d.bound(p, c, w)
 	} else {
 		var chosen choose.Chosen
 		chosen, err = d.chooseAmong(w, has)
@@ -122,10 +141,10 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 	return cpus, a.key, "chosen: " + words(reasons), err
 }
 
-// question asks for n CPUs that a pod could come to own.
-func (d *draft) question(p *Pod, n int) choose.Want {
+// question asks for n CPUs that a container of a pod could come to own.
+func (d *draft) question(p *Pod, c *Container, n int) choose.Want {
 	return choose.Want{
-		N: n, From: d.ownable(p), Roomy: d.policy.Choosing.Roomy, Cores: cores(p.Intent), Preferences: d.preferences(p, n),
+		N: n, From: d.ownable(p), Roomy: d.policy.Choosing.Roomy, Cores: cores(p.Intent), Preferences: d.preferences(p, c, n),
 	}
 }
 
@@ -163,53 +182,13 @@ func (d *draft) ownable(p *Pod) topology.Set {
 	return free.Minus(taken)
 }
 
-// preferences are what a choice keeps to where that leaves enough.
-func (d *draft) preferences(p *Pod, n int) []choose.Preference {
-	var out []choose.Preference
-	if p.Intent.Nodes.Said() {
-		var near topology.Set
-		for _, id := range p.Intent.Nodes.V {
-			if node, ok := d.machine.Node(id); ok {
-				near = near.Union(node.CPUs)
-			}
-		}
-		out = append(out, choose.Preference{Name: "the NUMA nodes a scheduler chose", CPUs: near})
-	}
-	for _, apart := range []struct {
-		said  bool
-		level topology.Level
-		name  string
-	}{
-		{p.Intent.Cores.V.NodeApart, topology.NodeLevel, "NUMA nodes where others own CPUs"},
-		{p.Intent.Cores.V.CoreApart, topology.CoreLevel, "cores where others own CPUs"},
-	} {
-		if others := d.ledger.Exclusive().Minus(d.ledger.OfPod(p.Pod.UID)); apart.said && !others.Empty() {
-			out = append(out, choose.Preference{Name: apart.name, CPUs: d.machine.Spread(apart.level, others), Avoid: true})
-		}
-	}
-	var isolated topology.Set
-	for i := range d.machine.CPUs {
-		if d.machine.CPUs[i].Isolated {
-			isolated.Add(i)
-		}
-	}
-	if !isolated.Empty() {
-		// Nothing spreads threads over CPUs the kernel's scheduler leaves out.
-		out = append(out, choose.Preference{Name: "isolated CPUs", CPUs: isolated, Avoid: n > 1})
-	}
-	if d.policy.Pools.Sizing != nil {
-		unneeded, _ := d.layout().CPUs(placement.Seat{Pool: placement.Reclaimed})
-		out = append(out, choose.Preference{Name: "CPUs no shared pool needs", CPUs: unneeded})
-	}
-	return out
-}
-
 // bound chooses NUMA nodes and, on these, CPUs.
-func (d *draft) bound(p *Pod, w choose.Want) (topology.Set, []choose.Reason, error) {
+func (d *draft) bound(p *Pod, c *Container, w choose.Want) (topology.Set, []choose.Reason, error) {
 	numa, tree := p.Intent.NUMA.V, d.policy.Choosing.Tree
 	bind := choose.BindWant{
 		N: w.N, From: w.From, Among: d.among(p), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
 	}
+	bind.Near, bind.NearName = d.devices(p, c).near()
 	for _, exact := range [][]int{numa.IDs, p.Intent.Nodes.V} {
 		if bind.Count == 0 && len(exact) > 0 {
 			bind.Count = len(exact)

@@ -56,7 +56,8 @@ func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) {
 		p.ChangedPods = append(p.ChangedPods, pod.ID)
 	}
-	if reflect.DeepEqual(n.Intent, old.Intent) && reflect.DeepEqual(n.Granted, old.Granted) && !boundAnew(old, n) {
+	granted := intent.AsksDevices(pod) && !reflect.DeepEqual(n.Granted, old.Granted) // else it counts for CPUs that are chosen later
+	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !boundAnew(old, n) {
 		return // hooks heed nothing else of it in a container
 	}
 	for _, id := range d.base.byPod[pod.ID] {

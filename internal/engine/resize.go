@@ -102,7 +102,7 @@ func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *life
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, n, sum, &c.Pristine); err != nil {
 		return have, err
 	}
-	w := d.question(p, n-d.withOffline(c, have).Len())
+	w := d.question(p, c, n-d.withOffline(c, have).Len())
 	w.Beside = have
 	if p.Intent.NUMA.Said() {
 		w.From = w.From.And(d.machine.Spread(topology.NodeLevel, have))

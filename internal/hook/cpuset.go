@@ -20,7 +20,7 @@ func (CPUSet) Info() Info {
 		Name:    "cpuset",
 		About:   "CPUs the scheduler assigned, or the CPUs of the pool the container shares",
 		Stages:  lives(),
-		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota},
+		Reads:   []string{intent.KoordQoSClass, intent.KoordResourceStatus, intent.TrimtabUnsetQuota, intent.TrimtabCoreType, intent.TrimtabIsolated},
 		Sets:    []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.CPUQuota},
 		Pod:     []lifecycle.Field{lifecycle.CPUQuota},
 		Kernel:  []string{"cpuset", "cpu"},

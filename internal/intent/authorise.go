@@ -23,6 +23,7 @@ const (
 	AssignedCPUs   Kind = "assigned-cpus"
 	NUMANodes      Kind = "numa-nodes"
 	NUMAExclusive  Kind = "numa-exclusive"
+	CPUPreference  Kind = "cpu-preference"
 	NamedPool      Kind = "pool"
 	BatchResources Kind = "batch"
 	GPUEnv         Kind = "gpu"
@@ -102,6 +103,7 @@ var defaults = []Default{
 	{AssignedCPUs, "*", Cap, "at most what the scheduler charged the pod for"},
 	{NUMANodes, "*", Allow, "it narrows a pool"},
 	{NUMAExclusive, "*", Refuse, "whole NUMA nodes are more than the scheduler charged the pod for"},
+	{CPUPreference, "*", Allow, "which CPUs it owns, and not how many; what others own stays theirs"},
 	{NamedPool, "*", Allow, "a pool is as large as its pods' requests"},
 	{BatchResources, "*", Cap, "only pods that are BestEffort to Kubernetes: the limits of others are not lifted"},
 	{GPUEnv, "*", Allow, "an environment variable the pod's author could write as well"},
@@ -203,6 +205,8 @@ func subjects(p *Pod) []subject {
 			NUMAExclusive, exclusiveKey, func(p *Pod) string { return fmt.Sprintf("%+v", p.NUMA.V) },
 			func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.Alone = false, false },
 		},
+		{CPUPreference, func(p *Pod) string { return p.CoreKind.Key }, func(p *Pod) string { return p.CoreKind.V.String() }, func(p *Pod) { p.CoreKind = Sourced[topology.CoreKind]{} }},
+		{CPUPreference, func(p *Pod) string { return p.Isolated.Key }, func(p *Pod) string { return fmt.Sprint(p.Isolated.V) }, func(p *Pod) { p.Isolated = Sourced[bool]{} }},
 		{NamedPool, func(p *Pod) string { return p.Pool.Key }, func(p *Pod) string { return p.Pool.V }, func(p *Pod) { p.Pool = Sourced[string]{} }},
 		{
 			BatchResources, func(p *Pod) string { return p.Batch.Key },

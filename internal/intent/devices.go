@@ -108,6 +108,12 @@ func readRDMA(pod *lifecycle.Pod, devices *allocated, out *Pod) {
 	out.RDMA = Sourced[[]string]{addresses, KoordDevices}
 }
 
+// IsPCIAddress reports whether a text is a PCI address as the kernel writes it.
+func IsPCIAddress(text string) bool {
+	address, err := pciAddress(text)
+	return err == nil && address == text
+}
+
 // pciAddress reads domain:bus:device.function, which the kernel writes in lower
 // case.
 func pciAddress(text string) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Class is the quality of service class every dialect is mapped onto.
@@ -110,8 +111,12 @@ type Pod struct {
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
-	Batch Sourced[map[string]Batch] // by container name
-	GPU   Sourced[GPU]
+	// CoreKind is the kind of cores it would rather own CPUs of, Isolated whether it
+	// would rather own CPUs that the kernel's scheduler leaves out.
+	CoreKind Sourced[topology.CoreKind]
+	Isolated Sourced[bool]
+	Batch    Sourced[map[string]Batch] // by container name
+	GPU      Sourced[GPU]
 	// UnsetQuota says whether the CPU quota is lifted where the pod owns its CPUs.
 	UnsetQuota Sourced[bool]
 	// RDMA are the PCI addresses of the functions of RDMA cards a scheduler
@@ -153,7 +158,8 @@ type Pod struct {
 
 // Silent reports whether no dialect asked for anything.
 func (p *Pod) Silent() bool {
-	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Pool.Said() && !p.NUMA.Said() && !p.Cores.Said() && !p.Batch.Said() && !p.GPU.Said() &&
+	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Pool.Said() && !p.NUMA.Said() && !p.Cores.Said() && !p.CoreKind.Said() && !p.Isolated.Said() &&
+		!p.Batch.Said() && !p.GPU.Said() &&
 		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
 		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
 		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said() &&
@@ -231,6 +237,8 @@ func (p *Pod) take(o *Pod) {
 	takeFirst(&p.Pool, o.Pool)
 	takeFirst(&p.NUMA, o.NUMA)
 	takeFirst(&p.Cores, o.Cores)
+	takeFirst(&p.CoreKind, o.CoreKind)
+	takeFirst(&p.Isolated, o.Isolated)
 	takeFirst(&p.Batch, o.Batch)
 	takeFirst(&p.GPU, o.GPU)
 	takeFirst(&p.RDMA, o.RDMA)

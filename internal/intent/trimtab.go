@@ -1,6 +1,9 @@
 package intent
 
-import "github.com/trimtab/trimtab/internal/lifecycle"
+import (
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
 
 // Keys of our own, for what no other dialect has a word for.
 const (
@@ -17,18 +20,44 @@ const (
 	// TrimtabCPUEnv asks for environment variables that tell containers of their
 	// CPUs: "true" for those of the node, or names, GOMAXPROCS=count,MY_CPUS=list.
 	TrimtabCPUEnv = "trimtab.io/cpu-env"
+	// TrimtabCoreType has a pod that is to own CPUs rather own those of
+	// "performance" or of "efficient" cores.
+	TrimtabCoreType = "trimtab.io/prefer-core-type"
+	// TrimtabIsolated has a pod that is to own CPUs rather own isolated ones
+	// ("true") or others ("false"), however many it owns.
+	TrimtabIsolated = "trimtab.io/prefer-isolated-cpus"
 )
+
+// CoreTypes are the kinds of cores by the names that nri-plugins' balloons have for
+// them (preferCoreType, 0.12).
+func CoreTypes() map[string]topology.CoreKind {
+	return map[string]topology.CoreKind{"performance": topology.PerformanceCore, "efficient": topology.EfficiencyCore}
+}
 
 func readTrimtab(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(pod, out)
 	readCPUEnv(pod, out)
 	out.RDTClass = readClassName(pod, TrimtabRDTClass, out)
 	out.BlockIOClass = readClassName(pod, TrimtabBlockIOClass, out)
-	switch text := pod.Annotations[TrimtabUnsetQuota]; text {
+	out.UnsetQuota = readBool(pod, TrimtabUnsetQuota, out)
+	out.Isolated = readBool(pod, TrimtabIsolated, out)
+	if text := pod.Annotations[TrimtabCoreType]; text != "" {
+		kind, known := CoreTypes()[text]
+		if !known {
+			out.problem(TrimtabCoreType, text, `want "performance" or "efficient"`)
+			return
+		}
+		out.CoreKind = Sourced[topology.CoreKind]{kind, TrimtabCoreType}
+	}
+}
+
+func readBool(pod *lifecycle.Pod, key string, out *Pod) (said Sourced[bool]) {
+	switch text := pod.Annotations[key]; text {
 	case "":
 	case "true", "false":
-		out.UnsetQuota = Sourced[bool]{text == "true", TrimtabUnsetQuota}
+		return Sourced[bool]{text == "true", key}
 	default:
-		out.problem(TrimtabUnsetQuota, text, `want "true" or "false"`)
+		out.problem(key, text, `want "true" or "false"`)
 	}
+	return said
 }

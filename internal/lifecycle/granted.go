@@ -26,4 +26,7 @@ type DeviceGrant struct {
 	IDs map[string][]string
 	// Nodes are device nodes.
 	Nodes []Device
+	// NUMA are the ids of the NUMA nodes that device plugins told of devices, by
+	// resource.
+	NUMA map[string][]int
 }

@@ -52,6 +52,15 @@ func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) 
 		}
 		out.IDs[resource] = append(out.IDs[resource], d.GetDeviceIds()...)
 		names = append(append(names, resource), d.GetDeviceIds()...)
+		for _, n := range d.GetTopology().GetNodes() {
+			// A plugin that does not know says -1, if anything.
+			if id := n.GetID(); id >= 0 && id <= maxNode && !slices.Contains(out.NUMA[resource], int(id)) {
+				if out.NUMA == nil {
+					out.NUMA = map[string][]int{}
+				}
+				out.NUMA[resource] = append(out.NUMA[resource], int(id))
+			}
+		}
 	}
 	if len(names) > maxDevices || slices.ContainsFunc(names, func(n string) bool { return n == "" || len(n) > maxName }) {
 		return lifecycle.DeviceGrant{}, errBadDevice
@@ -71,5 +80,8 @@ func cdiOf(c *podresources.ContainerResources) []string {
 	}
 	return out
 }
+
+// maxNode is the highest NUMA node id of any kernel (NODES_SHIFT is 10 at most).
+const maxNode = 1023
 
 var errBadDevice = errors.New("a device without a name or with one too long, or too many devices")

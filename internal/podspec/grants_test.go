@@ -196,7 +196,9 @@ func TestNoGrants(t *testing.T) {
 // TestGrantsOf: what is told of a container, and answers that are not believed.
 func TestGrantsOf(t *testing.T) {
 	pod := gpuPod("one", "a", "GPU-aa")
-	pod.Containers[0].Devices = append(pod.Containers[0].Devices, &podresources.ContainerDevices{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-bb"}})
+	pod.Containers[0].Devices = append(pod.Containers[0].Devices, &podresources.ContainerDevices{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-bb"}, Topology: &podresources.TopologyInfo{
+		Nodes: []*podresources.NUMANode{{ID: 1}, {ID: -1}, {ID: 1 << 40}, {ID: 1}},
+	}})
 	pod.Containers[0].DynamicResources = []*podresources.DynamicResource{{ClaimResources: []*podresources.ClaimResource{
 		{CdiDevices: []*podresources.CDIDevice{{Name: "nvidia.com/gpu=0"}}},
 	}}}
@@ -205,7 +207,7 @@ func TestGrantsOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[podName]map[string]lifecycle.DeviceGrant{
-		{"shop", "one"}: {"a": {CDI: []string{"nvidia.com/gpu=0"}, IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa", "GPU-bb"}}}},
+		{"shop", "one"}: {"a": {CDI: []string{"nvidia.com/gpu=0"}, IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa", "GPU-bb"}}, NUMA: map[string][]int{"nvidia.com/gpu": {1}}}},
 		{"shop", "two"}: {},
 	}
 	if d := cmp.Diff(want, all); d != "" {

@@ -93,6 +93,8 @@ type Device struct {
 	Class   uint32 // PCI class code, 24 bits
 	Node    int    // NUMA node id, -1 where the firmware does not say
 	CPUs    Set    // the CPUs near it
+	// Numbers are those of its character device nodes, major:minor.
+	Numbers []string
 }
 
 // Layout is what a machine is made from where there is more to tell than CPUs
@@ -249,6 +251,62 @@ func (m *Machine) Distance(a, b int) int {
 		return 10
 	}
 	return 20
+}
+
+// DeviceAt returns the device at a PCI address, as the kernel writes it.
+func (m *Machine) DeviceAt(address string) (Device, bool) {
+	i, ok := slices.BinarySearchFunc(m.Devices, address, func(d Device, address string) int { return cmp.Compare(d.Address, address) })
+	if !ok {
+		return Device{}, false
+	}
+	return m.Devices[i], true
+}
+
+// DeviceOf returns the device one of whose character device nodes has a number,
+// major:minor.
+func (m *Machine) DeviceOf(number string) (Device, bool) {
+	for _, d := range m.Devices {
+		if slices.Contains(d.Numbers, number) {
+			return d, true
+		}
+	}
+	return Device{}, false
+}
+
+// Near returns the online CPUs near a device: those of its NUMA node, or, where the
+// firmware names none, those it tells. Empty where nothing is known, or where all are
+// as near.
+func (m *Machine) Near(d Device) Set {
+	near := d.CPUs.And(m.all)
+	if n, ok := m.Node(d.Node); d.Node >= 0 && ok {
+		near = n.CPUs
+	}
+	if near == m.all {
+		return Set{}
+	}
+	return near
+}
+
+// Of returns the online CPUs on cores of a kind.
+func (m *Machine) Of(k CoreKind) Set {
+	var s Set
+	for i := range m.all.All() {
+		if m.CPUs[i].Kind == k {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// Isolated returns the online CPUs that the kernel's scheduler leaves out.
+func (m *Machine) Isolated() Set {
+	var s Set
+	for i := range m.all.All() {
+		if m.CPUs[i].Isolated {
+			s.Add(i)
+		}
+	}
+	return s
 }
 
 // ParseCPUs reads a kernel list of CPU ids. A CPU that is not online is an

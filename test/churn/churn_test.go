@@ -50,7 +50,11 @@ func TestChurn(t *testing.T) {
 				if n.owned < steps/20 || n.refused > n.owned {
 					t.Errorf("%d owners came to own CPUs and %d did not: this shows little", n.owned, n.refused)
 				}
-				t.Logf("%d pods, %d owners and %d that were refused; looked at %d writes and first instructions", n.made, n.owned, n.refused, n.eye.writes)
+				if n.resized < steps/50 || n.kept == 0 {
+					t.Errorf("%d owners were resized and %d were refused: this shows little", n.resized, n.kept)
+				}
+				t.Logf("%d pods, %d owners and %d that were refused, %d resizes and %d that were; looked at %d writes and first instructions",
+					n.made, n.owned, n.refused, n.resized, n.kept, n.eye.writes)
 				n.emptied()
 			})
 		}
@@ -124,12 +128,14 @@ func (n *node) step(crowd int) {
 		n.remove(p)
 	case what < 50 && !p.stopped:
 		n.crash(p, c)
-	case what < 60 && !p.stopped && !p.kind.owns:
+	case what < 57 && !p.stopped && !p.kind.owns:
 		c.Resources.Shares = new(2 + n.rng.Uint64N(1024))
 		n.must("update", n.runtime.UpdateContainer(n.t.Context(), p.ref().In(c.Name), scenario.Resources{Shares: c.Resources.Shares}))
-	case what < 65:
+	case what < 60:
 		n.stopPod(p)
-	case what < 75:
+	case what < 73:
+		n.resizeAny()
+	case what < 80:
 		for ref := range n.waiting {
 			n.start(n.pod(ref.Pod()), ref)
 			break

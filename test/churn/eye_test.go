@@ -40,6 +40,10 @@ type seen struct {
 type owner struct {
 	cpus topology.Set
 	lent bool // reclaimed containers may use them
+	// resizing: it is resized in place, and had these CPUs before. Meanwhile it
+	// owns what any of its containers has.
+	resizing bool
+	before   topology.Set
 }
 
 func newEye(m *topology.Machine, k *cgroup.Fake, v cgroup.Version) *eye {
@@ -63,9 +67,59 @@ func (e *eye) written(file, _ string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.writes++
-	if c := e.live[path.Clean(dir)]; c != nil {
-		e.look(path.Clean(dir), c, "at a write")
+	c := e.live[path.Clean(dir)]
+	if c == nil {
+		return
 	}
+	e.look(path.Clean(dir), c, "at a write")
+	if o := e.owners[c.ref.Pod()]; c.owns && o != nil && o.resizing {
+		e.hold(o, e.held(c.ref.Pod()), "at a write of its resize")
+	}
+}
+
+// held is what the running containers of a pod have that owns CPUs.
+func (e *eye) held(pod scenario.Ref) topology.Set {
+	var all topology.Set
+	for _, c := range e.live {
+		if c.owns && c.ref.Pod() == pod {
+			all = all.Union(c.cpus)
+		}
+	}
+	return all
+}
+
+// hold has a pod own other CPUs, and judges everybody by that.
+func (e *eye) hold(o *owner, cpus topology.Set, when string) {
+	o.cpus = cpus
+	e.owned = topology.Set{}
+	for _, any := range e.owners {
+		e.owned = e.owned.Union(any.cpus)
+	}
+	for _, c := range e.live {
+		e.judge(c, when)
+	}
+}
+
+// resizing notes that a pod is about to be resized in place; it returns what the
+// pod owns.
+func (e *eye) resizing(pod scenario.Ref) topology.Set {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o := e.owners[pod]
+	if o == nil {
+		return topology.Set{}
+	}
+	o.resizing, o.before = true, o.cpus
+	return o.before
+}
+
+// resized looks at a pod after its resize: all its containers have what it owns now.
+func (e *eye) resized(pod scenario.Ref, cpus topology.Set) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o := e.owners[pod]
+	o.resizing = false
+	e.hold(o, cpus, "after a resize of "+string(pod))
 }
 
 // started looks at a container at its first instruction. From then on what it
@@ -76,7 +130,7 @@ func (e *eye) started(dir string, c seen, owned topology.Set, lent bool) {
 	e.writes++
 	c.owns = !owned.Empty()
 	if c.owns {
-		e.own(c.ref.Pod(), owner{owned, lent})
+		e.own(c.ref.Pod(), owner{cpus: owned, lent: lent})
 	}
 	e.live[dir] = &c
 	e.look(dir, &c, "at its first instruction")
@@ -116,8 +170,8 @@ func (e *eye) gone(pod scenario.Ref) {
 	}
 }
 
-// hold says whether something restarts, which may change nothing.
-func (e *eye) hold(still bool) {
+// freeze says whether something restarts, which may change nothing.
+func (e *eye) freeze(still bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.still = still
@@ -158,7 +212,11 @@ func (e *eye) read(dir string) (set, has topology.Set) {
 // judge holds what a container has against what others own.
 func (e *eye) judge(c *seen, when string) {
 	own := e.owners[c.ref.Pod()]
-	if c.owns && c.cpus != own.cpus {
+	switch {
+	case c.owns && own.resizing && !c.cpus.Contains(own.before) && !own.before.Contains(c.cpus):
+		e.note("I4: %s: a resize moved %s from %v to %v", when, c.ref, own.before, c.cpus)
+		return
+	case c.owns && !own.resizing && c.cpus != own.cpus:
 		e.note("I4: %s: %s owns %v and has %v", when, c.ref, own.cpus, c.cpus)
 		return
 	}

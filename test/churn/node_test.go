@@ -55,6 +55,8 @@ type node struct {
 	made    int
 	refused int // owners that came to own nothing
 	owned   int // and those that did
+	resized int // in place, and now own more or fewer
+	kept    int // owners whose resize was refused
 	// next is what is noted of the container that is about to start.
 	next func()
 }
@@ -158,8 +160,8 @@ func (n *node) connected(syncs int64) error {
 
 // restart restarts the agent or the runtime. Nothing may move meanwhile.
 func (n *node) restart(what string) {
-	n.eye.hold(true)
-	defer n.eye.hold(false)
+	n.eye.freeze(true)
+	defer n.eye.freeze(false)
 	before := n.syncs.Load()
 	var err error
 	if what == "agent" {

@@ -34,8 +34,8 @@ var kinds = []kind{
 	{name: "lsr", weight: 3, label: "LSR", milli: [2]int{1000, 4000}, owns: true, lent: true},
 	{name: "lse", weight: 2, label: "LSE", milli: [2]int{1000, 4000}, owns: true},
 	{name: "whole", weight: 2, milli: [2]int{1000, 3000}, owns: true},
-	{name: "bind", weight: 3, level: "dedicated", memory: toNode, milli: [2]int{1000, 8000}, owns: true, bound: true},
-	{name: "cores", weight: 1, level: "dedicated", memory: toNode, cpu: `{"full_pcpus_pairing":"true"}`, milli: [2]int{2000, 2000}, owns: true, bound: true},
+	{name: "bind", weight: 3, level: "dedicated", memory: toNode, cpu: `{"katalyst.kubewharf.io/numa_number":"1"}`, milli: [2]int{1000, 8000}, owns: true, bound: true},
+	{name: "cores", weight: 1, level: "dedicated", memory: toNode, cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_number":"1"}`, milli: [2]int{2000, 2000}, owns: true, bound: true},
 	{name: "even", weight: 1, level: "dedicated", memory: toNode, cpu: `{"distribute_evenly_across_numa":"true","katalyst.kubewharf.io/numa_number":"2"}`, milli: [2]int{4000, 4000}, owns: true},
 	{name: "node", weight: 1, level: "dedicated", memory: allNode, milli: [2]int{2000, 4000}, owns: true, all: true},
 	{name: "share", weight: 20, level: "shared", milli: [2]int{20, 400}},
@@ -104,6 +104,7 @@ func (n *node) make(k kind) *pod {
 	for i := range n.rng.IntN(3) {
 		c := scenario.Container{Name: fmt.Sprintf("side-%d", i), Resources: scenario.Resources{Shares: new(uint64(2))}}
 		if k.owns {
+			c.Resources.Shares = new(uint64(10)) // a request is what the limit is, where nobody says another
 			c.Resources.Quota, c.Resources.Period = new(int64(1000)), new(uint64(100_000))
 		}
 		p.ctrs = append(p.ctrs, c)

@@ -25,6 +25,10 @@ type BindWant struct {
 	BySocket bool
 	// Roomy prefers the nodes with the most left over.
 	Roomy bool
+	// Near are CPUs whose nodes are preferred to all others, NearName says what is
+	// near, for people. It does not make the choice take more nodes.
+	Near     topology.Set
+	NearName string
 }
 
 // BindError refuses a question for NUMA nodes.
@@ -60,7 +64,11 @@ type nodeSet struct {
 	packages int
 	way      int // sum of the distances between all of them
 	left     int
+	near     int // of them with CPUs that are to be near
 }
+
+// mostNear is the criterion of what is to be near; NearName says what that is.
+const mostNear = "the most nodes near "
 
 // nodeRanking lists the criteria by which sets of equally many nodes are told
 // apart, the most important first; where none does, the lowest nodes win.
@@ -68,6 +76,7 @@ var nodeRanking = [...]struct {
 	name    string
 	compare func(w *BindWant, a, b *nodeSet) int
 }{
+	{mostNear, func(_ *BindWant, a, b *nodeSet) int { return b.near - a.near }},
 	{"the fewest packages", func(_ *BindWant, a, b *nodeSet) int { return a.packages - b.packages }},
 	{"the shortest way between them", func(_ *BindWant, a, b *nodeSet) int { return a.way - b.way }},
 	{"the most left over", func(w *BindWant, a, b *nodeSet) int {
@@ -152,7 +161,9 @@ func (s *nodeSearch) best(k int) (best nodeSet, rule string, of int) {
 		rule = lowestNode
 		for _, r := range nodeRanking {
 			if r.compare(&s.want, &best, &next) != 0 {
-				rule = r.name
+				if rule = r.name; rule == mostNear {
+					rule += s.want.NearName
+				}
 				break
 			}
 		}
@@ -184,6 +195,9 @@ func (s *nodeSearch) measure(nodes []int) (c nodeSet, ok bool) {
 		}
 		c.left += s.holds[at]
 		all = all.Union(m.Nodes[at].CPUs)
+		if !m.Nodes[at].CPUs.And(w.Near).Empty() {
+			c.near++
+		}
 		for _, other := range nodes[:i] {
 			c.way += m.Distance(other, at)
 		}

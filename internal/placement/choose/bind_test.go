@@ -33,6 +33,10 @@ func TestBind(t *testing.T) {
 		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{0, 2, 4}, Count: 3}, err: "7 on 2 NUMA nodes"},
 		{name: "more than there is", machine: t16, from: "1,3-15", want: BindWant{N: 15}, err: "hold 15 CPUs (as few as it takes): there are 14 on 4 NUMA nodes to choose from, at most 4 on one"},
 		{name: "a socket rather than nodes apart", machine: t16, from: "0-15", want: BindWant{N: 6}, nodes: "[0 1]"},
+		{name: "near a device", machine: t16, from: "1,3-15", want: BindWant{N: 2, Near: topology.SetOf(6), NearName: "its devices"}, nodes: "[3]"},
+		{name: "near a device, and another for want of room", machine: t16, from: "1,3-15", want: BindWant{N: 6, Near: topology.SetOf(6)}, nodes: "[2 3]"},
+		{name: "near devices at two nodes, where one holds it", machine: t16, from: "1,3-15", want: BindWant{N: 2, Near: topology.SetOf(2, 6)}, nodes: "[1]"},
+		{name: "near devices apart", machine: t16, from: "0-15", want: BindWant{N: 6, Near: topology.SetOf(1, 6)}, nodes: "[0 3]"},
 		{name: "many sets", machine: "8s x 8n x 2c x 2t", from: "0-255", want: BindWant{N: 30}, nodes: "[0 1 2 3 4 5 6 7]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,11 +66,12 @@ func TestBindAgainstOracle(t *testing.T) {
 		from := topology.SetOf(rapid.SliceOf(rapid.IntRange(0, len(m.CPUs)-1)).Draw(t, "from")...)
 		w := BindWant{
 			N: rapid.IntRange(1, 12).Draw(t, "n"), From: from, Count: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "count"),
+			Near:  someOf(t, m, "near"),
 			Roomy: rapid.Bool().Draw(t, "roomy"), BySocket: rapid.IntRange(0, 3).Draw(t, "by socket") == 0,
 		}
 		w.Even = w.Count > 1 && rapid.Bool().Draw(t, "even")
 		ids, _, err := NewTree(m).Bind(w)
-		var best []int // nodes, packages
+		var best []int // nodes, those far from what is to be near, packages
 		var of []int
 		for mask := 1; mask < 1<<len(m.Nodes); mask++ {
 			if cost, ok := nodeCost(m, w, mask); ok && (best == nil || slices.Compare(cost, best) < 0) {
@@ -106,18 +111,22 @@ func membersOf(m *topology.Machine, mask int) (ids []int) {
 func nodeCost(m *topology.Machine, w BindWant, mask int) (cost []int, ok bool) {
 	k := bits.OnesCount(uint(mask))
 	packages, have := map[int]bool{}, 0
-	way := 0
+	way, far := 0, k
 	for i, n := range m.Nodes {
 		if mask>>i&1 == 0 {
 			continue
 		}
-		free := 0
+		free, near := 0, 0
 		for _, c := range n.CPUs.Members() {
 			packages[m.CPUs[c].Package] = true
+			if w.Near.Has(c) {
+				near = 1
+			}
 			if w.From.Has(c) {
 				free++
 			}
 		}
+		far -= near
 		if free == 0 || w.Even && free*k < w.N {
 			return nil, false
 		}
@@ -137,5 +146,5 @@ func nodeCost(m *topology.Machine, w BindWant, mask int) (cost []int, ok bool) {
 	if have < w.N || w.Count > 0 && k != w.Count || w.Even && w.N%k != 0 || w.BySocket && len(packages) > (w.N+largest-1)/largest {
 		return nil, false
 	}
-	return []int{k, len(packages), way}, true
+	return []int{k, far, len(packages), way}, true
 }

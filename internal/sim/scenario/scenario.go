@@ -24,9 +24,16 @@ type Scenario struct {
 
 // Node is the machine the scenario happens on.
 type Node struct {
-	CPUs   string `json:"cpus"`             // in the notation of package topology/describe
-	Cgroup string `json:"cgroup,omitempty"` // v2 (default) or v1
-	Driver string `json:"driver,omitempty"` // cgroupfs (default) or systemd
+	CPUs string `json:"cpus"` // in the notation of package topology/describe
+	// Isolated are CPUs the kernel's scheduler leaves out, Efficient those of
+	// efficient cores, as kernel lists; where some are, all others are of
+	// performance cores.
+	Isolated  string `json:"isolated,omitempty"`
+	Efficient string `json:"efficient,omitempty"`
+	// Cards are the NUMA nodes of devices by PCI address.
+	Cards  map[string]int `json:"cards,omitempty"`
+	Cgroup string         `json:"cgroup,omitempty"` // v2 (default) or v1
+	Driver string         `json:"driver,omitempty"` // cgroupfs (default) or systemd
 	// Kernel names cgroup files the node's kernel has beyond mainline's.
 	Kernel []string `json:"kernel,omitempty"`
 	// Devices are the node's device nodes, "major:minor" by path, and Verbs the
@@ -42,6 +49,10 @@ type Node struct {
 	// CoreSched says that the kernel gives core scheduling cookies.
 	CoreSched bool `json:"coreSched,omitempty"`
 }
+
+// Special reports whether the node's processors or cards are described: other
+// machines than the described one have others.
+func (n *Node) Special() bool { return n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 }
 
 // NeedsKubelet reports whether a kubelet must tell pods' specs for it.
 func (s *Scenario) NeedsKubelet() bool {

@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -116,7 +117,8 @@ func numberOf(known map[string]int, list string) int {
 
 // kinds finds the efficient cores of hybrid processors. Intel's have a PMU of
 // their own for each kind; ARM's say how much a core achieves compared with the
-// largest (cpu_capacity, 1024).
+// largest (cpu_capacity, 1024). Where neither is told, the highest clock rates
+// say it (slow).
 func (r *reader) kinds(cpus []topology.CPU) {
 	efficient := map[int]bool{}
 	for _, name := range []string{"devices/cpu_atom/cpus", "devices/cpu_lowpower/cpus"} {
@@ -135,6 +137,9 @@ func (r *reader) kinds(cpus []topology.CPU) {
 			efficient[c.ID] = true
 		}
 	}
+	if len(efficient) == 0 && most == 0 {
+		efficient = slow(cpus)
+	}
 	hybrid := slices.ContainsFunc(cpus, func(c topology.CPU) bool { return efficient[c.ID] }) &&
 		slices.ContainsFunc(cpus, func(c topology.CPU) bool { return !efficient[c.ID] })
 	for i := range cpus {
@@ -146,6 +151,24 @@ func (r *reader) kinds(cpus []topology.CPU) {
 			cpus[i].Kind = topology.PerformanceCore
 		}
 	}
+}
+
+// slow are the CPUs whose highest clock rate is less than four fifths of the highest
+// there is, as that of dense cores is; none where a CPU does not tell its own. What a
+// processor's best cores have more than others of the same kind is less.
+func slow(cpus []topology.CPU) map[int]bool {
+	most, out := 0, map[int]bool{}
+	for _, c := range cpus {
+		if most = max(most, c.MaxMHz); c.MaxMHz == 0 {
+			return nil
+		}
+	}
+	for _, c := range cpus {
+		if c.MaxMHz*5 < most*4 {
+			out[c.ID] = true
+		}
+	}
+	return out
 }
 
 // devices reads the places of PCI functions. Bridges and the platform's own
@@ -168,7 +191,23 @@ func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 				d.CPUs.Add(i)
 			}
 		}
+		d.Numbers = r.numbers(dir, address)
 		out = append(out, d)
 	}
 	return out
+}
+
+// numbers reads the numbers of a PCI function's character device nodes, which the
+// kernel lists by their class below it, as infiniband_verbs/uverbs0.
+func (r *reader) numbers(dir, address string) []string {
+	found, err := fs.Glob(r.sys, path.Join(dir, address, "*", "*", "dev"))
+	r.fail(path.Join(dir, address), err)
+	var out []string
+	for _, name := range found {
+		if number := r.text(name); number != "" && path.Base(path.Dir(path.Dir(name))) != "block" {
+			out = append(out, number)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -76,7 +76,7 @@ func layout(t *rapid.T) topology.Layout {
 		l.Nodes[0].HugePages = map[uint64]uint64{2 << 20: 512, 1 << 30: 4}
 	}
 	l.Devices = []topology.Device{
-		{Address: "0000:3b:00.0", Class: 0x030200, Node: ids[nodes-1], CPUs: topology.SetOf(len(l.CPUs) - 1)},
+		{Address: "0000:3b:00.0", Class: 0x030200, Node: ids[nodes-1], CPUs: topology.SetOf(len(l.CPUs) - 1), Numbers: []string{"226:0", "226:128"}},
 		{Address: "0000:5e:00.0", Class: 0x020000, Node: -1, CPUs: topology.SetOf(0)},
 	}
 	return l
@@ -208,6 +208,19 @@ func TestOddities(t *testing.T) {
 		{
 			"all capacities equal", map[string]string{"cpu/cpu0/cpu_capacity": "1024", "cpu/cpu1/cpu_capacity": "1024"},
 			func(m *topology.Machine) string { return m.CPUs[0].Kind.String() }, "plain",
+		},
+		{
+			"dense cores, by clock rate", map[string]string{
+				"cpu/cpu0/cpufreq/cpuinfo_max_freq": "5100000", "cpu/cpu1/cpufreq/cpuinfo_max_freq": "4900000",
+				"cpu/cpu2/cpufreq/cpuinfo_max_freq": "3700000", "cpu/cpu3/cpufreq/cpuinfo_max_freq": "3700000",
+			},
+			func(m *topology.Machine) string { return m.CPUs[1].Kind.String() + " " + m.CPUs[2].Kind.String() }, "performance efficiency",
+		},
+		{
+			"one that does not tell its clock rate", map[string]string{
+				"cpu/cpu0/cpufreq/cpuinfo_max_freq": "5100000", "cpu/cpu1/cpufreq/cpuinfo_max_freq": "3700000", "cpu/cpu2/cpufreq/cpuinfo_max_freq": "3700000",
+			},
+			func(m *topology.Machine) string { return m.CPUs[1].Kind.String() }, "plain",
 		},
 		{
 			"an unknown cluster", map[string]string{"cpu/cpu0/topology/cluster_id": "65535", "cpu/cpu1/topology/cluster_id": "-1"},

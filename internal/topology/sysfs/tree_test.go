@@ -33,6 +33,10 @@ func write(m *topology.Machine) fstest.MapFS {
 		w.put(fmt.Sprintf("0x%06x", d.Class), dir, "class")
 		w.put(strconv.Itoa(d.Node), dir, "numa_node")
 		w.put(m.Format(d.CPUs), dir, "local_cpulist")
+		for i, number := range d.Numbers {
+			w.put(number, dir, "drm", "card"+strconv.Itoa(i), "dev")
+		}
+		w.put("259:0", dir, "block", "disk", "dev") // numbered apart from the others
 	}
 	// A bridge and a directory of another driver, which are no devices to us.
 	w.put("0x060000", "bus/pci/devices/0000:00:00.0/class")

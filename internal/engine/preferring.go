@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// preferences are what a choice of n CPUs keeps to where that leaves enough, the
+// most important first.
+func (d *draft) preferences(p *Pod, c *Container, n int) []choose.Preference {
+	var out []choose.Preference
+	prefer := func(name string, cpus topology.Set, avoid bool) {
+		if !cpus.Empty() {
+			out = append(out, choose.Preference{Name: name, CPUs: cpus, Avoid: avoid})
+		}
+	}
+	in := p.Intent
+	var near topology.Set
+	for _, id := range in.Nodes.V {
+		if node, ok := d.machine.Node(id); ok {
+			near = near.Union(node.CPUs)
+		}
+	}
+	prefer("the NUMA nodes a scheduler chose", near, false)
+	cpus, devices := d.devices(p, c).near()
+	prefer(devices, cpus, false)
+	others := d.ledger.Exclusive().Minus(d.ledger.OfPod(p.Pod.UID))
+	if in.Cores.V.NodeApart {
+		prefer("NUMA nodes where others own CPUs", d.machine.Spread(topology.NodeLevel, others), true)
+	}
+	if in.Cores.V.CoreApart {
+		prefer("cores where others own CPUs", d.machine.Spread(topology.CoreLevel, others), true)
+	}
+	prefer("isolated CPUs", d.machine.Isolated(), d.avoidsIsolated(in, n))
+	if kind := d.coreKind(in); kind != topology.PlainCore {
+		prefer(kind.String()+" cores", d.machine.Of(kind), false)
+	}
+	if d.policy.Pools.Sizing != nil {
+		unneeded, _ := d.layout().CPUs(placement.Seat{Pool: placement.Reclaimed})
+		prefer("CPUs no shared pool needs", unneeded, false)
+	}
+	return out
+}
+
+// avoidsIsolated reports whether an owner of n CPUs rather has none that are
+// isolated.
+func (d *draft) avoidsIsolated(in *intent.Pod, n int) bool {
+	switch how := d.policy.Choosing.Isolated; {
+	case in.Isolated.Said():
+		return !in.Isolated.V
+	case how == IsolatedSingle:
+		return n > 1
+	default:
+		return how == IsolatedAvoided
+	}
+}
+
+func (d *draft) coreKind(in *intent.Pod) topology.CoreKind {
+	if in.CoreKind.Said() {
+		return in.CoreKind.V
+	}
+	return d.policy.Choosing.CoreKind
+}
+
+// deviceList collects devices whose place is known: the CPUs near them, and what
+// they are called.
+type deviceList struct {
+	machine *topology.Machine
+	cpus    topology.Set
+	names   []string
+}
+
+// devices finds the devices of a container, or of all containers of a pod whose
+// CPUs are the same: those the kubelet granted, those in the runtime's request, and
+// the functions of cards that a scheduler allocated. Whether the container gets them
+// is not decided here; CPUs near them are no more than others.
+func (d *draft) devices(p *Pod, c *Container) *deviceList {
+	l := &deviceList{machine: d.machine}
+	if !d.policy.Choosing.NearDevices || len(d.machine.Nodes) < 2 {
+		return l
+	}
+	grants := []lifecycle.DeviceGrant{p.Granted.Of(c.Name)}
+	if d.chosenForPod(p) && p.Granted != nil {
+		grants = slices.Collect(maps.Values(p.Granted.Containers))
+	}
+	for _, g := range append(grants, c.Arrived) {
+		l.granted(g)
+	}
+	for _, address := range p.Intent.RDMA.V {
+		l.function(address)
+	}
+	slices.Sort(l.names)
+	l.names = slices.Compact(l.names)
+	return l
+}
+
+// granted adds devices of a grant: by the NUMA nodes told of them, by PCI address,
+// and by the number of a device node.
+func (l *deviceList) granted(g lifecycle.DeviceGrant) {
+	for resource, nodes := range g.NUMA {
+		for _, id := range nodes {
+			if n, ok := l.machine.Node(id); ok {
+				l.add(resource, n.CPUs)
+			}
+		}
+	}
+	for _, ids := range g.IDs {
+		for _, id := range ids {
+			l.function(id)
+		}
+	}
+	for _, name := range g.CDI {
+		_, device, _ := strings.Cut(name, "=")
+		l.function(device)
+	}
+	for _, node := range g.Nodes {
+		if dev, ok := l.machine.DeviceOf(fmt.Sprintf("%d:%d", node.Major, node.Minor)); ok && node.Type == "c" {
+			l.add(dev.Address, l.machine.Near(dev))
+		}
+	}
+}
+
+// function adds the function of a card at a PCI address, if that is what it is.
+func (l *deviceList) function(address string) {
+	if !intent.IsPCIAddress(address) {
+		return
+	}
+	if dev, ok := l.machine.DeviceAt(address); ok {
+		l.add(address, l.machine.Near(dev))
+	}
+}
+
+func (l *deviceList) add(name string, near topology.Set) {
+	if near.Empty() {
+		return
+	}
+	l.cpus, l.names = l.cpus.Union(near), append(l.names, intent.Printable(name))
+}
+
+// mostNamed is how many devices are told by name.
+const mostNamed = 3
+
+// near returns the CPUs near the devices, and what these are called.
+func (l *deviceList) near() (topology.Set, string) {
+	names := strings.Join(l.names[:min(mostNamed, len(l.names))], ", ")
+	if more := len(l.names) - mostNamed; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return l.cpus, "its devices (" + names + ")"
+}
+
+// HeedsGrants reports whether it matters which devices the kubelet granted a pod:
+// who is handed devices, and whose CPUs are chosen near them. in is what it asks for,
+// nil where that was not read yet.
+func (p *Policy) HeedsGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
+	if intent.AsksDevices(pod) {
+		return true
+	}
+	ch := p.Choosing
+	if ch == nil || !ch.NearDevices || !p.Place || p.KubeletOwns {
+		return false
+	}
+	if in == nil {
+		in = intent.Read(pod, nil, p.Dialects)
+	}
+	switch {
+	case in.CPUs.Said():
+		return false
+	case in.Class.Said():
+		return in.Class.V == intent.Dedicated
+	}
+	return ch.Whole != WholeNowhere && (in.QoS == intent.Guaranteed || in.QoS == intent.Burstable && ch.Whole == WholeAnywhere)
+}

@@ -1,0 +1,88 @@
+package churn
+
+import (
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// resizeAny resizes one of the pods that own CPUs and run, if there is any; now and
+// then one that was to own some.
+func (n *node) resizeAny() {
+	grants, refused := n.eye.grants(), n.rng.IntN(10) == 0
+	var able []*pod
+	for _, p := range n.pods {
+		if p.kind.owns && !p.stopped && !n.waiting[p.ref().In("main")] && (refused || !grants[p.ref()].Empty()) {
+			able = append(able, p)
+		}
+	}
+	if len(able) > 0 {
+		n.resize(able[n.rng.IntN(len(able))])
+	}
+}
+
+// resize is an in-place resize of a pod's main container to another number of CPUs,
+// now and then more than it can have. It keeps what it has or a part of that, and
+// nobody has a CPU of it at any write.
+func (n *node) resize(p *pod) {
+	cpus := 1 + n.rng.IntN(p.kind.milli[1]/1000+2)
+	if n.rng.IntN(10) == 0 {
+		cpus = 200
+	}
+	before := n.eye.resizing(p.ref())
+	main := &p.ctrs[0]
+	grows := int64(cpus)*100_000 > *main.Resources.Quota
+	main.Resources.Shares, main.Resources.Quota = new(uint64(cpus)*1024), new(int64(cpus)*100_000)
+	u := scenario.Update{Container: p.ref().In(main.Name), Resources: scenario.Resources{
+		Shares: main.Resources.Shares, Quota: main.Resources.Quota, Period: main.Resources.Period,
+	}}
+	if sum := sim.SumResources(p.QoS, p.ctrs); grows {
+		u.Pod = &sum
+	} else {
+		u.PodAfter = &sum
+	}
+	n.must("resize", u.Around(n.runtime.SetPodCgroup, func() error {
+		return n.runtime.UpdateContainer(n.t.Context(), u.Container, u.Resources)
+	}))
+	if len(p.ctrs) > 1 {
+		cpus++ // as in make
+	}
+	if before.Empty() {
+		p.cpus = cpus // one that was refused may have them when it is created anew
+		return
+	}
+	told := n.explain(p.ref().In(main.Name))
+	ids, err := topology.ParseList(told.CPUs)
+	n.must("CPUs it owns", err)
+	owned := topology.SetOf(ids...)
+	n.eye.resized(p.ref(), owned)
+	switch {
+	case told.Seat != "exclusive":
+		n.t.Errorf("%s lost its CPUs by a resize: %+v", p.ref(), told)
+	case p.kind.all && owned == before:
+	case owned == before && before.Len() != cpus && len(told.Problems) == 0:
+		n.t.Errorf("%s owns %s and asks for %d CPUs, and nothing says why: %+v", p.ref(), told.CPUs, cpus, told)
+	case owned == before:
+		n.kept++
+	case owned.Len() != cpus:
+		n.t.Errorf("a resize to %d CPUs took %s from %v to %s", cpus, p.ref(), before.Members(), told.CPUs)
+	case !owned.Contains(before) && !before.Contains(owned):
+		n.t.Errorf("a resize moved %s from %v to %s", p.ref(), before.Members(), told.CPUs)
+	default:
+		n.resized++
+		p.cpus = cpus
+	}
+	if p.kind.bound && !n.eye.onOneNode(owned) {
+		n.t.Errorf("%s is bound to a NUMA node and owns %s after a resize", p.ref(), told.CPUs)
+	}
+}
+
+// onOneNode reports whether some CPUs are all of one NUMA node.
+func (e *eye) onOneNode(cpus topology.Set) bool {
+	for _, node := range e.nodes {
+		if node.Contains(cpus) {
+			return true
+		}
+	}
+	return false
+}
