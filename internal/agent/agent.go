@@ -472,6 +472,9 @@ func (s source) Status() status.Node {
 	n.HookServers = s.a.hookServers()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
+	if s.a.config.Authority == "kubelet" {
+		n.KubeletCPUs = granted.TellsCPUs()
+	}
 	n.Version, n.Started, n.Released = s.a.opt.Version, s.a.started, s.a.released
 	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
 	n.Attachments = s.a.told(n.Attachments)

@@ -37,7 +37,7 @@ func (a *Agent) ladder() *podspec.Ladder {
 	})
 }
 
-// grantsOf makes what tells the devices Kubernetes granted.
+// grantsOf makes what tells the devices, CPUs and memory nodes Kubernetes granted.
 func grantsOf(c config.PodSpec) podspec.GrantsOptions {
 	return podspec.GrantsOptions{Socket: c.Kubelet.PodResourcesSocket, Wait: time.Duration(c.Wait) * time.Millisecond}
 }
@@ -96,6 +96,9 @@ func sourceOf(s podspec.State) status.SpecSource {
 	out := status.SpecSource{Name: s.Source, Up: s.Up, Pods: s.Pods}
 	if s.Err != nil {
 		out.Error = s.Err.Error()
+	}
+	if s.NoCPUs != nil {
+		out.NoCPUs = s.NoCPUs.Error()
 	}
 	return out
 }

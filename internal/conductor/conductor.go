@@ -65,7 +65,9 @@ type Conductor struct {
 	grants    Grants
 	outsiders Outsiders
 	fail      atomic.Bool
-	ops       atomic.Uint32
+	// kubelets: the kubelet has the say about who owns CPUs.
+	kubelets atomic.Bool
+	ops      atomic.Uint32
 	// since is when the event under way took its turn, in nanoseconds; 0 for
 	// none.
 	since atomic.Int64
@@ -154,6 +156,7 @@ func New(o Options) *Conductor {
 	c.keeper.Watchful(o.Now)
 	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
+	c.kubelets.Store(o.Policy.KubeletOwns && o.Policy.Place)
 	return c
 }
 
@@ -286,6 +289,7 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	defer c.end()
 	c.tune(t)
+	c.allGranted(&f)
 	if c.guard(w, func() error { return c.plan(w, f) }) == nil {
 		c.finish(w, start)
 	}

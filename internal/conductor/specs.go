@@ -3,8 +3,10 @@ package conductor
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -27,40 +29,50 @@ func (NoSpecs) Await(context.Context, *lifecycle.Pod) {}
 // Spec returns nil.
 func (NoSpecs) Spec(string) *lifecycle.PodSpec { return nil }
 
-// Grants tells which devices the kubelet gave pods.
+// Grants tells which devices the kubelet gave pods, and which CPUs and memory
+// nodes.
 type Grants interface {
 	// Await returns when they are known, or cannot be in time, as that of Specs.
-	Await(ctx context.Context, pod *lifecycle.Pod)
+	Await(ctx context.Context, pods ...*lifecycle.Pod)
+	// Doubt has a pod asked for anew: what is known may be of before.
+	Doubt(pod *lifecycle.Pod)
+	// News returns the UIDs of pods whose grants became known or changed since it
+	// was asked last.
+	News() []string
 	// Granted returns what is known at once, nil for nothing; what is not known
 	// is asked for, and told of later.
-	Granted(pod *lifecycle.Pod) *lifecycle.DeviceGrants
+	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
 	// Known returns what is known at once, and asks nobody.
-	Known(podUID string) *lifecycle.DeviceGrants
+	Known(podUID string) *lifecycle.KubeletGrants
 }
 
 // NoGrants knows nothing.
 type NoGrants struct{}
 
 // Await returns at once.
-func (NoGrants) Await(context.Context, *lifecycle.Pod) {}
+func (NoGrants) Await(context.Context, ...*lifecycle.Pod) {}
+
+// Doubt does nothing.
+func (NoGrants) Doubt(*lifecycle.Pod) {}
+
+// News returns nil.
+func (NoGrants) News() []string { return nil }
 
 // Granted returns nil.
-func (NoGrants) Granted(*lifecycle.Pod) *lifecycle.DeviceGrants { return nil }
+func (NoGrants) Granted(*lifecycle.Pod) *lifecycle.KubeletGrants { return nil }
 
 // Known returns nil.
-func (NoGrants) Known(string) *lifecycle.DeviceGrants { return nil }
+func (NoGrants) Known(string) *lifecycle.KubeletGrants { return nil }
 
 // await gives the spec of a new pod or container the time it may take. Nobody
 // has the turn meanwhile: other events go on.
 func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
+	c.awaitGrants(ctx, ev)
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return
 	}
 	if c.specs.Spec(ev.Pod.UID) == nil {
 		c.specs.Await(ctx, ev.Pod)
-	}
-	if c.heedsGrants(ev.Pod) {
-		c.grants.Await(ctx, ev.Pod)
 	}
 	if ev.Kind == lifecycle.CreateContainer {
 		c.informFirst(ev.Pod)
@@ -69,6 +81,47 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 		c.log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
 			logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
 	}
+}
+
+// awaitGrants gives what the kubelet granted the event's pods the time it may take.
+// Whose CPUs are others by its answer is decided anew first: the event may be of a
+// container that they were given to.
+func (c *Conductor) awaitGrants(ctx context.Context, ev *lifecycle.Event) {
+	var pods []*lifecycle.Pod
+	switch {
+	case ev.Kind == lifecycle.Synchronize && c.kubelets.Load():
+		pods = slices.DeleteFunc(slices.Clone(ev.Pods), func(p *lifecycle.Pod) bool { return p == nil || p.UID == "" })
+	case ev.Pod == nil:
+	case ev.Kind == lifecycle.RunPodSandbox || ev.Kind == lifecycle.CreateContainer:
+		if c.heedsGrants(ev.Pod) {
+			pods = []*lifecycle.Pod{ev.Pod}
+		}
+	case ev.Kind == lifecycle.UpdateContainer && c.asksOthers(ev):
+		c.grants.Doubt(ev.Pod)
+		pods = []*lifecycle.Pod{ev.Pod}
+	}
+	if len(pods) == 0 {
+		return
+	}
+	c.grants.Await(ctx, pods...)
+	if ev.Kind != lifecycle.Synchronize { // which has all of it as facts
+		c.Inform(c.grants.News())
+	}
+}
+
+// asksOthers reports whether an update asks for other CPUs than the kubelet said that
+// it gave the container: a resize may have changed that. Only Guaranteed pods are
+// given some.
+func (c *Conductor) asksOthers(ev *lifecycle.Event) bool {
+	if !c.kubelets.Load() || ev.Container == nil || ev.Requested == nil || ev.Requested.CPU.CPUs == "" {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pod := c.state.Pod(ev.Pod.ID)
+	given := c.grants.Known(ev.Pod.UID).StaticOf(ev.Container.Name)
+	m := c.state.Machine
+	return pod != nil && pod.Intent.QoS == intent.Guaranteed && m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 
 // informFirst decides a pod anew before its container is decided, where the pod
@@ -102,16 +155,20 @@ func (c *Conductor) gatherSpecs(ev *lifecycle.Event, f *engine.Facts) {
 }
 
 // granted is what is known of a pod that it matters to.
-func (c *Conductor) granted(p *lifecycle.Pod) *lifecycle.DeviceGrants {
+func (c *Conductor) granted(p *lifecycle.Pod) *lifecycle.KubeletGrants {
 	if !c.heedsGrants(p) {
 		return nil
 	}
 	return c.grants.Granted(p)
 }
 
+// heedsGrants reports whether it matters what a pod was granted.
 func (c *Conductor) heedsGrants(p *lifecycle.Pod) bool {
 	if _, none := c.grants.(NoGrants); none {
 		return false
+	}
+	if c.kubelets.Load() {
+		return true
 	}
 	c.mu.Lock()
 	policy, known := c.state.Policy, c.state.Pod(p.ID)
@@ -120,6 +177,27 @@ func (c *Conductor) heedsGrants(p *lifecycle.Pod) bool {
 		return policy.HeedsGrants(p, known.Intent)
 	}
 	return policy.HeedsGrants(p, nil)
+}
+
+// allGranted collects what the kubelet granted all pods, where a new policy gives it
+// the say. What is not known is asked for, and told of later.
+func (c *Conductor) allGranted(f *engine.Facts) {
+	if c.kubelets.Store(f.Policy.KubeletOwns && f.Policy.Place); !c.kubelets.Load() {
+		return
+	}
+	c.mu.Lock()
+	pods := make([]*lifecycle.Pod, 0, len(c.state.Pods()))
+	for _, id := range c.state.Pods() {
+		if p := c.state.Pod(id); !p.Stopped {
+			pods = append(pods, p.Pod)
+		}
+	}
+	c.mu.Unlock()
+	for _, p := range pods {
+		if g := c.grants.Granted(p); g != nil {
+			put(&f.Granted, p.UID, g)
+		}
+	}
 }
 
 // Inform decides pods anew whose specs or grants became known or changed: the

@@ -405,14 +405,15 @@ type PodSpec struct {
 }
 
 // KubeletClient says how the kubelet is asked: by its Pods API first, by /pods
-// where that is not there; for granted devices by its PodResources API.
+// where that is not there; for what it granted by its PodResources API.
 type KubeletClient struct {
 	// PodsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37
 	// has, and 1.36 with the feature gate PodsAPI. Empty, it is not asked.
 	PodsSocket string `json:"podsSocket"`
 	// PodResourcesSocket is the socket of the kubelet's PodResources API, which
 	// tells the devices that Kubernetes granted containers: these may be asked
-	// for where no rule refuses them. Empty, it is not asked.
+	// for where no rule refuses them. With authority: kubelet it tells which CPUs
+	// and memory nodes the kubelet gave them, too. Empty, it is not asked.
 	PodResourcesSocket string `json:"podResourcesSocket"`
 	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the
 	// read-only port, "http://127.0.0.1:10255", on this machine alone. Empty, it

@@ -113,7 +113,7 @@ var descriptions = map[string]string{
 	"PodSpec.Poll":                     "pollSeconds is the pause between two questions to the kubelet's /pods, in seconds.",
 	"PodSpec.Kubelet":                  "kubelet says how the kubelet is asked.",
 	"KubeletClient.PodsSocket":         "podsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37 has, and 1.36 with the feature gate PodsAPI. Empty, it is not asked.",
-	"KubeletClient.PodResourcesSocket": "podResourcesSocket is the socket of the kubelet's PodResources API, which tells the devices that Kubernetes granted containers: these may be asked for where no rule refuses them. Empty, it is not asked.",
+	"KubeletClient.PodResourcesSocket": "podResourcesSocket is the socket of the kubelet's PodResources API, which tells the devices that Kubernetes granted containers: these may be asked for where no rule refuses them. With authority: kubelet it tells which CPUs and memory nodes the kubelet gave them, too. Empty, it is not asked.",
 	"KubeletClient.URL":                "url is where the kubelet serves /pods: \"https://127.0.0.1:10250\", or the read-only port, \"http://127.0.0.1:10255\", on this machine alone. Empty, it is not asked.",
 	"KubeletClient.TokenFile":          "tokenFile holds a bearer token for the kubelet. It is read anew for each question, and sent by https only.",
 	"KubeletClient.CAFile":             "caFile holds the certificates that the kubelet's is checked against; empty takes the system's.",

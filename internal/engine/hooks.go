@@ -27,7 +27,10 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in.Seat, in.SeatFrom, in.SeatWhy = c.Seat, c.SeatFrom, c.SeatWhy
 	in.CPUs, in.Mems = d.seatText(c.Seat), c.Mems
 	if c.SeatFrom == kubeletGave {
-		in.Seat, in.CPUs, in.Mems = placement.Seat{}, "", "" // the kubelet wrote them itself
+		in.Seat, in.Mems = placement.Seat{}, ""
+		if c.Seat.Owned == d.machine.OnlineOf(c.Pristine.CPU.CPUs) {
+			in.CPUs = "" // the kubelet wrote them itself
+		}
 	}
 	in.Granted, in.Arrived = p.Granted.Of(c.Name), c.Arrived
 	in.Creation, in.Exports = d.creation(p, c), c.Exports

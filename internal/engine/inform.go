@@ -56,7 +56,8 @@ func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) {
 		p.ChangedPods = append(p.ChangedPods, pod.ID)
 	}
-	granted := intent.AsksDevices(pod) && !reflect.DeepEqual(n.Granted, old.Granted) // else it counts for CPUs that are chosen later
+	// Else it counts for CPUs that are chosen later.
+	granted := (intent.AsksDevices(pod) || d.policy.KubeletOwns) && !reflect.DeepEqual(n.Granted, old.Granted)
 	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !boundAnew(old, n) {
 		return // hooks heed nothing else of it in a container
 	}

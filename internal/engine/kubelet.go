@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -11,19 +12,38 @@ import (
 )
 
 // pinned returns the CPUs that the kubelet's static CPU manager gave to a
-// container alone, empty for none. Nothing says so in words: in a Guaranteed
-// pod, a request of whole CPUs and a cpuset of just as many are the mark
-// (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All
-// others are told the cpuset of what is left, or none.
-func (d *draft) pinned(p *Pod, told *lifecycle.Resources) topology.Set {
+// container alone, empty for none. What the kubelet says of that by its
+// PodResources API counts; where it does not, what it asks of the runtime tells.
+func (d *draft) pinned(p *Pod, container string, told *lifecycle.Resources) topology.Set {
+	if given, ok := d.given(p, container); ok {
+		return d.machine.OnlineIDs(given.CPUs)
+	}
+	return d.inferred(p, told)
+}
+
+// given returns what the kubelet says that its managers gave a container; ok is
+// false where nobody heard it.
+func (d *draft) given(p *Pod, container string) (given lifecycle.StaticGrant, ok bool) {
+	if p == nil || !d.policy.KubeletOwns {
+		return given, false
+	}
+	given = p.Granted.StaticOf(container)
+	return given, given.Told
+}
+
+// inferred is pinned by what the runtime was asked for. Nothing there says so in
+// words: in a Guaranteed pod, a request of whole CPUs and a cpuset of just as many
+// are the mark (Kubernetes 1.36, cm/cpumanager/policy_static.go,
+// guaranteedCPUs). All others are told the cpuset of what is left, or none.
+func (d *draft) inferred(p *Pod, told *lifecycle.Resources) topology.Set {
 	if p == nil || p.Intent.QoS != intent.Guaranteed || told.CPU.CPUs == "" || p.Intent.CPUs.Said() {
 		return topology.Set{}
 	}
-	cpus := d.machine.OnlineOf(told.CPU.CPUs)
-	if told.CPU.Shares.V != uint64(cpus.Len())*1024 {
+	// CPUs that went offline are its own all the same.
+	if told.CPU.Shares.V != uint64(d.machine.PlacesOf(told.CPU.CPUs).Len())*sharesOfCPU {
 		return topology.Set{}
 	}
-	return cpus
+	return d.machine.OnlineOf(told.CPU.CPUs)
 }
 
 // kubeletGave names the kubelet as who let a container own CPUs.
@@ -33,17 +53,95 @@ const kubeletGave = "the kubelet's static CPU manager"
 var errKubeletOwns = errors.New("authority: kubelet says that its static CPU manager decides who owns CPUs: it gives them to containers of Guaranteed pods that ask for whole ones")
 
 // seatKubelets has a container own what the kubelet gave it, where the kubelet has
-// the say. Its CPUs are taken from all others and it is itself left alone.
+// the say. Its CPUs are taken from all others and it is itself left alone. They are
+// not put on record: they are the kubelet's to tell, after a restart as well.
 func (d *draft) seatKubelets(p *Pod, c *Container) bool {
 	if !d.policy.KubeletOwns || !d.policy.Place {
 		return false
 	}
-	cpus := d.pinned(p, &c.Pristine)
-	if cpus.Empty() || d.ledger.Check(c.Key, cpus) != nil {
+	cpus := d.pinned(p, c.Name, &c.Pristine)
+	d.compareKubelets(p, c)
+	if cpus.Empty() {
+		if g, owns := d.ledger.Of(c.Key); owns && g.From == kubeletGave {
+			d.dropKey(c.Key)
+		}
 		return false
 	}
-	d.own(p, c, cpus, kubeletGave, "owned by the kubelet's word")
+	if taken := d.takenFrom(c.Key, cpus); taken != nil {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: "authority", Value: d.machine.Format(cpus), Refused: true, Then: "it owns none of them",
+			Reason: fmt.Sprintf("the kubelet gave it CPUs %s that %s owns", d.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
+		})
+		return false
+	}
+	why := "owned by the kubelet's word: its request is one of whole CPUs, and its cpuset has as many"
+	if _, said := d.given(p, c.Name); said {
+		why = "owned by the kubelet's word, which its PodResources API tells"
+	}
+	d.own(p, c, cpus, kubeletGave, why)
+	c.Born = topology.Set{}
 	return true
+}
+
+// compareKubelets reports where the kubelet tells two things: by its PodResources
+// API, which counts, and by what it asks of the runtime.
+func (d *draft) compareKubelets(p *Pod, c *Container) {
+	given, said := d.given(p, c.Name)
+	if !said {
+		return
+	}
+	word := d.machine.OnlineIDs(given.CPUs)
+	switch asked := d.machine.OnlineOf(c.Pristine.CPU.CPUs); {
+	case !word.Empty() && !asked.Empty() && asked != word:
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: "authority", Value: d.machine.Format(asked), Warning: true,
+			Reason: fmt.Sprintf("the kubelet asks for these CPUs, and its PodResources API says that it gave the container CPUs %s", d.machine.Format(word)),
+			Then:   "what the API says counts",
+		})
+	case word.Empty() && !d.inferred(p, &c.Pristine).Empty():
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: "authority", Value: d.machine.Format(asked), Warning: true,
+			Reason: "the kubelet asks for these CPUs as if it had given them to the container alone, and its PodResources API says that it gave it none",
+			Then:   "what the API says counts: it owns none",
+		})
+	}
+}
+
+// takenFrom returns who else owns some of CPUs that the kubelet gave to a
+// container, nil for nobody. Who had them by the kubelet's word and does not run
+// any more has lost them by this one.
+func (d *draft) takenFrom(key placement.Key, cpus topology.Set) *placement.Taken {
+	for {
+		var taken *placement.Taken
+		if !errors.As(d.ledger.Check(key, cpus), &taken) {
+			return nil
+		}
+		if taken.Owner.From != kubeletGave || d.runs(taken.Owner.Key) {
+			return taken
+		}
+		d.dropKey(taken.Owner.Key)
+	}
+}
+
+// boundMems lists the memory nodes that the kubelet's memory manager bound a
+// container to, none where it did not or has not the say.
+func (d *draft) boundMems(p *Pod, c *Container) []int {
+	if !d.policy.KubeletOwns {
+		return nil
+	}
+	if bound := p.Granted.StaticOf(c.Name).Mems; len(bound) > 0 {
+		return bound
+	}
+	asked, err := topology.ParseList(c.Pristine.CPU.Mems)
+	if err != nil {
+		return nil // the runtime refuses it, too
+	}
+	return asked
+}
+
+// runs reports whether a container lives.
+func (d *draft) runs(key placement.Key) bool {
+	return slices.ContainsFunc(d.everyone(), func(c *Container) bool { return c.Key == key && c.Alive() })
 }
 
 // kubelets returns which of these CPUs the kubelet gave to containers of other
@@ -54,7 +152,7 @@ func (d *draft) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner st
 			return
 		}
 		other := d.pod(c.PodID)
-		has := d.pinned(other, &c.Pristine).Minus(d.ledger.Exclusive()).And(cpus)
+		has := d.pinned(other, c.Name, &c.Pristine).Minus(d.ledger.Exclusive()).And(cpus)
 		if !has.Empty() && (owner == "" || other.FullName() < owner) {
 			owner = other.FullName()
 		}
@@ -114,7 +212,7 @@ func (d *draft) pinsMoved() bool {
 		if c == nil || !c.Alive() || c.Seat.Pool == placement.Own {
 			return topology.Set{}
 		}
-		return d.pinned(pod, &c.Pristine)
+		return d.pinned(pod, c.Name, &c.Pristine)
 	}
 	return slices.ContainsFunc(d.order, func(id string) bool {
 		now, was := d.containers[id], d.base.containers[id]

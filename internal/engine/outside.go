@@ -30,7 +30,7 @@ func (d *draft) hear(p *Pod, c *Container, o lifecycle.Outside, creating bool) {
 		case v.Field == lifecycle.CPUSetCPUs:
 			v.Text = d.grantOutside(p, c, v)
 		case v.Field == lifecycle.CPUSetMems:
-			v.Text = d.memoryOutside(c, v)
+			v.Text = d.memoryOutside(p, c, v)
 		}
 		if v.Text != "" || v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems {
 			c.Outside = laid(c.Outside, v)
@@ -139,8 +139,12 @@ func (d *draft) ownerOf(cpus topology.Set) string {
 }
 
 // memoryOutside returns which memory nodes a container may have of those wanted:
-// all of them, or none where one has no memory.
-func (d *draft) memoryOutside(c *Container, v lifecycle.Value) string {
+// all of them, or none where one has no memory or the kubelet bound it to others.
+func (d *draft) memoryOutside(p *Pod, c *Container, v lifecycle.Value) string {
+	if bound := d.boundMems(p, c); len(bound) > 0 {
+		c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and authority says that the kubelet has the say", topology.FormatList(bound)), "it keeps these")
+		return ""
+	}
 	ids, err := topology.ParseList(v.Text)
 	if err != nil {
 		c.deny(v, err.Error(), "it keeps the memory nodes it has")

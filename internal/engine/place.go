@@ -154,7 +154,7 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 	switch {
 	case p.Intent.CPUs.Said() || d.policy.Choosing == nil || !d.policy.Place:
 		return false
-	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && d.grantable(p, c.Key, d.ownedBy(old)) == nil:
+	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.SeatFrom != kubeletGave && d.grantable(p, c.Key, d.ownedBy(old)) == nil:
 		cpus := d.ownedBy(old)
 		if d.resizing != nil {
 			cpus = d.resized(p, c, cpus)

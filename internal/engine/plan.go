@@ -54,7 +54,7 @@ type Facts struct {
 	// Specs are what pods' specs say, by pod UID, of those that somebody told.
 	Specs map[string]*lifecycle.PodSpec
 	// Granted are the devices the kubelet gave pods' containers, by pod UID.
-	Granted map[string]*lifecycle.DeviceGrants
+	Granted map[string]*lifecycle.KubeletGrants
 	// Outside is what is wanted from outside of the event's container.
 	Outside lifecycle.Outside
 	// Policy is the new policy of a Configure.

@@ -38,14 +38,14 @@ func hybrid(t *testing.T) *topology.Machine {
 func TestPreferences(t *testing.T) {
 	t.Parallel()
 	const dedicated, bound = "dedicated_cores", `{"numa_binding":"true"}`
-	grant := func(g lifecycle.DeviceGrant) *lifecycle.DeviceGrants {
-		return &lifecycle.DeviceGrants{UID: "u", Namespace: "default", Name: "p", Containers: map[string]lifecycle.DeviceGrant{"main": g}}
+	grant := func(g lifecycle.DeviceGrant) *lifecycle.KubeletGrants {
+		return &lifecycle.KubeletGrants{UID: "u", Namespace: "default", Name: "p", Containers: map[string]lifecycle.DeviceGrant{"main": g}}
 	}
 	for _, c := range []struct {
 		name        string
 		n           int
 		annotations map[string]string
-		granted     *lifecycle.DeviceGrants
+		granted     *lifecycle.KubeletGrants
 		told        lifecycle.Container
 		change      func(*Choosing)
 		cpus, why   string
@@ -74,7 +74,7 @@ func TestPreferences(t *testing.T) {
 		},
 		{
 			name: "of another container of the pod", n: 2,
-			granted: &lifecycle.DeviceGrants{UID: "u", Namespace: "default", Name: "p", Containers: map[string]lifecycle.DeviceGrant{
+			granted: &lifecycle.KubeletGrants{UID: "u", Namespace: "default", Name: "p", Containers: map[string]lifecycle.DeviceGrant{
 				"side": {NUMA: map[string][]int{"x/nic": {1}}},
 			}},
 			cpus: "8-9", why: "near its devices (x/nic)",
@@ -133,7 +133,7 @@ func TestPreferences(t *testing.T) {
 			pod.Resources = &r
 			f := Facts{}
 			if c.granted != nil {
-				f.Granted = map[string]*lifecycle.DeviceGrants{"u": c.granted}
+				f.Granted = map[string]*lifecycle.KubeletGrants{"u": c.granted}
 			}
 			ctr := c.told
 			ctr.ID, ctr.PodID, ctr.Name, ctr.Resources = "c", "s", "main", r

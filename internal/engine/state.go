@@ -45,7 +45,7 @@ type Pod struct {
 	Spec *lifecycle.PodSpec
 	// Granted are the devices the kubelet gave its containers; nil where nobody
 	// told them.
-	Granted *lifecycle.DeviceGrants
+	Granted *lifecycle.KubeletGrants
 	// Within are the CPUs the pod's cgroup allows; empty where all.
 	Within  topology.Set
 	Values  []lifecycle.Value // for the pod's own cgroup

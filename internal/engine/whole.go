@@ -30,7 +30,7 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 		if _, known := f.Records[c.ID]; known {
 			asked = askedSince(&rec, &c.Resources)
 		}
-		return rec.CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), &asked).Empty()
+		return rec.CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), c.Name, &asked).Empty()
 	}) {
 		p.Pod = d.pod(c.PodID)
 		if p.Pod == nil {

@@ -1,21 +1,33 @@
 package lifecycle
 
-// DeviceGrants are the devices that Kubernetes itself gave a pod's containers,
-// as the kubelet tells. They are replaced, not changed.
-type DeviceGrants struct {
+// KubeletGrants are what Kubernetes itself gave a pod's containers, as the
+// kubelet tells. They are replaced, not changed.
+type KubeletGrants struct {
 	UID       string
 	Namespace string
 	Name      string
-	// Containers are the grants by container name.
+	// Containers are the devices by container name.
 	Containers map[string]DeviceGrant
+	// Static are the CPUs and memory nodes by container name. Init containers
+	// that end are in neither: the kubelet does not tell of them.
+	Static map[string]StaticGrant
 }
 
-// Of returns what a container was given, nothing where nobody told it.
-func (g *DeviceGrants) Of(container string) DeviceGrant {
+// Of returns which devices a container was given, none where nobody told it.
+func (g *KubeletGrants) Of(container string) DeviceGrant {
 	if g == nil {
 		return DeviceGrant{}
 	}
 	return g.Containers[container]
+}
+
+// StaticOf returns what the static managers gave a container, nothing where
+// nobody told it.
+func (g *KubeletGrants) StaticOf(container string) StaticGrant {
+	if g == nil {
+		return StaticGrant{}
+	}
+	return g.Static[container]
 }
 
 // DeviceGrant is what one container was given of devices.
@@ -29,4 +41,16 @@ type DeviceGrant struct {
 	// NUMA are the ids of the NUMA nodes that device plugins told of devices, by
 	// resource.
 	NUMA map[string][]int
+}
+
+// StaticGrant is what the kubelet's static CPU and memory managers gave one
+// container.
+type StaticGrant struct {
+	// CPUs are those its pod has alone, as sorted kernel ids. Told is false where
+	// the kubelet does not say whether there are any.
+	CPUs []int
+	Told bool
+	// Mems are the memory nodes it was bound to, as sorted kernel ids; none where
+	// it was not.
+	Mems []int
 }

@@ -13,10 +13,21 @@ import (
 // maxDevices bounds the devices of one container.
 const maxDevices = 65536
 
+// maxCPU is more than any id of a CPU or a NUMA node is.
+const maxCPU = 65536
+
+// given is what the PodResources API tells of one pod, by container.
+type given struct {
+	devices map[string]lifecycle.DeviceGrant
+	static  map[string]lifecycle.StaticGrant
+}
+
 // grantsOf reads an answer of the PodResources API, by pod and container. Pods
-// and containers without devices are kept: that they have none is known.
-func grantsOf(answer *podresources.ListPodResourcesResponse) (map[podName]map[string]lifecycle.DeviceGrant, error) {
-	all := map[podName]map[string]lifecycle.DeviceGrant{}
+// and containers without devices are kept: that they have none is known. That a
+// container has no CPUs alone is, where told: the kubelet's CPU manager gives some
+// away.
+func grantsOf(answer *podresources.ListPodResourcesResponse, told bool) (map[podName]given, error) {
+	all := map[podName]given{}
 	if len(answer.GetPodResources()) > maxPods {
 		return nil, fmt.Errorf("more than %d pods", maxPods)
 	}
@@ -25,21 +36,90 @@ func grantsOf(answer *podresources.ListPodResourcesResponse) (map[podName]map[st
 		if _, twice := all[name]; twice || name.namespace == "" || name.name == "" {
 			return nil, fmt.Errorf("pod %.80q has no name, or that of another", name.namespace+"/"+name.name)
 		}
-		containers := map[string]lifecycle.DeviceGrant{}
+		pod := given{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
 		for _, c := range p.GetContainers() {
-			if _, twice := containers[c.GetName()]; twice || c.GetName() == "" || len(containers) == maxContainers {
+			if _, twice := pod.devices[c.GetName()]; twice || c.GetName() == "" || len(pod.devices) == maxContainers {
 				return nil, fmt.Errorf("pod %.80q: a container has no name, or that of another, or there are too many", name.namespace+"/"+name.name)
 			}
 			grant, err := grantOf(c)
 			if err != nil {
 				return nil, fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
 			}
-			containers[c.GetName()] = grant
+			pod.devices[c.GetName()] = grant
 		}
-		all[name] = containers
+		if err := pod.readStatic(p, told); err != nil {
+			return nil, fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
+		}
+		all[name] = pod
 	}
 	return all, nil
 }
+
+// readStatic reads the CPUs and memory nodes of a pod's containers. Those of the
+// pod as a whole (Kubernetes 1.36, PodLevelResourceManagers) list those of its
+// containers, too: whoever has none of its own shares what is left of them.
+func (g given) readStatic(p *podresources.PodResources, told bool) error {
+	shared, err := idsOf(p.GetCpuIds())
+	if err != nil {
+		return err
+	}
+	for _, c := range p.GetContainers() {
+		s := lifecycle.StaticGrant{}
+		if s.CPUs, err = idsOf(c.GetCpuIds()); err != nil {
+			return err
+		}
+		if s.Mems, err = nodesOf(c.GetMemory()); err != nil {
+			return err
+		}
+		g.static[c.GetName()] = s
+		shared = slices.DeleteFunc(shared, func(id int) bool { return slices.Contains(s.CPUs, id) })
+	}
+	bound, err := nodesOf(p.GetMemory())
+	if err != nil {
+		return err
+	}
+	for name, s := range g.static {
+		if len(s.CPUs) == 0 {
+			s.CPUs = shared
+		}
+		if len(s.Mems) == 0 {
+			s.Mems = bound
+		}
+		s.Told = told || len(s.CPUs) > 0
+		g.static[name] = s
+	}
+	return nil
+}
+
+// nodesOf lists the NUMA nodes of memory of all kinds, as the kubelet has them in
+// cpuset.mems (Kubernetes 1.36, cm/memorymanager, GetMemoryNUMANodes).
+func nodesOf(blocks []*podresources.ContainerMemory) ([]int, error) {
+	var ids []int64
+	for _, m := range blocks {
+		for _, n := range m.GetTopology().GetNodes() {
+			ids = append(ids, n.GetID())
+		}
+	}
+	return idsOf(ids)
+}
+
+// idsOf sorts ids of CPUs or NUMA nodes; nil for none.
+func idsOf(ids []int64) ([]int, error) {
+	if len(ids) > maxCPU {
+		return nil, errBadID
+	}
+	var out []int
+	for _, id := range ids {
+		if id < 0 || id >= maxCPU {
+			return nil, errBadID
+		}
+		out = append(out, int(id))
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+var errBadID = errors.New("a CPU or NUMA node has an id below 0 or too high, or there are too many")
 
 func grantOf(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
 	out := lifecycle.DeviceGrant{CDI: cdiOf(c)}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -27,17 +28,19 @@ type GrantsOptions struct {
 	Socket string
 	// Wait is the longest a runtime is made to wait.
 	Wait time.Duration
-	// Changed is told the UIDs of pods whose grants became known, not on the
-	// path of any request.
+	// Changed is told the UIDs of pods whose grants became known or changed, not
+	// on the path of any request.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
 	// Retry is the first pause after a question in vain, 1 s where 0.
 	Retry time.Duration
 }
 
-// Grants knows which devices the kubelet gave the pods it was asked about. The
-// kubelet allots a pod's devices once, before it makes the sandbox: what was
-// told of a pod stays true for as long as it lives.
+// Grants knows which devices the kubelet gave the pods it was asked about, and
+// which CPUs and memory nodes its static managers. The kubelet allots all of them
+// before it makes the sandbox. A pod's devices stay its own for as long as it
+// lives; its CPUs may be others after a resize, so that each answer counts for
+// all pods.
 type Grants struct {
 	o     GrantsOptions
 	woken chan struct{}
@@ -46,13 +49,14 @@ type Grants struct {
 	conn  *grpc.ClientConn // nil before the first question
 
 	mu        sync.Mutex // guards all below; never held across I/O
-	known     map[string]*lifecycle.DeviceGrants
+	known     map[string]*lifecycle.KubeletGrants
 	wanted    map[string]podName // by UID
 	changed   []string
 	slowUntil time.Time
 	asked     bool
 	up        bool
 	err       error
+	noCPUs    error // why its answers do not tell CPUs; nil where they do
 }
 
 // podName is what the PodResources API knows a pod by.
@@ -69,13 +73,14 @@ func NewGrants(o GrantsOptions) *Grants {
 	}
 	return &Grants{
 		o: o, woken: make(chan struct{}, 1), ready: make(chan struct{}), turn: make(chan struct{}, 1),
-		known: map[string]*lifecycle.DeviceGrants{}, wanted: map[string]podName{}, err: errors.New("not asked yet"),
+		known: map[string]*lifecycle.KubeletGrants{}, wanted: map[string]podName{},
+		err: errors.New("not asked yet"), noCPUs: errors.New("not asked yet"),
 	}
 }
 
 // Granted returns what is known of a pod at once, nil for nothing. What is not
 // known is asked for, off the caller's path.
-func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.DeviceGrants {
+func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if known := g.knownLocked(pod); known != nil {
@@ -88,13 +93,13 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.DeviceGrants {
 }
 
 // Known returns what is known of a pod at once, and asks nobody.
-func (g *Grants) Known(podUID string) *lifecycle.DeviceGrants {
+func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.known[podUID]
 }
 
-func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.DeviceGrants {
+func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	k := g.known[pod.UID]
 	if k == nil || k.Namespace != pod.Namespace || k.Name != pod.Name {
 		return nil
@@ -119,19 +124,32 @@ func (g *Grants) wake() {
 	}
 }
 
-// Await asks for a pod that nothing is known of, for at most as long as the
-// options say. Where the kubelet does not answer, or was slow just now, it
-// returns at once.
-func (g *Grants) Await(ctx context.Context, pod *lifecycle.Pod) {
+// Doubt says that what is known of a pod may be of before: it is asked for anew,
+// and stands until there is an answer.
+func (g *Grants) Doubt(pod *lifecycle.Pod) {
 	g.mu.Lock()
-	known := g.knownLocked(pod) != nil
-	if !known {
-		g.wantLocked(pod)
+	defer g.mu.Unlock()
+	if g.wantLocked(pod) {
+		g.wake()
 	}
-	_, wanted := g.wanted[pod.UID]
+}
+
+// Await asks for pods that nothing is known of, or that are in doubt, for at most
+// as long as the options say. Where the kubelet does not answer, or was slow just
+// now, it returns at once.
+func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
+	g.mu.Lock()
+	wanted := false
+	for _, pod := range pods {
+		if g.knownLocked(pod) == nil {
+			g.wantLocked(pod)
+		}
+		_, noted := g.wanted[pod.UID]
+		wanted = wanted || noted
+	}
 	late := !g.up && g.asked || time.Now().Before(g.slowUntil)
 	g.mu.Unlock()
-	if known || !wanted {
+	if !wanted {
 		return
 	}
 	if late || g.o.Wait <= 0 {
@@ -146,9 +164,20 @@ func (g *Grants) Await(ctx context.Context, pod *lifecycle.Pod) {
 			g.slowUntil = time.Now().Add(slow)
 			g.mu.Unlock()
 		}
-		g.o.Log.Debug("granted devices are not known in time", logkey.Pod, pod.Name, logkey.Namespace, pod.Namespace, logkey.Err, err)
+		g.o.Log.Debug("what the kubelet granted is not known in time", logkey.Err, err)
 	}
 	g.wake()
+}
+
+// News returns the UIDs of pods whose grants became known or changed since it was
+// asked last, or since Changed was told.
+func (g *Grants) News() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	news := g.changed
+	g.changed = nil
+	slices.Sort(news)
+	return slices.Compact(news)
 }
 
 // ask asks for all pods that are wanted when it has the turn. Where none is,
@@ -166,14 +195,14 @@ func (g *Grants) ask(ctx context.Context) error {
 	if len(wanted) == 0 && up {
 		return nil
 	}
-	answer, err := g.list(ctx)
+	answer, noCPUs, err := g.list(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first {
 		close(g.ready)
 	}
 	news := first || g.up != (err == nil)
-	g.asked, g.up, g.err = true, err == nil, err
+	g.asked, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
 	if err != nil {
 		if news {
 			g.o.Log.Info("nobody tells which devices Kubernetes granted; none counts as granted", logkey.Err, err)
@@ -188,7 +217,7 @@ func (g *Grants) ask(ctx context.Context) error {
 // does not have is no longer the kubelet's. It tells no UIDs: of two pods that
 // had a name in turn only the later counts, and of two that are wanted at once
 // neither, until an answer is wanted for one of them alone.
-func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]map[string]lifecycle.DeviceGrant) {
+func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given) {
 	claims := map[podName]int{}
 	for uid, name := range wanted {
 		claims[name]++
@@ -196,24 +225,33 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]map[st
 	}
 	for uid, k := range g.known {
 		name := podName{k.Namespace, k.Name}
-		if _, lives := answer[name]; !lives || claims[name] > 0 {
+		now, lives := answer[name]
+		switch {
+		case !lives || claims[name] > 0:
 			delete(g.known, uid)
+		case !reflect.DeepEqual(k.Static, now.static):
+			moved := *k
+			moved.Static = now.static
+			g.known[uid] = &moved
+			g.changed = append(g.changed, uid)
 		}
 	}
 	for uid, name := range wanted {
-		containers, told := answer[name]
+		now, told := answer[name]
 		if !told || claims[name] > 1 {
 			continue
 		}
-		g.known[uid] = &lifecycle.DeviceGrants{UID: uid, Namespace: name.namespace, Name: name.name, Containers: containers}
+		g.known[uid] = &lifecycle.KubeletGrants{UID: uid, Namespace: name.namespace, Name: name.name, Containers: now.devices, Static: now.static}
 		g.changed = append(g.changed, uid)
 	}
 }
 
-// list asks the kubelet.
-func (g *Grants) list(ctx context.Context) (map[podName]map[string]lifecycle.DeviceGrant, error) {
+// list asks the kubelet. The first error is why it does not tell CPUs, the second
+// why nothing was told.
+func (g *Grants) list(ctx context.Context) (map[podName]given, error, error) {
 	if _, err := os.Stat(g.o.Socket); err != nil {
-		return nil, g.because(err)
+		err = g.because(err)
+		return nil, err, err
 	}
 	if g.conn == nil {
 		conn, err := grpc.NewClient("unix://"+g.o.Socket,
@@ -221,19 +259,44 @@ func (g *Grants) list(ctx context.Context) (map[podName]map[string]lifecycle.Dev
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial(), MinConnectTimeout: 2 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 		if err != nil {
-			return nil, g.because(err)
+			err = g.because(err)
+			return nil, err, err
 		}
 		g.conn = conn
 	}
-	answer, err := podresources.NewPodResourcesListerClient(g.conn).List(ctx, &podresources.ListPodResourcesRequest{})
+	client := podresources.NewPodResourcesListerClient(g.conn)
+	noCPUs := g.tellsCPUs(ctx, client)
+	answer, err := client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
-		return nil, g.because(err)
+		err = g.because(err)
+		return nil, err, err
 	}
-	all, err := grantsOf(answer)
+	all, err := grantsOf(answer, noCPUs == nil)
 	if err != nil {
-		return nil, g.because(err)
+		err = g.because(err)
+		return nil, err, err
 	}
-	return all, nil
+	return all, noCPUs, nil
+}
+
+// tellsCPUs returns why a container of which the kubelet lists no CPUs may have
+// some alone. A CPU manager that gives none away says that none can be had; a
+// kubelet older than 1.23 is not asked, or lists none.
+func (g *Grants) tellsCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
+	g.mu.Lock()
+	told := g.up && g.noCPUs == nil
+	g.mu.Unlock()
+	if told { // which another policy takes a restart to change, and that is heard of
+		return nil
+	}
+	answer, err := client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		return g.because(err)
+	}
+	if len(answer.GetCpuIds()) == 0 {
+		return fmt.Errorf("%s lists no CPUs that can be given away: the kubelet's CPU manager has the policy none, or does not tell", g.o.Socket)
+	}
+	return nil
 }
 
 // because says what an error of the connection means.
@@ -263,7 +326,7 @@ func (g *Grants) Ready(ctx context.Context) {
 func (g *Grants) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err}
+	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.noCPUs}
 }
 
 // Run asks for pods nobody could wait for, and tells of answers, until ctx
@@ -272,6 +335,7 @@ func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
 		g.mu.Lock()
 		g.err = errors.New("podspec.kubelet.podResourcesSocket is empty")
+		g.noCPUs = g.err
 		g.mu.Unlock()
 		close(g.ready)
 		<-ctx.Done()
@@ -317,14 +381,9 @@ func (g *Grants) end() error {
 	return conn.Close()
 }
 
-// tell hands over whose grants became known.
+// tell hands over whose grants became known or changed.
 func (g *Grants) tell() {
-	g.mu.Lock()
-	changed := g.changed
-	g.changed = nil
-	g.mu.Unlock()
-	if g.o.Changed != nil && len(changed) > 0 {
-		slices.Sort(changed)
-		g.o.Changed(slices.Compact(changed))
+	if news := g.News(); g.o.Changed != nil && len(news) > 0 {
+		g.o.Changed(news)
 	}
 }

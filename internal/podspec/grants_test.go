@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
 	"strings"
@@ -20,10 +21,21 @@ import (
 type resourcesServer struct {
 	podresources.UnimplementedPodResourcesListerServer
 
-	mu    sync.Mutex
-	pods  []*podresources.PodResources
-	hold  chan struct{}
-	asked int
+	mu          sync.Mutex
+	pods        []*podresources.PodResources
+	allocatable []int64
+	refuses     bool // to tell what is allocatable
+	hold        chan struct{}
+	asked       int
+}
+
+func (s *resourcesServer) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuses {
+		return nil, errors.New("PodResources API GetAllocatableResources disabled")
+	}
+	return &podresources.AllocatableResourcesResponse{CpuIds: s.allocatable}, nil
 }
 
 func (s *resourcesServer) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
@@ -105,9 +117,9 @@ func TestGrants(t *testing.T) {
 	g.Ready(t.Context())
 
 	g.Await(t.Context(), shopPod("u1", "one"))
-	want := &lifecycle.DeviceGrants{UID: "u1", Namespace: "shop", Name: "one", Containers: map[string]lifecycle.DeviceGrant{
+	want := &lifecycle.KubeletGrants{UID: "u1", Namespace: "shop", Name: "one", Containers: map[string]lifecycle.DeviceGrant{
 		"a": {IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa"}}},
-	}}
+	}, Static: map[string]lifecycle.StaticGrant{"a": {}}}
 	if d := cmp.Diff(want, g.Granted(shopPod("u1", "one"))); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -202,15 +214,18 @@ func TestGrantsOf(t *testing.T) {
 	pod.Containers[0].DynamicResources = []*podresources.DynamicResource{{ClaimResources: []*podresources.ClaimResource{
 		{CdiDevices: []*podresources.CDIDevice{{Name: "nvidia.com/gpu=0"}}},
 	}}}
-	all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod, bare("two")}})
+	all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod, bare("two")}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[podName]map[string]lifecycle.DeviceGrant{
-		{"shop", "one"}: {"a": {CDI: []string{"nvidia.com/gpu=0"}, IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa", "GPU-bb"}}, NUMA: map[string][]int{"nvidia.com/gpu": {1}}}},
-		{"shop", "two"}: {},
+	want := map[podName]given{
+		{"shop", "one"}: {
+			devices: map[string]lifecycle.DeviceGrant{"a": {CDI: []string{"nvidia.com/gpu=0"}, IDs: map[string][]string{"nvidia.com/gpu": {"GPU-aa", "GPU-bb"}}, NUMA: map[string][]int{"nvidia.com/gpu": {1}}}},
+			static:  map[string]lifecycle.StaticGrant{"a": {}},
+		},
+		{"shop", "two"}: {devices: map[string]lifecycle.DeviceGrant{}, static: map[string]lifecycle.StaticGrant{}},
 	}
-	if d := cmp.Diff(want, all); d != "" {
+	if d := cmp.Diff(want, all, cmp.AllowUnexported(given{})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	twice := gpuPod("one", "a", "GPU-aa")
@@ -220,7 +235,7 @@ func TestGrantsOf(t *testing.T) {
 		{gpuPod("", "a", "GPU-aa")}, {gpuPod("one", "", "GPU-aa")}, {gpuPod("one", "a", "")},
 		{gpuPod("one", "a", strings.Repeat("x", maxName+1))}, {twice}, {nil},
 	} {
-		if all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: bad}); err == nil {
+		if all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: bad}, true); err == nil {
 			t.Errorf("believed: %v", all)
 		}
 	}

@@ -51,6 +51,9 @@ type State struct {
 	Up     bool
 	Pods   int
 	Err    error // why it is not up, or what it told last that was broken
+	// NoCPUs is why the PodResources API does not tell which CPUs the kubelet gave
+	// away; nil where it does, and of all other sources.
+	NoCPUs error
 }
 
 // Options are what a ladder is made of.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -13,14 +14,16 @@ import (
 )
 
 // kubelet serves the pods of a scenario at /pods, as the kubelet's read-only
-// port does. It knows a pod before the runtime does.
+// port does, and by its PodResources API. It knows a pod before the runtime does.
 type kubelet struct {
 	server *http.Server
 	url    string
+	granter
 
-	mu   sync.Mutex // guards all below
-	pods map[scenario.Ref]kubeletPod
-	away bool
+	mu    sync.Mutex // guards all below
+	pods  map[scenario.Ref]kubeletPod
+	given map[scenario.Ref]map[string]scenario.Static
+	away  bool
 }
 
 // kubeletPod is a v1.Pod as far as a scenario says something of it.
@@ -36,19 +39,23 @@ type kubeletPod struct {
 	Status map[string]string `json:"status"`
 }
 
-// newKubelet listens on the loopback.
-func newKubelet() (*kubelet, error) {
+// newKubelet listens on the loopback, and on a socket in a directory.
+func newKubelet(dir string, cpus []int) (*kubelet, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	k := &kubelet{url: "http://" + l.Addr().String(), pods: map[scenario.Ref]kubeletPod{}}
+	k := &kubelet{url: "http://" + l.Addr().String(), pods: map[scenario.Ref]kubeletPod{}, given: map[scenario.Ref]map[string]scenario.Static{}}
+	if err := k.listen(dir, cpus, k.tellGiven); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	k.server = &http.Server{Handler: http.HandlerFunc(k.serve), ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = k.server.Serve(l) }() // ends with close
 	return k, nil
 }
 
 func (k *kubelet) close() error {
+	k.stop()
 	if err := k.server.Close(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -73,17 +80,41 @@ func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// put lets the kubelet know a pod, if the scenario says what its spec is.
+// put lets the kubelet know a pod, as far as the scenario says what it tells of it.
 func (k *kubelet) put(pod scenario.Pod, uid string) {
+	ref := scenario.PodRef(pod.Namespace, pod.Name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if pod.PodResources != nil {
+		k.given[ref] = maps.Clone(pod.PodResources)
+	}
 	if len(pod.Spec) == 0 {
 		return
 	}
 	p := kubeletPod{Spec: pod.Spec, Status: map[string]string{"phase": "Pending", "qosClass": pod.QoS}}
 	p.Metadata.Name, p.Metadata.Namespace, p.Metadata.UID = pod.Name, pod.Namespace, uid
 	p.Metadata.Labels, p.Metadata.Annotations = pod.Labels, pod.Annotations
+	k.pods[ref] = p
+}
+
+// regive has a container given something else.
+func (k *kubelet) regive(ref scenario.Ref, now scenario.Static) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.pods[scenario.PodRef(pod.Namespace, pod.Name)] = p
+	of := maps.Clone(k.given[ref.Pod()])
+	if of == nil {
+		of = map[string]scenario.Static{}
+	}
+	of[ref.Container()] = now
+	k.given[ref.Pod()] = of
+}
+
+// tellGiven returns what was given by pod and container; ok is false while the
+// kubelet is away.
+func (k *kubelet) tellGiven() (given map[scenario.Ref]map[string]scenario.Static, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.given), !k.away
 }
 
 // annotate changes a pod's labels and annotations, and its spec.
@@ -106,6 +137,7 @@ func (k *kubelet) drop(ref scenario.Ref) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.pods, ref)
+	delete(k.given, ref)
 }
 
 func (k *kubelet) setAway(away bool) {

@@ -146,12 +146,12 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 		})
 	}
 	if err == nil {
-		p.kubelet, err = newKubelet()
+		p.kubelet, err = newKubelet(p.dir, idsOf(p.machine))
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
-	p.config.PodSpec.Kubelet.URL = p.kubelet.url
+	p.askKubelet(&p.config)
 	p.kernel.OnWrite(func(string, string) {
 		select {
 		case p.changed <- struct{}{}:
@@ -271,6 +271,15 @@ func hostOf(n scenario.Node) (*lifecycle.Host, error) {
 	return h, nil
 }
 
+// idsOf lists the CPUs of a machine.
+func idsOf(m *topology.Machine) []int {
+	ids := make([]int, len(m.CPUs))
+	for i, c := range m.CPUs {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
 func (p *player) close() error {
 	var err error
 	if p.agent != nil {
@@ -339,7 +348,7 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 		if err != nil {
 			return err
 		}
-		c.PodSpec.Kubelet.URL = p.kubelet.url
+		p.askKubelet(&c)
 		p.config = c
 		return p.agent.agent.Reconfigure(c)
 	case s.Kubelet != "":
@@ -351,6 +360,9 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 	for _, run := range s.Run {
 		p.kubelet.put(run.Pod, cmp.Or(run.Pod.UID, p.runtime.UID(scenario.PodRef(run.Pod.Namespace, run.Pod.Name))))
 	}
+	if s.Update != nil && s.Update.PodResources != nil {
+		p.kubelet.regive(s.Update.Container, *s.Update.PodResources)
+	}
 	err := p.seat.Act(ctx, s)
 	for _, ref := range s.Remove {
 		if ref.Container() == "" {
@@ -358,6 +370,15 @@ func (p *player) act(ctx context.Context, s *scenario.Step) error {
 		}
 	}
 	return err
+}
+
+// askKubelet has an agent ask the play's kubelet: of what it gave where the
+// scenario says that.
+func (p *player) askKubelet(c *config.Config) {
+	c.PodSpec.Kubelet.URL = p.kubelet.url
+	if p.s.TellsStatic() {
+		c.PodSpec.Kubelet.PodResourcesSocket = p.kubelet.socket
+	}
 }
 
 // restartRuntime restarts the runtime and waits until the agent has come back.

@@ -64,6 +64,8 @@ type pod struct {
 	said  scenario.Pod
 	spec  *lifecycle.PodSpec // what the kubelet would say
 	known bool               // it was said
+	given *lifecycle.KubeletGrants
+	heard bool // what was given
 }
 
 type ctr struct {
@@ -132,6 +134,9 @@ func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 		if p := e.podOf(ev.Pod.UID); p != nil && (p.known || !e.away) && p.spec != nil {
 			f.Specs, p.known = map[string]*lifecycle.PodSpec{ev.Pod.UID: p.spec}, true
 		}
+		if p := e.podOf(ev.Pod.UID); p != nil && (p.heard || !e.away) && p.given != nil {
+			f.Granted, p.heard = map[string]*lifecycle.KubeletGrants{ev.Pod.UID: p.given}, true
+		}
 	}
 	plan := engine.Decide(e.state, &ev, f)
 	e.state.Commit(plan)
@@ -199,6 +204,12 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 			return "", err
 		}
 	}
+	if r.Pod.PodResources != nil {
+		p.given = &lifecycle.KubeletGrants{UID: uid, Namespace: r.Pod.Namespace, Name: r.Pod.Name, Static: map[string]lifecycle.StaticGrant{}}
+		for name, s := range r.Pod.PodResources {
+			p.given.Static[name] = staticOf(s)
+		}
+	}
 	e.pods[ref] = p
 	rejected = e.decide(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.told}, engine.Facts{ParentCPUs: map[string]string{p.told.ID: asked.CPUs}})
 	for _, c := range r.Containers {
@@ -210,6 +221,13 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 		}
 	}
 	return rejected, nil
+}
+
+// staticOf is what the kubelet tells that it gave a container. The scenario's lists
+// were checked when it was read.
+func staticOf(s scenario.Static) lifecycle.StaticGrant {
+	cpus, mems, _ := s.IDs()
+	return lifecycle.StaticGrant{CPUs: cpus, Told: true, Mems: mems}
 }
 
 // specOf is the pod as the kubelet tells it.
@@ -270,6 +288,13 @@ func (e *Engine) update(u *scenario.Update) {
 			p.asked = over(p.asked, *of)
 		}
 	}
+	if u.PodResources != nil && p.given != nil {
+		now := *p.given
+		now.Static = maps.Clone(now.Static)
+		now.Static[u.Container.Container()] = staticOf(*u.PodResources)
+		p.given = &now
+		e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
+	}
 	asked := resourcesOf(u.Resources)
 	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.told, Container: c.told, Requested: &asked}, engine.Facts{})
 }
@@ -278,7 +303,7 @@ func (e *Engine) update(u *scenario.Update) {
 func (e *Engine) kubelet(away bool) {
 	e.away = away
 	for _, ref := range slices.Sorted(maps.Keys(e.pods)) {
-		if p := e.pods[ref]; !away && !p.known && p.spec != nil {
+		if p := e.pods[ref]; !away && (!p.known && p.spec != nil || !p.heard && p.given != nil) {
 			e.decide(lifecycle.Event{Kind: lifecycle.Inform, Pod: p.told}, engine.Facts{})
 		}
 	}

@@ -52,7 +52,7 @@ type Options struct {
 	Ask func(ctx context.Context, socket string) (status.Node, error)
 	// Specs asks the sources of pod specs; nil asks nobody.
 	Specs func(ctx context.Context, c config.PodSpec) []status.SpecSource
-	// Grants asks which devices were granted; nil asks nobody.
+	// Grants asks which devices and CPUs were granted; nil asks nobody.
 	Grants func(ctx context.Context, c config.PodSpec) status.SpecSource
 
 	// owner says whose a file is; tests cannot give files away.
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) Report {
 	}
 	all = append(append(all, nri...), asked, configured)
 	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())
-	all = append(all, n.checkCPUManager(), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx), n.checkGrants(ctx), n.checkHookServers())
+	all = append(all, n.checkCPUManager(ctx), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx), n.checkGrants(ctx), n.checkHookServers())
 	all = append(all, n.checkHooks()...)
 	r := Report{Checks: all}
 	for _, c := range all {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -117,7 +118,7 @@ func (n *node) judge(c Check, m manager, harmless ...string) (Check, bool) {
 
 const off = "or let the kubelet have the say: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
 
-func (n *node) checkCPUManager() Check {
+func (n *node) checkCPUManager(ctx context.Context) Check {
 	c := Check{Name: "kubelet cpu manager", Why: "one must decide who owns CPUs; of two, each undoes what the other wrote, every 10 seconds"}
 	m := n.kubelet("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
 	kubelets := n.config.Hooks.CPUSet.Enabled && n.config.Authority == "kubelet"
@@ -136,6 +137,9 @@ func (n *node) checkCPUManager() Check {
 		return c.ok("%s; Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", found)
 	}
 	if kubelets {
+		if source, ok := n.granted(ctx); ok {
+			found += "; which containers have some is " + source.TellsCPUs()
+		}
 		return c.ok("%s; Trimtab keeps others off what it gives away (authority is kubelet)", found)
 	}
 	return c.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(n.o.KubeletRoot, "cpu_manager_state")+

@@ -42,17 +42,24 @@ func (n *node) checkPodSpecs(ctx context.Context) Check {
 // it nothing is lost: devices are for whom a rule allows them then.
 func (n *node) checkGrants(ctx context.Context) Check {
 	c := Check{Name: "device grants", Why: "devices Kubernetes granted a container need no authorisation rule; unknown, none counts as granted but what the runtime's request has"}
-	var source status.SpecSource
-	switch {
-	case n.agent != nil && n.agent.Grants != nil:
-		source = *n.agent.Grants
-	case n.agent == nil && n.o.Grants != nil && n.o.HostRoot == "/":
-		source = n.o.Grants(ctx, n.config.PodSpec)
-	default:
+	source, ok := n.granted(ctx)
+	if !ok {
 		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the kubelet's socket cannot be asked from here")
 	}
 	if !source.Up {
 		return c.ok("nobody tells them: %s", source.Error)
 	}
 	return c.ok("%s answers", source.Name)
+}
+
+// granted returns what is known of the kubelet's PodResources API: as the agent
+// sees it where one runs, else by asking now; ok is false where neither can be.
+func (n *node) granted(ctx context.Context) (source status.SpecSource, ok bool) {
+	switch {
+	case n.agent != nil && n.agent.Grants != nil:
+		return *n.agent.Grants, true
+	case n.agent == nil && n.o.Grants != nil && n.o.HostRoot == "/":
+		return n.o.Grants(ctx, n.config.PodSpec), true
+	}
+	return source, false
 }

@@ -56,6 +56,9 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		}
 		fmt.Fprintf(head, "%s\t%s: %s\n", label, Clean(string(p.Name)), Clean(p.State()))
 	}
+	if n.KubeletCPUs != "" {
+		fmt.Fprintf(head, "kubelet's CPUs\t%s\n", Clean(n.KubeletCPUs))
+	}
 	for _, c := range n.Contested {
 		if c.Left != "" {
 			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))

@@ -23,6 +23,9 @@ type Node struct {
 	PodSpecs    []SpecSource `json:"podSpecs,omitempty"`
 	// Grants tell the devices Kubernetes granted.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
+	// KubeletCPUs says how it is known which CPUs the kubelet gave away; "" where
+	// the agent has the say.
+	KubeletCPUs string `json:"kubeletCPUs,omitempty"`
 	// HookServers are policies outside; nil where nobody is asked.
 	HookServers *HookServers `json:"hookServers,omitempty"`
 	Containers  []Container  `json:"containers"`
@@ -39,6 +42,18 @@ type SpecSource struct {
 	Up    bool             `json:"up"`
 	Pods  int              `json:"pods"`
 	Error string           `json:"error,omitempty"`
+	// NoCPUs is why it does not tell which CPUs the kubelet gave away; "" where it
+	// does, and of sources that tell something else.
+	NoCPUs string `json:"noCPUs,omitempty"`
+}
+
+// TellsCPUs says how it is known which CPUs the kubelet gave away, where this
+// source is the kubelet's PodResources API.
+func (s SpecSource) TellsCPUs() string {
+	if s.Up && s.NoCPUs == "" {
+		return "told by the " + string(s.Name)
+	}
+	return "inferred from what the kubelet asks of the runtime: " + s.NoCPUs
 }
 
 // State says it in words, with the reason.

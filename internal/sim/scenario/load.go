@@ -3,10 +3,14 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Load reads and checks the scenario in a file.
@@ -141,6 +145,9 @@ func (s *Step) checkAction() error {
 	}
 	if s.Update != nil {
 		errs = append(errs, s.Update.Container.check(1))
+		if s.Update.PodResources != nil {
+			errs = append(errs, s.Update.PodResources.check())
+		}
 	}
 	if s.Kubelet != "" {
 		errs = append(errs, oneOf("kubelet", s.Kubelet, "away", "back"))
@@ -157,6 +164,10 @@ func (s *Step) checkAction() error {
 func (r *Run) check() error {
 	errs := []error{oneOf("pod: qos", r.Pod.QoS, "Guaranteed", "Burstable", "BestEffort")}
 	errs = append(errs, PodRef(r.Pod.Namespace, r.Pod.Name).check(-1))
+	for _, name := range slices.Sorted(maps.Keys(r.Pod.PodResources)) {
+		s := r.Pod.PodResources[name]
+		errs = append(errs, s.check())
+	}
 	seen := map[string]bool{}
 	for _, c := range r.Containers {
 		errs = append(errs, c.check())
@@ -166,6 +177,22 @@ func (r *Run) check() error {
 		seen[c.Name] = true
 	}
 	return errors.Join(errs...)
+}
+
+// IDs returns the CPUs and memory nodes as kernel ids.
+func (s *Static) IDs() (cpus, mems []int, err error) {
+	cpus, err = topology.ParseList(s.CPUs)
+	if err == nil {
+		mems, err = topology.ParseList(s.Mems)
+	}
+	return cpus, mems, err
+}
+
+func (s *Static) check() error {
+	if _, _, err := s.IDs(); err != nil {
+		return fmt.Errorf("podResources: %w", err)
+	}
+	return nil
 }
 
 func (c *Container) check() error {

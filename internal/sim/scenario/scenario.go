@@ -54,10 +54,18 @@ type Node struct {
 // machines than the described one have others.
 func (n *Node) Special() bool { return n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 }
 
-// NeedsKubelet reports whether a kubelet must tell pods' specs for it.
+// NeedsKubelet reports whether a kubelet must tell pods' specs for it, or what it
+// gave them.
 func (s *Scenario) NeedsKubelet() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
-		return slices.ContainsFunc(step.Run, func(r Run) bool { return len(r.Pod.Spec) > 0 })
+		return slices.ContainsFunc(step.Run, func(r Run) bool { return len(r.Pod.Spec) > 0 || r.Pod.PodResources != nil })
+	})
+}
+
+// TellsStatic reports whether its kubelet tells what its static managers gave.
+func (s *Scenario) TellsStatic() bool {
+	return slices.ContainsFunc(s.Steps, func(step Step) bool {
+		return slices.ContainsFunc(step.Run, func(r Run) bool { return r.Pod.PodResources != nil })
 	})
 }
 
@@ -78,8 +86,8 @@ type Step struct {
 	// Stop and Remove take pods or containers. Removing stops what runs.
 	Stop   []Ref `json:"stop,omitempty"`
 	Remove []Ref `json:"remove,omitempty"`
-	// Kubelet is "away" or "back": whether the kubelet tells pods' specs. At the
-	// start it does.
+	// Kubelet is "away" or "back": whether the kubelet tells pods' specs and what
+	// it gave them. At the start it does.
 	Kubelet string `json:"kubelet,omitempty"`
 	// Annotate changes what Kubernetes has of a pod that lives: the kubelet tells
 	// it, and the runtime keeps what it was told when the pod came.
@@ -116,6 +124,17 @@ type Pod struct {
 	// Spec is the pod's spec as the kubelet tells it at /pods, in Kubernetes'
 	// own words; left out, the kubelet does not tell of the pod.
 	Spec json.RawMessage `json:"spec,omitempty"`
+	// PodResources is what the kubelet tells by its PodResources API that its static
+	// managers gave the pod's containers, by name; left out, it does not tell of the
+	// pod.
+	PodResources map[string]Static `json:"podResources,omitempty"`
+}
+
+// Static are CPUs that a container has alone and memory nodes it was bound to, as
+// lists.
+type Static struct {
+	CPUs string `json:"cpus,omitempty"`
+	Mems string `json:"mems,omitempty"`
 }
 
 // Container is a container as the kubelet asks for it.
@@ -164,6 +183,9 @@ type Update struct {
 	// to grow; PodAfter what it writes last, where the pod is to shrink.
 	Pod      *Resources `json:"pod,omitempty"`
 	PodAfter *Resources `json:"podAfter,omitempty"`
+	// PodResources is what the kubelet tells of the container from now on, where
+	// the resize changed that.
+	PodResources *Static `json:"podResources,omitempty"`
 }
 
 // Around calls update, and write with what a kubelet writes to the pod's cgroup

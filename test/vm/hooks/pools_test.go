@@ -90,13 +90,14 @@ func poolLife(t *testing.T, g vm.Guest, w poolWay) {
 		t.Fatal(err)
 	}
 	n := start(t, g, text)
+	n.patientRuntime()
 	if w.socket != "" {
 		n.cri = n.m.CRI(w.socket)
 	}
 	for _, part := range []struct {
 		name string
 		play func(*testing.T, *machine, poolWay)
-	}{{"classes", poolClasses}, {"restarts", poolRestarts}, {"offline", poolOffline}} {
+	}{{"classes", poolClasses}, {"resize", poolResize}, {"restarts", poolRestarts}, {"offline", poolOffline}} {
 		if !t.Run(part.name, func(t *testing.T) { part.play(t, n.of(t), w) }) {
 			return // the next part begins where this one ends
 		}
@@ -135,10 +136,69 @@ func poolClasses(t *testing.T, n *machine, w poolWay) {
 	wantPlaces(t, n, "without it", settled)
 }
 
+// patientRuntime has containerd wait longer for shims once it is started anew: of one that takes more than two seconds
+// to answer, as they do in emulated machines that share a processor, it forgets the container, which goes on running.
+func (n *machine) patientRuntime() {
+	n.t.Helper()
+	n.m.Sh(`cat >>/etc/containerd/config.toml <<'EOF'
+[timeouts]
+  'io.containerd.timeout.shim.load' = '60s'
+  'io.containerd.timeout.task.state' = '60s'
+EOF`)
+}
+
 func (n *machine) runPlaced(t *testing.T, r *scenario.Run) {
 	t.Helper()
 	if err := n.run(r); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// poolResize has the kubelet resize containers in place: its order is the pod's cgroup first where it grows, and last where
+// it shrinks. A pool follows its containers' requests, an owner's CPUs its own, and what cannot be had is refused.
+func poolResize(t *testing.T, n *machine, _ poolWay) {
+	t.Helper()
+	of := func(cpus uint64, owner bool) *scenario.Resources {
+		r := &scenario.Resources{Shares: new(cpus * 1024)}
+		if owner {
+			r.Quota = new(int64(cpus) * 100_000)
+		}
+		return r
+	}
+	crowded := maps.Clone(settled)
+	crowded["lsr"], crowded["batch"], crowded["silent"] = place{"1,7", "0"}, place{cpus: "1,5,7"}, place{cpus: "0,4-6"}
+	gave := maps.Clone(crowded)
+	gave["db"], gave["web"], gave["silent"] = place{"2", "1"}, place{cpus: "3,6"}, place{cpus: "0,3-6"}
+	wide := maps.Clone(settled)
+	wide["web"] = place{cpus: "5-7"}
+	for _, s := range []struct {
+		name         string
+		before, asks uint64
+		owner        bool
+		want         map[string]place
+		problem      string
+	}{
+		{"web", 2, 3, false, wide, ""},
+		{"web", 3, 2, false, settled, ""},
+		{"lsr", 1, 2, true, crowded, ""},
+		{"db", 2, 1, true, gave, ""},
+		{"db", 1, 3, true, gave, "it asks for 3 CPUs now and owns 1"},
+		{"db", 3, 2, true, crowded, ""},
+		{"lsr", 2, 1, true, settled, ""},
+	} {
+		u := &scenario.Update{Container: ctr(s.name), Resources: *of(s.asks, s.owner)}
+		if u.Pod = of(s.asks, s.owner); s.asks < s.before {
+			u.Pod, u.PodAfter = nil, u.Pod
+		}
+		if err := (&player{machine: n}).act(&scenario.Step{Update: u}); err != nil {
+			t.Fatal(err)
+		}
+		wantPlaces(t, n, fmt.Sprintf("with %s resized from %d CPUs to %d", s.name, s.before, s.asks), s.want)
+		if s.problem != "" {
+			if err := n.told(s.name, s.problem); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
@@ -181,7 +241,7 @@ func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	t.Helper()
 	n.m.Sh("for c in 3 6; do echo 0 >/sys/devices/system/cpu/cpu$c/online; done")
 	without := maps.Clone(settled)
-	without["db"], without["web"], without["batch"], without["silent"] = place{cpus: "2"}, place{cpus: "5,7"}, place{cpus: "1,7"}, place{cpus: "0,4-5,7"}
+	without["db"], without["web"], without["batch"], without["silent"] = place{cpus: "2"}, place{cpus: "5,7"}, place{cpus: "1,5"}, place{cpus: "0,4-5,7"}
 	wantPlaces(t, n, "without CPUs 3 and 6", without)
 	if err := n.told("db", "offline"); err != nil {
 		t.Error(err)
@@ -194,7 +254,8 @@ func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	again["web"], again["late"] = place{cpus: "5-7"}, place{cpus: "5-7"}
 	if n.m.Guest.CgroupV1 {
 		// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
-		again = without
+		again = maps.Clone(without)
+		again["batch"] = settled["batch"]
 	}
 	wantPlaces(t, n, "with all CPUs again", again)
 }

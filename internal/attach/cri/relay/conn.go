@@ -68,8 +68,8 @@ type Conn struct {
 	changed sync.Cond  // windows, stages, the end
 	calls   map[uint32]*call
 	spare   [][]byte // room that held messages have left, for the next
-	flow    flow   // of the connection, towards the backend
-	initial int64  // a new stream's window, as the backend said
+	flow    flow     // of the connection, towards the backend
+	initial int64    // a new stream's window, as the backend said
 	// acks says for each SETTINGS frame the backend has not acknowledged whether
 	// it was ours, and which call it ends.
 	acks []*call
