@@ -229,6 +229,34 @@ func (mo *model) copied() {
 			c.Resources.CPU.Quota.V = n
 		}
 	}
+	if mo.beside() {
+		mo.copiedBeside()
+	}
+}
+
+// copiedBeside is copied of what no answer brought: an attachment beside the runtime
+// has it write what was decided, once all is done.
+func (mo *model) copiedBeside() {
+	for _, c := range mo.live() {
+		found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		for _, e := range found {
+			if e.ID != c.ID || !c.started || e.Seat == placement.Rest.String() {
+				continue
+			}
+			for _, v := range e.Values {
+				switch v.Field {
+				case lifecycle.CPUSetCPUs.String():
+					c.Resources.CPU.CPUs = mo.effective(c)
+				case lifecycle.CPUQuota.String():
+					n, err := strconv.ParseInt(v.Value, 10, 64)
+					must(err)
+					c.Resources.CPU.Quota = lifecycle.Some(n)
+				case lifecycle.CPUSetMems.String():
+					c.Resources.CPU.Mems = mo.memory(c)
+				}
+			}
+		}
+	}
 }
 
 // resized are the CPUs of owners that own others than when they were created, those

@@ -89,6 +89,9 @@ func (mo *model) checkExclusive(when string) {
 		if c.started && mo.effective(c) == "" {
 			mo.wrong("I2: %s: %s has no CPU", when, c.ID)
 		}
+		if c.mems != "" && mo.memory(c) != c.mems {
+			mo.wrong("I4: %s: %s started with the memory of %s and has that of %s", when, c.ID, c.mems, mo.memory(c))
+		}
 	}
 }
 

@@ -106,6 +106,8 @@ func (mo *model) apply(c *modelCtr, values []lifecycle.Value) {
 			if v.Text == "" {
 				mo.wrong("I2: %s was answered an empty CPU list", c.ID)
 			}
+		case lifecycle.CPUSetMems:
+			c.Resources.CPU.Mems = v.Text
 		case lifecycle.Unified:
 			c.Resources.Unified = map[string]string{v.Key: v.Text}
 		case lifecycle.Env:
@@ -154,6 +156,7 @@ func (mo *model) start(c *modelCtr) {
 	if mo.proxied {
 		mo.handle(lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
 	}
+	c.mems = mo.memory(c)
 	mo.checkValues(c)
 }
 
@@ -167,6 +170,9 @@ func (mo *model) toKernel(c *modelCtr) {
 	}
 	if r.CPU.CPUs != "" {
 		write(lifecycle.CPUSetCPUs, lifecycle.Value{Text: r.CPU.CPUs})
+	}
+	if r.CPU.Mems != "" {
+		write(lifecycle.CPUSetMems, lifecycle.Value{Text: r.CPU.Mems})
 	}
 	if r.CPU.Shares.Set {
 		write(lifecycle.CPUShares, lifecycle.Value{Int: int64(r.CPU.Shares.V)})

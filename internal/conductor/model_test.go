@@ -97,6 +97,7 @@ type modelCtr struct {
 	pod     *modelPod
 	started bool
 	ended   bool
+	mems    string // memory nodes it started with
 	// asked are the resources before any answer.
 	asked lifecycle.Resources
 }
@@ -283,10 +284,21 @@ func (mo *model) cpusets() map[string]string {
 
 // effective reads a container's cpuset from the kernel's own files.
 func (mo *model) effective(c *modelCtr) string {
-	file := c.dir() + "/cpuset.cpus.effective"
 	if mo.version == cgroup.V1 {
-		file = "cpuset/" + c.dir() + "/cpuset.effective_cpus"
+		return mo.read("cpuset/" + c.dir() + "/cpuset.effective_cpus")
 	}
+	return mo.read(c.dir() + "/cpuset.cpus.effective")
+}
+
+// memory is effective of a container's memory nodes.
+func (mo *model) memory(c *modelCtr) string {
+	if mo.version == cgroup.V1 {
+		return mo.read("cpuset/" + c.dir() + "/cpuset.effective_mems")
+	}
+	return mo.read(c.dir() + "/cpuset.mems.effective")
+}
+
+func (mo *model) read(file string) string {
 	text, err := mo.kernel.ReadFile(file)
 	if err != nil {
 		return ""

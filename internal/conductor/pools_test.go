@@ -74,6 +74,9 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 		if d.shares >= 1024 && d.shares%1024 == 0 {
 			p.wants.CPU.Quota = lifecycle.Some(int64(d.shares / 1024 * 100000))
 		}
+		if (seed+mo.n)%3 == 0 { // some need more than a NUMA node has
+			p.wants.Memory.Limit = lifecycle.Some(int64(1+mo.n%6) << 28)
+		}
 		if seed%4 > 0 { // some runtimes do not tell the pod's sum
 			p.Resources = clone(&p.wants)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // told is what can be asked of who owns what and where everybody sits.
@@ -24,6 +25,14 @@ func (mo *model) told() map[string]string {
 		found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
 		for _, e := range found {
 			all["seat of "+e.ID] = e.Seat
+			for _, v := range e.Values {
+				if v.Field == lifecycle.CPUSetMems.String() {
+					all["memory decided for "+e.ID] = v.Value
+				}
+			}
+		}
+		if c.started {
+			all["memory of "+c.ID] = mo.memory(c)
 		}
 	}
 	return all
@@ -69,38 +78,63 @@ func TestRecoveredAlike(t *testing.T) {
 	}
 }
 
-// TestRecoveredFromKernel plays random histories on random machines; then no record is
-// trusted and the checkpoint is lost, as with another key and state directory. What
-// the kernel shows is kept: nobody who runs is moved, and no CPU has two owners.
+// TestRecoveredFromKernel plays random histories on random machines, through each
+// attachment; then no record is trusted and the checkpoint is lost, as with another key
+// and state directory. What the kernel shows is kept: nobody who runs is moved, and no
+// CPU has two owners.
 func TestRecoveredFromKernel(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		mo := newPooledOn(t, anyMachine(rt), cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
-		mo.once, mo.unlisted = true, true
-		play(mo, resizes(0, 0, 13).Draw(rt, "history"))
-		for _, p := range slices.Clone(mo.pods) { // what they own is in no cgroup
-			if !slices.ContainsFunc(p.ctrs, func(c *modelCtr) bool { return !c.ended }) {
-				mo.removePod(p)
-			}
+	for name, change := range map[string]func(*model){
+		"nri": func(*model) {}, "cri": func(mo *model) { mo.proxied = true }, "bypass": func(mo *model) { mo.from = outsider{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(rt *rapid.T) { recoverFromKernel(t, rt, change) })
+		})
+	}
+}
+
+func recoverFromKernel(t *testing.T, rt *rapid.T, change func(*model)) {
+	mo := newPooledOn(t, anyMachine(rt), cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
+	mo.once, mo.unlisted = true, true
+	change(mo)
+	play(mo, resizes(0, 0, 13).Draw(rt, "history"))
+	for _, p := range slices.Clone(mo.pods) { // what they own is in no cgroup
+		if !slices.ContainsFunc(p.ctrs, func(c *modelCtr) bool { return !c.ended }) {
+			mo.removePod(p)
 		}
-		for _, c := range mo.live() {
-			mo.start(c)
+	}
+	for _, c := range mo.live() {
+		mo.start(c)
+	}
+	mo.copied() // of one without a record the runtime's copy is what was asked for
+	if mo.starved() {
+		return // which node it was is in no cgroup then
+	}
+	for _, c := range mo.live() {
+		if c.Annotations != nil {
+			c.Annotations = map[string]string{conductor.RecordKey: "signed with another key"}
 		}
-		mo.copied() // of one without a record the runtime's copy is what was asked for
-		if mo.starved() {
-			return // which node it was is in no cgroup then
+	}
+	memory := mo.memories()
+	mo.unsaved = true
+	mo.restart()
+	now := mo.memories()
+	for what := range unite(memory, now) {
+		if now[what] != memory[what] {
+			mo.wrong("after a restart with the kernel alone %s is %q, was %q", what, now[what], memory[what])
 		}
-		for _, c := range mo.live() {
-			if c.Annotations != nil {
-				c.Annotations = map[string]string{conductor.RecordKey: "signed with another key"}
-			}
-		}
-		mo.unsaved = true
-		mo.restart()
-		if len(mo.broken) > 0 {
-			rt.Fatalf("%v", mo.broken)
-		}
-	})
+	}
+	if len(mo.broken) > 0 {
+		rt.Fatalf("%v", mo.broken)
+	}
+}
+
+// memories is what of told is about memory nodes.
+func (mo *model) memories() map[string]string {
+	all := mo.told()
+	maps.DeleteFunc(all, func(what, _ string) bool { return !strings.HasPrefix(what, "memory") })
+	return all
 }
 
 // starved reports whether somebody's pool is bound to a NUMA node all of whose CPUs

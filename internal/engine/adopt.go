@@ -21,14 +21,23 @@ func (d *draft) adopt(p *Pod, c *Container, f Facts) *Record {
 	if ours {
 		c.Pristine.CPU.CPUs = ""
 	}
+	if d.policy.Choosing != nil {
+		// Whoever decided them, they stay its memory nodes, its limit counts on them,
+		// and giving values back moves no page.
+		c.Mems = c.Pristine.CPU.Mems
+	}
 	if ours && has.Empty() { // bounded no more than the machine: it was given no CPUs to own
 		has = whole
 	}
-	if c.Pristine.CPU.CPUs != "" {
-		whole = d.machine.OnlineOf(c.Pristine.CPU.CPUs)
-	}
-	if !p.Within.Empty() {
+	bounded := !p.Within.Empty()
+	if bounded {
 		whole = whole.And(p.Within)
+	}
+	narrowed := has != whole
+	if c.Pristine.CPU.CPUs != "" {
+		if whole = d.machine.OnlineOf(c.Pristine.CPU.CPUs); bounded {
+			whole = whole.And(p.Within)
+		}
 	}
 	c.touched = !has.Empty() && has != whole || ours
 	asked := d.unlifted(p, &c.Pristine)
@@ -41,7 +50,9 @@ func (d *draft) adopt(p *Pod, c *Container, f Facts) *Record {
 		c.Born, c.Pristine = has, asked
 		return &Record{Pristine: c.Pristine, CPUs: d.machine.Format(has)}
 	}
-	if !c.touched {
+	// Where the agent chooses, nobody but it gives the runtime's copy a list: one in
+	// a pool was refused, whatever the copy says by now.
+	if !c.touched && !(chosen && narrowed) {
 		return nil
 	}
 	return &Record{Pristine: c.Pristine, Home: c.Home}
@@ -85,10 +96,19 @@ func (d *draft) runsOnOwn(p *Pod, c *Container, has topology.Set, f Facts) bool 
 	if _, ok := d.asks(p, &asked); !ok || has.Empty() {
 		return false
 	}
-	if _, ours := f.Distrusted[c.ID]; ours && d.lifts(p, c, has) {
-		return c.Pristine.CPU.Quota.V < 0
+	quota, lifts := c.Pristine.CPU.Quota.V, d.lifts(p, c, has)
+	if _, ours := f.Distrusted[c.ID]; ours && lifts {
+		return quota < 0
 	}
-	return slices.Contains(d.asksByNow(p, p.Pod.ID, &asked), has.Len()) && d.aloneOn(p, has, f)
+	if quota > 0 && lifts && d.machine.OnlineOf(c.Pristine.CPU.CPUs) == has {
+		return false // the copy has what was decided, and no quota was lifted
+	}
+	as := slices.Contains(d.asksByNow(p, p.Pod.ID, &asked), has.Len())
+	if !as && p.Intent.NUMA.V.Exclusive { // more than it asks for: all there is of NUMA nodes
+		all := d.machine.Spread(topology.NodeLevel, has).And(d.machine.Online()).Minus(d.policy.Pools.Reserved)
+		as = has.Contains(all) && (quota < 0 || !lifts)
+	}
+	return as && d.aloneOn(p, has, f)
 }
 
 // lifts reports whether a container would be without a quota if it owned CPUs.

@@ -62,10 +62,10 @@ func TestChurn(t *testing.T) {
 }
 
 // TestChurnFaults shows that the eye sees: without the shrink of others before a
-// container starts, I1 is broken.
+// container starts, or before one has more, I1 is broken.
 func TestChurnFaults(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []string{"late", "lost"} {
+	for _, fault := range []string{"late", "lost", "resizes"} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, cgroup.V2, 1, fault)

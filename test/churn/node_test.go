@@ -78,7 +78,7 @@ func newNode(t testing.TB, v cgroup.Version, seed uint64, fault string) *node {
 	n.eye = newEye(n.machine, kernel, v)
 	n.tree = &cgroup.Tree{FS: kernel, Version: v}
 	if fault != "" {
-		n.late = &lateFS{FS: kernel, lost: fault == "lost"}
+		n.late = &lateFS{FS: kernel, lost: fault == "lost", resizes: fault == "resizes"}
 		n.tree.FS = n.late
 	}
 	dir := t.TempDir()
@@ -177,12 +177,14 @@ func (n *node) restart(what string) {
 }
 
 // lateFS is a planted fault: what the agent writes to CPU lists is lost, or comes
-// to the kernel only after the next container has started.
+// to the kernel only after the next container has started, or, of resizes alone, when
+// they are done.
 type lateFS struct {
 	cgroup.FS
-	lost bool
+	lost, resizes bool
 
 	mu   sync.Mutex
+	now  bool // a resize is under way
 	held []func() error
 }
 
@@ -192,8 +194,22 @@ func (l *lateFS) WriteFile(file string, data []byte) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.resizes && !l.now {
+		return l.FS.WriteFile(file, data)
+	}
 	l.held = append(l.held, func() error { return l.FS.WriteFile(file, data) })
 	return nil
+}
+
+// resizing says that a resize begins, or ends.
+func (l *lateFS) resizing(now bool) {
+	if l == nil || !l.resizes {
+		return
+	}
+	l.mu.Lock()
+	l.now = now
+	l.mu.Unlock()
+	l.flush()
 }
 
 // flush lets held writes through.

@@ -41,9 +41,11 @@ func (n *node) resize(p *pod) {
 	} else {
 		u.PodAfter = &sum
 	}
+	n.late.resizing(true)
 	n.must("resize", u.Around(n.runtime.SetPodCgroup, func() error {
 		return n.runtime.UpdateContainer(n.t.Context(), u.Container, u.Resources)
 	}))
+	n.late.resizing(false)
 	if len(p.ctrs) > 1 {
 		cpus++ // as in make
 	}
