@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -117,7 +118,12 @@ func (k *Keeper) dropGone() {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	maps.DeleteFunc(k.remembered, func(p place, _ origin) bool { return gone[p.dir] })
+	for _, p := range slices.SortedFunc(maps.Keys(k.remembered), place.compare) {
+		if gone[p.dir] {
+			delete(k.remembered, p)
+			k.tellGoneLocked(p) // a container that has not started yet is to have it
+		}
+	}
 }
 
 // Kept reports why what was there before us would not be known after a restart;
@@ -148,6 +154,7 @@ func (k *Keeper) newRowLocked(p place) *row {
 	if o, known := k.remembered[p]; known {
 		delete(k.remembered, p)
 		r.take(o)
+		r.noted = 1 // some line is: when the row goes, another is to say so
 	}
 	return r
 }
@@ -285,11 +292,16 @@ func (r *row) origin() origin {
 
 // noteGoneLocked tells the journal that nothing of ours is there any more.
 func (k *Keeper) noteGoneLocked(r *row) {
-	if k.journal == nil || r.noted == 0 {
-		return
+	if r.noted != 0 {
+		k.tellGoneLocked(r.place)
 	}
-	o := origin{Dir: r.dir, Field: r.field, Key: r.key, Gone: true}
-	k.lines = append(o.appendJSON(k.lines), '\n')
+}
+
+func (k *Keeper) tellGoneLocked(p place) {
+	if k.journal != nil {
+		o := origin{Dir: p.dir, Field: p.field, Key: p.key, Gone: true}
+		k.lines = append(o.appendJSON(k.lines), '\n')
+	}
 }
 
 // flush hands the journal the lines there are. It returns when they, and all

@@ -213,6 +213,7 @@ func (k *Keeper) claim(o origin) *Outcome {
 	switch {
 	case err != nil && cgroup.Gone(err), err == nil && isBack && !hidden:
 		delete(k.remembered, p)
+		k.tellGoneLocked(p) // or the next to read the journal takes what is there by then for ours
 		return nil
 	case err != nil:
 		return left(err)

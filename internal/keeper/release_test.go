@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -81,5 +82,36 @@ func TestReleaseOfWhatWasGivenBack(t *testing.T) {
 				t.Errorf("it has %q, %v, want %q: %+v", got, err, tt.want, out)
 			}
 		})
+	}
+}
+
+// noted is a journal in memory.
+type noted struct{ strings.Builder }
+
+func (n *noted) Append(lines []byte) error { _, err := n.Write(lines); return err }
+
+func (n *noted) Replace(lines []byte) error { n.Reset(); return n.Append(lines) }
+
+// TestForgottenIsTold has the journal know what a keeper has forgotten of an earlier one: a container that had no cgroup
+// yet gets one later, with values that are not ours.
+func TestForgottenIsTold(t *testing.T) {
+	r := newRig(t, cgroup.V1, "p/a")
+	line := `{"owner":"b","dir":"p/b","field":"cpuset.cpus","ours":"0-3","asked":""}` + "\n"
+	j := &noted{}
+	j.WriteString(line)
+	if err := r.Keep(j, []byte(line)); err != nil {
+		t.Fatal(err)
+	}
+	r.Apply([]Item{cpus("p/a", "1")})
+	next := newRig(t, cgroup.V1, "p/b")
+	if err := next.Keep(nowhere{}, []byte(j.String())); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.tree.Write("p/b", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}); err != nil {
+		t.Fatal(err)
+	}
+	next.ReleaseAll()
+	if got, err := next.tree.Read("p/b", lifecycle.CPUSetCPUs, ""); err != nil || got != "0-1" {
+		t.Errorf("it has %q, %v, want 0-1, after\n%s", got, err, j)
 	}
 }
