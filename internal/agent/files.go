@@ -14,6 +14,7 @@ import (
 const (
 	checkpointName = "checkpoint.json"
 	podSpecsName   = "podspecs.json"
+	grantsName     = "granted.json"
 	badSuffix      = ".damaged" // of one that was put aside
 )
 

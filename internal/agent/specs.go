@@ -46,6 +46,7 @@ func grantsOf(c config.PodSpec) podspec.GrantsOptions {
 func (a *Agent) newGrants() *podspec.Grants {
 	o := grantsOf(a.opt.Config.PodSpec)
 	o.Log, o.Changed = a.log, func(uids []string) { a.conductor.Inform(uids) }
+	o.Remembered, o.Save = a.loadState(grantsName), a.saveState(grantsName)
 	return podspec.NewGrants(o)
 }
 

@@ -36,9 +36,6 @@ type Grants interface {
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
 	// Doubt has a pod asked for anew: what is known may be of before.
 	Doubt(pod *lifecycle.Pod)
-	// News returns the UIDs of pods whose grants became known or changed since it
-	// was asked last.
-	News() []string
 	// Granted returns what is known at once, nil for nothing; what is not known
 	// is asked for, and told of later.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
@@ -54,9 +51,6 @@ func (NoGrants) Await(context.Context, ...*lifecycle.Pod) {}
 
 // Doubt does nothing.
 func (NoGrants) Doubt(*lifecycle.Pod) {}
-
-// News returns nil.
-func (NoGrants) News() []string { return nil }
 
 // Granted returns nil.
 func (NoGrants) Granted(*lifecycle.Pod) *lifecycle.KubeletGrants { return nil }
@@ -104,9 +98,24 @@ func (c *Conductor) awaitGrants(ctx context.Context, ev *lifecycle.Event) {
 		return
 	}
 	c.grants.Await(ctx, pods...)
-	if ev.Kind != lifecycle.Synchronize { // which has all of it as facts
-		c.Inform(c.grants.News())
+	if c.kubelets.Load() {
+		c.Inform(c.regranted())
 	}
+}
+
+// regranted returns the UIDs of pods that were decided by another word of what the
+// kubelet granted them than is known now.
+func (c *Conductor) regranted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, id := range c.state.Pods() {
+		p := c.state.Pod(id)
+		if known := c.grants.Known(p.Pod.UID); known != nil && !p.Stopped && p.Granted != known {
+			out = append(out, p.Pod.UID)
+		}
+	}
+	return out
 }
 
 // asksOthers reports whether an update asks for other CPUs than the kubelet said that
@@ -182,7 +191,10 @@ func (c *Conductor) heedsGrants(p *lifecycle.Pod) bool {
 // allGranted collects what the kubelet granted all pods, where a new policy gives it
 // the say. What is not known is asked for, and told of later.
 func (c *Conductor) allGranted(f *engine.Facts) {
-	if c.kubelets.Store(f.Policy.KubeletOwns && f.Policy.Place); !c.kubelets.Load() {
+	if f.Policy != nil {
+		c.kubelets.Store(f.Policy.KubeletOwns && f.Policy.Place)
+	}
+	if !c.kubelets.Load() {
 		return
 	}
 	c.mu.Lock()

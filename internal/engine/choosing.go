@@ -281,9 +281,12 @@ func (d *draft) settleHome(p *Pod, c *Container, isNew bool) error {
 		}
 	}
 	milli := max(request(&c.Pristine), request(PodPristine(p.Pod)))
-	needs := d.needs()
+	needs, bound := d.needs(), d.boundMems(p, c)
 	most, at := int64(-1), -1
 	for _, id := range d.among(p) {
+		if len(bound) > 0 && !slices.Contains(bound, id) {
+			continue // its memory is elsewhere by the kubelet's word
+		}
 		node, _ := d.machine.Node(id)
 		left := int64(node.CPUs.And(d.policy.Pools.Shared).Minus(d.ledger.Exclusive()).Len()) * 1000
 		shut := left == 0

@@ -32,6 +32,11 @@ type GrantsOptions struct {
 	// on the path of any request.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
+	// Remembered is what Save was given last by an earlier agent: CPUs and memory
+	// nodes that stand in for a kubelet that is away. Save is called off the path of
+	// any request, and may be nil.
+	Remembered []byte
+	Save       func([]byte) error
 	// Retry is the first pause after a question in vain, 1 s where 0.
 	Retry time.Duration
 }
@@ -50,7 +55,9 @@ type Grants struct {
 
 	mu        sync.Mutex // guards all below; never held across I/O
 	known     map[string]*lifecycle.KubeletGrants
-	wanted    map[string]podName // by UID
+	before    map[string]*lifecycle.KubeletGrants // told to an earlier agent, until the kubelet answers
+	dirty     bool                                // what is known is other than what was saved
+	wanted    map[string]podName                  // by UID
 	changed   []string
 	slowUntil time.Time
 	asked     bool
@@ -71,8 +78,13 @@ func NewGrants(o GrantsOptions) *Grants {
 	if o.Retry == 0 {
 		o.Retry = time.Second
 	}
+	before, err := recallGrants(o.Remembered)
+	if err != nil {
+		o.Log.Warn("what the kubelet told an earlier agent that it gave is ignored", logkey.Err, err)
+	}
 	return &Grants{
-		o: o, woken: make(chan struct{}, 1), ready: make(chan struct{}), turn: make(chan struct{}, 1),
+		before: before,
+		o:      o, woken: make(chan struct{}, 1), ready: make(chan struct{}), turn: make(chan struct{}, 1),
 		known: map[string]*lifecycle.KubeletGrants{}, wanted: map[string]podName{},
 		err: errors.New("not asked yet"), noCPUs: errors.New("not asked yet"),
 	}
@@ -89,14 +101,17 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	if g.wantLocked(pod) {
 		g.wake()
 	}
-	return nil
+	return g.before[pod.UID]
 }
 
 // Known returns what is known of a pod at once, and asks nobody.
 func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.known[podUID]
+	if known := g.known[podUID]; known != nil {
+		return known
+	}
+	return g.before[podUID]
 }
 
 func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
@@ -169,17 +184,6 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	g.wake()
 }
 
-// News returns the UIDs of pods whose grants became known or changed since it was
-// asked last, or since Changed was told.
-func (g *Grants) News() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	news := g.changed
-	g.changed = nil
-	slices.Sort(news)
-	return slices.Compact(news)
-}
-
 // ask asks for all pods that are wanted when it has the turn. Where none is,
 // somebody else's answer had them.
 func (g *Grants) ask(ctx context.Context) error {
@@ -218,6 +222,7 @@ func (g *Grants) ask(ctx context.Context) error {
 // had a name in turn only the later counts, and of two that are wanted at once
 // neither, until an answer is wanted for one of them alone.
 func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given) {
+	g.before = nil
 	claims := map[podName]int{}
 	for uid, name := range wanted {
 		claims[name]++
@@ -229,10 +234,11 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given)
 		switch {
 		case !lives || claims[name] > 0:
 			delete(g.known, uid)
+			g.dirty = true
 		case !reflect.DeepEqual(k.Static, now.static):
 			moved := *k
 			moved.Static = now.static
-			g.known[uid] = &moved
+			g.known[uid], g.dirty = &moved, true
 			g.changed = append(g.changed, uid)
 		}
 	}
@@ -242,7 +248,7 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given)
 			continue
 		}
 		g.known[uid] = &lifecycle.KubeletGrants{UID: uid, Namespace: name.namespace, Name: name.name, Containers: now.devices, Static: now.static}
-		g.changed = append(g.changed, uid)
+		g.changed, g.dirty = append(g.changed, uid), true
 	}
 }
 
@@ -359,6 +365,7 @@ func (g *Grants) Run(ctx context.Context) error {
 		err := g.ask(limited)
 		cancel()
 		g.tell()
+		g.save()
 		if err == nil {
 			pause = g.o.Retry
 			continue
@@ -383,7 +390,12 @@ func (g *Grants) end() error {
 
 // tell hands over whose grants became known or changed.
 func (g *Grants) tell() {
-	if news := g.News(); g.o.Changed != nil && len(news) > 0 {
-		g.o.Changed(news)
+	g.mu.Lock()
+	changed := g.changed
+	g.changed = nil
+	g.mu.Unlock()
+	if g.o.Changed != nil && len(changed) > 0 {
+		slices.Sort(changed)
+		g.o.Changed(slices.Compact(changed))
 	}
 }

@@ -33,12 +33,22 @@ func TestStaticGrants(t *testing.T) {
 	s := &resourcesServer{allocatable: []int64{1, 2, 3, 4}}
 	s.say(staticPod("one", []int64{2, 1}, 1, 0), staticPod("two", nil))
 	serveResources(t, socket, s)
-	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second})
+	told := make(chan []string, 8)
+	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second, Changed: func(uids []string) { told <- uids }})
+	tells := func(want ...string) {
+		t.Helper()
+		select {
+		case got := <-told:
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("told of (-want +got):\n%s", d)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nobody was told of %v", want)
+		}
+	}
 	g.Ready(t.Context())
 	g.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "two"))
-	if d := cmp.Diff([]string{"u1", "u2"}, g.News()); d != "" {
-		t.Errorf("news (-want +got):\n%s", d)
-	}
+	tells("u1", "u2")
 	wants := func(uid string, want lifecycle.StaticGrant) {
 		t.Helper()
 		if d := cmp.Diff(want, g.Known(uid).StaticOf("a")); d != "" {
@@ -56,13 +66,9 @@ func TestStaticGrants(t *testing.T) {
 
 	s.say(staticPod("one", []int64{1}), staticPod("two", nil), staticPod("three", []int64{2}))
 	g.Await(t.Context(), shopPod("u1", "one"))
-	if news := g.News(); len(news) > 0 {
-		t.Errorf("asked although all is known: %v", news)
-	}
+	wants("u1", lifecycle.StaticGrant{CPUs: []int{1, 2}, Told: true, Mems: []int{0, 1}}) // known, so not asked
 	g.Await(t.Context(), shopPod("u3", "three"))
-	if d := cmp.Diff([]string{"u1", "u3"}, g.News()); d != "" {
-		t.Errorf("news of others (-want +got):\n%s", d)
-	}
+	tells("u1", "u3")
 	wants("u1", lifecycle.StaticGrant{CPUs: []int{1}, Told: true})
 
 	s.say(staticPod("one", []int64{1}), staticPod("two", nil), staticPod("three", []int64{2, 3}))
@@ -100,6 +106,70 @@ func TestStaticGrantsUntold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStaticGrantsRemembered: what a kubelet gave is known to the next agent while
+// the kubelet is away, and its devices are not. The kubelet's answer takes its place.
+func TestStaticGrantsRemembered(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	s := &resourcesServer{allocatable: []int64{1, 2}}
+	pod := staticPod("one", []int64{1, 2}, 0)
+	pod.Containers[0].Devices = gpuPod("one", "a", "GPU-aa").Containers[0].Devices
+	s.say(pod, staticPod("gone", []int64{3}))
+	stop := serveResources(t, socket, s)
+	saved := make(chan []byte, 8)
+	save := func(data []byte) error { saved <- data; return nil }
+	first := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second, Save: save})
+	first.Ready(t.Context())
+	first.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "gone"))
+	var kept []byte
+	select {
+	case kept = <-saved:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing is kept")
+	}
+	stop()
+
+	g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second, Remembered: kept})
+	g.Ready(t.Context())
+	g.Await(t.Context(), shopPod("u1", "one"))
+	want := &lifecycle.KubeletGrants{UID: "u1", Namespace: "shop", Name: "one", Static: map[string]lifecycle.StaticGrant{
+		"a": {CPUs: []int{1, 2}, Told: true, Mems: []int{0}},
+	}}
+	for _, got := range []*lifecycle.KubeletGrants{g.Granted(shopPod("u1", "one")), g.Known("u1")} {
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	s.say(staticPod("one", []int64{2}))
+	serveResources(t, socket, s)
+	until(t, "the kubelet is asked again", func() bool { return cmp.Equal(g.Known("u1").StaticOf("a").CPUs, []int{2}) })
+	if g.Known("u2") != nil {
+		t.Error("a pod the kubelet does not have any more is known from before")
+	}
+}
+
+// FuzzRecallGrants: a file is read or refused, and what is read has no id that no
+// CPU or node can have.
+func FuzzRecallGrants(f *testing.F) {
+	f.Add([]byte(`{"v":1,"pods":[{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[1],"mems":[0],"told":true}}}]}`))
+	f.Add([]byte(`{"v":2}`))
+	f.Add([]byte(`{"v":1,"pods":[{"uid":"u","name":"p","containers":{"a":{"cpus":[-1]}}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, err := recallGrants(data)
+		if err != nil {
+			return
+		}
+		for uid, k := range all {
+			for _, s := range k.Static {
+				for _, id := range append(s.CPUs, s.Mems...) {
+					if id < 0 || id >= maxCPU || uid == "" {
+						t.Errorf("%q: %d", uid, id)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestStaticGrantsOf: CPUs of a pod as a whole are those of its containers without

@@ -42,3 +42,23 @@ func TestPodSpecs(t *testing.T) {
 		t.Errorf("the agent's own answer: %+v", got)
 	}
 }
+
+// TestKubeletsCPUs: with authority: kubelet it is said how it is known which
+// containers the kubelet gave CPUs.
+func TestKubeletsCPUs(t *testing.T) {
+	f := load(t, "testdata/kubelet-static-authority.txtar")
+	for _, c := range []struct {
+		source status.SpecSource
+		want   string
+	}{
+		{status.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers have some is told by the kubelet PodResources API"},
+		{status.SpecSource{Name: "kubelet PodResources API", Up: true, NoCPUs: "it lists no CPUs"}, "inferred from what the kubelet asks of the runtime: it lists no CPUs"},
+		{status.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", NoCPUs: "it is not there"}, "inferred from what the kubelet asks of the runtime: it is not there"},
+	} {
+		o := f.options()
+		o.Ask = func(context.Context, string) (status.Node, error) { return status.Node{Grants: &c.source}, nil }
+		if got := find(t, Run(t.Context(), o), "kubelet cpu manager"); got.Result != OK || !strings.Contains(got.Found, c.want) {
+			t.Errorf("%+v, want %q", got, c.want)
+		}
+	}
+}

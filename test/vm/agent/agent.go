@@ -98,8 +98,8 @@ type Status struct {
 
 // Told is what is read of explain.
 type Told struct {
-	Pod, Container, State, Class, Seat, CPUs string
-	Values, PodValues                        []struct {
+	Pod, Container, State, Class, Seat, SeatWhy, CPUs string
+	Values, PodValues                                 []struct {
 		Field, Value, Channel, Note string
 		Applied                     bool
 	}

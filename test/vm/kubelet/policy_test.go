@@ -50,7 +50,14 @@ func TestStaticPolicy(t *testing.T) {
 	wants["db"] = want{cpus: "0", quota: 80_000, class: "dedicated", seat: "shared", problem: "authority: kubelet says", source: podsList}
 	wants["late"] = want{cpus: "0,3", class: "none", source: podsList}
 	n.awaitAll("by the kubelet's word", wants)
-	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "authority is kubelet") {
+	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "told by the kubelet PodResources API") || !strings.Contains(found, "authority is kubelet") {
 		t.Errorf("doctor: %s: %s", result, found)
+	}
+	// What it was given is told in words: the request has its mark as well, and nothing differs.
+	for _, name := range []string{"pinned", "second"} {
+		found, err := n.a.Explain("shop", static(name), "c")
+		if err != nil || len(found) != 1 || len(found[0].Problems) > 0 || !strings.Contains(found[0].SeatWhy, "which its PodResources API tells") {
+			t.Errorf("explain %s: %+v (%v)", name, found, err)
+		}
 	}
 }

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// TestKubeletsMemory: a container that the kubelet's memory manager bound to memory
+// nodes keeps them, where the kubelet has the say: neither are those of its pool
+// decided for it, though the runtime's request tells none, nor those that a hook
+// server wants, and its pool is on one of them. What the API told while the agent has the say counts for nothing.
+func TestKubeletsMemory(t *testing.T) {
+	m, err := describe.Parse("1s x 2n x 2c, 1GiB/node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name     string
+		kubelets bool
+		outside  string
+		want     string
+		node     int // whose pool it is in
+		problem  string
+	}{
+		{"bound", true, "", "", 1, ""},
+		{"bound, and others wanted", true, "0", "", 1, "the kubelet's memory manager bound it to nodes 1"},
+		{"the agent's say", false, "", "0", 0, ""},
+		{"the agent's say, and others wanted", false, "1", "1", 0, ""},
+	} {
+		p := policy(m)
+		p.Choosing, p.KubeletOwns, p.Pools.Sizing = &Choosing{Tree: choose.NewTree(m)}, c.kubelets, placement.NewSizing(m)
+		s := NewState(m, p)
+		pod := &lifecycle.Pod{
+			ID: "s", UID: "u", Namespace: "d", Name: "p", CgroupParent: "/kubepods/podu",
+			Annotations: map[string]string{"katalyst.kubewharf.io/qos_level": "shared_cores", "katalyst.kubewharf.io/memory_enhancement": `{"numa_binding":"true"}`},
+		}
+		facts := Facts{Granted: map[string]*lifecycle.KubeletGrants{"u": {UID: "u", Namespace: "d", Name: "p", Static: map[string]lifecycle.StaticGrant{
+			"c": {Told: true, Mems: []int{1}},
+		}}}}
+		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, facts))
+		if c.outside != "" {
+			facts.Outside.Values = []lifecycle.Value{{Field: lifecycle.CPUSetMems, Text: c.outside, Why: lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: "one"}}}
+		}
+		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "c", PodID: "s", Name: "c"}}, facts))
+		ctr, mems, said := s.Container("c"), "", ""
+		for _, v := range s.Values(ctr) {
+			if v.Field == lifecycle.CPUSetMems {
+				mems = v.Text
+			}
+		}
+		for _, q := range ctr.Trouble {
+			said += q.String() + "\n"
+		}
+		if mems != c.want || ctr.Seat.Which.Node != c.node || c.problem == "" && strings.Contains(said, "memory manager") || !strings.Contains(said, c.problem) {
+			t.Errorf("%s: seat %+v, memory nodes %q, want %q; problems %q, want %q", c.name, ctr.Seat, mems, c.want, said, c.problem)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package podspec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// keptGrants is the stored form of what the kubelet's static managers gave.
+// Devices are not kept: nobody is handed one by what was true once.
+type keptGrants struct {
+	Version int       `json:"v"`
+	Pods    []keptPod `json:"pods"`
+}
+
+type keptPod struct {
+	UID        string                `json:"uid"`
+	Namespace  string                `json:"namespace"`
+	Name       string                `json:"name"`
+	Containers map[string]keptStatic `json:"containers"`
+}
+
+type keptStatic struct {
+	CPUs []int `json:"cpus,omitempty"`
+	Mems []int `json:"mems,omitempty"`
+	Told bool  `json:"told,omitempty"`
+}
+
+// recallGrants reads what an earlier agent knew.
+func recallGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	var m keptGrants
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if m.Version != 1 {
+		return nil, fmt.Errorf("version %d is unknown", m.Version)
+	}
+	out := map[string]*lifecycle.KubeletGrants{}
+	for _, p := range m.Pods {
+		if p.UID == "" || p.Name == "" {
+			return nil, errors.New("a pod without UID or name")
+		}
+		k := &lifecycle.KubeletGrants{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Static: map[string]lifecycle.StaticGrant{}}
+		for name, c := range p.Containers {
+			for _, id := range slices.Concat(c.CPUs, c.Mems) {
+				if id < 0 || id >= maxCPU {
+					return nil, errBadID
+				}
+			}
+			k.Static[name] = lifecycle.StaticGrant{CPUs: c.CPUs, Mems: c.Mems, Told: c.Told}
+		}
+		out[p.UID] = k
+	}
+	return out, nil
+}
+
+// save keeps what is known of CPUs and memory nodes, where that changed.
+func (g *Grants) save() {
+	g.mu.Lock()
+	dirty := g.dirty && g.o.Save != nil
+	g.dirty = false
+	m := keptGrants{Version: 1, Pods: []keptPod{}}
+	for _, uid := range slices.Sorted(maps.Keys(g.known)) {
+		k := g.known[uid]
+		p := keptPod{UID: uid, Namespace: k.Namespace, Name: k.Name, Containers: map[string]keptStatic{}}
+		for name, s := range k.Static {
+			if s.Told || len(s.Mems) > 0 {
+				p.Containers[name] = keptStatic{CPUs: s.CPUs, Mems: s.Mems, Told: s.Told}
+			}
+		}
+		if len(p.Containers) > 0 {
+			m.Pods = append(m.Pods, p)
+		}
+	}
+	g.mu.Unlock()
+	if !dirty {
+		return
+	}
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = g.o.Save(data)
+	}
+	if err != nil {
+		g.o.Log.Warn("what the kubelet gave is not remembered; a restart without the kubelet would not know it", logkey.Err, err)
+	}
+}
