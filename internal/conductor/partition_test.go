@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -21,11 +22,27 @@ const outside = "system"
 func parted(mo *model) *model {
 	must(mo.kernel.SetRelease("6.12"))
 	must(mo.kernel.MkdirRunc(outside))
-	mo.policy.Hooks = append(mo.policy.Hooks, hook.Partition{Found: lifecycle.Finding{Support: lifecycle.Supported}})
+	mo.policy.Hooks = append(mo.policy.Hooks, partitionHook)
 	mo.con = nil
 	mo.boot()
 	return mo
 }
+
+// partAgain switches partitions on where another configuration switched them
+// off. Nothing is lent.
+func (mo *model) partAgain() {
+	mo.policy.Hooks = slices.DeleteFunc(slices.Clone(mo.policy.Hooks), func(h hook.Hook) bool { return h.Info().Name == "partition" })
+	mo.policy.Hooks = append(mo.policy.Hooks, partitionHook)
+	if mo.policy.Choosing != nil {
+		choosing := *mo.policy.Choosing
+		mo.lending = choosing.Lend
+		choosing.Lend, mo.policy.Choosing = false, &choosing
+	}
+	mo.con.Configure(mo.policy, conductor.Tuning{})
+	mo.lending = false
+}
+
+var partitionHook = hook.Partition{Found: lifecycle.Finding{Support: lifecycle.Supported}}
 
 func (mo *model) file(path string) string {
 	text, err := mo.kernel.ReadFile(path)
@@ -48,13 +65,14 @@ func (mo *model) checkPartitions(when string) {
 			alone = alone && (c.ended || c.Resources.CPU.CPUs != "" && len(intersect(idsOf(c.Resources.CPU.CPUs), own)) == len(idsOf(c.Resources.CPU.CPUs)))
 		}
 		is, has := mo.file(dir+"/cpuset.cpus.partition"), mo.file(dir+"/cpuset.cpus.exclusive")
+		if alone {
+			all = append(all, own...)
+		}
 		switch {
 		case alone && (is != "root" || has != canonicalOf(own)):
 			mo.wrong("%s: %s owns CPUs %v and is %q with %q", when, p.Name, own, is, has)
 		case !alone && (is != "member" || has != ""):
 			mo.wrong("%s: %s is %q with %q and has no CPUs alone", when, p.Name, is, has)
-		case alone:
-			all = append(all, own...)
 		}
 	}
 	if got := mo.file("kubepods/cpuset.cpus.exclusive"); got != canonicalOf(all) {
@@ -88,7 +106,8 @@ func TestPartitions(t *testing.T) {
 				mo.journal = &memory{}
 				parted(mo)
 				mo.proxied = rapid.Bool().Draw(rt, "proxied")
-				play(mo, slices.DeleteFunc(steps().Draw(rt, "history"), func(s step) bool { return s.Do == 8 }))
+				play(mo, steps().Draw(rt, "history"))
+				mo.partAgain()
 				mo.checkPartitions("at the end")
 				policy := mo.policy
 				policy.Hooks, policy.Place = nil, false
@@ -134,8 +153,9 @@ func TestPartitionsRefused(t *testing.T) {
 			}
 			return syscall.EINVAL
 		})
-		play(mo, slices.DeleteFunc(steps().Draw(rt, "history"), func(s step) bool { return s.Do == 8 }))
+		play(mo, steps().Draw(rt, "history"))
 		mo.kernel.FailWrites(nil)
+		mo.partAgain()
 		mo.restart()
 		mo.checkPartitions("when nothing is refused any more")
 		if len(mo.broken) > 0 {
