@@ -106,7 +106,11 @@ func TestPartitions(t *testing.T) {
 				mo.journal = &memory{}
 				parted(mo)
 				mo.proxied = rapid.Bool().Draw(rt, "proxied")
-				play(mo, steps().Draw(rt, "history"))
+				history := steps()
+				if pooled && rapid.Bool().Draw(rt, "resizes") {
+					history, mo.once = resizes(4, 8, 13), true
+				}
+				play(mo, history.Draw(rt, "history"))
 				mo.partAgain()
 				mo.checkPartitions("at the end")
 				policy := mo.policy

@@ -75,8 +75,7 @@ func (k *Keeper) partitionsIn(jobs []*job) *partitionPass {
 			p.jobs[j.place] = j
 		}
 	}
-	p.adopt()
-	if len(p.jobs) == 0 {
+	if adopted := p.adopt(); len(p.jobs) == 0 && !adopted {
 		return nil
 	}
 	dirs := map[string]bool{}
@@ -94,11 +93,14 @@ func (k *Keeper) partitionsIn(jobs []*job) *partitionPass {
 	return p
 }
 
-// adopt takes in partitions whose owner is forgotten: the CPUs are for others.
-func (p *partitionPass) adopt() {
+// adopt takes in partitions whose owner is forgotten: the CPUs are for others. It
+// reports whether there were any; of those whose cgroup is gone nothing is left
+// to do but in the cgroups above.
+func (p *partitionPass) adopt() bool {
 	k := p.k
 	k.mu.Lock()
 	var mine []origin
+	some := len(k.orphans) > 0
 	for _, at := range k.orphans {
 		if o, still := k.remembered[at]; still {
 			mine = append(mine, o)
@@ -115,6 +117,7 @@ func (p *partitionPass) adopt() {
 		}
 		k.mu.Unlock()
 	}
+	return some
 }
 
 // orphaned reports whether there is something to adopt.

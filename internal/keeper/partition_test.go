@@ -69,7 +69,6 @@ func endings(out []Outcome) []State {
 // no write is refused.
 func TestPartitionOrder(t *testing.T) {
 	r := partRig(t, "k/q/a", "k/q/b", "k/c", "system")
-	r.fake.FailWrites(nil)
 	for _, c := range []struct {
 		name   string
 		batch  []Item
@@ -127,6 +126,14 @@ func TestForgottenPartition(t *testing.T) {
 	r.Apply(nil)
 	want["k/b/cpuset.cpus.partition"], want["k/cpuset.cpus.exclusive"] = "member", ""
 	r.wantFiles(t, "nobody has them", want)
+	r.Apply(pod("k/a", "2-3"))
+	must(r.fake.Rmdir("k/a")) // and with it the partition
+	r.Forget("of k/a")
+	r.Apply(nil)
+	r.wantFiles(t, "its cgroup is gone", map[string]string{"k/cpuset.cpus.exclusive": "", "k/b/cpuset.cpus.effective": "0-7"})
+	if rows := r.Rows(); len(rows) > 0 {
+		t.Errorf("rows are left: %+v", rows)
+	}
 }
 
 // TestSpoiledPartition has somebody give a cgroup beside a partition CPUs of it:
