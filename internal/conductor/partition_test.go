@@ -217,3 +217,32 @@ func TestPartitionRefusalIsTold(t *testing.T) {
 		t.Errorf("told: %v, log %s", mo.con.Summary().Kernel, log)
 	}
 }
+
+// TestPartitionUnplugged takes one of an owner's CPUs away and gives it back.
+func TestPartitionUnplugged(t *testing.T) {
+	t.Parallel()
+	mo := parted(newModel(t, cgroup.V2, faults{}))
+	pod := mo.runPod("LSE", "2-3", "")
+	owner, silent := mo.create(pod, "a"), mo.create(mo.runPod("", "", ""), "a")
+	mo.start(owner)
+	mo.start(silent)
+	for _, c := range []struct {
+		when        string
+		offline     []int
+		own, others string
+	}{{"before", nil, "2-3", "0-1,4-7"}, {"without 3", []int{3}, "2", "0-1,4-7"}, {"with 3 again", nil, "2-3", "0-1,4-7"}} {
+		if c.when != "before" {
+			mo.online(c.offline...)
+		}
+		dir := pod.CgroupParent[1:]
+		got := []string{
+			mo.file(dir + "/cpuset.cpus.partition"), mo.file(dir + "/cpuset.cpus.exclusive"), mo.effective(owner), mo.effective(silent), mo.file(outside + "/cpuset.cpus.effective"),
+		}
+		if want := []string{"root", c.own, c.own, c.others, c.others}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", c.when, got, want)
+		}
+	}
+	for _, b := range mo.broken {
+		t.Error(b)
+	}
+}
