@@ -113,6 +113,7 @@ func TestPartitions(t *testing.T) {
 				play(mo, history.Draw(rt, "history"))
 				mo.partAgain()
 				mo.checkPartitions("at the end")
+				mo.kernel.OnWrite(nil) // a release takes everything decided back
 				policy := mo.policy
 				policy.Hooks, policy.Place = nil, false
 				if r := mo.con.Release(t.Context(), policy); len(r.Failed)+len(r.Left) > 0 {

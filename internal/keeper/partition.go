@@ -57,6 +57,7 @@ type partitionPass struct {
 	jobs  map[place]*job
 	all   []*partition
 	wrong map[string]error // why a cgroup above did not get what it was to
+	wrote map[string]bool  // cgroups above that were written
 }
 
 // runSets writes the partitions and lists among jobs.
@@ -69,7 +70,7 @@ func (k *Keeper) runSets(jobs []*job) {
 
 // partitionsIn returns the work on partitions; nil where there is none.
 func (k *Keeper) partitionsIn(jobs []*job) *partitionPass {
-	p := &partitionPass{k: k, jobs: map[place]*job{}, wrong: map[string]error{}}
+	p := &partitionPass{k: k, jobs: map[place]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
 	for _, j := range jobs {
 		if isPartition(j.place) {
 			p.jobs[j.place] = j
@@ -408,6 +409,7 @@ func (p *partitionPass) widen(j *job) {
 
 func (p *partitionPass) chainWrite(j *job, cur, set cgroup.IDs) {
 	k := p.k
+	p.wrote[j.place.dir] = true
 	k.mu.Lock()
 	j.row.was, j.row.shown, j.row.want = cur.String(), "", set.String()
 	j.want = j.row.want
@@ -518,7 +520,11 @@ func (p *partitionPass) level(j *job) {
 	k.mu.Lock()
 	j.row.want, j.want = cur.String(), cur.String()
 	k.mu.Unlock()
-	k.finish(j, Applied, cur.String(), cur.String(), nil)
+	state := Same
+	if p.wrote[dir] {
+		state = Applied
+	}
+	k.finish(j, state, cur.String(), cur.String(), nil)
 }
 
 // spoiled reports whether a text is what the kernel made of a partition of ours.
