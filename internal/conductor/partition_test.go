@@ -62,7 +62,9 @@ func (mo *model) checkPartitions(when string) {
 		dir, own := p.CgroupParent[1:], owned["default/"+p.Name]
 		alone := len(own) > 0 && !p.stopped
 		for _, c := range p.ctrs {
-			alone = alone && (c.ended || c.Resources.CPU.CPUs != "" && len(intersect(idsOf(c.Resources.CPU.CPUs), own)) == len(idsOf(c.Resources.CPU.CPUs)))
+			// One whose creation failed twice is given no set before it starts.
+			pending := !c.started && c.Resources.CPU.CPUs == "" && mo.ownedBy(c) != ""
+			alone = alone && (c.ended || pending || c.Resources.CPU.CPUs != "" && len(intersect(idsOf(c.Resources.CPU.CPUs), own)) == len(idsOf(c.Resources.CPU.CPUs)))
 		}
 		is, has := mo.file(dir+"/cpuset.cpus.partition"), mo.file(dir+"/cpuset.cpus.exclusive")
 		if alone {
