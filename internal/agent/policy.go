@@ -163,6 +163,9 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 	if c.Burst.Enabled {
 		hooks = append(hooks, hook.Burst{Found: n.probe("cpu.max.burst")})
 	}
+	if c.Partition.Enabled {
+		hooks = append(hooks, hook.Partition{Found: n.probe("cpuset.cpus.exclusive")})
+	}
 	return withCPUEnv(hooks, c.CPUEnv)
 }
 

@@ -72,6 +72,33 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestProbePartitions: remote partitions came with the file that says whose CPUs they are.
+func TestProbePartitions(t *testing.T) {
+	for _, c := range []struct {
+		version Version
+		release string
+		dir     string
+		want    lifecycle.Support
+	}{
+		{V2, "6.12", "kubepods", lifecycle.Supported}, {V2, "6.7", "kubepods", lifecycle.Supported},
+		{V2, "6.6", "kubepods", lifecycle.NotSupported}, {V1, "6.12", "kubepods", lifecycle.NotSupported}, {V2, "6.12", "", lifecycle.Unknown},
+	} {
+		f, err := NewFake(c.version, "0-3", "0")
+		if err == nil {
+			err = f.SetRelease(c.release)
+		}
+		if err == nil && c.dir != "" {
+			err = f.MkdirRunc(c.dir)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&Tree{FS: f, Version: c.version}).Probe(Exclusive); got.Support != c.want {
+			t.Errorf("version %v, kernel %s, cgroup %q: %+v, want %v", c.version, c.release, c.dir, got, c.want)
+		}
+	}
+}
+
 // TestSigned: identities are negative, too.
 func TestSigned(t *testing.T) {
 	for text, ok := range map[string]bool{"-1": true, "0": true, "2": true, "3": false, "-2": false, "--1": false, "": false, "max": false} {

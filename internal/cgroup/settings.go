@@ -76,6 +76,12 @@ var (
 	protects = Owner{"kubelet", "pod and container", "with the feature MemoryQoS"}
 )
 
+// The files of a cpuset partition, by which a cgroup has CPUs alone.
+const (
+	Exclusive = "cpuset.cpus.exclusive"
+	Partition = "cpuset.cpus.partition"
+)
+
 // settings is the one table of what we write. Rows of Unified are the version 2
 // files whose text needs more than copying; other files are plain text.
 var settings = []Setting{
@@ -130,6 +136,16 @@ var settings = []Setting{
 	{
 		Field: lifecycle.Unified, Key: "cpu.max.burst", Kind: Number, Max: maxBandwidth,
 		V1: File{"cpu", "cpu.cfs_burst_us"}, V2: File{"cpu", "cpu.max.burst"}, Owners: []Owner{updates},
+	},
+	{
+		// Linux 6.7, with remote partitions. Empty in a new cgroup.
+		Field: lifecycle.Unified, Key: Exclusive, Kind: List,
+		V2: File{"cpuset", Exclusive},
+	},
+	{
+		// What it reads back as says whether the kernel lets it be one, and why not.
+		Field: lifecycle.Unified, Key: Partition, Kind: Text,
+		V2: File{"cpuset", Partition},
 	},
 	{
 		// Heeded where io.cost serves the disk.

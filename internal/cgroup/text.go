@@ -29,6 +29,8 @@ func Encode(version Version, v lifecycle.Value) (string, error) {
 	switch {
 	case v.Field.Numeric():
 		return s.encodeInt(version, v.Int)
+	case s.Key == Exclusive && v.Text == "":
+		return "", nil // as in a new cgroup: nothing is had alone
 	case s.Kind == List:
 		return encodeList(v.Text)
 	case s.Kind == Text:

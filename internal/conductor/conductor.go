@@ -340,7 +340,7 @@ func (c *Conductor) apply(w *work) {
 		for _, id := range w.forget {
 			c.keeper.Forget(id)
 		}
-		if len(w.items) > 0 {
+		if len(w.items)+len(w.forget) > 0 {
 			w.wrote = append(w.wrote, c.keeper.Apply(w.items)...)
 		}
 		if w.settle != "" {

@@ -3,6 +3,7 @@ package conductor
 import (
 	"cmp"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -30,6 +31,10 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 		it.Asked = ifTold(told.CPU.Quota.Set, told, v)
 	case lifecycle.MemoryLimit:
 		it.Asked = ifTold(told.Memory.Limit.Set, told, v)
+	case lifecycle.Unified:
+		if v.Key == cgroup.Exclusive || v.Key == cgroup.Partition { // which the runtime has no part in
+			it.Asked = asked(told, v)
+		}
 	}
 	return it
 }

@@ -69,11 +69,11 @@ func (d *draft) bursts(p *Pod) (sum int64) {
 	return sum
 }
 
-// rebound decides the pod's own values anew where its containers have other
-// bursts than they were decided with. So the pod's has room for theirs, and no
+// rebound decides the pod's own values anew where its containers have other CPUs
+// alone, or other bursts, than they were decided with. So the pod's has room for theirs, and no
 // quota that the kubelet gives the pod after its containers' is below it.
 func (d *draft) rebound(p *Plan) {
-	if p.Pod != nil && !p.Pod.Stopped && d.bursts(p.Pod) != p.Pod.bursts {
+	if p.Pod != nil && !p.Pod.Stopped && (d.alone(p.Pod) != p.Pod.alone || d.bursts(p.Pod) != p.Pod.bursts) {
 		d.redecidePod(p)
 	}
 }

@@ -99,6 +99,7 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 			p.Gone = append(p.Gone, c.ID)
 			if p.Pod.kindOf(c.Name) == lifecycle.Init {
 				d.handOver(p.Pod)
+				d.rebound(p)
 			}
 		}
 	case lifecycle.RemoveContainer:
@@ -236,6 +237,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	d.settle(p, c, rec)
 	if !d.fresh {
 		d.handOver(p.Pod)
+		d.rebound(p)
 	}
 }
 
@@ -295,7 +297,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 }
 
 // redecidePod asks the hooks for the pod's own values once more: it has come to
-// own CPUs, or its containers have other bursts.
+// own CPUs, or to have others alone, or its containers have other bursts.
 func (d *draft) redecidePod(p *Plan) {
 	n := *p.Pod
 	d.decidePod(&n)

@@ -15,7 +15,7 @@ import (
 func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in := &hook.Input{Pod: p.Pod, Intent: p.Intent, Spec: p.Spec}
 	if c == nil {
-		in.Pristine, in.Bursts = p.Pod.Resources, p.bursts
+		in.Pristine, in.Bursts, in.Alone = p.Pod.Resources, p.bursts, d.machine.Format(p.alone)
 		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err == nil && !cpus.Empty() {
 			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.CPUs.Key
 		} else if cpus := d.ledger.OfPod(p.Pod.UID); !cpus.Empty() && d.chosenForPod(p) {
@@ -148,6 +148,7 @@ func (o *output) scale(in *hook.Input) {
 // neutral are the values of cgroup files when nobody asks for anything.
 var neutral = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
+	"cpuset.cpus.exclusive": "", "cpuset.cpus.partition": "member",
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.oom.group": "0",
 }
 

@@ -37,7 +37,7 @@ func (d *draft) takeGranted(np *Pod, f Facts) {
 
 // decidePod asks the hooks for the pod's own values.
 func (d *draft) decidePod(p *Pod) {
-	p.bursts = d.bursts(p)
+	p.bursts, p.alone = d.bursts(p), d.alone(p)
 	p.Values, p.Trouble = d.propose(p, nil)
 	p.Trouble = append(p.Trouble, p.stranger...)
 }

@@ -27,6 +27,9 @@ func (d *draft) hear(p *Pod, c *Container, o lifecycle.Outside, creating bool) {
 		case !creating && !inUpdates(v.Field):
 			c.deny(v, "a container is given it when it is created alone", "nothing changes")
 			continue
+		case v.Field == lifecycle.Unified && (v.Key == "cpuset.cpus.exclusive" || v.Key == "cpuset.cpus.partition"):
+			c.deny(v, "pods that own CPUs are made partitions by hooks.partition, and nobody else is", "nothing changes")
+			continue
 		case v.Field == lifecycle.CPUSetCPUs:
 			v.Text = d.grantOutside(p, c, v)
 		case v.Field == lifecycle.CPUSetMems:

@@ -54,6 +54,8 @@ type Pod struct {
 	// bursts are those of its live containers together, in µs, as the pod's own
 	// values were decided with.
 	bursts int64
+	// alone are the CPUs they have alone, as those were decided with.
+	alone topology.Set
 	// stranger is what is wrong with the spec that somebody told of it.
 	stranger []lifecycle.Problem
 }

@@ -43,6 +43,9 @@ type Input struct {
 	SeatWhy  string
 	// Mems are memory nodes as a kernel list, "" where none were decided.
 	Mems string
+	// Alone are, for a pod, the CPUs its containers own and share with nobody
+	// outside of it, as a kernel list; "" where one of them is to run elsewhere.
+	Alone string
 	// Bursts are, for a pod, the bursts its live containers were decided, in µs
 	// together.
 	Bursts int64
@@ -106,7 +109,7 @@ type Last interface {
 // Catalogue returns what every hook says of itself, in the order they run.
 func Catalogue() []Info {
 	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}, BlockIO{}, RDT{}, CoreSched{}, Preemption{Yield: YieldIdle}, Burst{}, CPUEnv{}} {
+	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}, BlockIO{}, RDT{}, CoreSched{}, Preemption{Yield: YieldIdle}, Burst{}, Partition{}, CPUEnv{}} {
 		infos = append(infos, h.Info())
 	}
 	return infos

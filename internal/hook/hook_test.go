@@ -150,7 +150,7 @@ func everyHook(t *testing.T) []Hook {
 		Hugepages{Sizes: []string{"2MB", "1GB"}},
 		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
 		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true}, CoreSched{},
-		Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}, Burst{},
+		Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}, Burst{}, Partition{},
 		CPUEnv{Usual: []intent.CPUVariable{{Name: "A", List: true}, {Name: "B"}}},
 	}
 	for _, h := range Catalogue() {
@@ -171,6 +171,7 @@ func TestNoConflict(t *testing.T) {
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
 			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
 			Seat:      placement.Seat{Pool: placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool"))},
+			Alone:     rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "alone"),
 			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}
 		in.Intent.Class.V = intent.Class(rapid.IntRange(0, int(intent.Reclaimed)).Draw(t, "class"))

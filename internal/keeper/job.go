@@ -125,7 +125,7 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 	}
 	k.generation++
 	r.generation, r.target, r.value, r.releasing, r.waits = k.generation, it.Target, it.Value, it.Back, it.Back
-	r.carried = r.carried || it.Carried && !r.hasOriginal
+	r.carried = r.carried || (it.Carried || k.lost && isPartition(p)) && !r.hasOriginal
 	k.noteAskedLocked(r, it)
 	if idle := k.rows[place{p.dir, lifecycle.Unified, idleKey}]; p.field == lifecycle.CPUShares && idle != nil {
 		k.originalLocked(r, idle.weight) // what was there before the cgroup was idle; the kernel has forgotten it

@@ -105,6 +105,7 @@ type Keeper struct {
 	acts       map[string]map[acted]Item // what actors are asked for, by owner
 	origins
 	watched
+	partitions
 }
 
 // place names a setting of a cgroup.
@@ -160,7 +161,7 @@ type row struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}, origins: origins{remembered: map[place]origin{}, seed: maphash.MakeSeed()}}
+	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}, partitions: partitions{parts: map[place]*row{}}, origins: origins{remembered: map[place]origin{}, seed: maphash.MakeSeed()}}
 }
 
 // Apply records values as desired and writes those that differ from what the
@@ -178,16 +179,16 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 			acts = true
 			continue
 		}
-		sets = sets || isList(it.Value.Field)
+		sets = sets || isList(it.Value.Field) || isPartition(place{field: it.Value.Field, key: it.Value.Key})
 		items = append(items, i)
 	}
-	if sets {
+	if sets = sets || k.orphaned(); sets {
 		k.lists.Lock()
 	}
 	jobs := k.record(batch, items, out)
 	k.flush()
-	k.runLists(jobs)
 	if sets {
+		k.runSets(jobs)
 		k.lists.Unlock()
 	}
 	k.runScalars(jobs)
@@ -254,7 +255,7 @@ func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
 		j.watched = watched
 	}
 	k.mu.Unlock()
-	k.runLists(jobs)
+	k.runSets(jobs)
 	k.lists.Unlock()
 	k.runScalars(jobs)
 	k.flush()
@@ -271,7 +272,11 @@ func (k *Keeper) Forget(owner string) {
 	defer k.mu.Unlock()
 	for _, r := range k.byOwner[owner] {
 		delete(k.rows, r.place)
+		delete(k.parts, r.place)
 		k.dropFileLocked(r)
+		if isPartition(r.place) {
+			k.orphans = append(k.orphans, r.place)
+		}
 		if r.verified && r.left == nil {
 			k.remembered[r.place] = r.origin()
 			k.parted++
@@ -283,6 +288,7 @@ func (k *Keeper) Forget(owner string) {
 // dropLocked takes a row out of the table.
 func (k *Keeper) dropLocked(r *row) {
 	delete(k.rows, r.place)
+	delete(k.parts, r.place)
 	k.disownLocked(r)
 	k.dropFileLocked(r)
 	k.noteGoneLocked(r)
@@ -336,14 +342,16 @@ func (k *Keeper) Rows() []Row {
 // ParentCPUs returns the CPUs an existing cgroup allows its children, "" if it
 // bounds them no more than the root does, and whether they could be read. In
 // version 2 what the root lacks is offline, and comes back to every cgroup that
-// names it; whoever was bounded meanwhile would stay without it.
+// names it; whoever was bounded meanwhile would stay without it. What partitions of
+// ours have counts as allowed likewise.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.ParentCPUs(dir)
 	if err != nil || k.tree.Version == cgroup.V1 {
 		return list, err == nil
 	}
-	if root, err := k.tree.ParentCPUs("."); err == nil && root == list {
+	list, root, err := k.withPartitions(dir)
+	if err == nil && root == list {
 		return "", true
 	}
-	return list, true
+	return list, err == nil
 }

@@ -151,6 +151,9 @@ func (k *Keeper) Wrote() (lost bool) {
 func (k *Keeper) newRowLocked(p place) *row {
 	r := &row{place: p, writing: k.lockForLocked(p)}
 	k.rows[p] = r
+	if isPartition(p) {
+		k.parts[p] = r
+	}
 	if o, known := k.remembered[p]; known {
 		delete(k.remembered, p)
 		r.take(o)

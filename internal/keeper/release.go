@@ -53,7 +53,7 @@ func (k *Keeper) release(owner string, match func(*row) bool) []Outcome {
 
 // finishRelease writes what is given back. Keeper.lists is held, and let go.
 func (k *Keeper) finishRelease(jobs []*job) []Outcome {
-	k.runLists(jobs)
+	k.runSets(jobs)
 	k.lists.Unlock()
 	k.runScalars(jobs)
 	k.flush()
@@ -95,7 +95,7 @@ func (k *Keeper) Yield() []Outcome {
 		}
 		k.mu.Lock()
 		r := j.row
-		ours := cgroup.Same(j.place.field, j.place.key, text, r.kernel) || cgroup.Same(j.place.field, j.place.key, text, r.want)
+		ours := spoiled(j.place, text, r.want) || cgroup.Same(j.place.field, j.place.key, text, r.kernel) || cgroup.Same(j.place.field, j.place.key, text, r.want)
 		if r.verified && !ours {
 			r.left = &cgroup.Error{Op: "release", Path: k.file(j.place), Value: r.want, Err: fmt.Errorf("%w to %q", ErrTheirs, text)}
 			r.state, r.err = Left, r.left
@@ -149,7 +149,10 @@ func (k *Keeper) ReleaseAll() []Outcome {
 // ReleaseForgotten gives back what an earlier keeper wrote and nobody wants any
 // more, of owners that are known. It is called when all that lives is decided.
 func (k *Keeper) ReleaseForgotten(known func(owner string) bool) []Outcome {
-	out := k.claimRemembered(func(o origin) bool { return known(o.Owner) })
+	out := k.claimRemembered(func(o origin) bool {
+		// Partitions keep CPUs from everybody, whoever had them.
+		return known(o.Owner) || isPartition(place{o.Dir, o.Field, o.Key})
+	})
 	k.lists.Lock()
 	k.mu.Lock()
 	var jobs []*job
@@ -244,7 +247,7 @@ func (k *Keeper) hidden(p place) bool {
 // mayBeOurs reports whether a text is what a keeper wrote. Of a list version 1
 // or the parent may have taken a part; of shares there are two images.
 func (k *Keeper) mayBeOurs(o origin, text string) bool {
-	if cgroup.Same(o.Field, o.Key, text, o.Ours) || o.Was != "" && cgroup.Same(o.Field, o.Key, text, o.Was) {
+	if spoiled(place{o.Dir, o.Field, o.Key}, text, o.Ours) || cgroup.Same(o.Field, o.Key, text, o.Ours) || o.Was != "" && cgroup.Same(o.Field, o.Key, text, o.Was) {
 		return true
 	}
 	if !isList(o.Field) {

@@ -55,7 +55,7 @@ func group(jobs []*job) []*unit {
 	var units []*unit
 	bandwidth := map[string]*unit{}
 	for _, j := range jobs {
-		if j.done || isList(j.place.field) {
+		if j.done || isList(j.place.field) || isPartition(j.place) {
 			continue
 		}
 		u := &unit{jobs: []*job{j}}

@@ -1,0 +1,251 @@
+package conductor_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// outside is a cgroup of nobody's, as system.slice.
+const outside = "system"
+
+// parted has a model's kernel know remote partitions, and its agent make them.
+func parted(mo *model) *model {
+	must(mo.kernel.SetRelease("6.12"))
+	must(mo.kernel.MkdirRunc(outside))
+	mo.policy.Hooks = append(mo.policy.Hooks, partitionHook)
+	mo.con = nil
+	mo.boot()
+	return mo
+}
+
+// partAgain switches partitions on where another configuration switched them
+// off. Nothing is lent.
+func (mo *model) partAgain() {
+	mo.policy.Hooks = slices.DeleteFunc(slices.Clone(mo.policy.Hooks), func(h hook.Hook) bool { return h.Info().Name == "partition" })
+	mo.policy.Hooks = append(mo.policy.Hooks, partitionHook)
+	if mo.policy.Choosing != nil {
+		choosing := *mo.policy.Choosing
+		mo.lending = choosing.Lend
+		choosing.Lend, mo.policy.Choosing = false, &choosing
+	}
+	mo.con.Configure(mo.policy, conductor.Tuning{})
+	mo.lending = false
+}
+
+var partitionHook = hook.Partition{Found: lifecycle.Finding{Support: lifecycle.Supported}}
+
+func (mo *model) file(path string) string {
+	text, err := mo.kernel.ReadFile(path)
+	must(err)
+	return strings.TrimSpace(string(text))
+}
+
+// checkPartitions checks that whoever has CPUs alone is a partition, that nobody
+// else is, and that cgroups above have what is below them and no more.
+func (mo *model) checkPartitions(when string) {
+	owned := map[string][]int{}
+	for _, g := range mo.con.Status().CPUs.Grants {
+		owned[g.Pod] = append(owned[g.Pod], idsOf(g.CPUs)...)
+	}
+	var all []int
+	for _, p := range mo.pods {
+		dir, own := p.CgroupParent[1:], owned["default/"+p.Name]
+		alone := len(own) > 0 && !p.stopped
+		for _, c := range p.ctrs {
+			// One whose creation failed twice is given no set before it starts.
+			pending := !c.started && c.Resources.CPU.CPUs == "" && mo.ownedBy(c) != ""
+			alone = alone && (c.ended || pending || c.Resources.CPU.CPUs != "" && len(intersect(idsOf(c.Resources.CPU.CPUs), own)) == len(idsOf(c.Resources.CPU.CPUs)))
+		}
+		is, has := mo.file(dir+"/cpuset.cpus.partition"), mo.file(dir+"/cpuset.cpus.exclusive")
+		if alone {
+			all = append(all, own...)
+		}
+		switch {
+		case alone && (is != "root" || has != canonicalOf(own)):
+			mo.wrong("%s: %s owns CPUs %v and is %q with %q", when, p.Name, own, is, has)
+		case !alone && (is != "member" || has != ""):
+			mo.wrong("%s: %s is %q with %q and has no CPUs alone", when, p.Name, is, has)
+		}
+	}
+	if got := mo.file("kubepods/cpuset.cpus.exclusive"); got != canonicalOf(all) {
+		mo.wrong("%s: the cgroup above partitions of %v has %q", when, all, got)
+	}
+	if both := intersect(all, idsOf(mo.file(outside+"/cpuset.cpus.effective"))); len(both) > 0 {
+		mo.wrong("%s: a service of the host may use CPUs %v", when, both)
+	}
+}
+
+func canonicalOf(ids []int) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	return canonical(strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]"))
+}
+
+// TestPartitions plays random histories with partitions: I1 and I2 at every
+// write, and at the end partitions are what grants say. After a release nothing
+// of them is left.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	for _, pooled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pools=%t", pooled), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(rt *rapid.T) {
+				mo := newModel(t, cgroup.V2, faults{})
+				if pooled {
+					mo = newPooled(t, cgroup.V2, faults{}, 1+2*rapid.IntRange(0, 99).Draw(rt, "seed")) // nothing is lent
+				}
+				mo.journal = &memory{}
+				parted(mo)
+				mo.proxied = rapid.Bool().Draw(rt, "proxied")
+				history := steps()
+				if pooled && rapid.Bool().Draw(rt, "resizes") {
+					history, mo.once = resizes(4, 8, 13), true
+				}
+				play(mo, history.Draw(rt, "history"))
+				mo.partAgain()
+				mo.checkPartitions("at the end")
+				mo.kernel.OnWrite(nil) // a release takes everything decided back
+				policy := mo.policy
+				policy.Hooks, policy.Place = nil, false
+				if r := mo.con.Release(t.Context(), policy); len(r.Failed)+len(r.Left) > 0 {
+					mo.wrong("released: left %+v, failed %+v", r.Left, r.Failed)
+				}
+				mo.checkUnparted()
+				if len(mo.broken) > 0 {
+					rt.Fatalf("%v", mo.broken)
+				}
+			})
+		})
+	}
+}
+
+// checkUnparted checks that nothing is left of partitions.
+func (mo *model) checkUnparted() {
+	for _, p := range mo.pods {
+		if is, has := mo.file(p.CgroupParent[1:]+"/cpuset.cpus.partition"), mo.file(p.CgroupParent[1:]+"/cpuset.cpus.exclusive"); is != "member" || has != "" {
+			mo.wrong("after a release %s is %q with %q", p.Name, is, has)
+		}
+	}
+	if has := mo.file("kubepods/cpuset.cpus.exclusive"); has != "" {
+		mo.wrong("after a release the cgroup above has %q", has)
+	}
+}
+
+// TestPartitionsRefused has the kernel refuse some of what makes partitions, or
+// all: I1 and I2 hold at every write all the same, and when the kernel refuses nothing any more a restart makes every partition.
+func TestPartitionsRefused(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		mo := newModel(t, cgroup.V2, faults{})
+		mo.journal = &memory{}
+		parted(mo)
+		one, n := rapid.IntRange(1, 4).Draw(rt, "one in"), 0
+		mo.kernel.FailWrites(func(path, value string) error {
+			if !strings.HasSuffix(path, "cpuset.cpus.partition") && !strings.HasSuffix(path, "cpuset.cpus.exclusive") || value == "member" || value == "\n" {
+				return nil
+			}
+			if n++; n%one != 0 {
+				return nil
+			}
+			return syscall.EINVAL
+		})
+		play(mo, steps().Draw(rt, "history"))
+		mo.kernel.FailWrites(nil)
+		mo.partAgain()
+		mo.restart()
+		mo.checkPartitions("when nothing is refused any more")
+		if len(mo.broken) > 0 {
+			rt.Fatalf("%v", mo.broken)
+		}
+	})
+}
+
+// TestPartitionFaults shows that checkPartitions can fail, and that a partition
+// keeps others off where their own sets are never written.
+func TestPartitionFaults(t *testing.T) {
+	t.Parallel()
+	lost := func(name string) string {
+		mo := newModel(t, cgroup.V2, faults{forgetShrink: name == "cpuset.cpus"})
+		parted(mo)
+		if name == "cpuset.cpus.partition" {
+			mo.con = nil
+			mo.policy.Hooks = mo.policy.Hooks[:len(mo.policy.Hooks)-1]
+			mo.boot()
+		}
+		mo.start(mo.create(mo.runPod("", "", ""), "a"))
+		mo.start(mo.create(mo.runPod("LSE", "2-3", ""), "a"))
+		mo.checkPartitions("with an owner")
+		return strings.Join(mo.broken, "; ")
+	}
+	if got := lost("cpuset.cpus.partition"); !strings.Contains(got, "owns CPUs") || !strings.Contains(got, "a service of the host may use CPUs [2 3]") {
+		t.Errorf("without partitions: %q", got)
+	}
+	if got := lost("cpuset.cpus"); got != "" {
+		t.Errorf("without the others' sets: %q", got)
+	}
+}
+
+// TestPartitionRefusalIsTold has a partition above pods of somebody else's: the
+// agent makes none below it, changes nothing there, and says why.
+func TestPartitionRefusalIsTold(t *testing.T) {
+	t.Parallel()
+	mo := newModel(t, cgroup.V2, faults{})
+	log := &strings.Builder{}
+	mo.log = log
+	parted(mo)
+	must(mo.kernel.WriteFile("kubepods/cpuset.cpus.exclusive", []byte("1-7")))
+	must(mo.kernel.WriteFile("kubepods/cpuset.cpus.partition", []byte("root")))
+	owner := mo.runPod("LSE", "2-3", "")
+	mo.start(mo.create(owner, "a"))
+	for file, want := range map[string]string{
+		"kubepods/cpuset.cpus.exclusive": "1-7", "kubepods/cpuset.cpus.partition": "root",
+		owner.CgroupParent[1:] + "/cpuset.cpus.exclusive": "", owner.CgroupParent[1:] + "/cpuset.cpus.partition": "member",
+	} {
+		if got := mo.file(file); got != want {
+			t.Errorf("%s is %q, want %q", file, got, want)
+		}
+	}
+	if mo.con.Summary().Kernel["refused"] != 2 || !strings.Contains(log.String(), "the kernel refused a value") || !strings.Contains(log.String(), "kubepods is a partition of its own") {
+		t.Errorf("told: %v, log %s", mo.con.Summary().Kernel, log)
+	}
+}
+
+// TestPartitionUnplugged takes one of an owner's CPUs away and gives it back.
+func TestPartitionUnplugged(t *testing.T) {
+	t.Parallel()
+	mo := parted(newModel(t, cgroup.V2, faults{}))
+	pod := mo.runPod("LSE", "2-3", "")
+	owner, silent := mo.create(pod, "a"), mo.create(mo.runPod("", "", ""), "a")
+	mo.start(owner)
+	mo.start(silent)
+	for _, c := range []struct {
+		when        string
+		offline     []int
+		own, others string
+	}{{"before", nil, "2-3", "0-1,4-7"}, {"without 3", []int{3}, "2", "0-1,4-7"}, {"with 3 again", nil, "2-3", "0-1,4-7"}} {
+		if c.when != "before" {
+			mo.online(c.offline...)
+		}
+		dir := pod.CgroupParent[1:]
+		got := []string{
+			mo.file(dir + "/cpuset.cpus.partition"), mo.file(dir + "/cpuset.cpus.exclusive"), mo.effective(owner), mo.effective(silent), mo.file(outside + "/cpuset.cpus.effective"),
+		}
+		if want := []string{"root", c.own, c.own, c.others, c.others}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", c.when, got, want)
+		}
+	}
+	for _, b := range mo.broken {
+		t.Error(b)
+	}
+}

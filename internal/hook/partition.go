@@ -1,0 +1,42 @@
+package hook
+
+import "github.com/trimtab/trimtab/internal/lifecycle"
+
+// Partition has the kernel take the CPUs of pods that have theirs alone out of
+// the cpusets of everybody else, by a remote cpuset partition: kernel
+// documentation admin-guide/cgroup-v2, Linux 6.7.
+type Partition struct {
+	// Found says whether the kernel has the file. It came with remote partitions.
+	Found lifecycle.Finding
+}
+
+// Files of a partition: which CPUs, and whether it is one.
+const (
+	exclusiveFile = "cpuset.cpus.exclusive"
+	partitionFile = "cpuset.cpus.partition"
+)
+
+// Info describes the hook.
+func (Partition) Info() Info {
+	return Info{
+		Name:   "partition",
+		About:  "the kernel keeps everybody off owned CPUs, services of the host too",
+		Stages: lives(),
+		Pod:    []lifecycle.Field{lifecycle.Unified},
+		Kernel: []string{exclusiveFile},
+		Compose: "beside cpuset, whose sets hold where the kernel refuses or ends a partition. A pod of which a live container owns no CPUs is no partition, " +
+			"nor is one that lends its CPUs or has them by the kubelet's static CPU manager",
+		Tried: "a model of kernel 6.12, held to recordings of that kernel",
+	}
+}
+
+// Propose makes a pod's own cgroup a partition.
+func (h Partition) Propose(in *Input, out *Output) {
+	if in.Container != "" || in.Alone == "" || h.Found.Support == lifecycle.NotSupported {
+		return
+	}
+	why := lifecycle.Reason{Hook: "partition", Source: in.SeatFrom, Text: "its containers own these CPUs and share them with nobody"}
+	for _, v := range []struct{ key, text string }{{exclusiveFile, in.Alone}, {partitionFile, "root"}} {
+		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Unified, Scope: lifecycle.OfPod, Key: v.key, Text: v.text, Why: why})
+	}
+}
