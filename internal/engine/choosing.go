@@ -266,6 +266,16 @@ func (d *draft) untouched(p *Pod, n topology.Node) bool {
 	return true
 }
 
+// homes are the ids of the NUMA nodes whose pool a container may be put into: of
+// those its pod may have, the ones its memory is on by the kubelet's word.
+func (d *draft) homes(p *Pod, c *Container) []int {
+	bound := d.boundMems(p, c)
+	if len(bound) == 0 {
+		return d.among(p)
+	}
+	return slices.DeleteFunc(d.among(p), func(id int) bool { return !slices.Contains(bound, id) })
+}
+
 // settleHome finds the NUMA node of a pod that shares one. What was chosen when
 // the container was created stands, and all containers of a pod are on one node.
 // The error is a sentence for people.
@@ -281,12 +291,9 @@ func (d *draft) settleHome(p *Pod, c *Container, isNew bool) error {
 		}
 	}
 	milli := max(request(&c.Pristine), request(PodPristine(p.Pod)))
-	needs, bound := d.needs(), d.boundMems(p, c)
+	needs := d.needs()
 	most, at := int64(-1), -1
-	for _, id := range d.among(p) {
-		if len(bound) > 0 && !slices.Contains(bound, id) {
-			continue // its memory is elsewhere by the kubelet's word
-		}
+	for _, id := range d.homes(p, c) {
 		node, _ := d.machine.Node(id)
 		left := int64(node.CPUs.And(d.policy.Pools.Shared).Minus(d.ledger.Exclusive()).Len()) * 1000
 		shut := left == 0
