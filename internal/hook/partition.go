@@ -26,7 +26,7 @@ func (Partition) Info() Info {
 		Kernel: []string{exclusiveFile},
 		Compose: "beside cpuset, whose sets hold where the kernel refuses or ends a partition. A pod of which a live container owns no CPUs is no partition, " +
 			"nor is one that lends its CPUs or has them by the kubelet's static CPU manager",
-		Tried: "a model of kernel 6.12, held to recordings of that kernel",
+		Tried: "a kernel 6.12 with containerd in a virtual machine (`test/vm`, by NRI), and a model held to recordings of that kernel",
 	}
 }
 
