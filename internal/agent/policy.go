@@ -128,10 +128,7 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 		hooks = append(hooks, hook.OOMScore{})
 	}
 	if c.GPU.Enabled {
-		hooks = append(hooks, hook.GPU{
-			HAMiLibrary: c.GPU.HAMiLibrary, ByUUID: c.GPU.Name == "uuid", Nodes: n.host().Devices,
-			Devices: map[string]hook.GPUDevices{"nodes": hook.ByNode, "cdi": hook.ByCDI}[c.GPU.Devices],
-		})
+		hooks = append(hooks, gpu(c.GPU, n))
 	}
 	if c.RDMA.Enabled {
 		hooks = append(hooks, hook.RDMA{Host: n.host()})
@@ -167,6 +164,13 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 		hooks = append(hooks, hook.Partition{Found: n.probe("cpuset.cpus.exclusive")})
 	}
 	return withCPUEnv(hooks, c.CPUEnv)
+}
+
+func gpu(c config.GPUHook, n node) hook.Hook {
+	return hook.GPU{
+		HAMiLibrary: c.HAMiLibrary, ByUUID: c.Name == "uuid", Nodes: n.host().Devices,
+		Devices: map[string]hook.GPUDevices{"nodes": hook.ByNode, "cdi": hook.ByCDI}[c.Devices],
+	}
 }
 
 // withCPUEnv adds the hook that goes by what all others decided.

@@ -95,6 +95,7 @@ func TestRecoveredFromKernel(t *testing.T) {
 }
 
 func recoverFromKernel(t *testing.T, rt *rapid.T, change func(*model)) {
+	t.Helper()
 	mo := newPooledOn(t, anyMachine(rt), cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
 	mo.once, mo.unlisted = true, true
 	change(mo)

@@ -52,7 +52,7 @@ func (d *draft) adopt(p *Pod, c *Container, f Facts) *Record {
 	}
 	// Where the agent chooses, nobody but it gives the runtime's copy a list: one in
 	// a pool was refused, whatever the copy says by now.
-	if !c.touched && !(chosen && narrowed) {
+	if !c.touched && (!chosen || !narrowed) {
 		return nil
 	}
 	return &Record{Pristine: c.Pristine, Home: c.Home}

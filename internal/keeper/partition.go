@@ -48,24 +48,29 @@ type partition struct {
 // partitionPass is the work on all partitions of a batch. Keeper.lists is held.
 //
 // The order: what ends ends, and what loses CPUs loses them; then the cgroups
-// above, from the bottom, so that the same CPUs can be had elsewhere below them;
-// then, from the top, they get what is new, and at last the partitions do. In
-// force a partition takes its CPUs out of everybody's set in one step: it comes
-// before the lists of its batch.
+// above, from the bottom, so that the same CPUs can be had elsewhere below them.
+// Then come the lists of the batch: a cgroup that is left with none of its CPUs by a
+// partition has all that the one above it has, those of owners too. Then, from the
+// top, the cgroups above get what is new, and at last the partitions do.
 type partitionPass struct {
 	k     *Keeper
 	jobs  map[place]*job
 	all   []*partition
+	above []*job           // from free to form
 	wrong map[string]error // why a cgroup above did not get what it was to
 	wrote map[string]bool  // cgroups above that were written
 }
 
 // runSets writes the partitions and lists among jobs.
 func (k *Keeper) runSets(jobs []*job) {
-	if p := k.partitionsIn(jobs); p != nil {
-		p.run()
+	p := k.partitionsIn(jobs)
+	if p == nil {
+		k.runLists(jobs)
+		return
 	}
+	p.free()
 	k.runLists(jobs)
+	p.form()
 }
 
 // partitionsIn returns the work on partitions; nil where there is none.
@@ -146,24 +151,29 @@ func (p *partitionPass) job(dir, key string) *job {
 	return j
 }
 
-func (p *partitionPass) run() {
+// free takes from partitions what they are to have no more.
+func (p *partitionPass) free() {
 	for _, s := range p.all {
 		p.look(s)
 	}
 	for _, s := range p.all {
 		p.giveUp(s)
 	}
-	chain := p.chain()
-	for _, j := range slices.Backward(chain) {
+	p.above = p.chain()
+	for _, j := range slices.Backward(p.above) {
 		p.narrow(j)
 	}
-	for _, j := range chain {
+}
+
+// form gives them what they are to have.
+func (p *partitionPass) form() {
+	for _, j := range p.above {
 		p.widen(j)
 	}
 	for _, s := range p.all {
 		p.take(s)
 	}
-	for _, j := range slices.Backward(chain) {
+	for _, j := range slices.Backward(p.above) {
 		p.level(j)
 	}
 }
@@ -280,7 +290,7 @@ func (p *partitionPass) take(s *partition) {
 		return
 	}
 	same := !s.wrote && s.is == "root" && s.had == s.want
-	err := p.above(s)
+	err := p.trouble(s)
 	if err == nil && s.had != s.want {
 		err = p.put(s.cpus, s.had.String(), s.want.String())
 	}
@@ -308,8 +318,8 @@ func (p *partitionPass) take(s *partition) {
 	p.k.finish(s.root, state, "root", "root", nil)
 }
 
-// above is what went wrong with the cgroups above.
-func (p *partitionPass) above(s *partition) error {
+// trouble is what went wrong with the cgroups above.
+func (p *partitionPass) trouble(s *partition) error {
 	for d := path.Dir(s.dir); d != "."; d = path.Dir(d) {
 		if err := p.wrong[d]; err != nil {
 			return err

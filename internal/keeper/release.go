@@ -210,7 +210,7 @@ func (k *Keeper) claim(o origin) *Outcome {
 	if known && isList(p.field) && text == "" {
 		isBack = true // of a cgroup made since: an empty list is never ours
 	}
-	if known && back != "" && cgroup.Same(p.field, p.key, o.Ours, back) && !(o.Was != "" && cgroup.Same(p.field, p.key, text, o.Was)) {
+	if known && back != "" && cgroup.Same(p.field, p.key, o.Ours, back) && (o.Was == "" || !cgroup.Same(p.field, p.key, text, o.Was)) {
 		isBack = true // it was given back already: what is there since is not ours, a part of the list too
 	}
 	switch {

@@ -30,7 +30,8 @@ formatted() {
 
 vet() { (cd "$1" && go vet ./...); }
 
-linters() { (cd "$1" && "$golangci" run --config "$root/.golangci.yml" ./...); }
+# Somebody may be at it in another checkout.
+linters() { (cd "$1" && "$golangci" run --allow-parallel-runners --config "$root/.golangci.yml" ./...); }
 
 # The vulnerability database is on the network. Where it is not reachable the check says so and is not a failure.
 vulnerable() {
