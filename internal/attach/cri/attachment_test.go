@@ -237,13 +237,13 @@ func TestCreationFails(t *testing.T) {
 		delete(g.runtime.fail, "CreateContainer")
 		g.runtime.wait["CreateContainer"] = make(chan struct{})
 	})
+	g.runtime.told()
 	ctx, cancel := context.WithCancel(g.ctx())
 	done := make(chan error, 1)
 	go func() {
 		_, err := g.client.CreateContainer(ctx, &api.CreateContainerRequest{PodSandboxId: pod, Config: config()})
 		done <- err
 	}()
-	g.runtime.told()
 	eventually(t, "the runtime is asked", func() bool { return len(g.runtime.told()) > 0 })
 	cancel()
 	if err := <-done; status.Code(err) != codes.Canceled {

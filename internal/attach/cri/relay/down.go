@@ -73,6 +73,9 @@ func (d *downward) take(f *frame) error {
 		return d.headers(f)
 	case typeReset:
 		if k := d.known(f.stream); k != nil {
+			if d.refuses(k) {
+				return d.flush() // the refusal follows
+			}
 			d.ended(k, nil)
 		}
 	case typeSettings:
@@ -82,6 +85,13 @@ func (d *downward) take(f *frame) error {
 	}
 	d.pass(f)
 	return nil
+}
+
+// refuses reports whether a call's refusal is on its way.
+func (d *downward) refuses(k *call) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return k.stage == refusing
 }
 
 func (d *downward) known(stream uint32) *call {
@@ -129,11 +139,18 @@ func (d *downward) headers(f *frame) error {
 	}
 	if k != nil {
 		d.mu.Lock()
+		early := k.stage == refusing && !k.begun
 		if !k.begun {
 			k.begun, k.replyEncoding = true, h.encoding
 		}
 		d.mu.Unlock()
-		if first.has(flagEndStream) {
+		switch {
+		case !first.has(flagEndStream):
+		case early:
+			// The backend ends what it was told to forget. The caller has to see the
+			// block, which later ones may lean on, and is told of the end by the refusal.
+			raw[flagsAt] &^= flagEndStream
+		default:
 			d.ended(k, &h)
 		}
 	}

@@ -50,6 +50,9 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 var errFrame = errors.New("malformed frame")
 
+// flagsAt is where in a frame its flags are.
+const flagsAt = 4
+
 // frame is one frame inside a read buffer: raw is all of it.
 type frame struct {
 	kind   byte
