@@ -347,7 +347,10 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want) error {
 		return nil
 	}
 	namespace, pod, name := ref.Names()
-	found := p.a.explain(namespace, pod, name)
+	found, err := p.a.explained(namespace, pod, name)
+	if err != nil {
+		return err
+	}
 	if len(found) != 1 {
 		return fmt.Errorf("the agent tells of %d such containers", len(found))
 	}

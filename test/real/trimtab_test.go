@@ -208,8 +208,11 @@ func (a *trimtab) get(path string, into any) error {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s (%w)", answer.Status, body, err)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, body)
+	}
+	if err != nil {
+		return err
 	}
 	return json.Unmarshal(body, into)
 }
@@ -221,12 +224,18 @@ func (a *trimtab) status() (node, error) {
 
 func (a *trimtab) explain(namespace, pod, container string) []told {
 	a.t.Helper()
-	var found []told
-	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
-	if err := a.get("/v1/explain?"+q.Encode(), &found); err != nil {
+	found, err := a.explained(namespace, pod, container)
+	if err != nil {
 		a.t.Error(err)
 	}
 	return found
+}
+
+// explained is explain of what the agent may not know of yet.
+func (a *trimtab) explained(namespace, pod, container string) (found []told, err error) {
+	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
+	err = a.get("/v1/explain?"+q.Encode(), &found)
+	return found, err
 }
 
 // attached waits until the agent is registered and synchronised.
