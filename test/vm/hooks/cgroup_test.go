@@ -52,7 +52,8 @@ func below(dir string) []string {
 	for _, name := range []string{
 		"cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.mems", "cpuset.mems.effective", "cpuset.effective_mems",
 		"cpu.weight", "cpu.shares", "cpu.max", "cpu.max.burst", "cpu.idle", "cpu.cfs_quota_us", "cpu.cfs_period_us",
-		"memory.max", "memory.limit_in_bytes", "memory.high", "memory.low", "memory.min", "cgroup.procs",
+		"memory.max", "memory.limit_in_bytes", "memory.high", "memory.low", "memory.min", "memory.oom.group",
+		"io.weight", "hugetlb.2MB.max", "hugetlb.1GB.max", "cgroup.procs",
 	} {
 		all = append(all, path.Join(dir, name))
 	}
