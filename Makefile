@@ -21,7 +21,7 @@ ARGS ?=
 .PHONY: help build demo test e2e soak lint generate stale bench benchreal tools deps clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/trimtab
 	@mkdir -p bin
@@ -46,7 +46,7 @@ e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@mkdir -p .cache; cd test/vm && go build -o ../../.cache/e2e-report ./report
 	@cd test/vm && { go test -json -count=1 -p 1 -parallel 2 -timeout $(if $(TRIMTAB_SOAK),4h,80m) $(ARGS) ./... || true; } | ../../.cache/e2e-report
 
-soak: deps tools ## Run the restart tests at full length, 100 rounds, and every suite in every variation
+soak: deps tools ## Run the restart tests at full length, 100 rounds, new random histories, and all suites in guests
 	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestAuto|TestProxyKilled|TestChaos' $(ARGS) .
 	@TRIMTAB_SOAK=$${ROUNDS:-100} go test -v -timeout 60m ./test/churn
 	@go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=3000

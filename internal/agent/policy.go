@@ -161,7 +161,7 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 		hooks = append(hooks, hook.Burst{Found: n.probe("cpu.max.burst")})
 	}
 	if c.Partition.Enabled {
-		hooks = append(hooks, hook.Partition{Found: n.probe("cpuset.cpus.exclusive")})
+		hooks = append(hooks, hook.Partition{Found: n.probe(hook.ExclusiveFile)})
 	}
 	return withCPUEnv(hooks, c.CPUEnv)
 }

@@ -148,7 +148,7 @@ func (o *output) scale(in *hook.Input) {
 // neutral are the values of cgroup files when nobody asks for anything.
 var neutral = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
-	"cpuset.cpus.exclusive": "", "cpuset.cpus.partition": "member",
+	hook.ExclusiveFile: "", hook.PartitionFile: "member",
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.oom.group": "0",
 }
 

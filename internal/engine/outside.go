@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -27,7 +28,7 @@ func (d *draft) hear(p *Pod, c *Container, o lifecycle.Outside, creating bool) {
 		case !creating && !inUpdates(v.Field):
 			c.deny(v, "a container is given it when it is created alone", "nothing changes")
 			continue
-		case v.Field == lifecycle.Unified && (v.Key == "cpuset.cpus.exclusive" || v.Key == "cpuset.cpus.partition"):
+		case v.Field == lifecycle.Unified && (v.Key == hook.ExclusiveFile || v.Key == hook.PartitionFile):
 			c.deny(v, "pods that own CPUs are made partitions by hooks.partition, and nobody else is", "nothing changes")
 			continue
 		case v.Field == lifecycle.CPUSetCPUs:

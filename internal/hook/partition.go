@@ -12,8 +12,8 @@ type Partition struct {
 
 // Files of a partition: which CPUs, and whether it is one.
 const (
-	exclusiveFile = "cpuset.cpus.exclusive"
-	partitionFile = "cpuset.cpus.partition"
+	ExclusiveFile = "cpuset.cpus.exclusive"
+	PartitionFile = "cpuset.cpus.partition"
 )
 
 // Info describes the hook.
@@ -23,7 +23,7 @@ func (Partition) Info() Info {
 		About:  "the kernel keeps everybody off owned CPUs, services of the host too",
 		Stages: lives(),
 		Pod:    []lifecycle.Field{lifecycle.Unified},
-		Kernel: []string{exclusiveFile},
+		Kernel: []string{ExclusiveFile},
 		Compose: "beside cpuset, whose sets hold where the kernel refuses or ends a partition. A pod of which a live container owns no CPUs is no partition, " +
 			"nor is one that lends its CPUs or has them by the kubelet's static CPU manager",
 		Tried: "a kernel 6.12 with containerd in a virtual machine (`test/vm`, by NRI), and a model held to recordings of that kernel",
@@ -36,7 +36,7 @@ func (h Partition) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "partition", Source: in.SeatFrom, Text: "its containers own these CPUs and share them with nobody"}
-	for _, v := range []struct{ key, text string }{{exclusiveFile, in.Alone}, {partitionFile, "root"}} {
+	for _, v := range []struct{ key, text string }{{ExclusiveFile, in.Alone}, {PartitionFile, "root"}} {
 		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Unified, Scope: lifecycle.OfPod, Key: v.key, Text: v.text, Why: why})
 	}
 }

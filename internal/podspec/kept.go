@@ -3,7 +3,6 @@ package podspec
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -11,13 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// keptGrants is the stored form of what the kubelet's static managers gave.
+// keptPod is the stored form of what the kubelet's static managers gave a pod.
 // Devices are not kept: nobody is handed one by what was true once.
-type keptGrants struct {
-	Version int       `json:"v"`
-	Pods    []keptPod `json:"pods"`
-}
-
 type keptPod struct {
 	UID        string                `json:"uid"`
 	Namespace  string                `json:"namespace"`
@@ -33,18 +27,12 @@ type keptStatic struct {
 
 // recallGrants reads what an earlier agent knew.
 func recallGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	var m keptGrants
-	if err := json.Unmarshal(data, &m); err != nil {
+	pods, err := recalled[keptPod](data)
+	if err != nil || pods == nil {
 		return nil, err
 	}
-	if m.Version != 1 {
-		return nil, fmt.Errorf("version %d is unknown", m.Version)
-	}
 	out := map[string]*lifecycle.KubeletGrants{}
-	for _, p := range m.Pods {
+	for _, p := range pods {
 		if p.UID == "" || p.Name == "" {
 			return nil, errors.New("a pod without UID or name")
 		}
@@ -65,9 +53,27 @@ func recallGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 // save keeps what is known of CPUs and memory nodes, where that changed.
 func (g *Grants) save() {
 	g.mu.Lock()
+	var pods []keptPod
 	dirty := g.dirty && g.o.Save != nil
-	g.dirty = false
-	m := keptGrants{Version: 1, Pods: []keptPod{}}
+	if g.dirty = false; dirty {
+		pods = g.keptLocked()
+	}
+	g.mu.Unlock()
+	if !dirty {
+		return
+	}
+	data, err := json.Marshal(memory[keptPod]{Version: 1, Pods: pods})
+	if err == nil {
+		err = g.o.Save(data)
+	}
+	if err != nil {
+		g.o.Log.Warn("what the kubelet gave is not remembered; a restart without the kubelet would not know it", logkey.Err, err)
+	}
+}
+
+// keptLocked lists what is kept, by UID.
+func (g *Grants) keptLocked() []keptPod {
+	out := []keptPod{}
 	for _, uid := range slices.Sorted(maps.Keys(g.known)) {
 		k := g.known[uid]
 		p := keptPod{UID: uid, Namespace: k.Namespace, Name: k.Name, Containers: map[string]keptStatic{}}
@@ -77,18 +83,8 @@ func (g *Grants) save() {
 			}
 		}
 		if len(p.Containers) > 0 {
-			m.Pods = append(m.Pods, p)
+			out = append(out, p)
 		}
 	}
-	g.mu.Unlock()
-	if !dirty {
-		return
-	}
-	data, err := json.Marshal(m)
-	if err == nil {
-		err = g.o.Save(data)
-	}
-	if err != nil {
-		g.o.Log.Warn("what the kubelet gave is not remembered; a restart without the kubelet would not know it", logkey.Err, err)
-	}
+	return out
 }

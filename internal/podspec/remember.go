@@ -11,31 +11,40 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// memory is the stored form of what is known.
-type memory struct {
-	Version int                  `json:"v"`
-	Pods    []*lifecycle.PodSpec `json:"pods"`
+// memory is the stored form of what is known of pods.
+type memory[P any] struct {
+	Version int `json:"v"`
+	Pods    []P `json:"pods"`
 }
 
-// recall reads what an earlier agent knew.
-func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
+// recalled reads what was stored; none where nothing was.
+func recalled[P any](data []byte) ([]P, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	var m memory
+	var m memory[P]
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
 	if m.Version != 1 {
 		return nil, fmt.Errorf("version %d is unknown", m.Version)
 	}
-	for _, s := range m.Pods {
+	return m.Pods, nil
+}
+
+// recall reads what an earlier agent knew.
+func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
+	pods, err := recalled[*lifecycle.PodSpec](data)
+	if err != nil || pods == nil {
+		return nil, err
+	}
+	for _, s := range pods {
 		if s == nil || s.UID == "" {
 			return nil, errors.New("a pod without UID")
 		}
 		s.Remembered = true
 	}
-	return listed(m.Pods, "")
+	return listed(pods, "")
 }
 
 // save keeps what is known, where that changed.
@@ -58,7 +67,7 @@ func (l *Ladder) save() {
 	if !dirty || l.o.Save == nil {
 		return
 	}
-	m := memory{Version: 1, Pods: make([]*lifecycle.PodSpec, 0, len(known))}
+	m := memory[*lifecycle.PodSpec]{Version: 1, Pods: make([]*lifecycle.PodSpec, 0, len(known))}
 	for _, uid := range sorted(known) {
 		m.Pods = append(m.Pods, known[uid])
 	}
