@@ -50,6 +50,7 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		return &Plan{Reject: p.Reject, Container: p.Container, Pod: p.Pod, base: s.Generation}
 	}
 	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
+		d.regive(p)
 		d.reseat(p)
 	}
 	p.Seats = d.seats()

@@ -205,6 +205,41 @@ func (d *draft) reseat(p *Plan) {
 	p.Pod, p.Container = pod, ctr
 }
 
+// regive has containers own what the kubelet gave them and somebody else had: an
+// owner's end may be told after the word that gives its CPUs to another.
+func (d *draft) regive(p *Plan) {
+	if !d.policy.KubeletOwns || !d.policy.Place || !d.freed() {
+		return
+	}
+	pod, ctr := p.Pod, p.Container
+	for _, id := range slices.Concat(d.base.Containers(), d.order) {
+		c := d.container(id)
+		if c == nil || !c.Alive() || c.Seat.Pool == placement.Own || slices.Contains(p.Changed, id) {
+			continue
+		}
+		if p.Pod = d.pod(c.PodID); p.Pod == nil || p.Pod.Stopped {
+			continue
+		}
+		cpus := d.pinned(p.Pod, c.Name, &c.Pristine)
+		if cpus.Empty() || d.takenFrom(c.Key, cpus) != nil {
+			continue
+		}
+		n := *c
+		d.settle(p, &n, nil)
+		p.Reseated = append(p.Reseated, id)
+	}
+	p.Pod, p.Container = pod, ctr
+}
+
+// freed reports whether somebody owns less than before by this event, or has
+// ended who owns by the kubelet's word: others may have what is its then.
+func (d *draft) freed() bool {
+	return d.moved || slices.ContainsFunc(d.order, func(id string) bool {
+		was, now := d.base.containers[id], d.containers[id]
+		return was != nil && was.Alive() && was.Seat.Pool == placement.Own && (now == nil || !now.Alive())
+	})
+}
+
 // pinsMoved reports whether the kubelet has given CPUs by this event or has them
 // back, as far as nobody owns them by the ledger.
 func (d *draft) pinsMoved() bool {

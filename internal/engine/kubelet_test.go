@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -60,4 +62,69 @@ func TestKubeletsMemory(t *testing.T) {
 			t.Errorf("%s: seat %+v, memory nodes %q, want %q; problems %q, want %q", c.name, ctr.Seat, mems, c.want, said, c.problem)
 		}
 	}
+}
+
+// TestKubeletsLaterWord: the kubelet gives a container CPUs of one that ended, and
+// the end is told after that. The container owns them from then on; while their
+// owner lives, or another owns them by its own right, it does not.
+func TestKubeletsLaterWord(t *testing.T) {
+	m, err := describe.Parse("1s x 1n x 8c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := policy(m)
+	p.Choosing, p.KubeletOwns, p.Pools.Sizing = &Choosing{Tree: choose.NewTree(m)}, true, placement.NewSizing(m)
+	s := NewState(m, p)
+	var last *Plan
+	tell := func(kind lifecycle.Kind, name, gives string) {
+		t.Helper()
+		ev := &lifecycle.Event{Kind: kind, Pod: &lifecycle.Pod{
+			ID: "s" + name, UID: "u" + name, Namespace: "d", Name: name, CgroupParent: "/kubepods/podu" + name,
+		}}
+		facts := Facts{Granted: map[string]*lifecycle.KubeletGrants{}}
+		if kind != lifecycle.RunPodSandbox && kind != lifecycle.RemovePodSandbox {
+			ev.Container = &lifecycle.Container{ID: name, PodID: "s" + name, Name: "c"}
+		}
+		if gives != "" {
+			cpus, err := topology.ParseList(gives)
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts.Granted["u"+name] = &lifecycle.KubeletGrants{UID: "u" + name, Namespace: "d", Name: name, Static: map[string]lifecycle.StaticGrant{
+				"c": {Told: true, CPUs: cpus},
+			}}
+		}
+		last = Decide(s, ev, facts)
+		s.Commit(last)
+	}
+	owns := func(name, cpus string) {
+		t.Helper()
+		c := s.Container(name)
+		if has := m.Format(s.CPUs(c)); (c.Seat.Pool == placement.Own) != (cpus != "") || cpus != "" && has != cpus {
+			t.Errorf("%s sits in %+v with CPUs %s, wanted its own %q; %v", name, c.Seat, has, cpus, c.Trouble)
+		}
+	}
+	run := func(name, gives string) {
+		t.Helper()
+		tell(lifecycle.RunPodSandbox, name, gives)
+		tell(lifecycle.CreateContainer, name, gives)
+		tell(lifecycle.StartContainer, name, gives)
+	}
+	run("first", "4")
+	run("other", "2")
+	run("heir", "4")
+	run("both", "2,4")
+	owns("first", "4")
+	owns("heir", "")
+	tell(lifecycle.StopContainer, "other", "")
+	owns("heir", "")
+	owns("both", "")
+	tell(lifecycle.StopContainer, "first", "")
+	owns("both", "2,4")
+	owns("heir", "")
+	if !slices.Equal(last.Reseated, []string{"both"}) {
+		t.Errorf("reseated %v", last.Reseated)
+	}
+	tell(lifecycle.RemovePodSandbox, "both", "")
+	owns("heir", "4")
 }

@@ -18,6 +18,30 @@ func TestScalarsShrinkFirst(t *testing.T) {
 	want(t, r.log(), "p/b/cpu.weight=1", "p/a/memory.max=524288", "p/memory.max=1048576", "p/a/cpu.weight=77")
 }
 
+// TestFirstQuota has a child without a quota get one that is above what its
+// parent has so far: in version 1 the parent must get its own first, whatever the
+// order in which they come.
+func TestFirstQuota(t *testing.T) {
+	for _, v := range versions {
+		r, c := countedRig(t, v)
+		r.Apply([]Item{num("p0", lifecycle.CPUQuota, 50_000)})
+		out := r.Apply([]Item{num("p0/a", lifecycle.CPUQuota, 100_000), num("p0", lifecycle.CPUQuota, 150_000), num("p0/b", lifecycle.CPUQuota, 20_000)})
+		want(t, states(out), "p0/a cpu.quota applied 100000", "p0 cpu.quota applied 150000", "p0/b cpu.quota applied 20000")
+		if len(c.refused) > 0 {
+			t.Errorf("%v: refused %q", v, c.refused)
+		}
+		// The other way round the children's come first, one without among them.
+		out = r.Apply([]Item{num("p0", lifecycle.CPUQuota, 60_000), num("p0/a", lifecycle.CPUQuota, 50_000), num("p0/b", lifecycle.CPUQuota, -1)})
+		none := map[cgroup.Version]string{cgroup.V1: "-1", cgroup.V2: "max"}[v]
+		want(t, states(out), "p0 cpu.quota applied 60000", "p0/a cpu.quota applied 50000", "p0/b cpu.quota applied "+none)
+		out = r.Apply([]Item{num("p0/b", lifecycle.CPUQuota, 40_000), num("p0", lifecycle.CPUQuota, 50_000)})
+		want(t, states(out), "p0/b cpu.quota applied 40000", "p0 cpu.quota applied 50000")
+		if len(c.refused) > 0 {
+			t.Errorf("%v: refused %q", v, c.refused)
+		}
+	}
+}
+
 // TestParentWaitsForMove has a child with nothing in common with its new set: the
 // parent must not lose the old CPUs before it moved, or version 1 would refuse
 // and version 2 run it on whatever the parent has left.

@@ -123,8 +123,21 @@ func (k *Keeper) look(u *unit) bool {
 		}
 		return false
 	}
-	u.grows = u.direction()
+	u.grows = u.direction() || k.tree.Version == cgroup.V1 && u.bounds()
 	return true
+}
+
+// bounds reports whether a unit gives a bandwidth to a cgroup that has none of its
+// own. In version 1 such a one has its parent's for a limit, and a child's may not
+// be above that: it goes with those that grow, after the parent.
+func (u *unit) bounds() bool {
+	for i, j := range u.jobs {
+		if j.place.field == lifecycle.CPUQuota {
+			n, err := strconv.ParseInt(u.cur[i], 10, 64)
+			return err != nil || n <= 0
+		}
+	}
+	return false
 }
 
 // keepAlive drops the jobs that are not wanted any more, and reports whether one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -111,6 +112,7 @@ func newBadNode(t *testing.T, v cgroup.Version) *badNode {
 	c.Paths.StatusSocket, c.Paths.Key, c.Paths.State = filepath.Join(n.dir, "s"), filepath.Join(n.dir, "key"), filepath.Join(n.dir, "state")
 	c.PodSpec = config.PodSpec{}
 	n.agent, err = agent.New(agent.Options{
+		Log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Config: c, Version: "test", Machine: m, Tree: &cgroup.Tree{FS: n.kernel, Version: v}, Look: 10 * time.Millisecond,
 		Proc: filepath.Join(n.dir, "no-proc"), Watch: func() (bypass.Watcher, error) { return Watch(kernel), nil },
 	})
