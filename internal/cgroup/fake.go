@@ -33,8 +33,9 @@ type Fake struct {
 	parted   bool            // somebody has asked for a partition: else none need be looked for
 	procs    map[int]*fakeProc
 	observe  func(path, value string)
-	notice   func(file string, c Change)
-	fail     func(path, value string) error
+	// listeners is replaced, never changed: who has it may read it without the lock.
+	listeners []*listener
+	fail      func(path, value string) error
 }
 
 // fakeGroup is one cgroup, of all controllers alike.
@@ -304,7 +305,7 @@ func (f *Fake) ReadFile(file string) ([]byte, error) {
 // WriteFile sets a file as the kernel would, or refuses with its errno.
 func (f *Fake) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
-	fail, observe, notice := f.fail, f.observe, f.notice
+	fail, observe, listeners := f.fail, f.observe, f.listeners
 	f.mu.Unlock()
 	if fail != nil {
 		if err := fail(file, string(data)); err != nil {
@@ -317,8 +318,8 @@ func (f *Fake) WriteFile(file string, data []byte) error {
 	if observe != nil {
 		observe(file, string(data))
 	}
-	if notice != nil {
-		notice(file, Written)
+	for _, l := range listeners {
+		l.call(file, Written)
 	}
 	return nil
 }

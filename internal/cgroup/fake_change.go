@@ -1,6 +1,9 @@
 package cgroup
 
-import "path"
+import (
+	"path"
+	"slices"
+)
 
 // Change is what became of a directory or file of a Fake.
 type Change int
@@ -12,27 +15,38 @@ const (
 	Written
 )
 
-// OnChange sets what is called, outside the lock, after each cgroup made or
-// removed and each accepted write, with its path; in version 1 for each
-// hierarchy.
-func (f *Fake) OnChange(call func(file string, c Change)) {
+// listener is who is told of changes.
+type listener struct {
+	call func(file string, c Change)
+}
+
+// OnChange has call called, outside the lock, after each cgroup made or removed
+// and each accepted write, with its path; in version 1 for each hierarchy. Whoever
+// listened before goes on listening. The end of it is what is returned.
+func (f *Fake) OnChange(call func(file string, c Change)) (end func()) {
+	l := &listener{call}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.notice = call
+	f.listeners = append(slices.Clone(f.listeners), l)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.listeners = slices.DeleteFunc(slices.Clone(f.listeners), func(other *listener) bool { return other == l })
+	}
 }
 
 // tell tells of a cgroup in all hierarchies.
 func (f *Fake) tell(dir string, c Change) {
 	f.mu.Lock()
-	notice := f.notice
+	listeners := f.listeners
 	f.mu.Unlock()
-	switch {
-	case notice == nil:
-	case f.version == V2:
-		notice(dir, c)
-	default:
+	for _, l := range listeners {
+		if f.version == V2 {
+			l.call(dir, c)
+			continue
+		}
 		for _, controller := range fakeControllers[V1] {
-			notice(path.Join(controller, dir), c)
+			l.call(path.Join(controller, dir), c)
 		}
 	}
 }

@@ -10,9 +10,10 @@ import (
 )
 
 // Watcher tells of changes of a fake kernel's tree, as inotify does of the real
-// one's. It takes the tree's OnChange.
+// one's.
 type Watcher struct {
 	kernel *cgroup.Fake
+	end    func() // of listening
 	out    chan bypass.Notice
 
 	mu      sync.Mutex
@@ -27,7 +28,7 @@ const queued = 16384
 // Watch watches a kernel. Close it.
 func Watch(k *cgroup.Fake) *Watcher {
 	w := &Watcher{kernel: k, out: make(chan bypass.Notice, queued), watched: map[string]bool{}}
-	k.OnChange(w.change)
+	w.end = k.OnChange(w.change)
 	return w
 }
 
@@ -78,6 +79,6 @@ func (w *Watcher) Notices() <-chan bypass.Notice { return w.out }
 
 // Close ends it.
 func (w *Watcher) Close() error {
-	w.kernel.OnChange(nil)
+	w.end()
 	return nil
 }
