@@ -282,7 +282,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 		if rec == nil && d.container(c.ID) == nil && !d.fresh && c.Life == lifecycle.StateCreated {
 			d.settleMems(p.Pod, c)
 		}
-		if d.chosenForPod(p.Pod) && d.ledger.OfPod(c.Key.PodUID) != owned {
+		if d.ledger.OfPod(c.Key.PodUID) != owned && (d.chosenForPod(p.Pod) || p.Pod.Intent.CPUs.Said() && p.Pod.assigned.Empty()) {
 			d.redecidePod(p)
 		}
 	}

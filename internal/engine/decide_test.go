@@ -250,3 +250,41 @@ func TestStrictRefusal(t *testing.T) {
 		}
 	}
 }
+
+// TestPodFollowsItsOwner: a pod whose sandbox was told of while another still had
+// the CPUs it was assigned has no quota of its own once its container owns them.
+func TestPodFollowsItsOwner(t *testing.T) {
+	s := NewState(node(t), policy(node(t)))
+	pod := func(name string) *lifecycle.Pod {
+		return &lifecycle.Pod{
+			ID: "s" + name, UID: "u" + name, Namespace: "d", Name: name, Labels: map[string]string{"koordinator.sh/qosClass": "LSR"},
+			Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":"1-2"}`},
+			Resources:   &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2048)), Quota: lifecycle.Some(int64(200000))}},
+		}
+	}
+	ctr := func(name string) *lifecycle.Container {
+		return &lifecycle.Container{ID: name, PodID: "s" + name, Name: "c", Resources: *pod(name).Resources}
+	}
+	quota := func(name string) string {
+		for _, v := range s.Pod("s" + name).Values {
+			if v.Field == lifecycle.CPUQuota {
+				return v.String()
+			}
+		}
+		return "none of ours"
+	}
+	for _, name := range []string{"first", "second"} {
+		do(t, s, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod(name)})
+		if name == "first" {
+			do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod(name), Container: ctr(name)})
+		}
+	}
+	if first, second := quota("first"), quota("second"); first != "-1" || second != "none of ours" {
+		t.Fatalf("quotas %s, %s", first, second)
+	}
+	do(t, s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod("first")})
+	p := do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod("second"), Container: ctr("second")})
+	if s.Container("second").Seat.Pool != placement.Own || quota("second") != "-1" || len(p.ChangedPods) != 1 {
+		t.Errorf("it sits in %+v, its pod's quota is %s; pods decided anew: %v", s.Container("second").Seat, quota("second"), p.ChangedPods)
+	}
+}

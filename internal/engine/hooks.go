@@ -16,8 +16,8 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in := &hook.Input{Pod: p.Pod, Intent: p.Intent, Spec: p.Spec}
 	if c == nil {
 		in.Pristine, in.Bursts, in.Alone = p.Pod.Resources, p.bursts, d.machine.Format(p.alone)
-		if cpus, err := d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err == nil && !cpus.Empty() {
-			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.CPUs.Key
+		if !p.assigned.Empty() {
+			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: p.assigned}, p.Intent.CPUs.Key
 		} else if cpus := d.ledger.OfPod(p.Pod.UID); !cpus.Empty() && d.chosenForPod(p) {
 			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.Class.Key
 		}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // takeSpec gives a pod its spec: what was gathered now, else what was known.
@@ -38,6 +40,10 @@ func (d *draft) takeGranted(np *Pod, f Facts) {
 // decidePod asks the hooks for the pod's own values.
 func (d *draft) decidePod(p *Pod) {
 	p.bursts, p.alone = d.bursts(p), d.alone(p)
+	var err error
+	if p.assigned, err = d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil {
+		p.assigned = topology.Set{}
+	}
 	p.Values, p.Trouble = d.propose(p, nil)
 	p.Trouble = append(p.Trouble, p.stranger...)
 }

@@ -56,6 +56,9 @@ type Pod struct {
 	bursts int64
 	// alone are the CPUs they have alone, as those were decided with.
 	alone topology.Set
+	// assigned are the CPUs a scheduler assigned to it and that could be granted, as
+	// those were decided with.
+	assigned topology.Set
 	// stranger is what is wrong with the spec that somebody told of it.
 	stranger []lifecycle.Problem
 }
