@@ -13,9 +13,16 @@ import (
 )
 
 // taking is a runtime that takes every update.
-type taking struct{ got []string }
+type taking struct {
+	got    []string
+	during func() // called once, while an update is under way
+}
 
 func (r *taking) Update(_ context.Context, what []Settings) ([]string, error) {
+	if during := r.during; during != nil {
+		r.during = nil
+		during()
+	}
 	for _, s := range what {
 		for _, v := range s.Values {
 			r.got = append(r.got, s.Container+" "+v.Field.String()+" "+v.String())
@@ -170,6 +177,34 @@ func TestUpdateStoredLate(t *testing.T) {
 	b.event(t, lifecycle.PostUpdateContainer, nil)
 	if got := b.runtime.flush(t, b.Conductor); got != nil {
 		t.Errorf("told once more: %v", got)
+	}
+}
+
+// TestOvertakenUpdate: while an update is under way, the container is decided anew,
+// and what is decided is what the copy had before. The update is undone, in the copy
+// and in the kernel, where the runtime has written it as well.
+func TestOvertakenUpdate(t *testing.T) {
+	b := newBeside(t)
+	b.ctr.Resources.CPU.CPUs = "0-3"
+	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
+		b.event(t, k, nil)
+	}
+	b.owner(t)
+	b.runtime.during = func() {
+		if _, err := handle(t, b.Conductor, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: testPod(nil)}); err != nil {
+			t.Error(err)
+		}
+	}
+	if d := cmp.Diff([]string{"web cpuset.cpus 0-1", "web cpuset.cpus 0-3"}, b.runtime.flush(t, b.Conductor)); d != "" {
+		t.Errorf("told:\n%s", d)
+	}
+	for _, r := range b.keeper.Rows() {
+		if r.Owner == "web" && r.Want != "0-3" {
+			t.Errorf("wanted in the end: %+v", r)
+		}
+	}
+	if d, _ := b.sent["web"].of(slot{field: lifecycle.CPUSetCPUs}); d.value != "0-3" {
+		t.Errorf("told people: %+v", d)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -212,23 +213,39 @@ func updateResult(failed []string, err error) string {
 // decided, the keeper has the last word in the kernel.
 func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, err error) {
 	settled := c.keeper.Settle(id)
+	if c.noteUpdate(id, values, settled, refused, err) {
+		c.again(id)
+	}
+}
+
+// noteUpdate reports whether something newer was decided than what was sent.
+func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []keeper.Outcome, refused bool, err error) (overtaken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.noteLocked(settled)
+	// What an event has decided meanwhile is its own to tell of.
+	c.noteLocked(slices.DeleteFunc(settled, func(o keeper.Outcome) bool {
+		d, told := c.sent[o.Target.Owner].of(slotOf(o.Value))
+		return told && d.value != o.Value.String()
+	}))
 	ctr := c.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		c.queue.drop(id)
-		return
+		return false
 	}
+	now := map[slot]string{}
+	for _, v := range c.state.Values(ctr) {
+		now[slotOf(v)] = v.String()
+	}
+	overtaken = slices.ContainsFunc(values, func(v lifecycle.Value) bool { return now[slotOf(v)] != v.String() })
 	if refused {
 		if c.queue.tries[id]++; c.queue.tries[id] < maxTries {
 			c.queue.add(id)
-			return
+			return overtaken
 		}
 		delete(c.queue.tries, id)
 		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", logkey.Op, logkey.ID(c.ops.Add(1)),
 			logkey.Container, id, logkey.Err, err)
-		return
+		return overtaken
 	}
 	delete(c.queue.tries, id)
 	for _, v := range values {
@@ -238,4 +255,38 @@ func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, e
 			c.deliver(id, v, d)
 		}
 	}
+	return overtaken
+}
+
+// again brings a container to what is decided now after an update with what was
+// decided before. The runtime may have written that over it, what was given back
+// meanwhile among it, and has it in its copy.
+func (c *Conductor) again(id string) {
+	c.takeTurn()
+	defer c.turn.Unlock()
+	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
+	_ = c.guard(w, func() error {
+		w.wrote = c.keeper.Apply(c.requeue(id))
+		c.confirm(w)
+		return nil
+	})
+}
+
+// requeue has a container's copy brought in line once more, and returns what the
+// kernel is to have.
+func (c *Conductor) requeue(id string) (items []keeper.Item) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctr := c.state.Container(id)
+	if ctr == nil || !ctr.Alive() {
+		return nil
+	}
+	c.queue.add(id)
+	target, err := c.target(ctr)
+	for _, v := range c.state.Values(ctr) {
+		if err == nil && inKernel(v.Field) {
+			items = append(items, c.item(target, ctr, v))
+		}
+	}
+	return items
 }

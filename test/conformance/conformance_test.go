@@ -111,7 +111,8 @@ func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *s
 	// Where a limit shows, what is in force and what the records say are not the same: what came after them is in a file.
 	differs := slices.ContainsFunc(p.Shows, func(l Shown) bool { return l.Scenario == s.Name && l.Differs != "" })
 	o := sim.RunOptions{
-		Out: shown, Agent: NewAgent, KeepState: !p.Attachment.Stamps() || differs,
+		Out: shown, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Agent: NewAgent, KeepState: !p.Attachment.Stamps() || differs,
 		Alter: m.alter, First: p.Attachment.First, Also: m.look,
 	}
 	if p.Seat != nil {
