@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -61,6 +62,37 @@ func (p *player) await(ctx context.Context, look func() []string) []string {
 			return unmet
 		}
 	}
+}
+
+// ended says of which containers that a step ended the agent still thinks that
+// they live: who is only told of an end learns of it later, and the next step may
+// build on it.
+func (p *player) ended(s *scenario.Step) []string {
+	ends := slices.Concat(s.Stop, s.Remove)
+	if len(ends) == 0 {
+		return nil
+	}
+	lives := map[string]bool{}
+	for _, c := range p.runtime.Containers() {
+		lives[c.ID] = c.State != "stopped"
+	}
+	now := p.agent.agent.Source().Status()
+	var unmet []string
+	for _, g := range now.CPUs.Grants {
+		namespace, pod, _ := strings.Cut(g.Pod, "/")
+		if ref := scenario.PodRef(namespace, pod); slices.Contains(ends, ref) && !slices.Contains(p.runtime.Pods(), ref) {
+			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent says that it owns CPUs %s", ref, g.CPUs))
+		}
+	}
+	for _, c := range now.Containers {
+		namespace, pod, _ := strings.Cut(c.Pod, "/")
+		ref := scenario.PodRef(namespace, pod)
+		ends := slices.Contains(ends, ref) || slices.Contains(ends, ref.In(c.Name))
+		if ends && !lives[c.ID] && c.State != lifecycle.StateStopped.String() {
+			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent says that it is %s", ref.In(c.Name), c.State))
+		}
+	}
+	return unmet
 }
 
 // check compares every want of a step with what is in force now.

@@ -320,7 +320,7 @@ func (p *player) step(ctx context.Context, i int) error {
 	}
 	p.wants += wants
 	notes = append(notes, p.await(ctx, func() []string {
-		unmet := p.check(s)
+		unmet := append(p.check(s), p.ended(s)...)
 		if p.o.Also != nil {
 			unmet = append(unmet, p.o.Also(i, p.runtime, p.agent.agent.Source())...)
 		}

@@ -26,6 +26,7 @@ type toy struct {
 	mu        sync.Mutex
 	connected bool
 	ids       map[string]string // container name -> id
+	ended     bool              // the pod that owns CPUs
 	stub      stub.Stub
 }
 
@@ -96,6 +97,13 @@ func (a *toy) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Co
 	return nil
 }
 
+func (a *toy) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = a.ended || p.Name == "own" && a.wrong != "deaf"
+	return nil
+}
+
 func (a *toy) update(id, cpus string) {
 	a.mu.Lock()
 	s := a.stub
@@ -127,7 +135,14 @@ func (a *toy) Connected() bool {
 func (a *toy) Source() status.Source { return a }
 
 func (a *toy) Status() status.Node {
-	return status.Node{CPUs: status.NodeCPUs{Shared: "0-3", Grants: []status.Grant{{Pod: "a/own", CPUs: "2-3"}}}}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := status.Node{CPUs: status.NodeCPUs{Shared: "0-3"}}
+	if !a.ended {
+		n.CPUs.Grants = []status.Grant{{Pod: "a/own", CPUs: "2-3"}}
+		n.Containers = []status.Container{{Pod: "a/own", Name: "two", ID: a.ids["two"], State: "running"}}
+	}
+	return n
 }
 
 func (a *toy) Explain(_, pod, name string) ([]status.Container, bool) {
@@ -181,21 +196,21 @@ steps:
     remove: [a/own, a/plain/one]
 `
 
-func play(t *testing.T, text, wrong string) (string, error) {
+func play(t *testing.T, text, wrong string, patience time.Duration) (string, error) {
 	t.Helper()
 	s, err := scenario.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := &strings.Builder{}
-	err = Run(t.Context(), s, RunOptions{Out: out, Patience: 300 * time.Millisecond, Agent: func(o AgentOptions) (Agent, error) {
+	err = Run(t.Context(), s, RunOptions{Out: out, Patience: patience, Agent: func(o AgentOptions) (Agent, error) {
 		return &toy{o: o, wrong: wrong, ids: map[string]string{}}, nil
 	}})
 	return out.String(), err
 }
 
 func TestRun(t *testing.T) {
-	shown, err := play(t, toyScenario, "")
+	shown, err := play(t, toyScenario, "", time.Minute)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, shown)
 	}
@@ -233,10 +248,13 @@ func TestRunNotices(t *testing.T) {
 		"not exclusive":   {"cpus: 0-1}", "cpus: 0-2}", "", "are not its own: a/plain/one has 0-2"},
 		"moved":           {"name: toy", "name: toy2", "moves at restart", "the restart changed it"},
 		"too late":        {"name: toy", "name: toy3", "late", `at its first instruction cpus are "0-3"`},
+		"an end":          {"name: toy", "name: toy4", "deaf", "a/own: ended, and the agent says that it owns CPUs 2-3"},
+		"its container's": {"name: toy", "name: toy5", "deaf", "a/own/two: ended, and the agent says that it is running"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			text := strings.Replace(toyScenario, tt.from, tt.to, 1)
-			shown, err := play(t, text, tt.wrong)
+			shown, err := play(t, text, tt.wrong, time.Second)
 			var unmet *Unmet
 			if !errors.As(err, &unmet) || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("%v, want it to contain %q\n%s", err, tt.want, shown)
@@ -255,7 +273,7 @@ func TestRunRefuses(t *testing.T) {
 		"broken":  {"startContainer: a/own/three", "startContainer: a/own/four", "no such created container"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := play(t, strings.Replace(toyScenario, tt.from, tt.to, 1), "")
+			_, err := play(t, strings.Replace(toyScenario, tt.from, tt.to, 1), "", time.Minute)
 			var unmet *Unmet
 			if err == nil || errors.As(err, &unmet) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want it to contain %q", err, tt.want)
