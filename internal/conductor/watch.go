@@ -37,7 +37,7 @@ const (
 const (
 	lookEvery = 250 * time.Millisecond
 	slowEvery = 5 * time.Second
-	slowRound = 60 * time.Second
+	slowRound = 2 * time.Minute
 	perLook   = 75 // at 15 µs a file, as measured on a virtual machine
 )
 

@@ -347,6 +347,14 @@ func TestWatch(t *testing.T) {
 	if want := map[string]string{id: "kubepods/burstable/podb/" + id}; !cmp.Equal(found, want) {
 		t.Errorf("found %v, want %v", found, want)
 	}
+	// Another look finds whose pod nobody has told of, and what tells by itself is left alone.
+	late := strings.Repeat("0b", 32)
+	if err := os.MkdirAll(root+"/kubepods/burstable/podc/"+late, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if found, want := p.rescan(), map[string]string{late: "kubepods/burstable/podc/" + late}; !cmp.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
+	}
 	if p.pods["kubepods/burstable/podlink"] || p.pods["kubepods/burstable/podinside"] {
 		t.Error("a link is watched")
 	}

@@ -26,6 +26,9 @@ type places struct {
 	pods    map[string]bool // watched
 	// blind is why a directory could not be watched; "" where all are.
 	blind string
+	// trusts: a pod's directory that is watched need not be listed to know what
+	// is in it.
+	trusts bool
 }
 
 // topsBelow returns where the kubelet puts its cgroups below its --cgroup-root,
@@ -99,6 +102,13 @@ func (p *places) scan() map[string]string {
 	return found
 }
 
+// rescan is scan where no notice was lost: what is watched has told by itself.
+func (p *places) rescan() map[string]string {
+	p.trusts = true
+	defer func() { p.trusts = false }()
+	return p.scan()
+}
+
 // await watches the nearest directory above a top that is not there yet.
 func (p *places) await(top string) {
 	for dir := path.Dir(top); ; dir = path.Dir(dir) {
@@ -132,7 +142,7 @@ func (p *places) child(dir string, found map[string]string, depth int) {
 }
 
 func (p *places) pod(dir string, found map[string]string) {
-	if !p.add(dir, p.pods) {
+	if p.trusts && p.pods[dir] || !p.add(dir, p.pods) {
 		return
 	}
 	names, _ := p.tree.Children(dir, "cpuset")

@@ -151,7 +151,7 @@ func (s *session) serve() error {
 		case dir := <-s.learn:
 			s.appeared(s.places.learn(dir))
 		case <-resync.C:
-			s.appeared(s.places.scan())
+			s.appeared(s.places.rescan())
 			s.tellBlind()
 			s.run(s.relist)
 		case <-look.C:
