@@ -41,6 +41,7 @@ const (
 	chaosEach  = 5 // containers of a pod
 	chaosCalm  = 2 * time.Minute
 	chaosEnded = 100 * time.Millisecond // a kubelet's pause after a failure
+	mostInARow = int(chaosCalm / chaosEnded)
 )
 
 func playChaos(t *testing.T, c *real.Containerd, config string) {
@@ -166,6 +167,7 @@ type chaos struct {
 // fails because something was killed is tried again, as another container.
 func (s *chaos) churn(pod real.PodID, dice *rand.Rand) error {
 	var live []real.ContainerID
+	inARow := 0 // calls that failed
 	for i := 0; ; i++ {
 		ended := false
 		select {
@@ -189,12 +191,14 @@ func (s *chaos) churn(pod real.PodID, dice *rand.Rand) error {
 		}
 		if err != nil {
 			s.last.Store(err.Error())
-			if s.failed.Add(1) > 5000 {
-				return fmt.Errorf("too many calls failed, the last: %w", err)
+			s.failed.Add(1)
+			if inARow++; inARow > mostInARow {
+				return fmt.Errorf("%d calls failed one after another, the last: %w", inARow, err)
 			}
 			time.Sleep(chaosEnded)
 			continue
 		}
+		inARow = 0
 		s.made.Add(1)
 		live = append(live, id)
 	}
