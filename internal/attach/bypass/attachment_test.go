@@ -279,6 +279,44 @@ func TestMaking(t *testing.T) {
 	})
 }
 
+// TestStartCutShort: a runtime that was killed while it started a container says for
+// ever that it was only created. Whoever attaches is told of it with all others, as of
+// one that may own CPUs, and not as of a new one each time.
+func TestStartCutShort(t *testing.T) {
+	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
+		h := &recorder{}
+		id := r.create(r.pod("web", "uid-web", nil, nil), "one", nil)
+		r.kernel.mkdir(r.ctrs[id].dir()) // its process is a child of the shim
+		run(t, r, h)
+		if n := len(h.sync.Containers); n != 1 {
+			t.Fatalf("synchronised with %d containers", n)
+		}
+		until(t, "settled", func() bool { return h.count("StartContainer one") == 1 })
+		if h.count("CreateContainer one") != 0 {
+			t.Errorf("told %q", h.events())
+		}
+	})
+}
+
+// TestStartUnderWay is the same of one that is still being made: it comes by itself.
+func TestStartUnderWay(t *testing.T) {
+	both(t, func(t *testing.T, r *fakeCRI) {
+		t.Helper()
+		h, dir := &recorder{}, proc(t)
+		if err := os.WriteFile(filepath.Join(dir, "4242/stat"), []byte("4242 (runc:[2:INIT]) S 4241 1"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		id := r.create(r.pod("web", "uid-web", nil, nil), "one", nil)
+		r.kernel.mkdir(r.ctrs[id].dir())
+		run(t, r, h, func(o *Options) { o.Proc = dir })
+		if n := len(h.sync.Containers); n != 0 {
+			t.Fatalf("synchronised with %d containers", n)
+		}
+		until(t, "told", func() bool { return h.count("CreateContainer one") == 1 })
+	})
+}
+
 // TestTwoOfOneName: pods are told apart by their ids.
 func TestTwoOfOneName(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {

@@ -112,13 +112,20 @@ func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, fou
 			s.a.o.Log.Debug("container without a pod left out", logkey.Container, c.id)
 			continue
 		}
-		if !c.running && found[c.id] != "" {
-			continue // being made: its cgroup must be left alone, and it is told of by itself
+		if dir := found[c.id]; !c.running && dir != "" && !s.isMade(dir) {
+			continue // its cgroup must be left alone, and it is told of by itself
 		}
 		c.started = c.running
 		p.ctrs[c.id] = c
 	}
 	return all, nil
+}
+
+// isMade reports whether the OCI runtime is done with a cgroup. The container may
+// be called created for ever: of a start that the runtime did not live to see.
+func (s *session) isMade(dir string) bool {
+	at, _ := (&fresh{s: s, dir: dir}).progress()
+	return at == ready
 }
 
 // relist compares the runtime's lists with what was told, and hints at the
