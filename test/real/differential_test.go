@@ -179,7 +179,7 @@ var differential = []struct {
 		real.Eventually(w.t, patiently, func() error {
 			now, err := os.ReadFile(file)
 			had := strings.Fields(string(before))
-			if err == nil && !slices.ContainsFunc(strings.Fields(string(now)), func(pid string) bool { return !slices.Contains(had, pid) }) {
+			if err == nil && !slices.ContainsFunc(strings.Fields(string(now)), func(pid string) bool { return !slices.Contains(had, pid) && isProbe(pid) }) {
 				err = fmt.Errorf("nothing more runs: %q", now)
 			}
 			return err
@@ -195,6 +195,13 @@ var differential = []struct {
 			return err
 		}()).String()
 	}},
+}
+
+// isProbe reports whether a process is the workload's program and no longer the OCI runtime that becomes it: the shim of
+// containerd 1.6 may hang for good where it is to end one of these.
+func isProbe(pid string) bool {
+	line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+	return err == nil && strings.HasPrefix(string(line), "/probe")
 }
 
 // TestDifferential replays the same calls direct and proxied on one runtime.
