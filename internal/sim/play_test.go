@@ -228,6 +228,7 @@ func TestRun(t *testing.T) {
 // TestRunNotices plants one fault after another; each must be noticed, or the
 // scenarios prove nothing.
 func TestRunNotices(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ from, to, wrong, want string }{
 		"CPUs":            {`cpus: "2-3", shares`, `cpus: "1-3", shares`, "", `cpus are "2-3", wanted "1-3"`},
 		"weight":          {"shares: 1024, exclusive", "shares: 2048, exclusive", "", "weight is 39, wanted 79 (of shares 2048)"},
