@@ -64,9 +64,9 @@ func (p *player) await(ctx context.Context, look func() []string) []string {
 	}
 }
 
-// ended says of which containers that a step ended the agent still thinks that
-// they live: who is only told of an end learns of it later, and the next step may
-// build on it.
+// ended names what a step ended and the agent still takes for living: containers,
+// and pods that own CPUs. Who is only told of an end learns of it later, and the
+// next step may build on it.
 func (p *player) ended(s *scenario.Step) []string {
 	ends := slices.Concat(s.Stop, s.Remove)
 	if len(ends) == 0 {
@@ -87,8 +87,10 @@ func (p *player) ended(s *scenario.Step) []string {
 	for _, c := range now.Containers {
 		namespace, pod, _ := strings.Cut(c.Pod, "/")
 		ref := scenario.PodRef(namespace, pod)
-		ends := slices.Contains(ends, ref) || slices.Contains(ends, ref.In(c.Name))
-		if ends && !lives[c.ID] && c.State != lifecycle.StateStopped.String() {
+		if !slices.Contains(ends, ref) && !slices.Contains(ends, ref.In(c.Name)) {
+			continue
+		}
+		if !lives[c.ID] && c.State != lifecycle.StateStopped.String() {
 			unmet = append(unmet, fmt.Sprintf("%s: ended, and the agent says that it is %s", ref.In(c.Name), c.State))
 		}
 	}

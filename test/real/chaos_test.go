@@ -40,8 +40,8 @@ const (
 	chaosPods  = 10
 	chaosEach  = 5 // containers of a pod
 	chaosCalm  = 2 * time.Minute
-	chaosEnded = 100 * time.Millisecond // a kubelet's pause after a failure
-	mostInARow = int(chaosCalm / chaosEnded)
+	chaosEnded = 100 * time.Millisecond      // a kubelet's pause after a failure
+	mostInARow = int(chaosCalm / chaosEnded) // failures of one caller: a runtime is back long before
 )
 
 func playChaos(t *testing.T, c *real.Containerd, config string) {
