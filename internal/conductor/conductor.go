@@ -170,16 +170,18 @@ type work struct {
 	// items go to the kernel before the answer; notes are what the answer
 	// carries and the kernel must agree with from then on.
 	items, notes []keeper.Item
-	settle       string          // owner whose rows are written out
-	wasUnplaced  map[string]bool // see unplaced
-	forget       []string
-	problems     []lifecycle.Problem
-	wrote        []keeper.Outcome
-	decided      time.Duration // what deciding took
-	took         time.Duration // and all of it, until the answer
-	alarm        *time.Timer   // has it concluded, where no other event does before
-	failed       bool          // a panic of ours cost it something
-	again        bool          // a creation that carries a record: it was decided before
+	settle       string // owner whose rows are written out
+	// rest is what the answer to a creation does not wait for, since the kernel's partitions make it as good as done.
+	rest        *keeper.Rest
+	wasUnplaced map[string]bool // see unplaced
+	forget      []string
+	problems    []lifecycle.Problem
+	wrote       []keeper.Outcome
+	decided     time.Duration // what deciding took
+	took        time.Duration // and all of it, until the answer
+	alarm       *time.Timer   // has it concluded, where no other event does before
+	failed      bool          // a panic of ours cost it something
+	again       bool          // a creation that carries a record: it was decided before
 }
 
 // begin takes the turn for one event.
@@ -340,7 +342,13 @@ func (c *Conductor) apply(w *work) {
 		for _, id := range w.forget {
 			c.keeper.Forget(id)
 		}
-		if len(w.items)+len(w.forget) > 0 {
+		switch {
+		case len(w.items)+len(w.forget) == 0:
+		case w.ev.Kind == lifecycle.CreateContainer:
+			var wrote []keeper.Outcome
+			wrote, w.rest = c.keeper.ApplyUrgent(w.items)
+			w.wrote = append(w.wrote, wrote...)
+		default:
 			w.wrote = append(w.wrote, c.keeper.Apply(w.items)...)
 		}
 		if w.settle != "" {
@@ -354,6 +362,10 @@ func (c *Conductor) apply(w *work) {
 
 // conclude takes note of what became of an event, and reports it.
 func (c *Conductor) conclude(w *work) {
+	_ = c.guard(w, func() error {
+		w.wrote = append(w.wrote, w.rest.Apply()...)
+		return nil
+	})
 	_ = c.guard(w, func() error {
 		c.keeper.Note(w.notes)
 		c.confirm(w)

@@ -64,7 +64,11 @@ func (mo *model) checkPartitions(when string) {
 		for _, c := range p.ctrs {
 			// One whose creation failed twice is given no set before it starts.
 			pending := !c.started && c.Resources.CPU.CPUs == "" && mo.ownedBy(c) != ""
-			alone = alone && (c.ended || pending || c.Resources.CPU.CPUs != "" && len(intersect(idsOf(c.Resources.CPU.CPUs), own)) == len(idsOf(c.Resources.CPU.CPUs)))
+			at := c.Resources.CPU.CPUs
+			if c.started && !c.ended {
+				at = mo.file(c.dir() + "/cpuset.cpus") // the runtime's copy follows later
+			}
+			alone = alone && (c.ended || pending || at != "" && len(intersect(idsOf(at), own)) == len(idsOf(at)))
 		}
 		is, has := mo.file(dir+"/cpuset.cpus.partition"), mo.file(dir+"/cpuset.cpus.exclusive")
 		if alone {

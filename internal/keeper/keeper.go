@@ -169,7 +169,12 @@ func New(tree *cgroup.Tree) *Keeper {
 // shrink and after them where they grow. It returns one outcome per item, in
 // their order. A value that cannot be encoded is refused and not recorded.
 func (k *Keeper) Apply(batch []Item) []Outcome {
-	out := make([]Outcome, len(batch))
+	out, _ := k.apply(batch, false)
+	return out
+}
+
+func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) {
+	out = make([]Outcome, len(batch))
 	items := make([]int, 0, len(batch))
 	sets := false
 	acts := false
@@ -188,7 +193,7 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 	jobs := k.record(batch, items, out)
 	k.flush()
 	if sets {
-		k.runSets(jobs)
+		later = k.runSets(jobs, urgent)
 		k.lists.Unlock()
 	}
 	k.runScalars(jobs)
@@ -202,7 +207,7 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 			}
 		}
 	}
-	return out
+	return out, later
 }
 
 // Note records values as desired without writing them: they were carried
@@ -255,7 +260,7 @@ func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
 		j.watched = watched
 	}
 	k.mu.Unlock()
-	k.runSets(jobs)
+	k.runSets(jobs, false)
 	k.lists.Unlock()
 	k.runScalars(jobs)
 	k.flush()

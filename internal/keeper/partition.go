@@ -61,16 +61,26 @@ type partitionPass struct {
 	wrote map[string]bool  // cgroups above that were written
 }
 
-// runSets writes the partitions and lists among jobs.
-func (k *Keeper) runSets(jobs []*job) {
+// runSets writes the partitions and lists among jobs. Of what is urgent it leaves the lists that its partitions make as
+// good as written, and returns them.
+func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	p := k.partitionsIn(jobs)
 	if p == nil {
 		k.runLists(jobs)
-		return
+		return nil
 	}
 	p.free()
+	if urgent {
+		jobs, later = p.postpone(jobs)
+	}
+	wanted := slices.DeleteFunc(slices.Clone(p.all), func(s *partition) bool { return !s.wanted })
 	k.runLists(jobs)
 	p.form()
+	if len(later) > 0 && !inForce(wanted) {
+		k.runLists(later)
+		return nil
+	}
+	return later
 }
 
 // partitionsIn returns the work on partitions; nil where there is none.

@@ -53,7 +53,7 @@ func (k *Keeper) release(owner string, match func(*row) bool) []Outcome {
 
 // finishRelease writes what is given back. Keeper.lists is held, and let go.
 func (k *Keeper) finishRelease(jobs []*job) []Outcome {
-	k.runSets(jobs)
+	k.runSets(jobs, false)
 	k.lists.Unlock()
 	k.runScalars(jobs)
 	k.flush()
