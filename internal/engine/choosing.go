@@ -185,6 +185,14 @@ func (d *draft) ownable(p *Pod) topology.Set {
 // bound chooses NUMA nodes and, on these, CPUs.
 func (d *draft) bound(p *Pod, c *Container, w choose.Want) (topology.Set, []choose.Reason, error) {
 	numa, tree := p.Intent.NUMA.V, d.policy.Choosing.Tree
+	if none := d.absent(numa.IDs); len(none) > 0 {
+		var all []int
+		for _, n := range d.machine.Nodes {
+			all = append(all, n.ID)
+		}
+		return topology.Set{}, nil, fmt.Errorf("NUMA nodes %s are wanted, and %s is not there: this machine has %s",
+			topology.FormatList(numa.IDs), topology.FormatList(none), topology.FormatList(all))
+	}
 	bind := choose.BindWant{
 		N: w.N, From: w.From, Among: d.among(p), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
 	}
@@ -218,7 +226,24 @@ func (d *draft) bound(p *Pod, c *Container, w choose.Want) (topology.Set, []choo
 		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
 	}
 	chosen, err := tree.Choose(w)
+	if err == nil && bind.Count > 1 && !numa.Even && w.N >= bind.Count && d.machine.Count(topology.NodeLevel, chosen.CPUs) < len(ids) {
+		// So many nodes, or these, were asked for: its memory is on those of its CPUs.
+		w.Spread = []topology.Level{topology.NodeLevel}
+		if over, err := tree.Choose(w); err == nil {
+			chosen = over
+		}
+	}
 	return chosen.CPUs, append(why, chosen.Why...), err
+}
+
+// absent are those of some NUMA nodes that the machine does not have.
+func (d *draft) absent(ids []int) (none []int) {
+	for _, id := range ids {
+		if _, there := d.machine.NodeIndex(id); !there {
+			none = append(none, id)
+		}
+	}
+	return none
 }
 
 // ofBoundPools are the CPUs of shared pools that are bound to a NUMA node.

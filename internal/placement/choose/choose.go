@@ -34,19 +34,28 @@ func (p *picker) usable(from topology.Set) topology.Set {
 		return from
 	}
 	var out topology.Set
-	for rest := from; !rest.Empty(); {
-		first := rest.First()
-		core := p.tree.core(first)
-		rest = rest.Minus(core)
-		switch {
-		case !from.Contains(core):
-		case p.want.Cores == OneThread:
-			out.Add(first)
-		default:
-			out = out.Union(core)
+	for first := range from.All() {
+		core := p.tree.cores[p.tree.machine.GroupOf(topology.CoreLevel, first)]
+		if core[0] != first || !hasAll(from, core) {
+			continue // of a whole core the lowest is there, too
+		}
+		if p.want.Cores == OneThread {
+			core = core[:1]
+		}
+		for _, cpu := range core {
+			out.Add(cpu)
 		}
 	}
 	return out
+}
+
+func hasAll(set topology.Set, cpus []int) bool {
+	for _, cpu := range cpus {
+		if !set.Has(cpu) {
+			return false
+		}
+	}
+	return true
 }
 
 // check refuses what no choice can hold.

@@ -38,8 +38,9 @@ func (e *MemoryError) Error() string {
 // Nodes returns the ids of the memory nodes for a question, in ascending order.
 // They are the nodes of the CPUs; where those have no memory of the kind
 // wanted, the nearest that has; and where they are short, as many of the nearest
-// others as it takes: of equally near ones those with the most left. The error
-// is a *MemoryError.
+// others as it takes: of equally near ones those in the packages of the CPUs
+// first (firmware that tells no distances has all at the same), then those with the
+// most left. The error is a *MemoryError.
 func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	usable := usableNodes(m, q)
 	var local, sorted []int
@@ -50,8 +51,15 @@ func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	}
 	sorted = slices.Clone(usable)
 	far := func(i int) int { return nearest(m, local, i) }
+	packages := m.Spread(topology.PackageLevel, q.CPUs)
+	outside := func(i int) int {
+		if m.Nodes[i].CPUs.And(packages).Empty() {
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(sorted, func(a, b int) int {
-		return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(left(m, q, b), left(m, q, a)))
+		return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(outside(a), outside(b)), cmp.Compare(left(m, q, b), left(m, q, a)))
 	})
 	var out []int
 	var sum uint64

@@ -13,6 +13,7 @@ type Tree struct {
 	groups  []group // the root first, parents before their parts
 	threads int     // of the largest core
 	uniform bool    // all cores have as many
+	cores   [][]int // the CPUs of each, by the machine's number of the core
 }
 
 // group is some CPUs that are close to each other.
@@ -36,6 +37,7 @@ func NewTree(m *topology.Machine) *Tree {
 	for _, c := range cores {
 		t.threads = max(t.threads, c.Len())
 		t.uniform = t.uniform && c.Len() == cores[0].Len()
+		t.cores = append(t.cores, c.Members())
 	}
 	t.add(m.Online(), topology.PackageLevel, map[string]int{})
 	return t
@@ -92,9 +94,4 @@ func (t *Tree) nodeOf(cpus topology.Set) int {
 		return first
 	}
 	return -1
-}
-
-// core returns the CPUs of the core a CPU belongs to.
-func (t *Tree) core(cpu int) topology.Set {
-	return t.machine.Groups(topology.CoreLevel)[t.machine.GroupOf(topology.CoreLevel, cpu)]
 }
