@@ -15,6 +15,7 @@ import (
 var (
 	existing = numbers{0, 100, 1000}
 	rounds   = flag.Int("rounds", 1000, "how many containers each arm of the NRI benchmark is given, at each number of existing ones")
+	policy   = flag.String("policy", "none", "Trimtab's placement.policy in the NRI benchmark: none or pools")
 	attaches = flag.Int("attaches", 8, "how often each arm is attached to measure Synchronize")
 )
 

@@ -24,8 +24,9 @@ import (
 const (
 	armVar    = "TRIMTAB_BENCH_ARM"
 	socketVar = "TRIMTAB_BENCH_SOCKET"
-	treeVar   = "TRIMTAB_BENCH_TREE"  // of cgroup files
-	stateVar  = "TRIMTAB_BENCH_STATE" // a directory to write to
+	treeVar   = "TRIMTAB_BENCH_TREE"   // of cgroup files
+	stateVar  = "TRIMTAB_BENCH_STATE"  // a directory to write to
+	policyVar = "TRIMTAB_BENCH_POLICY" // placement.policy
 	// profileVar is a directory for a CPU and a heap profile of each Trimtab process.
 	profileVar = "TRIMTAB_BENCH_PROFILE"
 )
@@ -92,6 +93,7 @@ func runTrimtab(ctx context.Context) error {
 	c.NRI.Socket, c.Paths.StatusSocket = os.Getenv(socketVar), ""
 	c.Paths.State = os.Getenv(stateVar)
 	c.Paths.Key = os.Getenv(stateVar) + "/key"
+	c.Placement.Policy = os.Getenv(policyVar)
 	a, err := agent.New(agent.Options{
 		Config: c, Machine: m, Log: slog.New(slog.NewTextHandler(null, nil)),
 		Tree: &cgroup.Tree{FS: plainFiles{root}, Version: cgroup.V2},

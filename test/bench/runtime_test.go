@@ -90,7 +90,7 @@ func (h *host) updated(_ context.Context, all []*api.ContainerUpdate) ([]*api.Co
 func (h *host) attach(b *testing.B) {
 	b.Helper()
 	h.child = exec.Command(os.Args[0]) // ends with its standard input
-	h.child.Env = append(os.Environ(), armVar+"="+h.arm, socketVar+"="+h.socket(), treeVar+"="+string(h.tree), stateVar+"="+filepath.Join(h.dir, "state"))
+	h.child.Env = append(os.Environ(), armVar+"="+h.arm, socketVar+"="+h.socket(), treeVar+"="+string(h.tree), stateVar+"="+filepath.Join(h.dir, "state"), policyVar+"="+*policy)
 	h.child.Stderr = os.Stderr
 	var err error
 	if h.stop, err = h.child.StdinPipe(); err != nil {

@@ -32,13 +32,34 @@ type arm struct {
 // owns a CPU, which the others of its runtime give up. The call is what a kubelet waits for; StartContainer, where
 // Trimtab confirms what is in force, is told beside it.
 func BenchmarkCreateContainer(b *testing.B) {
+	benchCreations(b, 10, func(c *real.Containerd) {
+		for i := range *benchExisting {
+			c.RunContainer(c.RunPod(benchPod(i, 1+i%8)), real.ContainerSpec{Name: "app-0"})
+		}
+	})
+}
+
+// BenchmarkShrink is the same of creations that take a CPU away from a hundred containers that share it, which get it
+// back when the pod is removed.
+func BenchmarkShrink(b *testing.B) {
+	benchCreations(b, 1, func(c *real.Containerd) {
+		for i := range 20 {
+			pod := c.RunPod(plain(fmt.Sprint("crowd-", i), "LS"))
+			for k := range 5 {
+				c.RunContainer(pod, real.ContainerSpec{Name: fmt.Sprint("app-", k)})
+			}
+		}
+	})
+}
+
+// benchCreations has one of so many pods own a CPU.
+func benchCreations(b *testing.B, owners int, before func(*real.Containerd)) {
+	b.Helper()
 	arms := []*arm{{name: "no plugin"}, {name: "no plugin again"}, {name: "trimtab"}}
 	for _, a := range arms {
 		a.c = real.Start(b)
 		a.create, a.live = map[string][]time.Duration{}, map[string][]time.Duration{}
-		for i := range *benchExisting {
-			a.c.RunContainer(a.c.RunPod(benchPod(i, 1+i%8)), real.ContainerSpec{Name: "app-0"})
-		}
+		before(a.c)
 		if a.name == "trimtab" {
 			startTrimtab(b, a.c, "")
 		}
@@ -50,7 +71,7 @@ func BenchmarkCreateContainer(b *testing.B) {
 			break // the machine is busy with something else
 		}
 		for i := range arms {
-			arms[(round+i)%len(arms)].round(round, round >= warmUp)
+			arms[(round+i)%len(arms)].round(round, round%owners == 0, round >= warmUp)
 		}
 	}
 	report(b, arms)
@@ -60,12 +81,12 @@ func BenchmarkCreateContainer(b *testing.B) {
 const perPod = 5
 
 // round creates and starts the containers of one pod, one after another, and removes them.
-func (a *arm) round(round int, counts bool) {
-	class, n, spec := "shares", perPod, real.ContainerSpec{}
-	if round%10 == 0 {
-		class, n, spec.Resources = "owns a CPU", 1, oneCPU
+func (a *arm) round(round int, owns, counts bool) {
+	class, n, spec, as := "shares", perPod, real.ContainerSpec{}, benchPod(1000+round, round)
+	if owns {
+		class, n, spec.Resources, as = "owns a CPU", 1, oneCPU, owning(fmt.Sprintf("bench-%d", 1000+round), "1")
 	}
-	pod := a.c.RunPod(benchPod(1000+round, round))
+	pod := a.c.RunPod(as)
 	for i := range n {
 		spec.Name = fmt.Sprintf("app-%d", i)
 		begin := time.Now()
@@ -80,14 +101,10 @@ func (a *arm) round(round int, counts bool) {
 	a.c.RemovePod(pod)
 }
 
-// benchPod is a pod that asks for something: every tenth for a CPU, the others for the pool of online services or of
-// batch work.
+// benchPod is a pod that asks for the pool of online services or of batch work.
 func benchPod(i, turn int) real.PodSpec {
 	name := fmt.Sprintf("bench-%d", i)
-	switch {
-	case turn%10 == 0:
-		return owning(name, "1")
-	case turn%2 == 0:
+	if turn%2 == 0 {
 		return plain(name, "LS")
 	}
 	spec := plain(name, "BE")
@@ -110,7 +127,7 @@ func report(b *testing.B, arms []*arm) {
 	}
 	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()*1000) }
 	over := func(x, y time.Duration) float64 { return x.Seconds() / y.Seconds() }
-	fmt.Printf("\nCRI CreateContainer on containerd, %d containers there before; times in ms, ratios to %q\n", *benchExisting, arms[0].name)
+	fmt.Printf("\n%s: CRI CreateContainer on containerd; times in ms, ratios to %q\n", b.Name(), arms[0].name)
 	fmt.Printf("%12s %16s %6s %8s %8s %10s %10s %10s\n", "container", "arm", "calls", "p50", "p90", "p50 ratio", "p90 ratio", "start p50")
 	for _, class := range []string{"shares", "owns a CPU"} {
 		base := arms[0].create[class]
@@ -124,7 +141,11 @@ func report(b *testing.B, arms []*arm) {
 		}
 	}
 	fmt.Printf("%q against %q is the noise of this very run.\n", arms[1].name, arms[0].name)
-	base := at(arms[0].create["shares"], 50)
-	b.ReportMetric(over(at(arms[1].create["shares"], 50), base), "p50-ratio-noise")
-	b.ReportMetric(over(at(arms[2].create["shares"], 50), base), "p50-ratio")
+	of := "shares"
+	if len(arms[0].create[of]) == 0 {
+		of = "owns a CPU"
+	}
+	base := at(arms[0].create[of], 50)
+	b.ReportMetric(over(at(arms[1].create[of], 50), base), "p50-ratio-noise")
+	b.ReportMetric(over(at(arms[2].create[of], 50), base), "p50-ratio")
 }
