@@ -15,6 +15,8 @@ VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # The NRI library would bring a WebAssembly runtime along, and gRPC pages of its own with a template engine: nothing of
 # ours uses either.
 TAGS := nri_no_wasm,grpcnotrace
+# Two guests at a time, a processor each: of two suites, or, in the soak, of the one that takes far longer than the others.
+GUESTS = $(if $(TRIMTAB_SOAK),-p 1 -parallel 2 -timeout 4h,-p 2 -parallel 1 -timeout 80m)
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
@@ -44,14 +46,10 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@test/tools/deps.sh e2e
 	@mkdir -p .cache; cd test/vm && go build -o ../../.cache/e2e-report ./report
-	@cd test/vm && { go test -json -count=1 -p 1 -parallel 2 -timeout $(if $(TRIMTAB_SOAK),4h,80m) $(ARGS) ./... || true; } | ../../.cache/e2e-report
+	@cd test/vm && { go test -json -count=1 $(GUESTS) $(ARGS) ./... || true; } | ../../.cache/e2e-report
 
-soak: deps tools ## Run the restart tests at full length, 100 rounds, new random histories, and all suites in guests
-	@cd test/real && TRIMTAB_SOAK=$${ROUNDS:-100} go test -race -v -timeout 60m -run 'TestRestarts|TestAuto|TestProxyKilled|TestChaos' $(ARGS) .
-	@TRIMTAB_SOAK=$${ROUNDS:-100} go test -v -timeout 60m ./test/churn
-	@go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=3000
-	@cd test/oracle && go test -v -timeout 60m . -rapid.checks=5000
-	@TRIMTAB_SOAK=$${ROUNDS:-100} $(MAKE) e2e
+soak: deps tools ## Run everything at full length: restarts, random histories, all suites in guests (some two hours)
+	@test/tools/soak.sh
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities
 	@test/tools/lint.sh $(filter-out test/oracle,$(MODULES))

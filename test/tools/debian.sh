@@ -19,7 +19,8 @@ fi
 if [ ! -e "$archive" ]; then
   start=$(date +%s)
   echo "debian: making a root file system with systemd (up to 160 s)" >&2
-  mmdebstrap --quiet --variant=minbase --include=$packages --aptopt='Acquire::Languages "none"' \
+  rm -rf "$archive.new"
+  mmdebstrap --quiet --format=tar --variant=minbase --include=$packages --aptopt='Acquire::Languages "none"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
     $suite "$archive.new" >&2 9>&-

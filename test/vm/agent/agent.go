@@ -79,6 +79,14 @@ func (a *Agent) Kill() {
 	}
 }
 
+// Dump ends the agent by having it say what each of its goroutines does, into its log.
+func (a *Agent) Dump() {
+	if a.pid != 0 {
+		a.m.Run("kill", "-QUIT", strconv.Itoa(a.pid))
+		a.pid = 0
+	}
+}
+
 // Status is what is read of the agent's status.
 type Status struct {
 	ConfigGen   int    `json:"configGeneration"`

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Everything at full length: make soak. All parts run, also after one that failed; the exit status tells whether one did.
+# ROUNDS is how often agent and runtimes are killed and restarted. PARTS runs some parts alone, by name.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+rounds=${ROUNDS:-100}
+parts=${PARTS:-restarts switches churn histories oracle guests}
+told=()
+failed=()
+
+part() { # NAME ABOUT COMMAND...
+  local name=$1 about=$2 start=$SECONDS verdict=ok
+  shift 2
+  [[ " $parts " == *" $name "* ]] || { told+=("$name: not asked for"); return; }
+  echo "== soak: $name: $about ($(date +%H:%M))"
+  if ! "$@"; then
+    verdict=FAILED
+    failed+=("$name")
+  fi
+  told+=("$name: $verdict in $((SECONDS - start)) s")
+  echo "== soak: ${told[-1]}"
+}
+
+real() { (cd test/real && TRIMTAB_SOAK=$1 go test -race -v -timeout 90m -run "$2" .); }
+
+part restarts "agent and containerd restarted, the proxy killed, $rounds times each" real "$rounds" 'TestRestarts|TestProxyKilled'
+part switches "NRI switched off and on, agent and runtime killed in random order, $((rounds / 2)) times each" real "$((rounds / 2))" 'TestAuto|TestChaos'
+part churn "a thousand containers come, go and are resized, 5,000 steps" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/churn
+part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000
+part oracle "the kubelet's static CPU manager is asked, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000
+part guests "all scenarios and lives in virtual machines, the proxy killed $rounds times" env TRIMTAB_SOAK="$rounds" make e2e
+
+echo "== make soak: ${failed[*]:+FAILED: ${failed[*]}; }in $((SECONDS / 60)) min"
+printf '   %s\n' "${told[@]}"
+[ ${#failed[@]} -eq 0 ]
