@@ -43,7 +43,6 @@ func Players() []Player {
 		{
 			Attachment: parity.Named("bypass"), Seat: func() sim.Seat { return &seat{attach: "bypass"} },
 			Shows: []Shown{
-				{Limit: parity.SameAgain, Scenario: "normalization", Step: "and back", Differs: "default/none/a"},
 				{Limit: parity.Beside, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
 				{Limit: parity.Beside, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
 			},

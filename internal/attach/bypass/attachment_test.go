@@ -169,6 +169,16 @@ func TestKubeletUpdate(t *testing.T) {
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Shares = new(uint64(300)) })
 		a.Look(id)
 		until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
+		// Back to what we had given, and to what it was created with.
+		r.set(func() {
+			*r.ctrs[id].spec.Linux.Resources.CPU.Shares, *r.ctrs[id].spec.Linux.Resources.CPU.Quota = 512, 50000
+		})
+		a.Look(id)
+		until(t, "third update", func() bool { return h.count("UpdateContainer one") == 3 })
+		want = &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(512)), Quota: lifecycle.Some(int64(50000))}}
+		if diff := cmp.Diff(want, h.asked[len(h.asked)-1]); diff != "" {
+			t.Error(diff)
+		}
 	})
 }
 

@@ -147,6 +147,9 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	}
 	requested := asked(*now, c.seen, c.ours)
 	c.seen = *now
+	if requested != nil {
+		c.ours.drop(requested)
+	}
 	return state, requested, nil
 }
 

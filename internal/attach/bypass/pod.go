@@ -322,7 +322,6 @@ func (s *session) askContainer(id, podID, dir string) (*ctr, error) {
 		r := resourcesIn(st.Status.Resources.Linux)
 		c.seen = storedOf(&r)
 	}
-	c.ours = c.seen
 	return c, nil
 }
 

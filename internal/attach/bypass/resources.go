@@ -145,6 +145,30 @@ func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 	return left
 }
 
+// drop takes out what somebody else asked for since: asking for what was there
+// before is a request again.
+func (s *stored) drop(r *lifecycle.Resources) {
+	var none stored
+	if r.CPU.Shares.Set {
+		s.shares = none.shares
+	}
+	if r.CPU.Quota.Set {
+		s.quota = none.quota
+	}
+	if r.CPU.Period.Set {
+		s.period = none.period
+	}
+	if r.Memory.Limit.Set {
+		s.memory = none.memory
+	}
+	if r.CPU.CPUs != "" {
+		s.cpus = none.cpus
+	}
+	if r.CPU.Mems != "" {
+		s.mems = none.mems
+	}
+}
+
 // copied reports whether the CRI's update has the field.
 func copied(f lifecycle.Field) bool {
 	var none stored
