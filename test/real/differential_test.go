@@ -173,13 +173,13 @@ var differential = []struct {
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := w.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/probe"}})
+			_, err := w.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/probe", "flood"}})
 			ended <- err
 		}()
 		real.Eventually(w.t, patiently, func() error {
 			now, err := os.ReadFile(file)
 			had := strings.Fields(string(before))
-			if err == nil && !slices.ContainsFunc(strings.Fields(string(now)), func(pid string) bool { return !slices.Contains(had, pid) && isProbe(pid) }) {
+			if err == nil && !slices.ContainsFunc(strings.Fields(string(now)), func(pid string) bool { return !slices.Contains(had, pid) && wasRead(pid) }) {
 				err = fmt.Errorf("nothing more runs: %q", now)
 			}
 			return err
@@ -188,7 +188,7 @@ var differential = []struct {
 		return said(nil, <-ended)
 	}},
 	{"too late", func(w way) string {
-		ctx, cancel := context.WithTimeout(w.ctx(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(w.ctx(), 3*time.Second) // by when it runs, and its output is read
 		defer cancel()
 		return status.Code(func() error {
 			_, err := w.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: string(w.ctr), Cmd: []string{"/probe"}})
@@ -197,11 +197,11 @@ var differential = []struct {
 	}},
 }
 
-// isProbe reports whether a process is the workload's program and no longer the OCI runtime that becomes it: the shim of
-// containerd 1.6 may hang for good where it is to end one of these.
-func isProbe(pid string) bool {
+// wasRead reports whether a process is the workload's program, all of whose output was taken. One that is cancelled before
+// its output is read makes the shim of containerd 1.6 wait for a reader, for half a minute, and all others for it.
+func wasRead(pid string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
-	return err == nil && strings.HasPrefix(string(line), "/probe")
+	return err == nil && string(line) == "/probe\x00sleep\x00"
 }
 
 // TestDifferential replays the same calls direct and proxied on one runtime.

@@ -5,11 +5,13 @@
 //	spin            burns one CPU until SIGTERM
 //	await F=V...    prints when each file of its cgroup had its value, in ns since the epoch, and sleeps
 //	exit N          ends with status N
+//	flood           prints more than all pipes hold, and becomes `probe sleep` once that is taken
 //	echo            prints nothing of itself, copies its input until that ends, and says whether it was a terminal
 //	pause           prints nothing, reaps children and sleeps until SIGTERM: the sandbox image
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,8 +46,11 @@ func main() {
 		mode = os.Args[1]
 	}
 	var first []byte
-	if mode == "echo" {
+	switch mode {
+	case "echo":
 		os.Exit(echo())
+	case "flood":
+		os.Exit(flood())
 	}
 	if mode != "pause" {
 		first = look(started)
@@ -81,6 +86,16 @@ func echo() int {
 	}
 	fmt.Printf("terminal: %v\n", err == nil)
 	return 7
+}
+
+// flood returns only what went wrong.
+func flood() int {
+	_, err := os.Stdout.Write(bytes.Repeat([]byte{'\n'}, 1<<20))
+	if err == nil {
+		err = syscall.Exec("/proc/self/exe", []string{os.Args[0], "sleep"}, os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "probe:", err)
+	return 1
 }
 
 func look(started int64) []byte {
