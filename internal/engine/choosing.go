@@ -115,7 +115,11 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 	if d.policy.KubeletOwns {
 		return cpus, a.key, "", errKubeletOwns
 	}
-	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), p.Pod.Resources, &c.Pristine); err != nil {
+	sum := p.Pod.Resources
+	if now := d.podSum(p, c); a.pod && dueOf(&now) > a.n { // it was refused, and resized since
+		a.n, sum = dueOf(&now), &now
+	}
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), sum, &c.Pristine); err != nil {
 		return cpus, a.key, "", err
 	}
 	if a.n == 0 {

@@ -130,6 +130,9 @@ func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
 		return false
 	}
 	d.own(p, c, cpus, cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus), "owned since it was created")
+	if asks, owns := d.asksInVain(p, c), d.withOffline(c, cpus).Len(); asks != 0 && asks != owns && !p.Intent.CPUs.Said() {
+		c.Trouble = append(c.Trouble, otherNumber(c.SeatFrom, asks, owns))
+	}
 	return true
 }
 
@@ -179,7 +182,11 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 		c.Trouble = append(c.Trouble, q)
 		return false
 	}
+	again := d.createdAnew(p, c)
 	d.own(p, c, cpus, key, why)
+	if again {
+		d.sayResized(p, c)
+	}
 	return true
 }
 
@@ -245,7 +252,9 @@ func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
 	// Owned CPUs that went offline are its own when they come back.
 	c.Born = cpus.Union(c.Born.Minus(d.machine.Online()))
 	c.SeatFrom, c.SeatWhy = from, why
-	d.grant(d.grantOf(p, c.Key, cpus, from))
+	g := d.grantOf(p, c.Key, cpus, from)
+	g.Wanted = c.Wanted
+	d.grant(g)
 	if gone := c.Born.Minus(cpus); !gone.Empty() {
 		c.Trouble = append(c.Trouble, away(from, d.machine.Format(gone), "it runs on those that are left"))
 	}

@@ -144,10 +144,12 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 		// Its containers' requests are of before, when they were refused. What they ask for now comes next.
 		return owns, p.Pod.Resources, a.key, true
 	}
-	if had := dueOf(&before); had != 0 && (had == a.n || had == owns || had == was.Wanted) && dueOf(&after) != 0 {
-		return dueOf(&after), &after, a.key, true
+	// A pod never asks for less than its containers do: a lower sum is one of before.
+	had, has := dueOf(&before), dueOf(&after)
+	if has != 0 && (had != 0 && (had == a.n || had == owns || had == was.Wanted || had > a.n) || has > a.n) {
+		return has, &after, a.key, true
 	}
-	if r := d.resizing; r != nil && !r.ofPod && a.n < owns && dueOf(&after) >= dueOf(&before) && dueOf(&after) > 0 {
+	if r := d.resizing; r != nil && !r.ofPod && a.n < owns && has >= had && has > 0 {
 		// It asks for no less, so a lower sum is one of before.
 		return owns, p.Pod.Resources, a.key, true
 	}
@@ -270,15 +272,20 @@ func (d *draft) containersOf(podID string) []*Container {
 // follow seats the other containers of a pod that was resized on what it owns
 // now, or other attempts at the container.
 func (d *draft) follow(p *Plan, c *Container) {
-	if d.resizing.before == c.Seat.Owned {
+	r := d.resizing
+	moved, met := r.before != c.Seat.Owned, r.all && r.failed == nil
+	if !moved && !met {
 		return
 	}
-	all := d.resizing.all
 	d.resizing = nil
 	for _, other := range d.containersOf(c.PodID) {
-		if other.ID != c.ID && other.Alive() && other.Seat.Pool == placement.Own && (all || other.Key == c.Key) {
+		follows := other.ID != c.ID && other.Alive() && other.Seat.Pool == placement.Own && (r.all || other.Key == c.Key)
+		if follows && (moved || other.Wanted != 0) {
 			n := *other
 			n.Born = c.Born
+			if met { // the number is the pod's
+				n.Wanted = 0
+			}
 			d.settle(p, &n, nil)
 		}
 	}
@@ -303,20 +310,61 @@ func (d *draft) resizePod(p *Plan) {
 	d.resizing, p.Container = nil, nil
 }
 
+// asksInVain returns how many CPUs a container with a record asked for at its last
+// resize, where that was refused; 0 where nothing tells. Without what was noted then,
+// it is seen where its pod's containers ask for more than their pod was told of with.
+func (d *draft) asksInVain(p *Pod, c *Container) int {
+	if c.Wanted != 0 || !d.chosenForPod(p) {
+		return c.Wanted
+	}
+	all := []*lifecycle.Resources{&c.Pristine}
+	for _, other := range d.listed[c.PodID] {
+		if other.ID != c.ID && other.State != lifecycle.StateStopped {
+			all = append(all, &other.Resources)
+		}
+	}
+	if sum := sumOf(all); dueOf(&sum) > dueOf(p.Pod.Resources) {
+		return dueOf(&sum)
+	}
+	return 0
+}
+
+// createdAnew carries over to a container that is created anew what the one before
+// it asked for in vain, and reports whether there was one that owned CPUs.
+func (d *draft) createdAnew(p *Pod, c *Container) bool {
+	g, owns := d.ledger.Of(c.Key)
+	if !owns {
+		return false
+	}
+	sum := c.Pristine
+	if d.chosenForPod(p) {
+		sum = d.podSum(p, c)
+	}
+	if n, a := dueOf(&sum), dueOf(p.Pod.Resources); n != g.CPUs.Len() && (n == g.Wanted || n > a) {
+		c.Wanted = n
+	}
+	return true
+}
+
 // sayResized reports that an owner asks for another number of CPUs than it has.
 func (d *draft) sayResized(p *Pod, c *Container) {
 	owns := d.withOffline(c, c.Seat.Owned).Len()
 	n, _, key, known := d.wanted(p, c, c, owns)
 	a, _ := d.asks(p, &c.Pristine)
-	if known && n != owns && a.n != owns && !p.Intent.NUMA.V.Exclusive {
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: key, Value: strconv.Itoa(n), Warning: true,
-			Reason: fmt.Sprintf("it asks for %d CPUs now and owns %d", n, owns), Then: "it may own as many at its next resize",
-		})
+	if known && n != owns && (a.n != owns || n == c.Wanted) && !p.Intent.NUMA.V.Exclusive {
+		c.Trouble = append(c.Trouble, otherNumber(key, n, owns))
 	}
 	if !known {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: c.SeatFrom, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
 		})
+	}
+}
+
+// otherNumber tells that an owner asks for another number of CPUs than it has.
+func otherNumber(key string, asks, owns int) lifecycle.Problem {
+	return lifecycle.Problem{
+		Key: key, Value: strconv.Itoa(asks), Warning: true,
+		Reason: fmt.Sprintf("it asks for %d CPUs now and owns %d", asks, owns), Then: "it may own as many at its next resize",
 	}
 }

@@ -23,6 +23,8 @@ type Grant struct {
 	Lent bool
 	// Alone: nobody else is given memory of the CPUs' NUMA nodes either.
 	Alone bool
+	// Wanted is how many CPUs its container asked for in vain at its last resize; 0 where it has as many.
+	Wanted int
 }
 
 // Ledger is who owns which CPUs. Containers of one pod may own the same CPUs;

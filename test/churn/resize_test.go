@@ -1,6 +1,7 @@
 package churn
 
 import (
+	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -53,7 +54,7 @@ func (n *node) resize(p *pod) {
 		p.cpus = cpus // one that was refused may have them when it is created anew
 		return
 	}
-	told := n.explain(p.ref().In(main.Name))
+	told := n.owning(p)
 	ids, err := topology.ParseList(told.CPUs)
 	n.must("CPUs it owns", err)
 	owned := topology.SetOf(ids...)
@@ -77,6 +78,20 @@ func (n *node) resize(p *pod) {
 	if p.kind.bound && !n.eye.onOneNode(owned) {
 		n.t.Errorf("%s is bound to a NUMA node and owns %s after a resize", p.ref(), told.CPUs)
 	}
+}
+
+// owning is what the agent says of the first container of a pod that owns CPUs: a
+// side may have been created anew since the pod was refused, and the main container
+// not. Where none does it is what it says of the main one.
+func (n *node) owning(p *pod) status.Container {
+	main := n.explain(p.ref().In("main"))
+	for _, c := range p.ctrs {
+		if told := n.explain(p.ref().In(c.Name)); told.Seat == "exclusive" {
+			told.Problems = append(told.Problems, main.Problems...)
+			return told
+		}
+	}
+	return main
 }
 
 // onOneNode reports whether some CPUs are all of one NUMA node.
