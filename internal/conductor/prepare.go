@@ -181,12 +181,12 @@ func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
 
 // hands reports whether the answer to an event is to hold a field. Files of the
 // unified hierarchy are not, as an OCI runtime fails a container for a file its
-// kernel does not have, and in version 1 for any: the keeper writes them when the
-// cgroup exists, and reports what the kernel refuses. Where the cgroup comes with
-// the first instruction only the runtime is in time, and there it passes over them
-// in version 1.
-func hands(to Carrier, kind lifecycle.Kind, f lifecycle.Field) bool {
-	return (f != lifecycle.Unified || holdsStart(to)) && to.Carries(kind, f)
+// kernel does not have, and in version 1 for any (runc 1.5: "cannot use unified on
+// cgroup v1"): the keeper writes them when the cgroup exists, and reports what the
+// kernel refuses. Where the cgroup comes with the first instruction only the runtime
+// is in time, which in version 2 is asked.
+func (c *Conductor) hands(to Carrier, kind lifecycle.Kind, f lifecycle.Field) bool {
+	return (f != lifecycle.Unified || holdsStart(to) && c.keeper.Version() == cgroup.V2) && to.Carries(kind, f)
 }
 
 // prepareCreate answers with what the attachment carries and nobody contests,
@@ -209,7 +209,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		case v.Gone && w.from.Carries(lifecycle.CreateContainer, v.Field) && !takesAway(w.from):
 			c.lost(ctr.ID, v, status.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
 			continue
-		case contest == "" && hands(w.from, lifecycle.CreateContainer, v.Field):
+		case contest == "" && c.hands(w.from, lifecycle.CreateContainer, v.Field):
 			w.answer.Values = append(w.answer.Values, v)
 			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " create", value: v.String(), applied: true})
 			if inKernel(v.Field) {
@@ -328,7 +328,7 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 		case d.applied && d.value == v.String():
 		case err != nil:
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
-		case c.contest(ctr, v.Field) == "" && hands(w.from, lifecycle.UpdateContainer, v.Field):
+		case c.contest(ctr, v.Field) == "" && c.hands(w.from, lifecycle.UpdateContainer, v.Field):
 			w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 			c.setTold(ctr.ID, v)
 			c.late.note(c.recordOf(ctr), ctr.ID)
@@ -415,7 +415,7 @@ func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
 	var changed []lifecycle.Value
 	for _, v := range c.state.Values(ctr) {
 		if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) &&
-			hands(w.from, lifecycle.UpdateContainer, v.Field) {
+			c.hands(w.from, lifecycle.UpdateContainer, v.Field) {
 			changed = append(changed, v)
 		}
 	}
@@ -475,7 +475,7 @@ func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle
 	case d.applied:
 	case told != nil && present(told, v), untold(v.Field) && c.given[id][v.Field] == v.Text:
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
-	case w.from != nil && !hands(w.from, lifecycle.CreateContainer, v.Field):
+	case w.from != nil && !c.hands(w.from, lifecycle.CreateContainer, v.Field):
 		c.lost(id, v, status.NotCarried, notCarried(w.from, v.Field))
 	default:
 		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
@@ -518,7 +518,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 // sendCreated changes the runtime's copy of a container that has no cgroup yet
 // with the answer: its start would bring back what it lost.
 func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
-	if ctr.Life != lifecycle.StateCreated || w.from == nil || !tellsOthers(w) || !hands(w.from, lifecycle.UpdateContainer, v.Field) {
+	if ctr.Life != lifecycle.StateCreated || w.from == nil || !tellsOthers(w) || !c.hands(w.from, lifecycle.UpdateContainer, v.Field) {
 		return false
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})

@@ -30,7 +30,7 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 		if c.kernelOnly(ctr, v) {
 			continue
 		}
-		hands := hands(w.from, lifecycle.UpdateContainer, v.Field)
+		hands := c.hands(w.from, lifecycle.UpdateContainer, v.Field)
 		if !hands || v.Field == lifecycle.Unified {
 			// Before the runtime writes: a burst above the new quota would have
 			// the kernel refuse the quota.

@@ -164,6 +164,9 @@ func New(tree *cgroup.Tree) *Keeper {
 	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}, partitions: partitions{parts: map[place]*row{}}, origins: origins{remembered: map[place]origin{}, seed: maphash.MakeSeed()}}
 }
 
+// Version is the version of the hierarchy it keeps.
+func (k *Keeper) Version() cgroup.Version { return k.tree.Version }
+
 // Apply records values as desired and writes those that differ from what the
 // kernel has: what shrinks before what grows, children before parents where they
 // shrink and after them where they grow. It returns one outcome per item, in

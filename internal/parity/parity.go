@@ -68,6 +68,8 @@ var (
 	Beside = Limit{"updates the kernel refuses", "a kubelet's update that cannot stand beside what Trimtab has written (a quota above the pod's own in cgroup v1, or below the burst before the pod's spec says so) fails; what was in force stays"}
 	// RefusedByProxy is that of who answers a proxy, which has its own policy.
 	RefusedByProxy = Limit{"refusal", "takes `failurePolicy.agent: fail`, which is registered with the proxy: one whose policy is Ignore creates a container that a policy refuses, as if nothing had been asked for"}
+	// LateOnV1 is that of who only has the request to be in time.
+	LateOnV1 = Limit{"cgroup v1", "`unified` of containers (burst) is in force only after the start: OCI runtimes fail a container that is requested with it there"}
 	// Recordless is that of containers without a record.
 	Recordless = Limit{"restarts", "containers carry no record: an agent that starts anew needs its files in paths.state; without them, who owns CPUs keeps them, and scaled values count as asked for"}
 )
@@ -78,9 +80,10 @@ func Attachments() []Attachment {
 		{Name: "nri", Refuses: true, carries: nri.Carries, reaches: true, reachesPods: true, never: "NRI has no field for it"},
 		{Name: "bypass", carries: bypass.Carries, never: "only the creation of a container can give it one, and that is over when it is seen",
 			Limits: []Limit{Unrefused, SameAgain, Beside, Recordless}},
-		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it"},
+		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it",
+			Limits: []Limit{LateOnV1}},
 		{Name: "hooks", Refuses: true, carries: cri.CarriesHooks, reachesPods: true, never: "the answer of a hook server has no field for it",
-			Limits: []Limit{RefusedByProxy, SameAgain}},
+			Limits: []Limit{RefusedByProxy, SameAgain, LateOnV1}},
 	}
 }
 

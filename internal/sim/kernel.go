@@ -17,9 +17,6 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// V2 reports whether the node has cgroup version 2.
-func (r *Runtime) V2() bool { return r.v2() }
-
 func (r *Runtime) v2() bool { return r.o.Version == cgroup.V2 }
 
 // qosDir is the directory of a Kubernetes QoS class, as the kubelet names it.

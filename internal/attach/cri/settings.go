@@ -37,7 +37,7 @@ var settings = []setting{
 	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", list(func(r *pRes) *string { return &r.CpusetMems }), nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", number(func(r *pRes) *int64 { return &r.MemoryLimitInBytes }, -1), nil,
 		"0 means unset, so 0 is never sent; a runtime may set swap to the same value", nil},
-	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; runtimes pass it over on cgroup v1", nil},
+	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; never sent on cgroup v1, where runtimes fail a container for it", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", nil, setOOMScore,
 		"at creation alone; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
 	{lifecycle.Env, "ContainerConfig.envs", nil, addEnv, "a variable that is there keeps its place", hasEnv},

@@ -94,7 +94,7 @@ func (f *Face) CreateContainer(ctx context.Context, q *cri.CreateContainerReques
 	if err != nil {
 		return nil, err
 	}
-	request := requestOf(q.GetConfig(), f.r.V2())
+	request := requestOf(q.GetConfig())
 	if err := f.r.Create(ctx, p.Ref, request); err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ func (f *Face) CreateContainer(ctx context.Context, q *cri.CreateContainerReques
 }
 
 // requestOf reads a container's configuration. Files of cgroup version 2 are
-// passed over on version 1.
-func requestOf(c *cri.ContainerConfig, v2 bool) sim.Request {
+// taken as they are: on version 1 the start then fails, as runc's does.
+func requestOf(c *cri.ContainerConfig) sim.Request {
 	res := c.GetLinux().GetResources()
 	q := sim.Request{Container: scenario.Container{
 		Name: c.GetMetadata().GetName(), Labels: c.GetLabels(), Annotations: c.GetAnnotations(), Args: append(c.GetCommand(), c.GetArgs()...),
@@ -135,9 +135,7 @@ func requestOf(c *cri.ContainerConfig, v2 bool) sim.Request {
 	if res != nil {
 		q.OOMScoreAdj = new(int(res.GetOomScoreAdj()))
 	}
-	if v2 {
-		q.Unified = res.GetUnified()
-	}
+	q.Unified = res.GetUnified()
 	return q
 }
 
@@ -162,7 +160,7 @@ func (f *Face) UpdateContainerResources(ctx context.Context, q *cri.UpdateContai
 	if err != nil {
 		return nil, err
 	}
-	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, change(q.GetLinux(), f.r.V2()))
+	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, change(q.GetLinux()))
 }
 
 // StopContainer stops a container; one that is not there is stopped.

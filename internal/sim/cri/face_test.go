@@ -101,10 +101,12 @@ func TestLife(t *testing.T) {
 	if got := shares(); got != "300\n" {
 		t.Errorf("shares are %q", got)
 	}
-	_, err := c.UpdateContainerResources(t.Context(), &v1.UpdateContainerResourcesRequest{
-		ContainerId: ctr, Linux: &v1.LinuxContainerResources{CpuShares: 400, Unified: map[string]string{"cpu.idle": "1"}},
-	})
-	if err != nil {
+	update := &v1.UpdateContainerResourcesRequest{ContainerId: ctr, Linux: &v1.LinuxContainerResources{Unified: map[string]string{"cpu.idle": "1"}}}
+	if _, err := c.UpdateContainerResources(t.Context(), update); err == nil {
+		t.Error("a file of version 2 was taken on version 1, which runc refuses")
+	}
+	update.Linux = &v1.LinuxContainerResources{CpuShares: 400}
+	if _, err := c.UpdateContainerResources(t.Context(), update); err != nil {
 		t.Fatal(err)
 	}
 	st, err := c.ContainerStatus(t.Context(), &v1.ContainerStatusRequest{ContainerId: ctr, Verbose: true})

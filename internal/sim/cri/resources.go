@@ -53,7 +53,7 @@ func AsCRI(r scenario.Resources) *cri.LinuxContainerResources {
 }
 
 // change reads an update: what is not said stays.
-func change(r *cri.LinuxContainerResources, v2 bool) *api.LinuxResources {
+func change(r *cri.LinuxContainerResources) *api.LinuxResources {
 	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{}}
 	out.Cpu.Shares = api.UInt64(said[uint64](r.GetCpuShares()))
 	out.Cpu.Quota = api.Int64(said[int64](r.GetCpuQuota()))
@@ -62,9 +62,7 @@ func change(r *cri.LinuxContainerResources, v2 bool) *api.LinuxResources {
 	for _, h := range r.GetHugepageLimits() {
 		out.HugepageLimits = append(out.HugepageLimits, &api.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 	}
-	if v2 {
-		out.Unified = r.GetUnified()
-	}
+	out.Unified = r.GetUnified()
 	return out
 }
 
