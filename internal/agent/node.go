@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,10 +134,9 @@ func (a *Agent) settleProbes(ctx context.Context) {
 
 // undecided reports whether a hook that is on waits for a probe's answer.
 func (a *Agent) undecided() bool {
-	for _, h := range a.hooks() {
-		if h.Enabled && h.Finding.Support == lifecycle.Unknown {
-			return true
-		}
-	}
-	return false
+	a.mu.Lock()
+	c := a.config
+	a.mu.Unlock()
+	active, err := hooksOf(c.Hooks, a.node)
+	return err == nil && slices.ContainsFunc(active, func(h hook.Hook) bool { return h.Info().Undecided(a.node.probe) })
 }

@@ -68,3 +68,34 @@ func TestHooksHere(t *testing.T) {
 	}
 	expect(map[string]string{"gpu": "not effective: there is no /dev/nvidia*"})
 }
+
+// TestFallbackWaits: that a stand-in is there already, as in version 1's root, does not tell that the feature itself is not.
+func TestFallbackWaits(t *testing.T) {
+	m, err := describe.Parse("1s x 1n x 2c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := cgroup.NewFake(cgroup.V1, "0-1", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.NRI.Enabled, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = false, "", "", ""
+	c.Hooks.GroupIdentity.Enabled, c.Hooks.GroupIdentity.Fallback = true, "idle"
+	a, err := New(Options{Config: c, Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := a.node.probe("cpu.idle"); f.Support != lifecycle.Supported {
+		t.Fatalf("version 1's root does not tell of cpu.idle: %v", f)
+	}
+	if !a.undecided() {
+		t.Error("whether the kernel has group identities is not looked at again")
+	}
+	if err := kernel.MkdirRunc("kubepods"); err != nil {
+		t.Fatal(err)
+	}
+	if a.undecided() {
+		t.Error("what is known is looked at again")
+	}
+}

@@ -23,6 +23,23 @@ func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.
 	return all
 }
 
+// Undecided reports whether it cannot be told yet what the hook does: of features
+// that stand in for one another it uses the first the node has.
+func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
+	for _, need := range i.Kernel {
+		for name := range strings.SplitSeq(need, "|") {
+			support := probe(name).Support
+			if support == lifecycle.Unknown {
+				return true
+			}
+			if support == lifecycle.Supported {
+				break
+			}
+		}
+	}
+	return false
+}
+
 func either(features []string, probe func(string) lifecycle.Finding) lifecycle.Finding {
 	best := lifecycle.Finding{Support: lifecycle.NotSupported}
 	var why []string

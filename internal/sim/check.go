@@ -292,7 +292,7 @@ func compareDevices(want scenario.Want, got effective.State, note func(string, .
 // instruction: what is wanted of them must have been so from the beginning.
 func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
-	for _, ref := range started(s) {
+	for _, ref := range s.Started() {
 		want, wanted := s.Want[ref]
 		first, ran := p.runtime.FirstInstruction(ref)
 		if !wanted || !ran {

@@ -398,22 +398,6 @@ func (p *player) restartRuntime(ctx context.Context) error {
 	return p.agent.connected(ctx, p.o.Patience)
 }
 
-// started lists the containers whose first instruction ran in a step after
-// everything that could change what they see: those of the last pod.
-func started(s *scenario.Step) []scenario.Ref {
-	var refs []scenario.Ref
-	if n := len(s.Run); n > 0 {
-		last := s.Run[n-1]
-		for _, c := range last.Containers {
-			refs = append(refs, scenario.PodRef(last.Pod.Namespace, last.Pod.Name).In(c.Name))
-		}
-	}
-	if s.Start != "" {
-		refs = append(refs, s.Start)
-	}
-	return refs
-}
-
 // Files lists the scenario files of a directory, sorted.
 func Files(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))

@@ -103,6 +103,22 @@ type Step struct {
 	Want map[Ref]Want `json:"want,omitempty"`
 }
 
+// Started lists the containers whose first instruction runs in a step after
+// everything that could change what they see: those of the last pod.
+func (s *Step) Started() []Ref {
+	var refs []Ref
+	if n := len(s.Run); n > 0 {
+		last := s.Run[n-1]
+		for _, c := range last.Containers {
+			refs = append(refs, PodRef(last.Pod.Namespace, last.Pod.Name).In(c.Name))
+		}
+	}
+	if s.Start != "" {
+		refs = append(refs, s.Start)
+	}
+	return refs
+}
+
 // Run is one pod and its containers.
 type Run struct {
 	Pod        Pod         `json:"pod"`

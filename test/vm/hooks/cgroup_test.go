@@ -1,11 +1,15 @@
 package hooks_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/vm"
@@ -14,7 +18,12 @@ import (
 const root = "/sys/fs/cgroup"
 
 // v1Controllers are the hierarchies whose files are read.
-var v1Controllers = []string{"cpuset", "cpu", "memory"}
+var v1Controllers = []string{"cpuset", "cpu", "memory", "hugetlb"}
+
+// v1Names are the names in version 1 of files that have others there.
+var v1Names = map[string]string{
+	"cpu.max.burst": "cpu.cfs_burst_us", "hugetlb.2MB.max": "hugetlb.2MB.limit_in_bytes", "hugetlb.1GB.max": "hugetlb.1GB.limit_in_bytes",
+}
 
 // dirs are a cgroup's folders in the guest.
 func (n *machine) dirs(dir string) []string {
@@ -54,10 +63,27 @@ func below(dir string) []string {
 		"cpu.weight", "cpu.shares", "cpu.max", "cpu.max.burst", "cpu.idle", "cpu.cfs_quota_us", "cpu.cfs_period_us",
 		"memory.max", "memory.limit_in_bytes", "memory.high", "memory.low", "memory.min", "memory.oom.group",
 		"io.weight", "hugetlb.2MB.max", "hugetlb.1GB.max", "cgroup.procs",
+		"cpu.cfs_burst_us", "hugetlb.2MB.limit_in_bytes", "hugetlb.1GB.limit_in_bytes",
 	} {
 		all = append(all, path.Join(dir, name))
 	}
 	return all
+}
+
+// file is the text of a file of version 2, or of what stands for it; has is false where the other version alone has it.
+func (n *machine) file(files vm.Files, name string) (text string, has bool) {
+	if n.m.Guest.CgroupV1 {
+		if _, err := cgroup.FeatureFile(name, cgroup.V1); errors.Is(err, errors.ErrUnsupported) {
+			return "", false
+		}
+		name = cmp.Or(v1Names[name], name)
+	}
+	text = strings.TrimSpace(string(files[name]))
+	// Version 1 has no word for no limit: it is the largest multiple of a page.
+	if limit, err := strconv.ParseInt(text, 10, 64); err == nil && limit >= 1<<62 {
+		text = "max"
+	}
+	return text, true
 }
 
 // rooted takes paths from the hierarchies' mount point.

@@ -361,6 +361,9 @@ func resources(r scenario.Resources) *cri.LinuxContainerResources {
 	if r.Memory != nil {
 		out.MemoryLimitInBytes = *r.Memory
 	}
+	for _, size := range slices.Sorted(maps.Keys(r.HugePages)) {
+		out.HugepageLimits = append(out.HugepageLimits, &cri.HugepageLimit{PageSize: size, Limit: r.HugePages[size]})
+	}
 	return out
 }
 

@@ -18,7 +18,6 @@ import (
 // player plays one scenario.
 type player struct {
 	*machine
-	fresh []scenario.Ref // started by this step
 	wants int
 }
 
@@ -46,7 +45,6 @@ func (p *player) steps(s *scenario.Scenario) {
 
 func (p *player) step(s *scenario.Step) {
 	p.t.Helper()
-	p.fresh = nil
 	before := p.snapshot(s)
 	err := p.act(s)
 	switch {
@@ -100,15 +98,11 @@ func (p *player) act(s *scenario.Step) error {
 		if err := p.run(r); err != nil {
 			return err
 		}
-		for _, c := range r.Containers {
-			p.fresh = append(p.fresh, scenario.PodRef(r.Pod.Namespace, r.Pod.Name).In(c.Name))
-		}
 	}
 	switch {
 	case s.Create != nil:
 		return p.create(s.Create.Pod, s.Create.Container)
 	case s.Start != "":
-		p.fresh = append(p.fresh, s.Start)
 		return p.start(s.Start)
 	case s.Update != nil:
 		return s.Update.Around(func(pod scenario.Ref, res scenario.Resources) error {
@@ -166,7 +160,7 @@ func (p *player) checkOne(ref scenario.Ref, want scenario.Want, note func(string
 	}
 	compare(want, got, note)
 	for _, name := range slices.Sorted(maps.Keys(want.Files)) {
-		if text := strings.TrimSpace(string(files[name])); text != want.Files[name] {
+		if text, has := p.file(files, name); has && text != want.Files[name] {
 			note("%s is %q, wanted %q", name, text, want.Files[name])
 		}
 	}
@@ -223,7 +217,7 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 // checkFirst compares what the containers started last saw at their first instruction.
 func (p *player) checkFirst(s *scenario.Step) []string {
 	var unmet []string
-	for _, ref := range p.fresh {
+	for _, ref := range s.Started() {
 		want, wanted := s.Want[ref]
 		want = p.at.First(want)
 		c := p.ctrs[ref]
@@ -240,6 +234,10 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 		}
 		got.Env = c.first.Env
 		want.OOMScoreAdj, want.Devices, want.CDI, want.NoDevices, want.Mounts = nil, nil, nil, false, nil // the specification's
+		if want.Quota != nil && *want.Quota > 0 && p.m.Guest.Systemd {
+			// runc rounds it up to hundredths of a CPU for systemd; what was decided is written once it runs.
+			want.Quota = new((*want.Quota + 999) / 1000 * 1000)
+		}
 		compare(want, got, note)
 		if want.CPUs != nil && !sameList(c.first.Affinity, *want.CPUs) {
 			note("its affinity was %s, wanted %s", c.first.Affinity, *want.CPUs)

@@ -64,8 +64,8 @@ func playScenarios(t *testing.T, at parity.Attachment) {
 				if s.NeedsKubelet() {
 					t.Skip("needs a kubelet that tells pods' specs, which suite A's guests have not")
 				}
-				if s.Node.Special() {
-					t.Skip("needs processors or cards that QEMU's machines have not")
+				if s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0 {
+					t.Skip("needs processors, cards or disks that QEMU's machines have not")
 				}
 				if s.Node.Kernel != nil {
 					t.Skipf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
