@@ -32,6 +32,7 @@ func (Hugepages) Info() Info {
 		Differs: []string{
 			"capped by default: a pod narrows what Kubernetes gave its containers; what would be more is refused and reported",
 			"reservations (hugetlb.SIZE.rsvd) are what the runtime makes of the limit when it creates the container; of a container that runs, the limit alone is changed",
+			"containerd passes over what Kubernetes gave unless its disable_hugetlb_controller is false, and it is true by default; what a pod asks for here is written all the same",
 			"a size the node does not have is reported, and never handed to the runtime, which would fail the container",
 		},
 	}
