@@ -112,6 +112,9 @@ func recoverFromKernel(t *testing.T, rt *rapid.T, change func(*model)) {
 	if mo.starved() {
 		return // which node it was is in no cgroup then
 	}
+	if mo.unseen() {
+		return // as at a first start, where it is given CPUs
+	}
 	for _, c := range mo.live() {
 		if c.Annotations != nil {
 			c.Annotations = map[string]string{conductor.RecordKey: "signed with another key"}
@@ -152,5 +155,15 @@ func (mo *model) starved() bool {
 		must(err)
 		node, _ := mo.machine.Node(home)
 		return !node.CPUs.Contains(mo.machine.OnlineOf(mo.effective(c)))
+	})
+}
+
+// unseen reports whether somebody that was refused CPUs of its own runs on all there
+// are without a record, as if no agent had ever seen it.
+func (mo *model) unseen() bool {
+	return slices.ContainsFunc(mo.live(), func(c *modelCtr) bool {
+		found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		return c.Annotations[conductor.RecordKey] == "" && mo.machine.OnlineOf(mo.effective(c)) == mo.machine.Online() &&
+			len(found) == 1 && found[0].Seat == "rest" && len(found[0].Problems) > 0
 	})
 }
