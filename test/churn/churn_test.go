@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,7 @@ func TestChurn(t *testing.T) {
 				t.Parallel()
 				n := newNode(t, v, seed, "")
 				if wrong := n.churn(crowd, steps); len(wrong) > 0 {
+					n.tellOf(wrong)
 					t.Fatalf("seed %d: %s", seed, strings.Join(wrong, "\n"))
 				}
 				if n.owned < steps/20 || n.refused > n.owned {
@@ -107,6 +109,20 @@ func (n *node) churn(crowd, steps int) []string {
 	}
 	n.audit()
 	return n.eye.verdict()
+}
+
+// named is how the eye names a container.
+var named = regexp.MustCompile(`churn/[a-z]+-[0-9]+/[a-z0-9-]+`)
+
+// tellOf logs what the agent says of the containers that the eye found something
+// wrong with, and what is in their cgroups.
+func (n *node) tellOf(wrong []string) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(named.FindAllString(strings.Join(wrong, " "), -1)))) {
+		ref := scenario.Ref(name)
+		found, _ := n.agent.Source().Explain(ref.Names())
+		state, err := n.runtime.State(ref)
+		n.t.Logf("%s: %+v; in force: %+v (%v)", name, found, state, err)
+	}
 }
 
 func (n *node) containers() int {
