@@ -9,25 +9,38 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestHooksHere is what an agent says of its hooks: on a node where nothing was
-// started nobody can tell, and once something was, it can be told.
-func TestHooksHere(t *testing.T) {
+// bare is a configuration without files and sockets.
+func bare() config.Config {
+	c := config.Default()
+	c.NRI.Enabled, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = false, "", "", ""
+	return c
+}
+
+// unattached is an agent on a node where nothing was started, and the node's kernel.
+func unattached(t *testing.T, c config.Config, v cgroup.Version, host *lifecycle.Host) (*Agent, *cgroup.Fake) {
+	t.Helper()
 	m, err := describe.Parse("1s x 1n x 2c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-1", "0")
+	kernel, err := cgroup.NewFake(v, "0-1", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := config.Default()
-	c.NRI.Enabled, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = false, "", "", ""
+	a, err := New(Options{Config: c, Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: v}, Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, kernel
+}
+
+// TestHooksHere is what an agent says of its hooks: on a node where nothing was
+// started nobody can tell, and once something was, it can be told.
+func TestHooksHere(t *testing.T) {
+	c := bare()
 	c.Hooks.GroupIdentity.Enabled, c.Hooks.RDMA.Enabled = true, true
 	host := &lifecycle.Host{Devices: map[string]lifecycle.Device{"/dev/infiniband/uverbs0": {}, "/dev/nvidiactl": {}}}
-	a, err := New(Options{Config: c, Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V2}, Host: host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, kernel := unattached(t, c, cgroup.V2, host)
 	expect := func(want map[string]string) {
 		t.Helper()
 		got := map[string]string{}
@@ -71,21 +84,9 @@ func TestHooksHere(t *testing.T) {
 
 // TestFallbackWaits: that a stand-in is there already, as in version 1's root, does not tell that the feature itself is not.
 func TestFallbackWaits(t *testing.T) {
-	m, err := describe.Parse("1s x 1n x 2c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kernel, err := cgroup.NewFake(cgroup.V1, "0-1", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := config.Default()
-	c.NRI.Enabled, c.Paths.Key, c.Paths.State, c.Paths.StatusSocket = false, "", "", ""
+	c := bare()
 	c.Hooks.GroupIdentity.Enabled, c.Hooks.GroupIdentity.Fallback = true, "idle"
-	a, err := New(Options{Config: c, Machine: m, Tree: &cgroup.Tree{FS: kernel, Version: cgroup.V1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, kernel := unattached(t, c, cgroup.V1, nil)
 	if f := a.node.probe("cpu.idle"); f.Support != lifecycle.Supported {
 		t.Fatalf("version 1's root does not tell of cpu.idle: %v", f)
 	}

@@ -116,8 +116,10 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 		return cpus, a.key, "", errKubeletOwns
 	}
 	sum := p.Pod.Resources
-	if now := d.podSum(p, c); a.pod && dueOf(&now) > a.n { // it was refused, and resized since
-		a.n, sum = dueOf(&now), &now
+	if a.pod {
+		if now := d.podSum(p, c); dueOf(&now) > a.n { // it was refused, and resized since
+			a.n, sum = dueOf(&now), &now
+		}
 	}
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), sum, &c.Pristine); err != nil {
 		return cpus, a.key, "", err

@@ -171,7 +171,7 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	}
 	file := path.Join(dir, name)
 	if !r.v2() {
-		old := oldName(name)
+		old := effective.OldName(name)
 		controller, _, _ := strings.Cut(old, ".")
 		file = path.Join(controller, dir, old)
 	}
@@ -179,26 +179,7 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	if _, none := cgroup.FeatureFile(name, r.o.Version); errors.Is(err, fs.ErrNotExist) && errors.Is(none, errors.ErrUnsupported) {
 		return "", none
 	}
-	text := strings.TrimPrefix(strings.TrimSpace(string(data)), "default ")
-	// Version 1 has no word for no limit: it is the largest multiple of a page.
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1<<62 {
-		text = "max"
-	}
-	return text, err
-}
-
-// oldName is a file's name in version 1, where that is another.
-func oldName(name string) string {
-	if size, ok := strings.CutSuffix(name, ".max"); ok && strings.HasPrefix(name, "hugetlb.") {
-		return size + ".limit_in_bytes"
-	}
-	switch name {
-	case "io.weight": // BFQ's, as far as it goes
-		return "blkio.bfq.weight"
-	case "cpu.max.burst":
-		return "cpu.cfs_burst_us"
-	}
-	return name
+	return effective.FileText(data), err
 }
 
 // IOLimit is the limit that holds for a container, of a disk and direction as

@@ -1,12 +1,10 @@
 package hooks_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -19,11 +17,6 @@ const root = "/sys/fs/cgroup"
 
 // v1Controllers are the hierarchies whose files are read.
 var v1Controllers = []string{"cpuset", "cpu", "memory", "hugetlb"}
-
-// v1Names are the names in version 1 of files that have others there.
-var v1Names = map[string]string{
-	"cpu.max.burst": "cpu.cfs_burst_us", "hugetlb.2MB.max": "hugetlb.2MB.limit_in_bytes", "hugetlb.1GB.max": "hugetlb.1GB.limit_in_bytes",
-}
 
 // dirs are a cgroup's folders in the guest.
 func (n *machine) dirs(dir string) []string {
@@ -76,14 +69,9 @@ func (n *machine) file(files vm.Files, name string) (text string, has bool) {
 		if _, err := cgroup.FeatureFile(name, cgroup.V1); errors.Is(err, errors.ErrUnsupported) {
 			return "", false
 		}
-		name = cmp.Or(v1Names[name], name)
+		name = effective.OldName(name)
 	}
-	text = strings.TrimSpace(string(files[name]))
-	// Version 1 has no word for no limit: it is the largest multiple of a page.
-	if limit, err := strconv.ParseInt(text, 10, 64); err == nil && limit >= 1<<62 {
-		text = "max"
-	}
-	return text, true
+	return effective.FileText(files[name]), true
 }
 
 // rooted takes paths from the hierarchies' mount point.

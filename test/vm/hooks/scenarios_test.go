@@ -65,7 +65,7 @@ func playScenarios(t *testing.T, at parity.Attachment) {
 					t.Skip("needs a kubelet that tells pods' specs, which suite A's guests have not")
 				}
 				if s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0 {
-					t.Skip("needs processors, cards or disks that QEMU's machines have not")
+					t.Skip("needs processors, cards or disks that the guests have not")
 				}
 				if s.Node.Kernel != nil {
 					t.Skipf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
