@@ -79,6 +79,7 @@ func (c *Conductor) prepare(w *work) {
 		c.prepareSeat(w, change)
 	}
 	c.refreshCreated(w)
+	c.giveAlong(w)
 }
 
 // takeOut forgets who is gone.

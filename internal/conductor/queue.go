@@ -18,6 +18,11 @@ type updateQueue struct {
 	ids   []string
 	waits map[string]struct{} // the same ids
 	tries map[string]int
+	// along are those of ids whose values went with an answer. No runtime tells
+	// whether it took them: they are sent again when nothing happens.
+	along map[string]struct{}
+	// since is when it last had nothing to send, or something was sent.
+	since time.Time
 	woken chan struct{}
 }
 
@@ -29,10 +34,13 @@ const (
 )
 
 // quiet is how long nothing must have happened before an update is sent;
-// mostWait is how long that is waited for on a node that is never quiet.
+// mostWait is how long that is waited for on a node that is never quiet. There
+// one goes with an answer every alongPace, where answers can take it, so that the
+// runtime's lock is not held much longer than without us.
 const (
-	quiet    = time.Second
-	mostWait = 30 * time.Second
+	quiet     = time.Second
+	mostWait  = 30 * time.Second
+	alongPace = time.Second
 )
 
 // untilQuiet returns how long to wait until nothing has happened for a while,
@@ -47,11 +55,34 @@ func (c *Conductor) untilQuiet() time.Duration {
 	return max(0, quiet-time.Since(time.Unix(0, c.last.Load())))
 }
 
+// overdue reports whether an update is sent though the node is not quiet: where
+// answers cannot take it.
+func (c *Conductor) overdue(waited time.Duration) bool {
+	if waited < mostWait {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rt := range c.runtimes {
+		if takesAlong(rt.from) {
+			return false
+		}
+	}
+	return true
+}
+
 func newUpdateQueue() updateQueue {
-	return updateQueue{waits: map[string]struct{}{}, tries: map[string]int{}, woken: make(chan struct{}, 1)}
+	return updateQueue{
+		waits: map[string]struct{}{}, tries: map[string]int{}, along: map[string]struct{}{},
+		since: time.Now(), woken: make(chan struct{}, 1),
+	}
 }
 
 func (q *updateQueue) add(id string) {
+	delete(q.along, id)
+	if len(q.ids) == 0 {
+		q.since = time.Now()
+	}
 	if _, waits := q.waits[id]; !waits {
 		q.waits[id] = struct{}{}
 		q.ids = append(q.ids, id)
@@ -65,6 +96,7 @@ func (q *updateQueue) drop(id string) {
 		q.ids = slices.DeleteFunc(q.ids, func(x string) bool { return x == id })
 	}
 	delete(q.tries, id)
+	delete(q.along, id)
 }
 
 // next takes the oldest out of the queue, which is not empty.
@@ -72,6 +104,8 @@ func (q *updateQueue) next() string {
 	id := q.ids[0]
 	q.ids = q.ids[1:]
 	delete(q.waits, id)
+	delete(q.along, id)
+	q.since = time.Now()
 	return id
 }
 
@@ -124,7 +158,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 		// nothing happens. An update that meets a grant would widen what the
 		// grant has just narrowed, until it is settled after it.
 		more, pace := true, c.untilQuiet()
-		if pace > 0 && waited < mostWait {
+		if pace > 0 && !c.overdue(waited) {
 			waited += pace
 		} else {
 			waited = 0

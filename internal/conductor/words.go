@@ -45,6 +45,18 @@ func holdsStart(c Carrier) bool {
 	return ok && h.HoldsStart()
 }
 
+// AlongTaker is a Carrier whose runtime writes what an answer says of other
+// containers before it handles another event, those that run included. Where it
+// does not, the runtime is told by Runtime.Update alone.
+type AlongTaker interface {
+	TakesAlong() bool
+}
+
+func takesAlong(c Carrier) bool {
+	t, ok := c.(AlongTaker)
+	return ok && t.TakesAlong()
+}
+
 // TakerAway is a Carrier that can take away a variable of a container's
 // environment. NRI has words for it, and its runtimes (0.12.5) drop them.
 type TakerAway interface {
@@ -71,8 +83,9 @@ type Answer struct {
 	// Values are for the event's own container: an adjustment at
 	// CreateContainer, an update at UpdateContainer.
 	Values []lifecycle.Value
-	// Others are for other containers that exist but have not started, whose
-	// cgroup the keeper cannot reach yet.
+	// Others are for other containers that exist: those that have not started,
+	// whose cgroup the keeper cannot reach yet, and where a node is never quiet
+	// one whose copy in the runtime is out of date (AlongTaker).
 	Others []Settings
 	// Owns says, at StartContainer, that the container owns CPUs: nobody else may
 	// still be starting with them when it runs.

@@ -123,6 +123,10 @@ func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return a.about().carries(kind, f)
 }
 
+// TakesAlong says whether the runtime writes the updates in an answer under the
+// lock that the next event waits for, and lets nobody pay where one fails.
+func (a *Attachment) TakesAlong() bool { return a.about().takesAlong() }
+
 // Lacks lists the fields that a newer runtime would carry and the one last
 // connected to does not.
 func (a *Attachment) Lacks() []lifecycle.Field { return a.about().lacks() }

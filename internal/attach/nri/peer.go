@@ -49,6 +49,12 @@ func (p peer) appliesCDI() bool {
 	return p.has(version{0, 10, 0})
 }
 
+// takesAlong is true of containerd (1.7 to 2.4, internal/nri: they are applied
+// before the lock is let go, and a failure is logged) and of the embedded runtime,
+// which does the same. CRI-O fails the creation whose answer has an update that
+// fails.
+func (p peer) takesAlong() bool { return p.name == "containerd" || p.name == Embedded }
+
 // carries says what an answer to an event of this kind can hold: at creation
 // everything in the table that the runtime applies, in updates resources alone,
 // nothing elsewhere.

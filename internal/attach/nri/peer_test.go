@@ -58,6 +58,15 @@ func TestEmbeddedRelease(t *testing.T) {
 	}
 }
 
+// TestTakesAlong: a creation fails with CRI-O where an update beside it does.
+func TestTakesAlong(t *testing.T) {
+	for name, want := range map[string]bool{"containerd": true, Embedded: true, "cri-o": false, "": false} {
+		if newPeer(name, "1.0.0", "").takesAlong() != want {
+			t.Errorf("%q takes updates of others along: %v", name, !want)
+		}
+	}
+}
+
 func TestLacks(t *testing.T) {
 	for _, tc := range carriers {
 		p := newPeer(tc.name, tc.release, tc.stated)

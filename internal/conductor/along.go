@@ -1,0 +1,50 @@
+package conductor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// giveAlong has one container's copy brought in line with the answer to an event
+// on a node that is never quiet. The runtime writes it before it handles the next
+// event, so that no later decision meets it, as one meets an update of our own:
+// that waits for the runtime's lock with what was decided before, and would give
+// back for a moment what an owner has got meanwhile.
+func (c *Conductor) giveAlong(w *work) {
+	q := &c.queue
+	if len(q.ids) == 0 || w.from == nil || !takesAlong(w.from) || !tellsOthers(w) || time.Since(q.since) < mostWait {
+		return
+	}
+	for i, id := range q.ids {
+		values := c.along(w, id)
+		if len(values) == 0 {
+			continue
+		}
+		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: values})
+		for _, v := range values {
+			c.copyOf(id)[v.Field] = unsure
+		}
+		q.ids = append(slices.Delete(q.ids, i, i+1), id)
+		q.along[id] = struct{}{}
+		q.since = time.Now().Add(alongPace - mostWait)
+		return
+	}
+}
+
+// along returns what the copy of a container lacks that can go with the answer to
+// an event: nothing of whom the runtime is about to write itself, and no field
+// that another plugin has, which may set it in the same answer.
+func (c *Conductor) along(w *work, id string) []lifecycle.Value {
+	_, sent := c.queue.along[id]
+	_, asked := c.answered[id]
+	_, flies := c.flying[id]
+	told := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == id })
+	if sent || asked || flies || told || w.ev.Container != nil && w.ev.Container.ID == id {
+		return nil
+	}
+	return slices.DeleteFunc(c.outdated(w.from, id), func(v lifecycle.Value) bool {
+		return c.contest(c.state.Container(id), v.Field) != ""
+	})
+}

@@ -1,0 +1,126 @@
+package conductor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// under is a runtime that writes what answers say of others under its lock.
+type under struct{ anything }
+
+func (under) TakesAlong() bool { return true }
+
+// busy has it that nothing could be sent for longer than is waited.
+func (b *beside) busy() { b.queue.since = time.Now().Add(-mostWait) }
+
+// next is an event of somebody else, and what its answer says of others.
+func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string {
+	t.Helper()
+	defer b.Settled()
+	pod := &lifecycle.Pod{ID: "x", Name: "x", UID: "ux", Namespace: "shop", CgroupParent: "/kubepods/podux"}
+	ans, err := b.Handle(t.Context(), from, lifecycle.Event{Kind: kind, Pod: pod,
+		Container: &lifecycle.Container{ID: "x", PodID: "x", Name: "x", CgroupsPath: "/kubepods/podux/x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, s := range ans.Others {
+		for _, v := range s.Values {
+			out = append(out, s.Container+" "+v.Field.String()+" "+v.String())
+		}
+	}
+	return out
+}
+
+// narrowedBeside is a container that runs and was narrowed beside an owner: its
+// copy in the runtime is out of date.
+func narrowedBeside(t *testing.T) *beside {
+	t.Helper()
+	b := newBeside(t)
+	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
+		b.event(t, k, nil)
+	}
+	b.owner(t)
+	return b
+}
+
+// TestGivenAlong: on a node that is never quiet copies go with answers, each
+// once, and again when it is quiet, since no runtime tells what it took.
+func TestGivenAlong(t *testing.T) {
+	want := []string{"web cpuset.cpus 0-1"}
+	b := narrowedBeside(t)
+	if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+		t.Errorf("on a node that was quiet a moment ago: %v", got)
+	}
+	b.busy()
+	for _, tt := range []struct {
+		from Carrier
+		kind lifecycle.Kind
+	}{{anything{}, lifecycle.CreateContainer}, {under{}, lifecycle.StartContainer}, {under{}, lifecycle.PostCreateContainer}} {
+		if got := b.next(t, tt.from, tt.kind); got != nil {
+			t.Errorf("%T, %s: %v, which is not written under the lock", tt.from, tt.kind, got)
+		}
+	}
+	if d := cmp.Diff(want, b.next(t, under{}, lifecycle.StopContainer)); d != "" {
+		t.Errorf("given along:\n%s", d)
+	}
+	b.busy()
+	if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+		t.Errorf("given along twice: %v", got)
+	}
+	if d := cmp.Diff(want, b.runtime.flush(t, b.Conductor)); d != "" {
+		t.Errorf("when it is quiet:\n%s", d)
+	}
+	b.busy()
+	if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+		t.Errorf("given along though the copy agrees: %v", got)
+	}
+}
+
+// TestNotGivenAlong: whom the runtime is about to write itself, or what another
+// plugin may set in the same answer.
+func TestNotGivenAlong(t *testing.T) {
+	t.Run("asked", func(t *testing.T) {
+		b := narrowedBeside(t)
+		b.event(t, lifecycle.UpdateContainer, &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](512)}})
+		b.busy()
+		if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+			t.Errorf("%v, while an update is under way", got)
+		}
+	})
+	t.Run("ceded", func(t *testing.T) {
+		b := narrowedBeside(t)
+		b.ceded = map[lifecycle.Field]bool{lifecycle.CPUSetCPUs: true}
+		b.busy()
+		if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
+			t.Errorf("%v, which is another plugin's", got)
+		}
+	})
+	t.Run("itself", func(t *testing.T) {
+		b := narrowedBeside(t)
+		b.busy()
+		defer b.Settled()
+		ans, err := b.Handle(t.Context(), under{}, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: b.pod, Container: b.ctr})
+		if err != nil || len(ans.Others) > 0 {
+			t.Errorf("its own answer tells of it twice: %v, %v", ans.Others, err)
+		}
+	})
+}
+
+// TestOverdue: an update that a decision may meet is sent where no answer can take
+// it, and not before.
+func TestOverdue(t *testing.T) {
+	b := newBeside(t)
+	if b.overdue(mostWait-1) || !b.overdue(mostWait) {
+		t.Error("a runtime that takes nothing along waits for ever, or not at all")
+	}
+	b.Detached(anything{}, nil)
+	b.Attached(under{}, b.runtime)
+	if b.overdue(time.Hour) {
+		t.Error("sent beside decisions to a runtime that takes it along")
+	}
+}
