@@ -235,8 +235,11 @@ func (p *player) checkFirst(s *scenario.Step) []string {
 		got.Env = c.first.Env
 		want.OOMScoreAdj, want.Devices, want.CDI, want.NoDevices, want.Mounts = nil, nil, nil, false, nil // the specification's
 		if want.Quota != nil && *want.Quota > 0 && p.m.Guest.Systemd {
-			// runc rounds it up to hundredths of a CPU for systemd; what was decided is written once it runs.
-			want.Quota = new((*want.Quota + 999) / 1000 * 1000)
+			// runc rounds it up to hundredths of a CPU for systemd; what was decided is written once it runs, which may
+			// be before it has looked.
+			if rounded := (*want.Quota + 999) / 1000 * 1000; got.Quota == rounded {
+				want.Quota = &rounded
+			}
 		}
 		compare(want, got, note)
 		if want.CPUs != nil && !sameList(c.first.Affinity, *want.CPUs) {
