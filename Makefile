@@ -48,7 +48,7 @@ e2e: ## Run the suites in virtual machines: cgroup v2, NUMA, threads, systemd
 	@mkdir -p .cache; cd test/vm && go build -o ../../.cache/e2e-report ./report
 	@cd test/vm && { go test -json -count=1 $(GUESTS) $(ARGS) ./... || true; } | ../../.cache/e2e-report
 
-soak: deps tools ## Run everything at full length: restarts, random histories, all suites in guests (two hours and more)
+soak: deps tools ## Run everything at full length: restarts, random histories, all suites in guests (an hour or two)
 	@test/tools/soak.sh
 
 lint: ## Check formatting, vet, linters, generated files, known vulnerabilities

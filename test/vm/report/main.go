@@ -151,6 +151,7 @@ func summarise(to io.Writer, suites []*suite, took time.Duration) bool {
 func (s *suite) summarise(to io.Writer) bool {
 	count := map[string]int{}
 	var notes []string
+	var skipped skips
 	for _, t := range s.tests {
 		if !t.ran { // a name with a slash in it, no test of its own
 			continue
@@ -164,7 +165,7 @@ func (s *suite) summarise(to io.Writer) bool {
 		count[t.action]++
 		switch t.action {
 		case "skip":
-			notes = append(notes, fmt.Sprintf("   skipped %s: %s", t.name, reason(t.output)))
+			skipped.add(reason(t.output), t.name)
 		case "fail":
 			notes = append(notes, "   FAILED  "+t.name)
 		}
@@ -175,25 +176,57 @@ func (s *suite) summarise(to io.Writer) bool {
 	}
 	fmt.Fprintf(to, "== suite %-10s %3d passed, %d failed, %d skipped in %.0f s\n",
 		path.Base(s.name), count["pass"], count["fail"], count["skip"], s.took.Seconds())
+	skipped.print(to)
 	for _, n := range notes {
 		fmt.Fprintln(to, n)
 	}
 	return good
 }
 
-// reason is the last thing a skipped test said, without file and line.
+// skips are skipped tests by reason, in the order in which the reasons came.
+type skips []struct {
+	reason string
+	names  []string
+}
+
+func (all *skips) add(reason, name string) {
+	for i := range *all {
+		if r := &(*all)[i]; r.reason == reason {
+			r.names = append(r.names, name)
+			return
+		}
+	}
+	*all = append(*all, struct {
+		reason string
+		names  []string
+	}{reason, []string{name}})
+}
+
+// print writes each reason with those it holds for, in lines one can read.
+func (all *skips) print(to io.Writer) {
+	const width = 120
+	for _, r := range *all {
+		fmt.Fprintf(to, "   skipped %d: %s\n", len(r.names), r.reason)
+		line := "     "
+		for _, name := range r.names {
+			if len(line)+1+len(name) > width && strings.TrimSpace(line) != "" {
+				fmt.Fprintln(to, line)
+				line = "     "
+			}
+			line += " " + name
+		}
+		fmt.Fprintln(to, line)
+	}
+}
+
+// reason is the last thing a skipped test said, without file and line. What has none was printed by somebody else meanwhile.
 func reason(output []string) string {
 	for _, text := range slices.Backward(output) {
-		text = strings.TrimSpace(text)
-		if text == "" || strings.HasPrefix(text, "---") || strings.HasPrefix(text, "===") {
-			continue
-		}
 		if _, after, ok := strings.Cut(text, ".go:"); ok {
 			if _, said, ok := strings.Cut(after, ": "); ok {
-				return said
+				return strings.TrimSpace(said)
 			}
 		}
-		return text
 	}
 	return "no reason was given"
 }

@@ -11,6 +11,7 @@ const events = `{"Action":"run","Package":"x/test/vm/hooks","Test":"TestA"}
 {"Action":"pass","Package":"x/test/vm/hooks","Test":"TestA/v2","Elapsed":2}
 {"Action":"run","Package":"x/test/vm/hooks","Test":"TestA/v1"}
 {"Action":"output","Package":"x/test/vm/hooks","Test":"TestA/v1","Output":"    a_test.go:9: needs a file: cpu.x\n"}
+{"Action":"output","Package":"x/test/vm/hooks","Test":"TestA/v1","Output":"vm: n1: restored\n"}
 {"Action":"output","Package":"x/test/vm/hooks","Test":"TestA/v1","Output":"--- SKIP: TestA/v1\n"}
 {"Action":"skip","Package":"x/test/vm/hooks","Test":"TestA/v1"}
 {"Action":"pass","Package":"x/test/vm/hooks","Test":"TestA"}
@@ -23,7 +24,7 @@ func TestSummary(t *testing.T) {
 		good   bool
 		want   []string
 	}{
-		"a skip is told with its reason": {events, true, []string{"suite hooks", "1 passed, 0 failed, 1 skipped", "skipped TestA/v1: needs a file: cpu.x", "make e2e: passed"}},
+		"a skip is told with its reason": {events, true, []string{"suite hooks", "1 passed, 0 failed, 1 skipped", "skipped 1: needs a file: cpu.x\n      TestA/v1\n", "make e2e: passed"}},
 		"nothing at all is a failure":    {"", false, []string{"make e2e: FAILED"}},
 		"a test without an end failed":   {strings.Join(strings.Split(events, "\n")[:4], "\n"), false, []string{"FAILED  TestA/v1", "make e2e: FAILED"}},
 		"a suite that did not build": {`{"Action":"build-output","ImportPath":"x","Output":"x.go:1: no\n"}
