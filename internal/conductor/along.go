@@ -17,6 +17,7 @@ func (c *Conductor) giveAlong(w *work) {
 	if len(q.ids) == 0 || w.from == nil || !takesAlong(w.from) || !tellsOthers(w) || time.Since(q.since) < mostWait {
 		return
 	}
+	q.since = time.Now().Add(alongPace - mostWait) // also where nothing is found: the search is on a request's path
 	for i, id := range q.ids {
 		values := c.along(w, id)
 		if len(values) == 0 {
@@ -28,7 +29,6 @@ func (c *Conductor) giveAlong(w *work) {
 		}
 		q.ids = append(slices.Delete(q.ids, i, i+1), id)
 		q.along[id] = struct{}{}
-		q.since = time.Now().Add(alongPace - mostWait)
 		return
 	}
 }

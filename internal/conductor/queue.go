@@ -57,12 +57,12 @@ func (c *Conductor) untilQuiet() time.Duration {
 
 // overdue reports whether an update is sent though the node is not quiet: where
 // answers cannot take it.
-func (c *Conductor) overdue(waited time.Duration) bool {
-	if waited < mostWait {
-		return false
-	}
+func (c *Conductor) overdue() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if time.Since(c.queue.since) < mostWait {
+		return false
+	}
 	for _, rt := range c.runtimes {
 		if takesAlong(rt.from) {
 			return false
@@ -152,16 +152,12 @@ func (c *Conductor) Run(ctx context.Context) error {
 	defer c.later.Wait()
 	sweep := time.NewTicker(sweepInterval)
 	defer sweep.Stop()
-	var waited time.Duration
 	for {
 		// The kernel has the values: the runtime's copies can wait until
 		// nothing happens. An update that meets a grant would widen what the
 		// grant has just narrowed, until it is settled after it.
 		more, pace := true, c.untilQuiet()
-		if pace > 0 && !c.overdue(waited) {
-			waited += pace
-		} else {
-			waited = 0
+		if pace == 0 || c.overdue() {
 			more, pace = c.updateOne(ctx)
 		}
 		if !more {

@@ -184,7 +184,9 @@ func (s *suite) summarise(to io.Writer) bool {
 }
 
 // skips are skipped tests by reason, in the order in which the reasons came.
-type skips []struct {
+type skips []skip
+
+type skip struct {
 	reason string
 	names  []string
 }
@@ -196,16 +198,13 @@ func (all *skips) add(reason, name string) {
 			return
 		}
 	}
-	*all = append(*all, struct {
-		reason string
-		names  []string
-	}{reason, []string{name}})
+	*all = append(*all, skip{reason, []string{name}})
 }
 
 // print writes each reason with those it holds for, in lines one can read.
-func (all *skips) print(to io.Writer) {
+func (all skips) print(to io.Writer) {
 	const width = 120
-	for _, r := range *all {
+	for _, r := range all {
 		fmt.Fprintf(to, "   skipped %d: %s\n", len(r.names), r.reason)
 		line := "     "
 		for _, name := range r.names {
