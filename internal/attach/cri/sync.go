@@ -29,11 +29,13 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pods, err := a.backend.pods(ctx, "")
+	// Containers first: calls pass meanwhile, and one whose pod came after a list
+	// of the pods would be taken for nobody's.
+	_, ctrs, err := a.backend.list(ctx)
 	if err != nil {
 		return err
 	}
-	_, ctrs, err := a.backend.list(ctx)
+	pods, err := a.backend.pods(ctx, "")
 	if err != nil {
 		return err
 	}
