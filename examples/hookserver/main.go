@@ -85,12 +85,16 @@ func serve(ctx context.Context, socket, file string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier run
 		return err
 	}
-	l, err := net.Listen("unix", socket)
+	// The socket file is made with the mode the socket has when it is bound: for its
+	// owner alone, from the first moment.
+	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var chmod error
+		err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, chmod)
+	}}
+	l, err := conf.Listen(ctx, "unix", socket)
 	if err != nil {
 		return err
-	}
-	if err := os.Chmod(socket, 0o600); err != nil {
-		return errors.Join(err, l.Close())
 	}
 	server := grpc.NewServer()
 	hooks.RegisterRuntimeHookServiceServer(server, policy{})

@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"net"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // granter is a kubelet's PodResources API (v1), of a kubelet whose static managers
@@ -33,7 +33,7 @@ func (g *granter) listen(dir string, cpus []int, tell func() (map[scenario.Ref]m
 	for _, id := range cpus {
 		g.allocatable = append(g.allocatable, int64(id))
 	}
-	l, err := net.Listen("unix", g.socket)
+	l, err := socket.Listen(context.Background(), g.socket, 0o600)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // relay offers the public NRI socket and passes connections on to the inner one
@@ -25,17 +28,17 @@ type relay struct {
 
 // listen makes the socket. A living socket is refused: it is some other
 // runtime's.
-func listen(socket, inner string) (*relay, error) {
-	if c, err := net.Dial("unix", socket); err == nil {
-		return nil, errors.Join(fmt.Errorf("socket %s: somebody listens there already", socket), c.Close())
+func listen(path, inner string) (*relay, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		return nil, errors.Join(fmt.Errorf("socket %s: somebody listens there already", path), c.Close())
 	}
-	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
-	if err := removeSocket(socket); err != nil {
+	if err := removeSocket(path); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("unix", socket)
+	l, err := socket.Listen(context.Background(), path, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}

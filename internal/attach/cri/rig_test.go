@@ -369,7 +369,12 @@ func (g *rig) options(fail bool) cri.Options {
 
 func (g *rig) attach(fail bool) {
 	g.t.Helper()
-	g.a = cri.New(g.options(fail))
+	g.attachWith(g.options(fail))
+}
+
+func (g *rig) attachWith(o cri.Options) {
+	g.t.Helper()
+	g.a = cri.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- g.a.Run(ctx) }()

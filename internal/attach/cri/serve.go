@@ -18,6 +18,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 const (
@@ -95,18 +96,18 @@ func (a *Attachment) freeze() {
 	}
 }
 
-// socket is one that is served.
-type socket struct {
+// served is a socket that is served.
+type served struct {
 	listener net.Listener
 	to       string
 }
 
 // listen opens what is served: sockets systemd holds for us, or our own.
-func (a *Attachment) listen() ([]socket, error) {
-	targets := []socket{{to: a.o.Runtime}}
+func (a *Attachment) listen() ([]served, error) {
+	targets := []served{{to: a.o.Runtime}}
 	paths := []string{a.o.Socket}
 	if a.o.Images != "" && a.o.Images != a.o.Runtime {
-		targets = append(targets, socket{to: a.o.Images})
+		targets = append(targets, served{to: a.o.Images})
 		paths = append(paths, ImageSocket(a.o.Socket))
 	}
 	var err error
@@ -163,19 +164,15 @@ func listenAt(path string) (net.Listener, error) {
 			return nil, fmt.Errorf("remove the stale cri socket: %w", err)
 		}
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "unix", path)
+	l, err := socket.Listen(context.Background(), path, 0o660) // as runtimes do: root and its group
 	if err != nil {
 		return nil, fmt.Errorf("listen on cri.socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o660); err != nil { //nolint:gosec // as runtimes do: root and its group
-		return nil, errors.Join(fmt.Errorf("close the cri socket to others: %w", err), l.Close())
 	}
 	return l, nil
 }
 
 // accept serves connections until the listener closes.
-func (a *Attachment) accept(s socket) {
+func (a *Attachment) accept(s served) {
 	for {
 		c, err := s.listener.Accept()
 		switch {

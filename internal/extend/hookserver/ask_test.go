@@ -196,6 +196,64 @@ func TestCircuit(t *testing.T) {
 	}
 }
 
+// TestGivenUp: a kubelet that gives its call up, and servers that are left no time by
+// those before them, say nothing of the server; an answer that says "deadline
+// exceeded" or "canceled" is an answer.
+func TestGivenUp(t *testing.T) {
+	f := serve(t)
+	hang := func(ctx context.Context, _ *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	f.container = hang
+	counted := map[Result]int{}
+	s, dir := servers(t, func(o *Options) { o.Recorder = countResults(counted) })
+	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
+	s.Look()
+	for range failures + 1 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		out, err := s.Ask(ctx, sample())
+		cancel()
+		if err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the caller gave the event up") {
+			t.Fatalf("%v, %+v", err, out)
+		}
+	}
+	// Those before it took the time of the event.
+	q := question{s, stageAt(t, PreCreateContainer), s.asked(PreCreateContainer), time.Now().Add(20 * time.Millisecond)}
+	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the time that all servers") {
+		t.Fatalf("%v, %+v", err, out)
+	}
+	q.end = time.Now().Add(-time.Second)
+	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not asked: the time that all servers") {
+		t.Fatalf("%v, %+v", err, out)
+	}
+	if st, _ := s.States(); st[0].Resting || st[0].Failed != 0 || counted[Ended] != failures+3 || counted[TimedOut] != 0 {
+		t.Fatalf("%+v, counted %v", st, counted)
+	}
+	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Canceled, codes.DeadlineExceeded} {
+		f.container = func(context.Context, *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+			return nil, status.Error(code, "of something else")
+		}
+		if out, err := s.Ask(t.Context(), sample()); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "answers "+code.String()) {
+			t.Fatalf("%v, %+v", err, out)
+		}
+	}
+	if st, _ := s.States(); st[0].Resting || counted[Failed] != 4 {
+		t.Fatalf("%+v, counted %v", st, counted)
+	}
+}
+
+func stageAt(t *testing.T, at Stage) StageInfo {
+	t.Helper()
+	for _, i := range stages {
+		if i.Stage == at {
+			return i
+		}
+	}
+	t.Fatal("no such stage")
+	return StageInfo{}
+}
+
 // countResults counts calls by result.
 type countResults map[Result]int
 

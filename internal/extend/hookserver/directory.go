@@ -169,10 +169,15 @@ func (s *Servers) list() ([]string, error) {
 }
 
 // untrusted says why a file is not believed, "" where it is: whoever may write
-// it decides about every pod.
+// it decides about every pod. A sticky bit is no excuse: on a file it means
+// nothing, and in a directory everybody may still add files.
 func untrusted(info fs.FileInfo) string {
-	if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-		return fmt.Sprintf("everybody may write it (mode %04o): chmod o-w", info.Mode().Perm())
+	mode := info.Mode().Perm()
+	if mode&0o002 != 0 {
+		return fmt.Sprintf("everybody may write it (mode %04o): chmod o-w", mode)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 && !trustedGroup(st.Gid) {
+		return fmt.Sprintf("group %d may write it (mode %04o), neither root's nor the agent's: chmod g-w", st.Gid, mode)
 	}
 	return foreign(info)
 }
@@ -187,6 +192,8 @@ func foreign(info fs.FileInfo) string {
 }
 
 func trusted(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
+
+func trustedGroup(gid uint32) bool { return gid == 0 || gid == uint32(os.Getegid()) }
 
 // read brings one file up to date.
 func (s *Servers) read(name string, old *file) *file {

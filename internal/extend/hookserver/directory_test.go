@@ -3,6 +3,7 @@ package hookserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,11 +97,15 @@ func TestWhatIsRefused(t *testing.T) {
 		text  string
 		mode  os.FileMode
 		owner int
+		group int
 		want  string
 	}{
 		"good":              {text: good, mode: 0o644},
-		"group's":           {text: good, mode: 0o664},
+		"own group's":       {text: good, mode: 0o664},
+		"others' group's":   {text: good, mode: 0o664, group: 12345, want: "group 12345 may write it (mode 0664)"},
+		"others may read":   {text: good, mode: 0o644, group: 12345},
 		"everybody's":       {text: good, mode: 0o646, want: "chmod o-w"},
+		"sticky":            {text: good, mode: 0o666 | os.ModeSticky, want: "everybody may write it (mode 0666)"},
 		"a stranger's":      {text: good, mode: 0o644, owner: 12345, want: "belongs to user 12345"},
 		"empty":             {mode: 0o644, want: "is empty"},
 		"half":              {text: good[:20], mode: 0o644, want: "no registration"},
@@ -130,6 +135,12 @@ func TestWhatIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if c.group != 0 && os.Getuid() != 0 {
+				t.Skip("only root gives files away")
+			}
+			if err := chgrp(path, c.group); err != nil {
+				t.Fatal(err)
+			}
 			s.Look()
 			st := state(s, "a.json")
 			if (c.want == "") != (st.Err == "") || !strings.Contains(st.Err, c.want) {
@@ -142,15 +153,30 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-func TestDirectoryOfEverybody(t *testing.T) {
-	s, dir := servers(t, nil)
-	register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Stages: create})
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	s.Look()
-	if _, err := s.States(); err == nil || !strings.Contains(err.Error(), "everybody may write it") || s.Asks(lifecycle.CreateContainer) {
-		t.Error(err)
+// TestDirectoryOfOthers: who may add files to the directory decides about every pod.
+func TestDirectoryOfOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode  os.FileMode
+		group int
+		want  string
+	}{
+		"everybody's": {mode: 0o777, want: "everybody may write it"}, "sticky": {mode: 0o777 | os.ModeSticky, want: "everybody may write it"},
+		"others' group's": {mode: 0o775, group: 12345, want: "group 12345 may write it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.group != 0 && os.Getuid() != 0 {
+				t.Skip("only root gives directories away")
+			}
+			s, dir := servers(t, nil)
+			register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Stages: create})
+			if err := errors.Join(chgrp(dir, c.group), os.Chmod(dir, c.mode)); err != nil {
+				t.Fatal(err)
+			}
+			s.Look()
+			if _, err := s.States(); err == nil || !strings.Contains(err.Error(), c.want) || s.Asks(lifecycle.CreateContainer) {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -224,4 +250,12 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%+v, then %+v, %v", r, again, err)
 		}
 	})
+}
+
+// chgrp gives a file to a group; 0 leaves it.
+func chgrp(path string, group int) error {
+	if group == 0 {
+		return nil
+	}
+	return os.Chown(path, -1, group)
 }

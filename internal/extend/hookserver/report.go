@@ -17,10 +17,11 @@ const (
 	TimedOut    Result = "timeout"     // it did not answer in time
 	Unreachable Result = "unreachable" // nobody serves, or somebody who must not
 	Skipped     Result = "skipped"     // it was not called, after failures in a row
+	Ended       Result = "ended"       // the event was over before it answered, or before it was called
 )
 
 // Results lists the results of calls.
-func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped} }
+func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, Ended} }
 
 // Recorder counts calls, for metrics. Its method returns at once. Names of
 // servers are those of files an administrator made.

@@ -159,62 +159,111 @@ func (r *resting) Error() string {
 // call makes one call, which ends at the server's own timeout or at end, where
 // that is set and sooner. Its error says in one sentence what was wrong.
 func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
+	own := time.Now().Add(s.o.Timeout)
+	cut := false // those asked before it took its time
+	if !end.IsZero() && end.Before(own) {
+		own = end
+		cut = time.Until(end) < s.o.Timeout/2
+	}
+	if ctx.Err() != nil || time.Until(own) <= 0 {
+		s.o.Recorder.Call(s.name, stage.Stage, Ended, 0)
+		return &overError{asked: false, given: ctx.Err() != nil}
+	}
 	if err := s.link.enter(s.o.Now()); err != nil {
 		s.o.Recorder.Call(s.name, stage.Stage, Skipped, 0)
 		return err
 	}
 	start := s.o.Now()
-	err := s.link.err
+	err, late := s.link.err, false
 	if err == nil {
-		own := time.Now().Add(s.o.Timeout)
-		if !end.IsZero() && end.Before(own) {
-			own = end
-		}
 		limited, cancel := context.WithDeadline(ctx, own)
 		err = s.link.conn.Invoke(limited, service+stage.Call, req, resp)
+		late = err != nil && over(limited, err)
 		cancel()
 	}
 	now := s.o.Now()
 	took := now.Sub(start)
-	s.o.Recorder.Call(s.name, stage.Stage, result(err), took)
-	err = s.told(err, took)
+	given := err != nil && over(ctx, err)
+	if given || late && cut {
+		// Nobody waits any more: that says nothing of the server.
+		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
+		s.link.leave(errOver, now)
+		s.link.closeIdle()
+		return &overError{asked: true, given: given}
+	}
+	s.o.Recorder.Call(s.name, stage.Stage, result(err, late), took)
+	err = s.told(err, late, took)
 	s.link.leave(err, now)
 	s.link.closeIdle()
 	return err
 }
 
-// result names what came of a call, for metrics.
-func result(err error) Result {
-	switch status.Code(err) {
-	case codes.OK:
+// deadlineSlack is how far before a deadline a server may end a call that is
+// late: it is given the deadline too, and its word may come first.
+const deadlineSlack = 20 * time.Millisecond
+
+// over reports whether a call ended because its context did.
+func over(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	end, bounded := ctx.Deadline()
+	return bounded && status.Code(err) == codes.DeadlineExceeded && time.Until(end) < deadlineSlack
+}
+
+// result names what came of a call, for metrics. late: it took longer than it
+// may.
+func result(err error, late bool) Result {
+	switch {
+	case err == nil:
 		return Done
-	case codes.DeadlineExceeded, codes.Canceled:
+	case late:
 		return TimedOut
-	case codes.Unavailable:
+	case status.Code(err) == codes.Unavailable:
 		return Unreachable
 	}
 	return Failed
 }
 
 // told is a call's error for people.
-func (s *server) told(err error, took time.Duration) error {
+func (s *server) told(err error, late bool, took time.Duration) error {
 	if err == nil {
 		return nil
 	}
 	text := status.Convert(err)
-	switch text.Code() {
-	case codes.DeadlineExceeded, codes.Canceled:
-		return &callError{text.Code(), fmt.Sprintf("no answer within %v (hookServers.timeoutMilliseconds)", took.Round(time.Millisecond))}
-	case codes.Unavailable:
+	switch {
+	case late:
+		return &callError{true, fmt.Sprintf("no answer within %v (hookServers.timeoutMilliseconds)", took.Round(time.Millisecond))}
+	case text.Code() == codes.Unavailable:
 		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
-		return &callError{text.Code(), "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
+		return &callError{true, "cannot be reached: " + short(strings.TrimSuffix(why, `"`))}
 	}
-	return &callError{text.Code(), fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
+	return &callError{false, fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
+}
+
+// errOver ends a call that says nothing of its server.
+var errOver = errors.New("the event ended first")
+
+// overError is the error of a call that ended with its event.
+type overError struct {
+	asked bool // the server had the question
+	given bool // the caller gave the event up; else its time was over
+}
+
+func (e *overError) Error() string {
+	why := "the time that all servers of an event have together was over"
+	if e.given {
+		why = "the caller gave the event up"
+	}
+	if e.asked {
+		return why + " before it answered"
+	}
+	return "not asked: " + why
 }
 
 // callError is what was wrong with a call.
 type callError struct {
-	code codes.Code
+	away bool // it did not answer at all
 	text string
 }
 
@@ -241,15 +290,18 @@ func (l *link) enter(now time.Time) error {
 func (l *link) leave(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls++
 	l.under--
 	l.trying = false
+	if errors.Is(err, errOver) {
+		return
+	}
+	l.calls++
 	if err != nil {
 		l.failed++
 		l.lastErr = err
 	}
 	var call *callError
-	if err == nil || errors.As(err, &call) && call.code != codes.Unavailable && call.code != codes.DeadlineExceeded && call.code != codes.Canceled {
+	if err == nil || errors.As(err, &call) && !call.away {
 		l.inRow, l.rest = 0, 0
 		if err == nil {
 			l.lastErr = nil

@@ -51,7 +51,7 @@ var (
 	runtimeUpdates = family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}
 	hookCalls = family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
-		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row)"}
+		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ended` (the caller gave the event up, or its time was over)"}
 	hookSeconds = family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
 		"Time that calls of hook servers took.", "server: as above"}
 	hookUp = family{"trimtab_hookserver_up", gauge, []string{"server"},

@@ -79,7 +79,7 @@ func serve(t *testing.T, path string, src Source) (stop func() error) {
 }
 
 // socket returns a path short enough for a socket whatever the test is called.
-func socket(t *testing.T) string {
+func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status")
 	if err != nil {
@@ -100,7 +100,7 @@ func dial(t *testing.T, path string) *Client {
 }
 
 func TestServeIsForItsOwnerAlone(t *testing.T) {
-	path := socket(t)
+	path := socketPath(t)
 	stop := serve(t, path, newJournal())
 	for file, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
 		info, err := os.Stat(file)
@@ -121,7 +121,7 @@ func TestServeIsForItsOwnerAlone(t *testing.T) {
 
 func TestServeOccupiedPath(t *testing.T) {
 	t.Run("living agent", func(t *testing.T) {
-		path := socket(t)
+		path := socketPath(t)
 		serve(t, path, newJournal())
 		err := Serve(t.Context(), path, newJournal())
 		if err == nil || !strings.Contains(err.Error(), "another agent serves") {
@@ -132,7 +132,7 @@ func TestServeOccupiedPath(t *testing.T) {
 		}
 	})
 	t.Run("living stranger", func(t *testing.T) {
-		path := socket(t)
+		path := socketPath(t)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestServeOccupiedPath(t *testing.T) {
 		}
 	})
 	t.Run("dead agent", func(t *testing.T) {
-		path := socket(t)
+		path := socketPath(t)
 		leaveSocket(t, path)
 		if _, err := Dial(t.Context(), path); err == nil || !strings.Contains(err.Error(), "agent is gone") {
 			t.Errorf("dialling a dead socket: %v", err)
@@ -157,7 +157,7 @@ func TestServeOccupiedPath(t *testing.T) {
 		}
 	})
 	t.Run("file", func(t *testing.T) {
-		path := socket(t)
+		path := socketPath(t)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -192,13 +192,13 @@ func leaveSocket(t *testing.T, path string) {
 func TestServeAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Serve(ctx, socket(t), newJournal()); err != nil {
+	if err := Serve(ctx, socketPath(t), newJournal()); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestStatusAndExplain(t *testing.T) {
-	path := socket(t)
+	path := socketPath(t)
 	serve(t, path, newJournal())
 	c := dial(t, path)
 	n, err := c.Status(t.Context())
@@ -233,7 +233,7 @@ func TestStatusAndExplain(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
-	path := socket(t)
+	path := socketPath(t)
 	j := newJournal()
 	j.add("RunPodSandbox")
 	j.add("CreateContainer")
@@ -280,7 +280,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestDialNobody(t *testing.T) {
-	path := socket(t)
+	path := socketPath(t)
 	_, err := Dial(t.Context(), path)
 	var un *Unreachable
 	if !errors.As(err, &un) || un.Path != path || !errors.Is(err, os.ErrNotExist) ||
@@ -302,7 +302,7 @@ func (foreseer) PlanPods(text []byte) (Outlook, error) {
 func (foreseer) PlanConfig([]byte) (Outlook, error) { return Outlook{CPUs: sample().CPUs}, nil }
 
 func TestPlan(t *testing.T) {
-	path := socket(t)
+	path := socketPath(t)
 	serve(t, path, foreseer{newJournal()})
 	c := dial(t, path)
 	if o, err := c.PlanPods(t.Context(), []byte("kind: Pod")); err != nil || len(o.Moves) != 1 || o.Moves[0].Pod != "kind: Pod" {
@@ -321,7 +321,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanWhereNobodyCan(t *testing.T) {
-	path := socket(t)
+	path := socketPath(t)
 	serve(t, path, newJournal())
 	var refused *Refused
 	if _, err := dial(t, path).PlanPods(t.Context(), []byte("x")); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // listen opens the socket for its owner alone. release gives it up; it is to
@@ -28,16 +30,7 @@ func listen(ctx context.Context, path string) (l net.Listener, release func(), e
 	if err := sweep(ctx, path); err != nil {
 		return nil, nil, err
 	}
-	// Linux makes the socket file with the mode the socket has when it is
-	// bound, so there is no moment in which others may connect.
-	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var chmod error
-		if err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), 0o600) }); err != nil {
-			return err
-		}
-		return chmod
-	}}
-	l, err = conf.Listen(ctx, "unix", path)
+	l, err = socket.Listen(ctx, path, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen: %w", err)
 	}

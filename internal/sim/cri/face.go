@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // Options are what a face is made of.
@@ -56,7 +56,7 @@ func Serve(r *sim.Runtime, o Options) (*Face, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
 		return nil, fmt.Errorf("cri socket: %w", err)
 	}
-	l, err := net.Listen("unix", o.Socket)
+	l, err := socket.Listen(context.Background(), o.Socket, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cri socket: %w", err)
 	}

@@ -1,0 +1,41 @@
+// Package socket opens Unix sockets that have their mode before anybody can
+// reach them. It owns no path: what lies where a socket shall be is its
+// caller's to judge.
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Listen opens a Unix socket with a mode. Linux makes the socket file with the
+// mode the socket has when it is bound, less the umask (net/unix/af_unix.c,
+// unix_bind_bsd), so there is no moment in which others may connect; what the
+// umask took is added afterwards.
+func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
+	mode = mode.Perm()
+	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var chmod error
+		if err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), uint32(mode)) }); err != nil {
+			return err
+		}
+		return chmod
+	}}
+	l, err := conf.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Perm() != mode {
+		err = os.Chmod(path, mode)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set the mode of socket %s to %04o: %w", path, mode, err), l.Close())
+	}
+	return l, nil
+}
