@@ -54,6 +54,7 @@ var arrows = map[string][]string{
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
 	"internal/sim":               {"internal/attach/nri", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/status", "internal/socket", "internal/topology", "internal/topology/describe"},
 	"internal/sim/cri":           {"internal/sim", "internal/sim/scenario", "internal/socket"},
+	"internal/sim/clock":         {},
 	"internal/parity":            {"internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/conductor", "internal/hook", "internal/lifecycle", "internal/sim/scenario"},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,

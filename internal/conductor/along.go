@@ -2,7 +2,6 @@ package conductor
 
 import (
 	"slices"
-	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -14,10 +13,10 @@ import (
 // back for a moment what an owner has got meanwhile.
 func (c *Conductor) giveAlong(w *work) {
 	q := &c.queue
-	if len(q.ids) == 0 || w.from == nil || !takesAlong(w.from) || !tellsOthers(w) || time.Since(q.since) < mostWait {
+	if len(q.ids) == 0 || w.from == nil || !takesAlong(w.from) || !tellsOthers(w) || q.now().Sub(q.since) < mostWait {
 		return
 	}
-	q.since = time.Now().Add(alongPace - mostWait) // also where nothing is found: the search is on a request's path
+	q.since = q.now().Add(alongPace - mostWait) // also where nothing is found: the search is on a request's path
 	for i, id := range q.ids {
 		values := c.along(w, id)
 		if len(values) == 0 {

@@ -2,7 +2,6 @@ package conductor
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,7 +14,7 @@ type under struct{ anything }
 func (under) TakesAlong() bool { return true }
 
 // busy has it that nothing could be sent for longer than is waited.
-func (b *beside) busy() { b.queue.since = time.Now().Add(-mostWait) }
+func (b *beside) busy() { b.queue.since = b.now().Add(-mostWait) }
 
 // next is an event of somebody else, and what its answer says of others.
 func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string {

@@ -26,6 +26,8 @@ type Options struct {
 	// Key signs the records stamped into containers.
 	Key []byte
 	Log *slog.Logger
+	// Now is time.Now: its readings have a monotonic part, by which all is measured
+	// that is waited for.
 	Now func() time.Time
 	Tuning
 	// Checkpoint is what SaveCheckpoints saved last, or nothing.
@@ -68,6 +70,9 @@ type Conductor struct {
 	// kubelets: the kubelet has the say about who owns CPUs.
 	kubelets atomic.Bool
 	ops      atomic.Uint32
+	// began is when it was made: since and last are counted from then, as no step
+	// of the wall clock changes how long ago something was.
+	began time.Time
 	// since is when the event under way took its turn, in nanoseconds; 0 for
 	// none.
 	since atomic.Int64
@@ -149,10 +154,12 @@ func New(o Options) *Conductor {
 		sent:     map[string]deliveries{},
 		told:     map[string]copyOf{},
 		answered: map[string]copyOf{}, flying: map[string]bool{}, homeless: map[string]bool{},
-		queue:    newUpdateQueue(),
+		queue:    newUpdateQueue(o.Now),
+		began:    o.Now(),
 		runtimes: map[string]attached{},
 		journal:  newJournal(),
 	}
+	c.last.Store(int64(-quiet))
 	c.keeper.Watchful(o.Now)
 	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
@@ -188,9 +195,13 @@ type work struct {
 func (c *Conductor) begin(from Carrier, ev *lifecycle.Event) *work {
 	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
 	c.takeTurn()
-	c.since.Store(c.now().UnixNano())
+	c.since.Store(max(1, int64(c.uptime())))
 	return w
 }
+
+// uptime is how long there has been a conductor. Of two of them the difference is
+// the time that passed between, whatever the wall clock did.
+func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.began) }
 
 // takeTurn waits for the turn, and concludes what was answered before.
 func (c *Conductor) takeTurn() {
@@ -205,7 +216,7 @@ func (c *Conductor) takeTurn() {
 }
 
 func (c *Conductor) end() {
-	c.last.Store(time.Now().UnixNano())
+	c.last.Store(int64(c.uptime()))
 	c.since.Store(0)
 	c.turn.Unlock()
 }

@@ -35,6 +35,7 @@ type model struct {
 	proxied bool                // events come as a CRI proxy tells them
 	between func()              // happens while the runtime creates a container
 	liar    conductor.Outsiders // a hook server; nil for none
+	now     func() time.Time    // the agent's clock, which stands still by default
 	n       int
 	faults  faults
 	broken  []string
@@ -145,7 +146,7 @@ func newModel(t testing.TB, v cgroup.Version, f faults) *model {
 // newModelOn is a model of any machine.
 func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *model {
 	t.Helper()
-	mo := &model{from: carrier{}, log: io.Discard, version: v, machine: m, faults: f}
+	mo := &model{from: carrier{}, now: func() time.Time { return time.Unix(0, 0) }, log: io.Discard, version: v, machine: m, faults: f}
 	var mems []int
 	for _, n := range m.Nodes {
 		mems = append(mems, n.ID)
@@ -199,7 +200,7 @@ func (mo *model) boot() {
 		Machine: mo.machine, Policy: mo.policy,
 		Keeper: k,
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),
-		Now: func() time.Time { return time.Unix(0, 0) },
+		Now: func() time.Time { return mo.now() },
 	})
 }
 

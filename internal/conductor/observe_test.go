@@ -23,6 +23,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim/clock"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -248,13 +249,33 @@ func TestAlive(t *testing.T) {
 	if err := c.Alive(t.Context()); err != nil || w.op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
-	c.since.Store(c.now().Add(-2 * stuck).UnixNano())
+	c.since.Store(int64(c.uptime() - 2*stuck))
 	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "an event has been under way for 4m0s") {
 		t.Errorf("got %v", err)
 	}
 	c.end()
 	if err := c.Alive(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAliveThroughSteps steps the wall clock while an event is under way: only the
+// time that passes makes it one that never ends.
+func TestAliveThroughSteps(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		c, _, _ := observed(t, false)
+		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
+		c.now, c.began = clk.Now, clk.Now()
+		c.begin(anything{}, &lifecycle.Event{})
+		clk.Step(step)
+		if err := c.Alive(t.Context()); err != nil {
+			t.Errorf("a step by %v: %v", step, err)
+		}
+		clk.Pass(2 * stuck)
+		if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "under way for 4m0s") {
+			t.Errorf("a step by %v: an event that never ends: %v", step, err)
+		}
+		c.end()
 	}
 }
 

@@ -3,6 +3,7 @@ package conductor
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -23,6 +24,7 @@ type updateQueue struct {
 	along map[string]struct{}
 	// since is when it last had nothing to send, or something was sent.
 	since time.Time
+	now   func() time.Time
 	woken chan struct{}
 }
 
@@ -52,7 +54,7 @@ func (c *Conductor) untilQuiet() time.Duration {
 	if idle {
 		return 0
 	}
-	return max(0, quiet-time.Since(time.Unix(0, c.last.Load())))
+	return max(0, quiet-(c.uptime()-time.Duration(c.last.Load())))
 }
 
 // overdue reports whether an update is sent though the node is not quiet: where
@@ -60,7 +62,7 @@ func (c *Conductor) untilQuiet() time.Duration {
 func (c *Conductor) overdue() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.queue.since) < mostWait {
+	if c.now().Sub(c.queue.since) < mostWait {
 		return false
 	}
 	for _, rt := range c.runtimes {
@@ -71,17 +73,17 @@ func (c *Conductor) overdue() bool {
 	return true
 }
 
-func newUpdateQueue() updateQueue {
+func newUpdateQueue(now func() time.Time) updateQueue {
 	return updateQueue{
 		waits: map[string]struct{}{}, tries: map[string]int{}, along: map[string]struct{}{},
-		since: time.Now(), woken: make(chan struct{}, 1),
+		since: now(), now: now, woken: make(chan struct{}, 1),
 	}
 }
 
 func (q *updateQueue) add(id string) {
 	delete(q.along, id)
 	if len(q.ids) == 0 {
-		q.since = time.Now()
+		q.since = q.now()
 	}
 	if _, waits := q.waits[id]; !waits {
 		q.waits[id] = struct{}{}
@@ -105,7 +107,7 @@ func (q *updateQueue) next() string {
 	q.ids = q.ids[1:]
 	delete(q.waits, id)
 	delete(q.along, id)
-	q.since = time.Now()
+	q.since = q.now()
 	return id
 }
 
@@ -146,12 +148,28 @@ func (c *Conductor) goneOwners() []*lifecycle.Pod {
 	return gone
 }
 
-// Run brings the runtime's copies in line, one container at a time, until ctx
-// ends.
+// sweepUntil sweeps every sweepInterval until ctx ends.
+func (c *Conductor) sweepUntil(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.sweep()
+		}
+	}
+}
+
+// Run brings the runtime's copies in line, one container at a time, and sweeps,
+// until ctx ends. Neither waits for the other: a node that is never quiet, or a
+// runtime that does not answer an update, keeps nobody from being swept.
 func (c *Conductor) Run(ctx context.Context) error {
 	defer c.later.Wait()
-	sweep := time.NewTicker(sweepInterval)
-	defer sweep.Stop()
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { c.sweepUntil(ctx) })
+	defer sweeping.Wait()
 	for {
 		// The kernel has the values: the runtime's copies can wait until
 		// nothing happens. An update that meets a grant would widen what the
@@ -164,8 +182,6 @@ func (c *Conductor) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-sweep.C:
-				c.sweep()
 			case <-c.queue.woken:
 			}
 			continue

@@ -111,7 +111,7 @@ const stuck = 2 * time.Minute
 // this process has a say in it.
 func (c *Conductor) Alive(ctx context.Context) error {
 	if s := c.since.Load(); s != 0 {
-		if took := c.now().Sub(time.Unix(0, s)); took > stuck {
+		if took := c.uptime() - time.Duration(s); took > stuck {
 			return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
 		}
 	}

@@ -93,11 +93,11 @@ func (c *Conductor) Watch(ctx context.Context, w Watcher) error {
 			owners = c.keeper.Sweep(g.share())
 			look.Reset(g.pause())
 		case <-due.C:
-			g.repair(time.Now())
+			g.repair(c.now())
 		}
-		g.note(owners, time.Now())
+		g.note(owners, c.now())
 		if next, some := g.next(); some {
-			due.Reset(time.Until(next))
+			due.Reset(next.Sub(c.now()))
 		}
 	}
 }

@@ -54,6 +54,8 @@ type bubble struct {
 	*testing.T
 	// watch runs a model's watch until the test is over.
 	watch func(*model, conductor.Watcher)
+	// watchBy is watch by the model's own clock.
+	watchBy func(*model, conductor.Watcher)
 }
 
 // watched runs f in a bubble.
@@ -62,12 +64,16 @@ func watched(t *testing.T, f func(b bubble)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		f(bubble{T: t, watch: func(mo *model, w conductor.Watcher) {
+		by := func(mo *model, w conductor.Watcher) {
 			all.Go(func() {
 				if err := mo.con.Watch(ctx, w); err != nil {
 					t.Error(err)
 				}
 			})
+		}
+		f(bubble{T: t, watchBy: by, watch: func(mo *model, w conductor.Watcher) {
+			mo.now = time.Now
+			by(mo, w)
 		}})
 		stop()
 		all.Wait()

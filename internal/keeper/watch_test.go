@@ -7,6 +7,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
 // TestLook finds what others write, by file and by sweeping, and nothing else.
@@ -61,6 +62,28 @@ func TestSweepSeesAll(t *testing.T) {
 		all = append(all, r.Sweep(2)...)
 	}
 	want(t, all, leafDirs...)
+}
+
+// TestFightThroughSteps counts the writes of others in time that passes: a step of
+// the wall clock neither begins a window anew nor keeps one open.
+func TestFightThroughSteps(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		r := newRig(t, cgroup.V1, "p/a")
+		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
+		r.Watchful(clk.Now)
+		r.SetFight(Fight{Limit: 3, Per: time.Minute})
+		r.Apply([]Item{num("p/a", lifecycle.CPUShares, 500)})
+		var states []string
+		for _, after := range []time.Duration{0, 40 * time.Second, 40 * time.Second, 2 * time.Second, 2 * time.Second} {
+			clk.Pass(after)
+			clk.Step(step)
+			if err := r.tree.Write("p/a", lifecycle.Value{Field: lifecycle.CPUShares, Int: 700}); err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, r.Repair("p/a")[0].State.String())
+		}
+		want(t, states, "applied", "applied", "applied", "applied", "left")
+	}
 }
 
 // TestFight leaves a file to somebody who writes it again and again, but not to

@@ -68,6 +68,8 @@ type Attachment struct {
 	backend *backend
 	work    crew.Crew
 	ctx     context.Context // of everything Run started
+	// strangers is of the goroutine that follows the runtime alone.
+	strangers strangers
 
 	mu      sync.Mutex // guards all below; never held across I/O
 	state   string
@@ -101,7 +103,7 @@ func New(o Options) *Attachment {
 		o.Patience = 5 * time.Second
 	}
 	return &Attachment{
-		o: o, state: StateIdle, store: newStore(), lanes: map[string]chan struct{}{},
+		o: o, strangers: newStrangers(time.Now), state: StateIdle, store: newStore(), lanes: map[string]chan struct{}{},
 		starts: map[uint64]chan struct{}{}, forms: map[string]pathForm{}, conns: map[*relay.Conn]struct{}{},
 	}
 }

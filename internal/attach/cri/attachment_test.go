@@ -306,6 +306,22 @@ func TestEndsByItself(t *testing.T) {
 	g.h.found(t, lifecycle.RemovePodSandbox, pod)
 }
 
+// TestAdoptsAfterAStepBack: a pod and its container that came past the proxy are
+// taken in soon, though the wall clock was set back by an hour after they were made.
+func TestAdoptsAfterAStepBack(t *testing.T) {
+	g := newRig(t)
+	ahead := time.Now().Add(time.Hour).UnixNano()
+	p, c := podConfig(), &api.ContainerConfig{Metadata: &api.ContainerMetadata{Name: "app"}}
+	g.runtime.set(func() {
+		g.runtime.ctrs["ctr-x"] = &fakeContainer{asked: c, listed: &api.Container{
+			Id: "ctr-x", PodSandboxId: "pod-x", Metadata: c.Metadata, State: api.ContainerState_CONTAINER_RUNNING, CreatedAt: ahead,
+		}}
+		g.runtime.pods["pod-x"] = &api.PodSandbox{Id: "pod-x", Metadata: p.Metadata, Labels: p.Labels, CreatedAt: ahead}
+	})
+	g.h.found(t, lifecycle.RunPodSandbox, "pod-x")
+	g.h.found(t, lifecycle.StartContainer, "ctr-x")
+}
+
 // TestRebuilt: what runs is told of before the socket opens.
 func TestRebuilt(t *testing.T) {
 	g := newRig(t)

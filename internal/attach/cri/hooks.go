@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,11 +146,17 @@ func (b *backend) sandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, e
 	}
 	var newest *cri.PodSandbox
 	for _, l := range all.Items {
-		if l.GetMetadata().GetUid() == uid && (newest == nil || l.CreatedAt > newest.CreatedAt) {
+		if l.GetMetadata().GetUid() == uid && (newest == nil || later(l, newest)) {
 			newest = l
 		}
 	}
 	return newest, nil
+}
+
+// later reports whether one sandbox of a pod came after another. The kubelet counts
+// a pod's sandboxes; the wall clock may have been set back between two of them.
+func later(a, b *cri.PodSandbox) bool {
+	return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.CreatedAt, b.CreatedAt)) > 0
 }
 
 // PreRunPodSandboxHook answers with what was asked, and what hook servers of our

@@ -17,19 +17,18 @@ import (
 // of a list, which is asked for all the time, is labels and annotations: it is
 // passed over, not decoded.
 type listed struct {
-	id      string
-	pod     string // of a container
-	state   int32  // cri.ContainerState or cri.PodSandboxState
-	created int64  // ns since the epoch
+	id    string
+	pod   string // of a container
+	state int32  // cri.ContainerState or cri.PodSandboxState
 }
 
 // shape says where a list's items have those fields (api.proto of the CRI, v1).
 // The list itself is field 1 of both answers.
-type shape struct{ id, pod, state, created protowire.Number }
+type shape struct{ id, pod, state protowire.Number }
 
 var (
-	podShape = shape{id: 1, state: 3, created: 4}         // PodSandbox
-	ctrShape = shape{id: 1, pod: 2, state: 6, created: 7} // Container
+	podShape = shape{id: 1, state: 3}         // PodSandbox
+	ctrShape = shape{id: 1, pod: 2, state: 6} // Container
 )
 
 // list asks for all there is.
@@ -95,8 +94,6 @@ func itemsOf(b []byte, s shape) ([]listed, error) {
 				l.pod = string(text)
 			case n == s.state && text == nil:
 				l.state = int32(v) //nolint:gosec // as protobuf reads an enum
-			case n == s.created && text == nil:
-				l.created = int64(v) //nolint:gosec // as protobuf reads an int64
 			}
 			return nil
 		})

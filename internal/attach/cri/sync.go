@@ -242,17 +242,18 @@ func (a *Attachment) ended(before uint64, pods map[string]bool, states map[strin
 // were given up by the kubelet, or passed.
 func (a *Attachment) adopt(ctx context.Context, pods, ctrs []listed) error {
 	var errs []error
+	a.strangers.begin()
 	for _, l := range pods {
-		if l.state != ready || a.pod(l.id) != nil || !old(l.created) {
+		if l.state != ready || a.pod(l.id) != nil || !a.strangers.old(l.id) {
 			continue
 		}
 		errs = append(errs, a.adoptPod(ctx, l.id))
 	}
 	for _, l := range ctrs {
-		if l.state != running || !old(l.created) || a.pod(l.pod) == nil {
+		if l.state != running || a.pod(l.pod) == nil {
 			continue
 		}
-		if c, _ := a.container(l.id); c != nil {
+		if c, _ := a.container(l.id); c != nil || !a.strangers.old(l.id) {
 			continue
 		}
 		if c, p := a.find(ctx, l.id); c != nil {
@@ -290,7 +291,3 @@ const (
 	running = int32(cri.ContainerState_CONTAINER_RUNNING)
 	exited  = int32(cri.ContainerState_CONTAINER_EXITED)
 )
-
-// old reports whether something was made long enough ago that its call's answer
-// would have been seen.
-func old(created int64) bool { return time.Since(time.Unix(0, created)) > 2*time.Second }

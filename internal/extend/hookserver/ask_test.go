@@ -17,6 +17,7 @@ import (
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
 var create = []Stage{PreCreateContainer}
@@ -252,6 +253,25 @@ func stageAt(t *testing.T, at Stage) StageInfo {
 	}
 	t.Fatal("no such stage")
 	return StageInfo{}
+}
+
+// TestCircuitThroughSteps steps the wall clock while a server is left alone: the
+// rest is as long as it would be.
+func TestCircuitThroughSteps(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
+		l := &link{}
+		for range failures {
+			l.leave(&callError{away: true, text: "planted"}, clk.Now())
+		}
+		clk.Step(step)
+		if clk.Pass(shortestRest - 1); l.enter(clk.Now()) == nil {
+			t.Errorf("a step by %v: called before its rest is over", step)
+		}
+		if clk.Pass(1); l.enter(clk.Now()) != nil {
+			t.Errorf("a step by %v: not called after its rest", step)
+		}
+	}
 }
 
 // countResults counts calls by result.

@@ -1,0 +1,48 @@
+package cri
+
+import (
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/sim/clock"
+)
+
+// TestStrangersThroughSteps steps the wall clock both ways: only the time for which
+// something was seen makes it old, and what is not seen any more is forgotten.
+func TestStrangersThroughSteps(t *testing.T) {
+	for _, step := range []time.Duration{0, -time.Hour, time.Hour} {
+		start := time.Unix(1e9, 0)
+		clk := clock.New(func() time.Time { return start })
+		s := newStrangers(clk.Now)
+		look := func() bool { s.begin(); return s.old("a") }
+		if look() {
+			t.Errorf("a step by %v: old at once", step)
+		}
+		clk.Step(step)
+		if clk.Pass(settled / 2); look() {
+			t.Errorf("a step by %v: old after half the time", step)
+		}
+		if clk.Pass(settled/2 + 1); !look() {
+			t.Errorf("a step by %v: not old after %v", step, settled)
+		}
+		s.begin()
+		s.begin()
+		if len(s.seen)+len(s.next) != 0 || look() {
+			t.Errorf("a step by %v: what went is still known", step)
+		}
+	}
+}
+
+// TestLaterSandbox: of two sandboxes of a pod the one that the kubelet counts higher
+// is the later one, though the wall clock was set back between them.
+func TestLaterSandbox(t *testing.T) {
+	sandbox := func(attempt uint32, created int64) *cri.PodSandbox {
+		return &cri.PodSandbox{Metadata: &cri.PodSandboxMetadata{Attempt: attempt}, CreatedAt: created}
+	}
+	first, second := sandbox(0, 1000), sandbox(1, 400)
+	if !later(second, first) || later(first, second) || !later(sandbox(1, 401), second) {
+		t.Error("the sandbox made after a step back of the wall clock is taken for the older one")
+	}
+}
