@@ -23,6 +23,7 @@ import (
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodelock"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
@@ -61,6 +62,9 @@ type Options struct {
 	// Look is how often the bypass asks for each container's resources; 0 for
 	// its default.
 	Look time.Duration
+	// CgroupDir stands for the kubelet's cgroup root where Tree is given, as the
+	// directory that agents of one node lock; "" for none.
+	CgroupDir string
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -80,6 +84,9 @@ type Agent struct {
 	metrics   *metrics.Metrics
 	started   time.Time
 	close     func() error
+	lock      *nodelock.Lock // against a second agent
+	// neighbour is what is known of that one.
+	neighbour neighbour
 
 	// applying is held while a policy is made and put in force: the last one made
 	// is the one in force.
@@ -136,6 +143,7 @@ func New(o Options) (*Agent, error) {
 	if err := a.attach(); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	a.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.places()...)
 	a.metrics.Watch(a.summary)
 	a.metrics.WatchProcess()
 	return a, nil
@@ -224,11 +232,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer end()
 	group, inner := errgroup.WithContext(inner)
 	defer context.AfterFunc(inner, stop)()
+	a.openStatus(ctx)
 	a.serve(inner, group)
 
 	err := a.attached(ctx)
 	end()
-	return errors.Join(err, group.Wait(), a.close())
+	// The next agent reads what was saved, so the lock is the last to go.
+	return errors.Join(err, group.Wait(), a.close(), a.lock.Release())
 }
 
 // serve starts what goes on until nothing is attached any more.
@@ -246,14 +256,8 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
 	}
-	if socket := a.opt.Config.Paths.StatusSocket; socket != "" {
-		group.Go(func() error {
-			if err := status.Serve(ctx, socket, a.Source()); err != nil {
-				// A node without a status socket still needs its QoS.
-				a.log.Error("status is not served", logkey.Socket, socket, logkey.Err, err)
-			}
-			return nil
-		})
+	if a.opt.Config.Paths.StatusSocket != "" {
+		group.Go(func() error { a.serveStatus(ctx); return nil })
 	}
 	group.Go(func() error {
 		a.settleProbes(ctx)
@@ -470,6 +474,7 @@ func (s source) Status() status.Node {
 	granted := sourceOf(s.a.grants.State())
 	n.Grants = &granted
 	n.HookServers = s.a.hookServers()
+	n.Agent, n.Standby = s.a.lock.Self(), s.a.standby()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	if s.a.config.Authority == "kubelet" {

@@ -47,6 +47,9 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) {
 // Ready reports why the node's containers are not kept yet; nil where a runtime
 // is attached and what it runs has been taken over.
 func (a *Agent) Ready() error {
+	if other := a.standby(); other != "" {
+		return errors.New("standby: " + other)
+	}
 	err := a.conductor.Ready()
 	if err == nil {
 		return nil

@@ -18,6 +18,7 @@ import (
 // The states of an attachment, as Status prints them.
 const (
 	StateIdle         = "not running"
+	StateStandby      = "standby"
 	StateDialing      = "dialing"
 	StateListing      = "listing"
 	StateSynchronised = "synchronised"
@@ -29,6 +30,9 @@ var ErrDetached = errors.New("no runtime attached")
 
 // defaultProc is where procfs is mounted.
 const defaultProc = "/proc"
+
+// admitAgain is the pause before Admit is asked again.
+const admitAgain = 200 * time.Millisecond
 
 // Backoff bounds the pause between attempts to connect. It doubles from Min to
 // Max, with jitter, and starts over after a connection that worked.
@@ -53,6 +57,9 @@ type Options struct {
 	// tells that the kubelet changed them in place; default: 10 s.
 	Look    time.Duration
 	Backoff Backoff // default: 0.2 s to 10 s
+	// Admit is asked before each connection; an error keeps the attachment out,
+	// in StateStandby, until there is none. nil admits always.
+	Admit func() error
 }
 
 // Attachment is Trimtab beside a runtime. It is a conductor.Carrier that carries
@@ -95,6 +102,9 @@ func New(o Options) (*Attachment, error) {
 		o.Backoff.Max = 10 * time.Second
 	}
 	o.Backoff.Max = max(o.Backoff.Max, o.Backoff.Min)
+	if o.Admit == nil {
+		o.Admit = func() error { return nil }
+	}
 	return &Attachment{o: o, state: StateIdle}, nil
 }
 
@@ -128,7 +138,7 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 
 // States lists the states Status may return.
 func States() []string {
-	return []string{StateIdle, StateDialing, StateListing, StateSynchronised, StateLost}
+	return []string{StateIdle, StateStandby, StateDialing, StateListing, StateSynchronised, StateLost}
 }
 
 // Update gives the runtime's stored copies new values, one container after
@@ -171,6 +181,11 @@ func (a *Attachment) Run(ctx context.Context) error {
 	defer a.enter(StateIdle, nil)
 	delay, last := a.o.Backoff.Min, ""
 	for ctx.Err() == nil {
+		if err := a.o.Admit(); err != nil {
+			a.enter(StateStandby, err)
+			pause(ctx, admitAgain)
+			continue
+		}
 		a.enter(StateDialing, nil)
 		worked, err := a.attempt(ctx)
 		if ctx.Err() != nil {

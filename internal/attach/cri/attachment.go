@@ -23,6 +23,7 @@ import (
 // The states of an attachment, as Status prints them.
 const (
 	StateIdle         = "not running"
+	StateStandby      = "standby"
 	StateListing      = "listing"
 	StatePassing      = "passing everything through"
 	StateSynchronised = "synchronised"
@@ -59,6 +60,9 @@ type Options struct {
 	// Patience is how long to wait for the runtime before the socket opens.
 	// Default: 5 s.
 	Patience time.Duration
+	// Admit is asked before anything is decided; while it returns an error every
+	// call passes, whatever Fail says. nil admits always.
+	Admit func() error
 }
 
 // Attachment is Trimtab between a kubelet and its runtime. It is a
@@ -76,6 +80,7 @@ type Attachment struct {
 	runtime string
 	err     error
 	known   bool // how things stand; from then on calls are held
+	standby bool // another agent decides
 	live    bool // the runtime answers
 	store   store
 	lanes   map[string]chan struct{} // by pod: what is still to be told of it
@@ -101,6 +106,9 @@ func New(o Options) *Attachment {
 	}
 	if o.Patience <= 0 {
 		o.Patience = 5 * time.Second
+	}
+	if o.Admit == nil {
+		o.Admit = func() error { return nil }
 	}
 	return &Attachment{
 		o: o, strangers: newStrangers(time.Now), state: StateIdle, store: newStore(), lanes: map[string]chan struct{}{},
@@ -146,7 +154,7 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 
 // States lists the states Status may return.
 func States() []string {
-	return []string{StateIdle, StateListing, StatePassing, StateSynchronised, StateLost}
+	return []string{StateIdle, StateStandby, StateListing, StatePassing, StateSynchronised, StateLost}
 }
 
 // enter moves to a state; an error stays for people to read until it works.

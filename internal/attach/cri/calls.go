@@ -52,14 +52,14 @@ func (a *Attachment) pick(path string) relay.Held {
 			return relay.Held{}
 		}
 		a.mu.Lock()
-		known := a.known
+		known, standby := a.known, a.standby
 		a.mu.Unlock()
 		switch {
 		case known:
 			return relay.Held{Quick: ends[method], Hook: func(ctx context.Context, msg []byte) relay.Verdict {
 				return a.decide(ctx, method, call, msg)
 			}}
-		case a.o.Fail && method == "CreateContainer":
+		case a.o.Fail && !standby && method == "CreateContainer":
 			return relay.Held{Quick: true, Hook: func(context.Context, []byte) relay.Verdict {
 				return refuse(codes.Unavailable, "trimtab: it is not known yet what runs; failurePolicy.agent says that no container is created undecided")
 			}}

@@ -37,9 +37,15 @@ const podUID = "io.kubernetes.pod.uid"
 
 // runHooks serves hook calls until ctx ends.
 func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) error {
-	l, err := listenAt(a.o.Hooks.Socket)
+	l, err := opened(ctx, a, func() (net.Listener, error) { return listenAt(a.o.Hooks.Socket) })
 	if err != nil {
 		return fmt.Errorf("hook service: %w", err)
+	}
+	if ctx.Err() != nil {
+		if l != nil {
+			err = l.Close()
+		}
+		return err
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(a.containCall))
 	hooks.RegisterRuntimeHookServiceServer(server, &hookFace{a: a, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}})
@@ -98,6 +104,13 @@ func (f *hookFace) ready() error {
 		return status.Error(codes.Unavailable, "trimtab: it is not known yet what runs")
 	}
 	return nil
+}
+
+// aside reports whether another agent decides: then answers change nothing.
+func (f *hookFace) aside() bool {
+	f.a.mu.Lock()
+	defer f.a.mu.Unlock()
+	return f.a.standby && !f.a.known
 }
 
 // podFor is the pod as the runtime knows it; the proxy tells no sandbox's id.
@@ -169,7 +182,7 @@ func (f *hookFace) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandbox
 		Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations), CgroupParent: r.CgroupParent, Resources: r.Resources,
 	}
 	h, ok := f.a.o.Handler.(beforePod)
-	if !ok {
+	if !ok || f.aside() {
 		return resp, nil
 	}
 	m := r.GetPodMeta()
@@ -234,6 +247,9 @@ func echo(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookRes
 
 // PreCreateContainerHook decides a container. It has no id yet.
 func (f *hookFace) PreCreateContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+	if f.aside() {
+		return echo(r), nil
+	}
 	if err := f.ready(); err != nil {
 		return nil, err
 	}

@@ -60,9 +60,9 @@ func (a *Attachment) Run(ctx context.Context) error {
 	if a.o.Hooks != nil {
 		return a.runHooks(ctx, stop)
 	}
-	sockets, err := a.listen()
-	if err != nil {
-		return err
+	sockets, err := opened(ctx, a, a.listen)
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, closeAll(sockets))
 	}
 	var accepting sync.WaitGroup
 	for _, s := range sockets {

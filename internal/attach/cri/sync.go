@@ -21,6 +21,9 @@ const asking = 4
 // synchronise rebuilds what is known from the runtime's lists, verbose statuses
 // and the records containers carry. From then on calls are held.
 func (a *Attachment) synchronise(ctx context.Context) error {
+	if err := a.admitted(); err != nil {
+		return err
+	}
 	a.mu.Lock()
 	a.serial++
 	before := a.serial
@@ -150,7 +153,10 @@ func (a *Attachment) follow(ctx context.Context) {
 func (a *Attachment) noteLive(live bool, err error) {
 	a.mu.Lock()
 	a.live = err == nil
-	known := a.known
+	known, state := a.known, StatePassing
+	if a.standby {
+		state = StateStandby
+	}
 	a.mu.Unlock()
 	switch {
 	case err == nil:
@@ -168,7 +174,7 @@ func (a *Attachment) noteLive(live bool, err error) {
 		if a.told(err) {
 			a.o.Log.Warn("it is not known what runs; every call passes", logkey.Err, err)
 		}
-		a.enter(StatePassing, err)
+		a.enter(state, err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 const (
 	StateIdle         = "not running"
 	StateWaiting      = "waiting for socket"
+	StateStandby      = "standby"
 	StateDialing      = "dialing"
 	StateRegistering  = "registering"
 	StateRegistered   = "registered"
@@ -56,11 +57,16 @@ type Options struct {
 	// OnConfigure receives the configuration the runtime keeps for a launched
 	// plugin, if there is any. An error refuses the connection.
 	OnConfigure func(yaml string) error
+	// Admit is asked before each registration; an error keeps the attachment
+	// out, in StateStandby, until there is none. nil admits always.
+	Admit func() error
 	// OnState is told each state that is entered, in order, and the error that
 	// Status would give. It must not call back.
 	OnState   func(state string, err error)
 	Backoff   Backoff       // default: 0.5 s to 15 s
 	Handshake time.Duration // how long registering may take; default: 10 s
+	// Again is the pause before Admit is asked again; default: 0.2 s.
+	Again time.Duration
 }
 
 // Attachment is Trimtab's seat at a runtime: an NRI plugin that stays
@@ -101,6 +107,12 @@ func New(o Options) *Attachment {
 		o.Backoff.Max = 15 * time.Second
 	}
 	o.Backoff.Max = max(o.Backoff.Max, o.Backoff.Min)
+	if o.Again <= 0 {
+		o.Again = 200 * time.Millisecond
+	}
+	if o.Admit == nil {
+		o.Admit = func() error { return nil }
+	}
 	if o.Handshake <= 0 {
 		o.Handshake = 10 * time.Second
 	}
@@ -158,7 +170,7 @@ func (a *Attachment) Timeouts() (registration, request time.Duration) {
 
 // States lists the states Status may return.
 func States() []string {
-	return []string{StateIdle, StateWaiting, StateDialing, StateRegistering, StateRegistered, StateSynchronised, StateLost}
+	return []string{StateIdle, StateWaiting, StateStandby, StateDialing, StateRegistering, StateRegistered, StateSynchronised, StateLost}
 }
 
 // Update sends unsolicited updates to the runtime and returns the ids it

@@ -39,6 +39,11 @@ func (a *Attachment) Run(ctx context.Context) error {
 			delay = a.o.Backoff.Min
 			continue
 		}
+		if err := a.o.Admit(); err != nil {
+			a.enter(StateStandby, err)
+			a.pause(ctx, a.o.Again, nil)
+			continue
+		}
 		worked, err := a.attempt(ctx)
 		if ctx.Err() != nil {
 			break

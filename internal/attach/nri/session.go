@@ -221,7 +221,32 @@ func (s *session) wait(ctx context.Context) error {
 	case <-s.conn.dead:
 		return errors.New("runtime closed the connection")
 	case <-ctx.Done():
+		s.rest()
 		return nil
+	}
+}
+
+// rest waits, within bounds, until no event is being answered: the runtime takes the end
+// of the connection for no answer, and may fail the request.
+func (s *session) rest() {
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		s.mu.Lock()
+		resting := s.handlers == 0
+		s.mu.Unlock()
+		if resting {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-late.C:
+			return
+		case <-s.conn.dead:
+			return
+		}
 	}
 }
 

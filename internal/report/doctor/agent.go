@@ -50,6 +50,9 @@ func (n *node) checkAgent(ctx context.Context) Check {
 		return c.problem("start it: trimtab agent", "nobody answers at %s", socket)
 	}
 	n.agent = &got
+	if got.Standby != "" {
+		return c.problem("end one of the two: a node has one agent; see One agent on a node in docs/operate.md", "%s runs and stays out: %s", got.Version, got.Standby)
+	}
 	if got.ConfigError != "" {
 		return c.problem("mend the configuration; the agent follows the file", "%s runs, and not all of its configuration is in force: %s",
 			got.Version, strings.ReplaceAll(got.ConfigError, "\n", "; "))

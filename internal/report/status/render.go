@@ -38,6 +38,9 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 	if n.Released {
 		fmt.Fprintf(head, "released\t%s\n", o.alarm("all was given back; nothing is decided until the agent is started anew"))
 	}
+	if n.Standby != "" {
+		fmt.Fprintf(head, "standby\t%s\n", o.alarm(Clean(n.Standby)))
+	}
 	if len(n.Attachments) == 0 {
 		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
 	}

@@ -24,17 +24,40 @@ type failure struct {
 	Error string `json:"error"`
 }
 
+// Socket is an open status socket that nobody answers at yet.
+type Socket struct {
+	path     string
+	listener net.Listener
+	release  func()
+}
+
+// Open opens a Unix socket that only its owner may use. The error is ErrInUse where
+// another agent has it.
+func Open(ctx context.Context, path string) (*Socket, error) {
+	l, release, err := listen(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("serve status: %w", err)
+	}
+	return &Socket{path, l, release}, nil
+}
+
 // Serve answers questions about src on a Unix socket that only its owner may
 // use. It blocks until ctx ends.
 func Serve(ctx context.Context, path string, src Source) error {
-	l, release, err := listen(ctx, path)
+	s, err := Open(ctx, path)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return nil
 	case err != nil:
-		return fmt.Errorf("serve status: %w", err)
+		return err
 	}
-	defer release()
+	return s.Serve(ctx, src)
+}
+
+// Serve answers questions about src until ctx ends, and closes the socket.
+func (s *Socket) Serve(ctx context.Context, src Source) error {
+	defer s.release()
+	l, path := s.listener, s.path
 	// Streams of events end with this context, not when their clients like.
 	answers, stop := context.WithCancel(ctx)
 	defer stop()
@@ -45,7 +68,7 @@ func Serve(ctx context.Context, path string, src Source) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {
-	case err = <-done:
+	case err := <-done:
 		return fmt.Errorf("serve status on %s: %w", path, err)
 	case <-ctx.Done():
 	}

@@ -54,9 +54,19 @@ func claim(path string) (*os.File, error) {
 	return f, nil
 }
 
-func inUse(path string) error {
-	return fmt.Errorf("another agent serves %s: stop it, or give this one a different paths.statusSocket", path)
+// ErrInUse is why a status socket cannot be opened that another agent serves.
+var ErrInUse = errors.New("another agent serves it")
+
+// usedError is ErrInUse with the path and what to do.
+type usedError struct{ path string }
+
+func (e usedError) Error() string {
+	return fmt.Sprintf("another agent serves %s: stop it, or give this one a different paths.statusSocket", e.path)
 }
+
+func (usedError) Unwrap() error { return ErrInUse }
+
+func inUse(path string) error { return usedError{path} }
 
 // sweep removes the socket a dead process left behind, and nothing else.
 func sweep(ctx context.Context, path string) error {

@@ -6,11 +6,17 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodelock"
 )
 
 // Node is the agent's answer to `trimtab status`.
 type Node struct {
-	Version     string    `json:"version"`
+	Version string `json:"version"`
+	// Agent is the process that answers.
+	Agent nodelock.Holder `json:"agent,omitzero"`
+	// Standby is why it decides nothing: another agent works on this node. It takes
+	// over when that one ends.
+	Standby     string    `json:"standby,omitempty"`
 	Started     time.Time `json:"started"`
 	ConfigFile  string    `json:"configFile,omitempty"`
 	ConfigGen   uint64    `json:"configGeneration"`

@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/nodelock"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+const (
+	// reopenStatus is the pause before a status socket is opened again that another
+	// agent serves.
+	reopenStatus = 200 * time.Millisecond
+	// askNeighbour bounds the question who serves it, and is how long an answer is
+	// taken for true.
+	askNeighbour = 2 * time.Second
+	// remindNeighbour is how often the log names the other agent.
+	remindNeighbour = 5 * time.Minute
+)
+
+// neighbour is another agent of this node, as far as it is known.
+type neighbour struct {
+	// socket is our status socket; nil where it is not ours, or none is configured.
+	socket *status.Socket
+
+	mu sync.Mutex // guards all below
+	// used is why the status socket cannot be opened: another agent serves it.
+	used  error
+	asked time.Time       // last, who that is
+	by    nodelock.Holder // the answer
+	taken *nodelock.Taken // why this agent stays out; nil where it works
+	told  time.Time       // the log, last
+	lacks map[string]bool // places that cannot be locked, already in the log
+}
+
+// places are the directories that agents of one node lock: the kubelet's cgroup
+// root, which each must write below, and those of the sockets it attaches through.
+// They follow from where it attaches, so that two agents cannot be configured not to
+// see each other and to share a runtime all the same.
+func (a *Agent) places() []nodelock.Place {
+	c := a.opt.Config
+	var all []nodelock.Place
+	dir := a.opt.CgroupDir
+	if a.opt.Tree == nil {
+		dir = c.Cgroup.Root
+		if a.node.tree.Version == cgroup.V1 {
+			dir = filepath.Join(dir, "cpuset")
+		}
+		dir = filepath.Join(dir, filepath.Clean("/"+c.Bypass.CgroupRoot))
+	}
+	if dir != "" {
+		all = append(all, nodelock.Place{Dir: dir, What: "kubelet's cgroup root (cgroup.root, bypass.cgroupRoot)"})
+	}
+	if a.nri != nil {
+		all = append(all, nodelock.Place{Dir: filepath.Dir(c.NRI.Socket), What: "directory of the NRI socket (nri.socket)"})
+	}
+	if a.cri != nil || a.bypass != nil {
+		all = append(all, nodelock.Place{Dir: filepath.Dir(socketOf(c.CRI.Endpoint)), What: "directory of the runtime's socket (cri.endpoint)"})
+	}
+	return all
+}
+
+// admit is asked by attachments before they connect: an error, which is a
+// *nodelock.Taken, says that another agent works on this node.
+func (a *Agent) admit() error {
+	n := &a.neighbour
+	taken := a.socketTaken()
+	if taken == nil {
+		err := a.lock.Take()
+		if !errors.As(err, &taken) && err != nil {
+			a.unlocked(err)
+		}
+	}
+	n.mu.Lock()
+	before := n.taken
+	n.taken = taken
+	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.told) >= remindNeighbour)
+	if remind {
+		n.told = time.Now()
+	}
+	n.mu.Unlock()
+	switch {
+	case remind:
+		a.log.Error("another agent works on this node; standing by", logkey.Err, taken)
+	case taken == nil && before != nil:
+		a.log.Info("the other agent has ended; taking over", logkey.Owner, before.By.String())
+	}
+	if taken != nil {
+		return taken
+	}
+	return nil
+}
+
+// unlocked logs once that places cannot be locked.
+func (a *Agent) unlocked(err error) {
+	n := &a.neighbour
+	n.mu.Lock()
+	known := n.lacks[err.Error()]
+	if n.lacks == nil {
+		n.lacks = map[string]bool{}
+	}
+	n.lacks[err.Error()] = true
+	n.mu.Unlock()
+	if !known {
+		a.log.Warn("a second agent on this node may not be noticed", logkey.Err, err)
+	}
+}
+
+// standby is why this agent decides nothing; "" where it works.
+func (a *Agent) standby() string {
+	a.neighbour.mu.Lock()
+	defer a.neighbour.mu.Unlock()
+	if a.neighbour.taken == nil {
+		return ""
+	}
+	return a.neighbour.taken.Error()
+}
+
+// openStatus opens the status socket, before anything is attached: where another
+// agent serves it, this one stays out.
+func (a *Agent) openStatus(ctx context.Context) {
+	path, n := a.opt.Config.Paths.StatusSocket, &a.neighbour
+	if path == "" {
+		return
+	}
+	var err error
+	n.socket, err = status.Open(ctx, path)
+	n.mu.Lock()
+	n.used = err
+	n.mu.Unlock()
+}
+
+// serveStatus answers at the status socket until ctx ends. While another agent
+// serves it, it is waited for.
+func (a *Agent) serveStatus(ctx context.Context) {
+	n := &a.neighbour
+	again := time.NewTicker(reopenStatus)
+	defer again.Stop()
+	for n.socket == nil {
+		n.mu.Lock()
+		err := n.used
+		n.mu.Unlock()
+		if err != nil && !errors.Is(err, status.ErrInUse) {
+			// A node without a status socket still needs its QoS.
+			a.log.Error("status is not served", logkey.Socket, a.opt.Config.Paths.StatusSocket, logkey.Err, err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			a.openStatus(ctx)
+		}
+	}
+	if err := n.socket.Serve(ctx, a.Source()); err != nil {
+		a.log.Error("status is not served", logkey.Socket, a.opt.Config.Paths.StatusSocket, logkey.Err, err)
+	}
+}
+
+// socketTaken is who serves our status socket; nil for nobody else.
+func (a *Agent) socketTaken() *nodelock.Taken {
+	path, n := a.opt.Config.Paths.StatusSocket, &a.neighbour
+	n.mu.Lock()
+	used, by, asked := errors.Is(n.used, status.ErrInUse), n.by, n.asked
+	n.mu.Unlock()
+	if !used {
+		return nil
+	}
+	if asked.IsZero() || time.Since(asked) >= askNeighbour {
+		by = whoServes(path)
+		n.mu.Lock()
+		n.by, n.asked = by, time.Now()
+		n.mu.Unlock()
+	}
+	return &nodelock.Taken{By: by, Sign: fmt.Sprintf("it serves %s (paths.statusSocket)", path)}
+}
+
+// whoServes asks the agent at a status socket who it is.
+func whoServes(path string) nodelock.Holder {
+	ctx, cancel := context.WithTimeout(context.Background(), askNeighbour)
+	defer cancel()
+	c, err := status.Dial(ctx, path)
+	if err != nil {
+		return nodelock.Holder{}
+	}
+	defer c.Close()
+	n, err := c.Status(ctx)
+	if err != nil {
+		return nodelock.Holder{}
+	}
+	if n.Agent.PID == 0 { // an agent of before it said so
+		return nodelock.Holder{Config: n.ConfigFile, Version: n.Version, Started: n.Started}
+	}
+	return n.Agent
+}

@@ -1,0 +1,74 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// admitted asks whether this agent may decide.
+func (a *Attachment) admitted() error {
+	err := a.o.Admit()
+	a.mu.Lock()
+	a.standby = err != nil
+	a.mu.Unlock()
+	return err
+}
+
+// admitAgain is the pause before Admit is asked again.
+const admitAgain = 200 * time.Millisecond
+
+// opened opens what is served. The agent that works on the node may serve the same
+// socket: then it is waited for, and callers wait in the socket until what runs is
+// known, or for as long as the patience with the runtime lasts.
+func opened[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
+	waited := false
+	for ctx.Err() == nil {
+		standby := a.admitted() != nil
+		l, err := listen()
+		if err != nil && standby {
+			waited = true
+			pauseFor(ctx, admitAgain)
+			continue
+		}
+		if err == nil && waited {
+			a.catchUp(ctx)
+		}
+		return l, err
+	}
+	var none T
+	return none, nil
+}
+
+// catchUp synchronises as soon as this agent may, within the patience.
+func (a *Attachment) catchUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, a.o.Patience)
+	defer cancel()
+	for {
+		err := a.synchronise(ctx)
+		a.noteLive(false, err)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		pauseFor(ctx, admitAgain)
+	}
+}
+
+// pauseFor waits, at most until ctx ends.
+func pauseFor(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// closeAll closes listeners that are not served.
+func closeAll(sockets []served) error {
+	var errs []error
+	for _, s := range sockets {
+		errs = append(errs, s.listener.Close())
+	}
+	return errors.Join(errs...)
+}

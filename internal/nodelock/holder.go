@@ -1,0 +1,158 @@
+package nodelock
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Holder is an agent, as it describes itself to others of its node.
+type Holder struct {
+	// ID differs from one run of an agent to the next.
+	ID      string    `json:"id"`
+	PID     int       `json:"pid"`
+	PIDs    string    `json:"pidNamespace,omitempty"` // in which PID counts
+	Host    string    `json:"host,omitempty"`         // host name; of an agent in a container, the container's
+	Attach  string    `json:"attach,omitempty"`
+	Config  string    `json:"config,omitempty"` // its configuration file
+	Version string    `json:"version,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+}
+
+// Self describes this process.
+func Self(attach, config, version string) Holder {
+	id := make([]byte, 8)
+	_, _ = rand.Read(id) // never fails
+	pids, _ := os.Readlink("/proc/self/ns/pid")
+	host, _ := os.Hostname()
+	return Holder{
+		ID: hex.EncodeToString(id), PID: os.Getpid(), PIDs: pids, Host: host,
+		Attach: attach, Config: config, Version: version, Started: time.Now().UTC().Truncate(time.Second),
+	}
+}
+
+// String names the agent for people.
+func (h Holder) String() string {
+	var b strings.Builder
+	here, _ := os.Readlink("/proc/self/ns/pid")
+	switch {
+	case h.PID == 0:
+		b.WriteString("a process that does not say who it is")
+	case h.PIDs == "" || h.PIDs == here:
+		fmt.Fprintf(&b, "process %d", h.PID)
+	default:
+		fmt.Fprintf(&b, "process %d of another PID namespace", h.PID)
+	}
+	for _, part := range [][2]string{{" on host ", h.Host}, {", attach: ", h.Attach}, {", configuration ", h.Config}, {", version ", h.Version}} {
+		if part[1] != "" {
+			b.WriteString(part[0] + part[1])
+		}
+	}
+	if !h.Started.IsZero() {
+		b.WriteString(", started " + h.Started.Format(time.RFC3339))
+	}
+	return b.String()
+}
+
+// noticeNames are the attributes a notice is looked for in. File systems without
+// the first have the second, which needs CAP_SYS_ADMIN: tmpfs before Linux 6.6,
+// cgroup before 5.7.
+var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
+
+// maxNotice bounds a notice's text.
+const maxNotice = 2048
+
+// describe leaves a notice at a locked directory. Where no attribute can be
+// written, others find the process by its lock alone.
+func describe(dir *os.File, h Holder) {
+	h.Config, h.Version, h.Host = short(h.Config), short(h.Version), short(h.Host)
+	text, err := json.Marshal(h)
+	if err != nil || len(text) > maxNotice {
+		return
+	}
+	for i, name := range noticeNames {
+		if unix.Fsetxattr(int(dir.Fd()), name, text, 0) == nil {
+			for _, old := range noticeNames[i+1:] {
+				_ = unix.Fremovexattr(int(dir.Fd()), old)
+			}
+			return
+		}
+	}
+}
+
+// short bounds one text of a notice.
+func short(s string) string { return s[:min(len(s), 256)] }
+
+// erase removes the notice.
+func erase(dir *os.File) {
+	for _, name := range noticeNames {
+		_ = unix.Fremovexattr(int(dir.Fd()), name)
+	}
+}
+
+// holderOf returns who holds the lock of a directory, as far as it can be known.
+func holderOf(dir *os.File) Holder {
+	text := make([]byte, maxNotice)
+	var h Holder
+	for _, name := range noticeNames {
+		n, err := unix.Fgetxattr(int(dir.Fd()), name, text)
+		if err == nil && json.Unmarshal(text[:n], &h) == nil && h.PID > 0 {
+			return h
+		}
+	}
+	return Holder{PID: ownerOf(dir)}
+}
+
+// noAgent is why the process that holds a lock cannot be an agent, where that is
+// known: everybody who can open a directory can lock it, and an agent runs as root.
+func noAgent(dir *os.File) error {
+	pid := ownerOf(dir)
+	if pid == 0 || os.Geteuid() != 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || st.Uid == 0 {
+		return nil //nolint:nilerr // it has ended meanwhile, or is root
+	}
+	return fmt.Errorf("process %d of user %d has locked it, which is no agent and is passed over: end it", pid, st.Uid)
+}
+
+// ownerOf is the process that has locked a directory; 0 where that is not known.
+func ownerOf(dir *os.File) int {
+	locks, err := os.Open("/proc/locks")
+	if err != nil {
+		return 0
+	}
+	defer locks.Close()
+	var st unix.Stat_t
+	if unix.Fstat(int(dir.Fd()), &st) != nil {
+		return 0
+	}
+	return lockOwner(locks, st.Dev, st.Ino)
+}
+
+// lockOwner finds the process with the exclusive flock of an inode in a text like
+// /proc/locks (proc(5)), which lists processes of our PID namespace alone; 0 for
+// none.
+func lockOwner(locks io.Reader, dev, ino uint64) int {
+	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
+	for s := bufio.NewScanner(locks); s.Scan(); {
+		f := strings.Fields(s.Text())
+		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "WRITE" || f[5] != inode {
+			continue
+		}
+		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
+			return pid
+		}
+	}
+	return 0
+}

@@ -1,0 +1,143 @@
+package nodelock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Place is a directory that every agent of a node must open to do its work.
+type Place struct {
+	Dir string
+	// What names it for people, with the configuration key.
+	What string
+}
+
+// Taken is why an agent stays out: another one works on this node.
+type Taken struct {
+	By Holder
+	// Sign is how it was noticed.
+	Sign string
+}
+
+// Error names the other agent and says what to do.
+func (t *Taken) Error() string {
+	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays out and takes over when that one ends: run one agent on a node", t.By, t.Sign)
+}
+
+// Lock is this agent's hold on a node.
+type Lock struct {
+	self   Holder
+	places []Place
+
+	mu   sync.Mutex // guards what follows
+	held map[string]*os.File
+}
+
+// New returns a lock that holds nothing yet. Places that several agents share must
+// have the same order in all of them.
+func New(self Holder, places ...Place) *Lock {
+	return &Lock{self: self, places: places, held: map[string]*os.File{}}
+}
+
+// Self returns who this agent is.
+func (l *Lock) Self() Holder { return l.self }
+
+// Take locks all places that exist. It may be called again at any time: it keeps what
+// is held, and locks directories that came, or were replaced, since. Where another agent
+// has a place the error is a *Taken, and nothing is locked that was not before. Any
+// other error names places that cannot be locked; the rest is locked then.
+func (l *Lock) Take() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fresh := map[string]*os.File{}
+	var unlocked []error
+	for _, p := range l.places {
+		f, err := l.lockLocked(p, fresh)
+		var taken *Taken
+		if errors.As(err, &taken) {
+			for _, got := range fresh {
+				erase(got)
+				_ = got.Close()
+			}
+			return err
+		}
+		unlocked = append(unlocked, err)
+		if f != nil {
+			fresh[p.Dir] = f
+		}
+	}
+	for dir, f := range fresh {
+		if old := l.held[dir]; old != nil {
+			_ = old.Close() // of a directory that was replaced
+		}
+		l.held[dir] = f
+	}
+	return errors.Join(unlocked...)
+}
+
+// lockLocked locks one place; nil where it is held already or does not exist.
+func (l *Lock) lockLocked(p Place, fresh map[string]*os.File) (*os.File, error) {
+	f, err := os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, nil //nolint:nilnil // nobody can attach there
+	case err != nil:
+		return nil, fmt.Errorf("lock the %s against a second agent: %w", p.What, err)
+	}
+	if l.sameLocked(f, fresh) {
+		return nil, f.Close()
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		describe(f, l.self)
+		return f, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		if stranger := noAgent(f); stranger != nil {
+			return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, stranger), f.Close())
+		}
+		taken := &Taken{By: holderOf(f), Sign: fmt.Sprintf("it has locked the %s, %s", p.What, p.Dir)}
+		return nil, errors.Join(taken, f.Close())
+	}
+	return nil, errors.Join(fmt.Errorf("lock the %s, %s, against a second agent: %w", p.What, p.Dir, err), f.Close())
+}
+
+// sameLocked reports whether a directory is locked by us, under whatever name.
+func (l *Lock) sameLocked(f *os.File, fresh map[string]*os.File) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	for _, all := range []map[string]*os.File{l.held, fresh} {
+		for _, h := range all {
+			if has, err := h.Stat(); err == nil && os.SameFile(has, info) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Release gives up all places.
+func (l *Lock) Release() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for dir, f := range l.held {
+		erase(f)
+		errs = append(errs, f.Close())
+		delete(l.held, dir)
+	}
+	return errors.Join(errs...)
+}

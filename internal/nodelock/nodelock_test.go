@@ -1,0 +1,168 @@
+package nodelock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func holder(id string) Holder {
+	return Holder{ID: id, PID: os.Getpid(), Host: "node-" + id, Attach: "nri", Config: "/etc/" + id + ".yaml", Version: "v" + id, Started: time.Unix(1, 0).UTC()}
+}
+
+// taken is the *Taken that taking a lock must end with.
+func taken(t *testing.T, l *Lock) *Taken {
+	t.Helper()
+	var other *Taken
+	if err := l.Take(); !errors.As(err, &other) {
+		t.Fatalf("taken: %v", err)
+	}
+	return other
+}
+
+// TestOneAtATime: a second agent shares one place alone, under another name of it. It
+// learns who is there, holds nothing meanwhile, and gets the lock when the first ends.
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	shared, mine, theirs := filepath.Join(root, "shared"), filepath.Join(root, "mine"), filepath.Join(root, "theirs")
+	for _, dir := range []string{shared, mine, theirs} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(root, "link")
+	if err := os.Symlink(shared, link); err != nil {
+		t.Fatal(err)
+	}
+	first := New(holder("1"), Place{mine, "mine"}, Place{shared, "shared"}, Place{filepath.Join(root, "missing"), "missing"})
+	if err := first.Take(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Take(); err != nil {
+		t.Errorf("taken again: %v", err)
+	}
+	second := New(holder("2"), Place{theirs, "theirs"}, Place{link, "link"})
+	other := taken(t, second)
+	if other.By != holder("1") {
+		t.Errorf("it is %+v", other.By)
+	}
+	for _, want := range []string{"process ", "node-1", "attach: nri", "/etc/1.yaml", "v1", "1970-01-01T00:00:01Z", "link", "run one agent on a node"} {
+		if !strings.Contains(other.Error(), want) {
+			t.Errorf("%q lacks %q", other, want)
+		}
+	}
+	third := New(holder("3"), Place{theirs, "theirs"})
+	if err := third.Take(); err != nil {
+		t.Errorf("who stays out holds something: %v", err)
+	}
+	if err := errors.Join(third.Release(), first.Release()); err != nil {
+		t.Error(err)
+	}
+	if err := second.Take(); err != nil {
+		t.Errorf("handed over: %v", err)
+	}
+	if got := taken(t, first).By; got != holder("2") {
+		t.Errorf("after the hand-over it is %+v", got)
+	}
+}
+
+// TestReplacedDirectory: a runtime may make its directory anew. What was locked is not
+// what the next agent finds then.
+func TestReplacedDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "nri")
+	first, second := New(holder("1"), Place{dir, "nri"}), New(holder("2"), Place{dir, "nri"})
+	make := func() {
+		t.Helper()
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Take(); err != nil {
+		t.Errorf("before there is a directory: %v", err)
+	}
+	make()
+	for range 2 { // it came; it was replaced
+		if err := first.Take(); err != nil {
+			t.Fatal(err)
+		}
+		taken(t, second)
+		if err := os.Rename(dir, dir+".old"); err != nil {
+			t.Fatal(err)
+		}
+		make()
+		if err := first.Take(); err != nil {
+			t.Fatal(err)
+		}
+		taken(t, second)
+		if err := os.RemoveAll(dir + ".old"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWithoutNotice: where nobody left a notice, or one that is none, the lock counts
+// all the same.
+func TestWithoutNotice(t *testing.T) {
+	t.Parallel()
+	for _, notice := range []string{"", "{", `{"pid":-1}`, strings.Repeat("x", 4000)} {
+		dir := t.TempDir()
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		if notice != "" {
+			if err := unix.Fsetxattr(int(f.Fd()), noticeNames[0], []byte(notice), 0); err != nil {
+				t.Logf("this file system takes no notice: %v", err)
+			}
+		}
+		other := taken(t, New(holder("2"), Place{dir, "there"}))
+		if other.By.ID != "" || !strings.Contains(other.Error(), "process") {
+			t.Errorf("%q: %v", notice, other)
+		}
+		f.Close()
+	}
+}
+
+// TestUnlockable: a place that cannot be opened is named, and keeps no other from being
+// locked.
+func TestUnlockable(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	loop := filepath.Join(root, "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	l := New(holder("1"), Place{loop, "loop"}, Place{root, "root"})
+	if err := l.Take(); err == nil || !strings.Contains(err.Error(), "lock the loop") {
+		t.Errorf("a place that cannot be opened: %v", err)
+	}
+	taken(t, New(holder("2"), Place{root, "root"}))
+}
+
+// TestLockOwner reads texts as /proc/locks has them.
+func TestLockOwner(t *testing.T) {
+	t.Parallel()
+	dev := unix.Mkdev(0, 28)
+	for text, want := range map[string]int{
+		"": 0,
+		"1: FLOCK  ADVISORY  WRITE 1234 00:1c:77 0 EOF\n":                                                    1234,
+		"1: POSIX  ADVISORY  WRITE 1 00:1c:77 0 EOF\n2: FLOCK  ADVISORY  READ 2 00:1c:77 0 EOF\n":            0,
+		"1: -> FLOCK  ADVISORY  WRITE 5 00:1c:77 0 EOF\n9: FLOCK  ADVISORY  WRITE 7 00:1c:77 0 EOF\n":        7,
+		"1: FLOCK  ADVISORY  WRITE 0 00:1c:77 0 EOF\n":                                                       0,
+		"1: FLOCK  ADVISORY  WRITE 8 00:1d:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 9 00:1c:78 0 EOF\nnonsense\n": 0,
+	} {
+		if got := lockOwner(strings.NewReader(text), dev, 77); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
