@@ -16,6 +16,7 @@ var wallClock = map[string]string{
 	"internal/report/metrics/state.go UnixMilli": "Prometheus wants the time of day of the last Synchronize",
 	"internal/agent/attach.go UTC":               "the time of day since when an attachment is in force, for people",
 	"internal/report/status/svg.go UTC":          "the time of day of a drawing, for people",
+	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for people",
 
 	"internal/attach/bypass/convert.go GetCreatedAt": "the runtime's own word, by which nothing is measured: who is adopted first",
 	"internal/attach/cri/backend.go GetCreatedAt":    "the same",

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -23,7 +24,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{})}).Checkpoint()
+	good := conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Now: time.Now, Keeper: keeper.New(&cgroup.Tree{})}).Checkpoint()
 	name := bytes.LastIndex(good, []byte("sum"))
 	for i := range good {
 		if i >= name && i < name+len("sum") {

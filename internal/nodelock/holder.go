@@ -36,7 +36,7 @@ func Self(attach, config, version string) Holder {
 	host, _ := os.Hostname()
 	return Holder{
 		ID: hex.EncodeToString(id), PID: os.Getpid(), PIDs: pids, Host: host,
-		Attach: attach, Config: config, Version: version, Started: time.Now().UTC().Truncate(time.Second),
+		Attach: attach, Config: config, Version: version, Started: time.Now().UTC().Truncate(time.Second), // for people
 	}
 }
 
