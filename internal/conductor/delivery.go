@@ -23,7 +23,19 @@ type delivery struct {
 	value   string
 	applied bool
 	note    string
+	alone   string         // why it is kept from the runtime; "" where it is not
 	missing status.Missing // why it is not in force
+}
+
+// told is the note for people.
+func (d delivery) told() string {
+	switch {
+	case d.alone == "":
+		return d.note
+	case d.note == "":
+		return "in the kernel alone: " + d.alone
+	}
+	return "in the kernel alone: " + d.alone + "; " + d.note
 }
 
 // deliveries are what became of a container's or pod's values. There are a few,
@@ -178,6 +190,9 @@ func present(told *lifecycle.Container, v lifecycle.Value) bool {
 // fromKernel turns what the keeper says into a delivery.
 func fromKernel(o keeper.Outcome, before delivery) delivery {
 	d := delivery{channel: "kernel", value: o.Value.String(), applied: true}
+	if before.value == d.value {
+		d.alone = before.alone
+	}
 	switch o.State {
 	case keeper.Superseded, keeper.Forgotten:
 		return before // a later decision speaks for itself

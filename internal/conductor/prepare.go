@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // prepare turns a committed plan into what is answered and what is written. It
@@ -185,9 +186,15 @@ func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
 // kernel does not have, and in version 1 for any (runc 1.5: "cannot use unified on
 // cgroup v1"): the keeper writes them when the cgroup exists, and reports what the
 // kernel refuses. Where the cgroup comes with the first instruction only the runtime
-// is in time, which in version 2 is asked.
-func (c *Conductor) hands(to Carrier, kind lifecycle.Kind, f lifecycle.Field) bool {
-	return (f != lifecycle.Unified || holdsStart(to) && c.keeper.Version() == cgroup.V2) && to.Carries(kind, f)
+// is in time, which in version 2 is asked. What the runtime does not take is not
+// sent either.
+func (c *Conductor) hands(to Carrier, call runtimes.Call, v lifecycle.Value) bool {
+	kind := lifecycle.UpdateContainer
+	if call == runtimes.Create {
+		kind = lifecycle.CreateContainer
+	}
+	return (v.Field != lifecycle.Unified || holdsStart(to) && c.keeper.Version() == cgroup.V2) &&
+		to.Carries(kind, v.Field) && refuses(to, call, v) == ""
 }
 
 // prepareCreate answers with what the attachment carries and nobody contests,
@@ -210,7 +217,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		case v.Gone && w.from.Carries(lifecycle.CreateContainer, v.Field) && !takesAway(w.from):
 			c.lost(ctr.ID, v, status.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
 			continue
-		case contest == "" && c.hands(w.from, lifecycle.CreateContainer, v.Field):
+		case contest == "" && c.hands(w.from, runtimes.Create, v):
 			w.answer.Values = append(w.answer.Values, v)
 			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " create", value: v.String(), applied: true})
 			if inKernel(v.Field) {
@@ -221,16 +228,13 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			c.lost(ctr.ID, v, status.Ceded, contest)
 			continue
 		case !inKernel(v.Field):
-			c.lost(ctr.ID, v, status.NotCarried, notCarried(w.from, v.Field))
+			c.lost(ctr.ID, v, status.NotCarried, notCarried(w.from, v))
 			continue
 		case err != nil:
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
 			continue
 		default:
-			c.deliver(ctr.ID, v, delivery{
-				channel: "kernel", value: v.String(), missing: status.NotYet,
-				note: strings.TrimPrefix(contest+"; written when it starts", "; "),
-			})
+			c.afterStart(w, ctr, v, contest)
 		}
 		if err == nil && inKernel(v.Field) {
 			w.notes = append(w.notes, c.item(target, ctr, v))
@@ -243,6 +247,21 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
 		c.recorded[ctr.ID] = true
 	}
+}
+
+// afterStart leaves a value of a container that is created to the kernel.
+func (c *Conductor) afterStart(w *work, ctr *engine.Container, v lifecycle.Value, contest string) {
+	why := refuses(w.from, runtimes.Create, v)
+	if w.ev.Kind != lifecycle.CreateContainer {
+		why = refuses(w.from, runtimes.Push, v)
+	}
+	if why != "" {
+		c.keepAsked(ctr, v.Field)
+	}
+	c.deliver(ctr.ID, v, delivery{
+		channel: "kernel", value: v.String(), missing: status.NotYet, alone: why,
+		note: strings.TrimPrefix(contest+"; written when it starts", "; "),
+	})
 }
 
 // refused reports whether a container did not get what it asked for.
@@ -265,8 +284,11 @@ func (c *Conductor) existing(w *work, ctr *engine.Container, values []lifecycle.
 }
 
 // notCarried is the reason for people why a field is not in force.
-func notCarried(from Carrier, f lifecycle.Field) string {
-	why := fmt.Sprintf("%s cannot carry %s when a container is created", from.Name(), f)
+func notCarried(from Carrier, v lifecycle.Value) string {
+	if why := refuses(from, runtimes.Create, v); why != "" && from.Carries(lifecycle.CreateContainer, v.Field) {
+		return why
+	}
+	why := fmt.Sprintf("%s cannot carry %s when a container is created", from.Name(), v.Field)
 	if about := from.About(); about != "" {
 		why += ": the runtime is " + about
 	}
@@ -329,13 +351,13 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 		case d.applied && d.value == v.String():
 		case err != nil:
 			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
-		case c.contest(ctr, v.Field) == "" && c.hands(w.from, lifecycle.UpdateContainer, v.Field):
+		case c.contest(ctr, v.Field) == "" && c.hands(w.from, runtimes.Push, v):
 			w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 			c.setTold(ctr.ID, v)
 			c.late.note(c.recordOf(ctr), ctr.ID)
 			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
 		default:
-			c.deliver(ctr.ID, v, delivery{channel: "kernel", value: v.String(), missing: status.NotYet, note: "written when it starts"})
+			c.afterStart(w, ctr, v, "")
 		}
 	}
 }
@@ -416,7 +438,7 @@ func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
 	var changed []lifecycle.Value
 	for _, v := range c.state.Values(ctr) {
 		if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) &&
-			c.hands(w.from, lifecycle.UpdateContainer, v.Field) {
+			c.hands(w.from, runtimes.Push, v) {
 			changed = append(changed, v)
 		}
 	}
@@ -465,6 +487,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 		}
 		it := c.item(target, ctr, v)
 		it.Carried = it.Carried || told != nil && c.recorded[ctr.ID]
+		c.aloneIfUnsaid(w, ctr, v)
 		w.items = append(w.items, it)
 		c.enqueue(ctr, v)
 	}
@@ -476,8 +499,8 @@ func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle
 	case d.applied:
 	case told != nil && present(told, v), untold(v.Field) && c.given[id][v.Field] == v.Text:
 		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
-	case w.from != nil && !c.hands(w.from, lifecycle.CreateContainer, v.Field):
-		c.lost(id, v, status.NotCarried, notCarried(w.from, v.Field))
+	case w.from != nil && !c.hands(w.from, runtimes.Create, v):
+		c.lost(id, v, status.NotCarried, notCarried(w.from, v))
 	default:
 		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
 	}
@@ -519,7 +542,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 // sendCreated changes the runtime's copy of a container that has no cgroup yet
 // with the answer: its start would bring back what it lost.
 func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
-	if ctr.Life != lifecycle.StateCreated || w.from == nil || !tellsOthers(w) || !c.hands(w.from, lifecycle.UpdateContainer, v.Field) {
+	if ctr.Life != lifecycle.StateCreated || w.from == nil || !tellsOthers(w) || !c.hands(w.from, runtimes.Push, v) {
 		return false
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})

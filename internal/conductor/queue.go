@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // updateQueue holds the containers whose copy in the runtime is out of date,
@@ -237,7 +238,7 @@ func (c *Conductor) outdated(to Carrier, id string) []lifecycle.Value {
 	var values []lifecycle.Value
 	for _, v := range c.state.Values(ctr) {
 		if inKernel(v.Field) && copies(to, v.Field) &&
-			c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
+			c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) && refuses(to, runtimes.Push, v) == "" {
 			values = append(values, v)
 		}
 	}
@@ -297,7 +298,7 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 	for _, v := range values {
 		c.setTold(id, v)
 		if d, ok := c.sent[id].of(slotOf(v)); ok && d.value == v.String() {
-			d.note = "the runtime's copy agrees"
+			d.note, d.alone = "the runtime's copy agrees", ""
 			c.deliver(id, v, d)
 		}
 	}

@@ -172,7 +172,7 @@ func (t teller) values(owner string, values []lifecycle.Value) []status.Value {
 		}
 		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
 		if d, ok := t.sent[owner].of(slotOf(v)); ok && d.value == v.String() {
-			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.note
+			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.told()
 		}
 		out = append(out, s)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
@@ -30,13 +31,20 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 		if c.kernelOnly(ctr, v) {
 			continue
 		}
-		hands := c.hands(w.from, lifecycle.UpdateContainer, v.Field)
+		hands := c.hands(w.from, runtimes.Request, v)
+		why := refuses(w.from, runtimes.Request, v)
+		if why == "" && c.lowers(ctr, v) {
+			hands, why = false, lowersWhy
+		}
 		if !hands || v.Field == lifecycle.Unified {
 			// Before the runtime writes: a burst above the new quota would have
 			// the kernel refuse the quota.
 			w.settle = ctr.ID
 		}
 		if !hands {
+			if why != "" {
+				c.alone(ctr.ID, v, why)
+			}
 			continue
 		}
 		w.answer.Values = append(w.answer.Values, v)

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // Way is how a value comes to be in force, the best first.
@@ -50,6 +51,9 @@ type Attachment struct {
 	reaches, reachesPods bool
 	// never is why a field that only a creation can carry is not carried.
 	never string
+	// takes says why the runtime does not take a value when a container is created;
+	// nil where it takes all.
+	takes func(lifecycle.Value) string
 	// Limits are what else does not come out the same.
 	Limits []Limit
 }
@@ -85,6 +89,19 @@ func Attachments() []Attachment {
 		{Name: "hooks", Refuses: true, carries: cri.CarriesHooks, reachesPods: true, never: "the answer of a hook server has no field for it",
 			Limits: []Limit{RefusedByProxy, SameAgain, LateOnV1}},
 	}
+}
+
+// Beside is the attachment beside a runtime that carries less than the newest.
+func (a Attachment) Beside(r runtimes.Runtime) Attachment {
+	by := runtimes.CRI
+	if a.Name == "nri" {
+		by = runtimes.NRI
+	}
+	call := map[lifecycle.Kind]runtimes.Call{lifecycle.CreateContainer: runtimes.Create, lifecycle.UpdateContainer: runtimes.Request}
+	newest := a.carries
+	a.carries = func(k lifecycle.Kind, f lifecycle.Field) bool { return newest(k, f) && r.Has(by, call[k], f) }
+	a.takes = func(v lifecycle.Value) string { return r.Takes(by, runtimes.Create, v) }
+	return a
 }
 
 // Named returns an attachment by its name; an unknown one is a programming

@@ -13,6 +13,9 @@ func (a Attachment) Alter(s *scenario.Step) {
 	}
 	wants := make(map[scenario.Ref]scenario.Want, len(s.Want))
 	for ref, w := range s.Want {
+		if w.State == "created" {
+			w = a.takenOf(w)
+		}
 		wants[ref] = trim(w, func(f lifecycle.Field) bool {
 			way := a.way(f)
 			if f == lifecycle.CoreSched {
@@ -26,7 +29,19 @@ func (a Attachment) Alter(s *scenario.Step) {
 
 // First is what of a want must have been so at a container's first instruction.
 func (a Attachment) First(w scenario.Want) scenario.Want {
+	if !a.reaches {
+		w = a.takenOf(w)
+	}
 	return trim(w, func(f lifecycle.Field) bool { return a.way(f).InTime() })
+}
+
+// takenOf takes from a want the memory limit that the runtime does not take when
+// a container is created: it is in the kernel alone.
+func (a Attachment) takenOf(w scenario.Want) scenario.Want {
+	if w.Memory != nil && a.takes != nil && a.takes(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: *w.Memory}) != "" {
+		w.Memory = nil
+	}
+	return w
 }
 
 func (a Attachment) way(f lifecycle.Field) Way {

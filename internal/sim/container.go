@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/runtimes"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -85,7 +86,11 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 		r.observe(Event{Kind: "CreateContainer", Ref: ref, Err: err})
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
-	err = c.adjust(answer.GetAdjust())
+	r.Note(runtimes.NRI, runtimes.Create, answer.GetAdjust().GetLinux().GetResources())
+	r.noteUpdates(answer.GetUpdate(), "")
+	if err = c.adjust(answer.GetAdjust()); err == nil {
+		err = r.o.Kind.created(c.spec)
+	}
 	if err == nil {
 		c.dir, err = cgroup.Path("/"+p.dir, c.spec.Linux.CgroupsPath)
 	}
@@ -95,7 +100,12 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 		return fmt.Errorf("create %s: %w", ref, err)
 	}
 	r.containers[ref] = c
-	changes, _ := r.applyUpdates(answer.GetUpdate())
+	changes, failed := r.applyUpdates(answer.GetUpdate())
+	if err := r.o.Kind.beside(failed); err != nil {
+		delete(r.containers, ref)
+		r.undo(ctx, nri, c)
+		return fmt.Errorf("create %s: %w", ref, err)
+	}
 	r.observe(Event{Kind: "CreateContainer", Ref: ref, Adjust: answer.GetAdjust(), Updates: changes})
 	err = nri.PostCreateContainer(ctx, &adaptation.PostCreateContainerRequest{Pod: p.nri(r), Container: c.nri()})
 	r.logOnly(ctx, "PostCreateContainer", err)

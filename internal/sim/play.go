@@ -37,6 +37,10 @@ type RunOptions struct {
 	AtEnd func(status.Node) error
 	// Seat is where the agent sits; nil for a plugin of the runtime.
 	Seat Seat
+	// Kind is the runtime that the embedded one behaves like, and Sent is told of
+	// all resources that are sent to it.
+	Kind Kind
+	Sent func(Sent)
 	// Alter changes a step before it is played, where a seat cannot do what the
 	// step wants; nil for no change.
 	Alter func(*scenario.Step)
@@ -142,7 +146,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
 			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Host: p.host, Driver: Driver(s.Node.Driver),
-			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name,
+			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, Kind: o.Kind, Sent: o.Sent,
 		})
 	}
 	if err == nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 
-	nriplugin "github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -45,10 +44,14 @@ type Options struct {
 	// which takes long where there are a thousand.
 	Crowded bool
 	Log     *slog.Logger
+	Kind    Kind   // that it behaves like
 	Seed    string // container ids are made of it and of names alone
 	// Observe is told of every NRI event after its answer. It is called while
 	// the runtime waits and must not call back. nil for nobody.
 	Observe func(Event)
+	// Sent is told of all resources that are sent to it, by plugins over NRI and
+	// by whoever calls its CRI. nil for nobody.
+	Sent func(Sent)
 }
 
 // Event is one NRI event and what the plugins answered.
@@ -135,7 +138,8 @@ func (r *Runtime) startLocked() error {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	socket := filepath.Join(inner, "nri")
-	nri, err := adaptation.New(nriplugin.Embedded, nriplugin.Library, r.synchronize, r.unsolicited,
+	name, version := r.o.Kind.onNRI()
+	nri, err := adaptation.New(name, version, r.synchronize, r.unsolicited,
 		adaptation.WithSocketPath(socket),
 		adaptation.WithPluginPath(filepath.Join(inner, "plugins")),
 		adaptation.WithPluginConfigPath(filepath.Join(inner, "conf.d")))
@@ -241,6 +245,7 @@ func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 func (r *Runtime) unsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.noteUpdates(updates, "")
 	changes, failed := r.applyUpdates(updates)
 	r.observe(Event{Kind: "UpdateContainers", Updates: changes})
 	return failed, nil

@@ -50,8 +50,11 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 			others = append(others, u)
 		}
 	}
+	r.noteUpdates(answer.GetUpdate(), c.id)
 	changes, _ := r.applyUpdates(others)
-	err = r.update(c, request)
+	if err = r.o.Kind.asked(request); err == nil {
+		err = r.update(c, request)
+	}
 	changes = append(changes, Change{Ref: ref, Resources: request, Err: err})
 	r.observe(Event{Kind: "UpdateContainer", Ref: ref, Updates: changes, Err: err})
 	if err != nil {
@@ -75,7 +78,10 @@ func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, f
 			continue
 		}
 		res := u.GetLinux().GetResources()
-		err := r.update(c, res)
+		err := r.o.Kind.pushed(res)
+		if err == nil {
+			err = r.update(c, res)
+		}
 		done = append(done, Change{Ref: c.ref, Resources: res, Err: err})
 		if err != nil {
 			r.o.Log.Warn("update refused", "container", c.ref, "err", err)

@@ -108,17 +108,23 @@ func TestParity(t *testing.T) {
 func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *strings.Builder) error {
 	t.Helper()
 	m := match{p: p, s: s, want: want, differs: map[scenario.Ref]bool{}}
+	return sim.Run(t.Context(), s, m.options(shown, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))))
+}
+
+// options are how the scenario is played.
+func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions {
+	p, s := m.p, m.s
 	// Where a limit shows, what is in force and what the records say are not the same: what came after them is in a file.
 	differs := slices.ContainsFunc(p.Shows, func(l Shown) bool { return l.Scenario == s.Name && l.Differs != "" })
 	o := sim.RunOptions{
-		Out: shown, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Out: shown, Log: log,
 		Agent: NewAgent, KeepState: !p.Attachment.Stamps() || differs,
 		Alter: m.alter, First: p.Attachment.First, Also: m.look,
 	}
 	if p.Seat != nil {
 		o.Seat = p.Seat()
 	}
-	return sim.Run(t.Context(), s, o)
+	return o
 }
 
 // match is one play of a scenario, as a player must come out.

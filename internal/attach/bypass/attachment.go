@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // The states of an attachment, as Status prints them.
@@ -70,6 +71,7 @@ type Attachment struct {
 	mu      sync.Mutex
 	state   string
 	runtime string
+	kind    runtimes.Runtime // what it takes
 	err     error
 	live    *session // synchronised, else nil
 }
@@ -120,6 +122,13 @@ func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 // Copies reports whether the runtime's stored copy of a container can be given
 // the field, by the CRI's UpdateContainerResources.
 func (a *Attachment) Copies(f lifecycle.Field) bool { return copied(f) }
+
+// Takes says why the runtime does not take a value in a call; "" where it does.
+func (a *Attachment) Takes(c runtimes.Call, v lifecycle.Value) (why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.kind.Takes(runtimes.CRI, c, v)
+}
 
 // About names the runtime and its version; empty while there is none.
 func (a *Attachment) About() string {
@@ -259,8 +268,8 @@ func (a *Attachment) enter(state string, err error) {
 	}
 }
 
-func (a *Attachment) setRuntime(about string) {
+func (a *Attachment) setRuntime(about string, kind runtimes.Runtime) {
 	a.mu.Lock()
-	a.runtime = about
+	a.runtime, a.kind = about, kind
 	a.mu.Unlock()
 }

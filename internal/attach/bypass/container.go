@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -11,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // checkContainer brings what was told of a container in line with what the
@@ -221,6 +223,10 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	if _, now, err := s.ask(c); err == nil && now != nil && asked(*now, c.seen, c.ours) != nil {
 		s.hint(k.p.id, c.id, askStatus)
 		return fmt.Errorf("update container %s: %w", w.Container, errAsked)
+	}
+	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.Takes(runtimes.Push, v) != "" })
+	if len(w.Values) == 0 {
+		return nil
 	}
 	next := c.seen
 	if left := next.put(w.Values); len(left) > 0 {

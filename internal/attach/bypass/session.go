@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 const (
@@ -75,7 +76,8 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 	}
 	v, err := ask(s.ctx, s.c.calls.Version, "ask the runtime's version", &cri.VersionRequest{})
 	if err == nil {
-		a.setRuntime(fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion))
+		a.setRuntime(fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
+			runtimes.Of(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}))
 		s.stream = streams(v)
 		s.watcher, err = a.o.Watch()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // The states of an attachment, as Status prints them.
@@ -78,6 +79,7 @@ type Attachment struct {
 	mu      sync.Mutex // guards all below; never held across I/O
 	state   string
 	runtime string
+	kind    runtimes.Runtime // what it takes
 	err     error
 	known   bool // how things stand; from then on calls are held
 	standby bool // another agent decides
@@ -130,7 +132,38 @@ func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	if a.o.Hooks != nil {
 		return CarriesHooks(kind, f)
 	}
-	return Carries(kind, f) && (f != lifecycle.CDIDevice || !passesCDI.MatchString(a.About()))
+	return Carries(kind, f) && a.takes().Has(runtimes.CRI, callOf[kind], f)
+}
+
+// callOf is the call that the answer to an event goes with.
+var callOf = map[lifecycle.Kind]runtimes.Call{lifecycle.CreateContainer: runtimes.Create, lifecycle.UpdateContainer: runtimes.Request}
+
+// Takes says why the runtime does not take a value in a call; "" where it does.
+func (a *Attachment) Takes(c runtimes.Call, v lifecycle.Value) (why string) {
+	if a.o.Hooks != nil && c != runtimes.Push && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
+		return "runtime proxies drop a memory limit below 0 from the answer of a hook server"
+	}
+	return a.takes().Takes(runtimes.CRI, c, v)
+}
+
+func (a *Attachment) takes() runtimes.Runtime {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.kind
+}
+
+// taken parts values into those the runtime takes in a call and those that would
+// fail the call or be dropped.
+func (a *Attachment) taken(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
+	kind := a.takes()
+	for _, v := range values {
+		if kind.Takes(runtimes.CRI, c, v) == "" {
+			send = append(send, v)
+		} else {
+			left = append(left, v)
+		}
+	}
+	return send, left
 }
 
 // HoldsStart says that StartContainer goes on when what changed since the
@@ -198,6 +231,8 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 // send makes one update of our own.
 func (a *Attachment) send(ctx context.Context, id string, values []lifecycle.Value) error {
 	r := &pRes{}
+	values, left := a.taken(runtimes.Push, values)
+	a.report(id, left)
 	if left := update(r, values); len(left) == len(values) {
 		return nil
 	}

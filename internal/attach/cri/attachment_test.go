@@ -459,11 +459,11 @@ func TestOwnerWaits(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	g := newRig(t)
 	id := g.run(g.runPod())
-	failed, err := g.a.Update(g.ctx(), []conductor.Settings{{Container: id, Values: []lifecycle.Value{cpus("4"), {Field: lifecycle.MemoryLimit, Int: 1 << 20}}}})
+	failed, err := g.a.Update(g.ctx(), []conductor.Settings{{Container: id, Values: []lifecycle.Value{cpus("4"), {Field: lifecycle.MemoryLimit, Int: 1 << 26}}}})
 	if err != nil || len(failed) != 0 {
 		t.Errorf("%v, %v", failed, err)
 	}
-	want := &api.UpdateContainerResourcesRequest{ContainerId: id, Linux: &api.LinuxContainerResources{CpusetCpus: "4", MemoryLimitInBytes: 1 << 20}}
+	want := &api.UpdateContainerResourcesRequest{ContainerId: id, Linux: &api.LinuxContainerResources{CpusetCpus: "4", MemoryLimitInBytes: 1 << 26}}
 	if d := cmp.Diff(want, g.runtime.request("UpdateContainerResources"), protocmp.Transform()); d != "" {
 		t.Error(d)
 	}

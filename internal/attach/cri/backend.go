@@ -15,6 +15,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // callTimeout bounds a call of our own to the runtime.
@@ -42,14 +43,15 @@ func newBackend(socket string) (*backend, error) {
 func (b *backend) close() { _ = b.conn.Close() }
 
 // about asks who the runtime is, once it is there.
-func (b *backend) about(ctx context.Context) (string, error) {
+func (b *backend) about(ctx context.Context) (string, runtimes.Runtime, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	v, err := b.calls.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return "", fmt.Errorf("ask for the runtime's version: %w", err)
+		return "", runtimes.Runtime{}, fmt.Errorf("ask for the runtime's version: %w", err)
 	}
-	return fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion), nil
+	return fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
+		runtimes.Of(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}), nil
 }
 
 // pods lists pods with all that is known of them: one, or all for no id.

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // services are those whose calls are held. v1alpha2 (Kubernetes before 1.26)
@@ -377,7 +378,8 @@ func (a *Attachment) updateContainer(ctx context.Context, msg []byte) relay.Verd
 		if req.Linux == nil {
 			req.Linux = &pRes{}
 		}
-		a.report(c.Name, update(req.Linux, ans.Values))
+		values, left := a.taken(runtimes.Request, ans.Values)
+		a.report(c.Name, append(left, update(req.Linux, values)...))
 		a.change(c.ID, func(k *ctr) {
 			if len(k.pending) > 0 {
 				k.pending = merge(k.pending, ans.Values)

@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // The fields of CreateContainerRequest (api.proto of the CRI, v1).
@@ -65,20 +66,21 @@ func (c *creation) podIn() *lPod {
 // what is to follow it, as protobuf lays what comes later over what came before.
 // Otherwise the message is made anew. What the CRI cannot carry is returned.
 func (a *Attachment) changed(c creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
+	values, refused := a.taken(runtimes.Create, values)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(c.told, v) }) {
 		added := &pCtr{}
 		left = adjust(added, values)
 		if b := a.encode(added); len(b) > 0 {
 			more = protowire.AppendBytes(protowire.AppendTag(nil, creationConfig, protowire.BytesType), b)
 		}
-		return nil, more, left
+		return nil, more, append(left, refused...)
 	}
 	req := &cri.CreateContainerRequest{}
 	if !decodable(c.msg, req) {
 		return nil, nil, nil // the runtime will say what is wrong with it
 	}
 	left = adjust(req.Config, values)
-	return a.encode(req), nil, left
+	return a.encode(req), nil, append(left, refused...)
 }
 
 // replaces reports whether a value changes an entry of a list, or sets a number

@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // decider answers everything with a value of every field, made of one text and
@@ -82,7 +83,7 @@ func FuzzHeld(f *testing.F) {
 		for _, method := range slices.Sorted(maps.Keys(held)) {
 			v := a.decide(ctx, method, held[method], msg)
 			if method == "CreateContainer" && (v.Message != nil || v.More != nil) {
-				checkChanged(t, msg, v, a.o.Handler.(*decider))
+				checkChanged(t, a, msg, v)
 			}
 			if v.Done != nil {
 				v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
@@ -98,7 +99,7 @@ func FuzzHeld(f *testing.F) {
 // checkChanged holds what a request became against the request with the same
 // values put in where it is decoded. One that cannot be decoded as a whole is
 // the runtime's to refuse.
-func checkChanged(t *testing.T, msg []byte, v relay.Verdict, d *decider) {
+func checkChanged(t *testing.T, a *Attachment, msg []byte, v relay.Verdict) {
 	t.Helper()
 	want, got, changed := &cri.CreateContainerRequest{}, &cri.CreateContainerRequest{}, v.Message
 	if changed == nil {
@@ -110,8 +111,9 @@ func checkChanged(t *testing.T, msg []byte, v relay.Verdict, d *decider) {
 	if err := proto.Unmarshal(changed, got); err != nil {
 		t.Fatalf("%x became %x: %v", msg, changed, err)
 	}
-	ans, _ := d.Handle(context.Background(), nil, lifecycle.Event{})
-	adjust(want.Config, ans.Values)
+	ans, _ := a.o.Handler.Handle(context.Background(), nil, lifecycle.Event{})
+	values, _ := a.taken(runtimes.Create, ans.Values)
+	adjust(want.Config, values)
 	if !proto.Equal(got, want) {
 		t.Errorf("%x became\n%v, want\n%v", msg, got, want)
 	}
@@ -132,12 +134,13 @@ func TestMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := New(Options{Log: slog.New(slog.DiscardHandler)})
+	a.kind = runtimes.Of("containerd", "2.1.0", runtimes.Version{})
 	anew := map[lifecycle.Field]bool{}
 	for _, s := range settings {
 		for _, text := range []string{"k", "l"} {
-			for _, n := range []int64{0, 9} {
+			for _, n := range []int64{0, 1000} {
 				v := lifecycle.Value{
-					Field: s.field, Key: text, Text: text, Int: n, Gone: s.field == lifecycle.Env && n == 9,
+					Field: s.field, Key: text, Text: text, Int: n, Gone: s.field == lifecycle.Env && n != 0,
 					Mount: &lifecycle.Mount{Destination: text, Source: "/s"}, Device: &lifecycle.Device{Path: text},
 				}
 				req, ok := creationIn(msg)

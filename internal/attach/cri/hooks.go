@@ -19,6 +19,7 @@ import (
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // HookService has the attachment asked by a runtime proxy that is there already,
@@ -266,7 +267,8 @@ func (f *hookFace) PreCreateContainerHook(ctx context.Context, r *hooks.Containe
 	f.creating[attemptOf{p.ID, told.Name}] = told
 	f.a.mu.Unlock()
 	resp := echo(r)
-	f.a.report(told.Name, answer(resp, ans.Values))
+	values, left := f.a.taken(runtimes.Create, ans.Values)
+	f.a.report(told.Name, append(left, answer(resp, values)...))
 	return resp, nil
 }
 
@@ -348,7 +350,8 @@ func (f *hookFace) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	resp := echo(r)
-	f.a.report(c.Name, answer(resp, ans.Values))
+	values, left := f.a.taken(runtimes.Request, ans.Values)
+	f.a.report(c.Name, append(left, answer(resp, values)...))
 	f.a.change(c.ID, func(k *ctr) {
 		if len(k.pending) > 0 {
 			k.pending = merge(k.pending, ans.Values)

@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -36,7 +35,7 @@ var settings = []setting{
 	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", list(func(r *pRes) *string { return &r.CpusetCpus }), nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", list(func(r *pRes) *string { return &r.CpusetMems }), nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", number(func(r *pRes) *int64 { return &r.MemoryLimitInBytes }, -1), nil,
-		"0 means unset, so 0 is never sent; a runtime may set swap to the same value", nil},
+		"0 means unset, so 0 is never sent; -1 lifts the limit, where the runtime takes that ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
 	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; never sent on cgroup v1, where runtimes fail a container for it", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", nil, setOOMScore,
 		"at creation alone; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
@@ -58,9 +57,6 @@ var settingOf = func() map[lifecycle.Field]*setting {
 	}
 	return m
 }()
-
-// passesCDI are runtimes that take CDI names and do nothing with them.
-var passesCDI = regexp.MustCompile(`^containerd v?1\.`)
 
 // Carries says what calls to the newest runtime can hold, as
 // Attachment.Carries does of the one that is connected.

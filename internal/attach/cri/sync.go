@@ -28,7 +28,7 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 	a.serial++
 	before := a.serial
 	a.mu.Unlock()
-	about, err := a.backend.about(ctx)
+	about, kind, err := a.backend.about(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 		return err
 	}
 	a.mu.Lock()
-	a.runtime, a.store = about, newStore()
+	a.runtime, a.kind, a.store = about, kind, newStore()
 	for _, p := range ev.Pods {
 		a.store.pods[p.ID] = &pod{told: p, born: before}
 	}

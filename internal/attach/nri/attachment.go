@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // The states of an attachment, as Status prints them.
@@ -133,6 +134,11 @@ func (a *Attachment) Name() string { return "nri" }
 // a pod.
 func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return a.about().carries(kind, f)
+}
+
+// Takes says why the runtime does not take a value in a call; "" where it does.
+func (a *Attachment) Takes(c runtimes.Call, v lifecycle.Value) (why string) {
+	return a.about().kind.Takes(runtimes.NRI, c, v)
 }
 
 // TakesAlong says whether the runtime writes the updates in an answer under the

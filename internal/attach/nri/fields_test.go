@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // tables is every conversion table by the message it reads.
@@ -93,7 +94,7 @@ func TestRows(t *testing.T) {
 		if r.Lifecycle == "" && !strings.HasPrefix(r.Note, "not carried: ") {
 			t.Errorf("%s is not carried without a reason", r.Proto)
 		}
-		if parseVersion(r.Since) == (version{}) {
+		if runtimes.ParseVersion(r.Since) == (version{}) {
 			t.Errorf("%s: since %q", r.Proto, r.Since)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // The stub registers a handler whose signature is off silently never.
@@ -131,7 +132,7 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	if err != nil {
 		return nil, nil, err
 	}
-	adjust, left := adjustment(ans.Values, c)
+	adjust, left := s.a.about().adjustment(ans.Values, c)
 	s.reportLeft(ans.Op, c.GetId(), left)
 	// Runtimes fail a creation that also asks to update what it creates.
 	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
@@ -178,7 +179,7 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 		return nil, err
 	}
 	ups := s.updates(ans.Op, ans.Others, c.GetId(), true)
-	own, left := update(c.GetId(), ans.Values)
+	own, left := s.a.about().update(c.GetId(), runtimes.Request, ans.Values)
 	s.reportLeft(ans.Op, c.GetId(), left)
 	if own != nil {
 		own.IgnoreFailure = !s.a.o.FailRequest
@@ -273,8 +274,9 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 		}
 		merged[id] = append(merged[id], w.Values...)
 	}
+	peer := s.a.about()
 	for _, id := range order {
-		u, left := update(id, merged[id])
+		u, left := peer.update(id, runtimes.Push, merged[id])
 		s.reportLeft(op, id, left)
 		if u != nil {
 			u.IgnoreFailure = ignoreFailure

@@ -4,24 +4,26 @@ import (
 	"fmt"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // peer is the runtime at the other end of a connection, as far as it decides
-// what an answer can hold. Runtimes pass over fields they do not know without a
-// word, so of what is unknown the worst is assumed: the zero peer knows nothing
+// what an answer can hold. Runtimes drop fields they do not know without an
+// error, so of what is unknown the worst is assumed: the zero peer knows nothing
 // that came after the first release of this protocol.
 type peer struct {
-	name    string  // as the runtime calls itself
-	release version // its own release; zero where it is unknown
-	nri     version // the NRI release in it; zero where it is unknown
-	about   string  // for people
+	name  string  // as the runtime calls itself
+	nri   version // the NRI release in it; zero where it is unknown
+	kind  runtimes.Runtime
+	about string // for people
 }
 
 // newPeer is the runtime that says this of itself in Configure. stated is the
 // NRI release it states, or that the stub inferred.
 func newPeer(name, release, stated string) peer {
 	nri := runtimeVersion(stated, name, release)
-	p := peer{name: name, release: parseVersion(release), nri: parseVersion(nri)}
+	p := peer{name: name, nri: runtimes.ParseVersion(nri)}
+	p.kind = runtimes.Of(name, release, p.nri)
 	if p.nri == (version{}) {
 		p.about = fmt.Sprintf("%s %s (NRI release unknown)", name, release)
 	} else {
@@ -30,24 +32,11 @@ func newPeer(name, release, stated string) peer {
 	return p
 }
 
+// Runtime is what is known of a runtime by how it introduces itself.
+func Runtime(name, release string) runtimes.Runtime { return newPeer(name, release, "").kind }
+
 // has reports whether the runtime's NRI library is of this release or a later one.
-func (p peer) has(nri version) bool { return !p.nri.before(nri) }
-
-// appliesOOMScore follows the NRI release: the runtimes leave applying this
-// field to the library.
-func (p peer) appliesOOMScore() bool { return p.has(version{0, 7, 0}) }
-
-// appliesCDI reports whether the runtime injects CDI devices that a plugin asks
-// for. The library has them since 0.7 and leaves resolving them to the runtime:
-// containerd does so since 2.1.0 (its change 11675) and, in the 1.7 series, since
-// 1.7.30 (12650); 2.0 was refused the change (12651). CRI-O does since 1.34.
-func (p peer) appliesCDI() bool {
-	if p.name == "containerd" && p.release != (version{}) {
-		late17 := !p.release.before(version{1, 7, 30}) && p.release.before(version{2, 0, 0})
-		return late17 || !p.release.before(version{2, 1, 0})
-	}
-	return p.has(version{0, 10, 0})
-}
+func (p peer) has(nri version) bool { return !p.nri.Before(nri) }
 
 // takesAlong is true of containerd (1.7 to 2.4, internal/nri: they are applied
 // before the lock is let go, and a failure is logged) and of the embedded runtime,
@@ -60,14 +49,14 @@ func (p peer) takesAlong() bool { return p.name == "containerd" || p.name == Emb
 // nothing elsewhere.
 func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]
-	if s == nil || s.applied != nil && !s.applied(p) {
+	if s == nil {
 		return false
 	}
 	switch kind {
 	case lifecycle.CreateContainer:
-		return true
+		return p.kind.Has(runtimes.NRI, runtimes.Create, f)
 	case lifecycle.UpdateContainer:
-		return s.resource != nil
+		return s.resource != nil && p.kind.Has(runtimes.NRI, runtimes.Request, f)
 	}
 	return false
 }

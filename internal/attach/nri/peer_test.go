@@ -3,6 +3,7 @@ package nri
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ var carriers = []struct {
 	{"cri-o", "1.31.4", "", both, "cri-o 1.31.4 (NRI v0.6.1)"},
 	{"cri-o", "1.32.0", "", noCDI, "cri-o 1.32.0 (NRI v0.9.0)"},
 	{"cri-o", "1.34.2", "", nil, "cri-o 1.34.2 (NRI v0.10.0)"},
-	{"v2", "2.0.0-beta.2+unknown", "", both, "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
+	{"v2", "2.0.0-beta.2+unknown", "", append(slices.Clone(both), lifecycle.BlockIOClass, lifecycle.RDTClass), "v2 2.0.0-beta.2+unknown (NRI release unknown)"},
 	{"somebody", "1.0", "v0.10.0", nil, "somebody 1.0 (NRI v0.10.0)"},
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // setting is one row of the way out: a field decided values can be carried in.
@@ -21,8 +22,6 @@ type setting struct {
 	// create sets what only a container being created can be given.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
 	note   string
-	// applied says which runtimes obey the field; nil for all of them.
-	applied func(peer) bool
 }
 
 // settings is the table of everything NRI carries back, and with that the
@@ -45,7 +44,7 @@ var settings = []setting{
 	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: setMems, note: "cannot be cleared: empty means unset"},
 	{
 		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: setMemory,
-		note: "-1 lifts the limit; 0 is ignored at creation and means unset in updates, so 0 is never sent; " +
+		note: "-1 lifts the limit, where the runtime takes that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so 0 is never sent; " +
 			"runtimes force swap to the same value, at creation always, in containerd's updates where swap is accounted",
 	},
 	{field: lifecycle.Unified, proto: "linux.resources.unified{}", resource: setUnified, note: "cannot be removed once set"},
@@ -63,12 +62,12 @@ var settings = []setting{
 		note: "a device the container already has is marked for removal first; runtimes add an rw device cgroup rule",
 	},
 	{
-		field: lifecycle.CDIDevice, proto: "CDI_devices[]", create: addCDI, applied: peer.appliesCDI,
+		field: lifecycle.CDIDevice, proto: "CDI_devices[]", create: addCDI,
 		note: "passed over by containerd before 1.7.30 and in 2.0, and by other runtimes before NRI 0.10: not sent there, and " +
 			"reported as not applied; a name the runtime cannot resolve fails the creation",
 	},
 	{
-		field: lifecycle.OOMScoreAdj, proto: "linux.oom_score_adj", create: setOOMScore, applied: peer.appliesOOMScore,
+		field: lifecycle.OOMScoreAdj, proto: "linux.oom_score_adj", create: setOOMScore,
 		note: "passed over by runtimes before NRI 0.7: not sent there, and reported as not applied",
 	},
 	{
@@ -77,7 +76,8 @@ var settings = []setting{
 	},
 	{
 		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: setBlockIOClass,
-		note: "passed over by a runtime without a block I/O configuration; a class the configuration does not have fails the creation; " +
+		note: "passed over by a runtime without a block I/O configuration; a class the configuration does not have fails the creation, " +
+			"and CRI-O drops it without an error; " +
 			"lost in containerd's updates",
 	},
 	{
@@ -102,8 +102,8 @@ var settingOf = func() map[lifecycle.Field]*setting {
 
 // adjustment translates values for the container being created. It is nil
 // where nothing is carried, so that such a container stays as it would be
-// without us. What NRI cannot carry is returned.
-func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
+// without us. What NRI cannot carry, or the runtime does not take, is returned.
+func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
 	var other, resources bool
@@ -111,7 +111,7 @@ func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdj
 	for _, v := range values {
 		s := settingOf[v.Field]
 		switch {
-		case s == nil || v.Scope != lifecycle.OfContainer:
+		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.Takes(runtimes.NRI, runtimes.Create, v) != "":
 			left = append(left, v)
 		case s.resource != nil && s.resource(r, v):
 			resources = true
@@ -134,14 +134,16 @@ func adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdj
 }
 
 // update translates values for an existing container: resources alone. It is
-// nil where nothing is carried.
-func update(id string, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
+// nil where nothing is carried. What NRI cannot carry, or the runtime does not
+// take with this call, is returned.
+func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
 	var left []lifecycle.Value
 	for _, v := range values {
 		s := settingOf[v.Field]
-		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil || !s.resource(r, v) {
+		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil ||
+			p.kind.Takes(runtimes.NRI, c, v) != "" || !s.resource(r, v) {
 			left = append(left, v)
 			continue
 		}

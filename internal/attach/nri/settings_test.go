@@ -8,7 +8,11 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
+
+// newest is the newest runtime that is known.
+var newest = newPeer("containerd", "v2.4.2", "v0.12.3")
 
 // everything is one value for every field.
 func everything() []lifecycle.Value {
@@ -68,14 +72,14 @@ func wantAdjustment() *api.ContainerAdjustment {
 }
 
 func TestAdjustmentOfEverything(t *testing.T) {
-	got, left := adjustment(everything(), &api.Container{Env: []string{"NEWER=1", "OTHER"}})
+	got, left := newest.adjustment(everything(), &api.Container{Env: []string{"NEWER=1", "OTHER"}})
 	if d := cmp.Diff(wantAdjustment(), got, protocmp.Transform()); d != "" || left != nil {
 		t.Error(d, left)
 	}
 }
 
 func TestUpdateOfEverything(t *testing.T) {
-	got, left := update("c1", everything())
+	got, left := newest.update("c1", runtimes.Push, everything())
 	want := &api.ContainerUpdate{ContainerId: "c1", Linux: &api.LinuxContainerUpdate{Resources: wantResources()}}
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
 		t.Error(d)
@@ -90,8 +94,8 @@ func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
 	a.setPeer(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0)
 	for _, v := range everything() {
-		adj, _ := adjustment([]lifecycle.Value{v}, nil)
-		up, _ := update("c", []lifecycle.Value{v})
+		adj, _ := newest.adjustment([]lifecycle.Value{v}, nil)
+		up, _ := newest.update("c", runtimes.Push, []lifecycle.Value{v})
 		if a.Carries(lifecycle.CreateContainer, v.Field) != (adj != nil) {
 			t.Errorf("create, %s: declared %v", v.Field, adj == nil)
 		}
@@ -117,7 +121,7 @@ func TestOverriding(t *testing.T) {
 		Annotations: map[string]string{"k": "old"},
 		Linux:       &api.LinuxContainer{Devices: []*api.LinuxDevice{{Path: "/dev/x"}}},
 	}
-	got, _ := adjustment(everything(), had)
+	got, _ := newest.adjustment(everything(), had)
 	want := wantAdjustment()
 	want.Env = append([]*api.KeyValue{{Key: "-NEW"}}, want.Env...)
 	want.Mounts = append([]*api.Mount{{Destination: "-/d"}}, want.Mounts...)
@@ -139,14 +143,14 @@ func TestLeftOver(t *testing.T) {
 		{Field: lifecycle.DeviceNode}, {Field: lifecycle.DeviceNode, Device: &lifecycle.Device{Path: "-/d"}},
 		{Field: lifecycle.Annotation}, {Field: lifecycle.Annotation, Key: "-k"}, {Field: lifecycle.CDIDevice}, {Field: lifecycle.OOMScoreAdj, Int: 1001}, {Field: lifecycle.Field(99)},
 	} {
-		if a, left := adjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
+		if a, left := newest.adjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
 			t.Errorf("%+v: adjustment %v, left %v", v, a, left)
 		}
-		if u, left := update("c", []lifecycle.Value{v}); u != nil || len(left) != 1 {
+		if u, left := newest.update("c", runtimes.Push, []lifecycle.Value{v}); u != nil || len(left) != 1 {
 			t.Errorf("%+v: update %v, left %v", v, u, left)
 		}
 	}
-	if a, left := adjustment(nil, &api.Container{}); a != nil || left != nil {
+	if a, left := newest.adjustment(nil, &api.Container{}); a != nil || left != nil {
 		t.Errorf("nothing decided, yet %v", a)
 	}
 }
@@ -170,7 +174,7 @@ func TestSubscription(t *testing.T) {
 		{[]lifecycle.Kind{lifecycle.UpdatePodSandbox}, "0.6.1", 0x4},
 		{nil, "0.12.0", 0x4},
 	} {
-		if got := subscription(tc.wants, peer{nri: parseVersion(tc.nri)}); got != tc.want {
+		if got := subscription(tc.wants, peer{nri: runtimes.ParseVersion(tc.nri)}); got != tc.want {
 			t.Errorf("%v, NRI %q: %#x, want %#x", tc.wants, tc.nri, got, tc.want)
 		}
 	}

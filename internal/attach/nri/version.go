@@ -1,48 +1,20 @@
 package nri
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // version is an NRI release; its zero value is an unknown one.
-type version struct{ major, minor, patch int }
-
-// parseVersion reads "v0.12.5", "0.6.1" or what builders make of either, such as
-// "1.7.24~ds1".
-func parseVersion(s string) version {
-	core := strings.TrimPrefix(s, "v")
-	if i := strings.IndexAny(core, "-+~"); i >= 0 {
-		core = core[:i]
-	}
-	var n [3]int
-	for i, part := range strings.SplitN(core, ".", len(n)) {
-		v, err := strconv.Atoi(part)
-		if err != nil || v < 0 {
-			return version{}
-		}
-		n[i] = v
-	}
-	return version{n[0], n[1], n[2]}
-}
-
-func (v version) before(o version) bool {
-	if v.major != o.major {
-		return v.major < o.major
-	}
-	if v.minor != o.minor {
-		return v.minor < o.minor
-	}
-	return v.patch < o.patch
-}
+type version = runtimes.Version
 
 // later returns the later of two releases.
 func later(a, b string) string {
-	if parseVersion(a).before(parseVersion(b)) {
+	if runtimes.ParseVersion(a).Before(runtimes.ParseVersion(b)) {
 		return b
 	}
 	return a
@@ -52,7 +24,7 @@ func later(a, b string) string {
 // stub's table of runtimes, which wants the v that some runtimes leave out.
 // It is empty where nobody knows.
 func runtimeVersion(stated, runtime, release string) string {
-	if parseVersion(stated) != (version{}) {
+	if runtimes.ParseVersion(stated) != (version{}) {
 		return stated
 	}
 	if runtime == Embedded {
@@ -63,7 +35,7 @@ func runtimeVersion(stated, runtime, release string) string {
 		release = "v" + release
 	}
 	inferred, err := api.InferVersionFromRuntime(runtime, release)
-	if err != nil || parseVersion(inferred) == (version{}) {
+	if err != nil || runtimes.ParseVersion(inferred) == (version{}) {
 		return ""
 	}
 	return inferred
@@ -78,7 +50,7 @@ const (
 )
 
 // podUpdates is the release that knows UpdatePodSandbox.
-var podUpdates = version{0, 10, 0}
+var podUpdates = version{Major: 0, Minor: 10}
 
 // eventOf maps the steps NRI can be subscribed to. Synchronize always comes.
 var eventOf = map[lifecycle.Kind]api.Event{

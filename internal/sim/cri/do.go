@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/runtimes"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -95,6 +96,7 @@ func (f *Face) CreateContainer(ctx context.Context, q *cri.CreateContainerReques
 		return nil, err
 	}
 	request := requestOf(q.GetConfig())
+	f.r.Note(runtimes.CRI, runtimes.Create, change(q.GetConfig().GetLinux().GetResources()))
 	if err := f.r.Create(ctx, p.Ref, request); err != nil {
 		return nil, err
 	}
@@ -160,7 +162,9 @@ func (f *Face) UpdateContainerResources(ctx context.Context, q *cri.UpdateContai
 	if err != nil {
 		return nil, err
 	}
-	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, change(q.GetLinux()))
+	request := change(q.GetLinux())
+	f.r.Note(runtimes.CRI, runtimes.Request, request)
+	return &cri.UpdateContainerResourcesResponse{}, f.r.Update(ctx, c.Ref, request)
 }
 
 // StopContainer stops a container; one that is not there is stopped.

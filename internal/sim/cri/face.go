@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 type Options struct {
 	Socket string
 	// Version is the release of containerd it behaves like, such as "v2.1.0"
-	// (the default): before 2.0 a status does not tell resources, and before 1.7
+	// (the default, unless the runtime is of another kind): before 2.0 a status does not tell resources, and before 1.7
 	// there are no events.
 	Version string
 }
@@ -48,7 +49,7 @@ type Face struct {
 // Serve opens a runtime's CRI. Close it.
 func Serve(r *sim.Runtime, o Options) (*Face, error) {
 	if o.Version == "" {
-		o.Version = "v2.1.0"
+		o.Version = cmp.Or(r.Kind().Version, "v2.1.0")
 	}
 	if err := os.Remove(o.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cri socket: %w", err)
@@ -84,7 +85,12 @@ func (f *Face) Updates() int64 { return f.updates.Load() }
 func (f *Face) events() bool { return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6") }
 
 // tells reports whether a plain status has a container's resources.
-func (f *Face) tells() bool { return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.") }
+func (f *Face) tells() bool {
+	return f.name() != "containerd" || !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.")
+}
+
+// name is how it calls itself.
+func (f *Face) name() string { return cmp.Or(f.r.Kind().Name, "containerd") }
 
 // made notes that a pod or container came to be now. Those from before are
 // older than anything.
@@ -105,7 +111,7 @@ func (f *Face) createdAt(id string, number int) int64 {
 
 // Version tells who it is.
 func (f *Face) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: f.o.Version, RuntimeApiVersion: "v1"}, nil
+	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: f.name(), RuntimeVersion: f.o.Version, RuntimeApiVersion: "v1"}, nil
 }
 
 // Status tells that it is ready.
@@ -123,6 +129,9 @@ const queued = 1000
 func (f *Face) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
 	if !f.events() {
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
+	}
+	if f.name() == sim.CRIO.Name {
+		return nil // the stream ends at once where enable_pod_events is off, which is the default
 	}
 	events := make(chan *cri.ContainerEventResponse, queued)
 	f.mu.Lock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/parity"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // titles are what people call the attachments; one that is not here is called
@@ -72,7 +73,36 @@ hand does not is reported in the same way ([fields.md](fields.md)).
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", title(a), l.Name, cell(l.Text))
 		}
 	}
+	b.WriteString(notTaken())
 	return b.String(), nil
+}
+
+// notTaken is the table of what runtimes do not take.
+func notTaken() string {
+	var b strings.Builder
+	b.WriteString(`
+## What runtimes do not take
+
+A runtime that refuses a value fails the whole request, which would stop the pod; one that drops a value says nothing. So Trimtab
+does not send these. Where the kernel has a file for the field, the value is written there and nowhere else, and ` + "`trimtab explain`" + `
+says "in the kernel alone" and why; elsewhere it is reported as not in force. Trimtab reads the runtime's name and release from the
+runtime itself. The conformance tests play every scenario beside runtimes that refuse like the real ones.
+
+| runtime | releases | by | with | field | it | known from |
+|---|---|---|---|---|---|---|
+`)
+	for _, r := range runtimes.Rules() {
+		var ways, calls []string
+		for _, w := range r.Ways {
+			ways = append(ways, w.String())
+		}
+		for _, c := range r.Calls {
+			calls = append(calls, c.String())
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | `%s` | %s | %s |\n", r.Runtime, r.Releases(), strings.Join(ways, ", "), strings.Join(calls, ", "),
+			r.Field, r.Says(), cell(r.Source))
+	}
+	return b.String()
 }
 
 // lateFields lists the fields an attachment brings about after the start alone.

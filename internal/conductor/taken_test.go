@@ -1,0 +1,143 @@
+package conductor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/runtimes"
+)
+
+// crio is an attachment to CRI-O over NRI.
+type crio struct{ anything }
+
+func (crio) Takes(c runtimes.Call, v lifecycle.Value) string {
+	return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).Takes(runtimes.NRI, c, v)
+}
+
+// batch is a conductor with one batch pod beside CRI-O.
+type batch struct {
+	*Conductor
+	t      *testing.T
+	kernel *cgroup.Fake
+	pod    *lifecycle.Pod
+	ctr    *lifecycle.Container
+}
+
+func newBatch(t *testing.T, limits string) *batch {
+	t.Helper()
+	c, _, _ := observed(t, false)
+	kernel, err := cgroup.NewFake(cgroup.V2, "0-3", "0-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.keeper = keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2})
+	c.state.Policy.Hooks = []hook.Hook{hook.Batch{}}
+	c.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
+	b := &batch{Conductor: c, t: t, kernel: kernel}
+	b.pod = &lifecycle.Pod{
+		ID: "b", Name: "batch", UID: "ub", Namespace: "shop", CgroupParent: "/kubepods/podub",
+		Labels: map[string]string{intent.KoordQoSClass: "BE"}, Annotations: map[string]string{intent.KoordExtended: limits},
+	}
+	b.ctr = &lifecycle.Container{ID: "c", PodID: "b", Name: "a", CgroupsPath: "/kubepods/podub/c"}
+	b.ctr.Resources.Memory.Limit = lifecycle.Some(int64(1 << 30))
+	b.event(lifecycle.RunPodSandbox, nil)
+	return b
+}
+
+func (b *batch) event(kind lifecycle.Kind, asked *lifecycle.Resources) Answer {
+	b.t.Helper()
+	ev := lifecycle.Event{Kind: kind, Pod: b.pod, Requested: asked}
+	if kind != lifecycle.RunPodSandbox {
+		ev.Container = b.ctr
+	}
+	defer b.Settled()
+	ans, err := b.Handle(b.t.Context(), crio{}, ev)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return ans
+}
+
+func (b *batch) memory() status.Value {
+	b.t.Helper()
+	all, _ := b.Explain("shop", "batch", "a")
+	for _, v := range all[0].Values {
+		if v.Field == lifecycle.MemoryLimit.String() {
+			return v
+		}
+	}
+	b.t.Fatalf("no memory limit is decided: %+v", all[0].Values)
+	return status.Value{}
+}
+
+func carriesMemory(ans Answer) bool {
+	return slices.ContainsFunc(ans.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.MemoryLimit })
+}
+
+const noLimit = `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"500"}}}}`
+
+// TestInTheKernelAlone: what the runtime would refuse is not sent to it, neither
+// at creation nor with a kubelet's update, is in the kernel, and explain says so.
+func TestInTheKernelAlone(t *testing.T) {
+	b := newBatch(t, noLimit)
+	if ans := b.event(lifecycle.CreateContainer, nil); carriesMemory(ans) {
+		t.Errorf("the creation would fail: %v", ans.Values)
+	}
+	const why = "in the kernel alone: cri-o 1.36.3 refuses memory.limit -1 in the creation of a container: it takes 12582912 and more"
+	if v := b.memory(); v.Applied || v.Channel != "kernel" || v.Note != why+"; written when it starts" {
+		t.Errorf("explained as %+v", v)
+	}
+	for _, dir := range []string{"kubepods", "kubepods/podub", "kubepods/podub/c"} {
+		if err := b.kernel.MkdirRunc(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.kernel.WriteFile("kubepods/podub/c/memory.max", []byte("1073741824")); err != nil {
+		t.Fatal(err)
+	}
+	b.event(lifecycle.StartContainer, nil)
+	if v := b.memory(); !v.Applied || !strings.HasPrefix(v.Note, why) {
+		t.Errorf("explained as %+v", v)
+	}
+	if got, _ := b.kernel.ReadFile("kubepods/podub/c/memory.max"); strings.TrimSpace(string(got)) != "max" {
+		t.Errorf("the kernel has %s", got)
+	}
+	asked := &lifecycle.Resources{Memory: lifecycle.Memory{Limit: lifecycle.Some(int64(1 << 29))}}
+	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {
+		t.Errorf("the kubelet's update would fail: %v", ans.Values)
+	}
+	if v := b.memory(); !strings.Contains(v.Note, "in a kubelet's update") {
+		t.Errorf("explained as %+v", v)
+	}
+}
+
+// TestLoweredMemory: a lower limit that is not in force yet is not sent with a
+// kubelet's update, which would fail where more is in use; one that is, is.
+func TestLoweredMemory(t *testing.T) {
+	const limits = `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}}}`
+	b := newBatch(t, limits)
+	if ans := b.event(lifecycle.CreateContainer, nil); !carriesMemory(ans) {
+		t.Errorf("not sent: %v", ans.Values)
+	}
+	asked := &lifecycle.Resources{Memory: lifecycle.Memory{Limit: lifecycle.Some(int64(1 << 29))}}
+	if ans := b.event(lifecycle.UpdateContainer, asked); !carriesMemory(ans) {
+		t.Errorf("the limit in force is not sent: %v", ans.Values)
+	}
+	d, _ := b.sent["c"].of(slot{field: lifecycle.MemoryLimit})
+	d.applied = false // as where the kernel refused it
+	b.sent["c"] = b.sent["c"].with(slot{field: lifecycle.MemoryLimit}, d)
+	b.told["c"][lifecycle.MemoryLimit] = "1073741824"
+	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {
+		t.Errorf("the kubelet's update would fail: %v", ans.Values)
+	}
+	if v := b.memory(); !strings.Contains(v.Note, lowersWhy) {
+		t.Errorf("explained as %+v", v)
+	}
+}

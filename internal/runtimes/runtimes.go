@@ -1,0 +1,193 @@
+package runtimes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Way is the protocol a value is sent by.
+type Way uint8
+
+// The ways.
+const (
+	NRI Way = iota
+	CRI
+)
+
+// String names the protocol.
+func (w Way) String() string { return [...]string{"NRI", "CRI"}[w] }
+
+// Call is what a value is sent with.
+type Call uint8
+
+// The calls.
+const (
+	// Create is the creation of a container: an adjustment, or CreateContainer.
+	Create Call = iota
+	// Request is a kubelet's update of a container, whose resources we change.
+	Request
+	// Push is an update of our own.
+	Push
+)
+
+// String names the call for people.
+func (c Call) String() string {
+	return [...]string{"the creation of a container", "a kubelet's update", "an update of our own"}[c]
+}
+
+// Effect is what a runtime does with a value that it does not take.
+type Effect uint8
+
+// The effects.
+const (
+	// Refuses: the call fails.
+	Refuses Effect = iota
+	// Drops: the call succeeds without the value.
+	Drops
+)
+
+// String is the effect in a sentence.
+func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
+
+// NoLimit is what becomes of -1, "no limit", where a rule has a least value.
+type NoLimit bool
+
+// Taken: -1 is no small value but says that there is no limit.
+const Taken NoLimit = true
+
+// Rule is one thing that a runtime does not take.
+type Rule struct {
+	Runtime string // one of the names of this package
+	Unless  string // a runtime that the rule is not about where its release is known
+	// Since and Until bound the releases, the second exclusively; BeforeNRI
+	// bounds those of the NRI library in it. Zero is no bound.
+	Since, Until, BeforeNRI Version
+	Ways                    []Way
+	Calls                   []Call
+	Field                   lifecycle.Field
+	// Least and Most bound the numbers that are taken; without either nothing is.
+	Least, Most int64
+	NoLimit     NoLimit
+	Effect      Effect
+	Source      string // where this can be looked up
+}
+
+// Rules returns the table, for the docs.
+func Rules() []Rule { return slices.Clone(table) }
+
+// Releases says which releases of the runtime the rule is about.
+func (rule Rule) Releases() string {
+	var out []string
+	if rule.Since.Known() {
+		out = append(out, "since "+rule.Since.String())
+	}
+	if rule.Until.Known() {
+		out = append(out, "before "+rule.Until.String())
+	}
+	if rule.BeforeNRI.Known() {
+		out = append(out, "with NRI before "+rule.BeforeNRI.String())
+	}
+	if rule.Unless != "" {
+		out = append(out, "but for "+rule.Unless)
+	}
+	return cmp.Or(strings.Join(out, ", "), "all")
+}
+
+// Says is what the rule says of values, as a sentence without its subject.
+func (rule Rule) Says() string {
+	switch {
+	case rule.Least == 0 && rule.Most == 0:
+		return rule.Effect.String() + " it"
+	case rule.Most != 0:
+		return fmt.Sprintf("%s what is below %d or above %d", rule.Effect, rule.Least, rule.Most)
+	case rule.NoLimit == Taken:
+		return fmt.Sprintf("%s what is below %d, but for -1, no limit", rule.Effect, rule.Least)
+	}
+	return fmt.Sprintf("%s what is below %d, and -1, no limit", rule.Effect, rule.Least)
+}
+
+// Runtime is one release of a runtime.
+type Runtime struct {
+	Name    string // one of the names of this package
+	Release Version
+	NRI     Version // of the library in it; zero where that is unknown
+	about   string
+}
+
+// Of is the runtime that introduces itself with a name and a release. nri is the
+// release of its NRI library; zero where it is not known or not in use.
+func Of(name, release string, nri Version) Runtime {
+	return Runtime{
+		Name: cmp.Or(names[strings.ToLower(name)], Unknown), Release: ParseVersion(release), NRI: nri,
+		about: cmp.Or(strings.TrimSpace(name+" "+release), "the runtime"),
+	}
+}
+
+// Takes says why the runtime does not take a value: "" where it does.
+func (r Runtime) Takes(by Way, c Call, v lifecycle.Value) (why string) {
+	for i := range table {
+		rule := &table[i]
+		if rule.Field == v.Field && rule.about(r, by, c) && rule.forbids(v) {
+			return r.why(rule, c, v)
+		}
+	}
+	return ""
+}
+
+// Has reports whether the runtime obeys a field at all, whatever its value.
+func (r Runtime) Has(by Way, c Call, f lifecycle.Field) bool {
+	return !slices.ContainsFunc(table, func(rule Rule) bool {
+		return rule.Field == f && rule.Effect == Drops && rule.about(r, by, c)
+	})
+}
+
+func (r Runtime) why(rule *Rule, c Call, v lifecycle.Value) string {
+	what := v.Field.String()
+	if v.Field.Numeric() {
+		what += " " + strconv.FormatInt(v.Int, 10)
+	}
+	text := fmt.Sprintf("%s %s %s in %s", cmp.Or(r.about, "the runtime"), rule.Effect, what, c)
+	switch {
+	case rule.Effect == Drops:
+		return text
+	case rule.Most != 0:
+		return fmt.Sprintf("%s: it takes %d to %d", text, rule.Least, rule.Most)
+	case rule.NoLimit == Taken:
+		return fmt.Sprintf("%s: it takes %d and more, or -1 for no limit", text, rule.Least)
+	}
+	return fmt.Sprintf("%s: it takes %d and more", text, rule.Least)
+}
+
+// about reports whether the rule is about a call to a runtime. Of a release that
+// is not known, rules that say since when apply.
+func (rule *Rule) about(r Runtime, by Way, c Call) bool {
+	switch {
+	case !slices.Contains(rule.Ways, by), !slices.Contains(rule.Calls, c):
+		return false
+	case rule.Runtime != Every && rule.Runtime != cmp.Or(r.Name, Unknown):
+		return false
+	case rule.Unless == r.Name && rule.Unless != "" && r.Release.Known():
+		return false
+	case rule.BeforeNRI.Known() && !r.NRI.Before(rule.BeforeNRI):
+		return false
+	case rule.Until.Known() && (!r.Release.Known() || !r.Release.Before(rule.Until)):
+		return false
+	}
+	return !r.Release.Known() || !r.Release.Before(rule.Since)
+}
+
+// forbids reports whether a value is out of the rule's bounds.
+func (rule *Rule) forbids(v lifecycle.Value) bool {
+	switch {
+	case rule.Least == 0 && rule.Most == 0:
+		return true
+	case v.Int == -1 && rule.NoLimit == Taken:
+		return false
+	}
+	return v.Int < rule.Least || rule.Most != 0 && v.Int > rule.Most
+}
