@@ -29,6 +29,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/statefile"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 	"golang.org/x/sync/errgroup"
@@ -65,6 +66,8 @@ type Options struct {
 	// CgroupDir stands for the kubelet's cgroup root where Tree is given, as the
 	// directory that agents of one node lock; "" for none.
 	CgroupDir string
+	// Files makes the calls of a directory of state files; nil for the disk.
+	Files func(dir string) statefile.FS
 }
 
 // Agent is a Trimtab that runs on a node.
@@ -83,6 +86,9 @@ type Agent struct {
 	auto      *auto.Switch // between nri and bypass
 	metrics   *metrics.Metrics
 	started   time.Time
+	keeper    *keeper.Keeper
+	state     *statefile.Dir // paths.state; nil where nothing is kept
+	seal      []byte         // signs state files
 	close     func() error
 	lock      *nodelock.Lock // against a second agent
 	// neighbour is what is known of that one.
@@ -95,9 +101,10 @@ type Agent struct {
 	mu         sync.Mutex // guards all below, and machine
 	config     config.Config
 	generation uint64
-	badConfig  string // why a newer file is not in force
-	dropIn     bool   // the configuration came from the runtime
-	released   bool   // nothing is decided any more
+	badConfig  string            // why a newer file is not in force
+	dropIn     bool              // the configuration came from the runtime
+	released   bool              // nothing is decided any more
+	unsaved    map[string]string // why a state file's last save failed, by name
 }
 
 // New makes an agent. Nothing is attached and nothing is written to the kernel
@@ -129,15 +136,16 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	key, err := recordKey(o.Config.Paths.Key)
+	key, err := a.recordKey()
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	a.metrics = newMetrics(o)
 	a.specs, a.grants = a.ladder(), a.newGrants()
+	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
-		Machine: a.machine, Policy: policy, Keeper: a.keeper(tree), Key: key, Log: o.Log,
-		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadCheckpoint(), Recorder: a.metrics, Specs: a.specs,
+		Machine: a.machine, Policy: policy, Keeper: a.keeper, Key: key, Log: o.Log,
+		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, Outsiders: a.outsiders(),
 	})
 	if err := a.attach(); err != nil {
@@ -149,8 +157,8 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// keeper makes the keeper of the node's cgroups and of what is beside them.
-func (a *Agent) keeper(tree *cgroup.Tree) *keeper.Keeper {
+// newKeeper makes the keeper of the node's cgroups and of what is beside them.
+func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
 	a.keepOriginals(k)
 	if a.node.resctrl != nil {
@@ -237,8 +245,12 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	err := a.attached(ctx)
 	end()
+	err = errors.Join(err, group.Wait())
+	if save := a.saveState(checkpointName); save != nil {
+		a.conductor.SaveCheckpoint(save)
+	}
 	// The next agent reads what was saved, so the lock is the last to go.
-	return errors.Join(err, group.Wait(), a.close(), a.lock.Release())
+	return errors.Join(err, a.close(), a.lock.Release())
 }
 
 // serve starts what goes on until nothing is attached any more.
@@ -255,6 +267,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
+		group.Go(func() error { return a.keeper.KeepTrying(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {
 		group.Go(func() error { a.serveStatus(ctx); return nil })
@@ -482,6 +495,7 @@ func (s source) Status() status.Node {
 	}
 	n.Version, n.Started, n.Released = s.a.opt.Version, s.a.started, s.a.released
 	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
+	n.Unsaved = s.a.unsavedLocked()
 	n.Attachments = s.a.told(n.Attachments)
 	for i := range n.Attachments {
 		s.a.addRuntime(&n.Attachments[i])

@@ -2,12 +2,15 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // The files in paths.state.
@@ -15,77 +18,97 @@ const (
 	checkpointName = "checkpoint.json"
 	podSpecsName   = "podspecs.json"
 	grantsName     = "granted.json"
-	badSuffix      = ".damaged" // of one that was put aside
 )
 
-// loadState reads a file of paths.state. One that cannot be read is none: the
-// runtime's records and the kubelet say more.
-func (a *Agent) loadState(name string) []byte {
-	dir := a.opt.Config.Paths.State
-	if dir == "" {
-		return nil
+// directory returns a directory of state files.
+func (o *Options) directory(path string) *statefile.Dir {
+	if o.Files != nil {
+		return statefile.New(o.Files(path), path)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
-	}
-	return data
+	return statefile.New(statefile.Disk(path), path)
 }
 
-// loadCheckpoint reads the last checkpoint. One that is damaged is put aside for
-// whoever wants to know, in place of an earlier one: what runs is taken over from
-// the runtime's records and from the kernel.
-func (a *Agent) loadCheckpoint() []byte {
-	data := a.loadState(checkpointName)
-	err := conductor.CheckCheckpoint(data)
+// prepareState makes the state directory. One that others can write to is
+// reported and used: its files are checked one by one.
+func (a *Agent) prepareState() error {
+	path := a.opt.Config.Paths.State
+	a.state = a.opt.directory(path)
+	err := a.state.Prepare(checkpointName, podSpecsName, grantsName, originalsName)
+	if errors.Is(err, statefile.ErrUntrusted) {
+		a.log.Warn("others can remove what the agent keeps for a restart", logkey.Key, "paths.state", logkey.Err, err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("prepare the state directory %s (paths.state): %w", path, err)
+	}
+	return nil
+}
+
+// loadState reads a file of paths.state. One that cannot be read, or that somebody
+// else may have written, is put aside and counts as none: the runtime's records
+// and the kubelet say more.
+func (a *Agent) loadState(name string) []byte {
+	if a.state == nil {
+		return nil
+	}
+	data, err := a.state.Read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = statefile.CheckSeal(a.seal, name, data)
+	}
+	if err == nil && name == checkpointName {
+		err = conductor.CheckCheckpoint(data)
+	}
 	if err == nil {
 		return data
 	}
-	file := filepath.Join(a.opt.Config.Paths.State, checkpointName)
-	if moved := os.Rename(file, file+badSuffix); moved != nil {
-		err = errors.Join(err, moved)
-	}
-	a.log.Warn("the checkpoint is damaged and was put aside; the runtime's records and the kernel are used alone", logkey.File, file+badSuffix, logkey.Err, err)
+	file, moved := a.state.PutAside(name)
+	a.log.Warn("a state file is damaged or not the agent's own, and was put aside; the runtime's records, the kernel and the kubelet are used alone",
+		logkey.File, file, logkey.Err, errors.Join(err, moved))
 	return nil
 }
 
 // saveState returns what writes a file of paths.state in place of the last; nil
 // where nothing is kept.
 func (a *Agent) saveState(name string) func([]byte) error {
-	dir := a.opt.Config.Paths.State
-	if dir == "" {
+	if a.state == nil {
 		return nil
 	}
-	return func(data []byte) error { return writeFile(filepath.Join(dir, name), data) }
+	return func(data []byte) error {
+		err := a.state.Write(name, statefile.Seal(a.seal, name, data))
+		a.noteUnsaved(name, err)
+		return err
+	}
 }
 
-// writeFile writes a root-only file so that a crash leaves the old or the new
-// one, and makes its directory where it is missing.
-func writeFile(file string, data []byte) error {
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+"-") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
+// noteUnsaved notes whether the last save of a file failed.
+func (a *Agent) noteUnsaved(name string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err == nil {
-		err = os.Rename(f.Name(), file)
+		delete(a.unsaved, name)
+		return
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+	if a.unsaved == nil {
+		a.unsaved = map[string]string{}
 	}
-	return syncDir(dir)
+	a.unsaved[name] = err.Error()
 }
 
-// syncDir makes a rename in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+// unsavedLocked lists what a restart would not know, with the reason. Agent.mu is
+// held.
+func (a *Agent) unsavedLocked() []string {
+	if a.state == nil {
+		return nil
 	}
-	return errors.Join(d.Sync(), d.Close())
+	var out []string
+	if err := a.keeper.Kept(); err != nil {
+		out = append(out, fmt.Sprintf("%s: %v", a.state.Path(originalsName), err))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.unsaved)) {
+		out = append(out, fmt.Sprintf("%s: %s", filepath.Join(a.opt.Config.Paths.State, name), a.unsaved[name]))
+	}
+	return out
 }

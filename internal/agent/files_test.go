@@ -3,6 +3,8 @@ package agent
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -14,56 +16,109 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/statefile"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// TestDamagedCheckpoint damages each byte of a checkpoint, and cuts it off behind
-// each: it is put aside and told of, and nothing of it is used.
-func TestDamagedCheckpoint(t *testing.T) {
-	m, err := describe.Parse("1s x 1n x 2c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	good := conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Now: time.Now, Keeper: keeper.New(&cgroup.Tree{})}).Checkpoint()
-	name := bytes.LastIndex(good, []byte("sum"))
+// TestDamagedState damages each byte of a checkpoint, and cuts it off behind each:
+// it is put aside and reported, and nothing of it is used.
+func TestDamagedState(t *testing.T) {
+	good := sealed(t, testKey)
 	for i := range good {
-		if i >= name && i < name+len("sum") {
-			continue // what it holds is whole, and an earlier agent wrote no sum
-		}
 		flipped := bytes.Clone(good)
 		flipped[i] ^= 1
-		checkPutAside(t, flipped)
-		if i > 0 {
-			checkPutAside(t, good[:i])
-		}
+		checkPutAside(t, flipped, 0o600)
+		checkPutAside(t, good[:i], 0o600)
 	}
-	if a := (&Agent{opt: Options{Config: stateIn(t, good)}, log: slog.New(slog.DiscardHandler)}); !bytes.Equal(a.loadCheckpoint(), good) {
+	if a := agentWith(t, good, 0o600, slog.DiscardHandler); !bytes.Equal(a.loadState(checkpointName), good) {
 		t.Error("a good checkpoint is not used")
 	}
 }
 
-func stateIn(t *testing.T, checkpoint []byte) config.Config {
+// TestForeignState: a checkpoint that somebody else wrote, or could have written,
+// is not used, whatever it holds.
+func TestForeignState(t *testing.T) {
+	good := sealed(t, testKey)
+	checkPutAside(t, good, 0o666)
+	checkPutAside(t, good, 0o620)
+	checkPutAside(t, sealed(t, []byte("the key of another node")), 0o600)
+	checkPutAside(t, sealed(t, nil), 0o600)
+	checkPutAside(t, statefile.Seal(testKey, podSpecsName, checkpointOf(t)), 0o600)
+	body := checkpointOf(t)[:len(checkpointOf(t))-1]
+	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) // which anybody can make
+	checkPutAside(t, fmt.Appendf(nil, `%s,"sum":"%08x"}`, body, sum), 0o600)
+	if os.Geteuid() == 0 {
+		a := agentWith(t, good, 0o600, slog.DiscardHandler)
+		if err := os.Chown(a.state.Path(checkpointName), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if a.loadState(checkpointName) != nil {
+			t.Error("a checkpoint that another user owns is used")
+		}
+	}
+}
+
+// TestForeignKey: a key that others could have read signs nothing.
+func TestForeignKey(t *testing.T) {
+	c := config.Default()
+	c.Paths.Key = filepath.Join(t.TempDir(), "key")
+	a := &Agent{opt: Options{Config: c}, log: slog.New(slog.DiscardHandler)}
+	made, err := a.recordKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := a.recordKey(); err != nil || !bytes.Equal(made, again) {
+		t.Errorf("read again: %v", err)
+	}
+	if err := os.Chmod(c.Paths.Key, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.recordKey(); !errors.Is(err, statefile.ErrUntrusted) {
+		t.Errorf("a key the group can read: %v", err)
+	}
+}
+
+var testKey = []byte("a key of the test, 32 bytes long")
+
+func checkpointOf(t *testing.T) []byte {
+	t.Helper()
+	m, err := describe.Parse("1s x 1n x 2c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now}).Checkpoint()
+}
+
+func sealed(t *testing.T, key []byte) []byte {
+	t.Helper()
+	return statefile.Seal(key, checkpointName, checkpointOf(t))
+}
+
+func agentWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handler) *Agent {
 	t.Helper()
 	c := config.Default()
 	c.Paths.State = t.TempDir()
-	if err := os.WriteFile(filepath.Join(c.Paths.State, checkpointName), checkpoint, 0o600); err != nil {
+	a := &Agent{opt: Options{Config: c}, log: slog.New(log), seal: testKey}
+	a.state = a.opt.directory(c.Paths.State)
+	file := a.state.Path(checkpointName)
+	if err := errors.Join(os.WriteFile(file, checkpoint, 0o600), os.Chmod(file, mode)); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return a
 }
 
-func checkPutAside(t *testing.T, damaged []byte) {
+func checkPutAside(t *testing.T, bad []byte, mode fs.FileMode) {
 	t.Helper()
 	var log bytes.Buffer
-	a := &Agent{opt: Options{Config: stateIn(t, damaged)}, log: slog.New(slog.NewTextHandler(&log, nil))}
-	if got := a.loadCheckpoint(); got != nil {
-		t.Errorf("%q is used: %q", damaged, got)
+	a := agentWith(t, bad, mode, slog.NewTextHandler(&log, nil))
+	if got := a.loadState(checkpointName); got != nil {
+		t.Errorf("%q with mode %v is used: %q", bad, mode, got)
 		return
 	}
-	file := filepath.Join(a.opt.Config.Paths.State, checkpointName)
-	kept, err := os.ReadFile(file + badSuffix)
+	file := a.state.Path(checkpointName)
+	kept, err := os.ReadFile(file + statefile.Damaged)
 	_, gone := os.Stat(file)
-	if err != nil || !bytes.Equal(kept, damaged) || !errors.Is(gone, fs.ErrNotExist) || !bytes.Contains(log.Bytes(), []byte(badSuffix)) {
-		t.Errorf("%q: put aside as %q (%v), and the file: %v; said %s", damaged, kept, err, gone, log.Bytes())
+	if err != nil || !bytes.Equal(kept, bad) || !errors.Is(gone, fs.ErrNotExist) || !bytes.Contains(log.Bytes(), []byte(statefile.Damaged)) {
+		t.Errorf("%q: put aside as %q (%v), and the file: %v; said %s", bad, kept, err, gone, log.Bytes())
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path/filepath"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // keySize is the size of the secret that signs records, in bytes.
@@ -13,24 +16,36 @@ const keySize = 32
 
 // recordKey reads the secret that signs records, and makes it at the first
 // start. Without a file name the secret lasts as long as the process.
-func recordKey(file string) ([]byte, error) {
+func (a *Agent) recordKey() ([]byte, error) {
+	file := a.opt.Config.Paths.Key
 	if file == "" {
 		return newKey(), nil
 	}
-	key, err := os.ReadFile(file)
+	dir, name := a.opt.directory(filepath.Dir(file)), filepath.Base(file)
+	key, err := dir.ReadSecret(name)
 	switch {
 	case err == nil && len(key) == keySize:
+		a.seal = key
 		return key, nil
 	case err == nil:
 		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete it to have a new one made: containers stamped with the old one are then decided anew",
 			file, len(key), keySize)
+	case errors.Is(err, statefile.ErrUntrusted):
+		return nil, fmt.Errorf("record key (paths.key): %w; who read it can sign records: delete it to have a new one made (containers stamped with the old one are then decided anew), "+
+			"or, where nobody did, give it to the agent's user with mode 0600", err)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("record key (paths.key): %w", err)
 	}
-	key = newKey()
-	if err := writeFile(file, key); err != nil {
+	if err := dir.Prepare(); errors.Is(err, statefile.ErrUntrusted) {
+		a.log.Warn("others can replace the key that signs records", logkey.Key, "paths.key", logkey.Err, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("make the record key (paths.key): %w", err)
 	}
+	key = newKey()
+	if err := dir.Write(name, key); err != nil {
+		return nil, fmt.Errorf("make the record key (paths.key): %w", err)
+	}
+	a.seal = key
 	return key, nil
 }
 

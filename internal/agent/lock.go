@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // lockName is the file in paths.state whose lock an agent holds for as long as it
@@ -28,12 +28,15 @@ const lockPause = 50 * time.Millisecond
 // own takes the state directory for this agent alone, before anything in it is
 // read. Two agents on one directory would give the same CPUs to two pods.
 func (a *Agent) own() error {
-	dir := a.opt.Config.Paths.State
-	if dir == "" {
+	path := a.opt.Config.Paths.State
+	if path == "" {
 		return nil
 	}
-	held, err := lockState(dir, handover, func(by string) {
-		a.log.Info("another agent runs on this state directory; waiting for it to end", logkey.File, dir, logkey.Owner, by)
+	if err := a.prepareState(); err != nil {
+		return err
+	}
+	held, err := lockState(a.state, handover, func(by string) {
+		a.log.Info("another agent runs on this state directory; waiting for it to end", logkey.File, path, logkey.Owner, by)
 	})
 	if err != nil {
 		return err
@@ -45,12 +48,8 @@ func (a *Agent) own() error {
 
 // lockState takes the lock of a state directory. It waits while another has it,
 // having told whom, and the error says so.
-func lockState(dir string, patience time.Duration, waits func(by string)) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state directory (paths.state): %w", err)
-	}
-	path := filepath.Join(dir, lockName)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)) (io.Closer, error) {
+	f, err := dir.Open(lockName)
 	if err != nil {
 		return nil, fmt.Errorf("lock the state directory (paths.state): %w", err)
 	}
@@ -60,22 +59,20 @@ func lockState(dir string, patience time.Duration, waits func(by string)) (*os.F
 	again := time.NewTicker(lockPause)
 	defer again.Stop()
 	for last := patience <= 0; ; {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		mine, err := f.Lock()
 		switch {
-		case err == nil:
+		case err != nil:
+			return nil, errors.Join(fmt.Errorf("lock the state directory (paths.state): %w", err), f.Close())
+		case mine:
 			// The process is named for people; the lock is what counts.
-			_ = f.Truncate(0)
-			_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+			_, _ = f.Write([]byte(strconv.Itoa(os.Getpid()) + "\n"))
 			return f, nil
-		case errors.Is(err, unix.EINTR):
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		case last:
-			return nil, errors.Join(
-				fmt.Errorf("another agent (%s) runs on the state directory %s: end it, or give this one a paths.state of its own", holder(path), dir), f.Close())
+			return nil, errors.Join(fmt.Errorf("another agent (%s) runs on the state directory %s: end it, or give this one a paths.state of its own",
+				holder(dir), filepath.Dir(dir.Path(lockName))), f.Close())
 		}
 		if !told {
-			waits(holder(path))
+			waits(holder(dir))
 			told = true
 		}
 		select {
@@ -86,10 +83,12 @@ func lockState(dir string, patience time.Duration, waits func(by string)) (*os.F
 	}
 }
 
-// holder names the process that has a lock, for people.
-func holder(path string) string {
-	text, err := os.ReadFile(path)
-	if pid, ok := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && ok == nil {
+// holder names the process that has a lock, for people. What a longer number left
+// behind the first line does not count.
+func holder(dir *statefile.Dir) string {
+	text, err := dir.Read(lockName)
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	if pid, ok := strconv.Atoi(string(line)); err == nil && ok == nil {
 		return "process " + strconv.Itoa(pid)
 	}
 	return "process unknown"

@@ -6,19 +6,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // TestLockState checks that one directory has one agent, that the next one gets it
 // when the first ends, and that the message says what to do.
 func TestLockState(t *testing.T) {
-	dir := t.TempDir()
+	path := t.TempDir()
+	dir := statefile.New(statefile.Disk(path), path)
 	never := func(by string) { t.Errorf("it waits for %s", by) }
 	first, err := lockState(dir, time.Minute, never)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = lockState(dir, 0, never)
-	if want := fmt.Sprintf("another agent (process %d) runs on the state directory %s: end it", os.Getpid(), dir); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := fmt.Sprintf("another agent (process %d) runs on the state directory %s: end it", os.Getpid(), path); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a second agent: %v, wanted %s", err, want)
 	}
 	second, err := lockState(dir, time.Minute, func(string) { _ = first.Close() })

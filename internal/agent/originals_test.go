@@ -6,13 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // TestOriginals keeps lines over a kill, takes a torn line for what it is, holds
 // the file for itself, and forgets what another boot left.
 func TestOriginals(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	path := t.TempDir()
+	dir := statefile.New(statefile.Disk(path), path)
 	open := func() (*originals, []byte, bool) {
 		t.Helper()
 		o, earlier, locked, err := openOriginals(dir, slog.New(slog.DiscardHandler))
@@ -49,7 +52,7 @@ func TestOriginals(t *testing.T) {
 	}
 	must(third.Append([]byte("four\n")))
 	must(third.Close())
-	file := filepath.Join(dir, originalsName)
+	file := filepath.Join(path, originalsName)
 	data, err := os.ReadFile(file)
 	must(err)
 	if !bytes.HasSuffix(data, []byte("two\nthr\nfour\n")) {

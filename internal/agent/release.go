@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -24,20 +23,24 @@ const copiesPatience = time.Minute
 // keepOriginals has the keeper remember what was there before over a restart.
 // Without a state directory, or where it fails, it does so while it runs.
 func (a *Agent) keepOriginals(k *keeper.Keeper) {
-	dir := a.opt.Config.Paths.State
-	if dir == "" {
+	if a.state == nil {
 		return
 	}
-	journal, earlier, locked, err := openOriginals(dir, a.log)
+	journal, earlier, locked, err := openOriginals(a.state, a.log)
 	if err != nil {
-		a.log.Error("what was in the kernel before is not kept; a restart would not know it", logkey.Err, err)
-		return
+		a.log.Error("what was in the kernel before could not be read or cannot be kept yet; the agent tries again", logkey.Err, err)
 	}
 	if !locked {
-		a.log.Warn("another agent uses this state directory", logkey.File, filepath.Join(dir, originalsName))
+		a.log.Warn("another agent uses this state directory", logkey.File, a.state.Path(originalsName))
 	}
 	closeRest := a.close
-	a.close = func() error { return errors.Join(closeRest(), journal.Close()) }
+	a.close = func() error {
+		k.KeepNow() // what a full disk did not take before
+		return errors.Join(closeRest(), journal.Close())
+	}
+	if err != nil {
+		k.KeepLater(err)
+	}
 	if err := k.Keep(journal, earlier); err != nil {
 		a.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
 	}
@@ -83,11 +86,15 @@ func ReleaseAlone(c config.Config) (r status.Released, err error) {
 	if err != nil {
 		return r, err
 	}
-	journal, earlier, locked, err := openOriginals(c.Paths.State, slog.New(slog.DiscardHandler))
-	if err != nil {
+	dir := (&Options{}).directory(c.Paths.State)
+	if err := dir.Prepare(); err != nil {
+		return r, fmt.Errorf("open the state directory %s (paths.state): %w", c.Paths.State, err)
+	}
+	journal, earlier, locked, err := openOriginals(dir, slog.New(slog.DiscardHandler))
+	defer journal.Close()
+	if err != nil && earlier == nil {
 		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
 	}
-	defer journal.Close()
 	if !locked {
 		return r, fmt.Errorf("%w (%s): ask it to release, or stop it", errInUse, c.Paths.State)
 	}

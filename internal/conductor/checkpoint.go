@@ -1,12 +1,9 @@
 package conductor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // checkpoint holds what came after containers were created and their records
@@ -50,9 +48,6 @@ func newCheckpoint(data []byte) (checkpoint, error) {
 	cp := checkpoint{late: map[string]record{}, missing: map[string]int{}, woken: make(chan struct{}, 1)}
 	if len(data) == 0 {
 		return cp, nil
-	}
-	if err := checkSum(data); err != nil {
-		return cp, fmt.Errorf("read checkpoint: %w", err)
 	}
 	var f checkpointFile
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -157,35 +152,7 @@ func (c *Conductor) Checkpoint() []byte {
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}
-	return withSum(data)
-}
-
-// sumMark stands before the checksum, which is the last field of a checkpoint:
-// earlier and later agents read around it.
-const sumMark = `,"sum":"`
-
-func sumOf(data []byte) string {
-	return fmt.Sprintf("%08x", crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
-}
-
-// withSum adds the checksum (CRC-32C, in hexadecimal) of all before it to a JSON
-// object.
-func withSum(data []byte) []byte {
-	body := data[:len(data)-1]
-	return append(append(slices.Clip(body), sumMark+sumOf(body)...), `"}`...)
-}
-
-// checkSum reports whether a checkpoint is not what was written. One of an earlier
-// agent has no sum.
-func checkSum(data []byte) error {
-	at := bytes.LastIndex(data, []byte(sumMark))
-	if at < 0 {
-		return nil
-	}
-	if want := sumMark + sumOf(data[:at]) + `"}`; string(data[at:]) != want {
-		return errors.New("its checksum is not that of what it holds")
-	}
-	return nil
+	return data
 }
 
 // CheckCheckpoint says what is wrong with a checkpoint that was saved, so that it
@@ -196,33 +163,62 @@ func CheckCheckpoint(data []byte) error {
 }
 
 // SaveCheckpoints hands changed checkpoints to save, a moment after they
-// changed and off the request path, until ctx ends; the last one then too.
+// changed and off the request path, until ctx ends. One that could not be saved is
+// saved again after a pause that grows.
 func (c *Conductor) SaveCheckpoints(ctx context.Context, save func([]byte) error) error {
+	var retry statefile.Retry
 	for {
+		again := time.NewTimer(retry.Wait(time.Now()))
+		if !retry.Failed() {
+			again.Stop()
+		}
 		select {
 		case <-ctx.Done():
-			c.save(save)
-			return nil
+			again.Stop()
+			return nil // SaveCheckpoint follows, once nothing changes any more
+		case <-again.C:
 		case <-c.late.woken:
+			again.Stop()
+			if retry.Failed() {
+				continue // the next try takes this along
+			}
+			timer := time.NewTimer(checkpointDelay)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+			case <-timer.C:
+			}
 		}
-		timer := time.NewTimer(checkpointDelay)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
-		c.save(save)
+		retry.Note(time.Now(), c.save(save))
 	}
 }
 
-func (c *Conductor) save(save func([]byte) error) {
+// lastTries is how often a clean end tries to save a checkpoint.
+const lastTries = 3
+
+// SaveCheckpoint hands the checkpoint to save at a clean end, when nothing changes
+// it any more, where it is not saved yet.
+func (c *Conductor) SaveCheckpoint(save func([]byte) error) {
+	for range lastTries {
+		if c.save(save) == nil {
+			return
+		}
+	}
+}
+
+func (c *Conductor) save(save func([]byte) error) error {
 	c.mu.Lock()
 	dirty := c.late.dirty
 	c.mu.Unlock()
 	if !dirty {
-		return
+		return nil
 	}
-	if err := save(c.Checkpoint()); err != nil {
+	err := save(c.Checkpoint())
+	if err != nil {
+		c.mu.Lock()
+		c.late.dirty = true
+		c.mu.Unlock()
 		c.log.Warn("the checkpoint is not saved; a restart would know less of later changes", logkey.Err, err)
 	}
+	return err
 }

@@ -1,9 +1,9 @@
 package keeper
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // Journal keeps lines where a later keeper finds them. A line is with the
@@ -31,10 +33,12 @@ type Journal interface {
 // origins is what the keeper and its journal know of texts from before us.
 type origins struct {
 	journal Journal
-	// flushing orders what reaches the journal.
+	// flushing orders what reaches the journal; it guards appended and retry.
 	flushing sync.Mutex
 	// appended counts lines since the journal was last replaced.
 	appended int
+	// retry says when the journal is written anew after it failed.
+	retry statefile.Retry
 
 	// Guarded by Keeper.mu. written are lines the journal has, for their room.
 	lines, written []byte
@@ -84,9 +88,12 @@ func (k *Keeper) Keep(j Journal, earlier []byte) error {
 	k.journal = j
 	k.empty = earlier == nil
 	bad := 0
-	for in := bufio.NewScanner(bytes.NewReader(earlier)); in.Scan(); {
+	for line := range bytes.Lines(earlier) { // of any length
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
 		var o origin
-		if err := json.Unmarshal(in.Bytes(), &o); err != nil || !cgroup.IsDir(o.Dir) {
+		if err := json.Unmarshal(line, &o); err != nil || !cgroup.IsDir(o.Dir) {
 			bad++
 			continue
 		}
@@ -102,6 +109,14 @@ func (k *Keeper) Keep(j Journal, earlier []byte) error {
 		return fmt.Errorf("%d lines of what was there before us cannot be read", bad)
 	}
 	return nil
+}
+
+// KeepLater says why the journal could not be opened: it is written anew once
+// that is possible.
+func (k *Keeper) KeepLater(why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unkept = why
 }
 
 // dropGone forgets what is remembered of cgroups that are gone.
@@ -308,7 +323,7 @@ func (k *Keeper) tellGoneLocked(p place) {
 }
 
 // flush hands the journal the lines there are. It returns when they, and all
-// that came before, are there.
+// that came before, are there, or Kept says why not.
 func (k *Keeper) flush() {
 	k.mu.Lock()
 	many := k.parted > slack
@@ -316,37 +331,99 @@ func (k *Keeper) flush() {
 	if many {
 		k.dropGone()
 	}
+	if k.journal != nil {
+		k.flushing.Lock()
+		defer k.flushing.Unlock()
+		k.flushLocked(false)
+	}
+}
+
+// flushLocked is flush, with flushing held. A journal that failed has lines
+// missing, or torn ones: until all are written anew nothing is added to it. That
+// is tried after a pause, or at once where now is set.
+func (k *Keeper) flushLocked(now bool) {
+	k.mu.Lock()
+	lines := k.lines
+	k.lines, k.written = k.written[:0], nil
+	k.appended += bytes.Count(lines, []byte{'\n'})
+	whole := k.unkept != nil || k.appended > 2*(len(k.rows)+len(k.remembered))+slack
+	wait := k.unkept != nil && !now && k.retry.Resting(time.Now())
+	k.mu.Unlock()
+	var err error
+	switch {
+	case wait:
+	case whole:
+		err = k.replaceAll()
+	case len(lines) > 0:
+		if failed := k.journal.Append(lines); failed != nil {
+			if err = k.replaceAll(); err != nil {
+				err = errors.Join(failed, err)
+			}
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !wait && (whole || len(lines) > 0) {
+		k.unkept = err
+		k.retry.Note(time.Now(), err)
+	}
+	if cap(lines) <= mostRoom {
+		k.written = lines
+	}
+}
+
+// replaceAll writes the journal anew. Lines that are made meanwhile come after it.
+func (k *Keeper) replaceAll() error {
+	k.mu.Lock()
+	all := k.allLocked()
+	k.mu.Unlock()
+	err := k.journal.Replace(all)
+	if err == nil {
+		k.appended = 0
+	}
+	return err
+}
+
+// lastTries is how often a clean end tries to write what the journal lacks.
+const lastTries = 3
+
+// KeepNow writes what the journal lacks at a clean end, whenever that failed last.
+func (k *Keeper) KeepNow() {
 	if k.journal == nil {
 		return
 	}
 	k.flushing.Lock()
 	defer k.flushing.Unlock()
-	k.mu.Lock()
-	lines := k.lines
-	k.lines, k.written = k.written[:0], nil
-	k.appended += bytes.Count(lines, []byte{'\n'})
-	whole := k.appended > 2*(len(k.rows)+len(k.remembered))+slack
-	all := []byte(nil)
-	if whole {
-		all = k.allLocked()
-		k.appended = 0
+	for range lastTries {
+		k.flushLocked(true)
+		if k.Kept() == nil {
+			return
+		}
 	}
-	k.mu.Unlock()
-	var err error
-	switch {
-	case whole:
-		err = k.journal.Replace(all)
-	case len(lines) > 0:
-		err = k.journal.Append(lines)
+}
+
+// tryEvery is how often it is looked whether a journal that failed is to be
+// written anew, on a node where nothing happens that would do it.
+const tryEvery = time.Second
+
+// KeepTrying writes what the journal lacks, again and again with growing pauses
+// where that fails, until ctx ends.
+func (k *Keeper) KeepTrying(ctx context.Context) error {
+	look := time.NewTicker(tryEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		k.mu.Lock()
+		failed := k.journal != nil && k.unkept != nil
+		k.mu.Unlock()
+		if failed {
+			k.flush()
+		}
 	}
-	k.mu.Lock()
-	if whole || len(lines) > 0 {
-		k.unkept = err
-	}
-	if cap(lines) <= mostRoom {
-		k.written = lines
-	}
-	k.mu.Unlock()
 }
 
 // mostRoom is how much room for lines is kept.

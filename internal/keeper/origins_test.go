@@ -2,10 +2,12 @@ package keeper
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -29,4 +31,28 @@ func TestLines(t *testing.T) {
 			r.Errorf("%s, want %s", got, want)
 		}
 	})
+}
+
+// TestLongLines: a line of any length is read, and those behind it.
+func TestLongLines(t *testing.T) {
+	r := newRig(t, cgroup.V2, "p/a", "p/b")
+	long := strings.Repeat("x", 300<<10)
+	lines := `{"owner":"` + long + `","dir":"p/a","field":"cpu.weight","ours":"200","original":"100"}` + "\n\n" +
+		`{"owner":"b","dir":"p/b","field":"cpu.weight","ours":"200","original":"100"}`
+	lines = strings.ReplaceAll(lines, "cpu.weight", lifecycle.CPUShares.String())
+	if err := r.Keep(nowhere{}, []byte(lines)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"p/a", "p/b"} {
+		must(r.fake.WriteFile(dir+"/cpu.weight", []byte("200")))
+	}
+	out := r.ReleaseAll()
+	for _, dir := range []string{"p/a", "p/b"} {
+		if got, err := r.tree.Read(dir, lifecycle.CPUShares, ""); err != nil || got != "100" {
+			t.Errorf("%s has %q, %v, want 100", dir, got, err)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%d outcomes", len(out))
+	}
 }

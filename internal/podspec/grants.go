@@ -20,6 +20,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // GrantsOptions are what Grants are made of.
@@ -350,9 +351,17 @@ func (g *Grants) Run(ctx context.Context) error {
 	pause, resting := g.o.Retry, false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var retry statefile.Retry
+	keep := time.NewTicker(keepEvery) // of a save that failed
+	defer keep.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+			continue
+		case <-keep.C:
+			if retry.Failed() && !retry.Resting(time.Now()) {
+				retry.Note(time.Now(), g.save())
+			}
 			continue
 		case <-timer.C:
 			resting = false
@@ -365,7 +374,9 @@ func (g *Grants) Run(ctx context.Context) error {
 		err := g.ask(limited)
 		cancel()
 		g.tell()
-		g.save()
+		if !retry.Resting(time.Now()) {
+			retry.Note(time.Now(), g.save())
+		}
 		if err == nil {
 			pause = g.o.Retry
 			continue
@@ -373,6 +384,7 @@ func (g *Grants) Run(ctx context.Context) error {
 		timer.Reset(pause)
 		pause, resting = min(2*pause, maxRetry), true
 	}
+	saveLast(g.save)
 	return g.end()
 }
 

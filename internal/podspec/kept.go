@@ -51,7 +51,7 @@ func recallGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 }
 
 // save keeps what is known of CPUs and memory nodes, where that changed.
-func (g *Grants) save() {
+func (g *Grants) save() error {
 	g.mu.Lock()
 	var pods []keptPod
 	dirty := g.dirty && g.o.Save != nil
@@ -60,15 +60,19 @@ func (g *Grants) save() {
 	}
 	g.mu.Unlock()
 	if !dirty {
-		return
+		return nil
 	}
 	data, err := json.Marshal(memory[keptPod]{Version: 1, Pods: pods})
 	if err == nil {
 		err = g.o.Save(data)
 	}
 	if err != nil {
+		g.mu.Lock()
+		g.dirty = true
+		g.mu.Unlock()
 		g.o.Log.Warn("what the kubelet gave is not remembered; a restart without the kubelet would not know it", logkey.Err, err)
 	}
+	return err
 }
 
 // keptLocked lists what is kept, by UID.

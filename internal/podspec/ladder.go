@@ -15,6 +15,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // What a rung answers where it has no spec for a reason that is no fault.
@@ -378,7 +379,8 @@ const (
 
 // spread tells of changes and keeps what is known, until ctx ends.
 func (l *Ladder) spread(ctx context.Context) {
-	defer l.save()
+	defer saveLast(l.save)
+	var retry statefile.Retry
 	keep := time.NewTicker(keepEvery)
 	defer keep.Stop()
 	for {
@@ -386,7 +388,9 @@ func (l *Ladder) spread(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-keep.C:
-			l.save()
+			if !retry.Resting(time.Now()) {
+				retry.Note(time.Now(), l.save())
+			}
 			continue
 		case <-l.woken:
 		}

@@ -48,7 +48,7 @@ func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
 }
 
 // save keeps what is known, where that changed.
-func (l *Ladder) save() {
+func (l *Ladder) save() error {
 	l.mu.Lock()
 	dirty := l.dirty
 	l.dirty = false
@@ -65,7 +65,7 @@ func (l *Ladder) save() {
 	}
 	l.mu.Unlock()
 	if !dirty || l.o.Save == nil {
-		return
+		return nil
 	}
 	m := memory[*lifecycle.PodSpec]{Version: 1, Pods: make([]*lifecycle.PodSpec, 0, len(known))}
 	for _, uid := range sorted(known) {
@@ -76,7 +76,23 @@ func (l *Ladder) save() {
 		err = l.o.Save(data)
 	}
 	if err != nil {
+		l.mu.Lock()
+		l.dirty = true
+		l.mu.Unlock()
 		l.o.Log.Warn("pod specs are not remembered; a restart without the kubelet would not know them", logkey.Err, err)
+	}
+	return err
+}
+
+// lastTries is how often a clean end tries to save.
+const lastTries = 3
+
+// saveLast saves at a clean end; save logs why where it cannot.
+func saveLast(save func() error) {
+	for range lastTries {
+		if save() == nil {
+			return
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/statefile"
 )
 
 // hookedIn is a container as a proxy tells of it.
@@ -174,30 +175,8 @@ func Register(file, socket string, fail bool) error {
 		return nil
 	}
 	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // proxies of other users read it
-		return fmt.Errorf("directory of the registration: %w", err)
-	}
-	// The name ends otherwise than what proxies read.
-	tmp, err := os.CreateTemp(dir, ".trimtab-*.tmp")
-	if err != nil {
-		return fmt.Errorf("write the registration: %w", err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone already, where all went well
-	_, err = tmp.Write(text)
-	if err == nil {
-		err = tmp.Chmod(0o644)
-	}
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if e := tmp.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("write the registration: %w", err)
+	if err := statefile.New(statefile.SharedDisk(dir), dir).WriteShared(filepath.Base(file), text); err != nil {
+		return fmt.Errorf("register the hook service with proxies: %w", err)
 	}
 	return nil
 }

@@ -57,6 +57,10 @@ func (n *node) checkAgent(ctx context.Context) Check {
 		return c.problem("mend the configuration; the agent follows the file", "%s runs, and not all of its configuration is in force: %s",
 			got.Version, strings.ReplaceAll(got.ConfigError, "\n", "; "))
 	}
+	if len(got.Unsaved) > 0 {
+		return c.problem("make room or mend the disk; the agent tries again by itself", "%s runs, and what a restart needs is not on disk: %s",
+			got.Version, strings.Join(got.Unsaved, "; "))
+	}
 	var states []string
 	attached := false
 	for _, a := range got.Attachments {

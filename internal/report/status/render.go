@@ -35,6 +35,13 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		}
 		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(line)))
 	}
+	for i, line := range n.Unsaved {
+		label := ""
+		if i == 0 {
+			label = "not saved"
+		}
+		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(line)))
+	}
 	if n.Released {
 		fmt.Fprintf(head, "released\t%s\n", o.alarm("all was given back; nothing is decided until the agent is started anew"))
 	}

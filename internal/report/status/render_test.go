@@ -52,6 +52,7 @@ func sample() Node {
 	return Node{
 		Version: "v0.1.0", Started: noon.Add(-2*time.Hour - 3*time.Minute), ConfigFile: "/etc/trimtab/config.yaml",
 		ConfigGen: 3, ConfigError: "config.yaml:3: lok: unknown key\nthe configuration in force stays",
+		Unsaved: []string{"/s/originals.jsonl: no space left on device\x1b[1m", "/s/checkpoint.json: read-only file system"},
 		Hooks: []Hook{
 			{Name: "cpuset", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.Supported}},
 			{Name: "rdma", Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "off anyway"}},

@@ -1,0 +1,61 @@
+package conductor_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// TestCheckpointSavedAgain: a checkpoint that could not be saved is saved again
+// after pauses that grow, without another change; at a clean end too.
+func TestCheckpointSavedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := describe.Parse("1s x 1n x 4c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		con := conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now})
+		start := time.Now()
+		var tries []time.Duration
+		full := true
+		save := func([]byte) error {
+			tries = append(tries, time.Since(start).Truncate(time.Second))
+			if full {
+				return errors.New("no space left on device")
+			}
+			return nil
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- con.SaveCheckpoints(ctx, save) }()
+		conductor.Changed(con)
+		time.Sleep(10 * time.Second)
+		full = false
+		time.Sleep(time.Minute)
+		if len(tries) != 5 || tries[4] != 15*time.Second {
+			t.Errorf("tried after %v, want after 0, 1, 3, 7 and 15 s", tries)
+		}
+		full = true
+		conductor.Changed(con)
+		time.Sleep(time.Second)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		before := len(tries)
+		full = false
+		con.SaveCheckpoint(save)
+		con.SaveCheckpoint(save)
+		if len(tries) != before+1 {
+			t.Errorf("a clean end tried %d times, want once", len(tries)-before)
+		}
+	})
+}

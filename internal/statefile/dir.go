@@ -1,0 +1,212 @@
+package statefile
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Dir is a directory of state files.
+type Dir struct {
+	fs   FS
+	path string // for messages
+}
+
+// New returns the directory that fs makes the calls of. path names it in
+// messages.
+func New(fs FS, path string) *Dir { return &Dir{fs: fs, path: path} }
+
+// Path names a file for people.
+func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
+
+// Damaged is the end of the name of a file that was put aside.
+const Damaged = ".damaged"
+
+// maxSize bounds what is read of one file. A node's state is some megabytes.
+const maxSize = 256 << 20
+
+// Prepare makes the directory where it is missing, and reports whether others
+// could put files into it. What writes of the named files left behind, when an
+// earlier agent was killed over them, is removed.
+func (d *Dir) Prepare(names ...string) error {
+	if err := d.fs.Make(); err != nil {
+		return fmt.Errorf("make the directory: %w", err)
+	}
+	self, err := d.fs.Open(".", os.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("open the directory: %w", err)
+	}
+	info, err := self.Stat()
+	if err = errors.Join(err, self.Close()); err != nil {
+		return fmt.Errorf("read the directory's owner and mode: %w", err)
+	}
+	if err := trustedDir(info); err != nil {
+		return fmt.Errorf("directory %s: %w", d.path, err)
+	}
+	have, err := d.fs.Names()
+	if err != nil {
+		return nil //nolint:nilerr // what is left behind does no harm
+	}
+	for _, name := range names {
+		for _, left := range have {
+			if strings.HasPrefix(left, "."+name+"-") {
+				_ = d.fs.Remove(left) // the next start tries again
+			}
+		}
+	}
+	return nil
+}
+
+// Open opens a file for reading and writing, and makes it where it is missing.
+// One that others may have written is refused with ErrUntrusted.
+func (d *Dir) Open(name string) (File, error) { return d.open(name, os.O_RDWR|os.O_CREATE) }
+
+func (d *Dir) open(name string, flag int) (File, error) {
+	f, err := d.fs.Open(name, flag)
+	if isLink(err) {
+		return nil, fmt.Errorf("%s: %w: it is a symbolic link", d.Path(name), ErrUntrusted)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = trusted(info, 0o022)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", d.Path(name), err), f.Close())
+	}
+	return f, nil
+}
+
+// Read returns what a file holds. One that others may have written is refused
+// with ErrUntrusted.
+func (d *Dir) Read(name string) ([]byte, error) { return d.read(name, 0o022) }
+
+// ReadSecret is Read of a file that others must not have read either.
+func (d *Dir) ReadSecret(name string) ([]byte, error) { return d.read(name, 0o077) }
+
+// read tries twice: a disk that answers again must not cost what it holds.
+func (d *Dir) read(name string, forbidden fs.FileMode) ([]byte, error) {
+	data, err := d.readOnce(name, forbidden)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrUntrusted) {
+		data, err = d.readOnce(name, forbidden)
+	}
+	return data, err
+}
+
+func (d *Dir) readOnce(name string, forbidden fs.FileMode) ([]byte, error) {
+	f, err := d.open(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = trusted(info, forbidden)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.Path(name), err)
+	}
+	return readAll(f, d.Path(name))
+}
+
+func readAll(f io.Reader, path string) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err == nil && len(data) > maxSize {
+		err = fmt.Errorf("%s is longer than %d MiB", path, maxSize>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// Write puts data in place of what a file held, so that a crash leaves the old
+// content or the new, and makes the directory where somebody has removed it. The
+// file is its owner's alone.
+func (d *Dir) Write(name string, data []byte) error { return d.write(name, data, 0o600) }
+
+// WriteShared is Write of a file that all may read.
+func (d *Dir) WriteShared(name string, data []byte) error { return d.write(name, data, 0o644) }
+
+func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
+	f, err := d.replace(name, func(f File) error {
+		err := writeAll(f, data)
+		if err == nil && mode != 0o600 {
+			err = f.Chmod(mode)
+		}
+		if err == nil {
+			err = f.Sync()
+		}
+		return err
+	})
+	if err == nil {
+		err = errors.Join(f.Close(), d.syncSelf())
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", d.Path(name), err)
+	}
+	return nil
+}
+
+// replace has fill write a new file, puts that in place of the old one and
+// returns it, still open. Where that fails the old file stays.
+func (d *Dir) replace(name string, fill func(File) error) (File, error) {
+	f, err := d.replaceOnce(name, fill)
+	if errors.Is(err, fs.ErrNotExist) && d.fs.Make() == nil {
+		f, err = d.replaceOnce(name, fill)
+	}
+	return f, err
+}
+
+func (d *Dir) replaceOnce(name string, fill func(File) error) (File, error) {
+	fresh := "." + name + "-" + rand.Text()[:10]
+	f, err := d.fs.Open(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND)
+	if err != nil {
+		return nil, err
+	}
+	if err = fill(f); err == nil {
+		err = d.fs.Rename(fresh, name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), d.fs.Remove(fresh))
+	}
+	return f, nil
+}
+
+// writeAll writes data, and takes a short write for the failure that it is.
+func writeAll(f io.Writer, data []byte) error {
+	n, err := f.Write(data)
+	if err == nil && n < len(data) {
+		err = io.ErrShortWrite
+	}
+	return err
+}
+
+// syncSelf makes a rename durable.
+func (d *Dir) syncSelf() error {
+	self, err := d.fs.Open(".", os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	return errors.Join(self.Sync(), self.Close())
+}
+
+// PutAside renames a file that is not to be used, in place of one put aside
+// before, and returns its new name.
+func (d *Dir) PutAside(name string) (string, error) {
+	err := d.fs.Rename(name, name+Damaged)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("put %s aside: %w", d.Path(name), err)
+	}
+	return d.Path(name + Damaged), err
+}

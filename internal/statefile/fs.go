@@ -1,0 +1,92 @@
+package statefile
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// FS makes the calls of one directory's files. Names have no directory part; "."
+// is the directory itself.
+type FS interface {
+	// Open opens a file; one that it makes is its owner's alone. It refuses a
+	// symbolic link.
+	Open(name string, flag int) (File, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	// Make makes the directory where it is missing.
+	Make() error
+	// Names lists what is in the directory.
+	Names() ([]string, error)
+}
+
+// File is an open file, or an open directory.
+type File interface {
+	io.ReadWriteCloser
+	Sync() error
+	Stat() (fs.FileInfo, error)
+	Chmod(mode fs.FileMode) error
+	// Lock takes the file's lock, which ends with the process. It reports false
+	// where another holds it.
+	Lock() (bool, error)
+}
+
+// disk is a directory of this machine.
+type disk struct {
+	dir  string
+	mode fs.FileMode // of the directory, where it is made
+}
+
+// Disk returns a directory of this machine. One that has to be made is its
+// owner's alone.
+func Disk(dir string) FS { return disk{dir, 0o700} }
+
+// SharedDisk returns a directory of this machine. One that has to be made can be
+// read by all.
+func SharedDisk(dir string) FS { return disk{dir, 0o755} }
+
+func (d disk) Open(name string, flag int) (File, error) {
+	// Opening a pipe that somebody put there must not wait.
+	f, err := os.OpenFile(filepath.Join(d.dir, name), flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return diskFile{f}, nil
+}
+
+func (d disk) Rename(from, to string) error {
+	return os.Rename(filepath.Join(d.dir, from), filepath.Join(d.dir, to))
+}
+
+func (d disk) Remove(name string) error { return os.Remove(filepath.Join(d.dir, name)) }
+
+func (d disk) Make() error { return os.MkdirAll(d.dir, d.mode) }
+
+func (d disk) Names() ([]string, error) {
+	entries, err := os.ReadDir(d.dir)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+type diskFile struct{ *os.File }
+
+// Lock takes the file's lock.
+func (f diskFile) Lock() (bool, error) {
+	for {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return false, nil
+		case !errors.Is(err, unix.EINTR):
+			return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+		}
+	}
+}

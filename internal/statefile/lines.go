@@ -1,0 +1,149 @@
+package statefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// ErrClosed is why lines cannot be added: the file is not open, since that
+// failed before.
+var ErrClosed = errors.New("the file is not open")
+
+// Lines is a file of lines below a first line that says what they are of. No
+// disk is waited for: what a dead process has written is there, and lines of
+// another boot are not wanted.
+type Lines struct {
+	dir        *Dir
+	name, head string
+
+	mu   sync.Mutex
+	file File // nil: it could not be opened
+	torn bool // the last line may not be whole
+	// unread: what an earlier process left is there and could not be read. It is
+	// put aside before anything takes its place.
+	unread bool
+}
+
+// OpenLines opens a file of lines, and returns those that an earlier process
+// left below the same first line: nil where there was no file at all or none that
+// can be read, empty where they are below another first line. alone reports
+// whether no other process holds the file. After an error Lines can be used
+// nevertheless: Replace opens the file anew.
+func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
+	l = &Lines{dir: dir, name: name, head: head}
+	earlier, alone, err = l.open(os.O_RDWR | os.O_CREATE | os.O_APPEND)
+	if err != nil && !errors.Is(err, ErrUntrusted) {
+		// A disk that answers again, or can still be read, must not cost what it holds.
+		again := error(nil)
+		earlier, alone, again = l.open(os.O_RDONLY)
+		switch {
+		case errors.Is(again, fs.ErrNotExist):
+			earlier, alone = nil, true
+		case again != nil:
+			l.unread = true
+		}
+	}
+	if err != nil {
+		l.unread = l.unread || errors.Is(err, ErrUntrusted)
+		return l, earlier, alone || l.unread, fmt.Errorf("open %s: %w", dir.Path(name), err)
+	}
+	if l.file == nil && alone {
+		err = l.Replace(nil)
+	}
+	return l, earlier, alone, err
+}
+
+// open opens and reads the file. It keeps open what can be added to.
+func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
+	f, err := l.dir.open(l.name, flag)
+	if err != nil {
+		return nil, false, err
+	}
+	alone, err = f.Lock()
+	var all []byte
+	if err == nil {
+		all, err = readAll(f, l.dir.Path(l.name))
+	}
+	if err != nil {
+		return nil, false, errors.Join(err, f.Close())
+	}
+	head, rest, whole := bytes.Cut(all, []byte("\n"))
+	ours := whole && string(head) == l.head
+	if ours && flag != os.O_RDONLY {
+		l.file, l.torn = f, all[len(all)-1] != '\n'
+	} else {
+		_ = f.Close() // read, and not written to
+	}
+	switch {
+	case ours:
+		return append([]byte{}, rest...), alone, nil
+	case len(all) > 0:
+		return []byte{}, alone, nil
+	}
+	return nil, alone, nil
+}
+
+// Append adds whole lines. Where it fails they may be there in part.
+func (l *Lines) Append(lines []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return ErrClosed
+	}
+	info, err := l.file.Stat()
+	if err == nil && isRemoved(info) {
+		err = fmt.Errorf("add to %s: it was removed: %w", l.dir.Path(l.name), fs.ErrNotExist)
+	}
+	if err != nil {
+		return err
+	}
+	if l.torn {
+		lines = append([]byte("\n"), lines...)
+	}
+	err = writeAll(l.file, lines)
+	l.torn = err != nil
+	return err
+}
+
+// Replace puts lines in place of all that were there, and opens the file where
+// that failed before.
+func (l *Lines) Replace(lines []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unread {
+		if _, err := l.dir.PutAside(l.name); err != nil {
+			return err
+		}
+		l.unread = false
+	}
+	f, err := l.dir.replace(l.name, func(f File) error {
+		if held, err := f.Lock(); err != nil || !held {
+			return errors.Join(errors.New("lock it"), err)
+		}
+		return writeAll(f, append([]byte(l.head+"\n"), lines...))
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", l.dir.Path(l.name), err)
+	}
+	if l.file != nil {
+		_ = l.file.Close() // of a file without a name
+	}
+	l.file, l.torn = f, false
+	return nil
+}
+
+// Close closes the file; what is in it stays.
+func (l *Lines) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	f := l.file
+	l.file = nil
+	return f.Close()
+}

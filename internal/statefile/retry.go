@@ -1,0 +1,36 @@
+package statefile
+
+import "time"
+
+// The pauses before something that could not be saved is saved again.
+const (
+	firstPause = time.Second
+	maxPause   = time.Minute
+)
+
+// Retry says when a save that failed is tried again: after a second, then after
+// twice as long each time, and every minute in the end. The zero value is one
+// of which nothing failed. It is for one goroutine.
+type Retry struct {
+	pause time.Duration
+	at    time.Time
+}
+
+// Note takes note of how a save went at now, which is monotonic.
+func (r *Retry) Note(now time.Time, err error) {
+	if err == nil {
+		*r = Retry{}
+		return
+	}
+	r.pause = min(max(2*r.pause, firstPause), maxPause)
+	r.at = now.Add(r.pause)
+}
+
+// Resting reports whether a save failed and it is too early to try again.
+func (r *Retry) Resting(now time.Time) bool { return r.pause > 0 && now.Before(r.at) }
+
+// Failed reports whether the last save failed.
+func (r *Retry) Failed() bool { return r.pause > 0 }
+
+// Wait is how long it is until a save that failed is tried again.
+func (r *Retry) Wait(now time.Time) time.Duration { return max(r.at.Sub(now), 0) }

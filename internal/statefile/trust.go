@@ -1,0 +1,95 @@
+package statefile
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+)
+
+// ErrUntrusted is why a file or directory is not used: somebody else could have
+// written what it holds.
+var ErrUntrusted = errors.New("not trusted")
+
+func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) }
+
+// trusted reports why a file is not to be believed: it is no plain file of ours,
+// or its mode has bits that it must not have.
+func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is no regular file", ErrUntrusted)
+	}
+	if uid, _ := ownerOf(info); uid != os.Geteuid() && uid != 0 {
+		return fmt.Errorf("%w: user %d owns it, not the agent's user %d", ErrUntrusted, uid, os.Geteuid())
+	}
+	if have := info.Mode().Perm() & forbidden; have != 0 {
+		return fmt.Errorf("%w: its mode %#o lets others in; it must have no bits of %#o", ErrUntrusted, info.Mode().Perm(), forbidden)
+	}
+	return nil
+}
+
+// trustedDir reports why others could have put files into a directory. A group
+// may write to it where the group is ours or root's, as a umask of 002 makes it.
+func trustedDir(info fs.FileInfo) error {
+	uid, gid := ownerOf(info)
+	mode := info.Mode().Perm()
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%w: it is no directory", ErrUntrusted)
+	case uid != os.Geteuid() && uid != 0:
+		return fmt.Errorf("%w: user %d owns it, not the agent's user %d: change its owner, or name another directory", ErrUntrusted, uid, os.Geteuid())
+	case mode&0o002 != 0, mode&0o020 != 0 && gid != 0 && gid != os.Getegid():
+		return fmt.Errorf("%w: its mode %#o lets others write: chmod go-w, or name another directory", ErrUntrusted, mode)
+	}
+	return nil
+}
+
+func ownerOf(info fs.FileInfo) (uid, gid int) {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid), int(s.Gid)
+	}
+	return -1, -1
+}
+
+// isRemoved reports whether an open file has no name any more.
+func isRemoved(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && s.Nlink == 0
+}
+
+// sealMark stands before the code, which is the last member of an object: other
+// readers of JSON pass over it.
+const sealMark = `,"mac":"`
+
+// Seal adds to a JSON object that has members a code over its text and the name
+// of its file, which only who knows the key can make.
+func Seal(key []byte, name string, object []byte) []byte {
+	body := object[:len(object)-1]
+	return append(append(slices.Clip(body), sealMark+codeOf(key, name, body)...), `"}`...)
+}
+
+// CheckSeal reports why an object is not one that Seal made with this key for
+// this file.
+func CheckSeal(key []byte, name string, object []byte) error {
+	at := bytes.LastIndex(object, []byte(sealMark))
+	if at < 0 {
+		return fmt.Errorf("%w: it carries no code", ErrUntrusted)
+	}
+	if want := sealMark + codeOf(key, name, object[:at]) + `"}`; !hmac.Equal(object[at:], []byte(want)) {
+		return fmt.Errorf("%w: it was damaged, or not written with this node's key", ErrUntrusted)
+	}
+	return nil
+}
+
+func codeOf(key []byte, name string, body []byte) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("trimtab state 1\x00" + name + "\x00"))
+	mac.Write(body)
+	return hex.EncodeToString(mac.Sum(nil))
+}

@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"io/fs"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/statefile"
+)
+
+// errno is a fault that only answers with an error.
+func errno(e syscall.Errno) Fault {
+	return Fault{Kind: map[syscall.Errno]string{
+		syscall.EIO: "EIO", syscall.ENOSPC: "ENOSPC", syscall.EROFS: "EROFS", syscall.EINTR: "EINTR", syscall.EMFILE: "EMFILE",
+		syscall.ENOLCK: "ENOLCK", syscall.EBUSY: "EBUSY", syscall.ECONNRESET: "ECONNRESET", syscall.EPIPE: "EPIPE",
+		syscall.ECONNREFUSED: "ECONNREFUSED",
+	}[e], Err: e}
+}
+
+func errnos(all ...syscall.Errno) []Fault {
+	var out []Fault
+	for _, e := range all {
+		out = append(out, errno(e))
+	}
+	return out
+}
+
+var (
+	changing = errnos(syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EINTR)
+	opening  = append(errnos(syscall.EMFILE), changing...)
+	reading  = errnos(syscall.EIO, syscall.EINTR)
+	locking  = errnos(syscall.EIO, syscall.ENOLCK)
+	writing  = append([]Fault{{Kind: "short write", Short: true}, {Kind: "short write, ENOSPC", Short: true, Err: syscall.ENOSPC}}, changing...)
+)
+
+// Files has the calls of state files fail.
+func Files(p *Plan, under statefile.FS) statefile.FS { return &files{p, under} }
+
+type files struct {
+	plan *Plan
+	fs   statefile.FS
+}
+
+func (f *files) fail(call, name string, kinds []Fault) error {
+	if fault := f.plan.next("state "+call, kinds); fault.Err != nil {
+		return &fs.PathError{Op: call, Path: name, Err: fault.Err}
+	}
+	return nil
+}
+
+func (f *files) Open(name string, flag int) (statefile.File, error) {
+	if err := f.fail("open", name, opening); err != nil {
+		return nil, err
+	}
+	under, err := f.fs.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return &file{f, name, under}, nil
+}
+
+func (f *files) Rename(from, to string) error {
+	if err := f.fail("rename", from, changing); err != nil {
+		return err
+	}
+	return f.fs.Rename(from, to)
+}
+
+func (f *files) Remove(name string) error {
+	if err := f.fail("remove", name, changing); err != nil {
+		return err
+	}
+	return f.fs.Remove(name)
+}
+
+func (f *files) Make() error {
+	if err := f.fail("mkdir", ".", changing); err != nil {
+		return err
+	}
+	return f.fs.Make()
+}
+
+func (f *files) Names() ([]string, error) {
+	if err := f.fail("list", ".", reading); err != nil {
+		return nil, err
+	}
+	return f.fs.Names()
+}
+
+type file struct {
+	of    *files
+	name  string
+	under statefile.File
+}
+
+func (f *file) Read(p []byte) (int, error) {
+	if err := f.of.fail("read", f.name, reading); err != nil {
+		return 0, err
+	}
+	return f.under.Read(p)
+}
+
+func (f *file) Write(p []byte) (int, error) {
+	switch fault := f.of.plan.next("state write", writing); {
+	case fault.Short:
+		n, err := f.under.Write(p[:len(p)/2])
+		if err == nil && fault.Err != nil {
+			err = &fs.PathError{Op: "write", Path: f.name, Err: fault.Err}
+		}
+		return n, err
+	case fault.Err != nil:
+		return 0, &fs.PathError{Op: "write", Path: f.name, Err: fault.Err}
+	}
+	return f.under.Write(p)
+}
+
+// Close closes the file in any case, as the kernel does.
+func (f *file) Close() error {
+	err := f.under.Close()
+	if failed := f.of.fail("close", f.name, changing); failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (f *file) Sync() error {
+	if err := f.of.fail("sync", f.name, changing); err != nil {
+		return err
+	}
+	return f.under.Sync()
+}
+
+func (f *file) Stat() (fs.FileInfo, error) {
+	if err := f.of.fail("stat", f.name, reading); err != nil {
+		return nil, err
+	}
+	return f.under.Stat()
+}
+
+func (f *file) Chmod(mode fs.FileMode) error {
+	if err := f.of.fail("chmod", f.name, changing); err != nil {
+		return err
+	}
+	return f.under.Chmod(mode)
+}
+
+func (f *file) Lock() (bool, error) {
+	if err := f.of.fail("lock", f.name, locking); err != nil {
+		return false, err
+	}
+	return f.under.Lock()
+}
