@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 	"internal/sim":               {"internal/runtimes", "internal/attach/nri", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/status", "internal/socket", "internal/topology", "internal/topology/describe"},
 	"internal/sim/cri":           {"internal/runtimes", "internal/sim", "internal/sim/scenario", "internal/socket"},
 	"internal/parity":            {"internal/runtimes", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/conductor", "internal/hook", "internal/lifecycle", "internal/sim/scenario"},
+	"internal/sim/census":        {},
 	"internal/sim/clock":         {},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
@@ -67,6 +68,7 @@ var arrows = map[string][]string{
 	"test/bench/crowd":           nil,
 	"test/churn":                 nil,
 	"test/conformance":           nil,
+	"test/lifetimes":             nil,
 	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},
 	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},
 	"test/faults":                nil,

@@ -82,6 +82,9 @@ type Conductor struct {
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
+	// seen are the pods that the last sweep saw with a cgroup; of its goroutine alone.
+	seen map[string]bool
+
 	// open is an event that was answered and is not concluded; guarded by turn.
 	open *work
 	// later is work that goes on after its event was answered; Run waits for it.

@@ -94,6 +94,9 @@ func (c *Conductor) takeOut(w *work) {
 	if p := w.plan.Pod; p != nil && p.Stopped {
 		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
+	if len(w.plan.GonePods) > 0 { // others may have been swept with the event
+		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return len(c.state.PodsOf(k.PodUID)) == 0 })
+	}
 }
 
 // losersFirst orders live containers so that those who share CPUs give them up

@@ -119,30 +119,48 @@ func (q *updateQueue) wake() {
 	}
 }
 
-// sweepInterval is how often owners are looked at whose end nobody may have
-// told of. It costs a look at one directory per owner.
+// sweepInterval is how often pods are looked at whose end nobody may have told of.
+// It costs a look at one directory per pod.
 const sweepInterval = 5 * time.Second
 
-// sweep ends pods that own CPUs and whose cgroup is gone: runtimes forget pods
-// older than their last restart, and do not tell of their end.
+// sweep ends pods whose cgroup is gone: runtimes forget pods older than their last
+// restart, and do not report their end. They leave the memory, too.
 func (c *Conductor) sweep() {
-	for _, pod := range c.goneOwners() {
+	for _, pod := range c.gonePods() {
 		start := c.now()
-		w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: pod})
-		if c.guard(w, func() error { return c.plan(w, engine.Facts{}) }) == nil {
+		w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
+		if c.guard(w, func() error { return c.plan(w, engine.Facts{Swept: true}) }) == nil {
 			c.finish(w, start)
 		}
 		c.end()
 	}
 }
 
-func (c *Conductor) goneOwners() []*lifecycle.Pod {
+// gonePods returns pods without a cgroup: those that own CPUs, those whose end was
+// reported, and of all others those that an earlier sweep has seen with one. Nobody
+// waits for what these have, and a cgroup may come late.
+func (c *Conductor) gonePods() []*lifecycle.Pod {
 	c.mu.Lock()
-	owners := c.state.Owners()
+	var all []*engine.Pod
+	ends := map[string]bool{}
+	for _, id := range c.state.Pods() {
+		p := c.state.Pod(id)
+		all = append(all, p)
+		ends[id] = p.Stopped || c.seen[id]
+	}
+	for _, p := range c.state.Owners() {
+		ends[p.Pod.ID] = true
+	}
 	c.mu.Unlock()
 	var gone []*lifecycle.Pod
-	for _, p := range owners {
-		if dir, err := cgroup.PodPath(p.Pod.CgroupParent); err == nil && c.keeper.Gone(dir) {
+	c.seen = make(map[string]bool, len(all))
+	for _, p := range all {
+		dir, err := cgroup.PodPath(p.Pod.CgroupParent)
+		switch {
+		case err != nil:
+		case !c.keeper.Gone(dir):
+			c.seen[p.Pod.ID] = true
+		case ends[p.Pod.ID]:
 			gone = append(gone, p.Pod)
 		}
 	}

@@ -95,3 +95,25 @@ func TestProbe(t *testing.T) {
 	}
 	t.Logf("this machine: %+v", Probe(Real{}))
 }
+
+// TestGroupsEnd has groups come and go, a few at a time: those whose threads ended are
+// not kept.
+func TestGroupsEnd(t *testing.T) {
+	k := NewFake()
+	g := New(k)
+	for n := range 5000 {
+		if _, _, err := g.Join(fmt.Sprint("pod-", n), these(2*n, 2*n+1)); err != nil {
+			t.Fatal(err)
+		}
+		if n >= 10 {
+			k.End(2 * (n - 10))
+			k.End(2*(n-10) + 1)
+		}
+	}
+	if most := fewGroups + 1; len(g.cookies) > most || len(g.members) > most || len(g.groups) > most {
+		t.Errorf("%d cookies, %d groups and %d lists of members are kept, and 10 groups live", len(g.cookies), len(g.groups), len(g.members))
+	}
+	if found, changed, err := g.Join("pod-4999", these(9998, 9999)); !found || changed || err != nil {
+		t.Errorf("one that lives has lost its cookie: %v, %v, %v", found, changed, err)
+	}
+}

@@ -3,6 +3,8 @@ package coresched
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -17,7 +19,11 @@ type Groups struct {
 	cookies map[string]uint64
 	members map[string][]int  // threads by group
 	groups  map[uint64]string // by cookie
+	crowded int               // how many groups there are before the dead ones are looked for
 }
+
+// fewGroups is how many groups are not worth looking for dead ones among them.
+const fewGroups = 64
 
 // New makes groups of a kernel's threads.
 func New(k Kernel) *Groups {
@@ -105,6 +111,17 @@ func (g *Groups) createLocked(group string, thread int) (uint64, error) {
 func (g *Groups) knowLocked(group string, cookie uint64) {
 	delete(g.groups, g.cookies[group])
 	g.cookies[group], g.groups[cookie] = cookie, group
+	if len(g.cookies) <= max(g.crowded, fewGroups) {
+		return
+	}
+	// Nobody reports the end of a group: its last thread ends, and its name does not
+	// come again.
+	for _, other := range slices.Collect(maps.Keys(g.cookies)) {
+		if other != group {
+			g.memberLocked(other)
+		}
+	}
+	g.crowded = 2 * len(g.cookies)
 }
 
 // memberLocked returns a live thread of a group and its cookie, or zeros. Who

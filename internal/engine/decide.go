@@ -26,7 +26,7 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 			d.runPod(p, ev.Pod, f)
 		}
 	case lifecycle.UpdatePodSandbox:
-		if ev.Pod != nil {
+		if ev.Pod != nil && !d.late(ev.Pod.ID, false) {
 			d.updatePod(p, ev, f)
 		}
 	case lifecycle.Inform:
@@ -39,7 +39,9 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		}
 	case lifecycle.RemovePodSandbox:
 		if ev.Pod != nil {
-			d.removePod(p, ev.Pod)
+			if d.removePod(p, ev.Pod); !f.Swept {
+				d.ended = ev.Pod.ID
+			}
 		}
 	default:
 		if ev.Pod != nil && ev.Container != nil && ev.Container.ID != "" {
@@ -62,8 +64,12 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 	for _, id := range sortedIDs(f.Ended) {
 		if ended := d.pod(id); ended != nil {
-			d.stopPod(p, ended.Pod)
+			d.removePod(p, ended.Pod)
 		}
+	}
+	if d.late(ev.Pod.ID, !begins(ev.Kind)) {
+		p.Pod = nil
+		return
 	}
 	p.Pod = d.knownPod(p, ev.Pod, f)
 	c := d.learn(ev.Container)
@@ -106,6 +112,12 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 	case lifecycle.RemoveContainer:
 		d.removeContainer(p, ev.Container.ID)
 	}
+}
+
+// begins reports whether an event of a container that is not known says that there is
+// one. All others follow something, and end nothing that is not known.
+func begins(k lifecycle.Kind) bool {
+	return k == lifecycle.CreateContainer || k == lifecycle.StartContainer || k == lifecycle.UpdateContainer
 }
 
 // learn returns a known container, with what its creation did not tell.
@@ -439,6 +451,9 @@ func (d *draft) removePod(p *Plan, pod *lifecycle.Pod) {
 	}
 	for _, id := range d.base.byPod[pod.ID] {
 		d.put(id, nil)
+		if !slices.Contains(p.Gone, id) {
+			p.Gone = append(p.Gone, id)
+		}
 	}
 	d.pods[pod.ID] = nil
 }

@@ -33,6 +33,8 @@ type draft struct {
 	listed map[string][]*lifecycle.Container
 	// resizing is the resize under way; nil for none.
 	resizing *resize
+	// ended is the pod that the runtime has removed; "" for none.
+	ended string
 }
 
 func newDraft(s *State) *draft {

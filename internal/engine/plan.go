@@ -51,6 +51,9 @@ type Facts struct {
 	Grants map[string]string
 	// Ended are sandboxes whose cgroup is gone: their end was not told.
 	Ended map[string]bool
+	// Swept: the event is one of ours, of a pod whose cgroup is gone. The runtime may
+	// still know the pod.
+	Swept bool
 	// Specs are what pods' specs say, by pod UID, of those that somebody told.
 	Specs map[string]*lifecycle.PodSpec
 	// Granted are the devices the kubelet gave pods' containers, by pod UID.
@@ -138,6 +141,9 @@ func (s *State) Commit(p *Plan) {
 			continue
 		}
 		s.pods[id] = pod
+	}
+	if d.ended != "" {
+		s.ended.add(d.ended)
 	}
 	for _, id := range d.order {
 		s.put(id, d.containers[id])

@@ -164,6 +164,7 @@ type State struct {
 	// kubelet's static CPU manager does that.
 	listed int
 	layout *placement.Layout
+	ended  endedPods
 }
 
 // NewState returns the state of a node on which nothing runs.

@@ -88,6 +88,7 @@ type Ladder struct {
 	dirty      bool
 	slowUntil  time.Time
 	readyOnce  bool
+	gone       ring
 }
 
 // rung is one source and what it told.
@@ -314,8 +315,12 @@ func (l *Ladder) take(r *rung, u Update) {
 	}
 	if u.Gone != "" {
 		l.forgetLocked(u.Gone)
+		l.gone.add(u.Gone)
 	}
 	for uid, s := range u.All {
+		if !u.Full && l.gone.has(uid) {
+			continue // an answer from before its end, which no list would take back
+		}
 		before := l.specLocked(uid)
 		if have := r.pods[uid]; have == nil || !reflect.DeepEqual(*have, *s) {
 			r.pods[uid] = s

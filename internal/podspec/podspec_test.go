@@ -424,3 +424,24 @@ func checkSpecs(t *testing.T, specs []*lifecycle.PodSpec) {
 		}
 	}
 }
+
+// TestLateAnswer: an answer that was on its way when its pod ended does not bring it
+// back, for nothing would end it again; a whole list counts always.
+func TestLateAnswer(t *testing.T) {
+	l := New(Options{Rungs: []Rung{NewKubelet(KubeletOptions{})}})
+	r := l.rungs[0]
+	for n := range 3 * mostGone {
+		uid := fmt.Sprint("u-", n)
+		told := map[string]*lifecycle.PodSpec{uid: {UID: uid}}
+		l.take(r, Update{All: told})
+		l.take(r, Update{Gone: uid})
+		l.take(r, Update{All: told})
+	}
+	if len(r.pods) != 0 || len(l.changed) != 0 || len(l.gone.uids) != mostGone {
+		t.Errorf("%d specs and %d changes of pods that ended are kept; %d UIDs are remembered", len(r.pods), len(l.changed), len(l.gone.uids))
+	}
+	l.take(r, Update{All: map[string]*lifecycle.PodSpec{"u-1": {UID: "u-1"}}, Full: true})
+	if l.Spec("u-1") == nil {
+		t.Error("a pod of a whole list is not known")
+	}
+}

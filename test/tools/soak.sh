@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 rounds=${ROUNDS:-100}
-parts=${PARTS:-guests restarts switches churn histories oracle}
+parts=${PARTS:-guests restarts switches churn lifetimes histories oracle}
 told=()
 failed=()
 
@@ -28,6 +28,7 @@ part guests "all scenarios and lives in virtual machines, the proxy killed $roun
 part restarts "agent and containerd restarted, the proxy killed, $rounds times each" real "$rounds" 'TestRestarts|TestProxyKilled'
 part switches "NRI switched off and on, agent and runtime killed in random order, $((rounds / 2)) times each" real "$((rounds / 2))" 'TestAuto|TestChaos'
 part churn "a thousand containers come, go and are resized, 5,000 steps" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/churn
+part lifetimes "a million pods come and go in every order of their ends, and leave nothing in memory" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/lifetimes
 part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000
 part oracle "the kubelet's static CPU manager is asked, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000
 

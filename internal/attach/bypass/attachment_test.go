@@ -472,3 +472,52 @@ func TestExit(t *testing.T) {
 		t.Errorf("the process is gone: %v", err)
 	}
 }
+
+// TestPodsEnd has pods come and go, their ends in several orders, some while notices
+// of the tree are lost: nothing of them is kept.
+func TestPodsEnd(t *testing.T) {
+	k := newKernel(t, cgroup.V2)
+	r := newCRI(t, k, "v2.1.0")
+	h := &recorder{}
+	a := run(t, r, h, func(o *Options) { o.Resync = 50 * time.Millisecond })
+	s := a.session()
+	for n := range 40 {
+		pod := r.pod("web", fmt.Sprint("u-", n), nil, nil)
+		name := fmt.Sprint("app-", n)
+		id := r.create(pod, name, nil)
+		if n%3 > 0 {
+			r.start(id)
+			until(t, "it is known to run", func() bool { return h.count("StartContainer "+name) > 0 })
+		}
+		k.silent(n%4 == 3)
+		if n%3 == 1 {
+			r.exit(id)
+		}
+		if n%2 == 0 {
+			r.remove(id)
+			r.endPod(pod)
+		} else {
+			r.endPod(pod)
+			r.remove(id)
+		}
+		if n%3 == 2 {
+			k.rmdir("kubepods/burstable/podu-" + fmt.Sprint(n) + "/" + id)
+			k.rmdir("kubepods/burstable/podu-" + fmt.Sprint(n))
+		}
+		k.silent(false)
+	}
+	k.notice(Overflow, "")
+	kept := func() string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Sprint("pods ", len(s.pods), ", containers ", len(s.kept), ", directories ", len(s.byDir), ", starting ", len(s.starting),
+			", unknown ", len(s.unknown))
+	}
+	until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
+	s.fail(errors.New("planted")) // places are of one goroutine
+	until(t, "the session ended", func() bool { return a.session() != s })
+	s.finish()
+	if n := len(s.places.pods) + len(s.places.learned); n > 0 {
+		t.Errorf("%d directories of pods are said to be watched, and no pod is left", n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -84,6 +85,9 @@ func (p *places) dir(file string) (string, bool) {
 // It is called at the start, and whenever notices may have been lost.
 func (p *places) scan() map[string]string {
 	p.blind = ""
+	for _, kind := range []map[string]bool{p.pods, p.groups, p.above} {
+		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Exists(dir, "cpuset") }) // its notice may have been lost
+	}
 	found := map[string]string{}
 	for _, top := range p.tops {
 		if !p.tree.Exists(top, "cpuset") {

@@ -93,7 +93,8 @@ type Attachment struct {
 	// dialling are callers that were accepted and have no connection to the
 	// runtime yet.
 	dialling int
-	frozen   bool // no call begins any more
+	frozen   bool      // no call begins any more
+	face     *hookFace // as proxies see it; nil where none asks
 }
 
 var (

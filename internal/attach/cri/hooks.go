@@ -49,7 +49,11 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 		return err
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(a.containCall))
-	hooks.RegisterRuntimeHookServiceServer(server, &hookFace{a: a, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}})
+	face := &hookFace{a: a, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
+	a.mu.Lock()
+	a.face = face
+	a.mu.Unlock()
+	hooks.RegisterRuntimeHookServiceServer(server, face)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveUntil(l, server) })
 	a.o.Log.Info("serving hooks", logkey.Socket, a.o.Hooks.Socket)
@@ -209,6 +213,12 @@ func withPair(m map[string]string, k, v string) map[string]string {
 	}
 	m[k] = v
 	return m
+}
+
+// forgetLocked forgets a sandbox that went: the proxy may have been away when it did.
+func (f *hookFace) forgetLocked(id string) {
+	maps.DeleteFunc(f.creating, func(k attemptOf, _ *lifecycle.Container) bool { return k.pod == id })
+	maps.DeleteFunc(f.sandbox, func(_, sandbox string) bool { return sandbox == id })
 }
 
 // PostStopPodSandboxHook tells of a pod's end.

@@ -24,6 +24,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/census"
 )
 
 // fieldProxy calls hook servers as the runtime proxy in the field does
@@ -348,5 +349,36 @@ func TestRegisterTwice(t *testing.T) {
 	}
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"Fail"`) {
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestSandboxesEnd has pods end in the runtime of which the proxy reports nothing, one
+// of them with a creation that failed: nothing of them is kept.
+func TestSandboxesEnd(t *testing.T) {
+	g, p := newHooked(t)
+	for n := range 5 {
+		pod, err := p.runPod(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := p.create(g, pod, config())
+		if err == nil && n%2 == 0 {
+			err = p.start(g, id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.runtime.set(func() {
+			delete(g.runtime.ctrs, id)
+			delete(g.runtime.pods, pod)
+		})
+		g.h.found(t, lifecycle.RemovePodSandbox, pod)
+	}
+	g.stop()
+	kept := census.Of([]string{"*cri_test."}, g.a)
+	for _, name := range []string{"cri.store.pods", "cri.store.ctrs", "cri.hookFace.sandbox", "cri.hookFace.creating", "cri.Attachment.lanes", "cri.Attachment.starts", "cri.strangers.seen", "cri.strangers.next"} {
+		if kept[name] != 0 {
+			t.Errorf("%s has %d entries, and no pod is left", name, kept[name])
+		}
 	}
 }

@@ -100,6 +100,9 @@ func (a *Attachment) dropPod(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.store.pods, id)
+	if a.face != nil {
+		a.face.forgetLocked(id)
+	}
 	for c, k := range a.store.ctrs {
 		if k.pod == id {
 			delete(a.store.ctrs, c)

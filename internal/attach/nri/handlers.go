@@ -122,6 +122,7 @@ func (s *session) StopPodSandbox(ctx context.Context, p *api.PodSandbox) error {
 
 // RemovePodSandbox relays the event.
 func (s *session) RemovePodSandbox(ctx context.Context, p *api.PodSandbox) error {
+	defer s.known.ended(p.GetId())
 	return s.pod(ctx, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: podIn(p)})
 }
 

@@ -23,11 +23,12 @@ type identities struct {
 	// ours maps the ids the runtime told later to them, theirs back.
 	pending      map[[2]string]string
 	ours, theirs map[string]string
+	pods         map[string]string // by the ids we made up
 	made         int
 }
 
 func newIdentities() *identities {
-	return &identities{pending: map[[2]string]string{}, ours: map[string]string{}, theirs: map[string]string{}}
+	return &identities{pending: map[[2]string]string{}, ours: map[string]string{}, theirs: map[string]string{}, pods: map[string]string{}}
 }
 
 // pod gives a pod its name in Kubernetes where the runtime tells one of its own,
@@ -53,7 +54,10 @@ func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecy
 		if kind == lifecycle.CreateContainer && c.Name != "" {
 			i.made++
 			c.ID = fmt.Sprintf("%s/%s#%d", c.PodID, c.Name, i.made)
-			i.pending[key] = c.ID
+			if failed, waits := i.pending[key]; waits {
+				delete(i.pods, failed)
+			}
+			i.pending[key], i.pods[c.ID] = c.ID, c.PodID
 		}
 		return
 	}
@@ -68,8 +72,29 @@ func (i *identities) complete(kind lifecycle.Kind, pod *lifecycle.Pod, c *lifecy
 	if kind == lifecycle.RemoveContainer {
 		delete(i.ours, c.ID)
 		delete(i.theirs, id)
+		delete(i.pods, id)
 	}
 	c.ID = id
+}
+
+// ended forgets the containers of a pod that was removed: of a creation that failed,
+// and of a container that went with its pod, no end is reported.
+func (i *identities) ended(podID string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for key, id := range i.pending {
+		if key[0] == podID {
+			delete(i.pending, key)
+			delete(i.pods, id)
+		}
+	}
+	for id, pod := range i.pods {
+		if pod == podID {
+			delete(i.pods, id)
+			delete(i.ours, i.theirs[id])
+			delete(i.theirs, id)
+		}
+	}
 }
 
 // told is the runtime's id of a container: "" where it has not told one yet.

@@ -1,0 +1,37 @@
+package engine
+
+// mostEnded is how many of the last removed pods are remembered. Events that were on
+// their way when their pod was removed come within seconds.
+const mostEnded = 512
+
+// endedPods are the ids of the last pods that were removed: what is reported of one
+// of them afterwards is late, and does not bring it back. The zero value is ready.
+type endedPods struct {
+	ids   map[string]bool
+	order []string // the same, as they came; next is the oldest where there are most
+	next  int
+}
+
+func (e *endedPods) add(id string) {
+	if e.ids[id] {
+		return
+	}
+	if e.ids == nil {
+		e.ids = make(map[string]bool, mostEnded)
+	}
+	if len(e.order) < mostEnded {
+		e.order = append(e.order, id)
+	} else {
+		delete(e.ids, e.order[e.next])
+		e.order[e.next] = id
+		e.next = (e.next + 1) % mostEnded
+	}
+	e.ids[id] = true
+}
+
+// late reports whether an event is about a pod that has ended: one that the runtime
+// removed, or, for what only follows something else, one that nobody knows. Neither
+// is taken in again.
+func (d *draft) late(podID string, follows bool) bool {
+	return d.pod(podID) == nil && (follows || d.base.ended.ids[podID])
+}

@@ -1,0 +1,293 @@
+package lifetimes
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/coresched"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/metrics"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// node is an agent's heart on a fake kernel, with pods that come and go.
+type node struct {
+	t       testing.TB
+	rng     *rand.Rand
+	kernel  *cgroup.Fake
+	keeper  *keeper.Keeper
+	con     *conductor.Conductor
+	metrics *metrics.Metrics
+	made    int
+	pids    int
+	live    []*pod
+}
+
+// pod is a pod and its containers.
+type pod struct {
+	lifecycle.Pod
+	ctrs []*container
+	dir  string
+}
+
+type container struct {
+	lifecycle.Container
+	pids []int
+}
+
+// discarded is a journal that nobody reads.
+type discarded struct{}
+
+func (discarded) Append([]byte) error  { return nil }
+func (discarded) Replace([]byte) error { return nil }
+
+// runtime takes every update.
+type runtime struct{}
+
+func (runtime) Update(context.Context, []conductor.Settings) ([]string, error) { return nil, nil }
+func (runtime) About() string                                                  { return "a runtime" }
+
+// carrier carries everything, and reports containers under a name of its own first
+// where named.
+type carrier struct{}
+
+func (carrier) Name() string  { return "test" }
+func (carrier) About() string { return "" }
+func (carrier) Carries(k lifecycle.Kind, f lifecycle.Field) bool {
+	return k == lifecycle.CreateContainer
+}
+func (carrier) Copies(f lifecycle.Field) bool { return f <= lifecycle.MemoryLimit }
+func (carrier) TakesAlong() bool              { return true }
+
+func newNode(t testing.TB) *node {
+	t.Helper()
+	cpus := make([]topology.CPU, 8)
+	for i := range cpus {
+		cpus[i] = topology.CPU{ID: i, Node: i / 4}
+	}
+	m, err := topology.New(cpus, nil)
+	must(t, err)
+	n := &node{t: t, rng: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // a test
+	n.kernel, err = cgroup.NewFake(cgroup.V2, "0-7", "0-1")
+	must(t, err)
+	must(t, n.kernel.MkdirRunc("kubepods"))
+	n.keeper = keeper.New(&cgroup.Tree{FS: n.kernel, Version: cgroup.V2})
+	must(t, n.keeper.Keep(discarded{}, nil))
+	n.keeper.Use(keeper.CoreSched{Groups: coresched.New(coresched.NewFake())}, lifecycle.CoreSched)
+	n.metrics = metrics.New(metrics.Build{}, metrics.Labels{})
+	n.con = conductor.New(conductor.Options{
+		Machine: m, Keeper: n.keeper, Key: []byte("a key of the test, 32 bytes long"), Now: time.Now,
+		Log: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError})), Recorder: n.metrics,
+		Policy: engine.Policy{
+			Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true,
+			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
+			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
+			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},
+				hook.GroupIdentity{LSR: 2, LS: 2, BE: -1, Fallback: hook.FallbackWeight, BVT: lifecycle.NotSupported}},
+		},
+	})
+	n.con.Attached(carrier{}, runtime{})
+	return n
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) handle(ev lifecycle.Event) {
+	_, _ = n.con.Handle(n.t.Context(), carrier{}, ev)
+	n.con.Settled()
+}
+
+// kinds are the pods there are, by turns.
+var kinds = []struct {
+	class, cpus, extended string
+	annotations           map[string]string
+}{
+	{class: "LSR", cpus: "2-3"}, {class: "LS"}, {}, {class: "BE", extended: `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"}}}}`},
+	{class: "LSR", cpus: "5"}, {annotations: map[string]string{intent.RubikBurst: "60000"}}, {class: "nonsense"},
+	{class: "LS", cpus: "0-63"}, {class: "LSE", cpus: "6-7"},
+}
+
+// run makes a pod with containers that run, or were created and never started.
+func (n *node) run() *pod {
+	n.made++
+	kind := kinds[n.made%len(kinds)]
+	uid := fmt.Sprintf("uid-%d", n.made)
+	p := &pod{dir: "kubepods/pod" + uid, Pod: lifecycle.Pod{
+		ID: fmt.Sprintf("sandbox-%d", n.made), Name: fmt.Sprintf("p%d", n.made), UID: uid, Namespace: "default",
+		Labels: map[string]string{}, Annotations: map[string]string{}, CgroupParent: "/kubepods/pod" + uid,
+	}}
+	if kind.class != "" {
+		p.Labels[intent.KoordQoSClass] = kind.class
+	}
+	if kind.cpus != "" {
+		p.Annotations[intent.KoordResourceStatus] = fmt.Sprintf(`{"cpuset":%q}`, kind.cpus)
+	}
+	if kind.extended != "" {
+		p.Annotations["node.koordinator.sh/extended-resource-spec"] = kind.extended
+	}
+	for k, v := range kind.annotations {
+		p.Annotations[k] = v
+	}
+	must(n.t, n.kernel.MkdirRunc(p.dir))
+	n.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: &p.Pod})
+	for range 1 + n.rng.IntN(2) {
+		n.create(p, "a")
+	}
+	return p
+}
+
+// create makes a container of a pod. Some creations fail and are repeated, some are
+// of runtimes that name a container later.
+func (n *node) create(p *pod, name string) {
+	n.made++
+	id := fmt.Sprintf("ctr-%d", n.made)
+	c := &container{Container: lifecycle.Container{ID: id, PodID: p.ID, Name: name, State: lifecycle.StateCreated, CgroupsPath: p.CgroupParent + "/" + id}}
+	c.Resources.CPU.Shares = lifecycle.Some[uint64](512)
+	c.Resources.CPU.Quota = lifecycle.Some[int64](200000)
+	first := c.Container
+	late := n.rng.IntN(4) == 0
+	if late {
+		first.ID, first.CgroupsPath = "attempt-"+id, ""
+	}
+	for range 1 + n.rng.IntN(3)/2 {
+		n.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: &p.Pod, Container: &first})
+	}
+	if n.rng.IntN(16) == 0 {
+		return // the creation failed, and nobody says so
+	}
+	created := lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: &p.Pod, Container: &c.Container}
+	if late {
+		created.Former = first.ID
+	}
+	n.handle(created)
+	p.ctrs = append(p.ctrs, c)
+	if n.rng.IntN(8) == 0 {
+		return
+	}
+	dir := path.Join(p.dir, id)
+	must(n.t, n.kernel.MkdirRunc(dir))
+	c.State = lifecycle.StateRunning
+	for _, k := range []lifecycle.Kind{lifecycle.StartContainer, lifecycle.PostStartContainer} {
+		n.handle(lifecycle.Event{Kind: k, Pod: &p.Pod, Container: &c.Container})
+	}
+	if n.rng.IntN(4) == 0 {
+		n.update(p, c)
+	}
+}
+
+func (n *node) update(p *pod, c *container) {
+	asked := &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(100 + n.rng.IntN(900)))}}
+	n.handle(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: &p.Pod, Container: &c.Container, Requested: asked})
+	n.handle(lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: &p.Pod, Container: &c.Container})
+}
+
+// remove takes the cgroups of a pod away.
+func (n *node) remove(p *pod) {
+	for _, c := range p.ctrs {
+		if c.State == lifecycle.StateRunning {
+			must(n.t, n.kernel.Rmdir(path.Join(p.dir, c.ID)))
+		}
+	}
+	must(n.t, n.kernel.Rmdir(p.dir))
+}
+
+// tell sends an event of a pod, or one of each of its containers.
+func (n *node) tell(p *pod, k lifecycle.Kind) {
+	if k == lifecycle.StopPodSandbox || k == lifecycle.RemovePodSandbox || k == lifecycle.UpdatePodSandbox {
+		pod := p.Pod
+		n.handle(lifecycle.Event{Kind: k, Pod: &pod})
+		return
+	}
+	for _, c := range p.ctrs {
+		pod, ctr := p.Pod, c.Container
+		n.handle(lifecycle.Event{Kind: k, Pod: &pod, Container: &ctr, Requested: &lifecycle.Resources{}})
+	}
+}
+
+// all is a Synchronize of what lives.
+func (n *node) all() {
+	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
+	for _, p := range n.live {
+		pod := p.Pod
+		ev.Pods = append(ev.Pods, &pod)
+		for _, c := range p.ctrs {
+			ctr := c.Container
+			ev.Containers = append(ev.Containers, &ctr)
+		}
+	}
+	n.handle(ev)
+}
+
+// ends are the ends of a pod that runtimes report.
+var ends = []lifecycle.Kind{lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox}
+
+// late is what may be on its way when a pod ends, and be handled after its end.
+var late = []lifecycle.Kind{
+	lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.PostStartContainer, lifecycle.UpdateContainer,
+	lifecycle.PostUpdateContainer, lifecycle.UpdatePodSandbox, lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.StopPodSandbox,
+}
+
+// orders are all orders of the four ends.
+func orders() [][]lifecycle.Kind {
+	var out [][]lifecycle.Kind
+	var add func(done, left []lifecycle.Kind)
+	add = func(done, left []lifecycle.Kind) {
+		if len(left) == 0 {
+			out = append(out, done)
+			return
+		}
+		for i := range left {
+			rest := slices.Delete(slices.Clone(left), i, i+1)
+			add(append(slices.Clone(done), left[i]), rest)
+		}
+	}
+	add(nil, ends)
+	return out
+}
+
+// end ends a pod in the order of a number: its cgroup goes before, amidst or after
+// its ends; some ends are reported twice, some late events follow, and where silent
+// nothing is reported but that its cgroup goes.
+func (n *node) end(p *pod, order []lifecycle.Kind, silent bool) {
+	gone := n.rng.IntN(len(order) + 1)
+	if silent {
+		time.Sleep(6 * time.Second) // a sweep sees that there is one
+	}
+	for i, k := range order {
+		if i == gone {
+			n.remove(p)
+		}
+		if silent {
+			continue
+		}
+		n.tell(p, k)
+		if n.rng.IntN(8) == 0 {
+			n.tell(p, k)
+		}
+	}
+	if gone == len(order) {
+		n.remove(p)
+	}
+	if !silent && n.rng.IntN(2) == 0 {
+		n.tell(p, late[n.rng.IntN(len(late))])
+	}
+}
