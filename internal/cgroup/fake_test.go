@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 // step is one write and what must come of it.
@@ -245,7 +246,9 @@ func FuzzFake(f *testing.F) {
 	for _, text := range []string{"", "0-3", "all:1/2", "max 100000", "+cpu -memory", "254:0 rbps=1", "0x10k", "root", "-1", "N-0", "0-1:0/0"} {
 		f.Add(text)
 	}
+	f.Add(strings.Repeat("0-3,", 1_000))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		for _, v := range []Version{V1, V2} {
 			fake := newFake(t, v, "p", "p/c")
 			fake.AddDevice("254:0")

@@ -4,6 +4,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 func TestNamed(t *testing.T) {
@@ -54,7 +56,10 @@ func FuzzNamed(f *testing.F) {
 	id := strings.Repeat("0a", 32)
 	f.Add("abc", id)
 	f.Add("3f0d2f5c-6a6f", id)
+	f.Add(strings.Repeat("a-", 60_000), strings.Repeat("0a", 60_000))
+	f.Add(strings.Repeat("/kubepods-pod_", 10_000), id)
 	f.Fuzz(func(t *testing.T, uid, ctr string) {
+		defer clock.Watch(t, len(uid)+len(ctr))()
 		if n := Named(uid); n.ID != "" && (strings.ContainsAny(n.ID, "/.:*\x00 ") || len(n.ID) > maxID) {
 			t.Fatalf("Named(%q) lets %q through", uid, n.ID)
 		}

@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 func TestPath(t *testing.T) {
@@ -75,7 +77,10 @@ func FuzzPath(f *testing.F) {
 	f.Add("a.slice", "kubepods-burstable-podX.slice:cri-containerd:ID")
 	f.Add("", "-.slice:..:.slice")
 	f.Add("", "..")
+	f.Add(strings.Repeat("a-", 60_000)+".slice", strings.Repeat("b:", 60_000))
+	f.Add(strings.Repeat("/..", 60_000), strings.Repeat("x/", 60_000))
 	f.Fuzz(func(t *testing.T, parent, in string) {
+		defer clock.Watch(t, len(parent)+len(in))()
 		check := func(dir string, err error) {
 			if err != nil {
 				return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 const bad = "error"
@@ -180,7 +181,10 @@ func FuzzDecode(f *testing.F) {
 	for _, s := range []string{"max", "-1", "0-3,7", "9223372036854771712", "max 100000", "", "\x00", "99999999999999999999"} {
 		f.Add(s)
 	}
+	f.Add(strings.Repeat("0-4095,", 2_000))
+	f.Add(strings.Repeat("254:0 rbps=1\n", 2_000))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		for _, version := range []Version{V1, V2} {
 			for _, s := range Settings() {
 				v, err := Decode(version, s.Field, s.Key, text)

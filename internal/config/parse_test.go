@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -160,7 +162,11 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(Print(Default()))
 	f.Add([]byte(header + "nri:\n  name: \"07\"\npools:\n  shared: \" 1 , 2\"\n"))
+	f.Add([]byte(header + strings.Repeat("nri: {name: \"07\"}\n", 5_000)))
+	f.Add([]byte(header + "pools:\n  shared: \"" + strings.Repeat("0-4095,", 20_000) + "1\"\n"))
+	f.Add([]byte(header + "a: &a [x]\n" + strings.Repeat("b: [*a, *a]\n", 5_000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer clock.Watch(t, len(data))()
 		c, err := Parse("f", data)
 		var bad *Error
 		switch {

@@ -294,8 +294,10 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		}
 		value := s.value(&out)
 		s.drop(&out)
-		out.refuse(key, value, "%s: %s (authorisation: %s)", s.kind, why, rule.Name)
-		out.Problems[len(out.Problems)-1].Rule = rule.Name
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: key, Value: printable(value), Refused: true, Rule: rule.Name,
+			Reason: fmt.Sprintf("%s: %s (authorisation: %s)", s.kind, why, rule.Name),
+		})
 	}
 	if rule := r.For(Devices, namespace); rule.Decision == Refuse && (out.GPU.Said() || out.RDMA.Said()) {
 		if rule.granted {
@@ -310,7 +312,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	if rule := r.For(HugepageLimits, namespace); out.Hugepages.Said() && rule.Decision == Cap {
 		out.Hugepages.V.Capped = rule.Name
 	}
-	out.Problems = bounded(out.Problems)
+	out.Problems = lifecycle.Bound(out.Problems, lifecycle.MaxProblems)
 	return &out
 }
 

@@ -199,8 +199,9 @@ func TestProblemsAreBounded(t *testing.T) {
 	}
 	p.problem("k", "v", "wrong")
 	p.refuse("k", "v", "not granted")
+	p.Problems = p.found.List()
 	got := Rules{}.Authorise(p, "shop")
-	if len(got.Problems) != maxProblems || len(got.Malformed()) != 2 || !strings.Contains(got.Problems[maxProblems-1].Reason, "4983 more") {
+	if len(got.Problems) != lifecycle.MaxProblems || len(got.Malformed()) != 2 || !strings.Contains(got.Problems[lifecycle.MaxProblems-1].Reason, "4983 more") {
 		t.Errorf("%d problems, %v, %v", len(got.Problems), got.Malformed(), got.Problems[len(got.Problems)-1])
 	}
 }

@@ -3,8 +3,6 @@ package intent
 import (
 	"fmt"
 	"strings"
-
-	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // DiskLimit is what a pod may read and write of one disk at most.
@@ -33,7 +31,7 @@ type blkioConfig struct {
 	Weight    *int64 `json:"ioWeightPercent"`
 }
 
-func readBlkioQoS(pod *lifecycle.Pod, out *Pod) {
+func readBlkioQoS(t *texts, out *Pod) {
 	var ask struct {
 		Blocks []struct {
 			Name   string      `json:"name"`
@@ -41,8 +39,8 @@ func readBlkioQoS(pod *lifecycle.Pod, out *Pod) {
 			Config blkioConfig `json:"ioCfg"`
 		} `json:"blocks"`
 	}
-	text := pod.Annotations[KoordBlkioQoS]
-	if !decode(pod, KoordBlkioQoS, &ask, out) || len(ask.Blocks) == 0 {
+	text := t.annotation(KoordBlkioQoS)
+	if !t.decode(KoordBlkioQoS, &ask, out) || len(ask.Blocks) == 0 {
 		return
 	}
 	if len(ask.Blocks) > maxDisks {
@@ -90,8 +88,8 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // readClassName reads the name of a class of the runtime's configuration. It
 // must not lead anywhere else where it becomes a path.
-func readClassName(pod *lifecycle.Pod, key string, out *Pod) Sourced[string] {
-	name := pod.Annotations[key]
+func readClassName(t *texts, key string, out *Pod) Sourced[string] {
+	name := t.annotation(key)
 	if name == "" {
 		return Sourced[string]{}
 	}

@@ -1,7 +1,5 @@
 package intent
 
-import "github.com/trimtab/trimtab/internal/lifecycle"
-
 // KoordResourceSpec says how a pod wants its CPUs chosen. Koordinator's scheduler
 // reads it; the node does where no scheduler chose.
 const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
@@ -17,13 +15,13 @@ type CoreUse struct {
 	CoreApart, NodeApart bool
 }
 
-func readResourceSpec(pod *lifecycle.Pod, out *Pod) {
+func readResourceSpec(t *texts, out *Pod) {
 	var spec struct {
 		Required  string `json:"requiredCPUBindPolicy"`
 		Preferred string `json:"preferredCPUBindPolicy"`
 		Exclusive string `json:"preferredCPUExclusivePolicy"`
 	}
-	if !decode(pod, KoordResourceSpec, &spec, out) {
+	if !t.decode(KoordResourceSpec, &spec, out) {
 		return
 	}
 	var use CoreUse

@@ -2,8 +2,6 @@ package intent
 
 import (
 	"strings"
-
-	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // CoreSchedAsk is what a pod says of whom it shares cores with.
@@ -13,10 +11,10 @@ type CoreSchedAsk struct {
 	None      bool   // with everybody
 }
 
-func readCoreSched(pod *lifecycle.Pod, out *Pod) {
-	group, grouped := pod.Labels[KoordCoreSchedGroup]
-	policy, said := pod.Labels[KoordCoreSchedPolicy]
-	if !grouped && !said {
+func readCoreSched(t *texts, out *Pod) {
+	group := t.label(KoordCoreSchedGroup)
+	policy := t.label(KoordCoreSchedPolicy)
+	if group == "" && policy == "" {
 		return
 	}
 	ask, key := CoreSchedAsk{}, KoordCoreSchedGroup

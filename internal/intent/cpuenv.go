@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // CPUVariable is an environment variable that tells a container of its CPUs.
@@ -42,8 +40,8 @@ func ParseCPUVariable(text string) (CPUVariable, error) {
 }
 
 // readCPUEnv reads "true", "false", or variables divided by commas.
-func readCPUEnv(pod *lifecycle.Pod, out *Pod) {
-	text := pod.Annotations[TrimtabCPUEnv]
+func readCPUEnv(t *texts, out *Pod) {
+	text := t.annotation(TrimtabCPUEnv)
 	switch text {
 	case "", "false":
 		return

@@ -11,12 +11,12 @@ type CPUQoS struct {
 	Identity lifecycle.Opt[int]
 }
 
-func readCPUQoS(pod *lifecycle.Pod, out *Pod) {
-	text := pod.Annotations[KoordCPUQoS]
+func readCPUQoS(t *texts, out *Pod) {
+	text := t.annotation(KoordCPUQoS)
 	if text == "" {
 		return
 	}
-	if pod.Labels[KoordQoSClass] != "LS" {
+	if t.label(KoordQoSClass) != "LS" {
 		out.warn(KoordCPUQoS, text, "is heeded for pods of class LS only")
 		return
 	}
@@ -25,7 +25,7 @@ func readCPUQoS(pod *lifecycle.Pod, out *Pod) {
 		Identity *int64 `json:"groupIdentity"`
 	}
 	q := CPUQoS{Malformed: true}
-	if decode(pod, KoordCPUQoS, &ask, out) {
+	if t.decode(KoordCPUQoS, &ask, out) {
 		q = CPUQoS{Enabled: ask.Enable}
 		switch {
 		case ask.Identity == nil:

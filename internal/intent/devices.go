@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // allocated is what a scheduler writes into device-allocated. Kinds of devices
@@ -26,28 +24,24 @@ type allocated struct {
 	} `json:"rdma"`
 }
 
-// AsksDevices reports whether a pod may ask for devices: what the kubelet
-// granted matters to no other.
-func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
-
-func readDevices(pod *lifecycle.Pod, out *Pod) {
+func readDevices(t *texts, out *Pod) {
 	var devices allocated
-	if !decode(pod, KoordDevices, &devices, out) {
+	if !t.decode(KoordDevices, &devices, out) {
 		return
 	}
 	if len(devices.GPU) > 0 {
-		readGPU(pod, &devices, out)
+		readGPU(t, &devices, out)
 	}
 	if len(devices.RDMA) > 0 {
-		readRDMA(pod, &devices, out)
+		readRDMA(t, &devices, out)
 	}
 }
 
-func readGPU(pod *lifecycle.Pod, devices *allocated, out *Pod) {
+func readGPU(t *texts, devices *allocated, out *Pod) {
 	var gpu GPU
 	for _, d := range devices.GPU {
 		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxMinor || slices.Contains(gpu.Minors, *d.Minor) {
-			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu: an entry without a minor number of its own, 0 to %d", maxMinor)
+			out.problem(KoordDevices, t.annotation(KoordDevices), "gpu: an entry without a minor number of its own, 0 to %d", maxMinor)
 			return
 		}
 		gpu.Minors = append(gpu.Minors, *d.Minor)
@@ -56,10 +50,10 @@ func readGPU(pod *lifecycle.Pod, devices *allocated, out *Pod) {
 	if !slices.ContainsFunc(gpu.UUIDs, func(id string) bool { return id != "" }) {
 		gpu.UUIDs = nil
 	}
-	if pod.Labels[KoordGPUIsolation] == "HAMi-core" {
+	if t.label(KoordGPUIsolation) == "HAMi-core" {
 		share, err := readShare(devices.GPU[0].Resources)
 		if err != nil {
-			out.problem(KoordDevices, pod.Annotations[KoordDevices], "gpu shared by HAMi-core: %v", err)
+			out.problem(KoordDevices, t.annotation(KoordDevices), "gpu shared by HAMi-core: %v", err)
 			return
 		}
 		gpu.Shared = share
@@ -82,7 +76,7 @@ func gpuUUID(id string) string {
 
 // readRDMA reads which functions of RDMA cards were allocated: the virtual ones
 // where there are any, else the card's own.
-func readRDMA(pod *lifecycle.Pod, devices *allocated, out *Pod) {
+func readRDMA(t *texts, devices *allocated, out *Pod) {
 	var addresses []string
 	for _, d := range devices.RDMA {
 		ids := []string{d.ID}
@@ -95,11 +89,11 @@ func readRDMA(pod *lifecycle.Pod, devices *allocated, out *Pod) {
 		for _, id := range ids {
 			address, err := pciAddress(id)
 			if err != nil {
-				out.problem(KoordDevices, pod.Annotations[KoordDevices], "rdma: %v", err)
+				out.problem(KoordDevices, t.annotation(KoordDevices), "rdma: %v", err)
 				return
 			}
 			if slices.Contains(addresses, address) || len(addresses) > maxMinor {
-				out.problem(KoordDevices, pod.Annotations[KoordDevices], "rdma: a function twice, or more than %d", maxMinor+1)
+				out.problem(KoordDevices, t.annotation(KoordDevices), "rdma: a function twice, or more than %d", maxMinor+1)
 				return
 			}
 			addresses = append(addresses, address)

@@ -3,9 +3,8 @@ package intent
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // Hugepages are limits a pod sets its containers.
@@ -20,9 +19,9 @@ type Hugepages struct {
 // hugepagesPrefix begins the names of Kubernetes' huge page resources.
 const hugepagesPrefix = "hugepages-"
 
-func readHugepages(pod *lifecycle.Pod, out *Pod) {
+func readHugepages(t *texts, out *Pod) {
 	var asked map[string]map[string]quantity
-	if !decode(pod, TrimtabHugepages, &asked, out) || len(asked) == 0 {
+	if !t.decode(TrimtabHugepages, &asked, out) || len(asked) == 0 {
 		return
 	}
 	limits := make(map[string]map[string]int64, len(asked))
@@ -30,7 +29,7 @@ func readHugepages(pod *lifecycle.Pod, out *Pod) {
 		for _, resource := range sortedKeys(asked[container]) {
 			size, limit, err := hugepageLimit(resource, asked[container][resource])
 			if err != nil {
-				out.problem(TrimtabHugepages, pod.Annotations[TrimtabHugepages], "container %s: %v", printable(container), err)
+				out.problem(TrimtabHugepages, t.annotation(TrimtabHugepages), "container %s: %v", printable(container), err)
 				continue
 			}
 			if limits[container] == nil {
@@ -52,7 +51,7 @@ func hugepageLimit(resource string, amount quantity) (size string, limit int64, 
 	}
 	unit := pageUnits[at]
 	n, err := quantity(strings.TrimSuffix(text, unit.suffix)).integer()
-	if err != nil || n <= 0 || n >= 1024 || n&(n-1) != 0 || text != fmt.Sprint(n)+unit.suffix {
+	if err != nil || n <= 0 || n >= 1024 || n&(n-1) != 0 || text != strconv.FormatInt(n, 10)+unit.suffix {
 		return "", 0, fmt.Errorf("%q is not a huge page resource such as hugepages-2Mi", printable(resource))
 	}
 	if limit, err = amount.integer(); err != nil {
@@ -61,7 +60,7 @@ func hugepageLimit(resource string, amount quantity) (size string, limit int64, 
 	if page := n * unit.bytes; limit < 0 || limit%page != 0 {
 		return "", 0, fmt.Errorf("%s: %d bytes are not whole pages", resource, limit)
 	}
-	return fmt.Sprint(n) + unit.name, limit, nil
+	return strconv.FormatInt(n, 10) + unit.name, limit, nil
 }
 
 type pageUnit struct {

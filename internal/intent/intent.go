@@ -154,6 +154,8 @@ type Pod struct {
 	// containers that Kubernetes granted them; "" where another rule decides.
 	OnlyGranted string
 	Problems    []lifecycle.Problem
+	// found are problems while the pod is read.
+	found lifecycle.ProblemList
 }
 
 // Silent reports whether no dialect asked for anything.
@@ -174,7 +176,7 @@ func (p *Pod) Malformed() []lifecycle.Problem {
 // A dialect reads the labels and annotations of one system into an intent.
 type dialect struct {
 	name string
-	read func(*lifecycle.Pod, *lifecycle.PodSpec, *Pod)
+	read func(*texts, *lifecycle.PodSpec, *Pod)
 }
 
 // dialects lists every dialect known. A new one is one file and one line here.
@@ -201,32 +203,33 @@ func Dialects() []string {
 // dialect said stands; a later one that disagrees is reported. spec is what the
 // pod's spec says, nil where nobody told it.
 func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
-	out := &Pod{}
+	out, t := &Pod{}, textsOf(pod)
 	for _, name := range order {
 		for _, d := range dialects() {
 			if d.name == name {
 				var said Pod
-				d.read(pod, spec, &said)
+				d.read(t, spec, &said)
 				out.take(&said)
 			}
 		}
 	}
-	if text, forged := pod.Annotations[RecordKey]; forged {
+	out.found.Add(t.problems...)
+	if text, forged := forgesRecord(pod); forged {
 		out.refuse(RecordKey, text, "records are read from containers alone, where the agent wrote them")
 	}
-	out.Problems = bounded(out.Problems)
+	out.Problems, out.found = out.found.List(), lifecycle.ProblemList{}
 	return out
 }
 
 func (p *Pod) take(o *Pod) {
-	p.Problems = append(p.Problems, o.Problems...)
+	p.found.Add(o.found.List()...)
 	p.QoS = max(p.QoS, o.QoS)
 	switch {
 	case !o.Class.Said():
 	case !p.Class.Said():
 		p.Class, p.Name = o.Class, o.Name
 	case p.Class.V != o.Class.V:
-		p.Problems = append(p.Problems, lifecycle.Problem{
+		p.found.Add(lifecycle.Problem{
 			Key: o.Class.Key, Value: o.Name,
 			Reason: fmt.Sprintf("disagrees with %s, which says %s and wins", p.Class.Key, p.Class.V),
 		})
@@ -266,46 +269,25 @@ func takeFirst[T any](have *Sourced[T], o Sourced[T]) {
 
 // problem adds a malformed key to the intent.
 func (p *Pod) problem(key, value, format string, args ...any) {
-	p.Problems = append(p.Problems, lifecycle.Problem{
-		Key: key, Value: printable(value), Reason: fmt.Sprintf(format, args...),
-	})
+	p.add(lifecycle.Problem{Key: key}, value, format, args)
 }
 
 // warn adds a suspicion: what was asked is done all the same.
 func (p *Pod) warn(key, value, format string, args ...any) {
-	p.problem(key, value, format, args...)
-	p.Problems[len(p.Problems)-1].Warning = true
+	p.add(lifecycle.Problem{Key: key, Warning: true}, value, format, args)
 }
 
 // refuse adds something that was asked for in good form and is not granted.
 func (p *Pod) refuse(key, value, format string, args ...any) {
-	p.problem(key, value, format, args...)
-	p.Problems[len(p.Problems)-1].Refused = true
+	p.add(lifecycle.Problem{Key: key, Refused: true}, value, format, args)
 }
 
-// maxProblems bounds what is told of one pod: foreign text must not make log
-// and status long.
-const maxProblems = 20
-
-// bounded keeps as many problems and says how many more there were. Warnings
-// are left out first: they must not hide what strict mode refuses.
-func bounded(problems []lifecycle.Problem) []lifecycle.Problem {
-	if len(problems) <= maxProblems {
-		return problems
+// add adds a problem. One of too many is counted, and nothing is formatted.
+func (p *Pod) add(q lifecycle.Problem, value, format string, args []any) {
+	if !p.found.Full(q) {
+		q.Value, q.Reason = printable(value), fmt.Sprintf(format, args...)
 	}
-	rank := func(p lifecycle.Problem) int {
-		switch {
-		case p.Refused:
-			return 0
-		case p.Warning:
-			return 2
-		}
-		return 1
-	}
-	sorted := slices.Clone(problems)
-	slices.SortStableFunc(sorted, func(a, b lifecycle.Problem) int { return rank(a) - rank(b) })
-	rest := lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems", len(problems)-maxProblems+1), Warning: true}
-	return append(sorted[:maxProblems-1:maxProblems-1], rest)
+	p.found.Add(q)
 }
 
 // RecordKey is the annotation the agent stamps a container's record into. A pod

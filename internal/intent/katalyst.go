@@ -42,16 +42,16 @@ var katalystUnused = map[string]string{
 // readKatalyst reads the QoS level and the enhancements. Where they contradict
 // each other, what promises the pod more isolation stands, and what cannot go
 // with it is dropped and reported; the order of keys plays no part.
-func readKatalyst(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
+func readKatalyst(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	k := katalyst{out: out, values: map[string]string{}, from: map[string]string{}}
 	for _, object := range []string{KatalystCPU, KatalystMemory, KatalystNetwork} {
-		k.flatten(pod, object)
+		k.flatten(t, object)
 	}
-	k.plain(pod, KatalystNUMANumber, KatalystNUMAIDs)
-	k.class(pod)
+	k.plain(t, KatalystNUMANumber, KatalystNUMAIDs)
+	k.class(t)
 	k.pool()
 	k.numa()
-	if text := pod.Annotations[KatalystBindResult]; text != "" {
+	if text := t.annotation(KatalystBindResult); text != "" {
 		if ids := k.list(KatalystBindResult, text); len(ids) > 0 {
 			out.Nodes = Sourced[[]int]{ids, KatalystBindResult}
 		}
@@ -70,9 +70,9 @@ type katalyst struct {
 
 // flatten adds the keys of one object. Values are strings, all of them: Katalyst
 // throws an object away in which one is not.
-func (k *katalyst) flatten(pod *lifecycle.Pod, object string) {
+func (k *katalyst) flatten(t *texts, object string) {
 	var said map[string]string
-	if !decode(pod, object, &said, k.out) {
+	if !t.decode(object, &said, k.out) {
 		return
 	}
 	for _, key := range sortedKeys(said) {
@@ -81,9 +81,9 @@ func (k *katalyst) flatten(pod *lifecycle.Pod, object string) {
 }
 
 // plain adds enhancements that are annotations of their own.
-func (k *katalyst) plain(pod *lifecycle.Pod, keys ...string) {
+func (k *katalyst) plain(t *texts, keys ...string) {
 	for _, key := range keys {
-		if text := pod.Annotations[key]; text != "" {
+		if text := t.annotation(key); text != "" {
 			k.add(key, text, key)
 		}
 	}
@@ -126,13 +126,13 @@ func (k *katalyst) list(from, text string) []int {
 	return ids
 }
 
-func (k *katalyst) class(pod *lifecycle.Pod) {
-	name, said := pod.Annotations[KatalystQoSLevel]
+func (k *katalyst) class(t *texts) {
+	name := t.annotation(KatalystQoSLevel)
 	class, known := katalystClasses[name]
 	switch {
 	case known:
 		k.out.Class, k.out.Name = Sourced[Class]{class, KatalystQoSLevel}, name
-	case said && name != "":
+	case name != "":
 		k.out.problem(KatalystQoSLevel, name, "not a QoS level: dedicated_cores, shared_cores, reclaimed_cores or system_cores")
 	case len(k.values) > 0: // whoever speaks of enhancements means the default
 		first := slices.Min(sortedKeys(k.values))

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
+	"github.com/trimtab/trimtab/test/hostile"
 	"pgregory.net/rapid"
 )
 
@@ -185,7 +188,7 @@ func TestKatalystIsDeterministic(t *testing.T) {
 		}
 		first := read(nil, annotations)
 		for range 5 {
-			if diff := cmp.Diff(first, read(nil, annotations)); diff != "" {
+			if diff := cmp.Diff(first, read(nil, annotations), cmpopts.IgnoreUnexported(Pod{})); diff != "" {
 				t.Fatal(diff)
 			}
 		}
@@ -202,7 +205,16 @@ func TestKatalystIsDeterministic(t *testing.T) {
 func FuzzKatalyst(f *testing.F) {
 	f.Add("dedicated_cores", `{"numa_binding":"true"}`, "0-3")
 	f.Add("shared_cores", `{"cpuset_pool":"-"}`, "-")
-	f.Fuzz(func(_ *testing.T, level, object, list string) {
+	long := strings.Repeat("0-4095,", 40_000) + "1"
+	f.Add("dedicated_cores", `{"numa_binding":"true"}`, long)
+	f.Add(long, `{"`+long+`":"`+long+`"}`, "0")
+	for _, p := range hostile.Pods(lifecycle.MaxText) {
+		if text := p.Annotations[KatalystCPU]; len(text) > 100 {
+			f.Add("dedicated_cores", text, p.Annotations[KatalystNUMAIDs])
+		}
+	}
+	f.Fuzz(func(t *testing.T, level, object, list string) {
+		defer clock.Watch(t, len(level)+len(object)+len(list))()
 		Read(&lifecycle.Pod{Annotations: map[string]string{
 			KatalystQoSLevel: level, KatalystCPU: object, KatalystNUMAIDs: list, KatalystBindResult: list,
 		}}, nil, Dialects())

@@ -1,14 +1,11 @@
 package intent
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
-	kjson "sigs.k8s.io/json"
 )
 
 // Keys of Koordinator's protocol (v1.7) that are read on the node.
@@ -36,10 +33,6 @@ const (
 	gpuMemoryRatio = "koordinator.sh/gpu-memory-ratio"
 )
 
-// maxAnnotation bounds the text of one annotation that is parsed: 64 KiB, far
-// above what a scheduler writes for the largest node.
-const maxAnnotation = 64 << 10
-
 // maxMinor bounds a GPU's minor number; it also bounds how many there are.
 const maxMinor = 255
 
@@ -52,49 +45,27 @@ var koordClasses = map[string]Class{
 	"LSE": Dedicated, "LSR": Dedicated, "LS": Shared, "BE": Reclaimed, "SYSTEM": System,
 }
 
-func readKoordinator(pod *lifecycle.Pod, spec *lifecycle.PodSpec, out *Pod) {
-	if name, ok := pod.Labels[KoordQoSClass]; ok && name != "" {
+func readKoordinator(t *texts, spec *lifecycle.PodSpec, out *Pod) {
+	if name := t.label(KoordQoSClass); name != "" {
 		if class, known := koordClasses[name]; known {
 			out.Class, out.Name = Sourced[Class]{class, KoordQoSClass}, name
 		} else {
 			out.problem(KoordQoSClass, name, "not a QoS class: LSE, LSR, LS, BE or SYSTEM, in capitals")
 		}
 	}
-	readResourceStatus(pod, out)
-	readResourceSpec(pod, out)
-	readExtended(pod, out)
+	readResourceStatus(t, out)
+	readResourceSpec(t, out)
+	readExtended(t, out)
 	readBatchSpec(spec, out)
-	readDevices(pod, out)
-	readCPUQoS(pod, out)
-	readOOMScore(pod, out)
-	readBlkioQoS(pod, out)
-	readResctrl(pod, out)
-	readCoreSched(pod, out)
+	readDevices(t, out)
+	readCPUQoS(t, out)
+	readOOMScore(t, out)
+	readBlkioQoS(t, out)
+	readResctrl(t, out)
+	readCoreSched(t, out)
 }
 
-// decode reads the JSON of an annotation: case-sensitive, no key twice, unknown
-// keys allowed because newer schedulers add some. It reports and returns false
-// where the text is malformed, and returns false where the key is absent.
-func decode(pod *lifecycle.Pod, key string, into any, out *Pod) bool {
-	text, ok := pod.Annotations[key]
-	if !ok || text == "" {
-		return false
-	}
-	if len(text) > maxAnnotation {
-		out.problem(key, text, "longer than %d bytes", maxAnnotation)
-		return false
-	}
-	strict, err := kjson.UnmarshalStrict([]byte(text), into, kjson.DisallowDuplicateFields)
-	if err = errors.Join(append(strict, err)...); err != nil {
-		out.problem(key, text, "malformed JSON: %s", strings.TrimPrefix(oneLine(err), "json: "))
-		return false
-	}
-	return true
-}
-
-func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
-
-func readResourceStatus(pod *lifecycle.Pod, out *Pod) {
+func readResourceStatus(t *texts, out *Pod) {
 	var status struct {
 		CPUSet string `json:"cpuset"`
 		Nodes  []struct {
@@ -102,7 +73,7 @@ func readResourceStatus(pod *lifecycle.Pod, out *Pod) {
 			Resources map[string]quantity `json:"resources"`
 		} `json:"numaNodeResources"`
 	}
-	if !decode(pod, KoordResourceStatus, &status, out) {
+	if !t.decode(KoordResourceStatus, &status, out) {
 		return
 	}
 	ids, err := topology.ParseList(status.CPUSet)
@@ -136,14 +107,14 @@ func readResourceStatus(pod *lifecycle.Pod, out *Pod) {
 	}
 }
 
-func readExtended(pod *lifecycle.Pod, out *Pod) {
+func readExtended(t *texts, out *Pod) {
 	var spec struct {
 		Containers map[string]struct {
 			Requests map[string]quantity `json:"requests"`
 			Limits   map[string]quantity `json:"limits"`
 		} `json:"containers"`
 	}
-	if !decode(pod, KoordExtended, &spec, out) || len(spec.Containers) == 0 {
+	if !t.decode(KoordExtended, &spec, out) || len(spec.Containers) == 0 {
 		return
 	}
 	batch := make(map[string]Batch, len(spec.Containers))

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
+	"github.com/trimtab/trimtab/test/hostile"
 )
 
 func pod(labels, annotations map[string]string) *lifecycle.Pod {
@@ -147,7 +149,14 @@ func FuzzRead(f *testing.F) {
 	f.Add("BE", `{"numaNodeResources":[{"node":0,"resources":{"cpu":{}}}]}`, `{"containers":null}`, `[]`)
 	f.Add("slow", `{}`, ``, `{"blocks":[{"name":"/dev/sda","type":"device","ioCfg":{"readBPS":1048576}}]}`)
 	f.Add("LS", `{}`, `{"a":{"hugepages-2Mi":"64Mi"}}`, `{"a":{"hugepages-1Gi":"1"}}`)
+	for _, p := range hostile.Pods(lifecycle.MaxText) {
+		a := p.Annotations
+		if len(a[KoordResourceStatus])+len(a[KoordExtended])+len(a[KoordDevices]) > 100 {
+			f.Add("LS", a[KoordResourceStatus], a[KoordExtended], a[KoordDevices])
+		}
+	}
 	f.Fuzz(func(t *testing.T, class, status, extended, devices string) {
+		defer clock.Watch(t, len(class)+len(status)+len(extended)+len(devices))()
 		got := read(map[string]string{KoordQoSClass: class, KoordGPUIsolation: "HAMi-core"}, map[string]string{
 			KoordResourceStatus: status, KoordExtended: extended, KoordDevices: devices,
 			TrimtabHugepages: extended, KoordBlkioQoS: devices, KoordResctrl: extended, TrimtabBlockIOClass: class,

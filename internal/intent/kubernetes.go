@@ -8,8 +8,8 @@ import (
 
 // readKubernetes reads what Kubernetes itself says: the QoS class, which the
 // kubelet writes into the pod's cgroup parent in both naming schemes.
-func readKubernetes(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
-	out.QoS = qosOf(pod.CgroupParent)
+func readKubernetes(t *texts, _ *lifecycle.PodSpec, out *Pod) {
+	out.QoS = qosOf(t.parent)
 }
 
 func qosOf(parent string) QoS {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-
-	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // The kernel's bounds of oom_score_adj.
@@ -18,8 +16,8 @@ func inOOMScore(n int64) error {
 	return nil
 }
 
-func readOOMScore(pod *lifecycle.Pod, out *Pod) {
-	if text := pod.Annotations[KoordOOMScore]; text != "" {
+func readOOMScore(t *texts, out *Pod) {
+	if text := t.annotation(KoordOOMScore); text != "" {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err == nil {
 			err = inOOMScore(n)
@@ -33,13 +31,13 @@ func readOOMScore(pod *lifecycle.Pod, out *Pod) {
 		}
 	}
 	var spec map[string]int64
-	if !decode(pod, KoordOOMScoreSpec, &spec, out) || len(spec) == 0 {
+	if !t.decode(KoordOOMScoreSpec, &spec, out) || len(spec) == 0 {
 		return
 	}
 	scores := make(map[string]int64, len(spec))
 	for _, name := range sortedKeys(spec) {
 		if err := inOOMScore(spec[name]); err != nil {
-			out.problem(KoordOOMScoreSpec, pod.Annotations[KoordOOMScoreSpec], "container %s: %v", printable(name), err)
+			out.problem(KoordOOMScoreSpec, t.annotation(KoordOOMScoreSpec), "container %s: %v", printable(name), err)
 			continue
 		}
 		scores[name] = spec[name]

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // RDTShares is what a pod asks for of caches and memory bandwidth, as text that
@@ -23,7 +21,7 @@ type rdtBandwidth struct {
 	Percent *int `json:"percent"`
 }
 
-func readResctrl(pod *lifecycle.Pod, out *Pod) {
+func readResctrl(t *texts, out *Pod) {
 	var ask struct {
 		Cache struct {
 			All *rdtCache `json:"schemata"`
@@ -40,10 +38,10 @@ func readResctrl(pod *lifecycle.Pod, out *Pod) {
 			} `json:"schemataPerCache"`
 		} `json:"mb"`
 	}
-	if !decode(pod, KoordResctrl, &ask, out) {
+	if !t.decode(KoordResctrl, &ask, out) {
 		return
 	}
-	text := pod.Annotations[KoordResctrl]
+	text := t.annotation(KoordResctrl)
 	if len(ask.Cache.Per) > maxCaches || len(ask.Bandwidth.Per) > maxCaches {
 		out.problem(KoordResctrl, text, "more than %d caches", maxCaches)
 		return

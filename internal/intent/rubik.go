@@ -37,16 +37,16 @@ func CacheLevels() map[string]RDTShares {
 
 // readRubik reads rubik's keys. Runtimes tell labels and annotations as they
 // were when the pod came; whoever tells its spec tells them as they are.
-func readRubik(pod *lifecycle.Pod, spec *lifecycle.PodSpec, out *Pod) {
+func readRubik(t *texts, spec *lifecycle.PodSpec, out *Pod) {
 	if spec != nil && spec.Meta != nil {
-		pod = &lifecycle.Pod{Labels: spec.Meta.Labels, Annotations: spec.Meta.Annotations}
+		t = t.of(spec.Meta)
 	}
-	readPreemptable(pod, out)
-	readBurst(pod, out)
-	readBlkioLimit(pod, out)
-	readCacheLimit(pod, out)
+	readPreemptable(t, out)
+	readBurst(t, out)
+	readBlkioLimit(t, out)
+	readCacheLimit(t, out)
 	for _, key := range []string{RubikQuotaTurbo, RubikCPI} {
-		if text := pod.Annotations[key]; text != "" && text != "false" {
+		if text := t.annotation(key); text != "" && text != "false" {
 			out.warn(key, text, "is not heeded: no quota is raised or cut by measuring")
 		}
 	}
@@ -54,8 +54,8 @@ func readRubik(pod *lifecycle.Pod, spec *lifecycle.PodSpec, out *Pod) {
 
 // readPreemptable reads the class. Rubik takes it from an annotation or a label;
 // where both are there and disagree, the annotation stands.
-func readPreemptable(pod *lifecycle.Pod, out *Pod) {
-	text, label := pod.Annotations[RubikPreemptable], pod.Labels[RubikPreemptable]
+func readPreemptable(t *texts, out *Pod) {
+	text, label := t.annotation(RubikPreemptable), t.label(RubikPreemptable)
 	if text == "" {
 		text = label
 	}
@@ -75,8 +75,8 @@ func readPreemptable(pod *lifecycle.Pod, out *Pod) {
 	}
 }
 
-func readBurst(pod *lifecycle.Pod, out *Pod) {
-	text := pod.Annotations[RubikBurst]
+func readBurst(t *texts, out *Pod) {
+	text := t.annotation(RubikBurst)
 	if text == "" {
 		return
 	}
@@ -88,8 +88,8 @@ func readBurst(pod *lifecycle.Pod, out *Pod) {
 	out.Burst = Sourced[int64]{n, RubikBurst}
 }
 
-func readCacheLimit(pod *lifecycle.Pod, out *Pod) {
-	text := pod.Annotations[RubikCacheLimit]
+func readCacheLimit(t *texts, out *Pod) {
+	text := t.annotation(RubikCacheLimit)
 	if text == "dynamic" {
 		out.warn(RubikCacheLimit, text, "levels are not moved by measuring here; low, where rubik begins, stands")
 		text = "low"
@@ -110,14 +110,14 @@ type rubikLimit struct {
 // readBlkioLimit reads limits of disks: a list for each direction. Whatever is
 // wrong with one takes away all, so that a typing error never lifts a limit of
 // one disk alone.
-func readBlkioLimit(pod *lifecycle.Pod, out *Pod) {
+func readBlkioLimit(t *texts, out *Pod) {
 	var ask struct {
 		ReadBPS   []rubikLimit `json:"device_read_bps"`
 		WriteBPS  []rubikLimit `json:"device_write_bps"`
 		ReadIOPS  []rubikLimit `json:"device_read_iops"`
 		WriteIOPS []rubikLimit `json:"device_write_iops"`
 	}
-	if !decode(pod, RubikBlkioLimit, &ask, out) {
+	if !t.decode(RubikBlkioLimit, &ask, out) {
 		return
 	}
 	disks := map[string]*blkioConfig{}
@@ -132,7 +132,7 @@ func readBlkioLimit(pod *lifecycle.Pod, out *Pod) {
 	} {
 		for _, l := range direction.limits {
 			if err := l.add(disks, direction.into); err != nil {
-				out.problem(RubikBlkioLimit, pod.Annotations[RubikBlkioLimit], "%v", err)
+				out.problem(RubikBlkioLimit, t.annotation(RubikBlkioLimit), "%v", err)
 				return
 			}
 		}
@@ -141,7 +141,7 @@ func readBlkioLimit(pod *lifecycle.Pod, out *Pod) {
 	for _, name := range slices.Sorted(maps.Keys(disks)) {
 		limit, err := diskLimit(name, *disks[name])
 		if err != nil {
-			out.problem(RubikBlkioLimit, pod.Annotations[RubikBlkioLimit], "%v", err)
+			out.problem(RubikBlkioLimit, t.annotation(RubikBlkioLimit), "%v", err)
 			return
 		}
 		limits = append(limits, limit)

@@ -34,14 +34,14 @@ func CoreTypes() map[string]topology.CoreKind {
 	return map[string]topology.CoreKind{"performance": topology.PerformanceCore, "efficient": topology.EfficiencyCore}
 }
 
-func readTrimtab(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
-	readHugepages(pod, out)
-	readCPUEnv(pod, out)
-	out.RDTClass = readClassName(pod, TrimtabRDTClass, out)
-	out.BlockIOClass = readClassName(pod, TrimtabBlockIOClass, out)
-	out.UnsetQuota = readBool(pod, TrimtabUnsetQuota, out)
-	out.Isolated = readBool(pod, TrimtabIsolated, out)
-	if text := pod.Annotations[TrimtabCoreType]; text != "" {
+func readTrimtab(t *texts, _ *lifecycle.PodSpec, out *Pod) {
+	readHugepages(t, out)
+	readCPUEnv(t, out)
+	out.RDTClass = readClassName(t, TrimtabRDTClass, out)
+	out.BlockIOClass = readClassName(t, TrimtabBlockIOClass, out)
+	out.UnsetQuota = readBool(t, TrimtabUnsetQuota, out)
+	out.Isolated = readBool(t, TrimtabIsolated, out)
+	if text := t.annotation(TrimtabCoreType); text != "" {
 		kind, known := CoreTypes()[text]
 		if !known {
 			out.problem(TrimtabCoreType, text, `want "performance" or "efficient"`)
@@ -51,8 +51,8 @@ func readTrimtab(pod *lifecycle.Pod, _ *lifecycle.PodSpec, out *Pod) {
 	}
 }
 
-func readBool(pod *lifecycle.Pod, key string, out *Pod) (said Sourced[bool]) {
-	switch text := pod.Annotations[key]; text {
+func readBool(t *texts, key string, out *Pod) (said Sourced[bool]) {
+	switch text := t.annotation(key); text {
 	case "":
 	case "true", "false":
 		return Sourced[bool]{text == "true", key}

@@ -193,6 +193,9 @@ type Problem struct {
 	Refused bool `json:"refused,omitempty"`
 	// Rule names the authorisation rule that refused it; "" where none did.
 	Rule string `json:"rule,omitempty"`
+	// More is how many problems this one stands for that are not listed; 0 for one
+	// of its own.
+	More int `json:"more,omitempty"`
 }
 
 // Kind names the sort of problem: "refused", "warning" or "error".

@@ -88,6 +88,10 @@ var followed = map[string]bool{
 	"volcano.sh/blkio-limit": true, "volcano.sh/quota-turbo": true, "volcano.sh/cpi": true,
 }
 
+// MaxText bounds one label or annotation that is read, in bytes. The API server
+// accepts 256 KiB; schedulers write some 3 KiB for a node of 1,024 CPUs.
+const MaxText = 16 << 10
+
 // Followed reports whether a label or annotation is read anew while its pod
 // lives, and not only when the runtime tells of the pod.
 func Followed(key string) bool { return followed[key] }

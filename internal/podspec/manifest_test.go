@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 const workload = `
@@ -114,7 +115,11 @@ func FuzzManifests(f *testing.F) {
 	f.Add(workload)
 	f.Add(`{"kind":"List","items":[{"kind":"List","items":[]}]}`)
 	f.Add("kind: Pod\nspec: {containers: [{resources: {limits: {cpu: 9e99}}}]}")
+	f.Add(strings.Repeat("[", 9_000))
+	f.Add("kind: Pod\nspec: {containers: [" + strings.Repeat("{name: a}, ", 10_000) + "]}")
+	f.Add(strings.Repeat("---\nkind: Pod\n", 5_000))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, 5*len(text))() // YAML takes its time for each byte
 		all, err := Manifests([]byte(text))
 		if err != nil {
 			return

@@ -19,6 +19,7 @@ import (
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 func pemOf(der []byte) string {
@@ -76,6 +77,7 @@ func FuzzDecodePod(f *testing.F) {
 	f.Add(webPod())
 	f.Add([]byte{0x0a, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer clock.Watch(t, len(data))()
 		if s, err := decodePod(data); err == nil {
 			checkSpecs(t, []*lifecycle.PodSpec{s})
 		}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -399,7 +400,10 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add(listOf(onePod))
 	f.Add(listOf())
 	f.Add(`{"kind":"PodList","items":null}`)
+	f.Add(listOf(strings.TrimSuffix(strings.Repeat(onePod+",", 300), ",")))
+	f.Add(strings.Repeat("[", 200_000))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		specs, err := decodeList(strings.NewReader(text))
 		if err == nil {
 			checkSpecs(t, specs)

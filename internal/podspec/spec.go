@@ -57,7 +57,7 @@ func (b *builder) annotation(key, text string) { keep(&b.meta.Annotations, key, 
 
 // mostText bounds the text of one annotation: above what any dialect reads, so
 // that what is too long is still told to be.
-const mostText = 64<<10 + 1
+const mostText = lifecycle.MaxText + 1
 
 func keep(into *map[string]string, key, text string) {
 	if !lifecycle.Followed(key) {

@@ -11,6 +11,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 // staticPod is a pod of one container with CPUs and memory nodes of the kubelet's
@@ -155,7 +156,9 @@ func FuzzRecallGrants(f *testing.F) {
 	f.Add([]byte(`{"v":1,"pods":[{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[1],"mems":[0],"told":true}}}]}`))
 	f.Add([]byte(`{"v":2}`))
 	f.Add([]byte(`{"v":1,"pods":[{"uid":"u","name":"p","containers":{"a":{"cpus":[-1]}}}]}`))
+	f.Add([]byte(`{"v":1,"pods":[{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[` + strings.Repeat("1,", 60_000) + `1],"told":true}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer clock.Watch(t, len(data))()
 		all, err := recallGrants(data)
 		if err != nil {
 			return
@@ -209,6 +212,7 @@ func FuzzGrantsOf(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer clock.Watch(t, len(text))()
 		var answer podresources.ListPodResourcesResponse
 		if proto.Unmarshal(text, &answer) != nil {
 			return

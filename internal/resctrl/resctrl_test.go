@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 // TestWaysMask is the mask table of Koordinator 1.7.
@@ -70,7 +71,10 @@ func TestLines(t *testing.T) {
 // FuzzAllocation: what is read is within its bounds.
 func FuzzAllocation(f *testing.F) {
 	f.Add("L3 0-40, L3@1 20-60, MB 30, MB@1 50")
+	f.Add(strings.Repeat("L3@1 20-60, ", 20_000) + "MB 30")
+	f.Add(strings.Repeat("L3@1-", 40_000))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		a, err := ParseAllocation(text)
 		for resource, shares := range a {
 			for id, s := range shares {

@@ -2,10 +2,13 @@ package topology
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/utils/cpuset"
 	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 func ids(t *rapid.T, name string) []int {
@@ -58,7 +61,11 @@ func FuzzParseList(f *testing.F) {
 	for _, s := range []string{"0-3,8", "1-2-3", "4095", "", "0-0"} {
 		f.Add(s)
 	}
+	for _, part := range []string{"0-4095,", "7,", " 1 ,", "0-4095 ,,"} {
+		f.Add(strings.TrimSuffix(strings.Repeat(part, 40_000), ","))
+	}
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		got, err := ParseList(text)
 		if err != nil {
 			return

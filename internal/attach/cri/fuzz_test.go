@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 // decider answers everything with a value of every field, made of one text and
@@ -68,6 +69,7 @@ func FuzzHeld(f *testing.F) {
 	f.Add(id, id, "a=b", int64(-1))
 	f.Add([]byte{0x0a, 0xff}, []byte("\x0a\x01x"), "k", int64(1)<<62)
 	f.Fuzz(func(t *testing.T, msg, answer []byte, text string, n int64) {
+		defer clock.WatchAll(t, len(msg)+len(answer)+len(text))()
 		var log bytes.Buffer
 		a := New(Options{Handler: &decider{strings.ToValidUTF8(text, ""), n}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		ctx, cancel := context.WithCancel(context.Background())
@@ -176,7 +178,10 @@ func FuzzVerbose(f *testing.F) {
 	f.Add(`{"runtimeSpec":{"linux":{"cgroupsPath":"p.slice:cri-containerd:c"}}}`, "/kubepods.slice/p.slice", "c")
 	f.Add(`{"runtimeSpec":{"linux":null,"process":null},"config":{"linux":null}}`, "", "")
 	f.Add(`[1`, "/", "/")
+	f.Add(`{"runtimeSpec":{"mounts":[`+strings.Repeat(`{"destination":"/m"},`, 5_000)+`{}]}}`, strings.Repeat("/a", 60_000), strings.Repeat("c-", 60_000))
+	f.Add(`{"runtimeSpec":{"linux":{"cgroupsPath":"`+strings.Repeat("a-", 60_000)+`.slice:b:c"}}}`, strings.Repeat("a-", 60_000)+".slice", "c")
 	f.Fuzz(func(t *testing.T, info, parent, id string) {
+		defer clock.Watch(t, len(info)+len(parent)+len(id))()
 		v := verboseOf(map[string]string{"info": info})
 		if v.Config != nil && v.Config.Linux != nil {
 			_, _ = v.Config.Linux.Resources.words(), v.Config.Linux.Overhead.words()

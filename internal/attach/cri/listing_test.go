@@ -5,6 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 // FuzzListing compares what is read of lists with what protobuf's own decoder
@@ -26,6 +28,7 @@ func FuzzListing(f *testing.F) {
 	}
 	f.Add([]byte{0x0a, 0x05, 0x0a})
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer clock.Watch(t, len(b))()
 		var ctrs cri.ListContainersResponse
 		got, err := itemsOf(b, ctrShape)
 		if proto.Unmarshal(b, &ctrs) == nil {

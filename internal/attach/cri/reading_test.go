@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 // decoded is what containerFrom makes of a configuration, by way of the CRI's own messages.
@@ -68,6 +69,7 @@ func FuzzReading(f *testing.F) {
 	f.Add(text(2))
 	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, 9, protowire.VarintType), 1)) // no map at all
 	f.Fuzz(func(t *testing.T, config []byte) {
+		defer clock.Watch(t, len(config))()
 		p := &cri.ContainerConfig{}
 		if proto.Unmarshal(config, p) != nil {
 			containerFrom(config, "p") // must not panic

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -234,7 +235,9 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{"", "{}", `{"remote-endpoint":"/a","failure-policy":"Fail","runtime-hooks":["PreCreateContainer","x"]}`, `{"remote-endpoint":"unix://"}`} {
 		f.Add([]byte(text))
 	}
+	f.Add([]byte(`{"remote-endpoint":"/a","runtime-hooks":[` + strings.Repeat(`"x",`, 15_000) + `"y"]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer clock.Watch(t, len(data))()
 		r, _, err := parse(data)
 		if err != nil {
 			return

@@ -1,6 +1,7 @@
 package hookserver
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 type (
@@ -216,7 +218,12 @@ func TestMergeProperties(t *testing.T) {
 
 // FuzzMerge takes an answer's bytes as they come.
 func FuzzMerge(f *testing.F) {
-	for _, a := range []*pAns{{}, {ContainerEnvs: map[string]string{"A": "1"}, ContainerResources: &pRes{CpusetCpus: "1-2", CpuQuota: -1}}} {
+	long := strings.Repeat("0-4095,", 20_000) + "1"
+	many := map[string]string{}
+	for i := range 5_000 {
+		many[fmt.Sprintf("trimtab.io/record%d", i)] = "x"
+	}
+	for _, a := range []*pAns{{}, {ContainerAnnotations: many, ContainerEnvs: many, ContainerResources: &pRes{CpusetCpus: long, CpusetMems: long, Unified: many}}, {ContainerEnvs: map[string]string{"A": "1"}, ContainerResources: &pRes{CpusetCpus: "1-2", CpuQuota: -1}}} {
 		b, err := proto.Marshal(a)
 		if err != nil {
 			f.Fatal(err)
@@ -224,6 +231,7 @@ func FuzzMerge(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer clock.Watch(t, len(data))()
 		answer := &pAns{}
 		if proto.Unmarshal(data, answer) != nil {
 			return

@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 var update = flag.Bool("update", false, "rewrite what the fixtures want")
@@ -314,7 +315,13 @@ func FuzzTOML(f *testing.F) {
 	f.Add("a = [\n1,\n")
 	f.Add("[x.'y.z']\nk = { a = \"b\n")
 	f.Add("=\n[[\n'''\n")
-	f.Fuzz(func(_ *testing.T, text string) {
+	for _, part := range []string{"[", "a = [\n", "[a.b.'c']\nk = { a = \"b\", c = [1, \"d\"] }\n", "'''\n", "a.b.c = 1\n", "\"\\", "k = {a=", "a."} {
+		f.Add(strings.Repeat(part, 200_000/len(part)))
+	}
+	f.Add("k = " + strings.Repeat("{a=", 60_000))
+	f.Add("[" + strings.Repeat("a.", 60_000) + "b]\n" + strings.Repeat("k = 1\n", 20_000))
+	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		for _, s := range parseTOML("f", text) {
 			_, _ = s.text(), s.texts()
 		}

@@ -34,14 +34,21 @@ func parseTOML(file, text string) []setting {
 		if !ok {
 			continue
 		}
-		for open(value) && i+1 < len(lines) {
+		var far reach
+		parts := []string{value}
+		for far.open(value) && i+1 < len(lines) {
 			i++
-			value += " " + uncomment(lines[i])
+			value = uncomment(lines[i])
+			parts = append(parts, value)
 		}
-		out = append(out, pairs(table, name, value, file, at)...)
+		out = append(out, pairs(table, name, strings.Join(parts, " "), file, at)...)
 	}
 	return out
 }
+
+// mostParts bounds the tables a key is in, so that a file of nothing but tables in
+// tables costs no more than another. Runtimes nest six.
+const mostParts = 32
 
 // pairs returns the setting of a key, or those of an inline table.
 func pairs(table []string, name, value, file string, line int) []setting {
@@ -50,6 +57,9 @@ func pairs(table []string, name, value, file string, line int) []setting {
 		return nil
 	}
 	value = strings.TrimSpace(value)
+	if len(table)+len(path) > mostParts {
+		return nil
+	}
 	full := append(append([]string{}, table...), path...)
 	inner, isTable := strings.CutPrefix(value, "{")
 	if !isTable {
@@ -116,16 +126,21 @@ func cutOutsideAll(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// open reports whether a value goes on in the next line.
-func open(value string) bool {
-	if n := strings.Count(value, `"""`); n > 0 {
-		return n%2 == 1
+// reach is how far the lines of a value were read.
+type reach struct{ basic, literal, depth int }
+
+// open reports whether a value goes on in the next line after one more of its
+// lines. Each line is looked at once.
+func (r *reach) open(line string) bool {
+	r.basic += strings.Count(line, `"""`)
+	r.literal += strings.Count(line, `'''`)
+	switch {
+	case r.basic > 0:
+		return r.basic%2 == 1
+	case r.literal > 0:
+		return r.literal%2 == 1
 	}
-	if n := strings.Count(value, `'''`); n > 0 {
-		return n%2 == 1
-	}
-	depth := 0
-	for rest := value; rest != ""; {
+	for rest := line; rest != ""; {
 		c := rest[0]
 		if c == '"' || c == '\'' {
 			end := strings.IndexByte(rest[1:], c)
@@ -137,19 +152,19 @@ func open(value string) bool {
 		}
 		switch c {
 		case '[', '{':
-			depth++
+			r.depth++
 		case ']', '}':
-			depth--
+			r.depth--
 		}
 		rest = rest[1:]
 	}
-	return depth > 0
+	return r.depth > 0
 }
 
 // dotted splits a key at its dots outside of quotes.
 func dotted(s string) []string {
 	var out []string
-	for s = strings.TrimSpace(s); s != ""; {
+	for s = strings.TrimSpace(s); s != "" && len(out) <= mostParts; {
 		var part string
 		part, s, _ = cutOutside(s, '.')
 		out = append(out, strings.Trim(strings.TrimSpace(part), `"'`))

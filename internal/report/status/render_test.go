@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -150,7 +151,9 @@ func TestPictureOfLargeNode(t *testing.T) {
 
 func FuzzClean(f *testing.F) {
 	f.Add("\x1b]0;x\a\u202e")
+	f.Add(strings.Repeat("\u202e\xff", 60_000))
 	f.Fuzz(func(t *testing.T, s string) {
+		defer clock.Watch(t, len(s))()
 		for _, r := range Clean(s) {
 			if r < ' ' || r == 0x7f || r == 0x202e {
 				t.Errorf("%q is left of %q", r, s)

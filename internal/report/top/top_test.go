@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 var update = flag.Bool("update", false, "write the wanted frames anew")
@@ -62,7 +63,10 @@ func FuzzRead(f *testing.F) {
 	f.Add(before)
 	f.Add("cpu0 x\n")
 	f.Add("cpu99999999999999999999 1\ncpu")
+	f.Add(strings.Repeat("cpu0 1 2 3 4\n", 10_000))
+	f.Add("cpu" + strings.Repeat("9", 100_000) + " 1")
 	f.Fuzz(func(t *testing.T, stat string) {
+		defer clock.Watch(t, len(stat))()
 		r, err := Read(proc(stat))
 		if err != nil {
 			return

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 const small = `
@@ -105,7 +107,10 @@ func TestRepositoryScenariosLoad(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(small)
+	f.Add(small + strings.Repeat("# x\n", 20_000))
+	f.Add(strings.Repeat("{", 9_000))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		s, err := Parse([]byte(text))
 		if err == nil && (s.Name == "" || len(s.Steps) == 0) {
 			t.Errorf("accepted %q", text)

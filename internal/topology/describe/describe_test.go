@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 func TestParse(t *testing.T) {
@@ -91,7 +92,10 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{"2s x 2n x 8c x 2t, 64GiB/node", "2c", "x", "1s×1t", "1c,1KiB/node", "1024t"} {
 		f.Add(s)
 	}
+	f.Add(strings.Repeat("2s x ", 40_000))
+	f.Add(strings.Repeat("2c,", 60_000))
 	f.Fuzz(func(t *testing.T, text string) {
+		defer clock.Watch(t, len(text))()
 		m, err := Parse(text)
 		if err != nil {
 			return

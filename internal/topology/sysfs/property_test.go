@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
+	"github.com/trimtab/trimtab/test/clock"
 	"pgregory.net/rapid"
 )
 
@@ -158,7 +159,10 @@ func FuzzRead(f *testing.F) {
 	f.Add("devices/system/cpu/cpu1/topology/core_cpus_list", "4095")
 	f.Add("bus/pci/devices/0000:00:00.0/class", "0xffffffff")
 	f.Add("devices/system/node/node4095/cpulist", "0")
+	f.Add("devices/system/cpu/online", strings.Repeat("0-7,", 40_000)+"1")
+	f.Add("devices/system/node/node1/distance", strings.Repeat("20 ", 60_000))
 	f.Fuzz(func(t *testing.T, name, text string) {
+		defer clock.Watch(t, len(name)+len(text))()
 		tree := fstest.MapFS{}
 		for k, v := range files {
 			tree[k] = v

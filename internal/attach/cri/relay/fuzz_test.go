@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/test/clock"
 )
 
 // FuzzFrames feeds a relay frames of any kind from both ends. It must not
@@ -24,6 +25,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), []byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Add([]byte(preface+"\x00\x00\x01\x09\x04\x00\x00\x00\x01\x88"), []byte("\x00\x00\x02\x00\x09\x00\x00\x00\x01\xff\x00"))
 	f.Fuzz(func(t *testing.T, up, down []byte) {
+		defer clock.WatchAll(t, len(up)+len(down))()
 		caller, a := net.Pipe()
 		backend, b := net.Pipe()
 		verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}, {More: []byte("more")}}

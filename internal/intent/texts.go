@@ -1,0 +1,149 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	kjson "sigs.k8s.io/json"
+)
+
+// Bounds of what is read of one pod. The API server accepts 256 KiB of
+// annotations, and the agent decides one event at a time: reading the worst pod
+// must not delay the others. What schedulers write stays far below: 3 KiB for the
+// CPUs of a node of 1,024, 200 bytes for each container with batch resources, 250
+// bytes for each device. One text has lifecycle.MaxText at most.
+const (
+	// maxTexts bounds all labels and annotations of a pod that are read.
+	maxTexts = 32 << 10
+	// maxValues bounds the objects, lists and members in their JSON: each costs
+	// more time than its bytes. It is seven for a container with batch resources.
+	maxValues = 768
+	// maxMember bounds the name of a member of a JSON object, which errors repeat.
+	maxMember = 512
+)
+
+// texts are the labels and annotations of one pod. Dialects are given them in
+// place of the pod, so that no key can be read past the bounds.
+type texts struct {
+	labels, annotations map[string]string
+	parent              string // the pod's cgroup parent
+	// read are the texts that were read, each by its kind and key. A text that is
+	// out of bounds is there as "".
+	read map[string]string
+	*allowance
+}
+
+// allowance is what of a pod may still be read, and what was wrong with the rest.
+type allowance struct {
+	bytes, values int
+	problems      []lifecycle.Problem
+}
+
+func textsOf(pod *lifecycle.Pod) *texts {
+	return &texts{
+		labels: pod.Labels, annotations: pod.Annotations, parent: pod.CgroupParent,
+		read: map[string]string{}, allowance: &allowance{bytes: maxTexts, values: maxValues},
+	}
+}
+
+// of returns the texts of the same pod as its spec says them now. They count
+// towards the same bounds.
+func (t *texts) of(meta *lifecycle.PodMeta) *texts {
+	return &texts{labels: meta.Labels, annotations: meta.Annotations, parent: t.parent, read: map[string]string{}, allowance: t.allowance}
+}
+
+// AsksDevices reports whether a pod may ask for devices: what the kubelet
+// granted matters to no other.
+func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
+
+// forgesRecord returns what a pod has in place of a container's record.
+func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
+	text, forged = pod.Annotations[RecordKey]
+	return text, forged
+}
+
+// label returns a label, "" where there is none or it is out of bounds.
+func (t *texts) label(key string) string { return t.text("label ", key, t.labels) }
+
+// annotation returns an annotation, as label does a label.
+func (t *texts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
+
+func (t *texts) text(kind, key string, from map[string]string) string {
+	text := from[key]
+	if text == "" {
+		return ""
+	}
+	if known, read := t.read[kind+key]; read {
+		return known
+	}
+	t.read[kind+key] = ""
+	switch {
+	case len(text) > lifecycle.MaxText:
+		t.refuse(key, text, "longer than %d bytes", lifecycle.MaxText)
+	case len(text) > t.bytes:
+		t.refuse(key, text, "longer than what is left of %d bytes that are read of one pod", maxTexts)
+	default:
+		t.bytes -= len(text)
+		t.read[kind+key] = text
+	}
+	return t.read[kind+key]
+}
+
+// refuse reports a text that is out of bounds.
+func (t *texts) refuse(key, text, format string, args ...any) {
+	t.problems = append(t.problems, lifecycle.Problem{Key: key, Value: printable(text), Reason: fmt.Sprintf(format, args...)})
+}
+
+// decode reads the JSON of an annotation: case-sensitive, no key twice, unknown
+// keys allowed because newer schedulers add some. It reports and returns false
+// where the text is malformed, and returns false where the key is absent.
+func (t *texts) decode(key string, into any, out *Pod) bool {
+	text := t.annotation(key)
+	if text == "" {
+		return false
+	}
+	values, member := shape(text)
+	switch {
+	case values > t.values:
+		out.problem(key, text, "more values than what is left of %d that are read of one pod", maxValues)
+		return false
+	case member > maxMember:
+		out.problem(key, text, "malformed JSON: a name longer than %d bytes", maxMember)
+		return false
+	}
+	t.values -= values
+	strict, err := kjson.UnmarshalStrict([]byte(text), into, kjson.DisallowDuplicateFields)
+	if err = errors.Join(append(strict, err)...); err != nil {
+		out.problem(key, text, "malformed JSON: %s", strings.TrimPrefix(oneLine(err), "json: "))
+		return false
+	}
+	return true
+}
+
+func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+
+// shape returns how many objects, lists, and members after the first JSON text has,
+// and the length of the longest name of a member. Text that is no JSON is left to
+// the decoder to refuse.
+func shape(text string) (values, member int) {
+	length := 0 // of the last string
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ',', '{', '[':
+			values++
+		case ':':
+			member = max(member, length)
+		case '"':
+			from := i
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+			length = i - from
+		}
+	}
+	return values, member
+}

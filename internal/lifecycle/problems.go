@@ -1,0 +1,106 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+)
+
+// MaxProblems bounds the problems that are kept and logged of one pod, whatever
+// finds them: text that a pod's author writes must not make log, journal and
+// status long.
+const MaxProblems = 20
+
+// rank orders problems by what must not be lost: refusals, then what strict mode
+// refuses, then warnings.
+func (p Problem) rank() int {
+	switch {
+	case p.Refused:
+		return 0
+	case p.Warning:
+		return 2
+	}
+	return 1
+}
+
+// count is how many problems this one stands for.
+func (p Problem) count() int {
+	if p.More > 0 {
+		return p.More
+	}
+	return 1
+}
+
+// MoreProblems stands for problems that are not listed.
+func MoreProblems(n int) Problem {
+	return Problem{Reason: fmt.Sprintf("and %d more problems", n), Warning: true, More: n}
+}
+
+// CountProblems returns how many problems a list stands for.
+func CountProblems(problems []Problem) int {
+	n := 0
+	for _, p := range problems {
+		n += p.count()
+	}
+	return n
+}
+
+// Worst returns at most so many problems of a list, refusals first and warnings
+// last, and how many it leaves out. A list within the bound stays in its order.
+func Worst(problems []Problem, most int) (kept []Problem, left int) {
+	more := 0
+	kept = slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { more += p.More; return p.More > 0 })
+	if most = max(most, 0); len(kept) > most {
+		slices.SortStableFunc(kept, func(a, b Problem) int { return a.rank() - b.rank() })
+		more += len(kept) - most
+		kept = slices.Clip(kept[:most])
+	}
+	return kept, more
+}
+
+// Bound returns at most so many problems, the last of which says how many more
+// there were.
+func Bound(problems []Problem, most int) []Problem {
+	if len(problems) <= most && !slices.ContainsFunc(problems, func(p Problem) bool { return p.More > 0 }) {
+		return problems
+	}
+	kept, left := Worst(problems, most)
+	if left == 0 {
+		return kept
+	}
+	if len(kept) == most {
+		kept, left = Worst(problems, most-1)
+	}
+	return append(kept, MoreProblems(left))
+}
+
+// ProblemList collects problems. However many are added, it holds few of each
+// rank, so that the worst of them are there in the end. The zero value is empty.
+type ProblemList struct {
+	held [3]int // by rank
+	list []Problem
+	more int
+}
+
+// Full reports whether a problem like this one would be counted and not held, so
+// that its text need not be made.
+func (l *ProblemList) Full(p Problem) bool { return l.held[p.rank()] >= MaxProblems }
+
+// Add adds problems.
+func (l *ProblemList) Add(problems ...Problem) {
+	for _, p := range problems {
+		if p.More > 0 || l.Full(p) {
+			l.more += p.count()
+			continue
+		}
+		l.held[p.rank()]++
+		l.list = append(l.list, p)
+	}
+}
+
+// List returns at most MaxProblems problems.
+func (l *ProblemList) List() []Problem {
+	if l.more == 0 {
+		return Bound(l.list, MaxProblems)
+	}
+	return Bound(append(slices.Clip(l.list), MoreProblems(l.more)), MaxProblems)
+}

@@ -1,0 +1,57 @@
+// Package clock fails tests of code that takes too long for the text it was given.
+// It goes by processor time, so that other work on the machine fails nothing.
+package clock
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What code may take: so much for any text, and so much more for each byte of it.
+// Readers take 2 to 50 ns for a byte. What reads its text again for each part of it is
+// past this at some thousand parts.
+const (
+	base    = 50 * time.Millisecond
+	perByte = 200 * time.Nanosecond
+)
+
+// Watch begins to measure. The function that it returns ends that, and fails the test
+// where what came between took far longer than reading so many bytes of foreign text
+// can. Of it the calling goroutine alone is measured.
+func Watch(t testing.TB, bytes int) (end func()) {
+	runtime.LockOSThread()
+	stop := watch(t, bytes, unix.RUSAGE_THREAD)
+	return func() {
+		stop()
+		runtime.UnlockOSThread()
+	}
+}
+
+// WatchAll is Watch for what has goroutines of its own: all of the process are measured,
+// those of tests beside it, too.
+func WatchAll(t testing.TB, bytes int) (end func()) { return watch(t, bytes, unix.RUSAGE_SELF) }
+
+func watch(t testing.TB, bytes, who int) (end func()) {
+	t.Helper()
+	start := processor(who)
+	return func() {
+		t.Helper()
+		if took := processor(who) - start; took > Limit(bytes) {
+			t.Errorf("%d bytes took %s of processor time, want at most %s", bytes, took, Limit(bytes))
+		}
+	}
+}
+
+// Limit is how long reading so many bytes may take.
+func Limit(bytes int) time.Duration { return base + time.Duration(bytes)*perByte }
+
+func processor(who int) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(who, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,51 @@
+package clock_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/test/clock"
+)
+
+// failures takes what a clock reports.
+type failures struct {
+	testing.TB
+
+	said []string
+}
+
+func (f *failures) Helper() {}
+func (f *failures) Errorf(format string, args ...any) {
+	f.said = append(f.said, fmt.Sprintf(format, args...))
+}
+
+// quadratic compares each byte of a text with all of them.
+func quadratic(text string) (same int) {
+	for i := range len(text) {
+		for j := range len(text) {
+			if text[i] == text[j] {
+				same++
+			}
+		}
+	}
+	return same
+}
+
+// TestClock: what reads its text once is never too slow, what reads it again for each
+// byte is.
+func TestClock(t *testing.T) {
+	text := strings.Repeat("0-4095,", 3_000)
+	for name, watch := range map[string]func(testing.TB, int) func(){"thread": clock.Watch, "process": clock.WatchAll} {
+		var linear, square failures
+		end := watch(&linear, len(text))
+		strings.Count(text, ",")
+		end()
+		end = watch(&square, len(text))
+		quadratic(text)
+		end()
+		if len(linear.said) > 0 || len(square.said) != 1 {
+			t.Errorf("%s: once %v, again for each byte %v", name, linear.said, square.said)
+		}
+	}
+}

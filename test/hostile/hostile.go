@@ -1,0 +1,186 @@
+// Package hostile makes the pods that cost most to read of those the API server
+// accepts: 256 KiB of annotations together, labels of 63 letters. Tests bound
+// what they cost the agent, and benchmarks measure it.
+package hostile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What the API server accepts of one object.
+const (
+	// Annotations bounds keys and values of all annotations together.
+	Annotations = 256 << 10
+	// Label bounds the value of a label.
+	Label = 63
+	// labels is how many labels of such values fit into an object of 1.5 MiB.
+	labels = 12 << 10
+)
+
+// Pod is what the author of a pod writes.
+type Pod struct {
+	Name                string
+	Labels, Annotations map[string]string
+}
+
+// The keys whose text is JSON, and those that are lists.
+var (
+	jsonKeys = []string{
+		"scheduling.koordinator.sh/resource-status", "scheduling.koordinator.sh/resource-spec", "node.koordinator.sh/extended-resource-spec",
+		"scheduling.koordinator.sh/device-allocated", "koordinator.sh/cpuQOS", "koordinator.sh/oom-score-adj-spec", "koordinator.sh/blkioQOS",
+		"node.koordinator.sh/resctrl", "katalyst.kubewharf.io/cpu_enhancement", "katalyst.kubewharf.io/memory_enhancement",
+		"katalyst.kubewharf.io/network_enhancement", "volcano.sh/blkio-limit", "trimtab.io/hugepage-limits",
+	}
+	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env"}
+	nameKeys = []string{
+		"katalyst.kubewharf.io/qos_level", "katalyst.kubewharf.io/numa_number", "volcano.sh/preemptable", "volcano.sh/cache-limit",
+		"volcano.sh/quota-burst-time", "volcano.sh/quota-turbo", "volcano.sh/cpi", "koordinator.sh/oom-score-adj", "trimtab.io/unset-cpu-quota",
+		"trimtab.io/blockio-class", "trimtab.io/rdt-class", "trimtab.io/prefer-core-type", "trimtab.io/prefer-isolated-cpus", "trimtab.io/record",
+	}
+)
+
+// Keys returns the annotations that the pods have texts for.
+func Keys() []string {
+	return append(append(append([]string{}, jsonKeys...), listKeys...), nameKeys...)
+}
+
+// Pods returns the pods. Texts are as long as they may be, or as long as each is
+// read at most, which is given by read: what is longer is refused by its length.
+func Pods(read int) []Pod {
+	var out []Pod
+	add := func(name string, annotations map[string]string) {
+		out = append(out, Pod{Name: name, Labels: classes(), Annotations: annotations})
+	}
+	for _, key := range Keys() {
+		add("one text of all that is accepted, "+key, with(map[string]string{}, key, Annotations-len(key)-200, repeated("0-4095,")))
+	}
+	for _, s := range shapes() {
+		for _, parts := range []int{16, 12, 8, 6, 5, 4, 3, 2} {
+			for _, key := range s.keys {
+				add(fmt.Sprintf("%s, %d/16, %s", s.name, parts, key), with(map[string]string{}, key, read*parts/16, s.text))
+			}
+		}
+		for _, parts := range []int{16, 8, 4, 2, 1} {
+			all := map[string]string{}
+			for _, key := range s.keys {
+				with(all, key, min(read, (Annotations-4096)/len(s.keys))*parts/16, s.text)
+			}
+			add(fmt.Sprintf("%s, %d/16, in every key", s.name, parts), all)
+		}
+	}
+	many := map[string]string{}
+	for n, size := 0, 0; size < Annotations-8; n++ {
+		key := fmt.Sprintf("%x", n)
+		many[key] = ""
+		size += len(key)
+	}
+	add("tens of thousands of annotations", many)
+	out = append(out, Pod{Name: "thousands of labels", Labels: manyLabels()})
+	return out
+}
+
+// classes has every dialect's conditions met, so that as much as possible is read.
+func classes() map[string]string {
+	return map[string]string{
+		"koordinator.sh/qosClass": "LS", "koordinator.sh/gpu-isolation-provider": "HAMi-core",
+		"koordinator.sh/core-sched-group-id": strings.Repeat("g", Label), "koordinator.sh/core-sched-policy": "exclusive",
+	}
+}
+
+func manyLabels() map[string]string {
+	all := classes()
+	for n := range labels {
+		all[fmt.Sprintf("l%x", n)] = strings.Repeat("x", Label)
+	}
+	return all
+}
+
+// with adds a text to annotations, which it returns.
+func with(to map[string]string, key string, length int, text func(int) string) map[string]string {
+	to[key] = text(length)
+	to["katalyst.kubewharf.io/qos_level"] = "dedicated_cores"
+	if key != "katalyst.kubewharf.io/cpu_enhancement" && to["katalyst.kubewharf.io/cpu_enhancement"] == "" {
+		to["katalyst.kubewharf.io/cpu_enhancement"] = `{"numa_binding":"true"}`
+	}
+	return to
+}
+
+// shape is a way to make a text costly.
+type shape struct {
+	name string
+	keys []string
+	text func(length int) string
+}
+
+func shapes() []shape {
+	kube := "kubernetes.io/batch-cpu"
+	return []shape{
+		{"wide ranges", listKeys, repeated("0-4095,")},
+		{"single CPUs", listKeys, repeated("7,")},
+		{"spaces", listKeys, repeated(" 7 ,")},
+		{"a variable each", listKeys, counted("", "A%d=list", "")},
+		{"no name", nameKeys, repeated("\u202e")},
+		{"no JSON", jsonKeys, repeated("[")},
+		{"deep lists", jsonKeys, nested},
+		{"a long text", jsonKeys, quoted("x")},
+		{"escapes", jsonKeys, quoted(`\u0041`)},
+		{"a list of CPUs", jsonKeys[:1], func(n int) string { return `{"cpuset":"` + repeated("0-4095,")(n-20) + `"}` }},
+		{"members", jsonKeys, counted(`{`, `"%x":"x"`, `}`)},
+		{"numbers", jsonKeys, counted(`{`, `"%x":9999`, `}`)},
+		{"objects", jsonKeys, counted(`{`, `"%x":{}`, `}`)},
+		{"one member many times", jsonKeys, counted(`{`, `"a":"%.0s"`, `}`)},
+		{"one container many times", jsonKeys[2:3], counted(`{"containers":{`, `"a":{%.0s}`, `}}`)},
+		{"a member in a long name many times", jsonKeys[2:3], longName},
+		{"containers", jsonKeys[2:3], counted(`{"containers":{`, `"c%x":{"requests":{"`+kube+`":1},"limits":{"`+kube+`":"1"}}`, `}}`)},
+		{"fractions", jsonKeys[2:3], counted(`{"containers":{`, `"c%x":{"limits":{"`+kube+`":"1.000000000000000000001e99"}}`, `}}`)},
+		{"NUMA nodes", jsonKeys[:1], counted(`{"numaNodeResources":[`, `{"node":%d,"resources":{"cpu":"1.5e3"}}`, `]}`)},
+		{"NUMA nodes of none", jsonKeys[:1], counted(`{"numaNodeResources":[`, `{"node":-%d,"resources":{"cpu":1}}`, `]}`)},
+		{"GPUs", jsonKeys[3:4], counted(`{"gpu":[`, `{"minor":%d}`, `]}`)},
+		{"RDMA cards", jsonKeys[3:4], counted(`{"rdma":[`, `{"id":"0000:%04x:00.0"}`, `]}`)},
+		{"functions of an RDMA card", jsonKeys[3:4], counted(`{"rdma":[{"extension":{"vfs":[`, `{"busID":"%04x:00:00.0"}`, `]}}]}`)},
+		{"disks", jsonKeys[6:7], counted(`{"blocks":[`, `{"name":"d%x","type":"device"}`, `]}`)},
+		{"volumes", jsonKeys[6:7], counted(`{"blocks":[`, `{"name":"%x"}`, `]}`)},
+		{"limits of disks", jsonKeys[11:12], counted(`{"device_read_bps":[`, `{"device":"d%x","value":"1"}`, `]}`)},
+		{"caches", jsonKeys[7:8], counted(`{"llc":{"schemataPerCache":[`, `{"cacheID":%d,"range":[0,1]}`, `]}}`)},
+		{"scores", jsonKeys[5:6], counted(`{`, `"c%x":9999`, `}`)},
+		{"huge pages", jsonKeys[12:13], counted(`{"a":{`, `"%x":1`, `}}`)},
+		{"huge pages of containers", jsonKeys[12:13], counted(`{`, `"c%x":{"hugepages-2Mi":"2Mi"}`, `}`)},
+	}
+}
+
+// repeated makes a list of one part.
+func repeated(part string) func(int) string {
+	return func(length int) string { return strings.TrimSuffix(strings.Repeat(part, length/len(part)), ",") }
+}
+
+// quoted makes a JSON object of one text.
+func quoted(part string) func(int) string {
+	return func(length int) string { return `{"a":"` + strings.Repeat(part, (length-10)/len(part)) + `"}` }
+}
+
+// nested makes an object of a list in a list in a list.
+func nested(length int) string {
+	n := min(length/2-8, 9000)
+	return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
+}
+
+// longName makes an object of a long name in which one member is there many times.
+func longName(length int) string {
+	return `{"containers":{"` + strings.Repeat("n", length/2) + `":{"requests":` + counted(`{`, `"a":1%.0s`, `}`)(length/2-40) + `}}}`
+}
+
+// counted makes a list of members of which each has a number.
+func counted(before, part, after string) func(int) string {
+	return func(length int) string {
+		var b strings.Builder
+		b.WriteString(before)
+		for n := 0; ; n++ {
+			next := fmt.Sprintf(part, n)
+			if b.Len()+len(next)+1+len(after) > length {
+				return strings.TrimSuffix(b.String(), ",") + after
+			}
+			b.WriteString(next + ",")
+		}
+	}
+}
