@@ -27,18 +27,20 @@ type checkpoint struct {
 	// no container, between two attempts.
 	grants map[string]string
 	// pods are what was wanted from outside of pods, by sandbox id.
-	pods  map[string]podOverlay
-	dirty bool
-	woken chan struct{}
+	pods map[string]podOverlay
+	// unread are why some of what was saved cannot be read.
+	unread []error
+	dirty  bool
+	woken  chan struct{}
 }
 
-// checkpointFile is the stored form.
-type checkpointFile struct {
+// checkpointFile is the stored form; read, a container or pod is a json.RawMessage.
+type checkpointFile[R, P any] struct {
 	Version    int               `json:"v"`
-	Containers map[string]record `json:"containers"`
+	Containers map[string]R      `json:"containers"`
 	Grants     map[string]string `json:"grants"`
 	// Pods are what was wanted from outside of pods, by sandbox id.
-	Pods map[string]podOverlay `json:"pods,omitempty"`
+	Pods map[string]P `json:"pods,omitempty"`
 }
 
 // checkpointDelay coalesces changes that come close together.
@@ -49,18 +51,33 @@ func newCheckpoint(data []byte) (checkpoint, error) {
 	if len(data) == 0 {
 		return cp, nil
 	}
-	var f checkpointFile
+	var f checkpointFile[json.RawMessage, json.RawMessage]
 	if err := json.Unmarshal(data, &f); err != nil {
 		return cp, fmt.Errorf("read checkpoint: %w", err)
 	}
 	if f.Version != 1 {
 		return cp, fmt.Errorf("read checkpoint: version %d is unknown", f.Version)
 	}
-	if f.Containers != nil {
-		cp.late = f.Containers
+	cp.grants = f.Grants
+	cp.late, cp.pods = map[string]record{}, nil
+	for id, text := range f.Containers {
+		readEach(&cp.late, &cp.unread, id, text)
 	}
-	cp.grants, cp.pods = f.Grants, f.Pods
+	for id, text := range f.Pods {
+		readEach(&cp.pods, &cp.unread, id, text)
+	}
 	return cp, nil
+}
+
+// readEach reads what is kept of one container or pod; one that cannot be read loses
+// none of the others.
+func readEach[V any](into *map[string]V, unread *[]error, id string, text json.RawMessage) {
+	var v V
+	if err := json.Unmarshal(text, &v); err != nil {
+		*unread = append(*unread, fmt.Errorf("checkpoint of %s: %w", id, err))
+		return
+	}
+	put(into, id, v)
 }
 
 // note keeps what a container would return to now.
@@ -148,7 +165,7 @@ func (c *Conductor) Checkpoint() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.late.dirty = false
-	data, err := json.Marshal(checkpointFile{Version: 1, Containers: c.late.late, Grants: c.late.grants, Pods: c.late.pods})
+	data, err := json.Marshal(checkpointFile[record, podOverlay]{Version: 1, Containers: c.late.late, Grants: c.late.grants, Pods: c.late.pods})
 	if err != nil {
 		return nil // numbers and strings always marshal
 	}

@@ -102,6 +102,8 @@ type Conductor struct {
 	flying map[string]bool
 	// homeless are containers whose creation told no cgroup that can be used.
 	homeless map[string]bool
+	// unread are containers that the runtime did not describe when it was told of them.
+	unread   map[string]bool
 	pace     time.Duration
 	queue    updateQueue
 	runtimes map[string]attached
@@ -135,6 +137,9 @@ func New(o Options) *Conductor {
 	if err != nil {
 		o.Log.Warn("the checkpoint is ignored; the runtime's records are used alone", logkey.Err, err)
 	}
+	for _, err := range late.unread {
+		o.Log.Warn("a part of the checkpoint is ignored; of this container or pod the runtime's record is used alone", logkey.Err, err)
+	}
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
 	}
@@ -156,7 +161,7 @@ func New(o Options) *Conductor {
 		state:    engine.NewState(o.Machine, o.Policy),
 		sent:     map[string]deliveries{},
 		told:     map[string]copyOf{},
-		answered: map[string]copyOf{}, flying: map[string]bool{}, homeless: map[string]bool{},
+		answered: map[string]copyOf{}, flying: map[string]bool{}, homeless: map[string]bool{}, unread: map[string]bool{},
 		queue:    newUpdateQueue(o.Now),
 		began:    o.Now(),
 		runtimes: map[string]attached{},

@@ -14,6 +14,7 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 	c.gatherSpecs(w.ev, f)
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
+		c.findUnread(w.ev)
 		f.Grants = c.lateGrants()
 		uid := make(map[string]string, len(w.ev.Pods))
 		for _, p := range w.ev.Pods {
@@ -30,11 +31,14 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 		c.adopted(w, f)
 	case lifecycle.RunPodSandbox:
 		if w.ev.Pod != nil {
+			c.findUnread(w.ev)
 			c.parent(w.ev.Pod, f)
 		}
 	case lifecycle.StartContainer, lifecycle.UpdateContainer:
 		if w.ev.Pod != nil && w.ev.Container != nil {
+			c.findUnread(w.ev)
 			c.record(w.ev.Pod.UID, w.ev.Container, f)
+			c.adoptedLate(w, f)
 		}
 	case lifecycle.CreateContainer, lifecycle.RemoveContainer:
 		if w.ev.Pod != nil && w.ev.Container != nil && w.ev.Kind == lifecycle.CreateContainer {
@@ -86,6 +90,7 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 // have tells who owned what.
 func (c *Conductor) adopted(w *work, f *engine.Facts) {
 	lost := w.from != nil && !stamps(w.from)
+	all := unreadAmong(w.ev.Containers)
 	f.Kernel = map[string]string{}
 	parents := map[string]string{}
 	for _, p := range w.ev.Pods {
@@ -98,7 +103,9 @@ func (c *Conductor) adopted(w *work, f *engine.Facts) {
 			continue
 		}
 		r, known := f.Records[ctr.ID]
-		if owned := known && !r.Late && r.CPUs != ""; !owned && (known || !lost) && len(f.Distrusted) == 0 {
+		owned := known && !r.Late && r.CPUs != ""
+		adopts := owned || !known && lost || len(f.Distrusted) > 0
+		if !adopts && !all {
 			continue
 		}
 		dir, err := cgroup.Path(parents[ctr.PodID], ctr.CgroupsPath)
@@ -106,7 +113,12 @@ func (c *Conductor) adopted(w *work, f *engine.Facts) {
 			continue // named when something has to be written there
 		}
 		if list, ok := c.keeper.ParentCPUs(dir); ok {
-			f.Kernel[ctr.ID] = list
+			if adopts && ctr.Unread == "" {
+				f.Kernel[ctr.ID] = list
+			}
+			if all {
+				put(&f.Runs, ctr.ID, list)
+			}
 		}
 	}
 }

@@ -21,7 +21,11 @@ func (mo *model) restart() {
 		mo.taking = maps.Clone(before)
 		maps.DeleteFunc(mo.taking, func(dir, _ string) bool { return !owned[dir] })
 	}
-	mo.handle(mo.everything())
+	ev := mo.everything()
+	if mo.blur != nil {
+		mo.blur(&ev)
+	}
+	mo.handle(ev)
 	mo.taking = nil
 	for dir, cpus := range mo.cpusets() {
 		if before[dir] != cpus && (owned == nil || owned[dir]) {
@@ -68,6 +72,9 @@ func (mo *model) everything() lifecycle.Event {
 // between two attempts own, and who was refused CPUs, is known to the checkpoint
 // alone: without it only who owns CPUs in the kernel is sure to keep them.
 func (mo *model) mustStay() map[string]bool {
+	if mo.blur != nil && mo.unsaved {
+		return mo.owners() // what a pool's members asked for since is with the runtime alone: pools may be others
+	}
 	if !mo.faults.forgetAsked || !mo.beside() {
 		return nil
 	}

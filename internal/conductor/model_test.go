@@ -56,6 +56,9 @@ type model struct {
 	held map[string]string
 	// unsaved: checkpoints are lost at each restart, and records are not.
 	unsaved bool
+	// blur makes of what a Synchronize tells what a runtime tells that cannot describe
+	// all of it; nil for nothing.
+	blur func(*lifecycle.Event)
 	// unlisted: nothing is asked for that is known to the checkpoint alone: no CPUs by a list after the creation, as
 	// the kubelet's static CPU manager does, who asks again within seconds; and nothing of one that asked for nothing
 	// when it was created.
@@ -179,13 +182,17 @@ func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *
 
 // boot starts an agent that knows nothing.
 func (mo *model) boot() {
-	var fsys cgroup.FS = mo.kernel
-	if mo.faults.forgetShrink || mo.faults.lateShrink {
-		fsys = deafFS{mo.kernel}
-	}
 	var saved []byte
 	if mo.con != nil && !mo.faults.forgetAsked && !mo.unsaved {
 		saved = mo.con.Checkpoint()
+	}
+	mo.bootWith(saved)
+}
+
+func (mo *model) bootWith(saved []byte) {
+	var fsys cgroup.FS = mo.kernel
+	if mo.faults.forgetShrink || mo.faults.lateShrink {
+		fsys = deafFS{mo.kernel}
 	}
 	k := keeper.New(&cgroup.Tree{FS: fsys, Version: mo.version})
 	if mo.journal != nil {

@@ -71,7 +71,7 @@ func (c *Conductor) prepare(w *work) {
 			c.prepareLive(w, ctr, nil)
 		case lifecycle.Inform:
 			// It may have been created without a record, which a restart needs now.
-			c.late.note(c.recordOf(ctr), id)
+			c.noteLate(ctr)
 			c.recorded[id] = true
 			c.prepareLive(w, ctr, nil)
 		}
@@ -129,6 +129,7 @@ func (c *Conductor) forget(w *work, id string) {
 		delete(c.given, id)
 		delete(c.flying, id)
 		delete(c.homeless, id)
+		delete(c.unread, id)
 		delete(c.answered, id)
 	}
 }
@@ -276,7 +277,7 @@ func refused(ctr *engine.Container) bool {
 // that carries no record: the checkpoint has it, and the runtime's copy is what
 // the runtime tells.
 func (c *Conductor) existing(w *work, ctr *engine.Container, values []lifecycle.Value) {
-	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.noteLate(ctr)
 	c.landed(ctr)
 	c.told[ctr.ID] = copyFrom(&w.ev.Container.Resources)
 	for _, v := range values {
@@ -357,7 +358,7 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 		case c.contest(ctr, v.Field) == "" && c.hands(w.from, runtimes.Push, v):
 			w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 			c.setTold(ctr.ID, v)
-			c.late.note(c.recordOf(ctr), ctr.ID)
+			c.noteLate(ctr)
 			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
 		default:
 			c.afterStart(w, ctr, v, "")
@@ -392,7 +393,7 @@ func (c *Conductor) recordOf(ctr *engine.Container) record {
 func (c *Conductor) noteUnplaced(w *work, ctr *engine.Container) {
 	p := c.state.Pod(ctr.PodID)
 	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.Said() {
-		c.late.note(c.recordOf(ctr), ctr.ID)
+		c.noteLate(ctr)
 	}
 }
 
@@ -418,6 +419,12 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 	c.landed(ctr)
 	w.settle = ctr.ID
 	w.answer.Owns = ctr.Seat.Pool == placement.Own
+	if c.unread[ctr.ID] && ctr.Unread == "" {
+		delete(c.unread, ctr.ID)
+		delete(c.homeless, ctr.ID)
+		c.prepareLive(w, ctr, w.ev.Container)
+		return
+	}
 	if c.homeless[ctr.ID] { // only now its cgroup is known
 		delete(c.homeless, ctr.ID)
 		c.prepareLive(w, ctr, nil)
@@ -459,17 +466,20 @@ func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
 // the kernel at once, the runtime's copy later. told is the container as the
 // runtime tells it, nil where it is known from before.
 func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
+	if ctr.Unread != "" {
+		c.unread[ctr.ID] = true
+	}
 	before, values := c.sent[ctr.ID], c.state.Values(ctr)
 	c.sent[ctr.ID] = make(deliveries, 0, len(values))
 	if told != nil {
 		c.told[ctr.ID] = copyFrom(&told.Resources)
 		if !stamps(w.from) {
-			c.late.note(c.recordOf(ctr), ctr.ID)
+			c.noteLate(ctr)
 		}
 		delete(c.flying, ctr.ID)
 	}
 	if ctr.OursLate || ctr.Disowned {
-		c.late.note(c.recordOf(ctr), ctr.ID)
+		c.noteLate(ctr)
 	}
 	target, err := c.target(ctr)
 	for _, v := range values {
@@ -549,7 +559,7 @@ func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Valu
 		return false
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
-	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.noteLate(ctr)
 	c.setTold(ctr.ID, v)
 	if _, flies := c.flying[ctr.ID]; flies {
 		// The runtime may not know it yet, and passes over what it does
@@ -591,11 +601,11 @@ func (c *Conductor) refreshCreated(w *work) {
 // enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
 // where there is no record: then the checkpoint does, which is saved long before the queue is quiet enough to be sent.
 func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if !isCopied(v.Field) || c.told[ctr.ID][v.Field] == v.String() || c.staysOut(ctr, v) {
+	if ctr.Unread != "" || !isCopied(v.Field) || c.told[ctr.ID][v.Field] == v.String() || c.staysOut(ctr, v) {
 		return
 	}
 	if _, late := c.late.late[ctr.ID]; !late && !c.recorded[ctr.ID] {
-		c.late.note(c.recordOf(ctr), ctr.ID)
+		c.noteLate(ctr)
 	}
 	c.queue.add(ctr.ID)
 }

@@ -10,7 +10,7 @@ import (
 
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
 func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
-	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.noteLate(ctr)
 	c.recorded[ctr.ID] = c.recorded[ctr.ID] || stamps(w.from)
 	c.landed(ctr)
 	// Some runtimes never tell that they have written an update.
@@ -59,7 +59,7 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 // prepareFollowing brings a container in line that was resized with its pod: its
 // record is of before.
 func (c *Conductor) prepareFollowing(w *work, ctr *engine.Container) {
-	c.late.note(c.recordOf(ctr), ctr.ID)
+	c.noteLate(ctr)
 	c.prepareLive(w, ctr, nil)
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -129,7 +130,7 @@ func (d *draft) aloneOn(p *Pod, has topology.Set, f Facts) bool {
 			continue
 		}
 		for _, c := range all {
-			if c.State != lifecycle.StateStopped && !d.machine.OnlineOf(f.Kernel[c.ID]).And(has).Empty() {
+			if c.State != lifecycle.StateStopped && !d.machine.OnlineOf(cmp.Or(f.Kernel[c.ID], f.Runs[c.ID])).And(has).Empty() {
 				return false
 			}
 		}
@@ -140,10 +141,16 @@ func (d *draft) aloneOn(p *Pod, has topology.Set, f Facts) bool {
 // sitsOnOwn is runsOnOwn of a container as it is told.
 func (d *draft) sitsOnOwn(c *lifecycle.Container, f Facts) bool {
 	list, told := f.Kernel[c.ID]
+	if c.Unread != "" {
+		list, told = f.Runs[c.ID]
+	}
 	p := d.pod(c.PodID)
 	if _, recorded := f.Records[c.ID]; !told || recorded || p == nil {
 		return false
 	}
 	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, Pristine: pristine(&c.Resources)}
+	if c.Unread != "" {
+		return d.unreadOwns(p, at, d.machine.OnlineOf(list), f)
+	}
 	return d.runsOnOwn(p, at, d.machine.OnlineOf(list), f)
 }

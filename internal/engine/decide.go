@@ -80,6 +80,10 @@ func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
 		d.create(p, ev.Container, f, lifecycle.StateCreated)
 		d.refuse(p)
 	case lifecycle.StartContainer:
+		if c != nil && c.Unread != "" && ev.Container.Unread == "" {
+			d.reread(p, c, ev.Container, f)
+			return
+		}
 		if c == nil {
 			// Created while nobody listened: decide now what can be.
 			d.create(p, ev.Container, f, lifecycle.StateRunning)
@@ -229,10 +233,15 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	if q, ok := f.Distrusted[told.ID]; ok {
 		c.distrust = []lifecycle.Problem{q}
 	}
+	d.noteUnread(p.Pod, c, told, f)
 	var rec *Record
 	if r, ok := f.Records[told.ID]; ok {
 		rec = &r
-		rec.CPUs = d.resizedSince(p.Pod, told, rec, f.Kernel[told.ID])
+		if c.Unread == "" {
+			rec.CPUs = d.resizedSince(p.Pod, told, rec, f.Kernel[told.ID])
+		} else {
+			rec.CPUs = d.unreadSince(p.Pod, c, rec, f)
+		}
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)
@@ -240,6 +249,8 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.Home, c.Mems, c.Wanted, c.Exports = rec.Home, rec.Mems, rec.Wanted, rec.Exports
 		c.Outside = rec.Outside
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
+	} else if c.Unread != "" {
+		rec = d.adoptUnread(p.Pod, c, f)
 	} else if _, ok := f.Kernel[told.ID]; ok {
 		rec = d.adopt(p.Pod, c, f)
 	}
@@ -282,6 +293,9 @@ func pristine(r *lifecycle.Resources) lifecycle.Resources {
 // settle seats a container, asks the hooks and puts the result into the draft.
 func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 	before := c.proposed // of one that runs already and is new to us
+	if c.Unasked {
+		before = nil // what it would be put back to is not known
+	}
 	if old := d.container(c.ID); old != nil {
 		before = old.proposed
 		c.Home, c.Mems, c.Exports = old.Home, old.Mems, old.Exports

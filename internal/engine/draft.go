@@ -143,6 +143,9 @@ func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pr
 			out.run(h, in)
 		}
 	}
+	if c != nil && c.Unasked {
+		out.Values = apart(out.Values)
+	}
 	d.failed = cmp.Or(d.failed, out.failed)
 	if c != nil && in.Creation != nil {
 		c.Exports = out.Exports

@@ -44,7 +44,10 @@ func (d *draft) decidePod(p *Pod) {
 	if p.assigned, err = d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil {
 		p.assigned = topology.Set{}
 	}
-	p.Values, p.Trouble = d.propose(p, nil)
+	if p.Values, p.Trouble = d.propose(p, nil); p.Pod.Unread != "" {
+		p.Values = nil // what was asked for, and where its cgroup is, is not known
+		p.Trouble = append(p.Trouble, unread(p.Pod.Unread))
+	}
 	p.Trouble = append(p.Trouble, p.stranger...)
 }
 

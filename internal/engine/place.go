@@ -215,6 +215,12 @@ func (d *draft) share(p *Pod, c *Container) {
 // within bounds a seat in a pool: by the pod's cgroup, and by what the runtime
 // was asked for where that counts.
 func (d *draft) within(p *Pod, c *Container) topology.Set {
+	if !c.bound.Empty() && c.Seat.Pool == placement.Rest {
+		if p.Within.Empty() || c.bound.And(p.Within).Empty() {
+			return c.bound
+		}
+		return c.bound.And(p.Within)
+	}
 	if c.Pristine.CPU.CPUs == "" || c.Seat.Pool != placement.Rest && !d.besideKubelet(p) {
 		return p.Within
 	}

@@ -46,6 +46,9 @@ type Facts struct {
 	// record is lost, or may be of before a resize, by id, as kernel lists; of all,
 	// where some are distrusted.
 	Kernel map[string]string
+	// Runs are the CPUs the kernel gives all containers of a Synchronize, where one of
+	// them is unread; else none.
+	Runs map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.
 	Grants map[string]string

@@ -104,6 +104,12 @@ type Container struct {
 	// some of them came after its record was stamped.
 	Ours     []lifecycle.Field
 	OursLate bool
+	// Unread is why the runtime did not say what it was asked for; "" where it did.
+	// It keeps what it has until that is known.
+	Unread string
+	// Unasked: it is unread, and no record says either what was asked for. Nothing is
+	// decided but what keeps CPUs apart.
+	Unasked bool
 	// Arrived are the devices that were in the runtime's request for it.
 	Arrived lifecycle.DeviceGrant
 	// Outside are the values that were wanted of it from outside and granted;
@@ -119,9 +125,12 @@ type Container struct {
 	// touched: the container's cpuset was once narrowed by us, so an
 	// unbounded seat must be written out, not left alone.
 	touched bool
+	// bound are the CPUs the kernel gave it when it was found unread: it is not given
+	// more in a pool without a class.
+	bound topology.Set
 	// stamped: it was decided before, so its record has what was ours then.
 	stamped bool
-	// distrust are records it carries that are not ours.
+	// distrust are records it carries that are not ours, and that it is unread.
 	distrust []lifecycle.Problem
 	// refusals are what was wrong with what was wanted from outside.
 	refusals []lifecycle.Problem

@@ -1,8 +1,65 @@
 package keeper
 
+import (
+	"path"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
 // Gone reports whether a cgroup certainly does not exist: its hierarchy can be
 // read and has no such directory.
 func (k *Keeper) Gone(dir string) bool {
 	const controller = "cpuset"
 	return !k.tree.Exists(dir, controller) && k.tree.Exists(".", controller)
+}
+
+// Find returns where in a pod's cgroup that of a container is, by its id.
+func (k *Keeper) Find(podDir, id string) (dir string, ok bool) {
+	names, err := k.tree.Children(podDir, "cpuset")
+	if err != nil {
+		return "", false
+	}
+	for _, name := range names {
+		if name == id || cgroup.Named(name) == (cgroup.Name{Sort: cgroup.ContainerDir, ID: id}) {
+			return path.Join(podDir, name), true
+		}
+	}
+	return "", false
+}
+
+// FindPod returns the cgroup of a pod by its UID, below the directories named
+// kubepods that are above some known ones, and where a kubelet puts its own.
+func (k *Keeper) FindPod(uid string, known []string) (dir string, ok bool) {
+	tops := map[string]bool{"kubepods": true, "kubepods.slice": true}
+	for _, dir := range known {
+		for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
+			if cgroup.Named(dir).Sort == cgroup.KubepodsDir {
+				tops[dir] = true
+			}
+		}
+	}
+	for top := range tops {
+		if dir, ok := k.podBelow(top, uid); ok {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+func (k *Keeper) podBelow(above, uid string) (dir string, ok bool) {
+	names, err := k.tree.Children(above, "cpuset")
+	if err != nil {
+		return "", false
+	}
+	for _, name := range names {
+		switch n := cgroup.Named(name); {
+		case n.Sort == cgroup.PodDir && n.ID == uid:
+			return path.Join(above, name), true
+		case n.Sort == cgroup.QoSDir:
+			if dir, ok := k.podBelow(path.Join(above, name), uid); ok {
+				return dir, true
+			}
+		}
+	}
+	return "", false
 }

@@ -22,6 +22,9 @@ type Pod struct {
 	Sandbox   *Resources
 	PID       uint32
 	IPs       []string
+	// Unread is why the runtime did not say what it knows of the pod: all else is
+	// from a list then. "" where it did.
+	Unread string
 }
 
 // State is the life state of a container.
@@ -74,12 +77,16 @@ type Container struct {
 	User         *User
 	Image        *Image
 	PID          uint32
-	CreatedAt    int64 // ns since the epoch, as the three that follow
-	StartedAt    int64
-	FinishedAt   int64
-	ExitCode     int32
-	Reason       string
-	Message      string
+	// Unread is why the runtime did not say what it knows of the container, or of
+	// its pod: all else is from a list then, and resources are not known. "" where
+	// it did.
+	Unread     string
+	CreatedAt  int64 // ns since the epoch, as the three that follow
+	StartedAt  int64
+	FinishedAt int64
+	ExitCode   int32
+	Reason     string
+	Message    string
 }
 
 // Namespace is one Linux namespace of a pod or container.

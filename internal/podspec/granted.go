@@ -25,34 +25,48 @@ type given struct {
 // grantsOf reads an answer of the PodResources API, by pod and container. Pods
 // and containers without devices are kept: that they have none is known. That a
 // container has no CPUs alone is, where told: the kubelet's CPU manager gives some
-// away.
-func grantsOf(answer *podresources.ListPodResourcesResponse, told bool) (map[podName]given, error) {
-	all := map[podName]given{}
+// away. Pods that cannot be read are told apart; one without a name may be any.
+func grantsOf(answer *podresources.ListPodResourcesResponse, told bool) (all map[podName]given, unread map[podName]error, err error) {
+	all, unread = map[podName]given{}, map[podName]error{}
 	if len(answer.GetPodResources()) > maxPods {
-		return nil, fmt.Errorf("more than %d pods", maxPods)
+		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 	}
 	for _, p := range answer.GetPodResources() {
 		name := podName{p.GetNamespace(), p.GetName()}
-		if _, twice := all[name]; twice || name.namespace == "" || name.name == "" {
-			return nil, fmt.Errorf("pod %.80q has no name, or that of another", name.namespace+"/"+name.name)
+		_, twice := all[name]
+		switch {
+		case name.namespace == "" || name.name == "":
+			unread[podName{}] = fmt.Errorf("pod %.80q has no name", name.namespace+"/"+name.name)
+			continue
+		case twice || unread[name] != nil:
+			delete(all, name)
+			unread[name] = fmt.Errorf("two pods have the name %.80q", name.namespace+"/"+name.name)
+			continue
 		}
-		pod := given{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
-		for _, c := range p.GetContainers() {
-			if _, twice := pod.devices[c.GetName()]; twice || c.GetName() == "" || len(pod.devices) == maxContainers {
-				return nil, fmt.Errorf("pod %.80q: a container has no name, or that of another, or there are too many", name.namespace+"/"+name.name)
-			}
-			grant, err := grantOf(c)
-			if err != nil {
-				return nil, fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
-			}
-			pod.devices[c.GetName()] = grant
-		}
-		if err := pod.readStatic(p, told); err != nil {
-			return nil, fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
+		pod, err := givenTo(p, told)
+		if err != nil {
+			unread[name] = fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
+			continue
 		}
 		all[name] = pod
 	}
-	return all, nil
+	return all, unread, nil
+}
+
+// givenTo reads what one pod was given.
+func givenTo(p *podresources.PodResources, told bool) (given, error) {
+	pod := given{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
+	for _, c := range p.GetContainers() {
+		if _, twice := pod.devices[c.GetName()]; twice || c.GetName() == "" || len(pod.devices) == maxContainers {
+			return given{}, errors.New("a container has no name, or that of another, or there are too many")
+		}
+		grant, err := grantOf(c)
+		if err != nil {
+			return given{}, err
+		}
+		pod.devices[c.GetName()] = grant
+	}
+	return pod, pod.readStatic(p, told)
 }
 
 // readStatic reads the CPUs and memory nodes of a pod's containers. Those of the

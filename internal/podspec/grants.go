@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -200,13 +201,14 @@ func (g *Grants) ask(ctx context.Context) error {
 	if len(wanted) == 0 && up {
 		return nil
 	}
-	answer, noCPUs, err := g.list(ctx)
+	answer, unread, noCPUs, err := g.list(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first {
 		close(g.ready)
 	}
 	news := first || g.up != (err == nil)
+	before := g.err
 	g.asked, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
 	if err != nil {
 		if news {
@@ -214,16 +216,38 @@ func (g *Grants) ask(ctx context.Context) error {
 		}
 		return err
 	}
-	g.takeLocked(wanted, answer)
+	if g.err = unreadNames(unread); g.err != nil && (before == nil || before.Error() != g.err.Error()) {
+		g.o.Log.Warn("what the kubelet granted some pods cannot be read; what was known of them stays", logkey.Err, g.err)
+	}
+	g.takeLocked(wanted, answer, unread)
 	return nil
+}
+
+// unreadNames says how many pods could not be read, and why the first; nil for none.
+func unreadNames(unread map[podName]error) error {
+	var all []Unread
+	for _, err := range unread {
+		all = append(all, Unread{Err: err})
+	}
+	slices.SortFunc(all, func(a, b Unread) int { return strings.Compare(a.Err.Error(), b.Err.Error()) })
+	return unreadError(all)
 }
 
 // takeLocked takes in an answer to a question for the wanted pods. A pod it
 // does not have is no longer the kubelet's. It tells no UIDs: of two pods that
 // had a name in turn only the later counts, and of two that are wanted at once
-// neither, until an answer is wanted for one of them alone.
-func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given) {
-	g.before = nil
+// neither, until an answer is wanted for one of them alone. Of a pod that could not be
+// read what was known stays, and it is asked about again; so do all it does not have,
+// where one has no name.
+func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given, unread map[podName]error) {
+	_, nameless := unread[podName{}]
+	isUnread := func(name podName) bool {
+		_, told := answer[name]
+		return unread[name] != nil || nameless && !told
+	}
+	maps.DeleteFunc(g.before, func(_ string, k *lifecycle.KubeletGrants) bool { return !isUnread(podName{k.Namespace, k.Name}) })
+	wanted = maps.Clone(wanted)
+	maps.DeleteFunc(wanted, func(_ string, name podName) bool { return isUnread(name) })
 	claims := map[podName]int{}
 	for uid, name := range wanted {
 		claims[name]++
@@ -233,6 +257,7 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given)
 		name := podName{k.Namespace, k.Name}
 		now, lives := answer[name]
 		switch {
+		case isUnread(name):
 		case !lives || claims[name] > 0:
 			delete(g.known, uid)
 			g.dirty = true
@@ -254,11 +279,11 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given)
 }
 
 // list asks the kubelet. The first error is why it does not tell CPUs, the second
-// why nothing was told.
-func (g *Grants) list(ctx context.Context) (map[podName]given, error, error) {
+// why nothing was told; unread are pods that cannot be read.
+func (g *Grants) list(ctx context.Context) (all map[podName]given, unread map[podName]error, noCPUs, err error) {
 	if _, err := os.Stat(g.o.Socket); err != nil {
 		err = g.because(err)
-		return nil, err, err
+		return nil, nil, err, err
 	}
 	if g.conn == nil {
 		conn, err := grpc.NewClient("unix://"+g.o.Socket,
@@ -267,23 +292,23 @@ func (g *Grants) list(ctx context.Context) (map[podName]given, error, error) {
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 		if err != nil {
 			err = g.because(err)
-			return nil, err, err
+			return nil, nil, err, err
 		}
 		g.conn = conn
 	}
 	client := podresources.NewPodResourcesListerClient(g.conn)
-	noCPUs := g.tellsCPUs(ctx, client)
+	noCPUs = g.tellsCPUs(ctx, client)
 	answer, err := client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		err = g.because(err)
-		return nil, err, err
+		return nil, nil, err, err
 	}
-	all, err := grantsOf(answer, noCPUs == nil)
+	all, unread, err = grantsOf(answer, noCPUs == nil)
 	if err != nil {
 		err = g.because(err)
-		return nil, err, err
+		return nil, nil, err, err
 	}
-	return all, noCPUs, nil
+	return all, unread, noCPUs, nil
 }
 
 // tellsCPUs returns why a container of which the kubelet lists no CPUs may have
@@ -377,7 +402,10 @@ func (g *Grants) Run(ctx context.Context) error {
 		if !retry.Resting(time.Now()) {
 			retry.Note(time.Now(), g.save())
 		}
-		if err == nil {
+		g.mu.Lock()
+		unread := g.err != nil
+		g.mu.Unlock()
+		if err == nil && !unread {
 			pause = g.o.Retry
 			continue
 		}

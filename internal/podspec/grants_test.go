@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,8 +215,8 @@ func TestGrantsOf(t *testing.T) {
 	pod.Containers[0].DynamicResources = []*podresources.DynamicResource{{ClaimResources: []*podresources.ClaimResource{
 		{CdiDevices: []*podresources.CDIDevice{{Name: "nvidia.com/gpu=0"}}},
 	}}}
-	all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod, bare("two")}}, false)
-	if err != nil {
+	all, unread, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{pod, bare("two")}}, false)
+	if err != nil || len(unread) > 0 {
 		t.Fatal(err)
 	}
 	want := map[podName]given{
@@ -235,12 +236,57 @@ func TestGrantsOf(t *testing.T) {
 		{gpuPod("", "a", "GPU-aa")}, {gpuPod("one", "", "GPU-aa")}, {gpuPod("one", "a", "")},
 		{gpuPod("one", "a", strings.Repeat("x", maxName+1))}, {twice}, {nil},
 	} {
-		if all, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: bad}, true); err == nil {
-			t.Errorf("believed: %v", all)
+		all, unread, err := grantsOf(&podresources.ListPodResourcesResponse{PodResources: append(bad, bare("sound"))}, true)
+		if _, sound := all[podName{"shop", "sound"}]; err != nil || !sound || len(all) != 1 || len(unread) != 1 {
+			t.Errorf("believed: %v, %v, %v", all, unread, err)
 		}
 	}
 }
 
 func bare(name string) *podresources.PodResources {
 	return &podresources.PodResources{Namespace: "shop", Name: name}
+}
+
+// TestOneBadGrant: a pod of which the kubelet tells something that cannot be read keeps
+// what was known of it, in this agent and from the last one; the others are told.
+func TestOneBadGrant(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	s := &resourcesServer{allocatable: []int64{0, 1, 2}}
+	s.say(staticPod("one", []int64{1 << 40}), staticPod("two", []int64{2}))
+	serveResources(t, socket, s)
+	var mu sync.Mutex
+	var saved []byte
+	g := runGrants(t, GrantsOptions{
+		Socket: socket, Wait: 5 * time.Second, Retry: time.Millisecond,
+		Remembered: []byte(`{"v":1,"pods":[{"uid":"u1","namespace":"shop","name":"one","containers":{"a":{"cpus":[1],"told":true}}}]}`),
+		Save: func(data []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
+			saved = data
+			return nil
+		},
+	})
+	g.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "two"))
+	if got := g.Known("u2").StaticOf("a").CPUs; !slices.Equal(got, []int{2}) {
+		t.Errorf("the other pod: %v", got)
+	}
+	if got := g.Known("u1").StaticOf("a").CPUs; !slices.Equal(got, []int{1}) {
+		t.Errorf("what an earlier agent knew: %v", got)
+	}
+	if st := g.State(); !st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), "shop/one") {
+		t.Errorf("%+v", st)
+	}
+	until(t, "it is kept", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(string(saved), `"u1"`) && strings.Contains(string(saved), `"u2"`)
+	})
+	s.say(staticPod("one", []int64{0}), staticPod("two", []int64{2}))
+	until(t, "it is asked again", func() bool { return slices.Equal(g.Known("u1").StaticOf("a").CPUs, []int{0}) && g.State().Err == nil })
+	s.say(staticPod("one", []int64{-1}), staticPod("two", []int64{2}))
+	g.Doubt(shopPod("u2", "two"))
+	until(t, "it cannot be read again", func() bool { return g.State().Err != nil })
+	if got := g.Known("u1").StaticOf("a").CPUs; !slices.Equal(got, []int{0}) {
+		t.Errorf("what was known: %v", got)
+	}
 }

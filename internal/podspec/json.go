@@ -54,72 +54,76 @@ func (q *jsonQuantity) UnmarshalJSON(b []byte) error {
 }
 
 // decodeList reads a v1.PodList, one pod after the other, so that the text is
-// never in memory as a whole.
-func decodeList(r io.Reader) ([]*lifecycle.PodSpec, error) {
+// never in memory as a whole. Pods that cannot be read are told apart.
+func decodeList(r io.Reader) (pods []*lifecycle.PodSpec, unread []Unread, err error) {
 	d := json.NewDecoder(r)
 	if err := expect(d, json.Delim('{')); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var pods []*lifecycle.PodSpec
 	kind, items := "", false
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		switch key {
 		case "kind":
 			err = d.Decode(&kind)
 		case "items":
 			if items {
-				return nil, errors.New("two lists of items")
+				return nil, nil, errors.New("two lists of items")
 			}
 			items = true
-			pods, err = decodeItems(d)
+			pods, unread, err = decodeItems(d)
 		default:
 			var skip json.RawMessage
 			err = d.Decode(&skip)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if err := expect(d, json.Delim('}')); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("text after the end")
+		return nil, nil, errors.New("text after the end")
 	}
 	if kind != "PodList" || !items {
-		return nil, fmt.Errorf("kind %.40q is no PodList with items", kind)
+		return nil, nil, fmt.Errorf("kind %.40q is no PodList with items", kind)
 	}
-	return pods, nil
+	return pods, unread, nil
 }
 
-func decodeItems(d *json.Decoder) ([]*lifecycle.PodSpec, error) {
+func decodeItems(d *json.Decoder) (pods []*lifecycle.PodSpec, unread []Unread, err error) {
 	start, err := d.Token()
 	if err != nil || start == nil { // a list without items may be null
-		return nil, err
+		return nil, nil, err
 	}
 	if start != json.Delim('[') {
-		return nil, errors.New("items is no list")
+		return nil, nil, errors.New("items is no list")
 	}
-	var pods []*lifecycle.PodSpec
 	for d.More() {
-		if len(pods) == maxPods {
-			return nil, fmt.Errorf("more than %d pods", maxPods)
+		if len(pods)+len(unread) == maxPods {
+			return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 		}
 		var p jsonPod
-		if err := d.Decode(&p); err != nil {
-			return nil, err
+		// A text where a number should be is that pod's fault: the decoder has passed it.
+		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
+		if err != nil && !errors.As(err, &ofPod) {
+			return nil, nil, err
 		}
-		s, err := p.spec()
+		var s *lifecycle.PodSpec
+		if err == nil {
+			s, err = p.spec()
+		}
 		if err != nil {
-			return nil, err
+			unread = append(unread, Unread{p.Metadata.UID, err})
+			continue
 		}
 		pods = append(pods, s)
 	}
-	return pods, expect(d, json.Delim(']'))
+	return pods, unread, expect(d, json.Delim(']'))
 }
 
 func expect(d *json.Decoder, want json.Delim) error {

@@ -3,6 +3,7 @@ package podspec
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -25,29 +26,39 @@ type keptStatic struct {
 	Told bool  `json:"told,omitempty"`
 }
 
-// recallGrants reads what an earlier agent knew.
+// recallGrants reads what an earlier agent knew. The error is of pods that are left
+// out.
 func recallGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
-	pods, err := recalled[keptPod](data)
-	if err != nil || pods == nil {
+	pods, unread, err := recalled[keptPod](data)
+	if err != nil {
 		return nil, err
 	}
 	out := map[string]*lifecycle.KubeletGrants{}
 	for _, p := range pods {
-		if p.UID == "" || p.Name == "" {
-			return nil, errors.New("a pod without UID or name")
-		}
-		k := &lifecycle.KubeletGrants{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Static: map[string]lifecycle.StaticGrant{}}
-		for name, c := range p.Containers {
-			for _, id := range slices.Concat(c.CPUs, c.Mems) {
-				if id < 0 || id >= maxCPU {
-					return nil, errBadID
-				}
-			}
-			k.Static[name] = lifecycle.StaticGrant{CPUs: c.CPUs, Mems: c.Mems, Told: c.Told}
+		k, err := p.grants()
+		if err != nil {
+			unread = append(unread, Unread{p.UID, err})
+			continue
 		}
 		out[p.UID] = k
 	}
-	return out, nil
+	return out, unreadError(unread)
+}
+
+func (p *keptPod) grants() (*lifecycle.KubeletGrants, error) {
+	if p.UID == "" || p.Name == "" {
+		return nil, errors.New("a pod without UID or name")
+	}
+	k := &lifecycle.KubeletGrants{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Static: map[string]lifecycle.StaticGrant{}}
+	for name, c := range p.Containers {
+		for _, id := range slices.Concat(c.CPUs, c.Mems) {
+			if id < 0 || id >= maxCPU {
+				return nil, fmt.Errorf("pod %.80q: %w", p.Namespace+"/"+p.Name, errBadID)
+			}
+		}
+		k.Static[name] = lifecycle.StaticGrant{CPUs: c.CPUs, Mems: c.Mems, Told: c.Told}
+	}
+	return k, nil
 }
 
 // save keeps what is known of CPUs and memory nodes, where that changed.
@@ -75,11 +86,18 @@ func (g *Grants) save() error {
 	return err
 }
 
-// keptLocked lists what is kept, by UID.
+// keptLocked lists what is kept, by UID: also of pods of which the kubelet told
+// something that cannot be read.
 func (g *Grants) keptLocked() []keptPod {
 	out := []keptPod{}
-	for _, uid := range slices.Sorted(maps.Keys(g.known)) {
-		k := g.known[uid]
+	all := maps.Clone(g.known)
+	for uid, k := range g.before {
+		if all[uid] == nil {
+			all[uid] = k
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		k := all[uid]
 		p := keptPod{UID: uid, Namespace: k.Namespace, Name: k.Name, Containers: map[string]keptStatic{}}
 		for name, s := range k.Static {
 			if s.Told || len(s.Mems) > 0 {

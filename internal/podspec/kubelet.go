@@ -50,7 +50,7 @@ type Kubelet struct {
 	turn   chan struct{} // whoever fills it may ask, and guards all below
 	asked  time.Time
 	next   time.Time // not to ask before
-	answer map[string]*lifecycle.PodSpec
+	answer *Update
 }
 
 // The kubelet makes a text of all its pods for each question: between two it is
@@ -91,19 +91,19 @@ func (k *Kubelet) Close() error {
 // same time shares an answer. Where it is too early to ask again it is done
 // soon, and ErrLater returned.
 func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
-	all, err := k.shared(ctx)
+	u, err := k.shared(ctx)
 	switch {
 	case err != nil:
 		k.Soon()
 		return Update{}, err
-	case all[uid] == nil:
-		return Update{All: all, Full: true}, ErrUnknown
+	case u.All[uid] == nil:
+		return *u, ErrUnknown
 	}
-	return Update{All: all, Full: true}, nil
+	return *u, nil
 }
 
 // shared returns an answer to a question that was asked after the call.
-func (k *Kubelet) shared(ctx context.Context) (map[string]*lifecycle.PodSpec, error) {
+func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 	arrived := time.Now()
 	select {
 	case k.turn <- struct{}{}:
@@ -155,17 +155,17 @@ func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 		case <-k.kicked:
 		}
 		limited, cancel := context.WithTimeout(ctx, fetchTimeout)
-		all, err := k.shared(limited)
+		u, err := k.shared(limited)
 		cancel()
 		if err != nil {
 			return err
 		}
-		tell(Update{All: all, Full: true})
+		tell(*u)
 		timer.Reset(k.o.Every)
 	}
 }
 
-func (k *Kubelet) list(ctx context.Context) (map[string]*lifecycle.PodSpec, error) {
+func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	url := strings.TrimSuffix(k.o.URL, "/") + "/pods"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -183,18 +183,18 @@ func (k *Kubelet) list(ctx context.Context) (map[string]*lifecycle.PodSpec, erro
 		return nil, fmt.Errorf("%s: %s%s", url, res.Status, advice(res.StatusCode))
 	}
 	body := &io.LimitedReader{R: res.Body, N: maxAnswer}
-	pods, err := decodeList(body)
+	pods, unread, err := decodeList(body)
 	switch {
 	case err != nil && body.N <= 0:
 		return nil, fmt.Errorf("%s: longer than %d MiB", url, maxAnswer>>20)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	all, err := listed(pods, k.o.Node)
+	all, twice, err := listed(pods, k.o.Node)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	return all, nil
+	return &Update{All: all, Full: true, Unread: append(unread, twice...)}, nil
 }
 
 // advice says what to do about a refusal.

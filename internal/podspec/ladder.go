@@ -43,7 +43,9 @@ type Update struct {
 	All  map[string]*lifecycle.PodSpec
 	Full bool
 	Gone string // UID of a pod that ended
-	Bad  error  // something it told could not be read
+	// Unread are pods that it told and that cannot be read. What was known of them
+	// stays.
+	Unread []Unread
 }
 
 // State is what can be said of one rung.
@@ -98,6 +100,8 @@ type rung struct {
 	asked bool
 	err   error
 	pods  map[string]*lifecycle.PodSpec
+	// unread are pods that it told and that cannot be read.
+	unread []Unread
 }
 
 // New makes a ladder. Nothing is asked before Run.
@@ -308,10 +312,9 @@ func (l *Ladder) down(ctx context.Context, r *rung, err error) {
 func (l *Ladder) take(r *rung, u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if u.Bad != nil {
-		r.err = u.Bad
-		l.o.Log.Warn("something told of a pod cannot be read; what was known stays", logkey.Source, string(r.Source()), logkey.Err, u.Bad)
-		return
+	unread, news := r.note(u)
+	if news {
+		l.o.Log.Warn("something told of a pod cannot be read; what was known stays", logkey.Source, string(r.Source()), logkey.Err, unread)
 	}
 	if u.Gone != "" {
 		l.forgetLocked(u.Gone)
@@ -334,9 +337,9 @@ func (l *Ladder) take(r *rung, u Update) {
 		if !r.up {
 			l.o.Log.Info("pod specs are told", logkey.Source, string(r.Source()), logkey.Pods, len(u.All))
 		}
-		r.up, r.asked, r.err = true, true, nil
+		r.up, r.asked, r.err = true, true, unread
 		l.settleLocked()
-		l.pruneLocked(u.All)
+		l.pruneLocked(u.All, u.Unread)
 	}
 	if len(l.changed) > 0 {
 		select {
@@ -344,6 +347,24 @@ func (l *Ladder) take(r *rung, u Update) {
 		default:
 		}
 	}
+}
+
+// note takes in which pods cannot be read, and returns that as an error. It reports
+// whether that is to be said: once, not at every answer.
+func (r *rung) note(u Update) (unread error, news bool) {
+	before := unreadError(r.unread)
+	if u.Full {
+		r.unread = nil
+	}
+	r.unread = slices.DeleteFunc(r.unread, func(x Unread) bool { return u.All[x.UID] != nil || u.Gone != "" && x.UID == u.Gone })
+	for _, x := range u.Unread {
+		r.unread = append(slices.DeleteFunc(r.unread, func(y Unread) bool { return y.UID == x.UID }), x)
+	}
+	unread = unreadError(r.unread)
+	if r.up {
+		r.err = unread
+	}
+	return unread, unread != nil && (before == nil || before.Error() != unread.Error())
 }
 
 func (l *Ladder) forgetLocked(uid string) {
@@ -356,12 +377,19 @@ func (l *Ladder) forgetLocked(uid string) {
 }
 
 // pruneLocked forgets pods that a whole list does not have: every rung tells of
-// the same kubelet's.
-func (l *Ladder) pruneLocked(all map[string]*lifecycle.PodSpec) {
+// the same kubelet's. Pods that could not be read are not gone, and one without a UID
+// may be any.
+func (l *Ladder) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread) {
+	there := map[string]bool{}
+	for _, u := range unread {
+		if there[u.UID] = true; u.UID == "" {
+			return
+		}
+	}
 	gone := map[string]bool{}
 	note := func(pods map[string]*lifecycle.PodSpec) {
 		for uid := range pods {
-			if all[uid] == nil {
+			if all[uid] == nil && !there[uid] {
 				gone[uid] = true
 			}
 		}

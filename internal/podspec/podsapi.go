@@ -85,7 +85,7 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	if err != nil {
 		return Update{}, p.because(err)
 	}
-	s, err := decodePod(answer.GetPod())
+	s, _, err := decodePod(answer.GetPod())
 	switch {
 	case err != nil:
 		return Update{}, err
@@ -114,6 +114,7 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 		return p.because(err)
 	}
 	var first []*lifecycle.PodSpec
+	var unread []Unread
 	synced := false
 	for {
 		ev, err := stream.Recv()
@@ -122,34 +123,37 @@ func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 		}
 		switch ev.GetType() {
 		case pods.EventType_INITIAL_SYNC_COMPLETE:
-			all, err := listed(first, "")
+			all, twice, err := listed(first, "")
 			if err != nil {
 				return err
 			}
-			tell(Update{All: all, Full: true})
-			first, synced = nil, true
+			tell(Update{All: all, Full: true, Unread: append(unread, twice...)})
+			first, unread, synced = nil, nil, true
 			continue
 		case pods.EventType_ADDED, pods.EventType_MODIFIED, pods.EventType_DELETED:
 		default:
 			continue // of a newer kubelet
 		}
-		if err := p.change(ev, synced, &first, tell); err != nil {
+		if err := p.change(ev, synced, &first, &unread, tell); err != nil {
 			return err
 		}
 	}
 }
 
 // change takes one pod of the stream: into the first list until that is
-// complete.
-func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, tell func(Update)) error {
-	s, err := decodePod(ev.GetPod())
+// complete. One that cannot be read is no reason to lose sight of the others.
+func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecycle.PodSpec, unread *[]Unread, tell func(Update)) error {
+	s, uid, err := decodePod(ev.GetPod())
 	gone := ev.GetType() == pods.EventType_DELETED
 	switch {
+	case err != nil && gone && uid != "" && synced:
+		tell(Update{Gone: uid})
 	case err != nil && synced:
-		// One pod that cannot be read is no reason to lose sight of the others.
-		tell(Update{Bad: err})
+		tell(Update{Unread: []Unread{{uid, err}}})
+	case err != nil && len(*unread) == maxPods:
+		return fmt.Errorf("more than %d pods that cannot be read, the last: %w", maxPods, err)
 	case err != nil:
-		return err
+		*unread = append(*unread, Unread{uid, err})
 	case synced && gone:
 		tell(Update{Gone: s.UID})
 	case synced:

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func webPod() []byte {
 }
 
 func TestDecodePod(t *testing.T) {
-	got, err := decodePod(webPod())
+	got, _, err := decodePod(webPod())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestDecodePod(t *testing.T) {
 	}
 	whole := webPod()
 	for cut := range len(whole) {
-		if s, err := decodePod(whole[:cut]); err == nil && s.UID != "u1" {
+		if s, _, err := decodePod(whole[:cut]); err == nil && s.UID != "u1" {
 			t.Errorf("cut at %d: %+v", cut, s)
 		}
 	}
@@ -78,7 +79,7 @@ func FuzzDecodePod(f *testing.F) {
 	f.Add([]byte{0x0a, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer clock.Watch(t, len(data))()
-		if s, err := decodePod(data); err == nil {
+		if s, _, err := decodePod(data); err == nil {
 			checkSpecs(t, []*lifecycle.PodSpec{s})
 		}
 	})
@@ -161,7 +162,7 @@ func smallPod(uid, name string) []byte {
 // going and coming back.
 func TestPodsAPI(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "pods.sock")
-	s := &podsServer{known: map[string][]byte{"u1": webPod()}, events: make(chan *pods.WatchPodsEvent)}
+	s := &podsServer{known: map[string][]byte{"u1": webPod(), "bad": {0xff}}, events: make(chan *pods.WatchPodsEvent)}
 	stop := servePods(t, socket, s)
 	var mu sync.Mutex
 	var told []string
@@ -179,6 +180,9 @@ func TestPodsAPI(t *testing.T) {
 	}
 	l.Ready(t.Context())
 	until(t, "the first pod is told of", heard("u1"))
+	if st := l.States()[0]; !st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), "1 pod cannot be read") {
+		t.Errorf("one of the first pods cannot be read: %+v", st)
+	}
 	if d := cmp.Diff(webSpec(lifecycle.FromPodsAPI), l.Spec("u1")); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

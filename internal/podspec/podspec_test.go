@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,9 +59,9 @@ func webSpec(from lifecycle.Source) *lifecycle.PodSpec {
 }
 
 func TestDecodeList(t *testing.T) {
-	got, err := decodeList(strings.NewReader(listOf(onePod)))
-	if err != nil {
-		t.Fatal(err)
+	got, unread, err := decodeList(strings.NewReader(listOf(onePod)))
+	if err != nil || unread != nil {
+		t.Fatal(err, unread)
 	}
 	if d := cmp.Diff([]*lifecycle.PodSpec{webSpec(lifecycle.FromKubelet)}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -80,28 +81,93 @@ func TestBadLists(t *testing.T) {
 		`{"kind":"PodList"}`:             "no PodList with items",
 		`{"kind":"PodList","items":{}}`:  "no list",
 		listOf() + "x":                   "text after the end",
-		listOf(pod("1", "n", ""), pod("1", "n", "")):                               "two pods have the UID",
 		listOf(pod("1", "n", ""), pod("2", "m", "")):                               "another node's",
-		listOf(pod("", "n", "")):                                                   "without name, namespace or UID",
-		listOf(pod("1", "n", `,"initContainers":[{"name":"a"}]`)):                  "that of another",
-		listOf(pod("1", "n", `,"overhead":{"cpu":"lots"}`)):                        "is not a quantity",
-		listOf(pod("1", "n", `,"overhead":{"memory":"99999999999E"}`)):             "is above",
 		listOf(strings.Repeat(pod("1", "n", "")+",", maxPods) + pod("1", "n", "")): "more than",
 	} {
-		specs, err := decodeList(strings.NewReader(text))
+		specs, _, err := decodeList(strings.NewReader(text))
 		if err == nil {
-			_, err = listed(specs, "")
+			_, _, err = listed(specs, "")
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}
-	specs, err := decodeList(strings.NewReader(listOf(onePod)))
+	specs, _, err := decodeList(strings.NewReader(listOf(onePod)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listed(specs, "other"); err == nil {
+	if _, _, err := listed(specs, "other"); err == nil {
 		t.Error("pods of another node than the configured one are believed")
+	}
+}
+
+// TestBadPods: a pod that cannot be read is told apart, and its list is read.
+func TestBadPods(t *testing.T) {
+	pod := func(uid, more string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"n%s","namespace":"s","uid":%q},"spec":{"nodeName":"node1","containers":[{"name":"a"}]%s}}`, uid, uid, more)
+	}
+	for text, want := range map[string]string{
+		pod("", ""): "without name, namespace or UID",
+		pod("1", `,"initContainers":[{"name":"a"}]`):                           "that of another",
+		pod("1", `,"overhead":{"cpu":"lots"}`):                                 "is not a quantity",
+		pod("1", `,"overhead":{"memory":"99999999999E"}`):                      "is above",
+		pod("1", `,"nodeName":7`):                                              "cannot unmarshal number",
+		`{"metadata":{"uid":"1"},"spec":{"containers":"none"}}`:                "cannot unmarshal string",
+		pod("1", "") + "," + pod("1", ""):                                      "two pods have the UID",
+		pod("2", `,"overhead":[]`) + "," + pod("1", `,"overhead":{"cpu":"x"}`): "cannot unmarshal array",
+	} {
+		specs, unread, err := decodeList(strings.NewReader(listOf(text, onePod)))
+		if err != nil {
+			t.Errorf("%.60s: %v", text, err)
+			continue
+		}
+		all, twice, err := listed(specs, "")
+		if unread = append(unread, twice...); err != nil || len(all) != 1 || all["u1"] == nil {
+			t.Errorf("%.60s: %v, %v", text, all, err)
+		}
+		if err := unreadError(unread); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestOneBadPod: what was known of a pod that cannot be read any more stays, all others
+// are told, the reason is said while it lasts, and the pod is read when it can be.
+func TestOneBadPod(t *testing.T) {
+	s := serveKubelet(t)
+	o := s.options(t)
+	o.Every = 2 * time.Millisecond
+	l := run(t, Options{Rungs: []Rung{NewKubelet(o)}})
+	l.Ready(t.Context())
+	absurd := strings.Replace(onePod, `"cpu":"250m"`, `"cpu":"9e99"`, 1)
+	other := `{"metadata":{"name":"other","namespace":"shop","uid":"u2"},"spec":{"nodeName":"node1","containers":[{"name":"a"}]}}`
+	s.say(200, listOf(absurd, other))
+	until(t, "the other is told", func() bool { return l.Spec("u2") != nil })
+	if st := l.States()[0]; l.Spec("u1") == nil || !st.Up || st.Err == nil || !strings.Contains(st.Err.Error(), "shop/web") {
+		t.Errorf("%+v, %+v", l.Spec("u1"), st)
+	}
+	nameless := strings.Replace(absurd, `"uid":"u1"`, `"uid":""`, 1)
+	s.say(200, listOf(nameless))
+	until(t, "it is asked again", func() bool { return strings.Contains(fmt.Sprint(l.States()[0].Err), "1 pod") && l.Spec("u2") != nil })
+	s.say(200, listOf(onePod))
+	until(t, "all is read", func() bool { return l.States()[0].Err == nil && l.Spec("u2") == nil && l.Spec("u1") != nil })
+	s.say(200, listOf(onePod, onePod))
+	until(t, "neither is believed", func() bool { return strings.Contains(fmt.Sprint(l.States()[0].Err), "two pods") })
+	if l.Spec("u1") == nil {
+		t.Error("what was known is lost")
+	}
+}
+
+// TestOneBadMemory: one remembered pod that cannot be read does not lose the others.
+func TestOneBadMemory(t *testing.T) {
+	known, err := recall([]byte(`{"v":1,"pods":[{"UID":7},null,{"UID":"u1","Name":"web","Namespace":"shop"}]}`))
+	if err == nil || known["u1"] == nil || !known["u1"].Remembered || len(known) != 1 {
+		t.Errorf("%v, %v", known, err)
+	}
+	granted, err := recallGrants([]byte(`{"v":1,"pods":[{"uid":7},{"uid":"u","namespace":"n","name":"p","containers":{"a":{"cpus":[-1]}}},
+		{"uid":"u1","namespace":"shop","name":"web","containers":{"a":{"cpus":[2],"told":true}}}]}`))
+	if err == nil || len(granted) != 1 || granted["u1"] == nil || !slices.Equal(granted["u1"].Static["a"].CPUs, []int{2}) {
+		t.Errorf("%v, %v", granted, err)
 	}
 }
 
@@ -269,7 +335,7 @@ func TestBadAnswerLosesNothing(t *testing.T) {
 	if d := cmp.Diff(webSpec(lifecycle.FromKubelet), l.Spec("u1")); d != "" {
 		t.Fatalf("(-want +got):\n%s", d)
 	}
-	for _, text := range []string{"{", listOf(onePod, onePod), `{"kind":"Status"}`, ""} {
+	for _, text := range []string{"{", listOf(onePod) + "x", `{"kind":"Status"}`, ""} {
 		s.say(200, text)
 		until(t, "the answer is refused", func() bool { return !l.States()[0].Up })
 		if l.Spec("u1") == nil || l.States()[0].Err == nil {
@@ -404,7 +470,7 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add(strings.Repeat("[", 200_000))
 	f.Fuzz(func(t *testing.T, text string) {
 		defer clock.Watch(t, len(text))()
-		specs, err := decodeList(strings.NewReader(text))
+		specs, _, err := decodeList(strings.NewReader(text))
 		if err == nil {
 			checkSpecs(t, specs)
 		}

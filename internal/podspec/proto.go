@@ -57,13 +57,15 @@ func fields(b []byte, do func(n protowire.Number, v []byte) error) error {
 	return nil
 }
 
-// decodePod reads the protobuf form of a v1.Pod.
-func decodePod(data []byte) (*lifecycle.PodSpec, error) {
+// decodePod reads the protobuf form of a v1.Pod. Its UID is known also of one that
+// cannot be read, unless that is what cannot be.
+func decodePod(data []byte) (s *lifecycle.PodSpec, uid string, err error) {
 	b := &builder{}
 	if err := b.pod(data); err != nil {
-		return nil, fmt.Errorf("malformed pod: %w", err)
+		return nil, b.spec.UID, fmt.Errorf("malformed pod: %w", err)
 	}
-	return b.finish(lifecycle.FromPodsAPI)
+	s, err = b.finish(lifecycle.FromPodsAPI)
+	return s, b.spec.UID, err
 }
 
 func (b *builder) pod(data []byte) error {

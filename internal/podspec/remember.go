@@ -17,34 +17,50 @@ type memory[P any] struct {
 	Pods    []P `json:"pods"`
 }
 
-// recalled reads what was stored; none where nothing was.
-func recalled[P any](data []byte) ([]P, error) {
+// recalled reads what was stored; none where nothing was. A pod that cannot be read
+// is left out.
+func recalled[P any](data []byte) (pods []P, unread []Unread, err error) {
 	if len(data) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	var m memory[P]
+	var m memory[json.RawMessage]
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if m.Version != 1 {
-		return nil, fmt.Errorf("version %d is unknown", m.Version)
+		return nil, nil, fmt.Errorf("version %d is unknown", m.Version)
 	}
-	return m.Pods, nil
+	for _, text := range m.Pods {
+		var p P
+		if err := json.Unmarshal(text, &p); err != nil {
+			unread = append(unread, Unread{Err: err})
+			continue
+		}
+		pods = append(pods, p)
+	}
+	return pods, unread, nil
 }
 
-// recall reads what an earlier agent knew.
+// recall reads what an earlier agent knew. The error is of pods that are left out.
 func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
-	pods, err := recalled[*lifecycle.PodSpec](data)
-	if err != nil || pods == nil {
+	pods, unread, err := recalled[lifecycle.PodSpec](data)
+	if err != nil {
 		return nil, err
 	}
-	for _, s := range pods {
-		if s == nil || s.UID == "" {
-			return nil, errors.New("a pod without UID")
+	var good []*lifecycle.PodSpec
+	for i := range pods {
+		if pods[i].UID == "" {
+			unread = append(unread, Unread{Err: errors.New("a pod without UID")})
+			continue
 		}
-		s.Remembered = true
+		pods[i].Remembered = true
+		good = append(good, &pods[i])
 	}
-	return listed(pods, "")
+	known, twice, err := listed(good, "")
+	if err != nil {
+		return nil, err
+	}
+	return known, unreadError(append(unread, twice...))
 }
 
 // save keeps what is known, where that changed.

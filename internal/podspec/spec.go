@@ -107,21 +107,45 @@ func (b *builder) finish(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 }
 
 // listed checks an answer that lists all pods of a node, and returns it by UID.
-// node is the name the pods' node must have; "" takes whatever they agree on.
-func listed(all []*lifecycle.PodSpec, node string) (map[string]*lifecycle.PodSpec, error) {
-	out := make(map[string]*lifecycle.PodSpec, len(all))
+// node is the name the pods' node must have; "" takes whatever they agree on. Of two
+// pods with one UID neither is believed.
+func listed(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.PodSpec, unread []Unread, err error) {
+	out = make(map[string]*lifecycle.PodSpec, len(all))
+	twice := map[string]bool{}
 	for _, s := range all {
 		if out[s.UID] != nil {
-			return nil, fmt.Errorf("two pods have the UID %.60q", s.UID)
+			twice[s.UID] = true
 		}
 		switch {
 		case s.Node == "":
 		case node == "":
 			node = s.Node
 		case s.Node != node:
-			return nil, fmt.Errorf("pods of node %.80q; this one is %.80q: is podspec.kubelet.url another node's?", s.Node, node)
+			return nil, nil, fmt.Errorf("pods of node %.80q; this one is %.80q: is podspec.kubelet.url another node's?", s.Node, node)
 		}
 		out[s.UID] = s
 	}
-	return out, nil
+	for uid := range twice {
+		delete(out, uid)
+		unread = append(unread, Unread{uid, fmt.Errorf("two pods have the UID %.60q", uid)})
+	}
+	return out, unread, nil
+}
+
+// Unread is a pod that was told and cannot be read; its UID is "" where that cannot be
+// read either.
+type Unread struct {
+	UID string
+	Err error
+}
+
+// unreadError says how many pods could not be read and why the first; nil for none.
+func unreadError(unread []Unread) error {
+	switch len(unread) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("1 pod cannot be read: %w", unread[0].Err)
+	}
+	return fmt.Errorf("%d pods cannot be read, the first: %w", len(unread), unread[0].Err)
 }

@@ -45,7 +45,13 @@ func (c *client) close() { _ = c.conn.Close() }
 
 // ask makes one call within bounds. The error names the call.
 func ask[Q, A any](ctx context.Context, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q) (A, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return askWithin(ctx, callTimeout, call, what, q)
+}
+
+func askWithin[Q, A any](
+	ctx context.Context, within time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q,
+) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	a, err := call(ctx, q)
 	if err != nil {

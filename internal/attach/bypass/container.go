@@ -25,6 +25,11 @@ func (s *session) checkContainer(p *pod, id string, w why) error {
 	if w&runs != 0 {
 		s.nowRunning(p, c)
 	}
+	if c.told.Unread != "" && p.told.Unread == "" {
+		if err := s.reread(p, c); err != nil {
+			return err
+		}
+	}
 	if w&(askStatus|cgroupGone) != 0 {
 		if gone, err := s.checkStatus(p, c, w); gone || err != nil {
 			return err
@@ -43,10 +48,16 @@ func (s *session) meetContainer(p *pod, id string) error {
 	if err != nil || c == nil || c.hasEnded() || p.stopped {
 		return err
 	}
+	s.takeIn(p, c)
+	return nil
+}
+
+// takeIn tells of a container that was not told of yet.
+func (s *session) takeIn(p *pod, c *ctr) {
 	if c.told.CgroupsPath == "" {
-		return nil // of a runtime that does not tell it; its cgroup will
+		return // of a runtime that does not tell it; its cgroup will
 	}
-	p.ctrs[id] = c
+	p.ctrs[c.id] = c
 	s.keep(p, c)
 	s.tell(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.told, Container: c.told})
 	switch {
@@ -55,7 +66,6 @@ func (s *session) meetContainer(p *pod, id string) error {
 	case c.dir != "" && s.a.o.Tree.Exists(c.dir, "cpuset"):
 		s.begin(p, c)
 	}
-	return nil
 }
 
 // settle has what is decided written to the kernel, whatever others wrote.
@@ -146,6 +156,10 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	state, now, err := s.ask(c)
 	if err != nil || now == nil {
 		return state, nil, err
+	}
+	if c.blank { // what it was asked for before is not known
+		c.blank, c.seen = false, *now
+		return state, nil, nil
 	}
 	requested := asked(*now, c.seen, c.ours)
 	c.seen = *now

@@ -167,6 +167,8 @@ type fakeCRI struct {
 	events  map[chan *cri.ContainerEventResponse]bool
 	updates []*cri.UpdateContainerResourcesRequest
 	n       int
+	// bad are the errors of statuses by id; a nil error is one that is never answered.
+	bad map[string]error
 	// onStart runs between the fresh cgroup and the running state.
 	onStart func(dir string)
 }
@@ -342,7 +344,9 @@ func (r *fakeCRI) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest
 	out := &cri.ListPodSandboxResponse{}
 	for id, p := range r.pods {
 		if want := q.GetFilter().GetId(); !p.hidden && (want == "" || want == id) {
-			out.Items = append(out.Items, &cri.PodSandbox{Id: id, Metadata: p.status.Metadata, State: p.status.State})
+			out.Items = append(out.Items, &cri.PodSandbox{
+				Id: id, Metadata: p.status.Metadata, State: p.status.State, Labels: p.status.Labels, Annotations: p.status.Annotations,
+			})
 		}
 	}
 	return out, nil
@@ -354,13 +358,18 @@ func (r *fakeCRI) ListContainers(_ context.Context, q *cri.ListContainersRequest
 	out := &cri.ListContainersResponse{}
 	for id, c := range r.ctrs {
 		if want := q.GetFilter().GetId(); !c.hidden && (want == "" || want == id) {
-			out.Containers = append(out.Containers, &cri.Container{Id: id, PodSandboxId: c.pod.status.Id, State: c.status.State})
+			out.Containers = append(out.Containers, &cri.Container{
+				Id: id, PodSandboxId: c.pod.status.Id, State: c.status.State, Metadata: c.status.Metadata, Annotations: c.status.Annotations,
+			})
 		}
 	}
 	return out, nil
 }
 
-func (r *fakeCRI) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+func (r *fakeCRI) PodSandboxStatus(ctx context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	if err := r.broken(ctx, q.PodSandboxId); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pods[q.PodSandboxId]
@@ -371,7 +380,10 @@ func (r *fakeCRI) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusReq
 	return &cri.PodSandboxStatusResponse{Status: proto.CloneOf(p.status), Info: map[string]string{"info": string(info)}}, err
 }
 
-func (r *fakeCRI) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (r *fakeCRI) ContainerStatus(ctx context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	if err := r.broken(ctx, q.ContainerId); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.ctrs[q.ContainerId]
@@ -380,6 +392,17 @@ func (r *fakeCRI) ContainerStatus(_ context.Context, q *cri.ContainerStatusReque
 	}
 	info, err := json.Marshal(map[string]any{"sandboxID": c.pod.status.Id, "runtimeSpec": c.spec})
 	return &cri.ContainerStatusResponse{Status: proto.CloneOf(c.status), Info: map[string]string{"info": string(info)}}, err
+}
+
+func (r *fakeCRI) broken(ctx context.Context, id string) error {
+	r.mu.Lock()
+	err, bad := r.bad[id]
+	r.mu.Unlock()
+	if bad && err == nil {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
 }
 
 func (r *fakeCRI) UpdateContainerResources(_ context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
@@ -433,11 +456,13 @@ type recorder struct {
 	asked    []*lifecycle.Resources
 	attached int
 	sync     lifecycle.Event
+	all      []lifecycle.Event
 }
 
 func (h *recorder) Handle(_ context.Context, _ conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.all = append(h.all, ev)
 	name := ""
 	switch {
 	case ev.Container != nil:

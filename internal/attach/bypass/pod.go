@@ -42,10 +42,11 @@ type pod struct {
 	stopped bool
 	gone    bool // nothing more is told of it
 	ctrs    map[string]*ctr
-	tries   int
+	tries   map[string]int // in vain, by container; "" is the sandbox
 	// Guarded by session.mu:
 	inbox hints
 	busy  bool
+	lacks bool            // it was not told of yet, or the runtime could not describe it
 	runs  map[string]bool // containers known to run
 }
 
@@ -66,6 +67,7 @@ type ctr struct {
 	// Guarded by session.copies:
 	seen, ours stored
 	inStatus   bool // its plain status has its resources
+	blank      bool // its resources were never told
 }
 
 // kept is a container that can be found by its id.
@@ -74,7 +76,9 @@ type kept struct {
 	c *ctr
 }
 
-func newPod(id string) *pod { return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}} }
+func newPod(id string) *pod {
+	return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}, lacks: true}
+}
 
 func (p *pod) dir() (string, bool) {
 	dir, err := cgroup.PodPath(p.told.CgroupParent)
@@ -157,50 +161,101 @@ func (s *session) attend(p *pod) {
 const maxAsks = 5
 
 // check looks at what the hints are about. What could not be asked is asked
-// again, within bounds; the next comparison of lists finds the rest.
+// again, within bounds; then it is told of as it is listed, and the next comparison of
+// lists asks again.
 func (s *session) check(p *pod, h hints) {
-	err := s.checkPod(p, h)
+	left, err := s.checkPod(p, h)
 	switch {
-	case err == nil:
-		p.tries = 0
-	case s.ctx.Err() != nil:
+	case err == nil || s.ctx.Err() != nil:
 	case lost(err):
 		s.fail(err)
-	case p.tries < maxAsks:
-		p.tries++
-		s.later(time.Duration(p.tries*p.tries)*20*time.Millisecond, func() {
-			if h.sandbox {
-				s.hintPod(p.id)
-			}
-			for _, id := range h.order {
-				s.hint(p.id, id, h.ctrs[id])
-			}
-		})
 	default:
-		p.tries = 0
-		s.a.o.Log.Warn("a pod cannot be asked about; it is looked at again with all others", logkey.ID(0).String(), p.id, logkey.Err, err)
+		again, over, tries := p.again(left)
+		if tries > 0 {
+			s.later(time.Duration(tries*tries)*20*time.Millisecond, func() {
+				if again.sandbox {
+					s.hintPod(p.id)
+				}
+				for _, id := range again.order {
+					s.hint(p.id, id, again.ctrs[id])
+				}
+			})
+		}
+		if !over.empty() {
+			s.takeUnread(p, over, err)
+		}
 	}
 }
 
-func (s *session) checkPod(p *pod, h hints) error {
-	if p.gone {
-		return nil // hints from before its end was told
+// again tells which hints are to be followed once more, and after how many tries at
+// least, and which have been often enough.
+func (p *pod) again(left hints) (again, over hints, tries int) {
+	count := func(id string) bool {
+		if p.tries == nil {
+			p.tries = map[string]int{}
+		}
+		if p.tries[id]++; p.tries[id] > maxAsks {
+			delete(p.tries, id)
+			return false
+		}
+		tries = max(tries, p.tries[id])
+		return true
 	}
-	if p.told == nil {
+	if left.sandbox || p.told == nil {
+		if count("") {
+			again.sandbox = true
+		} else {
+			over.sandbox = true
+		}
+	}
+	for _, id := range left.order {
+		into := &over
+		if p.told == nil && again.sandbox || p.told != nil && count(id) {
+			into = &again
+		}
+		if into.ctrs == nil {
+			into.ctrs = map[string]why{}
+		}
+		into.ctrs[id], into.order = left.ctrs[id], append(into.order, id)
+	}
+	return again, over, tries
+}
+
+// checkPod returns the hints that could not be followed, and why. One container that
+// the runtime cannot describe holds up none of the others.
+func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
+	switch {
+	case p.gone:
+		return left, nil // hints from before its end was told
+	case p.told == nil:
 		if ok, err := s.meet(p); !ok || err != nil {
-			return err
+			return h, err
 		}
-	} else if h.sandbox {
-		if done, err := s.checkSandbox(p); done || err != nil {
-			return err
+	case h.sandbox:
+		done, failed := s.checkSandbox(p)
+		if done || lost(failed) {
+			return h, failed
 		}
+		left.sandbox, err = failed != nil, failed
+	}
+	if !left.sandbox {
+		delete(p.tries, "")
 	}
 	for _, id := range h.order {
-		if err := s.checkContainer(p, id, h.ctrs[id]); err != nil {
-			return err
+		failed := s.checkContainer(p, id, h.ctrs[id])
+		if failed == nil {
+			delete(p.tries, id)
+			continue
+		}
+		if left.ctrs == nil {
+			left.ctrs = map[string]why{}
+		}
+		left.ctrs[id], left.order = h.ctrs[id], append(left.order, id)
+		if err = failed; lost(failed) {
+			break
 		}
 	}
-	return nil
+	return left, err
 }
 
 // meet asks about a pod not told of yet, and tells.
@@ -213,15 +268,28 @@ func (s *session) meet(p *pod) (ok bool, err error) {
 		s.drop(p)
 		return false, nil
 	}
-	p.told = n.told
-	s.tell(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p.told})
+	s.tellPod(p, n.told)
+	return true, nil
+}
+
+// tellPod tells of a pod as it is known now.
+func (s *session) tellPod(p *pod, now *lifecycle.Pod) {
+	for _, id := range sortedIDs(p.ctrs) { // whoever follows their starts tells of it, too
+		c := p.ctrs[id]
+		c.telling.Lock()
+		defer c.telling.Unlock()
+	}
+	p.told = now
+	s.mu.Lock()
+	p.lacks = now.Unread != ""
+	s.mu.Unlock()
+	s.tell(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
 	if dir, ok := p.dir(); ok {
 		select {
 		case s.learn <- dir:
 		case <-s.ctx.Done():
 		}
 	}
-	return true, nil
 }
 
 // drop forgets a pod there is nothing to tell of.
@@ -246,6 +314,11 @@ func (s *session) forgetLocked(c *ctr) {
 
 // checkSandbox asks how a known pod is, and tells of its end.
 func (s *session) checkSandbox(p *pod) (done bool, err error) {
+	if p.told.Unread != "" {
+		if err := s.rereadPod(p); err != nil {
+			return false, err
+		}
+	}
 	st, err := ask(s.ctx, s.c.calls.PodSandboxStatus, "ask about a pod", &cri.PodSandboxStatusRequest{PodSandboxId: p.id})
 	switch {
 	case notFound(err):
@@ -278,7 +351,7 @@ func (s *session) endPod(p *pod) {
 // askPod asks about a pod; nil where the runtime knows none. found are cgroups
 // of containers by id, for runtimes that do not tell a pod's.
 func (s *session) askPod(id string, found map[string]string) (*pod, error) {
-	st, err := ask(s.ctx, s.c.calls.PodSandboxStatus, "ask about a pod", &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	st, err := askWithin(s.ctx, describeTimeout, s.c.calls.PodSandboxStatus, "ask about a pod", &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if notFound(err) {
 		return nil, nil //nolint:nilnil // no such pod is an answer
 	}
@@ -300,7 +373,7 @@ func (s *session) askPod(id string, found map[string]string) (*pod, error) {
 
 // askContainer asks about a container; nil where the runtime knows none.
 func (s *session) askContainer(id, podID, dir string) (*ctr, error) {
-	st, err := ask(s.ctx, s.c.calls.ContainerStatus, "ask about a container", &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	st, err := askWithin(s.ctx, describeTimeout, s.c.calls.ContainerStatus, "ask about a container", &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if notFound(err) {
 		return nil, nil //nolint:nilnil // no such container is an answer
 	}

@@ -44,6 +44,12 @@ func (s *session) synchronise() error {
 	for _, p := range known {
 		for _, c := range p.ctrs {
 			s.keep(p, c)
+			if c.told.Unread != "" {
+				s.hint(p.id, c.id, askStatus)
+			}
+		}
+		if p.told.Unread != "" {
+			s.hintPod(p.id)
 		}
 		if dir, ok := p.dir(); ok {
 			s.appeared(s.places.learn(dir))
@@ -76,22 +82,31 @@ func (s *session) list() ([]*cri.PodSandbox, []*cri.Container, error) {
 }
 
 // known asks about each pod and container of the lists. What is gone by then is
-// left out.
+// left out; what the runtime cannot describe is as it is listed, and is asked about
+// again.
 func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, found map[string]string) (map[string]*pod, error) {
+	var hung patience
 	told := make([]*pod, len(pods))
 	group, _ := errgroup.WithContext(s.ctx)
 	group.SetLimit(listing)
 	for i, l := range pods {
 		group.Go(func() (err error) {
-			told[i], err = s.askPod(l.Id, found)
-			return err
+			if told[i], err = hungOf(&hung, func() (*pod, error) { return s.askPod(l.Id, found) }); err == nil || s.over(err) {
+				return err
+			}
+			told[i] = s.podUnread(l, found, err)
+			return nil
 		})
 	}
 	ctrs := make([]*ctr, len(containers))
 	for i, l := range containers {
 		group.Go(func() (err error) {
-			ctrs[i], err = s.askContainer(l.Id, l.PodSandboxId, found[l.Id])
-			return err
+			ask := func() (*ctr, error) { return s.askContainer(l.Id, l.PodSandboxId, found[l.Id]) }
+			if ctrs[i], err = hungOf(&hung, ask); err == nil || s.over(err) {
+				return err
+			}
+			ctrs[i] = s.ctrUnread(l, found[l.Id], err)
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -111,6 +126,9 @@ func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, fou
 		if p == nil {
 			s.a.o.Log.Debug("container without a pod left out", logkey.Container, c.id)
 			continue
+		}
+		if c.told.Unread == "" && p.told.Unread != "" {
+			c.told.Unread = "of its pod: " + p.told.Unread
 		}
 		if dir := found[c.id]; !c.running && dir != "" && !s.isMade(dir) {
 			continue // its cgroup must be left alone, and it is told of by itself
@@ -164,7 +182,7 @@ func (s *session) compare(listed map[string]bool, states map[string]cri.Containe
 	defer s.mu.Unlock()
 	var pods []string
 	for id := range listed {
-		if s.pods[id] == nil {
+		if p := s.pods[id]; p == nil || p.lacks {
 			pods = append(pods, id)
 		}
 	}

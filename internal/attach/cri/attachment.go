@@ -88,6 +88,7 @@ type Attachment struct {
 	lanes   map[string]chan struct{} // by pod: what is still to be told of it
 	starts  map[uint64]chan struct{} // containers that are starting
 	forms   map[string]pathForm      // by runtime handler, where they are learned
+	retries map[string]again         // by id: what the runtime could not describe
 	serial  uint64
 	conns   map[*relay.Conn]struct{}
 	// dialling are callers that were accepted and have no connection to the
@@ -115,7 +116,7 @@ func New(o Options) *Attachment {
 	}
 	return &Attachment{
 		o: o, strangers: newStrangers(time.Now), state: StateIdle, store: newStore(), lanes: map[string]chan struct{}{},
-		starts: map[uint64]chan struct{}{}, forms: map[string]pathForm{}, conns: map[*relay.Conn]struct{}{},
+		starts: map[uint64]chan struct{}{}, forms: map[string]pathForm{}, retries: map[string]again{}, conns: map[*relay.Conn]struct{}{},
 	}
 }
 

@@ -75,7 +75,7 @@ func (b *backend) pod(ctx context.Context, l *cri.PodSandbox) (*lifecycle.Pod, e
 		ID: l.Id, Name: l.GetMetadata().GetName(), UID: l.GetMetadata().GetUid(), Namespace: l.GetMetadata().GetNamespace(),
 		Labels: l.Labels, Annotations: l.Annotations, RuntimeHandler: l.RuntimeHandler,
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	s, err := b.calls.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: l.Id, Verbose: true})
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *backend) pod(ctx context.Context, l *cri.PodSandbox) (*lifecycle.Pod, e
 
 // container asks for all there is to know of a container.
 func (b *backend) container(ctx context.Context, id, pod string) (*lifecycle.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	s, err := b.calls.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {

@@ -246,6 +246,13 @@ func (a *Attachment) createContainer(ctx context.Context, msg []byte) relay.Verd
 	if p == nil { // its own call passed before we knew how things stand
 		p = req.podIn()
 		a.notePod(p)
+	} else if p.Unread != "" { // the kubelet says what the runtime could not
+		handler := p.RuntimeHandler
+		p = req.podIn()
+		p.RuntimeHandler = handler
+		a.notePod(p)
+		a.retrySoon(p.ID)
+		a.tell(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 	}
 	told := req.told
 	told.ID = a.former()
@@ -295,6 +302,12 @@ func (a *Attachment) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecyc
 // was not; nil for one nobody knows.
 func (a *Attachment) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := a.container(id)
+	if c != nil && c.Unread != "" && p.Unread == "" {
+		if full, err := a.backend.container(ctx, id, c.PodID); err == nil && full.State != lifecycle.StateUnknown {
+			a.await(ctx, p.ID)
+			a.takeIn(ctx, full, p, c)
+		}
+	}
 	if c == nil {
 		full, err := a.backend.container(ctx, id, "")
 		if err != nil || full.PodID == "" || a.pod(full.PodID) == nil {

@@ -124,7 +124,7 @@ func (f *hookFace) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*li
 	f.a.mu.Lock()
 	id := f.sandbox[uid]
 	f.a.mu.Unlock()
-	if p := f.a.pod(id); p != nil && id != "" {
+	if p := f.a.pod(id); p != nil && p.Unread == "" && id != "" {
 		f.a.await(ctx, id)
 		return p, nil
 	}
@@ -136,7 +136,7 @@ func (f *hookFace) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*li
 		return nil, status.Errorf(codes.NotFound, "trimtab: the runtime has no ready sandbox of pod %s/%s (uid %q)", m.GetNamespace(), m.GetName(), uid)
 	}
 	p := f.a.pod(l.Id)
-	if p == nil {
+	if p == nil || p.Unread != "" {
 		if p, err = f.a.backend.pod(ctx, l); err != nil {
 			return nil, err
 		}

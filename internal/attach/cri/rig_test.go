@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ type fakeRuntime struct {
 	last  map[string]proto.Message
 	fail  map[string]error         // by method
 	wait  map[string]chan struct{} // by method: not answered before it closes
+	bad   map[string]error         // of statuses, by id; a nil error is one that is never answered
 }
 
 type fakeContainer struct {
@@ -202,12 +204,14 @@ func (r *fakeRuntime) UpdateContainerResources(_ context.Context, q *api.UpdateC
 	return &api.UpdateContainerResourcesResponse{}, nil
 }
 
-func (r *fakeRuntime) ListPodSandbox(context.Context, *api.ListPodSandboxRequest) (*api.ListPodSandboxResponse, error) {
+func (r *fakeRuntime) ListPodSandbox(_ context.Context, q *api.ListPodSandboxRequest) (*api.ListPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := &api.ListPodSandboxResponse{}
-	for _, p := range r.pods {
-		out.Items = append(out.Items, p)
+	for id, p := range r.pods {
+		if want := q.GetFilter().GetId(); want == "" || want == id {
+			out.Items = append(out.Items, p)
+		}
 	}
 	return out, nil
 }
@@ -231,13 +235,30 @@ func (r *fakeRuntime) GetContainerEvents(_ *api.GetEventsRequest, s api.RuntimeS
 	return status.Error(codes.DataLoss, "no more")
 }
 
-func (r *fakeRuntime) PodSandboxStatus(_ context.Context, q *api.PodSandboxStatusRequest) (*api.PodSandboxStatusResponse, error) {
+func (r *fakeRuntime) broken(ctx context.Context, id string) error {
+	r.mu.Lock()
+	err, bad := r.bad[id]
+	r.mu.Unlock()
+	if bad && err == nil {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
+}
+
+func (r *fakeRuntime) PodSandboxStatus(ctx context.Context, q *api.PodSandboxStatusRequest) (*api.PodSandboxStatusResponse, error) {
+	if err := r.broken(ctx, q.PodSandboxId); err != nil {
+		return nil, err
+	}
 	return &api.PodSandboxStatusResponse{Info: map[string]string{
 		"info": `{"pid":7,"config":{"linux":{"cgroup_parent":"/kubepods/` + q.PodSandboxId + `"}}}`,
 	}}, nil
 }
 
-func (r *fakeRuntime) ContainerStatus(_ context.Context, q *api.ContainerStatusRequest) (*api.ContainerStatusResponse, error) {
+func (r *fakeRuntime) ContainerStatus(ctx context.Context, q *api.ContainerStatusRequest) (*api.ContainerStatusResponse, error) {
+	if err := r.broken(ctx, q.ContainerId); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.ctrs[q.ContainerId]
@@ -275,6 +296,8 @@ type handler struct {
 	mu     sync.Mutex
 	events []lifecycle.Event
 	answer map[lifecycle.Kind]func(ev lifecycle.Event) (conductor.Answer, error)
+
+	detached atomic.Int64
 }
 
 func (h *handler) Handle(_ context.Context, _ conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
@@ -290,7 +313,7 @@ func (h *handler) Handle(_ context.Context, _ conductor.Carrier, ev lifecycle.Ev
 
 func (h *handler) Wants() []lifecycle.Kind                       { return nil }
 func (h *handler) Attached(conductor.Carrier, conductor.Runtime) {}
-func (h *handler) Detached(conductor.Carrier, error)             {}
+func (h *handler) Detached(conductor.Carrier, error)             { h.detached.Add(1) }
 
 func (h *handler) on(k lifecycle.Kind, f func(ev lifecycle.Event) (conductor.Answer, error)) {
 	h.mu.Lock()

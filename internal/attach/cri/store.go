@@ -94,6 +94,7 @@ func (a *Attachment) dropContainer(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.store.ctrs, id)
+	delete(a.retries, id)
 }
 
 func (a *Attachment) dropPod(id string) {
@@ -103,8 +104,10 @@ func (a *Attachment) dropPod(id string) {
 	if a.face != nil {
 		a.face.forgetLocked(id)
 	}
+	delete(a.retries, id)
 	for c, k := range a.store.ctrs {
 		if k.pod == id {
+			delete(a.retries, c)
 			delete(a.store.ctrs, c)
 		}
 	}

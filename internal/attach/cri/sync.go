@@ -3,12 +3,9 @@ package cri
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -68,52 +65,6 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 	a.mu.Unlock()
 	debug.FreeOSMemory() // all verbose statuses were read; little of them is kept
 	return nil
-}
-
-// ask completes lists to an event: pods that are ready, and their containers
-// that have not ended.
-func (a *Attachment) ask(ctx context.Context, pods []*cri.PodSandbox, ctrs []listed) (lifecycle.Event, error) {
-	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
-	var mu sync.Mutex
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(asking)
-	isReady := map[string]bool{}
-	for _, l := range pods {
-		if l.State != cri.PodSandboxState_SANDBOX_READY {
-			continue
-		}
-		isReady[l.Id] = true
-		group.Go(func() error {
-			p, err := a.backend.pod(ctx, l)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			ev.Pods = append(ev.Pods, p)
-			return nil
-		})
-	}
-	for _, l := range ctrs {
-		if !isReady[l.pod] || l.state == exited {
-			continue
-		}
-		group.Go(func() error {
-			c, err := a.backend.container(ctx, l.id, l.pod)
-			if err != nil {
-				return err
-			}
-			c.Compact()
-			mu.Lock()
-			defer mu.Unlock()
-			ev.Containers = append(ev.Containers, c)
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return lifecycle.Event{}, err
-	}
-	return ev, nil
 }
 
 // follow keeps up with the runtime until ctx ends: first until it is known how
@@ -245,50 +196,33 @@ func (a *Attachment) ended(before uint64, pods map[string]bool, states map[strin
 }
 
 // adopt takes in pods and running containers that nobody told of: their calls
-// were given up by the kubelet, or passed.
+// were given up by the kubelet, or passed. One that cannot be read holds up no
+// other. Those the runtime could not describe before are asked about again, beside
+// the comparison.
 func (a *Attachment) adopt(ctx context.Context, pods, ctrs []listed) error {
-	var errs []error
+	a.forgetRetries(pods, ctrs)
 	a.strangers.begin()
+	var lost error
 	for _, l := range pods {
-		if l.state != ready || a.pod(l.id) != nil || !a.strangers.old(l.id) {
-			continue
+		switch known := a.pod(l.id); {
+		case l.state != ready:
+		case known == nil && a.strangers.old(l.id):
+			lost = errors.Join(lost, a.adoptPod(ctx, l.id, nil))
+		case known != nil && known.Unread != "":
+			a.retry(l.id, func(ctx context.Context) error { return a.adoptPod(ctx, l.id, known) })
 		}
-		errs = append(errs, a.adoptPod(ctx, l.id))
 	}
 	for _, l := range ctrs {
-		if l.state != running || a.pod(l.pod) == nil {
-			continue
-		}
-		if c, _ := a.container(l.id); c != nil || !a.strangers.old(l.id) {
-			continue
-		}
-		if c, p := a.find(ctx, l.id); c != nil {
-			a.after(p.ID, func(ctx context.Context) {
-				a.tell(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
-			})
+		p := a.pod(l.pod)
+		switch known, _ := a.container(l.id); {
+		case p == nil || l.state == exited:
+		case known == nil && l.state == running && a.strangers.old(l.id):
+			lost = errors.Join(lost, a.adoptContainer(ctx, l, p, nil))
+		case known != nil && known.Unread != "" && p.Unread == "":
+			a.retry(l.id, func(ctx context.Context) error { return a.adoptContainer(ctx, l, p, known) })
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("take in pods: %w", err)
-	}
-	return nil
-}
-
-// adoptPod takes in one pod, where it is still there.
-func (a *Attachment) adoptPod(ctx context.Context, id string) error {
-	found, err := a.backend.pods(ctx, id)
-	if err != nil || len(found) != 1 {
-		return err
-	}
-	p, err := a.backend.pod(ctx, found[0])
-	if err != nil {
-		return err
-	}
-	if a.pod(id) == nil {
-		a.notePod(p)
-		a.after(id, func(ctx context.Context) { a.tell(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p}) })
-	}
-	return nil
+	return lost
 }
 
 // The states a comparison knows.

@@ -115,11 +115,18 @@ func (s *Servers) dirs() []string {
 
 // Look reads what is new in the directory; one look at a time. A file that
 // cannot be read any more, or holds no registration, leaves its last good one in
-// force; one that is not for root alone to write, or that is gone, does not.
+// force; one that is not for root alone to write, or that is gone, does not. The same
+// holds for the directory.
 func (s *Servers) Look() {
 	names, err := s.list()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
 		s.o.Log.Error("hook servers are not read as they should be", logkey.File, s.o.Directory, logkey.Err, err)
+	}
+	if refused := (*distrust)(nil); err != nil && names == nil && !errors.As(err, &refused) {
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+		return
 	}
 	next := make(map[string]*file, len(names))
 	for _, name := range names {
@@ -149,7 +156,7 @@ func (s *Servers) list() ([]string, error) {
 		return nil, fmt.Errorf("look at %s: %w", s.o.Directory, err)
 	}
 	if why := untrusted(dir); why != "" {
-		return nil, fmt.Errorf("%s is not used: %s", s.o.Directory, why)
+		return nil, fmt.Errorf("%s is not used: %w", s.o.Directory, &distrust{why})
 	}
 	entries, err := os.ReadDir(s.o.Directory)
 	if err != nil {

@@ -181,6 +181,37 @@ func TestDirectoryOfOthers(t *testing.T) {
 	}
 }
 
+// TestDirectoryUnread: a directory that cannot be listed for a moment ends nobody's say.
+func TestDirectoryUnread(t *testing.T) {
+	base := t.TempDir()
+	s, dir := servers(t, func(o *Options) { o.Directory = filepath.Join(base, "d") })
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	register(t, dir, "a.json", Registration{Endpoint: "/run/a.sock", Stages: create})
+	register(t, dir, "b.json", Registration{Endpoint: "/run/b.sock", Stages: create})
+	put(t, filepath.Join(dir, "c.json"), "{") // one file that cannot be read is no other's fault
+	s.Look()
+	if st, _ := s.States(); len(st) != 3 || !st[0].InForce || !st[1].InForce || st[2].InForce {
+		t.Fatalf("%+v", st)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "no directory")
+	s.Look()
+	if st, err := s.States(); err == nil || !strings.Contains(err.Error(), "list ") || len(st) != 3 || !s.Asks(lifecycle.CreateContainer) {
+		t.Errorf("%v: %+v", err, st)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	s.Look() // nobody has registered anything any more
+	if st, err := s.States(); err != nil || len(st) > 0 {
+		t.Errorf("%v: %+v", err, st)
+	}
+}
+
 // TestForeignSocket: whoever serves must be root or our own user.
 func TestForeignSocket(t *testing.T) {
 	if os.Getuid() != 0 {

@@ -1,0 +1,173 @@
+package bypass
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// describeTimeout bounds the question about one pod or container: one that the
+	// runtime hangs on must not keep all others waiting.
+	describeTimeout = 2 * time.Second
+	// mostHung is how many of them may take all of that while everything is asked about;
+	// the rest is asked about afterwards.
+	mostHung = 8
+)
+
+// patience counts questions that took all their time.
+type patience struct {
+	mu   sync.Mutex
+	hung int
+}
+
+// hungOf asks, unless too many questions before took all their time.
+func hungOf[A any](p *patience, ask func() (A, error)) (a A, err error) {
+	p.mu.Lock()
+	hung := p.hung
+	p.mu.Unlock()
+	if hung >= mostHung {
+		return a, fmt.Errorf("not asked yet: %d others were not answered within %v", hung, describeTimeout)
+	}
+	if a, err = ask(); codeOf(err) == codes.DeadlineExceeded {
+		p.mu.Lock()
+		p.hung++
+		p.mu.Unlock()
+	}
+	return a, err
+}
+
+// over reports whether an error is that of the connection, not of what was asked
+// about.
+func (s *session) over(err error) bool { return lost(err) || s.ctx.Err() != nil }
+
+// podUnread is a pod as a list tells it, where the runtime does not describe it. found
+// are cgroups by id.
+func (s *session) podUnread(l *cri.PodSandbox, found map[string]string, why error) *pod {
+	p := newPod(l.Id)
+	p.told = &lifecycle.Pod{
+		ID: l.Id, Name: l.GetMetadata().GetName(), UID: l.GetMetadata().GetUid(), Namespace: l.GetMetadata().GetNamespace(),
+		Labels: maps.Clone(l.GetLabels()), Annotations: maps.Clone(l.GetAnnotations()), RuntimeHandler: l.GetRuntimeHandler(), Unread: why.Error(),
+	}
+	if dir := found[l.Id]; dir != "" {
+		p.told.CgroupParent = "/" + path.Dir(dir)
+	}
+	p.stopped = l.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY
+	s.tellUnread(logkey.Pod, p.told.Namespace+"/"+p.told.Name, why)
+	return p
+}
+
+// ctrUnread is podUnread of a container. What a runtime cannot tell the state of is
+// taken for running: nothing of its is given away.
+func (s *session) ctrUnread(l *cri.Container, dir string, why error) *ctr {
+	c := &ctr{id: l.Id, blank: true, told: &lifecycle.Container{
+		ID: l.Id, PodID: l.GetPodSandboxId(), Name: l.GetMetadata().GetName(), State: states[l.GetState()], CreatedAt: l.GetCreatedAt(),
+		Labels: maps.Clone(l.GetLabels()), Annotations: maps.Clone(l.GetAnnotations()), Unread: why.Error(),
+	}}
+	if c.told.State == lifecycle.StateUnknown {
+		c.told.State = lifecycle.StateRunning
+	}
+	if dir != "" {
+		c.told.CgroupsPath = "/" + dir
+	}
+	c.running = c.told.State == lifecycle.StateRunning
+	c.ended = c.told.State == lifecycle.StateStopped
+	s.tellUnread(logkey.Container, c.told.Name, why)
+	return c
+}
+
+func (s *session) tellUnread(what, name string, why error) {
+	s.a.o.Log.Warn("the runtime lists something that it cannot describe: it keeps what it has, and the runtime is asked again", what, name, logkey.Err, why)
+}
+
+// takeUnread takes in, as they are listed, a pod and containers that the runtime could
+// not describe again and again: they run, and must be kept from what others own. Who
+// was told of before is asked about with all others.
+func (s *session) takeUnread(p *pod, left hints, why error) {
+	if p.told == nil {
+		listed, err := ask(s.ctx, s.c.calls.ListPodSandbox, "find a pod", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: p.id}})
+		if err != nil || len(listed.Items) != 1 || listed.Items[0].GetState() == cri.PodSandboxState_SANDBOX_NOTREADY {
+			return
+		}
+		s.tellPod(p, s.podUnread(listed.Items[0], nil, why).told)
+	}
+	for _, id := range left.order {
+		if p.ctrs[id] != nil || p.stopped {
+			continue
+		}
+		listed, err := ask(s.ctx, s.c.calls.ListContainers, "find a container", &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
+		if err != nil || len(listed.Containers) != 1 || listed.Containers[0].GetState() == cri.ContainerState_CONTAINER_EXITED {
+			continue
+		}
+		s.takeIn(p, s.ctrUnread(listed.Containers[0], s.dirOf(p, id), why))
+	}
+}
+
+// dirOf is where the cgroup of a container is, "" where there is none.
+func (s *session) dirOf(p *pod, id string) string {
+	if dir := s.foundDir(id); dir != "" {
+		return dir
+	}
+	above, ok := p.dir()
+	if !ok {
+		return ""
+	}
+	names, _ := s.a.o.Tree.Children(above, "cpuset") // none, where it is gone
+	for _, name := range names {
+		if cgroup.Named(name) == (cgroup.Name{Sort: cgroup.ContainerDir, ID: id}) {
+			return path.Join(above, name)
+		}
+	}
+	return ""
+}
+
+// rereadPod asks about a pod again that the runtime could not describe.
+func (s *session) rereadPod(p *pod) error {
+	n, err := s.askPod(p.id, nil)
+	if err != nil || n == nil { // gone: its status says so, too
+		return err
+	}
+	if n.told.CgroupParent == "" {
+		n.told.CgroupParent = p.told.CgroupParent
+	}
+	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, n.told.Namespace+"/"+n.told.Name)
+	s.tellPod(p, n.told)
+	for _, id := range sortedIDs(p.ctrs) {
+		s.hint(p.id, id, askStatus)
+	}
+	return nil
+}
+
+// reread asks about a container again that the runtime could not describe.
+func (s *session) reread(p *pod, c *ctr) error {
+	n, err := s.askContainer(c.id, p.id, c.dir)
+	if err != nil || n == nil || n.ended || c.hasEnded() { // its end is seen by its status
+		return err
+	}
+	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, p.told.Namespace+"/"+p.told.Name, logkey.Container, n.told.Name)
+	s.copies.Lock()
+	c.seen, c.inStatus, c.blank = n.seen, n.inStatus, false
+	s.copies.Unlock()
+	c.telling.Lock()
+	c.told = n.told
+	c.telling.Unlock()
+	if c.running = c.running || n.running; !c.running {
+		s.keep(p, c)
+		return nil // its start tells
+	}
+	s.keep(p, c)
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.started = true
+	s.tell(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p.told, Container: c.told})
+	return nil
+}
