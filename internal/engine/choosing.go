@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,7 +66,7 @@ type ask struct {
 // by the agent.
 func (d *draft) chosenForPod(p *Pod) bool {
 	return d.policy.Place && d.policy.Choosing != nil && !p.Intent.CPUs.Said() && p.Intent.Class.V == intent.Dedicated &&
-		intent.Due(p.Pod.Resources).CPUs > 0
+		p.due(p.Pod.Resources).Told()
 }
 
 // asks returns what is to be chosen for a container, by the resources the runtime
@@ -79,9 +78,9 @@ func (d *draft) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	}
 	switch {
 	case d.chosenForPod(p):
-		return ask{n: intent.Due(p.Pod.Resources).CPUs, key: in.Class.Key, pod: true}, true
+		return ask{n: p.due(p.Pod.Resources).CPUs, key: in.Class.Key, pod: true}, true
 	case in.Class.V == intent.Dedicated:
-		return ask{n: intent.Due(r).CPUs, key: in.Class.Key}, true
+		return ask{n: p.due(r).CPUs, key: in.Class.Key}, true
 	case in.Class.Said() || ch.Whole == WholeNowhere || d.policy.KubeletOwns || in.QoS == intent.BestEffort || in.QoS == intent.Burstable && ch.Whole != WholeAnywhere:
 		return a, false
 	}
@@ -107,7 +106,11 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 		return cpus, "", "", nil
 	}
 	if g, owns := d.ledger.Of(c.Key); owns {
-		return g.CPUs, a.key, "chosen before", d.grantable(p, c.Key, g.CPUs)
+		cpus = g.CPUs
+		if d.resizing != nil { // created anew, with less
+			cpus = d.resized(p, c, cpus)
+		}
+		return cpus, a.key, "chosen before", d.grantable(p, c.Key, cpus)
 	}
 	if have := d.ledger.OfPod(p.Pod.UID); a.pod && !have.Empty() {
 		return have, a.key, "those of its pod", d.grantable(p, c.Key, have)
@@ -117,15 +120,15 @@ func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string
 	}
 	sum := p.Pod.Resources
 	if a.pod {
-		if now := d.podSum(p, c); dueOf(&now) > a.n { // it was refused, and resized since
-			a.n, sum = dueOf(&now), &now
+		if now := d.podSum(p, c); p.due(&now).CPUs > a.n { // it was refused, and resized since
+			a.n, sum = p.due(&now).CPUs, &now
 		}
 	}
-	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), sum, &c.Pristine); err != nil {
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), p.means(sum, &c.Pristine)); err != nil {
 		return cpus, a.key, "", err
 	}
 	if a.n == 0 {
-		return cpus, a.key, "", errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
+		return cpus, a.key, "", noWhole(p, sum, &c.Pristine)
 	}
 	has := d.passed(p, c)
 	w := d.question(p, c, a.n)

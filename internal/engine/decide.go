@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Decide makes a plan for one event. It changes nothing: neither the state nor
@@ -23,7 +24,7 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		d.configure(p, f)
 	case lifecycle.RunPodSandbox:
 		if ev.Pod != nil {
-			d.runPod(p, ev.Pod, f)
+			d.runPod(p, d.repeated(ev.Pod), f)
 		}
 	case lifecycle.UpdatePodSandbox:
 		if ev.Pod != nil && !d.late(ev.Pod.ID, false) {
@@ -177,6 +178,18 @@ func (d *draft) knownPod(p *Plan, pod *lifecycle.Pod, f Facts) *Pod {
 	return p.Pod
 }
 
+// repeated returns a pod as it is told once more: with the sum of resources that is
+// known by now, since the event has that of the pod's creation.
+func (d *draft) repeated(pod *lifecycle.Pod) *lifecycle.Pod {
+	known := d.pod(pod.ID)
+	if known == nil || known.Stopped || known.Pod.Resources == nil {
+		return pod
+	}
+	n := *pod
+	n.Resources = known.Pod.Resources
+	return &n
+}
+
 func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
 	p.Pod = d.newPod(pod, f)
 	if old := d.pod(pod.ID); old != nil {
@@ -194,12 +207,21 @@ func (d *draft) updatePod(p *Plan, ev *lifecycle.Event, f Facts) {
 		asked := Updated(*PodPristine(ev.Pod), ev.Requested)
 		pod.Resources = &asked
 	}
+	old := d.pod(pod.ID)
 	d.runPod(p, &pod, f)
+	p.Pod.sumOld = false
+	if old != nil && lower(PodPristine(old.Pod), PodPristine(&pod)) {
+		d.unpaid(p.Pod, nil)
+		d.reseatRevoked(p, nil)
+	}
 	d.resizePod(p)
 }
 
 func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 	np := &Pod{Pod: pod}
+	if old := d.pod(pod.ID); old != nil {
+		np.sumOld, np.ended = old.sumOld, old.ended
+	}
 	d.takeSpec(np, f)
 	d.takeGranted(np, f)
 	np.Intent = d.policy.Rules.Authorise(intent.Read(pod, np.Spec, d.policy.Dialects), pod.Namespace)
@@ -245,6 +267,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)
+		d.paidSince(p.Pod, c, told, rec, f)
 		c.Ours = rec.Ours
 		c.Home, c.Mems, c.Wanted, c.Exports = rec.Home, rec.Mems, rec.Wanted, rec.Exports
 		c.Outside = rec.Outside
@@ -258,7 +281,11 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.creation = &hook.Creation{Env: told.Env}
 	}
 	d.hear(p.Pod, c, f.Outside, true)
-	d.settle(p, c, rec)
+	if was := d.askedMore(p.Pod, c); was != nil && rec == nil {
+		d.resize(p, was, c)
+	} else {
+		d.settle(p, c, rec)
+	}
 	if !d.fresh {
 		d.handOver(p.Pod)
 		d.rebound(p)
@@ -371,14 +398,28 @@ func (d *draft) update(p *Plan, c *Container, r *lifecycle.Resources, f Facts) {
 	n.Pristine = Updated(n.Pristine, r)
 	n.Outside = Standing(n.Outside, r)
 	d.hear(p.Pod, &n, f.Outside, false)
-	d.resizing = &resize{was: c}
-	d.settle(p, &n, nil)
-	failed := d.resizing.failed
-	d.follow(p, &n)
-	d.resizing = nil
-	if failed != nil && d.policy.Strict {
+	if failed := d.resize(p, c, &n); failed != nil && d.policy.Strict {
 		p.Reject = failed.Error()
 	}
+}
+
+// resize seats a container that asks for other resources than before, and those that
+// own CPUs together with it.
+func (d *draft) resize(p *Plan, was, c *Container) (failed error) {
+	r := &resize{was: was}
+	d.account(p, was, c)
+	if lower(&was.Pristine, &c.Pristine) || was == c {
+		d.unpaid(p.Pod, c)
+	}
+	if d.revoked {
+		c.Born, c.Wanted = topology.Set{}, 0
+	}
+	d.resizing = r
+	d.settle(p, c, nil)
+	d.follow(p, c)
+	d.resizing = nil
+	d.reseatRevoked(p, c)
+	return r.failed
 }
 
 // Updated lays what an update asks for over what was asked for before.

@@ -8,25 +8,27 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// leastShares is what the kubelet makes of no request, sharesOfCPU of one CPU, and
-// defaultPeriod is the kernel's period of quotas in µs.
+// sharesOfCPU is what the kubelet makes of a request of one CPU, and defaultPeriod is
+// the kernel's period of quotas in µs.
 const (
-	leastShares   = 2
+	milliOfCPU    = 1000
 	sharesOfCPU   = 1024
 	defaultPeriod = 100000
 )
 
-// dueOf is how many CPUs resources are good for.
-func dueOf(r *lifecycle.Resources) int { return intent.Due(r).CPUs }
+// due measures the CPUs that resources of a pod, or of one of its containers, pay for.
+func (p *Pod) due(r *lifecycle.Resources) intent.Share { return intent.Due(r, p.Intent.QoS) }
+
+// means are what the CPUs of a container are measured by.
+func (p *Pod) means(sum, told *lifecycle.Resources) intent.Means {
+	return intent.Means{Pod: sum, Container: told, QoS: p.Intent.QoS}
+}
 
 // request is what a container asks for, in milli-CPUs, as its shares tell: the
 // kubelet makes them of the request. Nobody's CPUs depend on a pod's spec, which
 // may come late.
 func request(r *lifecycle.Resources) int64 {
-	if r.CPU.Shares.V <= leastShares {
-		return 0
-	}
-	return int64(min(r.CPU.Shares.V, 1<<20)) * 1000 / sharesOfCPU
+	return intent.SharesMilli(r.CPU.Shares.V)
 }
 
 // needs returns what the shared pools' containers ask for, with the draft's

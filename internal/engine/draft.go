@@ -35,6 +35,9 @@ type draft struct {
 	resizing *resize
 	// ended is the pod that the runtime has removed; "" for none.
 	ended string
+	// revoked: containers own nothing any more that they do not pay for, and are not
+	// seated anew yet.
+	revoked bool
 }
 
 func newDraft(s *State) *draft {

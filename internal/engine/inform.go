@@ -2,6 +2,7 @@ package engine
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -43,6 +44,9 @@ func (d *draft) decidePod(p *Pod) {
 	var err error
 	if p.assigned, err = d.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil {
 		p.assigned = topology.Set{}
+	}
+	if !d.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.containersOf(p.Pod.ID), (*Container).Alive) {
+		p.assigned = topology.Set{} // none of those that live has them
 	}
 	if p.Values, p.Trouble = d.propose(p, nil); p.Pod.Unread != "" {
 		p.Values = nil // what was asked for, and where its cgroup is, is not known

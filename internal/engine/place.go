@@ -35,7 +35,7 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 	if d.policy.KubeletOwns {
 		return topology.Set{}, errKubeletOwns
 	}
-	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.Pod.Resources, told); err != nil {
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.means(p.Pod.Resources, told)); err != nil {
 		return topology.Set{}, err
 	}
 	if both, owner := d.kubelets(p, cpus); !both.Empty() {
@@ -141,6 +141,10 @@ func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
 func (d *draft) sayRefused(p *Pod, c *Container) {
 	if a, ok := d.asks(p, &c.Pristine); ok && !c.Born.Empty() {
 		c.Trouble = append(c.Trouble, away(a.key, d.machine.Format(c.Born), "it runs in a shared pool"))
+	} else if ok && a.n == 0 {
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: a.key, Reason: noWhole(p, p.Pod.Resources, &c.Pristine).Error(), Refused: true, Then: "the container runs in a shared pool",
+		})
 	} else if ok {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: a.key, Reason: "no CPUs were granted when the container was created; it can have them when it is created anew",
@@ -160,7 +164,9 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.SeatFrom != kubeletGave && d.grantable(p, c.Key, d.ownedBy(old)) == nil:
 		cpus := d.ownedBy(old)
 		if d.resizing != nil {
-			cpus = d.resized(p, c, cpus)
+			if cpus = d.resized(p, c, cpus); cpus.Empty() {
+				return false
+			}
 		}
 		d.own(p, c, cpus, old.SeatFrom, old.SeatWhy)
 		if d.resizing == nil || d.resizing.failed == nil {
@@ -172,7 +178,7 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 	}
 	cpus, key, why, err := d.choose(p, c)
 	switch {
-	case key == "":
+	case key == "" || err == nil && cpus.Empty():
 		return false
 	case err != nil:
 		q := lifecycle.Problem{Key: key, Reason: err.Error(), Refused: true, Then: "the container runs in a shared pool"}

@@ -106,7 +106,7 @@ func TestPools(t *testing.T) {
 		{name: "dedicated, not bound: as close together as possible", pods: []asking{
 			{name: "a", level: "dedicated", milli: 4000, cpus: "4-5,12-13", mems: "2", why: "package: of 2 that hold all, the one with the fewest NUMA nodes"},
 		}},
-		{name: "dedicated, in part: rounded up", pods: []asking{{name: "a", level: "dedicated", milli: 3500, cpus: "4-5,12-13", mems: "2"}}},
+		{name: "dedicated, in part: rounded down", pods: []asking{{name: "a", level: "dedicated", milli: 4500, cpus: "4-5,12-13", mems: "2"}}},
 		{name: "Katalyst A6: bound; another node fits as well", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9", mems: "0", why: "1 NUMA node: of 4 choices that hold all, the one with the lowest nodes"},
 		}},
@@ -147,7 +147,8 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "dedicated", milli: 14000, cpus: "1,3-15", mems: "0-3"},
 			{name: "b", level: "dedicated", milli: 1000, cpus: "0,2", problem: "1 CPUs are wanted, and there are 0 to choose from"},
 		}},
-		{name: "no request", pods: []asking{{name: "a", level: "dedicated", cpus: "8", problem: "neither pod nor container has a CPU limit or request"}}},
+		{name: "no request", pods: []asking{{name: "a", level: "dedicated", cpus: "8", problem: "a CPU request of 0 pays for no whole CPU"}}},
+		{name: "less than a CPU", pods: []asking{{name: "a", level: "dedicated", milli: 999, cpus: "8", problem: "a CPU limit of 0.999 pays for no whole CPU"}}},
 		{name: "owners keep to what no shared pool needs", pods: []asking{
 			{name: "s", level: "shared", milli: 4000, cpus: "4,8,10,12"},
 			{name: "a", level: "dedicated", milli: 4000, cpus: "6-7,14-15", mems: "3", why: "near CPUs no shared pool needs"},

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
@@ -42,10 +44,7 @@ func (d *draft) ownsAsOne(p *Pod) bool {
 func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 	r := d.resizing
 	r.before, r.all = have, d.ownsAsOne(p)
-	n, sum, key, known := d.wanted(p, c, r.was, d.withOffline(c, have).Len())
-	if !known {
-		return have
-	}
+	n, sum, key, _ := d.wanted(p, c, r.was, d.withOffline(c, have).Len())
 	cpus, err := d.resizeTo(p, c, have, n, sum)
 	if c.Wanted = 0; err != nil {
 		c.Wanted = n
@@ -54,6 +53,16 @@ func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps those it owns, and no more",
 		})
 		return have
+	}
+	if cpus.Empty() {
+		d.lostAll(p, c, key, have.Len())
+		c.Born, c.touched = topology.Set{}, true
+		for _, g := range d.ledger.OfPodByContainer(p.Pod.UID) {
+			if r.all || g.Key == c.Key {
+				d.revoke(p, g.Key)
+			}
+		}
+		return cpus
 	}
 	if cpus == have || !r.all {
 		return cpus
@@ -72,12 +81,21 @@ func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 func (d *draft) resizeTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	all := d.withOffline(c, have)
 	switch numa := p.Intent.NUMA.V; {
-	case n == all.Len() || numa.Exclusive && n < all.Len():
+	case n == all.Len() || numa.Exclusive && n > 0 && n < all.Len():
 		return have, nil
 	case numa.Exclusive:
 		return have, errors.New("whole NUMA nodes are taken when a container is created")
 	case n > all.Len():
 		return d.growTo(p, c, have, n, sum)
+	}
+	return d.shrinkTo(p, c, have, n), nil
+}
+
+// shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for, whatever
+// else it asks for.
+func (d *draft) shrinkTo(p *Pod, c *Container, have topology.Set, n int) topology.Set {
+	if n == 0 {
+		return topology.Set{}
 	}
 	w := choose.Want{N: min(n, have.Len()), From: have, Cores: cores(p.Intent)}
 	if p.Intent.NUMA.V.Even {
@@ -85,10 +103,18 @@ func (d *draft) resizeTo(p *Pod, c *Container, have topology.Set, n int, sum *li
 	}
 	kept, err := d.policy.Choosing.Tree.Choose(w)
 	if err != nil {
-		return have, err
+		c.Trouble = append(c.Trouble, lifecycle.Problem{
+			Key: cmp.Or(c.SeatFrom, p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
+			Reason: fmt.Sprintf("it asks for %d CPUs now and owned %d: %s", n, d.withOffline(c, have).Len(), err),
+			Then:   fmt.Sprintf("it keeps %d of them all the same", w.N),
+		})
+		w.Cores, w.Spread, w.Even = choose.AnyThread, nil, false
+		if kept, err = d.policy.Choosing.Tree.Choose(w); err != nil {
+			return topology.Set{}
+		}
 	}
 	c.Born = topology.Set{}
-	return kept.CPUs, nil
+	return kept.CPUs
 }
 
 // withOffline adds to what a container has the CPUs of its own that are offline.
@@ -99,7 +125,7 @@ func (d *draft) withOffline(c *Container, have topology.Set) topology.Set {
 // growTo chooses more CPUs for an owner. One that is bound to NUMA nodes gets
 // them there: its memory does not move.
 func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
-	if err := d.policy.Rules.CPUs(p.Pod.Namespace, n, sum, &c.Pristine); err != nil {
+	if err := d.policy.Rules.CPUs(p.Pod.Namespace, n, p.means(sum, &c.Pristine)); err != nil {
 		return have, err
 	}
 	w := d.question(p, c, n-d.withOffline(c, have).Len())
@@ -130,28 +156,35 @@ func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *life
 // resources of its own, the pod's sum counts.
 func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := d.asks(p, &c.Pristine)
-	if !ok || a.n == 0 {
-		return 0, nil, "", false
+	if !ok {
+		return min(owns, p.due(&c.Pristine).CPUs), nil, cmp.Or(c.SeatFrom, was.SeatFrom), false
 	}
 	if a.pod && !d.ownsAsOne(p) {
-		a = ask{n: dueOf(&c.Pristine), key: a.key}
+		a = ask{n: p.due(&c.Pristine).CPUs, key: a.key}
 	}
 	if !a.pod {
 		return a.n, p.Pod.Resources, a.key, true
 	}
 	before, after := d.podSum(p, was), d.podSum(p, c)
-	if r, n := d.resizing, dueOf(&after); r != nil && r.ofPod && n > owns && a.n != n && (a.n <= owns || n == was.Wanted) {
+	if r := d.resizing; r != nil && !r.ofPod {
+		n, sum := d.paidNow(p, &after)
+		if n < owns && !lower(&was.Pristine, &c.Pristine) {
+			// It asks for no less, so a lower sum is one of before.
+			return owns, p.Pod.Resources, a.key, true
+		}
+		if lower(&was.Pristine, &c.Pristine) && was.Wanted == 0 {
+			n = min(n, owns) // who asks for less gets no more
+		}
+		return n, sum, a.key, true
+	}
+	had, has := p.due(&before).CPUs, p.due(&after).CPUs
+	if r := d.resizing; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.Wanted) {
 		// Its containers' requests are of before, when they were refused. What they ask for now comes next.
 		return owns, p.Pod.Resources, a.key, true
 	}
 	// A pod never asks for less than its containers do: a lower sum is one of before.
-	had, has := dueOf(&before), dueOf(&after)
-	if has != 0 && (had != 0 && (had == a.n || had == owns || had == was.Wanted || had > a.n) || has > a.n) {
+	if has != 0 && (had == a.n || had == owns || had == was.Wanted || had > a.n || has > a.n) {
 		return has, &after, a.key, true
-	}
-	if r := d.resizing; r != nil && !r.ofPod && a.n < owns && has >= had && has > 0 {
-		// It asks for no less, so a lower sum is one of before.
-		return owns, p.Pod.Resources, a.key, true
 	}
 	return a.n, p.Pod.Resources, a.key, true
 }
@@ -217,14 +250,18 @@ func (d *draft) asksByNow(p *Pod, sandbox string, told *lifecycle.Resources) []i
 		}
 	}
 	sum := sumOf(all)
-	return []int{a.n, dueOf(&sum)}
+	return []int{a.n, p.due(&sum).CPUs}
 }
 
-// podSum adds up what a pod's live containers ask for, one of them as it is given.
+// podSum adds up what a pod's live containers ask for, one of them as it is given; nil
+// for none.
 func (d *draft) podSum(p *Pod, one *Container) lifecycle.Resources {
-	all := []*lifecycle.Resources{&one.Pristine}
+	var all []*lifecycle.Resources
+	if one != nil {
+		all = append(all, &one.Pristine)
+	}
 	for _, c := range d.containersOf(p.Pod.ID) {
-		if c.ID != one.ID && c.Alive() {
+		if (one == nil || c.ID != one.ID) && c.Alive() {
 			all = append(all, &c.Pristine)
 		}
 	}
@@ -233,19 +270,19 @@ func (d *draft) podSum(p *Pod, one *Container) lifecycle.Resources {
 
 // sumOf adds up the CPU shares of containers, and their quotas where all have one.
 func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
-	var sum lifecycle.Resources
-	unlimited := false
+	var request, limit int64
+	told, unlimited := false, false
 	for _, r := range all {
-		cpu := r.CPU
-		if cpu.Shares.V > leastShares {
-			sum.CPU.Shares = lifecycle.Some(sum.CPU.Shares.V + cpu.Shares.V)
-		}
-		period := max(int64(cpu.Period.Or(defaultPeriod)), 1)
-		sum.CPU.Quota = lifecycle.Some(sum.CPU.Quota.V + max(cpu.Quota.V, 0)*defaultPeriod/period)
-		unlimited = unlimited || cpu.Quota.V <= 0
+		request, told = request+intent.SharesMilli(r.CPU.Shares.V), told || r.CPU.Shares.V != 0
+		milli := intent.LimitMilli(&r.CPU)
+		limit, unlimited = limit+milli, unlimited || milli == 0
 	}
-	if unlimited {
-		sum.CPU.Quota = lifecycle.Opt[int64]{}
+	var sum lifecycle.Resources
+	if told {
+		sum.CPU.Shares = lifecycle.Some(intent.MilliShares(request))
+	}
+	if !unlimited && limit > 0 {
+		sum.CPU.Quota = lifecycle.Some(limit * defaultPeriod / milliOfCPU)
 	}
 	return sum
 }
@@ -307,7 +344,9 @@ func (d *draft) resizePod(p *Plan) {
 			break
 		}
 	}
-	d.resizing, p.Container = nil, nil
+	d.resizing = nil
+	d.reseatRevoked(p, nil)
+	p.Container = nil
 }
 
 // asksInVain returns how many CPUs a container with a record asked for at its last
@@ -323,8 +362,9 @@ func (d *draft) asksInVain(p *Pod, c *Container) int {
 			all = append(all, &other.Resources)
 		}
 	}
-	if sum := sumOf(all); dueOf(&sum) > dueOf(p.Pod.Resources) {
-		return dueOf(&sum)
+	sum := sumOf(all)
+	if n := p.due(&sum).CPUs; n > p.due(p.Pod.Resources).CPUs {
+		return n
 	}
 	return 0
 }
@@ -340,7 +380,7 @@ func (d *draft) createdAnew(p *Pod, c *Container) bool {
 	if d.chosenForPod(p) {
 		sum = d.podSum(p, c)
 	}
-	if n, a := dueOf(&sum), dueOf(p.Pod.Resources); n != g.CPUs.Len() && (n == g.Wanted || n > a) {
+	if n, a := p.due(&sum).CPUs, p.due(p.Pod.Resources).CPUs; n != g.CPUs.Len() && (n == g.Wanted || n > a) {
 		c.Wanted = n
 	}
 	return true

@@ -24,8 +24,18 @@ func TestResize(t *testing.T) {
 		pod    asking
 		asks   []ask
 	}{
-		{name: "in parts: rounded up", pod: asking{level: "dedicated", milli: 1000, cpus: "10"}, asks: []ask{
-			{milli: 1500, cpus: "3,10"}, {milli: 2000, cpus: "3,10"}, {milli: 400, cpus: "10"},
+		{name: "in parts: rounded down", pod: asking{level: "dedicated", milli: 1000, cpus: "10"}, asks: []ask{
+			{milli: 1500, cpus: "10"}, {milli: 2000, cpus: "3,10"}, {milli: 2999, cpus: "3,10"}, {milli: 1400, cpus: "10"},
+		}},
+		{name: "to less than a CPU: what was taken is not given back", pod: asking{level: "dedicated", milli: 6000, cpus: "4-6,12-14"}, asks: []ask{
+			{milli: 10, problem: "it owned 6 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
+			{milli: 6000, problem: "it can have them when it is created anew"},
+		}},
+		{name: "to no request that the kubelet can tell", pod: asking{level: "dedicated", milli: 2000, cpus: "1,9"}, asks: []ask{
+			{milli: 1, problem: "it owned 2 CPUs and was resized: a CPU request of 0 pays for no whole CPU"},
+		}},
+		{name: "by its own resources", pod: asking{level: "LSR", milli: 2000, alone: true, cpus: "1,9"}, asks: []ask{
+			{milli: 1999, cpus: "1"}, {milli: 10, problem: "it owned 1 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
 		}},
 		{name: "bound: on its nodes alone", pod: asking{level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9"}, asks: []ask{
 			{milli: 3000, cpus: "1,8-9"}, {milli: 4000, cpus: "1,8-9", problem: "it asks for 4 CPUs now and owns 3: 1 CPUs are wanted, and there are 0 to choose from"},
@@ -34,7 +44,7 @@ func TestResize(t *testing.T) {
 			name: "bound and whole cores", pod: asking{level: "dedicated", memory: numaBound, cpu: `{"full_pcpus_pairing":"true","katalyst.kubewharf.io/numa_ids":"1"}`, milli: 2000, cpus: "3,11"},
 			asks: []ask{
 				{milli: 3000, cpus: "3,11", problem: "1 CPUs are wanted, and there are 0 in whole cores to choose from"},
-				{milli: 1000, cpus: "3,11", problem: "1 CPUs are no whole cores: each core has 2 threads"},
+				{milli: 1000, cpus: "3", problem: "1 CPUs are no whole cores: each core has 2 threads"},
 			},
 		},
 		{name: "whole NUMA nodes", pod: asking{level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, cpus: "4-5,12-13"}, asks: []ask{
@@ -53,7 +63,9 @@ func TestResize(t *testing.T) {
 			{milli: 2000, pod: true, cpus: "1,9"}, {milli: 4000, pod: true, cpus: "1,9"}, {milli: 4000, cpus: "1,3,9,11"}, {milli: 4000, pod: true, cpus: "1,3,9,11"},
 		}},
 		{name: "no whole number any more", pod: asking{milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 1500, cpus: "1,9", problem: "it asks for no number of CPUs to own now and owns 2"}, {milli: 1000, cpus: "1"},
+			{milli: 2500, cpus: "1,9", problem: "it asks for no number of CPUs to own now and owns 2"},
+			{milli: 1500, cpus: "1", problem: "it asks for no number of CPUs to own now and owns 1"}, {milli: 1000, cpus: "1"},
+			{milli: 500, problem: "it owned 1 CPUs and was resized: a CPU limit of 0.5 pays for no whole CPU"},
 		}},
 		{name: "strict: all or nothing", change: func(p *Policy) { p.Strict = true }, pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
 			{milli: 20000, cpus: "1,9", problem: "rejected: it asks for 20 CPUs now and owns 2"}, {milli: 3000, cpus: "1,9-10"},

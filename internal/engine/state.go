@@ -59,6 +59,10 @@ type Pod struct {
 	// assigned are the CPUs a scheduler assigned to it and that could be granted, as
 	// those were decided with.
 	assigned topology.Set
+	// sumOld: its sum of resources was reported by a Synchronize, so it may be of before a
+	// resize. ended is what its containers asked for then that had ended.
+	sumOld bool
+	ended  lifecycle.Resources
 	// stranger is what is wrong with the spec that somebody told of it.
 	stranger []lifecycle.Problem
 }

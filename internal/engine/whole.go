@@ -25,6 +25,7 @@ func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
 			d.runPod(p, pod, f)
 		}
 	}
+	d.accountSince(f)
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
 		asked, rec := c.Resources, f.Records[c.ID]
 		if _, known := f.Records[c.ID]; known {

@@ -1,15 +1,15 @@
 package intent
 
 import (
-	"math"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
-	"github.com/trimtab/trimtab/internal/lifecycle"
 	"pgregory.net/rapid"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // TestDefaults is the table of docs/authorisation.md: what holds where no rule
@@ -83,73 +83,6 @@ func TestMatchNamespace(t *testing.T) {
 	} {
 		if got := MatchNamespace(c.pattern, c.ns); got != c.want {
 			t.Errorf("%q fits %q: %v", c.ns, c.pattern, got)
-		}
-	}
-}
-
-func resources(shares uint64, quota int64, period uint64) *lifecycle.Resources {
-	var r lifecycle.Resources
-	r.CPU = lifecycle.CPU{Shares: lifecycle.Some(shares), Quota: lifecycle.Some(quota), Period: lifecycle.Some(period)}
-	return &r
-}
-
-func TestDue(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		r    *lifecycle.Resources
-		want Share
-	}{
-		{"nothing", nil, Share{}},
-		{"empty", &lifecycle.Resources{}, Share{}},
-		{"BestEffort", resources(2, 0, 0), Share{}},
-		{"limit and equal request", resources(2048, 200000, 100000), Share{2, "limit"}},
-		{"limit alone", resources(0, 200000, 0), Share{2, "limit"}},
-		{"request alone", resources(2048, -1, 100000), Share{2, "request"}},
-		{"small request, large limit", resources(102, 6400000, 100000), Share{1, "request"}},
-		{"rounded up", resources(1536, 150000, 100000), Share{2, "limit"}},
-		{"another period", resources(0, 20000, 10000), Share{2, "limit"}},
-		{"a request above what shares tell", resources(262144, 30000000, 100000), Share{300, "limit"}},
-		{"largest shares", resources(math.MaxUint64, 100000, 100000), Share{1, "limit"}},
-		{"largest quota", resources(0, math.MaxInt64, 1), Share{1 << 30, "limit"}},
-		{"largest period", resources(0, 200000, math.MaxUint64), Share{2, "limit"}},
-		{"smallest quota", resources(0, math.MinInt64, 1), Share{}},
-	} {
-		if got := Due(c.r); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
-		}
-	}
-}
-
-func TestCPUs(t *testing.T) {
-	rule := func(d Decision, most int) Rules {
-		return Rules{{Kinds: []Kind{AssignedCPUs}, Namespaces: []string{"*"}, Decision: d, MostCPUs: most, Name: "rule 1"}}
-	}
-	two, four := resources(2048, 200000, 100000), resources(4096, 400000, 100000)
-	for _, c := range []struct {
-		name      string
-		rules     Rules
-		n         int
-		pod, told *lifecycle.Resources
-		want      string
-	}{
-		{name: "as many as the pod has", n: 4, pod: four, told: two},
-		{name: "a sidecar without a limit", n: 4, pod: four, told: resources(2, 0, 0)},
-		{name: "more than the pod has", n: 5, pod: four, told: resources(8192, 800000, 100000), want: "5 CPUs are more than the pod's CPU limit of 4"},
-		{name: "the pod's was not told", n: 2, told: two},
-		{name: "more than the container's", n: 3, told: two, want: "the container's CPU limit of 2"},
-		{name: "nothing told", n: 1, want: "neither"},
-		{name: "allowed", rules: rule(Allow, 0), n: 99},
-		{name: "refused", rules: rule(Refuse, 0), n: 1, pod: four, want: "may not ask for it (authorisation: rule 1)"},
-		{name: "bounded", rules: rule(Cap, 3), n: 4, pod: four, want: "more than the 3 that"},
-		{name: "within the bound", rules: rule(Cap, 4), n: 4, pod: four},
-		{name: "the bound is not a grant", rules: rule(Cap, 8), n: 5, pod: four, want: "limit of 4"},
-	} {
-		got := ""
-		if err := c.rules.CPUs("shop", c.n, c.pod, c.told); err != nil {
-			got = err.Error()
-		}
-		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

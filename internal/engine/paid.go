@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// lower reports whether resources ask for less CPU than others did, by request or
+// limit.
+func lower(was, now *lifecycle.Resources) bool {
+	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
+	return intent.SharesMilli(now.CPU.Shares.V) < intent.SharesMilli(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
+}
+
+// account brings what is known of a pod's sum in line with a resize of one of its
+// containers. Runtimes report a pod's sum when the pod is created, few report a later
+// one, and none reports it with the container's: without this a pod would be measured
+// for ever by what it asked for first.
+//
+// What the container gave up is taken off the sum. What it asks for in addition counts
+// where the sum has no room for it: otherwise the kubelet has reported it before.
+func (d *draft) account(p *Plan, was, now *Container) {
+	live := d.podSum(p.Pod, now)
+	next := p.Pod
+	if p.Pod.sumOld && lower(&was.Pristine, &now.Pristine) {
+		next = p.Pod.recounted(&live)
+	} else {
+		next = p.Pod.accounted(&was.Pristine, &now.Pristine, &live)
+	}
+	if next != p.Pod {
+		d.pods[next.Pod.ID], p.Pod = next, next
+		d.redecidePod(p)
+	}
+}
+
+// accounted is a pod after a part of it came to ask for something else; live is what
+// all that lives of it asks for now.
+func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
+	sum := p.Pod.Resources
+	if !p.due(sum).Told() {
+		return p
+	}
+	next := *sum
+	if milli := moved(sharesMilli(sum), sharesMilli(was), sharesMilli(now), sharesMilli(live)); sum.CPU.Shares.V != 0 && milli != sharesMilli(sum) {
+		next.CPU.Shares = lifecycle.Some(intent.MilliShares(milli))
+	}
+	limit, before, after := intent.LimitMilli(&sum.CPU), intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
+	if milli := moved(limit, before, after, intent.LimitMilli(&live.CPU)); limit > 0 && before > 0 && after > 0 && milli != limit {
+		next.CPU.Quota = lifecycle.Some(milli * int64(sum.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
+	}
+	return p.withSum(next)
+}
+
+// recounted is a pod after a part of it came to ask for less, of which the sum is from
+// a Synchronize: that may be of any time. So no more of it counts than what is known of
+// the pod's parts, those that have ended included: the sum is none of resources of the
+// pod's own until it is reported again.
+func (p *Pod) recounted(live *lifecycle.Resources) *Pod {
+	if !p.due(p.Pod.Resources).Told() {
+		return p
+	}
+	parts := []*lifecycle.Resources{live, &p.ended}
+	if p.Pod.Overhead != nil {
+		parts = append(parts, p.Pod.Overhead)
+	}
+	var request, limit int64
+	for _, r := range parts {
+		request, limit = request+sharesMilli(r), limit+intent.LimitMilli(&r.CPU)
+	}
+	next := *p.Pod.Resources
+	if next.CPU.Shares.V != 0 {
+		next.CPU.Shares = lifecycle.Some(intent.MilliShares(min(request, sharesMilli(&next))))
+	}
+	if whole := intent.LimitMilli(&next.CPU); whole > 0 && intent.LimitMilli(&live.CPU) > 0 {
+		next.CPU.Quota = lifecycle.Some(min(limit, whole) * int64(next.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
+	}
+	return p.withSum(next)
+}
+
+// withSum is a pod with another sum of resources, which is known to be of now.
+func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
+	if sum.CPU == p.Pod.Resources.CPU && !p.sumOld {
+		return p
+	}
+	n, pod := *p, *p.Pod
+	pod.Resources, n.Pod, n.sumOld = &sum, &pod, false
+	return &n
+}
+
+func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
+
+// moved is a sum, in thousandths, after one of its parts changed: never less than what
+// is known of the parts.
+func moved(sum, before, after, parts int64) int64 {
+	if after < before || sum < parts {
+		sum += after - before
+	}
+	return max(sum, parts)
+}
+
+// paidNow is how many CPUs a pod pays for at a resize, and by what: its sum, or what
+// its containers ask for, where the sum is of before.
+func (d *draft) paidNow(p *Pod, live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
+	told, parts := p.due(p.Pod.Resources), p.due(live)
+	if parts.CPUs > told.CPUs {
+		return parts.CPUs, live
+	}
+	return told.CPUs, p.Pod.Resources
+}
+
+// unpaid takes the CPUs that a scheduler assigned from the containers of a pod that
+// came to ask for less than pays for them. An assignment is granted whole or not at
+// all, so nothing of it is left: from here on they are seated like containers of which
+// the assignment was refused when they were created. c is the container that is
+// resized, nil where it is the pod.
+func (d *draft) unpaid(p *Pod, c *Container) {
+	if !p.Intent.CPUs.Said() || !d.ledger.Owns(p.Pod.UID) {
+		return
+	}
+	live := d.podSum(p, c)
+	for _, g := range d.ledger.OfPodByContainer(p.Pod.UID) {
+		owner := d.byKey(p, g.Key)
+		switch {
+		case c != nil && c.Key == g.Key:
+			owner = c
+		case owner == nil && !p.due(p.Pod.Resources).Told():
+			continue // it is between two attempts, and measured when it is created
+		case owner == nil:
+			owner = &Container{}
+		}
+		if d.stillPaid(p, &live, &owner.Pristine, g.CPUs.Len()) != nil {
+			d.revoke(p, g.Key)
+		}
+	}
+}
+
+// stillPaid measures the CPUs that a container owns like those of one that is created,
+// by what its pod, of which live is what lives, and the container ask for now.
+func (d *draft) stillPaid(p *Pod, live, told *lifecycle.Resources, n int) error {
+	sum := p.Pod.Resources
+	if p.due(sum).Told() {
+		_, sum = d.paidNow(p, live)
+	}
+	return d.policy.Rules.CPUs(p.Pod.Namespace, n, p.means(sum, told))
+}
+
+// byKey returns the live container of a pod that owns by a key, or nil.
+func (d *draft) byKey(p *Pod, key placement.Key) *Container {
+	for _, c := range d.containersOf(p.Pod.ID) {
+		if c.Key == key && c.Alive() {
+			return c
+		}
+	}
+	return nil
+}
+
+// revoke ends what a container of a pod owns because it is no longer paid for. Its live
+// attempts are seated anew by reseatRevoked.
+func (d *draft) revoke(p *Pod, key placement.Key) {
+	d.dropKey(key)
+	d.revoked = true
+	for _, c := range d.containersOf(p.Pod.ID) {
+		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own || c.SeatFrom == kubeletGave {
+			continue
+		}
+		n := *c
+		n.Seat, n.Born, n.Wanted, n.touched = placement.Seat{}, topology.Set{}, 0, true
+		d.put(n.ID, &n)
+	}
+}
+
+// reseatRevoked seats the containers of a pod anew of which the CPUs were revoked, but
+// for the one that the event is about, and decides the pod's own values anew.
+func (d *draft) reseatRevoked(p *Plan, about *Container) {
+	if !d.revoked {
+		return
+	}
+	d.revoked = false
+	for _, c := range d.containersOf(p.Pod.Pod.ID) {
+		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat == (placement.Seat{}) && c.Born.Empty() {
+			n := *c
+			d.settle(p, &n, nil)
+		}
+	}
+	d.redecidePod(p)
+	p.Container = about
+}
+
+// lostAll tells that a container owns nothing any more because it asks for less than a
+// whole CPU by now.
+func (d *draft) lostAll(p *Pod, c *Container, key string, had int) {
+	sum := p.Pod.Resources
+	if !d.chosenForPod(p) {
+		sum = nil
+	}
+	c.Trouble = append(c.Trouble, lifecycle.Problem{
+		Key: key, Value: "0", Refused: true, Then: "the container runs in a shared pool",
+		Reason: fmt.Sprintf("it owned %d CPUs and was resized: %s", had, noWhole(p, sum, &c.Pristine)),
+	})
+}
+
+// noWhole says why a container is to own no CPU that the agent would choose.
+func noWhole(p *Pod, sum, told *lifecycle.Resources) error {
+	for _, r := range []*lifecycle.Resources{sum, told} {
+		if due := p.due(r); due.Told() {
+			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.By, intent.FormatMilli(due.Milli))
+		}
+	}
+	return errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
+}
+
+// askedMore returns the attempt at a container before a new one, where that asks
+// for less: it is measured like one that is resized.
+func (d *draft) askedMore(p *Pod, c *Container) *Container {
+	if g, owns := d.ledger.Of(c.Key); d.fresh || !owns || g.From == kubeletGave || d.container(c.ID) != nil {
+		return nil
+	}
+	var was *Container
+	for _, o := range d.containersOf(p.Pod.ID) {
+		if o.Key == c.Key && o.ID != c.ID && o.SeatFrom != kubeletGave {
+			was = o // they are listed in the order they came
+		}
+	}
+	switch {
+	case was != nil && lower(&was.Pristine, &c.Pristine):
+		return was
+	case !p.due(p.Pod.Resources).Told():
+		return c // it owns by its own request, which says by itself what that pays for
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package intent
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Means are the resources by which the CPUs of a container are measured.
+type Means struct {
+	// Pod are the resources that the kubelet reported for the whole pod, Container
+	// those of the container; nil where there are none.
+	Pod, Container *lifecycle.Resources
+	// QoS is the pod's class in Kubernetes: in a Guaranteed pod the request is the limit.
+	QoS QoS
+}
+
+// CPUs returns a *Refusal where a container may not own so many CPUs.
+func (r Rules) CPUs(namespace string, n int, m Means) error {
+	rule := r.For(AssignedCPUs, namespace)
+	if why := rule.tooMany(namespace, n, m); why != "" {
+		return &Refusal{Reason: why, Rule: rule.Name}
+	}
+	return nil
+}
+
+func (r *Rule) tooMany(namespace string, n int, m Means) string {
+	switch {
+	case r.Decision == Allow:
+		return ""
+	case r.Decision == Refuse:
+		return fmt.Sprintf("%s: pods of namespace %s may not ask for it (authorisation: %s)", AssignedCPUs, printable(namespace), r.Name)
+	case r.MostCPUs > 0 && n > r.MostCPUs:
+		return fmt.Sprintf("%d CPUs are more than the %d that pods of namespace %s may own (authorisation: %s)",
+			n, r.MostCPUs, printable(namespace), r.Name)
+	}
+	due, of := Due(m.Pod, m.QoS), "pod"
+	if !due.Told() {
+		due, of = Due(m.Container, m.QoS), "container"
+	}
+	switch {
+	case !due.Told() && unpaid(m.Pod, m.Container):
+		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; CPUs are owned up to the request (authorisation: %s)", r.Name)
+	case !due.Told():
+		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorisation: %s)", r.Name)
+	case n > due.CPUs:
+		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s (authorisation: %s)", n, of, due, r.Name)
+	}
+	return ""
+}
+
+// unpaid reports whether some of these resources have a limit.
+func unpaid(all ...*lifecycle.Resources) bool {
+	for _, r := range all {
+		if r != nil && r.CPU.Quota.V > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Share is how many CPUs resources pay for, and by what.
+type Share struct {
+	CPUs  int    // whole ones: what is left over pays for none
+	Milli int64  // all of it, in thousandths of a CPU
+	By    string // "limit" or "request"; "" where no request was reported
+}
+
+// Told reports whether there was something to measure.
+func (s Share) Told() bool { return s.By != "" }
+
+// String says what the share is, for people: "request of 0.5, which pays for 0".
+func (s Share) String() string {
+	text := s.By + " of " + FormatMilli(s.Milli)
+	if s.Milli%milliOfCPU != 0 {
+		text += fmt.Sprintf(", which pays for %d", s.CPUs)
+	}
+	return text
+}
+
+// FormatMilli writes thousandths of a CPU as CPUs: 1500 is 1.5.
+func FormatMilli(milli int64) string {
+	return strconv.FormatFloat(float64(milli)/milliOfCPU, 'f', -1, 64)
+}
+
+const milliOfCPU = 1000
+
+// Shares of the kubelet: 1024 for one CPU, at least 2, and at most 262144, from
+// which on they tell nothing.
+const (
+	sharesOfCPU = 1024
+	noShares    = 2
+	mostShares  = 262144
+)
+
+// Due measures the CPUs a pod or container may own: whole ones up to its request,
+// for which the scheduler took room on the node, and up to its limit where a quota
+// is in force.
+//
+// A limit alone pays for nothing: the kubelet always reports a request, and a limit
+// is as large as its author likes. In a Guaranteed pod both are the same, so there
+// the limit stands for a request that is not reported, or is above what shares tell.
+func Due(r *lifecycle.Resources, qos QoS) Share {
+	if r == nil {
+		return Share{}
+	}
+	limit := LimitMilli(&r.CPU)
+	limited := Share{By: "limit", Milli: limit, CPUs: int(min(limit/milliOfCPU, math.MaxInt32))}
+	shares := r.CPU.Shares.V
+	guaranteed := qos == Guaranteed && limit > 0
+	switch {
+	case (shares == 0 || shares >= mostShares) && guaranteed:
+		return limited
+	case shares == 0:
+		return Share{}
+	}
+	request := SharesMilli(shares)
+	if limit > 0 && limit <= request {
+		return limited
+	}
+	return Share{By: "request", Milli: request, CPUs: int(request / milliOfCPU)}
+}
+
+// SharesMilli is the CPU request that the kubelet made shares of, in thousandths.
+// It rounds down, and to no value from two requests above 2: so the request is known
+// exactly, and sums of requests are. Above the largest shares nothing more is paid for.
+func SharesMilli(shares uint64) int64 {
+	if shares <= noShares {
+		return 0
+	}
+	return int64((min(shares, mostShares)*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU)
+}
+
+// MilliShares are the shares that the kubelet makes of a CPU request.
+func MilliShares(milli int64) uint64 {
+	return uint64(max(noShares, min(milli*sharesOfCPU/milliOfCPU, mostShares)))
+}
+
+// LimitMilli is the CPU limit of a quota in thousandths, 0 for none. The kubelet
+// rounds down, to no quota from two limits.
+func LimitMilli(cpu *lifecycle.CPU) int64 {
+	quota, period := cpu.Quota.V, int64(defaultPeriod)
+	if p := cpu.Period.V; p > 0 && p <= 1e6 { // the kernel's longest period is 1 s
+		period = int64(p)
+	}
+	if quota <= 0 {
+		return 0
+	}
+	whole, part := quota/period, quota%period
+	return min(whole, math.MaxInt32)*milliOfCPU + min((part*milliOfCPU+period-1)/period, milliOfCPU-1)
+}
+
+// defaultPeriod is the kernel's CFS period in µs, where none was told.
+const defaultPeriod = 100000
