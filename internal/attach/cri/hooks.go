@@ -65,11 +65,19 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	}
 	group.Go(func() error { a.follow(ctx); return nil })
 	<-ctx.Done()
-	server.GracefulStop()
+	stopWithin(server, grace)
 	stop()
 	err = group.Wait()
 	a.work.Wait()
 	return err
+}
+
+// stopWithin lets calls under way end, within bounds: a proxy that reads nothing would
+// have its answer, and the agent's end, wait for ever.
+func stopWithin(s *grpc.Server, bound time.Duration) {
+	cut := time.AfterFunc(bound, s.Stop)
+	defer cut.Stop()
+	s.GracefulStop()
 }
 
 func serveUntil(l net.Listener, s *grpc.Server) error {

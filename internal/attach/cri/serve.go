@@ -91,9 +91,11 @@ func (a *Attachment) freeze() {
 	a.frozen = true
 	all := slices.Collect(maps.Keys(a.conns))
 	a.mu.Unlock()
+	var told sync.WaitGroup
 	for _, c := range all {
-		c.Drain()
+		told.Go(c.Drain) // one that is not read holds up no other
 	}
+	told.Wait()
 }
 
 // served is a socket that is served.

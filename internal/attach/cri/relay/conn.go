@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/cri/crew"
 )
@@ -20,34 +22,13 @@ type Options struct {
 	// MaxMessage bounds the message of a held call, in bytes: a greater one
 	// passes as it is. Default: 16 MiB, what the kubelet itself takes.
 	MaxMessage int
+	// Patience is how long one write to either end may take before the connection is
+	// given up. Default: DefaultPatience.
+	Patience time.Duration
 }
 
 // DefaultMaxMessage is the greatest message kubelet and runtimes take.
 const DefaultMaxMessage = 16 << 20
-
-// side is one end of a relayed connection. Frames are written whole, under the
-// mutex, since several goroutines write.
-type side struct {
-	net.Conn
-
-	mu   sync.Mutex
-	room []byte // for one frame of a held call; guarded by mu
-}
-
-// write writes whole frames.
-func (s *side) write(b []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writeLocked(b)
-}
-
-func (s *side) writeLocked(b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
-	_, err := s.Write(b)
-	return err
-}
 
 // Conn is one caller's connection relayed to a backend.
 type Conn struct {
@@ -80,6 +61,7 @@ type Conn struct {
 	// other before them.
 	greeted bool
 	dead    bool
+	stalled error // why a write ended the connection
 }
 
 // New makes a relayed connection of the two. Run serves and closes both.
@@ -87,15 +69,20 @@ func New(caller, backend net.Conn, o Options) *Conn {
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = DefaultMaxMessage
 	}
+	if o.Patience <= 0 {
+		o.Patience = DefaultPatience
+	}
 	if o.Pick == nil {
 		o.Pick = func(string) Held { return Held{} }
 	}
 	c := &Conn{
-		o: o, caller: side{Conn: caller}, backend: side{Conn: backend},
+		o: o, caller: side{Conn: caller, within: o.Patience}, backend: side{Conn: backend, within: o.Patience},
 		up: newBlocks(), down: newBlocks(),
 		calls: map[uint32]*call{}, flow: flow{avail: firstWindow}, initial: firstWindow,
 	}
 	c.changed.L = &c.mu
+	c.caller.fail = func(err error) { c.unwritten("caller", err) }
+	c.backend.fail = func(err error) { c.unwritten("backend", err) }
 	return c
 }
 
@@ -119,7 +106,20 @@ func (c *Conn) Run(ctx context.Context) error {
 	both.Wait()
 	c.abandon()
 	c.hooks.Wait()
-	return errors.Join(ended("caller", up), ended("backend", down))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(ended("caller", up), ended("backend", down), c.stalled)
+}
+
+// unwritten ends the connection: a write to one end failed. That an end which is there
+// did not read is worth a word.
+func (c *Conn) unwritten(who string, err error) {
+	c.mu.Lock()
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.dead && c.stalled == nil {
+		c.stalled = fmt.Errorf("%s reads nothing: %w", who, err)
+	}
+	c.mu.Unlock()
+	c.close()
 }
 
 // close ends both connections and whatever waits for them.
@@ -138,8 +138,11 @@ func (c *Conn) close() {
 
 // Drain tells the caller to open no more calls on this connection: those it has
 // go on, and it closes the connection after the last. Calls it opens meanwhile
-// are safe for it to repeat on another connection.
+// are safe for it to repeat on another connection. An end that reads nothing from
+// then on is waited for a moment, and then its connection is closed.
 func (c *Conn) Drain() {
+	c.caller.hurry(handsOverWithin)
+	c.backend.hurry(handsOverWithin)
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()

@@ -48,7 +48,7 @@ func (u *upward) blindly() error {
 	if err := u.backend.write(u.in.buf[u.in.r:u.in.w]); err != nil {
 		return err
 	}
-	_, err := io.Copy(u.backend.Conn, u.caller.Conn)
+	_, err := io.Copy(&u.backend, u.caller.Conn)
 	return err
 }
 
