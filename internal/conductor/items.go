@@ -24,6 +24,8 @@ func (c *Conductor) item(t keeper.Target, ctr *engine.Container, v lifecycle.Val
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Back: putsBack(v)}
 	told := engine.PodPristine(p.Pod)
+	it.Untold = v.Field == lifecycle.CPUShares && !told.CPU.Shares.Set ||
+		(v.Field == lifecycle.CPUQuota || v.Field == lifecycle.MemoryLimit) && !p.Limits()
 	switch v.Field {
 	case lifecycle.CPUShares:
 		it.Asked = ifTold(told.CPU.Shares.Set, told, v)

@@ -154,7 +154,8 @@ func TestOwnedCPUsStayOwned(t *testing.T) {
 	})
 	owner := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 	mo.start(owner)
-	if _, problems := whatIsSaid(t, mo, owner); mo.effective(owner) != "2-3" || len(problems) != 1 || !strings.Contains(problems[0], "owns CPUs 2-3") {
+	if _, problems := whatIsSaid(t, mo, owner); mo.effective(owner) != "2-3" || len(problems) != 2 ||
+		!strings.Contains(problems[0], "does not say what the pod requests") || !strings.Contains(problems[1], "owns CPUs 2-3") {
 		t.Errorf("the owner has %s: %q", mo.effective(owner), problems)
 	}
 	part := mo.create(mo.runPod("", "", ""), "a")

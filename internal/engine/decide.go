@@ -223,13 +223,27 @@ func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 		np.sumOld, np.ended = old.sumOld, old.ended
 	}
 	d.takeSpec(np, f)
+	old := d.pod(pod.ID)
+	if pod.Resources == nil && np.Spec != nil || old != nil && old.bySpec && pod.Resources == old.Pod.Resources {
+		told := *pod
+		if told.Resources = nil; np.Spec != nil {
+			told.Resources = RequestedBySpec(np.Spec)
+		}
+		np.Pod, np.bySpec = &told, told.Resources != nil
+	}
 	d.takeGranted(np, f)
-	np.Intent = d.policy.Rules.Authorise(intent.Read(pod, np.Spec, d.policy.Dialects), pod.Namespace)
+	np.Intent = d.policy.Rules.Authorise(intent.Read(np.Pod, np.Spec, d.policy.Dialects), pod.Namespace)
+	if np.Pod.Resources == nil && (np.Intent.CPUs.Said() || np.Intent.Class.V == intent.Dedicated) {
+		np.stranger = append(np.stranger, lifecycle.Problem{
+			Key: np.Intent.CPUs.Key, Value: intent.Printable(pod.Name), Warning: true,
+			Reason: "the runtime does not say what the pod requests, and no pod spec does: CPUs are measured by its containers alone (podSpec)",
+		})
+	}
 	if list, ok := f.ParentCPUs[pod.ID]; ok {
 		if within := d.machine.OnlineOf(list); within != d.machine.Online() {
 			np.Within = within
 		}
-	} else if old := d.pod(pod.ID); old != nil {
+	} else if old != nil {
 		np.Within = old.Within
 	}
 	d.decidePod(np)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -168,13 +169,13 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime asked"}}
 		switch old.Field {
 		case lifecycle.CPUShares:
-			v.Int = int64(pristine.CPU.Shares.Or(1024))
+			v.Int = int64(cmp.Or(pristine.CPU.Shares.V, 1024)) // CRI-O says 0 for what it was not told
 		case lifecycle.CPUQuota:
 			v.Int = orUnlimited(pristine.CPU.Quota)
 		case lifecycle.MemoryLimit:
 			v.Int = orUnlimited(pristine.Memory.Limit)
 		case lifecycle.CPUPeriod:
-			v.Int = int64(pristine.CPU.Period.Or(100000))
+			v.Int = int64(cmp.Or(pristine.CPU.Period.V, 100000))
 		case lifecycle.CPUSetMems:
 			if v.Text = pristine.CPU.Mems; v.Text == "" {
 				v.Text = topology.FormatList(memoryNodes(m))

@@ -51,6 +51,8 @@ type Pod struct {
 	Values  []lifecycle.Value // for the pod's own cgroup
 	Trouble []lifecycle.Problem
 	Stopped bool
+	// bySpec: the runtime told nothing of its resources, and its spec did of some.
+	bySpec bool
 	// bursts are those of its live containers together, in µs, as the pod's own
 	// values were decided with.
 	bursts int64

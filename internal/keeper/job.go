@@ -95,6 +95,10 @@ func (k *Keeper) record(batch []Item, items []int, out []Outcome) []*job {
 			out[i].State, out[i].Err = Refused, err
 			continue
 		}
+		if k.unknownLocked(batch[i]) {
+			out[i] = k.leaveLocked(batch[i], want)
+			continue
+		}
 		r := k.recordLocked(batch[i], want)
 		k.noteLocked(r)
 		j := byRow[r]

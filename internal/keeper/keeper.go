@@ -34,6 +34,9 @@ type Item struct {
 	// without us is given back, Value where neither Asked nor an original is
 	// known, and then the setting is no longer kept.
 	Back bool
+	// Untold says, with Back, that nobody knows what would be there: where the
+	// keeper has not found it there before, the value stays and is reported.
+	Untold bool
 }
 
 // State says what became of a desired value.

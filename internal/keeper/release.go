@@ -31,6 +31,31 @@ func (k *Keeper) Release(owner string, field lifecycle.Field, key string) Outcom
 	return worst
 }
 
+// unknownLocked reports whether a value is to be put back and nobody knows what
+// was there.
+func (k *Keeper) unknownLocked(it Item) bool {
+	if !it.Back || !it.Untold || it.Asked != nil {
+		return false
+	}
+	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
+	if r := k.rows[p]; r != nil {
+		_, known := r.back()
+		return !known
+	}
+	o, remembered := k.remembered[p]
+	return !remembered || o.Original == nil && o.Asked == nil
+}
+
+// leaveLocked leaves such a value as it is from now on.
+func (k *Keeper) leaveLocked(it Item, want string) Outcome {
+	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
+	err := &cgroup.Error{Op: "release", Path: k.file(p), Value: want, Err: ErrUnknown}
+	if r := k.rows[p]; r != nil {
+		r.left, r.state, r.err = err, Left, err
+	}
+	return Outcome{Target: it.Target, Value: it.Value, State: Left, Err: err}
+}
+
 // release gives back the rows of an owner that match; those whose original
 // nobody knows are dropped.
 func (k *Keeper) release(owner string, match func(*row) bool) []Outcome {

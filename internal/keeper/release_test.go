@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -113,5 +114,38 @@ func TestForgottenIsTold(t *testing.T) {
 	next.ReleaseAll()
 	if got, err := next.tree.Read("p/b", lifecycle.CPUSetCPUs, ""); err != nil || got != "0-1" {
 		t.Errorf("it has %q, %v, want 0-1, after\n%s", got, err, j)
+	}
+}
+
+// TestUntold: what was there before is put back where it was found; where neither
+// the runtime told it nor the keeper found it, the value stays and is reported.
+func TestUntold(t *testing.T) {
+	share := func(n int64, back bool) Item {
+		return Item{
+			Target: Target{Owner: "p", Dir: "p", Parent: true}, Back: back, Untold: true,
+			Value: lifecycle.Value{Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: n},
+		}
+	}
+	read := func(r *rig) string {
+		text, err := r.tree.Read("p", lifecycle.CPUShares, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	r := newRig(t, cgroup.V1, "p")
+	if err := r.fake.WriteFile("cpu/p/cpu.shares", []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	r.Apply([]Item{share(512, false)})
+	if o := r.Apply([]Item{share(1024, true)}); o[0].Err != nil || read(r) != "2" {
+		t.Errorf("%+v, and the kernel has %s", o, read(r))
+	}
+	r = newRig(t, cgroup.V1, "p") // an agent that knows nothing of what another has written
+	if err := r.fake.WriteFile("cpu/p/cpu.shares", []byte("512")); err != nil {
+		t.Fatal(err)
+	}
+	if o := r.Apply([]Item{share(1024, true)}); o[0].State != Left || !errors.Is(o[0].Err, ErrUnknown) || read(r) != "512" {
+		t.Errorf("%+v, and the kernel has %s", o, read(r))
 	}
 }

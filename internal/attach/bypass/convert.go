@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // verbose is what we use of the JSON that containerd (1.6 to 2.x) and CRI-O put
@@ -43,7 +44,6 @@ type criResources struct {
 
 // The annotations in which CRI-O and containerd tell what their status does not.
 const (
-	crioCgroupParent  = "io.kubernetes.cri-o.CgroupParent"
 	containerdSandbox = "io.kubernetes.cri.sandbox-id"
 	crioSandbox       = "io.kubernetes.cri-o.SandboxID"
 )
@@ -67,6 +67,23 @@ func (v *verbose) annotation(key string) string {
 	return v.RuntimeSpec.Annotations[key]
 }
 
+// annotated is what the annotations of the spec tell of a pod.
+func (v *verbose) annotated(own ...map[string]string) runtimes.Annotated {
+	if v.RuntimeSpec == nil {
+		return runtimes.Annotated{}
+	}
+	return runtimes.AnnotatedOf(v.RuntimeSpec.Annotations, own...)
+}
+
+// annotatedIn reads resources of an annotation; nil where there are none.
+func annotatedIn(text string) *lifecycle.Resources {
+	var r *criResources
+	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
+		return nil
+	}
+	return r.words()
+}
+
 // podIn translates a sandbox.
 func podIn(s *cri.PodSandboxStatus, v *verbose) *lifecycle.Pod {
 	p := &lifecycle.Pod{
@@ -84,7 +101,9 @@ func podIn(s *cri.PodSandboxStatus, v *verbose) *lifecycle.Pod {
 		r := resourcesOf(spec.Linux.Resources)
 		p.Sandbox = &r
 	}
-	p.CgroupParent = v.annotation(crioCgroupParent)
+	annotated := v.annotated(s.GetAnnotations(), s.GetLabels())
+	p.CgroupParent = annotated.CgroupParent
+	p.Overhead, p.Resources = annotatedIn(annotated.Overhead), annotatedIn(annotated.Resources)
 	if c := v.Config; c != nil && c.Linux != nil {
 		p.CgroupParent = c.Linux.CgroupParent
 		p.Overhead, p.Resources = c.Linux.Overhead.words(), c.Linux.Resources.words()

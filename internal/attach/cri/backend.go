@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,8 +88,12 @@ func (b *backend) pod(ctx context.Context, l *cri.PodSandbox) (*lifecycle.Pod, e
 		p.CgroupParent = i.Config.Linux.CgroupParent
 		p.Overhead, p.Resources = i.Config.Linux.Overhead.words(), i.Config.Linux.Resources.words()
 	}
-	if p.CgroupParent == "" && i.Spec != nil && i.Spec.Linux != nil { // CRI-O tells it in the spec alone
-		p.CgroupParent = i.Spec.Annotations["io.kubernetes.cri-o.CgroupParent"]
+	if i.Spec != nil { // CRI-O tells it in the spec alone
+		annotated := runtimes.AnnotatedOf(i.Spec.Annotations, l.Annotations, l.Labels)
+		p.CgroupParent = cmp.Or(p.CgroupParent, annotated.CgroupParent)
+		if p.Overhead == nil && p.Resources == nil {
+			p.Overhead, p.Resources = annotatedIn(annotated.Overhead), annotatedIn(annotated.Resources)
+		}
 	}
 	return p, nil
 }
@@ -194,6 +199,15 @@ type jsonResources struct {
 	Memory int64  `json:"memory_limit_in_bytes"`
 	CPUs   string `json:"cpuset_cpus"`
 	Mems   string `json:"cpuset_mems"`
+}
+
+// annotatedIn reads resources of an annotation; nil where there are none.
+func annotatedIn(text string) *lifecycle.Resources {
+	var r *jsonResources
+	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
+		return nil
+	}
+	return r.words()
 }
 
 func (r *jsonResources) words() *lifecycle.Resources {

@@ -103,6 +103,11 @@ func (f *Face) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusReques
 	if !q.GetVerbose() {
 		return out, nil
 	}
+	if f.r.Kind().Configless() {
+		text, err := sandboxInfo(p)
+		out.Info = map[string]string{"info": text}
+		return out, err
+	}
 	info, err := json.Marshal(map[string]any{
 		"pid": p.PID, "processStatus": "running", "runtimeHandler": p.Pod.Handler, "runtimeType": "io.containerd.runc.v2",
 		"config": &cri.PodSandboxConfig{
@@ -134,7 +139,7 @@ func (f *Face) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest)
 		}
 		if q.GetVerbose() {
 			var info []byte
-			info, err = json.Marshal(verbose(&c, spec))
+			info, err = json.Marshal(f.verbose(&c, spec))
 			out.Info = map[string]string{"info": string(info)}
 		}
 	})
@@ -147,8 +152,34 @@ func (f *Face) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest)
 	return out, err
 }
 
-// verbose is what containerd writes under "info" (1.6 to 2.x, container_status.go).
-func verbose(c *sim.Info, spec *specs.Spec) map[string]any {
+// sandboxInfo is what CRI-O writes under "info" of a pod whose sandbox has no
+// process, as recorded from 1.36.3.
+func sandboxInfo(p *sim.Sandbox) (string, error) {
+	resources, err := json.Marshal(AsCRI(p.Resources))
+	if err != nil {
+		return "", err
+	}
+	info, err := json.Marshal(map[string]any{
+		"runtimeSpec": &specs.Spec{
+			Version: specs.Version,
+			Annotations: map[string]string{
+				"io.container.manager": "cri-o", "io.kubernetes.cri-o.CgroupParent": "/" + p.Dir, "io.kubernetes.cri-o.ContainerType": "sandbox",
+				"pod-linux-resources.crio.io": string(resources), "pod-linux-overhead.crio.io": "null", "spoofed.crio.io": "true",
+			},
+			Linux: &specs.Linux{
+				CgroupsPath: "/" + p.Dir + "/crio-" + p.ID, Resources: &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(uint64(2))}},
+			},
+		},
+	})
+	return string(info), err
+}
+
+// verbose is what containerd writes under "info" (1.6 to 2.x, container_status.go),
+// and CRI-O without a configuration.
+func (f *Face) verbose(c *sim.Info, spec *specs.Spec) map[string]any {
+	if f.r.Kind().Configless() {
+		return map[string]any{"sandboxID": c.Pod, "pid": c.PID, "privileged": false, "runtimeSpec": spec}
+	}
 	config := &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, Labels: c.Asked.Labels, Annotations: c.Asked.Annotations, Args: c.Asked.Args,
 	}
