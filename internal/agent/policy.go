@@ -75,6 +75,10 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 	place(c.Placement, m, &p)
 	var err error
 	p.Hooks, err = hooksOf(c.Hooks, n)
+	p.Serving = &intent.Serving{Chooses: p.Choosing != nil, KubeletOwns: p.KubeletOwns}
+	for _, h := range p.Hooks {
+		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
+	}
 	return p, err
 }
 

@@ -27,6 +27,7 @@ const (
 	// what the namespace is not authorised for
 	refusedAuthorisation = "authorisation"
 	refusedPlacement     = "placement" // CPUs or NUMA nodes that could not be given
+	refusedUnserved      = "unserved"  // what nothing on this node does
 )
 
 // ourselves is the hook of a panic that was no hook's.
@@ -42,7 +43,7 @@ const (
 // RefusedKinds lists the kinds Refused is told of, so
 // that a series can be there before its first event.
 func RefusedKinds() []string {
-	return []string{refusedRequest, refusedAnnotation, refusedAuthorisation, refusedPlacement}
+	return []string{refusedRequest, refusedAnnotation, refusedAuthorisation, refusedPlacement, refusedUnserved}
 }
 
 // UpdateResults lists the results of updates of the runtime's copy.
@@ -68,6 +69,8 @@ func (NoRecorder) RuntimeUpdate(string) {}
 func (c *Conductor) count(w *work, p lifecycle.Problem) {
 	switch {
 	case p.Warning || w.ev.Kind == lifecycle.StartContainer:
+	case p.Unserved:
+		c.recorder.Refused(refusedUnserved)
 	case p.Hook != "":
 		c.recorder.HookError(p.Hook)
 	case p.Rule != "":

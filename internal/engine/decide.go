@@ -232,7 +232,7 @@ func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 		np.Pod, np.bySpec = &told, told.Resources != nil
 	}
 	d.takeGranted(np, f)
-	np.Intent = d.policy.Rules.Authorise(intent.Read(np.Pod, np.Spec, d.policy.Dialects), pod.Namespace)
+	np.Intent = d.policy.Rules.Authorise(d.policy.Serving.Read(np.Pod, np.Spec, d.policy.Dialects), pod.Namespace)
 	if np.Pod.Resources == nil && (np.Intent.CPUs.Said() || np.Intent.Class.V == intent.Dedicated) {
 		np.stranger = append(np.stranger, lifecycle.Problem{
 			Key: np.Intent.CPUs.Key, Value: intent.Printable(pod.Name), Warning: true,
@@ -388,7 +388,7 @@ func (d *draft) refuse(p *Plan) {
 	}
 	for _, list := range [][]lifecycle.Problem{p.Pod.Intent.Problems, p.Pod.Trouble, p.Container.Trouble} {
 		for _, q := range list {
-			if !q.Warning && q.Hook != lifecycle.OutsideHook { // no fault of the pod's
+			if !q.Warning && !q.Unserved && q.Hook != lifecycle.OutsideHook { // no fault of the pod's
 				p.Reject = q.String()
 				return
 			}

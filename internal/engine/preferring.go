@@ -169,7 +169,7 @@ func (p *Policy) HeedsGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 		return false
 	}
 	if in == nil {
-		in = intent.Read(pod, nil, p.Dialects)
+		in = p.Serving.Read(pod, nil, p.Dialects)
 	}
 	switch {
 	case in.CPUs.Said():

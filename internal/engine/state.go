@@ -33,7 +33,9 @@ type Policy struct {
 	Fatal map[string]bool
 	// Rules say what pods may ask for; without any the safe defaults hold.
 	Rules intent.Rules
-	Hooks []hook.Hook
+	// Serving is what this node does with what pods ask for; nil for everything.
+	Serving *intent.Serving
+	Hooks   []hook.Hook
 }
 
 // Pod is what the engine knows of a pod sandbox. It is replaced, not changed.

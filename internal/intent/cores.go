@@ -34,7 +34,7 @@ func readResourceSpec(t *texts, out *Pod) {
 		case "SpreadByPCPUs":
 			use.Whole, use.Spread = false, true
 		case "ConstrainedBurst":
-			out.warn(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst has no effect here")
+			out.unserved(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst is not supported")
 		default:
 			out.problem(KoordResourceSpec, policy, "not a CPU bind policy: Default, FullPCPUs or SpreadByPCPUs")
 		}

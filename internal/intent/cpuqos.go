@@ -17,16 +17,24 @@ func readCPUQoS(t *texts, out *Pod) {
 		return
 	}
 	if t.label(KoordQoSClass) != "LS" {
-		out.warn(KoordCPUQoS, text, "is heeded for pods of class LS only")
+		out.warn(KoordCPUQoS, text, "counts for pods of class LS only")
 		return
 	}
 	var ask struct {
 		Enable   bool   `json:"enable"`
 		Identity *int64 `json:"groupIdentity"`
+		Idle     int64  `json:"schedIdle"`
+		Expeller bool   `json:"coreExpeller"`
 	}
 	q := CPUQoS{Malformed: true}
 	if t.decode(KoordCPUQoS, &ask, out) {
 		q = CPUQoS{Enabled: ask.Enable}
+		if ask.Enable && ask.Idle != 0 {
+			out.unserved(KoordCPUQoS, text, "schedIdle is not supported: cpu.idle follows the class (hooks.groupIdentity.fallback)")
+		}
+		if ask.Enable && ask.Expeller {
+			out.unserved(KoordCPUQoS, text, "coreExpeller is not supported: it needs a kernel of Koordinator's distribution")
+		}
 		switch {
 		case ask.Identity == nil:
 		case *ask.Identity < -1 || *ask.Identity > 2:

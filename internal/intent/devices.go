@@ -7,7 +7,7 @@ import (
 )
 
 // allocated is what a scheduler writes into device-allocated. Kinds of devices
-// nobody here hands out are left unread.
+// that nothing here hands over are reported.
 type allocated struct {
 	GPU []struct {
 		Minor     *int                `json:"minor"`
@@ -28,6 +28,11 @@ func readDevices(t *texts, out *Pod) {
 	var devices allocated
 	if !t.decode(KoordDevices, &devices, out) {
 		return
+	}
+	for _, kind := range t.members(KoordDevices) {
+		if kind != "gpu" && kind != "rdma" {
+			out.unserved(KoordDevices, kind, "device kind %q is not supported: nothing here hands such devices over", printable(kind))
+		}
 	}
 	if len(devices.GPU) > 0 {
 		readGPU(t, &devices, out)

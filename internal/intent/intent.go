@@ -170,7 +170,7 @@ func (p *Pod) Silent() bool {
 
 // Malformed returns the problems that strict mode refuses a pod for.
 func (p *Pod) Malformed() []lifecycle.Problem {
-	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning })
+	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning || q.Unserved })
 }
 
 // A dialect reads the labels and annotations of one system into an intent.
@@ -201,22 +201,31 @@ func Dialects() []string {
 
 // Read reads a pod in the given dialects, most trusted first. What an earlier
 // dialect said stands; a later one that disagrees is reported. spec is what the
-// pod's spec says, nil where nobody told it.
+// pod's spec says, nil where no source has it. Everything is taken for served.
 func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
-	out, t := &Pod{}, textsOf(pod)
+	return (*Serving)(nil).Read(pod, spec, order)
+}
+
+// Read reads a pod as the function Read does. What this node does not serve is
+// left out and reported; a nil Serving serves everything.
+func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
+	out, t := &Pod{}, textsOf(pod, spec)
 	for _, name := range order {
 		for _, d := range dialects() {
 			if d.name == name {
 				var said Pod
 				d.read(t, spec, &said)
+				s.apply(&said)
 				out.take(&said)
 			}
 		}
 	}
+	out.QoS = qosOf(t.parent) // whichever dialects are read
 	out.found.Add(t.problems...)
 	if text, forged := forgesRecord(pod); forged {
 		out.refuse(RecordKey, text, "records are read from containers alone, where the agent wrote them")
 	}
+	out.reportUnread(t, order)
 	out.Problems, out.found = out.found.List(), lifecycle.ProblemList{}
 	return out
 }

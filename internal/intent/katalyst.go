@@ -26,19 +26,6 @@ var katalystClasses = map[string]Class{
 	"dedicated_cores": Dedicated, "shared_cores": Shared, "reclaimed_cores": Reclaimed, "system_cores": System,
 }
 
-// katalystUnused are enhancements that are understood and that nothing on this
-// node acts on, and why.
-var katalystUnused = map[string]string{
-	"rss_overuse_threshold":        "evicting pods is not this agent's",
-	"oom_priority":                 "it needs a kernel of Katalyst's own; koordinator.sh/oom-score-adj is for others",
-	"suppression_tolerance_rate":   "evicting pods is not this agent's",
-	"cpu_burst_policy":             "CPU burst is not set from it yet",
-	"cpu_burst_percent":            "CPU burst is not set from it yet",
-	"cpu_burst_threshold":          "Katalyst does not use it either",
-	"namespace_type":               "network cards are not this agent's",
-	"topology_affinity_restricted": "network cards are not this agent's",
-}
-
 // readKatalyst reads the QoS level and the enhancements. Where they contradict
 // each other, what promises the pod more isolation stands, and what cannot go
 // with it is dropped and reported; the order of keys plays no part.
@@ -261,8 +248,8 @@ func (k *katalyst) rest() {
 		if slices.Contains(k.used, key) {
 			continue
 		}
-		if why, known := katalystUnused[key]; known {
-			k.out.warn(k.from[key], k.values[key], "%s has no effect here: %s", key, why)
+		if why, known := unusedEnhancement(key); known {
+			k.out.unserved(k.from[key], k.values[key], "%s is not supported: %s", key, why)
 			continue
 		}
 		k.out.warn(k.from[key], k.values[key], "%s is no enhancement of Katalyst's that is known here", printable(key))

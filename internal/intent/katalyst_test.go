@@ -109,7 +109,7 @@ func TestEnhancements(t *testing.T) {
 		{name: "pool named with a space", level: shared, cpu: `{"cpuset_pool":"a b"}`, problems: []string{"not a name"}},
 		{name: "pool of the default level", cpu: `{"cpuset_pool":"batch"}`, pool: "batch"},
 
-		{name: "what nothing acts on", level: shared, memory: `{"rss_overuse_threshold":"1.2","oom_priority":"5"}`, problems: []string{"oom_priority has no effect here", "rss_overuse_threshold has no effect here"}},
+		{name: "what nothing acts on", level: shared, memory: `{"rss_overuse_threshold":"1.2","oom_priority":"5"}`, problems: []string{"oom_priority is not supported", "rss_overuse_threshold is not supported"}},
 		{name: "what nobody knows", level: shared, memory: `{"numa_bindng":"true"}`, problems: []string{"numa_bindng is no enhancement"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func TestDevices(t *testing.T) {
 		problem bool
 	}{
 		{name: "two", text: `{"gpu":[{"minor":0},{"minor":1}]}`, want: GPU{Minors: []int{0, 1}}},
-		{name: "only an FPGA", text: `{"fpga":[{"minor":0}]}`},
+		{name: "only an FPGA", text: `{"fpga":[{"minor":0}]}`, problem: true},
 		{name: "no minor", text: `{"gpu":[{"id":"GPU-1"}]}`, problem: true},
 		{
 			name: "a part", labels: hami, text: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"16Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}`,
@@ -272,7 +272,7 @@ func TestAllocatedIDs(t *testing.T) {
 		{`{"rdma":[{}]}`, nil, nil, 1},
 		{`{"rdma":[{"id":"0000:3b:00.0"},{"id":"0000:3B:00.0"}]}`, nil, nil, 1},
 		{`{"gpu":[{"minor":0,"id":"GPU-1"}],"rdma":[{"id":"x"}]}`, []string{"GPU-1"}, nil, 1},
-		{`{"fpga":[{"minor":0}]}`, nil, nil, 0},
+		{`{"fpga":[{"minor":0}]}`, nil, nil, 1},
 	} {
 		got := Read(&lifecycle.Pod{Annotations: map[string]string{KoordDevices: c.text}}, nil, Dialects())
 		if diff := cmp.Diff(c.uuids, got.GPU.V.UUIDs) + cmp.Diff(c.rdma, got.RDMA.V); diff != "" || len(got.Problems) != c.problems {

@@ -35,21 +35,12 @@ func CacheLevels() map[string]RDTShares {
 	return map[string]RDTShares{"low": "L3 0-20, MB 10", "middle": "L3 0-30, MB 30", "high": "L3 0-50, MB 50", "max": ""}
 }
 
-// readRubik reads rubik's keys. Runtimes tell labels and annotations as they
-// were when the pod came; whoever tells its spec tells them as they are.
-func readRubik(t *texts, spec *lifecycle.PodSpec, out *Pod) {
-	if spec != nil && spec.Meta != nil {
-		t = t.of(spec.Meta)
-	}
+// readRubik reads rubik's keys.
+func readRubik(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	readPreemptable(t, out)
 	readBurst(t, out)
 	readBlkioLimit(t, out)
 	readCacheLimit(t, out)
-	for _, key := range []string{RubikQuotaTurbo, RubikCPI} {
-		if text := t.annotation(key); text != "" && text != "false" {
-			out.warn(key, text, "is not heeded: no quota is raised or cut by measuring")
-		}
-	}
 }
 
 // readPreemptable reads the class. Rubik takes it from an annotation or a label;

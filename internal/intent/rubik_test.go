@@ -93,18 +93,6 @@ func TestRubikFollowed(t *testing.T) {
 	}
 }
 
-// TestAllFollowed: every key of the dialect is told of a pod that lives.
-func TestAllFollowed(t *testing.T) {
-	for _, key := range []string{RubikPreemptable, RubikCacheLimit, RubikBurst, RubikBlkioLimit, RubikQuotaTurbo, RubikCPI} {
-		if !lifecycle.Followed(key) {
-			t.Errorf("%s is not followed", key)
-		}
-	}
-	if lifecycle.Followed(KoordQoSClass) {
-		t.Error("more is followed than is read")
-	}
-}
-
 func TestRubikBurst(t *testing.T) {
 	for text, want := range map[string]int64{
 		"": -1, "0": 0, "2000": 2000, "17592186044415": maxBurst, "17592186044416": -1, "-1": -1, "2ms": -1, "1e3": -1, "+5": -1, "007": -1, " 5": -1, "٣": -1,
@@ -156,9 +144,9 @@ func TestRubikBlkioLimit(t *testing.T) {
 	}
 }
 
-func TestRubikNotHeeded(t *testing.T) {
+func TestRubikNotSupported(t *testing.T) {
 	got := Read(&lifecycle.Pod{Annotations: map[string]string{RubikQuotaTurbo: "true", RubikCPI: "online"}}, nil, Dialects())
-	if len(got.Problems) != 2 || !got.Problems[0].Warning || !got.Silent() {
+	if len(got.Problems) != 2 || !got.Problems[0].Unserved || !got.Problems[1].Unserved || !got.Silent() {
 		t.Errorf("%+v", got.Problems)
 	}
 }

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,12 +28,27 @@ const (
 // texts are the labels and annotations of one pod. Dialects are given them in
 // place of the pod, so that no key can be read past the bounds.
 type texts struct {
-	labels, annotations map[string]string
+	labels, annotations edited
 	parent              string // the pod's cgroup parent
 	// read are the texts that were read, each by its kind and key. A text that is
 	// out of bounds is there as "".
 	read map[string]string
 	*allowance
+}
+
+// edited are the labels, or the annotations, of a pod as they were when it was
+// created and as they are now. A runtime keeps the former, the pod's spec has the
+// latter; which of them counts is what Keys says of an edit.
+type edited struct {
+	created, now map[string]string
+	meta         *lifecycle.PodMeta // nil where now is not known
+}
+
+func (e edited) of(key string) string {
+	if e.meta.Has(key) {
+		return e.now[key]
+	}
+	return e.created[key]
 }
 
 // allowance is what of a pod may still be read, and what was wrong with the rest.
@@ -41,17 +57,16 @@ type allowance struct {
 	problems      []lifecycle.Problem
 }
 
-func textsOf(pod *lifecycle.Pod) *texts {
-	return &texts{
-		labels: pod.Labels, annotations: pod.Annotations, parent: pod.CgroupParent,
+func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
+	t := &texts{
+		labels: edited{created: pod.Labels}, annotations: edited{created: pod.Annotations}, parent: pod.CgroupParent,
 		read: map[string]string{}, allowance: &allowance{bytes: maxTexts, values: maxValues},
 	}
-}
-
-// of returns the texts of the same pod as its spec says them now. They count
-// towards the same bounds.
-func (t *texts) of(meta *lifecycle.PodMeta) *texts {
-	return &texts{labels: meta.Labels, annotations: meta.Annotations, parent: t.parent, read: map[string]string{}, allowance: t.allowance}
+	if spec != nil && spec.Meta != nil {
+		t.labels.meta, t.annotations.meta = spec.Meta, spec.Meta
+		t.labels.now, t.annotations.now = spec.Meta.Labels, spec.Meta.Annotations
+	}
+	return t
 }
 
 // AsksDevices reports whether a pod may ask for devices: what the kubelet
@@ -70,8 +85,21 @@ func (t *texts) label(key string) string { return t.text("label ", key, t.labels
 // annotation returns an annotation, as label does a label.
 func (t *texts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
 
-func (t *texts) text(kind, key string, from map[string]string) string {
-	text := from[key]
+// under returns what stands under a key where the table says it can stand. It is
+// not read for what it asks, so no bound counts it.
+func (t *texts) under(k Key, name string) string {
+	if k.Place == OnPod {
+		return t.annotations.of(name)
+	}
+	text := t.labels.of(name)
+	if text == "" && k.Place == AsEither {
+		text = t.annotations.of(name)
+	}
+	return text
+}
+
+func (t *texts) text(kind, key string, from edited) string {
+	text := from.of(key)
 	if text == "" {
 		return ""
 	}
@@ -120,6 +148,16 @@ func (t *texts) decode(key string, into any, out *Pod) bool {
 		return false
 	}
 	return true
+}
+
+// members returns the names of the members of an annotation's JSON object, which
+// was decoded before.
+func (t *texts) members(key string) []string {
+	var all map[string]json.RawMessage
+	if kjson.UnmarshalCaseSensitivePreserveInts([]byte(t.annotation(key)), &all) != nil {
+		return nil
+	}
+	return sortedKeys(all)
 }
 
 func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }

@@ -109,7 +109,7 @@ func TestTextsAreBoundedTogether(t *testing.T) {
 // TestRepeatedTextCountsOnce: what the spec says again, and what two readers look at, does
 // not count twice.
 func TestRepeatedTextCountsOnce(t *testing.T) {
-	t1 := textsOf(pod(nil, map[string]string{KoordDevices: strings.Repeat("x", 1000)}))
+	t1 := textsOf(pod(nil, map[string]string{KoordDevices: strings.Repeat("x", 1000)}), nil)
 	for range 100 {
 		t1.annotation(KoordDevices)
 	}

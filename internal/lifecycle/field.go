@@ -196,11 +196,17 @@ type Problem struct {
 	// More is how many problems this one stands for that are not listed; 0 for one
 	// of its own.
 	More int `json:"more,omitempty"`
+	// Unserved marks what was asked for in good form and what nothing on this node
+	// does: its hook is off, its key is not supported. Strict mode does not refuse
+	// it, because the node's configuration causes it and not the pod.
+	Unserved bool `json:"unserved,omitempty"`
 }
 
-// Kind names the sort of problem: "refused", "warning" or "error".
+// Kind names the sort of problem: "unserved", "refused", "warning" or "error".
 func (p Problem) Kind() string {
 	switch {
+	case p.Unserved:
+		return "unserved"
 	case p.Warning:
 		return "warning"
 	case p.Refused:

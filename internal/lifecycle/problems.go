@@ -11,13 +11,15 @@ import (
 const MaxProblems = 20
 
 // rank orders problems by what must not be lost: refusals, then what strict mode
-// refuses, then warnings.
+// refuses, then what nothing serves, then warnings.
 func (p Problem) rank() int {
 	switch {
 	case p.Refused:
 		return 0
-	case p.Warning:
+	case p.Unserved:
 		return 2
+	case p.Warning:
+		return 3
 	}
 	return 1
 }
@@ -76,7 +78,7 @@ func Bound(problems []Problem, most int) []Problem {
 // ProblemList collects problems. However many are added, it holds few of each
 // rank, so that the worst of them are there in the end. The zero value is empty.
 type ProblemList struct {
-	held [3]int // by rank
+	held [4]int // by rank
 	list []Problem
 	more int
 }
@@ -96,6 +98,9 @@ func (l *ProblemList) Add(problems ...Problem) {
 		l.list = append(l.list, p)
 	}
 }
+
+// Contains reports whether the list holds such a problem.
+func (l *ProblemList) Contains(is func(Problem) bool) bool { return slices.ContainsFunc(l.list, is) }
 
 // List returns at most MaxProblems problems.
 func (l *ProblemList) List() []Problem {

@@ -75,26 +75,49 @@ type PodSpec struct {
 	Remembered bool `json:"-"`
 }
 
-// PodMeta is a part of a pod's labels and annotations: those that are Followed.
+// PodMeta is a part of a pod's labels and annotations as they are now: those that
+// are Editable.
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// Whole: keys of every dialect are there. What agents kept before that was so
+	// has rubik's keys alone.
+	Whole bool `json:"whole,omitempty"`
 }
 
-// followed are rubik's keys, which alone are read on a pod that lives: a list, so
-// that nobody can have many kept.
-var followed = map[string]bool{
-	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true,
-	"volcano.sh/blkio-limit": true, "volcano.sh/quota-turbo": true, "volcano.sh/cpi": true,
+// editable are the keys whose edits count while their pod runs, and whether older
+// agents kept them. It is a list, so that a pod's author cannot have the agent keep
+// many; package intent says what an edit of each does, and its tests compare the two.
+var editable = map[string]bool{
+	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true, "volcano.sh/blkio-limit": true,
+
+	"koordinator.sh/qosClass": false, "node.koordinator.sh/extended-resource-spec": false, "koordinator.sh/cpuQOS": false,
+	"koordinator.sh/blkioQOS": false, "node.koordinator.sh/resctrl": false, "koordinator.sh/core-sched-group-id": false,
+	"koordinator.sh/core-sched-policy": false, "koordinator.sh/oom-score-adj": false, "koordinator.sh/oom-score-adj-spec": false,
+
+	"katalyst.kubewharf.io/qos_level": false,
+
+	"trimtab.io/unset-cpu-quota": false, "trimtab.io/hugepage-limits": false, "trimtab.io/cpu-env": false,
+	"trimtab.io/blockio-class": false, "trimtab.io/rdt-class": false,
 }
 
 // MaxText bounds one label or annotation that is read, in bytes. The API server
 // accepts 256 KiB; schedulers write some 3 KiB for a node of 1,024 CPUs.
 const MaxText = 16 << 10
 
-// Followed reports whether a label or annotation is read anew while its pod
-// lives, and not only when the runtime tells of the pod.
-func Followed(key string) bool { return followed[key] }
+// Editable reports whether an edit of a label or annotation counts while its pod
+// runs.
+func Editable(key string) bool {
+	_, is := editable[key]
+	return is
+}
+
+// Has reports whether the labels and annotations say what a key is now, also where
+// they do not have it.
+func (m *PodMeta) Has(key string) bool {
+	early, is := editable[key]
+	return m != nil && is && (m.Whole || early)
+}
 
 // ContainerSpec is what a pod's spec says of one container.
 type ContainerSpec struct {

@@ -43,7 +43,7 @@ func listOf(pods ...string) string {
 func webSpec(from lifecycle.Source) *lifecycle.PodSpec {
 	return &lifecycle.PodSpec{
 		UID: "u1", Namespace: "shop", Name: "web", Node: "node1", QoS: "Burstable", From: from,
-		Meta: &lifecycle.PodMeta{
+		Meta: &lifecycle.PodMeta{Whole: true,
 			Labels:      map[string]string{"volcano.sh/preemptable": "true"},
 			Annotations: map[string]string{"volcano.sh/quota-burst-time": "2000"},
 		},

@@ -49,10 +49,10 @@ func (b *builder) amount(into *lifecycle.Amounts, name, quantity string) {
 	}
 }
 
-// label keeps a label that is followed.
+// label keeps a label whose edits count.
 func (b *builder) label(key, text string) { keep(&b.meta.Labels, key, text) }
 
-// annotation keeps an annotation that is followed.
+// annotation keeps an annotation whose edits count.
 func (b *builder) annotation(key, text string) { keep(&b.meta.Annotations, key, text) }
 
 // mostText bounds the text of one annotation: above what any dialect reads, so
@@ -60,7 +60,7 @@ func (b *builder) annotation(key, text string) { keep(&b.meta.Annotations, key, 
 const mostText = lifecycle.MaxText + 1
 
 func keep(into *map[string]string, key, text string) {
-	if !lifecycle.Followed(key) {
+	if !lifecycle.Editable(key) {
 		return
 	}
 	text = text[:min(len(text), mostText)]
@@ -83,7 +83,8 @@ func (b *builder) initContainer(c lifecycle.ContainerSpec, restartPolicy string)
 func (b *builder) finish(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	s := b.spec
 	s.Containers = append(append(b.init, b.apps...), b.ephemeral...)
-	s.From, s.Meta = from, &b.meta // kubelets tell all labels and annotations
+	b.meta.Whole = true // the kubelet has all labels and annotations
+	s.From, s.Meta = from, &b.meta
 	switch {
 	case b.err != nil:
 	case s.UID == "" || s.Name == "" || s.Namespace == "":

@@ -296,7 +296,10 @@ func RenderEvent(w io.Writer, e Event, o Options) error {
 			continue
 		}
 		what := "problem: "
-		if p.Refused {
+		switch {
+		case p.Unserved:
+			what = "unserved: "
+		case p.Refused:
 			what = "refused: "
 		}
 		fmt.Fprintf(&b, "    %s\n", o.alarm(what+Clean(p.String())))

@@ -36,6 +36,7 @@ func pages() []page {
 		{"fields.md", fieldsPage},
 		{"parity.md", parityPage},
 		{"metrics.md", metricsPage},
+		{"keys.md", keysPage},
 	}
 }
 

@@ -1,0 +1,95 @@
+package intent
+
+// Fate is what becomes of a key.
+type Fate int
+
+// The fates. Keys that are not supported ask for something that this agent does not do: a
+// pod that has one gets a problem. Ignored keys ask nothing of a node agent.
+const (
+	KeyRead Fate = iota
+	KeyUnsupported
+	KeyIgnored
+)
+
+// String returns the fate as docs/keys.md names it.
+func (f Fate) String() string { return [...]string{"read", "not supported", "ignored"}[f] }
+
+// Edit is what a change of a label or annotation does while its pod runs.
+type Edit int
+
+// The effects of an edit. Live: it is in force at once, where the pod's spec is
+// known (podspec). Next: it counts for containers that are created after it.
+// Fixed: the value that the pod was created with counts for its whole life.
+const (
+	EditNone Edit = iota // nothing reads it
+	EditLive
+	EditNext
+	EditFixed
+)
+
+// String returns the effect as docs/keys.md names it.
+func (e Edit) String() string {
+	return [...]string{"", "at once", "containers created after it", "none: fixed when the pod is created"}[e]
+}
+
+// Place is where a key stands.
+type Place string
+
+// The places of keys.
+const (
+	OnPod        Place = "pod annotation"
+	AsLabel      Place = "pod label"
+	AsEither     Place = "pod annotation or label"
+	AsResource   Place = "resource name"
+	OnNode       Place = "Node object"
+	OnTopology   Place = "NodeResourceTopology object"
+	InQRMRequest Place = "annotation of a QRM request or answer"
+)
+
+// onPods reports whether a pod can carry the key.
+func (p Place) onPods() bool { return p == OnPod || p == AsLabel || p == AsEither }
+
+// Key is one label, annotation or resource name of a system that this agent
+// works beside, and what becomes of it here.
+type Key struct {
+	System string
+	// Name is the key as it is written. A scoped key also has the forms
+	// NAME/pod, NAME/container.X and, as older plugins wrote it, NAME/X.
+	Name   string
+	Scoped bool
+	// Field is a key inside the JSON object that is the value; "" for the whole.
+	Field string
+	Place Place
+	Fate  Fate
+	Edit  Edit
+	// Kinds are what a key that is read can ask for, as authorisation has it.
+	Kinds []Kind
+	// Why says what is special about a key that is read, and why another is not.
+	Why string
+}
+
+// Full returns the key with its field.
+func (k Key) Full() string {
+	if k.Field == "" {
+		return k.Name
+	}
+	return k.Name + ": " + k.Field
+}
+
+// Keys returns the table of every key of the systems this agent works beside,
+// and its own. docs/keys.md is made from it.
+func Keys() []Key {
+	var all []Key
+	for _, list := range [][]Key{trimtabKeys(), koordinatorKeys(), katalystKeys(), rubikKeys(), nriPluginsKeys(), nriKeys()} {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// of sets the system of a list of keys.
+func of(system string, keys []Key) []Key {
+	for i := range keys {
+		keys[i].System = system
+	}
+	return keys
+}

@@ -1,0 +1,88 @@
+package intent
+
+import "slices"
+
+// katalystKeys are the keys of katalyst-api of 2026-08 and katalyst-core 0.5.
+func katalystKeys() []Key {
+	keys := []Key{
+		{Name: KatalystQoSLevel, Place: OnPod, Edit: EditLive, Kinds: []Kind{ClassSystem, ClassDedicated, ClassShared, ClassReclaimed}},
+		{Name: KatalystBindResult, Place: OnPod, Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystNUMANumber, Place: OnPod, Edit: EditFixed, Kinds: []Kind{NUMANodes}, Why: "also as a key of cpu_enhancement"},
+		{Name: KatalystNUMAIDs, Place: OnPod, Edit: EditFixed, Kinds: []Kind{NUMANodes}, Why: "also as a key of cpu_enhancement"},
+		{Name: KatalystCPU, Place: OnPod, Field: "cpuset_pool", Edit: EditFixed, Kinds: []Kind{NamedPool}},
+		{Name: KatalystCPU, Place: OnPod, Field: "numa_share", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
+		{Name: KatalystCPU, Place: OnPod, Field: "align_by_socket", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystCPU, Place: OnPod, Field: "distribute_evenly_across_numa", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystCPU, Place: OnPod, Field: "full_pcpus_pairing", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystMemory, Place: OnPod, Field: "numa_binding", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
+		{Name: KatalystMemory, Place: OnPod, Field: "numa_exclusive", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
+	}
+	for _, e := range katalystUnused() {
+		keys = append(keys, Key{Name: e.object, Place: OnPod, Field: e.key, Fate: KeyUnsupported, Why: e.why})
+	}
+	const reserved = "katalyst.kubewharf.io/"
+	for _, row := range []struct {
+		place Place
+		fate  Fate
+		why   string
+		names []string
+	}{
+		{OnPod, KeyUnsupported, "the agent hands no such device over yet", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
+		{OnPod, KeyUnsupported, "this agent sets no net_cls class", []string{reserved + "net_class_id"}},
+		{OnPod, KeyUnsupported, "the CPU weight follows the request", []string{reserved + "cpu_weight_demand_cores", reserved + "cpu_weight_burst_ratio"}},
+		{OnPod, KeyUnsupported, "resource packages are not read", []string{reserved + "resource_pool", reserved + "resource_package"}},
+		{OnPod, KeyUnsupported, "resizes are those of Kubernetes itself", []string{
+			"pod.kubernetes.io/resizeResources", "pod.kubernetes.io/resizePolicy", "pod.kubernetes.io/inplace-update-resizing", "pod.kubernetes.io/pod-aggregated-requests",
+		}},
+		{AsLabel, KeyIgnored, "Katalyst passes it on to its plugins", []string{reserved + "pod_role"}},
+		{OnPod, KeyIgnored, "Katalyst passes it on to its plugins", []string{reserved + "pod_type"}},
+		{OnPod, KeyIgnored, forEviction, []string{reserved + "pod_soft_evict_notify", reserved + "pod_evict_score"}},
+		{OnPod, KeyIgnored, "a switch of Katalyst's own kubelet", []string{reserved + "skip_qrm_admit"}},
+		{OnPod, KeyIgnored, "the pod's containers are treated alike, or by their own resources", []string{"kubernetes.io/main-container-name"}},
+		{OnPod, KeyIgnored, "an option of the runtime, which reads it itself", []string{"rdt.resources.beta.kubernetes.io/pod", "rdt.resources.beta.kubernetes.io/need-mon-groups"}},
+		{InQRMRequest, KeyIgnored, "of the protocol between Katalyst's kubelet and its plugins", []string{
+			reserved + "resource_identifier", reserved + "netns_name",
+			"qrm.katalyst.kubewharf.io/quantity-from-qrm-declaration", "qrm.katalyst.kubewharf.io/resource-reallocation",
+		}},
+		{AsResource, KeyIgnored, "batch work of Katalyst gets the reclaimed pool by its class; no quota or weight follows from it", []string{
+			"resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory",
+		}},
+		{AsResource, KeyIgnored, devicePlugin, []string{
+			"resource.katalyst.kubewharf.io/net_bandwidth", "resource.katalyst.kubewharf.io/memory_bandwidth", "resource.katalyst.kubewharf.io/milligpu",
+			"resource.katalyst.kubewharf.io/gpu_memory", "resource.katalyst.kubewharf.io/sriov_nic", "resource.katalyst.kubewharf.io/power",
+		}},
+	} {
+		for _, name := range row.names {
+			keys = append(keys, Key{Name: name, Place: row.place, Fate: row.fate, Why: row.why})
+		}
+	}
+	return of("katalyst", slices.Clip(keys))
+}
+
+// enhancement is a key inside one of Katalyst's JSON objects.
+type enhancement struct{ object, key, why string }
+
+// katalystUnused are the enhancements that the agent knows and does not serve.
+func katalystUnused() []enhancement {
+	return []enhancement{
+		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod"},
+		{KatalystMemory, "oom_priority", "it needs a kernel of Katalyst's own; koordinator.sh/oom-score-adj works on every kernel"},
+		{KatalystCPU, "suppression_tolerance_rate", "this agent evicts no pod"},
+		{KatalystCPU, "cpu_burst_policy", "CPU burst is set from volcano.sh/quota-burst-time alone"},
+		{KatalystCPU, "cpu_burst_percent", "CPU burst is set from volcano.sh/quota-burst-time alone"},
+		{KatalystCPU, "cpu_burst_threshold", "Katalyst does not use it either"},
+		{KatalystNetwork, "namespace_type", "this agent chooses no network card"},
+		{KatalystNetwork, "topology_affinity_restricted", "this agent chooses no network card"},
+	}
+}
+
+// unusedEnhancement returns why nothing serves an enhancement, whichever object
+// it stands in.
+func unusedEnhancement(key string) (why string, known bool) {
+	for _, e := range katalystUnused() {
+		if e.key == key {
+			return e.why, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,87 @@
+package intent
+
+// otherPlugin is why keys of other NRI plugins are reported: they ask for
+// something, and this agent cannot know whether their plugin runs on the node.
+func otherPlugin(name string) string {
+	return "this agent does not serve it; the NRI plugin " + name + " does, where it runs on the node"
+}
+
+// plugin is a list of scoped pod annotations that one NRI plugin reads.
+type plugin struct {
+	name, suffix string
+	keys         []string
+}
+
+func (p plugin) rows() []Key {
+	rows := make([]Key, 0, len(p.keys))
+	for _, key := range p.keys {
+		rows = append(rows, Key{Name: key + p.suffix, Scoped: true, Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(p.name)})
+	}
+	return rows
+}
+
+// nriPluginsKeys are the keys of nri-plugins 0.14 and of its ancestor
+// cri-resource-manager 0.8.
+func nriPluginsKeys() []Key {
+	var keys []Key
+	for _, p := range []plugin{
+		{"nri-resource-policy-balloons", ".resource-policy.nri.io", []string{"balloon.balloons"}},
+		{"nri-resource-policy-topology-aware", ".resource-policy.nri.io", []string{
+			"prefer-isolated-cpus", "require-isolated-cpus", "prefer-shared-cpus", "prefer-reserved-cpus", "prefer-cpu-priority", "cold-start",
+			"unlimited-burstable", "cpu-class", "irq-affinity", "pick-resources-by-hints",
+			"strict.topologyhints", "test.topologyhints",
+		}},
+		{"nri-resource-policy (balloons or topology-aware)", ".resource-policy.nri.io", []string{
+			"hide-hyperthreads", "cpu.preserve", "memory.preserve", "memory-type", "scheduling-class", "rdtclass", "blockioclass",
+			"topologyhints", "allow.topologyhints", "deny.topologyhints",
+		}},
+		{"nri-memory-qos", ".memory-qos.nri.io", []string{"class", "memory.high", "memory.swap.max"}},
+		{"nri-memtierd", ".memtierd.nri.io", []string{"class"}},
+		{"nri-sgx-epc", ".nri.io", []string{"epc-limit"}},
+		{"nri-memory-policy", ".memory-policy.nri.io", []string{"class", "policy"}},
+	} {
+		keys = append(keys, p.rows()...)
+	}
+	const topologyAware = "nri-resource-policy-topology-aware"
+	return of("nri-plugins", append(
+		keys,
+		Key{Name: "resource-policy.nri.io/affinity", Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(topologyAware)},
+		Key{Name: "resource-policy.nri.io/anti-affinity", Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(topologyAware)},
+		Key{Name: "noderesource.dev/resources", Place: OnPod, Fate: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec tells them"},
+		Key{Name: "intel.com/resources", Place: OnPod, Fate: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec tells them"},
+		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Fate: KeyIgnored, Why: ofNode},
+		Key{Name: "config.nri/group", Place: OnNode, Fate: KeyIgnored, Why: ofNode},
+		Key{Name: "group.config.nri", Place: OnNode, Fate: KeyIgnored, Why: ofNode},
+		Key{Name: "cpuclass.balloons.nri.io/<class>", Place: AsResource, Fate: KeyIgnored, Why: devicePlugin},
+		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Place: AsResource, Fate: KeyIgnored, Why: devicePlugin},
+	))
+}
+
+// nriKeys are the keys of the plugins in the NRI repository, 0.12, in the domain
+// noderesource.dev and the older ones.
+func nriKeys() []Key {
+	var keys []Key
+	for _, p := range []plugin{
+		{"device-injector", ".noderesource.dev", []string{
+			"devices", "mounts", "cdi-devices", "network-devices", "io-priority", "scheduling-policy", "sysctl", "memory-policy",
+		}},
+		{"device-injector", ".nri.io", []string{"devices", "mounts", "cdi-devices", "network-devices", "io-priority", "scheduling-policy", "memory-policy"}},
+		{"ulimit-adjuster", ".noderesource.dev", []string{"ulimits"}},
+		{"ulimit-adjuster", ".nri.containerd.io", []string{"ulimits"}},
+		{"network-device-injector", ".noderesource.dev", []string{"netdevice", "netdevices"}},
+		{"network-device-injector", ".nri.containerd.io", []string{"netdevices"}},
+		{"rdt", ".rdt.noderesource.dev", []string{"closid", "schemata", "enablemonitoring"}},
+		{"writable-cgroups", ".noderesource.dev", []string{"writable-cgroups"}},
+	} {
+		keys = append(keys, p.rows()...)
+	}
+	const runtimes = "an option of the runtime, which reads it itself"
+	return of("nri", append(
+		keys,
+		Key{Name: "required-plugins.noderesource.dev", Scoped: true, Place: OnPod, Fate: KeyIgnored, Why: "the runtime's own validator reads it"},
+		Key{Name: "tolerate-missing.example.org", Place: OnPod, Fate: KeyIgnored, Why: "an example of a name that the runtime's own validator is configured with"},
+		Key{Name: "rdt.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
+		Key{Name: "blockio.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
+		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
+	))
+}

@@ -1,0 +1,193 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Serving is what this node does with what pods ask for. What nothing serves has
+// no effect, and is reported for the pod that asks for it.
+type Serving struct {
+	// Hooks are the names of the hooks that are on.
+	Hooks []string
+	// Chooses: the agent chooses CPUs and memory nodes (placement.policy: pools).
+	Chooses bool
+	// KubeletOwns: the kubelet decides who owns CPUs (authority: kubelet).
+	KubeletOwns bool
+}
+
+// classHooks are the hooks that go by a pod's class.
+var classHooks = []string{"cpuset", "batch", "normalization", "groupIdentity", "blockIO", "rdt", "coreSched"}
+
+// servers names the hooks that serve a kind, any of which is enough.
+var servers = map[Kind][]string{
+	ClassSystem: classHooks, ClassDedicated: classHooks, ClassShared: classHooks, ClassReclaimed: classHooks,
+	AssignedCPUs: {"cpuset"}, NUMANodes: {"cpuset"}, NUMAExclusive: {"cpuset"}, CPUPreference: {"cpuset"}, NamedPool: {"cpuset"}, Quota: {"cpuset"},
+	BatchResources: {"batch"}, GPUEnv: {"gpu"}, GPULibrary: {"gpu"}, Devices: {"rdma"}, CPUQoSKind: {"groupIdentity"},
+	HugepageLimits: {"hugepages"}, DiskLimits: {"blockIO"}, BlockIO: {"blockIO"}, OOMScore: {"oomScore"},
+	RDT: {"rdt"}, CacheLimit: {"rdt"}, CoreSched: {"coreSched"}, Preemption: {"preemption"}, BurstKind: {"burst"}, CPUEnvKind: {"cpuEnv"},
+}
+
+// ServersOf returns the hooks that serve a kind of intent asked for by a key;
+// any of them is enough.
+func ServersOf(kind Kind, key string) []string {
+	if key == RubikPreemptable {
+		return servers[Preemption]
+	}
+	return servers[kind]
+}
+
+// apply takes out of what one dialect read whatever nothing serves, and reports
+// it. A nil Serving serves everything.
+func (s *Serving) apply(p *Pod) {
+	if s == nil {
+		return
+	}
+	for _, sub := range subjects(p) {
+		key := sub.key(p)
+		if key == "" {
+			continue
+		}
+		if hooks := ServersOf(sub.kind, key); !slices.ContainsFunc(hooks, s.on) {
+			value := sub.value(p)
+			if sub.kind != GPUEnv && sub.kind != Devices { // CPUs may still be chosen near them
+				sub.drop(p)
+			}
+			p.unservedOnce(key, value, "%s: nothing on this node serves it; %s would", sub.kind, switches(hooks))
+		}
+	}
+	s.placed(p)
+}
+
+func (s *Serving) on(hook string) bool { return slices.Contains(s.Hooks, hook) }
+
+// switches names the configuration keys that switch hooks on.
+func switches(hooks []string) string {
+	keys := make([]string, len(hooks))
+	for i, h := range hooks {
+		keys[i] = "hooks." + h + ".enabled: true"
+	}
+	return strings.Join(keys, " or ")
+}
+
+// placed takes out what only a policy serves that chooses CPUs.
+func (s *Serving) placed(p *Pod) {
+	if s.Chooses {
+		return
+	}
+	const none = "the node's placement policy is none; placement.policy: pools would serve it"
+	if p.NUMA.Said() {
+		p.unserved(p.NUMA.Key, fmt.Sprintf("%+v", p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
+		p.NUMA = Sourced[NUMABinding]{}
+	}
+	if p.Pool.Said() {
+		p.unserved(p.Pool.Key, p.Pool.V, "%s: a pool by name: %s", NamedPool, none)
+		p.Pool = Sourced[string]{}
+	}
+	if p.CoreKind.Said() {
+		p.unserved(p.CoreKind.Key, p.CoreKind.V.String(), "%s: %s", CPUPreference, none)
+		p.CoreKind = Sourced[topology.CoreKind]{}
+	}
+	if p.Isolated.Said() {
+		p.unserved(p.Isolated.Key, fmt.Sprint(p.Isolated.V), "%s: %s", CPUPreference, none)
+		p.Isolated = Sourced[bool]{}
+	}
+	if p.Class.V == Dedicated && !p.CPUs.Said() && !s.KubeletOwns && s.on("cpuset") {
+		p.unserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
+	}
+}
+
+// unserved adds a request in good form that nothing on this node serves.
+func (p *Pod) unserved(key, value, format string, args ...any) {
+	p.add(lifecycle.Problem{Key: key, Unserved: true}, value, format, args)
+}
+
+// unservedOnce is unserved for the first request of a key: one switch that is
+// off is one problem, however many things the key asks for.
+func (p *Pod) unservedOnce(key, value, format string, args ...any) {
+	if !p.found.Contains(func(q lifecycle.Problem) bool { return q.Unserved && q.Key == key }) {
+		p.unserved(key, value, format, args...)
+	}
+}
+
+// keyIndex is Keys as reading a pod needs them.
+type keyIndex struct {
+	unsupported []Key // each key once
+	scoped      map[string]Key
+	read        []Key // each key of a dialect once
+}
+
+// indexed is made of Keys once: pods are read on the runtime's path.
+var indexed = indexOf(Keys())
+
+func indexOf(keys []Key) keyIndex {
+	x, seen := keyIndex{scoped: map[string]Key{}}, map[string]bool{}
+	for _, k := range keys {
+		switch {
+		case !k.Place.onPods() || seen[k.Name] || k.Name == RecordKey:
+			continue
+		case k.Fate == KeyRead:
+			x.read = append(x.read, k)
+		case k.Fate == KeyUnsupported && k.Field == "":
+			x.unsupported = append(x.unsupported, k)
+			if k.Scoped {
+				x.scoped[k.Name] = k
+			}
+		default:
+			continue
+		}
+		seen[k.Name] = true
+	}
+	return x
+}
+
+// mostScanned bounds the annotations that are gone through for scoped keys. A pod
+// with more of them has a key of a container overlooked; its other keys are looked up.
+const mostScanned = 512
+
+// reportUnread adds what a pod's labels and annotations ask for by keys that
+// nothing reads: keys that are not supported, and those of dialects that the
+// configuration leaves out.
+func (p *Pod) reportUnread(t *texts, order []string) {
+	for _, k := range indexed.unsupported {
+		p.unsupported(k, k.Name, t.under(k, k.Name))
+		if k.Scoped {
+			p.unsupported(k, k.Name+"/pod", t.under(k, k.Name+"/pod"))
+		}
+	}
+	var scoped []string
+	if len(t.annotations.created) <= mostScanned {
+		for key := range t.annotations.created {
+			if name, scope, has := strings.Cut(key, "/"); has && scope != "pod" {
+				if _, is := indexed.scoped[name]; is {
+					scoped = append(scoped, key)
+				}
+			}
+		}
+	}
+	slices.Sort(scoped)
+	for _, key := range scoped {
+		name, _, _ := strings.Cut(key, "/")
+		p.unsupported(indexed.scoped[name], key, t.annotations.created[key])
+	}
+	unread := map[string][]string{}
+	for _, k := range indexed.read {
+		if !slices.Contains(order, k.System) && t.under(k, k.Name) != "" {
+			unread[k.System] = append(unread[k.System], k.Name)
+		}
+	}
+	for _, system := range sortedKeys(unread) {
+		names := slices.Sorted(slices.Values(unread[system]))
+		p.unserved(names[0], "", "the configuration's list dialects leaves %s out: %d of its keys on this pod are not read", system, len(names))
+	}
+}
+
+func (p *Pod) unsupported(k Key, key, text string) {
+	if text != "" && text != "false" {
+		p.unserved(key, text, "the key is not supported: %s", k.Why)
+	}
+}

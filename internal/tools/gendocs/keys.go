@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+)
+
+// systemTitles are what the systems of keys are called.
+func systemTitles() [][2]string {
+	return [][2]string{
+		{"trimtab", "Trimtab"}, {"koordinator", "Koordinator"}, {"katalyst", "Katalyst"}, {"rubik", "rubik and its neighbours"},
+		{"nri-plugins", "nri-plugins"}, {"nri", "Plugins of the NRI repository"},
+	}
+}
+
+func keysPage() (string, error) {
+	var b strings.Builder
+	b.WriteString(generated + `# Labels, annotations and resource names
+
+For everybody whose pods carry keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins: what becomes of each key
+on a node that runs Trimtab.
+
+| | |
+|---|---|
+| **read** | it asks for the kinds named beside it, which [authorisation.md](authorisation.md) decides about, and the hooks named there serve it ([hooks.md](hooks.md)) |
+| **not supported** | it asks for something that Trimtab does not do. ` + "`trimtab explain`, `trimtab status`, the log (`kind=unserved`) and `trimtab_refused_total{kind=\"unserved\"}`" + ` say so for each pod that has it |
+| **ignored** | it asks nothing of a node agent; nothing is reported |
+
+A key that is read and whose hooks are all off has no effect, and is reported in the same way; so are keys of a system that
+` + "`dialects`" + ` in [config.md](config.md) leaves out, and requests that only ` + "`placement.policy: pools`" + ` serves while the policy is
+` + "`none`" + `. Such a report never stops a pod, also not with ` + "`strict: true`" + `.
+
+**Edits.** A label or annotation can be edited while its pod runs. The column says what that does. "at once" needs a source of
+pod specs (` + "`podspec`" + ` in [config.md](config.md)); without one the values that the pod was created with count.
+A scoped key also counts as ` + "`KEY/pod` and `KEY/container.NAME`" + `.
+`)
+	for _, title := range systemTitles() {
+		fmt.Fprintf(&b, "\n## %s\n\n| key | where | what becomes of it | asks for | served by | an edit counts | note |\n|---|---|---|---|---|---|---|\n", title[1])
+		for _, k := range intent.Keys() {
+			if k.System == title[0] {
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", keyName(k), k.Place, k.Fate, kinds(k), codes(serversOf(k)), k.Edit, cell(k.Why))
+			}
+		}
+	}
+	return b.String(), nil
+}
+
+func keyName(k intent.Key) string {
+	name := code(k.Name)
+	if k.Field != "" {
+		name += ": " + code(k.Field)
+	}
+	if k.Scoped {
+		name += " (scoped)"
+	}
+	return name
+}
+
+func kinds(k intent.Key) string {
+	names := make([]string, len(k.Kinds))
+	for i, kind := range k.Kinds {
+		names[i] = string(kind)
+	}
+	return codes(names)
+}
+
+// serversOf names the hooks that serve a key, each once.
+func serversOf(k intent.Key) []string {
+	var hooks []string
+	seen := map[string]bool{}
+	for _, kind := range k.Kinds {
+		for _, h := range intent.ServersOf(kind, k.Name) {
+			if !seen[h] {
+				seen[h] = true
+				hooks = append(hooks, h)
+			}
+		}
+	}
+	return hooks
+}
