@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -57,16 +58,42 @@ func (c *Conductor) report(w *work) {
 		c.count(w, p)
 		c.log.Warn("problem", append(about(w, e.Kind), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Told())...)
 	}
-	for _, o := range w.wrote {
-		if o.State == keeper.Refused {
-			c.log.Warn("the kernel refused a value", logkey.Op, w.op, logkey.Owner, o.Target.Owner,
-				logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
-		}
-	}
+	c.reportRefused(w)
 	said := len(e.Values) > 0 || len(e.Changed) > 0
 	if said && c.log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
 		c.log.Info("decided", c.decision(w, &e)...)
 	}
+}
+
+// reportRefused logs what the kernel refused: of each pod no more than is kept of
+// its problems. Status has all of it.
+func (c *Conductor) reportRefused(w *work) {
+	logged := map[string]int{}
+	for _, o := range w.wrote {
+		if o.State != keeper.Refused {
+			continue
+		}
+		pod := c.podOf(o.Target.Owner)
+		if logged[pod]++; logged[pod] <= lifecycle.MaxProblems {
+			c.log.Warn("the kernel refused a value", logkey.Op, w.op, logkey.Owner, o.Target.Owner,
+				logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
+		}
+	}
+	for _, pod := range slices.Sorted(maps.Keys(logged)) {
+		if more := logged[pod] - lifecycle.MaxProblems; more > 0 {
+			c.log.Warn("the kernel refused more values of a pod, see explain", logkey.Op, w.op, logkey.Owner, pod, logkey.Values, more)
+		}
+	}
+}
+
+// podOf returns the sandbox of a container, and what is none as it is.
+func (c *Conductor) podOf(owner string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctr := c.state.Container(owner); ctr != nil {
+		return ctr.PodID
+	}
+	return owner
 }
 
 // about says which event a line is about.
@@ -109,7 +136,7 @@ func (c *Conductor) entry(w *work) status.Event {
 		return e
 	}
 	if ctr := w.plan.Container; ctr != nil && decides(w.ev.Kind) {
-		e.Problems = append(e.Problems, ctr.Trouble...)
+		e.Problems = append(e.Problems, ctr.Told()...)
 		if now := c.state.Container(ctr.ID); now != nil {
 			if q, ok := c.state.Displaced(now); ok {
 				e.Problems = append(e.Problems, q)
@@ -118,8 +145,7 @@ func (c *Conductor) entry(w *work) status.Event {
 		}
 	}
 	if p := w.plan.Pod; p != nil && slices.Contains(w.plan.ChangedPods, p.Pod.ID) {
-		e.Problems = append(e.Problems, p.Intent.Problems...)
-		e.Problems = append(e.Problems, p.Trouble...)
+		e.Problems = append(e.Problems, p.Problems()...)
 		if w.ev.Kind == lifecycle.RunPodSandbox {
 			e.Values = c.teller().values(p.Pod.ID, p.Values)
 		}
@@ -132,7 +158,17 @@ func (c *Conductor) entry(w *work) status.Event {
 		e.Problems = append(e.Problems, c.troubles(w)...)
 		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(w.plan.ChangedPods), len(w.plan.Changed)))
 	}
+	e.Problems = lifecycle.Bound(e.Problems, mostProblems(w.ev))
 	return e
+}
+
+// mostProblems bounds what is journalled and logged of one event: of a pod as much as is
+// kept of it.
+func mostProblems(ev *lifecycle.Event) int {
+	if ev.Pod != nil {
+		return lifecycle.MaxProblems
+	}
+	return maxTroubles + 1
 }
 
 // maxTroubles bounds what one line of the journal tells of a whole node;
@@ -158,14 +194,13 @@ func (c *Conductor) troubles(w *work) []lifecycle.Problem {
 	}
 	for _, id := range w.plan.ChangedPods {
 		if p := c.state.Pod(id); p != nil {
-			add(p.FullName(), p.Intent.Problems)
-			add(p.FullName(), p.Trouble)
+			add(p.FullName(), p.Problems())
 		}
 	}
 	for _, id := range w.plan.Changed {
 		if ctr := c.state.Container(id); ctr != nil {
 			if p := c.state.Pod(ctr.PodID); p != nil {
-				add(p.FullName()+"/"+ctr.Name, ctr.Trouble)
+				add(p.FullName()+"/"+ctr.Name, ctr.Told())
 			}
 		}
 	}

@@ -270,7 +270,7 @@ func (c *Conductor) afterStart(w *work, ctr *engine.Container, v lifecycle.Value
 
 // refused reports whether a container did not get what it asked for.
 func refused(ctr *engine.Container) bool {
-	return slices.ContainsFunc(ctr.Trouble, func(q lifecycle.Problem) bool { return q.Refused })
+	return ctr.Refused
 }
 
 // existing takes in a container whose creation is over when it is told of, and

@@ -1,6 +1,8 @@
 package conductor
 
 import (
+	"slices"
+
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -29,7 +31,7 @@ func (c *Conductor) Status() status.Node {
 	for _, id := range c.state.Pods() {
 		p := c.state.Pod(id)
 		n.Unapplied += unapplied(c.teller().values(id, p.Values))
-		n.Problems += len(p.Intent.Problems) + len(p.Trouble)
+		n.Problems += len(p.Problems())
 	}
 	return n
 }
@@ -143,7 +145,7 @@ func (t teller) podOnly(p *engine.Pod) status.Container {
 		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
 		QoS: p.Intent.QoS.String(), PodValues: t.values(p.Pod.ID, p.Values),
 	}
-	s.Problems = append(append(s.Problems, p.Intent.Problems...), p.Trouble...)
+	s.Problems = p.Problems()
 	return s
 }
 
@@ -151,7 +153,7 @@ func (t teller) container(ctr *engine.Container) status.Container {
 	p := t.state.Pod(ctr.PodID)
 	s := t.podOnly(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
-	s.Problems = append(s.Problems, t.state.Problems(ctr)...)
+	s.Problems = lifecycle.Bound(slices.Concat(s.Problems, t.state.Problems(ctr)), lifecycle.MaxProblems)
 	if !ctr.Alive() {
 		s.Seat = "none"
 		return s

@@ -357,7 +357,7 @@ func (d *draft) settle(p *Plan, c *Container, rec *Record) {
 	c.creation = nil
 	c.claim(values)
 	c.proposed = revert(values, before, &c.Pristine, d.machine.Online(), d.machine)
-	c.Trouble = append(append(c.Trouble, trouble...), c.refusals...)
+	d.found(p.Pod, c, append(append(c.Trouble, trouble...), c.refusals...))
 	p.Container = c
 	p.Changed = append(p.Changed, c.ID)
 	d.put(c.ID, c)
@@ -386,14 +386,7 @@ func (d *draft) refuse(p *Plan) {
 	if !d.policy.Strict {
 		return
 	}
-	for _, list := range [][]lifecycle.Problem{p.Pod.Intent.Problems, p.Pod.Trouble, p.Container.Trouble} {
-		for _, q := range list {
-			if !q.Warning && !q.Unserved && q.Hook != lifecycle.OutsideHook { // no fault of the pod's
-				p.Reject = q.String()
-				return
-			}
-		}
-	}
+	p.Reject = cmp.Or(malformed(p.Pod.Intent.Problems), p.Pod.malformed, p.Container.malformed)
 }
 
 // live moves a container to another state of life; what was decided stays.

@@ -10,15 +10,6 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Problems are what is wrong with a container now: what its decision came to, and
-// what others did to it since, which comes and goes without a decision of its own.
-func (s *State) Problems(c *Container) []lifecycle.Problem {
-	if q, ok := s.Displaced(c); ok {
-		return append(slices.Clip(c.Trouble), q)
-	}
-	return c.Trouble
-}
-
 // Displaced tells of a container of which the pool is bound to NUMA nodes, or was
 // put near some, and has no CPU left there; ok is false for all others.
 func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {

@@ -33,6 +33,9 @@ type draft struct {
 	listed map[string][]*lifecycle.Container
 	// resizing is the resize under way; nil for none.
 	resizing *resize
+	// troubles is how many problems of containers are kept, by sandbox, of those pods
+	// that were asked for.
+	troubles map[string]int
 	// ended is the pod that the runtime has removed; "" for none.
 	ended string
 	// revoked: containers own nothing any more that they do not pay for, and are not
@@ -68,6 +71,7 @@ func (d *draft) container(id string) *Container {
 }
 
 func (d *draft) put(id string, c *Container) {
+	d.recount(d.container(id), c)
 	if _, twice := d.containers[id]; !twice {
 		d.order = append(d.order, id)
 	}

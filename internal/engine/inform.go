@@ -48,11 +48,12 @@ func (d *draft) decidePod(p *Pod) {
 	if !d.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.containersOf(p.Pod.ID), (*Container).Alive) {
 		p.assigned = topology.Set{} // none of those that live has them
 	}
-	if p.Values, p.Trouble = d.propose(p, nil); p.Pod.Unread != "" {
+	values, trouble := d.propose(p, nil)
+	if p.Values = values; p.Pod.Unread != "" {
 		p.Values = nil // what was asked for, and where its cgroup is, is not known
-		p.Trouble = append(p.Trouble, unread(p.Pod.Unread))
+		trouble = append(trouble, unread(p.Pod.Unread))
 	}
-	p.Trouble = append(p.Trouble, p.stranger...)
+	foundOfPod(p, append(trouble, p.stranger...))
 }
 
 // inform decides a pod anew whose spec became known, and those of its
@@ -66,7 +67,7 @@ func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
 	n := d.newPod(old.Pod, f)
 	n.Values = revert(n.Values, old.Values, PodPristine(n.Pod), d.machine.Online(), d.machine)
 	d.pods[pod.ID], p.Pod = n, n
-	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) {
+	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) || n.Untold != old.Untold {
 		p.ChangedPods = append(p.ChangedPods, pod.ID)
 	}
 	// Else it counts for CPUs that are chosen later.

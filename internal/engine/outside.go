@@ -22,7 +22,9 @@ func (d *draft) hear(p *Pod, c *Container, o lifecycle.Outside, creating bool) {
 		}
 		return
 	}
-	c.refusals = slices.Clone(o.Problems)
+	c.refusals = slices.Clone(lifecycle.Bound(o.Problems, lifecycle.MaxProblems))
+	granted := layer{values: slices.Clone(c.Outside)}
+	defer func() { c.Outside = granted.values }()
 	for _, v := range o.Values {
 		switch {
 		case !creating && !inUpdates(v.Field):
@@ -37,7 +39,7 @@ func (d *draft) hear(p *Pod, c *Container, o lifecycle.Outside, creating bool) {
 			v.Text = d.memoryOutside(p, c, v)
 		}
 		if v.Text != "" || v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems {
-			c.Outside = laid(c.Outside, v)
+			granted.lay(v)
 		}
 	}
 }
@@ -51,17 +53,42 @@ func inUpdates(f lifecycle.Field) bool {
 	return false
 }
 
-// laid is a list with one more value, or another in its place. Lists are
-// replaced, not changed.
-func laid(have []lifecycle.Value, v lifecycle.Value) []lifecycle.Value {
-	out := slices.Clone(have)
-	for i := range out {
-		if out[i].Field == v.Field && out[i].Key == v.Key {
-			out[i] = v
-			return out
+// layer is a list of values with at most one for each thing that values set. A hook
+// server may answer thousands, as many as a container has variables.
+type layer struct {
+	values []lifecycle.Value
+	at     map[slot]int
+}
+
+// slot is what a value sets.
+type slot struct {
+	field lifecycle.Field
+	scope lifecycle.Scope
+	key   string
+}
+
+// find returns where the value is that sets what another does, -1 for nowhere.
+func (l *layer) find(v lifecycle.Value) int {
+	if l.at == nil {
+		l.at = make(map[slot]int, len(l.values))
+		for i := len(l.values) - 1; i >= 0; i-- { // the first counts
+			l.at[slot{l.values[i].Field, l.values[i].Scope, l.values[i].Key}] = i
 		}
 	}
-	return append(out, v)
+	if i, there := l.at[slot{v.Field, v.Scope, v.Key}]; there {
+		return i
+	}
+	return -1
+}
+
+// lay adds a value, or puts it in the place of another.
+func (l *layer) lay(v lifecycle.Value) {
+	if i := l.find(v); i >= 0 {
+		l.values[i] = v
+		return
+	}
+	l.at[slot{v.Field, v.Scope, v.Key}] = len(l.values)
+	l.values = append(l.values, v)
 }
 
 // Standing are those values of before that an update leaves alone: what it asks
@@ -82,10 +109,10 @@ func Standing(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value 
 
 // deny reports a value that is not granted.
 func (c *Container) deny(v lifecycle.Value, why, then string) {
-	c.refusals = append(c.refusals, lifecycle.Problem{
+	c.refusals = lifecycle.Bound(append(c.refusals, lifecycle.Problem{
 		Hook: lifecycle.OutsideHook, Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
 		Reason: why, Then: then, Refused: true,
-	})
+	}), lifecycle.MaxProblems)
 }
 
 // grantOutside returns which of the CPUs wanted for a container it may have, as
@@ -218,6 +245,10 @@ func (d *draft) ownNotOutside(c *Container, owned topology.Set) {
 
 // heed puts values granted from outside in the place of what hooks proposed.
 func (d *draft) heed(c *Container, values []lifecycle.Value) []lifecycle.Value {
+	if len(c.Outside) == 0 {
+		return values
+	}
+	all := layer{values: values}
 	for _, v := range c.Outside {
 		if v.Field == lifecycle.CPUSetCPUs {
 			if c.SeatFrom != v.Why.Source || c.Seat.Pool != placement.Rest {
@@ -225,17 +256,10 @@ func (d *draft) heed(c *Container, values []lifecycle.Value) []lifecycle.Value {
 			}
 			v.Text = d.seatText(c.Seat)
 		}
-		at := slices.IndexFunc(values, func(o lifecycle.Value) bool {
-			return o.Field == v.Field && o.Key == v.Key && o.Scope == lifecycle.OfContainer
-		})
-		if at < 0 {
-			values = append(values, v)
-			continue
+		if at := all.find(v); at >= 0 && v.Field != lifecycle.CPUSetCPUs && !all.values[at].SameSetting(v) {
+			v.Why.Text += fmt.Sprintf(", before %s's %s", all.values[at].Why.Hook, all.values[at])
 		}
-		if old := values[at]; v.Field != lifecycle.CPUSetCPUs && !old.SameSetting(v) {
-			v.Why.Text += fmt.Sprintf(", before %s's %s", old.Why.Hook, old)
-		}
-		values[at] = v
+		all.lay(v)
 	}
-	return values
+	return all.values
 }

@@ -49,9 +49,12 @@ type Pod struct {
 	// told them.
 	Granted *lifecycle.KubeletGrants
 	// Within are the CPUs the pod's cgroup allows; empty where all.
-	Within  topology.Set
-	Values  []lifecycle.Value // for the pod's own cgroup
+	Within topology.Set
+	Values []lifecycle.Value // for the pod's own cgroup
+	// Trouble is what hooks found wrong, Untold how many more problems there are
+	// than are kept of one pod.
 	Trouble []lifecycle.Problem
+	Untold  int
 	Stopped bool
 	// bySpec: the runtime told nothing of its resources, and its spec did of some.
 	bySpec bool
@@ -69,6 +72,8 @@ type Pod struct {
 	ended  lifecycle.Resources
 	// stranger is what is wrong with the spec that somebody told of it.
 	stranger []lifecycle.Problem
+	// malformed is for what strict mode refuses its containers; "" for nothing.
+	malformed string
 }
 
 // FullName returns namespace/name.
@@ -88,7 +93,12 @@ type Container struct {
 	Seat     placement.Seat
 	SeatFrom string // the key that led to the seat
 	SeatWhy  string
-	Trouble  []lifecycle.Problem
+	// Trouble is what is wrong with it, Untold how many more problems there are than
+	// are kept of one pod.
+	Trouble []lifecycle.Problem
+	Untold  int
+	// Refused: it did not get something it asked for, whether that is told or not.
+	Refused bool
 	// Born are the CPUs it owned when it was created, as its record says.
 	Born topology.Set
 	// Disowned: somebody else came to own CPUs that it had when it was created,
@@ -142,6 +152,8 @@ type Container struct {
 	distrust []lifecycle.Problem
 	// refusals are what was wrong with what was wanted from outside.
 	refusals []lifecycle.Problem
+	// malformed is for what strict mode refuses it; "" for nothing.
+	malformed string
 }
 
 // Alive reports whether the container has, or will have, a process.

@@ -112,7 +112,7 @@ func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) 
 		if q.stage.Answered {
 			var problems []lifecycle.Problem
 			req, problems = mergePod(srv.name, req, resp)
-			out.Problems = append(out.Problems, problems...)
+			out.Problems = lifecycle.Bound(append(out.Problems, problems...), lifecycle.MaxProblems)
 		}
 	}
 	out.Labels, out.Annotations = newer(first.Labels, req.Labels), newer(first.Annotations, req.Annotations)
@@ -155,7 +155,7 @@ func (q *question) container(ctx context.Context, first *hooks.ContainerResource
 				said[slot{v.Field, v.Key}] = srv.name
 			}
 		}
-		out.Problems = append(out.Problems, problems...)
+		out.Problems = lifecycle.Bound(append(out.Problems, problems...), lifecycle.MaxProblems)
 		req = next
 	}
 	for _, v := range changes(first, req) {

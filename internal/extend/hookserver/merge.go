@@ -106,18 +106,13 @@ func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.P
 		PodMeta: asked.PodMeta, RuntimeHandler: asked.RuntimeHandler, CgroupParent: asked.CgroupParent,
 		Overhead: asked.Overhead, Resources: asked.Resources,
 	}
-	var problems []lifecycle.Problem
-	complain := func(field string) func(key, why string) {
-		return func(key, why string) {
-			problems = append(problems, problem(server, field, key, why, leftOut))
-		}
-	}
-	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), complain("labels"))
-	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), complain("annotations"))
+	m := merge{server: server}
+	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), m.complain("labels"))
+	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), m.complain("annotations"))
 	if parent := answer.GetCgroupParent(); parent != "" && parent != asked.CgroupParent {
-		problems = append(problems, problem(server, "cgroup_parent", parent, "pods are not moved out of the kubelet's cgroups", "the pod stays in "+short(asked.CgroupParent)))
+		m.add("cgroup_parent", parent, "pods are not moved out of the kubelet's cgroups", "the pod stays in "+short(asked.CgroupParent))
 	}
-	return out, problems
+	return out, m.problems.List()
 }
 
 // mergeContainer makes of a container what a server answered, as mergePod of a
@@ -142,17 +137,20 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 		}
 		m.resources(out.ContainerResources, r)
 	}
-	return out, m.problems
+	return out, m.problems.List()
 }
 
 // merge is one answer being merged.
 type merge struct {
 	server   string
-	problems []lifecycle.Problem
+	problems lifecycle.ProblemList
 }
 
 func (m *merge) add(field, value, reason, then string) {
-	m.problems = append(m.problems, problem(m.server, field, value, reason, then))
+	if m.problems.Full(lifecycle.Problem{}) {
+		value = ""
+	}
+	m.problems.Add(problem(m.server, field, value, reason, then))
 }
 
 func (m *merge) complain(field string) func(key, why string) {

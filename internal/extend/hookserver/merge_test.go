@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
@@ -238,6 +239,9 @@ func FuzzMerge(f *testing.F) {
 		}
 		before := asked()
 		after, problems := mergeContainer("a", before, answer)
+		if len(problems) > lifecycle.MaxProblems {
+			t.Errorf("%d problems", len(problems))
+		}
 		checkMerged(t.Errorf, before, after, answer)
 		for _, p := range problems {
 			if strings.ContainsAny(p.Value, "\n\x00") || len(p.Value) > longest+10 {

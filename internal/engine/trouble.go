@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// found takes what is wrong with a container: as much of it as the bound on its
+// pod's problems leaves, and whatever is decided by all of it.
+func (d *draft) found(p *Pod, c *Container, all []lifecycle.Problem) {
+	c.Trouble, c.Untold, c.Refused, c.malformed = all, 0, false, ""
+	if len(all) == 0 {
+		return
+	}
+	c.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
+	c.malformed = malformed(all)
+	told := d.told(p.Pod.ID)
+	if old := d.container(c.ID); old != nil {
+		told -= len(old.Trouble)
+	}
+	c.Trouble, c.Untold = lifecycle.Worst(all, lifecycle.MaxProblems-len(p.Intent.Problems)-len(p.Trouble)-told)
+}
+
+// foundOfPod takes what is wrong with a pod itself, as found does.
+func foundOfPod(p *Pod, all []lifecycle.Problem) {
+	p.malformed = malformed(all)
+	p.Trouble, p.Untold = lifecycle.Worst(all, lifecycle.MaxProblems-len(p.Intent.Problems))
+	if len(all) == 0 {
+		p.Trouble = nil
+	}
+}
+
+// malformed returns the first sentence for which strict mode refuses a container;
+// what a hook server did is no fault of the pod's.
+func malformed(problems []lifecycle.Problem) string {
+	for _, q := range problems {
+		if !q.Warning && !q.Unserved && q.Hook != lifecycle.OutsideHook {
+			return q.String()
+		}
+	}
+	return ""
+}
+
+// told returns how many problems of a pod's containers are kept. They are counted once,
+// and kept count of from then on.
+func (d *draft) told(podID string) int {
+	if n, counted := d.troubles[podID]; counted {
+		return n
+	}
+	n := 0
+	for _, id := range d.order {
+		if c := d.containers[id]; c != nil && c.PodID == podID {
+			n += len(c.Trouble)
+		}
+	}
+	if !d.fresh {
+		for _, id := range d.base.byPod[podID] {
+			if _, replaced := d.containers[id]; !replaced {
+				n += len(d.base.containers[id].Trouble)
+			}
+		}
+	}
+	if d.troubles == nil {
+		d.troubles = map[string]int{}
+	}
+	d.troubles[podID] = n
+	return n
+}
+
+// recount keeps count of the problems of a pod whose container is replaced.
+func (d *draft) recount(old, now *Container) {
+	for c, by := range map[*Container]int{old: -1, now: 1} {
+		if c == nil {
+			continue
+		}
+		if n, counted := d.troubles[c.PodID]; counted {
+			d.troubles[c.PodID] = n + by*len(c.Trouble)
+		}
+	}
+}
+
+// Problems are what is wrong with a container now: what its decision came to, and
+// what others did to it since, which comes and goes without a decision of its own.
+func (s *State) Problems(c *Container) []lifecycle.Problem {
+	out := c.Told()
+	if q, ok := s.Displaced(c); ok {
+		out = append(out, q)
+	}
+	return out
+}
+
+// Told is what a container's decision came to.
+func (c *Container) Told() []lifecycle.Problem { return withMore(slices.Clip(c.Trouble), c.Untold) }
+
+// Problems are what is wrong with a pod itself.
+func (p *Pod) Problems() []lifecycle.Problem {
+	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.Trouble), p.Untold), lifecycle.MaxProblems)
+}
+
+func withMore(problems []lifecycle.Problem, more int) []lifecycle.Problem {
+	if more == 0 {
+		return problems
+	}
+	return append(problems, lifecycle.MoreProblems(more))
+}

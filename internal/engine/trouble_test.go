@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// grumbler is a hook that finds so many things wrong with each container and pod.
+type grumbler struct{ n int }
+
+func (grumbler) Info() hook.Info { return hook.Info{Name: "grumbler"} }
+
+func (g grumbler) Propose(in *hook.Input, out *hook.Output) {
+	for i := range g.n {
+		out.Problems = append(out.Problems, lifecycle.Problem{Key: in.Container, Reason: fmt.Sprint(i), Refused: i == g.n-1, Warning: i < g.n-1})
+	}
+}
+
+// troubled is a node of a policy with the given hooks.
+func troubled(t *testing.T, p Policy) *State {
+	t.Helper()
+	m := node(t)
+	p.Pools = policy(m).Pools
+	return NewState(m, p)
+}
+
+// TestProblemsOfOnePod: however many containers a pod has, and whatever finds what is
+// wrong with them, few problems of it are kept, and what follows from the others still
+// follows.
+func TestProblemsOfOnePod(t *testing.T) {
+	for _, n := range []int{1, 3, 30} {
+		s := troubled(t, Policy{Hooks: []hook.Hook{grumbler{n}}})
+		pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
+		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
+		ev := &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}}
+		for i := range 100 {
+			c := &lifecycle.Container{ID: fmt.Sprint("c", i), PodID: "p", Name: fmt.Sprint("c", i), State: lifecycle.StateRunning}
+			ev.Containers = append(ev.Containers, c)
+			s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}))
+		}
+		checkKept(t, s, n)
+		for _, c := range ev.Containers[:50] {
+			s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &lifecycle.Resources{}}, Facts{}))
+		}
+		checkKept(t, s, n)
+		s.Commit(Decide(s, ev, Facts{}))
+		checkKept(t, s, n)
+		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Configure}, Facts{}))
+		checkKept(t, s, n)
+	}
+}
+
+// checkKept looks at the problems of a pod of a hundred containers.
+func checkKept(t *testing.T, s *State, n int) {
+	t.Helper()
+	p := s.Pod("p")
+	kept, all := len(p.Intent.Problems)+len(p.Trouble), len(p.Intent.Problems)+len(p.Trouble)+p.Untold
+	for _, id := range s.Containers() {
+		c := s.Container(id)
+		kept, all = kept+len(c.Trouble), all+len(c.Trouble)+c.Untold
+		if !c.Refused {
+			t.Errorf("%s: that it was refused something is lost", id)
+		}
+		if got := lifecycle.CountProblems(s.Problems(c)); got != n {
+			t.Errorf("%s: %d problems are told of, want %d", id, got, n)
+		}
+	}
+	if kept > lifecycle.MaxProblems || kept < lifecycle.MaxProblems-n || all != 101*n {
+		t.Errorf("%d problems are kept of %d, want at most %d of %d", kept, all, lifecycle.MaxProblems, 101*n)
+	}
+}
+
+// TestStrictSeesWhatIsNotKept: a container is refused for a problem that is not kept.
+func TestStrictSeesWhatIsNotKept(t *testing.T) {
+	s := troubled(t, Policy{Strict: true, Hooks: []hook.Hook{onlyContainers{grumbler{1}}}})
+	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
+	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
+	for i := range 40 {
+		c := &lifecycle.Container{ID: fmt.Sprint("c", i), PodID: "p", Name: fmt.Sprint("c", i), State: lifecycle.StateRunning}
+		known := &lifecycle.Event{Kind: lifecycle.StartContainer, Pod: pod, Container: c}
+		if plan := Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{}); plan.Reject == "" {
+			t.Fatalf("container %d is not refused", i)
+		}
+		s.Commit(Decide(s, known, Facts{}))
+	}
+}
+
+// onlyContainers asks a hook about containers alone.
+type onlyContainers struct{ hook.Hook }
+
+func (o onlyContainers) Propose(in *hook.Input, out *hook.Output) {
+	if in.Container != "" {
+		o.Hook.Propose(in, out)
+	}
+}
+
+// TestManyValuesFromOutside: thousands of values of a hook server cost what they are,
+// and each thing is set once.
+func TestManyValuesFromOutside(t *testing.T) {
+	s := troubled(t, Policy{})
+	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
+	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
+	var o lifecycle.Outside
+	for i := range 20_000 {
+		o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.Env, Key: fmt.Sprint("E", i%10_000), Text: fmt.Sprint(i), Why: lifecycle.Reason{Hook: lifecycle.OutsideHook}})
+	}
+	c := &lifecycle.Container{ID: "c", PodID: "p", Name: "c"}
+	var plan *Plan
+	used := testing.AllocsPerRun(1, func() {
+		plan = Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{Outside: o})
+	})
+	if got := plan.Container.proposed; len(got) != 10_000 || got[0].Text != "10000" || got[9_999].Text != "19999" {
+		t.Errorf("%d values", len(got))
+	}
+	if used > 2_000 {
+		t.Errorf("%g allocations", used)
+	}
+	updated := Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &lifecycle.Resources{}}, Facts{Outside: o})
+	if updated.Container != nil && len(updated.Container.Told()) > lifecycle.MaxProblems+1 {
+		t.Errorf("%d problems", len(updated.Container.Told()))
+	}
+}
