@@ -3,6 +3,7 @@ package conductor_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,9 @@ import (
 // noting is a runtime that notes when it was sent an update of which container. It
 // answers none while hangs.
 type noting struct {
-	hangs bool
+	hangs   bool
+	refuses func() bool // nil for never
+	refused int
 
 	mu   sync.Mutex
 	sent map[string]time.Time
@@ -30,6 +33,10 @@ func (r *noting) Update(ctx context.Context, what []conductor.Settings) ([]strin
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.refuses != nil && r.refuses() {
+		r.refused++
+		return []string{what[0].Container}, nil
+	}
 	for _, s := range what {
 		r.sent[s.Container] = time.Now()
 	}
@@ -179,6 +186,36 @@ func TestSweepIsNotStarved(t *testing.T) {
 		})
 	}
 }
+
+// TestListsAreSentAgain has a runtime refuse every update for an hour: the copy of a
+// list of CPUs is tried again, less and less often, and taken at last. Until then the
+// container's values say so.
+func TestListsAreSentAgain(t *testing.T) {
+	t.Parallel()
+	r := &noting{}
+	clocked(t, r, func(t *testing.T, mo *model, _ *clock.Clock) {
+		t.Helper()
+		begin := time.Now()
+		r.refuses = func() bool { return time.Since(begin) < time.Hour }
+		web := mo.create(mo.runPod("LS", "", ""), "web")
+		mo.start(web)
+		mo.create(mo.runPod("LSR", "2-3", ""), "db")
+		time.Sleep(59 * time.Minute)
+		if n := r.refused; n < maxTriesOf+4 || n > maxTriesOf+8 {
+			t.Errorf("asked %d times within an hour", n)
+		}
+		if v := explained(t, mo, web, "cpuset.cpus"); !v.Applied || !strings.Contains(v.Note, "the runtime refused its copy") {
+			t.Errorf("explain: %+v", v)
+		}
+		time.Sleep(18 * time.Minute)
+		if v := explained(t, mo, web, "cpuset.cpus"); r.at(web.ID).IsZero() || v.Note != "the runtime's copy agrees" {
+			t.Errorf("the runtime takes updates again, and explain says: %+v", v)
+		}
+	})
+}
+
+// maxTriesOf is how often an update is sent before it is given up or postponed.
+const maxTriesOf = 5
 
 // TestWatchThroughSteps steps the wall clock between a write by others and its
 // repair.

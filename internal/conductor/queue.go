@@ -1,7 +1,10 @@
 package conductor
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +23,9 @@ type updateQueue struct {
 	ids   []string
 	waits map[string]struct{} // the same ids
 	tries map[string]int
+	// later are those that were refused and are tried once more: their values keep
+	// containers apart.
+	later map[string]later
 	// along are those of ids whose values went with an answer. No runtime tells
 	// whether it took them: they are sent again when nothing happens.
 	along map[string]struct{}
@@ -28,6 +34,20 @@ type updateQueue struct {
 	now   func() time.Time
 	woken chan struct{}
 }
+
+// later is a refused copy: when it is tried again, and how long that is after the
+// last time.
+type later struct {
+	due   time.Time
+	pause time.Duration
+}
+
+// The runtime's copy of a list of CPUs or memory nodes is never given up: the runtime
+// would write an old one over the kernel's with each update of the kubelet's.
+const (
+	firstLater = time.Minute
+	mostLater  = 16 * time.Minute
+)
 
 // An update costs the runtime about 13 ms under its global lock, so a
 // container that refuses is not asked for ever.
@@ -76,7 +96,7 @@ func (c *Conductor) overdue() bool {
 
 func newUpdateQueue(now func() time.Time) updateQueue {
 	return updateQueue{
-		waits: map[string]struct{}{}, tries: map[string]int{}, along: map[string]struct{}{},
+		waits: map[string]struct{}{}, tries: map[string]int{}, later: map[string]later{}, along: map[string]struct{}{},
 		since: now(), now: now, woken: make(chan struct{}, 1),
 	}
 }
@@ -99,7 +119,27 @@ func (q *updateQueue) drop(id string) {
 		q.ids = slices.DeleteFunc(q.ids, func(x string) bool { return x == id })
 	}
 	delete(q.tries, id)
+	delete(q.later, id)
 	delete(q.along, id)
+}
+
+// postpone has a refused copy tried again after a while, and returns after which.
+func (q *updateQueue) postpone(id string) time.Duration {
+	pause := min(max(2*q.later[id].pause, firstLater), mostLater)
+	q.later[id] = later{q.now().Add(pause), pause}
+	return pause
+}
+
+// revive queues what was postponed until now, for one try each.
+func (q *updateQueue) revive() {
+	now := q.now()
+	for id, l := range q.later {
+		if !l.due.IsZero() && !now.Before(l.due) {
+			q.later[id] = later{pause: l.pause} // until it is done, or postponed anew
+			q.tries[id] = maxTries - 1
+			q.add(id)
+		}
+	}
 }
 
 // next takes the oldest out of the queue, which is not empty.
@@ -177,6 +217,9 @@ func (c *Conductor) sweepUntil(ctx context.Context) {
 			return
 		case <-tick.C:
 			c.sweep()
+			c.mu.Lock()
+			c.queue.revive()
+			c.mu.Unlock()
 		}
 	}
 }
@@ -308,11 +351,13 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 			return overtaken
 		}
 		delete(c.queue.tries, id)
+		c.copyRefused(id, values, err)
 		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", logkey.Op, logkey.ID(c.ops.Add(1)),
 			logkey.Container, id, logkey.Err, err)
 		return overtaken
 	}
 	delete(c.queue.tries, id)
+	delete(c.queue.later, id)
 	for _, v := range values {
 		c.setTold(id, v)
 		if d, ok := c.sent[id].of(slotOf(v)); ok && d.value == v.String() {
@@ -322,6 +367,27 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 	}
 	return overtaken
 }
+
+// copyRefused notes that the runtime refused values again and again. Lists of CPUs
+// and memory nodes are tried again later, and the container's values say so.
+func (c *Conductor) copyRefused(id string, values []lifecycle.Value, err error) {
+	lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {
+		return v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems
+	})
+	if len(lists) == 0 {
+		return
+	}
+	pause := c.queue.postpone(id)
+	for _, v := range lists {
+		if d, ok := c.sent[id].of(slotOf(v)); ok && d.value == v.String() {
+			d.note = fmt.Sprintf("the runtime refused its copy of this (%v); the kernel has it, and the runtime is asked again after %v", cmp.Or(err, errRefused), pause)
+			c.deliver(id, v, d)
+		}
+	}
+}
+
+// errRefused is the error of a runtime that refuses an update without a reason.
+var errRefused = errors.New("without a reason")
 
 // again brings a container to what is decided now after an update with what was
 // decided before. The runtime may have written that over it, what was given back

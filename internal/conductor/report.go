@@ -40,12 +40,15 @@ func (c *Conductor) Status() status.Node {
 const mostContested = 20
 
 func (c *Conductor) contested() []status.Contested {
-	list, _ := c.keeper.Contests(mostContested)
+	list, _, _ := c.keeper.Contests(mostContested)
 	var out []status.Contested
 	for _, f := range list {
 		s := status.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
 		if f.Left != nil {
 			s.Left = f.Left.Error()
+		}
+		if f.Kept != nil {
+			s.Kept = f.Kept.Error()
 		}
 		out = append(out, s)
 	}

@@ -22,7 +22,7 @@ func (c *Conductor) Summary() status.Summary {
 	n := status.Summary{
 		Drift: tally.Drift, Kernel: map[string]uint64{}, Classes: map[string]int{}, Unapplied: map[status.Missing]int{},
 	}
-	_, n.Fights = c.keeper.Contests(0)
+	_, n.Fights, n.Contested = c.keeper.Contests(0)
 	for s, count := range tally.Results {
 		n.Kernel[s.String()] = count
 	}

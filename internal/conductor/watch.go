@@ -41,7 +41,8 @@ const (
 	perLook   = 75 // at 15 µs a file, as measured on a virtual machine
 )
 
-// What cannot be put right is tried again, less and less often.
+// What cannot be put right is tried again, less and less often: some times, and for
+// ever where it keeps containers apart.
 const (
 	firstRetry = time.Second
 	mostTries  = 8
@@ -193,18 +194,30 @@ func (g *guardian) repair(now time.Time) {
 		return
 	}
 	slices.Sort(due)
-	refused := map[string]bool{}
+	refused, apart := map[string]bool{}, map[string]bool{}
 	for _, o := range g.c.repair(due) {
-		refused[o.Target.Owner] = refused[o.Target.Owner] || o.State == keeper.Refused
+		if o.State == keeper.Refused {
+			refused[o.Target.Owner] = true
+			apart[o.Target.Owner] = apart[o.Target.Owner] || o.KeepsApart()
+		}
 	}
 	for _, owner := range due {
 		d := g.waiting[owner]
-		if d.tries++; !refused[owner] || d.tries >= mostTries {
-			delete(g.waiting, owner)
+		if refused[owner] {
+			d.tries = min(d.tries+1, mostTries)
+			d.due = now.Add(firstRetry << (d.tries - 1))
+		} else {
+			d.tries = 0
+		}
+		at, contested := g.c.keeper.Due(owner)
+		if contested && (!refused[owner] || at.Before(d.due)) {
+			d.due = at
+		}
+		if d.first = now; contested || refused[owner] && (d.tries < mostTries || apart[owner]) {
+			g.waiting[owner] = d
 			continue
 		}
-		d.due = now.Add(firstRetry << (d.tries - 1))
-		g.waiting[owner] = d
+		delete(g.waiting, owner)
 	}
 }
 
@@ -233,6 +246,10 @@ func (c *Conductor) tellRepair(o keeper.Outcome) {
 	about := []any{logkey.Owner, o.Target.Owner, logkey.Field, slotOf(o.Value).String(), logkey.Value, o.Value.String()}
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:
+		if errors.Is(o.Err, keeper.ErrContested) {
+			c.log.Error("another program keeps changing a list that keeps containers apart; it is written again, less often", append(about, logkey.Err, o.Err)...)
+			return
+		}
 		c.log.Warn("written again what others had undone", about...)
 	case keeper.Left:
 		c.log.Warn("somebody else writes a value of ours; it is left to them", append(about, logkey.Err, o.Err)...)

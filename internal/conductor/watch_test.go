@@ -1,8 +1,10 @@
 package conductor_test
 
 import (
+	"bytes"
 	"context"
 	"path"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -148,8 +150,8 @@ func TestWatchWaits(t *testing.T) {
 	})
 }
 
-// TestWatchGivesUp leaves a file to somebody who fights for it, says so, and
-// releases it as theirs.
+// TestWatchGivesUp leaves a file to another program that keeps changing it, says so,
+// and releases it as theirs.
 func TestWatchGivesUp(t *testing.T) {
 	t.Parallel()
 	watched(t, func(b bubble) {
@@ -159,31 +161,99 @@ func TestWatchGivesUp(t *testing.T) {
 		mo.start(c)
 		b.watch(mo, listen(mo))
 		tree := &cgroup.Tree{FS: mo.kernel, Version: cgroup.V1}
-		theirs := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}
+		quota := func() string {
+			text, _, err := tree.ReadBandwidth(podDir(c))
+			must(err)
+			return text
+		}
 		for range 3 {
 			time.Sleep(2 * time.Second)
-			must(tree.Write(c.dir(), theirs))
+			must(tree.Write(podDir(c), lifecycle.Value{Field: lifecycle.CPUQuota, Int: 50000}))
 		}
 		time.Sleep(2 * time.Minute)
 		n := mo.con.Status()
-		if mo.effective(c) != "0-3" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
-			b.Errorf("CPUs %s, contested %+v, not in force %d", mo.effective(c), n.Contested, n.Unapplied)
+		if quota() != "50000" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
+			b.Errorf("quota %s, contested %+v, not in force %d", quota(), n.Contested, n.Unapplied)
 		}
-		if n := mo.con.Summary(); n.Fights["cpuset.cpus"] != 1 || n.Unapplied[status.LeftAlone] != 1 {
+		if n := mo.con.Summary(); n.Fights["cpu.quota"] != 1 || n.Unapplied[status.LeftAlone] != 1 {
 			b.Errorf("summary: %v, %v", n.Fights, n.Unapplied)
 		}
 		policy := mo.policy
 		policy.Hooks, policy.Place = nil, false
 		ctx, cancel := context.WithCancel(b.Context())
 		cancel() // there is no runtime whose copies could be waited for
-		if r := mo.con.Release(ctx, policy); len(r.Left) != 1 || mo.effective(c) != "0-3" {
-			b.Errorf("released as theirs: %+v, CPUs %s", r, mo.effective(c))
+		if r := mo.con.Release(ctx, policy); len(r.Left) != 1 || quota() != "50000" {
+			b.Errorf("released as theirs: %+v, quota %s", r, quota())
 		}
 	})
 }
 
-// TestWatchTriesAgain tries a value the kernel refuses again, less and less
-// often, and not for ever; once nothing is in the way it is in force.
+// TestWatchKeepsApart has another program widen the CPUs of an owner, and of a
+// container that is kept off them, ten times a second for ten minutes. They are never
+// left to it: they are put right every ten seconds at least, and it is said loudly
+// while it lasts, and no longer.
+func TestWatchKeepsApart(t *testing.T) {
+	t.Parallel()
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		watched(t, func(b bubble) { b.keepsApart(v) })
+	}
+}
+
+func (b bubble) keepsApart(v cgroup.Version) {
+	b.Helper()
+	mo := newModel(b, v, faults{})
+	said := &bytes.Buffer{}
+	mo.log = said
+	mo.boot()
+	mo.con.Configure(mo.policy, conductor.Tuning{Fight: keeper.Fight{Limit: 30, Per: time.Minute}})
+	both := map[*modelCtr]string{mo.create(mo.runPod("LSR", "2-3", ""), "db"): "2-3", mo.create(mo.runPod("BE", "", ""), "web"): "0-1,4-7"}
+	for c := range both {
+		mo.start(c)
+	}
+	mo.kernel.OnWrite(nil) // the other program breaks I1
+	b.watch(mo, listen(mo))
+	tree := &cgroup.Tree{FS: mo.kernel, Version: v}
+	right := map[*modelCtr]time.Time{}
+	for c := range both {
+		right[c] = time.Now()
+	}
+	for begin := time.Now(); time.Since(begin) < 10*time.Minute; time.Sleep(100 * time.Millisecond) {
+		for c, want := range both {
+			if mo.effective(c) == want {
+				right[c] = time.Now()
+			}
+			if bad := time.Since(right[c]); bad > 11500*time.Millisecond {
+				b.Fatalf("%s: for %v %s has CPUs %s, want %s", v, bad, c.Name, mo.effective(c), want)
+			}
+			must(tree.Write(c.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-7"}))
+		}
+	}
+	if n := mo.con.Summary(); n.Contested["cpuset.cpus"] != 2 || len(n.Fights) != 0 {
+		b.Errorf("%s: contested %v, left alone %v", v, n.Contested, n.Fights)
+	}
+	if n := mo.con.Status(); len(n.Contested) != 2 || n.Contested[0].Kept == "" || n.Contested[1].Kept == "" {
+		b.Errorf("%s: status has %+v", v, n.Contested)
+	}
+	if writes := mo.con.Summary().Drift["cpuset.cpus"]; writes < 120 || writes > 300 {
+		b.Errorf("%s: put right %d times in ten minutes", v, writes)
+	}
+	if loud := strings.Count(said.String(), "level=ERROR"); loud < 60 {
+		b.Errorf("%s: said %d times in ten minutes", v, loud)
+	}
+	time.Sleep(12 * time.Second)
+	for c, want := range both {
+		if got := mo.effective(c); got != want {
+			b.Errorf("%s: in peace %s has CPUs %s, want %s", v, c.Name, got, want)
+		}
+	}
+	time.Sleep(time.Minute)
+	if n := mo.con.Status(); n.Contested[0].Kept != "" || len(mo.con.Summary().Contested) != 0 {
+		b.Errorf("%s: in peace, and status says %+v", v, n.Contested)
+	}
+}
+
+// TestWatchTriesAgain tries a list that the kernel refuses again, less and less often
+// and for ever: it keeps containers apart. Once nothing is in the way it is in force.
 func TestWatchTriesAgain(t *testing.T) {
 	t.Parallel()
 	watched(t, func(b bubble) {
@@ -196,14 +266,14 @@ func TestWatchTriesAgain(t *testing.T) {
 		must(tree.Write(c.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}))
 		must(mo.kernel.MkdirRunc(c.dir() + "/nested")) // keeps them busy
 		time.Sleep(20 * time.Minute)
-		if n := mo.con.Summary().Kernel["refused"]; n < 3 || n > 20 {
+		if n := mo.con.Summary().Kernel["refused"]; n < 10 || n > 40 {
 			b.Errorf("refused %d times in twenty minutes", n)
 		}
 		if n := mo.con.Summary().Unapplied[status.KernelRefused]; n != 1 {
 			b.Errorf("%d values are reported as refused", n)
 		}
 		must(mo.kernel.Rmdir(c.dir() + "/nested"))
-		mo.handle(lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: clone(&c.pod.Pod), Container: clone(&c.Container)})
+		time.Sleep(130 * time.Second)
 		if got := mo.effective(c); got != "2-3" {
 			b.Errorf("nothing is in the way, and it has %s", got)
 		}

@@ -510,7 +510,9 @@ type Keeper struct {
 	// GiveUpAfter is how often within a minute one file that somebody else
 	// writes is put right, after which it is left to them, and reported, until
 	// another value is decided for it, the configuration of the keeper changes or
-	// the agent is started anew. 0 never gives up.
+	// the agent is started anew. Lists of CPUs and memory nodes and partitions,
+	// which keep containers apart, are never left to others: they are written again
+	// less often, every 10 s at last, and reported. 0 never gives up, nor slows down.
 	GiveUpAfter int `json:"giveUpAfter"`
 }
 

@@ -135,7 +135,7 @@ var descriptions = map[string]string{
 	"HookServers.Register":             "register is the file that tells runtime proxies of that socket; it is written at a start with attach: hooks. Empty, none is.",
 	"Cgroup.Root":                      "root is the directory the cgroup file system is mounted on.",
 	"Cgroup.Version":                   "version is \"auto\", \"v1\" or \"v2\"; auto looks at what is mounted.",
-	"Keeper.GiveUpAfter":               "giveUpAfter is how often within a minute one file that somebody else writes is put right, after which it is left to them, and reported, until another value is decided for it, the configuration of the keeper changes or the agent is started anew. 0 never gives up.",
+	"Keeper.GiveUpAfter":               "giveUpAfter is how often within a minute one file that somebody else writes is put right, after which it is left to them, and reported, until another value is decided for it, the configuration of the keeper changes or the agent is started anew. Lists of CPUs and memory nodes and partitions, which keep containers apart, are never left to others: they are written again less often, every 10 s at last, and reported. 0 never gives up, nor slows down.",
 	"Paths.Sys":                        "sys is the directory sysfs is mounted on.",
 	"Paths.Dev":                        "dev is the directory with the node's device nodes.",
 	"Paths.Resctrl":                    "resctrl is the directory resctrl is mounted on.",

@@ -139,7 +139,7 @@ func (k *Keeper) recordLocked(it Item, want string) *row {
 			want = text
 		}
 	} else if want != r.want {
-		r.left, r.foreign.n = nil, 0 // what is wanted now may be taken
+		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // what is wanted now may be taken
 	}
 	if want != r.want && r.want != "" {
 		r.was, r.shown = cmp.Or(r.shown, r.want), ""
@@ -322,6 +322,9 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	}
 	j.end(s, kernel, err)
 	j.row.state, j.row.err = s, err
+	if j.watched && s == Applied {
+		j.err = k.contestedLocked(j.row)
+	}
 	if inForce && verified != j.row.shown && !cgroup.Same(j.place.field, j.place.key, verified, j.want) {
 		j.row.shown = verified
 		k.noteLocked(j.row)

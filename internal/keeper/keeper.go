@@ -252,7 +252,7 @@ func (k *Keeper) Settle(owner string) []Outcome {
 
 // Repair is Settle of the cgroup files of several owners, in one order the
 // kernel accepts. What it puts right somebody has changed behind our back: it
-// counts as a fight.
+// counts as a fight. A file that is contested waits until it is Due.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.settle(true, owners...) }
 
 func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
@@ -260,7 +260,10 @@ func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
 	k.mu.Lock()
 	var jobs []*job
 	for _, owner := range owners {
-		jobs = append(jobs, k.jobsLocked(owner, func(*row) bool { return true })...)
+		jobs = append(jobs, k.jobsLocked(owner, func(r *row) bool {
+			_, paused := k.pausedLocked(r)
+			return !watched || !paused
+		})...)
 	}
 	for _, j := range jobs {
 		j.watched = watched

@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -14,7 +13,8 @@ import (
 // Fight says when somebody who writes a file again and again is let have it.
 type Fight struct {
 	// Limit is how often one file is put right within Per before it is left
-	// alone; 0 is for ever.
+	// alone, or, where it keeps containers apart, written again less often; 0 is for
+	// ever, and at once.
 	Limit int
 	Per   time.Duration
 }
@@ -39,13 +39,6 @@ type watched struct {
 	rounds []string
 }
 
-// foreign counts what others wrote into a row's file.
-type foreign struct {
-	writes uint64
-	since  time.Time // begin of the window n counts in
-	n      int
-}
-
 // Watchful has the keeper take note of which files hold its values, and of who
 // fights for them. It is called before the keeper is used.
 func (k *Keeper) Watchful(now func() time.Time) {
@@ -67,6 +60,7 @@ func (k *Keeper) SetFight(f Fight) {
 		if errors.Is(r.left, ErrFight) {
 			r.left, r.foreign.n = nil, 0
 		}
+		r.foreign.pause = 0
 	}
 }
 
@@ -174,6 +168,9 @@ func (k *Keeper) differsNow(r *row) (owner string, differs bool) {
 	if err != nil && cgroup.Gone(err) || !r.verified || r.left != nil {
 		return "", false
 	}
+	if _, paused := k.pausedLocked(r); paused {
+		return "", false // it is put right when it is due
+	}
 	return r.target.Owner, err != nil || !cgroup.Same(r.field, r.key, text, r.kernel)
 }
 
@@ -200,58 +197,4 @@ func (k *Keeper) Files() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.files)
-}
-
-// foughtLocked counts that a row's file was put right, and leaves it to whoever
-// fights for it once that is too often.
-func (k *Keeper) foughtLocked(r *row) {
-	r.foreign.writes++
-	if k.now == nil || k.fight.Limit == 0 {
-		return
-	}
-	now := k.now()
-	if now.Sub(r.foreign.since) >= k.fight.Per {
-		r.foreign.since, r.foreign.n = now, 0
-	}
-	if r.foreign.n++; r.foreign.n >= k.fight.Limit {
-		r.left = &cgroup.Error{Op: "keep", Path: k.file(r.place), Value: r.want, Err: fmt.Errorf(
-			"%w: %d times within %v; it is left to them", ErrFight, r.foreign.n, now.Sub(r.foreign.since).Round(time.Second))}
-	}
-}
-
-// Contested is a file somebody else writes.
-type Contested struct {
-	Owner, File string
-	Writes      uint64 // that were put right
-	Left        error  // why it is left to them; nil where it is kept
-}
-
-// Contests lists the files that others have written, the most contested first,
-// and how many are left to them.
-func (k *Keeper) Contests(most int) (list []Contested, left map[string]int) {
-	k.mu.Lock()
-	for _, r := range k.rows {
-		if errors.Is(r.left, ErrFight) {
-			if left == nil {
-				left = map[string]int{}
-			}
-			left[r.setting()]++
-		}
-		if r.foreign.writes > 0 || r.left != nil {
-			list = append(list, Contested{Owner: r.target.Owner, File: k.file(r.place), Writes: r.foreign.writes, Left: r.left})
-		}
-	}
-	k.mu.Unlock()
-	slices.SortFunc(list, func(a, b Contested) int {
-		switch {
-		case (a.Left != nil) != (b.Left != nil):
-			return map[bool]int{true: -1, false: 1}[a.Left != nil]
-		case a.Writes != b.Writes:
-			return map[bool]int{true: -1, false: 1}[a.Writes > b.Writes]
-		case a.File < b.File:
-			return -1
-		}
-		return 1
-	})
-	return list[:min(most, len(list))], left
 }

@@ -133,8 +133,8 @@ func TestFight(t *testing.T) {
 	if owners := r.Sweep(r.Files()); len(owners) != 0 {
 		t.Errorf("left alone, and %q are to be put right", owners)
 	}
-	list, left := r.Contests(10)
-	if len(list) != 1 || list[0].Left == nil || left["cpu.shares"] != 1 {
+	list, left, kept := r.Contests(10)
+	if len(list) != 1 || list[0].Left == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
 		t.Errorf("told: %+v, %v", list, left)
 	}
 	it.Value.Int = 600

@@ -80,9 +80,8 @@ func (n *node) checkAgent(ctx context.Context) Check {
 	if !attached {
 		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, join(states))
 	}
-	if left := leftAlone(got.Contested); left != "" {
-		return c.problem("find out who writes it; the agent takes it up again when it is started anew, or keeper.giveUpAfter changes",
-			"%s runs, and somebody else writes values of ours: %s", got.Version, left)
+	if p, some := c.contested(got); some {
+		return p
 	}
 	found := fmt.Sprintf("%s runs, %s, %s", got.Version, join(states), plural(len(got.Containers), "container"))
 	if got.Unapplied > 0 {
@@ -91,15 +90,26 @@ func (n *node) checkAgent(ctx context.Context) Check {
 	return c.ok("%s", found)
 }
 
-// leftAlone says which files the agent has left to others, "" for none.
-func leftAlone(all []status.Contested) string {
-	var left []string
-	for _, f := range all {
+// contested is the problem of files that another program changes again and again.
+func (c Check) contested(got status.Node) (Check, bool) {
+	var kept, left []string
+	for _, f := range got.Contested {
+		if f.Kept != "" {
+			kept = append(kept, f.Kept)
+		}
 		if f.Left != "" {
 			left = append(left, f.Left)
 		}
 	}
-	return strings.Join(left, "; ")
+	switch {
+	case len(kept) > 0:
+		return c.problem("find out which program writes it and stop that; until then containers use CPUs that others own, see docs/operate.md",
+			"%s runs, and another program keeps changing what keeps containers apart: %s", got.Version, strings.Join(kept, "; ")), true
+	case len(left) > 0:
+		return c.problem("find out who writes it; the agent takes it up again when it is started anew, or keeper.giveUpAfter changes",
+			"%s runs, and somebody else writes values of ours: %s", got.Version, strings.Join(left, "; ")), true
+	}
+	return c, false
 }
 
 // keySize is the size of a record key, in bytes.

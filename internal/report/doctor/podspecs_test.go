@@ -62,3 +62,19 @@ func TestKubeletsCPUs(t *testing.T) {
 		}
 	}
 }
+
+// TestContested: files that another program keeps changing are a problem, those that
+// keep containers apart first.
+func TestContested(t *testing.T) {
+	left := status.Contested{File: "cpu.max", Writes: 30, Left: "keep cpu.max: somebody else writes it"}
+	kept := status.Contested{File: "cpuset.cpus", Writes: 31, Kept: "keep cpuset.cpus: another program keeps changing it"}
+	for want, files := range map[string][]status.Contested{
+		"":                                  {{File: "cpu.max", Writes: 3}},
+		"somebody else writes values":       {left},
+		"what keeps containers apart: keep": {left, kept},
+	} {
+		if got, some := (Check{}).contested(status.Node{Contested: files}); some != (want != "") || !strings.Contains(got.Found, want) || some && got.Result != Problem {
+			t.Errorf("%+v: %+v", files, got)
+		}
+	}
+}

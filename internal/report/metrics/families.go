@@ -59,7 +59,9 @@ var (
 	drift = family{"trimtab_drift_corrected_total", counter, []string{"file"},
 		"Values put right after somebody else had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}
 	fights = family{"trimtab_contested_values", gauge, []string{"file"},
-		"Values left to somebody else who writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}
+		"Values left to somebody else who writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}
+	contested = family{"trimtab_contested_lists", gauge, []string{"file"},
+		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so they are written again, less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}
 	configGeneration = family{"trimtab_config_generation", gauge, nil,
 		"Counts the configurations that were in force since the start.", ""}
 	configError = family{"trimtab_config_error", gauge, nil,
@@ -75,7 +77,7 @@ const (
 func families() []family {
 	return []family{
 		buildInfo, attached, connection, switches, ignored, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
-		unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, configGeneration, configError,
+		unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, contested, configGeneration, configError,
 	}
 }
 

@@ -34,6 +34,7 @@ func sample() *Metrics {
 			Kernel:      map[string]uint64{"applied": 40, "same": 2},
 			Drift:       map[string]uint64{"cpuset.cpus": 1},
 			Fights:      map[string]int{"cpu.quota": 1},
+			Contested:   map[string]int{"cpuset.cpus": 2},
 			LastSync:    time.Unix(1_700_000_000, 500_000_000),
 			ConfigGen:   3, ConfigError: true,
 			HookServers: map[string]bool{"10-a.json": true, "20-b.json": false},

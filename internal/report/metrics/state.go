@@ -16,7 +16,7 @@ type state struct {
 
 // ofState are the families a summary gives.
 var ofState = []family{
-	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, fights, configGeneration, configError,
+	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, fights, contested, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -70,6 +70,9 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 	}
 	for file, count := range n.Fights {
 		put(fights, float64(count), file)
+	}
+	for file, count := range n.Contested {
+		put(contested, float64(count), file)
 	}
 	put(exclusiveCPUs, float64(n.Exclusive))
 	put(configGeneration, float64(n.ConfigGen))

@@ -70,6 +70,9 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		fmt.Fprintf(head, "kubelet's CPUs\t%s\n", Clean(n.KubeletCPUs))
 	}
 	for _, c := range n.Contested {
+		if c.Kept != "" {
+			fmt.Fprintf(head, "contested\t%s\n", o.alarm(Clean(c.Kept)))
+		}
 		if c.Left != "" {
 			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))
 		}

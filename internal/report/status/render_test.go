@@ -53,6 +53,10 @@ func sample() Node {
 	return Node{
 		Version: "v0.1.0", Started: noon.Add(-2*time.Hour - 3*time.Minute), ConfigFile: "/etc/trimtab/config.yaml",
 		ConfigGen: 3, ConfigError: "config.yaml:3: lok: unknown key\nthe configuration in force stays",
+		Contested: []Contested{
+			{Owner: "c1", File: "kubepods/podu/c1/cpuset.cpus", Writes: 31, Kept: "keep kubepods/podu/c1/cpuset.cpus: another program keeps changing it\x1b[1m"},
+			{Owner: "c2", File: "kubepods/podu/c2/cpu.max", Writes: 30, Left: "keep kubepods/podu/c2/cpu.max: somebody else writes it again and again"},
+		},
 		Unsaved: []string{"/s/originals.jsonl: no space left on device\x1b[1m", "/s/checkpoint.json: read-only file system"},
 		Hooks: []Hook{
 			{Name: "cpuset", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.Supported}},

@@ -211,6 +211,9 @@ type Contested struct {
 	File   string `json:"file"`
 	Writes uint64 `json:"writes"`         // that were put right
 	Left   string `json:"left,omitempty"` // why it is left to them; empty where it is kept
+	// Kept says that it is written again, less often, as another program keeps
+	// changing it: it keeps containers apart.
+	Kept string `json:"kept,omitempty"`
 }
 
 // Fact is something known of a container or its pod, and who told it.
@@ -263,6 +266,7 @@ type Summary struct {
 	Kernel      map[string]uint64 // values handed to the kernel, by what became of them
 	Drift       map[string]uint64 // values put right after somebody else changed them, by setting
 	Fights      map[string]int    // values left to others who write them, by setting
+	Contested   map[string]int    // values that others keep changing and that are kept, by setting
 	LastSync    time.Time         // zero for none
 	ConfigGen   uint64
 	ConfigError bool

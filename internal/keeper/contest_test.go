@@ -1,0 +1,88 @@
+package keeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/clock"
+)
+
+// TestContestedList has another program change the CPUs of a cgroup again and again:
+// they are never left to it, but put right after pauses that grow to the longest. What
+// else the owner has is put right at once, and after a minute in peace all is as before.
+func TestContestedList(t *testing.T) {
+	for _, v := range versions {
+		r := newRig(t, v, "p/a")
+		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
+		r.Watchful(clk.Now)
+		r.SetFight(Fight{Limit: 3, Per: time.Minute})
+		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUShares, 500)})
+		spoil := func(values ...lifecycle.Value) {
+			t.Helper()
+			for _, value := range values {
+				if err := r.tree.Write("p/a", value); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		theirs := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}
+		has := func() string {
+			text, _ := r.tree.Read("p/a", lifecycle.CPUSetCPUs, "")
+			return text
+		}
+		var pauses []string
+		for range 10 {
+			spoil(theirs)
+			r.Repair("p/a")
+			due, contested := r.Due("p/a")
+			if has() != "1" || contested == (len(pauses) < 2) {
+				t.Fatalf("%v: after %d writes it has CPUs %s, contested: %v", v, len(pauses)+1, has(), contested)
+			}
+			pause := max(0, due.Sub(clk.Now()))
+			if pauses = append(pauses, pause.String()); pause > 0 {
+				spoil(theirs)
+				if len(pauses) < 5 { // more often it would be left to them
+					spoil(lifecycle.Value{Field: lifecycle.CPUShares, Int: 700})
+				}
+				clk.Pass(pause - 1)
+				r.Repair("p/a")
+				if shares, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); has() != "0-3" || shares == "700" {
+					t.Errorf("%v: before it is due it has CPUs %s and shares %s", v, has(), shares)
+				}
+				if owners := r.Sweep(r.Files()); len(owners) != 0 {
+					t.Errorf("%v: before it is due %q are to be put right", v, owners)
+				}
+				clk.Pass(1)
+			}
+		}
+		want(t, pauses, "0s", "0s", "1s", "2s", "4s", "8s", "10s", "10s", "10s", "10s")
+		list, left, kept := r.Contests(10)
+		if len(list) == 0 || !errors.Is(list[0].Kept, ErrContested) || list[0].Left != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
+			t.Errorf("%v: told: %+v, %v, %v", v, list, left, kept)
+		}
+		clk.Pass(time.Minute)
+		if _, _, kept := r.Contests(0); len(kept) != 0 {
+			t.Errorf("%v: in peace, and it is said to be contested: %v", v, kept)
+		}
+		r.Repair("p/a")
+		if _, contested := r.Due("p/a"); contested || has() != "1" {
+			t.Errorf("%v: in peace, it has CPUs %s, and it is still waited: %v", v, has(), contested)
+		}
+	}
+}
+
+// TestKeepsApart lists what is never left to another program.
+func TestKeepsApart(t *testing.T) {
+	for p, apart := range map[place]bool{
+		{field: lifecycle.CPUSetCPUs}: true, {field: lifecycle.CPUSetMems}: true,
+		{field: lifecycle.Unified, key: cgroup.Partition}: true, {field: lifecycle.Unified, key: cgroup.Exclusive}: true,
+		{field: lifecycle.CPUQuota}: false, {field: lifecycle.Unified, key: "memory.high"}: false,
+	} {
+		if keepsApart(p) != apart {
+			t.Errorf("%s %s: %v", p.field, p.key, !apart)
+		}
+	}
+}
