@@ -258,8 +258,8 @@ func (d *draft) absent(ids []int) (none []int) {
 // ofBoundPools are the CPUs of shared pools that are bound to a NUMA node.
 func (d *draft) ofBoundPools() topology.Set {
 	var all topology.Set
-	for w := range d.needs() {
-		if w.Bound {
+	for w, n := range d.needs() {
+		if w.Bound && !w.Guest(n.milli) {
 			cpus, _ := d.layout().CPUs(placement.Seat{Pool: placement.Shared, Which: w})
 			all = all.Union(cpus)
 		}
@@ -292,8 +292,8 @@ func (d *draft) untouched(p *Pod, n topology.Node) bool {
 	if n.CPUs.Empty() || !d.ownable(p).Contains(n.CPUs.Minus(d.policy.Pools.Reserved)) {
 		return false
 	}
-	for w := range d.needs() {
-		if w.Bound && w.Node == n.ID {
+	for w, need := range d.needs() {
+		if w.Bound && w.Node == n.ID && !w.Guest(need.milli) {
 			return false
 		}
 	}
@@ -336,7 +336,7 @@ func (d *draft) settleHome(p *Pod, c *Container, isNew bool) error {
 				continue
 			}
 			left -= n.milli
-			shut = shut || w.Alone || p.Intent.NUMA.V.Alone
+			shut = shut || w.Alone || p.Intent.NUMA.V.Alone && !w.Guest(n.milli)
 		}
 		if left -= milli; !shut && left > most {
 			most, at = left, id

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
@@ -70,7 +71,9 @@ func (d *draft) memoryNodes(p *Pod) (all, usable []int) {
 
 // freeMemory is what the limits of containers that were given memory nodes leave
 // of each node, in bytes; nil where the nodes' memory is not known. A container
-// on several nodes counts on all of them alike.
+// on several nodes counts on all of them alike. Only limits of Guaranteed pods count,
+// which are requests as well: any other may be as large as its author likes, and would
+// drive others off a node for nothing.
 func (d *draft) freeMemory() []uint64 {
 	free := make([]uint64, len(d.machine.Nodes))
 	known := false
@@ -89,6 +92,9 @@ func (d *draft) freeMemory() []uint64 {
 // takeMemory takes what a container may use from the nodes it is on.
 func (d *draft) takeMemory(free []uint64, c *Container) {
 	if !c.Alive() || c.Mems == "" || c.Pristine.Memory.Limit.V <= 0 {
+		return
+	}
+	if p := d.pod(c.PodID); p == nil || p.Intent.QoS != intent.Guaranteed {
 		return
 	}
 	ids, err := topology.ParseList(c.Mems)

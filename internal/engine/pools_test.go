@@ -148,6 +148,14 @@ func TestPools(t *testing.T) {
 			{name: "b", level: "dedicated", milli: 1000, cpus: "0,2", problem: "1 CPUs are wanted, and there are 0 to choose from"},
 		}},
 		{name: "no request", pods: []asking{{name: "a", level: "dedicated", cpus: "8", problem: "a CPU request of 0 pays for no whole CPU"}}},
+		{name: "a memory limit that is no request drives nobody off a node", pods: []asking{
+			{name: "a", level: "shared", parent: "/burstable", memory: numaBound, milli: 1000, bytes: 1 << 33, cpus: "4", mems: "2"},
+			{name: "b", level: "dedicated", memory: numaBound, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, bytes: 7 * gib, cpus: "5,13", mems: "2"},
+		}},
+		{name: "a bound pool that requests less than a CPU keeps nobody off its node", pods: []asking{
+			{name: "a", level: "shared", parent: "/besteffort", memory: numaBound, cpus: "4-5,12-13", mems: "2"},
+			{name: "b", level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, cpus: "4-5,12-13", mems: "2"},
+		}, after: map[string]string{"a": "8"}},
 		{name: "less than a CPU", pods: []asking{{name: "a", level: "dedicated", milli: 999, cpus: "8", problem: "a CPU limit of 0.999 pays for no whole CPU"}}},
 		{name: "owners keep to what no shared pool needs", pods: []asking{
 			{name: "s", level: "shared", milli: 4000, cpus: "4,8,10,12"},

@@ -164,5 +164,8 @@ func TestDocsNameEveryKind(t *testing.T) {
 		if !strings.Contains(string(page), "`"+string(d.Kind)+"`") {
 			t.Errorf("docs/authorisation.md does not name %s", d.Kind)
 		}
+		if row := "| `" + string(d.Kind) + "` | " + string(d.Decision) + " | " + d.Cost + " |"; d.Cost == "" || !strings.Contains(string(page), row) {
+			t.Errorf("docs/authorisation.md does not say what it costs others:\n%s", row)
+		}
 	}
 }

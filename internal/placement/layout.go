@@ -100,7 +100,8 @@ func (l *Layout) CPUs(s Seat) (cpus topology.Set, ok bool) {
 // those bound to a node first, on their node; then the default pool from the
 // front and pools with names from the back, by name. What nobody took is the
 // reclaimed pool's. So a pool that grows keeps what it has, and CPUs that
-// somebody comes to own in the middle move nobody.
+// somebody comes to own in the middle move nobody. Pools that request less than a
+// CPU have none of their own (Which.Guest).
 type Sizing struct {
 	order []int
 	nodes map[int]topology.Set
@@ -167,10 +168,12 @@ func (l *Layout) size(s *Sizing) {
 	free := l.pools.Shared.Minus(l.demand.Owned).And(s.usable())
 	l.shared = make(map[Which]topology.Set, len(l.demand.Needs)+1)
 	rest := free
-	var open []Which // pools that are not bound
+	var open, guests []Which // pools that are not bound, and that have no CPUs of their own
 	byNode := map[int][]Which{}
 	for _, w := range slices.SortedFunc(maps.Keys(l.demand.Needs), Which.Compare) {
-		if w.Bound {
+		if w.Guest(l.demand.Needs[w]) {
+			guests = append(guests, w)
+		} else if w.Bound {
 			byNode[w.Node] = append(byNode[w.Node], w)
 		} else {
 			open = append(open, w)
@@ -193,6 +196,54 @@ func (l *Layout) size(s *Sizing) {
 	}
 	l.divide(s, rest, open, s.Expand)
 	l.leave(s)
+	l.seatGuests(s, byNode, guests)
+}
+
+// Guest reports whether a pool, of which the containers request so many milli-CPUs, is
+// a guest of the default pool: with less than a CPU it takes none from others. Its
+// requests count in the default pool, as they would without a name or a bond. So names
+// and bonds cost nobody a CPU that is not paid for. A pool that lets no other onto its
+// node is authorised by a kind of its own.
+func (w Which) Guest(milli int64) bool { return w != Which{} && !w.Alone && milli < milliOfCPU }
+
+const milliOfCPU = 1000
+
+// seatGuests gives guests the CPUs of the default pool: one that is bound to a node
+// those on its node, else what is left there, else those of the pools there.
+func (l *Layout) seatGuests(s *Sizing, byNode map[int][]Which, guests []Which) {
+	for _, w := range guests {
+		cpus := l.shared[Which{}]
+		if w.Bound {
+			var others topology.Set
+			for _, o := range byNode[w.Node] {
+				if !o.Alone {
+					others = others.Union(l.shared[o])
+				}
+			}
+			for _, from := range []topology.Set{cpus, l.reclaimed.Minus(l.demand.Owned), others} {
+				if at := from.And(s.nodes[w.Node]); !at.Empty() {
+					cpus = at
+					break
+				}
+			}
+		}
+		l.shared[w] = cpus
+	}
+}
+
+// need is what a pool's containers request, in milli-CPUs; of the default pool with
+// those of its guests.
+func (l *Layout) need(w Which) int64 {
+	sum := l.demand.Needs[w]
+	if w != (Which{}) {
+		return sum
+	}
+	for guest, milli := range l.demand.Needs {
+		if guest.Guest(milli) {
+			sum += milli
+		}
+	}
+	return sum
 }
 
 // leave makes the reclaimed pool of what no shared pool took.
@@ -217,7 +268,7 @@ func (l *Layout) leave(s *Sizing) {
 func (l *Layout) divide(s *Sizing, from topology.Set, pools []Which, expand bool) {
 	needs := make([]int, len(pools))
 	for i, w := range pools {
-		needs[i] = max(1, int(min((l.demand.Needs[w]+999)/1000, topology.MaxCPUs)))
+		needs[i] = max(1, int(min((l.need(w)+milliOfCPU-1)/milliOfCPU, topology.MaxCPUs)))
 	}
 	sizes, fits := Sizes(needs, from.Len(), expand)
 	if !fits {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -104,6 +105,22 @@ func TestLayout(t *testing.T) {
 			name: "one CPU is left", needs: map[Which]int64{{}: 1000, {Name: "a"}: 1000}, owned: "1,3-14",
 			want: map[Which]string{{}: "15", {Name: "a"}: "15"}, reclaimed: "15",
 		},
+		{
+			name: "a named pool of nothing takes nothing", needs: map[Which]int64{{}: 2000, {Name: "a"}: 0, {Name: "b"}: 0},
+			want: map[Which]string{{}: "8,10", {Name: "a"}: "8,10", {Name: "b"}: "8,10"}, reclaimed: "1,3-7,9,11-15",
+		},
+		{
+			name: "what guests request is the default pool's", needs: map[Which]int64{{}: 1500, {Name: "a"}: 999, {Name: "b"}: 1000},
+			want: map[Which]string{{}: "4,8,10", {Name: "a"}: "4,8,10", {Name: "b"}: "15"}, reclaimed: "1,3,5-7,9,11-14",
+		},
+		{
+			name: "guests that are bound to a node", needs: map[Which]int64{{}: 2000, at("", 0): 0, at("", 3): 10, at("b", 3): 2000},
+			want: map[Which]string{{}: "4,8,10", at("", 0): "8", at("", 3): "6,14", at("b", 3): "7,15"}, reclaimed: "1,3,5-6,9,11-14",
+		},
+		{
+			name: "a guest on a node that another has alone", needs: map[Which]int64{alone: 1000, at("", 3): 0},
+			want: map[Which]string{{}: "8", alone: "6-7,14-15", at("", 3): "8"}, reclaimed: "1,3-5,9-13",
+		},
 		{name: "lent CPUs", needs: map[Which]int64{{}: 1000}, owned: "4-7,12-15", lent: "6-7", want: map[Which]string{{}: "8"}, reclaimed: "1,3,6-7,9-11"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -191,6 +208,52 @@ func TestLayoutHolds(t *testing.T) {
 		again := p.Lay(d)
 		if diff := cmp.Diff(l.shared, again.shared); diff != "" || l.reclaimed != again.reclaimed {
 			t.Fatal("the same demand has another layout", diff)
+		}
+	})
+}
+
+// TestGuestsCostNothing: pools with names and bonds that request less than a CPU leave
+// everybody else what they would have if these requests were the default pool's.
+func TestGuestsCostNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, err := describe.Parse("2s x 2n x 2c x 2t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := topology.SetOf(0)
+		rest := m.Online().Minus(kept)
+		p := &Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest, Sizing: NewSizing(m)}
+		p.Sizing.Expand, p.Sizing.Least = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
+		d := demand(t, m, p)
+		for w, milli := range d.Needs {
+			if w.Guest(milli) {
+				delete(d.Needs, w)
+			}
+		}
+		plain, guests := d, d
+		plain.Needs, guests.Needs = maps.Clone(d.Needs), maps.Clone(d.Needs)
+		for i, milli := range rapid.SliceOfN(rapid.Int64Range(0, 999), 1, 4).Draw(t, "guests") {
+			w := Which{Name: fmt.Sprint("guest", i)}
+			if w.Bound = rapid.Bool().Draw(t, "bound"); w.Bound {
+				w.Node = m.Nodes[i].ID
+			}
+			guests.Needs[w] = milli
+			plain.Needs[Which{}] += milli
+		}
+		without, with := p.Lay(plain), p.Lay(guests)
+		for _, s := range seatsOf(plain) {
+			if s.Pool == System && s.Which.Name == "a" {
+				continue // made of all pools of which the name starts so
+			}
+			want, _ := without.CPUs(s)
+			if got, _ := with.CPUs(s); got != want {
+				t.Fatalf("%+v has %s, and %s without guests", s, m.Format(got), m.Format(want))
+			}
+		}
+		for w := range guests.Needs {
+			if got, _ := with.CPUs(Seat{Pool: Shared, Which: w}); got.Empty() || !got.And(d.Owned).Empty() {
+				t.Fatalf("%+v has %s", w, m.Format(got))
+			}
 		}
 	})
 }
