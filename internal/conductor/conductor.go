@@ -194,6 +194,7 @@ type work struct {
 	wrote       []keeper.Outcome
 	decided     time.Duration // what deciding took
 	took        time.Duration // and all of it, until the answer
+	limit       time.Duration // how long the runtime waits for it; 0 where it does not say
 	alarm       *time.Timer   // has it concluded, where no other event does before
 	failed      bool          // a panic of ours cost it something
 	again       bool          // a creation that carries a record: it was decided before
@@ -233,14 +234,23 @@ func (c *Conductor) end() {
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
-	c.await(ctx, &ev)
+	ctx, limit, free := budget(ctx, from, &ev)
+	defer free()
+	skipped := c.await(ctx, &ev)
 	outside, after, err := c.outside(ctx, from, &ev)
 	defer after()
+	if ev.Container != nil {
+		outside.Problems = append(skipped, outside.Problems...)
+	}
 	if err != nil {
 		return c.refuse(from, &ev, err), err
 	}
 	compact(&ev)
 	w := c.begin(from, &ev)
+	w.limit = limit
+	if ev.Container == nil {
+		w.problems = skipped
+	}
 	err = c.guard(w, func() error { return c.plan(w, engine.Facts{Outside: outside}) })
 	w.answer.Op = w.op
 	if err == nil && ev.Kind == lifecycle.Synchronize {

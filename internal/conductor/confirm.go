@@ -52,6 +52,9 @@ func (c *Conductor) remember(w *work, complete func(*status.Event)) status.Event
 
 // report writes journal and log of one event.
 func (c *Conductor) report(w *work) {
+	if w.limit > 0 && w.took > w.limit {
+		w.problems = append(w.problems, tooLate(w))
+	}
 	e := c.remember(w, func(e *status.Event) { e.Took = w.took })
 	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {

@@ -2,6 +2,7 @@ package conductor_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -267,7 +268,7 @@ func (s *stage) run(a attack, speak bool) (*modelCtr, error) {
 	s.toKernel(pod)
 	s.handle(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: clone(&p.Pod)})
 	ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(&c.Container)}
-	ans, err := s.con.Handle(nil, carrier{}, ev) //nolint:staticcheck // the conductor does not use the context
+	ans, err := s.con.Handle(context.Background(), carrier{}, ev)
 	if err != nil {
 		return nil, err
 	}

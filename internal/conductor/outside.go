@@ -69,7 +69,10 @@ func (c *Conductor) Tell(ev lifecycle.Event) {
 // BeforePod returns what is wanted from outside of a pod whose sandbox does not
 // exist yet. The error is a *Rejection.
 func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error) {
-	return c.ask(ctx, from, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod})
+	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
+	ctx, _, free := budget(ctx, from, ev)
+	defer free()
+	return c.ask(ctx, from, ev)
 }
 
 // outside asks about an event what can be asked. What is told afterwards is

@@ -59,14 +59,22 @@ func (NoGrants) Granted(*lifecycle.Pod) *lifecycle.KubeletGrants { return nil }
 func (NoGrants) Known(string) *lifecycle.KubeletGrants { return nil }
 
 // await gives the spec of a new pod or container the time it may take. Nobody
-// has the turn meanwhile: other events go on.
-func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
-	c.awaitGrants(ctx, ev)
+// has the turn meanwhile: other events go on. What the event's time did not suffice
+// for is returned.
+func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) (left []lifecycle.Problem) {
+	if c.awaitGrants(ctx, ev) {
+		left = append(left, skipped(lifecycle.LateGrants, "what the kubelet granted the pod", "it is decided without, and anew when it is known"))
+	}
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
-		return
+		return left
 	}
 	if c.specs.Spec(ev.Pod.UID) == nil {
-		c.specs.Await(ctx, ev.Pod)
+		if ctx.Err() == nil {
+			c.specs.Await(ctx, ev.Pod)
+		}
+		if ctx.Err() != nil && c.specs.Spec(ev.Pod.UID) == nil {
+			left = append(left, skipped(lifecycle.LateSpec, "the pod's spec", "it is decided without, and anew when it is known"))
+		}
 	}
 	if ev.Kind == lifecycle.CreateContainer {
 		c.informFirst(ev.Pod)
@@ -75,12 +83,14 @@ func (c *Conductor) await(ctx context.Context, ev *lifecycle.Event) {
 		c.log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
 			logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
 	}
+	return left
 }
 
 // awaitGrants gives what the kubelet granted the event's pods the time it may take.
 // Whose CPUs are others by its answer is decided anew first: the event may be of a
-// container that they were given to.
-func (c *Conductor) awaitGrants(ctx context.Context, ev *lifecycle.Event) {
+// container that they were given to. It reports whether the event's time did not
+// suffice.
+func (c *Conductor) awaitGrants(ctx context.Context, ev *lifecycle.Event) (cut bool) {
 	var pods []*lifecycle.Pod
 	switch {
 	case ev.Kind == lifecycle.Synchronize && c.kubelets.Load():
@@ -95,12 +105,13 @@ func (c *Conductor) awaitGrants(ctx context.Context, ev *lifecycle.Event) {
 		pods = []*lifecycle.Pod{ev.Pod}
 	}
 	if len(pods) == 0 {
-		return
+		return false
 	}
 	c.grants.Await(ctx, pods...)
 	if c.kubelets.Load() {
 		c.Inform(c.regranted())
 	}
+	return ctx.Err() != nil && slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return c.grants.Known(p.UID) == nil })
 }
 
 // regranted returns the UIDs of pods that were decided by another word of what the

@@ -1,5 +1,11 @@
 package lifecycle
 
+// The keys of problems that are over once what was not waited for is known.
+const (
+	LateSpec   = "podspec.kubelet"
+	LateGrants = "podspec.kubelet.podResourcesSocket"
+)
+
 // KubeletGrants are what Kubernetes itself gave a pod's containers, as the
 // kubelet tells. They are replaced, not changed.
 type KubeletGrants struct {

@@ -202,20 +202,23 @@ func (l *Ladder) Await(ctx context.Context, pod *lifecycle.Pod) {
 	if known || late || len(up) == 0 || l.o.Wait <= 0 || pod.UID == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.o.Wait)
+	limited, cancel := context.WithTimeout(ctx, l.o.Wait)
 	defer cancel()
 	for _, r := range up {
-		u, err := r.Get(ctx, pod.UID)
+		u, err := r.Get(limited, pod.UID)
 		if len(u.All) > 0 {
 			l.take(r, u)
 		}
 		switch {
 		case err == nil:
 			return
-		case ctx.Err() != nil:
-			l.mu.Lock()
-			l.slowUntil = time.Now().Add(slow)
-			l.mu.Unlock()
+		case limited.Err() != nil:
+			if ctx.Err() == nil { // else its time was cut by its event's
+				l.mu.Lock()
+				l.slowUntil = time.Now().Add(slow)
+				l.mu.Unlock()
+			}
+			r.Soon()
 			l.o.Log.Debug("a pod spec did not come in time", logkey.Source, string(r.Source()), logkey.Pod, pod.Name, logkey.Err, err)
 			return
 		default:

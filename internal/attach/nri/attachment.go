@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -66,6 +67,9 @@ type Options struct {
 	OnState   func(state string, err error)
 	Backoff   Backoff       // default: 0.5 s to 15 s
 	Handshake time.Duration // how long registering may take; default: 10 s
+	// WriteTimeout is how long the runtime may leave what we send unread before the
+	// connection is given up; default: 10 s.
+	WriteTimeout time.Duration
 	// Again is the pause before Admit is asked again; default: 0.2 s.
 	Again time.Duration
 }
@@ -116,6 +120,9 @@ func New(o Options) *Attachment {
 	}
 	if o.Handshake <= 0 {
 		o.Handshake = 10 * time.Second
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 10 * time.Second
 	}
 	return &Attachment{o: o, state: StateIdle}
 }
@@ -172,6 +179,15 @@ func (a *Attachment) Timeouts() (registration, request time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.registration, a.request
+}
+
+// AnswersWithin is how long the runtime waits for the answer to one event: what it said
+// when it configured us, else NRI's default.
+func (a *Attachment) AnswersWithin() time.Duration {
+	if _, request := a.Timeouts(); request > 0 {
+		return request
+	}
+	return stub.DefaultRequestTimeout
 }
 
 // States lists the states Status may return.

@@ -3,9 +3,13 @@ package nri
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -354,5 +358,73 @@ func TestStopWhileHandling(t *testing.T) {
 	}
 	if err := <-created; err != nil {
 		t.Errorf("our stop failed a pod: %v", err)
+	}
+}
+
+// deaf is the end of a runtime that stops reading when it is told to.
+type deaf struct {
+	net.Conn
+
+	stop, end chan struct{}
+}
+
+func (d *deaf) Read(b []byte) (int, error) {
+	select {
+	case <-d.stop:
+		<-d.end
+		return 0, io.EOF
+	default:
+		return d.Conn.Read(b)
+	}
+}
+
+// TestRuntimeReadsNothing: a runtime that stops reading is given up once our writes to it
+// take too long, and does not keep the agent from its end.
+func TestRuntimeReadsNothing(t *testing.T) {
+	for name, patience := range map[string]time.Duration{"is given up": 300 * time.Millisecond, "at the end": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			sock := socketPath(t)
+			l := listen(t, sock)
+			r := &recorder{}
+			a := New(Options{Socket: sock, Handler: r, Log: discard(), WriteTimeout: patience, Backoff: Backoff{Min: time.Hour, Max: time.Hour}})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- a.Run(ctx) }()
+			d := &deaf{Conn: accept(t, l), stop: make(chan struct{}), end: make(chan struct{})}
+			w := newWire(t, d)
+			w.request(t)
+			configure(t, w, &api.ConfigureRequest{})
+			if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "synchronised", inState(a, StateSynchronised))
+			close(d.stop)
+			var calls sync.WaitGroup
+			defer calls.Wait()
+			defer cancel()
+			defer d.Close()
+			defer close(d.end)
+			long := strings.Repeat("x", 64<<10)
+			var all []conductor.Settings
+			for i := range 32 { // 2 MiB are in no socket's buffer
+				all = append(all, conductor.Settings{Container: fmt.Sprint(long, i), Values: everything()})
+			}
+			calls.Go(func() { _, _ = a.Update(ctx, all) })
+			if patience < time.Hour {
+				until(t, "given up", inState(a, StateLost))
+			} else {
+				time.Sleep(500 * time.Millisecond) // all are under way, and nothing shows that they are stuck
+			}
+			cancel()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("it hangs")
+			}
+		})
 	}
 }

@@ -88,10 +88,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 		}
 		s.syncOnce.Do(func() { close(s.synced) })
 	}()
-	limit := s.stub.RequestTimeout()
-	if limit <= 0 { // runtimes before NRI 0.7 do not tell
-		limit = stub.DefaultRequestTimeout
-	}
+	limit := s.a.AnswersWithin()
 	t := time.NewTimer(limit / 2)
 	defer t.Stop()
 	select {

@@ -57,11 +57,23 @@ type session struct {
 	idle       chan struct{} // closed when ended and no handler runs
 }
 
-// watchedConn tells when it is closed, by whichever side.
+// watchedConn tells when it is closed, by whichever side. A write that the other side
+// leaves unread for too long closes it: half a message may be out.
 type watchedConn struct {
 	net.Conn
-	once sync.Once
-	dead chan struct{}
+	within time.Duration // of one write
+	once   sync.Once
+	dead   chan struct{}
+}
+
+// Write writes within bounds.
+func (c *watchedConn) Write(b []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(c.within)) // of a closed connection, which the write finds
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		_ = c.Close()
+	}
+	return n, err
 }
 
 // Close closes the connection. The multiplexer above calls it as soon as
@@ -74,7 +86,7 @@ func (c *watchedConn) Close() error {
 func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, error) {
 	s := &session{
 		a:          a,
-		conn:       &watchedConn{Conn: conn, dead: make(chan struct{})},
+		conn:       &watchedConn{Conn: conn, within: a.o.WriteTimeout, dead: make(chan struct{})},
 		registered: make(chan struct{}),
 		synced:     make(chan struct{}),
 		working:    make(chan struct{}),

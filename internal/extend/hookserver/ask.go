@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// budget is how long all servers together may take for one event: NRI
-	// runtimes wait two seconds for a plugin.
+	// budget is how long all servers together may take for one event, where the event
+	// has no sooner end of its own: NRI runtimes wait two seconds for a plugin.
 	budget = 1500 * time.Millisecond
 	// mostTells bounds what is still to be told of things that happened.
 	mostTells = 1024
@@ -74,7 +74,11 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outsi
 	if len(servers) == 0 {
 		return lifecycle.Outside{}, nil
 	}
-	q := question{s, stage, servers, time.Now().Add(budget)}
+	end := time.Now().Add(budget)
+	if sooner, bounded := ctx.Deadline(); bounded && sooner.Before(end) {
+		end = sooner
+	}
+	q := question{s, stage, servers, end}
 	if stage.pod() {
 		return q.pod(ctx, podOut(ev.Pod))
 	}

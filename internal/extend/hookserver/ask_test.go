@@ -212,23 +212,30 @@ func TestGivenUp(t *testing.T) {
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
 	s.Look()
 	for range failures + 1 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		gives := time.AfterFunc(20*time.Millisecond, cancel)
 		out, err := s.Ask(ctx, sample())
+		gives.Stop()
 		cancel()
 		if err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the caller gave the event up") {
 			t.Fatalf("%v, %+v", err, out)
 		}
 	}
-	// Those before it took the time of the event.
+	// Those before it took the time of the event, or what was waited for before did.
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	out, err := s.Ask(ctx, sample())
+	if cancel(); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the time of the event was over") {
+		t.Fatalf("%v, %+v", err, out)
+	}
 	q := question{s, stageAt(t, PreCreateContainer), s.asked(PreCreateContainer), time.Now().Add(20 * time.Millisecond)}
-	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the time that all servers") {
+	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the time of the event was over") {
 		t.Fatalf("%v, %+v", err, out)
 	}
 	q.end = time.Now().Add(-time.Second)
-	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not asked: the time that all servers") {
+	if out, err := q.container(t.Context(), &pAsk{}); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "not asked: the time of the event was over") {
 		t.Fatalf("%v, %+v", err, out)
 	}
-	if st, _ := s.States(); st[0].Resting || st[0].Failed != 0 || counted[Ended] != failures+3 || counted[TimedOut] != 0 {
+	if st, _ := s.States(); st[0].Resting || st[0].Failed != 0 || counted[Ended] != failures+4 || counted[TimedOut] != 0 {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Canceled, codes.DeadlineExceeded} {

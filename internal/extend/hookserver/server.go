@@ -167,7 +167,7 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	}
 	if ctx.Err() != nil || time.Until(own) <= 0 {
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, 0)
-		return &overError{asked: false, given: ctx.Err() != nil}
+		return &overError{asked: false, given: errors.Is(ctx.Err(), context.Canceled)}
 	}
 	if err := s.link.enter(s.o.Now()); err != nil {
 		s.o.Recorder.Call(s.name, stage.Stage, Skipped, 0)
@@ -183,7 +183,7 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	}
 	now := s.o.Now()
 	took := now.Sub(start)
-	given := err != nil && over(ctx, err)
+	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if given || late && cut {
 		// Nobody waits any more: that says nothing of the server.
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
@@ -251,7 +251,7 @@ type overError struct {
 }
 
 func (e *overError) Error() string {
-	why := "the time that all servers of an event have together was over"
+	why := "the time of the event was over"
 	if e.given {
 		why = "the caller gave the event up"
 	}

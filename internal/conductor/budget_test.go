@@ -1,0 +1,153 @@
+package conductor_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// patient is a carrier whose runtime waits so long.
+type patient struct {
+	carrier
+
+	limit time.Duration
+}
+
+func (p patient) AnswersWithin() time.Duration { return p.limit }
+
+// slowly is everybody who is asked about an event, each with a bound of its own.
+type slowly struct {
+	own   time.Duration
+	known atomic.Bool
+}
+
+func (s *slowly) wait(ctx context.Context) {
+	t := time.NewTimer(s.own)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+type slowSpecs struct{ *slowly }
+
+func (s slowSpecs) Await(ctx context.Context, _ *lifecycle.Pod) { s.wait(ctx) }
+
+func (s slowSpecs) Spec(uid string) *lifecycle.PodSpec {
+	if !s.known.Load() {
+		return nil
+	}
+	return &lifecycle.PodSpec{UID: uid, Name: "p", Namespace: "default", From: lifecycle.FromKubelet}
+}
+
+type slowGrants struct{ *slowly }
+
+func (s slowGrants) Await(ctx context.Context, _ ...*lifecycle.Pod) { s.wait(ctx) }
+
+func (slowGrants) Doubt(*lifecycle.Pod) {}
+
+func (s slowGrants) Granted(p *lifecycle.Pod) *lifecycle.KubeletGrants { return s.Known(p.UID) }
+
+func (s slowGrants) Known(uid string) *lifecycle.KubeletGrants {
+	if !s.known.Load() {
+		return nil
+	}
+	return &lifecycle.KubeletGrants{UID: uid, Name: "p", Namespace: "default"}
+}
+
+// hasty are hook servers that say how long they were given.
+type hasty struct {
+	*slowly
+
+	given []time.Duration
+}
+
+func (h *hasty) Asks(lifecycle.Kind) bool { return true }
+
+func (h *hasty) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.Outside, error) {
+	end, _ := ctx.Deadline()
+	h.given = append(h.given, time.Until(end))
+	h.wait(ctx)
+	return lifecycle.Outside{}, nil
+}
+
+func (h *hasty) Tell(*lifecycle.Event) {}
+
+// TestOneBudget: whatever an event waits for, one after the other, it is answered within
+// what the runtime waits; what was left out for that is named, until it is known.
+func TestOneBudget(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Second
+	s := &slowly{own: limit - limit/8}
+	mo := newModel(t, cgroup.V2, faults{})
+	mo.policy.KubeletOwns = true // who was given what is asked of all pods
+	var log bytes.Buffer
+	servers := &hasty{slowly: s}
+	con := conductor.New(conductor.Options{
+		Machine: mo.machine, Policy: mo.policy, Keeper: keeper.New(&cgroup.Tree{FS: mo.kernel, Version: mo.version}),
+		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now,
+		Specs: slowSpecs{s}, Grants: slowGrants{s}, Outsiders: servers,
+	})
+	pod := &lifecycle.Pod{ID: "sandbox", Name: "p", UID: "u", Namespace: "default", CgroupParent: "/kubepods/podu", Annotations: map[string]string{intent.RubikBurst: "1000"}}
+	ctr := &lifecycle.Container{ID: "c", PodID: "sandbox", Name: "a", CgroupsPath: "/kubepods/podu/c", State: lifecycle.StateCreated}
+	for _, from := range []conductor.Carrier{patient{limit: limit}, carrier{}} {
+		for _, ev := range []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: pod}, {Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}} {
+			ctx := t.Context()
+			if _, declared := from.(conductor.Patient); !declared { // the call's own end counts as well
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+			}
+			start := time.Now()
+			if _, err := con.Handle(ctx, from, ev); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > limit {
+				t.Errorf("%v took %v", ev.Kind, took)
+			}
+		}
+	}
+	con.Settled()
+	for _, given := range servers.given {
+		if given > limit/8 {
+			t.Errorf("hook servers were given %v after all that was waited for", given)
+		}
+	}
+	if got := late(con); len(got) != 2 || !strings.Contains(got[0]+got[1], "the pod's spec was not waited for") || !strings.Contains(got[0]+got[1], "granted the pod was not waited for") {
+		t.Errorf("problems %q", got)
+	}
+	if got := log.String(); !strings.Contains(got, "was not waited for to the end") {
+		t.Errorf("log: %s", got)
+	}
+	s.known.Store(true)
+	con.Inform([]string{"u"})
+	con.Settled()
+	if got := late(con); len(got) > 0 {
+		t.Errorf("known by now: %q", got)
+	}
+}
+
+// late are the problems of the container that something was not waited for.
+func late(con *conductor.Conductor) []string {
+	var out []string
+	found, _ := con.Explain("default", "p", "a")
+	for _, e := range found {
+		for _, q := range e.Problems {
+			if q.Key == lifecycle.LateSpec || q.Key == lifecycle.LateGrants {
+				out = append(out, q.Told())
+			}
+		}
+	}
+	return out
+}
