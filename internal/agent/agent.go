@@ -63,6 +63,9 @@ type Options struct {
 	// Look is how often the bypass asks for each container's resources; 0 for
 	// its default.
 	Look time.Duration
+	// Sweep is how often it is looked for pods that ended unnoticed and containers
+	// without a cgroup; 0 for the conductor's default.
+	Sweep time.Duration
 	// CgroupDir stands for the kubelet's cgroup root where Tree is given, as the
 	// directory that agents of one node lock; "" for none.
 	CgroupDir string
@@ -146,7 +149,7 @@ func New(o Options) (*Agent, error) {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: a.keeper, Key: key, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, Outsiders: a.outsiders(),
+		Grants: a.grants, Outsiders: a.outsiders(), Sweep: o.Sweep,
 	})
 	if err := a.attach(); err != nil {
 		return nil, errors.Join(err, a.close())

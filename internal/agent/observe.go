@@ -54,6 +54,9 @@ func (a *Agent) Ready() error {
 	if err == nil {
 		return nil
 	}
+	if a.Connected() {
+		return err
+	}
 	all := a.attachments()
 	if len(all) == 0 {
 		return errors.New("no attachment is switched on (nri.enabled)")

@@ -1,6 +1,7 @@
 package conductor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,9 @@ type Options struct {
 	Specs Specs
 	// Grants tell which devices the kubelet gave pods; nil for nothing.
 	Grants Grants
+	// Sweep is how often owners are looked at whose end nobody may have told of;
+	// default: 5 s.
+	Sweep time.Duration
 	// Outsiders are hook servers; nil for none.
 	Outsiders Outsiders
 }
@@ -82,8 +86,6 @@ type Conductor struct {
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
-	// seen are the pods that the last sweep saw with a cgroup; of its goroutine alone.
-	seen map[string]bool
 
 	// open is an event that was answered and is not concluded; guarded by turn.
 	open *work
@@ -120,6 +122,10 @@ type Conductor struct {
 	dirs   map[string]placed // containers' cgroups, by id
 	looked bool              // whether an earlier agent wrote was looked for
 	synced time.Time         // the last Synchronize that was decided and applied
+	// strangerAt is when the log last named a creation with a foreign record.
+	strangerAt time.Time
+	sweepEvery time.Duration
+	presence   presence
 }
 
 // placed is a container's cgroup, and what it follows from.
@@ -166,6 +172,7 @@ func New(o Options) *Conductor {
 		began:    o.Now(),
 		runtimes: map[string]attached{},
 		journal:  newJournal(),
+		presence: newPresence(), sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 	}
 	c.last.Store(int64(-quiet))
 	c.keeper.Watchful(o.Now)

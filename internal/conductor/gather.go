@@ -1,10 +1,13 @@
 package conductor
 
 import (
+	"time"
+
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // gather collects the facts for one event: what pods' cgroups allow, what is
@@ -20,6 +23,7 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 		for _, p := range w.ev.Pods {
 			if p != nil {
 				uid[p.ID] = p.UID
+				c.seePod(p)
 				c.parent(p, f)
 			}
 		}
@@ -32,17 +36,20 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 	case lifecycle.RunPodSandbox:
 		if w.ev.Pod != nil {
 			c.findUnread(w.ev)
+			c.seePod(w.ev.Pod)
 			c.parent(w.ev.Pod, f)
 		}
 	case lifecycle.StartContainer, lifecycle.UpdateContainer:
 		if w.ev.Pod != nil && w.ev.Container != nil {
 			c.findUnread(w.ev)
+			c.seePod(w.ev.Pod)
 			c.record(w.ev.Pod.UID, w.ev.Container, f)
 			c.adoptedLate(w, f)
 		}
 	case lifecycle.CreateContainer, lifecycle.RemoveContainer:
 		if w.ev.Pod != nil && w.ev.Container != nil && w.ev.Kind == lifecycle.CreateContainer {
 			c.record(w.ev.Pod.UID, w.ev.Container, f)
+			c.stranger(w, f)
 		}
 		c.ended(w, f)
 	}
@@ -82,6 +89,31 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 		return
 	}
 	put(&f.Records, ctr.ID, r)
+}
+
+// remindStranger is how often the log names a creation with a foreign record.
+const remindStranger = 5 * time.Minute
+
+// stranger logs a creation that carries a record already, and not one of ours: an
+// agent that answers before this one has put it there, unless somebody forged it. The
+// runtime refuses a container that both adjust.
+func (c *Conductor) stranger(w *work, f *engine.Facts) {
+	q, found := f.Distrusted[w.ev.Container.ID]
+	if !found {
+		return
+	}
+	now := c.now()
+	c.mu.Lock()
+	quiet := !c.strangerAt.IsZero() && now.Sub(c.strangerAt) < remindStranger
+	if !quiet {
+		c.strangerAt = now
+	}
+	c.mu.Unlock()
+	if quiet {
+		return
+	}
+	c.log.Error("a new container carries a record that is not ours: another agent is attached to this runtime, or the record is forged; run one agent on a node",
+		logkey.Op, w.op, logkey.Pod, w.ev.Pod.Name, logkey.Namespace, w.ev.Pod.Namespace, logkey.Container, w.ev.Container.Name, logkey.Reason, q.Reason)
 }
 
 // adopted reads what the kernel gives containers whose record is lost, of an
@@ -131,7 +163,7 @@ func (c *Conductor) ended(w *work, f *engine.Facts) {
 		return
 	}
 	for id, parent := range c.owners(w.ev) {
-		if dir, err := cgroup.PodPath(parent); err == nil && c.keeper.Gone(dir) {
+		if c.vanished(id, parent) {
 			put(&f.Ended, id, true)
 		}
 	}

@@ -163,9 +163,11 @@ func (q *updateQueue) wake() {
 // It costs a look at one directory per pod.
 const sweepInterval = 5 * time.Second
 
-// sweep ends pods whose cgroup is gone: runtimes forget pods older than their last
-// restart, and do not report their end. They leave the memory, too.
+// sweep ends pods whose cgroup was there and is gone: runtimes forget pods older than
+// their last restart, and do not report their end. They leave the memory, too. It finds
+// containers that run without a cgroup.
 func (c *Conductor) sweep() {
+	c.findCgroups()
 	for _, pod := range c.gonePods() {
 		start := c.now()
 		w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
@@ -176,32 +178,28 @@ func (c *Conductor) sweep() {
 	}
 }
 
-// gonePods returns pods without a cgroup: those that own CPUs, those whose end was
-// reported, and of all others those that an earlier sweep has seen with one. Nobody
-// waits for what these have, and a cgroup may come late.
+// gonePods returns pods without a cgroup: those whose end the runtime reported, and of
+// all others those that this agent has seen with one. A cgroup may come late, and the
+// tree may be the wrong one.
 func (c *Conductor) gonePods() []*lifecycle.Pod {
 	c.mu.Lock()
 	var all []*engine.Pod
-	ends := map[string]bool{}
+	ended := map[string]bool{}
 	for _, id := range c.state.Pods() {
 		p := c.state.Pod(id)
 		all = append(all, p)
-		ends[id] = p.Stopped || c.seen[id]
-	}
-	for _, p := range c.state.Owners() {
-		ends[p.Pod.ID] = true
+		ended[id] = p.Stopped
 	}
 	c.mu.Unlock()
 	var gone []*lifecycle.Pod
-	c.seen = make(map[string]bool, len(all))
 	for _, p := range all {
 		dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 		switch {
 		case err != nil:
-		case !c.keeper.Gone(dir):
-			c.seen[p.Pod.ID] = true
-		case ends[p.Pod.ID]:
+		case ended[p.Pod.ID] && !c.keeper.Exists(dir), c.vanished(p.Pod.ID, p.Pod.CgroupParent):
 			gone = append(gone, p.Pod)
+		default:
+			c.seePod(p.Pod)
 		}
 	}
 	return gone
@@ -209,7 +207,7 @@ func (c *Conductor) gonePods() []*lifecycle.Pod {
 
 // sweepUntil sweeps every sweepInterval until ctx ends.
 func (c *Conductor) sweepUntil(ctx context.Context) {
-	tick := time.NewTicker(sweepInterval)
+	tick := time.NewTicker(c.sweepEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -17,7 +17,7 @@ func (c *Conductor) Status() status.Node {
 	contested := c.contested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := status.Node{CPUs: c.teller().cpus(), Contested: contested}
+	n := status.Node{CPUs: c.teller().cpus(), Contested: contested, WithoutCgroup: c.absentLocked(mostAbsent)}
 	for _, a := range c.runtimes {
 		n.Attachments = append(n.Attachments, status.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
@@ -26,6 +26,9 @@ func (c *Conductor) Status() status.Node {
 		s := c.teller().container(ctr)
 		n.Unapplied += unapplied(s.Values)
 		n.Problems += len(c.state.Problems(ctr))
+		if _, absent := c.presence.faults[id]; absent {
+			n.Problems++
+		}
 		n.Containers = append(n.Containers, s)
 	}
 	for _, id := range c.state.Pods() {
@@ -69,9 +72,11 @@ func unapplied(values []status.Value) int {
 type teller struct {
 	state *engine.State
 	sent  map[string]deliveries
+	// absent are the cgroups of containers that run without one.
+	absent map[string]string
 }
 
-func (c *Conductor) teller() teller { return teller{c.state, c.sent} }
+func (c *Conductor) teller() teller { return teller{c.state, c.sent, c.presence.faults} }
 
 func (t teller) cpus() status.NodeCPUs {
 	m, s := t.state.Machine, t.state
@@ -156,6 +161,9 @@ func (t teller) container(ctr *engine.Container) status.Container {
 	p := t.state.Pod(ctr.PodID)
 	s := t.podOnly(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
+	if dir, absent := t.absent[ctr.ID]; absent { // the first, which no bound cuts off
+		s.Problems = slices.Insert(s.Problems, 0, absentProblem(dir))
+	}
 	s.Problems = lifecycle.Bound(slices.Concat(s.Problems, t.state.Problems(ctr)), lifecycle.MaxProblems)
 	if !ctr.Alive() {
 		s.Seat = "none"
@@ -178,6 +186,9 @@ func (t teller) values(owner string, values []lifecycle.Value) []status.Value {
 		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
 		if d, ok := t.sent[owner].of(slotOf(v)); ok && d.value == v.String() {
 			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.told()
+			if dir, absent := t.absent[owner]; absent && !d.applied && d.missing == status.NotYet {
+				s.Note = withoutCgroup(dir)
+			}
 		}
 		out = append(out, s)
 	}

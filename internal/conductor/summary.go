@@ -29,6 +29,7 @@ func (c *Conductor) Summary() status.Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.LastSync, n.Attached = c.synced, len(c.runtimes) > 0
+	n.WithoutCgroup = len(c.absentLocked(len(c.presence.faults)))
 	n.Exclusive = c.state.Exclusive().Len()
 	n.Pools, n.PoolMembers = c.poolSizes()
 	classes := map[intent.Class]int{}
@@ -58,9 +59,9 @@ func (c *Conductor) addMissing(into map[status.Missing]int, owner string, values
 		d, sent := c.sent[owner].of(slotOf(v))
 		switch {
 		case !sent || d.missing == "" && !d.applied:
-			into[status.NotYet]++
+			into[c.presence.missingNow(owner, status.NotYet)]++
 		case !d.applied:
-			into[d.missing]++
+			into[c.presence.missingNow(owner, d.missing)]++
 		}
 	}
 }
@@ -139,5 +140,5 @@ func (c *Conductor) Ready() error {
 	case c.synced.IsZero():
 		return errors.New("what the runtime runs has not been taken over")
 	}
-	return nil
+	return c.noCgroupLocked()
 }

@@ -1,16 +1,36 @@
 package keeper
 
 import (
+	"errors"
 	"path"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Gone reports whether a cgroup certainly does not exist: its hierarchy can be
-// read and has no such directory.
+// Gone reports whether a cgroup does not exist in the tree that it would be in: the
+// one that has the cgroup above all pods. A tree without that one is another tree, of
+// which the absence of a cgroup shows nothing. Nor does it show that a cgroup
+// was ever there.
 func (k *Keeper) Gone(dir string) bool {
-	const controller = "cpuset"
-	return !k.tree.Exists(dir, controller) && k.tree.Exists(".", controller)
+	return !k.Exists(dir) && k.tree.Exists(top(dir), gauge)
+}
+
+// ErrOtherTree is why a value cannot be given back that was written to a tree which is
+// not the one at hand.
+var ErrOtherTree = errors.New("not in this cgroup tree")
+
+// gauge is the controller whose hierarchy is looked at in version 1: runtimes make
+// a cgroup there first.
+const gauge = "cpuset"
+
+// Exists reports whether a cgroup exists.
+func (k *Keeper) Exists(dir string) bool { return k.tree.Exists(dir, gauge) }
+
+// top is the cgroup below the root that dir is in.
+func top(dir string) string {
+	first, _, _ := strings.Cut(dir, "/")
+	return first
 }
 
 // Find returns where in a pod's cgroup that of a container is, by its id.

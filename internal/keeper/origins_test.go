@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -54,5 +55,37 @@ func TestLongLines(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("%d outcomes", len(out))
+	}
+}
+
+// TestOtherTree: a keeper that looks at another tree than what it remembers is of loses
+// nothing: it neither takes the cgroups for gone, nor says that all was given back.
+func TestOtherTree(t *testing.T) {
+	for _, tree := range []struct {
+		name  string
+		dirs  []string
+		knows int
+	}{
+		{"another tree", []string{"q/a"}, 2},
+		{"the tree, and one cgroup gone", []string{"p/a"}, 1},
+	} {
+		r := newRig(t, cgroup.V2, tree.dirs...)
+		var lines string
+		for _, dir := range []string{"p/a", "p/b"} {
+			lines += `{"owner":"` + dir + `","dir":"` + dir + `","field":"` + lifecycle.CPUShares.String() + `","ours":"200","original":"100"}` + "\n"
+		}
+		if err := r.Keep(nowhere{}, []byte(lines)); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.remembered) != tree.knows {
+			t.Errorf("%s: %d of 2 are remembered, want %d", tree.name, len(r.remembered), tree.knows)
+		}
+		if tree.knows == 1 {
+			continue
+		}
+		out := r.ReleaseAll()
+		if len(out) != 2 || out[0].State != Left || !errors.Is(out[0].Err, ErrOtherTree) || len(r.remembered) != 2 {
+			t.Errorf("%s: released %+v, %d are remembered", tree.name, out, len(r.remembered))
+		}
 	}
 }

@@ -218,6 +218,9 @@ func (k *Keeper) claim(o origin) *Outcome {
 	target := Target{Owner: o.Owner, Dir: o.Dir, Parent: o.Parent}
 	text, err := k.tree.Read(p.dir, p.field, p.key)
 	hidden := k.hidden(p)
+	if err != nil && cgroup.Gone(err) && !k.Exists(top(o.Dir)) {
+		err = fmt.Errorf("%w: the one at cgroup.root has no %s, so this was written to another: set cgroup.root", ErrOtherTree, top(o.Dir))
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, still := k.remembered[p]; !still {

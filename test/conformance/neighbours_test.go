@@ -28,6 +28,7 @@ type street struct {
 	cri     string // the runtime's socket, in a directory of its own
 	cgroups string // stands for the kubelet's cgroup root
 	kernel  *cgroup.Fake
+	tree    *cgroup.Fake // that agents have mounted
 	runtime *sim.Runtime
 	pods    int
 }
@@ -42,7 +43,7 @@ func newStreet(t *testing.T) *street {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &street{t: t, dir: shortDir(t), cri: filepath.Join(shortDir(t), "runtime.sock"), cgroups: t.TempDir(), kernel: kernel}
+	s := &street{t: t, dir: shortDir(t), cri: filepath.Join(shortDir(t), "runtime.sock"), cgroups: t.TempDir(), kernel: kernel, tree: kernel}
 	s.runtime, err = sim.NewRuntime(sim.Options{
 		Machine: m, Kernel: kernel, Version: cgroup.V2, Driver: sim.Cgroupfs, Socket: filepath.Join(s.dir, "nri.sock"), Seed: t.Name(),
 	})
@@ -91,6 +92,8 @@ func (s *street) moveIn(name, attach, shared string, change func(*config.Config)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	at := *s
+	s = &at // as it is now
 	dir := shortDir(s.t)
 	c := config.Default()
 	c.Attach = attach
@@ -108,8 +111,8 @@ func (s *street) moveIn(name, attach, shared string, change func(*config.Config)
 	r := &resident{s: s, name: name, attach: attach, config: c, ended: make(chan error, 1)}
 	r.agent, err = agent.New(agent.Options{
 		Log:    slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("agent", name),
-		Config: c, ConfigFile: "", Version: name, Machine: m, Tree: &cgroup.Tree{FS: s.kernel, Version: cgroup.V2}, Look: 10 * time.Millisecond,
-		CgroupDir: s.cgroups, Proc: filepath.Join(dir, "no-proc"), Watch: func() (bypass.Watcher, error) { return Watch(s.kernel), nil },
+		Config: c, ConfigFile: "", Version: name, Machine: m, Tree: &cgroup.Tree{FS: s.tree, Version: cgroup.V2}, Look: 10 * time.Millisecond,
+		CgroupDir: s.cgroups, Sweep: 500 * time.Millisecond, Proc: filepath.Join(dir, "no-proc"), Watch: func() (bypass.Watcher, error) { return Watch(s.tree), nil },
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -28,6 +28,11 @@ func (a *Attachment) Run(ctx context.Context) error {
 	if Launched() {
 		return a.runLaunched(ctx)
 	}
+	return a.runSocket(ctx)
+}
+
+// runSocket keeps a connection to the runtime's socket until ctx ends.
+func (a *Attachment) runSocket(ctx context.Context) error {
 	w := watchSocket(ctx, a.o.Socket, a.o.Log)
 	defer w.wait()
 
@@ -111,11 +116,57 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("launched nri plugin: %w", err)
 	}
-	_, err = a.serve(ctx, conn)
+	if refused := a.await(ctx); refused != nil && ctx.Err() == nil {
+		err = a.runMute(ctx, conn, refused)
+	} else {
+		_, err = a.serve(ctx, conn)
+	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // told to stop, it has nothing to complain of
 	}
 	return errors.Join(ErrRuntimeGone, err)
+}
+
+// launchPatience is how long a launched plugin waits until it is admitted, within the
+// time that runtimes wait for it to register: the plugin of the runtime's last run may
+// be about to end.
+const launchPatience = 2 * time.Second
+
+// await asks to be admitted until it is, or patience ends.
+func (a *Attachment) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, launchPatience)
+	defer cancel()
+	for {
+		err := a.o.Admit()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		a.pause(ctx, a.o.Again, nil)
+	}
+}
+
+// runMute registers over a connection that the runtime handed down, since some runtimes
+// do not start without, and answers nothing there. A launched plugin registers once, so
+// when this agent is admitted it attaches through the socket, as any other plugin.
+func (a *Attachment) runMute(ctx context.Context, conn net.Conn, refused error) error {
+	s, err := newSession(ctx, a, conn)
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	defer s.finish()
+	s.mute = true
+	a.enter(StateStandby, refused)
+	if err := s.start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	attached := make(chan error, 1)
+	go func() { attached <- a.runSocket(ctx) }()
+	err = s.wait(ctx)
+	cancel()
+	return errors.Join(err, <-attached)
 }
 
 // errUntold is kept in Status while nothing is known of what runs since before

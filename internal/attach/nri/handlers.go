@@ -45,22 +45,37 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 		return 0, errAborted
 	}
 	p := newPeer(runtime, release, s.stub.RuntimeNRIVersion())
+	if s.mute {
+		return subscription(nil, p), s.launchedWith(config)
+	}
 	s.a.setPeer(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout())
-	if config != "" && s.a.o.OnConfigure != nil {
-		err := errors.New("configuration handler panicked")
-		s.contain("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
-		if err != nil {
-			return 0, fmt.Errorf("configuration from runtime: %w", err)
-		}
+	if err := s.launchedWith(config); err != nil {
+		return 0, err
 	}
 	s.a.enter(StateRegistered, nil)
 	return subscription(s.a.o.Handler.Wants(), p), nil
+}
+
+// launchedWith takes the configuration that a runtime keeps for a plugin it starts.
+func (s *session) launchedWith(config string) error {
+	if config == "" || s.a.o.OnConfigure == nil {
+		return nil
+	}
+	err := errors.New("configuration handler panicked")
+	s.contain("OnConfigure", func() { err = s.a.o.OnConfigure(config) })
+	if err != nil {
+		return fmt.Errorf("configuration from runtime: %w", err)
+	}
+	return nil
 }
 
 // Synchronize hands the runtime's pods and containers on. It answers without
 // updates, and after half the time the runtime allows even if the handler
 // is not done: a slow answer would have us dropped, over and over.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
+	if s.mute {
+		return nil, nil
+	}
 	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
 	s.mu.Lock()
 	s.asked = true
@@ -152,7 +167,7 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 // that; hook servers may want to know.
 func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	told, ok := s.a.o.Handler.(interface{ Tell(ev lifecycle.Event) })
-	if !ok || p == nil || c == nil || !s.begin() {
+	if !ok || p == nil || c == nil || s.mute || !s.begin() {
 		return nil
 	}
 	defer s.end()
@@ -233,7 +248,7 @@ func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodS
 // handle asks the handler. Only a policy's no comes out as an error: a panic
 // or a fault of ours is answered with no change.
 func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
-	if !s.begin() {
+	if s.mute || !s.begin() {
 		return conductor.Answer{}, nil
 	}
 	defer s.end()

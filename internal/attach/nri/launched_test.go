@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
@@ -24,6 +25,13 @@ const (
 	exitOther = 43
 )
 
+// What lies beside the plugin directory: the runtime's socket, and a file that keeps
+// a launched plugin out while it is there.
+const (
+	socketSuffix = ".sock"
+	takenSuffix  = ".taken"
+)
+
 // launchedPlugin is what this test binary does when a runtime starts it.
 func launchedPlugin() int {
 	var config string
@@ -33,7 +41,14 @@ func launchedPlugin() int {
 		}
 		return conductor.Answer{Values: []lifecycle.Value{{Field: lifecycle.Annotation, Key: "config", Text: config}}}, nil
 	}}
-	a := New(Options{Name: "unused", Index: "99", Handler: r, Log: discard(), OnConfigure: func(yaml string) error {
+	beside := filepath.Dir(os.Args[0])
+	admit := func() error {
+		if _, err := os.Stat(beside + takenSuffix); err == nil {
+			return errors.New("another agent is there")
+		}
+		return nil
+	}
+	a := New(Options{Name: "unused", Index: "99", Socket: beside + socketSuffix, Admit: admit, Handler: r, Log: discard(), OnConfigure: func(yaml string) error {
 		if yaml == "bad" {
 			return errors.New("bad configuration")
 		}
@@ -67,6 +82,84 @@ func TestLaunched(t *testing.T) {
 	}
 	if got := rsp.Adjust.Annotations["config"]; got != "kind: X\n" {
 		t.Errorf("configuration arrived as %q", got)
+	}
+}
+
+// TestLaunchedBesideAnother: while another agent works on the node, a plugin that the
+// runtime started registers, so that the runtime goes on, and changes nothing. When the
+// other ends it takes over.
+func TestLaunchedBesideAnother(t *testing.T) {
+	plugins, conf := filepath.Join(filepath.Dir(socketPath(t)), "p"), t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(
+		os.Mkdir(plugins, 0o700), os.Symlink(self, filepath.Join(plugins, "10-trimtab")), os.WriteFile(plugins+takenSuffix, nil, 0o600),
+		os.WriteFile(filepath.Join(conf, "10-trimtab.conf"), []byte("kind: X\n"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	u := boot(t, plugins+socketSuffix, &upstream{}, adaptation.WithPluginPath(plugins), adaptation.WithPluginConfigPath(conf))
+	create := func() *api.ContainerAdjustment {
+		t.Helper()
+		rsp, err := u.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: aPod(), Container: aContainer()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rsp.Adjust
+	}
+	if got := create().GetAnnotations()["config"]; got != "" {
+		t.Errorf("beside another agent it answers %q", got)
+	}
+	if err := os.Remove(plugins + takenSuffix); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the launched plugin takes over", func() bool { return create().GetAnnotations()["config"] == "kind: X\n" })
+}
+
+// TestEndsBetweenAnswers: an attachment that ends while it answers an event answers it
+// first. The runtime takes the end of the connection for no answer.
+func TestEndsBetweenAnswers(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
+		if ev.Kind != lifecycle.CreateContainer {
+			return conductor.Answer{}, nil
+		}
+		close(asked)
+		<-answer
+		return conductor.Answer{Values: []lifecycle.Value{{Field: lifecycle.Annotation, Key: "answered", Text: "yes"}}}, nil
+	}}
+	socket := socketPath(t)
+	u := boot(t, socket, &upstream{})
+	a := New(Options{Socket: socket, Handler: r, Log: discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	until(t, "synchronised", inState(a, StateSynchronised))
+	until(t, "registered", u.registered)
+	type made struct {
+		rsp *api.CreateContainerResponse
+		err error
+	}
+	got := make(chan made, 1)
+	go func() {
+		rsp, err := u.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: aPod(), Container: aContainer()})
+		got <- made{rsp, err}
+	}()
+	<-asked
+	cancel()
+	select {
+	case <-ended:
+		t.Error("it ended with an event under way")
+	case <-time.After(50 * time.Millisecond): // enough to end where nothing is waited for
+	}
+	close(answer)
+	if m := <-got; m.err != nil || m.rsp.Adjust.GetAnnotations()["answered"] != "yes" {
+		t.Errorf("answered %v, %v", m.rsp, m.err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

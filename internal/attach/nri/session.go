@@ -47,6 +47,8 @@ type session struct {
 	updateCtx context.Context // of the update under way; owned by the token's holder
 
 	started bool // Start succeeded; Stop would wait for one that is stuck
+	// mute: registered because the runtime waits for it, and nothing is decided.
+	mute bool
 
 	mu         sync.Mutex
 	configured bool // Configure arrived: it alone ends the stub's Start

@@ -80,6 +80,10 @@ func (n *node) checkAgent(ctx context.Context) Check {
 	if !attached {
 		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, join(states))
 	}
+	if len(got.WithoutCgroup) > 0 {
+		return c.problem("set cgroup.root to where the node's cgroup tree is mounted; in a container mount the node's /sys/fs/cgroup there, not the container's own",
+			"%s runs, and containers run without a cgroup in its tree, so nothing is in force for them: %s", got.Version, join(got.WithoutCgroup))
+	}
 	if p, some := c.contested(got); some {
 		return p
 	}

@@ -35,7 +35,9 @@ var (
 	refused = family{"trimtab_refused_total", counter, []string{"kind"},
 		"What was asked for and not granted.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorisation` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given)"}
 	unapplied = family{"trimtab_unapplied_values", gauge, []string{"reason"},
-		"Decided values that are not in force now.", "reason: `not yet`, `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (to somebody else who writes it)"}
+		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (to somebody else who writes it)"}
+	noCgroup = family{"trimtab_containers_without_cgroup", gauge, nil,
+		"Containers that run and have no cgroup in the tree at cgroup.root: nothing is in force for them.", ""}
 	containers = family{"trimtab_containers", gauge, []string{"class"},
 		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}
 	podSpecs = family{"trimtab_pods", gauge, []string{"spec"},
@@ -77,7 +79,7 @@ const (
 func families() []family {
 	return []family{
 		buildInfo, attached, connection, switches, ignored, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
-		unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, contested, configGeneration, configError,
+		unapplied, noCgroup, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, contested, configGeneration, configError,
 	}
 }
 

@@ -26,7 +26,7 @@ func sample() *Metrics {
 		return status.Summary{
 			Connections: []status.Connection{{Mode: "nri", State: "synchronised", States: []string{"synchronised", "connection lost"}, Live: true}},
 			Classes:     map[string]int{"none": 3, "dedicated": 1, "reclaimed": 0},
-			Unapplied:   map[status.Missing]int{status.KernelRefused: 2},
+			Unapplied:   map[status.Missing]int{status.KernelRefused: 2}, WithoutCgroup: 2,
 			Specs:       map[lifecycle.Source]int{lifecycle.FromPodsAPI: 2, lifecycle.FromNothing: 1},
 			Pools:       []status.PoolSize{{Pool: "shared", Node: 0, CPUs: 6}, {Pool: "shared", Node: 1, CPUs: 8}},
 			PoolMembers: map[string]int{"shared": 3, "named": 1},

@@ -16,7 +16,7 @@ type state struct {
 
 // ofState are the families a summary gives.
 var ofState = []family{
-	attached, connection, lastSync, unapplied, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, fights, contested, configGeneration, configError,
+	attached, connection, lastSync, unapplied, noCgroup, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, fights, contested, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -50,6 +50,7 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 	for _, why := range status.Reasons() {
 		put(unapplied, float64(n.Unapplied[why]), string(why))
 	}
+	put(noCgroup, float64(n.WithoutCgroup))
 	for class, count := range n.Classes {
 		put(containers, float64(count), class)
 	}

@@ -48,6 +48,13 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 	if n.Standby != "" {
 		fmt.Fprintf(head, "standby\t%s\n", o.alarm(Clean(n.Standby)))
 	}
+	for i, name := range n.WithoutCgroup {
+		label := ""
+		if i == 0 {
+			label = "no cgroup"
+		}
+		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(name)+" runs, and the tree at cgroup.root has no such cgroup"))
+	}
 	if len(n.Attachments) == 0 {
 		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
 	}

@@ -40,8 +40,10 @@ type Node struct {
 	// Contested are files that others have written behind our back, the most
 	// contested first.
 	Contested []Contested `json:"contested,omitempty"`
-	Unapplied int         `json:"unapplied"`
-	Problems  int         `json:"problems"`
+	// WithoutCgroup are containers that run and have no cgroup in this tree.
+	WithoutCgroup []string `json:"withoutCgroup,omitempty"`
+	Unapplied     int      `json:"unapplied"`
+	Problems      int      `json:"problems"`
 }
 
 // SpecSource is one rung of the ladder that tells what the runtime does not.
@@ -240,6 +242,7 @@ type Missing string
 // The kinds of reasons. Missing values have a sentence beside the kind.
 const (
 	NotYet        Missing = "not yet"        // its cgroup does not exist, or it is on its way
+	NoCgroup      Missing = "no cgroup"      // it runs, and its cgroup does not exist
 	NotCarried    Missing = "not carried"    // the attachment has no words for it
 	Ceded         Missing = "ceded"          // left to another plugin
 	CreateOnly    Missing = "create only"    // the container was created without it
@@ -250,26 +253,27 @@ const (
 
 // Reasons lists the kinds of reasons.
 func Reasons() []Missing {
-	return []Missing{NotYet, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone}
+	return []Missing{NotYet, NoCgroup, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone}
 }
 
 // Summary is the node in numbers, for metrics. Texts in it are of bounded sets.
 type Summary struct {
-	Attached    bool
-	Connections []Connection
-	Classes     map[string]int // live containers, by class
-	Unapplied   map[Missing]int
-	Specs       map[lifecycle.Source]int // pods that have not ended, by who told their spec
-	Pools       []PoolSize
-	PoolMembers map[string]int    // live containers, by pool
-	Exclusive   int               // CPUs
-	Kernel      map[string]uint64 // values handed to the kernel, by what became of them
-	Drift       map[string]uint64 // values put right after somebody else changed them, by setting
-	Fights      map[string]int    // values left to others who write them, by setting
-	Contested   map[string]int    // values that others keep changing and that are kept, by setting
-	LastSync    time.Time         // zero for none
-	ConfigGen   uint64
-	ConfigError bool
+	Attached      bool
+	Connections   []Connection
+	Classes       map[string]int // live containers, by class
+	Unapplied     map[Missing]int
+	Specs         map[lifecycle.Source]int // pods that have not ended, by who told their spec
+	Pools         []PoolSize
+	PoolMembers   map[string]int    // live containers, by pool
+	Exclusive     int               // CPUs
+	WithoutCgroup int               // containers that run and have no cgroup in this tree
+	Kernel        map[string]uint64 // values handed to the kernel, by what became of them
+	Drift         map[string]uint64 // values put right after somebody else changed them, by setting
+	Fights        map[string]int    // values left to others who write them, by setting
+	Contested     map[string]int    // values that others keep changing and that are kept, by setting
+	LastSync      time.Time         // zero for none
+	ConfigGen     uint64
+	ConfigError   bool
 	// HookServers are those of the files in the directory: true where one is in
 	// force and called.
 	HookServers map[string]bool

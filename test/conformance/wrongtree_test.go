@@ -1,0 +1,112 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// fault waits until the agent says everywhere that a pod's container runs without a
+// cgroup.
+func (r *resident) fault(pod scenario.Ref) {
+	r.s.t.Helper()
+	r.s.await(fmt.Sprintf("%s says that %s has no cgroup", r.name, pod), func() error {
+		n := r.agent.Source().Status()
+		namespace, name, _ := strings.Cut(string(pod), "/")
+		found, _ := r.agent.Source().Explain(namespace, name, "a")
+		said := map[string]string{
+			"status": fmt.Sprint(n.WithoutCgroup), "readyz": fmt.Sprint(r.agent.Ready()), "explain": fmt.Sprintf("%+v", found),
+		}
+		var errs []error
+		for what, want := range map[string][]string{
+			"status": {string(pod) + "/a"}, "readyz": {string(pod) + "/a", "cgroup.root"},
+			"explain": {"cgroup.root", "it runs, and its cgroup ", "is not in the tree"},
+		} {
+			for _, w := range want {
+				if !strings.Contains(said[what], w) {
+					errs = append(errs, fmt.Errorf("%s lacks %q: %s", what, w, said[what]))
+				}
+			}
+		}
+		if n.Problems == 0 {
+			errs = append(errs, errors.New("no problem is counted"))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// keeps checks that a pod is said to own a CPU.
+func (r *resident) keeps(pod scenario.Ref, cpu int) {
+	r.s.t.Helper()
+	for _, g := range r.agent.Source().Status().CPUs.Grants {
+		if g.Pod == string(pod) && g.CPUs == fmt.Sprint(cpu) {
+			return
+		}
+	}
+	r.s.t.Errorf("%s gave the CPU of %s away: %+v", r.name, pod, r.agent.Source().Status().CPUs)
+}
+
+// TestWrongTree has agents look at another cgroup tree than the runtime makes: of a
+// wrong cgroup.root, or of another node. Nobody is ended by the absence of a cgroup, the
+// fault is named everywhere, also after a restart, and the right tree mends it.
+func TestWrongTree(t *testing.T) {
+	t.Parallel()
+	for _, attach := range []string{"nri", "cri", "bypass", "hooks", "auto"} {
+		for _, other := range []string{"empty", "of another node"} {
+			t.Run(attach+", "+other, func(t *testing.T) {
+				t.Parallel()
+				s := newStreet(t)
+				wrong, err := cgroup.NewFake(cgroup.V2, "0-7", "0")
+				if err == nil && other == "of another node" {
+					err = errors.Join(wrong.MkdirRunc("kubepods/burstable"), wrong.MkdirRunc("kubepods/besteffort"))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.tree = wrong
+				shared := shortDir(t)
+				one := s.moveIn("one", attach, shared, nil)
+				one.working()
+				k := s.kubelet(one)
+				owner := s.owner(k, 1)
+				one.fault(owner)
+				one.keeps(owner, 1)
+				if second := s.owner(k, 1); second != "" {
+					one.keeps(owner, 1)
+				}
+				one.leave()
+
+				same := func(c *config.Config) { c.Paths = one.config.Paths }
+				two := s.moveIn("two", attach, shared, same)
+				two.attached()
+				two.fault(owner)
+				two.keeps(owner, 1)
+				two.leave()
+
+				s.tree = s.kernel
+				three := s.moveIn("three", attach, shared, same)
+				three.working()
+				three.owns(owner, 1)
+				if n := three.agent.Source().Status(); len(n.WithoutCgroup) > 0 {
+					t.Errorf("with the right tree: %v", n.WithoutCgroup)
+				}
+			})
+		}
+	}
+}
+
+// attached waits until an agent is attached.
+func (r *resident) attached() {
+	r.s.t.Helper()
+	r.s.await(r.name+" is attached", func() error {
+		if !r.agent.Connected() {
+			return errNotYet
+		}
+		return nil
+	})
+}
