@@ -187,40 +187,6 @@ func (s *session) check(p *pod, h hints) {
 	}
 }
 
-// again tells which hints are to be followed once more, and after how many tries at
-// least, and which have been often enough.
-func (p *pod) again(left hints) (again, over hints, tries int) {
-	count := func(id string) bool {
-		if p.tries == nil {
-			p.tries = map[string]int{}
-		}
-		if p.tries[id]++; p.tries[id] > maxAsks {
-			delete(p.tries, id)
-			return false
-		}
-		tries = max(tries, p.tries[id])
-		return true
-	}
-	if left.sandbox || p.told == nil {
-		if count("") {
-			again.sandbox = true
-		} else {
-			over.sandbox = true
-		}
-	}
-	for _, id := range left.order {
-		into := &over
-		if p.told == nil && again.sandbox || p.told != nil && count(id) {
-			into = &again
-		}
-		if into.ctrs == nil {
-			into.ctrs = map[string]why{}
-		}
-		into.ctrs[id], into.order = left.ctrs[id], append(into.order, id)
-	}
-	return again, over, tries
-}
-
 // checkPod returns the hints that could not be followed, and why. One container that
 // the runtime cannot describe holds up none of the others.
 func (s *session) checkPod(p *pod, h hints) (left hints, err error) {

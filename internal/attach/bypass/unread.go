@@ -89,6 +89,40 @@ func (s *session) tellUnread(what, name string, why error) {
 	s.a.o.Log.Warn("the runtime lists something that it cannot describe: it keeps what it has, and the runtime is asked again", what, name, logkey.Err, why)
 }
 
+// again tells which hints are to be followed once more, and after how many tries at
+// least, and which have been often enough.
+func (p *pod) again(left hints) (again, over hints, tries int) {
+	count := func(id string) bool {
+		if p.tries == nil {
+			p.tries = map[string]int{}
+		}
+		if p.tries[id]++; p.tries[id] > maxAsks {
+			delete(p.tries, id)
+			return false
+		}
+		tries = max(tries, p.tries[id])
+		return true
+	}
+	if left.sandbox || p.told == nil {
+		if count("") {
+			again.sandbox = true
+		} else {
+			over.sandbox = true
+		}
+	}
+	for _, id := range left.order {
+		into := &over
+		if p.told == nil && again.sandbox || p.told != nil && count(id) {
+			into = &again
+		}
+		if into.ctrs == nil {
+			into.ctrs = map[string]why{}
+		}
+		into.ctrs[id], into.order = left.ctrs[id], append(into.order, id)
+	}
+	return again, over, tries
+}
+
 // takeUnread takes in, as they are listed, a pod and containers that the runtime could
 // not describe again and again: they run, and must be kept from what others own. Who
 // was told of before is asked about with all others.
