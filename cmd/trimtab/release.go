@@ -21,12 +21,13 @@ runtime's stored copies, and to decide nothing more until it is started anew. Wh
 no agent runs, the values are given back from what it left in paths.state; stored
 copies of the runtime then stay as they are.
 
-What somebody else has changed since is theirs: it is left and listed, as is what
-nobody knows the original of (paths.state was deleted). What a container was created
-with (environment, mounts, devices) stays with it.
+What somebody else has changed since is theirs: it is left and listed. What a container
+was created with (environment, mounts, devices) stays with it.
 
-Ends with 1 where the kernel refused to take something back, or the runtime to
-change its copy in time; releasing again tries again.`,
+Ends with 1, and names what is not as it was, where the kernel refused to take something
+back, nobody knows what was there before (paths.state was deleted), or a stored copy of the
+runtime has a value still that the next update by the kubelet would write again; releasing
+again tries again.`,
 		Example: "  trimtab release\n  trimtab release -o json | jq .left",
 		Args:    cobra.NoArgs,
 	}
@@ -58,7 +59,7 @@ change its copy in time; releasing again tries again.`,
 		if err := out.print(w, r, func() error { return status.RenderReleased(w, r) }); err != nil {
 			return err
 		}
-		if n := len(r.Failed) + r.Waiting; n > 0 {
+		if n := r.Unrestored(); n > 0 {
 			return fmt.Errorf("release: %d values or containers are not as they were", n)
 		}
 		return nil

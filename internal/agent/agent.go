@@ -92,6 +92,7 @@ type Agent struct {
 	keeper    *keeper.Keeper
 	state     *statefile.Dir // paths.state; nil where nothing is kept
 	seal      []byte         // signs state files
+	returning bool           // the key was there: an agent has run here before
 	close     func() error
 	lock      *nodelock.Lock // against a second agent
 	// neighbour is what is known of that one.
@@ -147,7 +148,7 @@ func New(o Options) (*Agent, error) {
 	a.specs, a.grants = a.ladder(), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
-		Machine: a.machine, Policy: policy, Keeper: a.keeper, Key: key, Log: o.Log,
+		Machine: a.machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.returning, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, Outsiders: a.outsiders(), Sweep: o.Sweep,
 	})

@@ -25,7 +25,7 @@ func (a *Agent) recordKey() ([]byte, error) {
 	key, err := dir.ReadSecret(name)
 	switch {
 	case err == nil && len(key) == keySize:
-		a.seal = key
+		a.seal, a.returning = key, true
 		return key, nil
 	case err == nil:
 		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete it to have a new one made: containers stamped with the old one are then decided anew",

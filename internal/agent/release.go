@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -71,6 +72,12 @@ func (a *Agent) Release(ctx context.Context) (status.Released, error) {
 	return a.conductor.Release(ctx, nothing(policy)), nil
 }
 
+// ran reports whether an agent has run with a configuration: it made the key.
+func ran(c config.Config) bool {
+	_, err := os.Stat(c.Paths.Key)
+	return c.Paths.Key != "" && err == nil
+}
+
 // Release has the running agent give back what it changed.
 func (s source) Release(ctx context.Context) (status.Released, error) { return s.a.Release(ctx) }
 
@@ -102,7 +109,17 @@ func ReleaseAlone(c config.Config) (r status.Released, err error) {
 	if err := k.Keep(journal, earlier); err != nil {
 		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
 	}
+	if earlier == nil && ran(c) {
+		return r, fmt.Errorf("release without an agent: %w: there is no %s, and an agent has run here (%s is there): "+
+			"values of pods and containers may be left; they go with their cgroups", keeper.ErrUnknown, dir.Path(originalsName), c.Paths.Key)
+	}
+	copied := k.Copied()
 	r = conductor.Released(k.ReleaseAll())
+	for _, o := range copied {
+		r.Stale = append(r.Stale, status.Kept{
+			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "no agent runs that could have the runtime change it",
+		})
+	}
 	if groups, err := resctrl.OpenRoot(c.Paths.Resctrl); err == nil {
 		defer groups.Close()
 		return r, resctrl.New(groups).Tidy()

@@ -26,7 +26,9 @@ type Options struct {
 	Keeper  *keeper.Keeper
 	// Key signs the records stamped into containers.
 	Key []byte
-	Log *slog.Logger
+	// Returning: the key is of an earlier agent, which may have written.
+	Returning bool
+	Log       *slog.Logger
 	// Now is time.Now: its readings have a monotonic part, by which all is measured
 	// that is waited for.
 	Now func() time.Time
@@ -118,10 +120,11 @@ type Conductor struct {
 	recorded map[string]bool
 	// given are values containers were created with that no runtime tells of,
 	// by container.
-	given  map[string]map[lifecycle.Field]string
-	dirs   map[string]placed // containers' cgroups, by id
-	looked bool              // whether an earlier agent wrote was looked for
-	synced time.Time         // the last Synchronize that was decided and applied
+	given     map[string]map[lifecycle.Field]string
+	dirs      map[string]placed // containers' cgroups, by id
+	returning bool              // Options.Returning
+	looked    bool              // whether an earlier agent wrote was looked for
+	synced    time.Time         // the last Synchronize that was decided and applied
 	// strangerAt is when the log last named a creation with a foreign record.
 	strangerAt time.Time
 	sweepEvery time.Duration
@@ -171,7 +174,7 @@ func New(o Options) *Conductor {
 		queue:    newUpdateQueue(o.Now),
 		began:    o.Now(),
 		runtimes: map[string]attached{},
-		journal:  newJournal(),
+		journal:  newJournal(), returning: o.Returning,
 		presence: newPresence(), sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 	}
 	c.last.Store(int64(-quiet))
@@ -443,7 +446,7 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 		}
 	}
 	if w.ev.Kind == lifecycle.Synchronize {
-		c.look(f.Records)
+		c.look(w.ev, f.Records)
 	}
 	c.prepare(w)
 	if w.plan.Moved() {

@@ -3,14 +3,18 @@ package conductor
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // Release gives back everything that was decided: it puts a policy that decides
@@ -41,6 +45,7 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) status.R
 	}()
 	r := Released(out)
 	r.Waiting = c.awaitCopies(ctx)
+	r.Stale = c.staleCopies()
 	c.log.Info("released", logkey.Values, r.Given, logkey.Changed, len(r.Left)+len(r.Failed))
 	return r
 }
@@ -74,6 +79,58 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	}
 }
 
+// staleCopies lists what the runtime's stored copies have of us still: a later
+// update of the kubelet's makes the runtime write it again.
+func (c *Conductor) staleCopies() []status.Kept {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var to attached
+	for _, rt := range c.runtimes {
+		to = rt
+	}
+	var out []status.Kept
+	for _, podID := range c.state.Pods() {
+		for _, id := range c.state.ContainersOf(podID) {
+			out = append(out, c.staleCopy(to, id)...)
+		}
+	}
+	slices.SortFunc(out, func(a, b status.Kept) int {
+		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Setting, b.Setting))
+	})
+	return out
+}
+
+func (c *Conductor) staleCopy(to attached, id string) (out []status.Kept) {
+	ctr := c.state.Container(id)
+	if ctr == nil || !ctr.Alive() {
+		return nil
+	}
+	owner := ctr.Name
+	if p := c.state.Pod(ctr.PodID); p != nil {
+		owner = p.FullName() + "/" + ctr.Name
+	}
+	for _, v := range c.state.Values(ctr) {
+		has := c.told[id][v.Field]
+		if !isCopied(v.Field) || has == v.String() || c.staysOut(ctr, v) {
+			continue
+		}
+		k := status.Kept{Owner: owner, Setting: v.Field.String(), Kernel: has}
+		if target, err := c.target(ctr); err == nil {
+			k.Cgroup = target.Dir
+		}
+		switch {
+		case to.from == nil:
+			k.Why = "no runtime is connected that could be told " + v.String()
+		case refuses(to.from, runtimes.Push, v) != "":
+			k.Why = refuses(to.from, runtimes.Push, v)
+		default:
+			k.Why = fmt.Sprintf("%s did not take %s", cmp.Or(to.runtime.About(), "the runtime"), v.String())
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
 // Released sums up what became of values that were given back.
 func Released(out []keeper.Outcome) status.Released {
 	type setting struct {
@@ -94,6 +151,10 @@ func Released(out []keeper.Outcome) status.Released {
 		case keeper.Applied, keeper.Same, keeper.Clipped:
 			r.Given++
 		case keeper.Left:
+			if errors.Is(o.Err, keeper.ErrUnknown) {
+				r.Failed = append(r.Failed, what)
+				continue
+			}
 			r.Left = append(r.Left, what)
 		case keeper.Refused:
 			r.Failed = append(r.Failed, what)
@@ -134,14 +195,39 @@ func (c *Conductor) giveUp(w *work) {
 	})
 }
 
-// look tells the keeper of an earlier agent: records show that one has written.
+// dirsOf lists the cgroups of the pods and containers in an event.
+func dirsOf(ev *lifecycle.Event) []string {
+	var out []string
+	parents := map[string]string{}
+	for _, p := range ev.Pods {
+		if p == nil {
+			continue
+		}
+		parents[p.ID] = p.CgroupParent
+		if dir, err := cgroup.PodPath(p.CgroupParent); err == nil {
+			out = append(out, dir)
+		}
+	}
+	for _, ctr := range ev.Containers {
+		if ctr == nil {
+			continue
+		}
+		if dir, err := cgroup.Path(parents[ctr.PodID], ctr.CgroupsPath); err == nil {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// look tells the keeper of an earlier agent: records show that one has written, as
+// does a key that signed some.
 // It is asked at each Synchronize; the first answer counts.
-func (c *Conductor) look(records map[string]engine.Record) {
+func (c *Conductor) look(ev *lifecycle.Event, records map[string]engine.Record) {
 	if c.looked {
 		return
 	}
 	c.looked = true
-	if len(records) > 0 && c.keeper.Wrote() {
+	if (len(records) > 0 || c.returning) && c.keeper.Wrote(dirsOf(ev)) {
 		c.log.Warn("an earlier agent wrote to the kernel and left no word of what was there before (paths.state): " +
 			"what the runtime does not tell of that cannot be given back")
 	}

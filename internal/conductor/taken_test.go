@@ -1,6 +1,7 @@
 package conductor
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -140,4 +141,73 @@ func TestLoweredMemory(t *testing.T) {
 	if v := b.memory(); !strings.Contains(v.Note, lowersWhy) {
 		t.Errorf("explained as %+v", v)
 	}
+}
+
+// TestReleaseNamesStaleCopies: a copy in the runtime that cannot be restored is
+// named; "0 left" would be believed.
+func TestReleaseNamesStaleCopies(t *testing.T) {
+	const limits = `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}}}`
+	for name, tc := range map[string]struct {
+		to    Carrier
+		has   Runtime
+		stale []string
+	}{
+		"none":        {crio{}, nil, []string{"cpu.quota: no runtime is connected", "memory.limit: no runtime is connected"}},
+		"taken":       {crio{}, &taking{}, nil},
+		"refused":     {crio{}, refusing{}, []string{"cpu.quota: a runtime did not take -1", "memory.limit: a runtime did not take -1"}},
+		"not sayable": {throughCRI{}, &taking{}, []string{"memory.limit: cri-o 1.36.3 refuses memory.limit -1 in an update of our own"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBatch(t, limits)
+			b.ctr.Resources = lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}}
+			b.event(lifecycle.CreateContainer, nil)
+			for _, dir := range []string{"kubepods", "kubepods/podub", "kubepods/podub/c"} {
+				if err := b.kernel.MkdirRunc(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.event(lifecycle.StartContainer, nil)
+			if tc.has != nil {
+				b.Attached(tc.to, tc.has)
+			}
+			policy := b.state.Policy
+			policy.Hooks, policy.Place = nil, false
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { // as Run does on a quiet node
+				for ctx.Err() == nil {
+					if more, _ := b.updateOne(ctx); more {
+						continue
+					}
+					select {
+					case <-b.queue.woken:
+					case <-ctx.Done():
+					}
+				}
+			}()
+			r := b.Release(ctx, policy)
+			var got []string
+			for _, k := range r.Stale {
+				got = append(got, k.Setting+": "+k.Why)
+				if k.Owner != "shop/batch/a" || k.Cgroup != "kubepods/podub/c" {
+					t.Errorf("%+v does not name the container", k)
+				}
+			}
+			if len(got) != len(tc.stale) || (r.Unrestored() > 0) != (len(tc.stale) > 0) {
+				t.Fatalf("stale: %q (%d), want %q", got, r.Unrestored(), tc.stale)
+			}
+			for i, want := range tc.stale {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("stale: %q, want %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+// throughCRI is an attachment to CRI-O over the CRI.
+type throughCRI struct{ anything }
+
+func (throughCRI) Takes(c runtimes.Call, v lifecycle.Value) string {
+	return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).Takes(runtimes.CRI, c, v)
 }

@@ -257,7 +257,7 @@ func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 // keepOriginal records what was there before the first write.
 func (k *Keeper) keepOriginal(j *job, current string) {
 	k.mu.Lock()
-	first := !j.row.hasOriginal && !j.row.carried
+	first := !j.row.hasOriginal && !j.row.carried && !k.doubtfulLocked(j.row)
 	if first {
 		j.row.original, j.row.hasOriginal = current, true
 		k.noteLocked(j.row)
@@ -273,7 +273,7 @@ func (k *Keeper) keepOriginal(j *job, current string) {
 func (k *Keeper) keepFound(j *job, current string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r := j.row; !r.hasOriginal && !r.hasAsked && !r.carried && !r.releasing && !k.lost {
+	if r := j.row; !r.hasOriginal && !r.hasAsked && !r.carried && !r.releasing && !k.doubtfulLocked(r) {
 		k.originalLocked(r, current)
 	}
 }

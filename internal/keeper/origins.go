@@ -53,6 +53,8 @@ type origins struct {
 	// empty: no earlier keeper left a journal. lost: one wrote all the same, so
 	// what is found in the kernel may be ours.
 	empty, lost bool
+	// older are the cgroups that were there when it was noticed that it is lost.
+	older map[string]bool
 }
 
 // origin is one line of the journal: a setting of ours, and what is to be given
@@ -153,13 +155,55 @@ func (k *Keeper) Kept() error {
 }
 
 // Wrote tells the keeper that an earlier one has written. It reports whether
-// nothing is known of that: then what is found is not taken for what was there
-// before.
-func (k *Keeper) Wrote() (lost bool) {
+// nothing is known of that: then what is found in the cgroups that are there by
+// now is not taken for what was there before.
+func (k *Keeper) Wrote(there []string) (lost bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lost = k.lost || k.journal != nil && k.empty
-	return k.lost
+	if !k.lost {
+		return false
+	}
+	if k.older == nil {
+		k.older = make(map[string]bool, len(there))
+	}
+	for _, dir := range there {
+		k.older[dir] = true
+	}
+	return true
+}
+
+// doubtfulLocked reports whether what is found in a cgroup may be ours, written
+// by an earlier keeper that left no word of it.
+func (k *Keeper) doubtfulLocked(r *row) bool { return k.lost && k.older[r.dir] }
+
+// Copied is a setting of a container that the runtime was given too, and so has
+// in its stored copy.
+type Copied struct {
+	Owner, Dir string
+	Field      lifecycle.Field
+	Was        string // that the runtime was asked for; "" where that is not known
+}
+
+// Copied lists what an earlier keeper left of containers that still have a
+// cgroup, as far as the runtime wrote it.
+func (k *Keeper) Copied() []Copied {
+	k.mu.Lock()
+	var all []origin
+	for _, o := range k.remembered {
+		if o.Carried && !o.Parent && o.Key == "" {
+			all = append(all, o)
+		}
+	}
+	k.mu.Unlock()
+	var out []Copied
+	for _, o := range all {
+		if _, err := k.tree.Read(o.Dir, o.Field, o.Key); err == nil && (o.Asked == nil || *o.Asked != o.Ours) {
+			out = append(out, Copied{o.Owner, o.Dir, o.Field, o.AskedFor})
+		}
+	}
+	slices.SortFunc(out, func(a, b Copied) int { return cmp.Or(cmp.Compare(a.Dir, b.Dir), cmp.Compare(a.Field, b.Field)) })
+	return out
 }
 
 // newRowLocked adds a row, with what an earlier keeper knew of its setting.

@@ -50,7 +50,12 @@ func (k *Keeper) unknownLocked(it Item) bool {
 func (k *Keeper) leaveLocked(it Item, want string) Outcome {
 	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
 	err := &cgroup.Error{Op: "release", Path: k.file(p), Value: want, Err: ErrUnknown}
-	if r := k.rows[p]; r != nil {
+	r := k.rows[p]
+	if r != nil && !r.verified && r.kernel == "" { // never written
+		k.dropLocked(r)
+		return Outcome{Target: it.Target, Value: it.Value, State: Forgotten}
+	}
+	if r != nil {
 		r.left, r.state, r.err = err, Left, err
 	}
 	return Outcome{Target: it.Target, Value: it.Value, State: Left, Err: err}

@@ -149,3 +149,70 @@ func TestUntold(t *testing.T) {
 		t.Errorf("%+v, and the kernel has %s", o, read(r))
 	}
 }
+
+// TestLostJournal: where an earlier keeper wrote and left no word of it, what is
+// found is not called an original: what the runtime asked for is put back, and
+// what nobody told stays and is reported. A cgroup made since is certain.
+func TestLostJournal(t *testing.T) {
+	r := newRig(t, cgroup.V1, "old", "told", "new")
+	for dir, text := range map[string]string{"old": "512", "told": "512", "new": "100"} { // 512 is of the earlier keeper
+		if err := r.fake.WriteFile("cpu/"+dir+"/cpu.shares", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Keep(nowhere{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Wrote([]string{"old", "told"}) {
+		t.Fatal("it has a journal")
+	}
+	item := func(dir string, asked int64) Item {
+		it := Item{Target: Target{Owner: dir, Dir: dir, Parent: true}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: 600}}
+		if asked > 0 {
+			it.Asked = &lifecycle.Value{Field: lifecycle.CPUShares, Int: asked}
+		}
+		return it
+	}
+	r.Apply([]Item{item("old", 0), item("told", 2), item("new", 0)})
+	unknown := ""
+	for _, o := range r.ReleaseAll() {
+		if errors.Is(o.Err, ErrUnknown) {
+			unknown += o.Target.Dir
+		}
+	}
+	if unknown != "old" {
+		t.Errorf("unknown is what was in %q", unknown)
+	}
+	for dir, want := range map[string]string{"old": "600", "told": "2", "new": "100"} {
+		if got, err := r.tree.Read(dir, lifecycle.CPUShares, ""); err != nil || got != want {
+			t.Errorf("%s has %s (%v), want %s", dir, got, err, want)
+		}
+	}
+}
+
+// TestCopied: what the runtime was given too is known over a restart.
+func TestCopied(t *testing.T) {
+	r := newRig(t, cgroup.V1, "c")
+	journal := &kept{}
+	if err := r.Keep(journal, []byte{}); err != nil {
+		t.Fatal(err)
+	}
+	r.Note([]Item{{
+		Target: Target{Owner: "c", Dir: "c"}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Int: 512},
+		Asked: &lifecycle.Value{Field: lifecycle.CPUShares, Int: 2},
+	}})
+	next := New(r.tree)
+	if err := next.Keep(nowhere{}, journal.lines); err != nil {
+		t.Fatal(err)
+	}
+	if got := next.Copied(); len(got) != 1 || got[0].Dir != "c" || got[0].Field != lifecycle.CPUShares || got[0].Was != "2" {
+		t.Errorf("%+v from %s", got, journal.lines)
+	}
+}
+
+// kept is a journal in memory.
+type kept struct{ lines []byte }
+
+func (k *kept) Append(lines []byte) error { k.lines = append(k.lines, lines...); return nil }
+
+func (k *kept) Replace(lines []byte) error { k.lines = append([]byte{}, lines...); return nil }

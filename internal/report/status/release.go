@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,15 +13,22 @@ import (
 type Released struct {
 	// Given counts values that are as they were before Trimtab.
 	Given int `json:"given"`
-	// Left are values that stay: somebody else changed them since, or nobody
-	// knows what was there before.
+	// Left are values that stay, as somebody else changed them since.
 	Left []Kept `json:"left,omitempty"`
-	// Failed are values the kernel refused to take back.
+	// Failed are values that could not be restored: the kernel refused, or nobody
+	// knows what was there before.
 	Failed []Kept `json:"failed,omitempty"`
-	// Waiting counts containers whose copy in the runtime is not in line yet:
-	// the next update of one by the kubelet would bring our values back.
+	// Stale are values that the runtime's stored copies have still: the next update
+	// of the container by the kubelet would bring them back. Kernel is what is in
+	// the copy.
+	Stale []Kept `json:"stale,omitempty"`
+	// Waiting counts containers whose copy in the runtime was still to be changed
+	// when the time for it was over.
 	Waiting int `json:"waiting,omitempty"`
 }
+
+// Unrestored counts what is not as it was, but for what others changed.
+func (r *Released) Unrestored() int { return len(r.Failed) + max(len(r.Stale), r.Waiting) }
 
 // Kept is a value that was not given back, and why.
 type Kept struct {
@@ -65,14 +73,18 @@ func (c *Client) Release(ctx context.Context) (Released, error) {
 
 // RenderReleased prints what was given back and what was not.
 func RenderReleased(w io.Writer, r Released) error {
-	fmt.Fprintf(w, "%d values given back, %d left, %d failed\n", r.Given, len(r.Left), len(r.Failed))
+	fmt.Fprintf(w, "%d values given back, %d left, %d failed, %d stale in the runtime\n", r.Given, len(r.Left), len(r.Failed), len(r.Stale))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, list := range []struct {
 		what string
 		kept []Kept
-	}{{"LEFT", r.Left}, {"FAILED", r.Failed}} {
+	}{{"LEFT", r.Left}, {"FAILED", r.Failed}, {"STALE", r.Stale}} {
 		for _, k := range list.kept {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", list.what, Clean(k.Cgroup), Clean(k.Setting), Clean(k.Why))
+			where := k.Cgroup
+			if list.what == "STALE" {
+				where = cmp.Or(k.Owner, k.Cgroup)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", list.what, Clean(where), Clean(k.Setting), Clean(k.Why))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -80,6 +92,9 @@ func RenderReleased(w io.Writer, r Released) error {
 	}
 	if r.Waiting > 0 {
 		fmt.Fprintf(w, "%d containers have our values in the runtime's stored copy still: release again once the runtime answers\n", r.Waiting)
+	}
+	if len(r.Stale) > 0 {
+		fmt.Fprintln(w, "STALE values are in the runtime's stored copy of the container: an update by the kubelet may write them again, until the container ends")
 	}
 	return nil
 }
