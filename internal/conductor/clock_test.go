@@ -52,6 +52,13 @@ func (r *noting) at(id string) time.Time {
 	return r.sent[id]
 }
 
+// times returns how many updates were refused.
+func (r *noting) times() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
 // slipping is a carrier whose answers can change other containers.
 type slipping struct{ carrier }
 
@@ -196,12 +203,14 @@ func TestListsAreSentAgain(t *testing.T) {
 	clocked(t, r, func(t *testing.T, mo *model, _ *clock.Clock) {
 		t.Helper()
 		begin := time.Now()
+		r.mu.Lock()
 		r.refuses = func() bool { return time.Since(begin) < time.Hour }
+		r.mu.Unlock()
 		web := mo.create(mo.runPod("LS", "", ""), "web")
 		mo.start(web)
 		mo.create(mo.runPod("LSR", "2-3", ""), "db")
 		time.Sleep(59 * time.Minute)
-		if n := r.refused; n < maxTriesOf+4 || n > maxTriesOf+8 {
+		if n := r.times(); n < maxTriesOf+4 || n > maxTriesOf+8 {
 			t.Errorf("asked %d times within an hour", n)
 		}
 		if v := explained(t, mo, web, "cpuset.cpus"); !v.Applied || !strings.Contains(v.Note, "the runtime refused its copy") {
