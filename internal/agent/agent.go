@@ -128,7 +128,7 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	a.node = node{tree: tree, devices: hostOf(o.Config.Paths)}
+	a.node = node{tree: tree, devices: hostOf(o.Config.Paths), makes: o.Tree == nil}
 	if o.Host != nil {
 		a.node.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
 	}

@@ -25,6 +25,9 @@ type node struct {
 	devices func() (lifecycle.Host, error)
 	resctrl resctrl.FS       // nil where there is none
 	cookies coresched.Kernel // nil where nobody may ask
+	// makes: directories of the host that containers are given are made; elsewhere
+	// they are taken for made.
+	makes bool
 }
 
 // host reads the node's devices. What cannot be read is not there.

@@ -171,8 +171,9 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 }
 
 func gpu(c config.GPUHook, n node) hook.Hook {
+	lock, why := n.lockDirectory(c)
 	return hook.GPU{
-		HAMiLibrary: c.HAMiLibrary, ByUUID: c.Name == "uuid", Nodes: n.host().Devices,
+		HAMiLibrary: c.HAMiLibrary, HAMiLock: lock, NoLock: why, ByUUID: c.Name == "uuid", Nodes: n.host().Devices,
 		Devices: map[string]hook.GPUDevices{"nodes": hook.ByNode, "cdi": hook.ByCDI}[c.Devices],
 	}
 }

@@ -258,6 +258,10 @@ type GPUHook struct {
 	// containers that were given a part of a GPU; empty, such containers get
 	// the device list only and the missing library is reported.
 	HAMiLibrary string `json:"hamiLibrary"`
+	// HAMiLock is the directory in which containers with a part of a GPU make
+	// HAMi-core's lock, one for all of the node. The agent makes it, and the
+	// directory above it, which root alone can enter; used with hamiLibrary only.
+	HAMiLock string `json:"hamiLock"`
 	// Devices is how containers get their GPUs: "env" tells the runtime's GPU
 	// support by NVIDIA_VISIBLE_DEVICES, "nodes" hands over the device nodes
 	// too, and "cdi" asks the runtime for nvidia.com/gpu=NAME.
@@ -566,7 +570,7 @@ func Default() Config {
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},
-			GPU:    GPUHook{Enabled: true, Devices: "env", Name: "index"},
+			GPU:    GPUHook{Enabled: true, Devices: "env", Name: "index", HAMiLock: "/var/lib/trimtab/hami/lock"},
 
 			Normalization: NormalizationHook{Ratio: "1.00"},
 			RDT:           RDTHook{LSRCache: "0-100", LSRBandwidth: 100, LSCache: "0-100", LSBandwidth: 100, BECache: "0-30", BEBandwidth: 100},

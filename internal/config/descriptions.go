@@ -75,6 +75,7 @@ var descriptions = map[string]string{
 	"OOMScoreHook.Enabled":             "enabled switches the hook on. Off by default: whoever may write a pod's annotations could have other pods killed first.",
 	"GPUHook.Enabled":                  "enabled switches the hook on.",
 	"GPUHook.HAMiLibrary":              "hamiLibrary is the host path of libvgpu.so. It is bind-mounted into containers that were given a part of a GPU; empty, such containers get the device list only and the missing library is reported.",
+	"GPUHook.HAMiLock":                 "hamiLock is the directory in which containers with a part of a GPU make HAMi-core's lock, one for all of the node. The agent makes it, and the directory above it, which root alone can enter; used with hamiLibrary only.",
 	"GPUHook.Devices":                  "devices is how containers get their GPUs: \"env\" tells the runtime's GPU support by NVIDIA_VISIBLE_DEVICES, \"nodes\" hands over the device nodes too, and \"cdi\" asks the runtime for nvidia.com/gpu=NAME.",
 	"GPUHook.Name":                     "name is what GPUs are called, by \"index\" or by \"uuid\".",
 	"RDMAHook.Enabled":                 "enabled switches the hook on. Off by default: it hands device nodes to whom an annotation names.",

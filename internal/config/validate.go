@@ -126,6 +126,7 @@ func hookRules() map[string]rule {
 		"hooks.groupIdentity.be":       identity,
 		"hooks.groupIdentity.fallback": {choices: []string{"none", "idle", "weight"}},
 		"hooks.gpu.hamiLibrary":        {absolute: true, optional: true},
+		"hooks.gpu.hamiLock":           {absolute: true},
 		"hooks.gpu.devices":            {choices: []string{"env", "nodes", "cdi"}},
 		"hooks.gpu.name":               {choices: []string{"index", "uuid"}},
 		"hooks.blockIO.lsrWeight":      weight,

@@ -1,7 +1,7 @@
 package hook
 
 import (
-	"path"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +26,11 @@ const (
 type GPU struct {
 	// HAMiLibrary is the host path of libvgpu.so; "" where there is none.
 	HAMiLibrary string
-	Devices     GPUDevices
+	// HAMiLock is the host's directory for HAMi-core's lock, NoLock why there is
+	// none.
+	HAMiLock string
+	NoLock   string
+	Devices  GPUDevices
 	// ByUUID names GPUs by UUID, else by index.
 	ByUUID bool
 	// Nodes are the host's device nodes by path.
@@ -51,13 +55,16 @@ func (h GPU) Info() Info {
 		Differs: []string{
 			"hooks.gpu.devices: nodes or cdi gives the device nodes by the request itself, so the runtime knows of them and a systemd daemon-reload does not take them away (koordinator issue 2809)",
 			"hooks.gpu.name: uuid names GPUs by UUID, which stays right where indexes move",
-			"HAMi-core's library and lock are mounted only where hooks.gpu.hamiLibrary names the library; otherwise that is reported",
+			"HAMi-core's library and lock are mounted only where hooks.gpu.hamiLibrary names the library, and only into containers that were granted the GPU or whose namespace a rule lets ask for it; otherwise that is reported",
+			"the library is mounted read-only, and the lock's directory is one the agent makes (hooks.gpu.hamiLock) in place of the host's /tmp/vgpulock",
 			"malformed allocations are reported and the container starts without them",
 		},
 	}
 }
 
-// vgpuLock is the directory HAMi-core's processes synchronise over.
+// vgpuLock is the directory in which HAMi-core's processes make their lock: those
+// of all containers that share a GPU the same one, since each finds itself among
+// the GPU's processes by being the only one that begins.
 const vgpuLock = "/tmp/vgpulock"
 
 // cdiGPU is the kind of GPUs in the CDI specifications of the vendor's toolkit.
@@ -112,8 +119,32 @@ func (h GPU) Propose(in *Input, out *Output) {
 		h.nodes(gpu.V.Minors, why, out)
 	}
 	if gpu.V.Shared != nil {
-		h.share(gpu.V.Shared, why, out)
+		h.share(in, names, why, out)
 	}
+}
+
+// mayShare reports whether the container may have HAMi-core's files: by a rule, because
+// it is handed the GPU itself, or because Kubernetes granted it that.
+func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
+	rule := in.Intent.LibraryGranted
+	if rule == "" || h.Devices != ByEnv {
+		return true
+	}
+	minors := in.Intent.GPU.V.Minors
+	for i, name := range names {
+		if in.grantedGPU(name) != "" || in.grantedNode(h.Nodes, "/dev/nvidia"+strconv.Itoa(minors[i])) != "" ||
+			i < len(in.Intent.GPU.V.UUIDs) && in.grantedGPU(in.Intent.GPU.V.UUIDs[i]) != "" {
+			continue
+		}
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: intent.KoordGPUIsolation, Value: intent.Printable(name), Refused: true, Rule: rule,
+			Reason: "gpu-library: pods of namespace " + intent.Printable(in.Pod.Namespace) +
+				" may not ask for it, and Kubernetes did not grant the GPU to the container (authorisation: " + rule + ")",
+			Then: "its part of the GPU is not enforced",
+		})
+		return false
+	}
+	return true
 }
 
 // granted is the decision on GPUs that the container must have been granted. A
@@ -156,7 +187,8 @@ func (h GPU) nodes(minors []int, why lifecycle.Reason, out *Output) {
 }
 
 // share gives the container its part of a GPU.
-func (h GPU) share(share *intent.GPUShare, why lifecycle.Reason, out *Output) {
+func (h GPU) share(in *Input, names []string, why lifecycle.Reason, out *Output) {
+	share := in.Intent.GPU.V.Shared
 	env := func(name, value string) {
 		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Env, Key: name, Text: value, Why: why})
 	}
@@ -167,16 +199,22 @@ func (h GPU) share(share *intent.GPUShare, why lifecycle.Reason, out *Output) {
 		})
 		return
 	}
+	if !h.mayShare(in, names, out) {
+		return
+	}
+	if h.HAMiLock == "" {
+		out.Problems = append(out.Problems, lifecycle.Problem{
+			Key: intent.KoordGPUIsolation, Value: "HAMi-core",
+			Reason: "hooks.gpu.hamiLock: there is no directory for the lock: " + cmp.Or(h.NoLock, "none is configured") + ": the container's part of the GPU is not enforced",
+		})
+		return
+	}
 	why.Text = "its part of a shared GPU"
 	env("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(share.Memory, 10))
 	if share.Core > 0 {
 		env("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share.Core, 10))
 	}
 	env("LD_PRELOAD", h.HAMiLibrary)
-	for _, p := range []string{path.Clean(h.HAMiLibrary), vgpuLock} {
-		out.Values = append(out.Values, lifecycle.Value{
-			Field: lifecycle.MountPoint, Key: p, Why: why,
-			Mount: &lifecycle.Mount{Destination: p, Type: "bind", Source: p, Options: []string{"rbind"}},
-		})
-	}
+	out.mount(h.HAMiLibrary, h.HAMiLibrary, toRead, why)
+	out.mount(vgpuLock, h.HAMiLock, toWrite, why)
 }

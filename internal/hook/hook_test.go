@@ -126,9 +126,9 @@ func TestGPU(t *testing.T) {
 	want := map[string]string{
 		"env NVIDIA_VISIBLE_DEVICES": "1", "env CUDA_DEVICE_MEMORY_LIMIT": "17179869184", "env CUDA_DEVICE_SM_LIMIT": "50",
 		"env LD_PRELOAD":      "/usr/local/vgpu/libvgpu.so",
-		"mount /tmp/vgpulock": "/tmp/vgpulock -> /tmp/vgpulock", "mount /usr/local/vgpu/libvgpu.so": "/usr/local/vgpu/libvgpu.so -> /usr/local/vgpu/libvgpu.so",
+		"mount /tmp/vgpulock": "/var/lib/trimtab/hami/lock -> /tmp/vgpulock", "mount /usr/local/vgpu/libvgpu.so": "/usr/local/vgpu/libvgpu.so -> /usr/local/vgpu/libvgpu.so",
 	}
-	if diff := cmp.Diff(want, values(in(share), GPU{HAMiLibrary: "/usr/local/vgpu/libvgpu.so"})); diff != "" {
+	if diff := cmp.Diff(want, values(in(share), GPU{HAMiLibrary: "/usr/local/vgpu/libvgpu.so", HAMiLock: "/var/lib/trimtab/hami/lock"})); diff != "" {
 		t.Error(diff)
 	}
 	var out Output
@@ -145,7 +145,7 @@ func everyHook(t *testing.T) []Hook {
 	hooks := []Hook{
 		CPUSet{UnsetQuota: true}, Batch{}, Normalization{Ratio: 120},
 		GroupIdentity{BE: -1, Fallback: FallbackWeight, BVT: lifecycle.NotSupported},
-		GPU{HAMiLibrary: "/l.so", Devices: ByNode, Nodes: nodes}, OOMScore{},
+		GPU{HAMiLibrary: "/l.so", HAMiLock: "/var/lib/trimtab/hami/lock", Devices: ByNode, Nodes: nodes}, OOMScore{},
 		RDMA{Host: lifecycle.Host{Devices: nodes, Verbs: map[string]string{"0000:3b:00.0": "uverbs0"}}},
 		Hugepages{Sizes: []string{"2MB", "1GB"}},
 		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},

@@ -121,8 +121,8 @@ var defaults = []Default{
 		"CPU time of other BestEffort pods: among these its CPU shares are what the annotation says"},
 	{GPUEnv, "*", Allow, "an environment variable the pod's author could write as well",
 		"nothing of CPU or memory: which GPUs it sees is not kept from others"},
-	{GPULibrary, "*", Allow, "it mounts what hooks.gpu.hamiLibrary names, and nothing the pod names",
-		"nothing"},
+	{GPULibrary, "*", Refuse, "a file of the host, and a directory that others write to; containers that were granted the GPU have it all the same",
+		"nothing of CPU or memory: it can hold the lock of containers that share a GPU, and have these wait"},
 	{CPUQoSKind, "*", Allow, "a group identity within those of the classes; only LS pods are heeded",
 		"CPU time of pods with a lower group identity, as its class LS by itself"},
 	{Quota, "*", Allow, "it is heeded only where the pod owns its CPUs",
@@ -181,7 +181,7 @@ func (r Rules) For(kind Kind, namespace string) Rule {
 	}
 	for _, d := range defaults {
 		if d.Kind == kind && MatchNamespace(d.Namespaces, namespace) {
-			return Rule{Decision: d.Decision, Name: "default", granted: kind == Devices}
+			return Rule{Decision: d.Decision, Name: "default", granted: kind == Devices || kind == GPULibrary}
 		}
 	}
 	return Rule{Decision: Refuse, Name: "default"}
@@ -335,6 +335,9 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		} else {
 			out.GPU.V.NodesRefused = rule.Name
 		}
+	}
+	if rule := r.For(GPULibrary, namespace); rule.Decision == Refuse && rule.granted && out.GPU.V.Shared != nil {
+		out.LibraryGranted = rule.Name
 	}
 	if rule := r.For(MemoryKept, namespace); rule.Decision == Refuse {
 		out.Unprotected = rule.Name

@@ -17,7 +17,7 @@ import (
 func TestDefaults(t *testing.T) {
 	for kind, want := range map[Kind][2]Decision{ // in kube-system, elsewhere
 		ClassSystem: {Allow, Refuse}, ClassDedicated: {Allow, Allow}, ClassShared: {Allow, Allow}, ClassReclaimed: {Allow, Allow},
-		AssignedCPUs: {Cap, Cap}, NUMANodes: {Allow, Allow}, NUMAExclusive: {Refuse, Refuse}, NamedPool: {Allow, Allow}, BatchResources: {Cap, Cap}, GPUEnv: {Allow, Allow}, GPULibrary: {Allow, Allow},
+		AssignedCPUs: {Cap, Cap}, NUMANodes: {Allow, Allow}, NUMAExclusive: {Refuse, Refuse}, NamedPool: {Allow, Allow}, BatchResources: {Cap, Cap}, GPUEnv: {Allow, Allow}, GPULibrary: {Refuse, Refuse},
 		HugepageLimits: {Cap, Cap}, DiskLimits: {Allow, Allow}, BlockIO: {Refuse, Refuse},
 		OOMScore: {Refuse, Refuse}, RDT: {Refuse, Refuse}, CoreSched: {Refuse, Refuse},
 		Preemption: {Allow, Allow}, MemoryKept: {Refuse, Refuse}, BurstKind: {Allow, Allow}, CacheLimit: {Allow, Allow}, Devices: {Refuse, Refuse}, Mounts: {Refuse, Refuse},

@@ -153,7 +153,10 @@ type Pod struct {
 	// OnlyGranted names the rule by which devices are handed over only to
 	// containers that Kubernetes granted them; "" where another rule decides.
 	OnlyGranted string
-	Problems    []lifecycle.Problem
+	// LibraryGranted names the rule by which HAMi-core is given only to containers
+	// that were granted their GPU; "" where another rule decides.
+	LibraryGranted string
+	Problems       []lifecycle.Problem
 	// found are problems while the pod is read.
 	found lifecycle.ProblemList
 }

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/config"
+)
+
+// TestLockDirectory: containers are given a directory that is the agent's own, below
+// one that root alone can enter.
+func TestLockDirectory(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(dir string) error
+		why    string
+	}{
+		"none yet":       {func(string) error { return nil }, ""},
+		"ours of before": {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "hami", "lock"), 0o700) }, ""},
+		"open to all above": {func(dir string) error {
+			return os.Mkdir(filepath.Join(dir, "hami"), 0o755)
+		}, ""},
+		"a link in its place": {func(dir string) error {
+			return firstOf(os.Mkdir(filepath.Join(dir, "hami"), 0o700), os.Symlink(t.TempDir(), filepath.Join(dir, "hami", "lock")))
+		}, "must not be a link"},
+		"a link above": {func(dir string) error { return os.Symlink(t.TempDir(), filepath.Join(dir, "hami")) }, "must not be a link"},
+		"a file in its place": {func(dir string) error {
+			return firstOf(os.Mkdir(filepath.Join(dir, "hami"), 0o700), os.WriteFile(filepath.Join(dir, "hami", "lock"), nil, 0o600))
+		}, "must not be a link or file"},
+		"another user's": {func(dir string) error {
+			path := filepath.Join(dir, "hami", "lock")
+			return firstOf(os.MkdirAll(path, 0o700), os.Chown(path, 12345, 12345))
+		}, "does not belong to the agent's user"},
+		"another user's above": {func(dir string) error {
+			path := filepath.Join(dir, "hami")
+			return firstOf(os.MkdirAll(path, 0o700), os.Chown(path, 12345, 12345))
+		}, "does not belong to the agent's user"},
+	} {
+		if os.Geteuid() != 0 && strings.HasPrefix(name, "another user's") {
+			continue
+		}
+		dir := t.TempDir()
+		if err := c.before(dir); err != nil {
+			t.Fatal(name, err)
+		}
+		want := filepath.Join(dir, "hami", "lock")
+		path, why := node{makes: true}.lockDirectory(config.GPUHook{HAMiLibrary: "/l.so", HAMiLock: want})
+		if c.why != "" {
+			if path != "" || !strings.Contains(why, c.why) {
+				t.Errorf("%s: %q, %q, want %q", name, path, why, c.why)
+			}
+			continue
+		}
+		if path != want || why != "" {
+			t.Errorf("%s: %q, %q", name, path, why)
+		}
+		for at, mode := range map[string]os.FileMode{want: 0o777, filepath.Dir(want): 0o700} {
+			if info, err := os.Lstat(at); err != nil || info.Mode() != os.ModeDir|mode {
+				t.Errorf("%s: %s: %v, %v", name, at, info.Mode(), err)
+			}
+		}
+	}
+}
+
+// TestNoLockDirectoryUnasked: nothing is made on a node that has no library, nor by
+// what only looks.
+func TestNoLockDirectoryUnasked(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "hami", "lock")
+	if path, why := (node{makes: true}).lockDirectory(config.GPUHook{HAMiLock: at}); path+why != "" {
+		t.Errorf("%q, %q", path, why)
+	}
+	if path, _ := (node{}).lockDirectory(config.GPUHook{HAMiLibrary: "/l.so", HAMiLock: at}); path != at {
+		t.Errorf("%q", path)
+	}
+	if _, err := os.Lstat(filepath.Dir(at)); err == nil {
+		t.Error("it was made")
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
