@@ -28,7 +28,7 @@ func (a *Agent) followHardware(ctx context.Context) {
 	sys := os.DirFS(a.opt.Config.Paths.Sys)
 	tick := time.NewTicker(lookAtCPUs)
 	defer tick.Stop()
-	var cpus, memory string
+	var cpus, seen, memory string
 	for looks := 0; ; looks++ {
 		select {
 		case <-ctx.Done():
@@ -37,10 +37,13 @@ func (a *Agent) followHardware(ctx context.Context) {
 		}
 		text, err := fs.ReadFile(sys, "devices/system/cpu/online")
 		if list := strings.TrimSpace(string(text)); err == nil && list != cpus {
-			cpus = list
-			if ids, err := topology.ParseList(list); err == nil && len(ids) > 0 {
-				a.takeOnline(ids)
+			ids, err := topology.ParseList(list)
+			// Cgroups follow a CPU that came a moment later: they are asked once the kernel had time for that.
+			if late := list == seen || !a.comes(ids); err == nil && len(ids) > 0 && late {
+				cpus = list
+				a.takeOnline(sys, ids)
 			}
+			seen = list
 		}
 		text, err = fs.ReadFile(sys, "devices/system/node/has_memory")
 		if err == nil && (string(text) != memory || looks%lookAtMemory == 0) {
@@ -74,14 +77,20 @@ func (a *Agent) takeMemory(sys fs.FS) {
 	a.rehost(now)
 }
 
+// comes reports whether one of these CPUs is not online as far as the agent knows.
+func (a *Agent) comes(ids []int) bool {
+	m := a.hardware()
+	return m.OnlineIDs(ids).Len() < len(ids)
+}
+
 // takeOnline puts it in force that these CPUs are online.
-func (a *Agent) takeOnline(ids []int) {
+func (a *Agent) takeOnline(sys fs.FS, ids []int) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	before := a.hardware()
-	now, unknown := before.WithOnline(ids)
+	now, unknown := a.learn(sys, before).WithOnline(ids)
 	if len(unknown) > 0 {
-		a.log.Warn("CPUs came online that were not when the agent was started; they are used once it is started anew",
+		a.log.Warn("CPUs came online that were not there when the agent was started; they are used once it is started anew",
 			logkey.CPUs, topology.FormatList(unknown))
 	}
 	if now.Online() == before.Online() || now.Online().Empty() {
@@ -91,6 +100,20 @@ func (a *Agent) takeOnline(ids []int) {
 		a.log.Warn("other CPUs are online now", logkey.CPUs, now.Format(now.Online()))
 	}
 	a.rehost(now)
+}
+
+// learn finds out where CPUs are that were offline when the machine was read, and
+// are online now.
+func (a *Agent) learn(sys fs.FS, m *topology.Machine) *topology.Machine {
+	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.Unread }) {
+		return m
+	}
+	later, err := sysfs.Read(sys)
+	if err != nil {
+		a.log.Warn("it cannot be read where CPUs are that came online; they count as cores of their own", logkey.Err, err)
+		return m
+	}
+	return m.Learned(later)
 }
 
 // rehost puts the policy in force on a machine that changed. The caller holds

@@ -138,8 +138,8 @@ func (cp *checkpoint) mark() {
 // noteGrants keeps who owns CPUs, where that changed.
 func (c *Conductor) noteGrants() {
 	now := map[string]string{}
-	for _, g := range c.state.Grants() {
-		now[g.Key.PodUID] = c.state.Machine.Format(c.state.OwnedBy(g.Key.PodUID))
+	for uid, cpus := range c.state.Held() {
+		now[uid] = c.state.Machine.Format(cpus)
 	}
 	if !maps.Equal(now, c.late.grants) {
 		c.late.grants = now

@@ -33,6 +33,10 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 			}
 		}
 		c.adopted(w, f)
+	case lifecycle.Configure: // CPUs that went offline may be gone from cgroups for good, or be back in them
+		for _, p := range c.living() {
+			c.parent(p, f)
+		}
 	case lifecycle.RunPodSandbox:
 		if w.ev.Pod != nil {
 			c.findUnread(w.ev)
@@ -53,6 +57,19 @@ func (c *Conductor) gather(w *work, f *engine.Facts) {
 		}
 		c.ended(w, f)
 	}
+}
+
+// living are the pods that have not been stopped.
+func (c *Conductor) living() []*lifecycle.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*lifecycle.Pod
+	for _, id := range c.state.Pods() {
+		if p := c.state.Pod(id); !p.Stopped {
+			all = append(all, p.Pod)
+		}
+	}
+	return all
 }
 
 func (c *Conductor) parent(p *lifecycle.Pod, f *engine.Facts) {

@@ -87,9 +87,13 @@ func TestHotUnplug(t *testing.T) {
 			mo.online()
 			if v == cgroup.V2 {
 				check("with all", "2-3", "0-1,4-7")
-			} else if got := mo.con.Status().CPUs.Exclusive; got != "2-3" {
-				// Version 1 took the CPUs out of the cgroups above for good.
-				t.Errorf("with all the owner is to have %s", got)
+			} else { // version 1 took the CPUs out of the cgroups above for good: nobody is kept off them, and that is told
+				check("with all", "2", "0-1,4-6")
+				told, _ := mo.con.Explain("default", owner.pod.Name, "db")
+				away := func(q lifecycle.Problem) bool { return q.Value == "3" && strings.Contains(q.Reason, "not in the cgroup") }
+				if got := mo.con.Status().CPUs.Exclusive; got != "2" || !slices.ContainsFunc(told[0].Problems, away) {
+					t.Errorf("with all %s is exclusive, and it is told of %v", got, told[0].Problems)
+				}
 			}
 			for _, b := range mo.broken {
 				t.Error(b)
@@ -225,7 +229,7 @@ func (mo *model) copied() {
 			c.Resources.CPU.CPUs = mo.effective(c)
 		}
 		quota, _, err := (&cgroup.Tree{FS: mo.kernel, Version: mo.version}).ReadBandwidth(c.dir())
-		if n, bad := strconv.ParseInt(quota, 10, 64); err == nil && bad == nil && c.Resources.CPU.Quota.Set {
+		if n, bad := strconv.ParseInt(strings.Replace(quota, "max", "-1", 1), 10, 64); err == nil && bad == nil && c.Resources.CPU.Quota.Set {
 			c.Resources.CPU.Quota.V = n
 		}
 	}

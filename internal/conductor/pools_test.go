@@ -110,7 +110,7 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 				mo.another(owner, g.Pod+"/"+g.Container+" "+g.CPUs) {
 				continue
 			}
-			lent := (mo.policy.Choosing.Lend || mo.lending) && owner.pod.Labels[intent.KoordQoSClass] == "LSR"
+			lent := (mo.lends() || mo.lending) && owner.pod.Labels[intent.KoordQoSClass] == "LSR"
 			for _, c := range all {
 				reclaimed := isReclaimed(c.pod)
 				// Nothing runs yet in a cgroup the runtime is still filling: after failed creations its spec has no set,
@@ -218,7 +218,7 @@ func (mo *model) checkHeld(when string, all []*modelCtr) {
 		if !resizing || mo.effective(owner) != held {
 			continue
 		}
-		lent := owner.pod.Labels[intent.KoordQoSClass] == "LSR" && mo.policy.Choosing.Lend
+		lent := owner.pod.Labels[intent.KoordQoSClass] == "LSR" && mo.lends()
 		for _, c := range all {
 			if c.pod == owner.pod || !c.started || lent && isReclaimed(c.pod) {
 				continue
@@ -351,3 +351,6 @@ func TestPoolsAreDeterministic(t *testing.T) {
 		}
 	})
 }
+
+// lends reports whether CPUs of LSR pods are lent to reclaimed ones.
+func (mo *model) lends() bool { return mo.policy.Choosing != nil && mo.policy.Choosing.Lend }

@@ -247,7 +247,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	switch {
 	case !stamps(w.from):
 		c.existing(w, ctr, values)
-	case len(values) > 0 || refused(ctr): // which stays so, also where nobody owns anything and so nothing is decided
+	case len(values) > 0 || refused(ctr) || !ctr.Born.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
 		c.recorded[ctr.ID] = true
 	}
@@ -478,7 +478,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 		}
 		delete(c.flying, ctr.ID)
 	}
-	if ctr.OursLate || ctr.Disowned {
+	if ctr.OursLate || ctr.Disowned || ctr.Resized {
 		c.noteLate(ctr)
 	}
 	target, err := c.target(ctr)

@@ -184,6 +184,9 @@ func words(reasons []choose.Reason) string {
 // reserved or that the kubelet gave away.
 func (d *draft) ownable(p *Pod) topology.Set {
 	free := d.policy.Pools.Online.Minus(d.policy.Pools.Reserved).Minus(d.ledger.Exclusive())
+	for _, g := range d.ledger.AllKept() {
+		free = free.Minus(g.CPUs)
+	}
 	if !p.Within.Empty() {
 		free = free.And(p.Within)
 	}

@@ -273,15 +273,20 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	var rec *Record
 	if r, ok := f.Records[told.ID]; ok {
 		rec = &r
+		stamped := r.CPUs
 		if c.Unread == "" {
-			rec.CPUs = d.resizedSince(p.Pod, told, rec, f.Kernel[told.ID])
+			rec.CPUs = d.resizedSince(p.Pod, c, told, rec, f)
 		} else {
 			rec.CPUs = d.unreadSince(p.Pod, c, rec, f)
 		}
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)
+		if slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
+			requota(&c.Pristine, &rec.Pristine, p.Pod.Intent.QoS)
+		}
 		d.paidSince(p.Pod, c, told, rec, f)
+		c.Resized = rec.CPUs != stamped
 		c.Ours = rec.Ours
 		c.Home, c.Mems, c.Wanted, c.Exports = rec.Home, rec.Mems, rec.Wanted, rec.Exports
 		c.Outside = rec.Outside
@@ -324,6 +329,19 @@ func askedSince(rec *Record, told *lifecycle.Resources) lifecycle.Resources {
 		out.Memory.Limit = told.Memory.Limit
 	}
 	return out
+}
+
+// requota follows a request that changed with the quota that the record has: the
+// runtime's copy of it is ours. A limit is that of the request in a Guaranteed pod, and
+// never below it.
+func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
+	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
+		return
+	}
+	least := sharesMilli(now) * int64(now.CPU.Period.Or(defaultPeriod)) / milliOfCPU
+	if qos == intent.Guaranteed || now.CPU.Quota.V < least {
+		now.CPU.Quota = lifecycle.Some(least)
+	}
 }
 
 // pristine keeps of a container's resources what can ever be put back.

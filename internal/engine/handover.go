@@ -96,7 +96,7 @@ func (d *draft) handOver(p *Pod) {
 
 // dropKey ends one grant.
 func (d *draft) dropKey(key placement.Key) {
-	if _, owns := d.ledger.Of(key); !owns {
+	if _, owns := d.ledger.Of(key); !owns && d.ledger.Kept(key).Empty() {
 		return
 	}
 	owned := d.ledger.Exclusive()

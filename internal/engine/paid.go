@@ -123,7 +123,7 @@ func (d *draft) unpaid(p *Pod, c *Container) {
 		return
 	}
 	live := d.podSum(p, c)
-	for _, g := range d.ledger.OfPodByContainer(p.Pod.UID) {
+	for _, g := range d.ledger.HeldByPod(p.Pod.UID) {
 		owner := d.byKey(p, g.Key)
 		switch {
 		case c != nil && c.Key == g.Key:
@@ -165,7 +165,8 @@ func (d *draft) revoke(p *Pod, key placement.Key) {
 	d.dropKey(key)
 	d.revoked = true
 	for _, c := range d.containersOf(p.Pod.ID) {
-		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own || c.SeatFrom == kubeletGave {
+		waits := c.Seat.Pool != placement.Own && !c.Born.Empty() // all that it owned is offline
+		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.SeatFrom == kubeletGave {
 			continue
 		}
 		n := *c

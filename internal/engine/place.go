@@ -21,8 +21,11 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 	}
 	list := topology.FormatList(p.Intent.CPUs.V)
 	cpus, err := d.machine.ParseCPUs(list)
-	if rest := d.machine.OnlineOf(list); err != nil && !rest.Empty() && d.ledger.OfPod(p.Pod.UID) == rest {
-		cpus, err = rest, nil // the others went offline since they were granted
+	if all := d.machine.PlacesOf(list); all.Len() == len(p.Intent.CPUs.V) && d.heldBy(p).Contains(all) {
+		// They were granted, and some may have gone offline since.
+		if cpus, err = all.And(d.reach(p)), nil; cpus.Empty() {
+			err = errors.New("these CPUs, which it owns, are offline")
+		}
 	}
 	if err != nil {
 		return topology.Set{}, err
@@ -42,6 +45,31 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 		return cpus, fmt.Errorf("CPUs %s were given to %s by the kubelet's static CPU manager", intent.Printable(d.machine.Format(both)), owner)
 	}
 	return cpus, d.grantable(p, key, cpus)
+}
+
+// reach are the CPUs that containers of a pod can have at this moment: those that are
+// online and in its cgroup. Version 1 takes a CPU that goes offline out of cgroups for
+// good.
+func (d *draft) reach(p *Pod) topology.Set {
+	if p.Within.Empty() {
+		return d.machine.Online()
+	}
+	return d.machine.Online().And(p.Within)
+}
+
+// heldBy are the CPUs of a pod: those its containers own, and those kept for them.
+func (d *draft) heldBy(p *Pod) topology.Set {
+	return d.ledger.OfPod(p.Pod.UID).Union(d.ledger.KeptOfPod(p.Pod.UID))
+}
+
+// missing are the CPUs of an owner that are out of its reach. One that is created
+// anew has those of its pod, or of the one before it.
+func (d *draft) missing(p *Pod, c *Container) topology.Set {
+	own := c.Born.Union(d.ledger.Kept(c.Key))
+	if c.Born.Empty() && (p.Intent.CPUs.Said() || d.ownsAsOne(p)) {
+		own = own.Union(d.ledger.KeptOfPod(p.Pod.UID))
+	}
+	return own.Minus(d.reach(p))
 }
 
 // refusesCPUs reports whether pods of a namespace may own no CPU, whoever
@@ -82,6 +110,9 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 	isNew := false
 	old := d.container(c.ID)
 	if old != nil && old.Alive() && old.Seat.Pool != placement.Own && !old.Unplaced || rec != nil && rec.CPUs == "" && !rec.Unplaced {
+		if d.seatAgain(p, c) {
+			return
+		}
 		// It was refused when it was created, and its record says so: given
 		// the CPUs now, it would lose them at the next restart.
 		if _, err = d.assigned(p, c.Key, &c.Pristine); err == nil && p.Intent.CPUs.Said() && d.policy.Place {
@@ -92,6 +123,11 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) {
 		isNew = true
 	}
 	switch {
+	case err != nil && isNew && d.waitsAnew(p, c):
+	case err != nil && !c.Born.Empty() && c.Born.And(d.reach(p)).Empty():
+		if rec == nil { // else it is told already
+			d.waitFor(p, c, p.Intent.CPUs.Key)
+		}
 	case err != nil:
 		c.Trouble = append(c.Trouble, notGranted(p, err))
 	case !cpus.Empty():
@@ -116,9 +152,10 @@ func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !d.policy.Place || d.refusesCPUs(p.Pod.Namespace) {
 		return false
 	}
-	cpus := d.machine.OnlineOf(rec.CPUs)
+	from := cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus)
+	cpus := d.machine.PlacesOf(rec.CPUs).And(d.reach(p))
 	if cpus.Empty() {
-		c.Trouble = append(c.Trouble, away(cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key), rec.CPUs, "it runs in a shared pool"))
+		d.waitFor(p, c, from)
 		return false
 	}
 	if d.grantable(p, c.Key, cpus) != nil {
@@ -129,8 +166,9 @@ func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
 		}
 		return false
 	}
-	d.own(p, c, cpus, cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus), "owned since it was created")
-	if asks, owns := d.asksInVain(p, c), d.withOffline(c, cpus).Len(); asks != 0 && asks != owns && !p.Intent.CPUs.Said() {
+	d.own(p, c, cpus, from, "owned since it was created")
+	owns := d.withOffline(c, cpus).Len()
+	if asks := d.asksInVain(p, c, owns); asks != 0 && asks != owns && !p.Intent.CPUs.Said() && !p.Intent.NUMA.V.Exclusive {
 		c.Trouble = append(c.Trouble, otherNumber(c.SeatFrom, asks, owns))
 	}
 	return true
@@ -140,7 +178,7 @@ func (d *draft) seatRecorded(p *Pod, c *Container, rec *Record) bool {
 // what was refused when it was created stays so.
 func (d *draft) sayRefused(p *Pod, c *Container) {
 	if a, ok := d.asks(p, &c.Pristine); ok && !c.Born.Empty() {
-		c.Trouble = append(c.Trouble, away(a.key, d.machine.Format(c.Born), "it runs in a shared pool"))
+		d.waitFor(p, c, a.key)
 	} else if ok && a.n == 0 {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: a.key, Reason: noWhole(p, p.Pod.Resources, &c.Pristine).Error(), Refused: true, Then: "the container runs in a shared pool",
@@ -161,8 +199,8 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 	switch {
 	case p.Intent.CPUs.Said() || d.policy.Choosing == nil || !d.policy.Place:
 		return false
-	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.SeatFrom != kubeletGave && d.grantable(p, c.Key, d.ownedBy(old)) == nil:
-		cpus := d.ownedBy(old)
+	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.SeatFrom != kubeletGave && d.stays(p, old):
+		cpus := d.ownedBy(old).And(d.reach(p))
 		if d.resizing != nil {
 			if cpus = d.resized(p, c, cpus); cpus.Empty() {
 				return false
@@ -174,6 +212,9 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 		}
 		return true
 	case !c.Born.Empty():
+		return false
+	}
+	if d.waitsAnew(p, c) {
 		return false
 	}
 	cpus, key, why, err := d.choose(p, c)
@@ -194,6 +235,12 @@ func (d *draft) seatChosen(p *Pod, c *Container) bool {
 		d.sayResized(p, c)
 	}
 	return true
+}
+
+// stays reports whether an owner can go on with what of its CPUs is in its reach.
+func (d *draft) stays(p *Pod, old *Container) bool {
+	left := d.ownedBy(old).And(d.reach(p))
+	return !left.Empty() && d.grantable(p, old.Key, left) == nil
 }
 
 // ownedBy returns what an owner has: the ledger knows of a resize before its
@@ -262,21 +309,73 @@ func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
 	d.ownNotOutside(c, cpus)
 	c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
 	// Owned CPUs that went offline are its own when they come back.
-	c.Born = cpus.Union(c.Born.Minus(d.machine.Online()))
+	gone := d.missing(p, c).Minus(cpus)
+	c.Born = cpus.Union(gone)
 	c.SeatFrom, c.SeatWhy = from, why
 	g := d.grantOf(p, c.Key, cpus, from)
 	g.Wanted = c.Wanted
 	d.grant(g)
-	if gone := c.Born.Minus(cpus); !gone.Empty() {
-		c.Trouble = append(c.Trouble, away(from, d.machine.Format(gone), "it runs on those that are left"))
-	}
+	d.keep(p, c.Key, gone, from)
+	d.sayAway(c, from, gone, "it runs on those that are left")
 }
 
-// away tells of CPUs of an owner, a kernel list, that went offline.
-func away(key, cpus, then string) lifecycle.Problem {
-	return lifecycle.Problem{
-		Key: key, Value: intent.Printable(cpus), Warning: true, Reason: "these CPUs, which it owns, are offline",
-		Then: then + " and has them again when they are back",
+// waitsAnew has a container that is created anew wait for its pod's CPUs, where none of
+// them is in its reach: it has them when they are back.
+func (d *draft) waitsAnew(p *Pod, c *Container) bool {
+	away := d.missing(p, c)
+	if _, owns := d.ledger.Of(c.Key); owns || !c.Born.Empty() || away.Empty() || !d.ledger.OfPod(p.Pod.UID).Empty() {
+		return false
+	}
+	c.Born = away
+	d.waitFor(p, c, cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus))
+	return true
+}
+
+// seatAgain resizes an owner that runs in a pool as none of its CPUs is in its reach:
+// it may give some up. It owns what its pod was given meanwhile.
+func (d *draft) seatAgain(p *Pod, c *Container) bool {
+	if p.Intent.CPUs.Said() || c.Born.Empty() || d.ledger.Kept(c.Key).Empty() {
+		return false
+	}
+	g, _ := d.ledger.Of(c.Key)
+	if d.resizing != nil {
+		g.CPUs = d.resized(p, c, g.CPUs)
+	}
+	if g.CPUs.Empty() {
+		return false
+	}
+	d.own(p, c, g.CPUs, g.From, "those of its pod")
+	return true
+}
+
+// waitFor keeps the CPUs of an owner for it of which none is in its reach, unless
+// somebody else has come to own one, and reports that.
+func (d *draft) waitFor(p *Pod, c *Container, from string) {
+	if d.ledger.Check(c.Key, c.Born) != nil {
+		c.Born, c.Disowned = topology.Set{}, true
+		return
+	}
+	d.keep(p, c.Key, c.Born, from)
+	d.sayAway(c, from, c.Born, "it runs in a shared pool")
+}
+
+// sayAway reports CPUs of an owner that it cannot have now.
+func (d *draft) sayAway(c *Container, key string, cpus topology.Set, then string) {
+	for _, q := range []struct {
+		cpus       topology.Set
+		why, until string
+	}{
+		{cpus.Minus(d.machine.Online()), "these CPUs, which it owns, are offline", "has them again when they are back"},
+		{
+			cpus.And(d.machine.Online()), "these CPUs, which it owns, are not in the cgroup of its pod: cgroup version 1 takes a CPU that goes offline out of all cgroups for good",
+			"has them again once somebody has written them into cpuset.cpus of the cgroups above its container and the agent is started anew",
+		},
+	} {
+		if !q.cpus.Empty() {
+			c.Trouble = append(c.Trouble, lifecycle.Problem{
+				Key: key, Value: intent.Printable(d.machine.Format(q.cpus)), Warning: true, Reason: q.why, Then: then + " and " + q.until,
+			})
+		}
 	}
 }
 

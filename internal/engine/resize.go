@@ -44,33 +44,36 @@ func (d *draft) ownsAsOne(p *Pod) bool {
 func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 	r := d.resizing
 	r.before, r.all = have, d.ownsAsOne(p)
-	n, sum, key, _ := d.wanted(p, c, r.was, d.withOffline(c, have).Len())
+	owned := d.withOffline(c, have).Len()
+	n, sum, key, _ := d.wanted(p, c, r.was, owned)
 	cpus, err := d.resizeTo(p, c, have, n, sum)
 	if c.Wanted = 0; err != nil {
 		c.Wanted = n
-		r.failed = fmt.Errorf("it asks for %d CPUs now and owns %d: %w", n, d.withOffline(c, have).Len(), err)
+		r.failed = fmt.Errorf("it asks for %d CPUs now and owns %d: %w", n, owned, err)
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps those it owns, and no more",
 		})
 		return have
 	}
-	if cpus.Empty() {
-		d.lostAll(p, c, key, have.Len())
+	if cpus.Empty() && d.ledger.Kept(c.Key).Empty() {
+		d.lostAll(p, c, key, owned)
 		c.Born, c.touched = topology.Set{}, true
-		for _, g := range d.ledger.OfPodByContainer(p.Pod.UID) {
+		for _, g := range d.ledger.HeldByPod(p.Pod.UID) {
 			if r.all || g.Key == c.Key {
 				d.revoke(p, g.Key)
 			}
 		}
 		return cpus
 	}
-	if cpus == have || !r.all {
+	if !r.all {
 		return cpus
 	}
-	for _, g := range d.ledger.Grants() { // whatever the pod's containers own is the same
+	for _, g := range append(d.ledger.Grants(), d.ledger.AllKept()...) { // whatever the pod's containers own is the same
 		if g.Key.PodUID == p.Pod.UID && g.Key != c.Key {
-			g.CPUs = cpus
-			d.grant(g)
+			if g.CPUs = cpus; !cpus.Empty() {
+				d.grant(g)
+			}
+			d.keep(p, g.Key, d.ledger.Kept(c.Key), g.From)
 		}
 	}
 	return cpus
@@ -85,16 +88,22 @@ func (d *draft) resizeTo(p *Pod, c *Container, have topology.Set, n int, sum *li
 		return have, nil
 	case numa.Exclusive:
 		return have, errors.New("whole NUMA nodes are taken when a container is created")
+	case n > all.Len() && have.Empty():
+		return have, errors.New("those it owns are offline, and more are chosen beside them alone")
 	case n > all.Len():
 		return d.growTo(p, c, have, n, sum)
 	}
-	return d.shrinkTo(p, c, have, n), nil
+	kept := d.shrinkTo(p, c, have, all.Minus(have), n)
+	d.keep(p, c.Key, c.Born, c.SeatFrom)
+	return kept, nil
 }
 
 // shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for, whatever
-// else it asks for.
-func (d *draft) shrinkTo(p *Pod, c *Container, have topology.Set, n int) topology.Set {
-	if n == 0 {
+// else it asks for. Those that are out of its reach are given up first; what it keeps
+// of them is its Born.
+func (d *draft) shrinkTo(p *Pod, c *Container, have, away topology.Set, n int) topology.Set {
+	c.Born = first(away, n-have.Len())
+	if n == 0 || have.Empty() {
 		return topology.Set{}
 	}
 	w := choose.Want{N: min(n, have.Len()), From: have, Cores: cores(p.Intent)}
@@ -113,13 +122,24 @@ func (d *draft) shrinkTo(p *Pod, c *Container, have topology.Set, n int) topolog
 			return topology.Set{}
 		}
 	}
-	c.Born = topology.Set{}
 	return kept.CPUs
 }
 
-// withOffline adds to what a container has the CPUs of its own that are offline.
+// first returns the lowest n of some CPUs.
+func first(cpus topology.Set, n int) topology.Set {
+	var out topology.Set
+	for i := range cpus.All() {
+		if out.Len() < n {
+			out.Add(i)
+		}
+	}
+	return out
+}
+
+// withOffline adds to what a container has the CPUs of its own that it cannot have
+// now, as they are offline.
 func (d *draft) withOffline(c *Container, have topology.Set) topology.Set {
-	return have.Union(c.Born.Minus(d.machine.Online()))
+	return have.Union(d.ledger.Kept(c.Key))
 }
 
 // growTo chooses more CPUs for an owner. One that is bound to NUMA nodes gets
@@ -131,9 +151,9 @@ func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *life
 	w := d.question(p, c, n-d.withOffline(c, have).Len())
 	w.Beside = have
 	if p.Intent.NUMA.Said() {
-		w.From = w.From.And(d.machine.Spread(topology.NodeLevel, have))
+		w.From = w.From.And(d.machine.Spread(topology.NodeLevel, d.withOffline(c, have)))
 	}
-	if nodes := d.machine.Count(topology.NodeLevel, have); p.Intent.NUMA.V.Even {
+	if nodes := d.machine.Count(topology.NodeLevel, d.withOffline(c, have)); p.Intent.NUMA.V.Even {
 		if d.machine.Count(topology.NodeLevel, w.From) < nodes {
 			return have, &choose.ShortError{Want: w.N, Have: w.From.Len(), What: "to choose from, on fewer NUMA nodes than are to share them"}
 		}
@@ -198,21 +218,39 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 // Where its last resize was refused it has another number. Only owners are without
 // the quota they asked for: where the copy is, it has what its container owns, and
 // the kernel what of it was not given up since.
-func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, kernel string) string {
-	online, born := d.machine.Online(), d.machine.PlacesOf(rec.CPUs)
-	copied, runs := d.machine.PlacesOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(kernel)
+func (d *draft) resizedSince(p *Pod, c *Container, told *lifecycle.Container, rec *Record, f Facts) string {
+	online, born := d.reach(p), d.machine.PlacesOf(rec.CPUs)
+	copied, runs := d.machine.PlacesOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(f.Kernel[told.ID])
+	if told.Resources.CPU.Quota.V > 0 && rec.Pristine.CPU.Quota.V > 0 && d.lifts(p, c, born) {
+		copied = topology.Set{} // it has what its pool had
+		if list, read := f.Kernel[told.ID]; read && list == "" {
+			runs = online
+		}
+	}
 	was, is := born.And(online), copied.And(online)
-	if rec.Late || born.Empty() || (is.Empty() || is == was) && (runs.Empty() || runs == was) {
+	same := (is.Empty() || is == was) && (runs.Empty() || runs == was) && born.Contains(copied)
+	if rec.Late || born.Empty() || p.Intent.CPUs.Said() || same && born == was {
 		return rec.CPUs
 	}
 	lifted := told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty()
-	if was.Empty() && !lifted {
-		return rec.CPUs // it may run in a pool for as long as they are offline
+	asks := d.unlifted(p, &told.Resources)
+	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &asks)
+	n := dueBy(asked, told.Resources.CPU.Shares.V != rec.Pristine.CPU.Shares.V)
+	if !lifted && (was.Empty() || copied.Empty() && !born.Contains(runs)) {
+		// It may run in a pool for as long as all that it owns is offline.
+		if away = born.Minus(online); n > 0 && n < born.Len() && n <= away.Len() {
+			return d.machine.Format(first(away, n))
+		}
+		return rec.CPUs
 	}
-	if !copied.Contains(runs) && (is.Empty() || !runs.Contains(is)) {
+	if !copied.Empty() && !copied.Contains(runs) && (is.Empty() || !runs.Contains(is)) {
 		runs = topology.Set{}
 	}
-	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &told.Resources)
+	whole := n == 0 || n >= born.Len() || p.Intent.NUMA.V.Exclusive
+	if held := d.machine.PlacesOf(f.Grants[p.Pod.UID]); same && whole || held.Contains(born) && was.Contains(runs.Union(is)) {
+		// Where it runs on a part of what is known to be its own, nobody was there when the others came online again.
+		return rec.CPUs
+	}
 	for _, has := range []topology.Set{runs, is} {
 		switch both := has.Union(away); {
 		case has.Empty():
@@ -220,6 +258,8 @@ func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, ker
 			return d.machine.Format(has)
 		case slices.Contains(asked, both.Len()):
 			return d.machine.Format(both)
+		case n > has.Len() && n < both.Len() && born.Contains(has): // a shrink gives up those that are offline first
+			return d.machine.Format(has.Union(first(away, n-has.Len())))
 		}
 	}
 	switch {
@@ -230,6 +270,18 @@ func (d *draft) resizedSince(p *Pod, told *lifecycle.Container, rec *Record, ker
 		return told.Resources.CPU.CPUs
 	}
 	return rec.CPUs
+}
+
+// dueBy is how many CPUs a container is due of what asksByNow returned, 0 where no
+// number follows. Where it was resized its pod's number may be of before.
+func dueBy(asked []int, resized bool) int {
+	n := 0
+	for _, a := range asked {
+		if a > 0 && (n == 0 || resized) {
+			n = a
+		}
+	}
+	return n
 }
 
 // asksByNow returns how many CPUs a container asks for by what the runtime tells,
@@ -316,7 +368,8 @@ func (d *draft) follow(p *Plan, c *Container) {
 	}
 	d.resizing = nil
 	for _, other := range d.containersOf(c.PodID) {
-		follows := other.ID != c.ID && other.Alive() && other.Seat.Pool == placement.Own && (r.all || other.Key == c.Key)
+		owns := other.Seat.Pool == placement.Own || !other.Born.Empty() && !d.ledger.Kept(other.Key).Empty()
+		follows := other.ID != c.ID && other.Alive() && owns && (r.all || other.Key == c.Key)
 		if follows && (moved || other.Wanted != 0) {
 			n := *other
 			n.Born = c.Born
@@ -349,21 +402,29 @@ func (d *draft) resizePod(p *Plan) {
 	p.Container = nil
 }
 
-// asksInVain returns how many CPUs a container with a record asked for at its last
-// resize, where that was refused; 0 where nothing tells. Without what was noted then,
-// it is seen where its pod's containers ask for more than their pod was told of with.
-func (d *draft) asksInVain(p *Pod, c *Container) int {
-	if c.Wanted != 0 || !d.chosenForPod(p) {
+// asksInVain returns how many CPUs an owner with a record asks for that owns another
+// number; 0 where nothing tells. Without what was noted at a resize that was refused,
+// it is seen from what the runtime tells. Where containers ask for less than their pod,
+// either may be of before.
+func (d *draft) asksInVain(p *Pod, c *Container, owns int) int {
+	a, asks := d.asks(p, &c.Pristine)
+	switch {
+	case c.Wanted != 0 || !asks:
 		return c.Wanted
+	case !a.pod || !d.ownsAsOne(p):
+		return p.due(&c.Pristine).CPUs
 	}
-	all := []*lifecycle.Resources{&c.Pristine}
-	for _, other := range d.listed[c.PodID] {
-		if other.ID != c.ID && other.State != lifecycle.StateStopped {
-			all = append(all, &other.Resources)
+	sum := d.podSum(p, c)
+	if d.listed != nil {
+		all := []*lifecycle.Resources{&c.Pristine}
+		for _, other := range d.listed[c.PodID] {
+			if other.ID != c.ID && other.State != lifecycle.StateStopped {
+				all = append(all, &other.Resources)
+			}
 		}
+		sum = sumOf(all)
 	}
-	sum := sumOf(all)
-	if n := p.due(&sum).CPUs; n > p.due(p.Pod.Resources).CPUs {
+	if n := p.due(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
 		return n
 	}
 	return 0

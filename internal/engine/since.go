@@ -87,7 +87,9 @@ func (d *draft) paidSince(p *Pod, c *Container, told *lifecycle.Container, rec *
 			n, _ = d.paidNow(p, &now)
 		}
 		if n < owned.Len() && d.policy.Choosing != nil {
-			left = d.shrinkTo(p, c, owned.And(d.machine.Online()), n)
+			have := owned.And(d.reach(p))
+			left = d.shrinkTo(p, c, have, owned.Minus(have), n)
+			left = left.Union(c.Born)
 		}
 	}
 	if left == owned {

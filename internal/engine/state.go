@@ -104,6 +104,9 @@ type Container struct {
 	// Disowned: somebody else came to own CPUs that it had when it was created,
 	// and that its stamped record still names.
 	Disowned bool
+	// Resized: it owns others than its stamped record names, and nothing that was kept
+	// tells which.
+	Resized bool
 	// Wanted is how many CPUs it asked for in vain at its last resize; 0 where it
 	// has as many as it asked for.
 	Wanted int
@@ -247,8 +250,8 @@ func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 // Owners returns the pods that own CPUs and have not been stopped.
 func (s *State) Owners() []*Pod {
 	uids := map[string]bool{}
-	for _, g := range s.ledger.Grants() {
-		uids[g.Key.PodUID] = true
+	for uid := range s.Held() {
+		uids[uid] = true
 	}
 	if len(uids) == 0 {
 		return nil
@@ -263,8 +266,15 @@ func (s *State) Owners() []*Pod {
 	return out
 }
 
-// OwnedBy returns the CPUs the containers of a pod own.
-func (s *State) OwnedBy(podUID string) topology.Set { return s.ledger.OfPod(podUID) }
+// Held returns the CPUs of each pod that owns some, by UID: those its containers
+// own, and those that are kept for them while they are offline.
+func (s *State) Held() map[string]topology.Set {
+	held := map[string]topology.Set{}
+	for _, g := range append(s.ledger.Grants(), s.ledger.AllKept()...) {
+		held[g.Key.PodUID] = held[g.Key.PodUID].Union(g.CPUs)
+	}
+	return held
+}
 
 // Exclusive returns the CPUs somebody owns.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }

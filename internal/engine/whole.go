@@ -112,7 +112,11 @@ func (d *draft) configure(p *Plan, f Facts) {
 			}
 			n := *c
 			p.Pod = d.pods[c.PodID]
-			d.settle(p, &n, recordFor(s.Machine, c, owners))
+			rec := recordFor(s.Machine, c, owners)
+			if rec != nil {
+				n.Born = d.machine.PlacesOf(rec.CPUs)
+			}
+			d.settle(p, &n, rec)
 		}
 	}
 	d.carryOver(p, owners)
@@ -134,7 +138,9 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 	}
 	// What else a record says is in c already.
 	if g, owns := owners.Of(c.Key); owns {
-		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs.Union(c.Born.Minus(m.Online())))}
+		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs.Union(owners.Kept(c.Key)))}
+	} else if kept := owners.Kept(c.Key); !kept.Empty() {
+		return &Record{Pristine: c.Pristine, CPUs: m.Format(kept)}
 	}
 	return &Record{Pristine: c.Pristine, CPUs: m.Format(c.Born)}
 }
@@ -156,16 +162,27 @@ func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
 	for _, id := range p.Changed {
 		decided[d.containers[id].Key] = true
 	}
-	for _, g := range owners.Grants() {
+	for _, g := range append(owners.Grants(), owners.AllKept()...) {
 		pod := d.livePod(g.Key.PodUID)
 		if decided[g.Key] || !d.policy.Place || pod == nil || d.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
-		cpus := g.CPUs.And(d.machine.Online())
-		if !cpus.Empty() && cpus.And(d.policy.Pools.Reserved).Empty() && d.ledger.Check(g.Key, cpus) == nil {
-			d.ledger.Put(d.grantOf(pod, g.Key, cpus, g.From))
-		}
+		decided[g.Key] = true
+		had, _ := owners.Of(g.Key)
+		d.keepAll(pod, g.Key, had.CPUs.Union(owners.Kept(g.Key)), g.From)
 	}
+}
+
+// keepAll has a key own those of its CPUs that are in its pod's reach, and keeps the others for it.
+func (d *draft) keepAll(pod *Pod, key placement.Key, all topology.Set, from string) {
+	cpus := all.And(d.reach(pod))
+	if d.ledger.Check(key, all) != nil || !cpus.And(d.policy.Pools.Reserved).Empty() {
+		return
+	}
+	if !cpus.Empty() {
+		d.grant(d.grantOf(pod, key, cpus, from))
+	}
+	d.keep(pod, key, all.Minus(cpus), from)
 }
 
 // reserve keeps the CPUs of pods that own some and whose container does not live
@@ -181,8 +198,9 @@ func (d *draft) reserve(p *Plan, f Facts) {
 		if d.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
-		if cpus := d.machine.OnlineOf(list).Minus(d.ledger.OfPod(pod.Pod.UID)); !cpus.Empty() && d.grantable(pod, key, cpus) == nil {
-			d.grant(d.grantOf(pod, key, cpus, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key)))
+		all := d.machine.PlacesOf(list).Minus(d.heldBy(pod))
+		if left := all.And(d.reach(pod)); left.Empty() || d.grantable(pod, key, left) == nil {
+			d.keepAll(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))
 		}
 	}
 }

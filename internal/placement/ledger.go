@@ -33,10 +33,12 @@ type Ledger struct {
 	pods  map[string][]Grant // by pod UID; a list is replaced, never changed
 	owned topology.Set
 	lent  topology.Set // of owned
+	// kept are CPUs of owners that these cannot have now.
+	kept map[Key]Grant
 }
 
 // NewLedger returns an empty ledger.
-func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}} }
+func NewLedger() *Ledger { return &Ledger{pods: map[string][]Grant{}, kept: map[Key]Grant{}} }
 
 // Taken is a refusal: CPUs belong to another pod.
 type Taken struct {
@@ -51,10 +53,10 @@ func (t *Taken) Error() string {
 
 // Check returns a *Taken where some of the CPUs belong to another pod.
 func (l *Ledger) Check(key Key, cpus topology.Set) error {
-	if l.owned.And(cpus).Minus(l.OfPod(key.PodUID)).Empty() {
+	if l.owned.And(cpus).Minus(l.OfPod(key.PodUID)).Empty() && len(l.kept) == 0 {
 		return nil
 	}
-	for _, g := range l.Grants() {
+	for _, g := range append(l.Grants(), l.AllKept()...) {
 		if both := g.CPUs.And(cpus); g.Key.PodUID != key.PodUID && !both.Empty() {
 			return &Taken{CPUs: both, Owner: g}
 		}
@@ -67,8 +69,36 @@ func (l *Ledger) Put(g Grant) {
 	l.put(g.Key.PodUID, append(without(l.pods[g.Key.PodUID], g.Key), g))
 }
 
-// Drop ends a grant.
+// Keep records which CPUs an owner has besides its grant and cannot use now, as they
+// are offline: nobody else is granted them. An empty set ends that.
+func (l *Ledger) Keep(g Grant) {
+	if g.CPUs.Empty() {
+		delete(l.kept, g.Key)
+		return
+	}
+	l.kept[g.Key] = g
+}
+
+// Kept returns the CPUs that are kept for a key.
+func (l *Ledger) Kept(key Key) topology.Set { return l.kept[key].CPUs }
+
+// KeptOfPod returns the CPUs that are kept for the containers of a pod.
+func (l *Ledger) KeptOfPod(uid string) topology.Set {
+	var s topology.Set
+	for key, g := range l.kept {
+		if key.PodUID == uid {
+			s = s.Union(g.CPUs)
+		}
+	}
+	return s
+}
+
+// AllKept returns all that is kept, in the order of the keys.
+func (l *Ledger) AllKept() []Grant { return sorted(slices.Collect(maps.Values(l.kept))) }
+
+// Drop ends a grant, and what is kept for its key.
 func (l *Ledger) Drop(key Key) {
+	delete(l.kept, key)
 	if _, has := l.Of(key); has {
 		l.put(key.PodUID, without(l.pods[key.PodUID], key))
 	}
@@ -128,6 +158,23 @@ func (l *Ledger) OfPod(uid string) topology.Set {
 // OfPodByContainer returns the grants of a pod, in the order they came.
 func (l *Ledger) OfPodByContainer(uid string) []Grant { return slices.Clone(l.pods[uid]) }
 
+// HeldByPod returns what each key of a pod holds: its grant and what is kept for it,
+// in one.
+func (l *Ledger) HeldByPod(uid string) []Grant {
+	out := l.OfPodByContainer(uid)
+	for key, kept := range l.kept {
+		i := slices.IndexFunc(out, func(g Grant) bool { return g.Key == key })
+		switch {
+		case key.PodUID != uid:
+		case i < 0:
+			out = append(out, kept)
+		default:
+			out[i].CPUs = out[i].CPUs.Union(kept.CPUs)
+		}
+	}
+	return sorted(out)
+}
+
 // Left returns the CPUs a pod owned before a restart that no container of it has
 // come for since: those of the key without a container.
 func (l *Ledger) Left(uid string) topology.Set {
@@ -157,13 +204,14 @@ func (l *Ledger) Alone(uid string) topology.Set {
 
 // DropPod ends every grant of a pod, and reports whether there was one.
 func (l *Ledger) DropPod(uid string) bool {
-	_, had := l.pods[uid]
+	had := l.Owns(uid)
 	l.put(uid, nil)
+	maps.DeleteFunc(l.kept, func(key Key, _ Grant) bool { return key.PodUID == uid })
 	return had
 }
 
-// Owns reports whether a pod owns any CPU.
-func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 }
+// Owns reports whether a pod owns any CPU, or some are kept for it.
+func (l *Ledger) Owns(uid string) bool { return len(l.pods[uid]) > 0 || !l.KeptOfPod(uid).Empty() }
 
 // Grants returns all grants in the order of their keys.
 func (l *Ledger) Grants() []Grant {
@@ -171,15 +219,20 @@ func (l *Ledger) Grants() []Grant {
 	for _, grants := range l.pods {
 		out = append(out, grants...)
 	}
-	slices.SortFunc(out, func(a, b Grant) int {
+	return sorted(out)
+}
+
+// sorted sorts grants by their keys.
+func sorted(grants []Grant) []Grant {
+	slices.SortFunc(grants, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Key.PodUID, b.Key.PodUID), cmp.Compare(a.Key.Container, b.Key.Container))
 	})
-	return out
+	return grants
 }
 
 // Clone returns a copy that can be changed on its own.
 func (l *Ledger) Clone() *Ledger {
 	c := *l
-	c.pods = maps.Clone(l.pods)
+	c.pods, c.kept = maps.Clone(l.pods), maps.Clone(l.kept)
 	return &c
 }

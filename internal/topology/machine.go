@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Machine is what the node is: its online CPUs and their places, and its NUMA
+// Machine is what the node is: its CPUs and their places, and its NUMA
 // nodes. It is a value made once (by sysfs or describe) and then only read.
 type Machine struct {
-	// CPUs are the CPUs that were online when the machine was read, in ascending
-	// order of kernel id. Their index here is the dense index sets use.
+	// CPUs are the CPUs that have a place, online or not, in ascending order of
+	// kernel id. Their index here is the dense index sets use.
 	CPUs []CPU
 	// Nodes are the NUMA nodes in ascending order of id.
 	Nodes []Node
@@ -44,6 +44,16 @@ type CPU struct {
 	// Isolated CPUs are left out by the kernel's scheduler (isolcpus); NoHz
 	// CPUs have no tick while one task runs (nohz_full).
 	Isolated, NoHz bool
+	// Unread: it was offline when the machine was read, and the kernel tells no
+	// more of such a CPU than its NUMA node. See NewUnread.
+	Unread bool
+}
+
+// NewUnread returns a CPU that is offline while the machine is read: a core of
+// its own on a NUMA node, until it is Learned where it is.
+func NewUnread(id, node int) CPU {
+	alone := -1 - id // no kernel numbers anything so
+	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, Unread: true}
 }
 
 // CoreKind says what a core of a hybrid processor is made for.
@@ -100,8 +110,10 @@ type Device struct {
 // Layout is what a machine is made from where there is more to tell than CPUs
 // and memory.
 type Layout struct {
-	CPUs    []CPU
-	Nodes   []Node // CPUs are filled in by Build
+	CPUs  []CPU
+	Nodes []Node // CPUs are filled in by Build
+	// Offline are the ids of CPUs that are not online. Those that are among CPUs
+	// have a place all the same.
 	Offline []int
 	Devices []Device
 }
@@ -133,7 +145,12 @@ func Build(l Layout) (*Machine, error) {
 			return nil, fmt.Errorf("CPU %d appears twice", c.ID)
 		}
 		m.index[c.ID] = i
-		m.all.Add(i)
+		if _, offline := slices.BinarySearch(m.Offline, c.ID); !offline {
+			m.all.Add(i)
+		}
+	}
+	if m.all.Empty() {
+		return nil, fmt.Errorf("none of the %d CPUs is online", len(m.CPUs))
 	}
 	slices.SortFunc(m.Devices, func(a, b Device) int { return cmp.Compare(a.Address, b.Address) })
 	if err := m.seatNodes(l.Nodes); err != nil {
@@ -158,7 +175,9 @@ func (m *Machine) seatNodes(nodes []Node) error {
 		if at[c.Node] == nil {
 			at[c.Node] = &Node{ID: c.Node}
 		}
-		at[c.Node].CPUs.Add(i)
+		if m.all.Has(i) {
+			at[c.Node].CPUs.Add(i)
+		}
 	}
 	if len(at) > MaxNodes {
 		return fmt.Errorf("%d NUMA nodes are more than %d", len(at), MaxNodes)
@@ -179,7 +198,7 @@ func (m *Machine) Online() Set { return m.all }
 // WithOnline returns the machine as it is while other CPUs are online, by kernel
 // id. Sets of the one mean the same on the other: a CPU that went offline keeps
 // its place in CPUs and in its groups, and is in no node and not online. CPUs that
-// were not online when the machine was read have no place; they are returned.
+// were not there when the machine was read have no place; they are returned.
 func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	n := *m
 	n.all, n.Offline = Set{}, nil
@@ -209,6 +228,63 @@ func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 		n.Nodes[at].CPUs.Add(i)
 	}
 	return &n, unknown
+}
+
+// Learned returns the machine with the places of CPUs that were offline when it was
+// read, as a later reading of the same machine has them. Sets of the one mean the
+// same on the other. A CPU on a NUMA node that the machine has not got stays unread.
+func (m *Machine) Learned(later *Machine) *Machine {
+	n := *m
+	n.CPUs = slices.Clone(m.CPUs)
+	for i, c := range m.CPUs {
+		at, there := later.index[c.ID]
+		if !c.Unread || !there || later.CPUs[at].Unread {
+			continue
+		}
+		if _, known := m.NodeIndex(later.CPUs[at].Node); known {
+			n.CPUs[i] = n.numbered(later, at)
+		}
+	}
+	n.groups, n.member = [levels][]Set{}, [levels][]int{}
+	n.group()
+	var online []int
+	for i := range m.all.All() {
+		online = append(online, m.CPUs[i].ID)
+	}
+	now, _ := n.WithOnline(online)
+	now.Offline = m.Offline
+	return now
+}
+
+// numbered is a CPU of a later reading with the numbers that this one has for its
+// cores and caches: where nothing but the order numbers them, another CPU of the same
+// group tells.
+func (m *Machine) numbered(later *Machine, at int) CPU {
+	c := later.CPUs[at]
+	same := func(l Level) (CPU, bool) {
+		for i := range later.groups[l][later.member[l][at]].All() {
+			if j, there := m.index[later.CPUs[i].ID]; there && i != at && !m.CPUs[j].Unread {
+				return m.CPUs[j], true
+			}
+		}
+		return CPU{}, false
+	}
+	alone := -1 - c.ID
+	if o, found := same(CoreLevel); found {
+		c.Core = o.Core
+	} else if slices.ContainsFunc(m.CPUs, func(o CPU) bool { return CoreLevel.of(o) == CoreLevel.of(c) }) {
+		c.Core = alone
+	}
+	for _, cache := range []struct {
+		level Level
+		of    func(*CPU) *int
+	}{{L3Level, func(c *CPU) *int { return &c.L3 }}, {L2Level, func(c *CPU) *int { return &c.L2 }}} {
+		*cache.of(&c) = alone
+		if o, found := same(cache.level); found {
+			*cache.of(&c) = *cache.of(&o)
+		}
+	}
+	return c
 }
 
 // WithMemory returns the machine as it is while its NUMA nodes have other memory:

@@ -42,6 +42,30 @@ func (r *reader) cpus(online []int) []topology.CPU {
 	return cpus
 }
 
+// withOffline adds CPUs that are offline, as many as there is room for. Lists tell of
+// them all the same, and CPUs of one NUMA node are of one package.
+func (r *reader) withOffline(cpus []topology.CPU, offline []int, home func(id int) int) []topology.CPU {
+	if len(cpus) == 0 {
+		return nil
+	}
+	isolated, noHz := r.list(cpuDir, "isolated"), r.list(cpuDir, "nohz_full")
+	online := cpus
+	for _, id := range offline {
+		if len(cpus) >= topology.MaxCPUs {
+			break
+		}
+		c := topology.NewUnread(id, home(id))
+		if i := slices.IndexFunc(online, func(o topology.CPU) bool { return o.Node == c.Node }); i >= 0 {
+			c.Package, c.Die = online[i].Package, online[i].Die
+		}
+		_, c.Isolated = slices.BinarySearch(isolated, id)
+		_, c.NoHz = slices.BinarySearch(noHz, id)
+		cpus = append(cpus, c)
+	}
+	slices.SortFunc(cpus, func(a, b topology.CPU) int { return a.ID - b.ID })
+	return cpus
+}
+
 // offline returns the CPUs that are there and not online.
 func (r *reader) offline(online []int) []int {
 	var out []int
@@ -187,7 +211,7 @@ func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 		}
 		d := topology.Device{Address: address, Class: uint32(class), Node: r.number(-1, dir, address, "numa_node")}
 		for _, id := range r.list(dir, address, "local_cpulist") {
-			if i, online := index[id]; online {
+			if i, known := index[id]; known {
 				d.CPUs.Add(i)
 			}
 		}

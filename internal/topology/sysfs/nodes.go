@@ -25,8 +25,8 @@ func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[i
 			nodeOf[c], local[id] = id, true
 		}
 		for _, entry := range r.names(dir) { // the links stay while a CPU is offline
-			if _, isCPU := numbered(entry, "cpu"); isCPU {
-				local[id] = true
+			if c, isCPU := numbered(entry, "cpu"); isCPU {
+				nodeOf[c], local[id] = id, true
 			}
 		}
 		var told bool

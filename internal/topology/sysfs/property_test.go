@@ -3,6 +3,7 @@ package sysfs
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -47,11 +48,13 @@ func layout(t *rapid.T) topology.Layout {
 			}
 			core++
 		}
-		l.Offline = append(l.Offline, id)
+		off := topology.NewUnread(id, ids[n])
+		off.Package, off.Die, off.Isolated = n/2, n%2, n%3 == 1
+		l.CPUs, l.Offline = append(l.CPUs, off), append(l.Offline, id)
 		id++
 	}
 	if core < 2 {
-		for i := range l.CPUs { // one core is of no other kind than all
+		for i := range l.CPUs { // one core is of no other kind than all; and of one that is offline none is told
 			l.CPUs[i].Kind = topology.PlainCore
 		}
 	}
@@ -77,7 +80,7 @@ func layout(t *rapid.T) topology.Layout {
 		l.Nodes[0].HugePages = map[uint64]uint64{2 << 20: 512, 1 << 30: 4}
 	}
 	l.Devices = []topology.Device{
-		{Address: "0000:3b:00.0", Class: 0x030200, Node: ids[nodes-1], CPUs: topology.SetOf(len(l.CPUs) - 1), Numbers: []string{"226:0", "226:128"}},
+		{Address: "0000:3b:00.0", Class: 0x030200, Node: ids[nodes-1], CPUs: topology.SetOf(len(l.CPUs) - 2), Numbers: []string{"226:0", "226:128"}},
 		{Address: "0000:5e:00.0", Class: 0x020000, Node: -1, CPUs: topology.SetOf(0)},
 	}
 	return l
@@ -201,7 +204,7 @@ func TestOddities(t *testing.T) {
 				"cpu/cpu2/topology/core_id": "0", "cpu/cpu2/topology/core_cpus_list": "2",
 				"cpu/cpu3/topology/core_id": "1", "cpu/cpu3/topology/core_cpus_list": "3",
 			},
-			func(m *topology.Machine) string { return fmt.Sprint(len(m.Groups(topology.CoreLevel))) }, "4",
+			func(m *topology.Machine) string { return fmt.Sprint(m.Count(topology.CoreLevel, m.Online())) }, "4",
 		},
 		{
 			"a big and a little cluster", map[string]string{
@@ -228,7 +231,7 @@ func TestOddities(t *testing.T) {
 		},
 		{
 			"an unknown cluster", map[string]string{"cpu/cpu0/topology/cluster_id": "65535", "cpu/cpu1/topology/cluster_id": "-1"},
-			func(m *topology.Machine) string { return fmt.Sprint(len(m.Groups(topology.ClusterLevel))) }, "1",
+			func(m *topology.Machine) string { return fmt.Sprint(m.Count(topology.ClusterLevel, m.Online())) }, "1",
 		},
 		{
 			"distances of fewer nodes than there are", map[string]string{
@@ -244,6 +247,15 @@ func TestOddities(t *testing.T) {
 		},
 		{
 			"offline CPUs", nil, func(m *topology.Machine) string { return fmt.Sprint(m.Offline) }, "[4 5]",
+		},
+		{
+			"offline CPUs have a place", map[string]string{
+				"cpu/cpu3/topology/physical_package_id": "1", "cpu/isolated": "3-4",
+				"node/node0/cpulist": "0-2", "node/node1/cpulist": "3", "node/node1/cpu4/uevent": "", "node/node1/cpu5/uevent": "",
+			},
+			func(m *topology.Machine) string {
+				return fmt.Sprint(m.Format(m.PlacesOf("4-7")), " ", m.CPUs[4].Node, m.CPUs[5].Package, m.CPUs[4].Isolated, " ", m.Format(m.Nodes[1].CPUs))
+			}, "4-5 1 1 true 3",
 		},
 		{
 			"memory told apart by size", map[string]string{
@@ -286,4 +298,53 @@ func kinds(m *topology.Machine) string {
 		out = append(out, n.Kind.String())
 	}
 	return strings.Join(out, " ")
+}
+
+// TestLearned: a machine that was read while CPUs were offline is, once they came and
+// it was read again, the machine that was read with all of them online; and sets of
+// the one mean the same on the other.
+func TestLearned(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := layout(t)
+		l.CPUs = slices.DeleteFunc(l.CPUs, func(c topology.CPU) bool { return c.Unread })
+		l.Offline, l.Devices = nil, nil
+		all, err := topology.Build(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var online []int
+		for i, c := range all.CPUs {
+			if i == 0 || rapid.IntRange(0, 2).Draw(t, "online") > 0 {
+				online = append(online, c.ID)
+				continue
+			}
+			l.CPUs[i], l.Offline = topology.NewUnread(c.ID, c.Node), append(l.Offline, c.ID)
+		}
+		some, err := topology.Build(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := Read(write(some))
+		if err != nil {
+			t.Fatal(err)
+		}
+		later, err := Read(write(all))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := before.Learned(later)
+		if now.Format(now.Online()) != topology.FormatList(online) || now.Format(before.Online()) != topology.FormatList(online) {
+			t.Fatalf("online are %s, not %v", now.Format(now.Online()), online)
+		}
+		for _, level := range topology.Levels() {
+			for i := range later.CPUs {
+				for j := range i {
+					together := now.GroupOf(level, i) == now.GroupOf(level, j)
+					if want := later.GroupOf(level, i) == later.GroupOf(level, j); together != want {
+						t.Fatalf("CPUs %d and %d share a %s: %t, want %t", now.CPUs[i].ID, now.CPUs[j].ID, level, together, want)
+					}
+				}
+			}
+		}
+	})
 }

@@ -1,5 +1,6 @@
-// Package sysfs reads a machine from a /sys tree: online CPUs with their cores,
-// clusters, dies, packages, caches, kinds and clock rates; NUMA nodes with their
+// Package sysfs reads a machine from a /sys tree: CPUs with their cores,
+// clusters, dies, packages, caches, kinds and clock rates, of those that are offline
+// the NUMA node alone, as the kernel takes the rest away; NUMA nodes with their
 // memory, its kind, distances and huge pages; isolated and tickless CPUs; and
 // the NUMA nodes of PCI devices. Every file but the list of online CPUs may be
 // missing.
@@ -42,6 +43,7 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 		l.CPUs[i].Node = home(l.CPUs[i].ID, nodeOf, l.Nodes)
 	}
 	r.kinds(l.CPUs)
+	l.CPUs = r.withOffline(l.CPUs, l.Offline, func(id int) int { return home(id, nodeOf, l.Nodes) })
 	l.Devices = r.devices(l.CPUs)
 	if r.err != nil {
 		return nil, r.err

@@ -22,7 +22,7 @@ type written struct {
 func write(m *topology.Machine) fstest.MapFS {
 	w := written{m, fstest.MapFS{}}
 	w.lists()
-	for i := range m.CPUs {
+	for i := range m.Online().All() { // the kernel takes away the directories of what is offline
 		w.cpu(i)
 	}
 	for _, n := range m.Nodes {
@@ -51,7 +51,9 @@ func (w written) put(text string, parts ...string) {
 func (w written) lists() {
 	var all, isolated, noHz, atoms []int
 	for _, c := range w.m.CPUs {
-		all = append(all, c.ID)
+		if !c.Unread {
+			all = append(all, c.ID)
+		}
 		if c.Isolated {
 			isolated = append(isolated, c.ID)
 		}
@@ -78,7 +80,7 @@ func (w written) lists() {
 
 func (w written) cpu(i int) {
 	c, dir := w.m.CPUs[i], cpuPath(w.m.CPUs[i].ID)
-	list := func(l topology.Level) string { return w.m.Format(w.m.Groups(l)[w.m.GroupOf(l, i)]) }
+	list := func(l topology.Level) string { return w.m.Format(w.m.Groups(l)[w.m.GroupOf(l, i)].And(w.m.Online())) }
 	w.put(strconv.Itoa(c.Core), dir, "topology/core_id")
 	w.put(strconv.Itoa(c.Die), dir, "topology/die_id")
 	w.put(strconv.Itoa(c.Package), dir, "topology/physical_package_id")
@@ -110,8 +112,10 @@ func (w written) node(n topology.Node) {
 	if n.Distance != nil {
 		w.put(strings.Trim(fmt.Sprint(n.Distance), "[]"), dir, "distance")
 	}
-	for _, id := range n.CPUs.Members() {
-		w.put("", dir, "cpu"+strconv.Itoa(w.m.CPUs[id].ID), "uevent")
+	for _, c := range w.m.CPUs {
+		if c.Node == n.ID { // the links stay while a CPU is offline
+			w.put("", dir, "cpu"+strconv.Itoa(c.ID), "uevent")
+		}
 	}
 	for bytes, pages := range n.HugePages {
 		w.put(strconv.FormatUint(pages, 10), dir, fmt.Sprintf("hugepages/hugepages-%dkB/nr_hugepages", bytes>>10))
