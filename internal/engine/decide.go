@@ -236,7 +236,7 @@ func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
 	if np.Pod.Resources == nil && (np.Intent.CPUs.Said() || np.Intent.Class.V == intent.Dedicated) {
 		np.stranger = append(np.stranger, lifecycle.Problem{
 			Key: np.Intent.CPUs.Key, Value: intent.Printable(pod.Name), Warning: true,
-			Reason: "the runtime does not say what the pod requests, and no pod spec does: CPUs are measured by its containers alone (podSpec)",
+			Reason: "the runtime does not say what the pod requests, and no pod spec does: CPUs are measured by its containers alone (podspec)",
 		})
 	}
 	if list, ok := f.ParentCPUs[pod.ID]; ok {
