@@ -78,13 +78,13 @@ func (c *Conductor) reportRefused(w *work) {
 		}
 		pod := c.podOf(o.Target.Owner)
 		if logged[pod]++; logged[pod] <= lifecycle.MaxProblems {
-			c.log.Warn("the kernel refused a value", logkey.Op, w.op, logkey.Owner, o.Target.Owner,
-				logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
+			c.log.Warn("the kernel refused a value", append(c.whose(o.Target.Owner), logkey.Op, w.op,
+				logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(logged)) {
 		if more := logged[pod] - lifecycle.MaxProblems; more > 0 {
-			c.log.Warn("the kernel refused more values of a pod, see explain", logkey.Op, w.op, logkey.Owner, pod, logkey.Values, more)
+			c.log.Warn("the kernel refused more values of a pod, see explain", append(c.whose(pod), logkey.Op, w.op, logkey.Values, more)...)
 		}
 	}
 }

@@ -350,8 +350,8 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 		}
 		delete(c.queue.tries, id)
 		c.copyRefused(id, values, err)
-		c.log.Warn("the runtime's copy stays out of date; the kernel has the values", logkey.Op, logkey.ID(c.ops.Add(1)),
-			logkey.Container, id, logkey.Err, err)
+		c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
+			append(c.whoseLocked(id), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
 		return overtaken
 	}
 	delete(c.queue.tries, id)

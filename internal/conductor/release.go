@@ -188,7 +188,7 @@ func (c *Conductor) giveUp(w *work) {
 		})
 		for _, o := range out {
 			if o.Err != nil {
-				c.log.Warn("what an earlier agent wrote stays", logkey.Owner, o.Target.Owner, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)
+				c.log.Warn("what an earlier agent wrote stays", append(c.whose(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
 		return nil

@@ -60,12 +60,13 @@ type guardian struct {
 	watch   Watcher
 	blind   bool // there is no watcher, or it cannot watch all
 	waiting map[string]drifter
+	retried time.Time // when what the kernel refused was last written again
 }
 
 // Watch finds values that others change in the kernel and puts them right, until
 // ctx ends. Without a watcher it looks at all files in turn.
 func (c *Conductor) Watch(ctx context.Context, w Watcher) error {
-	g := &guardian{c: c, watch: w, blind: w == nil, waiting: map[string]drifter{}}
+	g := &guardian{c: c, watch: w, blind: w == nil, waiting: map[string]drifter{}, retried: c.now()}
 	var written <-chan string
 	if w != nil {
 		written = w.Written()
@@ -92,6 +93,10 @@ func (c *Conductor) Watch(ctx context.Context, w Watcher) error {
 			}
 		case <-look.C:
 			owners = c.keeper.Sweep(g.share())
+			if now := c.now(); now.Sub(g.retried) >= retryRefused {
+				g.retried = now
+				c.retryRefused()
+			}
 			look.Reset(g.pause())
 		case <-due.C:
 			g.repair(c.now())
@@ -221,6 +226,28 @@ func (g *guardian) repair(now time.Time) {
 	}
 }
 
+// retryRefused is how often values that the kernel refused are written again.
+const retryRefused = 2 * time.Minute
+
+// retryRefused writes again what the kernel refused: a value may have been refused
+// for another that is gone by now, as a pod's quota for a container's.
+func (c *Conductor) retryRefused() {
+	owners := c.keeper.Refused()
+	if len(owners) == 0 {
+		return
+	}
+	c.takeTurn()
+	defer c.turn.Unlock()
+	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
+	_ = c.guard(w, func() error {
+		for _, owner := range owners {
+			w.wrote = append(w.wrote, c.keeper.Settle(owner)...)
+		}
+		c.confirm(w)
+		return nil
+	})
+}
+
 // repair writes again what others have undone, and tells of it.
 func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	c.takeTurn()
@@ -228,7 +255,7 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
 	_ = c.guard(w, func() error {
 		for _, o := range c.keeper.Repair(owners...) {
-			if o.State != keeper.Same {
+			if o.State != keeper.Same || c.isMissing(o) {
 				w.wrote = append(w.wrote, o)
 			}
 		}
@@ -241,9 +268,38 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	return w.wrote
 }
 
+// isMissing reports whether status says that a value is not in force.
+func (c *Conductor) isMissing(o keeper.Outcome) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, ok := c.sent[o.Target.Owner].of(slotOf(o.Value))
+	return ok && !d.applied
+}
+
+// whose names an owner of values in a log line: its pod and container where they
+// are known, with its id.
+func (c *Conductor) whose(owner string) []any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.whoseLocked(owner)
+}
+
+func (c *Conductor) whoseLocked(owner string) []any {
+	out := []any{logkey.Owner, owner}
+	p := c.state.Pod(owner)
+	if ctr := c.state.Container(owner); ctr != nil {
+		out = append(out, logkey.Container, ctr.Name)
+		p = c.state.Pod(ctr.PodID)
+	}
+	if p != nil {
+		out = append(out, logkey.Pod, p.Pod.Name, logkey.Namespace, p.Pod.Namespace)
+	}
+	return out
+}
+
 // tellRepair logs what became of a value that others had undone.
 func (c *Conductor) tellRepair(o keeper.Outcome) {
-	about := []any{logkey.Owner, o.Target.Owner, logkey.Field, slotOf(o.Value).String(), logkey.Value, o.Value.String()}
+	about := append(c.whose(o.Target.Owner), logkey.Field, slotOf(o.Value).String(), logkey.Value, o.Value.String())
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:
 		if errors.Is(o.Err, keeper.ErrContested) {

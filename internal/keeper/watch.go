@@ -192,6 +192,20 @@ func (k *Keeper) Sweep(some int) []string {
 	return owners
 }
 
+// Refused lists the owners of values that the kernel refused last. What stood in
+// their way may be gone by now, and nobody notifies us of that.
+func (k *Keeper) Refused() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	owners := map[string]bool{}
+	for _, r := range k.rows {
+		if r.state == Refused && r.left == nil {
+			owners[r.target.Owner] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(owners))
+}
+
 // Files returns how many files hold values.
 func (k *Keeper) Files() int {
 	k.mu.Lock()

@@ -121,7 +121,7 @@ func (a *Attachment) others(all []conductor.Settings) {
 		if late {
 			a.work.Go(func() {
 				if err := a.send(a.ctx, s.Container, s.Values); err != nil {
-					a.o.Log.Warn("the runtime's copy could not be changed", logkey.Container, s.Container, logkey.Err, err)
+					a.o.Log.Warn("the runtime's copy could not be changed", append(a.whose(s.Container), logkey.Err, err)...)
 				}
 			})
 		}
@@ -141,8 +141,17 @@ func (a *Attachment) encode(m proto.Message) []byte {
 // report tells of values that were handed to us though we cannot carry them.
 func (a *Attachment) report(id string, left []lifecycle.Value) {
 	for _, v := range left {
-		a.o.Log.Warn("value not carried by the cri", logkey.Container, id, logkey.Field, v.Field.String(), logkey.Value, v.String())
+		a.o.Log.Warn("value not carried by the cri", append(a.whose(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
 	}
+}
+
+// whose names a container in a log line, with its pod where that is known.
+func (a *Attachment) whose(id string) []any {
+	c, p := a.container(id)
+	if c == nil || p == nil {
+		return []any{logkey.Container, id}
+	}
+	return []any{logkey.Container, c.Name, logkey.Owner, id, logkey.Pod, p.Name, logkey.Namespace, p.Namespace}
 }
 
 // done is what becomes of a call the runtime confirmed.
@@ -350,7 +359,7 @@ func (a *Attachment) startContainer(ctx context.Context, msg []byte) relay.Verdi
 	})
 	if len(pending) > 0 {
 		if err := a.send(ctx, c.ID, pending); err != nil {
-			a.o.Log.Warn("a container starts with what it was created with; the kernel is corrected at once", logkey.Container, c.ID, logkey.Err, err)
+			a.o.Log.Warn("a container starts with what it was created with; the kernel is corrected at once", append(a.whose(c.ID), logkey.Err, err)...)
 		}
 	}
 	if ans.Owns {

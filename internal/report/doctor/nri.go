@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // Where runtimes are.
@@ -62,12 +64,40 @@ func (n *node) checkRuntime() Check {
 		tried = append(tried, s.path)
 	}
 	switch {
+	case len(found) > 1 && n.inUse() != "":
+		n.runtime = n.inUse()
+		return c.ok("%s; in use is %s", strings.Join(found, " and "), n.runtime)
 	case len(found) > 0:
 		return c.ok("%s", strings.Join(found, " and "))
 	case unseen != nil:
 		return c.unseen(join(tried), unseen)
 	}
 	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or "))
+}
+
+// inUse names the runtime that the agent says it is attached to: sockets of another
+// may be there beside it. Where no agent does, the kubelet's configuration tells;
+// it is empty where neither does.
+func (n *node) inUse() string {
+	var attached []status.Attached
+	if n.agent != nil {
+		attached = n.agent.Attachments
+	}
+	for _, a := range attached {
+		for _, name := range []string{containerd, crio} {
+			if live(a.State) && strings.HasPrefix(a.Runtime, name+" ") {
+				return name
+			}
+		}
+	}
+	switch endpoint, _, err := n.kubeletEndpoint(); {
+	case err != nil:
+	case strings.HasSuffix(endpoint, crioSocket), strings.HasSuffix(endpoint, sameRun(crioSocket)):
+		return crio
+	case strings.HasSuffix(endpoint, containerdSocket):
+		return containerd
+	}
+	return ""
 }
 
 // readNRI reads the runtime's configuration. Where no runtime was found, the
@@ -84,7 +114,14 @@ func (n *node) readNRI() {
 	if n.runtime == crio {
 		n.nri.on, n.nri.table = "enable_nri", "[crio.nri]"
 		n.nri.requests, n.nri.register = "nri_plugin_request_timeout", "nri_plugin_registration_timeout"
-		for _, f := range append([]string{"/etc/crio/crio.conf"}, n.host.glob("/etc/crio/crio.conf.d/*.conf")...) {
+		// CRI-O reads every file there, whatever its name ends with, in the order of
+		// their names: the later wins (CRI-O 1.36, pkg/config, UpdateFromPath).
+		files := n.host.glob("/etc/crio/crio.conf.d/*")
+		slices.Sort(files)
+		for _, f := range append([]string{"/etc/crio/crio.conf"}, files...) {
+			if info, err := n.host.stat(f); err == nil && info.IsDir() {
+				continue
+			}
 			n.readFile(f, []string{"crio", "nri"})
 		}
 		return
