@@ -227,35 +227,57 @@ func (cp *checkpoint) notePod(id string, o podOverlay) {
 }
 
 // overlay lays over an event's pods what was wanted of them from outside. Pods
-// of the event are replaced, not changed.
+// of the event are replaced, not changed. A pod may have tens of thousands of
+// annotations, so they are not copied under the lock.
 func (c *Conductor) overlay(ev *lifecycle.Event) {
+	var wanted map[string]podOverlay
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.late.pods) == 0 {
+	if len(c.late.pods) > 0 {
+		wanted = make(map[string]podOverlay, len(ev.Pods)+1)
+		for _, p := range append(ev.Pods[:len(ev.Pods):len(ev.Pods)], ev.Pod) {
+			if p != nil {
+				if o, said := c.late.pods[p.ID]; said {
+					wanted[p.ID] = o
+				}
+			}
+		}
+	}
+	c.mu.Unlock()
+	if len(wanted) == 0 {
 		return
 	}
-	ev.Pod = c.late.over(ev.Pod)
+	ev.Pod = over(ev.Pod, wanted)
 	for i := range ev.Pods {
-		ev.Pods[i] = c.late.over(ev.Pods[i])
+		ev.Pods[i] = over(ev.Pods[i], wanted)
 	}
 }
 
-func (cp *checkpoint) over(p *lifecycle.Pod) *lifecycle.Pod {
+// over returns a pod with what was wanted of it from outside.
+func over(p *lifecycle.Pod, wanted map[string]podOverlay) *lifecycle.Pod {
 	if p == nil {
 		return nil
 	}
-	o, said := cp.pods[p.ID]
+	o, said := wanted[p.ID]
 	if !said {
 		return p
 	}
 	n := *p
-	for k, v := range o.Labels {
-		n.Labels = with(n.Labels, k, v)
+	n.Labels, n.Annotations = merged(n.Labels, o.Labels), merged(n.Annotations, o.Annotations)
+	return &n
+}
+
+// merged returns a map with the entries of another laid over it, but for records,
+// which are the agent's own.
+func merged(have, more map[string]string) map[string]string {
+	if len(more) == 0 {
+		return have
 	}
-	for k, v := range o.Annotations {
+	n := make(map[string]string, len(have)+len(more))
+	maps.Copy(n, have)
+	for k, v := range more {
 		if k != intent.RecordKey {
-			n.Annotations = with(n.Annotations, k, v)
+			n[k] = v
 		}
 	}
-	return &n
+	return n
 }

@@ -12,7 +12,7 @@ func (p *Pod) Compact() *Pod {
 	labels, annotations := pairs(p.Labels), pairs(p.Annotations)
 	keep = addresses(addresses(keep, labels), annotations)
 	together(keep...)
-	n.Labels, n.Annotations = unpaired(labels), unpaired(annotations)
+	n.Labels, n.Annotations = unpaired(labels, p.Labels), unpaired(annotations, p.Annotations)
 	for _, r := range []**Resources{&n.Overhead, &n.Resources, &n.Sandbox} {
 		if *r != nil {
 			own := **r
@@ -36,7 +36,7 @@ func (c *Container) Compact() {
 	keep := []*string{&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems}
 	keep = addresses(addresses(addresses(keep, labels), annotations), c.Env)
 	together(keep...)
-	c.Labels, c.Annotations = unpaired(labels), unpaired(annotations)
+	c.Labels, c.Annotations = unpaired(labels, c.Labels), unpaired(annotations, c.Annotations)
 }
 
 func addresses(to []*string, of []string) []*string {
@@ -63,8 +63,16 @@ func together(texts ...*string) {
 	}
 }
 
-// pairs lists a map's keys, each before its value.
+// mostPairs is how many entries of a map are moved. Pods have dozens; the author of one
+// can write tens of thousands, and to make maps of these again takes longer than all
+// else. They stay in the map they came in, which has little that is not kept.
+const mostPairs = 1024
+
+// pairs lists a map's keys, each before its value; nil of a map that is not moved.
 func pairs(m map[string]string) []string {
+	if len(m) > mostPairs {
+		return nil
+	}
 	out := make([]string, 0, 2*len(m))
 	for k, v := range m {
 		out = append(out, k, v)
@@ -72,9 +80,13 @@ func pairs(m map[string]string) []string {
 	return out
 }
 
-// unpaired is the map of a list of pairs; nil where there is none.
-func unpaired(list []string) map[string]string {
-	if len(list) == 0 {
+// unpaired is the map of a list of pairs; nil where there is none. A map that was not
+// moved is given back.
+func unpaired(list []string, was map[string]string) map[string]string {
+	switch {
+	case len(was) > mostPairs:
+		return was
+	case len(list) == 0:
 		return nil
 	}
 	m := make(map[string]string, len(list)/2)
