@@ -10,6 +10,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/test/clock"
 	"github.com/trimtab/trimtab/test/hostile"
@@ -19,8 +20,15 @@ import (
 func worstPods(n int) []hostile.Pod {
 	all := hostile.Pods(lifecycle.MaxText)
 	var out []hostile.Pod
-	for i := range n - 2 {
+	for i := range n - 2 - 10 {
 		out = append(out, all[i*len(all)/n])
+	}
+	for _, p := range all { // those that once held the lock for ten seconds
+		if len(p.Annotations[intent.KatalystBindResult]) > lifecycle.MaxText {
+			for range 10 {
+				out = append(out, p)
+			}
+		}
 	}
 	return append(out, all[len(all)-2:]...) // many annotations, many labels
 }
