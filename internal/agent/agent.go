@@ -29,6 +29,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/socket"
 	"github.com/trimtab/trimtab/internal/statefile"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
@@ -71,6 +72,10 @@ type Options struct {
 	CgroupDir string
 	// Files makes the calls of a directory of state files; nil for the disk.
 	Files func(dir string) statefile.FS
+	// Dial connects to the runtime; nil for the system's call.
+	Dial socket.Dialer
+	// Accept wraps the listener of the status socket; nil leaves it as it is.
+	Accept func(net.Listener) net.Listener
 }
 
 // Agent is a Trimtab that runs on a node.

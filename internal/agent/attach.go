@@ -23,7 +23,7 @@ func (a *Agent) attach() error {
 		a.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), Admit: a.admit,
+			Hooks: hookService(c), Admit: a.admit, Dial: a.opt.Dial,
 		})
 	case c.Attach == "auto" && !nri.Launched():
 		a.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
@@ -40,7 +40,7 @@ func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	a.nri = nri.New(nri.Options{
 		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
 		Handler: h, Log: a.log, OnConfigure: a.fromRuntime, OnState: onState,
-		FailRequest: c.FailurePolicy.Agent == "fail", Admit: a.admit,
+		FailRequest: c.FailurePolicy.Agent == "fail", Admit: a.admit, Dial: a.opt.Dial,
 	})
 }
 
@@ -52,7 +52,7 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	a.bypass, err = bypass.New(bypass.Options{
 		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),
 		Tree: a.node.tree, Proc: a.opt.Proc, Look: a.opt.Look, Watch: watch, Handler: h, Log: a.log,
-		Admit: a.admit,
+		Admit: a.admit, Dial: a.opt.Dial,
 	})
 	return err
 }

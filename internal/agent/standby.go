@@ -132,25 +132,36 @@ func (a *Agent) openStatus(ctx context.Context) {
 	}
 	var err error
 	n.socket, err = status.Open(ctx, path)
+	if err == nil && a.opt.Accept != nil {
+		n.socket.Wrap(a.opt.Accept)
+	}
 	n.mu.Lock()
 	n.used = err
 	n.mu.Unlock()
 }
 
 // serveStatus answers at the status socket until ctx ends. While another agent
-// serves it, it is waited for.
+// serves it, it is waited for. Where it cannot be opened, or accepting fails, as it
+// does for good where the kernel has no memory for a moment, it is opened again: a
+// node without a status socket still needs its QoS.
 func (a *Agent) serveStatus(ctx context.Context) {
 	n := &a.neighbour
 	again := time.NewTicker(reopenStatus)
 	defer again.Stop()
-	for n.socket == nil {
+	reported := ""
+	for {
 		n.mu.Lock()
 		err := n.used
 		n.mu.Unlock()
-		if err != nil && !errors.Is(err, status.ErrInUse) {
-			// A node without a status socket still needs its QoS.
-			a.log.Error("status is not served", logkey.Socket, a.opt.Config.Paths.StatusSocket, logkey.Err, err)
-			return
+		if n.socket != nil {
+			if err = n.socket.Serve(ctx, a.Source()); err == nil {
+				return
+			}
+			n.socket = nil // which its end has closed
+		}
+		if err != nil && !errors.Is(err, status.ErrInUse) && err.Error() != reported {
+			reported = err.Error()
+			a.log.Error("status is not served; the socket is opened again", logkey.Socket, a.opt.Config.Paths.StatusSocket, logkey.Err, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -158,9 +169,6 @@ func (a *Agent) serveStatus(ctx context.Context) {
 		case <-again.C:
 			a.openStatus(ctx)
 		}
-	}
-	if err := n.socket.Serve(ctx, a.Source()); err != nil {
-		a.log.Error("status is not served", logkey.Socket, a.opt.Config.Paths.StatusSocket, logkey.Err, err)
 	}
 }
 

@@ -90,13 +90,14 @@ func (r *Real) WriteFile(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// IsDir reports whether path is a directory.
-func (r *Real) IsDir(path string) bool {
+// LookDir reports why path is no directory, or cannot be looked at.
+func (r *Real) LookDir(path string) error {
 	f, err := r.open(path, os.O_RDONLY|syscall.O_DIRECTORY)
 	if err != nil {
-		return false
+		return err
 	}
-	return f.Close() == nil
+	_ = f.Close() // it is there
+	return nil
 }
 
 // List returns the names of the directories directly below dir, sorted.

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/trimtab/trimtab/test/clock"
@@ -97,4 +98,25 @@ func FuzzPath(f *testing.F) {
 		check(Path(parent, in))
 		check(PodPath(parent))
 	})
+}
+
+// unlooked is a tree whose directories cannot be looked at for a reason.
+type unlooked struct {
+	FS
+	why error
+}
+
+func (u unlooked) List(string) ([]string, error) {
+	return nil, &fs.PathError{Op: "open", Path: "p", Err: u.why}
+}
+
+// TestExists: what cannot be looked at is not taken for gone.
+func TestExists(t *testing.T) {
+	for why, exists := range map[error]bool{
+		syscall.ENOENT: false, syscall.ENOTDIR: false, syscall.EMFILE: true, syscall.EIO: true, syscall.EINTR: true, syscall.EACCES: true,
+	} {
+		if got := (&Tree{FS: unlooked{why: why}, Version: V2}).Exists("p", ""); got != exists {
+			t.Errorf("%v: exists %t, want %t", why, got, exists)
+		}
+	}
 }

@@ -285,14 +285,20 @@ func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 	return t.read(t.path(s.V1.Controller, dir, s.V1.Name))
 }
 
-// Exists reports whether dir is there, in version 1 for the given controller.
+// Exists reports whether dir is there, in version 1 for the given controller. One
+// that cannot be looked at counts as there: an agent without descriptors left
+// (EMFILE) must not take running pods for ended.
 func (t *Tree) Exists(dir, controller string) bool {
-	d := t.path(controller, dir, "")
-	if look, can := t.FS.(interface{ IsDir(path string) bool }); can {
-		return look.IsDir(d)
+	err := t.look(t.path(controller, dir, ""))
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+}
+
+func (t *Tree) look(dir string) error {
+	if fast, can := t.FS.(interface{ LookDir(path string) error }); can {
+		return fast.LookDir(dir)
 	}
-	_, err := t.FS.List(d)
-	return err == nil
+	_, err := t.FS.List(dir)
+	return err
 }
 
 // Threads returns the ids of the threads in dir and in the cgroups below it. In

@@ -390,6 +390,10 @@ func (c *Conductor) apply(w *work) {
 		default:
 			w.wrote = append(w.wrote, c.keeper.Apply(w.items)...)
 		}
+		if w.ev.Kind == lifecycle.StartContainer {
+			// The last moment before its first instruction: what others were to give up for it and did not.
+			w.wrote = append(w.wrote, c.keeper.SettleFailed()...)
+		}
 		if w.settle != "" {
 			c.keeper.Note(w.notes)
 			w.notes = nil

@@ -92,7 +92,7 @@ func (c *Conductor) Watch(ctx context.Context, w Watcher) error {
 				owners = c.keeper.Look(file)
 			}
 		case <-look.C:
-			owners = c.keeper.Sweep(g.share())
+			owners = append(c.keeper.Sweep(g.share()), g.failed()...)
 			if now := c.now(); now.Sub(g.retried) >= retryRefused {
 				g.retried = now
 				c.retryRefused()
@@ -159,6 +159,12 @@ func (g *guardian) directories() (owners []string) {
 	return owners
 }
 
+// failed are owners of values that the kernel refused for a reason that may have
+// passed, and that do not wait for another try already.
+func (g *guardian) failed() []string {
+	return slices.DeleteFunc(g.c.keeper.Failed(), func(owner string) bool { _, waits := g.waiting[owner]; return waits })
+}
+
 // note has owners put right once their cgroups are calm.
 func (g *guardian) note(owners []string, now time.Time) {
 	for _, owner := range owners {
@@ -206,6 +212,7 @@ func (g *guardian) repair(now time.Time) {
 			apart[o.Target.Owner] = apart[o.Target.Owner] || o.KeepsApart()
 		}
 	}
+	failed := g.c.keeper.Failed()
 	for _, owner := range due {
 		d := g.waiting[owner]
 		if refused[owner] {
@@ -218,7 +225,7 @@ func (g *guardian) repair(now time.Time) {
 		if contested && (!refused[owner] || at.Before(d.due)) {
 			d.due = at
 		}
-		if d.first = now; contested || refused[owner] && (d.tries < mostTries || apart[owner]) {
+		if d.first = now; contested || refused[owner] && (d.tries < mostTries || apart[owner] || slices.Contains(failed, owner)) {
 			g.waiting[owner] = d
 			continue
 		}

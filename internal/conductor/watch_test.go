@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -331,4 +333,38 @@ func TestWatchAsks(t *testing.T) {
 			b.Errorf("asked %d more times, and it has CPUs %s", n, mo.effective(owner))
 		}
 	})
+}
+
+// TestWatchWritesRefused: what the kernel refused for a reason that passes, as
+// when no descriptors are left, is written as soon as it can be, and is said to be
+// in force then, though nothing happens on the node.
+func TestWatchWritesRefused(t *testing.T) {
+	t.Parallel()
+	for _, blind := range []bool{false, true} {
+		watched(t, func(b bubble) {
+			mo := newModel(b, cgroup.V2, faults{})
+			var w conductor.Watcher
+			if mo.kernel.OnWrite(nil); !blind {
+				w = listen(mo)
+			}
+			other := mo.create(mo.runPod("LS", "", ""), "web")
+			mo.start(other)
+			b.watch(mo, w)
+			time.Sleep(time.Minute)
+			mo.kernel.FailWrites(func(string, string) error { return syscall.EMFILE })
+			mo.create(mo.runPod("LSR", "2-3", ""), "db")
+			time.Sleep(time.Second)
+			if mo.con.Status().Unapplied == 0 {
+				b.Error("the kernel refuses all, and nothing is said to be not in force")
+			}
+			mo.kernel.FailWrites(nil)
+			time.Sleep(10 * time.Second)
+			if got := mo.effective(other); strings.Contains(got, "2") || strings.Contains(got, "0-3") {
+				b.Errorf("the other has CPUs %s", got)
+			}
+			if n := mo.con.Status().Unapplied; n != 0 {
+				b.Errorf("%d values are said to be not in force", n)
+			}
+		})
+	}
 }

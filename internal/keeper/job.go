@@ -325,6 +325,7 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	if j.watched && s == Applied {
 		j.err = k.contestedLocked(j.row)
 	}
+	k.noteFailedLocked(j.row, s, err)
 	if inForce && verified != j.row.shown && !cgroup.Same(j.place.field, j.place.key, verified, j.want) {
 		j.row.shown = verified
 		k.noteLocked(j.row)

@@ -103,6 +103,7 @@ type Keeper struct {
 	rows       map[place]*row
 	byOwner    map[string][]*row // the same rows
 	generation uint64
+	failed     map[*row]bool // refused for a reason that may pass
 	results    [len(stateNames)]uint64
 	drift      map[string]uint64
 	acts       map[string]map[acted]Item // what actors are asked for, by owner
@@ -164,7 +165,7 @@ type row struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	return &Keeper{tree: tree, rows: map[place]*row{}, byOwner: map[string][]*row{}, partitions: partitions{parts: map[place]*row{}}, origins: origins{remembered: map[place]origin{}, seed: maphash.MakeSeed()}}
+	return &Keeper{tree: tree, rows: map[place]*row{}, failed: map[*row]bool{}, byOwner: map[string][]*row{}, partitions: partitions{parts: map[place]*row{}}, origins: origins{remembered: map[place]origin{}, seed: maphash.MakeSeed()}}
 }
 
 // Version is the version of the hierarchy it keeps.

@@ -91,12 +91,11 @@ func (d *Dir) Read(name string) ([]byte, error) { return d.read(name, 0o022) }
 // ReadSecret is Read of a file that others must not have read either.
 func (d *Dir) ReadSecret(name string) ([]byte, error) { return d.read(name, 0o077) }
 
-// read tries twice: a disk that answers again must not cost what it holds.
-func (d *Dir) read(name string, forbidden fs.FileMode) ([]byte, error) {
-	data, err := d.readOnce(name, forbidden)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrUntrusted) {
+func (d *Dir) read(name string, forbidden fs.FileMode) (data []byte, err error) {
+	err = patiently(func() error {
 		data, err = d.readOnce(name, forbidden)
-	}
+		return err
+	})
 	return data, err
 }
 

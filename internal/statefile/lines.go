@@ -35,11 +35,16 @@ type Lines struct {
 // nevertheless: Replace opens the file anew.
 func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
 	l = &Lines{dir: dir, name: name, head: head}
-	earlier, alone, err = l.open(os.O_RDWR | os.O_CREATE | os.O_APPEND)
+	err = patiently(func() (err error) {
+		earlier, alone, err = l.open(os.O_RDWR | os.O_CREATE | os.O_APPEND)
+		return err
+	})
 	if err != nil && !errors.Is(err, ErrUntrusted) {
-		// A disk that answers again, or can still be read, must not cost what it holds.
-		again := error(nil)
-		earlier, alone, again = l.open(os.O_RDONLY)
+		// A disk that can still be read must not cost what it holds.
+		again := patiently(func() (err error) {
+			earlier, alone, err = l.open(os.O_RDONLY)
+			return err
+		})
 		switch {
 		case errors.Is(again, fs.ErrNotExist):
 			earlier, alone = nil, true

@@ -1,6 +1,10 @@
 package statefile
 
-import "time"
+import (
+	"errors"
+	"io/fs"
+	"time"
+)
 
 // The pauses before something that could not be saved is saved again.
 const (
@@ -34,3 +38,23 @@ func (r *Retry) Failed() bool { return r.pause > 0 }
 
 // Wait is how long it is until a save that failed is tried again.
 func (r *Retry) Wait(now time.Time) time.Duration { return max(r.at.Sub(now), 0) }
+
+// A read that fails is tried again at once, since what it reads is put aside where
+// it cannot be read: a disk that answers a moment later must not cost that.
+const (
+	readTries = 5
+	readPause = 10 * time.Millisecond // at first
+)
+
+// patiently reads until that succeeds, or shows what trying again does not change.
+func patiently(read func() error) error {
+	pause := time.Duration(readPause)
+	for try := 1; ; try++ {
+		err := read()
+		if err == nil || try == readTries || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUntrusted) {
+			return err
+		}
+		<-time.NewTimer(pause).C
+		pause *= 2
+	}
+}

@@ -16,6 +16,8 @@ type Fault struct {
 	Err  error
 	// Short has a write take half of its data, without an error where Err is nil.
 	Short bool
+	// Late fails the call after it did what it should.
+	Late bool
 	// Broken ends a connection.
 	Broken bool
 	// Delay passes first.

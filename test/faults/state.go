@@ -12,7 +12,7 @@ func errno(e syscall.Errno) Fault {
 	return Fault{Kind: map[syscall.Errno]string{
 		syscall.EIO: "EIO", syscall.ENOSPC: "ENOSPC", syscall.EROFS: "EROFS", syscall.EINTR: "EINTR", syscall.EMFILE: "EMFILE",
 		syscall.ENOLCK: "ENOLCK", syscall.EBUSY: "EBUSY", syscall.ECONNRESET: "ECONNRESET", syscall.EPIPE: "EPIPE",
-		syscall.ECONNREFUSED: "ECONNREFUSED",
+		syscall.ECONNREFUSED: "ECONNREFUSED", syscall.ENOBUFS: "ENOBUFS",
 	}[e], Err: e}
 }
 

@@ -27,7 +27,7 @@ real() { (cd test/real && TRIMTAB_SOAK=$1 go test -race -v -timeout 90m -run "$2
 part guests "all scenarios and lives in virtual machines, the proxy killed $rounds times" env TRIMTAB_SOAK="$rounds" make e2e
 part restarts "agent and containerd restarted, the proxy killed, $rounds times each" real "$rounds" 'TestRestarts|TestProxyKilled'
 part switches "NRI switched off and on, agent and runtime killed in random order, $((rounds / 2)) times each" real "$((rounds / 2))" 'TestAuto|TestChaos'
-part churn "a thousand containers come, go and are resized, 5,000 steps" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/churn
+part churn "a thousand containers come, go and are resized, 5,000 steps; 10,000 calls of the agent fail" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/churn
 part lifetimes "a million pods come and go in every order of their ends, and leave nothing in memory" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/lifetimes
 part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000
 part oracle "the kubelet's static CPU manager is asked, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000

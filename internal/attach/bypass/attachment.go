@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // The states of an attachment, as Status prints them.
@@ -61,6 +62,7 @@ type Options struct {
 	// Admit is asked before each connection; an error keeps the attachment out,
 	// in StateStandby, until there is none. nil admits always.
 	Admit func() error
+	Dial  socket.Dialer // to the runtime
 }
 
 // Attachment is Trimtab beside a runtime. It is a conductor.Carrier that carries

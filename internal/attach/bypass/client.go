@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 const (
@@ -29,8 +32,11 @@ type client struct {
 	calls cri.RuntimeServiceClient
 }
 
-func dial(endpoint string) (*client, error) {
+func dial(endpoint string, by socket.Dialer) (*client, error) {
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return by.Dial(ctx, strings.TrimPrefix(endpoint, "unix://"))
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		// Our own loop waits between attempts; gRPC's own backoff only hides that
 		// the socket is there again.

@@ -70,7 +70,7 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	var err error
-	if s.c, err = dial(a.o.Endpoint); err != nil {
+	if s.c, err = dial(a.o.Endpoint, a.o.Dial); err != nil {
 		s.cancel()
 		return nil, err
 	}

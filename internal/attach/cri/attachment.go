@@ -19,6 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // The states of an attachment, as Status prints them.
@@ -64,6 +65,7 @@ type Options struct {
 	// Admit is asked before anything is decided; while it returns an error every
 	// call passes, whatever Fail says. nil admits always.
 	Admit func() error
+	Dial  socket.Dialer // to the runtime
 }
 
 // Attachment is Trimtab between a kubelet and its runtime. It is a

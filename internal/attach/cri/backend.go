@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // callTimeout bounds a call of our own to the runtime.
@@ -31,12 +33,13 @@ type backend struct {
 	room    []byte     // where it lies
 }
 
-func newBackend(socket string) (*backend, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+func newBackend(path string, by socket.Dialer) (*backend, error) {
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return by.Dial(ctx, path) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(relay.DefaultMaxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
 	if err != nil {
-		return nil, fmt.Errorf("dial the runtime at %s: %w", socket, err)
+		return nil, fmt.Errorf("dial the runtime at %s: %w", path, err)
 	}
 	return &backend{conn: conn, calls: cri.NewRuntimeServiceClient(conn)}, nil
 }

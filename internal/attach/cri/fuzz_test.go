@@ -76,7 +76,7 @@ func FuzzHeld(f *testing.F) {
 		defer cancel()
 		a.ctx = ctx
 		var err error
-		if a.backend, err = newBackend(filepath.Join(t.TempDir(), "nobody")); err != nil {
+		if a.backend, err = newBackend(filepath.Join(t.TempDir(), "nobody"), nil); err != nil {
 			t.Fatal(err)
 		}
 		defer a.backend.close()

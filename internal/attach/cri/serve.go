@@ -44,7 +44,7 @@ func ImageSocket(socket string) string { return strings.TrimSuffix(socket, ".soc
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.enter(StateIdle, nil)
 	var err error
-	if a.backend, err = newBackend(a.o.Runtime); err != nil {
+	if a.backend, err = newBackend(a.o.Runtime, a.o.Dial); err != nil {
 		return err
 	}
 	defer a.backend.close()
@@ -198,8 +198,9 @@ func (a *Attachment) accept(s served) {
 // serve relays one connection. While the runtime is away its caller sees what it
 // would see without us: a connection that ends.
 func (a *Attachment) serve(caller net.Conn, to string) {
-	d := net.Dialer{Timeout: dialTimeout}
-	b, err := d.DialContext(a.ctx, "unix", to)
+	limited, cancel := context.WithTimeout(a.ctx, dialTimeout)
+	b, err := a.o.Dial.Dial(limited, to)
+	cancel()
 	if err != nil {
 		a.mu.Lock()
 		a.dialling--

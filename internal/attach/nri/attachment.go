@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // The states of an attachment, as Status prints them.
@@ -72,6 +73,7 @@ type Options struct {
 	WriteTimeout time.Duration
 	// Again is the pause before Admit is asked again; default: 0.2 s.
 	Again time.Duration
+	Dial  socket.Dialer // to the runtime
 }
 
 // Attachment is Trimtab's seat at a runtime: an NRI plugin that stays

@@ -96,8 +96,9 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // connection got as far as synchronising.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
-	d := net.Dialer{Timeout: a.o.Handshake}
-	conn, err := d.DialContext(ctx, "unix", a.o.Socket)
+	limited, cancel := context.WithTimeout(ctx, a.o.Handshake)
+	conn, err := a.o.Dial.Dial(limited, a.o.Socket)
+	cancel()
 	if err != nil {
 		return false, fmt.Errorf("dial nri: %w", err)
 	}

@@ -41,6 +41,9 @@ func Open(ctx context.Context, path string) (*Socket, error) {
 	return &Socket{path, l, release}, nil
 }
 
+// Wrap has connections come from what wrap makes of the listener.
+func (s *Socket) Wrap(wrap func(net.Listener) net.Listener) { s.listener = wrap(s.listener) }
+
 // Serve answers questions about src on a Unix socket that only its owner may
 // use. It blocks until ctx ends.
 func Serve(ctx context.Context, path string, src Source) error {

@@ -1,0 +1,55 @@
+package keeper
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+)
+
+// passing are what a kernel file answers for reasons that pass, whatever the
+// value: no descriptors or memory are left, a call was interrupted, a cgroup is
+// busy, a disk or bus failed.
+var passing = []error{
+	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrHeld,
+}
+
+func passes(err error) bool {
+	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+}
+
+// noteFailedLocked notes whether a row is to be written again, though nobody asks
+// for anything new.
+func (k *Keeper) noteFailedLocked(r *row, s State, err error) {
+	if s == Refused && passes(err) {
+		k.failed[r] = true
+	} else {
+		delete(k.failed, r)
+	}
+}
+
+// Failed returns the owners of values that were refused for a reason that may
+// have passed: others may still have what is to be taken from them.
+func (k *Keeper) Failed() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var owners []string
+	for r := range k.failed {
+		if k.rows[r.place] != r {
+			delete(k.failed, r) // its owner is gone
+			continue
+		}
+		owners = append(owners, r.target.Owner)
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners)
+}
+
+// SettleFailed writes again what Failed tells of, all in one order the kernel
+// accepts.
+func (k *Keeper) SettleFailed() []Outcome {
+	owners := k.Failed()
+	if len(owners) == 0 {
+		return nil
+	}
+	return k.settle(false, owners...)
+}

@@ -1,0 +1,73 @@
+package keeper
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// TestFailed: what the kernel refused for a reason that passes is written again
+// when that is asked for, and what it refused for its value is not.
+func TestFailed(t *testing.T) {
+	for _, v := range versions {
+		for why, again := range map[error]bool{
+			syscall.EIO: true, syscall.EMFILE: true, syscall.ENOMEM: true, syscall.EBUSY: true, syscall.EINVAL: false, syscall.EACCES: false,
+		} {
+			r := newRig(t, v, "p/a", "p/b")
+			if r.Apply([]Item{cpus("p/a", "0-3")})[0].State != Applied {
+				t.Fatal("not applied")
+			}
+			f := &faulty{Fake: r.fake, plan: slices.Repeat([]error{why}, 50)}
+			r.tree.FS = f
+			if o := r.Apply([]Item{cpus("p/a", "0-1"), cpus("p/b", "2-3")}); o[0].State != Refused {
+				t.Fatalf("%v: %+v", why, o)
+			}
+			f.plan = nil
+			if got := slices.Contains(r.Failed(), "p/a"); got != again {
+				t.Errorf("%v %v: to be written again: %t, want %t", v, why, got, again)
+			}
+			for _, o := range r.SettleFailed() {
+				if o.State != Applied && o.State != Same {
+					t.Errorf("%v %v: %+v", v, why, o)
+				}
+			}
+			if left := r.Failed(); len(left) > 0 {
+				t.Errorf("%v %v: still to be written: %q", v, why, left)
+			}
+			if again {
+				checkCPUs(t, r, map[string]string{"p/a": "0-1", "p/b": "2-3"})
+			}
+			r.Forget("p/a")
+		}
+	}
+}
+
+func checkCPUs(t *testing.T, r *rig, want map[string]string) {
+	t.Helper()
+	for dir, list := range want {
+		file := dir + "/cpuset.cpus"
+		if r.tree.Version == cgroup.V1 {
+			file = "cpuset/" + file
+		}
+		if text, err := r.fake.ReadFile(file); err != nil || string(text) != list+"\n" {
+			t.Errorf("%s has %q, %v, want %s", dir, text, err, list)
+		}
+	}
+}
+
+// TestFailedForgotten: of a cgroup that is gone nothing is written again.
+func TestFailedForgotten(t *testing.T) {
+	r := newRig(t, cgroup.V2, "p/a")
+	f := &faulty{Fake: r.fake, plan: slices.Repeat([]error{syscall.EIO}, 50)}
+	r.tree.FS = f
+	r.Apply([]Item{cpus("p/a", "0-1")})
+	if got := r.Failed(); len(got) != 1 {
+		t.Fatalf("failed: %q", got)
+	}
+	r.Forget("p/a")
+	if got := r.Failed(); len(got) > 0 {
+		t.Errorf("forgotten, and to be written again: %q", got)
+	}
+}

@@ -1,0 +1,531 @@
+package churn
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/statefile"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+	"github.com/trimtab/trimtab/test/conformance"
+	"github.com/trimtab/trimtab/test/faults"
+)
+
+const (
+	// stormPatience is how long the agent may take until all is right after calls
+	// stopped failing: the longest pause before it tries again, and room for a busy
+	// machine.
+	stormPatience = 20 * time.Second
+	// lastPatience is how long a shutdown may take.
+	lastPatience = 30 * time.Second
+	// oneIn is how many calls there are for one that fails.
+	oneIn = 40
+	// burst is how many things happen between two settlements.
+	burst = 40
+	// bystanders is about how many containers there are.
+	bystanders = 60
+)
+
+// storm is a node on which calls of the agent fail.
+type storm struct {
+	*node
+	plan    *faults.Plan
+	dir     string
+	attach  string
+	referee *referee
+	face    *cri.Face
+	kubelet *conformance.Kubelet
+	ended   chan error
+	cancel  context.CancelFunc
+	starts  int // of the agent, in vain
+	trace   trace
+	// unseen are containers that the kubelet resized while the agent was away: it
+	// does not tell what they were asked for since from its own values.
+	unseen map[scenario.Ref]bool
+}
+
+// TestStorm has calls to all files and sockets of the agent fail while containers
+// come, go and are resized. Nobody is ever given a CPU that another owns; when
+// calls succeed again everything decided is in force; a shutdown ends in time,
+// whatever fails; and in the end every container has what it had without us.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	want := 500
+	if os.Getenv("TRIMTAB_SOAK") != "" {
+		want = 10_000
+	}
+	sum := faults.Nth(0, -1, 0)
+	t.Run("attached", func(t *testing.T) {
+		for i, attach := range []string{"nri", "cri"} {
+			for _, v := range []cgroup.Version{cgroup.V2, cgroup.V1} {
+				if v == cgroup.V1 && want == 500 {
+					continue // the soak's
+				}
+				share := want / 2
+				if want != 500 {
+					share = want / 4
+				}
+				t.Run(attach+"/"+v.String(), func(t *testing.T) {
+					t.Parallel()
+					n := newStorm(t, attach, v, uint64(i+1))
+					n.rage(share)
+					sum.Add(n.plan)
+				})
+			}
+		}
+	})
+	t.Log(sum)
+}
+
+func newStorm(t *testing.T, attach string, v cgroup.Version, seed uint64) *storm {
+	t.Helper()
+	s := &storm{
+		node: &node{t: t, rng: rand.New(rand.NewPCG(seed, 3)), waiting: map[scenario.Ref]bool{}},
+		plan: faults.Random(seed, oneIn), dir: t.TempDir(), attach: attach, unseen: map[scenario.Ref]bool{},
+	}
+	s.plan.Off()
+	var err error
+	if s.machine, err = describe.Parse("2s x 2n x 8c x 2t, 64GiB/node"); err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := cgroup.NewFake(v, "0-63", "0-3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.referee = newReferee(kernel, v)
+	s.tree = &cgroup.Tree{FS: faults.Kernel(s.plan, s.referee, nil), Version: v}
+	s.config = configOf(s.dir, v)
+	s.config.Pools.Reserved = "0"
+	if attach == "cri" {
+		s.config.Attach = "cri"
+		s.config.CRI.Endpoint, s.config.CRI.ImageEndpoint, s.config.CRI.Socket = "unix://"+filepath.Join(s.dir, "r"), "", filepath.Join(s.dir, "c")
+	}
+	s.runtime, err = sim.NewRuntime(sim.Options{
+		Machine: s.machine, Kernel: kernel, Version: v, Driver: sim.Cgroupfs, Socket: s.config.NRI.Socket, Seed: "storm", Crowded: true, Observe: s.observe,
+	})
+	if err == nil {
+		err = s.runtime.Start(t.Context())
+	}
+	if err == nil && attach == "cri" {
+		if s.face, err = cri.Serve(s.runtime, cri.Options{Socket: filepath.Join(s.dir, "r")}); err == nil {
+			s.kubelet, err = conformance.NewKubelet(s.runtime, s.config.CRI.Socket)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	s.launch()
+	return s
+}
+
+func (s *storm) close() {
+	s.plan.Off()
+	s.end()
+	if s.kubelet != nil {
+		_ = s.kubelet.Close()
+		s.face.Close()
+	}
+	s.runtime.Stop()
+}
+
+// observe looks at a container that starts, before its first instruction.
+func (s *storm) observe(ev sim.Event) {
+	switch {
+	case ev.Kind == "Synchronize":
+		s.syncs.Add(1)
+	case ev.Kind == "StartContainer" && ev.Err == nil:
+		s.next()
+	}
+}
+
+// launch starts the agent, as often as it takes: who supervises it does so.
+func (s *storm) launch() {
+	s.t.Helper()
+	for range 200 {
+		a, err := agent.New(agent.Options{
+			Config: s.config, Machine: s.machine, Tree: s.tree, Log: slog.New(slog.NewTextHandler(&s.trace, nil)), Proc: filepath.Join(s.dir, "no-proc"),
+			Files: func(dir string) statefile.FS { return faults.Files(s.plan, statefile.Disk(dir)) },
+			Dial:  faults.Dial(s.plan, "runtime"), Accept: faults.Accept(s.plan, "status"),
+		})
+		if err != nil {
+			s.starts++
+			continue
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		s.agent, s.ended, s.cancel = a, ended, cancel
+		return
+	}
+	s.t.Fatal("the agent cannot be started")
+}
+
+// end stops the agent, which must not hang. What a close that failed says is no
+// fault of the end.
+func (s *storm) end() {
+	s.t.Helper()
+	if s.cancel == nil {
+		return
+	}
+	s.cancel()
+	s.cancel = nil
+	select {
+	case <-s.ended:
+	case <-time.After(lastPatience):
+		s.t.Fatal("a shutdown is stuck")
+	}
+}
+
+// rage plays until so many calls have failed.
+func (s *storm) rage(want int) {
+	s.settle("at first")
+	for round := 0; s.plan.Faults() < want; round++ {
+		s.plan.On()
+		for range burst {
+			s.step()
+			if wrong := s.referee.verdict(); len(wrong) > 0 {
+				s.t.Fatalf("round %d: %s\n%s", round, strings.Join(wrong, "\n"), s.trace.about(s.names(wrong)...))
+			}
+		}
+		s.ask()
+		switch round % 3 {
+		case 0: // the disk fails to the end
+			s.end()
+			s.launch()
+		case 1:
+			s.plan.Off()
+			s.end()
+			s.launch()
+		}
+		s.plan.Off()
+		s.settle(fmt.Sprintf("after round %d", round))
+	}
+	s.t.Logf("%d pods, %d writes looked at, %d containers late to give up CPUs, %d starts in vain\n%s", s.made, s.referee.writes, s.referee.late, s.starts, s.plan)
+	s.released()
+}
+
+// ask asks the agent for its status over a socket that fails.
+func (s *storm) ask() {
+	for range 20 {
+		_, _ = s.answers() // it may fail, and must not hang
+	}
+}
+
+// answers asks at the status socket.
+func (s *storm) answers() (n status.Node, err error) {
+	ctx, stop := context.WithTimeout(s.t.Context(), 5*time.Second)
+	defer stop()
+	c, err := status.Dial(ctx, s.config.Paths.StatusSocket)
+	if err != nil {
+		return n, err
+	}
+	defer c.Close()
+	return c.Status(ctx)
+}
+
+// settle waits until everything is as it should be.
+func (s *storm) settle(when string) {
+	s.t.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	var wrong []string
+	for deadline := time.Now().Add(stormPatience); time.Now().Before(deadline); <-look.C {
+		if wrong = s.wrongs(); len(wrong) == 0 {
+			return
+		}
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(named.FindAllString(wrong[0], -1)))) {
+		found, _ := s.agent.Source().Explain(scenario.Ref(name).Names())
+		state, err := s.runtime.State(scenario.Ref(name))
+		s.t.Logf("%s: %+v; in force: %+v (%v)", name, found, state, err)
+	}
+	wrong = wrong[:min(len(wrong), 10)]
+	s.t.Fatalf("%s, %s later: %s\n%s\n%s", when, stormPatience, strings.Join(wrong, "\n"), s.plan, s.trace.about(s.names(wrong)...))
+}
+
+var podNamed = regexp.MustCompile(`churn/[a-z]+-[0-9]+`)
+
+// names are the pods that some text is about, and what happens to all.
+func (s *storm) names(wrong []string) []string {
+	names := []string{"= ", "attached", "synchron"}
+	for _, ref := range podNamed.FindAllString(strings.Join(wrong, " "), -1) {
+		_, name, _ := strings.Cut(ref, "/")
+		name, _, _ = strings.Cut(name, "/")
+		names = append(names, name)
+	}
+	return names
+}
+
+// wrongs lists what is not right when no call fails.
+func (s *storm) wrongs() []string {
+	if !s.agent.Connected() {
+		return []string{"the agent is not connected"}
+	}
+	n, err := s.answers()
+	if err != nil {
+		return []string{fmt.Sprintf("the status socket: %v", err)}
+	}
+	owned := map[scenario.Ref]*holds{}
+	for _, g := range n.CPUs.Grants {
+		ids, err := topology.ParseList(g.CPUs)
+		s.must("grants", err)
+		namespace, name, _ := strings.Cut(g.Pod, "/")
+		ref := scenario.PodRef(namespace, name)
+		if owned[ref] == nil {
+			owned[ref] = &holds{}
+		}
+		owned[ref].cpus = owned[ref].cpus.Union(topology.SetOf(ids...))
+	}
+	var wrong []string
+	for ref, o := range owned {
+		at := slices.IndexFunc(s.pods, func(p *pod) bool { return p.ref() == ref && !p.stopped })
+		if at < 0 {
+			wrong = append(wrong, fmt.Sprintf("I4: %v are still owned by %s, which is gone", o.cpus.Members(), ref))
+			continue
+		}
+		o.lent, o.resizing = s.pods[at].kind.lent, s.unseen[ref]
+	}
+	for ref := range s.unseen {
+		if owned[ref] == nil && ref.Container() == "" {
+			s.referee.gone(ref) // it asks for another number by now
+		}
+	}
+	wrong = append(wrong, s.referee.audit(owned)...)
+	if len(wrong) == 0 {
+		maps.DeleteFunc(s.unseen, func(ref scenario.Ref, _ bool) bool { return ref.Container() == "" })
+	}
+	for _, c := range n.Containers {
+		for _, v := range append(slices.Clone(c.Values), c.PodValues...) {
+			if !v.Applied && c.State == "running" {
+				wrong = append(wrong, fmt.Sprintf("%s/%s: %s=%s is not in force: %s", c.Pod, c.Name, v.Field, v.Value, v.Note))
+			}
+		}
+	}
+	return append(wrong, n.Unsaved...)
+}
+
+// step does one of the things that happen on a node.
+func (s *storm) step() {
+	if s.containers() < bystanders {
+		s.run()
+		return
+	}
+	p := s.pods[s.rng.IntN(len(s.pods))]
+	c := &p.ctrs[s.rng.IntN(len(p.ctrs))]
+	ref := p.ref().In(c.Name)
+	switch what := s.rng.IntN(100); {
+	case what < 40:
+		s.remove(p)
+	case what < 55:
+		s.referee.stopped(s.dirOf(p, ref))
+		s.do("remove container", func() error { return s.runtime.RemoveContainer(s.t.Context(), ref) },
+			scenario.Step{Remove: []scenario.Ref{ref}}, func() bool { return !s.runs(ref) })
+		s.create(p, *c)
+		s.start(p, ref)
+	case what < 65 && !p.kind.owns:
+		c.Resources.Shares = new(2 + s.rng.Uint64N(1024))
+		s.update(scenario.Update{Container: ref, Resources: scenario.Resources{Shares: c.Resources.Shares}})
+	case what < 80:
+		s.resizeOne(p)
+	default:
+		s.run()
+	}
+}
+
+// do does one thing as a kubelet does, again where it fails.
+func (s *storm) do(what string, direct func() error, step scenario.Step, done func() bool) {
+	s.t.Helper()
+	fmt.Fprintf(&s.trace, "= %s %v%v%v%v", what, step.Create, step.Start, step.Update, step.Remove)
+	var err error
+	for range 50 {
+		if s.attach == "nri" {
+			err = direct()
+		} else {
+			ctx, stop := context.WithTimeout(s.t.Context(), lastPatience)
+			err = s.kubelet.Act(ctx, &step)
+			stop()
+		}
+		if err == nil || done() {
+			return
+		}
+	}
+	s.t.Fatalf("%s: %v", what, err)
+}
+
+func (s *storm) runs(ref scenario.Ref) bool { _, ok := s.runtime.Spec(ref); return ok }
+
+func (s *storm) run() {
+	p := s.make(s.draw())
+	sum := sim.SumResources(p.QoS, p.ctrs)
+	s.do("run pod", func() error { return s.runtime.RunPodSandbox(s.t.Context(), p.Pod, sum) },
+		scenario.Step{Run: []scenario.Run{{Pod: podWith(p.Pod, sum)}}}, func() bool { return slices.Contains(s.runtime.Pods(), p.ref()) })
+	s.pods = append(s.pods, p)
+	for _, c := range p.ctrs {
+		s.create(p, c)
+		s.start(p, p.ref().In(c.Name))
+	}
+}
+
+func podWith(p scenario.Pod, sum scenario.Resources) scenario.Pod {
+	p.Resources = &sum
+	return p
+}
+
+func (s *storm) create(p *pod, c scenario.Container) {
+	ref := p.ref().In(c.Name)
+	s.do("create", func() error { return s.runtime.CreateContainer(s.t.Context(), p.ref(), c) },
+		scenario.Step{Create: &scenario.Create{Pod: p.ref(), Container: c}}, func() bool { return s.runs(ref) })
+}
+
+// start starts a container.
+func (s *storm) start(p *pod, ref scenario.Ref) {
+	dir, begun, created := s.dirOf(p, ref), false, s.created(ref)
+	s.next = func() {
+		if begun {
+			return
+		}
+		begun = true
+		fmt.Fprintf(&s.trace, "= %d faults", s.plan.Faults())
+		fmt.Fprintf(&s.trace, "= started %s owns %v", ref, s.given(ref, created).Members())
+		s.referee.started(dir, runs{ref: ref, reclaimed: p.kind.reclaimed}, s.given(ref, created), p.kind.lent)
+	}
+	s.do("start", func() error { return s.runtime.StartContainer(s.t.Context(), ref) }, scenario.Step{Start: ref}, func() bool { return begun })
+}
+
+// owns is what the agent says a container owns.
+func (s *storm) owns(ref scenario.Ref) topology.Set {
+	found, ok := s.agent.Source().Explain(ref.Names())
+	if !ok || len(found) != 1 || found[0].Seat != "exclusive" {
+		return topology.Set{}
+	}
+	ids, err := topology.ParseList(found[0].CPUs)
+	s.must("CPUs it owns", err)
+	return topology.SetOf(ids...)
+}
+
+// given is what the agent says a container owns that is about to start, where it
+// was created with that: an agent that was away did not decide it.
+func (s *storm) given(ref scenario.Ref, created topology.Set) topology.Set {
+	if owned := s.owns(ref); s.agent.Connected() && created == owned {
+		return owned
+	}
+	return topology.Set{}
+}
+
+// created are the CPUs that a container was created with.
+func (s *storm) created(ref scenario.Ref) topology.Set {
+	spec, ok := s.runtime.Spec(ref)
+	if !ok || spec.Linux == nil || spec.Linux.Resources == nil || spec.Linux.Resources.CPU == nil {
+		return topology.Set{}
+	}
+	ids, err := topology.ParseList(spec.Linux.Resources.CPU.Cpus)
+	s.must("CPUs it is created with", err)
+	return topology.SetOf(ids...)
+}
+
+func (s *storm) dirOf(p *pod, ref scenario.Ref) string { return s.node.dir(p, ref) }
+
+func (s *storm) remove(p *pod) {
+	for _, c := range p.ctrs {
+		s.referee.stopped(s.dirOf(p, p.ref().In(c.Name)))
+	}
+	s.referee.gone(p.ref())
+	p.stopped = true
+	s.do("remove pod", func() error { return s.runtime.RemovePodSandbox(s.t.Context(), p.ref()) },
+		scenario.Step{Remove: []scenario.Ref{p.ref()}}, func() bool { return !slices.Contains(s.runtime.Pods(), p.ref()) })
+	s.pods = slices.DeleteFunc(s.pods, func(o *pod) bool { return o == p })
+}
+
+func (s *storm) update(u scenario.Update) {
+	syncs, there := s.syncs.Load(), s.agent.Connected()
+	defer func() {
+		if !there || !s.agent.Connected() || s.syncs.Load() != syncs {
+			s.unseen[u.Container], s.unseen[u.Container.Pod()] = true, true
+		}
+	}()
+	s.do("update", func() error {
+		return u.Around(s.runtime.SetPodCgroup, func() error { return s.runtime.UpdateContainer(s.t.Context(), u.Container, u.Resources) })
+	}, scenario.Step{Update: &u}, func() bool { return false })
+}
+
+// resizeOne resizes an owner in place.
+func (s *storm) resizeOne(p *pod) {
+	if !p.kind.owns {
+		return
+	}
+	main := &p.ctrs[0]
+	cpus := 1 + s.rng.IntN(p.kind.milli[1]/1000+2)
+	grows := int64(cpus)*100_000 > *main.Resources.Quota
+	main.Resources.Shares, main.Resources.Quota = new(uint64(cpus)*1024), new(int64(cpus)*100_000)
+	u := scenario.Update{Container: p.ref().In(main.Name), Resources: scenario.Resources{
+		Shares: main.Resources.Shares, Quota: main.Resources.Quota, Period: main.Resources.Period,
+	}}
+	if sum := sim.SumResources(p.QoS, p.ctrs); grows {
+		u.Pod = &sum
+	} else {
+		u.PodAfter = &sum
+	}
+	s.referee.resizing(p.ref(), true, topology.Set{})
+	s.update(u)
+	var now topology.Set
+	for _, c := range p.ctrs {
+		now = now.Union(s.owns(p.ref().In(c.Name)))
+	}
+	fmt.Fprintf(&s.trace, "= resized %s to %d: owns %v", p.ref(), cpus, now.Members())
+	s.referee.resizing(p.ref(), false, now)
+}
+
+// released has the agent give everything back: every container has what it was
+// asked for, and nobody owns anything.
+func (s *storm) released() {
+	ctx, stop := context.WithTimeout(s.t.Context(), stormPatience)
+	defer stop()
+	source, can := s.agent.Source().(status.Releaser)
+	if !can {
+		s.t.Fatal("the agent cannot release")
+	}
+	r, err := source.Release(ctx)
+	if err != nil || len(r.Failed)+len(r.Left) > 0 {
+		s.t.Errorf("released: %+v, %v", r, err)
+	}
+	for _, p := range s.pods {
+		for _, c := range p.ctrs {
+			s.checkOriginal(p, c)
+		}
+	}
+}
+
+func (s *storm) checkOriginal(p *pod, c scenario.Container) {
+	ref := p.ref().In(c.Name)
+	got, err := s.runtime.State(ref)
+	shares, quota := uint64(2), int64(-1)
+	if c.Resources.Shares != nil {
+		shares = *c.Resources.Shares
+	}
+	if c.Resources.Quota != nil {
+		quota = *c.Resources.Quota
+	}
+	if s.unseen[ref] {
+		quota = got.Quota
+	}
+	if err != nil || got.CPUs != "0-63" || got.Quota != quota || c.Resources.Shares != nil && !got.HasShares(shares) {
+		s.t.Errorf("%s is given back %+v (%v), and had quota %d and shares %d on all CPUs", ref, got, err, quota, shares)
+	}
+}

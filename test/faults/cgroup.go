@@ -1,0 +1,58 @@
+package faults
+
+import (
+	"io/fs"
+	"syscall"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// What calls for cgroup files may answer beside what the kernel says of values.
+// A close may fail after the value is in force.
+var (
+	kernelReading = errnos(syscall.EIO, syscall.EINTR, syscall.EMFILE)
+	kernelWriting = append([]Fault{{Kind: "EIO at close", Err: syscall.EIO, Late: true}},
+		errnos(syscall.EIO, syscall.EINTR, syscall.EBUSY, syscall.EMFILE)...)
+)
+
+// Kernel has the calls of cgroup files fail. wrote is called for each write that
+// came to the kernel, before the next call; nil for nobody.
+func Kernel(p *Plan, under cgroup.FS, wrote func(path string)) cgroup.FS {
+	return &kernel{p, under, wrote}
+}
+
+type kernel struct {
+	plan  *Plan
+	fs    cgroup.FS
+	wrote func(path string)
+}
+
+func (k *kernel) ReadFile(path string) ([]byte, error) {
+	if f := k.plan.next("cgroup read", kernelReading); f.Err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: f.Err}
+	}
+	return k.fs.ReadFile(path)
+}
+
+func (k *kernel) List(dir string) ([]string, error) {
+	if f := k.plan.next("cgroup list", kernelReading); f.Err != nil {
+		return nil, &fs.PathError{Op: "list", Path: dir, Err: f.Err}
+	}
+	return k.fs.List(dir)
+}
+
+func (k *kernel) WriteFile(path string, data []byte) error {
+	f := k.plan.next("cgroup write", kernelWriting)
+	failed := &fs.PathError{Op: "write", Path: path, Err: f.Err}
+	if f.Err != nil && !f.Late {
+		return failed
+	}
+	err := k.fs.WriteFile(path, data)
+	if err == nil && k.wrote != nil {
+		k.wrote(path)
+	}
+	if err == nil && f.Err != nil {
+		return failed
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+package faults
+
+import (
+	"context"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/socket"
+)
+
+// pause is a delay that a busy peer makes.
+const pause = 2 * time.Millisecond
+
+var (
+	dialling  = errnos(syscall.ECONNREFUSED, syscall.EMFILE)
+	accepting = errnos(syscall.EMFILE, syscall.ENOBUFS)
+	hearing   = []Fault{
+		{Kind: "delay", Delay: pause}, {Kind: "delay", Delay: pause}, {Kind: "delay", Delay: pause},
+		{Kind: "ECONNRESET", Err: syscall.ECONNRESET, Broken: true}, {Kind: "time-out", Err: os.ErrDeadlineExceeded, Broken: true},
+		{Kind: "closed", Err: net.ErrClosed, Broken: true},
+	}
+	saying = append([]Fault{{Kind: "short write, EPIPE", Err: syscall.EPIPE, Short: true, Broken: true}}, hearing...)
+)
+
+// Dial has connecting and the connections of a dialer fail; name names them in
+// the counts.
+func Dial(p *Plan, name string) socket.Dialer {
+	return func(ctx context.Context, path string) (net.Conn, error) {
+		if f := p.next(name+" dial", dialling); f.Err != nil {
+			return nil, opError("dial", f.Err)
+		}
+		c, err := socket.Dialer(nil).Dial(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{c, p, name}, nil
+	}
+}
+
+// Accept has accepting and the connections of a listener fail.
+func Accept(p *Plan, name string) func(net.Listener) net.Listener {
+	return func(l net.Listener) net.Listener { return &listener{l, p, name} }
+}
+
+func opError(op string, err error) error {
+	if e, ok := err.(syscall.Errno); ok { //nolint:errorlint // a table's entry
+		err = os.NewSyscallError(op, e)
+	}
+	return &net.OpError{Op: op, Net: "unix", Err: err}
+}
+
+type listener struct {
+	net.Listener
+	plan *Plan
+	name string
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	if f := l.plan.next(l.name+" accept", accepting); f.Err != nil {
+		return nil, opError("accept", f.Err)
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{c, l.plan, l.name}, nil
+}
+
+type conn struct {
+	net.Conn
+	plan *Plan
+	name string
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	if err := c.fail("read", c.plan.next(c.name+" read", hearing), nil); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	f := c.plan.next(c.name+" write", saying)
+	n := 0
+	if err := c.fail("write", f, func() { n, _ = c.Conn.Write(p[:len(p)/2]) }); err != nil {
+		return n, err
+	}
+	return c.Conn.Write(p)
+}
+
+// fail does what a fault says. A connection that broke is closed, which its peer
+// sees.
+func (c *conn) fail(op string, f Fault, short func()) error {
+	if f.Delay > 0 {
+		<-time.NewTimer(f.Delay).C
+	}
+	if f.Err == nil {
+		return nil
+	}
+	if f.Short && short != nil {
+		short()
+	}
+	_ = c.Conn.Close() // the fault is what is told
+	return opError(op, f.Err)
+}
+
+// Close closes the connection, and may say that it failed.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	if f := c.plan.next(c.name+" close", errnos(syscall.EIO)); f.Err != nil {
+		return opError("close", f.Err)
+	}
+	return err
+}
