@@ -71,6 +71,7 @@ var arrows = map[string][]string{
 	"test/conformance":           nil,
 	"test/lifetimes":             nil,
 	"test/hostile":               {},
+	"test/nrirecorder":           {"internal/runtimes"},
 	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},
 	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},
 	"test/faults":                nil,

@@ -69,7 +69,7 @@ func TestRecorded(t *testing.T) {
 			if err := json.Unmarshal(text, &r); err != nil {
 				t.Fatal(err)
 			}
-			p := &player{t: t, r: r}
+			p := &player{t: t, r: r, records: map[string]string{}}
 			p.kernel, err = cgroup.NewFake(cgroup.V2, "0-7", "0")
 			if err != nil {
 				t.Fatal(err)
@@ -92,6 +92,8 @@ type player struct {
 	a      *Attachment
 	wire   *wire
 	record string // stamped last
+	// records are those of containers by id, for "RECORD id".
+	records map[string]string
 }
 
 // connect starts an agent and registers it with the runtime.
@@ -164,7 +166,14 @@ func (p *player) send(s recordedStep) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	out, err := p.call(s.Send, bytes.ReplaceAll(s.In, []byte(`"RECORD"`), record))
+	in := bytes.ReplaceAll(s.In, []byte(`"RECORD"`), record)
+	for id, text := range p.records {
+		if record, err = json.Marshal(text); err != nil {
+			p.t.Fatal(err)
+		}
+		in = bytes.ReplaceAll(in, []byte(`"RECORD `+id+`"`), record)
+	}
+	out, err := p.call(s.Send, in)
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.at, err)
 	}
@@ -179,6 +188,11 @@ func (p *player) send(s recordedStep) {
 		for key, text := range c.GetAdjust().GetAnnotations() {
 			if key == conductor.RecordKey && stamped.MatchString(text) {
 				p.record = text
+				var asked struct{ Container struct{ ID string } }
+				if err := json.Unmarshal(s.In, &asked); err != nil {
+					p.t.Fatal(err)
+				}
+				p.records[asked.Container.ID] = text
 				c.Adjust.Annotations[key] = "record"
 			}
 		}

@@ -1,0 +1,231 @@
+// Command nrirecorder is an NRI plugin that changes nothing and writes each
+// message of the runtime as a line of JSON. Trimtab's tests replay such
+// recordings (internal/attach/nri/testdata/recorded), so a recording of another
+// runtime or release shows how Trimtab behaves there.
+//
+//	go run ./test/nrirecorder -out nri.jsonl   # as root; stop it with Ctrl-C
+//
+// Values of environment variables and arguments are left out unless -all is set;
+// look at labels and annotations before handing a recording on.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/trimtab/trimtab/internal/runtimes"
+)
+
+func main() {
+	var o options
+	out := flag.String("out", "nri.jsonl", "file that the messages are added to")
+	flag.StringVar(&o.socket, "socket", api.DefaultSocketPath, "NRI socket of the runtime")
+	flag.StringVar(&o.name, "name", "recorder", "name of the plugin")
+	flag.StringVar(&o.index, "index", "99", "index of the plugin: 99 sees what all others made of a container")
+	flag.BoolVar(&o.all, "all", false, "write arguments and values of variables, too; they may be secret")
+	flag.Parse()
+	file, err := os.OpenFile(*out, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		o.out = file
+		err = record(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nrirecorder:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	socket, name, index string
+	all                 bool
+	out                 io.Writer
+}
+
+// record writes messages until ctx ends or the runtime closes the connection.
+func record(ctx context.Context, o options) error {
+	r := &recorder{o: o, start: time.Now()}
+	var err error
+	r.stub, err = stub.New(r, stub.WithPluginName(o.name), stub.WithPluginIdx(o.index), stub.WithSocketPath(o.socket))
+	if err == nil {
+		err = r.stub.Run(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("record the messages at %s: %w", o.socket, err)
+	}
+	return nil
+}
+
+// recorder is the plugin.
+type recorder struct {
+	o     options
+	stub  stub.Stub
+	start time.Time
+
+	mu sync.Mutex // one line at a time
+}
+
+// line is one message.
+type line struct {
+	Event     string          `json:"event"`
+	MS        int64           `json:"ms"` // since the connection
+	Runtime   string          `json:"runtime,omitempty"`
+	Version   string          `json:"version,omitempty"`
+	Config    string          `json:"config,omitempty"`
+	Pod       json.RawMessage `json:"pod,omitempty"`
+	Container json.RawMessage `json:"container,omitempty"`
+	Resources json.RawMessage `json:"resources,omitempty"`
+	Overhead  json.RawMessage `json:"overhead,omitempty"`
+	In        json.RawMessage `json:"in,omitempty"` // of Synchronize
+}
+
+func (r *recorder) write(l line) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.MS = time.Since(r.start).Milliseconds()
+	text, err := json.Marshal(l)
+	if err == nil {
+		_, err = r.o.out.Write(append(text, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "nrirecorder: %s is not recorded: %v\n", l.Event, err)
+	}
+	return nil // a plugin's error would fail the pod's request
+}
+
+// message is a message as JSON; nil for none.
+func message[M proto.Message](m M) json.RawMessage {
+	if !m.ProtoReflect().IsValid() {
+		return nil
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// hidden stands for what is left out.
+const hidden = "hidden"
+
+func (r *recorder) container(c *api.Container) *api.Container {
+	if r.o.all || c == nil {
+		return c
+	}
+	c = proto.CloneOf(c)
+	for i := range c.Args {
+		c.Args[i] = hidden
+	}
+	for i, e := range c.Env {
+		name, _, _ := strings.Cut(e, "=")
+		c.Env[i] = name + "=" + hidden
+	}
+	return c
+}
+
+func (r *recorder) event(name string, p *api.PodSandbox, c *api.Container) error {
+	return r.write(line{Event: name, Pod: message(p), Container: message(r.container(c))})
+}
+
+// Configure subscribes to all events that the runtime knows: one that is asked
+// for another drops the plugin without an error.
+func (r *recorder) Configure(_ context.Context, config, runtime, version string) (api.EventMask, error) {
+	mask := api.MustParseEventMask("all")
+	mask.Clear(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
+	if runtimes.ParseVersion(r.stub.RuntimeNRIVersion()).Before(runtimes.Version{Major: 0, Minor: 10}) {
+		mask.Clear(api.Event_UPDATE_POD_SANDBOX, api.Event_POST_UPDATE_POD_SANDBOX)
+	}
+	return mask, r.write(line{Event: "Configure", Runtime: runtime, Version: version, Config: config})
+}
+
+// Synchronize records all that lives.
+func (r *recorder) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
+	in := &api.SynchronizeRequest{Pods: pods}
+	for _, c := range ctrs {
+		in.Containers = append(in.Containers, r.container(c))
+	}
+	return nil, r.write(line{Event: "Synchronize", In: message(in)})
+}
+
+// RunPodSandbox and what follows record one event each.
+func (r *recorder) RunPodSandbox(_ context.Context, p *api.PodSandbox) error {
+	return r.event("RunPodSandbox", p, nil)
+}
+
+// UpdatePodSandbox records the event with what is asked for.
+func (r *recorder) UpdatePodSandbox(_ context.Context, p *api.PodSandbox, overhead, res *api.LinuxResources) error {
+	return r.write(line{Event: "UpdatePodSandbox", Pod: message(p), Overhead: message(overhead), Resources: message(res)})
+}
+
+// PostUpdatePodSandbox records the event.
+func (r *recorder) PostUpdatePodSandbox(_ context.Context, p *api.PodSandbox) error {
+	return r.event("PostUpdatePodSandbox", p, nil)
+}
+
+// StopPodSandbox records the event.
+func (r *recorder) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
+	return r.event("StopPodSandbox", p, nil)
+}
+
+// RemovePodSandbox records the event.
+func (r *recorder) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
+	return r.event("RemovePodSandbox", p, nil)
+}
+
+// CreateContainer records the event and changes nothing.
+func (r *recorder) CreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	return nil, nil, r.event("CreateContainer", p, c)
+}
+
+// PostCreateContainer records the event.
+func (r *recorder) PostCreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	return r.event("PostCreateContainer", p, c)
+}
+
+// StartContainer records the event.
+func (r *recorder) StartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	return r.event("StartContainer", p, c)
+}
+
+// PostStartContainer records the event.
+func (r *recorder) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	return r.event("PostStartContainer", p, c)
+}
+
+// UpdateContainer records what is asked for and changes nothing.
+func (r *recorder) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	return nil, r.write(line{Event: "UpdateContainer", Pod: message(p), Container: message(r.container(c)), Resources: message(res)})
+}
+
+// PostUpdateContainer records the event.
+func (r *recorder) PostUpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	return r.event("PostUpdateContainer", p, c)
+}
+
+// StopContainer records the event.
+func (r *recorder) StopContainer(_ context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, r.event("StopContainer", p, c)
+}
+
+// RemoveContainer records the event.
+func (r *recorder) RemoveContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	return r.event("RemoveContainer", p, c)
+}
