@@ -120,3 +120,26 @@ var (
 )
 
 func showZero(*Fake, *fakeGroup) string { return "0" }
+
+// Texts returns what all files of a cgroup show, by path: of version 1, in all
+// hierarchies it is in.
+func (f *Fake) Texts(dir string) map[string]string {
+	var files []string
+	if f.version == V2 {
+		for name := range fakeV2 {
+			files = append(files, dir+"/"+name)
+		}
+	}
+	for controller, table := range fakeV1 {
+		for name := range table {
+			files = append(files, controller+"/"+dir+"/"+name)
+		}
+	}
+	out := map[string]string{}
+	for _, file := range files {
+		if text, err := f.ReadFile(file); err == nil {
+			out[file] = string(text)
+		}
+	}
+	return out
+}

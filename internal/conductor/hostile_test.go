@@ -26,6 +26,7 @@ import (
 // has a limit and a request of two CPUs, in a namespace no rule names.
 type attack struct {
 	name        string
+	pod         string // its pod's name; "p" where left out
 	namespace   string
 	parent      string // "besteffort", "burstable" or "" for Guaranteed
 	labels      map[string]string
@@ -238,6 +239,9 @@ func (s *stage) run(a attack, speak bool) (*modelCtr, error) {
 	}
 	if a.name == "owner" {
 		p.Name = a.name
+	}
+	if a.pod != "" {
+		p.Name = a.pod
 	}
 	p.CgroupParent = strings.ReplaceAll("/kubepods/"+a.parent+"/pod"+p.UID, "//", "/")
 	c := &modelCtr{pod: p, Container: lifecycle.Container{
