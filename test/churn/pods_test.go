@@ -109,9 +109,6 @@ func (n *node) make(k kind) *pod {
 		}
 		p.ctrs = append(p.ctrs, c)
 	}
-	if k.owns && len(p.ctrs) > 1 {
-		// The sides ask for a hundredth each; the pod's sum is what counts.
-		p.cpus++
-	}
+	// The sides of an owner ask for a hundredth each, which pays for no CPU more.
 	return p
 }

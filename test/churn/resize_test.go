@@ -47,9 +47,6 @@ func (n *node) resize(p *pod) {
 		return n.runtime.UpdateContainer(n.t.Context(), u.Container, u.Resources)
 	}))
 	n.late.resizing(false)
-	if len(p.ctrs) > 1 {
-		cpus++ // as in make
-	}
 	if before.Empty() {
 		p.cpus = cpus // one that was refused may have them when it is created anew
 		return
