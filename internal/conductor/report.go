@@ -97,8 +97,26 @@ func (t teller) cpus() status.NodeCPUs {
 		}
 		out.Pools = append(out.Pools, pool)
 	}
-	for _, g := range s.Grants() {
-		out.Grants = append(out.Grants, status.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs)})
+	out.Grants = t.grants()
+	return out
+}
+
+// grants tells who owns which CPUs, and what of them nobody can have now.
+func (t teller) grants() []status.Grant {
+	m := t.state.Machine
+	away := map[placement.Key]placement.Grant{}
+	for _, g := range t.state.Kept() {
+		away[g.Key] = g
+	}
+	var out []status.Grant
+	for _, g := range t.state.Grants() {
+		out = append(out, status.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Away: m.Format(away[g.Key].CPUs)})
+		delete(away, g.Key)
+	}
+	for _, g := range t.state.Kept() {
+		if _, alone := away[g.Key]; alone {
+			out = append(out, status.Grant{Pod: g.Pod, Container: g.Key.Container, Away: m.Format(g.CPUs)})
+		}
 	}
 	return out
 }

@@ -335,6 +335,11 @@ func (u *unplugged) check() {
 			mo.wrong("%s: %s is due %d CPUs, owns %q, has %q, and nothing is told", u.step, c.ID, u.dueOf(c.pod), own, has)
 		}
 	}
+	for _, g := range mo.con.Status().CPUs.Grants {
+		if len(intersect(idsOf(g.Away), idsOf(g.CPUs))) > 0 || mo.version == cgroup.V2 && len(idsOf(g.Away)) != len(intersect(idsOf(g.Away), u.offline)) {
+			mo.wrong("%s: %s has %s and is said to be without %s, offline are %v", u.step, g.Pod, g.CPUs, g.Away, u.offline)
+		}
+	}
 	for _, id := range idsOf(mo.con.Status().CPUs.Exclusive) {
 		if !used[id] {
 			mo.wrong("%s: CPU %d is exclusive to nobody", u.step, id)

@@ -282,7 +282,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)
-		if slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
+		if rec.CPUs != "" && told.Resources.CPU.Quota.V < 0 && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
 			requota(&c.Pristine, &rec.Pristine, p.Pod.Intent.QoS)
 		}
 		d.paidSince(p.Pod, c, told, rec, f)
@@ -331,8 +331,8 @@ func askedSince(rec *Record, told *lifecycle.Resources) lifecycle.Resources {
 	return out
 }
 
-// requota follows a request that changed with the quota that the record has: the
-// runtime's copy of it is ours. A limit is that of the request in a Guaranteed pod, and
+// requota follows an owner's request that changed with the quota that its record has:
+// in the runtime's copy it is lifted. A limit is that of the request in a Guaranteed pod, and
 // never below it.
 func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {

@@ -80,6 +80,11 @@ func (d *draft) seatKubelets(p *Pod, c *Container) bool {
 	}
 	d.own(p, c, cpus, kubeletGave, why)
 	c.Born = topology.Set{}
+	all := d.machine.PlacesOf(c.Pristine.CPU.CPUs)
+	if given, said := d.given(p, c.Name); said {
+		all = d.machine.PlacesOf(topology.FormatList(given.CPUs))
+	}
+	d.sayAway(c, "authority", all.Minus(d.machine.Online()), "it runs on those that are left")
 	return true
 }
 

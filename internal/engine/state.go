@@ -276,6 +276,9 @@ func (s *State) Held() map[string]topology.Set {
 	return held
 }
 
+// Kept returns the CPUs that are kept for owners, as they cannot have them now.
+func (s *State) Kept() []placement.Grant { return s.ledger.AllKept() }
+
 // Exclusive returns the CPUs somebody owns.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
 

@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 rounds=${ROUNDS:-100}
-parts=${PARTS:-guests restarts switches churn lifetimes histories oracle}
+parts=${PARTS:-guests restarts switches churn lifetimes histories unplugged oracle}
 told=()
 failed=()
 
@@ -30,6 +30,8 @@ part switches "NRI switched off and on, agent and runtime killed in random order
 part churn "a thousand containers come, go and are resized, 5,000 steps; 10,000 calls of the agent fail" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/churn
 part lifetimes "a million pods come and go in every order of their ends, and leave nothing in memory" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/lifetimes
 part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000
+part unplugged "CPUs go and come under owners: every history of four steps, and every 41st of five" \
+  bash -c 'TRIMTAB_SOAK=1 go test ./internal/conductor -timeout 60m -run "TestUnplugged$" && TRIMTAB_STRIDE=41 go test ./internal/conductor -timeout 60m -run "TestUnplugged$"'
 part oracle "the kubelet's static CPU manager is asked, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000
 
 echo "== make soak: ${failed[*]:+FAILED: ${failed[*]}; }in $((SECONDS / 60)) min"

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -73,8 +74,9 @@ func draw(c NodeCPUs) picture {
 		p.paint(ids, owner{markReserved, "reserved"})
 	}
 	var pods []string
-	own := map[string][]int{}
+	own, away := map[string][]int{}, map[string][]int{}
 	for _, g := range c.Grants {
+		away[g.Pod] = append(away[g.Pod], cpus(g.Away)...)
 		if own[g.Pod] == nil {
 			pods = append(pods, g.Pod)
 		}
@@ -91,7 +93,11 @@ func draw(c NodeCPUs) picture {
 		for _, id := range ids {
 			p.pods[id] = Clean(pod)
 		}
-		p.paint(ids, owner{mark, Clean(pod) + " alone: " + topology.FormatList(ids)})
+		text := Clean(pod) + " alone: " + cmp.Or(topology.FormatList(ids), "none")
+		if slices.Sort(away[pod]); len(away[pod]) > 0 {
+			text += ", missing " + topology.FormatList(slices.Compact(away[pod]))
+		}
+		p.paint(ids, owner{mark, text})
 	}
 	return p
 }

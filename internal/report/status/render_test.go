@@ -67,7 +67,7 @@ func sample() Node {
 		CPUs: NodeCPUs{
 			Online: "0-15", Reserved: "0-1", Exclusive: "4-7", Shared: "2-3,8-11", Reclaimed: "2-3,8-14",
 			Nodes:  []NUMA{{ID: 0, CPUs: "0-7", Cores: []string{"0,2", "1,3", "4,6", "5,7"}, Memory: 4 << 30}, {ID: 1, CPUs: "8-15", Package: 1}, {ID: 2, Package: -1, Memory: 1 << 29}},
-			Grants: []Grant{{"db/redis-0", "redis", "4-5"}, {"db/redis-0", "exporter", "6-7"}},
+			Grants: []Grant{{Pod: "db/redis-0", Container: "redis", CPUs: "4-5"}, {Pod: "db/redis-0", Container: "exporter", CPUs: "6-7"}},
 			Pools: []Pool{
 				{"shared", "shared", "2-3,8-11", 0}, {"shared we\x1bb of node 1", "shared", "12", 3}, {"reclaimed", "reclaimed", "2-3,8-14", 1},
 			},
@@ -131,6 +131,18 @@ func TestRender(t *testing.T) {
 				t.Error("an escape sequence of foreign text reached the terminal")
 			}
 		})
+	}
+}
+
+// TestPictureTellsWhatIsMissing: an owner whose CPU is offline is seen in the picture.
+func TestPictureTellsWhatIsMissing(t *testing.T) {
+	c := NodeCPUs{Online: "0-2", Grants: []Grant{{Pod: "d/db", CPUs: "1-2", Away: "3"}, {Pod: "d/late", Away: "4-5"}}}
+	var said []string
+	for _, o := range draw(c).used {
+		said = append(said, o.text)
+	}
+	if all := strings.Join(said, "; "); !strings.Contains(all, "d/db alone: 1-2, missing 3") || !strings.Contains(all, "d/late alone: none, missing 4-5") {
+		t.Errorf("the legend says %q", all)
 	}
 }
 

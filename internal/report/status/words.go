@@ -187,6 +187,9 @@ type Grant struct {
 	Pod       string `json:"pod"` // namespace/name
 	Container string `json:"container"`
 	CPUs      string `json:"cpus"`
+	// Away are CPUs that are its own and that it cannot have now: they are offline,
+	// or gone from its pod's cgroup.
+	Away string `json:"away,omitempty"`
 }
 
 // Container is what one container was promised and got.
