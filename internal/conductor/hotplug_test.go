@@ -90,7 +90,9 @@ func TestHotUnplug(t *testing.T) {
 			} else { // version 1 took the CPUs out of the cgroups above for good: nobody is kept off them, and that is told
 				check("with all", "2", "0-1,4-6")
 				told, _ := mo.con.Explain("default", owner.pod.Name, "db")
-				away := func(q lifecycle.Problem) bool { return q.Value == "3" && strings.Contains(q.Reason, "not in the cgroup") }
+				away := func(q lifecycle.Problem) bool {
+					return q.Value == "3" && strings.Contains(q.Reason, "not in the cgroup")
+				}
 				if got := mo.con.Status().CPUs.Exclusive; got != "2" || !slices.ContainsFunc(told[0].Problems, away) {
 					t.Errorf("with all %s is exclusive, and it is told of %v", got, told[0].Problems)
 				}
