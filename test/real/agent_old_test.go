@@ -83,7 +83,7 @@ func oldCrowd(t *testing.T, c *real.Containerd, a *trimtab) named {
 // oldUpdates sends what a kubelet may send while CPU 1 is owned.
 func oldUpdates(t *testing.T, c *real.Containerd, owner real.ContainerID, crowd named) {
 	t.Helper()
-	for _, r := range []*cri.LinuxContainerResources{{CpusetCpus: "0-1"}, {CpuShares: 300, CpuQuota: 50_000, CpuPeriod: 100_000}} {
+	for _, r := range []*cri.LinuxContainerResources{{CpusetCpus: "0-1"}, {CpuShares: 1300, CpuQuota: 150_000, CpuPeriod: 100_000}} {
 		c.UpdateResources(owner, r)
 		same(t, "owner's CPUs after an update", c.KernelFile(owner, "cpuset.cpus"), "1")
 		same(t, "owner's quota after an update", c.KernelFile(owner, "cpu.cfs_quota_us"), "-1")
@@ -92,9 +92,9 @@ func oldUpdates(t *testing.T, c *real.Containerd, owner real.ContainerID, crowd 
 		}
 		crowd.on(t, c, "after an update", "cpuset.cpus", "0")
 	}
-	same(t, "owner's shares, which are the kubelet's", c.KernelFile(owner, "cpu.shares"), "300")
+	same(t, "owner's shares, which are the kubelet's", c.KernelFile(owner, "cpu.shares"), "1300")
 	same(t, "batch's shares, which are not", c.KernelFile(crowd["batch"], "cpu.shares"), "512")
-	same(t, "quota of a silent pod, which is the kubelet's", c.KernelFile(crowd["silent"], "cpu.cfs_quota_us"), "50000")
+	same(t, "quota of a silent pod, which is the kubelet's", c.KernelFile(crowd["silent"], "cpu.cfs_quota_us"), "150000")
 }
 
 // TestUnknownEvents shows what the agent keeps clear of: a plugin that asks containerd 1.7 for an event it does not

@@ -27,16 +27,16 @@ func TestUpdates(t *testing.T) {
 	owner := c.RunContainer(ownerPod, real.ContainerSpec{Name: "db", Resources: oneCPU})
 	sampler := c.Sample(real.NoSharing(func(dir string) bool { return baseOf(dir) == string(owner) }))
 
-	shares, memory := int64(300), int64(80<<20)
+	shares, memory := int64(1300), int64(80<<20) // what still pays for the owner's CPU
 	for i, r := range []*cri.LinuxContainerResources{
 		{CpusetCpus: "0-1"},
 		{CpusetCpus: "1"},
 		{CpusetCpus: "0"},
 		{CpuShares: shares},
 		{CpuShares: shares, CpusetCpus: "0-1"},
-		{CpuQuota: 50_000, CpuPeriod: 100_000},
+		{CpuQuota: 150_000, CpuPeriod: 100_000},
 		{MemoryLimitInBytes: memory},
-		{CpuShares: shares, CpuQuota: 40_000, CpuPeriod: 50_000, CpusetCpus: "0-1", MemoryLimitInBytes: memory},
+		{CpuShares: shares, CpuQuota: 60_000, CpuPeriod: 50_000, CpusetCpus: "0-1", MemoryLimitInBytes: memory},
 	} {
 		when := fmt.Sprintf("after update %d", i)
 		c.UpdateResources(owner, r)
@@ -51,7 +51,7 @@ func TestUpdates(t *testing.T) {
 	all := named{"owner": owner}
 	for name, id := range others {
 		all[name] = id
-		same(t, "quota of "+name, c.KernelFile(id, "cpu.cfs_quota_us"), "40000")
+		same(t, "quota of "+name, c.KernelFile(id, "cpu.cfs_quota_us"), "60000")
 		same(t, "period of "+name, c.KernelFile(id, "cpu.cfs_period_us"), "50000")
 	}
 	all.on(t, c, "in the end", "cpu.shares", fmt.Sprint(shares))
@@ -60,7 +60,7 @@ func TestUpdates(t *testing.T) {
 	c.StartContainer(waiting)
 	seen := c.FirstView(waiting)
 	for file, want := range map[string]string{
-		"cpuset.cpus": "0", "cpu.shares": fmt.Sprint(shares), "cpu.cfs_quota_us": "40000", "memory.limit_in_bytes": fmt.Sprint(memory),
+		"cpuset.cpus": "0", "cpu.shares": fmt.Sprint(shares), "cpu.cfs_quota_us": "60000", "memory.limit_in_bytes": fmt.Sprint(memory),
 	} {
 		same(t, file+" of one updated before it started", seen.Cgroup[file], want)
 	}

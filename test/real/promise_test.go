@@ -117,7 +117,7 @@ func checkGPU(t *testing.T, c *real.Containerd) {
 func checkUpdates(t *testing.T, c *real.Containerd, owner, silent, batch real.ContainerID) {
 	t.Helper()
 	for name, r := range map[string]*cri.LinuxContainerResources{
-		"cpuset": {CpusetCpus: "0-1"}, "shares": {CpuShares: 2048}, "memory": {MemoryLimitInBytes: 96 << 20}, "quota": {CpuQuota: 50_000, CpuPeriod: 100_000},
+		"cpuset": {CpusetCpus: "0-1"}, "shares": {CpuShares: 2048}, "memory": {MemoryLimitInBytes: 96 << 20}, "quota": {CpuQuota: 150_000, CpuPeriod: 100_000},
 	} {
 		c.UpdateResources(owner, r)
 		same(t, "owner's CPUs after an update of "+name, c.KernelFile(owner, "cpuset.cpus"), "1")
