@@ -282,12 +282,12 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
 		c.Pristine = askedSince(rec, &told.Resources)
-		if rec.CPUs != "" && told.Resources.CPU.Quota.V < 0 && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
+		if rec.CPUs != "" && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
 			requota(&c.Pristine, &rec.Pristine, p.Pod.Intent.QoS)
 		}
 		d.paidSince(p.Pod, c, told, rec, f)
 		c.Resized = rec.CPUs != stamped
-		c.Ours = rec.Ours
+		c.Ours, c.stamped = rec.Ours, true // what is ours from here on its record does not have
 		c.Home, c.Mems, c.Wanted, c.Exports = rec.Home, rec.Mems, rec.Wanted, rec.Exports
 		c.Outside = rec.Outside
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
@@ -329,19 +329,6 @@ func askedSince(rec *Record, told *lifecycle.Resources) lifecycle.Resources {
 		out.Memory.Limit = told.Memory.Limit
 	}
 	return out
-}
-
-// requota follows an owner's request that changed with the quota that its record has:
-// in the runtime's copy it is lifted. A limit is that of the request in a Guaranteed pod, and
-// never below it.
-func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
-	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
-		return
-	}
-	least := sharesMilli(now) * int64(now.CPU.Period.Or(defaultPeriod)) / milliOfCPU
-	if qos == intent.Guaranteed || now.CPU.Quota.V < least {
-		now.CPU.Quota = lifecycle.Some(least)
-	}
 }
 
 // pristine keeps of a container's resources what can ever be put back.

@@ -91,14 +91,6 @@ func (d *draft) grant(g placement.Grant) {
 	d.moved = d.moved || d.ledger.Exclusive() != owned || d.ledger.Lent() != lent
 }
 
-// keep has CPUs of an owner that it cannot have now granted to nobody else.
-func (d *draft) keep(p *Pod, key placement.Key, cpus topology.Set, from string) {
-	if d.ledger.Kept(key) != cpus {
-		d.write().Keep(d.grantOf(p, key, cpus, from))
-		d.moved = true
-	}
-}
-
 // drop ends every grant of a pod.
 func (d *draft) drop(podUID string) {
 	if d.ledger.Owns(podUID) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -125,23 +124,6 @@ func (d *draft) shrinkTo(p *Pod, c *Container, have, away topology.Set, n int) t
 	return kept.CPUs
 }
 
-// first returns the lowest n of some CPUs.
-func first(cpus topology.Set, n int) topology.Set {
-	var out topology.Set
-	for i := range cpus.All() {
-		if out.Len() < n {
-			out.Add(i)
-		}
-	}
-	return out
-}
-
-// withOffline adds to what a container has the CPUs of its own that it cannot have
-// now, as they are offline.
-func (d *draft) withOffline(c *Container, have topology.Set) topology.Set {
-	return have.Union(d.ledger.Kept(c.Key))
-}
-
 // growTo chooses more CPUs for an owner. One that is bound to NUMA nodes gets
 // them there: its memory does not move.
 func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
@@ -207,102 +189,6 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 		return has, &after, a.key, true
 	}
 	return a.n, p.Pod.Resources, a.key, true
-}
-
-// resizedSince returns the CPUs that a container owns by its record, or, where it
-// was resized since that was stamped and nothing later tells of it, by what it runs
-// on: the kernel had it first, the runtime's copy has it a moment later, and one is
-// part of the other. Either has to follow from what the container asks for by now,
-// with what is offline or without.
-//
-// Where its last resize was refused it has another number. Only owners are without
-// the quota they asked for: where the copy is, it has what its container owns, and
-// the kernel what of it was not given up since.
-func (d *draft) resizedSince(p *Pod, c *Container, told *lifecycle.Container, rec *Record, f Facts) string {
-	online, born := d.reach(p), d.machine.PlacesOf(rec.CPUs)
-	copied, runs := d.machine.PlacesOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(f.Kernel[told.ID])
-	if told.Resources.CPU.Quota.V > 0 && rec.Pristine.CPU.Quota.V > 0 && d.lifts(p, c, born) {
-		copied = topology.Set{} // it has what its pool had
-		if list, read := f.Kernel[told.ID]; read && list == "" {
-			runs = online
-		}
-	}
-	was, is := born.And(online), copied.And(online)
-	same := (is.Empty() || is == was) && (runs.Empty() || runs == was) && born.Contains(copied)
-	if rec.Late || born.Empty() || p.Intent.CPUs.Said() || same && born == was {
-		return rec.CPUs
-	}
-	lifted := told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty()
-	asks := d.unlifted(p, &told.Resources)
-	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &asks)
-	n := dueBy(asked, told.Resources.CPU.Shares.V != rec.Pristine.CPU.Shares.V)
-	if !lifted && (was.Empty() || copied.Empty() && !born.Contains(runs)) {
-		// It may run in a pool for as long as all that it owns is offline.
-		if away = born.Minus(online); n > 0 && n < born.Len() && n <= away.Len() {
-			return d.machine.Format(first(away, n))
-		}
-		return rec.CPUs
-	}
-	if !copied.Empty() && !copied.Contains(runs) && (is.Empty() || !runs.Contains(is)) {
-		runs = topology.Set{}
-	}
-	whole := n == 0 || n >= born.Len() || p.Intent.NUMA.V.Exclusive
-	if held := d.machine.PlacesOf(f.Grants[p.Pod.UID]); same && whole || held.Contains(born) && was.Contains(runs.Union(is)) {
-		// Where it runs on a part of what is known to be its own, nobody was there when the others came online again.
-		return rec.CPUs
-	}
-	for _, has := range []topology.Set{runs, is} {
-		switch both := has.Union(away); {
-		case has.Empty():
-		case slices.Contains(asked, has.Len()):
-			return d.machine.Format(has)
-		case slices.Contains(asked, both.Len()):
-			return d.machine.Format(both)
-		case n > has.Len() && n < both.Len() && born.Contains(has): // a shrink gives up those that are offline first
-			return d.machine.Format(has.Union(first(away, n-has.Len())))
-		}
-	}
-	switch {
-	case lifted && !runs.Empty() && copied.Contains(runs):
-		return d.machine.Format(runs.Union(copied.Minus(online)))
-	case lifted, len(asked) > 0 && !is.Empty() && is.Len() < slices.Max(asked) && (was.Contains(is) || is.Contains(was)):
-		// Fewer than it asks for: a later growth was refused.
-		return told.Resources.CPU.CPUs
-	}
-	return rec.CPUs
-}
-
-// dueBy is how many CPUs a container is due of what asksByNow returned, 0 where no
-// number follows. Where it was resized its pod's number may be of before.
-func dueBy(asked []int, resized bool) int {
-	n := 0
-	for _, a := range asked {
-		if a > 0 && (n == 0 || resized) {
-			n = a
-		}
-	}
-	return n
-}
-
-// asksByNow returns how many CPUs a container asks for by what the runtime tells,
-// none where no number follows. Where its pod's sum decides, that may be of before
-// a resize of its containers: theirs is another.
-func (d *draft) asksByNow(p *Pod, sandbox string, told *lifecycle.Resources) []int {
-	a, ok := d.asks(p, told)
-	switch {
-	case !ok:
-		return nil
-	case !a.pod:
-		return []int{a.n}
-	}
-	all := make([]*lifecycle.Resources, 0, len(d.listed[sandbox]))
-	for _, c := range d.listed[sandbox] {
-		if c.State != lifecycle.StateStopped {
-			all = append(all, &c.Resources)
-		}
-	}
-	sum := sumOf(all)
-	return []int{a.n, p.due(&sum).CPUs}
 }
 
 // podSum adds up what a pod's live containers ask for, one of them as it is given; nil

@@ -173,18 +173,6 @@ func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
 	}
 }
 
-// keepAll has a key own those of its CPUs that are in its pod's reach, and keeps the others for it.
-func (d *draft) keepAll(pod *Pod, key placement.Key, all topology.Set, from string) {
-	cpus := all.And(d.reach(pod))
-	if d.ledger.Check(key, all) != nil || !cpus.And(d.policy.Pools.Reserved).Empty() {
-		return
-	}
-	if !cpus.Empty() {
-		d.grant(d.grantOf(pod, key, cpus, from))
-	}
-	d.keep(pod, key, all.Minus(cpus), from)
-}
-
 // reserve keeps the CPUs of pods that own some and whose container does not live
 // at this moment, between two attempts.
 func (d *draft) reserve(p *Plan, f Facts) {
