@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,10 +26,11 @@ func TestCheckpointSavedAgain(t *testing.T) {
 		con := conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now})
 		start := time.Now()
 		var tries []time.Duration
-		full := true
+		var full atomic.Bool
+		full.Store(true)
 		save := func([]byte) error {
 			tries = append(tries, time.Since(start).Truncate(time.Second))
-			if full {
+			if full.Load() {
 				return errors.New("no space left on device")
 			}
 			return nil
@@ -38,12 +40,13 @@ func TestCheckpointSavedAgain(t *testing.T) {
 		go func() { ended <- con.SaveCheckpoints(ctx, save) }()
 		conductor.Changed(con)
 		time.Sleep(10 * time.Second)
-		full = false
+		full.Store(false)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(tries) != 5 || tries[4] != 15*time.Second {
 			t.Errorf("tried after %v, want after 0, 1, 3, 7 and 15 s", tries)
 		}
-		full = true
+		full.Store(true)
 		conductor.Changed(con)
 		time.Sleep(time.Second)
 		stop()
@@ -51,7 +54,7 @@ func TestCheckpointSavedAgain(t *testing.T) {
 			t.Error(err)
 		}
 		before := len(tries)
-		full = false
+		full.Store(false)
 		con.SaveCheckpoint(save)
 		con.SaveCheckpoint(save)
 		if len(tries) != before+1 {

@@ -15,15 +15,15 @@ import (
 // fullDisk is where nothing can be saved until it has room.
 type fullDisk struct {
 	room         atomic.Bool
-	tries, saved int
+	tries, saved atomic.Int64
 }
 
 func (d *fullDisk) save([]byte) error {
-	d.tries++
+	d.tries.Add(1)
 	if !d.room.Load() {
 		return errors.New("no space left on device")
 	}
-	d.saved++
+	d.saved.Add(1)
 	return nil
 }
 
@@ -64,20 +64,20 @@ func checkSavedAgain(t *testing.T, start func(*fullDisk) (func(context.Context) 
 	ended := make(chan error)
 	go func() { ended <- run(ctx) }()
 	time.Sleep(30*time.Second + time.Millisecond)
-	if d.tries < 3 || d.tries > 6 {
-		t.Errorf("a full disk was tried %d times in half a minute", d.tries)
+	if tries := d.tries.Load(); tries < 3 || tries > 6 {
+		t.Errorf("a full disk was tried %d times in half a minute", tries)
 	}
 	d.room.Store(true)
 	time.Sleep(2 * time.Minute)
-	if d.saved != 1 {
-		t.Errorf("saved %d times after the disk had room, want once", d.saved)
+	if saved := d.saved.Load(); saved != 1 {
+		t.Errorf("saved %d times after the disk had room, want once", saved)
 	}
 	d.room.Store(false)
 	changed()
 	time.Sleep(3 * time.Second)
 	d.room.Store(true)
 	stop()
-	if err := <-ended; err != nil || d.saved != 2 {
-		t.Errorf("at a clean end: %v, saved %d times, want twice", err, d.saved)
+	if err := <-ended; err != nil || d.saved.Load() != 2 {
+		t.Errorf("at a clean end: %v, saved %d times, want twice", err, d.saved.Load())
 	}
 }

@@ -217,7 +217,10 @@ func (s *storm) rage(want int) {
 		s.plan.Off()
 		s.settle(fmt.Sprintf("after round %d", round))
 	}
-	s.t.Logf("%d pods, %d writes looked at, %d containers late to give up CPUs, %d starts in vain\n%s", s.made, s.referee.writes, s.referee.late, s.starts, s.plan)
+	s.referee.mu.Lock()
+	writes, late := s.referee.writes, s.referee.late
+	s.referee.mu.Unlock()
+	s.t.Logf("%d pods, %d writes looked at, %d containers late to give up CPUs, %d starts in vain\n%s", s.made, writes, late, s.starts, s.plan)
 	s.released()
 }
 

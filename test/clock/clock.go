@@ -45,8 +45,8 @@ func watch(t testing.TB, bytes, who int) (end func()) {
 	}
 }
 
-// Limit is how long reading so many bytes may take.
-func Limit(bytes int) time.Duration { return base + time.Duration(bytes)*perByte }
+// Limit is how long reading so many bytes may take, with the race detector far longer.
+func Limit(bytes int) time.Duration { return slowdown * (base + time.Duration(bytes)*perByte) }
 
 func processor(who int) time.Duration {
 	var u unix.Rusage

@@ -141,14 +141,12 @@ func TestUnreadEnds(t *testing.T) {
 	g.runtime.ran("other", "c-bad")
 	g.runtime.bad = map[string]error{"badly": errBroken, "c-bad": errBroken, "c-inner": errBroken}
 	g.attach(false)
-	g.runtime.set(func() {
-		delete(g.runtime.pods, "badly")
-		delete(g.runtime.ctrs, "c-inner")
-	})
+	g.runtime.set(func() { delete(g.runtime.ctrs, "c-inner") })
 	if err := g.runtime.state("c-bad", api.ContainerState_CONTAINER_EXITED); err != nil {
 		t.Fatal(err)
 	}
+	g.h.found(t, lifecycle.RemoveContainer, "c-inner") // a pod's end is that of its containers, so it comes later
+	g.runtime.set(func() { delete(g.runtime.pods, "badly") })
 	g.h.found(t, lifecycle.RemovePodSandbox, "badly")
-	g.h.found(t, lifecycle.RemoveContainer, "c-inner")
 	g.h.found(t, lifecycle.StopContainer, "c-bad")
 }

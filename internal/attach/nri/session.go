@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -55,6 +56,8 @@ type session struct {
 	aborted    bool // Configure must not be answered any more
 	asked      bool // Synchronize arrived
 	handlers   int
+	answered   bool  // a handler ended
+	written    int64 // writes of the connection when the last one did
 	ended      bool
 	idle       chan struct{} // closed when ended and no handler runs
 }
@@ -64,6 +67,7 @@ type session struct {
 type watchedConn struct {
 	net.Conn
 	within time.Duration // of one write
+	writes atomic.Int64  // that returned
 	once   sync.Once
 	dead   chan struct{}
 }
@@ -72,6 +76,7 @@ type watchedConn struct {
 func (c *watchedConn) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(c.within)) // of a closed connection, which the write finds
 	n, err := c.Conn.Write(b)
+	c.writes.Add(1)
 	if err != nil {
 		_ = c.Close()
 	}
@@ -240,18 +245,36 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// rest waits, within bounds, until no event is being answered: the runtime takes the end
-// of the connection for no answer, and may fail the request.
+// What rest waits for after the last answer was made: until it is written, and until
+// nothing was written for a while, as one answer is several writes.
+const (
+	answerWritten = time.Second
+	answerQuiet   = 5 * time.Millisecond
+)
+
+// rest waits, within bounds, until no event is being answered and the last answer is
+// written: the runtime takes the end of the connection for no answer, and may fail the
+// request. The server of the library does not say when it has written an answer.
 func (s *session) rest() {
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
-	for {
+	var made, quiet time.Time // since when no handler runs, and the same number of writes
+	for last := int64(-1); ; {
+		now := time.Now()
 		s.mu.Lock()
-		resting := s.handlers == 0
+		running, answered, written := s.handlers > 0, s.answered, s.written
 		s.mu.Unlock()
-		if resting {
+		writes := s.conn.writes.Load()
+		if running || made.IsZero() {
+			made = now
+		}
+		if writes != last {
+			last, quiet = writes, now
+		}
+		sent := !answered || writes > written && now.Sub(quiet) >= answerQuiet
+		if !running && (sent || now.Sub(made) > answerWritten) {
 			return
 		}
 		select {
@@ -317,6 +340,7 @@ func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handlers--
+	s.answered, s.written = true, s.conn.writes.Load()
 	if s.ended && s.handlers == 0 {
 		close(s.idle)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,11 +203,14 @@ func TestCircuit(t *testing.T) {
 // exceeded" or "canceled" is an answer.
 func TestGivenUp(t *testing.T) {
 	f := serve(t)
-	hang := func(ctx context.Context, _ *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+	var answers atomic.Uint32 // a code; 0 hangs
+	f.container = func(ctx context.Context, _ *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+		if code := answers.Load(); code != 0 {
+			return nil, status.Error(codes.Code(code), "of something else")
+		}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	f.container = hang
 	counted := map[Result]int{}
 	s, dir := servers(t, func(o *Options) { o.Recorder = countResults(counted) })
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Stages: create})
@@ -239,9 +243,7 @@ func TestGivenUp(t *testing.T) {
 		t.Fatalf("%+v, counted %v", st, counted)
 	}
 	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Canceled, codes.DeadlineExceeded} {
-		f.container = func(context.Context, *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
-			return nil, status.Error(code, "of something else")
-		}
+		answers.Store(uint32(code))
 		if out, err := s.Ask(t.Context(), sample()); err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "answers "+code.String()) {
 			t.Fatalf("%v, %+v", err, out)
 		}
