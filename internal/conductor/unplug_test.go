@@ -3,6 +3,7 @@ package conductor_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestUnplugged(t *testing.T) {
 					if i%stride != 0 {
 						continue
 					}
-					if h := history(i); telling(h) {
+					if h := history(i); telling(h) && !(kind.untold && v == cgroup.V1 && refused(h)) {
 						tried++
 						playUnplugged(t, v, kind, h)
 					}
@@ -96,8 +97,15 @@ func telling(h string) bool {
 	if strings.Contains(h, "oo") || strings.HasPrefix(h, "o") || strings.HasSuffix(h, "o") || strings.Contains(h, "kK") || strings.Contains(h, "KK") {
 		return false // in the end all are online anyway
 	}
-	return strings.Count(h, "n") < 3
+	// One that gave a CPU up and asks for it again in vain, while all that it has are offline, looks like one that never gave it
+	// up to an agent without its state: it has it again, which is what it asks for.
+	given := regexp.MustCompile("-.*K.*[+].*d")
+	return strings.Count(h, "n") < 3 && !given.MatchString(h)
 }
+
+// refused reports whether the kernel of version 1 refuses a quota on the way: where nobody tells that a pod's sum grew, its
+// own quota is that of before once it owns nothing, and no container's may be above. That is told, and another matter.
+func refused(h string) bool { return strings.Contains(h, "+") && strings.Contains(h, "K") }
 
 // playUnplugged plays one history, with copies that follow at once and with copies that do not.
 func playUnplugged(t *testing.T, v cgroup.Version, kind ownerKind, h string) {
@@ -115,7 +123,7 @@ func playUnplugged(t *testing.T, v cgroup.Version, kind ownerKind, h string) {
 // TestUnpluggedFound plays what the enumeration once found, and one of TRIMTAB_HISTORY.
 func TestUnpluggedFound(t *testing.T) {
 	t.Parallel()
-	found := []string{"kr", "krod", "K", "Kr", "kK", "KcnK", "K+r", "-kd", "-dKk", "-Kod", "K-dk", "dk-d", "+kd", "k+kd", "kcr", "Kcd", "kw", "Kw", "kx", "+kw", "kcw", "+KxK", "K+ctx"}
+	found := []string{"kr", "krod", "K", "Kr", "kK", "KcnK", "K+r", "-kd", "-dKk", "-Kod", "K-dk", "dk-d", "+kd", "k+kd", "kcr", "Kcd", "kw", "Kw", "kx", "+kw", "kcw", "+KxK", "K+ctx", "kc+x", "r+cKr"}
 	if h := os.Getenv("TRIMTAB_HISTORY"); h != "" {
 		found = []string{h}
 	}

@@ -327,7 +327,7 @@ func (d *draft) createdAnew(p *Pod, c *Container) bool {
 	if d.chosenForPod(p) {
 		sum = d.podSum(p, c)
 	}
-	if n, a := p.due(&sum).CPUs, p.due(p.Pod.Resources).CPUs; n != g.CPUs.Len() && (n == g.Wanted || n > a) {
+	if n, a := p.due(&sum).CPUs, p.due(p.Pod.Resources).CPUs; n != d.withOffline(c, g.CPUs).Len() && (n == g.Wanted || n > a) {
 		c.Wanted = n
 	}
 	return true

@@ -132,7 +132,7 @@ func (d *draft) resizedSince(p *Pod, c *Container, told *lifecycle.Container, re
 	lifted := told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty()
 	asks := d.unlifted(p, &told.Resources)
 	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &asks)
-	n := dueBy(asked, told.Resources.CPU.Shares.V != rec.Pristine.CPU.Shares.V)
+	n := dueBy(asked, told.Resources.CPU.Shares.V != rec.Pristine.CPU.Shares.V, born.Len())
 	if !lifted && (was.Empty() || copied.Empty() && !born.Contains(runs)) {
 		// It may run in a pool for as long as all that it owns is offline.
 		if away = born.Minus(online); n > 0 && n < born.Len() && n <= away.Len() {
@@ -170,8 +170,12 @@ func (d *draft) resizedSince(p *Pod, c *Container, told *lifecycle.Container, re
 }
 
 // dueBy is how many CPUs a container is due of what asksByNow returned, 0 where no
-// number follows. Where it was resized its pod's number may be of before.
-func dueBy(asked []int, resized bool) int {
+// number follows: one that was not resized as many as it was created with, where that
+// is one of them; of one that was its pod's number may be of before.
+func dueBy(asked []int, resized bool, born int) int {
+	if !resized && slices.Contains(asked, born) {
+		return born
+	}
 	n := 0
 	for _, a := range asked {
 		if a > 0 && (n == 0 || resized) {
