@@ -36,7 +36,7 @@ test: deps tools ## Run every test: units, then a real containerd with the host'
 	@failed=""; told=""; all=$$SECONDS; \
 	for module in $(TESTED); do \
 		echo "== go test: module $$module"; start=$$SECONDS; \
-		(cd $$module && go test -race -shuffle=on -timeout 10m $(ARGS) ./...) || failed="$$failed $$module"; \
+		(cd $$module && go test -race -shuffle=on -timeout 20m $(ARGS) ./...) || failed="$$failed $$module"; \
 		told="$$told, $$module $$((SECONDS - start)) s"; \
 	done; \
 	verdict=passed; [ -z "$$failed" ] || verdict="FAILED ($${failed# })"; \

@@ -3,6 +3,7 @@ package conductor_test
 import (
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -292,6 +293,9 @@ func TestUnpaid(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 		for _, pools := range []bool{false, true} {
+			if pools != (v == cgroup.V2) && os.Getenv("TRIMTAB_SOAK") == "" {
+				continue // the other two are in make soak
+			}
 			t.Run(fmt.Sprintf("%s/pools=%t", v, pools), func(t *testing.T) {
 				t.Parallel()
 				absent := newCity(t, v, pools, nil).play(t, nil, paid(), paid(), true)

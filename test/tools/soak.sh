@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 rounds=${ROUNDS:-100}
-parts=${PARTS:-guests restarts switches churn lifetimes histories unplugged oracle}
+parts=${PARTS:-guests restarts switches churn lifetimes attacks histories unplugged oracle}
 told=()
 failed=()
 
@@ -29,6 +29,8 @@ part restarts "agent and containerd restarted, the proxy killed, $rounds times e
 part switches "NRI switched off and on, agent and runtime killed in random order, $((rounds / 2)) times each" real "$((rounds / 2))" 'TestAuto|TestChaos'
 part churn "a thousand containers come, go and are resized, 5,000 steps; 10,000 calls of the agent fail" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/churn
 part lifetimes "a million pods come and go in every order of their ends, and leave nothing in memory" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/lifetimes
+part attacks "every kind of intent without requests that pay for it, every scenario beside every kind of runtime" \
+  env TRIMTAB_SOAK="$rounds" go test -timeout 60m ./internal/conductor ./test/conformance -run 'TestUnpaid|TestKinds'
 part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000
 part unplugged "CPUs go and come under owners: every history of four steps, and every 41st of five" \
   bash -c 'TRIMTAB_SOAK=1 go test ./internal/conductor -timeout 60m -run "TestUnplugged$" && TRIMTAB_STRIDE=41 go test ./internal/conductor -timeout 60m -run "TestUnplugged$"'
