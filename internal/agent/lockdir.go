@@ -55,7 +55,7 @@ func makeOwned(path string, mode fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("open directory %s, which must not be a link or file: %w", path, err)
 	}
-	defer d.Close() //nolint:errcheck // nothing was written
+	defer d.Close()
 	info, err := d.Stat()
 	if err != nil {
 		return fmt.Errorf("look at directory %s: %w", path, err)

@@ -98,7 +98,9 @@ func ReleaseAlone(c config.Config) (r status.Released, err error) {
 		return r, fmt.Errorf("open the state directory %s (paths.state): %w", c.Paths.State, err)
 	}
 	journal, earlier, locked, err := openOriginals(dir, slog.New(slog.DiscardHandler))
-	defer journal.Close()
+	if journal != nil {
+		defer journal.Close()
+	}
 	if err != nil && earlier == nil {
 		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
 	}

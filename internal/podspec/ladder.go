@@ -315,7 +315,7 @@ func (l *Ladder) down(ctx context.Context, r *rung, err error) {
 func (l *Ladder) take(r *rung, u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	unread, news := r.note(u)
+	news, unread := r.note(u)
 	if news {
 		l.o.Log.Warn("something told of a pod cannot be read; what was known stays", logkey.Source, string(r.Source()), logkey.Err, unread)
 	}
@@ -354,7 +354,7 @@ func (l *Ladder) take(r *rung, u Update) {
 
 // note takes in which pods cannot be read, and returns that as an error. It reports
 // whether that is to be said: once, not at every answer.
-func (r *rung) note(u Update) (unread error, news bool) {
+func (r *rung) note(u Update) (news bool, unread error) {
 	before := unreadError(r.unread)
 	if u.Full {
 		r.unread = nil
@@ -367,7 +367,7 @@ func (r *rung) note(u Update) (unread error, news bool) {
 	if r.up {
 		r.err = unread
 	}
-	return unread, unread != nil && (before == nil || before.Error() != unread.Error())
+	return unread != nil && (before == nil || before.Error() != unread.Error()), unread
 }
 
 func (l *Ladder) forgetLocked(uid string) {

@@ -57,7 +57,7 @@ func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 // NoLimit is what becomes of -1, "no limit", where a rule has a least value.
 type NoLimit bool
 
-// Taken: -1 is no small value but says that there is no limit.
+// Taken says that -1 is no small value but no limit.
 const Taken NoLimit = true
 
 // Rule is one thing that a runtime does not take.

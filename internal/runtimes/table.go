@@ -26,7 +26,6 @@ const mebi = 1 << 20
 // The calls a rule is about.
 var (
 	creations = []Call{Create}
-	updates   = []Call{Request, Push}
 	all       = []Call{Create, Request, Push}
 	overNRI   = []Way{NRI}
 	overCRI   = []Way{CRI}

@@ -48,8 +48,8 @@ func everyFault(t *testing.T, play func(t *testing.T, p *faults.Plan)) {
 // was written, whole; the latter where Write said so. Once nothing fails a write
 // succeeds.
 func TestWriteEveryFault(t *testing.T) {
-	t.Parallel()
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
+		t.Helper()
 		path := filepath.Join(t.TempDir(), "state")
 		good := statefile.New(statefile.Disk(path), path)
 		before, after := []byte(strings.Repeat("before ", 1000)), []byte(strings.Repeat("after ", 2000))
@@ -93,8 +93,8 @@ func checkRead(t *testing.T, p *faults.Plan, dir *statefile.Dir, wrote error) {
 // and those that were not are once all are replaced. What an earlier process left
 // and could not be read is put aside, not overwritten.
 func TestLinesEveryFault(t *testing.T) {
-	t.Parallel()
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
+		t.Helper()
 		path := filepath.Join(t.TempDir(), "state")
 		good := statefile.New(statefile.Disk(path), path)
 		if err := good.Prepare(); err != nil {

@@ -48,7 +48,7 @@ const (
 
 // patiently reads until that succeeds, or shows what trying again does not change.
 func patiently(read func() error) error {
-	pause := time.Duration(readPause)
+	pause := readPause
 	for try := 1; ; try++ {
 		err := read()
 		if err == nil || try == readTries || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUntrusted) {

@@ -126,9 +126,9 @@ func TestRetry(t *testing.T) {
 	if r.Resting(now) || r.Failed() {
 		t.Error("rests before anything failed")
 	}
-	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+	for _, want := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 		r.Note(now, failed)
-		if got := r.Wait(now); got != want*time.Second || !r.Resting(now) || r.Resting(now.Add(got)) {
+		if got := r.Wait(now); got != time.Duration(want)*time.Second || !r.Resting(now) || r.Resting(now.Add(got)) {
 			t.Errorf("pauses %s, want %d s", got, want)
 		}
 	}

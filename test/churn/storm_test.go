@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ type storm struct {
 // come, go and are resized. Nobody is ever given a CPU that another owns; when
 // calls succeed again everything decided is in force; a shutdown ends in time,
 // whatever fails; and in the end every container has what it had without us.
-func TestStorm(t *testing.T) {
+func TestStorm(t *testing.T) { //nolint:tparallel // its parts run beside each other, and are added up after them
 	t.Parallel()
 	want := 500
 	if os.Getenv("TRIMTAB_SOAK") != "" {
@@ -399,17 +400,17 @@ func (s *storm) create(p *pod, c scenario.Container) {
 
 // start starts a container.
 func (s *storm) start(p *pod, ref scenario.Ref) {
-	dir, begun, created := s.dirOf(p, ref), false, s.created(ref)
+	dir, created := s.dirOf(p, ref), s.created(ref)
+	var begun atomic.Bool // the runtime's goroutine reports it
 	s.next = func() {
-		if begun {
+		if begun.Swap(true) {
 			return
 		}
-		begun = true
 		fmt.Fprintf(&s.trace, "= %d faults", s.plan.Faults())
 		fmt.Fprintf(&s.trace, "= started %s owns %v", ref, s.given(ref, created).Members())
 		s.referee.started(dir, runs{ref: ref, reclaimed: p.kind.reclaimed}, s.given(ref, created), p.kind.lent)
 	}
-	s.do("start", func() error { return s.runtime.StartContainer(s.t.Context(), ref) }, scenario.Step{Start: ref}, func() bool { return begun })
+	s.do("start", func() error { return s.runtime.StartContainer(s.t.Context(), ref) }, scenario.Step{Start: ref}, begun.Load)
 }
 
 // owns is what the agent says a container owns.

@@ -21,9 +21,10 @@ const (
 // Watch begins to measure. The function that it returns ends that, and fails the test
 // where what came between took far longer than reading so many bytes of foreign text
 // can. Of it the calling goroutine alone is measured.
-func Watch(t testing.TB, bytes int) (end func()) {
+func Watch(tb testing.TB, bytes int) (end func()) {
+	tb.Helper()
 	runtime.LockOSThread()
-	stop := watch(t, bytes, unix.RUSAGE_THREAD)
+	stop := watch(tb, bytes, unix.RUSAGE_THREAD)
 	return func() {
 		stop()
 		runtime.UnlockOSThread()
@@ -32,15 +33,18 @@ func Watch(t testing.TB, bytes int) (end func()) {
 
 // WatchAll is Watch for what has goroutines of its own: all of the process are measured,
 // those of tests beside it, too.
-func WatchAll(t testing.TB, bytes int) (end func()) { return watch(t, bytes, unix.RUSAGE_SELF) }
+func WatchAll(tb testing.TB, bytes int) (end func()) {
+	tb.Helper()
+	return watch(tb, bytes, unix.RUSAGE_SELF)
+}
 
-func watch(t testing.TB, bytes, who int) (end func()) {
-	t.Helper()
+func watch(tb testing.TB, bytes, who int) (end func()) {
+	tb.Helper()
 	start := processor(who)
 	return func() {
-		t.Helper()
+		tb.Helper()
 		if took := processor(who) - start; took > Limit(bytes) {
-			t.Errorf("%d bytes took %s of processor time, want at most %s", bytes, took, Limit(bytes))
+			tb.Errorf("%d bytes took %s of processor time, want at most %s", bytes, took, Limit(bytes))
 		}
 	}
 }

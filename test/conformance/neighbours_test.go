@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -258,7 +259,7 @@ func (s *street) has(pod scenario.Ref, want string) error {
 			}
 			got, err := s.kernel.ReadFile(p.Dir + "/" + c.ID + "/cpuset.cpus")
 			if list := strings.TrimSpace(string(got)); err != nil || list != want {
-				return fmt.Errorf("%s has CPUs %q, want %q (%v)", pod, list, want, err)
+				return errors.Join(fmt.Errorf("%s has CPUs %q, want %q", pod, list, want), err)
 			}
 			return nil
 		}

@@ -3,7 +3,6 @@ package lifetimes
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"path"
@@ -33,7 +32,6 @@ type node struct {
 	con     *conductor.Conductor
 	metrics *metrics.Metrics
 	made    int
-	pids    int
 	live    []*pod
 }
 
@@ -46,7 +44,6 @@ type pod struct {
 
 type container struct {
 	lifecycle.Container
-	pids []int
 }
 
 // discarded is a journal that nobody reads.
@@ -91,7 +88,7 @@ func newNode(t testing.TB) *node {
 	n.metrics = metrics.New(metrics.Build{}, metrics.Labels{})
 	n.con = conductor.New(conductor.Options{
 		Machine: m, Keeper: n.keeper, Key: []byte("a key of the test, 32 bytes long"), Now: time.Now,
-		Log: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError})), Recorder: n.metrics,
+		Log: slog.New(slog.DiscardHandler), Recorder: n.metrics,
 		Policy: engine.Policy{
 			Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true,
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},

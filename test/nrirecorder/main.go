@@ -65,10 +65,7 @@ func record(ctx context.Context, o options) error {
 	if err == nil {
 		err = r.stub.Run(ctx)
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("record the messages at %s: %w", o.socket, err)
 	}
 	return nil
@@ -157,7 +154,7 @@ func (r *recorder) Configure(_ context.Context, config, runtime, version string)
 }
 
 // Synchronize records all that lives.
-func (r *recorder) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
+func (r *recorder) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
 	in := &api.SynchronizeRequest{Pods: pods}
 	for _, c := range ctrs {
 		in.Containers = append(in.Containers, r.container(c))
@@ -191,7 +188,7 @@ func (r *recorder) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error 
 }
 
 // CreateContainer records the event and changes nothing.
-func (r *recorder) CreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (r *recorder) CreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
 	return nil, nil, r.event("CreateContainer", p, c)
 }
 
@@ -211,7 +208,7 @@ func (r *recorder) PostStartContainer(_ context.Context, p *api.PodSandbox, c *a
 }
 
 // UpdateContainer records what is asked for and changes nothing.
-func (r *recorder) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+func (r *recorder) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
 	return nil, r.write(line{Event: "UpdateContainer", Pod: message(p), Container: message(r.container(c)), Resources: message(res)})
 }
 
@@ -221,7 +218,7 @@ func (r *recorder) PostUpdateContainer(_ context.Context, p *api.PodSandbox, c *
 }
 
 // StopContainer records the event.
-func (r *recorder) StopContainer(_ context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+func (r *recorder) StopContainer(_ context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
 	return nil, r.event("StopContainer", p, c)
 }
 

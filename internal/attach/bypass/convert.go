@@ -42,12 +42,6 @@ type criResources struct {
 	MemorySwap int64             `json:"memory_swap_limit_in_bytes"`
 }
 
-// The annotations in which CRI-O and containerd tell what their status does not.
-const (
-	containerdSandbox = "io.kubernetes.cri.sandbox-id"
-	crioSandbox       = "io.kubernetes.cri-o.SandboxID"
-)
-
 func readVerbose(info map[string]string) (*verbose, error) {
 	v := &verbose{}
 	text, ok := info["info"]
@@ -58,13 +52,6 @@ func readVerbose(info map[string]string) (*verbose, error) {
 		return &verbose{}, fmt.Errorf("read the runtime's verbose status: %w", err)
 	}
 	return v, nil
-}
-
-func (v *verbose) annotation(key string) string {
-	if v.RuntimeSpec == nil {
-		return ""
-	}
-	return v.RuntimeSpec.Annotations[key]
 }
 
 // annotated is what the annotations of the spec tell of a pod.

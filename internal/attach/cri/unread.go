@@ -65,7 +65,7 @@ func (b *backend) listedContainer(ctx context.Context, l listed, why error) (*li
 	}
 	found, err := b.calls.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: l.id}})
 	if err != nil {
-		return c, nil //nolint:nilerr // less is known of it
+		return c, nil
 	}
 	at := slices.IndexFunc(found.Containers, func(c *cri.Container) bool { return c.Id == l.id })
 	if at < 0 {

@@ -340,7 +340,9 @@ func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handlers--
-	s.answered, s.written = true, s.conn.writes.Load()
+	if s.answered = true; s.conn != nil {
+		s.written = s.conn.writes.Load()
+	}
 	if s.ended && s.handlers == 0 {
 		close(s.idle)
 	}

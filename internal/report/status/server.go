@@ -48,13 +48,13 @@ func (s *Socket) Wrap(wrap func(net.Listener) net.Listener) { s.listener = wrap(
 // use. It blocks until ctx ends.
 func Serve(ctx context.Context, path string, src Source) error {
 	s, err := Open(ctx, path)
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return nil
-	case err != nil:
+	if err == nil {
+		return s.Serve(ctx, src)
+	}
+	if ctx.Err() == nil {
 		return err
 	}
-	return s.Serve(ctx, src)
+	return nil
 }
 
 // Serve answers questions about src until ctx ends, and closes the socket.
