@@ -13,7 +13,7 @@ import (
 // gather collects the facts for one event: what pods' cgroups allow, what is
 // known of their specs, and the records containers carry. All are file reads or
 // less.
-func (c *Conductor) gather(w *work, f *engine.Facts) {
+func (c *Conductor) gather(w *work, f *engine.Facts) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	c.gatherSpecs(w.ev, f)
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
@@ -137,7 +137,7 @@ func (c *Conductor) stranger(w *work, f *engine.Facts) {
 // attachment whose records only the checkpoint had, and those that own CPUs by a
 // record that may be of before a resize. Where a record is not trusted, what all
 // have tells who owned what.
-func (c *Conductor) adopted(w *work, f *engine.Facts) {
+func (c *Conductor) adopted(w *work, f *engine.Facts) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	lost := w.from != nil && !stamps(w.from)
 	all := unreadAmong(w.ev.Containers)
 	f.Kernel = map[string]string{}

@@ -107,7 +107,7 @@ func (c *Conductor) findCgroups() {
 
 // unseen are the directories to look for, by sandbox or container id. What has ended is
 // forgotten.
-func (c *Conductor) unseen() map[string]string {
+func (c *Conductor) unseen() map[string]string { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pr := &c.presence

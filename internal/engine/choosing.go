@@ -316,7 +316,7 @@ func (d *draft) homes(p *Pod, c *Container) []int {
 // settleHome finds the NUMA node of a pod that shares one. What was chosen when
 // the container was created stands, and all containers of a pod are on one node.
 // The error is a sentence for people.
-func (d *draft) settleHome(p *Pod, c *Container, isNew bool) error {
+func (d *draft) settleHome(p *Pod, c *Container, isNew bool) error { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	class := p.Intent.Class.V
 	if c.Home.Set || !isNew || class != intent.Shared && class != intent.Reclaimed || !p.Intent.NUMA.Said() || d.policy.Choosing == nil || d.policy.Pools.Sizing == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 // Decide makes a plan for one event. It changes nothing: neither the state nor
 // the event. An event about something unknown is decided as far as it can be;
 // one that needs nothing gives an empty plan.
-func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
+func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	d := newDraft(s)
 	p := &Plan{base: s.Generation, draft: d}
 	switch ev.Kind {
@@ -62,7 +62,7 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	return p
 }
 
-func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) {
+func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	for _, id := range sortedIDs(f.Ended) {
 		if ended := d.pod(id); ended != nil {
 			d.removePod(p, ended.Pod)
@@ -301,7 +301,7 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 	}
 	d.hear(p.Pod, c, f.Outside, true)
 	if was := d.askedMore(p.Pod, c); was != nil && rec == nil {
-		d.resize(p, was, c)
+		_ = d.resize(p, was, c) // the container's problems have it, and its creation goes on
 	} else {
 		d.settle(p, c, rec)
 	}

@@ -26,7 +26,7 @@ func lower(was, now *lifecycle.Resources) bool {
 // where the sum has no room for it: otherwise the kubelet has reported it before.
 func (d *draft) account(p *Plan, was, now *Container) {
 	live := d.podSum(p.Pod, now)
-	next := p.Pod
+	var next *Pod
 	if p.Pod.sumOld && lower(&was.Pristine, &now.Pristine) {
 		next = p.Pod.recounted(&live)
 	} else {

@@ -75,7 +75,7 @@ func (d *draft) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 
 // seat finds where a container sits and puts it into c. Owned CPUs are
 // recorded in the ledger.
-func (d *draft) seat(p *Pod, c *Container, rec *Record) {
+func (d *draft) seat(p *Pod, c *Container, rec *Record) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	c.Unplaced = !d.policy.Place && c.Born.Empty() && d.unplaced(c, rec)
 	if d.seatKubelets(p, c) || d.seatRecorded(p, c, rec) {
 		return

@@ -115,7 +115,7 @@ func (d *draft) paidSince(p *Pod, c *Container, told *lifecycle.Container, rec *
 // Where its last resize was refused it has another number. Only owners are without
 // the quota they asked for: where the copy is, it has what its container owns, and
 // the kernel what of it was not given up since.
-func (d *draft) resizedSince(p *Pod, c *Container, told *lifecycle.Container, rec *Record, f Facts) string {
+func (d *draft) resizedSince(p *Pod, c *Container, told *lifecycle.Container, rec *Record, f Facts) string { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	online, born := d.reach(p), d.machine.PlacesOf(rec.CPUs)
 	copied, runs := d.machine.PlacesOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(f.Kernel[told.ID])
 	if told.Resources.CPU.Quota.V > 0 && rec.Pristine.CPU.Quota.V > 0 && d.lifts(p, c, born) {

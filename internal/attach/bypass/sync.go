@@ -84,7 +84,7 @@ func (s *session) list() ([]*cri.PodSandbox, []*cri.Container, error) {
 // known asks about each pod and container of the lists. What is gone by then is
 // left out; what the runtime cannot describe is as it is listed, and is asked about
 // again.
-func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, found map[string]string) (map[string]*pod, error) {
+func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, found map[string]string) (map[string]*pod, error) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
 	var hung patience
 	told := make([]*pod, len(pods))
 	group, _ := errgroup.WithContext(s.ctx)

@@ -28,62 +28,9 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		from = "defaults, no file"
 	}
 	fmt.Fprintf(head, "configuration\t%s, generation %d\n", from, n.ConfigGen)
-	for i, line := range lines(n.ConfigError) {
-		label := ""
-		if i == 0 {
-			label = "not in force"
-		}
-		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(line)))
-	}
-	for i, line := range n.Unsaved {
-		label := ""
-		if i == 0 {
-			label = "not saved"
-		}
-		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(line)))
-	}
-	if n.Released {
-		fmt.Fprintf(head, "released\t%s\n", o.alarm("all was given back; nothing is decided until the agent is started anew"))
-	}
-	if n.Standby != "" {
-		fmt.Fprintf(head, "standby\t%s\n", o.alarm(Clean(n.Standby)))
-	}
-	for i, name := range n.WithoutCgroup {
-		label := ""
-		if i == 0 {
-			label = "no cgroup"
-		}
-		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(name)+" runs, and the tree at cgroup.root has no such cgroup"))
-	}
-	if len(n.Attachments) == 0 {
-		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
-	}
-	for _, a := range n.Attachments {
-		fmt.Fprintf(head, "attachment\t%s\n", attachment(a))
-	}
-	for _, h := range n.Hooks {
-		if h.Enabled && h.Finding.Support != lifecycle.Supported {
-			fmt.Fprintf(head, "hook %s\t%s\n", Clean(h.Name), o.alarm(Clean(h.Effective())))
-		}
-	}
-	for i, p := range n.PodSpecs {
-		label := ""
-		if i == 0 {
-			label = "pod specs"
-		}
-		fmt.Fprintf(head, "%s\t%s: %s\n", label, Clean(string(p.Name)), Clean(p.State()))
-	}
-	if n.KubeletCPUs != "" {
-		fmt.Fprintf(head, "kubelet's CPUs\t%s\n", Clean(n.KubeletCPUs))
-	}
-	for _, c := range n.Contested {
-		if c.Kept != "" {
-			fmt.Fprintf(head, "contested\t%s\n", o.alarm(Clean(c.Kept)))
-		}
-		if c.Left != "" {
-			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))
-		}
-	}
+	alarms(head, n, o)
+	attachments(head, n, o)
+	contested(head, n.Contested, o)
 	hookServers(head, n.HookServers, o)
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
@@ -95,6 +42,60 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 		containers(&b, n.Containers, o)
 	}
 	return send(w, &b)
+}
+
+// alarms writes what is wrong with the agent as a whole.
+func alarms(head io.Writer, n Node, o Options) {
+	alarmed := func(label string, texts []string, then string) {
+		for _, text := range texts {
+			fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(text)+then))
+			label = "" // once, at the first line
+		}
+	}
+	alarmed("not in force", lines(n.ConfigError), "")
+	alarmed("not saved", n.Unsaved, "")
+	if n.Released {
+		fmt.Fprintf(head, "released\t%s\n", o.alarm("all was given back; nothing is decided until the agent is started anew"))
+	}
+	if n.Standby != "" {
+		alarmed("standby", []string{n.Standby}, "")
+	}
+	alarmed("no cgroup", n.WithoutCgroup, " runs, and the tree at cgroup.root has no such cgroup")
+}
+
+// attachments writes where the agent sits, and where it knows pods from.
+func attachments(head io.Writer, n Node, o Options) {
+	if len(n.Attachments) == 0 {
+		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
+	}
+	for _, a := range n.Attachments {
+		fmt.Fprintf(head, "attachment\t%s\n", attachment(a))
+	}
+	for _, h := range n.Hooks {
+		if h.Enabled && h.Finding.Support != lifecycle.Supported {
+			fmt.Fprintf(head, "hook %s\t%s\n", Clean(h.Name), o.alarm(Clean(h.Effective())))
+		}
+	}
+	label := "pod specs"
+	for _, p := range n.PodSpecs {
+		fmt.Fprintf(head, "%s\t%s: %s\n", label, Clean(string(p.Name)), Clean(p.State()))
+		label = ""
+	}
+	if n.KubeletCPUs != "" {
+		fmt.Fprintf(head, "kubelet's CPUs\t%s\n", Clean(n.KubeletCPUs))
+	}
+}
+
+// contested writes the files that another program keeps changing.
+func contested(head io.Writer, files []Contested, o Options) {
+	for _, c := range files {
+		if c.Kept != "" {
+			fmt.Fprintf(head, "contested\t%s\n", o.alarm(Clean(c.Kept)))
+		}
+		if c.Left != "" {
+			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))
+		}
+	}
 }
 
 func hookServers(head io.Writer, h *HookServers, o Options) {

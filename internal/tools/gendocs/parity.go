@@ -60,6 +60,14 @@ hand does not is reported in the same way ([fields.md](fields.md)).
 | attachment | what | why, and what happens instead |
 |---|---|---|
 `)
+	b.WriteString(limits())
+	b.WriteString(notTaken())
+	return b.String(), nil
+}
+
+// limits are the rows of what each attachment has less.
+func limits() string {
+	var b strings.Builder
 	for i, a := range parity.Attachments() {
 		for _, r := range parity.Table() {
 			if r.Cells[i].Way == parity.Never {
@@ -73,8 +81,7 @@ hand does not is reported in the same way ([fields.md](fields.md)).
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", title(a), l.Name, cell(l.Text))
 		}
 	}
-	b.WriteString(notTaken())
-	return b.String(), nil
+	return b.String()
 }
 
 // notTaken is the table of what runtimes do not take.
