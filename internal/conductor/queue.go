@@ -29,6 +29,8 @@ type updateQueue struct {
 	// along are those of ids whose values went with an answer. No runtime tells
 	// whether it took them: they are sent again when nothing happens.
 	along map[string]struct{}
+	// sending: one that was taken out is on its way to the runtime.
+	sending bool
 	// since is when it last had nothing to send, or something was sent.
 	since time.Time
 	now   func() time.Time
@@ -271,10 +273,16 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	id := c.queue.next()
 	values := c.outdated(rt.from, id)
 	pace = c.pace
+	c.queue.sending = len(values) > 0
 	c.mu.Unlock()
 	if len(values) == 0 {
 		return true, 0
 	}
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.queue.sending = false
+	}()
 	limited, cancel := context.WithTimeout(ctx, updateTimeout)
 	failed, err := rt.runtime.Update(limited, []Settings{{Container: id, Values: values}})
 	cancel()

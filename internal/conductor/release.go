@@ -67,6 +67,9 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	for {
 		c.mu.Lock()
 		n, attached := len(c.queue.ids), len(c.runtimes) > 0
+		if c.queue.sending {
+			n++
+		}
 		c.mu.Unlock()
 		if n == 0 || !attached {
 			return n

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/hook"
@@ -154,6 +155,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 	}{
 		"none":        {crio{}, nil, []string{"cpu.quota: no runtime is connected", "memory.limit: no runtime is connected"}},
 		"taken":       {crio{}, &taking{}, nil},
+		"taken late":  {crio{}, slow{&taking{}}, nil}, // the copy is on its way, and no more in the queue
 		"refused":     {crio{}, refusing{}, []string{"cpu.quota: a runtime did not take -1", "memory.limit: a runtime did not take -1"}},
 		"not sayable": {throughCRI{}, &taking{}, []string{"memory.limit: cri-o 1.36.3 refuses memory.limit -1 in an update of our own"}},
 	} {
@@ -203,6 +205,19 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slow takes a while for each update, longer than what waits for it looks.
+type slow struct{ Runtime }
+
+func (s slow) Update(ctx context.Context, all []Settings) ([]string, error) {
+	late := time.NewTimer(150 * time.Millisecond)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return s.Runtime.Update(ctx, all)
 }
 
 // throughCRI is an attachment to CRI-O over the CRI.
