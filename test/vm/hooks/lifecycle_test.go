@@ -130,16 +130,20 @@ func restarts(t *testing.T, n *machine) {
 // update plays the kubelet's update of a container's resources.
 func update(t *testing.T, n *machine) {
 	t.Helper()
-	shares, quota := uint64(512), int64(50_000)
-	for _, name := range []string{"db", "web"} {
-		if err := n.update(ctr(name), scenario.Resources{Shares: &shares, Quota: &quota, CPUs: "0-7"}); err != nil {
+	asks := map[string]struct {
+		shares uint64
+		quota  int64 // asked for
+		has    int64 // afterwards
+	}{"db": {2560, 250_000, effective.Unlimited}, "web": {512, 50_000, 50_000}} // db pays for its CPUs still
+	for name, a := range asks {
+		if err := n.update(ctr(name), scenario.Resources{Shares: &a.shares, Quota: &a.quota, CPUs: "0-7"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantCPUs(t, n, "after an update", map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"})
-	for name, quota := range map[string]int64{"db": effective.Unlimited, "web": 50_000} {
-		if s, _, _, err := n.state(ctr(name)); err != nil || s.Quota != quota || !hasShares(s, shares) {
-			t.Errorf("%s after an update: %+v (%v), want quota %d and 512 shares", name, s, err, quota)
+	for name, a := range asks {
+		if s, _, _, err := n.state(ctr(name)); err != nil || s.Quota != a.has || !hasShares(s, a.shares) {
+			t.Errorf("%s after an update: %+v (%v), want quota %d and %d shares", name, s, err, a.has, a.shares)
 		}
 	}
 }
