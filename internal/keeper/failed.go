@@ -18,13 +18,38 @@ func passes(err error) bool {
 }
 
 // noteFailedLocked notes whether a row is to be written again, though nobody asks
-// for anything new.
-func (k *Keeper) noteFailedLocked(r *row, s State, err error) {
+// for anything new. One that a batch took along stays noted: its outcome is nobody's
+// yet.
+func (k *Keeper) noteFailedLocked(j *job, s State, err error) {
 	if s == Refused && passes(err) {
-		k.failed[r] = true
-	} else {
-		delete(k.failed, r)
+		k.failed[j.row] = true
+	} else if !j.extra {
+		delete(k.failed, j.row)
 	}
+}
+
+// withFailed adds to the lists of a batch those that others were to give up and did
+// not: what they still have is not given to anybody.
+func (k *Keeper) withFailed(jobs []*job) []*job {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.failed) == 0 {
+		return jobs
+	}
+	have := map[*row]bool{}
+	for _, j := range jobs {
+		have[j.row] = true
+	}
+	all := slices.Clone(jobs)
+	for r := range k.failed {
+		if k.rows[r.place] == r && isList(r.field) && !have[r] && r.left == nil && r.want != "" {
+			j := newJob(r)
+			j.extra = true
+			all = append(all, j)
+		}
+	}
+	slices.SortStableFunc(all[len(jobs):], func(a, b *job) int { return a.place.compare(b.place) })
+	return all
 }
 
 // Failed returns the owners of values that were refused for a reason that may

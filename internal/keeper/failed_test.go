@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -70,4 +71,52 @@ func TestFailedForgotten(t *testing.T) {
 	if got := r.Failed(); len(got) > 0 {
 		t.Errorf("forgotten, and to be written again: %q", got)
 	}
+}
+
+// TestFailedHolds: what a cgroup was to give up and did not is given to nobody: not
+// in the batch in which its list could not be read or written, and not in a later
+// one that it is no part of.
+func TestFailedHolds(t *testing.T) {
+	for _, v := range versions {
+		for _, op := range []string{"read", "write"} {
+			r := newRig(t, v, "p/a", "p/b", "p/c")
+			r.Apply([]Item{cpus("p/a", "0-3"), cpus("p/b", "4-5"), cpus("p/c", "6-7")})
+			f := &stuck{FS: r.fake, op: op, dir: "p/a"}
+			r.tree.FS = f
+			if op == "read" {
+				r.Keeper = New(r.tree) // which does not know what there is
+			}
+			out := r.Apply([]Item{cpus("p/a", "0-1"), cpus("p/b", "2-5")})
+			for _, o := range append(out, r.Settle("p/b")...) {
+				if o.State != Refused {
+					t.Errorf("%v, %s of p/a fails: %+v", v, op, o)
+				}
+			}
+			r.Apply([]Item{cpus("p/c", "3,6-7")})
+			checkCPUs(t, r, map[string]string{"p/a": "0-3", "p/b": "4-5", "p/c": "6-7"})
+			f.op = ""
+			r.SettleFailed()
+			checkCPUs(t, r, map[string]string{"p/a": "0-1", "p/b": "2-5", "p/c": "3,6-7"})
+		}
+	}
+}
+
+// stuck is a tree of which one cgroup cannot be read, or written.
+type stuck struct {
+	cgroup.FS
+	op, dir string
+}
+
+func (s *stuck) ReadFile(path string) ([]byte, error) {
+	if s.op == "read" && strings.Contains(path, s.dir+"/") {
+		return nil, syscall.EIO
+	}
+	return s.FS.ReadFile(path)
+}
+
+func (s *stuck) WriteFile(path string, data []byte) error {
+	if s.op == "write" && strings.Contains(path, s.dir+"/") {
+		return syscall.EIO
+	}
+	return s.FS.WriteFile(path, data)
 }

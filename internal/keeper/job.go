@@ -32,6 +32,9 @@ type job struct {
 	// told of a reason to.
 	drifted, watched bool
 
+	// extra: it is of no batch, but may have what the batch gives to others.
+	extra bool
+
 	done   bool
 	state  State
 	kernel string
@@ -325,7 +328,7 @@ func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
 	if j.watched && s == Applied {
 		j.err = k.contestedLocked(j.row)
 	}
-	k.noteFailedLocked(j.row, s, err)
+	k.noteFailedLocked(j, s, err)
 	if inForce && verified != j.row.shown && !cgroup.Same(j.place.field, j.place.key, verified, j.want) {
 		j.row.shown = verified
 		k.noteLocked(j.row)

@@ -200,7 +200,7 @@ func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) 
 	jobs := k.record(batch, items, out)
 	k.flush()
 	if sets {
-		later = k.runSets(jobs, urgent)
+		later = k.runSets(k.withFailed(jobs), urgent)
 		k.lists.Unlock()
 	}
 	k.runScalars(jobs)
@@ -270,7 +270,7 @@ func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
 		j.watched = watched
 	}
 	k.mu.Unlock()
-	k.runSets(jobs, false)
+	k.runSets(k.withFailed(jobs), false)
 	k.lists.Unlock()
 	k.runScalars(jobs)
 	k.flush()

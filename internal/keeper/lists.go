@@ -37,6 +37,7 @@ type listPass struct {
 	k     *Keeper
 	moves []*move
 	held  cgroup.IDs // to be given up in this batch, and refused
+	blind bool       // it is not known what somebody still has: nothing may be given
 	// parsed remembers lists that were read: a pool's members have the same.
 	parsed map[string]*cgroup.IDs
 }
@@ -126,6 +127,7 @@ func (p *listPass) plan(j *job) {
 	text, err := p.k.read(j)
 	if err != nil {
 		p.k.fail(j, err)
+		p.holdUnread(j)
 		return
 	}
 	p.k.seen(j, text)
@@ -147,6 +149,7 @@ func (p *listPass) plan(j *job) {
 	}
 	if err != nil {
 		p.k.fail(j, err)
+		p.holdUnread(j)
 		return
 	}
 	if cgroup.Same(field, "", text, m.final) {
@@ -154,6 +157,24 @@ func (p *listPass) plan(j *job) {
 		p.k.keepFound(j, text)
 	}
 	p.moves = append(p.moves, m)
+}
+
+// holdUnread keeps from others what a cgroup may have whose list cannot be read:
+// what it had last, or anything where that is not known.
+func (p *listPass) holdUnread(j *job) {
+	if j.state != Refused || j.target.Parent || !passes(j.err) {
+		return
+	}
+	p.k.mu.Lock()
+	last := j.row.kernel
+	p.k.mu.Unlock()
+	had, err := p.parse(last)
+	want, _ := p.parse(j.want)
+	if last == "" || err != nil || want.Empty() {
+		p.blind = true
+		return
+	}
+	p.held = p.held.Union(had.Minus(*want))
 }
 
 func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
@@ -247,7 +268,11 @@ func (p *listPass) finalWrite(m *move) {
 	if m.done || m.wrote {
 		return
 	}
-	if gain := m.want.Minus(*m.cur).And(p.held); !m.target.Parent && !gain.Empty() {
+	gain := m.want.Minus(*m.cur)
+	if !p.blind {
+		gain = gain.And(p.held)
+	}
+	if !m.target.Parent && !gain.Empty() {
 		file, _ := p.k.tree.File(m.place.dir, m.place.field, "")
 		p.k.fail(m.job, &cgroup.Error{Op: "write", Path: file, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
 		p.held = p.held.Union(m.cur.Minus(*m.want))

@@ -27,6 +27,9 @@ func everyFault(t *testing.T, play func(t *testing.T, p *faults.Plan)) {
 	sum := faults.Nth(0, -1, 0)
 	for _, lasting := range []bool{false, true} {
 		for which := range kinds {
+			if lasting && which > 1 {
+				break // what ends a write that lasts is the same to whoever writes
+			}
 			for n := range most {
 				last := n
 				if lasting {
@@ -51,7 +54,7 @@ func TestWriteEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "state")
-		good := statefile.New(statefile.Disk(path), path)
+		good := statefile.New(faults.Files(faults.Nth(0, -1, 0), statefile.Disk(path)), path)
 		before, after := []byte(strings.Repeat("before ", 1000)), []byte(strings.Repeat("after ", 2000))
 		if err := errors.Join(good.Prepare(), good.Write("f", before)); err != nil {
 			t.Fatal(err)
@@ -96,7 +99,7 @@ func TestLinesEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, p *faults.Plan) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "state")
-		good := statefile.New(statefile.Disk(path), path)
+		good := statefile.New(faults.Files(faults.Nth(0, -1, 0), statefile.Disk(path)), path)
 		if err := good.Prepare(); err != nil {
 			t.Fatal(err)
 		}

@@ -199,8 +199,8 @@ func (r *referee) resizing(pod scenario.Ref, now bool, cpus topology.Set) {
 }
 
 // audit reads everything: what is not as it should be once no call fails. owned is
-// what pods own as the agent says. A pod that came to own CPUs while the runtime had
-// not had the answer, or whose owner nobody saw start, is taken in.
+// what pods own as the agent says; resizing are those that others changed while
+// the agent was away.
 func (r *referee) audit(owned map[scenario.Ref]*holds) (wrong []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,9 +225,8 @@ func (r *referee) audit(owned map[scenario.Ref]*holds) (wrong []string) {
 		}
 	}
 	for pod, o := range owned {
-		if (r.owners[pod] == nil || o.resizing) && len(wrong) == 0 {
-			o.resizing = false
-			r.owners[pod] = o
+		if r.owners[pod] != nil && o.resizing && len(wrong) == 0 {
+			r.owners[pod] = &holds{cpus: o.cpus, lent: o.lent}
 		}
 	}
 	slices.Sort(wrong)

@@ -46,11 +46,18 @@ func Nth(n, last, which int) *Plan {
 	}}
 }
 
-// Random has a share of all calls fail, one in so many.
-func Random(seed uint64, oneIn int) *Plan {
+// Random has a share of all calls fail: one in so many, by the beginning of a call's
+// name, of which the longest that fits counts.
+func Random(seed uint64, oneIn map[string]int) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	return &Plan{decide: func(_ int, _ string, kinds []Fault) Fault {
-		if rng.IntN(oneIn) > 0 {
+	return &Plan{decide: func(_ int, call string, kinds []Fault) Fault {
+		most, length := 0, -1
+		for name, n := range oneIn {
+			if strings.HasPrefix(call, name) && len(name) > length {
+				most, length = n, len(name)
+			}
+		}
+		if most == 0 || rng.IntN(most) > 0 {
 			return Fault{}
 		}
 		return kinds[rng.IntN(len(kinds))]
