@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,18 +28,27 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// notes is a Recorder that writes down what it is told.
-type notes struct{ got []string }
+// notes is a Recorder that writes down what it is told, by the queue too.
+type notes struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (n *notes) add(what string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.got = append(n.got, what)
+}
 
 func (n *notes) Event(k lifecycle.Kind, took, decision time.Duration) {
 	if took < decision || decision <= 0 {
-		n.got = append(n.got, fmt.Sprintf("bad times of %v: %v of %v", k, decision, took))
+		n.add(fmt.Sprintf("bad times of %v: %v of %v", k, decision, took))
 	}
-	n.got = append(n.got, "event "+k.String())
+	n.add("event " + k.String())
 }
-func (n *notes) Refused(kind string)         { n.got = append(n.got, "refused "+kind) }
-func (n *notes) HookError(hook string)       { n.got = append(n.got, "hook "+hook) }
-func (n *notes) RuntimeUpdate(result string) { n.got = append(n.got, "update "+result) }
+func (n *notes) Refused(kind string)         { n.add("refused " + kind) }
+func (n *notes) HookError(hook string)       { n.add("hook " + hook) }
+func (n *notes) RuntimeUpdate(result string) { n.add("update " + result) }
 
 // faulty is a hook that panics.
 type faulty struct{}

@@ -193,9 +193,8 @@ func TestAuto(t *testing.T) {
 	needV1(t, c)
 	d := newDoor(t, c.NRISocket())
 	a := newTrimtab(t)
-	a.configure(c, "")
 	config := strings.Replace(string(a.text(c, "")), c.NRISocket(), d.path, 1) +
-		fmt.Sprintf("attach: auto\ncri: {endpoint: \"unix://%s\"}\nbypass: {cgroupRoot: %s}\nhooks: {preemption: {enabled: true}}\n", c.Socket(), c.CgroupParent())
+		fmt.Sprintf("attach: auto\ncri: {endpoint: \"unix://%s\"}\nhooks: {preemption: {enabled: true}}\n", c.Socket())
 	if err := os.WriteFile(a.config(), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,10 @@ type told struct {
 		Applied                     bool
 		Why                         struct{ Hook, Source string }
 	}
-	Problems []struct{ Key, Value, Reason string }
+	Problems []struct {
+		Key, Value, Reason string
+		Warning, Unserved  bool
+	}
 }
 
 func (a *trimtab) get(path string, into any) error {

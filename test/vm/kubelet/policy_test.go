@@ -17,9 +17,9 @@ func TestStaticPolicy(t *testing.T) {
 	n.apply(pod{name: "pinned", requests: one, limits: one})
 	n.awaitAll("a CPU of the kubelet's", wants)
 
-	db := owner("db", "1", map[string]string{"cpu": "800m"}) // without memory it is Burstable: the kubelet gives it none
+	db := owner("db", "1", map[string]string{"cpu": "1"}) // without memory it is Burstable: the kubelet gives it none
 	n.apply(db)
-	wants["db"] = want{cpus: "0,2-3", quota: 80_000, class: "dedicated", problem: "given to shop/" + static("pinned") + " by the kubelet", source: podsList}
+	wants["db"] = want{cpus: "0,2-3", quota: 100_000, class: "dedicated", problem: "given to shop/" + static("pinned") + " by the kubelet", source: podsList}
 	before := n.awaitAll("assigned by a scheduler that knows nothing of it", wants)
 	n.toldBy(podsList, len(wants))
 	if state := n.m.Read(kubeletRoot + "/cpu_manager_state"); !strings.Contains(state, `{"c":"1"}`) {
@@ -31,7 +31,7 @@ func TestStaticPolicy(t *testing.T) {
 
 	n.end()
 	n.run()
-	n.apply(pod{name: "late", requests: map[string]string{"cpu": "100m"}})
+	n.apply(pod{name: "late", requests: map[string]string{"memory": "16Mi"}}) // the CPUs of this node are all requested by the others
 	wants["late"] = want{cpus: "0,2-3", class: "none", source: podsList}
 	n.unmoved(before, n.awaitAll("kubelet restarted", wants))
 
@@ -47,7 +47,7 @@ func TestStaticPolicy(t *testing.T) {
 	n.apply(pod{name: "second", requests: one, limits: one})
 	wants["pinned"] = want{cpus: "1", class: "none", seat: "exclusive", source: podsList}
 	wants["second"] = want{cpus: "2", class: "none", seat: "exclusive", source: podsList}
-	wants["db"] = want{cpus: "0", quota: 80_000, class: "dedicated", seat: "shared", problem: "authority: kubelet says", source: podsList}
+	wants["db"] = want{cpus: "0", quota: 100_000, class: "dedicated", seat: "shared", problem: "authority: kubelet says", source: podsList}
 	wants["late"] = want{cpus: "0,3", class: "none", source: podsList}
 	n.awaitAll("by the kubelet's word", wants)
 	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "told by the kubelet PodResources API") || !strings.Contains(found, "authority is kubelet") {
