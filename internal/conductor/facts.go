@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// facts are what is known of a container beyond the values it has, each with
-// the rung of the ladder it came from.
-func (c *Conductor) facts(p *engine.Pod, ctr *engine.Container) []status.Fact {
+// factsOf are what is known of a container beyond the values it has, each with
+// the source it came from.
+func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []status.Fact {
 	spec, named := p.Spec.Container(ctr.Name)
 	out := []status.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
 	if named {
@@ -24,13 +24,13 @@ func (c *Conductor) facts(p *engine.Pod, ctr *engine.Container) []status.Fact {
 			out = append(out, amounts(a.name, a.from, p.Spec.From)...)
 		}
 	}
-	out = told(out, p, ctr, named)
+	out = fallbackFacts(out, p, ctr, named)
 	if p.Spec != nil {
 		out = append(out, amounts("pod request", p.Spec.Requests, p.Spec.From)...)
 		out = append(out, amounts("pod limit", p.Spec.Limits, p.Spec.From)...)
 		out = append(out, amounts("pod overhead", p.Spec.Overhead, p.Spec.From)...)
 	}
-	out = append(out, c.siblings(p))
+	out = append(out, siblings(s, p))
 	if p.Spec != nil && p.Spec.Remembered {
 		for i := range out {
 			if out[i].From == p.Spec.From {
@@ -79,9 +79,9 @@ func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []status
 	return out
 }
 
-// told adds what the lower rungs know: batch resources of the annotation, and
+// fallbackFacts adds what the less trusted sources know: batch resources of the annotation, and
 // what the runtime was asked for.
-func told(out []status.Fact, p *engine.Pod, ctr *engine.Container, named bool) []status.Fact {
+func fallbackFacts(out []status.Fact, p *engine.Pod, ctr *engine.Container, named bool) []status.Fact {
 	if b, ok := p.Intent.Batch.V[ctr.Name]; ok && b.From == "" {
 		for _, a := range []struct {
 			name string
@@ -113,17 +113,17 @@ func told(out []status.Fact, p *engine.Pod, ctr *engine.Container, named bool) [
 }
 
 // siblings lists the pod's containers.
-func (c *Conductor) siblings(p *engine.Pod) status.Fact {
+func siblings(s *engine.State, p *engine.Pod) status.Fact {
 	f := status.Fact{Name: "containers", From: "runtime", Note: "those created so far"}
 	var names []string
 	if p.Spec != nil {
 		f.From, f.Note = p.Spec.From, ""
-		for _, s := range p.Spec.Containers {
-			names = append(names, fmt.Sprintf("%s (%s)", s.Name, s.Kind))
+		for _, c := range p.Spec.Containers {
+			names = append(names, fmt.Sprintf("%s (%s)", c.Name, c.Kind))
 		}
 	} else {
-		for _, id := range c.state.ContainersOf(p.Pod.ID) {
-			if name := c.state.Container(id).Name; !slices.Contains(names, name) {
+		for _, id := range s.ContainersOf(p.Pod.ID) {
+			if name := s.Container(id).Name; !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -133,13 +133,13 @@ func (c *Conductor) siblings(p *engine.Pod) status.Fact {
 }
 
 // specCounts counts pods that have not ended by who told their spec.
-func (c *Conductor) specCounts() map[lifecycle.Source]int {
+func specCounts(s *engine.State) map[lifecycle.Source]int {
 	n := map[lifecycle.Source]int{}
-	for _, s := range []lifecycle.Source{lifecycle.FromPodsAPI, lifecycle.FromKubelet, lifecycle.FromAPIServer, lifecycle.FromNothing} {
-		n[s] = 0
+	for _, from := range []lifecycle.Source{lifecycle.FromPodsAPI, lifecycle.FromKubelet, lifecycle.FromAPIServer, lifecycle.FromNothing} {
+		n[from] = 0
 	}
-	for _, id := range c.state.Pods() {
-		switch p := c.state.Pod(id); {
+	for _, id := range s.Pods() {
+		switch p := s.Pod(id); {
 		case p.Stopped:
 		case p.Spec == nil:
 			n[lifecycle.FromNothing]++

@@ -154,7 +154,7 @@ func (c *Conductor) Explain(namespace, pod, container string) ([]status.Containe
 			if container == "" || ctr.Name == container {
 				known = true
 				s := c.teller().container(ctr)
-				s.Facts = c.facts(p, ctr)
+				s.Facts = factsOf(c.state, p, ctr)
 				out = append(out, s)
 			}
 		}

@@ -46,7 +46,7 @@ func (c *Conductor) Summary() status.Summary {
 	for _, id := range c.state.Pods() {
 		c.addMissing(n.Unapplied, id, c.state.Pod(id).Values)
 	}
-	n.Specs = c.specCounts()
+	n.Specs = specCounts(c.state)
 	for class := intent.None; class <= intent.Reclaimed; class++ {
 		n.Classes[class.String()] = classes[class]
 	}
