@@ -24,7 +24,7 @@ func (c *Conductor) giveAlong(w *work) {
 		}
 		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: values})
 		for _, v := range values {
-			c.copyOf(id)[v.Field] = unsure
+			c.track(id).store(v.Field, unsure)
 		}
 		q.ids = append(slices.Delete(q.ids, i, i+1), id)
 		q.along[id] = struct{}{}
@@ -37,10 +37,9 @@ func (c *Conductor) giveAlong(w *work) {
 // that another plugin has, which may set it in the same answer.
 func (c *Conductor) along(w *work, id string) []lifecycle.Value {
 	_, sent := c.queue.along[id]
-	_, asked := c.answered[id]
-	_, flies := c.flying[id]
+	t := c.track(id)
 	told := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == id })
-	if sent || asked || flies || told || w.ev.Container != nil && w.ev.Container.ID == id {
+	if sent || t.pending != nil || t.createPending || told || w.ev.Container != nil && w.ev.Container.ID == id {
 		return nil
 	}
 	return slices.DeleteFunc(c.outdated(w.from, id), func(v lifecycle.Value) bool {

@@ -94,45 +94,24 @@ type Conductor struct {
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
-	mu    sync.Mutex // guards all below; never held across I/O
-	state *engine.State
-	sent  map[string]deliveries // by container or sandbox id
-	told  map[string]copyOf     // the runtime's stored copy, by container
-	// answered is what an update under way was answered with and asked for: the
-	// runtime writes it some time after the answer.
-	answered map[string]copyOf
-	// flying are containers whose creation was answered and which the runtime may
-	// not know yet: true where something was sent to one of them.
-	flying map[string]bool
-	// homeless are containers whose creation told no cgroup that can be used.
-	homeless map[string]bool
-	// unread are containers that the runtime did not describe when it was told of them.
-	unread   map[string]bool
-	pace     time.Duration
-	queue    updateQueue
-	runtimes map[string]attached
-	journal  journal
-	ceded    map[lifecycle.Field]bool
-	undone   map[placement.Key]int // creations in a row that failed after us
-	late     checkpoint
-	// recorded are containers whose pristine resources are known from a record,
-	// by id.
-	recorded map[string]bool
-	// given are values containers were created with that no runtime tells of,
-	// by container.
-	given     map[string]map[lifecycle.Field]string
-	dirs      map[string]placed // containers' cgroups, by id
-	returning bool              // Options.Returning
-	looked    bool              // whether an earlier agent wrote was looked for
-	synced    time.Time         // the last Synchronize that was decided and applied
+	mu        sync.Mutex // guards all below; never held across I/O
+	state     *engine.State
+	tracks    map[string]*track // by container or sandbox id
+	pace      time.Duration
+	queue     updateQueue
+	runtimes  map[string]attached
+	journal   journal
+	ceded     map[lifecycle.Field]bool
+	undone    map[placement.Key]int // creations in a row that failed after us
+	late      checkpoint
+	returning bool      // Options.Returning
+	looked    bool      // whether an earlier agent wrote was looked for
+	synced    time.Time // the last Synchronize that was decided and applied
 	// strangerAt is when the log last named a creation with a foreign record.
 	strangerAt time.Time
 	sweepEvery time.Duration
 	presence   presence
 }
-
-// placed is a container's cgroup, and what it follows from.
-type placed struct{ parent, path, dir string }
 
 // attached is a connected runtime.
 type attached struct {
@@ -164,13 +143,9 @@ func New(o Options) *Conductor {
 	c := &Conductor{
 		late: late, recorder: o.Recorder, specs: o.Specs, grants: o.Grants, outsiders: o.Outsiders,
 		ceded:  setOf(o.Ceded),
-		undone: map[placement.Key]int{}, recorded: map[string]bool{}, dirs: map[string]placed{},
-		given:  map[string]map[lifecycle.Field]string{},
+		undone: map[placement.Key]int{}, tracks: map[string]*track{},
 		keeper: o.Keeper, signer: newSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
-		sent:     map[string]deliveries{},
-		told:     map[string]copyOf{},
-		answered: map[string]copyOf{}, flying: map[string]bool{}, homeless: map[string]bool{}, unread: map[string]bool{},
 		queue:    newUpdateQueue(o.Now),
 		began:    o.Now(),
 		runtimes: map[string]attached{},
@@ -443,9 +418,10 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	c.state.Commit(w.plan)
 	for id := range f.Records {
 		if c.state.Container(id) != nil && (w.from == nil || stamps(w.from)) {
-			c.recorded[id] = true
+			t := c.track(id)
+			t.recorded = true
 			if given := f.Records[id].Given; given != nil {
-				c.given[id] = given
+				t.given = given
 			}
 		}
 	}

@@ -28,8 +28,9 @@ func (c *Conductor) noteLocked(outcomes []keeper.Outcome) {
 		if c.state.Container(owner) == nil && c.state.Pod(owner) == nil {
 			continue
 		}
-		before, _ := c.sent[owner].of(slotOf(o.Value))
-		c.deliver(owner, o.Value, fromKernel(o, before))
+		t := c.track(owner)
+		before, _ := t.of(o.Value)
+		t.deliver(o.Value, fromKernel(o, before))
 	}
 }
 

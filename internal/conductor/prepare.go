@@ -62,7 +62,7 @@ func (c *Conductor) prepare(w *work) {
 			c.noteUnplaced(w, ctr)
 			c.prepareLive(w, ctr, told[id])
 		case lifecycle.PostCreateContainer:
-			c.landed(ctr)
+			c.createDone(ctr)
 			if w.ev.Former != "" {
 				c.prepareNamed(w, ctr)
 			}
@@ -72,7 +72,7 @@ func (c *Conductor) prepare(w *work) {
 		case lifecycle.Inform:
 			// It may have been created without a record, which a restart needs now.
 			c.noteLate(ctr)
-			c.recorded[id] = true
+			c.track(id).recorded = true
 			c.prepareLive(w, ctr, nil)
 		}
 	}
@@ -122,15 +122,7 @@ func (c *Conductor) forget(w *work, id string) {
 		c.late.drop(id)
 	}
 	if c.state.Container(id) == nil && c.state.Pod(id) == nil {
-		delete(c.sent, id)
-		delete(c.told, id)
-		delete(c.recorded, id)
-		delete(c.dirs, id)
-		delete(c.given, id)
-		delete(c.flying, id)
-		delete(c.homeless, id)
-		delete(c.unread, id)
-		delete(c.answered, id)
+		delete(c.tracks, id)
 	}
 }
 
@@ -140,12 +132,13 @@ func (c *Conductor) target(ctr *engine.Container) (keeper.Target, error) {
 	if p := c.state.Pod(ctr.PodID); p != nil {
 		parent = p.Pod.CgroupParent
 	}
-	if at := c.dirs[ctr.ID]; at.dir != "" && at.parent == parent && at.path == ctr.CgroupsPath {
+	t := c.track(ctr.ID)
+	if at := t.cgroup; at.dir != "" && at.parent == parent && at.path == ctr.CgroupsPath {
 		return keeper.Target{Owner: ctr.ID, Dir: at.dir}, nil
 	}
 	dir, err := cgroup.Path(parent, ctr.CgroupsPath)
 	if err == nil {
-		c.dirs[ctr.ID] = placed{parent: parent, path: ctr.CgroupsPath, dir: dir}
+		t.cgroup = placed{parent: parent, path: ctr.CgroupsPath, dir: dir}
 	}
 	return keeper.Target{Owner: ctr.ID, Dir: dir}, err
 }
@@ -153,13 +146,15 @@ func (c *Conductor) target(ctr *engine.Container) (keeper.Target, error) {
 func (c *Conductor) preparePod(w *work, id string) {
 	p := c.state.Pod(id)
 	if p == nil || len(p.Values) == 0 {
-		delete(c.sent, id)
+		if t := c.tracks[id]; t != nil {
+			t.sent = nil
+		}
 		return
 	}
 	dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 	for _, v := range p.Values {
 		if err != nil {
-			c.lost(id, v, status.BadCgroup, err.Error())
+			c.track(id).lost(v, status.BadCgroup, err.Error())
 			continue
 		}
 		w.items = append(w.items, podItem(p, dir, v))
@@ -205,37 +200,37 @@ func (c *Conductor) hands(to Carrier, call runtimes.Call, v lifecycle.Value) boo
 // and leaves the rest for the moment the cgroup exists.
 func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 	values := c.state.Values(ctr)
-	c.sent[ctr.ID] = make(deliveries, 0, len(values))
-	c.told[ctr.ID] = copyOf{}
+	t := c.track(ctr.ID)
+	t.sent, t.stored = make(deliveries, 0, len(values)), copyOf{}
 	if w.plan.Undone > 0 {
 		c.undone[ctr.Key] += w.plan.Undone
 	}
-	c.flying[ctr.ID] = false
+	t.createPending, t.passedOver = true, false
 	target, err := c.target(ctr)
 	if err != nil {
-		c.homeless[ctr.ID] = true
+		t.noCgroupPath = true
 	}
 	for _, v := range values {
 		contest := c.contest(ctr, v.Field)
 		switch {
 		case v.Gone && w.from.Carries(lifecycle.CreateContainer, v.Field) && !takesAway(w.from):
-			c.lost(ctr.ID, v, status.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
+			t.lost(v, status.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
 			continue
 		case contest == "" && c.hands(w.from, runtimes.Create, v):
 			w.answer.Values = append(w.answer.Values, v)
-			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " create", value: v.String(), applied: true})
+			t.carried(v, w.from.Name()+" create")
 			if inKernel(v.Field) {
-				c.told[ctr.ID][v.Field] = v.String()
+				t.store(v.Field, v.String())
 			}
-			c.give(ctr.ID, v)
+			t.give(v)
 		case !inKernel(v.Field) && contest != "":
-			c.lost(ctr.ID, v, status.Ceded, contest)
+			t.lost(v, status.Ceded, contest)
 			continue
 		case !inKernel(v.Field):
-			c.lost(ctr.ID, v, status.NotCarried, notCarried(w.from, v))
+			t.lost(v, status.NotCarried, notCarried(w.from, v))
 			continue
 		case err != nil:
-			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
+			t.lost(v, status.BadCgroup, err.Error())
 			continue
 		default:
 			c.afterStart(w, ctr, v, contest)
@@ -249,7 +244,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		c.existing(w, ctr, values)
 	case len(values) > 0 || refused(ctr) || !ctr.Born.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
-		c.recorded[ctr.ID] = true
+		t.recorded = true
 	}
 }
 
@@ -262,7 +257,7 @@ func (c *Conductor) afterStart(w *work, ctr *engine.Container, v lifecycle.Value
 	if why != "" {
 		c.keepAsked(ctr, v.Field)
 	}
-	c.deliver(ctr.ID, v, delivery{
+	c.track(ctr.ID).deliver(v, delivery{
 		channel: "kernel", value: v.String(), missing: status.NotYet, alone: why,
 		note: strings.TrimPrefix(contest+"; written when it starts", "; "),
 	})
@@ -278,8 +273,8 @@ func refused(ctr *engine.Container) bool {
 // the runtime tells.
 func (c *Conductor) existing(w *work, ctr *engine.Container, values []lifecycle.Value) {
 	c.noteLate(ctr)
-	c.landed(ctr)
-	c.told[ctr.ID] = copyFrom(&w.ev.Container.Resources)
+	c.createDone(ctr)
+	c.track(ctr.ID).stored = copyFrom(&w.ev.Container.Resources)
 	for _, v := range values {
 		if inKernel(v.Field) {
 			c.enqueue(ctr, v)
@@ -299,39 +294,26 @@ func notCarried(from Carrier, v lifecycle.Value) string {
 	return why
 }
 
-// give remembers a value that a container is created with and no runtime tells
-// of later; its record has it too.
-func (c *Conductor) give(id string, v lifecycle.Value) {
-	if !untold(v.Field) {
-		return
-	}
-	if c.given[id] == nil {
-		c.given[id] = map[lifecycle.Field]string{}
-	}
-	c.given[id][v.Field] = v.Text
-}
-
 // rename carries what is known of a container's deliveries over to the id the
 // runtime gave it.
 func (c *Conductor) rename(w *work) {
-	from, to := w.ev.Former, w.ev.Container.ID
-	if w.plan.Container == nil || w.plan.Container.ID != to {
+	from, to := c.tracks[w.ev.Former], w.ev.Container.ID
+	if w.plan.Container == nil || w.plan.Container.ID != to || from == nil {
 		return
 	}
-	if d, ok := c.sent[from]; ok {
-		c.sent[to] = slices.Clone(d)
+	t := c.track(to)
+	if from.sent != nil {
+		t.sent = slices.Clone(from.sent)
 	}
-	if t, ok := c.told[from]; ok {
-		c.told[to] = t
+	if from.stored != nil {
+		t.stored = from.stored
 	}
-	if c.recorded[from] {
-		c.recorded[to] = true
+	t.recorded = t.recorded || from.recorded
+	if from.given != nil {
+		t.given = from.given
 	}
-	if given, ok := c.given[from]; ok {
-		c.given[to] = given
-	}
-	if missed, flies := c.flying[from]; flies {
-		c.flying[to] = missed
+	if from.createPending {
+		t.createPending, t.passedOver = true, from.passedOver
 	}
 }
 
@@ -339,9 +321,10 @@ func (c *Conductor) rename(w *work) {
 // pool that moved while the runtime was creating it has its stored copy changed
 // before it starts.
 func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
+	t := c.track(ctr.ID)
 	target, err := c.target(ctr)
 	if err == nil {
-		delete(c.homeless, ctr.ID)
+		t.noCgroupPath = false
 	}
 	for _, v := range c.state.Values(ctr) {
 		if !inKernel(v.Field) {
@@ -350,16 +333,16 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 		if err == nil {
 			w.notes = append(w.notes, c.item(target, ctr, v))
 		}
-		d, _ := c.sent[ctr.ID].of(slotOf(v))
+		d, _ := t.of(v)
 		switch {
 		case d.applied && d.value == v.String():
 		case err != nil:
-			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
+			t.lost(v, status.BadCgroup, err.Error())
 		case c.contest(ctr, v.Field) == "" && c.hands(w.from, runtimes.Push, v):
 			w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
-			c.setTold(ctr.ID, v)
+			t.store(v.Field, v.String())
 			c.noteLate(ctr)
-			c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+			t.carried(v, w.from.Name()+" update")
 		default:
 			c.afterStart(w, ctr, v, "")
 		}
@@ -382,7 +365,7 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 
 func (c *Conductor) recordOf(ctr *engine.Container) record {
 	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
-	r.Given = c.given[ctr.ID]
+	r.Given = c.track(ctr.ID).given
 	r.Ours, r.Unplaced, r.Outside = ctr.Ours, ctr.Unplaced, ctr.Outside
 	r.Home, r.Mems, r.Wanted, r.Exports = pointer(ctr.Home), ctr.Mems, ctr.Wanted, ctr.Exports
 	return r
@@ -403,7 +386,7 @@ func (c *Conductor) noteUnplaced(w *work, ctr *engine.Container) {
 // what was asked for, and a restart finds it so.
 func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 	return v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.OutsideHook && ctr.Seat.Pool == placement.Rest &&
-		ctr.Pristine.CPU.CPUs == "" && c.told[ctr.ID][lifecycle.CPUSetCPUs] == ""
+		ctr.Pristine.CPU.CPUs == "" && c.track(ctr.ID).stored[lifecycle.CPUSetCPUs] == ""
 }
 
 // staysOut reports whether a value is written to the kernel and kept from the
@@ -411,26 +394,26 @@ func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 // from that copy, and without a record the copy alone tells a later start what
 // was asked for.
 func (c *Conductor) staysOut(ctr *engine.Container, v lifecycle.Value) bool {
-	return c.kernelOnly(ctr, v) || v.Scaled && !c.recorded[ctr.ID]
+	return c.kernelOnly(ctr, v) || v.Scaled && !c.track(ctr.ID).recorded
 }
 
 func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
+	t := c.track(ctr.ID)
 	delete(c.undone, ctr.Key)
-	c.landed(ctr)
+	c.createDone(ctr)
 	w.settle = ctr.ID
 	w.answer.Owns = ctr.Seat.Pool == placement.Own
-	if c.unread[ctr.ID] && ctr.Unread == "" {
-		delete(c.unread, ctr.ID)
-		delete(c.homeless, ctr.ID)
+	if t.undescribed && ctr.Unread == "" {
+		t.undescribed, t.noCgroupPath = false, false
 		c.prepareLive(w, ctr, w.ev.Container)
 		return
 	}
-	if c.homeless[ctr.ID] { // only now its cgroup is known
-		delete(c.homeless, ctr.ID)
+	if t.noCgroupPath { // only now its cgroup is known
+		t.noCgroupPath = false
 		c.prepareLive(w, ctr, nil)
 		return
 	}
-	if _, known := c.sent[ctr.ID]; known {
+	if t.sent != nil {
 		if holdsStart(w.from) {
 			c.beforeStart(w, ctr)
 		}
@@ -445,9 +428,10 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 // decided anew since the creation would otherwise be in force only after the
 // first instruction.
 func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
+	t := c.track(ctr.ID)
 	var changed []lifecycle.Value
 	for _, v := range c.state.Values(ctr) {
-		if isCopied(v.Field) && c.told[ctr.ID][v.Field] != v.String() && !c.staysOut(ctr, v) &&
+		if isCopied(v.Field) && !t.stores(v) && !c.staysOut(ctr, v) &&
 			c.hands(w.from, runtimes.Push, v) {
 			changed = append(changed, v)
 		}
@@ -456,8 +440,8 @@ func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
 		return
 	}
 	for _, v := range changed {
-		c.setTold(ctr.ID, v)
-		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+		t.store(v.Field, v.String())
+		t.carried(v, w.from.Name()+" update")
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: changed})
 }
@@ -466,17 +450,16 @@ func (c *Conductor) beforeStart(w *work, ctr *engine.Container) {
 // the kernel at once, the runtime's copy later. told is the container as the
 // runtime tells it, nil where it is known from before.
 func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
-	if ctr.Unread != "" {
-		c.unread[ctr.ID] = true
-	}
-	before, values := c.sent[ctr.ID], c.state.Values(ctr)
-	c.sent[ctr.ID] = make(deliveries, 0, len(values))
+	t := c.track(ctr.ID)
+	t.undescribed = t.undescribed || ctr.Unread != ""
+	before, values := t.sent, c.state.Values(ctr)
+	t.sent = make(deliveries, 0, len(values))
 	if told != nil {
-		c.told[ctr.ID] = copyFrom(&told.Resources)
+		t.stored = copyFrom(&told.Resources)
 		if !stamps(w.from) {
 			c.noteLate(ctr)
 		}
-		delete(c.flying, ctr.ID)
+		t.createPending, t.passedOver = false, false
 	}
 	if ctr.OursLate || ctr.Disowned || ctr.Resized {
 		c.noteLate(ctr)
@@ -485,21 +468,21 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 	for _, v := range values {
 		s := slotOf(v)
 		if d, ok := before.of(s); ok && d.value == v.String() {
-			c.deliver(ctr.ID, v, d)
+			t.deliver(v, d)
 		}
 		switch {
 		case !inKernel(v.Field):
 			c.fixed(w, ctr.ID, v, told)
 			continue
 		case err != nil:
-			c.lost(ctr.ID, v, status.BadCgroup, err.Error())
+			t.lost(v, status.BadCgroup, err.Error())
 			continue
 		}
-		if told != nil && c.told[ctr.ID][v.Field] == v.String() {
-			c.deliver(ctr.ID, v, delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"})
+		if told != nil && t.stores(v) {
+			t.deliver(v, delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"})
 		}
 		it := c.item(target, ctr, v)
-		it.Carried = it.Carried || told != nil && c.recorded[ctr.ID]
+		it.Carried = it.Carried || told != nil && t.recorded
 		c.aloneIfUnsaid(w, ctr, v)
 		w.items = append(w.items, it)
 		c.enqueue(ctr, v)
@@ -508,14 +491,15 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 
 // fixed judges a value that only the creation of a container can give it.
 func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle.Container) {
-	switch d, _ := c.sent[id].of(slotOf(v)); {
+	t := c.track(id)
+	switch d, _ := t.of(v); {
 	case d.applied:
-	case told != nil && present(told, v), untold(v.Field) && c.given[id][v.Field] == v.Text:
-		c.deliver(id, v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
+	case told != nil && present(told, v), untold(v.Field) && t.given[v.Field] == v.Text:
+		t.deliver(v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 	case w.from != nil && !c.hands(w.from, runtimes.Create, v):
-		c.lost(id, v, status.NotCarried, notCarried(w.from, v))
+		t.lost(v, status.NotCarried, notCarried(w.from, v))
 	default:
-		c.lost(id, v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
+		t.lost(v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
 	}
 }
 
@@ -540,7 +524,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		}
 		target, err := c.target(ctr)
 		if err != nil {
-			c.lost(id, v, status.BadCgroup, err.Error())
+			c.track(id).lost(v, status.BadCgroup, err.Error())
 			continue
 		}
 		if !c.sendCreated(w, ctr, v) {
@@ -560,12 +544,13 @@ func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Valu
 	}
 	w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 	c.noteLate(ctr)
-	c.setTold(ctr.ID, v)
-	if _, flies := c.flying[ctr.ID]; flies {
+	t := c.track(ctr.ID)
+	t.store(v.Field, v.String())
+	if t.createPending {
 		// The runtime may not know it yet, and passes over what it does
-		// not know: its copy is brought in line once it has landed.
-		c.flying[ctr.ID] = true
-		c.copyOf(ctr.ID)[v.Field] = unsure
+		// not know: its copy is brought in line once it does.
+		t.passedOver = true
+		t.store(v.Field, unsure)
 	}
 	return true
 }
@@ -592,7 +577,7 @@ func (c *Conductor) refreshCreated(w *work) {
 		if ctr == nil || ctr.Life != lifecycle.StateCreated {
 			continue
 		}
-		if v, ok := c.state.CPUSet(ctr); ok && c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) {
+		if v, ok := c.state.CPUSet(ctr); ok && !c.track(id).stores(v) && !c.staysOut(ctr, v) {
 			c.sendCreated(w, ctr, v)
 		}
 	}
@@ -601,29 +586,11 @@ func (c *Conductor) refreshCreated(w *work) {
 // enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
 // where there is no record: then the checkpoint does, which is saved long before the queue is quiet enough to be sent.
 func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if ctr.Unread != "" || !isCopied(v.Field) || c.told[ctr.ID][v.Field] == v.String() || c.staysOut(ctr, v) {
+	if ctr.Unread != "" || !isCopied(v.Field) || c.track(ctr.ID).stores(v) || c.staysOut(ctr, v) {
 		return
 	}
-	if _, late := c.late.late[ctr.ID]; !late && !c.recorded[ctr.ID] {
+	if _, late := c.late.late[ctr.ID]; !late && !c.track(ctr.ID).recorded {
 		c.noteLate(ctr)
 	}
 	c.queue.add(ctr.ID)
-}
-
-func (c *Conductor) setTold(id string, v lifecycle.Value) { c.copyOf(id)[v.Field] = v.String() }
-
-func (c *Conductor) copyOf(id string) copyOf {
-	if c.told[id] == nil {
-		c.told[id] = copyOf{}
-	}
-	return c.told[id]
-}
-
-func (c *Conductor) deliver(id string, v lifecycle.Value, d delivery) {
-	c.sent[id] = c.sent[id].with(slotOf(v), d)
-}
-
-// lost records a value that could not be brought anywhere.
-func (c *Conductor) lost(id string, v lifecycle.Value, missing status.Missing, why string) {
-	c.deliver(id, v, delivery{channel: "none", value: v.String(), note: why, missing: missing})
 }

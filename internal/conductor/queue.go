@@ -298,14 +298,15 @@ func (c *Conductor) outdated(to Carrier, id string) []lifecycle.Value {
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	if _, flies := c.flying[id]; flies {
-		c.flying[id] = true // sent when it has landed
+	t := c.track(id)
+	if t.createPending {
+		t.passedOver = true // sent once the runtime knows it
 		return nil
 	}
 	var values []lifecycle.Value
 	for _, v := range c.state.Values(ctr) {
 		if inKernel(v.Field) && copies(to, v.Field) &&
-			c.told[id][v.Field] != v.String() && !c.staysOut(ctr, v) && refuses(to, runtimes.Push, v) == "" {
+			!t.stores(v) && !c.staysOut(ctr, v) && refuses(to, runtimes.Push, v) == "" {
 			values = append(values, v)
 		}
 	}
@@ -338,7 +339,7 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 	defer c.mu.Unlock()
 	// What an event has decided meanwhile is its own to tell of.
 	c.noteLocked(slices.DeleteFunc(settled, func(o keeper.Outcome) bool {
-		d, told := c.sent[o.Target.Owner].of(slotOf(o.Value))
+		d, told := c.tracks[o.Target.Owner].of(o.Value)
 		return told && d.value != o.Value.String()
 	}))
 	ctr := c.state.Container(id)
@@ -364,11 +365,12 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 	}
 	delete(c.queue.tries, id)
 	delete(c.queue.later, id)
+	t := c.track(id)
 	for _, v := range values {
-		c.setTold(id, v)
-		if d, ok := c.sent[id].of(slotOf(v)); ok && d.value == v.String() {
+		t.store(v.Field, v.String())
+		if d, ok := t.of(v); ok && d.value == v.String() {
 			d.note, d.alone = "the runtime's copy agrees", ""
-			c.deliver(id, v, d)
+			t.deliver(v, d)
 		}
 	}
 	return overtaken
@@ -383,11 +385,11 @@ func (c *Conductor) copyRefused(id string, values []lifecycle.Value, err error) 
 	if len(lists) == 0 {
 		return
 	}
-	pause := c.queue.postpone(id)
+	pause, t := c.queue.postpone(id), c.track(id)
 	for _, v := range lists {
-		if d, ok := c.sent[id].of(slotOf(v)); ok && d.value == v.String() {
+		if d, ok := t.of(v); ok && d.value == v.String() {
 			d.note = fmt.Sprintf("the runtime refused its copy of this (%v); the kernel has it, and the runtime is asked again after %v", cmp.Or(err, errRefused), pause)
-			c.deliver(id, v, d)
+			t.deliver(v, d)
 		}
 	}
 }

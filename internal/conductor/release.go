@@ -113,7 +113,7 @@ func (c *Conductor) staleCopy(to attached, id string) (out []status.Kept) {
 		owner = p.FullName() + "/" + ctr.Name
 	}
 	for _, v := range c.state.Values(ctr) {
-		has := c.told[id][v.Field]
+		has := c.track(id).stored[v.Field]
 		if !isCopied(v.Field) || has == v.String() || c.staysOut(ctr, v) {
 			continue
 		}

@@ -71,12 +71,12 @@ func unapplied(values []status.Value) int {
 // teller turns a state, and what became of what it decided, into words.
 type teller struct {
 	state *engine.State
-	sent  map[string]deliveries
+	sent  map[string]*track
 	// absent are the cgroups of containers that run without one.
 	absent map[string]string
 }
 
-func (c *Conductor) teller() teller { return teller{c.state, c.sent, c.presence.faults} }
+func (c *Conductor) teller() teller { return teller{c.state, c.tracks, c.presence.faults} }
 
 func (t teller) cpus() status.NodeCPUs {
 	m, s := t.state.Machine, t.state
@@ -202,7 +202,7 @@ func (t teller) values(owner string, values []lifecycle.Value) []status.Value {
 			name += " " + v.Key
 		}
 		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
-		if d, ok := t.sent[owner].of(slotOf(v)); ok && d.value == v.String() {
+		if d, ok := t.sent[owner].of(v); ok && d.value == v.String() {
 			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.told()
 			if dir, absent := t.absent[owner]; absent && !d.applied && d.missing == status.NotYet {
 				s.Note = withoutCgroup(dir)

@@ -56,7 +56,7 @@ func (c *Conductor) Summary() status.Summary {
 // addMissing counts the values of one owner that are not in force.
 func (c *Conductor) addMissing(into map[status.Missing]int, owner string, values []lifecycle.Value) {
 	for _, v := range values {
-		d, sent := c.sent[owner].of(slotOf(v))
+		d, sent := c.tracks[owner].of(v)
 		switch {
 		case !sent || d.missing == "" && !d.applied:
 			into[c.presence.missingNow(owner, status.NotYet)]++

@@ -27,18 +27,18 @@ func refuses(to Carrier, c runtimes.Call, v lifecycle.Value) string {
 // where a value of ours is kept from it.
 func (c *Conductor) keepAsked(ctr *engine.Container, f lifecycle.Field) {
 	if asked, ok := copyFrom(&ctr.Pristine)[f]; ok {
-		c.copyOf(ctr.ID)[f] = asked
+		c.track(ctr.ID).store(f, asked)
 	}
 }
 
 // alone notes why a value is in the kernel alone.
-func (c *Conductor) alone(id string, v lifecycle.Value, why string) {
-	d, ok := c.sent[id].of(slotOf(v))
+func (t *track) alone(v lifecycle.Value, why string) {
+	d, ok := t.of(v)
 	if !ok || d.value != v.String() {
 		d = delivery{channel: "kernel", value: v.String(), missing: status.NotYet, note: "not written yet"}
 	}
 	d.alone = why
-	c.deliver(id, v, d)
+	t.deliver(v, d)
 }
 
 // aloneIfUnsaid does so for a value that the runtime's copy lacks and cannot get.
@@ -49,22 +49,22 @@ func (c *Conductor) aloneIfUnsaid(w *work, ctr *engine.Container, v lifecycle.Va
 			to = rt.from
 		}
 	}
-	if to == nil || c.told[ctr.ID][v.Field] == v.String() {
+	if to == nil || c.track(ctr.ID).stores(v) {
 		return
 	}
 	if why := refuses(to, runtimes.Push, v); why != "" {
-		c.alone(ctr.ID, v, why)
+		c.track(ctr.ID).alone(v, why)
 	}
 }
 
 // lowers reports whether a memory limit is not in force yet and so may be below
 // what is in use. The kernel may refuse that, as may the runtime; in the answer
 // to a kubelet's update that would fail the update.
-func (c *Conductor) lowers(ctr *engine.Container, v lifecycle.Value) bool {
+func (t *track) lowers(v lifecycle.Value) bool {
 	if v.Field != lifecycle.MemoryLimit || v.Int < 0 {
 		return false
 	}
-	d, ok := c.sent[ctr.ID].of(slotOf(v))
+	d, ok := t.of(v)
 	return !ok || !d.applied || d.value != v.String()
 }
 

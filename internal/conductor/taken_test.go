@@ -132,10 +132,11 @@ func TestLoweredMemory(t *testing.T) {
 	if ans := b.event(lifecycle.UpdateContainer, asked); !carriesMemory(ans) {
 		t.Errorf("the limit in force is not sent: %v", ans.Values)
 	}
-	d, _ := b.sent["c"].of(slot{field: lifecycle.MemoryLimit})
+	c, memory := b.track("c"), lifecycle.Value{Field: lifecycle.MemoryLimit}
+	d, _ := c.of(memory)
 	d.applied = false // as where the kernel refused it
-	b.sent["c"] = b.sent["c"].with(slot{field: lifecycle.MemoryLimit}, d)
-	b.told["c"][lifecycle.MemoryLimit] = "1073741824"
+	c.deliver(memory, d)
+	c.store(lifecycle.MemoryLimit, "1073741824")
 	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {
 		t.Errorf("the kubelet's update would fail: %v", ans.Values)
 	}

@@ -1,8 +1,6 @@
 package conductor
 
 import (
-	"maps"
-
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
@@ -10,12 +8,12 @@ import (
 
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
 func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
+	t := c.track(ctr.ID)
 	c.noteLate(ctr)
-	c.recorded[ctr.ID] = c.recorded[ctr.ID] || stamps(w.from)
-	c.landed(ctr)
-	// Some runtimes never tell that they have written an update.
-	maps.Copy(c.copyOf(ctr.ID), c.answered[ctr.ID])
-	c.answered[ctr.ID] = requested(w.ev.Requested)
+	t.recorded = t.recorded || stamps(w.from)
+	c.createDone(ctr)
+	t.storePending() // some runtimes never report that they have written an update
+	t.pending = requested(w.ev.Requested)
 	target, err := c.target(ctr)
 	for _, v := range c.state.Values(ctr) {
 		if !inKernel(v.Field) {
@@ -33,7 +31,7 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 		}
 		hands := c.hands(w.from, runtimes.Request, v)
 		why := refuses(w.from, runtimes.Request, v)
-		if why == "" && c.lowers(ctr, v) {
+		if why == "" && t.lowers(v) {
 			hands, why = false, lowersWhy
 		}
 		if !hands || v.Field == lifecycle.Unified {
@@ -43,13 +41,13 @@ func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
 		}
 		if !hands {
 			if why != "" {
-				c.alone(ctr.ID, v, why)
+				t.alone(v, why)
 			}
 			continue
 		}
 		w.answer.Values = append(w.answer.Values, v)
-		c.answered[ctr.ID][v.Field] = v.String()
-		c.deliver(ctr.ID, v, delivery{channel: w.from.Name() + " update", value: v.String(), applied: true})
+		t.pending[v.Field] = v.String()
+		t.carried(v, w.from.Name()+" update")
 	}
 	if !stamps(w.from) {
 		c.written(ctr) // nobody waited for our answer: it is told of afterwards
@@ -70,11 +68,12 @@ func (c *Conductor) resizes(w *work, v lifecycle.Value) bool {
 	return v.Field == lifecycle.CPUSetCPUs && w.plan.Moved()
 }
 
-// landed notes that the runtime knows a container: its creation is no longer in
-// flight. What was sent to it until now may have been passed over.
-func (c *Conductor) landed(ctr *engine.Container) {
-	missed := c.flying[ctr.ID]
-	delete(c.flying, ctr.ID)
+// createDone notes that the runtime knows a container. What was sent to it until
+// now may have been passed over.
+func (c *Conductor) createDone(ctr *engine.Container) {
+	t := c.track(ctr.ID)
+	missed := t.passedOver
+	t.createPending, t.passedOver = false, false
 	if !missed {
 		return
 	}
@@ -86,12 +85,21 @@ func (c *Conductor) landed(ctr *engine.Container) {
 // written notes that the runtime has stored what an update was answered with,
 // on top of whatever its copy got in between.
 func (c *Conductor) written(ctr *engine.Container) {
-	wrote := c.answered[ctr.ID]
-	delete(c.answered, ctr.ID)
-	maps.Copy(c.copyOf(ctr.ID), wrote)
+	wrote := c.track(ctr.ID).storePending()
 	for _, v := range c.state.Values(ctr) {
 		if _, ok := wrote[v.Field]; ok {
 			c.enqueue(ctr, v)
 		}
 	}
+}
+
+// storePending notes that the runtime has written the update that was under way,
+// and returns what that was.
+func (t *track) storePending() copyOf {
+	wrote := t.pending
+	t.pending = nil
+	for f, text := range wrote {
+		t.store(f, text)
+	}
+	return wrote
 }

@@ -279,7 +279,7 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 func (c *Conductor) isMissing(o keeper.Outcome) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d, ok := c.sent[o.Target.Owner].of(slotOf(o.Value))
+	d, ok := c.tracks[o.Target.Owner].of(o.Value)
 	return ok && !d.applied
 }
 

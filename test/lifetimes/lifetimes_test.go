@@ -103,7 +103,7 @@ func (n *node) empty(kept census.Count) {
 	n.t.Helper()
 	for name, want := range map[string]int{
 		"engine.State.pods": 0, "engine.State.containers": 0, "engine.State.byPod": 0, "engine.State.benches": 0, "placement.Ledger.pods": 0,
-		"conductor.Conductor.sent": 0, "conductor.Conductor.told": 0, "conductor.Conductor.dirs": 0, "keeper.Keeper.rows": 0,
+		"conductor.Conductor.tracks": 0, "keeper.Keeper.rows": 0,
 		"conductor.checkpoint.late": 0,
 	} {
 		if got, there := kept[name]; got != want || !there {
