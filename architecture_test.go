@@ -75,6 +75,7 @@ var arrows = map[string][]string{
 	"test/kernel":                {"internal/cgroup", "internal/cgroup/kscript"},
 	"test/kernel/guest":          {"internal/cgroup", "test/kernel"},
 	"test/faults":                nil,
+	"test/recorded":              nil,
 	"test/scenarios":             {},
 }
 

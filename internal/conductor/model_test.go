@@ -72,6 +72,8 @@ type model struct {
 	all   []int
 	first int
 	lists []string
+	// seen is called with every answer.
+	seen func(ev *lifecycle.Event, ans conductor.Answer, err error)
 	// once: no container is created while one of its name runs, as a kubelet has it.
 	once bool
 }
@@ -246,7 +248,10 @@ func (mo *model) handle(ev lifecycle.Event) (conductor.Answer, bool) {
 	}
 	ans, err := mo.con.Handle(context.Background(), from, ev)
 	mo.con.Settled() // a Synchronize is answered before it is applied
-	if mo.proxied {  // a proxy does what any answer says; NRI's have a place for it in some
+	if mo.seen != nil {
+		mo.seen(&ev, ans, err)
+	}
+	if mo.proxied { // a proxy does what any answer says; NRI's have a place for it in some
 		mo.others(ans)
 	}
 	return ans, err == nil

@@ -46,7 +46,13 @@ func (mo *model) lies(rt *rapid.T) {
 		return
 	}
 	n := rapid.IntRange(0, 50).Draw(rt, "lies")
-	mo.liar = &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.Outside, error) {
+	mo.liar = someLies(n)
+	mo.boot()
+}
+
+// someLies is a hook server that answers whatever it likes.
+func someLies(n int) *outsiders {
+	return &outsiders{answer: func(ev *lifecycle.Event) (lifecycle.Outside, error) {
 		n++
 		if ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.UpdateContainer {
 			return lifecycle.Outside{}, nil
@@ -64,7 +70,6 @@ func (mo *model) lies(rt *rapid.T) {
 		}
 		return o, nil
 	}}
-	mo.boot()
 }
 
 // fresh is a model with a hook server, and a container of a silent pod.

@@ -1,0 +1,138 @@
+package recorded
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// recordDir names the directory that texts are written to, if it is set.
+const recordDir = "TRIMTAB_RECORD"
+
+// Book holds the plays of a test against a golden file. A line of it has the name of an item and a hash for each of
+// its texts.
+type Book struct {
+	file string
+
+	mu    sync.Mutex
+	items map[string][]string
+}
+
+// Open makes a book whose golden file is at a path below the test's directory. It is compared when the test and its
+// subtests are over.
+func Open(t *testing.T, file string) *Book {
+	t.Helper()
+	b := &Book{file: file, items: map[string][]string{}}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			b.close(t)
+		}
+	})
+	return b
+}
+
+// Keep notes the texts of an item.
+func (b *Book) Keep(t testing.TB, item string, texts ...*Text) {
+	t.Helper()
+	hashes := make([]string, len(texts))
+	for i, text := range texts {
+		sum := sha256.Sum256([]byte(text.String()))
+		hashes[i] = hex.EncodeToString(sum[:8])
+		if dir := os.Getenv(recordDir); dir != "" {
+			name := filepath.Join(dir, strings.TrimSuffix(filepath.Base(b.file), ".sha256"), strings.ReplaceAll(item, " ", "-"))
+			if len(texts) > 1 {
+				name = filepath.Join(name, strconv.Itoa(i))
+			}
+			if err := writeFile(name+".txt", text.String()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.items[item] = hashes
+}
+
+func writeFile(name, text string) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, []byte(text), 0o644)
+}
+
+// close compares what was kept with the golden file, or writes that.
+func (b *Book) close(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(b.file)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	golden := map[string][]string{}
+	for line := range strings.Lines(string(data)) {
+		if item, hashes, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			golden[item] = strings.Fields(hashes)
+		}
+	}
+	part := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
+	if *update {
+		if part {
+			maps.Copy(golden, b.items)
+			b.items = golden
+		}
+		if err := writeFile(b.file, b.String()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	b.compare(t, golden, part)
+}
+
+// compare names the items that differ; part says that not all were played.
+func (b *Book) compare(t *testing.T, golden map[string][]string, part bool) {
+	t.Helper()
+	for _, item := range slices.Sorted(maps.Keys(b.items)) {
+		want, known := golden[item]
+		got := b.items[item]
+		if !known || len(want) != len(got) {
+			t.Errorf("%s is not in %s as it is played now: -update writes it", item, b.file)
+			continue
+		}
+		var differ []string
+		for i := range got {
+			if got[i] != want[i] {
+				differ = append(differ, strconv.Itoa(i))
+			}
+		}
+		if len(differ) > 0 {
+			t.Errorf("%s: text %s differs from what %s was made of; %s=dir writes the texts of this tree and of another, for diff -r",
+				item, strings.Join(differ, ", "), b.file, recordDir)
+		}
+	}
+	if part {
+		return
+	}
+	for _, item := range slices.Sorted(maps.Keys(golden)) {
+		if _, played := b.items[item]; !played {
+			t.Errorf("%s is in %s and is not played any more: -update takes it out", item, b.file)
+		}
+	}
+}
+
+// String is the golden file.
+func (b *Book) String() string {
+	var out strings.Builder
+	for _, item := range slices.Sorted(maps.Keys(b.items)) {
+		out.WriteString(item + ": " + strings.Join(b.items[item], " ") + "\n")
+	}
+	return out.String()
+}

@@ -1,0 +1,125 @@
+package recorded
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// Text is what is recorded of one play, line by line.
+type Text struct {
+	mu      sync.Mutex
+	b       strings.Builder
+	pending string // a write that the kernel was asked for and has not taken
+	saved   string // the last checkpoint
+}
+
+// Line adds a line.
+func (t *Text) Line(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused()
+	t.line(format, args...)
+}
+
+func (t *Text) line(format string, args ...any) {
+	fmt.Fprintf(&t.b, format, args...)
+	t.b.WriteByte('\n')
+}
+
+// refused adds the write that the kernel did not take.
+func (t *Text) refused() {
+	if t.pending != "" {
+		t.line("refused %s", t.pending)
+	}
+	t.pending = ""
+}
+
+// String is all that was recorded.
+func (t *Text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused()
+	return t.b.String()
+}
+
+// JSON adds a value as JSON.
+func (t *Text) JSON(what string, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	t.Line("%s %s", what, text)
+}
+
+// Kernel adds every write to a tree from now on, taken or refused, whoever writes.
+func (t *Text) Kernel(k *cgroup.Fake) {
+	k.FailWrites(func(path, value string) error { t.Asked(path, value); return nil })
+	k.OnWrite(t.Wrote)
+}
+
+// Asked notes that a write is asked for.
+func (t *Text) Asked(path, value string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused()
+	t.pending = fmt.Sprintf("%s = %q", path, value)
+}
+
+// Wrote notes that a write was taken.
+func (t *Text) Wrote(path, value string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := fmt.Sprintf("%s = %q", path, value)
+	if t.pending != now {
+		t.refused()
+	}
+	t.pending = ""
+	t.line("wrote %s", now)
+}
+
+// Answer adds the answer to an event.
+func (t *Text) Answer(ev *lifecycle.Event, ans conductor.Answer, err error) {
+	about := ""
+	if ev.Pod != nil {
+		about = ev.Pod.ID
+	}
+	if ev.Container != nil {
+		about = ev.Container.ID
+	}
+	t.Line("answer to %s %s: owns=%t err=%v", ev.Kind, about, ans.Owns, err)
+	t.Values("  it", ans.Values)
+	for _, s := range ans.Others {
+		t.Values("  "+s.Container, s.Values)
+	}
+}
+
+// Values adds what is decided for a container, with its reasons.
+func (t *Text) Values(whose string, values []lifecycle.Value) {
+	for _, v := range values {
+		t.JSON(whose, v)
+	}
+}
+
+// Checkpoint adds what would be saved, where it changed.
+func (t *Text) Checkpoint(data []byte) {
+	if now := string(data); now != t.saved {
+		t.saved = now
+		t.Line("checkpoint %s", now)
+	}
+}
+
+// Events adds lines of the journal.
+func (t *Text) Events(events []status.Event) {
+	for _, e := range events {
+		e.Op, e.Time, e.Took = "", time.Time{}, 0
+		t.JSON("journal", e)
+	}
+}
