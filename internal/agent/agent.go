@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/trimtab/trimtab/internal/attach/auto"
 	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/attach/cri"
@@ -33,7 +35,6 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
-	"golang.org/x/sync/errgroup"
 )
 
 // Options are what an agent is made of. Machine and Tree are given by tests and
@@ -58,7 +59,7 @@ type Options struct {
 	// Listeners are sockets the CRI proxy serves instead of its own.
 	Listeners []net.Listener
 	// Watch tells of changes of Tree; nil for the node's own.
-	Watch func() (bypass.Watcher, error)
+	Watch func() (cgroup.Watcher, error)
 	// Proc is where the bypass finds processes; "" for /proc.
 	Proc string
 	// Look is how often the bypass asks for each container's resources; 0 for

@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -47,7 +48,7 @@ func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	c, watch := a.opt.Config, a.opt.Watch
 	if watch == nil {
-		watch = func() (bypass.Watcher, error) { return bypass.Watch(c.Cgroup.Root) }
+		watch = func() (cgroup.Watcher, error) { return cgroup.Watch(c.Cgroup.Root) }
 	}
 	a.bypass, err = bypass.New(bypass.Options{
 		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),

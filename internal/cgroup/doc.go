@@ -4,6 +4,8 @@
 // writes them. It decides no value and remembers none; what is kept is the
 // business of package keeper.
 //
+// A Watcher reports changes of a tree, by inotify.
+//
 // All access goes through the three methods of FS. Real is the machine's tree,
 // held by an os.Root so that nothing leaves it; Fake is a tree in memory that
 // refuses what the kernel refuses.

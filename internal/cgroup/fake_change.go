@@ -5,16 +5,6 @@ import (
 	"slices"
 )
 
-// Change is what became of a directory or file of a Fake.
-type Change int
-
-// The changes.
-const (
-	Made Change = iota
-	Removed
-	Written
-)
-
 // listener is who is told of changes.
 type listener struct {
 	call func(file string, c Change)

@@ -23,11 +23,11 @@ import (
 type ears struct {
 	mu   sync.Mutex
 	dirs map[string]bool
-	out  chan string
+	out  chan cgroup.Notice
 }
 
 func listen(mo *model) *ears {
-	e := &ears{dirs: map[string]bool{}, out: make(chan string, 10000)}
+	e := &ears{dirs: map[string]bool{}, out: make(chan cgroup.Notice, 10000)}
 	mo.kernel.OnWrite(func(file, _ string) { e.hear(file) })
 	return e
 }
@@ -36,7 +36,7 @@ func (e *ears) hear(file string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dirs[path.Dir(file)] {
-		e.out <- file
+		e.out <- cgroup.Notice{Change: cgroup.Written, Path: file}
 	}
 }
 
@@ -53,15 +53,17 @@ func (e *ears) Remove(dir string) {
 	delete(e.dirs, dir)
 }
 
-func (e *ears) Written() <-chan string { return e.out }
+func (e *ears) Notices() <-chan cgroup.Notice { return e.out }
+
+func (e *ears) Close() error { return nil }
 
 // bubble is a test with a time of its own.
 type bubble struct {
 	*testing.T
 	// watch runs a model's watch until the test is over.
-	watch func(*model, conductor.Watcher)
+	watch func(*model, cgroup.Watcher)
 	// watchBy is watch by the model's own clock.
-	watchBy func(*model, conductor.Watcher)
+	watchBy func(*model, cgroup.Watcher)
 }
 
 // watched runs f in a bubble.
@@ -70,14 +72,14 @@ func watched(t *testing.T, f func(b bubble)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		by := func(mo *model, w conductor.Watcher) {
+		by := func(mo *model, w cgroup.Watcher) {
 			all.Go(func() {
 				if err := mo.con.Watch(ctx, w); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		f(bubble{T: t, watchBy: by, watch: func(mo *model, w conductor.Watcher) {
+		f(bubble{T: t, watchBy: by, watch: func(mo *model, w cgroup.Watcher) {
 			mo.now = time.Now
 			by(mo, w)
 		}})
@@ -106,7 +108,7 @@ func TestWatchRepairs(t *testing.T) {
 func (b bubble) repairs(v cgroup.Version, blind bool) {
 	b.Helper()
 	mo := newModel(b, v, faults{})
-	var w conductor.Watcher
+	var w cgroup.Watcher
 	if mo.kernel.OnWrite(nil); !blind {
 		w = listen(mo)
 	}
@@ -343,7 +345,7 @@ func TestWatchWritesRefused(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		watched(t, func(b bubble) {
 			mo := newModel(b, cgroup.V2, faults{})
-			var w conductor.Watcher
+			var w cgroup.Watcher
 			if mo.kernel.OnWrite(nil); !blind {
 				w = listen(mo)
 			}

@@ -64,9 +64,6 @@ func (k *Keeper) SetFight(f Fight) {
 	}
 }
 
-// Changed tells that Directories has news.
-func (k *Keeper) Changed() <-chan struct{} { return k.changed }
-
 // Directories returns the directories of files with values in force that came,
 // and those that went, since it was last asked.
 func (k *Keeper) Directories() (fresh, stale []string) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/agent"
-	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -114,7 +113,7 @@ func newBadNode(t *testing.T, v cgroup.Version) *badNode {
 	n.agent, err = agent.New(agent.Options{
 		Log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Config: c, Version: "test", Machine: m, Tree: &cgroup.Tree{FS: n.kernel, Version: v}, Look: 10 * time.Millisecond,
-		Proc: filepath.Join(n.dir, "no-proc"), Watch: func() (bypass.Watcher, error) { return Watch(kernel), nil },
+		Proc: filepath.Join(n.dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return Watch(kernel), nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/agent"
-	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -113,7 +112,7 @@ func (s *street) moveIn(name, attach, shared string, change func(*config.Config)
 	r.agent, err = agent.New(agent.Options{
 		Log:    slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("agent", name),
 		Config: c, ConfigFile: "", Version: name, Machine: m, Tree: &cgroup.Tree{FS: s.tree, Version: cgroup.V2}, Look: 10 * time.Millisecond,
-		CgroupDir: s.cgroups, Sweep: 500 * time.Millisecond, Proc: filepath.Join(dir, "no-proc"), Watch: func() (bypass.Watcher, error) { return Watch(s.tree), nil },
+		CgroupDir: s.cgroups, Sweep: 500 * time.Millisecond, Proc: filepath.Join(dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return Watch(s.tree), nil },
 	})
 	if err != nil {
 		s.t.Fatal(err)

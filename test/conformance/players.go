@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/agent"
-	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/parity"
@@ -63,7 +62,7 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), Look: 10 * time.Millisecond,
 	}
 	if kernel, fake := o.Tree.FS.(*cgroup.Fake); fake {
-		options.Watch = func() (bypass.Watcher, error) { return Watch(kernel), nil }
+		options.Watch = func() (cgroup.Watcher, error) { return Watch(kernel), nil }
 	}
 	return agent.New(options)
 }

@@ -5,7 +5,6 @@ import (
 	"path"
 	"sync"
 
-	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
@@ -14,7 +13,7 @@ import (
 type Watcher struct {
 	kernel *cgroup.Fake
 	end    func() // of listening
-	out    chan bypass.Notice
+	out    chan cgroup.Notice
 
 	mu      sync.Mutex
 	watched map[string]bool
@@ -27,7 +26,7 @@ const queued = 16384
 
 // Watch watches a kernel. Close it.
 func Watch(k *cgroup.Fake) *Watcher {
-	w := &Watcher{kernel: k, out: make(chan bypass.Notice, queued), watched: map[string]bool{}}
+	w := &Watcher{kernel: k, out: make(chan cgroup.Notice, queued), watched: map[string]bool{}}
 	w.end = k.OnChange(w.change)
 	return w
 }
@@ -41,11 +40,9 @@ func (w *Watcher) change(file string, c cgroup.Change) {
 	if !w.watched[path.Dir(file)] {
 		return
 	}
-	n := bypass.Notice{Path: file, Happening: map[cgroup.Change]bypass.Happening{
-		cgroup.Made: bypass.Made, cgroup.Removed: bypass.Gone, cgroup.Written: bypass.Written,
-	}[c]}
+	n := cgroup.Notice{Path: file, Change: c}
 	if w.lost {
-		n = bypass.Notice{Happening: bypass.Overflow}
+		n = cgroup.Notice{Change: cgroup.Overflow}
 	}
 	select {
 	case w.out <- n:
@@ -75,7 +72,7 @@ func (w *Watcher) Remove(dir string) {
 }
 
 // Notices are in the order in which things happened.
-func (w *Watcher) Notices() <-chan bypass.Notice { return w.out }
+func (w *Watcher) Notices() <-chan cgroup.Notice { return w.out }
 
 // Close ends it.
 func (w *Watcher) Close() error {

@@ -50,7 +50,7 @@ type Options struct {
 	// Proc is the directory procfs is mounted on; default: /proc.
 	Proc string
 	// Watch starts watching the tree's files.
-	Watch   func() (Watcher, error)
+	Watch   func() (cgroup.Watcher, error)
 	Handler conductor.Handler
 	Log     *slog.Logger
 	// Resync is how often everything is listed, whatever was told; default: 60 s.

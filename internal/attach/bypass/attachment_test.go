@@ -99,7 +99,7 @@ func TestOverflow(t *testing.T) {
 	gone := r.pod("gone", "uid-gone", nil, nil)
 	r.endPod(gone)
 	r.kernel.silent(false)
-	r.kernel.out <- Notice{Happening: Overflow}
+	r.kernel.out <- cgroup.Notice{Change: cgroup.Overflow}
 	until(t, "found", func() bool { return h.count("StartContainer one") == 1 })
 	// And what comes after is noticed again.
 	r.start(r.create(pod, "two", nil))
@@ -356,7 +356,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	w, err := Watch(root)
+	w, err := cgroup.Watch(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestWatch(t *testing.T) {
 	until(t, "the container", func() bool {
 		select {
 		case n := <-w.Notices():
-			if n.Happening == Made {
+			if n.Change == cgroup.Made {
 				for id, dir := range p.made(n.Path) {
 					found[id] = dir
 				}
@@ -412,7 +412,7 @@ func TestWatch(t *testing.T) {
 	until(t, "gone", func() bool {
 		n := <-w.Notices()
 		dir, _ := p.gone(n.Path)
-		return n.Happening == Gone && dir == "kubepods/burstable/podb"
+		return n.Change == cgroup.Removed && dir == "kubepods/burstable/podb"
 	})
 }
 
@@ -506,7 +506,7 @@ func TestPodsEnd(t *testing.T) {
 		}
 		k.silent(false)
 	}
-	k.notice(Overflow, "")
+	k.notice(cgroup.Overflow, "")
 	kept := func() string {
 		s.mu.Lock()
 		defer s.mu.Unlock()

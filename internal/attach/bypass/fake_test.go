@@ -39,7 +39,7 @@ type kernel struct {
 
 	mu      sync.Mutex
 	watched map[string]bool
-	out     chan Notice
+	out     chan cgroup.Notice
 	mute    bool // notices are lost
 }
 
@@ -49,8 +49,8 @@ func newKernel(t *testing.T, v cgroup.Version) *kernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kernel{Fake: f, version: v, watched: map[string]bool{}, out: make(chan Notice, 1024)}
-	f.OnWrite(func(file, _ string) { k.notice(Written, file) })
+	k := &kernel{Fake: f, version: v, watched: map[string]bool{}, out: make(chan cgroup.Notice, 1024)}
+	f.OnWrite(func(file, _ string) { k.notice(cgroup.Written, file) })
 	for _, dir := range []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"} {
 		if err := f.MkdirRunc(dir); err != nil {
 			t.Fatal(err)
@@ -59,11 +59,11 @@ func newKernel(t *testing.T, v cgroup.Version) *kernel {
 	return k
 }
 
-func (k *kernel) notice(h Happening, file string) {
+func (k *kernel) notice(h cgroup.Change, file string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.watched[path.Dir(file)] && !k.mute {
-		k.out <- Notice{h, file}
+		k.out <- cgroup.Notice{Change: h, Path: file}
 	}
 }
 
@@ -105,7 +105,7 @@ func (k *kernel) files(dir string) []string {
 func (k *kernel) mkdir(dir string) {
 	if k.MkdirRunc(dir) == nil {
 		for _, f := range k.files(dir) {
-			k.notice(Made, f)
+			k.notice(cgroup.Made, f)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (k *kernel) mkdir(dir string) {
 func (k *kernel) rmdir(dir string) {
 	if k.Rmdir(dir) == nil {
 		for _, f := range k.files(dir) {
-			k.notice(Gone, f)
+			k.notice(cgroup.Removed, f)
 			k.Remove(f)
 		}
 	}
@@ -135,7 +135,7 @@ func (k *kernel) Remove(dir string) {
 	delete(k.watched, dir)
 }
 
-func (k *kernel) Notices() <-chan Notice { return k.out }
+func (k *kernel) Notices() <-chan cgroup.Notice { return k.out }
 
 func (k *kernel) Close() error {
 	k.mu.Lock()
@@ -514,7 +514,7 @@ func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) 
 	t.Helper()
 	o := Options{
 		Endpoint: "unix://" + r.socket, Tree: &cgroup.Tree{FS: r.kernel, Version: r.kernel.version},
-		Proc: proc(t), Watch: func() (Watcher, error) { return r.kernel, nil }, Handler: h, Log: slog.New(slog.DiscardHandler),
+		Proc: proc(t), Watch: func() (cgroup.Watcher, error) { return r.kernel, nil }, Handler: h, Log: slog.New(slog.DiscardHandler),
 		Backoff: Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Resync: time.Hour,
 	}
 	for _, f := range more {

@@ -16,7 +16,7 @@ import (
 // pods. One goroutine uses it.
 type places struct {
 	tree  *cgroup.Tree
-	watch Watcher
+	watch cgroup.Watcher
 	// tops are where a kubelet's cgroups may be, whether they are there or not.
 	tops []string
 	// learned are directories of pods the runtime told of that are nowhere below
@@ -50,7 +50,7 @@ func topsBelow(root string) ([]string, error) {
 	return slices.Compact([]string{path.Join(root, "kubepods"), slice, path.Join(root, "kubepods.slice")}), nil
 }
 
-func newPlaces(tree *cgroup.Tree, w Watcher, root string) (*places, error) {
+func newPlaces(tree *cgroup.Tree, w cgroup.Watcher, root string) (*places, error) {
 	tops, err := topsBelow(root)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -35,7 +36,7 @@ const (
 type session struct {
 	a       *Attachment
 	c       *client
-	watcher Watcher
+	watcher cgroup.Watcher
 	places  *places       // of one goroutine: who synchronises, then who serves
 	learn   chan string   // directories of pods for places
 	slots   chan struct{} // one for each pod that is being asked about
@@ -169,17 +170,17 @@ func (s *session) tellBlind() {
 }
 
 // notice takes in one change of the cgroup tree.
-func (s *session) notice(n Notice) {
-	switch n.Happening {
-	case Made:
+func (s *session) notice(n cgroup.Notice) {
+	switch n.Change {
+	case cgroup.Made:
 		s.appeared(s.places.made(n.Path))
-	case Gone:
+	case cgroup.Removed:
 		if dir, ok := s.places.gone(n.Path); ok {
 			s.vanished(dir)
 		}
-	case Written:
+	case cgroup.Written:
 		s.written(n.Path)
-	case Overflow:
+	case cgroup.Overflow:
 		s.a.o.Log.Warn("changes of cgroups were lost; looking at all of them")
 		s.appeared(s.places.scan())
 		s.run(s.relist)

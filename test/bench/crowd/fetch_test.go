@@ -271,7 +271,7 @@ func fetchVerbose(ctx context.Context, dir string) ([]known, error) {
 	defer files.Close()
 	a, err := bypass.New(bypass.Options{
 		Endpoint: "unix://" + filepath.Join(dir, "c"), Tree: &cgroup.Tree{FS: files, Version: cgroup.V2}, Handler: k,
-		Watch: func() (bypass.Watcher, error) { return bypass.Watch(root) }, Log: slog.New(slog.DiscardHandler),
+		Watch: func() (cgroup.Watcher, error) { return cgroup.Watch(root) }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/agent"
-	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/test/conformance"
@@ -48,7 +47,7 @@ func (n *node) attend(b *testing.B) (stop func()) {
 	c.PodSpec = config.PodSpec{}
 	a, err := agent.New(agent.Options{
 		Config: c, Version: "bench", Machine: n.machine, Tree: &cgroup.Tree{FS: n.kernel, Version: cgroup.V2},
-		Proc: filepath.Join(n.dir, "no-proc"), Watch: func() (bypass.Watcher, error) { return conformance.Watch(n.kernel), nil },
+		Proc: filepath.Join(n.dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return conformance.Watch(n.kernel), nil },
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/agent"
-	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -64,7 +63,7 @@ func attended(dir, tree string) error {
 	c.PodSpec = config.PodSpec{}
 	a, err := agent.New(agent.Options{
 		Config: c, Version: "bench", Machine: m, Tree: &cgroup.Tree{FS: plainFiles{root}, Version: cgroup.V2}, Log: slog.New(slog.DiscardHandler),
-		Proc: filepath.Join(dir, "no-proc"), Watch: func() (bypass.Watcher, error) { return bypass.Watch(tree) },
+		Proc: filepath.Join(dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return cgroup.Watch(tree) },
 	})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package bypass
+package cgroup
 
 import (
 	"errors"
@@ -10,26 +10,26 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Happening is what a Notice tells of.
-type Happening int
+// Change is what happened to a directory or a file of a tree.
+type Change int
 
-// The happenings.
+// The changes.
 const (
-	Made     Happening = iota // a directory appeared
-	Gone                      // a directory went
-	Written                   // a file was written to
-	Overflow                  // notices were lost: only a look at everything tells
+	Made     Change = iota // a directory appeared
+	Removed                // a directory went
+	Written                // a file was written
+	Overflow               // notices were lost: only a scan of everything shows what changed
 )
 
-// Notice tells of one change below a watched directory.
+// Notice is one change below a watched directory.
 type Notice struct {
-	Happening Happening
-	Path      string // relative to the tree's root; of a Written, the file's
+	Change Change
+	Path   string // relative to the tree's root; of a Written, the file's
 }
 
-// Watcher tells of changes in directories of a tree of cgroup files. Paths are
-// relative to its root, as those of cgroup.FS. A directory that goes is watched
-// no longer.
+// Watcher reports changes in directories of a tree of cgroup files. Paths are
+// relative to its root, as those of FS. A directory that goes is watched no
+// longer.
 type Watcher interface {
 	Add(dir string) error
 	Remove(dir string)
@@ -88,7 +88,7 @@ func (i *inotify) forward() {
 			}
 		case err := <-i.w.Errors:
 			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				i.send(Notice{Happening: Overflow})
+				i.send(Notice{Change: Overflow})
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func (i *inotify) translate(e fsnotify.Event) {
 	case e.Has(fsnotify.Create):
 		i.send(Notice{Made, dir})
 	case e.Has(fsnotify.Remove), e.Has(fsnotify.Rename):
-		i.send(Notice{Gone, dir})
+		i.send(Notice{Removed, dir})
 	case e.Has(fsnotify.Write):
 		i.send(Notice{Written, dir})
 	}

@@ -1,0 +1,225 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// A write is answered when nothing more was written to that owner's cgroups for
+// a while, or did not stop: an OCI runtime writes a cgroup's files one after
+// another, and is not to be interrupted half-way. Both leave room within a second.
+const (
+	calm     = 250 * time.Millisecond
+	mostCalm = 700 * time.Millisecond
+)
+
+// Files are also read in turn: all of them in fullRound where notices come, for
+// writers whose mount of the tree cannot be watched and for what the kernel changes
+// by itself; else as many at each poll as half a percent of one processor buys. To
+// wake up costs as much as several files, so where notices come many are read
+// together.
+const (
+	pollBlind   = 250 * time.Millisecond
+	pollWatched = 5 * time.Second
+	fullRound   = 2 * time.Minute
+	perPoll     = 75 // at 15 µs a file, as measured on a virtual machine
+)
+
+// What cannot be put right is tried again, less and less often: some times, and for
+// ever where it keeps containers apart.
+const (
+	firstRetry = time.Second
+	mostTries  = 8
+	// retryRefused is how often values that the kernel refused are written again.
+	retryRefused = 2 * time.Minute
+)
+
+// Drift watches the files that hold values, and has those put right that others
+// change. All fields but Watcher are required.
+type Drift struct {
+	Keeper *Keeper
+	// Watcher reports writes; nil where nothing can be watched and all files are
+	// read in turn.
+	Watcher cgroup.Watcher
+	// Noticed is called when values of an owner are found to differ, a while
+	// before they are repaired.
+	Noticed func(owner string)
+	// Repair calls Keeper.Repair for the owners.
+	Repair func(owners []string) []Outcome
+	// Retry writes again what the kernel refused.
+	Retry func()
+	// Unwatched is called when the first directory cannot be watched.
+	Unwatched func(dir string, err error)
+
+	blind   bool // there is no watcher, or it cannot watch all
+	waiting map[string]drifter
+	retried time.Time // when Retry was last called
+}
+
+// drifter is an owner whose values differ from what the kernel has.
+type drifter struct {
+	first, due time.Time
+	tries      int // that failed
+}
+
+// Run watches until ctx ends.
+func (d *Drift) Run(ctx context.Context) error {
+	k := d.Keeper
+	d.blind, d.waiting, d.retried = d.Watcher == nil, map[string]drifter{}, k.now()
+	var notices <-chan cgroup.Notice
+	if d.Watcher != nil {
+		notices = d.Watcher.Notices()
+	}
+	poll := time.NewTimer(d.pause())
+	defer poll.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		var owners []string
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.changed:
+			watched := !d.blind
+			if owners = d.directories(); d.blind && watched {
+				poll.Reset(d.pause())
+			}
+		case n := <-notices:
+			switch n.Change {
+			case cgroup.Written:
+				owners = k.Look(n.Path)
+			case cgroup.Overflow:
+				owners = k.Sweep(k.Files())
+			}
+		case <-poll.C:
+			owners = append(k.Sweep(d.share()), d.failed()...)
+			if now := k.now(); now.Sub(d.retried) >= retryRefused {
+				d.retried = now
+				d.Retry()
+			}
+			poll.Reset(d.pause())
+		case <-due.C:
+			d.repair(k.now())
+		}
+		d.note(owners, k.now())
+		if next, some := d.next(); some {
+			due.Reset(next.Sub(k.now()))
+		}
+	}
+}
+
+// pause is the time between two polls.
+func (d *Drift) pause() time.Duration {
+	if d.blind {
+		return pollBlind
+	}
+	return pollWatched
+}
+
+// share is how many files one poll reads.
+func (d *Drift) share() int {
+	if d.blind {
+		return perPoll
+	}
+	const rounds = int(fullRound / pollWatched)
+	return (d.Keeper.Files() + rounds - 1) / rounds
+}
+
+// next is when the first owner is due.
+func (d *Drift) next() (at time.Time, some bool) {
+	for _, w := range d.waiting {
+		if !some || w.due.Before(at) {
+			at, some = w.due, true
+		}
+	}
+	return at, some
+}
+
+// directories watches those that came and no longer those that went. It returns
+// the owners whose values were changed before their directory was watched.
+func (d *Drift) directories() (owners []string) {
+	fresh, stale := d.Keeper.Directories()
+	if d.Watcher == nil {
+		return nil
+	}
+	for _, dir := range stale {
+		d.Watcher.Remove(dir)
+	}
+	for _, dir := range fresh {
+		err := d.Watcher.Add(dir)
+		owners = append(owners, d.Keeper.LookIn(dir)...)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if !d.blind {
+			d.Unwatched(dir, err)
+		}
+		d.blind = true
+	}
+	return owners
+}
+
+// failed are owners of values that the kernel refused for a reason that may have
+// passed, and that do not wait for another try already.
+func (d *Drift) failed() []string {
+	return slices.DeleteFunc(d.Keeper.Failed(), func(owner string) bool { _, waits := d.waiting[owner]; return waits })
+}
+
+// note has owners repaired once their cgroups are calm.
+func (d *Drift) note(owners []string, now time.Time) {
+	for _, owner := range owners {
+		w, known := d.waiting[owner]
+		if !known {
+			w.first = now
+			d.Noticed(owner)
+		}
+		if w.tries == 0 {
+			w.due = now.Add(min(calm, max(0, mostCalm-now.Sub(w.first))))
+		}
+		d.waiting[owner] = w
+	}
+}
+
+// repair has those owners repaired that are due, and notes which of them to try
+// again.
+func (d *Drift) repair(now time.Time) {
+	var due []string
+	for owner, w := range d.waiting {
+		if !now.Before(w.due) {
+			due = append(due, owner)
+		}
+	}
+	if len(due) == 0 {
+		return
+	}
+	slices.Sort(due)
+	refusals := map[string]bool{} // and whether they concern what keeps containers apart
+	for _, o := range d.Repair(due) {
+		if o.State == Refused {
+			refusals[o.Target.Owner] = refusals[o.Target.Owner] || o.KeepsApart()
+		}
+	}
+	failed := d.Keeper.Failed()
+	for _, owner := range due {
+		w := drifter{first: now}
+		apart, refused := refusals[owner]
+		if refused {
+			w.tries = min(d.waiting[owner].tries+1, mostTries)
+			w.due = now.Add(firstRetry << (w.tries - 1))
+		}
+		at, contested := d.Keeper.Due(owner)
+		if contested && (!refused || at.Before(w.due)) {
+			w.due = at
+		}
+		if contested || refused && (w.tries < mostTries || apart || slices.Contains(failed, owner)) {
+			d.waiting[owner] = w
+		} else {
+			delete(d.waiting, owner)
+		}
+	}
+}
