@@ -257,7 +257,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	end()
 	err = errors.Join(err, group.Wait())
 	if save := a.saveState(checkpointName); save != nil {
-		a.conductor.SaveCheckpoint(save)
+		a.conductor.Checkpoint().Finish(save)
 	}
 	// The next agent reads what was saved, so the lock is the last to go.
 	return errors.Join(err, a.close(), a.lock.Release())
@@ -276,7 +276,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { return a.servers.Run(ctx) })
 	}
 	if a.opt.Config.Paths.State != "" {
-		group.Go(func() error { return a.conductor.SaveCheckpoints(ctx, a.saveState(checkpointName)) })
+		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.saveState(checkpointName)) })
 		group.Go(func() error { return a.keeper.KeepTrying(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {

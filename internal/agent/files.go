@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/statefile"
 )
@@ -59,7 +59,7 @@ func (a *Agent) loadState(name string) []byte {
 		err = statefile.CheckSeal(a.seal, name, data)
 	}
 	if err == nil && name == checkpointName {
-		err = conductor.CheckCheckpoint(data)
+		err = record.Check(data)
 	}
 	if err == nil {
 		return data

@@ -86,7 +86,7 @@ func checkpointOf(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now}).Checkpoint()
+	return conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now}).Checkpoint().Text()
 }
 
 func sealed(t *testing.T, key []byte) []byte {

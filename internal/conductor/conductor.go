@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -33,7 +34,7 @@ type Options struct {
 	// that is waited for.
 	Now func() time.Time
 	Tuning
-	// Checkpoint is what SaveCheckpoints saved last, or nothing.
+	// Checkpoint is what was saved last of one, or nothing.
 	Checkpoint []byte
 	// Recorder is told what happens; nil for none.
 	Recorder Recorder
@@ -65,7 +66,7 @@ type Tuning struct {
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
 	keeper    *keeper.Keeper
-	signer    *signer
+	signer    *record.Signer
 	log       *slog.Logger
 	now       func() time.Time
 	recorder  Recorder
@@ -94,19 +95,19 @@ type Conductor struct {
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
-	mu        sync.Mutex // guards all below; never held across I/O
-	state     *engine.State
-	tracks    map[string]*track // by container or sandbox id
-	pace      time.Duration
-	queue     updateQueue
-	runtimes  map[string]attached
-	journal   journal
-	ceded     map[lifecycle.Field]bool
-	undone    map[placement.Key]int // creations in a row that failed after us
-	late      checkpoint
-	returning bool      // Options.Returning
-	looked    bool      // whether an earlier agent wrote was looked for
-	synced    time.Time // the last Synchronize that was decided and applied
+	mu         sync.Mutex // guards all below; never held across I/O
+	state      *engine.State
+	tracks     map[string]*track // by container or sandbox id
+	pace       time.Duration
+	queue      updateQueue
+	runtimes   map[string]attached
+	journal    journal
+	ceded      map[lifecycle.Field]bool
+	undone     map[placement.Key]int // creations in a row that failed after us
+	checkpoint *record.Checkpoint
+	returning  bool      // Options.Returning
+	looked     bool      // whether an earlier agent wrote was looked for
+	synced     time.Time // the last Synchronize that was decided and applied
 	// strangerAt is when the log last named a creation with a foreign record.
 	strangerAt time.Time
 	sweepEvery time.Duration
@@ -121,13 +122,6 @@ type attached struct {
 
 // New makes a conductor of a node on which nothing runs yet.
 func New(o Options) *Conductor {
-	late, err := newCheckpoint(o.Checkpoint)
-	if err != nil {
-		o.Log.Warn("the checkpoint is ignored; the runtime's records are used alone", logkey.Err, err)
-	}
-	for _, err := range late.unread {
-		o.Log.Warn("a part of the checkpoint is ignored; of this container or pod the runtime's record is used alone", logkey.Err, err)
-	}
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
 	}
@@ -141,10 +135,10 @@ func New(o Options) *Conductor {
 		o.Outsiders = NoOutsiders{}
 	}
 	c := &Conductor{
-		late: late, recorder: o.Recorder, specs: o.Specs, grants: o.Grants, outsiders: o.Outsiders,
+		recorder: o.Recorder, specs: o.Specs, grants: o.Grants, outsiders: o.Outsiders,
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, tracks: map[string]*track{},
-		keeper: o.Keeper, signer: newSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
+		keeper: o.Keeper, signer: record.NewSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		queue:    newUpdateQueue(o.Now),
 		began:    o.Now(),
@@ -152,6 +146,7 @@ func New(o Options) *Conductor {
 		journal:  newJournal(), returning: o.Returning,
 		presence: newPresence(), sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 	}
+	c.checkpoint = record.Open(o.Checkpoint, &c.mu, o.Log)
 	c.last.Store(int64(-quiet))
 	c.keeper.Watchful(o.Now)
 	c.keeper.SetFight(o.Fight)
@@ -430,7 +425,7 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	}
 	c.prepare(w)
 	if w.plan.Moved() {
-		c.noteGrants()
+		c.checkpoint.SetGrants(texts(c.state.Held(), c.state.Machine))
 	}
 	return nil
 }
@@ -455,6 +450,18 @@ func (c *Conductor) unplaced(ev *lifecycle.Event, records map[string]engine.Reco
 	}
 	return ids
 }
+
+// texts are sets of CPUs as kernel lists.
+func texts(sets map[string]topology.Set, m *topology.Machine) map[string]string {
+	out := make(map[string]string, len(sets))
+	for key, cpus := range sets {
+		out[key] = m.Format(cpus)
+	}
+	return out
+}
+
+// Checkpoint is what of the node only this process knows, to be saved.
+func (c *Conductor) Checkpoint() *record.Checkpoint { return c.checkpoint }
 
 // Wants lists the kinds of events the active hooks need, and those that tell
 // where everybody sits.

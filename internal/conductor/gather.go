@@ -18,7 +18,7 @@ func (c *Conductor) gather(w *work, f *engine.Facts) { //nolint:gocognit // one 
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
 		c.findUnread(w.ev)
-		f.Grants = c.lateGrants()
+		f.Grants = c.checkpoint.Grants()
 		uid := make(map[string]string, len(w.ev.Pods))
 		for _, p := range w.ev.Pods {
 			if p != nil {
@@ -83,8 +83,7 @@ func (c *Conductor) parent(p *lifecycle.Pod, f *engine.Facts) {
 }
 
 func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Facts) {
-	if r, ok := c.lateRecord(ctr.ID); ok {
-		r.Late = true
+	if r, ok := c.checkpoint.Record(ctr.ID); ok {
 		put(&f.Records, ctr.ID, r)
 		return
 	}
@@ -92,13 +91,7 @@ func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Fa
 	if !stamped {
 		return
 	}
-	r, err := c.signer.read(podUID, ctr.Name, text)
-	if err != nil {
-		// Stamped when the runtime had not told the container's name yet.
-		if nameless, other := c.signer.read(podUID, lifecycle.Unnamed, text); other == nil {
-			r, err = nameless, nil
-		}
-	}
+	r, err := c.signer.Read(podUID, ctr.Name, text)
 	if err != nil {
 		put(&f.Distrusted, ctr.ID, lifecycle.Problem{
 			Key: RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,

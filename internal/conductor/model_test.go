@@ -186,7 +186,7 @@ func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *
 func (mo *model) boot() {
 	var saved []byte
 	if mo.con != nil && !mo.faults.forgetAsked && !mo.unsaved {
-		saved = mo.con.Checkpoint()
+		saved = mo.con.Checkpoint().Text()
 	}
 	mo.bootWith(saved)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -101,9 +102,7 @@ func (c *Conductor) outside(ctx context.Context, from Carrier, ev *lifecycle.Eve
 	}
 	o, err = c.ask(ctx, from, ev)
 	if ev.Kind == lifecycle.RunPodSandbox && len(o.Labels)+len(o.Annotations) > 0 {
-		c.mu.Lock()
-		c.late.notePod(ev.Pod.ID, podOverlay{o.Labels, o.Annotations})
-		c.mu.Unlock()
+		c.checkpoint.NotePod(ev.Pod.ID, record.Overlay{Labels: o.Labels, Annotations: o.Annotations})
 		c.overlay(ev)
 	}
 	return o, after, err
@@ -211,53 +210,21 @@ func with(m map[string]string, key, value string) map[string]string {
 	return n
 }
 
-// podOverlay is what was wanted from outside of a pod, where the runtime does
-// not keep it for us.
-type podOverlay struct {
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-func (cp *checkpoint) notePod(id string, o podOverlay) {
-	if cp.pods == nil {
-		cp.pods = map[string]podOverlay{}
-	}
-	cp.pods[id] = o
-	cp.mark()
-}
-
 // overlay lays over an event's pods what was wanted of them from outside. Pods
-// of the event are replaced, not changed. A pod may have tens of thousands of
-// annotations, so they are not copied under the lock.
+// of the event are replaced, not changed.
 func (c *Conductor) overlay(ev *lifecycle.Event) {
-	var wanted map[string]podOverlay
-	c.mu.Lock()
-	if len(c.late.pods) > 0 {
-		wanted = make(map[string]podOverlay, len(ev.Pods)+1)
-		for _, p := range append(ev.Pods[:len(ev.Pods):len(ev.Pods)], ev.Pod) {
-			if p != nil {
-				if o, said := c.late.pods[p.ID]; said {
-					wanted[p.ID] = o
-				}
-			}
-		}
-	}
-	c.mu.Unlock()
-	if len(wanted) == 0 {
-		return
-	}
-	ev.Pod = over(ev.Pod, wanted)
+	ev.Pod = over(ev.Pod, c.checkpoint)
 	for i := range ev.Pods {
-		ev.Pods[i] = over(ev.Pods[i], wanted)
+		ev.Pods[i] = over(ev.Pods[i], c.checkpoint)
 	}
 }
 
 // over returns a pod with what was wanted of it from outside.
-func over(p *lifecycle.Pod, wanted map[string]podOverlay) *lifecycle.Pod {
+func over(p *lifecycle.Pod, cp *record.Checkpoint) *lifecycle.Pod {
 	if p == nil {
 		return nil
 	}
-	o, said := wanted[p.ID]
+	o, said := cp.Overlay(p.ID)
 	if !said {
 		return p
 	}

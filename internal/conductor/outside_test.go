@@ -287,7 +287,7 @@ func TestPodAnswers(t *testing.T) {
 	check("after a restart")
 	mo.removePod(p)
 	var saved struct{ Pods map[string]any }
-	if err := json.Unmarshal(mo.con.Checkpoint(), &saved); err != nil || len(saved.Pods) > 0 {
+	if err := json.Unmarshal(mo.con.Checkpoint().Text(), &saved); err != nil || len(saved.Pods) > 0 {
 		t.Errorf("%v: the checkpoint keeps %v", err, saved.Pods)
 	}
 }

@@ -20,7 +20,7 @@ import (
 func (c *Conductor) prepare(w *work) {
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
-		c.prune(w.ev)
+		c.checkpoint.Prune(w.ev)
 	case lifecycle.PostCreateContainer:
 		c.rename(w)
 	}
@@ -119,7 +119,7 @@ func (c *Conductor) forget(w *work, id string) {
 	w.forget = append(w.forget, id)
 	c.queue.drop(id)
 	if w.ev.Kind != lifecycle.Synchronize { // prune knows better of these
-		c.late.drop(id)
+		c.checkpoint.Drop(id)
 	}
 	if c.state.Container(id) == nil && c.state.Pod(id) == nil {
 		delete(c.tracks, id)
@@ -351,11 +351,9 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 
 func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	r := c.recordOf(ctr)
-	text := c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
-	if len(text) > maxRecord { // what is wanted from outside may be anything, and variables many
-		c.late.note(r, ctr.ID)
-		r.Outside, r.Exports = nil, nil
-		text = c.signer.stamp(ctr.Key.PodUID, ctr.Name, r)
+	text, whole := c.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
+	if !whole {
+		c.checkpoint.Note(ctr.ID, r)
 	}
 	return lifecycle.Value{
 		Field: lifecycle.Annotation, Key: RecordKey, Text: text,
@@ -363,12 +361,11 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	}
 }
 
-func (c *Conductor) recordOf(ctr *engine.Container) record {
-	r := newRecord(c.state.Generation, c.state.Machine.Format(ctr.Born), &ctr.Pristine)
-	r.Given = c.track(ctr.ID).given
-	r.Ours, r.Unplaced, r.Outside = ctr.Ours, ctr.Unplaced, ctr.Outside
-	r.Home, r.Mems, r.Wanted, r.Exports = pointer(ctr.Home), ctr.Mems, ctr.Wanted, ctr.Exports
-	return r
+func (c *Conductor) recordOf(ctr *engine.Container) lifecycle.Record {
+	return lifecycle.Record{
+		Version: lifecycle.RecordVersion, Generation: c.state.Generation, CPUs: c.state.Machine.Format(ctr.Born),
+		Given: c.track(ctr.ID).given, Kept: ctr.Kept,
+	}
 }
 
 // noteUnplaced keeps whether a container got the CPUs it may have had since its
@@ -589,7 +586,7 @@ func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
 	if ctr.Unread != "" || !isCopied(v.Field) || c.track(ctr.ID).stores(v) || c.staysOut(ctr, v) {
 		return
 	}
-	if _, late := c.late.late[ctr.ID]; !late && !c.track(ctr.ID).recorded {
+	if _, late := c.checkpoint.Record(ctr.ID); !late && !c.track(ctr.ID).recorded {
 		c.noteLate(ctr)
 	}
 	c.queue.add(ctr.ID)

@@ -139,7 +139,7 @@ func (tr *tracked) note() {
 		tr.seq = events[n-1].Seq
 	}
 	tr.text.Events(events)
-	tr.text.Checkpoint(tr.of.Checkpoint())
+	tr.text.Checkpoint(tr.of.Checkpoint().Text())
 }
 
 // end adds what people are told, and the originals that a release would give back.

@@ -91,7 +91,7 @@ func (c *Conductor) adoptedLate(w *work, f *engine.Facts) {
 	if !unread {
 		return
 	}
-	f.Grants = c.lateGrants()
+	f.Grants = c.checkpoint.Grants()
 	if dir, err := cgroup.Path(w.ev.Pod.CgroupParent, ctr.CgroupsPath); err == nil {
 		if list, ok := c.keeper.ParentCPUs(dir); ok {
 			if ctr.Unread != "" {
@@ -106,6 +106,6 @@ func (c *Conductor) adoptedLate(w *work, f *engine.Facts) {
 // noteLate keeps what a container would return to now, where that is known.
 func (c *Conductor) noteLate(ctr *engine.Container) {
 	if !ctr.Unasked {
-		c.late.note(c.recordOf(ctr), ctr.ID)
+		c.checkpoint.Note(ctr.ID, c.recordOf(ctr))
 	}
 }

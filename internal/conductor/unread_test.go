@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/record"
 )
 
 // blurred are the pods and containers that a runtime lists and cannot describe.
@@ -165,13 +166,13 @@ func TestCheckpointOneUnread(t *testing.T) {
 	for range 2 {
 		mo.start(mo.create(mo.runPod("LSR", []string{"2-3", "4-5"}[len(mo.pods)], ""), "a"))
 	}
-	saved := string(mo.con.Checkpoint())
+	saved := string(mo.con.Checkpoint().Text())
 	broken := strings.Replace(saved, `"ctr-2":{`, `"ctr-2":{"cpus":7,"CPUs":7,"c":7,"o":7,`, 1)
 	if broken == saved {
 		t.Fatalf("no such container in %s", saved)
 	}
 	broken = strings.Replace(broken, `"ctr-2":{`, `"of nobody":[],"ctr-2":{`, 1)
-	if err := conductor.CheckCheckpoint([]byte(broken)); err != nil {
+	if err := record.Check([]byte(broken)); err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder

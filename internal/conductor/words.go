@@ -3,9 +3,14 @@ package conductor
 import (
 	"context"
 
+	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
+
+// RecordKey is the annotation a container's record is stamped into, so that
+// the runtime itself hands our state back after a restart.
+const RecordKey = intent.RecordKey
 
 // Carrier is what an attachment declares about itself: which decided fields it
 // can carry in its answer to an event of the given kind, and the runtime behind

@@ -49,14 +49,14 @@ func (d *draft) adopt(p *Pod, c *Container, f Facts) *Record {
 	}
 	if d.runsOnOwn(p, c, has, f) && d.grantable(p, c.Key, has) == nil {
 		c.Born, c.Pristine = has, asked
-		return &Record{Pristine: c.Pristine, CPUs: d.machine.Format(has)}
+		return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine}, CPUs: d.machine.Format(has)}
 	}
 	// Where the agent chooses, nobody but it gives the runtime's copy a list: one in
 	// a pool was refused, whatever the copy says by now.
 	if !c.touched && (!chosen || !narrowed) {
 		return nil
 	}
-	return &Record{Pristine: c.Pristine, Home: c.Home}
+	return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine, Home: c.Home}}
 }
 
 // adoptHome finds the NUMA node whose pool a container runs in: none of the others'
@@ -148,7 +148,7 @@ func (d *draft) sitsOnOwn(c *lifecycle.Container, f Facts) bool {
 	if _, recorded := f.Records[c.ID]; !told || recorded || p == nil {
 		return false
 	}
-	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, Pristine: pristine(&c.Resources)}
+	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, Kept: lifecycle.Kept{Pristine: pristine(&c.Resources)}}
 	if c.Unread != "" {
 		return d.unreadOwns(p, at, d.machine.OnlineOf(list), f)
 	}

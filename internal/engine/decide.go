@@ -262,9 +262,9 @@ func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
 func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecycle.State) {
 	c := &Container{
 		ID: told.ID, Name: told.Name, PodID: p.Pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
-		Key:      placement.Key{PodUID: p.Pod.Pod.UID, Container: told.Name},
-		Pristine: pristine(&told.Resources),
-		Arrived:  lifecycle.DeviceGrant{CDI: told.CDIDevices, Nodes: told.Devices},
+		Key:     placement.Key{PodUID: p.Pod.Pod.UID, Container: told.Name},
+		Kept:    lifecycle.Kept{Pristine: pristine(&told.Resources)},
+		Arrived: lifecycle.DeviceGrant{CDI: told.CDIDevices, Nodes: told.Devices},
 	}
 	if q, ok := f.Distrusted[told.ID]; ok {
 		c.distrust = []lifecycle.Problem{q}
@@ -287,9 +287,9 @@ func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecyc
 		}
 		d.paidSince(p.Pod, c, told, rec, f)
 		c.Resized = rec.CPUs != stamped
-		c.Ours, c.stamped = rec.Ours, true // what is ours from here on its record does not have
-		c.Home, c.Mems, c.Wanted, c.Exports = rec.Home, rec.Mems, rec.Wanted, rec.Exports
-		c.Outside = rec.Outside
+		asked := c.Pristine
+		c.Kept, c.stamped = rec.Kept, true // what is ours from here on its record does not have
+		c.Pristine, c.Unplaced = asked, false
 		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
 	} else if c.Unread != "" {
 		rec = d.adoptUnread(p.Pod, c, f)

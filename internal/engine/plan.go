@@ -8,29 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record is what was stamped into a container when it was created.
-type Record struct {
-	// Late: it is of after the container was created, and nothing is later.
-	Late     bool
-	Pristine lifecycle.Resources
-	CPUs     string // CPUs it owns, as a kernel list
-	// Given are values it was created with that no runtime tells of.
-	Given map[lifecycle.Field]string
-	// Ours are the resources a hook ever decided for it.
-	Ours []lifecycle.Field
-	// Unplaced: it was created while nobody was given CPUs.
-	Unplaced bool
-	// Wanted is how many CPUs it asked for in vain at its last resize.
-	Wanted int
-	// Home is the NUMA node whose pool it sits in, Mems are the memory nodes it
-	// was created with.
-	Home lifecycle.Opt[int]
-	Mems string
-	// Exports is what it was told of its CPUs by environment when it was created.
-	Exports map[string]string
-	// Outside are values that were wanted of it from outside and granted.
-	Outside []lifecycle.Value
-}
+// Record is what was kept of a container.
+type Record = lifecycle.Record
 
 // Facts are what was gathered from outside for one event.
 type Facts struct {

@@ -88,8 +88,8 @@ type Container struct {
 	PodID       string
 	Life        lifecycle.State
 	CgroupsPath string
-	// Pristine are the resources the runtime asked for, without our changes.
-	Pristine lifecycle.Resources
+	// Kept is what its record says, or would say.
+	lifecycle.Kept
 	Seat     placement.Seat
 	SeatFrom string // the key that led to the seat
 	SeatWhy  string
@@ -107,23 +107,7 @@ type Container struct {
 	// Resized: it owns others than its stamped record names, and nothing that was kept
 	// tells which.
 	Resized bool
-	// Wanted is how many CPUs it asked for in vain at its last resize; 0 where it
-	// has as many as it asked for.
-	Wanted int
-	// Home is the NUMA node whose pool it was put into, as its record says.
-	Home lifecycle.Opt[int]
-	// Mems are the memory nodes it was created with, as a kernel list; "" where
-	// none were decided. They are not decided again: pages would have to move.
-	Mems string
-	// Exports is what it was told of its CPUs by environment when it was created.
-	Exports map[string]string
-	// Unplaced: placement has been off all its life, so CPUs were never refused
-	// to it and it may have them when placement is switched on.
-	Unplaced bool
-	// Ours are the resources a hook ever decided for it: the runtime's copy
-	// may still hold our value when nobody decides one any more. OursLate:
-	// some of them came after its record was stamped.
-	Ours     []lifecycle.Field
+	// OursLate: some of what is ours came after its record was stamped.
 	OursLate bool
 	// Unread is why the runtime did not say what it was asked for; "" where it did.
 	// It keeps what it has until that is known.
@@ -133,9 +117,6 @@ type Container struct {
 	Unasked bool
 	// Arrived are the devices that were in the runtime's request for it.
 	Arrived lifecycle.DeviceGrant
-	// Outside are the values that were wanted of it from outside and granted;
-	// they go before those of hooks.
-	Outside []lifecycle.Value
 
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.

@@ -40,14 +40,14 @@ func (d *draft) adoptUnread(p *Pod, c *Container, f Facts) *Record {
 	has := d.machine.OnlineOf(f.Runs[c.ID])
 	c.bound = has
 	if has.Empty() || !d.policy.Place {
-		return &Record{Unplaced: !d.policy.Place}
+		return &Record{Kept: lifecycle.Kept{Unplaced: !d.policy.Place}}
 	}
 	if d.unreadOwns(p, c, has, f) && d.grantable(p, c.Key, has) == nil {
 		c.Born, c.bound = has, topology.Set{}
 		return &Record{CPUs: d.machine.Format(has)}
 	}
 	d.adoptHome(p, c, has)
-	return &Record{Home: c.Home}
+	return &Record{Kept: lifecycle.Kept{Home: c.Home}}
 }
 
 // unreadSince returns the CPUs of an owner that is unread and may have been resized

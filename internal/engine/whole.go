@@ -137,12 +137,13 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 		return nil
 	}
 	// What else a record says is in c already.
+	cpus := c.Born
 	if g, owns := owners.Of(c.Key); owns {
-		return &Record{Pristine: c.Pristine, CPUs: m.Format(g.CPUs.Union(owners.Kept(c.Key)))}
+		cpus = g.CPUs.Union(owners.Kept(c.Key))
 	} else if kept := owners.Kept(c.Key); !kept.Empty() {
-		return &Record{Pristine: c.Pristine, CPUs: m.Format(kept)}
+		cpus = kept
 	}
-	return &Record{Pristine: c.Pristine, CPUs: m.Format(c.Born)}
+	return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
 // livePod returns a sandbox of a pod that has not been stopped, or nil.

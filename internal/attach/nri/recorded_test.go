@@ -134,7 +134,7 @@ func (p *player) connect(checkpoint []byte) {
 func (p *player) play(s recordedStep) {
 	p.t.Helper()
 	if s.Restart {
-		p.connect(p.con.Checkpoint())
+		p.connect(p.con.Checkpoint().Text())
 	}
 	for _, dir := range s.Cgroups {
 		if err := p.kernel.MkdirRunc(dir); err != nil {

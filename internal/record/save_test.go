@@ -1,29 +1,24 @@
-package conductor_test
+package record_test
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/conductor"
-	"github.com/trimtab/trimtab/internal/keeper"
-	"github.com/trimtab/trimtab/internal/topology/describe"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/record"
 )
 
 // TestCheckpointSavedAgain: a checkpoint that could not be saved is saved again
 // after pauses that grow, without another change; at a clean end too.
 func TestCheckpointSavedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := describe.Parse("1s x 1n x 4c")
-		if err != nil {
-			t.Fatal(err)
-		}
-		con := conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now})
+		cp := record.Open(nil, &sync.Mutex{}, slog.New(slog.DiscardHandler))
 		start := time.Now()
 		var tries []time.Duration
 		var full atomic.Bool
@@ -37,8 +32,8 @@ func TestCheckpointSavedAgain(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- con.SaveCheckpoints(ctx, save) }()
-		conductor.Changed(con)
+		go func() { ended <- cp.Keep(ctx, save) }()
+		cp.Note("c", lifecycle.Record{})
 		time.Sleep(10 * time.Second)
 		full.Store(false)
 		time.Sleep(time.Minute)
@@ -47,7 +42,7 @@ func TestCheckpointSavedAgain(t *testing.T) {
 			t.Errorf("tried after %v, want after 0, 1, 3, 7 and 15 s", tries)
 		}
 		full.Store(true)
-		conductor.Changed(con)
+		cp.Note("c", lifecycle.Record{})
 		time.Sleep(time.Second)
 		stop()
 		if err := <-ended; err != nil {
@@ -55,8 +50,8 @@ func TestCheckpointSavedAgain(t *testing.T) {
 		}
 		before := len(tries)
 		full.Store(false)
-		con.SaveCheckpoint(save)
-		con.SaveCheckpoint(save)
+		cp.Finish(save)
+		cp.Finish(save)
 		if len(tries) != before+1 {
 			t.Errorf("a clean end tried %d times, want once", len(tries)-before)
 		}

@@ -1,0 +1,287 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/statefile"
+)
+
+// Checkpoint holds what came after containers were created and their records
+// were stamped: what the kubelet requested since, and containers that were
+// narrowed without a record; and all records of containers that no attachment
+// could stamp. It is small, and losing it moves nothing by itself: what is lost
+// is what such containers return to.
+type Checkpoint struct {
+	log *slog.Logger
+	// decision is the lock under which decisions change it: what is saved is never
+	// the half of one.
+	decision sync.Locker
+	woken    chan struct{}
+
+	mu   sync.Mutex // guards all below
+	held file[lifecycle.Record, Overlay]
+	// missing counts in how many lists running the runtime left out one of them.
+	missing map[string]int
+	dirty   bool
+}
+
+// file is the stored form; read, a container or pod is a json.RawMessage.
+type file[R, P any] struct {
+	Version    int          `json:"v"`
+	Containers map[string]R `json:"containers"`
+	// Grants are CPUs by the UID of the pod that owns them, also while it has
+	// no container, between two attempts.
+	Grants map[string]string `json:"grants"`
+	// Pods are what was requested from outside of pods, by sandbox id.
+	Pods map[string]P `json:"pods,omitempty"`
+}
+
+// Overlay is what was requested from outside of a pod, where the runtime does not keep
+// it for us.
+type Overlay struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Open reads a checkpoint that was saved, or none. What of it cannot be read is logged.
+func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
+	held, unread, err := read(data)
+	if err != nil {
+		log.Warn("the checkpoint is ignored; the runtime's records are used alone", logkey.Err, err)
+	}
+	for _, err := range unread {
+		log.Warn("a part of the checkpoint is ignored; of this container or pod the runtime's record is used alone", logkey.Err, err)
+	}
+	return &Checkpoint{log: log, decision: decision, held: held, missing: map[string]int{}, woken: make(chan struct{}, 1)}
+}
+
+// Check says what is wrong with a checkpoint that was saved, so that it can be put
+// aside.
+func Check(data []byte) error {
+	_, _, err := read(data)
+	return err
+}
+
+// read reads a checkpoint; unread are why parts of it cannot be read.
+func read(data []byte) (held file[lifecycle.Record, Overlay], unread []error, err error) {
+	held = file[lifecycle.Record, Overlay]{Version: 1, Containers: map[string]lifecycle.Record{}, Pods: map[string]Overlay{}}
+	if len(data) == 0 {
+		return held, nil, nil
+	}
+	var f file[json.RawMessage, json.RawMessage]
+	if err := json.Unmarshal(data, &f); err != nil {
+		return held, nil, fmt.Errorf("read checkpoint: %w", err)
+	}
+	if f.Version != 1 {
+		return held, nil, fmt.Errorf("read checkpoint: version %d is unknown", f.Version)
+	}
+	held.Grants = f.Grants
+	return held, append(readEach(held.Containers, f.Containers), readEach(held.Pods, f.Pods)...), nil
+}
+
+// readEach reads what is kept of each container or pod; one that cannot be read loses
+// none of the others.
+func readEach[V any](into map[string]V, texts map[string]json.RawMessage) (unread []error) {
+	for id, text := range texts {
+		var v V
+		if err := json.Unmarshal(text, &v); err != nil {
+			unread = append(unread, fmt.Errorf("checkpoint of %s: %w", id, err))
+			continue
+		}
+		into[id] = v
+	}
+	return unread
+}
+
+// Note keeps what a container would return to now.
+func (cp *Checkpoint) Note(id string, r lifecycle.Record) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.held.Containers[id] = r.Storable()
+	cp.mark()
+}
+
+// Record returns what is kept of a container.
+func (cp *Checkpoint) Record(id string) (lifecycle.Record, bool) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	r, ok := cp.held.Containers[id]
+	r.Late = true
+	return r, ok
+}
+
+// NotePod keeps what was requested from outside of a pod.
+func (cp *Checkpoint) NotePod(id string, o Overlay) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.held.Pods[id] = o
+	cp.mark()
+}
+
+// Overlay returns what was requested from outside of a pod.
+func (cp *Checkpoint) Overlay(id string) (Overlay, bool) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	o, ok := cp.held.Pods[id]
+	return o, ok
+}
+
+// Drop forgets a container or pod that has gone.
+func (cp *Checkpoint) Drop(id string) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.drop(id)
+}
+
+func (cp *Checkpoint) drop(id string) {
+	delete(cp.missing, id)
+	_, late := cp.held.Containers[id]
+	_, over := cp.held.Pods[id]
+	if late || over {
+		delete(cp.held.Containers, id)
+		delete(cp.held.Pods, id)
+		cp.mark()
+	}
+}
+
+// maxMissing is how many lists in a row may leave out a container before what is kept of it is dropped. A runtime that was
+// killed leaves out those whose shim does not answer in time (containerd 2.4), reports them after its next restart, and
+// then as requested what we had decided.
+const maxMissing = 3
+
+// Prune drops what is kept of containers and pods that a list of the runtime leaves
+// out again and again: they went while nobody watched.
+func (cp *Checkpoint) Prune(list *lifecycle.Event) {
+	lives := make(map[string]bool, len(list.Containers)+len(list.Pods))
+	for _, ctr := range list.Containers {
+		if ctr != nil {
+			lives[ctr.ID] = true
+		}
+	}
+	for _, p := range list.Pods {
+		if p != nil {
+			lives[p.ID] = true
+		}
+	}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(cp.held.Containers)), maps.Keys(cp.held.Pods)) {
+		if lives[id] {
+			delete(cp.missing, id)
+		} else if cp.missing[id]++; cp.missing[id] > maxMissing {
+			cp.drop(id)
+		}
+	}
+}
+
+// SetGrants keeps who owns CPUs, where that changed.
+func (cp *Checkpoint) SetGrants(now map[string]string) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if !maps.Equal(now, cp.held.Grants) {
+		cp.held.Grants = now
+		cp.mark()
+	}
+}
+
+// Grants are the CPUs by the UID of the pod that owns them.
+func (cp *Checkpoint) Grants() map[string]string {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return cp.held.Grants
+}
+
+func (cp *Checkpoint) mark() {
+	cp.dirty = true
+	select {
+	case cp.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Text returns the checkpoint as it is now.
+func (cp *Checkpoint) Text() []byte {
+	cp.decision.Lock()
+	defer cp.decision.Unlock()
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.dirty = false
+	data, err := json.Marshal(cp.held)
+	if err != nil {
+		return nil // numbers and strings always marshal
+	}
+	return data
+}
+
+// delay coalesces changes that come close together.
+const delay = 200 * time.Millisecond
+
+// Keep hands a changed checkpoint to save, a moment after it changed and off the
+// request path, until ctx ends. One that could not be saved is saved again after a
+// pause that grows.
+func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
+	var retry statefile.Retry
+	for {
+		again := time.NewTimer(retry.Wait(time.Now()))
+		if !retry.Failed() {
+			again.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil // Finish follows, once nothing changes any more
+		case <-again.C:
+		case <-cp.woken:
+			again.Stop()
+			if retry.Failed() {
+				continue // the next try has this, too
+			}
+			timer := time.NewTimer(delay)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+			case <-timer.C:
+			}
+		}
+		retry.Note(time.Now(), cp.save(save))
+	}
+}
+
+// lastTries is how often a clean end tries to save a checkpoint.
+const lastTries = 3
+
+// Finish hands the checkpoint to save at a clean end, when nothing changes it any
+// more, where it is not saved yet.
+func (cp *Checkpoint) Finish(save func([]byte) error) {
+	for range lastTries {
+		if cp.save(save) == nil {
+			return
+		}
+	}
+}
+
+func (cp *Checkpoint) save(save func([]byte) error) error {
+	cp.mu.Lock()
+	dirty := cp.dirty
+	cp.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	err := save(cp.Text())
+	if err != nil {
+		cp.mu.Lock()
+		cp.dirty = true
+		cp.mu.Unlock()
+		cp.log.Warn("the checkpoint is not saved; a restart would know less of later changes", logkey.Err, err)
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package record
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// longest bounds a record's text; ours are below 400 bytes.
+const longest = 4096
+
+// Signer writes and reads records. A record is bound to its pod and container: copied
+// elsewhere it is worthless, and a pod's author cannot write one.
+type Signer struct {
+	mu  sync.Mutex
+	mac hash.Hash // with the key; making it anew costs more than a sum
+}
+
+// NewSigner returns a signer with a key.
+func NewSigner(key []byte) *Signer { return &Signer{mac: hmac.New(sha256.New, key)} }
+
+func (s *Signer) sum(podUID, container, body string) string {
+	text := make([]byte, 0, 512)
+	text = append(text, "trimtab record 1\x00"...)
+	text = append(append(text, podUID...), 0)
+	text = append(append(text, container...), 0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mac.Reset()
+	s.mac.Write(append(text, body...))
+	return hex.EncodeToString(s.mac.Sum(text[:0])[:16])
+}
+
+// Stamp returns the text of a container's record. whole is false where some of it did
+// not fit: what is requested from outside may be anything, and variables many.
+func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text string, whole bool) {
+	if text = s.signed(podUID, container, r); len(text) <= longest {
+		return text, true
+	}
+	r.Outside, r.Exports = nil, nil
+	return s.signed(podUID, container, r), false
+}
+
+func (s *Signer) signed(podUID, container string, r lifecycle.Record) string {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return "" // numbers and strings always marshal
+	}
+	return s.sum(podUID, container, string(body)) + " " + string(body)
+}
+
+// Read checks and reads a record. The error says why it cannot be trusted. It may be
+// stamped when the runtime had not reported the container's name yet.
+func (s *Signer) Read(podUID, container, text string) (r lifecycle.Record, err error) {
+	if len(text) > longest {
+		return r, fmt.Errorf("longer than %d bytes", longest)
+	}
+	sum, body, ok := strings.Cut(text, " ")
+	by := func(name string) bool { return hmac.Equal([]byte(sum), []byte(s.sum(podUID, name, body))) }
+	if !ok || !by(container) && !by(lifecycle.Unnamed) {
+		return r, errors.New("not signed with this node's key for this container")
+	}
+	if err := json.Unmarshal([]byte(body), &r); err != nil {
+		return lifecycle.Record{}, fmt.Errorf("malformed: %w", err)
+	}
+	if r.Version != lifecycle.RecordVersion {
+		return lifecycle.Record{}, fmt.Errorf("version %d is unknown", r.Version)
+	}
+	return r, nil
+}
