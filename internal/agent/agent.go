@@ -156,7 +156,7 @@ func New(o Options) (*Agent, error) {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.returning, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, Outsiders: a.outsiders(), Sweep: o.Sweep,
+		Grants: a.grants, HookServers: a.askedServers(), Sweep: o.Sweep,
 	})
 	if err := a.attach(); err != nil {
 		return nil, errors.Join(err, a.close())

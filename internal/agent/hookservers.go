@@ -4,19 +4,19 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/cri"
-	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
+	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// outsiders makes what asks hook servers. They are read once here, so that the
-// first pod finds them.
-func (a *Agent) outsiders() conductor.Outsiders {
+// askedServers makes what asks hook servers; nil where nobody is to be asked. They are
+// read once here, so that the first pod finds them.
+func (a *Agent) askedServers() facts.HookServers {
 	c := a.opt.Config.HookServers
 	if c.Directory == "" {
-		return conductor.NoOutsiders{}
+		return nil
 	}
 	a.servers = hookserver.New(hookserver.Options{
 		Directory: c.Directory, Timeout: c.Patience(), Log: a.log, Recorder: callRecorder{a.metrics}, Own: c.Socket,

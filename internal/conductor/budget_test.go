@@ -55,7 +55,7 @@ type slowGrants struct{ *slowly }
 
 func (s slowGrants) Await(ctx context.Context, _ ...*lifecycle.Pod) { s.wait(ctx) }
 
-func (slowGrants) Doubt(*lifecycle.Pod) {}
+func (slowGrants) Invalidate(*lifecycle.Pod) {}
 
 func (s slowGrants) Granted(p *lifecycle.Pod) *lifecycle.KubeletGrants { return s.Known(p.UID) }
 
@@ -82,7 +82,7 @@ func (h *hasty) Ask(ctx context.Context, _ *lifecycle.Event) (lifecycle.Outside,
 	return lifecycle.Outside{}, nil
 }
 
-func (h *hasty) Tell(*lifecycle.Event) {}
+func (h *hasty) Notify(*lifecycle.Event) {}
 
 // TestOneBudget: whatever an event waits for, one after the other, it is answered within
 // what the runtime waits; what was left out for that is named, until it is known.
@@ -97,7 +97,7 @@ func TestOneBudget(t *testing.T) {
 	con := conductor.New(conductor.Options{
 		Machine: mo.machine, Policy: mo.policy, Keeper: keeper.New(&cgroup.Tree{FS: mo.kernel, Version: mo.version}),
 		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now,
-		Specs: slowSpecs{s}, Grants: slowGrants{s}, Outsiders: servers,
+		Specs: slowSpecs{s}, Grants: slowGrants{s}, HookServers: servers,
 	})
 	pod := &lifecycle.Pod{ID: "sandbox", Name: "p", UID: "u", Namespace: "default", CgroupParent: "/kubepods/podu", Annotations: map[string]string{intent.RubikBurst: "1000"}}
 	ctr := &lifecycle.Container{ID: "c", PodID: "sandbox", Name: "a", CgroupsPath: "/kubepods/podu/c", State: lifecycle.StateCreated}

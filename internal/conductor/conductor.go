@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -38,15 +39,15 @@ type Options struct {
 	Checkpoint []byte
 	// Recorder is told what happens; nil for none.
 	Recorder Recorder
-	// Specs tell what runtimes do not; nil for nothing.
-	Specs Specs
-	// Grants tell which devices the kubelet gave pods; nil for nothing.
-	Grants Grants
+	// Specs know what runtimes do not tell; nil for nothing.
+	Specs facts.Specs
+	// Grants know which devices the kubelet gave pods; nil for nothing.
+	Grants facts.Grants
+	// HookServers are policies that are no part of Trimtab; nil for none.
+	HookServers facts.HookServers
 	// Sweep is how often owners are looked at whose end nobody may have told of;
 	// default: 5 s.
 	Sweep time.Duration
-	// Outsiders are hook servers; nil for none.
-	Outsiders Outsiders
 }
 
 // Tuning is what of a configuration concerns the conductor itself.
@@ -65,17 +66,13 @@ type Tuning struct {
 
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
-	keeper    *keeper.Keeper
-	signer    *record.Signer
-	log       *slog.Logger
-	now       func() time.Time
-	recorder  Recorder
-	specs     Specs
-	grants    Grants
-	outsiders Outsiders
-	fail      atomic.Bool
-	// kubelets: the kubelet has the say about who owns CPUs.
-	kubelets atomic.Bool
+	keeper   *keeper.Keeper
+	signer   *record.Signer
+	log      *slog.Logger
+	now      func() time.Time
+	recorder Recorder
+	facts    *facts.Gatherer
+	fail     atomic.Bool
 	ops      atomic.Uint32
 	// began is when it was made: since and last are counted from then, as no step
 	// of the wall clock changes how long ago something was.
@@ -125,19 +122,10 @@ func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
 	}
-	if o.Specs == nil {
-		o.Specs = NoSpecs{}
-	}
-	if o.Grants == nil {
-		o.Grants = NoGrants{}
-	}
-	if o.Outsiders == nil {
-		o.Outsiders = NoOutsiders{}
-	}
 	c := &Conductor{
-		recorder: o.Recorder, specs: o.Specs, grants: o.Grants, outsiders: o.Outsiders,
-		ceded:  setOf(o.Ceded),
-		undone: map[placement.Key]int{}, tracks: map[string]*track{},
+		recorder: o.Recorder,
+		ceded:    setOf(o.Ceded),
+		undone:   map[placement.Key]int{}, tracks: map[string]*track{},
 		keeper: o.Keeper, signer: record.NewSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
 		state:    engine.NewState(o.Machine, o.Policy),
 		queue:    newUpdateQueue(o.Now),
@@ -151,7 +139,11 @@ func New(o Options) *Conductor {
 	c.keeper.Watchful(o.Now)
 	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
-	c.kubelets.Store(o.Policy.KubeletOwns && o.Policy.Place)
+	c.facts = facts.New(facts.Options{
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Kernel: o.Keeper, Presence: kept{c}, State: kept{c},
+		Signer: c.signer, Checkpoint: c.checkpoint, Renew: c.inform, Log: o.Log,
+		Fault: func(hook string) { c.recorder.HookError(cmp.Or(hook, ourselves)) },
+	})
 	return c
 }
 
@@ -214,24 +206,15 @@ func (c *Conductor) end() {
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
-	ctx, limit, free := budget(ctx, from, &ev)
-	defer free()
-	skipped := c.await(ctx, &ev)
-	outside, after, err := c.outside(ctx, from, &ev)
-	defer after()
-	if ev.Container != nil {
-		outside.Problems = append(skipped, outside.Problems...)
-	}
+	got, done, err := c.facts.Gather(ctx, attachmentOf(from), &ev)
+	defer done()
 	if err != nil {
-		return c.refuse(from, &ev, err), err
+		return c.refuse(from, &ev, err)
 	}
 	compact(&ev)
 	w := c.begin(from, &ev)
-	w.limit = limit
-	if ev.Container == nil {
-		w.problems = skipped
-	}
-	err = c.guard(w, func() error { return c.plan(w, engine.Facts{Outside: outside}) })
+	w.limit, w.problems = got.Limit, got.Problems
+	err = c.guard(w, func() error { return c.plan(w, engine.Facts{Outside: got.Outside}) })
 	w.answer.Op = w.op
 	if err == nil && ev.Kind == lifecycle.Synchronize {
 		// Runtimes drop a plugin that is slow here, and what runs does so with
@@ -300,7 +283,6 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	defer c.end()
 	c.tune(t)
-	c.allGranted(&f)
 	if c.guard(w, func() error { return c.plan(w, f) }) == nil {
 		c.finish(w, start)
 	}
@@ -326,9 +308,10 @@ func (c *Conductor) guard(w *work, part func() error) (err error) {
 
 // plan gathers and decides.
 func (c *Conductor) plan(w *work, f engine.Facts) error {
-	c.gather(w, &f)
+	c.facts.Read(attachmentOf(w.from), w.ev, &f)
 	if w.ev.Kind == lifecycle.CreateContainer && w.ev.Container != nil {
 		_, w.again = f.Records[w.ev.Container.ID]
+		c.stranger(w, &f)
 	}
 	err := c.decide(w, f)
 	if err != nil {
@@ -469,10 +452,8 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	want := map[lifecycle.Kind]bool{lifecycle.Synchronize: true}
-	if _, none := c.outsiders.(NoOutsiders); !none {
-		for _, k := range outsideKinds {
-			want[k] = true
-		}
+	for _, k := range c.facts.Wants() {
+		want[k] = true
 	}
 	for _, h := range c.state.Policy.Hooks {
 		for _, k := range h.Info().Stages {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -217,4 +218,13 @@ func (c *Conductor) troubles(w *work) []lifecycle.Problem {
 // decides tells the events whose values are worth a line.
 func decides(k lifecycle.Kind) bool {
 	return k == lifecycle.CreateContainer || k == lifecycle.UpdateContainer || k == lifecycle.StartContainer
+}
+
+// tooLate is the problem of an answer that no runtime waited for.
+func tooLate(w *work) lifecycle.Problem {
+	return lifecycle.Problem{
+		Warning: true, Value: w.ev.Kind.String(),
+		Reason: fmt.Sprintf("the answer took %v and the runtime waits %v", w.took.Round(time.Millisecond), w.limit.Round(time.Millisecond)),
+		Then:   "the runtime may have gone on without it; the kernel has what was decided once the container starts",
+	}
 }

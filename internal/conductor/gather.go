@@ -1,104 +1,46 @@
 package conductor
 
 import (
+	"context"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
-	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// gather collects the facts for one event: what pods' cgroups allow, what is
-// known of their specs, and the records containers carry. All are file reads or
-// less.
-func (c *Conductor) gather(w *work, f *engine.Facts) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
-	c.gatherSpecs(w.ev, f)
-	switch w.ev.Kind {
-	case lifecycle.Synchronize:
-		c.findUnread(w.ev)
-		f.Grants = c.checkpoint.Grants()
-		uid := make(map[string]string, len(w.ev.Pods))
-		for _, p := range w.ev.Pods {
-			if p != nil {
-				uid[p.ID] = p.UID
-				c.seePod(p)
-				c.parent(p, f)
-			}
-		}
-		for _, ctr := range w.ev.Containers {
-			if ctr != nil {
-				c.record(uid[ctr.PodID], ctr, f)
-			}
-		}
-		c.adopted(w, f)
-	case lifecycle.Configure: // CPUs that went offline may be gone from cgroups for good, or be back in them
-		for _, p := range c.living() {
-			c.parent(p, f)
-		}
-	case lifecycle.RunPodSandbox:
-		if w.ev.Pod != nil {
-			c.findUnread(w.ev)
-			c.seePod(w.ev.Pod)
-			c.parent(w.ev.Pod, f)
-		}
-	case lifecycle.StartContainer, lifecycle.UpdateContainer:
-		if w.ev.Pod != nil && w.ev.Container != nil {
-			c.findUnread(w.ev)
-			c.seePod(w.ev.Pod)
-			c.record(w.ev.Pod.UID, w.ev.Container, f)
-			c.adoptedLate(w, f)
-		}
-	case lifecycle.CreateContainer, lifecycle.RemoveContainer:
-		if w.ev.Pod != nil && w.ev.Container != nil && w.ev.Kind == lifecycle.CreateContainer {
-			c.record(w.ev.Pod.UID, w.ev.Container, f)
-			c.stranger(w, f)
-		}
-		c.ended(w, f)
-	}
+// kept is the conductor as the gatherer of facts sees it.
+type kept struct{ c *Conductor }
+
+// Hold gives the state, which does not change until Free.
+func (k kept) Hold() *engine.State {
+	k.c.mu.Lock()
+	return k.c.state
 }
 
-// living are the pods that have not been stopped.
-func (c *Conductor) living() []*lifecycle.Pod {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []*lifecycle.Pod
-	for _, id := range c.state.Pods() {
-		if p := c.state.Pod(id); !p.Stopped {
-			all = append(all, p.Pod)
-		}
-	}
-	return all
-}
+// Free ends Hold.
+func (k kept) Free() { k.c.mu.Unlock() }
 
-func (c *Conductor) parent(p *lifecycle.Pod, f *engine.Facts) {
-	dir, err := cgroup.PodPath(p.CgroupParent)
-	if err != nil {
-		return // named when something has to be written there
-	}
-	if list, ok := c.keeper.ParentCPUs(dir); ok {
-		put(&f.ParentCPUs, p.ID, list)
-	}
-}
+// Seen notes that a pod's cgroup exists.
+func (k kept) Seen(p *lifecycle.Pod) { k.c.seePod(p) }
 
-func (c *Conductor) record(podUID string, ctr *lifecycle.Container, f *engine.Facts) {
-	if r, ok := c.checkpoint.Record(ctr.ID); ok {
-		put(&f.Records, ctr.ID, r)
-		return
+// Vanished reports whether a pod's cgroup was there and is gone.
+func (k kept) Vanished(id, parent string) bool { return k.c.vanished(id, parent) }
+
+// attachmentOf is what facts depend on of an attachment.
+func attachmentOf(c Carrier) facts.Attachment {
+	if c == nil {
+		return facts.Attachment{}
 	}
-	text, stamped := ctr.Annotations[RecordKey]
-	if !stamped {
-		return
+	at := facts.Attachment{Name: c.Name(), Stamps: stamps(c)}
+	if p, ok := c.(Patient); ok {
+		at.Within = p.AnswersWithin()
 	}
-	r, err := c.signer.Read(podUID, ctr.Name, text)
-	if err != nil {
-		put(&f.Distrusted, ctr.ID, lifecycle.Problem{
-			Key: RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
-		})
-		return
+	if a, ok := c.(PodAsker); ok {
+		at.BeforePod = a.AsksBeforePod()
 	}
-	put(&f.Records, ctr.ID, r)
+	return at
 }
 
 // remindStranger is how often the log names a creation with a foreign record.
@@ -109,99 +51,49 @@ const remindStranger = 5 * time.Minute
 // runtime refuses a container that both adjust.
 func (c *Conductor) stranger(w *work, f *engine.Facts) {
 	q, found := f.Distrusted[w.ev.Container.ID]
-	if !found {
-		return
-	}
 	now := c.now()
-	c.mu.Lock()
-	quiet := !c.strangerAt.IsZero() && now.Sub(c.strangerAt) < remindStranger
-	if !quiet {
-		c.strangerAt = now
-	}
-	c.mu.Unlock()
-	if quiet {
+	if !found || !c.strangerAt.IsZero() && now.Sub(c.strangerAt) < remindStranger {
 		return
 	}
+	c.strangerAt = now
 	c.log.Error("a new container carries a record that is not ours: another agent is attached to this runtime, or the record is forged; run one agent on a node",
 		logkey.Op, w.op, logkey.Pod, w.ev.Pod.Name, logkey.Namespace, w.ev.Pod.Namespace, logkey.Container, w.ev.Container.Name, logkey.Reason, q.Reason)
 }
 
-// adopted reads what the kernel gives containers whose record is lost, of an
-// attachment whose records only the checkpoint had, and those that own CPUs by a
-// record that may be of before a resize. Where a record is not trusted, what all
-// have tells who owned what.
-func (c *Conductor) adopted(w *work, f *engine.Facts) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
-	lost := w.from != nil && !stamps(w.from)
-	all := unreadAmong(w.ev.Containers)
-	f.Kernel = map[string]string{}
-	parents := map[string]string{}
-	for _, p := range w.ev.Pods {
-		if p != nil {
-			parents[p.ID] = p.CgroupParent
-		}
+// Notify reports an event to hook servers that nothing is decided about.
+func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
+
+// BeforePod returns what hook servers want of a pod whose sandbox does not exist yet.
+// The error is a *Rejection.
+func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error) {
+	o, err := c.facts.BeforePod(ctx, attachmentOf(from), pod)
+	if err != nil {
+		err = &Rejection{Reason: err.Error()}
 	}
-	for _, ctr := range w.ev.Containers {
-		if ctr == nil {
-			continue
-		}
-		r, known := f.Records[ctr.ID]
-		owned := known && !r.Late && r.CPUs != ""
-		adopts := owned || !known && lost || len(f.Distrusted) > 0
-		if !adopts && !all {
-			continue
-		}
-		dir, err := cgroup.Path(parents[ctr.PodID], ctr.CgroupsPath)
-		if err != nil {
-			continue // named when something has to be written there
-		}
-		if list, ok := c.keeper.ParentCPUs(dir); ok {
-			if adopts && ctr.Unread == "" {
-				f.Kernel[ctr.ID] = list
-			}
-			if all {
-				put(&f.Runs, ctr.ID, list)
-			}
-		}
-	}
+	return o, err
 }
 
-// ended finds pods that own CPUs and have ended unnoticed: some runtimes do not
-// tell of the end of pods older than their last restart, but the kubelet
-// removes the pod's cgroup. It looks only when CPUs are wanted or may be free.
-func (c *Conductor) ended(w *work, f *engine.Facts) {
-	if w.ev.Pod == nil {
+// refuse reports a refusal that came before an event had its turn.
+func (c *Conductor) refuse(from Carrier, ev *lifecycle.Event, err error) (Answer, error) {
+	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
+	err = &Rejection{Reason: err.Error()}
+	c.refused(w, err)
+	return Answer{Op: w.op}, err
+}
+
+// Inform decides pods anew whose specs or grants became known or changed: the
+// kernel at once, the runtime's copies later. Pods nobody reported are passed over.
+func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }
+
+func (c *Conductor) inform(pod *lifecycle.Pod) {
+	start := c.now()
+	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod})
+	defer c.end()
+	if c.guard(w, func() error { return c.plan(w, engine.Facts{}) }) != nil {
 		return
 	}
-	for id, parent := range c.owners(w.ev) {
-		if c.vanished(id, parent) {
-			put(&f.Ended, id, true)
-		}
+	if w.plan != nil && len(w.plan.Changed)+len(w.plan.ChangedPods) == 0 && !w.failed {
+		return // known now, and nothing follows from it
 	}
-}
-
-// put makes the map when it is needed: most events have none of these facts.
-func put[V any](m *map[string]V, key string, v V) {
-	if *m == nil {
-		*m = map[string]V{}
-	}
-	(*m)[key] = v
-}
-
-// owners returns the cgroup parents of the pods that own CPUs, where the event
-// asks for their CPUs or may have freed them.
-func (c *Conductor) owners(ev *lifecycle.Event) map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	removed := ev.Kind == lifecycle.RemoveContainer
-	p := c.state.Pod(ev.Pod.ID)
-	if !removed && (p == nil || !p.Intent.CPUs.Said()) {
-		return nil
-	}
-	parents := map[string]string{}
-	for _, p := range c.state.Owners() {
-		if removed || p.Pod.ID != ev.Pod.ID {
-			parents[p.Pod.ID] = p.Pod.CgroupParent
-		}
-	}
-	return parents
+	c.finish(w, start)
 }

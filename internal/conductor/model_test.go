@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -30,12 +31,12 @@ type model struct {
 	policy  engine.Policy
 	con     *conductor.Conductor
 	pods    []*modelPod
-	ratio   hook.Ratio          // of CPU normalization
-	taking  map[string]string   // cpusets as they were, while a restart without records is taken over
-	proxied bool                // events come as a CRI proxy tells them
-	between func()              // happens while the runtime creates a container
-	liar    conductor.Outsiders // a hook server; nil for none
-	now     func() time.Time    // the agent's clock, which stands still by default
+	ratio   hook.Ratio        // of CPU normalization
+	taking  map[string]string // cpusets as they were, while a restart without records is taken over
+	proxied bool              // events come as a CRI proxy tells them
+	between func()            // happens while the runtime creates a container
+	liar    facts.HookServers // a hook server; nil for none
+	now     func() time.Time  // the agent's clock, which stands still by default
 	n       int
 	faults  faults
 	broken  []string
@@ -205,7 +206,7 @@ func (mo *model) bootWith(saved []byte) {
 		must(k.Keep(mo.journal, earlier))
 	}
 	mo.con = conductor.New(conductor.Options{
-		Checkpoint: saved, Outsiders: mo.liar,
+		Checkpoint: saved, HookServers: mo.liar,
 		Machine: mo.machine, Policy: mo.policy,
 		Keeper: k,
 		Key:    []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.NewTextHandler(mo.log, nil)),

@@ -34,7 +34,7 @@ func (o *outsiders) Ask(_ context.Context, ev *lifecycle.Event) (lifecycle.Outsi
 	return o.answer(ev)
 }
 
-func (o *outsiders) Tell(ev *lifecycle.Event) { o.told = append(o.told, ev) }
+func (o *outsiders) Notify(ev *lifecycle.Event) { o.told = append(o.told, ev) }
 
 func want(f lifecycle.Field, key, text string, n int64) lifecycle.Value {
 	return lifecycle.Value{Field: f, Key: key, Text: text, Int: n, Why: lifecycle.Reason{Hook: lifecycle.OutsideHook, Source: "10-a.json"}}

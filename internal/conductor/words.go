@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"context"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -71,6 +72,19 @@ type TakerAway interface {
 func takesAway(c Carrier) bool {
 	t, ok := c.(TakerAway)
 	return ok && t.TakesAway()
+}
+
+// Patient is a Carrier whose runtime goes on without an answer after a while.
+type Patient interface {
+	// AnswersWithin is how long the runtime waits for the answer to one event; 0 where
+	// there is no end.
+	AnswersWithin() time.Duration
+}
+
+// PodAsker is a Carrier that asks BeforePod before a sandbox is made. There the
+// answer reaches the runtime; elsewhere an event tells of the sandbox when it exists.
+type PodAsker interface {
+	AsksBeforePod() bool
 }
 
 // stamps reports whether containers made through an attachment carry a record.

@@ -141,9 +141,9 @@ func (g *Grants) wake() {
 	}
 }
 
-// Doubt says that what is known of a pod may be of before: it is asked for anew,
+// Invalidate says that what is known of a pod may be of before: it is asked for anew,
 // and stands until there is an answer.
-func (g *Grants) Doubt(pod *lifecycle.Pod) {
+func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wantLocked(pod) {

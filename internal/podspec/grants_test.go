@@ -284,7 +284,7 @@ func TestOneBadGrant(t *testing.T) {
 	s.say(staticPod("one", []int64{0}), staticPod("two", []int64{2}))
 	until(t, "it is asked again", func() bool { return slices.Equal(g.Known("u1").StaticOf("a").CPUs, []int{0}) && g.State().Err == nil })
 	s.say(staticPod("one", []int64{-1}), staticPod("two", []int64{2}))
-	g.Doubt(shopPod("u2", "two"))
+	g.Invalidate(shopPod("u2", "two"))
 	until(t, "it cannot be read again", func() bool { return g.State().Err != nil })
 	if got := g.Known("u1").StaticOf("a").CPUs; !slices.Equal(got, []int{0}) {
 		t.Errorf("what was known: %v", got)

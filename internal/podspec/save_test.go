@@ -45,7 +45,7 @@ func TestSavedAgain(t *testing.T) {
 				g.mu.Lock()
 				g.dirty = true
 				g.mu.Unlock()
-				g.Doubt(&lifecycle.Pod{UID: "u", Name: "p", Namespace: "n"})
+				g.Invalidate(&lifecycle.Pod{UID: "u", Name: "p", Namespace: "n"})
 			}
 		},
 	} {

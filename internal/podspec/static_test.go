@@ -73,7 +73,7 @@ func TestStaticGrants(t *testing.T) {
 	wants("u1", lifecycle.StaticGrant{CPUs: []int{1}, Told: true})
 
 	s.say(staticPod("one", []int64{1}), staticPod("two", nil), staticPod("three", []int64{2, 3}))
-	g.Doubt(shopPod("u3", "three"))
+	g.Invalidate(shopPod("u3", "three"))
 	if g.Granted(shopPod("u3", "three")) == nil {
 		t.Error("what is in doubt is not known meanwhile")
 	}

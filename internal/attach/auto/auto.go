@@ -253,10 +253,10 @@ func (p preferred) Handle(ctx context.Context, from conductor.Carrier, ev lifecy
 	return p.s.o.Handler.Handle(ctx, from, ev)
 }
 
-// Tell hands on what nothing is decided about.
-func (p preferred) Tell(ev lifecycle.Event) {
-	if t, ok := p.s.o.Handler.(interface{ Tell(ev lifecycle.Event) }); ok {
-		t.Tell(ev)
+// Notify hands on what nothing is decided about.
+func (p preferred) Notify(ev lifecycle.Event) {
+	if t, ok := p.s.o.Handler.(interface{ Notify(ev lifecycle.Event) }); ok {
+		t.Notify(ev)
 	}
 }
 

@@ -166,7 +166,7 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 // PostStartContainer tells that the container runs. Nothing is decided about
 // that; hook servers may want to know.
 func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
-	told, ok := s.a.o.Handler.(interface{ Tell(ev lifecycle.Event) })
+	told, ok := s.a.o.Handler.(interface{ Notify(ev lifecycle.Event) })
 	if !ok || p == nil || c == nil || s.mute || !s.begin() {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *ap
 	ev := lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: podIn(p), Container: containerIn(c)}
 	s.a.about().pod(ev.Pod)
 	s.known.complete(ev.Kind, ev.Pod, ev.Container)
-	s.contain(ev.Kind.String(), func() { told.Tell(ev) })
+	s.contain(ev.Kind.String(), func() { told.Notify(ev) })
 	return nil
 }
 

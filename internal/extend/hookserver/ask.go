@@ -193,9 +193,9 @@ type tell struct {
 	container *hooks.ContainerResourceHookRequest
 }
 
-// Tell tells the servers of an event that is over, in the order of the events.
+// Notify notifies the servers of an event that is over, in the order of the events.
 // It does not wait.
-func (s *Servers) Tell(ev *lifecycle.Event) {
+func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.asked(stage.Stage)) == 0 {
 		return

@@ -298,7 +298,7 @@ func TestTell(t *testing.T) {
 	eventually(t, "the file is read", func() bool { return s.Asks(lifecycle.StopContainer) })
 	ev := sample()
 	for _, ev.Kind = range []lifecycle.Kind{lifecycle.PostStartContainer, lifecycle.StopContainer, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox} {
-		s.Tell(ev)
+		s.Notify(ev)
 	}
 	eventually(t, "all is told", func() bool { return len(f.seen()) == 3 })
 	if d := cmp.Diff([]string{"started", "stopped", "pod stopped"}, f.seen()); d != "" {
@@ -334,7 +334,7 @@ func TestSkipped(t *testing.T) {
 			t.Fatal(err)
 		}
 		ev.Kind = lifecycle.StopContainer
-		s.Tell(ev)
+		s.Notify(ev)
 		if len(s.tells) != asked {
 			t.Errorf("%s: %d to be told", value, len(s.tells))
 		}

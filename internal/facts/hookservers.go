@@ -1,0 +1,215 @@
+package facts
+
+import (
+	"context"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/record"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// HookServers are policies that are no part of Trimtab. They are asked before an event
+// has its turn, so that a slow one holds up its own container alone.
+type HookServers interface {
+	// Asks reports whether anybody is to be asked, or notified, of a kind of event.
+	Asks(kind lifecycle.Kind) bool
+	// Ask returns what is wanted of the event's container or pod, within a time of
+	// its own. The error is a refusal: the event must not go on.
+	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outside, error)
+	// Notify reports an event that is over. It does not wait.
+	Notify(ev *lifecycle.Event)
+}
+
+// Wants are the events that hook servers may want to know of. A runtime is told once
+// which events we want, and hook servers come and go.
+func (g *Gatherer) Wants() []lifecycle.Kind {
+	if g.o.HookServers == nil {
+		return nil
+	}
+	return []lifecycle.Kind{
+		lifecycle.RunPodSandbox, lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.PostStartContainer,
+		lifecycle.UpdateContainer, lifecycle.StopContainer, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
+	}
+}
+
+// Notify reports an event to hook servers that nothing is decided about.
+func (g *Gatherer) Notify(ev *lifecycle.Event) {
+	g.overlay(ev)
+	if ev.Pod == nil {
+		return
+	}
+	if past := g.past(ev, ev.Kind); past != nil {
+		g.o.HookServers.Notify(past)
+	}
+}
+
+// BeforePod returns what hook servers want of a pod whose sandbox does not exist yet.
+func (g *Gatherer) BeforePod(ctx context.Context, from Attachment, pod *lifecycle.Pod) (lifecycle.Outside, error) {
+	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
+	ctx, _, free := bound(ctx, from, ev)
+	defer free()
+	return g.ask(ctx, from, ev)
+}
+
+// askHookServers asks about an event what can be asked. What they are notified of
+// afterwards is read now: it may be forgotten then.
+func (g *Gatherer) askHookServers(ctx context.Context, from Attachment, ev *lifecycle.Event, got *Gathered) (missing bool) {
+	g.overlay(ev)
+	switch {
+	case ev.Pod == nil:
+		return false
+	case ev.Kind == lifecycle.StartContainer && !from.Stamps:
+		// An attachment beside the runtime tells of starts alone, afterwards.
+		got.past = g.past(ev, lifecycle.PostStartContainer)
+	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
+		got.past = g.past(ev, ev.Kind)
+		return false
+	case ev.Kind == lifecycle.RunPodSandbox && from.BeforePod:
+		return false
+	}
+	got.Outside, got.refused = g.ask(ctx, from, ev)
+	if o := got.Outside; ev.Kind == lifecycle.RunPodSandbox && len(o.Labels)+len(o.Annotations) > 0 {
+		g.o.Checkpoint.NotePod(ev.Pod.ID, record.Overlay{Labels: o.Labels, Annotations: o.Annotations})
+		g.overlay(ev)
+	}
+	return false
+}
+
+func (g *Gatherer) asks(kind lifecycle.Kind) bool {
+	return g.o.HookServers != nil && g.o.HookServers.Asks(kind)
+}
+
+// past is what hook servers are notified of; nil where none wants to be.
+func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Event {
+	if !g.asks(kind) {
+		return nil
+	}
+	past := g.stored(ev)
+	past.Kind = kind
+	return past
+}
+
+// ask asks about one event. A refusal counts where the attachment can still hold the
+// event; elsewhere it is reported. A panic costs the answer.
+func (g *Gatherer) ask(ctx context.Context, from Attachment, ev *lifecycle.Event) (o lifecycle.Outside, err error) {
+	if !g.asks(ev.Kind) {
+		return o, nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			g.o.Log.Error("asking hook servers failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			g.o.Fault(lifecycle.OutsideHook)
+			o, err = lifecycle.Outside{}, nil
+		}
+	}()
+	o, err = g.o.HookServers.Ask(ctx, g.stored(ev))
+	if err == nil || from.Stamps {
+		return o, err
+	}
+	o.Problems = append(o.Problems, lifecycle.Problem{
+		Hook: lifecycle.OutsideHook, Value: ev.Kind.String(), Refused: true,
+		Reason: err.Error(), Then: from.Name + " is told of it when it has happened: it stays",
+	})
+	return o, nil
+}
+
+// overlay lays over an event's pods what hook servers wanted of them before. Pods of the
+// event are replaced, not changed.
+func (g *Gatherer) overlay(ev *lifecycle.Event) {
+	over := func(p **lifecycle.Pod) {
+		if *p == nil {
+			return
+		}
+		if o, wanted := g.o.Checkpoint.Overlay((*p).ID); wanted {
+			n := **p
+			n.Labels, n.Annotations = merged(n.Labels, o.Labels), merged(n.Annotations, o.Annotations)
+			*p = &n
+		}
+	}
+	over(&ev.Pod)
+	for i := range ev.Pods {
+		over(&ev.Pods[i])
+	}
+}
+
+// merged returns a map with the entries of another laid over it, but for records,
+// which are the agent's own.
+func merged(have, more map[string]string) map[string]string {
+	if len(more) == 0 {
+		return have
+	}
+	n := make(map[string]string, len(have)+len(more))
+	maps.Copy(n, have)
+	for k, v := range more {
+		if k != intent.RecordKey {
+			n[k] = v
+		}
+	}
+	return n
+}
+
+// stored is an event with its pod and container as they are known: as they were
+// asked for, with what hook servers wanted since. They need remember nothing.
+func (g *Gatherer) stored(ev *lifecycle.Event) *lifecycle.Event {
+	defer g.o.State.Free()
+	s := g.o.State.Hold()
+	out := &lifecycle.Event{Kind: ev.Kind, Pod: ev.Pod, Container: ev.Container, Requested: ev.Requested}
+	if p := s.Pod(ev.Pod.ID); p != nil && ev.Kind != lifecycle.RunPodSandbox {
+		out.Pod = p.Pod
+	}
+	if ev.Container == nil {
+		return out
+	}
+	n := *ev.Container
+	if _, stamped := n.Annotations[intent.RecordKey]; stamped {
+		n.Annotations = maps.Clone(n.Annotations)
+		delete(n.Annotations, intent.RecordKey)
+	}
+	if known := s.Container(n.ID); known != nil && ev.Kind != lifecycle.CreateContainer {
+		asked := engine.Updated(known.Pristine, ev.Requested)
+		n.Resources.CPU, n.Resources.Memory.Limit, n.Resources.Hugepages = asked.CPU, asked.Memory.Limit, asked.Hugepages
+		for _, v := range engine.Standing(known.Outside, ev.Requested) {
+			set(&n, v)
+		}
+	}
+	out.Container = &n
+	return out
+}
+
+// set puts a value into a container.
+func set(c *lifecycle.Container, v lifecycle.Value) {
+	r := &c.Resources
+	switch v.Field {
+	case lifecycle.CPUShares:
+		r.CPU.Shares = lifecycle.Some(uint64(max(v.Int, 0)))
+	case lifecycle.CPUQuota:
+		r.CPU.Quota = lifecycle.Some(v.Int)
+	case lifecycle.CPUPeriod:
+		r.CPU.Period = lifecycle.Some(uint64(max(v.Int, 0)))
+	case lifecycle.CPUSetCPUs:
+		r.CPU.CPUs = v.Text
+	case lifecycle.CPUSetMems:
+		r.CPU.Mems = v.Text
+	case lifecycle.MemoryLimit:
+		r.Memory.Limit = lifecycle.Some(v.Int)
+	case lifecycle.OOMScoreAdj:
+		c.OOMScoreAdj = lifecycle.Some(v.Int)
+	case lifecycle.Unified:
+		r.Unified = maps.Clone(r.Unified)
+		put(&r.Unified, v.Key, v.Text)
+	case lifecycle.Annotation:
+		c.Annotations = maps.Clone(c.Annotations)
+		put(&c.Annotations, v.Key, v.Text)
+	case lifecycle.Env:
+		c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(e, v.Key+"=") })
+		if !v.Gone {
+			c.Env = append(c.Env, v.Key+"="+v.Text)
+		}
+	}
+}

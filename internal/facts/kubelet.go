@@ -1,0 +1,213 @@
+package facts
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// Specs know what runtimes do not tell of pods.
+type Specs interface {
+	// Await returns when the pod's spec is known, or cannot be in time. How long
+	// that is at most is its own business; a runtime waits.
+	Await(ctx context.Context, pod *lifecycle.Pod)
+	// Spec returns what is known of a pod at once, nil for nothing.
+	Spec(podUID string) *lifecycle.PodSpec
+}
+
+// Grants know which devices the kubelet gave pods, and which CPUs and memory nodes.
+type Grants interface {
+	// Await returns when they are known, or cannot be in time, as that of Specs.
+	Await(ctx context.Context, pods ...*lifecycle.Pod)
+	// Invalidate has a pod asked for anew: what is known may be of before.
+	Invalidate(pod *lifecycle.Pod)
+	// Granted returns what is known at once, nil for nothing; what is not known
+	// is asked for, and Inform is called later.
+	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
+	// Known returns what is known at once, and asks nobody.
+	Known(podUID string) *lifecycle.KubeletGrants
+}
+
+func (g *Gatherer) spec(uid string) *lifecycle.PodSpec {
+	if g.o.Specs == nil {
+		return nil
+	}
+	return g.o.Specs.Spec(uid)
+}
+
+func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
+	if g.o.Grants == nil {
+		return nil
+	}
+	return g.o.Grants.Known(uid)
+}
+
+// awaitSpec waits for the spec of a new pod or container. A pod that came without what
+// is known of it now is decided anew before its container is.
+func (g *Gatherer) awaitSpec(ctx context.Context, _ Attachment, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
+		return false
+	}
+	if g.o.Specs != nil && g.spec(ev.Pod.UID) == nil && ctx.Err() == nil {
+		g.o.Specs.Await(ctx, ev.Pod)
+	}
+	missing = g.spec(ev.Pod.UID) == nil
+	if ev.Kind == lifecycle.CreateContainer {
+		g.renew(ev.Pod.UID, func(s *engine.State) []*engine.Pod { return []*engine.Pod{s.Pod(ev.Pod.ID)} })
+		if missing && ev.Container != nil {
+			g.o.Log.Debug("no pod spec: treated as an app container", logkey.Pod, ev.Pod.Name,
+				logkey.Namespace, ev.Pod.Namespace, logkey.Container, ev.Container.Name)
+		}
+	}
+	return missing
+}
+
+func (g *Gatherer) readSpecs(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
+	for _, p := range podsOf(ev) {
+		if s := g.spec(p.UID); s != nil && p.UID != "" {
+			put(&f.Specs, p.UID, s)
+		}
+	}
+}
+
+// awaitGrants waits for what the kubelet granted the event's pods. Pods whose CPUs are
+// others by its answer are decided anew first: the event may be of a container that
+// was given them.
+func (g *Gatherer) awaitGrants(ctx context.Context, _ Attachment, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+	var pods []*lifecycle.Pod
+	switch {
+	case g.o.Grants == nil:
+	case ev.Kind == lifecycle.Synchronize:
+		if g.kubeletOwns() {
+			pods = slices.DeleteFunc(podsOf(ev), func(p *lifecycle.Pod) bool { return p.UID == "" })
+		}
+	case ev.Pod == nil:
+	case ev.Kind == lifecycle.RunPodSandbox || ev.Kind == lifecycle.CreateContainer:
+		if g.heedsGrants(ev.Pod) {
+			pods = []*lifecycle.Pod{ev.Pod}
+		}
+	case ev.Kind == lifecycle.UpdateContainer && g.asksOthers(ev):
+		g.o.Grants.Invalidate(ev.Pod)
+		pods = []*lifecycle.Pod{ev.Pod}
+	}
+	if len(pods) == 0 {
+		return false
+	}
+	g.o.Grants.Await(ctx, pods...)
+	if g.kubeletOwns() {
+		g.Inform(g.regranted())
+	}
+	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.granted(p.UID) == nil })
+}
+
+// readGrants adds what is known of pods that it matters to: where a new policy gives the
+// kubelet the say, of all.
+func (g *Gatherer) readGrants(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
+	if g.o.Grants == nil {
+		return
+	}
+	pods := slices.DeleteFunc(podsOf(ev), func(p *lifecycle.Pod) bool { return p.UID == "" || !g.heedsGrants(p) })
+	if f.Policy != nil && kubeletOwns(f.Policy) {
+		pods = g.living()
+	}
+	for _, p := range pods {
+		if known := g.o.Grants.Granted(p); known != nil {
+			put(&f.Granted, p.UID, known)
+		}
+	}
+}
+
+// kubeletOwns reports whether the kubelet has the say about who owns CPUs.
+func kubeletOwns(p *engine.Policy) bool { return p.KubeletOwns && p.Place }
+
+func (g *Gatherer) kubeletOwns() bool {
+	defer g.o.State.Free()
+	return kubeletOwns(&g.o.State.Hold().Policy)
+}
+
+// heedsGrants reports whether it matters what a pod was granted.
+func (g *Gatherer) heedsGrants(p *lifecycle.Pod) bool {
+	s := g.o.State.Hold()
+	policy, known := s.Policy, s.Pod(p.ID)
+	g.o.State.Free()
+	if kubeletOwns(&policy) {
+		return true
+	}
+	if known != nil && known.Pod.UID == p.UID {
+		return policy.HeedsGrants(p, known.Intent)
+	}
+	return policy.HeedsGrants(p, nil)
+}
+
+// asksOthers reports whether an update asks for other CPUs than the kubelet said that
+// it gave the container: a resize may have changed that. Only Guaranteed pods are
+// given some.
+func (g *Gatherer) asksOthers(ev *lifecycle.Event) bool {
+	if ev.Container == nil || ev.Requested == nil || ev.Requested.CPU.CPUs == "" {
+		return false
+	}
+	defer g.o.State.Free()
+	s := g.o.State.Hold()
+	pod, m := s.Pod(ev.Pod.ID), s.Machine
+	given := g.granted(ev.Pod.UID).StaticOf(ev.Container.Name)
+	return kubeletOwns(&s.Policy) && pod != nil && pod.Intent.QoS == intent.Guaranteed &&
+		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
+}
+
+// regranted returns the UIDs of pods that were decided by other grants of the kubelet
+// than are known now.
+func (g *Gatherer) regranted() []string {
+	defer g.o.State.Free()
+	s := g.o.State.Hold()
+	var out []string
+	for _, id := range s.Pods() {
+		p := s.Pod(id)
+		if known := g.granted(p.Pod.UID); known != nil && !p.Stopped && p.Granted != known {
+			out = append(out, p.Pod.UID)
+		}
+	}
+	return out
+}
+
+// Inform decides pods anew whose specs or grants became known or changed. Pods that are
+// not known are passed over.
+func (g *Gatherer) Inform(podUIDs []string) {
+	for _, uid := range podUIDs {
+		g.renew(uid, func(s *engine.State) []*engine.Pod { return s.PodsOf(uid) })
+	}
+}
+
+// renew decides those sandboxes of a pod anew that do not have its spec, or what it was
+// granted, as it is now. A creation names its sandbox, so that it need not look through
+// all pods. A fault of ours costs no more than that.
+func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod) {
+	defer func() {
+		if r := recover(); r != nil {
+			g.o.Log.Error("deciding a pod anew failed", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			g.o.Fault("")
+		}
+	}()
+	for _, pod := range g.outdated(uid, sandboxes) {
+		g.o.Renew(pod)
+	}
+}
+
+func (g *Gatherer) outdated(uid string, sandboxes func(*engine.State) []*engine.Pod) []*lifecycle.Pod {
+	spec, granted := g.spec(uid), g.granted(uid)
+	if spec == nil && granted == nil {
+		return nil
+	}
+	defer g.o.State.Free()
+	var out []*lifecycle.Pod
+	for _, p := range sandboxes(g.o.State.Hold()) {
+		if p != nil && !p.Stopped && (spec != nil && p.Spec != spec || granted != nil && p.Granted != granted) {
+			out = append(out, p.Pod)
+		}
+	}
+	return out
+}

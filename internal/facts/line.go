@@ -1,0 +1,37 @@
+package facts
+
+import (
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// line keeps events of one container in the order in which they came: the next one
+// begins when the one before it is over. Events of others do not wait for them.
+type line struct {
+	mu   sync.Mutex
+	last map[string]chan struct{} // by container id; closed when its last event is over
+}
+
+// enter waits until the events before it are over. Each of them has an end.
+func (l *line) enter(ev *lifecycle.Event) (leave func()) {
+	if ev.Container == nil || ev.Container.ID == "" {
+		return func() {}
+	}
+	id, mine := ev.Container.ID, make(chan struct{})
+	l.mu.Lock()
+	before := l.last[id]
+	l.last[id] = mine
+	l.mu.Unlock()
+	if before != nil {
+		<-before
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.last[id] == mine {
+			delete(l.last, id)
+		}
+		close(mine)
+	}
+}
