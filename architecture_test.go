@@ -34,13 +34,14 @@ var arrows = map[string][]string{
 	"internal/record":            {"internal/lifecycle", "internal/report/logkey", "internal/statefile"},
 	"internal/nodelock":          {},
 	"internal/report/logkey":     {},
-	"internal/report/status":     {"internal/lifecycle", "internal/nodelock", "internal/socket", "internal/topology"},
-	"internal/report/metrics":    {"internal/lifecycle", "internal/report/status"},
-	"internal/report/top":        {"internal/report/status", "internal/topology"},
+	"internal/report/api":        {"internal/lifecycle", "internal/nodelock"},
+	"internal/report/status":     {"internal/lifecycle", "internal/report/api", "internal/socket", "internal/topology"},
+	"internal/report/metrics":    {"internal/lifecycle", "internal/report/api"},
+	"internal/report/top":        {"internal/report/api", "internal/report/status", "internal/topology"},
 	"internal/report/web":        {},
-	"internal/report/doctor":     {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/status", "internal/topology"},
+	"internal/report/doctor":     {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/topology"},
 	"internal/config":            {"internal/follow", "internal/lifecycle", "internal/topology", "internal/intent"},
-	"internal/conductor":         {"internal/facts", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/status", "internal/report/logkey", "internal/runtimes"},
+	"internal/conductor":         {"internal/facts", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
 	"api/runtime/v1alpha1":       {},
 	"internal/follow":            {},
 	"internal/socket":            {},
@@ -49,7 +50,7 @@ var arrows = map[string][]string{
 	"internal/facts":             {"internal/cgroup", "internal/engine", "internal/intent", "internal/lifecycle", "internal/record", "internal/report/logkey"},
 	"internal/podspec":           {"internal/statefile", "internal/lifecycle", "internal/report/logkey"},
 	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket"},
-	"internal/agent":             {"internal/facts", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/conductor", "internal/record", "internal/config", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket"},
+	"internal/agent":             {"internal/facts", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/conductor", "internal/record", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket"},
 	"internal/attach/auto":       {"internal/conductor", "internal/lifecycle", "internal/report/logkey"},
 	"internal/attach/bypass":     {"internal/cgroup", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket"},
 	"internal/attach/cri":        {"internal/statefile", "api/runtime/v1alpha1", "internal/attach/cri/crew", "internal/attach/cri/relay", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/socket", "internal/runtimes"},
@@ -57,7 +58,7 @@ var arrows = map[string][]string{
 	"internal/attach/cri/relay":  {"internal/attach/cri/crew"},
 	"internal/sim/scenario":      {"internal/config", "internal/resctrl", "internal/topology", "internal/topology/describe", "internal/lifecycle"},
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
-	"internal/sim":               {"internal/runtimes", "internal/attach/nri", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/status", "internal/socket", "internal/topology", "internal/topology/describe"},
+	"internal/sim":               {"internal/runtimes", "internal/attach/nri", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/api", "internal/report/status", "internal/socket", "internal/topology", "internal/topology/describe"},
 	"internal/sim/cri":           {"internal/runtimes", "internal/sim", "internal/sim/scenario", "internal/socket"},
 	"internal/parity":            {"internal/runtimes", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/conductor", "internal/hook", "internal/lifecycle", "internal/sim/scenario"},
 	"internal/sim/census":        {},
@@ -140,6 +141,18 @@ func TestPureCore(t *testing.T) {
 			}
 			if strings.HasPrefix(i, "k8s.io/") || strings.HasPrefix(i, "google.golang.org/") {
 				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+		}
+	}
+}
+
+// TestLeanConductor checks that what decides and applies can neither serve nor draw.
+func TestLeanConductor(t *testing.T) {
+	for _, p := range list(t, "./internal/conductor", "./internal/record", "./internal/report/api") {
+		for _, d := range p.Deps {
+			switch d {
+			case "net/http", "text/tabwriter", "encoding/xml", module + "internal/report/status", module + "internal/report/top", module + "internal/report/web":
+				t.Errorf("%s depends on %s", p.ImportPath, d)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/doctor"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -52,7 +53,7 @@ node's root directory and name it with --host-root.`,
 }
 
 // askStatus asks the agent at socket for its state.
-func askStatus(ctx context.Context, socket string) (n status.Node, err error) {
+func askStatus(ctx context.Context, socket string) (n api.Node, err error) {
 	err = asking(ctx, socket, func(c *status.Client) error {
 		n, err = c.Status(ctx)
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
@@ -27,17 +28,17 @@ with -o yaml each document.`,
 	since := cmd.Flags().Uint64("since", 0, "begin after the event with this number")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
-		show := func(e status.Event) error {
+		show := func(e api.Event) error {
 			return status.RenderEvent(w, e, status.Options{Color: colors(w)})
 		}
 		switch out.is {
 		case "json":
-			show = func(e status.Event) error {
+			show = func(e api.Event) error {
 				b, err := json.Marshal(e)
 				return writeEvent(cmd, append(b, '\n'), err)
 			}
 		case "yaml":
-			show = func(e status.Event) error {
+			show = func(e api.Event) error {
 				b, err := yaml.Marshal(e)
 				return writeEvent(cmd, append([]byte("---\n"), b...), err)
 			}

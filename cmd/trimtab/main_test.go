@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
@@ -109,31 +110,31 @@ func serveStatus(ts *testscript.TestScript, neg bool, args []string) {
 // canned is a source that always says the same.
 type canned struct{}
 
-func (canned) Status() status.Node {
+func (canned) Status() api.Node {
 	c, _ := canned{}.Explain("shop", "db", "")
-	return status.Node{
+	return api.Node{
 		Version: "v9", Started: time.Now(), ConfigGen: 1, Containers: c,
-		Attachments: []status.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2"}},
-		CPUs: status.NodeCPUs{Online: "0-3", Shared: "2-3", Reclaimed: "2-3", Nodes: []status.NUMA{{CPUs: "0-3"}},
-			Grants: []status.Grant{{Pod: "shop/db", Container: "pg", CPUs: "0-1"}}},
+		Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2"}},
+		CPUs: api.NodeCPUs{Online: "0-3", Shared: "2-3", Reclaimed: "2-3", Nodes: []api.NUMA{{CPUs: "0-3"}},
+			Grants: []api.Grant{{Pod: "shop/db", Container: "pg", CPUs: "0-1"}}},
 	}
 }
 
-func (canned) Explain(namespace, pod, container string) ([]status.Container, bool) {
+func (canned) Explain(namespace, pod, container string) ([]api.Container, bool) {
 	if namespace+"/"+pod != "shop/db" || (container != "" && container != "pg") {
 		return nil, false
 	}
-	return []status.Container{{Pod: "shop/db", Name: "pg", State: "running", Class: "dedicated", QoS: "Guaranteed",
+	return []api.Container{{Pod: "shop/db", Name: "pg", State: "running", Class: "dedicated", QoS: "Guaranteed",
 		Seat: "exclusive", CPUs: "0-1", Values: canned{}.values()}}, true
 }
 
-func (canned) values() []status.Value {
-	return []status.Value{{Field: "cpuset.cpus", Value: "0-1", Channel: "nri create", Applied: true,
+func (canned) values() []api.Value {
+	return []api.Value{{Field: "cpuset.cpus", Value: "0-1", Channel: "nri create", Applied: true,
 		Why: lifecycle.Reason{Hook: "cpuset", Source: "scheduling.koordinator.sh/resource-status"}}}
 }
 
-func (canned) Events(_ context.Context, since uint64) ([]status.Event, <-chan struct{}) {
-	all := []status.Event{
+func (canned) Events(_ context.Context, since uint64) ([]api.Event, <-chan struct{}) {
+	all := []api.Event{
 		{Seq: 1, Kind: "RunPodSandbox", From: "nri", Pod: "shop/db"},
 		{Seq: 2, Kind: "CreateContainer", From: "nri", Pod: "shop/db", Container: "pg", Values: canned{}.values()},
 	}

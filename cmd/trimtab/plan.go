@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
@@ -36,7 +37,7 @@ containers would get other CPUs. Nothing changes.`,
 }
 
 // planning completes a command that asks what would be.
-func planning(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (status.Outlook, error)) *cobra.Command {
+func planning(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	socket := addSocket(cmd)
 	out := addFormat(cmd, "table", "json", "yaml")

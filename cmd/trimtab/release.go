@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
@@ -44,7 +45,7 @@ again tries again.`,
 		if !cmd.Flags().Changed("socket") {
 			at = c.Paths.StatusSocket
 		}
-		var r status.Released
+		var r api.Released
 		err = asking(cmd.Context(), at, func(client *status.Client) error {
 			r, err = client.Release(cmd.Context())
 			return err

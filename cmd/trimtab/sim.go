@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -59,7 +59,7 @@ func play(ctx context.Context, s *scenario.Scenario, out io.Writer, svg string) 
 	version := thisBuild().Version
 	return sim.Run(ctx, s, sim.RunOptions{
 		Out: out, Color: colors(out), Width: width, Log: quiet,
-		AtEnd: func(n status.Node) error { return picture(svg, n) },
+		AtEnd: func(n api.Node) error { return picture(svg, n) },
 		Agent: func(o sim.AgentOptions) (sim.Agent, error) {
 			return agent.New(agent.Options{Config: o.Config, Version: version, Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies})
 		},

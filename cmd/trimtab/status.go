@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
@@ -53,7 +54,7 @@ func addPicture(cmd *cobra.Command, file *string) {
 }
 
 // picture draws a node to a file, or to none if it has no name.
-func picture(file string, n status.Node) error {
+func picture(file string, n api.Node) error {
 	var b bytes.Buffer
 	if err := status.SVG(&b, n, time.Now()); err != nil || file == "" {
 		return err

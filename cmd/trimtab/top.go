@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/report/top"
 )
@@ -36,7 +37,7 @@ Without a terminal, or with --once, it looks twice and prints one picture.`,
 		}
 		return asking(cmd.Context(), *socket, func(c *status.Client) error {
 			out := cmd.OutOrStdout()
-			ask := func(ctx context.Context) (status.Node, error) { return c.Status(ctx) }
+			ask := func(ctx context.Context) (api.Node, error) { return c.Status(ctx) }
 			m := top.New(cmd.Context(), ask, os.DirFS("/proc"), *every, colors(out))
 			width, live := terminal(out)
 			if *once || !live {

@@ -27,6 +27,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodelock"
 	"github.com/trimtab/trimtab/internal/podspec"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -490,7 +491,7 @@ func (a *Agent) Source() status.Source { return source{a} }
 // source adds to the conductor's answers what the agent knows of itself.
 type source struct{ a *Agent }
 
-func (s source) Status() status.Node {
+func (s source) Status() api.Node {
 	n := s.a.conductor.Status()
 	n.Hooks = s.a.hooks()
 	n.PodSpecs = s.a.specSources()
@@ -513,10 +514,10 @@ func (s source) Status() status.Node {
 	return n
 }
 
-func (s source) Explain(namespace, pod, container string) ([]status.Container, bool) {
+func (s source) Explain(namespace, pod, container string) ([]api.Container, bool) {
 	return s.a.conductor.Explain(namespace, pod, container)
 }
 
-func (s source) Events(ctx context.Context, since uint64) ([]status.Event, <-chan struct{}) {
+func (s source) Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{}) {
 	return s.a.conductor.Events(ctx, since)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // attach makes the attachment the configuration chooses. A runtime that launched
@@ -114,7 +114,7 @@ func (a *Agent) inForce(name string) (is bool, why string) {
 
 // told are the attachments for status: those the conductor counts as attached,
 // and the others as they say themselves.
-func (a *Agent) told(attached []status.Attached) []status.Attached {
+func (a *Agent) told(attached []api.Attached) []api.Attached {
 	for _, at := range a.attachments() {
 		has := false
 		for i := range attached {
@@ -127,7 +127,7 @@ func (a *Agent) told(attached []status.Attached) []status.Attached {
 			continue
 		}
 		state, runtime, err := at.Status()
-		one := status.Attached{Name: at.Name(), State: state, Runtime: runtime}
+		one := api.Attached{Name: at.Name(), State: state, Runtime: runtime}
 		if err != nil {
 			one.Error = err.Error()
 		}

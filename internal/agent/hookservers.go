@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/facts"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/metrics"
-	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // askedServers makes what asks hook servers; nil where nobody is to be asked. They are
@@ -43,17 +43,17 @@ func (r callRecorder) Call(server string, _ hookserver.Stage, result hookserver.
 }
 
 // hookServers tells of the hook servers; nil where nobody is asked.
-func (a *Agent) hookServers() *status.HookServers {
+func (a *Agent) hookServers() *api.HookServers {
 	if a.servers == nil {
 		return nil
 	}
 	states, err := a.servers.States()
-	out := &status.HookServers{Directory: a.opt.Config.HookServers.Directory}
+	out := &api.HookServers{Directory: a.opt.Config.HookServers.Directory}
 	if err != nil {
 		out.Error = err.Error()
 	}
 	for _, s := range states {
-		h := status.HookServer{
+		h := api.HookServer{
 			File: s.Name, Endpoint: s.Endpoint, Policy: string(s.Policy), InForce: s.InForce, Resting: s.Resting,
 			Calls: s.Calls, Failed: s.Failed, Error: s.Err,
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
@@ -73,21 +73,21 @@ func (n node) probeDevice(prefix string) lifecycle.Finding {
 
 // Effective tells of every hook of the catalogue whether a node with this
 // cgroup tree, and its devices below these directories, lets it take effect.
-func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []status.Hook {
+func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook {
 	n := node{tree: tree, devices: hostOf(p), cookies: coresched.Real{}}
 	if files, err := resctrl.OpenRoot(p.Resctrl); err == nil {
 		defer files.Close()
 		n.resctrl = files
 	}
-	var out []status.Hook
+	var out []api.Hook
 	for _, h := range hooks {
-		out = append(out, status.Hook{Name: h.Name, Finding: h.Effective(n.probe)})
+		out = append(out, api.Hook{Name: h.Name, Finding: h.Effective(n.probe)})
 	}
 	return out
 }
 
 // hooks tells of every hook whether it is switched on and can take effect.
-func (a *Agent) hooks() []status.Hook {
+func (a *Agent) hooks() []api.Hook {
 	a.mu.Lock()
 	c := a.config
 	a.mu.Unlock()
@@ -97,13 +97,13 @@ func (a *Agent) hooks() []status.Hook {
 			on[h.Info().Name] = h.Info()
 		}
 	}
-	var out []status.Hook
+	var out []api.Hook
 	for _, h := range hook.Catalogue() {
 		info, enabled := on[h.Name]
 		if !enabled {
 			info = h
 		}
-		out = append(out, status.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(a.node.probe)})
+		out = append(out, api.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(a.node.probe)})
 	}
 	return out
 }

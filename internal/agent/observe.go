@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
-	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/report/web"
 )
 
@@ -72,7 +72,7 @@ func (a *Agent) Ready() error {
 }
 
 // summary adds to the conductor's numbers what the agent knows of itself.
-func (a *Agent) summary() status.Summary {
+func (a *Agent) summary() api.Summary {
 	n := a.conductor.Summary()
 	a.mu.Lock()
 	n.ConfigGen, n.ConfigError = a.generation, a.badConfig != ""
@@ -86,14 +86,14 @@ func (a *Agent) summary() status.Summary {
 	for _, at := range a.attachments() {
 		state, _, _ := at.Status()
 		has, _ := a.inForce(at.Name())
-		n.Connections = append(n.Connections, status.Connection{Mode: at.Name(), State: state, States: statesOf(at), Live: n.Attached && has})
+		n.Connections = append(n.Connections, api.Connection{Mode: at.Name(), State: state, States: statesOf(at), Live: n.Attached && has})
 	}
 	return n
 }
 
 // addRuntime adds what is known of the runtime: its patience, and what it does
 // not obey.
-func (a *Agent) addRuntime(at *status.Attached) {
+func (a *Agent) addRuntime(at *api.Attached) {
 	if a.nri == nil || at.Name != a.nri.Name() {
 		return
 	}

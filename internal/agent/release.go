@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
@@ -56,7 +56,7 @@ func nothing(p engine.Policy) engine.Policy {
 // Release gives back everything the agent changed. From then on it decides
 // nothing until it is started anew; a configuration that changes meanwhile is
 // taken in and has no effect.
-func (a *Agent) Release(ctx context.Context) (status.Released, error) {
+func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	a.mu.Lock()
@@ -65,7 +65,7 @@ func (a *Agent) Release(ctx context.Context) (status.Released, error) {
 	a.mu.Unlock()
 	policy, err := policyOf(c, a.hardware(), a.node)
 	if err != nil {
-		return status.Released{}, err
+		return api.Released{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, copiesPatience)
 	defer cancel()
@@ -79,11 +79,11 @@ func ran(c config.Config) bool {
 }
 
 // Release has the running agent give back what it changed.
-func (s source) Release(ctx context.Context) (status.Released, error) { return s.a.Release(ctx) }
+func (s source) Release(ctx context.Context) (api.Released, error) { return s.a.Release(ctx) }
 
 // ReleaseAlone gives back what an agent that runs no more left in the kernel. It
 // fails where one runs. The runtime's stored copies stay as they are.
-func ReleaseAlone(c config.Config) (r status.Released, err error) {
+func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	files, err := cgroup.OpenRoot(c.Cgroup.Root)
 	if err != nil {
 		return r, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
@@ -118,7 +118,7 @@ func ReleaseAlone(c config.Config) (r status.Released, err error) {
 	copied := k.Copied()
 	r = conductor.Released(k.ReleaseAll())
 	for _, o := range copied {
-		r.Stale = append(r.Stale, status.Kept{
+		r.Stale = append(r.Stale, api.Kept{
 			Owner: o.Owner, Cgroup: o.Dir, Setting: o.Field.String(), Why: "no agent runs that could have the runtime change it",
 		})
 	}

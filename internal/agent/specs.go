@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // rungsOf makes the sources that a configuration names, most trusted first.
@@ -51,7 +51,7 @@ func (a *Agent) newGrants() *podspec.Grants {
 }
 
 // AskGrants asks the kubelet once which devices it granted.
-func AskGrants(ctx context.Context, c config.PodSpec) status.SpecSource {
+func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 	g := podspec.NewGrants(grantsOf(c))
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -67,10 +67,10 @@ func AskGrants(ctx context.Context, c config.PodSpec) status.SpecSource {
 }
 
 // specSources tells of the rungs of the ladder.
-func (a *Agent) specSources() []status.SpecSource { return sources(a.specs) }
+func (a *Agent) specSources() []api.SpecSource { return sources(a.specs) }
 
 // AskSpecs asks the sources that a configuration names once.
-func AskSpecs(ctx context.Context, c config.PodSpec) []status.SpecSource {
+func AskSpecs(ctx context.Context, c config.PodSpec) []api.SpecSource {
 	l := podspec.New(podspec.Options{Rungs: rungsOf(c)})
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -85,16 +85,16 @@ func AskSpecs(ctx context.Context, c config.PodSpec) []status.SpecSource {
 	return out
 }
 
-func sources(l *podspec.Ladder) []status.SpecSource {
-	var out []status.SpecSource
+func sources(l *podspec.Ladder) []api.SpecSource {
+	var out []api.SpecSource
 	for _, s := range l.States() {
 		out = append(out, sourceOf(s))
 	}
-	return append(out, status.SpecSource{Name: lifecycle.FromAPIServer, Error: "not built yet"})
+	return append(out, api.SpecSource{Name: lifecycle.FromAPIServer, Error: "not built yet"})
 }
 
-func sourceOf(s podspec.State) status.SpecSource {
-	out := status.SpecSource{Name: s.Source, Up: s.Up, Pods: s.Pods}
+func sourceOf(s podspec.State) api.SpecSource {
+	out := api.SpecSource{Name: s.Source, Up: s.Up, Pods: s.Pods}
 	if s.Err != nil {
 		out.Error = s.Err.Error()
 	}

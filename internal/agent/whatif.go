@@ -8,27 +8,27 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // PlanPods tells what would become of pods, given as manifests.
-func (s source) PlanPods(manifests []byte) (status.Outlook, error) {
+func (s source) PlanPods(manifests []byte) (api.Outlook, error) {
 	all, err := podspec.Manifests(manifests)
 	if err != nil {
-		return status.Outlook{}, err
+		return api.Outlook{}, err
 	}
 	return s.a.conductor.WhatIf(wishes(all)), nil
 }
 
 // PlanConfig tells which containers a configuration file would move.
-func (s source) PlanConfig(file []byte) (status.Outlook, error) {
+func (s source) PlanConfig(file []byte) (api.Outlook, error) {
 	c, err := config.Parse("the new configuration", file)
 	if err != nil {
-		return status.Outlook{}, err
+		return api.Outlook{}, err
 	}
 	policy, err := policyOf(c, s.a.hardware(), s.a.node)
 	if err != nil {
-		return status.Outlook{}, err
+		return api.Outlook{}, err
 	}
 	return s.a.conductor.WhatIfConfigured(policy), nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -489,4 +488,3 @@ func (c *Conductor) Detached(from Carrier, err error) {
 }
 
 var _ Handler = (*Conductor)(nil)
-var _ status.Source = (*Conductor)(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // confirm takes note of what the kernel did with what it was given.
@@ -37,13 +37,13 @@ func (c *Conductor) noteLocked(outcomes []keeper.Outcome) {
 
 // refused reports a rejection.
 func (c *Conductor) refused(w *work, err error) {
-	e := c.remember(w, func(e *status.Event) { e.Rejected = err.Error() })
+	e := c.remember(w, func(e *api.Event) { e.Rejected = err.Error() })
 	c.recorder.Refused(refusedRequest)
 	c.log.Warn("refused", append(about(w, e.Kind), logkey.Err, err)...)
 }
 
 // remember adds an event to the journal.
-func (c *Conductor) remember(w *work, complete func(*status.Event)) status.Event {
+func (c *Conductor) remember(w *work, complete func(*api.Event)) api.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entry(w)
@@ -57,7 +57,7 @@ func (c *Conductor) report(w *work) {
 	if w.limit > 0 && w.took > w.limit {
 		w.problems = append(w.problems, tooLate(w))
 	}
-	e := c.remember(w, func(e *status.Event) { e.Took = w.took })
+	e := c.remember(w, func(e *api.Event) { e.Took = w.took })
 	c.recorder.Event(w.ev.Kind, e.Took, w.decided)
 	for _, p := range e.Problems {
 		c.count(w, p)
@@ -114,7 +114,7 @@ func about(w *work, kind string) []any {
 }
 
 // decision is the one line about what an event came to.
-func (c *Conductor) decision(w *work, e *status.Event) []any {
+func (c *Conductor) decision(w *work, e *api.Event) []any {
 	out := about(w, e.Kind)
 	for _, v := range e.Values {
 		if v.Field == lifecycle.CPUSetCPUs.String() {
@@ -125,8 +125,8 @@ func (c *Conductor) decision(w *work, e *status.Event) []any {
 }
 
 // entry makes the journal's line of an event.
-func (c *Conductor) entry(w *work) status.Event {
-	e := status.Event{Op: w.op.String(), Time: c.now(), Kind: w.ev.Kind.String(), From: "configuration", Problems: w.problems}
+func (c *Conductor) entry(w *work) api.Event {
+	e := api.Event{Op: w.op.String(), Time: c.now(), Kind: w.ev.Kind.String(), From: "configuration", Problems: w.problems}
 	e.Again = w.again
 	if w.from != nil {
 		e.From = w.from.Name()

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 const halfCPU = `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"}}}}`
@@ -23,7 +23,7 @@ func carried(c *modelCtr) (fields []string) {
 	return fields
 }
 
-func explained(t *testing.T, mo *model, c *modelCtr, field string) status.Value {
+func explained(t *testing.T, mo *model, c *modelCtr, field string) api.Value {
 	t.Helper()
 	found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
 	for _, e := range found {
@@ -34,7 +34,7 @@ func explained(t *testing.T, mo *model, c *modelCtr, field string) status.Value 
 		}
 	}
 	t.Fatalf("explain knows no %s of %s: %+v", field, c.ID, found)
-	return status.Value{}
+	return api.Value{}
 }
 
 // TestCeded checks that a ceded field is not claimed at creation, is in the

@@ -6,7 +6,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // slot is what a value sets.
@@ -23,8 +23,8 @@ type delivery struct {
 	value   string
 	applied bool
 	note    string
-	alone   string         // why it is kept from the runtime; "" where it is not
-	missing status.Missing // why it is not in force
+	alone   string      // why it is kept from the runtime; "" where it is not
+	missing api.Missing // why it is not in force
 }
 
 // told is the note for people.
@@ -202,11 +202,11 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 		}
 		d.note = "the kernel had it already"
 	case keeper.Pending:
-		d.applied, d.note, d.missing = false, "its cgroup does not exist yet; written when it starts", status.NotYet
+		d.applied, d.note, d.missing = false, "its cgroup does not exist yet; written when it starts", api.NotYet
 	case keeper.Refused:
-		d.applied, d.note, d.missing = false, o.Err.Error(), status.KernelRefused
+		d.applied, d.note, d.missing = false, o.Err.Error(), api.KernelRefused
 	case keeper.Left:
-		d.applied, d.note, d.missing = false, o.Err.Error(), status.LeftAlone
+		d.applied, d.note, d.missing = false, o.Err.Error(), api.LeftAlone
 	case keeper.Clipped:
 		d.note = "only " + o.Kernel + ": the cgroup above has no more"
 	}

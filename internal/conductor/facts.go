@@ -8,14 +8,14 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // factsOf are what is known of a container beyond the values it has, each with
 // the source it came from.
-func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []status.Fact {
+func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 	spec, named := p.Spec.Container(ctr.Name)
-	out := []status.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
+	out := []api.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
 	if named {
 		for _, a := range []struct {
 			name string
@@ -41,8 +41,8 @@ func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []status.Fac
 	return out
 }
 
-func kindFact(spec *lifecycle.PodSpec, c lifecycle.ContainerSpec, named bool) status.Fact {
-	f := status.Fact{Name: "kind", Value: c.Kind.String()}
+func kindFact(spec *lifecycle.PodSpec, c lifecycle.ContainerSpec, named bool) api.Fact {
+	f := api.Fact{Name: "kind", Value: c.Kind.String()}
 	switch {
 	case named:
 		f.From = spec.From
@@ -54,11 +54,11 @@ func kindFact(spec *lifecycle.PodSpec, c lifecycle.ContainerSpec, named bool) st
 	return f
 }
 
-func qosFact(p *engine.Pod) status.Fact {
+func qosFact(p *engine.Pod) api.Fact {
 	if p.Spec == nil || p.Spec.QoS == "" {
-		return status.Fact{Name: "QoS", Value: p.Intent.QoS.String(), From: "cgroup parent"}
+		return api.Fact{Name: "QoS", Value: p.Intent.QoS.String(), From: "cgroup parent"}
 	}
-	f := status.Fact{Name: "QoS", Value: p.Spec.QoS, From: p.Spec.From}
+	f := api.Fact{Name: "QoS", Value: p.Spec.QoS, From: p.Spec.From}
 	if told := p.Intent.QoS.String(); told != p.Spec.QoS {
 		f.Note = "its cgroup is that of a " + told + " pod, which decides"
 	}
@@ -66,29 +66,29 @@ func qosFact(p *engine.Pod) status.Fact {
 }
 
 // amounts lists the resources something is said of, by name.
-func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []status.Fact {
-	var out []status.Fact
+func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fact {
+	var out []api.Fact
 	for name, v := range all {
 		value := fmt.Sprint(v)
 		if name == lifecycle.ResourceCPU {
 			value += "m"
 		}
-		out = append(out, status.Fact{Name: what + " " + intent.Printable(name), Value: value, From: from})
+		out = append(out, api.Fact{Name: what + " " + intent.Printable(name), Value: value, From: from})
 	}
-	slices.SortFunc(out, func(a, b status.Fact) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b api.Fact) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
 // fallbackFacts adds what the less trusted sources know: batch resources of the annotation, and
 // what the runtime was asked for.
-func fallbackFacts(out []status.Fact, p *engine.Pod, ctr *engine.Container, named bool) []status.Fact {
+func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named bool) []api.Fact {
 	if b, ok := p.Intent.Batch.V[ctr.Name]; ok && b.From == "" {
 		for _, a := range []struct {
 			name string
 			v    int64
 		}{{"request batch-cpu", b.RequestCPU}, {"limit batch-cpu", b.LimitCPU}, {"limit batch-memory", b.LimitMemory}} {
 			if a.v > 0 {
-				out = append(out, status.Fact{Name: a.name, Value: fmt.Sprint(a.v), From: lifecycle.FromAnnotation})
+				out = append(out, api.Fact{Name: a.name, Value: fmt.Sprint(a.v), From: lifecycle.FromAnnotation})
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func fallbackFacts(out []status.Fact, p *engine.Pod, ctr *engine.Container, name
 	}
 	r := ctr.Pristine
 	put := func(name, value string) {
-		out = append(out, status.Fact{Name: name, Value: value, From: lifecycle.FromRuntime})
+		out = append(out, api.Fact{Name: name, Value: value, From: lifecycle.FromRuntime})
 	}
 	if s := r.CPU.Shares.V; s > 2 { // the kubelet's shares of no request
 		put("request cpu", fmt.Sprintf("%dm", (s*1000+1023)/1024))
@@ -113,8 +113,8 @@ func fallbackFacts(out []status.Fact, p *engine.Pod, ctr *engine.Container, name
 }
 
 // siblings lists the pod's containers.
-func siblings(s *engine.State, p *engine.Pod) status.Fact {
-	f := status.Fact{Name: "containers", From: "runtime", Note: "those created so far"}
+func siblings(s *engine.State, p *engine.Pod) api.Fact {
+	f := api.Fact{Name: "containers", From: "runtime", Note: "those created so far"}
 	var names []string
 	if p.Spec != nil {
 		f.From, f.Note = p.Spec.From, ""

@@ -3,7 +3,7 @@ package conductor
 import (
 	"context"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // journalSize is how many events are remembered.
@@ -11,14 +11,14 @@ const journalSize = 1024
 
 // journal remembers the latest events for `trimtab events`.
 type journal struct {
-	events []status.Event // that of sequence number n is at n-1, modulo journalSize
+	events []api.Event // that of sequence number n is at n-1, modulo journalSize
 	next   uint64
 	more   chan struct{} // closed when an event comes; nil while nobody waits
 }
 
 func newJournal() journal { return journal{next: 1} }
 
-func (j *journal) add(e status.Event) {
+func (j *journal) add(e api.Event) {
 	e.Seq = j.next
 	if len(j.events) < journalSize {
 		j.events = append(j.events, e)
@@ -33,11 +33,11 @@ func (j *journal) add(e status.Event) {
 }
 
 // since returns what comes after a sequence number, oldest first.
-func (j *journal) since(seq uint64) []status.Event {
+func (j *journal) since(seq uint64) []api.Event {
 	if seq >= j.next {
 		return nil
 	}
-	var out []status.Event
+	var out []api.Event
 	first := max(seq+1, j.next-uint64(len(j.events)))
 	for n := first; n < j.next; n++ {
 		out = append(out, j.events[(n-1)%journalSize])
@@ -47,7 +47,7 @@ func (j *journal) since(seq uint64) []status.Event {
 
 // Events returns what the journal has after since, and a channel that closes
 // when there is more.
-func (c *Conductor) Events(_ context.Context, since uint64) ([]status.Event, <-chan struct{}) {
+func (c *Conductor) Events(_ context.Context, since uint64) ([]api.Event, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.journal.more == nil {

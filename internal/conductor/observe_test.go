@@ -23,7 +23,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/clock"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -216,15 +216,15 @@ func TestSummary(t *testing.T) {
 	})
 	s := c.Summary()
 	s.LastSync = s.LastSync.Truncate(time.Second)
-	want := status.Summary{
+	want := api.Summary{
 		Attached: true, Exclusive: 2, LastSync: time.Unix(1000, 0),
 		Classes:   map[string]int{"none": 0, "system": 0, "dedicated": 1, "shared": 0, "reclaimed": 0},
-		Unapplied: map[status.Missing]int{status.NotYet: 1}, // the pod's quota: no cgroup yet
+		Unapplied: map[api.Missing]int{api.NotYet: 1}, // the pod's quota: no cgroup yet
 		Kernel:    map[string]uint64{"pending": 1},
 		Specs: map[lifecycle.Source]int{
 			lifecycle.FromPodsAPI: 0, lifecycle.FromKubelet: 0, lifecycle.FromAPIServer: 0, lifecycle.FromNothing: 1,
 		},
-		Pools: []status.PoolSize{
+		Pools: []api.PoolSize{
 			{Pool: "bound", Node: 0}, {Pool: "bound", Node: 1}, {Pool: "named", Node: 0}, {Pool: "named", Node: 1},
 			{Pool: "reclaimed", Node: 0, CPUs: 2}, {Pool: "reclaimed", Node: 1},
 			{Pool: "reserved", Node: 0}, {Pool: "reserved", Node: 1},
@@ -340,7 +340,7 @@ func TestRuntimeDoesNotObey(t *testing.T) {
 			t.Errorf("%s: sent %v, explained as %+v", from.Name(), sent, v)
 		}
 		const why = "nri cannot carry oom.score when a container is created: the runtime is containerd v1.7.20 (NRI v0.6.1)"
-		if !sent && (v.Note != why || c.Summary().Unapplied[status.NotCarried] != 1) {
+		if !sent && (v.Note != why || c.Summary().Unapplied[api.NotCarried] != 1) {
 			t.Errorf("reported as %q, %v", v.Note, c.Summary().Unapplied)
 		}
 	}

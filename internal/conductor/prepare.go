@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
@@ -154,7 +154,7 @@ func (c *Conductor) preparePod(w *work, id string) {
 	dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 	for _, v := range p.Values {
 		if err != nil {
-			c.track(id).lost(v, status.BadCgroup, err.Error())
+			c.track(id).lost(v, api.BadCgroup, err.Error())
 			continue
 		}
 		w.items = append(w.items, podItem(p, dir, v))
@@ -214,7 +214,7 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 		contest := c.contest(ctr, v.Field)
 		switch {
 		case v.Gone && w.from.Carries(lifecycle.CreateContainer, v.Field) && !takesAway(w.from):
-			t.lost(v, status.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
+			t.lost(v, api.NotCarried, w.from.Name()+" cannot take away what the runtime was asked for")
 			continue
 		case contest == "" && c.hands(w.from, runtimes.Create, v):
 			w.answer.Values = append(w.answer.Values, v)
@@ -224,13 +224,13 @@ func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
 			}
 			t.give(v)
 		case !inKernel(v.Field) && contest != "":
-			t.lost(v, status.Ceded, contest)
+			t.lost(v, api.Ceded, contest)
 			continue
 		case !inKernel(v.Field):
-			t.lost(v, status.NotCarried, notCarried(w.from, v))
+			t.lost(v, api.NotCarried, notCarried(w.from, v))
 			continue
 		case err != nil:
-			t.lost(v, status.BadCgroup, err.Error())
+			t.lost(v, api.BadCgroup, err.Error())
 			continue
 		default:
 			c.afterStart(w, ctr, v, contest)
@@ -258,7 +258,7 @@ func (c *Conductor) afterStart(w *work, ctr *engine.Container, v lifecycle.Value
 		c.keepAsked(ctr, v.Field)
 	}
 	c.track(ctr.ID).deliver(v, delivery{
-		channel: "kernel", value: v.String(), missing: status.NotYet, alone: why,
+		channel: "kernel", value: v.String(), missing: api.NotYet, alone: why,
 		note: strings.TrimPrefix(contest+"; written when it starts", "; "),
 	})
 }
@@ -337,7 +337,7 @@ func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
 		switch {
 		case d.applied && d.value == v.String():
 		case err != nil:
-			t.lost(v, status.BadCgroup, err.Error())
+			t.lost(v, api.BadCgroup, err.Error())
 		case c.contest(ctr, v.Field) == "" && c.hands(w.from, runtimes.Push, v):
 			w.answer.Others = append(w.answer.Others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 			t.store(v.Field, v.String())
@@ -472,7 +472,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 			c.fixed(w, ctr.ID, v, told)
 			continue
 		case err != nil:
-			t.lost(v, status.BadCgroup, err.Error())
+			t.lost(v, api.BadCgroup, err.Error())
 			continue
 		}
 		if told != nil && t.stores(v) {
@@ -494,9 +494,9 @@ func (c *Conductor) fixed(w *work, id string, v lifecycle.Value, told *lifecycle
 	case told != nil && present(told, v), untold(v.Field) && t.given[v.Field] == v.Text:
 		t.deliver(v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 	case w.from != nil && !c.hands(w.from, runtimes.Create, v):
-		t.lost(v, status.NotCarried, notCarried(w.from, v))
+		t.lost(v, api.NotCarried, notCarried(w.from, v))
 	default:
-		t.lost(v, status.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
+		t.lost(v, api.CreateOnly, "only the creation of a container can carry it; it applies when the container is created anew")
 	}
 }
 
@@ -521,7 +521,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 		}
 		target, err := c.target(ctr)
 		if err != nil {
-			c.track(id).lost(v, status.BadCgroup, err.Error())
+			c.track(id).lost(v, api.BadCgroup, err.Error())
 			continue
 		}
 		if !c.sendCreated(w, ctr, v) {

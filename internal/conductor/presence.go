@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/report/status"
 )
 
 // presence is what is known of the cgroups of pods and containers: which were seen by
@@ -199,9 +199,9 @@ func absentProblem(dir string) lifecycle.Problem {
 }
 
 // missingNow is why a value is not in force, by what is known now.
-func (p *presence) missingNow(owner string, m status.Missing) status.Missing {
-	if _, fault := p.faults[owner]; fault && (m == status.NotYet || m == "") {
-		return status.NoCgroup
+func (p *presence) missingNow(owner string, m api.Missing) api.Missing {
+	if _, fault := p.faults[owner]; fault && (m == api.NotYet || m == "") {
+		return api.NoCgroup
 	}
 	return m
 }

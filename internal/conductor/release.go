@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
@@ -21,7 +21,7 @@ import (
 // nothing in force, with what the kernel had before us where the engine cannot
 // know it, and returns when the runtime's copies agree or ctx ends. What
 // somebody else has changed since is left to them.
-func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) status.Released {
+func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Released {
 	var out []keeper.Outcome
 	func() {
 		start := c.now()
@@ -84,26 +84,26 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 
 // staleCopies lists what the runtime's stored copies have of us still: a later
 // update of the kubelet's makes the runtime write it again.
-func (c *Conductor) staleCopies() []status.Kept {
+func (c *Conductor) staleCopies() []api.Kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var to attached
 	for _, rt := range c.runtimes {
 		to = rt
 	}
-	var out []status.Kept
+	var out []api.Kept
 	for _, podID := range c.state.Pods() {
 		for _, id := range c.state.ContainersOf(podID) {
 			out = append(out, c.staleCopy(to, id)...)
 		}
 	}
-	slices.SortFunc(out, func(a, b status.Kept) int {
+	slices.SortFunc(out, func(a, b api.Kept) int {
 		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Setting, b.Setting))
 	})
 	return out
 }
 
-func (c *Conductor) staleCopy(to attached, id string) (out []status.Kept) {
+func (c *Conductor) staleCopy(to attached, id string) (out []api.Kept) {
 	ctr := c.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		return nil
@@ -117,7 +117,7 @@ func (c *Conductor) staleCopy(to attached, id string) (out []status.Kept) {
 		if !isCopied(v.Field) || has == v.String() || c.staysOut(ctr, v) {
 			continue
 		}
-		k := status.Kept{Owner: owner, Setting: v.Field.String(), Kernel: has}
+		k := api.Kept{Owner: owner, Setting: v.Field.String(), Kernel: has}
 		if target, err := c.target(ctr); err == nil {
 			k.Cgroup = target.Dir
 		}
@@ -135,7 +135,7 @@ func (c *Conductor) staleCopy(to attached, id string) (out []status.Kept) {
 }
 
 // Released sums up what became of values that were given back.
-func Released(out []keeper.Outcome) status.Released {
+func Released(out []keeper.Outcome) api.Released {
 	type setting struct {
 		dir  string
 		slot slot
@@ -144,9 +144,9 @@ func Released(out []keeper.Outcome) status.Released {
 	for _, o := range out {
 		last[setting{o.Target.Dir, slotOf(o.Value)}] = o
 	}
-	var r status.Released
+	var r api.Released
 	for _, o := range last {
-		what := status.Kept{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: slotOf(o.Value).String(), Kernel: o.Kernel}
+		what := api.Kept{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: slotOf(o.Value).String(), Kernel: o.Kernel}
 		if o.Err != nil {
 			what.Why = o.Err.Error()
 		}
@@ -163,8 +163,8 @@ func Released(out []keeper.Outcome) status.Released {
 			r.Failed = append(r.Failed, what)
 		}
 	}
-	for _, list := range [][]status.Kept{r.Left, r.Failed} {
-		slices.SortFunc(list, func(a, b status.Kept) int {
+	for _, list := range [][]api.Kept{r.Left, r.Failed} {
+		slices.SortFunc(list, func(a, b api.Kept) int {
 			return cmp.Or(cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.Setting, b.Setting))
 		})
 	}

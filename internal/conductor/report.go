@@ -7,19 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Status tells what is decided on the node. The agent adds what it knows of
 // itself.
-func (c *Conductor) Status() status.Node {
+func (c *Conductor) Status() api.Node {
 	contested := c.contested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := status.Node{CPUs: c.teller().cpus(), Contested: contested, WithoutCgroup: c.absentLocked(mostAbsent)}
+	n := api.Node{CPUs: c.teller().cpus(), Contested: contested, WithoutCgroup: c.absentLocked(mostAbsent)}
 	for _, a := range c.runtimes {
-		n.Attachments = append(n.Attachments, status.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
+		n.Attachments = append(n.Attachments, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	for _, id := range c.state.Containers() {
 		ctr := c.state.Container(id)
@@ -42,11 +42,11 @@ func (c *Conductor) Status() status.Node {
 // mostContested bounds what status lists of files that others write.
 const mostContested = 20
 
-func (c *Conductor) contested() []status.Contested {
+func (c *Conductor) contested() []api.Contested {
 	list, _, _ := c.keeper.Contests(mostContested)
-	var out []status.Contested
+	var out []api.Contested
 	for _, f := range list {
-		s := status.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
+		s := api.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
 		if f.Left != nil {
 			s.Left = f.Left.Error()
 		}
@@ -58,7 +58,7 @@ func (c *Conductor) contested() []status.Contested {
 	return out
 }
 
-func unapplied(values []status.Value) int {
+func unapplied(values []api.Value) int {
 	n := 0
 	for _, v := range values {
 		if !v.Applied {
@@ -78,9 +78,9 @@ type teller struct {
 
 func (c *Conductor) teller() teller { return teller{c.state, c.tracks, c.presence.faults} }
 
-func (t teller) cpus() status.NodeCPUs {
+func (t teller) cpus() api.NodeCPUs {
 	m, s := t.state.Machine, t.state
-	out := status.NodeCPUs{
+	out := api.NodeCPUs{
 		Online: m.Format(m.Online()), Reserved: m.Format(s.Policy.Pools.Reserved), Exclusive: m.Format(s.Exclusive()),
 		Shared: m.Format(s.PoolCPUs(placement.Shared)), Reclaimed: m.Format(s.PoolCPUs(placement.Reclaimed)),
 	}
@@ -88,7 +88,7 @@ func (t teller) cpus() status.NodeCPUs {
 		out.Nodes = append(out.Nodes, numa(m, n))
 	}
 	for _, p := range s.PoolShares() {
-		pool := status.Pool{Name: p.Pool.String(), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
+		pool := api.Pool{Name: p.Pool.String(), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
 		if p.Pool == placement.Rest {
 			pool.Class = intent.None.String()
 		}
@@ -102,28 +102,28 @@ func (t teller) cpus() status.NodeCPUs {
 }
 
 // grants tells who owns which CPUs, and what of them nobody can have now.
-func (t teller) grants() []status.Grant {
+func (t teller) grants() []api.Grant {
 	m := t.state.Machine
 	away := map[placement.Key]placement.Grant{}
 	for _, g := range t.state.Kept() {
 		away[g.Key] = g
 	}
-	var out []status.Grant
+	var out []api.Grant
 	for _, g := range t.state.Grants() {
-		out = append(out, status.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Away: m.Format(away[g.Key].CPUs)})
+		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Away: m.Format(away[g.Key].CPUs)})
 		delete(away, g.Key)
 	}
 	for _, g := range t.state.Kept() {
 		if _, alone := away[g.Key]; alone {
-			out = append(out, status.Grant{Pod: g.Pod, Container: g.Key.Container, Away: m.Format(g.CPUs)})
+			out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, Away: m.Format(g.CPUs)})
 		}
 	}
 	return out
 }
 
 // numa tells of a NUMA node. A node without CPUs is of no package, -1.
-func numa(m *topology.Machine, n topology.Node) status.NUMA {
-	out := status.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs), Memory: n.Memory, Package: -1}
+func numa(m *topology.Machine, n topology.Node) api.NUMA {
+	out := api.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs), Memory: n.Memory, Package: -1}
 	left := n.CPUs
 	if !left.Empty() {
 		out.Package = m.CPUs[left.First()].Package
@@ -138,10 +138,10 @@ func numa(m *topology.Machine, n topology.Node) status.NUMA {
 
 // Explain tells of one pod's containers, or one of them, what was decided, why
 // and what became of it. A pod without containers is told of by itself.
-func (c *Conductor) Explain(namespace, pod, container string) ([]status.Container, bool) {
+func (c *Conductor) Explain(namespace, pod, container string) ([]api.Container, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []status.Container
+	var out []api.Container
 	known := false
 	for _, id := range c.state.Pods() {
 		p := c.state.Pod(id)
@@ -166,8 +166,8 @@ func (c *Conductor) Explain(namespace, pod, container string) ([]status.Containe
 	return out, known
 }
 
-func (t teller) podOnly(p *engine.Pod) status.Container {
-	s := status.Container{
+func (t teller) podOnly(p *engine.Pod) api.Container {
+	s := api.Container{
 		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
 		QoS: p.Intent.QoS.String(), PodValues: t.values(p.Pod.ID, p.Values),
 	}
@@ -175,7 +175,7 @@ func (t teller) podOnly(p *engine.Pod) status.Container {
 	return s
 }
 
-func (t teller) container(ctr *engine.Container) status.Container {
+func (t teller) container(ctr *engine.Container) api.Container {
 	p := t.state.Pod(ctr.PodID)
 	s := t.podOnly(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
@@ -194,17 +194,17 @@ func (t teller) container(ctr *engine.Container) status.Container {
 }
 
 // values joins what is decided with what became of it.
-func (t teller) values(owner string, values []lifecycle.Value) []status.Value {
-	var out []status.Value
+func (t teller) values(owner string, values []lifecycle.Value) []api.Value {
+	var out []api.Value
 	for _, v := range values {
 		name := v.Field.String()
 		if v.Key != "" {
 			name += " " + v.Key
 		}
-		s := status.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
+		s := api.Value{Field: name, Value: v.String(), Why: v.Why, Channel: "none", Note: "not delivered yet"}
 		if d, ok := t.sent[owner].of(v); ok && d.value == v.String() {
 			s.Channel, s.Applied, s.Note = d.channel, d.applied, d.told()
-			if dir, absent := t.absent[owner]; absent && !d.applied && d.missing == status.NotYet {
+			if dir, absent := t.absent[owner]; absent && !d.applied && d.missing == api.NotYet {
 				s.Note = withoutCgroup(dir)
 			}
 		}

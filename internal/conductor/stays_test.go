@@ -9,7 +9,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // TestRefusalEnds: a value that the kernel refused is in force, and no problem any
@@ -53,7 +53,7 @@ func TestRefusalEnds(t *testing.T) {
 		if v := b.memory(); !v.Applied {
 			t.Errorf("it stays a problem: %+v", v)
 		}
-		if n := b.Summary().Unapplied[status.KernelRefused]; n > 0 {
+		if n := b.Summary().Unapplied[api.KernelRefused]; n > 0 {
 			t.Errorf("status counts %d", n)
 		}
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Summary is the node in numbers. It formats nothing: events wait for the lock
 // it holds.
-func (c *Conductor) Summary() status.Summary {
+func (c *Conductor) Summary() api.Summary {
 	tally := c.keeper.Tally()
-	n := status.Summary{
-		Drift: tally.Drift, Kernel: map[string]uint64{}, Classes: map[string]int{}, Unapplied: map[status.Missing]int{},
+	n := api.Summary{
+		Drift: tally.Drift, Kernel: map[string]uint64{}, Classes: map[string]int{}, Unapplied: map[api.Missing]int{},
 	}
 	_, n.Fights, n.Contested = c.keeper.Contests(0)
 	for s, count := range tally.Results {
@@ -54,12 +54,12 @@ func (c *Conductor) Summary() status.Summary {
 }
 
 // addMissing counts the values of one owner that are not in force.
-func (c *Conductor) addMissing(into map[status.Missing]int, owner string, values []lifecycle.Value) {
+func (c *Conductor) addMissing(into map[api.Missing]int, owner string, values []lifecycle.Value) {
 	for _, v := range values {
 		d, sent := c.tracks[owner].of(v)
 		switch {
 		case !sent || d.missing == "" && !d.applied:
-			into[c.presence.missingNow(owner, status.NotYet)]++
+			into[c.presence.missingNow(owner, api.NotYet)]++
 		case !d.applied:
 			into[c.presence.missingNow(owner, d.missing)]++
 		}
@@ -75,7 +75,7 @@ const (
 
 // poolSizes counts the CPUs of each pool on each NUMA node, and the live
 // containers of each.
-func (c *Conductor) poolSizes() (sizes []status.PoolSize, members map[string]int) {
+func (c *Conductor) poolSizes() (sizes []api.PoolSize, members map[string]int) {
 	pools := c.state.Policy.Pools
 	cpus := map[string]topology.Set{
 		"reserved": pools.Reserved, placement.Rest.String(): c.state.PoolCPUs(placement.Rest),
@@ -97,7 +97,7 @@ func (c *Conductor) poolSizes() (sizes []status.PoolSize, members map[string]int
 	}
 	for _, name := range slices.Sorted(maps.Keys(cpus)) {
 		for _, n := range c.state.Machine.Nodes {
-			sizes = append(sizes, status.PoolSize{Pool: name, Node: n.ID, CPUs: cpus[name].And(n.CPUs).Len()})
+			sizes = append(sizes, api.PoolSize{Pool: name, Node: n.ID, CPUs: cpus[name].And(n.CPUs).Len()})
 		}
 	}
 	return sizes, members

@@ -3,7 +3,7 @@ package conductor
 import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
@@ -35,7 +35,7 @@ func (c *Conductor) keepAsked(ctr *engine.Container, f lifecycle.Field) {
 func (t *track) alone(v lifecycle.Value, why string) {
 	d, ok := t.of(v)
 	if !ok || d.value != v.String() {
-		d = delivery{channel: "kernel", value: v.String(), missing: status.NotYet, note: "not written yet"}
+		d = delivery{channel: "kernel", value: v.String(), missing: api.NotYet, note: "not written yet"}
 	}
 	d.alone = why
 	t.deliver(v, d)

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
@@ -67,7 +67,7 @@ func (b *batch) event(kind lifecycle.Kind, asked *lifecycle.Resources) Answer {
 	return ans
 }
 
-func (b *batch) memory() status.Value {
+func (b *batch) memory() api.Value {
 	b.t.Helper()
 	all, _ := b.Explain("shop", "batch", "a")
 	for _, v := range all[0].Values {
@@ -76,7 +76,7 @@ func (b *batch) memory() status.Value {
 		}
 	}
 	b.t.Fatalf("no memory limit is decided: %+v", all[0].Values)
-	return status.Value{}
+	return api.Value{}
 }
 
 func carriesMemory(ans Answer) bool {

@@ -2,7 +2,7 @@ package conductor
 
 import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // track is what is known of one container beyond the engine's state: what became
@@ -71,7 +71,7 @@ func (t *track) give(v lifecycle.Value) {
 func (t *track) deliver(v lifecycle.Value, d delivery) { t.sent = t.sent.with(slotOf(v), d) }
 
 // lost records a value that could not be brought anywhere.
-func (t *track) lost(v lifecycle.Value, missing status.Missing, why string) {
+func (t *track) lost(v lifecycle.Value, missing api.Missing, why string) {
 	t.deliver(v, delivery{channel: "none", value: v.String(), note: why, missing: missing})
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // ears tell of writes to the fake's files, as inotify does of the kernel's.
@@ -181,7 +181,7 @@ func TestWatchGivesUp(t *testing.T) {
 		if quota() != "50000" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
 			b.Errorf("quota %s, contested %+v, not in force %d", quota(), n.Contested, n.Unapplied)
 		}
-		if n := mo.con.Summary(); n.Fights["cpu.quota"] != 1 || n.Unapplied[status.LeftAlone] != 1 {
+		if n := mo.con.Summary(); n.Fights["cpu.quota"] != 1 || n.Unapplied[api.LeftAlone] != 1 {
 			b.Errorf("summary: %v, %v", n.Fights, n.Unapplied)
 		}
 		policy := mo.policy
@@ -291,7 +291,7 @@ func TestWatchTriesAgain(t *testing.T) {
 		if n := mo.con.Summary().Kernel["refused"]; n < 10 || n > 40 {
 			b.Errorf("refused %d times in twenty minutes", n)
 		}
-		if n := mo.con.Summary().Unapplied[status.KernelRefused]; n != 1 {
+		if n := mo.con.Summary().Unapplied[api.KernelRefused]; n != 1 {
 			b.Errorf("%d values are reported as refused", n)
 		}
 		must(mo.kernel.Rmdir(c.dir() + "/nested"))

@@ -4,17 +4,17 @@ import (
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/engine"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // WhatIf tells what would become of pods if they came now, one after another, and of everybody else. Nothing is decided
 // or written.
-func (c *Conductor) WhatIf(wishes []engine.Wish) status.Outlook {
+func (c *Conductor) WhatIf(wishes []engine.Wish) api.Outlook {
 	then := c.copied()
 	was := then.seats()
-	var out status.Outlook
+	var out api.Outlook
 	for _, r := range then.state.WhatIf(wishes) {
-		out.Rejected = append(out.Rejected, status.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
+		out.Rejected = append(out.Rejected, api.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
 	}
 	for _, w := range wishes {
 		for _, id := range then.state.ContainersOf(w.Pod.ID) {
@@ -27,11 +27,11 @@ func (c *Conductor) WhatIf(wishes []engine.Wish) status.Outlook {
 }
 
 // WhatIfConfigured tells which containers would get other CPUs with another policy.
-func (c *Conductor) WhatIfConfigured(p engine.Policy) status.Outlook {
+func (c *Conductor) WhatIfConfigured(p engine.Policy) api.Outlook {
 	then := c.copied()
 	was := then.seats()
 	then.state.Reconfigure(p)
-	return status.Outlook{Moves: moves(was, then.seats()), CPUs: then.cpus()}
+	return api.Outlook{Moves: moves(was, then.seats()), CPUs: then.cpus()}
 }
 
 // copied tells of a copy of the state, which alone is made under the lock.
@@ -42,26 +42,26 @@ func (c *Conductor) copied() teller {
 }
 
 // seats are the CPUs of all that runs, by container id.
-func (t teller) seats() map[string]status.Move {
-	all := map[string]status.Move{}
+func (t teller) seats() map[string]api.Move {
+	all := map[string]api.Move{}
 	for _, id := range t.state.Containers() {
 		ctr := t.state.Container(id)
 		if p := t.state.Pod(ctr.PodID); p != nil && ctr.Alive() {
-			all[id] = status.Move{Pod: p.FullName(), Container: ctr.Name, Before: t.state.Machine.Format(t.state.CPUs(ctr))}
+			all[id] = api.Move{Pod: p.FullName(), Container: ctr.Name, Before: t.state.Machine.Format(t.state.CPUs(ctr))}
 		}
 	}
 	return all
 }
 
 // moves are those whose CPUs differ.
-func moves(before, after map[string]status.Move) []status.Move {
-	var all []status.Move
+func moves(before, after map[string]api.Move) []api.Move {
+	var all []api.Move
 	for id, b := range before {
 		if a, still := after[id]; still && a.Before != b.Before {
 			b.After = a.Before
 			all = append(all, b)
 		}
 	}
-	slices.SortFunc(all, status.Move.Compare)
+	slices.SortFunc(all, api.Move.Compare)
 	return all
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -49,7 +49,7 @@ var exclusiveColors = []string{
 // draw makes the picture of who has which CPU: grants and pools as the agent
 // tells them, held against what the kernel lets containers use. A CPU that is
 // granted to one pod and usable by another is marked as broken.
-func draw(m *topology.Machine, told status.NodeCPUs, used map[scenario.Ref]string) picture {
+func draw(m *topology.Machine, told api.NodeCPUs, used map[scenario.Ref]string) picture {
 	p := picture{machine: m, seats: map[int]seat{}, load: map[int]int{}}
 	for _, cpus := range used {
 		ids, _ := topology.ParseList(cpus)
@@ -116,22 +116,22 @@ func (p *picture) pools(shared, reclaimed []int) {
 }
 
 // owners joins the grants of a pod's containers, pods in order of first grant.
-func owners(grants []status.Grant) []status.Grant {
-	var pods []status.Grant
+func owners(grants []api.Grant) []api.Grant {
+	var pods []api.Grant
 	for _, g := range grants {
-		i := slices.IndexFunc(pods, func(o status.Grant) bool { return o.Pod == g.Pod })
+		i := slices.IndexFunc(pods, func(o api.Grant) bool { return o.Pod == g.Pod })
 		if i < 0 {
 			pods = append(pods, g)
 			continue
 		}
 		pods[i].CPUs += "," + g.CPUs
 	}
-	slices.SortFunc(pods, func(a, b status.Grant) int { return strings.Compare(a.Pod, b.Pod) })
+	slices.SortFunc(pods, func(a, b api.Grant) int { return strings.Compare(a.Pod, b.Pod) })
 	return pods
 }
 
 // intruders returns the CPUs of a pod that containers of others may use.
-func intruders(pod status.Grant, used map[scenario.Ref]string) []int {
+func intruders(pod api.Grant, used map[scenario.Ref]string) []int {
 	own, _ := topology.ParseList(pod.CPUs)
 	var found []int
 	for ref, cpus := range used {

@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -34,7 +35,7 @@ type RunOptions struct {
 	// Patience is how long a wanted state may take to come about, 5 s where 0.
 	Patience time.Duration
 	// AtEnd is given what the agent tells of the node after the last step; its error is the run's.
-	AtEnd func(status.Node) error
+	AtEnd func(api.Node) error
 	// Seat is where the agent sits; nil for a plugin of the runtime.
 	Seat Seat
 	// Kind is the runtime that the embedded one behaves like, and Sent is told of

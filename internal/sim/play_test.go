@@ -13,6 +13,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	report "github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
@@ -134,26 +135,26 @@ func (a *toy) Connected() bool {
 
 func (a *toy) Source() status.Source { return a }
 
-func (a *toy) Status() status.Node {
+func (a *toy) Status() report.Node {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := status.Node{CPUs: status.NodeCPUs{Shared: "0-3"}}
+	n := report.Node{CPUs: report.NodeCPUs{Shared: "0-3"}}
 	if !a.ended {
-		n.CPUs.Grants = []status.Grant{{Pod: "a/own", CPUs: "2-3"}}
-		n.Containers = []status.Container{{Pod: "a/own", Name: "two", ID: a.ids["two"], State: "running"}}
+		n.CPUs.Grants = []report.Grant{{Pod: "a/own", CPUs: "2-3"}}
+		n.Containers = []report.Container{{Pod: "a/own", Name: "two", ID: a.ids["two"], State: "running"}}
 	}
 	return n
 }
 
-func (a *toy) Explain(_, pod, name string) ([]status.Container, bool) {
-	c := status.Container{Pod: pod, Name: name, Class: "shared", SeatWhy: "because"}
+func (a *toy) Explain(_, pod, name string) ([]report.Container, bool) {
+	c := report.Container{Pod: pod, Name: name, Class: "shared", SeatWhy: "because"}
 	if pod == "odd" {
 		c.Problems = []lifecycle.Problem{{Key: "k", Value: "v", Reason: "is odd"}}
 	}
-	return []status.Container{c}, pod != "unknown"
+	return []report.Container{c}, pod != "unknown"
 }
 
-func (a *toy) Events(context.Context, uint64) ([]status.Event, <-chan struct{}) { return nil, nil }
+func (a *toy) Events(context.Context, uint64) ([]report.Event, <-chan struct{}) { return nil, nil }
 
 const toyScenario = `
 name: toy

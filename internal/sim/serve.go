@@ -14,7 +14,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -130,9 +130,9 @@ func plain(r *Runtime) []record {
 }
 
 // poolOf takes all CPUs for shared: the runtime knows of no pools.
-func poolOf(r *Runtime) status.NodeCPUs {
+func poolOf(r *Runtime) api.NodeCPUs {
 	all := r.o.Machine.Format(r.o.Machine.Online())
-	return status.NodeCPUs{Online: all, Shared: all}
+	return api.NodeCPUs{Online: all, Shared: all}
 }
 
 // event shows one NRI event and what was answered.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -169,11 +169,11 @@ func added(now effective.State, asked scenario.Container) []string {
 	return now.AddedEnv(had)
 }
 
-func (p *player) explain(ref scenario.Ref) status.Container {
+func (p *player) explain(ref scenario.Ref) api.Container {
 	namespace, pod, name := ref.Names()
 	found, ok := p.agent.agent.Source().Explain(namespace, pod, name)
 	if !ok || len(found) == 0 {
-		return status.Container{}
+		return api.Container{}
 	}
 	return found[0]
 }
@@ -185,7 +185,7 @@ func (p *player) picture() picture {
 
 // why says where a container's values come from, one line per annotation or
 // label they were read from.
-func why(c status.Container) []string {
+func why(c api.Container) []string {
 	var lines []string
 	var sources []string
 	reasons := map[string][]string{}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -28,9 +28,9 @@ func TestPicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := status.NodeCPUs{
+	told := api.NodeCPUs{
 		Reserved: "0,6", Shared: "1-5,7-11", Reclaimed: "3-5,9-11",
-		Grants: []status.Grant{
+		Grants: []api.Grant{
 			{Pod: "a/two", Container: "x", CPUs: "4"}, {Pod: "a/one", Container: "x", CPUs: "2,8"}, {Pod: "a/two", Container: "y", CPUs: "4-5"},
 		},
 	}
@@ -70,7 +70,7 @@ func TestPictureFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := m.Format(m.Online())
-		p := draw(m, status.NodeCPUs{Shared: all, Reclaimed: all}, nil)
+		p := draw(m, api.NodeCPUs{Shared: all, Reclaimed: all}, nil)
 		for _, width := range []int{80, 100, 200} {
 			b := p.render(width, ink{})
 			for _, l := range b.lines {
@@ -127,7 +127,7 @@ func TestWhy(t *testing.T) {
 	reason := func(source, text string) lifecycle.Reason {
 		return lifecycle.Reason{Hook: "h", Source: source, Text: text}
 	}
-	got := why(status.Container{Values: []status.Value{
+	got := why(api.Container{Values: []api.Value{
 		{Field: "cpuset.cpus", Applied: true, Why: reason("x/status", "assigned")},
 		{Field: "cpu.quota", Applied: true, Why: reason("x/status", "not throttled")},
 		{Field: "cpu.shares", Applied: true, Why: reason("x/spec", "request")},
@@ -140,7 +140,7 @@ func TestWhy(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]string{"by itself"}, why(status.Container{SeatWhy: "by itself"})); d != "" {
+	if d := cmp.Diff([]string{"by itself"}, why(api.Container{SeatWhy: "by itself"})); d != "" {
 		t.Error(d)
 	}
 }

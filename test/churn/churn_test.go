@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -212,7 +212,7 @@ func (n *node) start(p *pod, ref scenario.Ref) {
 	n.must("start", n.runtime.StartContainer(n.t.Context(), ref))
 }
 
-func (n *node) explain(ref scenario.Ref) status.Container {
+func (n *node) explain(ref scenario.Ref) api.Container {
 	found, ok := n.agent.Source().Explain(ref.Names())
 	if !ok || len(found) != 1 {
 		n.t.Fatalf("the agent tells %d times of %s", len(found), ref)
@@ -221,7 +221,7 @@ func (n *node) explain(ref scenario.Ref) status.Container {
 }
 
 // judgeGrant holds what a pod came to own against what it asked for.
-func (n *node) judgeGrant(p *pod, told status.Container, owned topology.Set) {
+func (n *node) judgeGrant(p *pod, told api.Container, owned topology.Set) {
 	switch {
 	case !p.kind.owns && !owned.Empty():
 		n.t.Errorf("%s owns %s and asked for none", p.ref(), told.CPUs)

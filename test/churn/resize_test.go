@@ -1,7 +1,7 @@
 package churn
 
 import (
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -80,7 +80,7 @@ func (n *node) resize(p *pod) {
 // owning is what the agent says of the first container of a pod that owns CPUs: a
 // side may have been created anew since the pod was refused, and the main container
 // not. Where none does it is what it says of the main one.
-func (n *node) owning(p *pod) status.Container {
+func (n *node) owning(p *pod) api.Container {
 	main := n.explain(p.ref().In("main"))
 	for _, c := range p.ctrs {
 		if told := n.explain(p.ref().In(c.Name)); told.Seat == "exclusive" {

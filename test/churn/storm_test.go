@@ -17,6 +17,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
@@ -244,7 +245,7 @@ func (s *storm) ask() {
 }
 
 // answers asks at the status socket.
-func (s *storm) answers() (n status.Node, err error) {
+func (s *storm) answers() (n api.Node, err error) {
 	ctx, stop := context.WithTimeout(s.t.Context(), 5*time.Second)
 	defer stop()
 	c, err := status.Dial(ctx, s.config.Paths.StatusSocket)
@@ -564,7 +565,7 @@ func (s *storm) released() {
 // container whose pod was resized in place: after a restart of the agent the runtime
 // tells what the pod had when it was made, which in version 1 is less than its
 // container has now.
-func (s *storm) ofResized(k status.Kept) bool {
+func (s *storm) ofResized(k api.Kept) bool {
 	return k.Setting == "cpu.quota" && slices.ContainsFunc(s.pods, func(p *pod) bool {
 		return s.resized[p.ref()] && strings.Contains(k.Cgroup, "pod"+s.runtime.UID(p.ref()))
 	})

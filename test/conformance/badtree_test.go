@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -212,17 +212,17 @@ func (n *badNode) pass(times int) {
 }
 
 // value is what the agent says of one value of a pod's container.
-func (n *badNode) value(pod, field string) (status.Value, error) {
+func (n *badNode) value(pod, field string) (api.Value, error) {
 	found, known := n.agent.Source().Explain("d", pod, "main")
 	if !known {
-		return status.Value{}, errNotYet
+		return api.Value{}, errNotYet
 	}
 	for _, v := range found[0].Values {
 		if v.Field == field {
 			return v, nil
 		}
 	}
-	return status.Value{}, fmt.Errorf("no %s among %+v", field, found[0].Values)
+	return api.Value{}, fmt.Errorf("no %s among %+v", field, found[0].Values)
 }
 
 func (n *badNode) inForce(pod string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/parity"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/effective"
@@ -106,7 +107,7 @@ func (c *comparison) container(ref scenario.Ref, want Decided) {
 
 // values compares decisions, and sees to it that each is in force, or reported
 // where the attachment declares that it cannot be.
-func (c *comparison) values(ref scenario.Ref, want Decided, told []status.Value) {
+func (c *comparison) values(ref scenario.Ref, want Decided, told []api.Value) {
 	got := map[string]string{}
 	for _, v := range told {
 		if v.Why.Hook == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Text is what is recorded of one play, line by line.
@@ -117,7 +117,7 @@ func (t *Text) Checkpoint(data []byte) {
 }
 
 // Events adds lines of the journal.
-func (t *Text) Events(events []status.Event) {
+func (t *Text) Events(events []api.Event) {
 	for _, e := range events {
 		e.Op, e.Time, e.Took = "", time.Time{}, 0
 		t.JSON("journal", e)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 func (n *node) checkConfig() Check {
@@ -95,7 +95,7 @@ func (n *node) checkAgent(ctx context.Context) Check {
 }
 
 // contested is the problem of files that another program changes again and again.
-func (c Check) contested(got status.Node) (Check, bool) {
+func (c Check) contested(got api.Node) (Check, bool) {
 	var kept, left []string
 	for _, f := range got.Contested {
 		if f.Kept != "" {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Result is the outcome of a check.
@@ -49,11 +49,11 @@ type Options struct {
 	// ConfigFile is the agent's configuration, as the node names it.
 	ConfigFile string
 	// Ask asks the running agent at a status socket for its state.
-	Ask func(ctx context.Context, socket string) (status.Node, error)
+	Ask func(ctx context.Context, socket string) (api.Node, error)
 	// Specs asks the sources of pod specs; nil asks nobody.
-	Specs func(ctx context.Context, c config.PodSpec) []status.SpecSource
+	Specs func(ctx context.Context, c config.PodSpec) []api.SpecSource
 	// Grants asks which devices and CPUs were granted; nil asks nobody.
-	Grants func(ctx context.Context, c config.PodSpec) status.SpecSource
+	Grants func(ctx context.Context, c config.PodSpec) api.SpecSource
 
 	// owner says whose a file is; tests cannot give files away.
 	owner func(fs.FileInfo) (uid, gid int)
@@ -69,7 +69,7 @@ type node struct {
 	running   bool   // its socket is there
 	nri       nriConfig
 	nriSocket bool // is there
-	agent     *status.Node
+	agent     *api.Node
 }
 
 // Run makes all checks.

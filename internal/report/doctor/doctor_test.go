@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/test/clock"
 )
@@ -106,8 +107,8 @@ func must(t *testing.T, err error) {
 func (f *fixture) options() Options {
 	return Options{
 		HostRoot: f.root, KubeletRoot: "/var/lib/kubelet", ConfigFile: "/etc/trimtab/config.yaml",
-		Ask: func(_ context.Context, socket string) (status.Node, error) {
-			var n status.Node
+		Ask: func(_ context.Context, socket string) (api.Node, error) {
+			var n api.Node
 			if f.agent == nil {
 				return n, &status.Unreachable{Path: socket, Hint: "nobody answers", Err: syscall.ECONNREFUSED}
 			}
@@ -214,8 +215,8 @@ func TestUnreadable(t *testing.T) {
 func TestDeniedAgent(t *testing.T) {
 	f := load(t, "testdata/good-v2-systemd.txtar")
 	o := f.options()
-	o.Ask = func(context.Context, string) (status.Node, error) {
-		return status.Node{}, &status.Unreachable{Hint: "not allowed", Err: syscall.EACCES}
+	o.Ask = func(context.Context, string) (api.Node, error) {
+		return api.Node{}, &status.Unreachable{Hint: "not allowed", Err: syscall.EACCES}
 	}
 	if c := find(t, Run(t.Context(), o), "agent"); c.Result != Unknown || c.Do != asRoot {
 		t.Errorf("%+v", c)

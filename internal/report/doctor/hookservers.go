@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // asked reports whether a runtime proxy asks the agent.
@@ -21,7 +21,7 @@ func (n *node) checkHookServers() Check {
 	if dir == "" {
 		return c.ok("nobody is asked (hookServers.directory is empty)")
 	}
-	var found *status.HookServers
+	var found *api.HookServers
 	if n.agent != nil {
 		found = n.agent.HookServers
 	}
@@ -53,8 +53,8 @@ func (n *node) checkHookServers() Check {
 }
 
 // readHookServers reads a directory as the agent would. No server is called.
-func readHookServers(dir string) *status.HookServers {
-	out := &status.HookServers{Directory: dir}
+func readHookServers(dir string) *api.HookServers {
+	out := &api.HookServers{Directory: dir}
 	if dir == "" {
 		return out
 	}
@@ -66,7 +66,7 @@ func readHookServers(dir string) *status.HookServers {
 		out.Error = err.Error()
 	}
 	for _, st := range states {
-		h := status.HookServer{File: st.Name, Endpoint: st.Endpoint, Policy: string(st.Policy), InForce: st.InForce, Error: st.Err}
+		h := api.HookServer{File: st.Name, Endpoint: st.Endpoint, Policy: string(st.Policy), InForce: st.InForce, Error: st.Err}
 		for _, stage := range st.Stages {
 			h.Stages = append(h.Stages, string(stage))
 		}

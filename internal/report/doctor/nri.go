@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Where runtimes are.
@@ -79,7 +79,7 @@ func (n *node) checkRuntime() Check {
 // may be there beside it. Where no agent does, the kubelet's configuration tells;
 // it is empty where neither does.
 func (n *node) inUse() string {
-	var attached []status.Attached
+	var attached []api.Attached
 	if n.agent != nil {
 		attached = n.agent.Attachments
 	}

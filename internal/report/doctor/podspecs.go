@@ -3,14 +3,14 @@ package doctor
 import (
 	"context"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // checkPodSpecs tells which sources of pod specs answer: as the agent sees it
 // where one runs, else by asking them now.
 func (n *node) checkPodSpecs(ctx context.Context) Check {
 	c := Check{Name: "pod specs", Why: "runtimes do not tell requests, init containers and sidecars; unknown, a container counts as an app container, and batch pods are summed up by their annotation"}
-	var sources []status.SpecSource
+	var sources []api.SpecSource
 	switch {
 	case n.agent != nil:
 		sources = n.agent.PodSpecs
@@ -54,7 +54,7 @@ func (n *node) checkGrants(ctx context.Context) Check {
 
 // granted returns what is known of the kubelet's PodResources API: as the agent
 // sees it where one runs, else by asking now; ok is false where neither can be.
-func (n *node) granted(ctx context.Context) (source status.SpecSource, ok bool) {
+func (n *node) granted(ctx context.Context) (source api.SpecSource, ok bool) {
 	switch {
 	case n.agent != nil && n.agent.Grants != nil:
 		return *n.agent.Grants, true

@@ -6,38 +6,38 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // TestPodSpecs: who answers, who does not and why, and what of that is a
 // problem.
 func TestPodSpecs(t *testing.T) {
-	up, down := status.SpecSource{Name: "kubelet Pods API", Up: true, Pods: 3}, status.SpecSource{Name: "kubelet /pods", Error: "401 Unauthorized"}
+	up, down := api.SpecSource{Name: "kubelet Pods API", Up: true, Pods: 3}, api.SpecSource{Name: "kubelet /pods", Error: "401 Unauthorized"}
 	url := config.KubeletClient{URL: "https://127.0.0.1:10250"}
 	careless := url
 	careless.SkipVerify = true
 	for _, c := range []struct {
 		root    string
 		kubelet config.KubeletClient
-		sources []status.SpecSource
+		sources []api.SpecSource
 		want    Result
 		found   string
 	}{
-		{"/", config.KubeletClient{}, []status.SpecSource{up}, OK, "kubelet Pods API: answers, 3 pods"},
-		{"/", config.KubeletClient{}, []status.SpecSource{down}, OK, "nobody tells them"},
-		{"/", url, []status.SpecSource{up, down}, OK, "401 Unauthorized"},
-		{"/", url, []status.SpecSource{down}, Problem, "nobody answers: kubelet /pods: 401 Unauthorized"},
-		{"/", careless, []status.SpecSource{up}, Problem, "insecureSkipVerify"},
-		{"/host", url, []status.SpecSource{up}, Unknown, "cannot be asked from here"},
+		{"/", config.KubeletClient{}, []api.SpecSource{up}, OK, "kubelet Pods API: answers, 3 pods"},
+		{"/", config.KubeletClient{}, []api.SpecSource{down}, OK, "nobody tells them"},
+		{"/", url, []api.SpecSource{up, down}, OK, "401 Unauthorized"},
+		{"/", url, []api.SpecSource{down}, Problem, "nobody answers: kubelet /pods: 401 Unauthorized"},
+		{"/", careless, []api.SpecSource{up}, Problem, "insecureSkipVerify"},
+		{"/host", url, []api.SpecSource{up}, Unknown, "cannot be asked from here"},
 	} {
 		n := &node{config: config.Config{PodSpec: config.PodSpec{Kubelet: c.kubelet}}, o: Options{
-			HostRoot: c.root, Specs: func(context.Context, config.PodSpec) []status.SpecSource { return c.sources },
+			HostRoot: c.root, Specs: func(context.Context, config.PodSpec) []api.SpecSource { return c.sources },
 		}}
 		if got := n.checkPodSpecs(t.Context()); got.Result != c.want || !strings.Contains(got.Found, c.found) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
-	n := &node{agent: &status.Node{PodSpecs: []status.SpecSource{up}}, o: Options{HostRoot: "/host"}}
+	n := &node{agent: &api.Node{PodSpecs: []api.SpecSource{up}}, o: Options{HostRoot: "/host"}}
 	if got := n.checkPodSpecs(t.Context()); got.Result != OK {
 		t.Errorf("the agent's own answer: %+v", got)
 	}
@@ -48,15 +48,15 @@ func TestPodSpecs(t *testing.T) {
 func TestKubeletsCPUs(t *testing.T) {
 	f := load(t, "testdata/kubelet-static-authority.txtar")
 	for _, c := range []struct {
-		source status.SpecSource
+		source api.SpecSource
 		want   string
 	}{
-		{status.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers have some is told by the kubelet PodResources API"},
-		{status.SpecSource{Name: "kubelet PodResources API", Up: true, NoCPUs: "it lists no CPUs"}, "inferred from what the kubelet asks of the runtime: it lists no CPUs"},
-		{status.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", NoCPUs: "it is not there"}, "inferred from what the kubelet asks of the runtime: it is not there"},
+		{api.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers have some is told by the kubelet PodResources API"},
+		{api.SpecSource{Name: "kubelet PodResources API", Up: true, NoCPUs: "it lists no CPUs"}, "inferred from what the kubelet asks of the runtime: it lists no CPUs"},
+		{api.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", NoCPUs: "it is not there"}, "inferred from what the kubelet asks of the runtime: it is not there"},
 	} {
 		o := f.options()
-		o.Ask = func(context.Context, string) (status.Node, error) { return status.Node{Grants: &c.source}, nil }
+		o.Ask = func(context.Context, string) (api.Node, error) { return api.Node{Grants: &c.source}, nil }
 		if got := find(t, Run(t.Context(), o), "kubelet cpu manager"); got.Result != OK || !strings.Contains(got.Found, c.want) {
 			t.Errorf("%+v, want %q", got, c.want)
 		}
@@ -66,14 +66,14 @@ func TestKubeletsCPUs(t *testing.T) {
 // TestContested: files that another program keeps changing are a problem, those that
 // keep containers apart first.
 func TestContested(t *testing.T) {
-	left := status.Contested{File: "cpu.max", Writes: 30, Left: "keep cpu.max: somebody else writes it"}
-	kept := status.Contested{File: "cpuset.cpus", Writes: 31, Kept: "keep cpuset.cpus: another program keeps changing it"}
-	for want, files := range map[string][]status.Contested{
+	left := api.Contested{File: "cpu.max", Writes: 30, Left: "keep cpu.max: somebody else writes it"}
+	kept := api.Contested{File: "cpuset.cpus", Writes: 31, Kept: "keep cpuset.cpus: another program keeps changing it"}
+	for want, files := range map[string][]api.Contested{
 		"":                                  {{File: "cpu.max", Writes: 3}},
 		"somebody else writes values":       {left},
 		"what keeps containers apart: keep": {left, kept},
 	} {
-		if got, some := (Check{}).contested(status.Node{Contested: files}); some != (want != "") || !strings.Contains(got.Found, want) || some && got.Result != Problem {
+		if got, some := (Check{}).contested(api.Node{Contested: files}); some != (want != "") || !strings.Contains(got.Found, want) || some && got.Result != Problem {
 			t.Errorf("%+v: %+v", files, got)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Build is what trimtab_build_info says.
@@ -95,7 +95,7 @@ func New(b Build, l Labels) *Metrics {
 
 // Watch adds what is read from the state each time the page is asked for. It is
 // called once, before Handler's page is.
-func (m *Metrics) Watch(summary func() status.Summary) {
+func (m *Metrics) Watch(summary func() api.Summary) {
 	m.registry.MustRegister(&state{summary: summary, kernel: m.kernel})
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -22,13 +22,13 @@ func sample() *Metrics {
 		Hooks: []string{"cpuset", "none"}, Refused: []string{"request", "annotation"}, Updates: []string{"done", "refused", "failed"},
 		Kernel: []string{"applied", "same", "refused"}, Switches: [][2]string{{"none", "nri"}, {"nri", "none"}}, Ignored: []string{"bypass"},
 	})
-	m.Watch(func() status.Summary {
-		return status.Summary{
-			Connections: []status.Connection{{Mode: "nri", State: "synchronised", States: []string{"synchronised", "connection lost"}, Live: true}},
+	m.Watch(func() api.Summary {
+		return api.Summary{
+			Connections: []api.Connection{{Mode: "nri", State: "synchronised", States: []string{"synchronised", "connection lost"}, Live: true}},
 			Classes:     map[string]int{"none": 3, "dedicated": 1, "reclaimed": 0},
-			Unapplied:   map[status.Missing]int{status.KernelRefused: 2}, WithoutCgroup: 2,
+			Unapplied:   map[api.Missing]int{api.KernelRefused: 2}, WithoutCgroup: 2,
 			Specs:       map[lifecycle.Source]int{lifecycle.FromPodsAPI: 2, lifecycle.FromNothing: 1},
-			Pools:       []status.PoolSize{{Pool: "shared", Node: 0, CPUs: 6}, {Pool: "shared", Node: 1, CPUs: 8}},
+			Pools:       []api.PoolSize{{Pool: "shared", Node: 0, CPUs: 6}, {Pool: "shared", Node: 1, CPUs: 8}},
 			PoolMembers: map[string]int{"shared": 3, "named": 1},
 			Exclusive:   2,
 			Kernel:      map[string]uint64{"applied": 40, "same": 2},
@@ -109,7 +109,7 @@ func TestTableIsThePage(t *testing.T) {
 
 func TestNothingYet(t *testing.T) {
 	m := New(Build{}, Labels{})
-	m.Watch(func() status.Summary { return status.Summary{} })
+	m.Watch(func() api.Summary { return api.Summary{} })
 	m.WatchProcess()
 	for _, want := range []string{
 		"trimtab_last_sync_timestamp_seconds 0\n", "trimtab_config_error 0\n", `trimtab_unapplied_values{reason="not yet"} 0`,

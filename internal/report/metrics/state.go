@@ -5,12 +5,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // state collects from one summary, so that all of a page is of one moment.
 type state struct {
-	summary func() status.Summary
+	summary func() api.Summary
 	kernel  []string
 }
 
@@ -47,7 +47,7 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 	for server, up := range n.HookServers {
 		put(hookUp, yes(up), server)
 	}
-	for _, why := range status.Reasons() {
+	for _, why := range api.Reasons() {
 		put(unapplied, float64(n.Unapplied[why]), string(why))
 	}
 	put(noCgroup, float64(n.WithoutCgroup))

@@ -14,6 +14,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Unreachable is the error of an agent that does not answer.
@@ -75,27 +77,27 @@ func unreachable(path string, err error) error {
 }
 
 // Status asks for the state of the whole node.
-func (c *Client) Status(ctx context.Context) (Node, error) {
-	var n Node
+func (c *Client) Status(ctx context.Context) (api.Node, error) {
+	var n api.Node
 	err := c.ask(ctx, "status", nil, &n)
 	return n, err
 }
 
 // Explain asks for the containers of a pod, or for one of them. A *Refused
 // says that the agent does not know it.
-func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]Container, error) {
+func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]api.Container, error) {
 	q := url.Values{"namespace": {namespace}, "pod": {pod}}
 	if container != "" {
 		q.Set("container", container)
 	}
-	var found []Container
+	var found []api.Container
 	err := c.ask(ctx, "explain", q, &found)
 	return found, err
 }
 
 // Events hands each event after sequence number since to take, oldest first.
 // With follow it goes on until ctx ends, which is no error, or the agent does.
-func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(Event) error) error {
+func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(api.Event) error) error {
 	q := url.Values{"since": {strconv.FormatUint(since, 10)}, "follow": {strconv.FormatBool(follow)}}
 	body, err := c.get(ctx, "events", q)
 	if err != nil {
@@ -103,7 +105,7 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 	}
 	defer body.Close()
 	for in := json.NewDecoder(bufio.NewReader(body)); ; {
-		var e Event
+		var e api.Event
 		switch err := in.Decode(&e); {
 		case errors.Is(err, io.EOF):
 			if follow {

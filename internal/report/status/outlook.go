@@ -2,57 +2,27 @@ package status
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
-
-// Outlook is what would be: pods that are not there yet, or another configuration.
-type Outlook struct {
-	// Containers are what the pods' containers would get.
-	Containers []Container `json:"containers,omitempty"`
-	Rejected   []Rejected  `json:"rejected,omitempty"`
-	// Moves are running containers that would get other CPUs.
-	Moves []Move `json:"moves,omitempty"`
-	// CPUs are the node's then.
-	CPUs NodeCPUs `json:"cpus"`
-}
-
-// Rejected is a container that a policy would refuse; without a name the whole pod.
-type Rejected struct {
-	Pod       string `json:"pod"`
-	Container string `json:"container,omitempty"`
-	Reason    string `json:"reason"`
-}
-
-// Move is a running container that would get other CPUs, as kernel lists.
-type Move struct {
-	Pod       string `json:"pod"`
-	Container string `json:"container"`
-	Before    string `json:"before"`
-	After     string `json:"after"`
-}
-
-// Compare orders moves by name.
-func (m Move) Compare(o Move) int {
-	return cmp.Or(cmp.Compare(m.Pod, o.Pod), cmp.Compare(m.Container, o.Container), cmp.Compare(m.Before, o.Before))
-}
 
 // Planner is a Source that can tell what would be. The server offers it where there is one.
 type Planner interface {
 	// PlanPods takes manifests, PlanConfig a configuration file. Errors are about these.
-	PlanPods(manifests []byte) (Outlook, error)
-	PlanConfig(file []byte) (Outlook, error)
+	PlanPods(manifests []byte) (api.Outlook, error)
+	PlanConfig(file []byte) (api.Outlook, error)
 }
 
 // mostAsked is how large a question may be.
 const mostAsked = 8 << 20
 
 // plan answers a question whose text is the request's body.
-func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (Outlook, error)) {
+func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Outlook, error)) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostAsked))
 	if err != nil {
 		answer(w, http.StatusRequestEntityTooLarge, failure{"the question is too large or incomplete: " + err.Error()})
@@ -76,17 +46,17 @@ func plans(mux *http.ServeMux, src Source) {
 }
 
 // PlanPods asks what would become of pods, given as manifests.
-func (c *Client) PlanPods(ctx context.Context, manifests []byte) (Outlook, error) {
+func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Outlook, error) {
 	return c.plan(ctx, "plan/pods", manifests)
 }
 
 // PlanConfig asks which containers another configuration would move.
-func (c *Client) PlanConfig(ctx context.Context, file []byte) (Outlook, error) {
+func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Outlook, error) {
 	return c.plan(ctx, "plan/config", file)
 }
 
-func (c *Client) plan(ctx context.Context, what string, text []byte) (Outlook, error) {
-	var out Outlook
+func (c *Client) plan(ctx context.Context, what string, text []byte) (api.Outlook, error) {
+	var out api.Outlook
 	body, err := c.post(ctx, what, text)
 	if err != nil {
 		return out, err
@@ -96,7 +66,7 @@ func (c *Client) plan(ctx context.Context, what string, text []byte) (Outlook, e
 }
 
 // RenderOutlook shows what would be.
-func RenderOutlook(w io.Writer, out Outlook) error {
+func RenderOutlook(w io.Writer, out api.Outlook) error {
 	var b bytes.Buffer
 	if len(out.Containers) > 0 {
 		t := table(&b)
@@ -127,7 +97,7 @@ func RenderOutlook(w io.Writer, out Outlook) error {
 }
 
 // values lists what would be decided for each container besides its CPUs, and what is wrong with what it asks for.
-func values(w io.Writer, all []Container) {
+func values(w io.Writer, all []api.Container) {
 	for _, c := range all {
 		var said []string
 		for _, v := range c.Values {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -41,7 +42,7 @@ type Mark struct {
 
 // Marks gives every CPU the mark that RenderStatus draws it with. An owner has one entry, so has everything else; no CPU
 // is in two.
-func Marks(c NodeCPUs) []Mark {
+func Marks(c api.NodeCPUs) []Mark {
 	p := draw(c)
 	at := map[string]int{}
 	var all []Mark
@@ -67,7 +68,7 @@ type picture struct {
 
 // draw gives each CPU the mark of who may use it. What is more particular is
 // painted last: pools, reserved, owners.
-func draw(c NodeCPUs) picture {
+func draw(c api.NodeCPUs) picture {
 	p := picture{marks: map[int]string{}, pods: map[int]string{}}
 	p.pools(c)
 	if ids := cpus(c.Reserved); len(ids) > 0 {
@@ -102,7 +103,7 @@ func draw(c NodeCPUs) picture {
 	return p
 }
 
-func (p *picture) pools(c NodeCPUs) {
+func (p *picture) pools(c api.NodeCPUs) {
 	shared, reclaimed := cpus(c.Shared), cpus(c.Reclaimed)
 	for _, id := range cpus(c.Online) {
 		p.marks[id] = markNone
@@ -149,7 +150,7 @@ func cpus(list string) []int {
 }
 
 // write draws one or more lines per NUMA node, and the legend.
-func (p picture) write(w io.Writer, c NodeCPUs) {
+func (p picture) write(w io.Writer, c api.NodeCPUs) {
 	widest := 0
 	for _, n := range c.Nodes {
 		widest = max(widest, len(n.CPUs))

@@ -7,42 +7,14 @@ import (
 	"io"
 	"net/http"
 	"text/tabwriter"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
-
-// Released is what became of everything that was given back.
-type Released struct {
-	// Given counts values that are as they were before Trimtab.
-	Given int `json:"given"`
-	// Left are values that stay, as somebody else changed them since.
-	Left []Kept `json:"left,omitempty"`
-	// Failed are values that could not be restored: the kernel refused, or nobody
-	// knows what was there before.
-	Failed []Kept `json:"failed,omitempty"`
-	// Stale are values that the runtime's stored copies have still: the next update
-	// of the container by the kubelet would bring them back. Kernel is what is in
-	// the copy.
-	Stale []Kept `json:"stale,omitempty"`
-	// Waiting counts containers whose copy in the runtime was still to be changed
-	// when the time for it was over.
-	Waiting int `json:"waiting,omitempty"`
-}
-
-// Unrestored counts what is not as it was, but for what others changed.
-func (r *Released) Unrestored() int { return len(r.Failed) + max(len(r.Stale), r.Waiting) }
-
-// Kept is a value that was not given back, and why.
-type Kept struct {
-	Owner   string `json:"owner,omitempty"` // container or sandbox id
-	Cgroup  string `json:"cgroup"`
-	Setting string `json:"setting"`
-	Kernel  string `json:"kernel,omitempty"` // what is there
-	Why     string `json:"why"`
-}
 
 // Releaser is a Source that can give back what it changed. The server offers it
 // where there is one.
 type Releaser interface {
-	Release(ctx context.Context) (Released, error)
+	Release(ctx context.Context) (api.Released, error)
 }
 
 func release(w http.ResponseWriter, r *http.Request, src Source) {
@@ -61,8 +33,8 @@ func release(w http.ResponseWriter, r *http.Request, src Source) {
 
 // Release has the agent give back everything it changed; it decides nothing
 // more until it is started anew.
-func (c *Client) Release(ctx context.Context) (Released, error) {
-	var out Released
+func (c *Client) Release(ctx context.Context) (api.Released, error) {
+	var out api.Released
 	body, err := c.do(ctx, http.MethodPost, "release", nil)
 	if err != nil {
 		return out, err
@@ -72,12 +44,12 @@ func (c *Client) Release(ctx context.Context) (Released, error) {
 }
 
 // RenderReleased prints what was given back and what was not.
-func RenderReleased(w io.Writer, r Released) error {
+func RenderReleased(w io.Writer, r api.Released) error {
 	fmt.Fprintf(w, "%d values given back, %d left, %d failed, %d stale in the runtime\n", r.Given, len(r.Left), len(r.Failed), len(r.Stale))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, list := range []struct {
 		what string
-		kept []Kept
+		kept []api.Kept
 	}{{"LEFT", r.Left}, {"FAILED", r.Failed}, {"STALE", r.Stale}} {
 		for _, k := range list.kept {
 			where := k.Cgroup

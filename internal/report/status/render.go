@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Options are how things are shown to people.
@@ -19,7 +20,7 @@ type Options struct {
 }
 
 // RenderStatus shows the state of a node.
-func RenderStatus(w io.Writer, n Node, o Options) error {
+func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	var b bytes.Buffer
 	head := table(&b)
 	fmt.Fprintf(head, "trimtab\t%s, up %s\n", Clean(n.Version), age(o.Now.Sub(n.Started)))
@@ -45,7 +46,7 @@ func RenderStatus(w io.Writer, n Node, o Options) error {
 }
 
 // alarms writes what is wrong with the agent as a whole.
-func alarms(head io.Writer, n Node, o Options) {
+func alarms(head io.Writer, n api.Node, o Options) {
 	alarmed := func(label string, texts []string, then string) {
 		for _, text := range texts {
 			fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(text)+then))
@@ -64,7 +65,7 @@ func alarms(head io.Writer, n Node, o Options) {
 }
 
 // attachments writes where the agent sits, and where it knows pods from.
-func attachments(head io.Writer, n Node, o Options) {
+func attachments(head io.Writer, n api.Node, o Options) {
 	if len(n.Attachments) == 0 {
 		fmt.Fprintf(head, "attachment\t%s\n", o.alarm("none"))
 	}
@@ -87,7 +88,7 @@ func attachments(head io.Writer, n Node, o Options) {
 }
 
 // contested writes the files that another program keeps changing.
-func contested(head io.Writer, files []Contested, o Options) {
+func contested(head io.Writer, files []api.Contested, o Options) {
 	for _, c := range files {
 		if c.Kept != "" {
 			fmt.Fprintf(head, "contested\t%s\n", o.alarm(Clean(c.Kept)))
@@ -98,7 +99,7 @@ func contested(head io.Writer, files []Contested, o Options) {
 	}
 }
 
-func hookServers(head io.Writer, h *HookServers, o Options) {
+func hookServers(head io.Writer, h *api.HookServers, o Options) {
 	if h == nil {
 		return
 	}
@@ -117,7 +118,7 @@ func hookServers(head io.Writer, h *HookServers, o Options) {
 	}
 }
 
-func attachment(a Attached) string {
+func attachment(a api.Attached) string {
 	s := Clean(a.Name) + ": " + Clean(a.State)
 	if a.Runtime != "" {
 		s += ", " + Clean(a.Runtime)
@@ -139,7 +140,7 @@ func (o Options) trouble(unapplied, problems int) string {
 		count(unapplied, "value"), count(problems, "problem")))
 }
 
-func pools(w io.Writer, list []Pool) {
+func pools(w io.Writer, list []api.Pool) {
 	if len(list) == 0 {
 		return
 	}
@@ -152,12 +153,12 @@ func pools(w io.Writer, list []Pool) {
 	flush(t)
 }
 
-func containers(w io.Writer, list []Container, o Options) {
+func containers(w io.Writer, list []api.Container, o Options) {
 	t := table(w)
 	fmt.Fprintln(t, "POD\tCONTAINER\tSTATE\tCLASS\tQOS\tSEAT\tCPUS\tVALUES\tPROBLEMS")
 	for _, c := range list {
 		applied, all := 0, 0
-		for _, v := range append(append([]Value{}, c.Values...), c.PodValues...) {
+		for _, v := range append(append([]api.Value{}, c.Values...), c.PodValues...) {
 			all++
 			if v.Applied {
 				applied++
@@ -174,7 +175,7 @@ func containers(w io.Writer, list []Container, o Options) {
 }
 
 // RenderExplain shows what containers were promised and got, value by value.
-func RenderExplain(w io.Writer, list []Container, o Options) error {
+func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 	var b bytes.Buffer
 	pod := ""
 	for i, c := range list {
@@ -197,7 +198,7 @@ func RenderExplain(w io.Writer, list []Container, o Options) error {
 	return send(w, &b)
 }
 
-func explainHead(w io.Writer, c Container) {
+func explainHead(w io.Writer, c api.Container) {
 	name := Clean(c.Pod)
 	if c.Name != "" {
 		name += "/" + Clean(c.Name)
@@ -221,7 +222,7 @@ func explainHead(w io.Writer, c Container) {
 	flush(t)
 }
 
-func explainFacts(w io.Writer, facts []Fact) {
+func explainFacts(w io.Writer, facts []api.Fact) {
 	if len(facts) == 0 {
 		return
 	}
@@ -238,7 +239,7 @@ func explainFacts(w io.Writer, facts []Fact) {
 	flush(t)
 }
 
-func explainValues(w io.Writer, values []Value, o Options) {
+func explainValues(w io.Writer, values []api.Value, o Options) {
 	if len(values) == 0 {
 		fmt.Fprintln(w, "  nothing is set: the container runs as the runtime made it")
 		return
@@ -257,7 +258,7 @@ func explainValues(w io.Writer, values []Value, o Options) {
 	flush(t)
 }
 
-func (o Options) applied(v Value) string {
+func (o Options) applied(v api.Value) string {
 	s := "yes"
 	if v.Note != "" {
 		s = "yes, " + Clean(v.Note)
@@ -283,7 +284,7 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 
 // RenderEvent shows one event: a line for what happened, and an indented one
 // for each thing that was decided.
-func RenderEvent(w io.Writer, e Event, o Options) error {
+func RenderEvent(w io.Writer, e api.Event, o Options) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s #%d %s", e.Time.Format("15:04:05.000"), e.Seq, Clean(e.Kind))
 	if e.Pod != "" {

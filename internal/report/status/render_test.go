@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
@@ -24,63 +25,64 @@ var update = flag.Bool("update", false, "rewrite golden files")
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // sample is a node with one of everything.
-func sample() Node {
-	lsr := Container{
+func sample() api.Node {
+	lsr := api.Container{
 		Pod: "db/redis-0", Name: "redis", ID: "c1", State: "running", Class: "dedicated",
 		ClassFrom: "koordinator.sh/qosClass", QoS: "Guaranteed", Seat: "exclusive", CPUs: "4-7",
 		SeatWhy: "assigned by the scheduler",
-		Values: []Value{
+		Values: []api.Value{
 			{Field: "cpuset.cpus", Value: "4-7", Channel: "nri create", Applied: true,
 				Why: lifecycle.Reason{Hook: "cpuset", Source: "scheduling.koordinator.sh/resource-status", Text: "assigned CPUs"}},
 			{Field: "cpu.quota", Value: "-1", Channel: "nri create", Applied: true,
 				Why: lifecycle.Reason{Hook: "cpuset", Source: "hooks.cpuset.unsetQuota"}},
 		},
-		PodValues: []Value{{Field: "cpu.quota", Value: "-1", Channel: "kernel", Note: "write cpu.max: no such file",
+		PodValues: []api.Value{{Field: "cpu.quota", Value: "-1", Channel: "kernel", Note: "write cpu.max: no such file",
 			Why: lifecycle.Reason{Hook: "cpuset"}}},
 	}
 	sidecar := lsr
 	sidecar.Name, sidecar.ID, sidecar.Values = "exporter", "c2", nil
-	batch := Container{
+	batch := api.Container{
 		Pod: "batch/job-1", Name: "work", ID: "c3", State: "created", Class: "reclaimed", QoS: "BestEffort",
 		Seat: "reclaimed", CPUs: "2-3,8-15",
-		Values: []Value{{Field: "env X", Value: "a\x1b[31m\tb", Channel: "nri create", Applied: true, Note: "kernel later",
+		Values: []api.Value{{Field: "env X", Value: "a\x1b[31m\tb", Channel: "nri create", Applied: true, Note: "kernel later",
 			Why: lifecycle.Reason{Hook: "gpu"}}},
 		Problems: []lifecycle.Problem{
 			{Key: "kubernetes.io/batch-cpu", Value: "8", Reason: "is 8 milli-CPU; was 8000 meant?", Warning: true},
 			{Key: "koordinator.sh/qosClass", Value: "LSX", Reason: "is no class"},
 		},
 	}
-	return Node{
+	return api.Node{
 		Version: "v0.1.0", Started: noon.Add(-2*time.Hour - 3*time.Minute), ConfigFile: "/etc/trimtab/config.yaml",
 		ConfigGen: 3, ConfigError: "config.yaml:3: lok: unknown key\nthe configuration in force stays",
-		Contested: []Contested{
+		Contested: []api.Contested{
 			{Owner: "c1", File: "kubepods/podu/c1/cpuset.cpus", Writes: 31, Kept: "keep kubepods/podu/c1/cpuset.cpus: another program keeps changing it\x1b[1m"},
 			{Owner: "c2", File: "kubepods/podu/c2/cpu.max", Writes: 30, Left: "keep kubepods/podu/c2/cpu.max: somebody else writes it again and again"},
 		},
 		Unsaved: []string{"/s/originals.jsonl: no space left on device\x1b[1m", "/s/checkpoint.json: read-only file system"},
-		Hooks: []Hook{
+		Hooks: []api.Hook{
 			{Name: "cpuset", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.Supported}},
 			{Name: "rdma", Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "off anyway"}},
 			{Name: "groupIdentity", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.bvt_warp_ns"}},
 		},
-		Attachments: []Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
-		CPUs: NodeCPUs{
+		Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
+		CPUs: api.NodeCPUs{
 			Online: "0-15", Reserved: "0-1", Exclusive: "4-7", Shared: "2-3,8-11", Reclaimed: "2-3,8-14",
-			Nodes:  []NUMA{{ID: 0, CPUs: "0-7", Cores: []string{"0,2", "1,3", "4,6", "5,7"}, Memory: 4 << 30}, {ID: 1, CPUs: "8-15", Package: 1}, {ID: 2, Package: -1, Memory: 1 << 29}},
-			Grants: []Grant{{Pod: "db/redis-0", Container: "redis", CPUs: "4-5"}, {Pod: "db/redis-0", Container: "exporter", CPUs: "6-7"}},
-			Pools: []Pool{
-				{"shared", "shared", "2-3,8-11", 0}, {"shared we\x1bb of node 1", "shared", "12", 3}, {"reclaimed", "reclaimed", "2-3,8-14", 1},
+			Nodes:  []api.NUMA{{ID: 0, CPUs: "0-7", Cores: []string{"0,2", "1,3", "4,6", "5,7"}, Memory: 4 << 30}, {ID: 1, CPUs: "8-15", Package: 1}, {ID: 2, Package: -1, Memory: 1 << 29}},
+			Grants: []api.Grant{{Pod: "db/redis-0", Container: "redis", CPUs: "4-5"}, {Pod: "db/redis-0", Container: "exporter", CPUs: "6-7"}},
+			Pools: []api.Pool{
+				{Name: "shared", Class: "shared", CPUs: "2-3,8-11"}, {Name: "shared we\x1bb of node 1", Class: "shared", CPUs: "12", Members: 3},
+				{Name: "reclaimed", Class: "reclaimed", CPUs: "2-3,8-14", Members: 1},
 			},
 		},
-		Containers: []Container{lsr, sidecar, batch}, Unapplied: 1, Problems: 2,
+		Containers: []api.Container{lsr, sidecar, batch}, Unapplied: 1, Problems: 2,
 	}
 }
 
 func TestRender(t *testing.T) {
 	n := sample()
-	quiet := Node{Version: "devel", Started: noon.Add(-4 * time.Second), ConfigGen: 1,
-		CPUs: NodeCPUs{Online: "0-1", Shared: "0-1", Reclaimed: "0-1", Nodes: []NUMA{{ID: 0, CPUs: "0-1"}}}}
-	event := Event{
+	quiet := api.Node{Version: "devel", Started: noon.Add(-4 * time.Second), ConfigGen: 1,
+		CPUs: api.NodeCPUs{Online: "0-1", Shared: "0-1", Reclaimed: "0-1", Nodes: []api.NUMA{{ID: 0, CPUs: "0-1"}}}}
+	event := api.Event{
 		Seq: 12, Time: noon, Kind: "CreateContainer", From: "nri", Pod: "db/redis-0", Container: "redis",
 		Took: 1234567, Values: append(n.Containers[0].Values, n.Containers[0].PodValues...),
 		Changed: []string{"shared pool: 2-15 -> 2-3,8-15"}, Problems: n.Containers[2].Problems[:1],
@@ -94,16 +96,16 @@ func TestRender(t *testing.T) {
 		{"status-quiet", func(b *bytes.Buffer) error { return RenderStatus(b, quiet, Options{Now: noon}) }},
 		{"explain", func(b *bytes.Buffer) error { return RenderExplain(b, n.Containers, Options{}) }},
 		{"outlook", func(b *bytes.Buffer) error {
-			return RenderOutlook(b, Outlook{Containers: n.Containers, CPUs: n.CPUs,
-				Rejected: []Rejected{{Pod: "d/x", Container: "c", Reason: "no\x1b[31m"}},
-				Moves:    []Move{{"shop/web", "app", "0-15", "2-3,8-15"}}})
+			return RenderOutlook(b, api.Outlook{Containers: n.Containers, CPUs: n.CPUs,
+				Rejected: []api.Rejected{{Pod: "d/x", Container: "c", Reason: "no\x1b[31m"}},
+				Moves:    []api.Move{{Pod: "shop/web", Container: "app", Before: "0-15", After: "2-3,8-15"}}})
 		}},
-		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, Outlook{CPUs: quiet.CPUs}) }},
+		{"outlook-quiet", func(b *bytes.Buffer) error { return RenderOutlook(b, api.Outlook{CPUs: quiet.CPUs}) }},
 		{"status.svg", func(b *bytes.Buffer) error { return SVG(b, n, noon) }},
 		{"status-quiet.svg", func(b *bytes.Buffer) error { return SVG(b, quiet, noon) }},
 		{"event", func(b *bytes.Buffer) error { return RenderEvent(b, event, Options{}) }},
 		{"event-rejected", func(b *bytes.Buffer) error {
-			return RenderEvent(b, Event{Seq: 1, Time: noon, Kind: "Synchronize", Rejected: "no\nway"}, Options{})
+			return RenderEvent(b, api.Event{Seq: 1, Time: noon, Kind: "Synchronize", Rejected: "no\nway"}, Options{})
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -136,7 +138,7 @@ func TestRender(t *testing.T) {
 
 // TestPictureTellsWhatIsMissing: an owner whose CPU is offline is seen in the picture.
 func TestPictureTellsWhatIsMissing(t *testing.T) {
-	c := NodeCPUs{Online: "0-2", Grants: []Grant{{Pod: "d/db", CPUs: "1-2", Away: "3"}, {Pod: "d/late", Away: "4-5"}}}
+	c := api.NodeCPUs{Online: "0-2", Grants: []api.Grant{{Pod: "d/db", CPUs: "1-2", Away: "3"}, {Pod: "d/late", Away: "4-5"}}}
 	var said []string
 	for _, o := range draw(c).used {
 		said = append(said, o.text)
@@ -147,10 +149,10 @@ func TestPictureTellsWhatIsMissing(t *testing.T) {
 }
 
 func TestPictureOfLargeNode(t *testing.T) {
-	c := NodeCPUs{Online: "0-199", Shared: "0-199", Nodes: []NUMA{{ID: 0, CPUs: "0-199"}}}
+	c := api.NodeCPUs{Online: "0-199", Shared: "0-199", Nodes: []api.NUMA{{ID: 0, CPUs: "0-199"}}}
 	for i := range 30 {
 		pod := string(rune('a'+i%26)) + string(rune('a'+i/26))
-		c.Grants = append(c.Grants, Grant{Pod: pod, CPUs: []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
+		c.Grants = append(c.Grants, api.Grant{Pod: pod, CPUs: []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
 			"10", "11", "12", "13", "14", "15", "16", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29"}[i]})
 	}
 	var b bytes.Buffer
@@ -179,7 +181,7 @@ func FuzzClean(f *testing.F) {
 }
 
 func TestAttachment(t *testing.T) {
-	got := attachment(Attached{Name: "nri", State: "connected", Runtime: "containerd v1.7.20 (NRI v0.6.1)", Lacks: []string{"cdi", "oom.score"}, Error: "slow"})
+	got := attachment(api.Attached{Name: "nri", State: "connected", Runtime: "containerd v1.7.20 (NRI v0.6.1)", Lacks: []string{"cdi", "oom.score"}, Error: "slow"})
 	if want := "nri: connected, containerd v1.7.20 (NRI v0.6.1), without cdi, oom.score: slow"; got != want {
 		t.Errorf("got %q", got)
 	}
@@ -191,9 +193,9 @@ func TestSVGOfForeignText(t *testing.T) {
 	n.Version, n.ConfigError = "<v\x00>", "]]>&\x1b[0m"
 	n.Attachments[0].Runtime = "<script>alert(1)</script>"
 	for i := range 40 {
-		n.CPUs.Grants = append(n.CPUs.Grants, Grant{Pod: "a&b<" + string(rune('a'+i)), CPUs: strconv.Itoa(i % 16)})
+		n.CPUs.Grants = append(n.CPUs.Grants, api.Grant{Pod: "a&b<" + string(rune('a'+i)), CPUs: strconv.Itoa(i % 16)})
 	}
-	n.CPUs.Nodes = append(n.CPUs.Nodes, NUMA{ID: 3, CPUs: "not a list", Cores: []string{"x"}}, NUMA{ID: 4, CPUs: "16-1039"})
+	n.CPUs.Nodes = append(n.CPUs.Nodes, api.NUMA{ID: 3, CPUs: "not a list", Cores: []string{"x"}}, api.NUMA{ID: 4, CPUs: "16-1039"})
 	var b bytes.Buffer
 	if err := SVG(&b, n, noon); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 const (
@@ -22,6 +24,17 @@ const (
 // failure is the body of every answer that is not 200.
 type failure struct {
 	Error string `json:"error"`
+}
+
+// Source is what the server asks the agent for.
+type Source interface {
+	Status() api.Node
+	// Explain returns the containers of a pod, or one of them. ok is false
+	// where the agent knows no such pod or container.
+	Explain(namespace, pod, container string) (found []api.Container, ok bool)
+	// Events returns the journal after sequence number since, and a channel
+	// that is closed when there is more or ctx ends.
+	Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{})
 }
 
 // Socket is an open status socket that nobody answers at yet.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // journal is a source whose events a test adds to.
 type journal struct {
 	mu     sync.Mutex
-	events []Event
+	events []api.Event
 	more   chan struct{}
 }
 
@@ -30,15 +32,15 @@ func newJournal() *journal { return &journal{more: make(chan struct{})} }
 func (j *journal) add(kind string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.events = append(j.events, Event{Seq: uint64(len(j.events) + 1), Kind: kind})
+	j.events = append(j.events, api.Event{Seq: uint64(len(j.events) + 1), Kind: kind})
 	close(j.more)
 	j.more = make(chan struct{})
 }
 
-func (j *journal) Status() Node { return sample() }
+func (j *journal) Status() api.Node { return sample() }
 
-func (j *journal) Explain(namespace, pod, container string) ([]Container, bool) {
-	var found []Container
+func (j *journal) Explain(namespace, pod, container string) ([]api.Container, bool) {
+	var found []api.Container
 	for _, c := range sample().Containers {
 		if c.Pod == namespace+"/"+pod && (container == "" || container == c.Name) {
 			found = append(found, c)
@@ -47,7 +49,7 @@ func (j *journal) Explain(namespace, pod, container string) ([]Container, bool) 
 	return found, found != nil
 }
 
-func (j *journal) Events(_ context.Context, since uint64) ([]Event, <-chan struct{}) {
+func (j *journal) Events(_ context.Context, since uint64) ([]api.Event, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.events[min(since, uint64(len(j.events))):], j.more
@@ -240,7 +242,7 @@ func TestEvents(t *testing.T) {
 	stop := serve(t, path, j)
 	c := dial(t, path)
 	var got []string
-	err := c.Events(t.Context(), 1, false, func(e Event) error { got = append(got, e.Kind); return nil })
+	err := c.Events(t.Context(), 1, false, func(e api.Event) error { got = append(got, e.Kind); return nil })
 	if d := cmp.Diff([]string{"CreateContainer"}, got); d != "" || err != nil {
 		t.Errorf("without following: %s, %v", d, err)
 	}
@@ -248,7 +250,7 @@ func TestEvents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	got = nil
-	err = c.Events(ctx, 0, true, func(e Event) error {
+	err = c.Events(ctx, 0, true, func(e api.Event) error {
 		got = append(got, e.Kind)
 		switch e.Seq {
 		case 2: // all there was; the next comes live
@@ -263,14 +265,14 @@ func TestEvents(t *testing.T) {
 	}
 
 	enough := errors.New("enough")
-	if err := c.Events(t.Context(), 0, true, func(Event) error { return enough }); !errors.Is(err, enough) {
+	if err := c.Events(t.Context(), 0, true, func(api.Event) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("taker's error became %v", err)
 	}
 
 	// The agent ends while someone listens: both must end, and the listener
 	// must say why.
 	var gone *Unreachable
-	err = c.Events(t.Context(), 2, true, func(Event) error { go func() { _ = stop() }(); return nil })
+	err = c.Events(t.Context(), 2, true, func(api.Event) error { go func() { _ = stop() }(); return nil })
 	if !errors.As(err, &gone) || !strings.Contains(err.Error(), "the agent stopped") {
 		t.Errorf("agent gone: %v", err)
 	}
@@ -292,14 +294,14 @@ func TestDialNobody(t *testing.T) {
 // foreseer is a source that can tell what would be.
 type foreseer struct{ *journal }
 
-func (foreseer) PlanPods(text []byte) (Outlook, error) {
+func (foreseer) PlanPods(text []byte) (api.Outlook, error) {
 	if len(text) == 0 {
-		return Outlook{}, errors.New("no pod in it")
+		return api.Outlook{}, errors.New("no pod in it")
 	}
-	return Outlook{Moves: []Move{{Pod: string(text)}}}, nil
+	return api.Outlook{Moves: []api.Move{{Pod: string(text)}}}, nil
 }
 
-func (foreseer) PlanConfig([]byte) (Outlook, error) { return Outlook{CPUs: sample().CPUs}, nil }
+func (foreseer) PlanConfig([]byte) (api.Outlook, error) { return api.Outlook{CPUs: sample().CPUs}, nil }
 
 func TestPlan(t *testing.T) {
 	path := socketPath(t)

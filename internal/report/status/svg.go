@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // Measures of the drawing, in pixels.
@@ -36,7 +38,7 @@ var svgFills = map[string]string{
 
 // SVG draws a node: its packages, NUMA nodes, cores and threads, each CPU in the colour of who may use it, and who that
 // is. The drawing needs nothing from outside and can be attached to a ticket.
-func SVG(w io.Writer, n Node, now time.Time) error {
+func SVG(w io.Writer, n api.Node, now time.Time) error {
 	var body bytes.Buffer
 	d := drawing{out: &body, picture: draw(n.CPUs), y: svgMargin}
 	d.head(n, now)
@@ -72,7 +74,7 @@ func (d *drawing) line(attributes, text string) {
 	d.text(svgMargin, d.y-5, attributes, text)
 }
 
-func (d *drawing) head(n Node, now time.Time) {
+func (d *drawing) head(n api.Node, now time.Time) {
 	d.y += 4
 	d.line(` font-size="18" font-weight="bold"`, "trimtab "+Clean(n.Version))
 	for _, a := range n.Attachments {
@@ -86,7 +88,7 @@ func (d *drawing) head(n Node, now time.Time) {
 }
 
 // countOf says how many containers of which class there are, and what is amiss.
-func countOf(n Node) string {
+func countOf(n api.Node) string {
 	classes := map[string]int{}
 	for _, c := range n.Containers {
 		classes[c.Class]++
@@ -104,8 +106,8 @@ func countOf(n Node) string {
 }
 
 // byPackage are the nodes in groups of one package, in order. Nodes of an agent that told no packages are one group.
-func byPackage(nodes []NUMA) [][]NUMA {
-	var groups [][]NUMA
+func byPackage(nodes []api.NUMA) [][]api.NUMA {
+	var groups [][]api.NUMA
 	for i, n := range nodes {
 		if i == 0 || n.Package != nodes[i-1].Package {
 			groups = append(groups, nil)
@@ -116,7 +118,7 @@ func byPackage(nodes []NUMA) [][]NUMA {
 }
 
 // pkg draws the nodes of a package side by side, two in a row.
-func (d *drawing) pkg(nodes []NUMA) {
+func (d *drawing) pkg(nodes []api.NUMA) {
 	top := d.y
 	d.y += svgTitle
 	title := fmt.Sprintf("package %d", nodes[0].Package)
@@ -141,7 +143,7 @@ func (d *drawing) pkg(nodes []NUMA) {
 }
 
 // node draws one NUMA node at a place and returns its size.
-func (d *drawing) node(n NUMA, x, y int) (width, height int) {
+func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 	title := fmt.Sprintf("node %d: %s", n.ID, Clean(n.CPUs))
 	if n.CPUs == "" {
 		title = fmt.Sprintf("node %d: no CPUs", n.ID)
@@ -169,7 +171,7 @@ func (d *drawing) node(n NUMA, x, y int) (width, height int) {
 }
 
 // cores are the threads of each core; CPUs are cores of their own where the agent did not tell.
-func cores(n NUMA) [][]int {
+func cores(n api.NUMA) [][]int {
 	var all [][]int
 	for _, list := range n.Cores {
 		all = append(all, cpus(list))
@@ -218,7 +220,7 @@ func fill(mark string) string {
 }
 
 // legend says what the marks stand for.
-func (d *drawing) legend(n Node) {
+func (d *drawing) legend(n api.Node) {
 	for _, o := range d.picture.used {
 		d.y += svgLine
 		fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="16" height="16" fill="%s" stroke="#80868b"/>`+"\n", svgMargin, d.y-16, fill(o.mark))

@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // Frame is what one look shows.
 type Frame struct {
-	Node     status.Node
+	Node     api.Node
 	Busy     map[int]float64 // by CPU, 0 to 1
 	Pressure []Pressure
 	// History is how busy each row's CPUs were, oldest first, by the row's name.
@@ -36,7 +37,7 @@ type Row struct {
 }
 
 // Rows are the owners of CPUs and the pools, as the agent tells them.
-func Rows(n status.Node) []Row {
+func Rows(n api.Node) []Row {
 	var rows []Row
 	for _, m := range status.Marks(n.CPUs) {
 		if m.Pod != "" {
@@ -45,7 +46,7 @@ func Rows(n status.Node) []Row {
 	}
 	pools := n.CPUs.Pools
 	if len(pools) == 0 {
-		pools = []status.Pool{{Name: "shared", CPUs: n.CPUs.Shared, Members: -1}, {Name: "reclaimed", CPUs: n.CPUs.Reclaimed, Members: -1}}
+		pools = []api.Pool{{Name: "shared", CPUs: n.CPUs.Shared, Members: -1}, {Name: "reclaimed", CPUs: n.CPUs.Reclaimed, Members: -1}}
 	}
 	for _, pool := range pools {
 		if ids := list(pool.CPUs); len(ids) > 0 {

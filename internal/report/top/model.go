@@ -7,14 +7,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
 // lately is how many looks a row remembers.
 const lately = 30
 
 // Ask asks the agent for the node's state.
-type Ask func(context.Context) (status.Node, error)
+type Ask func(context.Context) (api.Node, error)
 
 // Model is the live view as bubbletea runs it.
 type Model struct {
@@ -33,7 +33,7 @@ func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bo
 
 // look is what was seen at one moment.
 type look struct {
-	node    status.Node
+	node    api.Node
 	reading Reading
 	err     error
 }
@@ -85,7 +85,7 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 }
 
 // Seen is the view after a look. Where that failed, what was seen before stays, with the reason.
-func (m Model) Seen(node status.Node, r Reading, err error) Model {
+func (m Model) Seen(node api.Node, r Reading, err error) Model {
 	if err != nil {
 		m.frame.Trouble = err.Error()
 		return m

@@ -14,7 +14,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
@@ -80,15 +80,15 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-func node() status.Node {
-	return status.Node{
-		Version: "v0.1.0", Attachments: []status.Attached{{Name: "nri", State: "connected"}},
-		CPUs: status.NodeCPUs{
+func node() api.Node {
+	return api.Node{
+		Version: "v0.1.0", Attachments: []api.Attached{{Name: "nri", State: "connected"}},
+		CPUs: api.NodeCPUs{
 			Online: "0-4", Shared: "1-3", Reclaimed: "2-3", Reserved: "0",
-			Nodes:  []status.NUMA{{ID: 0, CPUs: "0-1"}, {ID: 1, CPUs: "2-4"}, {ID: 2}},
-			Grants: []status.Grant{{Pod: "db/redis-0", Container: "redis", CPUs: "4"}},
+			Nodes:  []api.NUMA{{ID: 0, CPUs: "0-1"}, {ID: 1, CPUs: "2-4"}, {ID: 2}},
+			Grants: []api.Grant{{Pod: "db/redis-0", Container: "redis", CPUs: "4"}},
 		},
-		Containers: make([]status.Container, 3), Unapplied: 1,
+		Containers: make([]api.Container, 3), Unapplied: 1,
 	}
 }
 
@@ -100,7 +100,7 @@ func seen(t testing.TB) Model {
 }
 
 func TestFrame(t *testing.T) {
-	failed := seen(t).Seen(status.Node{}, Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
+	failed := seen(t).Seen(api.Node{}, Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
 	live := seen(t).Frame()
 	live.Width, live.Height, live.ByName, live.Paused = 60, 9, true, true
 	colored := seen(t).Frame()
@@ -143,7 +143,7 @@ func TestKeys(t *testing.T) {
 	if !paused.Frame().Paused {
 		t.Error("space does not pause")
 	}
-	next, again := paused.Update(look{node: status.Node{Version: "later"}})
+	next, again := paused.Update(look{node: api.Node{Version: "later"}})
 	if next.(Model).Frame().Node.Version != "v0.1.0" || again == nil {
 		t.Error("a pause shows what came later, or never looks again")
 	}
@@ -158,12 +158,12 @@ func TestKeys(t *testing.T) {
 // TestLook asks an agent that is away, then one that is there.
 func TestLook(t *testing.T) {
 	away := errors.New("away")
-	m := New(t.Context(), func(context.Context) (status.Node, error) { return status.Node{}, away }, proc(before), time.Second, false)
+	m := New(t.Context(), func(context.Context) (api.Node, error) { return api.Node{}, away }, proc(before), time.Second, false)
 	next, again := m.Update(m.Init()())
 	if got := next.(Model).Frame().Trouble; got != "away" || again == nil {
 		t.Errorf("trouble is %q, and it goes on: %v", got, again != nil)
 	}
-	m = New(t.Context(), func(context.Context) (status.Node, error) { return node(), nil }, proc(before), time.Second, false)
+	m = New(t.Context(), func(context.Context) (api.Node, error) { return node(), nil }, proc(before), time.Second, false)
 	next, _ = m.Update(m.Init()())
 	if got := next.(Model).Frame(); got.Trouble != "" || got.Node.Version != "v0.1.0" || got.Busy != nil {
 		t.Errorf("a first look shows %+v", got)

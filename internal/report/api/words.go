@@ -1,7 +1,6 @@
-package status
+package api
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -314,15 +313,4 @@ type Event struct {
 	// Again: a creation that was decided before, through another attachment, and
 	// was recognised by its record. What was decided then stands.
 	Again bool `json:"again,omitempty"`
-}
-
-// Source is what the server asks the agent for.
-type Source interface {
-	Status() Node
-	// Explain returns the containers of a pod, or one of them. ok is false
-	// where the agent knows no such pod or container.
-	Explain(namespace, pod, container string) (found []Container, ok bool)
-	// Events returns the journal after sequence number since, and a channel
-	// that is closed when there is more or ctx ends.
-	Events(ctx context.Context, since uint64) ([]Event, <-chan struct{})
 }
