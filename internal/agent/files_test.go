@@ -15,7 +15,9 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/statefile"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -86,7 +88,7 @@ func checkpointOf(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conductor.New(conductor.Options{Machine: m, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now}).Checkpoint().Text()
+	return conductor.New(conductor.Options{Machine: m, Policy: engine.Policy{Placement: none.Policy{}}, Log: slog.New(slog.DiscardHandler), Keeper: keeper.New(&cgroup.Tree{}), Now: time.Now}).Checkpoint().Text()
 }
 
 func sealed(t *testing.T, key []byte) []byte {

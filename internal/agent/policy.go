@@ -17,6 +17,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/kubelet"
+	"github.com/trimtab/trimtab/internal/placement/none"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -36,11 +39,10 @@ func Policy(o Options) (engine.Policy, error) {
 func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, error) {
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
-		UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared",
-		ReclaimedByNUMA:  c.Hooks.CPUSet.ReclaimedByNUMA,
-		KubeletOwns:      c.Authority == "kubelet",
-		Pools:            placement.Pools{Online: m.Online()},
-		Rules:            rulesOf(c.Authorisation),
+		Pools: placement.Pools{
+			Online: m.Online(), UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared", ReclaimedByNUMA: c.Hooks.CPUSet.ReclaimedByNUMA,
+		},
+		Placement: placementOf(c, m), Rules: rulesOf(c.Authorisation),
 	}
 	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
 	for _, name := range c.FailurePolicy.Hooks {
@@ -72,28 +74,31 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 		p.Pools.Reclaimed = rest
 	}
 	p.Pools.Hard = c.Pools.HardReserved
-	place(c.Placement, m, &p)
 	var err error
 	p.Hooks, err = hooksOf(c.Hooks, n)
-	p.Serving = &intent.Serving{Chooses: p.Choosing != nil, KubeletOwns: p.KubeletOwns}
+	p.Serving = &intent.Serving{Chooses: c.Placement.Policy == "pools", KubeletOwns: c.Authority == "kubelet"}
 	for _, h := range p.Hooks {
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}
 	return p, err
 }
 
-// place switches on the policy pools.
-func place(c config.Placement, m *topology.Machine, p *engine.Policy) {
-	if c.Policy != "pools" {
-		return
+// placementOf is the one place where a placement policy is chosen.
+func placementOf(all config.Config, m *topology.Machine) placement.Policy {
+	var p placement.Policy = none.Policy{}
+	if c := all.Placement; c.Policy == "pools" {
+		sizing := pools.NewSizing(m)
+		sizing.Expand, sizing.Least = c.Reclaim == "overlap", c.ReclaimedCPUs
+		p = &pools.Policy{
+			Tree: choose.NewTree(m), Sizing: sizing, Lend: c.LendLSR, Roomy: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
+			Isolated: map[string]pools.IsolatedCPUs{"prefer": pools.IsolatedPreferred, "avoid": pools.IsolatedAvoided}[c.IsolatedCPUs],
+			Whole:    map[string]pools.WholeCPUs{"guaranteed": pools.WholeGuaranteed, "any": pools.WholeAnywhere}[c.WholeCPUs],
+		}
 	}
-	p.Pools.Sizing = placement.NewSizing(m)
-	p.Pools.Sizing.Expand, p.Pools.Sizing.Least = c.Reclaim == "overlap", c.ReclaimedCPUs
-	p.Choosing = &engine.Choosing{
-		Tree: choose.NewTree(m), Lend: c.LendLSR, Roomy: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
-		Isolated: map[string]engine.IsolatedCPUs{"prefer": engine.IsolatedPreferred, "avoid": engine.IsolatedAvoided}[c.IsolatedCPUs],
-		Whole:    map[string]engine.WholeCPUs{"guaranteed": engine.WholeGuaranteed, "any": engine.WholeAnywhere}[c.WholeCPUs],
+	if all.Authority == "kubelet" {
+		p = kubelet.Policy{Policy: p}
 	}
+	return p
 }
 
 // present reads a list of CPUs, without those that are there and offline now.

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement/kubelet"
 )
 
 // patient is a carrier whose runtime waits so long.
@@ -91,7 +92,7 @@ func TestOneBudget(t *testing.T) {
 	const limit = 2 * time.Second
 	s := &slowly{own: limit - limit/8}
 	mo := newModel(t, cgroup.V2, faults{})
-	mo.policy.KubeletOwns = true // who was given what is asked of all pods
+	mo.policy.Placement = kubelet.Policy{Policy: mo.policy.Placement} // who was given what is asked of all pods
 	var log bytes.Buffer
 	servers := &hasty{slowly: s}
 	con := conductor.New(conductor.Options{

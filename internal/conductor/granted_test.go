@@ -21,6 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -80,9 +81,10 @@ func TestGrantedDevices(t *testing.T) {
 	con := conductor.New(conductor.Options{
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2}), Grants: kubeletGrants(t, lister{}),
 		Policy: engine.Policy{
-			Dialects: []string{"koordinator", "kubernetes"},
-			Pools:    placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-			Hooks:    []hook.Hook{hook.GPU{Devices: hook.ByCDI, ByUUID: true}},
+			Dialects:  []string{"koordinator", "kubernetes"},
+			Placement: none.Policy{},
+			Pools:     placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
+			Hooks:     []hook.Hook{hook.GPU{Devices: hook.ByCDI, ByUUID: true}},
 			Rules: intent.Rules{
 				{Kinds: []intent.Kind{intent.Devices}, Namespaces: []string{"locked"}, Decision: intent.Refuse, Name: "rule 1"},
 			},

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -117,13 +118,15 @@ func (mo *model) plug(offline []int) {
 		}
 	}
 	mo.machine, _ = mo.machine.WithOnline(ids)
-	pools, choosing := &mo.policy.Pools, *mo.policy.Choosing
-	sizing := placement.NewSizing(mo.machine)
-	sizing.Expand, sizing.Least = pools.Sizing.Expand, pools.Sizing.Least
-	choosing.Tree = choose.NewTree(mo.machine)
-	pools.Online, pools.Reserved = mo.machine.Online(), mo.reserved().And(mo.machine.Online())
-	pools.Shared = pools.Online.Minus(pools.Reserved)
-	pools.Reclaimed, pools.Sizing, mo.policy.Choosing = pools.Shared, sizing, &choosing
+	mo.choosing(func(p *pools.Policy) {
+		sizing := pools.NewSizing(mo.machine)
+		sizing.Expand, sizing.Least = p.Sizing.Expand, p.Sizing.Least
+		p.Tree, p.Sizing = choose.NewTree(mo.machine), sizing
+	})
+	now := &mo.policy.Pools
+	now.Online, now.Reserved = mo.machine.Online(), mo.reserved().And(mo.machine.Online())
+	now.Shared = now.Online.Minus(now.Reserved)
+	now.Reclaimed = now.Shared
 	mo.con.Rehost(mo.machine, mo.policy, conductor.Tuning{})
 	mo.con.Settled()
 	mo.foreign = false
@@ -354,9 +357,7 @@ func TestMemoryComes(t *testing.T) {
 			t.Fatalf("nodes %v are unknown", unknown)
 		}
 		mo.machine = now
-		choosing := *mo.policy.Choosing
-		choosing.Tree = choose.NewTree(now)
-		mo.policy.Choosing = &choosing
+		mo.choosing(func(p *pools.Policy) { p.Tree = choose.NewTree(now) })
 		mo.con.Rehost(now, mo.policy, conductor.Tuning{})
 		mo.con.Settled()
 	}

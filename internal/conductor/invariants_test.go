@@ -102,7 +102,7 @@ func play(mo *model, history []step) {
 
 // configure puts another policy in force.
 func (mo *model) configure(s step) {
-	mo.policy.UnlabelledShared = s.A%2 == 0
+	mo.policy.Pools.UnlabelledShared = s.A%2 == 0
 	mo.policy.Pools.Reserved = topology.Set{}
 	if s.B%2 == 1 {
 		mo.policy.Pools.Reserved = mo.machine.OnlineIDs(mo.all[len(mo.all)-1:])

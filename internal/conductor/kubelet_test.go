@@ -16,6 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/kubelet"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -59,7 +61,7 @@ func TestKubeletGivesOn(t *testing.T) {
 	con := conductor.New(conductor.Options{
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2}), Grants: kubeletGrants(t, l),
 		Policy: engine.Policy{
-			Dialects: []string{"kubernetes"}, Place: true, KubeletOwns: true, Hooks: []hook.Hook{hook.CPUSet{}},
+			Dialects: []string{"kubernetes"}, Place: true, Placement: kubelet.Policy{Policy: none.Policy{}}, Hooks: []hook.Hook{hook.CPUSet{}},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		},
 		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler),

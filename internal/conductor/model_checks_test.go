@@ -42,7 +42,7 @@ func (mo *model) checkQuotas(when string) {
 // silent checks I5: nobody asked anything, so nothing but CPUs others own may
 // be missing.
 func (mo *model) silent(c *modelCtr, ans conductor.Answer) {
-	if mo.liar != nil || mo.dress != nil || len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.UnlabelledShared || mo.ratio > 100 {
+	if mo.liar != nil || mo.dress != nil || len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.Pools.UnlabelledShared || mo.ratio > 100 {
 		return
 	}
 	owned := len(mo.con.Status().CPUs.Grants) > 0

@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -173,7 +174,7 @@ func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *
 		t.Fatal(err)
 	}
 	mo.policy = engine.Policy{
-		Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true,
+		Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -53,8 +54,8 @@ func TestNearGrantedDevices(t *testing.T) {
 		Machine: m, Grants: kubeletGrants(t, plugged{}),
 		Policy: engine.Policy{
 			Dialects: []string{"katalyst", "kubernetes"}, Place: true, Hooks: []hook.Hook{hook.CPUSet{}},
-			Pools:    placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-			Choosing: &engine.Choosing{Tree: choose.NewTree(m), NearDevices: true},
+			Pools:     placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
+			Placement: &pools.Policy{Tree: choose.NewTree(m), NearDevices: true},
 		},
 		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Unix(0, 0) },

@@ -23,6 +23,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/clock"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -87,7 +88,7 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 		Log: slog.New(slog.NewTextHandler(log, nil)),
 		Now: func() time.Time { return time.Unix(1000, ticks.Add(1000)) },
 		Policy: engine.Policy{
-			Strict: strict, Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true,
+			Strict: strict, Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, faulty{}},
 		},

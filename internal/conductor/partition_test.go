@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 )
 
 // outside is a cgroup of nobody's, as system.slice.
@@ -33,11 +34,8 @@ func parted(mo *model) *model {
 func (mo *model) partAgain() {
 	mo.policy.Hooks = slices.DeleteFunc(slices.Clone(mo.policy.Hooks), func(h hook.Hook) bool { return h.Info().Name == "partition" })
 	mo.policy.Hooks = append(mo.policy.Hooks, partitionHook)
-	if mo.policy.Choosing != nil {
-		choosing := *mo.policy.Choosing
-		mo.lending = choosing.Lend
-		choosing.Lend, mo.policy.Choosing = false, &choosing
-	}
+	mo.lending = mo.lends()
+	mo.choosing(func(p *pools.Policy) { p.Lend = false })
 	mo.con.Configure(mo.policy, conductor.Tuning{})
 	mo.lending = false
 }

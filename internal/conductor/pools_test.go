@@ -9,11 +9,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/kubelet"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -54,9 +54,11 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 	mo.policy.Pools.Reserved = mo.reserved()
 	mo.policy.Pools.Shared = mo.machine.Online().Minus(mo.policy.Pools.Reserved)
 	mo.policy.Pools.Reclaimed = mo.policy.Pools.Shared
-	mo.policy.Pools.Sizing = placement.NewSizing(mo.machine)
-	mo.policy.Pools.Sizing.Expand = seed%3 == 0
-	mo.policy.Choosing = &engine.Choosing{Tree: choose.NewTree(mo.machine), Whole: engine.WholeGuaranteed, Lend: seed%2 == 0, Roomy: seed%5 == 0}
+	sizing := pools.NewSizing(mo.machine)
+	sizing.Expand = seed%3 == 0
+	mo.policy.Placement = &pools.Policy{
+		Tree: choose.NewTree(mo.machine), Sizing: sizing, Whole: pools.WholeGuaranteed, Lend: seed%2 == 0, Roomy: seed%5 == 0,
+	}
 	mo.dress = func(p *modelPod) {
 		d := wardrobe[(seed+mo.n*7)%len(wardrobe)]
 		p.Labels, p.Annotations, p.asked = map[string]string{}, map[string]string{}, ""
@@ -88,11 +90,36 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 
 // resize changes how pools are sized and whether CPUs are lent.
 func (mo *model) resize(s step) {
-	sizing, choosing := *mo.policy.Pools.Sizing, *mo.policy.Choosing
-	sizing.Expand, sizing.Least = s.A%3 == 0, 1+s.B%3
-	mo.lending = choosing.Lend // until all is settled
-	choosing.Lend = s.A%2 == 0
-	mo.policy.Pools.Sizing, mo.policy.Choosing = &sizing, &choosing
+	mo.lending = mo.lends() // until all is settled
+	mo.choosing(func(p *pools.Policy) {
+		p.Sizing.Expand, p.Sizing.Least, p.Lend = s.A%3 == 0, 1+s.B%3, s.A%2 == 0
+	})
+}
+
+// choosing changes a copy of the policy pools, where that is in force.
+func (mo *model) choosing(change func(*pools.Policy)) {
+	p := mo.pools()
+	if p == nil {
+		return
+	}
+	now, sizing := *p, *p.Sizing
+	now.Sizing = &sizing
+	change(&now)
+	if mo.policy.KubeletGives() {
+		mo.policy.Placement = kubelet.Policy{Policy: &now}
+	} else {
+		mo.policy.Placement = &now
+	}
+}
+
+// pools is the policy pools, nil where another is in force.
+func (mo *model) pools() *pools.Policy {
+	all := mo.policy.Placement
+	if k, is := all.(kubelet.Policy); is {
+		all = k.Policy
+	}
+	p, _ := all.(*pools.Policy)
+	return p
 }
 
 // checkGrants checks I1 for whoever chose the CPUs: what the agent says a
@@ -353,4 +380,7 @@ func TestPoolsAreDeterministic(t *testing.T) {
 }
 
 // lends reports whether CPUs of LSR pods are lent to reclaimed ones.
-func (mo *model) lends() bool { return mo.policy.Choosing != nil && mo.policy.Choosing.Lend }
+func (mo *model) lends() bool {
+	p := mo.pools()
+	return p != nil && p.Lend
+}

@@ -12,12 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -172,9 +171,9 @@ func sixteen(t testing.TB) *topology.Machine {
 	return m
 }
 
-func newCity(t testing.TB, v cgroup.Version, pools bool, rules intent.Rules) *city {
+func newCity(t testing.TB, v cgroup.Version, pooled bool, rules intent.Rules) *city {
 	t.Helper()
-	s := &city{stage: &stage{model: newModelOn(t, sixteen(t), v, faults{})}, pools: pools}
+	s := &city{stage: &stage{model: newModelOn(t, sixteen(t), v, faults{})}, pools: pooled}
 	s.log = &s.said
 	s.policy.Rules = append(intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"trusted"}, Decision: intent.Allow, Name: "rule 1"}}, rules...)
 	s.policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.OOMScore{}, hook.Normalization{Ratio: 100},
@@ -184,10 +183,9 @@ func newCity(t testing.TB, v cgroup.Version, pools bool, rules intent.Rules) *ci
 	p.Shared = s.machine.Online().Minus(p.Reserved)
 	p.Reclaimed = p.Shared
 	// What says nothing shares the default pool, as what asks for a class does.
-	s.policy.UnlabelledShared = true
-	if pools {
-		p.Sizing = placement.NewSizing(s.machine)
-		s.policy.Choosing = &engine.Choosing{Tree: choose.NewTree(s.machine)}
+	p.UnlabelledShared = true
+	if pooled {
+		s.policy.Placement = &pools.Policy{Tree: choose.NewTree(s.machine), Sizing: pools.NewSizing(s.machine)}
 	}
 	s.con = nil
 	s.boot()

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -61,7 +61,7 @@ func newUnplugged(t *testing.T, v cgroup.Version, kind ownerKind) *unplugged {
 		u.mo = newModel(t, v, faults{})
 	} else {
 		u.mo = newPooled(t, v, faults{}, 1)
-		u.mo.policy.Choosing.Lend = kind.name == "lent"
+		u.mo.choosing(func(p *pools.Policy) { p.Lend = kind.name == "lent" })
 		u.mo.con = nil
 		u.mo.boot()
 	}
@@ -176,18 +176,16 @@ func (u *unplugged) plug() {
 // host makes the policy of the machine as it is.
 func (u *unplugged) host() {
 	mo := u.mo
-	pools := &mo.policy.Pools
-	pools.Online = mo.machine.Online()
+	now := &mo.policy.Pools
+	now.Online = mo.machine.Online()
 	if u.kind.assigned != "" {
-		pools.Shared, pools.Reclaimed = pools.Online, pools.Online
+		now.Shared, now.Reclaimed = now.Online, now.Online
 		return
 	}
-	choosing := *mo.policy.Choosing
-	pools.Sizing = placement.NewSizing(mo.machine)
-	choosing.Tree = choose.NewTree(mo.machine)
-	pools.Reserved = mo.reserved().And(mo.machine.Online())
-	pools.Shared = pools.Online.Minus(pools.Reserved)
-	pools.Reclaimed, mo.policy.Choosing = pools.Shared, &choosing
+	mo.choosing(func(p *pools.Policy) { p.Tree, p.Sizing = choose.NewTree(mo.machine), pools.NewSizing(mo.machine) })
+	now.Reserved = mo.reserved().And(mo.machine.Online())
+	now.Shared = now.Online.Minus(now.Reserved)
+	now.Reclaimed = now.Shared
 }
 
 // restart starts the agent anew: it reads the machine as it is.

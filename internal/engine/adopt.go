@@ -22,7 +22,7 @@ func (d *draft) adopt(p *Pod, c *Container, f Facts) *Record {
 	if ours {
 		c.Pristine.CPU.CPUs = ""
 	}
-	if d.policy.Choosing != nil {
+	if d.terms(p).Chooses {
 		// Whoever decided them, they stay its memory nodes, its limit counts on them,
 		// and giving values back moves no page.
 		c.Mems = c.Pristine.CPU.Mems
@@ -62,14 +62,8 @@ func (d *draft) adopt(p *Pod, c *Container, f Facts) *Record {
 // adoptHome finds the NUMA node whose pool a container runs in: none of the others'
 // CPUs are in its cpuset.
 func (d *draft) adoptHome(p *Pod, c *Container, has topology.Set) {
-	class := p.Intent.Class.V
-	if has.Empty() || class != intent.Shared && class != intent.Reclaimed || !p.Intent.NUMA.Said() || d.policy.Choosing == nil || d.policy.Pools.Sizing == nil {
-		return
-	}
-	for _, n := range d.machine.Nodes {
-		if n.CPUs.Contains(has) && slices.Contains(d.among(p), n.ID) {
-			c.Home = lifecycle.Some(n.ID)
-		}
+	if !has.Empty() && p.Intent.NUMA.Said() {
+		c.Home = d.shares(p, c, true, has).Home
 	}
 }
 
@@ -123,7 +117,7 @@ func (d *draft) lifts(p *Pod, c *Container, cpus topology.Set) bool {
 // aloneOn reports whether no other pod's container runs on some CPUs, but for those
 // they may have been lent to.
 func (d *draft) aloneOn(p *Pod, has topology.Set, f Facts) bool {
-	lent := d.policy.Choosing != nil && d.policy.Choosing.Lend && p.Intent.Name == "LSR"
+	lent := d.terms(p).Lent
 	for pod, all := range d.listed {
 		other := d.pod(pod)
 		if other == nil || other.Pod.UID == p.Pod.UID || lent && other.Intent.Class.V == intent.Reclaimed {

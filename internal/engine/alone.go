@@ -20,7 +20,7 @@ func (d *draft) alone(p *Pod) topology.Set {
 		return topology.Set{}
 	}
 	for _, c := range d.containersOf(p.Pod.ID) {
-		if c.Alive() && (c.Seat.Pool != placement.Own || c.SeatFrom == kubeletGave) {
+		if c.Alive() && (c.Seat.Pool != placement.Own || c.SeatFrom == placement.ByKubelet) {
 			return topology.Set{}
 		}
 	}

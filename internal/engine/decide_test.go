@@ -9,6 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -37,7 +38,7 @@ func set(t testing.TB, m *topology.Machine, list string) topology.Set {
 
 func policy(m *topology.Machine) Policy {
 	return Policy{
-		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true,
+		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
@@ -77,8 +78,8 @@ func TestCPUSetTable(t *testing.T) {
 	numa := func(node int, resource, amount string) string {
 		return fmt.Sprintf(`{"numaNodeResources":[{"node":%d,"resources":{%q:%q}}]}`, node, resource, amount)
 	}
-	byNUMA := func(p *Policy) { p.ReclaimedByNUMA = true }
-	shared := func(p *Policy) { p.UnlabelledShared = true }
+	byNUMA := func(p *Policy) { p.Pools.ReclaimedByNUMA = true }
+	shared := func(p *Policy) { p.Pools.UnlabelledShared = true }
 	for _, c := range []struct {
 		name, class, status, parent string
 		change                      func(*Policy)

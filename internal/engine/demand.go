@@ -34,7 +34,7 @@ func request(r *lifecycle.Resources) int64 {
 // needs returns what the shared pools' containers ask for, with the draft's
 // changes.
 func (d *draft) needs() map[placement.Which]need {
-	if d.policy.Pools.Sizing == nil {
+	if !d.lastLayout().Sized() {
 		return nil
 	}
 	needs := map[placement.Which]need{}
@@ -72,10 +72,18 @@ func (d *draft) layout() *placement.Layout {
 		}
 	}
 	for _, known := range []*placement.Layout{d.laid, d.base.layout} {
-		if known != nil && known.Is(&d.policy.Pools, demand) {
+		if known != nil && known.Is(&d.policy.Pools, demand) && (known == d.laid || d.policy == &d.base.Policy) {
 			return known
 		}
 	}
-	d.laid = d.policy.Pools.Lay(demand)
+	d.laid = d.policy.Placement.Layout(&d.policy.Pools, demand)
 	return d.laid
+}
+
+// lastLayout is the one that was made last, by the policy in force.
+func (d *draft) lastLayout() *placement.Layout {
+	if d.laid != nil {
+		return d.laid
+	}
+	return d.base.layout
 }

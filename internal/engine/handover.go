@@ -5,7 +5,6 @@ import (
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
-	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -53,22 +52,6 @@ func (d *draft) passed(p *Pod, c *Container) topology.Set {
 		}
 	}
 	return out.Minus(kept)
-}
-
-// chooseAmong chooses CPUs, those its pod has already before all others: where
-// they are not enough, more beside them.
-func (d *draft) chooseAmong(w choose.Want, has topology.Set) (choose.Chosen, error) {
-	tree := d.policy.Choosing.Tree
-	if n := has.Len(); n > 0 && n < w.N {
-		more := w
-		more.N, more.Beside = w.N-n, has
-		if got, err := tree.Choose(more); err == nil {
-			got.CPUs = got.CPUs.Union(has)
-			return got, nil
-		}
-	}
-	w.From = w.From.Union(has)
-	return tree.Choose(w)
 }
 
 // handOver frees what init containers of a pod had and nobody took over, once all

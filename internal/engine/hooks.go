@@ -27,7 +27,7 @@ func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
 	in.Container, in.Pristine = c.Name, &c.Pristine
 	in.Seat, in.SeatFrom, in.SeatWhy = c.Seat, c.SeatFrom, c.SeatWhy
 	in.CPUs, in.Mems = d.seatText(c.Seat), c.Mems
-	if c.SeatFrom == kubeletGave {
+	if c.SeatFrom == placement.ByKubelet {
 		in.Seat, in.Mems = placement.Seat{}, ""
 		if c.Seat.Owned == d.machine.OnlineOf(c.Pristine.CPU.CPUs) {
 			in.CPUs = "" // the kubelet wrote them itself

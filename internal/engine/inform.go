@@ -71,7 +71,7 @@ func (d *draft) inform(p *Plan, pod *lifecycle.Pod, f Facts) {
 		p.ChangedPods = append(p.ChangedPods, pod.ID)
 	}
 	// Else it counts for CPUs that are chosen later.
-	granted := (intent.AsksDevices(pod) || d.policy.KubeletOwns) && !reflect.DeepEqual(n.Granted, old.Granted)
+	granted := (intent.AsksDevices(pod) || d.terms(n).Elsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
 	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !boundAnew(old, n) {
 		return // hooks heed nothing else of it in a container
 	}

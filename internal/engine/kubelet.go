@@ -12,57 +12,30 @@ import (
 )
 
 // pinned returns the CPUs that the kubelet's static CPU manager gave to a
-// container alone, empty for none. What the kubelet says of that by its
-// PodResources API counts; where it does not, what it asks of the runtime tells.
+// container alone, empty for none: by its word, where that counts, else by what the
+// runtime was asked for.
 func (d *draft) pinned(p *Pod, container string, told *lifecycle.Resources) topology.Set {
-	if given, ok := d.given(p, container); ok {
-		return d.machine.OnlineIDs(given.CPUs)
-	}
-	return d.inferred(p, told)
-}
-
-// given returns what the kubelet says that its managers gave a container; ok is
-// false where nobody heard it.
-func (d *draft) given(p *Pod, container string) (given lifecycle.StaticGrant, ok bool) {
-	if p == nil || !d.policy.KubeletOwns {
-		return given, false
-	}
-	given = p.Granted.StaticOf(container)
-	return given, given.Told
-}
-
-// inferred is pinned by what the runtime was asked for. Nothing there says so in
-// words: in a Guaranteed pod, a request of whole CPUs and a cpuset of just as many
-// are the mark (Kubernetes 1.36, cm/cpumanager/policy_static.go,
-// guaranteedCPUs). All others are told the cpuset of what is left, or none.
-func (d *draft) inferred(p *Pod, told *lifecycle.Resources) topology.Set {
-	if p == nil || p.Intent.QoS != intent.Guaranteed || told.CPU.CPUs == "" || p.Intent.CPUs.Said() {
+	if p == nil {
 		return topology.Set{}
 	}
-	// CPUs that went offline are its own all the same.
-	if told.CPU.Shares.V != uint64(d.machine.PlacesOf(told.CPU.CPUs).Len())*sharesOfCPU {
-		return topology.Set{}
+	if t := d.termsOf(p, container, told); t.Elsewhere != nil {
+		return t.Given.CPUs
 	}
-	return d.machine.OnlineOf(told.CPU.CPUs)
+	return placement.Pinned(d.machine, p.Intent, told)
 }
-
-// kubeletGave names the kubelet as who let a container own CPUs.
-const kubeletGave = "the kubelet's static CPU manager"
-
-// errKubeletOwns is why nobody else lets containers own CPUs.
-var errKubeletOwns = errors.New("authority: kubelet says that its static CPU manager decides who owns CPUs: it gives them to containers of Guaranteed pods that ask for whole ones")
 
 // seatKubelets has a container own what the kubelet gave it, where the kubelet has
 // the say. Its CPUs are taken from all others and it is itself left alone. They are
 // not put on record: they are the kubelet's to tell, after a restart as well.
 func (d *draft) seatKubelets(p *Pod, c *Container) bool {
-	if !d.policy.KubeletOwns || !d.policy.Place {
+	t := d.termsOf(p, c.Name, &c.Pristine)
+	if t.Elsewhere == nil || !d.policy.Place {
 		return false
 	}
-	cpus := d.pinned(p, c.Name, &c.Pristine)
-	d.compareKubelets(p, c)
+	cpus := t.Given.CPUs
+	c.Trouble = append(c.Trouble, t.Given.Problems...)
 	if cpus.Empty() {
-		if g, owns := d.ledger.Of(c.Key); owns && g.From == kubeletGave {
+		if g, owns := d.ledger.Of(c.Key); owns && g.From == placement.ByKubelet {
 			d.dropKey(c.Key)
 		}
 		return false
@@ -74,42 +47,10 @@ func (d *draft) seatKubelets(p *Pod, c *Container) bool {
 		})
 		return false
 	}
-	why := "owned by the kubelet's word: its request is one of whole CPUs, and its cpuset has as many"
-	if _, said := d.given(p, c.Name); said {
-		why = "owned by the kubelet's word, which its PodResources API tells"
-	}
-	d.own(p, c, cpus, kubeletGave, why)
+	d.own(p, c, cpus, placement.ByKubelet, t.Given.Why)
 	c.Born = topology.Set{}
-	all := d.machine.PlacesOf(c.Pristine.CPU.CPUs)
-	if given, said := d.given(p, c.Name); said {
-		all = d.machine.PlacesOf(topology.FormatList(given.CPUs))
-	}
-	d.sayAway(c, "authority", all.Minus(d.machine.Online()), "it runs on those that are left")
+	d.sayAway(c, "authority", t.Given.Away, "it runs on those that are left")
 	return true
-}
-
-// compareKubelets reports where the kubelet tells two things: by its PodResources
-// API, which counts, and by what it asks of the runtime.
-func (d *draft) compareKubelets(p *Pod, c *Container) {
-	given, said := d.given(p, c.Name)
-	if !said {
-		return
-	}
-	word := d.machine.OnlineIDs(given.CPUs)
-	switch asked := d.machine.OnlineOf(c.Pristine.CPU.CPUs); {
-	case !word.Empty() && !asked.Empty() && asked != word:
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: "authority", Value: d.machine.Format(asked), Warning: true,
-			Reason: fmt.Sprintf("the kubelet asks for these CPUs, and its PodResources API says that it gave the container CPUs %s", d.machine.Format(word)),
-			Then:   "what the API says counts",
-		})
-	case word.Empty() && !d.inferred(p, &c.Pristine).Empty():
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: "authority", Value: d.machine.Format(asked), Warning: true,
-			Reason: "the kubelet asks for these CPUs as if it had given them to the container alone, and its PodResources API says that it gave it none",
-			Then:   "what the API says counts: it owns none",
-		})
-	}
 }
 
 // takenFrom returns who else owns some of CPUs that the kubelet gave to a
@@ -121,27 +62,11 @@ func (d *draft) takenFrom(key placement.Key, cpus topology.Set) *placement.Taken
 		if !errors.As(d.ledger.Check(key, cpus), &taken) {
 			return nil
 		}
-		if taken.Owner.From != kubeletGave || d.runs(taken.Owner.Key) {
+		if taken.Owner.From != placement.ByKubelet || d.runs(taken.Owner.Key) {
 			return taken
 		}
 		d.dropKey(taken.Owner.Key)
 	}
-}
-
-// boundMems lists the memory nodes that the kubelet's memory manager bound a
-// container to, none where it did not or has not the say.
-func (d *draft) boundMems(p *Pod, c *Container) []int {
-	if !d.policy.KubeletOwns {
-		return nil
-	}
-	if bound := p.Granted.StaticOf(c.Name).Mems; len(bound) > 0 {
-		return bound
-	}
-	asked, err := topology.ParseList(c.Pristine.CPU.Mems)
-	if err != nil {
-		return nil // the runtime refuses it, too
-	}
-	return asked
 }
 
 // runs reports whether a container lives.
@@ -213,7 +138,7 @@ func (d *draft) reseat(p *Plan) {
 // regive has containers own what the kubelet gave them and somebody else had: an
 // owner's end may be told after the word that gives its CPUs to another.
 func (d *draft) regive(p *Plan) {
-	if !d.policy.KubeletOwns || !d.policy.Place || !d.freed() {
+	if !d.policy.KubeletGives() || !d.freed() {
 		return
 	}
 	pod, ctr := p.Pod, p.Container

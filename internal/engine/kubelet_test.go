@@ -8,6 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/kubelet"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -35,7 +37,10 @@ func TestKubeletsMemory(t *testing.T) {
 		{"the agent's say, and others wanted", false, "1", "1", 0, ""},
 	} {
 		p := policy(m)
-		p.Choosing, p.KubeletOwns, p.Pools.Sizing = &Choosing{Tree: choose.NewTree(m)}, c.kubelets, placement.NewSizing(m)
+		p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m)}
+		if c.kubelets {
+			p.Placement = kubelet.Policy{Policy: p.Placement}
+		}
 		s := NewState(m, p)
 		pod := &lifecycle.Pod{
 			ID: "s", UID: "u", Namespace: "d", Name: "p", CgroupParent: "/kubepods/podu",
@@ -73,7 +78,7 @@ func TestKubeletsLaterWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := policy(m)
-	p.Choosing, p.KubeletOwns, p.Pools.Sizing = &Choosing{Tree: choose.NewTree(m)}, true, placement.NewSizing(m)
+	p.Placement = kubelet.Policy{Policy: &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m)}}
 	s := NewState(m, p)
 	var last *Plan
 	tell := func(kind lifecycle.Kind, name, gives string) {

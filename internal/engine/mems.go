@@ -15,7 +15,7 @@ import (
 // those others have alone. What the kubelet chose stands, and what was decided
 // once is not decided again: pages would have to move.
 func (d *draft) settleMems(p *Pod, c *Container) {
-	if d.policy.Choosing == nil || c.Pristine.CPU.Mems != "" || len(d.machine.Nodes) < 2 || len(d.boundMems(p, c)) > 0 {
+	if t := d.termsOf(p, c.Name, &c.Pristine); !t.Chooses || c.Pristine.CPU.Mems != "" || len(d.machine.Nodes) < 2 || len(t.Given.Mems) > 0 {
 		return
 	}
 	all, usable := d.memoryNodes(p)

@@ -172,7 +172,7 @@ func (d *draft) ownerOf(cpus topology.Set) string {
 // memoryOutside returns which memory nodes a container may have of those wanted:
 // all of them, or none where one has no memory or the kubelet bound it to others.
 func (d *draft) memoryOutside(p *Pod, c *Container, v lifecycle.Value) string {
-	if bound := d.boundMems(p, c); len(bound) > 0 {
+	if bound := d.termsOf(p, c.Name, &c.Pristine).Given.Mems; len(bound) > 0 {
 		c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and authority says that the kubelet has the say", topology.FormatList(bound)), "it keeps these")
 		return ""
 	}

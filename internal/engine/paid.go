@@ -166,7 +166,7 @@ func (d *draft) revoke(p *Pod, key placement.Key) {
 	d.revoked = true
 	for _, c := range d.containersOf(p.Pod.ID) {
 		waits := c.Seat.Pool != placement.Own && !c.Born.Empty() // all that it owned is offline
-		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.SeatFrom == kubeletGave {
+		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.SeatFrom == placement.ByKubelet {
 			continue
 		}
 		n := *c
@@ -218,12 +218,12 @@ func noWhole(p *Pod, sum, told *lifecycle.Resources) error {
 // askedMore returns the attempt at a container before a new one, where that asks
 // for less: it is measured like one that is resized.
 func (d *draft) askedMore(p *Pod, c *Container) *Container {
-	if g, owns := d.ledger.Of(c.Key); d.fresh || !owns || g.From == kubeletGave || d.container(c.ID) != nil {
+	if g, owns := d.ledger.Of(c.Key); d.fresh || !owns || g.From == placement.ByKubelet || d.container(c.ID) != nil {
 		return nil
 	}
 	var was *Container
 	for _, o := range d.containersOf(p.Pod.ID) {
-		if o.Key == c.Key && o.ID != c.ID && o.SeatFrom != kubeletGave {
+		if o.Key == c.Key && o.ID != c.ID && o.SeatFrom != placement.ByKubelet {
 			was = o // they are listed in the order they came
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -35,8 +34,8 @@ func (d *draft) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (
 		// not take them away from what runs.
 		return cpus, d.grantable(p, key, cpus)
 	}
-	if d.policy.KubeletOwns {
-		return topology.Set{}, errKubeletOwns
+	if err := d.terms(p).Elsewhere; err != nil {
+		return topology.Set{}, err
 	}
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.means(p.Pod.Resources, told)); err != nil {
 		return topology.Set{}, err
@@ -113,12 +112,7 @@ func (d *draft) seat(p *Pod, c *Container, rec *Record) { //nolint:gocognit // o
 	case !isNew:
 		d.sayRefused(p, c)
 	}
-	if err := d.settleHome(p, c, isNew); err != nil {
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: p.Intent.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node",
-		})
-	}
-	d.share(p, c)
+	d.share(p, c, isNew)
 }
 
 // seatRecorded gives a container the CPUs that its record names: what runs stays
@@ -172,9 +166,9 @@ func (d *draft) sayRefused(p *Pod, c *Container) {
 func (d *draft) seatChosen(p *Pod, c *Container) bool {
 	old := d.container(c.ID)
 	switch {
-	case p.Intent.CPUs.Said() || d.policy.Choosing == nil || !d.policy.Place:
+	case p.Intent.CPUs.Said() || !d.policy.Place || !d.terms(p).Chooses:
 		return false
-	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.SeatFrom != kubeletGave && d.stays(p, old):
+	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.SeatFrom != placement.ByKubelet && d.stays(p, old):
 		cpus := d.ownedBy(old).And(d.reach(p))
 		if d.resizing != nil {
 			if cpus = d.resized(p, c, cpus); cpus.Empty() {
@@ -222,8 +216,10 @@ func (d *draft) ownedBy(c *Container) topology.Set {
 }
 
 // share seats a container in a pool.
-func (d *draft) share(p *Pod, c *Container) {
-	c.Seat, c.SeatFrom, c.SeatWhy = d.sharedSeat(p, c)
+func (d *draft) share(p *Pod, c *Container, isNew bool) {
+	a := d.shares(p, c, isNew, topology.Set{})
+	c.Seat, c.SeatFrom, c.SeatWhy, c.Home = a.Seat, a.From, a.Why, a.Home
+	c.Trouble = append(c.Trouble, a.Problems...)
 	c.Seat.Within = d.within(p, c)
 	d.shareOutside(p, c)
 	if _, ok := d.layout().CPUs(c.Seat); !ok {
@@ -290,66 +286,6 @@ func (d *draft) own(p *Pod, c *Container, cpus topology.Set, from, why string) {
 
 // grantOf makes a grant of some CPUs to a container of a pod.
 func (d *draft) grantOf(p *Pod, key placement.Key, cpus topology.Set, from string) placement.Grant {
-	ch := d.policy.Choosing
-	return placement.Grant{
-		Key: key, Pod: p.FullName(), CPUs: cpus, From: from,
-		Lent: ch != nil && ch.Lend && p.Intent.Name == "LSR", Alone: ch != nil && p.Intent.NUMA.V.Exclusive && !p.Intent.CPUs.Said(),
-	}
-}
-
-// sharedSeat follows Koordinator's order of cases for pods without assigned
-// CPUs (plugin CPUSetAllocator, v1.7), with the differences hook.CPUSet states.
-func (d *draft) sharedSeat(p *Pod, c *Container) (seat placement.Seat, from, why string) {
-	in, pol := p.Intent, d.policy
-	class, key := in.Class.V, in.Class.Key
-	switch {
-	case !pol.Place:
-		return placement.Seat{}, "", ""
-	case class == intent.Shared && c.Home.Set:
-		w := placement.Which{Name: in.Pool.V, Bound: true, Node: c.Home.V, Alone: in.NUMA.V.Alone}
-		return placement.Seat{Pool: placement.Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to"
-	case class == intent.Reclaimed && c.Home.Set:
-		node, _ := d.machine.Node(c.Home.V)
-		return placement.Seat{Pool: placement.Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to"
-	case in.Nodes.Said() && class != intent.Reclaimed:
-		return d.near(p, c, placement.Shared), in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose"
-	case in.Nodes.Said() && pol.ReclaimedByNUMA:
-		return d.near(p, c, placement.Reclaimed), in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose"
-	case class == intent.Shared && in.Pool.Said() && pol.Pools.Sizing != nil:
-		return placement.Seat{Pool: placement.Shared, Which: placement.Which{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names"
-	case class == intent.System && in.Pool.Said() && pol.Pools.Sizing != nil && (in.Pool.V != placement.ReservedPool || !pol.Pools.Reserved.Empty()):
-		return placement.Seat{Pool: placement.System, Which: placement.Which{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names start as it says"
-	case class == intent.System && !pol.Pools.System.Empty():
-		return placement.Seat{Pool: placement.System}, key, "the system pool"
-	case class == intent.Reclaimed:
-		return placement.Seat{Pool: placement.Reclaimed}, key, "the reclaimed pool"
-	case class == intent.Shared:
-		return placement.Seat{Pool: placement.Shared}, key, "the shared pool"
-	case class == intent.Dedicated:
-		return placement.Seat{Pool: placement.Shared}, key, "the shared pool, for want of assigned CPUs"
-	case pol.UnlabelledShared && in.QoS != intent.BestEffort:
-		return placement.Seat{Pool: placement.Shared}, "hooks.cpuset.unlabelled", "the shared pool, where pods without a class go"
-	}
-	return placement.Seat{}, "", "kept clear of CPUs others own"
-}
-
-// near narrows a pool to the NUMA nodes a scheduler chose.
-func (d *draft) near(p *Pod, c *Container, pool placement.Pool) placement.Seat {
-	seat := placement.Seat{Pool: pool}
-	var unknown []int
-	for _, id := range p.Intent.Nodes.V {
-		if n, ok := d.machine.Node(id); ok && !n.CPUs.Empty() {
-			seat.Near = seat.Near.Union(n.CPUs)
-			continue
-		}
-		unknown = append(unknown, id)
-	}
-	if len(unknown) > 0 {
-		slices.Sort(unknown)
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: p.Intent.Nodes.Key, Value: intent.Printable(topology.FormatList(unknown)),
-			Reason: "this node has no such NUMA node with CPUs", Refused: true,
-		})
-	}
-	return seat
+	t := d.terms(p)
+	return placement.Grant{Key: key, Pod: p.FullName(), CPUs: cpus, From: from, Lent: t.Lent, Alone: t.Alone}
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -27,8 +27,7 @@ func t16(t testing.TB, text string) (*topology.Machine, Policy) {
 	p.Pools.Reserved = set(t, m, "0,2")
 	p.Pools.Shared = m.Online().Minus(p.Pools.Reserved)
 	p.Pools.Reclaimed = p.Pools.Shared
-	p.Pools.Sizing = placement.NewSizing(m)
-	p.Choosing = &Choosing{Tree: choose.NewTree(m), Whole: WholeGuaranteed, Lend: true}
+	p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m), Whole: pools.WholeGuaranteed, Lend: true}
 	return m, p
 }
 
@@ -190,10 +189,10 @@ func TestPools(t *testing.T) {
 			{name: "half", milli: 2500, cpus: "0,2-8,10-15"},
 			{name: "b", parent: "/burstable", milli: 2000, cpus: "0,2-8,10-15"},
 		}},
-		{name: "Kubernetes: whole CPUs of Burstable pods, too", change: func(p *Policy) { p.Choosing.Whole = WholeAnywhere }, pods: []asking{
+		{name: "Kubernetes: whole CPUs of Burstable pods, too", change: func(p *Policy) { p.Placement.(*pools.Policy).Whole = pools.WholeAnywhere }, pods: []asking{
 			{name: "b", parent: "/burstable", milli: 2000, cpus: "1,9", mems: "0"},
 		}},
-		{name: "Kubernetes: nowhere", change: func(p *Policy) { p.Choosing.Whole = WholeNowhere }, pods: []asking{{name: "a", milli: 2000, cpus: "0-15"}}},
+		{name: "Kubernetes: nowhere", change: func(p *Policy) { p.Placement.(*pools.Policy).Whole = pools.WholeNowhere }, pods: []asking{{name: "a", milli: 2000, cpus: "0-15"}}},
 
 		{name: "shared: as large as the requests, in whole cores in turn", pods: []asking{
 			{name: "a", level: "shared", milli: 1500, cpus: "8,10"}, {name: "b", level: "shared", milli: 2000, cpus: "4,8,10,12"},
@@ -225,7 +224,9 @@ func TestPools(t *testing.T) {
 		{name: "Katalyst A4 and S7: the reclaimed pool is never empty", pods: []asking{
 			{name: "a", level: "shared", milli: 14000, cpus: "1,3-15"}, {name: "b", level: "reclaimed", parent: "/besteffort", cpus: "15"},
 		}},
-		{name: "pools grow over all", change: func(p *Policy) { p.Pools.Sizing.Expand, p.Pools.Sizing.Least = true, 4 }, pods: []asking{
+		{name: "pools grow over all", change: func(p *Policy) {
+			p.Placement.(*pools.Policy).Sizing.Expand, p.Placement.(*pools.Policy).Sizing.Least = true, 4
+		}, pods: []asking{
 			{name: "a", level: "shared", milli: 1000, cpus: "1,3-15"}, {name: "b", level: "reclaimed", parent: "/besteffort", cpus: "5,7,13,15"},
 		}},
 		{name: "memory where one node is short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{

@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -47,7 +48,7 @@ func TestPreferences(t *testing.T) {
 		annotations map[string]string
 		granted     *lifecycle.KubeletGrants
 		told        lifecycle.Container
-		change      func(*Choosing)
+		change      func(*pools.Policy)
 		cpus, why   string
 	}{
 		{name: "nothing is known", n: 2, cpus: "0-1", why: "away from isolated CPUs"},
@@ -89,7 +90,7 @@ func TestPreferences(t *testing.T) {
 		},
 		{
 			name: "switched off", n: 2, granted: grant(lifecycle.DeviceGrant{NUMA: map[string][]int{"x/nic": {1}}}),
-			change: func(ch *Choosing) { ch.NearDevices = false }, cpus: "0-1",
+			change: func(ch *pools.Policy) { ch.NearDevices = false }, cpus: "0-1",
 		},
 		{
 			name: "bound to a NUMA node", n: 2, annotations: map[string]string{intent.KatalystMemory: bound},
@@ -97,17 +98,17 @@ func TestPreferences(t *testing.T) {
 			cpus:    "8-9", why: "1 NUMA node: of 2 choices that hold all, the one with the most nodes near its devices (x/nic)",
 		},
 		{name: "efficient cores by annotation", n: 2, annotations: map[string]string{intent.TrimtabCoreType: "efficient"}, cpus: "4-5", why: "near efficiency cores: 4 of 12 CPUs are left"},
-		{name: "by configuration", n: 2, change: func(ch *Choosing) { ch.CoreKind = topology.EfficiencyCore }, cpus: "4-5", why: "near efficiency cores"},
+		{name: "by configuration", n: 2, change: func(ch *pools.Policy) { ch.CoreKind = topology.EfficiencyCore }, cpus: "4-5", why: "near efficiency cores"},
 		{
 			name: "the annotation before the configuration", n: 2, annotations: map[string]string{intent.TrimtabCoreType: "performance"},
-			change: func(ch *Choosing) { ch.CoreKind = topology.EfficiencyCore }, cpus: "0-1", why: "near performance cores",
+			change: func(ch *pools.Policy) { ch.CoreKind = topology.EfficiencyCore }, cpus: "0-1", why: "near performance cores",
 		},
 		{name: "more than there are of the kind", n: 6, annotations: map[string]string{intent.TrimtabCoreType: "efficient"}, cpus: "0-5", why: "near efficiency cores: not possible, it would leave 4 of 12 CPUs"},
 		{name: "one CPU alone", n: 1, cpus: "6", why: "near isolated CPUs: 4 of 16 CPUs are left"},
 		{name: "one CPU, not isolated", n: 1, annotations: map[string]string{intent.TrimtabIsolated: "false"}, cpus: "0", why: "away from isolated CPUs"},
 		{name: "several isolated ones", n: 2, annotations: map[string]string{intent.TrimtabIsolated: "true"}, cpus: "6-7", why: "near isolated CPUs: 4 of 16 CPUs are left"},
-		{name: "all the same", n: 2, change: func(ch *Choosing) { ch.Isolated = IsolatedPreferred }, cpus: "6-7", why: "near isolated CPUs"},
-		{name: "nobody", n: 1, change: func(ch *Choosing) { ch.Isolated = IsolatedAvoided }, cpus: "0", why: "away from isolated CPUs"},
+		{name: "all the same", n: 2, change: func(ch *pools.Policy) { ch.Isolated = pools.IsolatedPreferred }, cpus: "6-7", why: "near isolated CPUs"},
+		{name: "nobody", n: 1, change: func(ch *pools.Policy) { ch.Isolated = pools.IsolatedAvoided }, cpus: "0", why: "away from isolated CPUs"},
 		{
 			name: "the device before the kind of core", n: 2, annotations: map[string]string{intent.TrimtabCoreType: "efficient"},
 			granted: grant(lifecycle.DeviceGrant{NUMA: map[string][]int{"x/nic": {1}}}), cpus: "12-13", why: "near efficiency cores: 2 of 6 CPUs are left",
@@ -118,10 +119,10 @@ func TestPreferences(t *testing.T) {
 			m := hybrid(t)
 			policy := Policy{
 				Dialects: intent.Dialects(), Place: true, Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
-				Choosing: &Choosing{Tree: choose.NewTree(m), NearDevices: true},
+				Placement: &pools.Policy{Tree: choose.NewTree(m), NearDevices: true},
 			}
 			if c.change != nil {
-				c.change(policy.Choosing)
+				c.change(policy.Placement.(*pools.Policy))
 			}
 			s := NewState(m, policy)
 			pod := &lifecycle.Pod{ID: "s", UID: "u", Namespace: "default", Name: "p", Annotations: map[string]string{intent.KatalystQoSLevel: dedicated}}

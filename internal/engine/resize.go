@@ -9,7 +9,6 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
-	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -105,47 +104,33 @@ func (d *draft) shrinkTo(p *Pod, c *Container, have, away topology.Set, n int) t
 	if n == 0 || have.Empty() {
 		return topology.Set{}
 	}
-	w := choose.Want{N: min(n, have.Len()), From: have, Cores: cores(p.Intent)}
-	if p.Intent.NUMA.V.Even {
-		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
-	}
-	kept, err := d.policy.Choosing.Tree.Choose(w)
+	w := placement.Want{N: min(n, have.Len()), Have: have, Held: have}
+	kept, err := d.policy.Placement.Choose(d.view(topology.Set{}), placement.Subject{Intent: p.Intent}, w)
 	if err != nil {
 		c.Trouble = append(c.Trouble, lifecycle.Problem{
 			Key: cmp.Or(c.SeatFrom, p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
 			Reason: fmt.Sprintf("it asks for %d CPUs now and owned %d: %s", n, d.withOffline(c, have).Len(), err),
 			Then:   fmt.Sprintf("it keeps %d of them all the same", w.N),
 		})
-		w.Cores, w.Spread, w.Even = choose.AnyThread, nil, false
-		if kept, err = d.policy.Choosing.Tree.Choose(w); err != nil {
+		w.Loose = true
+		if kept, err = d.policy.Placement.Choose(d.view(topology.Set{}), placement.Subject{Intent: p.Intent}, w); err != nil {
 			return topology.Set{}
 		}
 	}
 	return kept.CPUs
 }
 
-// growTo chooses more CPUs for an owner. One that is bound to NUMA nodes gets
-// them there: its memory does not move.
+// growTo chooses more CPUs for an owner.
 func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	if err := d.policy.Rules.CPUs(p.Pod.Namespace, n, p.means(sum, &c.Pristine)); err != nil {
 		return have, err
 	}
-	w := d.question(p, c, n-d.withOffline(c, have).Len())
-	w.Beside = have
-	if p.Intent.NUMA.Said() {
-		w.From = w.From.And(d.machine.Spread(topology.NodeLevel, d.withOffline(c, have)))
-	}
-	if nodes := d.machine.Count(topology.NodeLevel, d.withOffline(c, have)); p.Intent.NUMA.V.Even {
-		if d.machine.Count(topology.NodeLevel, w.From) < nodes {
-			return have, &choose.ShortError{Want: w.N, Have: w.From.Len(), What: "to choose from, on fewer NUMA nodes than are to share them"}
-		}
-		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
-	}
-	more, err := d.policy.Choosing.Tree.Choose(w)
+	w := placement.Want{N: n, Have: have, Held: d.withOffline(c, have)}
+	got, err := d.policy.Placement.Choose(d.view(d.ownable(p)), d.owner(p, c), w)
 	if err != nil {
 		return have, err
 	}
-	return have.Union(more.CPUs), d.grantable(p, c.Key, have.Union(more.CPUs))
+	return got.CPUs, d.grantable(p, c.Key, got.CPUs)
 }
 
 // wanted is how many CPUs a container is to own that owns some, and the sum of

@@ -88,7 +88,7 @@ func (d *draft) paidSince(p *Pod, c *Container, told *lifecycle.Container, rec *
 		if ok && a.pod {
 			n, _ = d.paidNow(p, &now)
 		}
-		if n < owned.Len() && d.policy.Choosing != nil {
+		if n < owned.Len() && d.terms(p).Chooses {
 			have := owned.And(d.reach(p))
 			left = d.shrinkTo(p, c, have, owned.Minus(have), n)
 			left = left.Union(c.Born)

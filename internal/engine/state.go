@@ -17,17 +17,11 @@ type Policy struct {
 	Strict   bool
 	Dialects []string
 	Pools    placement.Pools
-	// Choosing has the agent choose CPUs where no scheduler assigned any; nil
-	// leaves that.
-	Choosing *Choosing
+	// Placement decides who owns which CPUs where no scheduler assigned any, and what
+	// the others share.
+	Placement placement.Policy
 	// Place switches placement on: without it nobody is given CPUs.
 	Place bool
-	// KubeletOwns: the kubelet's static CPU manager alone lets containers own CPUs.
-	KubeletOwns bool
-	// UnlabelledShared puts pods without a class into the shared pool.
-	UnlabelledShared bool
-	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.
-	ReclaimedByNUMA bool
 	// Fatal names hooks whose failure refuses the container: its promise is
 	// worth more than its start.
 	Fatal map[string]bool
@@ -195,7 +189,7 @@ func (s *State) reset() {
 	s.benches = map[placement.Seat]*bench{}
 	s.needs = map[placement.Which]need{}
 	s.listed = 0
-	s.layout = s.Policy.Pools.Lay(placement.Demand{})
+	s.layout = s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{})
 }
 
 // Pod returns a pod by sandbox id, or nil.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement/none"
 )
 
 // grumbler is a hook that finds so many things wrong with each container and pod.
@@ -32,7 +33,7 @@ func troubled(t *testing.T, p Policy) *State {
 // follows.
 func TestProblemsOfOnePod(t *testing.T) {
 	for _, n := range []int{1, 3, 30} {
-		s := troubled(t, Policy{Hooks: []hook.Hook{grumbler{n}}})
+		s := troubled(t, Policy{Placement: none.Policy{}, Hooks: []hook.Hook{grumbler{n}}})
 		pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
 		ev := &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}}
@@ -75,7 +76,7 @@ func checkKept(t *testing.T, s *State, n int) {
 
 // TestStrictSeesWhatIsNotKept: a container is refused for a problem that is not kept.
 func TestStrictSeesWhatIsNotKept(t *testing.T) {
-	s := troubled(t, Policy{Strict: true, Hooks: []hook.Hook{onlyContainers{grumbler{1}}}})
+	s := troubled(t, Policy{Placement: none.Policy{}, Strict: true, Hooks: []hook.Hook{onlyContainers{grumbler{1}}}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
 	for i := range 40 {
@@ -100,7 +101,7 @@ func (o onlyContainers) Propose(in *hook.Input, out *hook.Output) {
 // TestManyValuesFromOutside: thousands of values of a hook server cost what they are,
 // and each thing is set once.
 func TestManyValuesFromOutside(t *testing.T) {
-	s := troubled(t, Policy{})
+	s := troubled(t, Policy{Placement: none.Policy{}})
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Name: "p", Namespace: "n"}
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, Facts{}))
 	var o lifecycle.Outside

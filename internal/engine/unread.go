@@ -5,6 +5,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -70,7 +71,7 @@ func (d *draft) unreadOwns(p *Pod, c *Container, has topology.Set, f Facts) bool
 		assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
 		return err == nil && assigned == has
 	}
-	if d.listed == nil || !d.mayChoose(p) || has == d.machine.Online() || has == p.Within {
+	if d.listed == nil || d.terms(p).Pays == placement.Nothing || has == d.machine.Online() || has == p.Within {
 		return false
 	}
 	if spec, named := p.Spec.Container(c.Name); named {
@@ -78,21 +79,6 @@ func (d *draft) unreadOwns(p *Pod, c *Container, has topology.Set, f Facts) bool
 		return spec.Requests[lifecycle.ResourceCPU]/milli == int64(has.Len()) && d.aloneOn(p, has, f)
 	}
 	return d.aloneOn(p, has, f)
-}
-
-// mayChoose reports whether the agent chooses CPUs for containers of a pod, if they
-// ask for enough.
-func (d *draft) mayChoose(p *Pod) bool {
-	ch, in := d.policy.Choosing, p.Intent
-	switch {
-	case ch == nil:
-		return false
-	case in.Class.V == intent.Dedicated:
-		return true
-	case in.Class.Said() || d.policy.KubeletOwns || in.QoS == intent.BestEffort:
-		return false
-	}
-	return ch.Whole == WholeAnywhere || ch.Whole == WholeGuaranteed && in.QoS == intent.Guaranteed
 }
 
 // reread decides a container anew that the runtime describes now. It is as if it

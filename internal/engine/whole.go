@@ -88,6 +88,7 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 func (d *draft) configure(p *Plan, f Facts) {
 	if f.Policy != nil {
 		d.policy = f.Policy
+		d.laid = d.policy.Placement.Layout(&d.policy.Pools, placement.Demand{})
 	}
 	if f.Machine != nil {
 		d.machine = f.Machine

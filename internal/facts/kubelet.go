@@ -112,7 +112,7 @@ func (g *Gatherer) readGrants(_ Attachment, ev *lifecycle.Event, f *engine.Facts
 		return
 	}
 	pods := slices.DeleteFunc(podsOf(ev), func(p *lifecycle.Pod) bool { return p.UID == "" || !g.heedsGrants(p) })
-	if f.Policy != nil && kubeletOwns(f.Policy) {
+	if f.Policy != nil && f.Policy.KubeletGives() {
 		pods = g.living()
 	}
 	for _, p := range pods {
@@ -122,12 +122,9 @@ func (g *Gatherer) readGrants(_ Attachment, ev *lifecycle.Event, f *engine.Facts
 	}
 }
 
-// kubeletOwns reports whether the kubelet has the say about who owns CPUs.
-func kubeletOwns(p *engine.Policy) bool { return p.KubeletOwns && p.Place }
-
 func (g *Gatherer) kubeletOwns() bool {
 	defer g.o.State.Free()
-	return kubeletOwns(&g.o.State.Hold().Policy)
+	return g.o.State.Hold().Policy.KubeletGives()
 }
 
 // heedsGrants reports whether it matters what a pod was granted.
@@ -135,7 +132,7 @@ func (g *Gatherer) heedsGrants(p *lifecycle.Pod) bool {
 	s := g.o.State.Hold()
 	policy, known := s.Policy, s.Pod(p.ID)
 	g.o.State.Free()
-	if kubeletOwns(&policy) {
+	if policy.KubeletGives() {
 		return true
 	}
 	if known != nil && known.Pod.UID == p.UID {
@@ -155,7 +152,7 @@ func (g *Gatherer) asksOthers(ev *lifecycle.Event) bool {
 	s := g.o.State.Hold()
 	pod, m := s.Pod(ev.Pod.ID), s.Machine
 	given := g.granted(ev.Pod.UID).StaticOf(ev.Container.Name)
-	return kubeletOwns(&s.Policy) && pod != nil && pod.Intent.QoS == intent.Guaranteed &&
+	return s.Policy.KubeletGives() && pod != nil && pod.Intent.QoS == intent.Guaranteed &&
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 

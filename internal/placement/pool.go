@@ -33,9 +33,10 @@ type Pools struct {
 	System topology.Set
 	// Hard keeps everybody but containers of class system off reserved CPUs.
 	Hard bool
-	// Sizing makes shared pools as large as their containers' requests; nil
-	// leaves them as they are configured.
-	Sizing *Sizing
+	// UnlabelledShared puts pods without a class into the shared pool.
+	UnlabelledShared bool
+	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.
+	ReclaimedByNUMA bool
 }
 
 // ForAll are the CPUs that pods no pool is for may use.

@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -40,7 +41,7 @@ func node(b *testing.B, n int) *engine.State {
 	}
 	all := m.Online()
 	s := engine.NewState(m, engine.Policy{
-		Place: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
+		Place: true, Placement: none.Policy{}, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
 		Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}},
 	})
 	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -30,8 +31,8 @@ func newPooled(b *testing.B, text string) *pooled {
 	}
 	all := m.Online()
 	s := engine.NewState(m, engine.Policy{
-		Place: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all, Sizing: placement.NewSizing(m)},
-		Choosing: &engine.Choosing{Tree: choose.NewTree(m)}, Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}},
+		Place: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
+		Placement: &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m)}, Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}},
 	})
 	return &pooled{state: s, cpus: len(m.CPUs)}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/report/metrics"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -90,7 +91,7 @@ func newNode(t testing.TB) *node {
 		Machine: m, Keeper: n.keeper, Key: []byte("a key of the test, 32 bytes long"), Now: time.Now,
 		Log: slog.New(slog.DiscardHandler), Recorder: n.metrics,
 		Policy: engine.Policy{
-			Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true,
+			Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},

@@ -25,6 +25,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -111,7 +112,7 @@ func (p *player) connect(checkpoint []byte) {
 		Machine: m, Key: []byte("a key of the test, 32 bytes long"), Log: discard(), Now: time.Now, Checkpoint: checkpoint,
 		Keeper: keeper.New(&cgroup.Tree{FS: p.kernel, Version: cgroup.V2}),
 		Policy: engine.Policy{
-			Dialects: []string{"koordinator", "kubernetes"}, Place: true,
+			Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 			Hooks: []hook.Hook{hook.CPUSet{UnsetQuota: true}, hook.Batch{}, hook.GPU{}, hook.OOMScore{}},

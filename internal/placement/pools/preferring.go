@@ -1,8 +1,7 @@
-package engine
+package pools
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,36 +14,36 @@ import (
 
 // preferences are what a choice of n CPUs keeps to where that leaves enough, the
 // most important first.
-func (d *draft) preferences(p *Pod, c *Container, n int) []choose.Preference {
+func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []choose.Preference {
 	var out []choose.Preference
 	prefer := func(name string, cpus topology.Set, avoid bool) {
 		if !cpus.Empty() {
 			out = append(out, choose.Preference{Name: name, CPUs: cpus, Avoid: avoid})
 		}
 	}
-	in := p.Intent
+	in := s.Intent
 	var near topology.Set
 	for _, id := range in.Nodes.V {
-		if node, ok := d.machine.Node(id); ok {
+		if node, ok := v.Machine.Node(id); ok {
 			near = near.Union(node.CPUs)
 		}
 	}
 	prefer("the NUMA nodes a scheduler chose", near, false)
-	cpus, devices := d.devices(p, c).near()
+	cpus, devices := p.devices(v, s).near()
 	prefer(devices, cpus, false)
-	others := d.ledger.Exclusive().Minus(d.ledger.OfPod(p.Pod.UID))
+	others := v.Layout.Demand.Owned.Minus(s.Owned)
 	if in.Cores.V.NodeApart {
-		prefer("NUMA nodes where others own CPUs", d.machine.Spread(topology.NodeLevel, others), true)
+		prefer("NUMA nodes where others own CPUs", v.Machine.Spread(topology.NodeLevel, others), true)
 	}
 	if in.Cores.V.CoreApart {
-		prefer("cores where others own CPUs", d.machine.Spread(topology.CoreLevel, others), true)
+		prefer("cores where others own CPUs", v.Machine.Spread(topology.CoreLevel, others), true)
 	}
-	prefer("isolated CPUs", d.machine.Isolated(), d.avoidsIsolated(in, n))
-	if kind := d.coreKind(in); kind != topology.PlainCore {
-		prefer(kind.String()+" cores", d.machine.Of(kind), false)
+	prefer("isolated CPUs", v.Machine.Isolated(), p.avoidsIsolated(in, n))
+	if kind := p.coreKind(in); kind != topology.PlainCore {
+		prefer(kind.String()+" cores", v.Machine.Of(kind), false)
 	}
-	if d.policy.Pools.Sizing != nil {
-		unneeded, _ := d.layout().CPUs(placement.Seat{Pool: placement.Reclaimed})
+	if v.Layout.Sized() {
+		unneeded, _ := v.Layout.CPUs(placement.Seat{Pool: placement.Reclaimed})
 		prefer("CPUs no shared pool needs", unneeded, false)
 	}
 	return out
@@ -52,8 +51,8 @@ func (d *draft) preferences(p *Pod, c *Container, n int) []choose.Preference {
 
 // avoidsIsolated reports whether an owner of n CPUs rather has none that are
 // isolated.
-func (d *draft) avoidsIsolated(in *intent.Pod, n int) bool {
-	switch how := d.policy.Choosing.Isolated; {
+func (p *Policy) avoidsIsolated(in *intent.Pod, n int) bool {
+	switch how := p.Isolated; {
 	case in.Isolated.Said():
 		return !in.Isolated.V
 	case how == IsolatedSingle:
@@ -63,11 +62,11 @@ func (d *draft) avoidsIsolated(in *intent.Pod, n int) bool {
 	}
 }
 
-func (d *draft) coreKind(in *intent.Pod) topology.CoreKind {
+func (p *Policy) coreKind(in *intent.Pod) topology.CoreKind {
 	if in.CoreKind.Said() {
 		return in.CoreKind.V
 	}
-	return d.policy.Choosing.CoreKind
+	return p.CoreKind
 }
 
 // deviceList collects devices whose place is known: the CPUs near them, and what
@@ -78,23 +77,18 @@ type deviceList struct {
 	names   []string
 }
 
-// devices finds the devices of a container, or of all containers of a pod whose
-// CPUs are the same: those the kubelet granted, those in the runtime's request, and
-// the functions of cards that a scheduler allocated. Whether the container gets them
-// is not decided here; CPUs near them are no more than others.
-func (d *draft) devices(p *Pod, c *Container) *deviceList {
-	l := &deviceList{machine: d.machine}
-	if !d.policy.Choosing.NearDevices || len(d.machine.Nodes) < 2 {
+// devices finds the devices of a subject whose place is known: those it has, and the
+// functions of cards that a scheduler allocated. Whether a container gets them is not
+// decided here; CPUs near them are no more than others.
+func (p *Policy) devices(v placement.View, s placement.Subject) *deviceList {
+	l := &deviceList{machine: v.Machine}
+	if !p.NearDevices || len(v.Machine.Nodes) < 2 {
 		return l
 	}
-	grants := []lifecycle.DeviceGrant{p.Granted.Of(c.Name)}
-	if d.chosenForPod(p) && p.Granted != nil {
-		grants = slices.Collect(maps.Values(p.Granted.Containers))
-	}
-	for _, g := range append(grants, c.Arrived) {
+	for _, g := range s.Devices {
 		l.granted(g)
 	}
-	for _, address := range p.Intent.RDMA.V {
+	for _, address := range s.Intent.RDMA.V {
 		l.function(address)
 	}
 	slices.Sort(l.names)
@@ -155,27 +149,4 @@ func (l *deviceList) near() (topology.Set, string) {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return l.cpus, "its devices (" + names + ")"
-}
-
-// HeedsGrants reports whether it matters which devices the kubelet granted a pod:
-// who is handed devices, and whose CPUs are chosen near them. in is what it asks for,
-// nil where that was not read yet.
-func (p *Policy) HeedsGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
-	if intent.AsksDevices(pod) {
-		return true
-	}
-	ch := p.Choosing
-	if ch == nil || !ch.NearDevices || !p.Place || p.KubeletOwns {
-		return false
-	}
-	if in == nil {
-		in = p.Serving.Read(pod, nil, p.Dialects)
-	}
-	switch {
-	case in.CPUs.Said():
-		return false
-	case in.Class.Said():
-		return in.Class.V == intent.Dedicated
-	}
-	return ch.Whole != WholeNowhere && (in.QoS == intent.Guaranteed || in.QoS == intent.Burstable && ch.Whole == WholeAnywhere)
 }

@@ -1,0 +1,77 @@
+// Package kubelet is the placement policy of a node on which the kubelet's static CPU
+// and memory managers say who owns what: the agent keeps everybody else off that, shapes
+// the rest by another policy, and grants nobody CPUs itself.
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Policy is authority: kubelet, over the policy of the rest.
+type Policy struct{ placement.Policy }
+
+// errOwns is why nobody else lets containers own CPUs.
+var errOwns = errors.New("authority: kubelet says that its static CPU manager decides who owns CPUs: it gives them to containers of Guaranteed pods that ask for whole ones")
+
+// Terms are those of the rest, but nothing is granted here: what the kubelet gave the
+// container is its own. What it says of that by its PodResources API counts; where it
+// does not, what it asks of the runtime tells.
+func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
+	t := p.Policy.Terms(m, s)
+	if t.Elsewhere = errOwns; t.Pays == placement.WholeCPUs {
+		t.Pays, t.Key = placement.Nothing, ""
+	}
+	if s.Told != nil {
+		t.Given = given(m, s)
+	}
+	return t
+}
+
+// Share keeps to the nodes that the container's memory is on by the kubelet's word.
+func (p Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
+	s.Only = mems(s)
+	return p.Policy.Share(v, s)
+}
+
+func given(m *topology.Machine, s placement.Subject) placement.Given {
+	asked := s.Told.CPU.CPUs
+	g := placement.Given{
+		CPUs: placement.Pinned(m, s.Intent, s.Told), Away: m.PlacesOf(asked).Minus(m.Online()), Mems: mems(s),
+		Why: "owned by the kubelet's word: its request is one of whole CPUs, and its cpuset has as many",
+	}
+	if !s.Given.Told {
+		return g
+	}
+	inferred := g.CPUs
+	g.CPUs, g.Why = m.OnlineIDs(s.Given.CPUs), "owned by the kubelet's word, which its PodResources API tells"
+	g.Away = m.PlacesOf(topology.FormatList(s.Given.CPUs)).Minus(m.Online())
+	tell := func(reason, then string) {
+		g.Problems = []lifecycle.Problem{{Key: "authority", Value: m.Format(m.OnlineOf(asked)), Warning: true, Reason: reason, Then: then}}
+	}
+	switch has := m.OnlineOf(asked); {
+	case !g.CPUs.Empty() && !has.Empty() && has != g.CPUs:
+		tell(fmt.Sprintf("the kubelet asks for these CPUs, and its PodResources API says that it gave the container CPUs %s", m.Format(g.CPUs)),
+			"what the API says counts")
+	case g.CPUs.Empty() && !inferred.Empty():
+		tell("the kubelet asks for these CPUs as if it had given them to the container alone, and its PodResources API says that it gave it none",
+			"what the API says counts: it owns none")
+	}
+	return g
+}
+
+// mems lists the memory nodes that the kubelet's memory manager bound a container to.
+func mems(s placement.Subject) []int {
+	if len(s.Given.Mems) > 0 || s.Told == nil {
+		return s.Given.Mems
+	}
+	asked, err := topology.ParseList(s.Told.CPU.Mems)
+	if err != nil {
+		return nil // the runtime refuses it, too
+	}
+	return asked
+}

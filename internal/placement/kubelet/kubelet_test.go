@@ -1,0 +1,72 @@
+package kubelet
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/none"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// TestGiven: what the PodResources API says counts, else what the runtime was asked for
+// tells, and what does not fit together is told.
+func TestGiven(t *testing.T) {
+	m, err := describe.Parse("1s x 2n x 4c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name          string
+		qos           intent.QoS
+		asked, mems   string
+		shares        uint64
+		says          string // "" for nothing
+		cpus, problem string
+		nodes         string
+	}{
+		{name: "nothing"},
+		{name: "the mark of the static manager", asked: "2-3", shares: 2048, cpus: "2-3"},
+		{name: "in a Burstable pod", qos: intent.Burstable, asked: "2-3", shares: 2048},
+		{name: "what is left for all", asked: "0-5", shares: 2048},
+		{name: "the API says so", qos: intent.Burstable, says: "4", cpus: "4"},
+		{name: "the API says another", asked: "2-3", shares: 2048, says: "4-5", cpus: "4-5", problem: "gave the container CPUs 4-5"},
+		{name: "the API says none", asked: "2-3", shares: 2048, says: "none", problem: "gave it none"},
+		{name: "memory", mems: "1", nodes: "1"},
+	} {
+		s := placement.Subject{Intent: &intent.Pod{QoS: c.qos}, Told: &lifecycle.Resources{}, Given: lifecycle.StaticGrant{Told: c.says != ""}}
+		s.Told.CPU.CPUs, s.Told.CPU.Mems, s.Told.CPU.Shares = c.asked, c.mems, lifecycle.Some(c.shares)
+		if c.says != "none" {
+			if s.Given.CPUs, err = topology.ParseList(c.says); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := Policy{Policy: none.Policy{}}.Terms(m, s)
+		said := ""
+		for _, q := range got.Given.Problems {
+			said += q.String()
+		}
+		if got.Elsewhere == nil || m.Format(got.Given.CPUs) != c.cpus || topology.FormatList(got.Given.Mems) != c.nodes ||
+			(c.problem == "") != (said == "") || !strings.Contains(said, c.problem) {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+// whole is a policy that gives whole CPUs to whoever asks for them.
+type whole struct{ none.Policy }
+
+func (whole) Terms(*topology.Machine, placement.Subject) placement.Terms {
+	return placement.Terms{Chooses: true, Pays: placement.WholeCPUs, Key: "key", NearDevices: true}
+}
+
+// TestNobodyElse: what the policy of the rest would give for whole CPUs, the kubelet gives.
+func TestNobodyElse(t *testing.T) {
+	got := Policy{Policy: whole{}}.Terms(nil, placement.Subject{Intent: &intent.Pod{}})
+	if got.Pays != placement.Nothing || !got.Chooses || got.Elsewhere == nil {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,202 @@
+package placement
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Policy decides who owns which CPUs, of those nobody assigned, and what everybody
+// else shares. It answers by what it is shown and keeps nothing: recovery, resizes,
+// init containers, CPUs that go offline and what a pod may ask for are the engine's.
+type Policy interface {
+	// Terms says on what terms a container comes to own CPUs.
+	Terms(m *topology.Machine, s Subject) Terms
+	// Choose chooses the CPUs of an owner: those of a new one, more beside those it
+	// has, or which of them it keeps. The error is a sentence for people.
+	Choose(v View, s Subject, w Want) (Assignment, error)
+	// Share says where a container sits that owns no CPUs.
+	Share(v View, s Subject) Assignment
+	// Layout says what the pools have.
+	Layout(p *Pools, d Demand) *Layout
+}
+
+// View is what a policy sees of the node.
+type View struct {
+	Machine *topology.Machine
+	Pools   *Pools
+	// Layout is what the pools have now, and for which demand.
+	Layout *Layout
+	// Free are the CPUs that the subject's pod could come to own.
+	Free topology.Set
+	// Off: nobody is placed.
+	Off bool
+}
+
+// Subject is who asks: a container of a pod, or any of them.
+type Subject struct {
+	Intent *intent.Pod
+	// Told is what the runtime was asked for, PodTold the same of its pod.
+	Told, PodTold *lifecycle.Resources
+	// Given is what the kubelet says that its static managers gave it.
+	Given lifecycle.StaticGrant
+	// Devices are those that containers have that own the same CPUs.
+	Devices []lifecycle.DeviceGrant
+	// Owned are the CPUs its pod owns.
+	Owned topology.Set
+	// New: where it sits was not decided before. RunsOn is where it runs if somebody
+	// decided that and left no word of it; empty for others.
+	New    bool
+	RunsOn topology.Set
+	// Home is the NUMA node whose pool it sits in, PodHome that of the others of its
+	// pod; Only are the nodes that may be chosen, none for all.
+	Home, PodHome lifecycle.Opt[int]
+	Only          []int
+}
+
+// Payment says what pays for CPUs that a policy chooses.
+type Payment int
+
+// The payments.
+const (
+	Nothing   Payment = iota // none are chosen
+	Resources                // what the pod asks for, or the container where the pod tells nothing
+	WholeCPUs                // a container's request of whole CPUs, equal to its limit
+)
+
+// Terms are on what terms a container comes to own CPUs.
+type Terms struct {
+	// Chooses: the policy chooses CPUs and memory nodes for containers.
+	Chooses bool
+	Pays    Payment
+	Key     string // what asks for CPUs of its own
+	// Lent and Alone are what a grant says (Grant).
+	Lent, Alone bool
+	// NearDevices: devices count in the choice.
+	NearDevices bool
+	// Elsewhere is why no CPUs are granted here: somebody else has the say. It is nil
+	// where the agent has it.
+	Elsewhere error
+	// Given is what whoever has the say gave the container.
+	Given Given
+}
+
+// Given are the CPUs somebody else gave a container alone.
+type Given struct {
+	CPUs topology.Set
+	// Away are more of them, which are offline.
+	Away topology.Set
+	Why  string
+	// Mems are the memory nodes it was bound to.
+	Mems []int
+	// Problems are what does not fit together in what was told.
+	Problems []lifecycle.Problem
+}
+
+// ByKubelet is what grants and seats say of CPUs that the kubelet gave.
+const ByKubelet = "the kubelet's static CPU manager"
+
+// Want is how many CPUs an owner is to have.
+type Want struct {
+	N int
+	// Have are those it owns and can use: more are chosen beside them, or the best
+	// part of them. Held are these and those it owns and cannot use now.
+	Have, Held topology.Set
+	// Passed are CPUs of its pod that a new owner takes over before all others.
+	Passed topology.Set
+	// Loose: any of them will do.
+	Loose bool
+}
+
+// Assignment is where somebody is put, and why.
+type Assignment struct {
+	CPUs topology.Set
+	Seat Seat
+	Home lifecycle.Opt[int]
+	// From is the key and Why the clause that led to it.
+	From, Why string
+	Problems  []lifecycle.Problem
+}
+
+// sharesOfCPU is what the kubelet makes of a request of one CPU.
+const sharesOfCPU = 1024
+
+// Pinned returns the CPUs that the kubelet's static CPU manager gave a container alone,
+// by what the runtime was asked for. Nothing there says so in words: in a Guaranteed
+// pod, a request of whole CPUs and a cpuset of just as many are the mark (Kubernetes
+// 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All others are told the cpuset
+// of what is left, or none.
+func Pinned(m *topology.Machine, in *intent.Pod, told *lifecycle.Resources) topology.Set {
+	if in.QoS != intent.Guaranteed || told.CPU.CPUs == "" || in.CPUs.Said() {
+		return topology.Set{}
+	}
+	// CPUs that went offline are its own all the same.
+	if told.CPU.Shares.V != uint64(m.PlacesOf(told.CPU.CPUs).Len())*sharesOfCPU {
+		return topology.Set{}
+	}
+	return m.OnlineOf(told.CPU.CPUs)
+}
+
+// ShareByClass puts a container into the pool of its class. It follows Koordinator's
+// order of cases for pods without assigned CPUs (plugin CPUSetAllocator, v1.7), with the
+// differences hook.CPUSet states.
+func ShareByClass(v View, s Subject) (a Assignment) {
+	in, pools := s.Intent, v.Pools
+	class, key := in.Class.V, in.Class.Key
+	sit := func(seat Seat, from, why string) { a.Seat, a.From, a.Why = seat, from, why }
+	shared, reclaimed, named := Seat{Pool: Shared}, Seat{Pool: Reclaimed}, v.Layout.Sized() && in.Pool.Said()
+	a.Home = s.Home
+	switch {
+	case v.Off:
+	case class == intent.Shared && s.Home.Set:
+		w := Which{Name: in.Pool.V, Bound: true, Node: s.Home.V, Alone: in.NUMA.V.Alone}
+		sit(Seat{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
+	case class == intent.Reclaimed && s.Home.Set:
+		node, _ := v.Machine.Node(s.Home.V)
+		sit(Seat{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
+	case in.Nodes.Said() && class != intent.Reclaimed:
+		sit(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
+		a.near(v.Machine, in)
+	case in.Nodes.Said() && pools.ReclaimedByNUMA:
+		sit(reclaimed, in.Nodes.Key, "the reclaimed pool of the NUMA nodes the scheduler chose")
+		a.near(v.Machine, in)
+	case class == intent.Shared && named:
+		sit(Seat{Pool: Shared, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the shared pool it names")
+	case class == intent.System && named && (in.Pool.V != ReservedPool || !pools.Reserved.Empty()):
+		sit(Seat{Pool: System, Which: Which{Name: in.Pool.V}}, in.Pool.Key, "the pools whose names start as it says")
+	case class == intent.System && !pools.System.Empty():
+		sit(Seat{Pool: System}, key, "the system pool")
+	case class == intent.Reclaimed:
+		sit(reclaimed, key, "the reclaimed pool")
+	case class == intent.Shared:
+		sit(shared, key, "the shared pool")
+	case class == intent.Dedicated:
+		sit(shared, key, "the shared pool, for want of assigned CPUs")
+	case pools.UnlabelledShared && in.QoS != intent.BestEffort:
+		sit(shared, "hooks.cpuset.unlabelled", "the shared pool, where pods without a class go")
+	default:
+		a.Why = "kept clear of CPUs others own"
+	}
+	return a
+}
+
+// near narrows a pool to the NUMA nodes a scheduler chose.
+func (a *Assignment) near(m *topology.Machine, in *intent.Pod) {
+	var unknown []int
+	for _, id := range in.Nodes.V {
+		if n, ok := m.Node(id); ok && !n.CPUs.Empty() {
+			a.Seat.Near = a.Seat.Near.Union(n.CPUs)
+			continue
+		}
+		unknown = append(unknown, id)
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		a.Problems = append(a.Problems, lifecycle.Problem{
+			Key: in.Nodes.Key, Value: intent.Printable(topology.FormatList(unknown)),
+			Reason: "this node has no such NUMA node with CPUs", Refused: true,
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// bind chooses NUMA nodes and, on these, CPUs.
+func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want) (topology.Set, []choose.Reason, error) {
+	numa := s.Intent.NUMA.V
+	if err := absent(v.Machine, numa.IDs); err != nil {
+		return topology.Set{}, nil, err
+	}
+	q := choose.BindWant{
+		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
+	}
+	q.Near, q.NearName = p.devices(v, s).near()
+	for _, exact := range [][]int{numa.IDs, s.Intent.Nodes.V} {
+		if q.Count == 0 && len(exact) > 0 {
+			q.Count = len(exact)
+		}
+	}
+	// What pools bound to a node have is the last to be taken: they have nowhere
+	// else to go.
+	q.From = w.From.Minus(ofBoundPools(v.Layout))
+	ids, why, err := p.Tree.Bind(q)
+	if err != nil {
+		q.From = w.From
+		ids, why, err = p.Tree.Bind(q)
+	}
+	if err != nil {
+		return topology.Set{}, nil, err
+	}
+	var on topology.Set
+	for _, id := range ids {
+		node, _ := v.Machine.Node(id)
+		on = on.Union(node.CPUs)
+	}
+	if numa.Exclusive {
+		return w.From.And(on), why, nil
+	}
+	w.From = w.From.And(on)
+	if numa.Even {
+		w.Spread, w.Even = []topology.Level{topology.NodeLevel}, true
+	}
+	chosen, err := p.Tree.Choose(w)
+	if err == nil && q.Count > 1 && !numa.Even && w.N >= q.Count && v.Machine.Count(topology.NodeLevel, chosen.CPUs) < len(ids) {
+		// So many nodes, or these, were asked for: its memory is on those of its CPUs.
+		w.Spread = []topology.Level{topology.NodeLevel}
+		if over, err := p.Tree.Choose(w); err == nil {
+			chosen = over
+		}
+	}
+	return chosen.CPUs, append(why, chosen.Why...), err
+}
+
+// absent refuses NUMA nodes that the machine does not have.
+func absent(m *topology.Machine, ids []int) error {
+	var all []int
+	for _, n := range m.Nodes {
+		all = append(all, n.ID)
+	}
+	none := slices.DeleteFunc(slices.Clone(ids), func(id int) bool { return slices.Contains(all, id) })
+	if len(none) == 0 {
+		return nil
+	}
+	return fmt.Errorf("NUMA nodes %s are wanted, and %s is not there: this machine has %s",
+		topology.FormatList(ids), topology.FormatList(none), topology.FormatList(all))
+}
+
+// ofBoundPools are the CPUs of shared pools that are bound to a NUMA node.
+func ofBoundPools(l *placement.Layout) topology.Set {
+	var all topology.Set
+	for w, milli := range l.Demand.Needs {
+		if w.Bound && !isGuest(w, milli) {
+			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Shared, Which: w})
+			all = all.Union(cpus)
+		}
+	}
+	return all
+}
+
+// nodes are the ids of the NUMA nodes a bound pod may have.
+func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
+	numa, chosen := s.Intent.NUMA.V, s.Intent.Nodes
+	out := []int{} // none, which is not all
+	for _, n := range v.Machine.Nodes {
+		switch {
+		case len(numa.IDs) > 0 && !slices.Contains(numa.IDs, n.ID):
+		case len(numa.IDs) == 0 && chosen.Said() && !slices.Contains(chosen.V, n.ID):
+		case numa.Exclusive && !untouched(v, n):
+		default:
+			out = append(out, n.ID)
+		}
+	}
+	return out
+}
+
+// untouched reports whether nobody owns a CPU of a NUMA node and no pool is bound
+// to it: somebody can have it alone.
+func untouched(v placement.View, n topology.Node) bool {
+	if n.CPUs.Empty() || !v.Free.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
+		return false
+	}
+	for w, milli := range v.Layout.Demand.Needs {
+		if w.Bound && w.Node == n.ID && !isGuest(w, milli) {
+			return false
+		}
+	}
+	return true
+}

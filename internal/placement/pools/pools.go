@@ -1,0 +1,246 @@
+// Package pools is the placement policy with which the agent chooses CPUs by itself:
+// for containers that ask for CPUs of their own, and for shared pools, which are as large
+// as what their containers request.
+package pools
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Policy is placement.policy: pools.
+type Policy struct {
+	Tree *choose.Tree // of the machine
+	// Sizing makes shared pools as large as their containers' requests; nil leaves
+	// them as they are configured.
+	Sizing *Sizing
+	// Whole says which containers without a class own CPUs: those that ask for
+	// whole ones, with equal request and limit.
+	Whole WholeCPUs
+	// Lend lets reclaimed containers use the CPUs of LSR pods.
+	Lend bool
+	// Roomy prefers the emptiest part of the machine to the fullest that holds
+	// what is wanted.
+	Roomy bool
+	// NearDevices prefers CPUs of the NUMA nodes that a container's devices are at.
+	NearDevices bool
+	// CoreKind is the kind of cores that is preferred where a pod does not say;
+	// PlainCore for none.
+	CoreKind topology.CoreKind
+	// Isolated says who rather owns CPUs that the kernel's scheduler leaves out,
+	// where a pod does not say.
+	Isolated IsolatedCPUs
+}
+
+// IsolatedCPUs says which containers rather own isolated CPUs.
+type IsolatedCPUs int
+
+// The choices. Nothing spreads threads over isolated CPUs: a container of one
+// thread has one for itself, and one of several may find all on the first.
+const (
+	IsolatedSingle IsolatedCPUs = iota // those that own one CPU
+	IsolatedPreferred
+	IsolatedAvoided
+)
+
+// WholeCPUs says in which pods containers without a class own CPUs.
+type WholeCPUs int
+
+// The choices.
+const (
+	WholeNowhere    WholeCPUs = iota
+	WholeGuaranteed           // as the kubelet's static CPU manager
+	WholeAnywhere             // in Burstable pods, too
+)
+
+// Terms has pods of class dedicated own CPUs, and containers of pods without a class
+// that ask for whole ones.
+func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
+	in := s.Intent
+	t := placement.Terms{
+		Chooses: true, NearDevices: p.NearDevices,
+		Lent: p.Lend && in.Name == "LSR", Alone: in.NUMA.V.Exclusive && !in.CPUs.Said(),
+	}
+	switch {
+	case in.Class.V == intent.Dedicated:
+		t.Pays, t.Key = placement.Resources, in.Class.Key
+	case in.Class.Said():
+	case p.Whole != WholeNowhere && in.QoS == intent.Guaranteed, p.Whole == WholeAnywhere && in.QoS == intent.Burstable:
+		t.Pays, t.Key = placement.WholeCPUs, "placement.wholeCPUs"
+	}
+	return t
+}
+
+// Layout divides the CPUs nobody owns among the pools.
+func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
+	if p.Sizing == nil {
+		return pools.Lay(d)
+	}
+	return p.Sizing.lay(pools, d)
+}
+
+// Choose chooses CPUs that are close to each other, and close to what the pod wants.
+func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want) (placement.Assignment, error) {
+	var cpus topology.Set
+	var why []choose.Reason
+	var err error
+	switch {
+	case !w.Have.Empty() && w.N > w.Held.Len():
+		cpus, err = p.more(v, s, w)
+	case !w.Have.Empty():
+		cpus, err = p.fewer(s, w)
+	case s.Intent.NUMA.Said():
+		q := p.question(v, s, w.N, w.Passed)
+		q.From = q.From.Union(w.Passed)
+		cpus, why, err = p.bind(v, s, q)
+	default:
+		cpus, why, err = p.among(p.question(v, s, w.N, w.Passed), w.Passed)
+	}
+	return placement.Assignment{CPUs: cpus, Why: words(why)}, err
+}
+
+// question asks for n CPUs that a container of a pod could come to own.
+func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
+	w := choose.Want{N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n)}
+	if !passed.Empty() {
+		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: passed})
+	}
+	return w
+}
+
+// cores says how the threads of cores may be divided.
+func cores(in *intent.Pod) choose.Cores {
+	switch {
+	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
+		return choose.WholeCores
+	case in.Cores.V.Spread:
+		return choose.SpreadThreads
+	}
+	return choose.AnyThread
+}
+
+// words puts reasons into one line.
+func words(reasons []choose.Reason) string {
+	if len(reasons) == 0 {
+		return "there was no choice"
+	}
+	parts := make([]string, len(reasons))
+	for i, r := range reasons {
+		parts[i] = r.String()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// among chooses CPUs, those its pod has already before all others: where they are not
+// enough, more beside them.
+func (p *Policy) among(w choose.Want, passed topology.Set) (topology.Set, []choose.Reason, error) {
+	if n := passed.Len(); n > 0 && n < w.N {
+		more := w
+		more.N, more.Beside = w.N-n, passed
+		if got, err := p.Tree.Choose(more); err == nil {
+			return got.CPUs.Union(passed), got.Why, nil
+		}
+	}
+	w.From = w.From.Union(passed)
+	got, err := p.Tree.Choose(w)
+	return got.CPUs, got.Why, err
+}
+
+// more chooses CPUs beside those an owner has. One that is bound to NUMA nodes gets
+// them there: its memory does not move.
+func (p *Policy) more(v placement.View, s placement.Subject, w placement.Want) (topology.Set, error) {
+	q := p.question(v, s, w.N-w.Held.Len(), topology.Set{})
+	q.Beside = w.Have
+	if s.Intent.NUMA.Said() {
+		q.From = q.From.And(v.Machine.Spread(topology.NodeLevel, w.Held))
+	}
+	if s.Intent.NUMA.V.Even {
+		if v.Machine.Count(topology.NodeLevel, q.From) < v.Machine.Count(topology.NodeLevel, w.Held) {
+			return w.Have, &choose.ShortError{Want: q.N, Have: q.From.Len(), What: "to choose from, on fewer NUMA nodes than are to share them"}
+		}
+		q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true
+	}
+	got, err := p.Tree.Choose(q)
+	return w.Have.Union(got.CPUs), err
+}
+
+// fewer chooses the best part of what an owner has.
+func (p *Policy) fewer(s placement.Subject, w placement.Want) (topology.Set, error) {
+	q := choose.Want{N: w.N, From: w.Have}
+	if !w.Loose {
+		if q.Cores = cores(s.Intent); s.Intent.NUMA.V.Even {
+			q.Spread, q.Even = []topology.Level{topology.NodeLevel}, true
+		}
+	}
+	got, err := p.Tree.Choose(q)
+	return got.CPUs, err
+}
+
+// Share puts containers into the pools of their classes, those of a pod that is bound to
+// NUMA nodes into the pool of one of them.
+func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
+	in := s.Intent
+	class := in.Class.V
+	var trouble []lifecycle.Problem
+	if s.New && !s.Home.Set && (class == intent.Shared || class == intent.Reclaimed) && in.NUMA.Said() && p.Sizing != nil {
+		var err error
+		if s.Home, err = p.home(v, s); err != nil {
+			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
+		}
+	}
+	a := placement.ShareByClass(v, s)
+	a.Problems = append(trouble, a.Problems...)
+	return a
+}
+
+// home finds the NUMA node of a pod that shares one. All containers of a pod are on one
+// node. The error is a sentence for people.
+func (p *Policy) home(v placement.View, s placement.Subject) (home lifecycle.Opt[int], err error) {
+	if !s.RunsOn.Empty() {
+		for _, n := range v.Machine.Nodes {
+			if n.CPUs.Contains(s.RunsOn) && slices.Contains(p.nodes(v, s), n.ID) {
+				home = lifecycle.Some(n.ID)
+			}
+		}
+		return home, nil
+	}
+	if s.PodHome.Set {
+		return s.PodHome, nil
+	}
+	milli := max(intent.SharesMilli(s.Told.CPU.Shares.V), intent.SharesMilli(s.PodTold.CPU.Shares.V))
+	most := int64(-1)
+	for _, id := range p.nodes(v, s) {
+		if len(s.Only) > 0 && !slices.Contains(s.Only, id) {
+			continue
+		}
+		if left, open := room(v, s.Intent, id); open && left-milli > most {
+			most, home = left-milli, lifecycle.Some(id)
+		}
+	}
+	if !home.Set {
+		return home, fmt.Errorf("no NUMA node has room for %d milli-CPUs more", milli)
+	}
+	return home, nil
+}
+
+// room is what the pools of a NUMA node leave of its CPUs, in milli-CPUs; open is false
+// where no other pool may come onto it.
+func room(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
+	node, _ := v.Machine.Node(id)
+	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.Owned).Len()) * milliOfCPU
+	open = left != 0
+	for w, milli := range v.Layout.Demand.Needs {
+		if w.Bound && w.Node == id {
+			left -= milli
+			open = open && !w.Alone && (!in.NUMA.V.Alone || isGuest(w, milli))
+		}
+	}
+	return left, open
+}

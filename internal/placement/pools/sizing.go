@@ -1,0 +1,251 @@
+package pools
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Sizing makes shared pools as large as the requests of their containers.
+//
+// Pools take CPUs in a fixed order, whole cores in turn from each NUMA node:
+// those bound to a node first, on their node; then the default pool from the
+// front and pools with names from the back, by name. What nobody took is the
+// reclaimed pool's. So a pool that grows keeps what it has, and CPUs that
+// somebody comes to own in the middle move nobody. Pools that request less than a
+// CPU have none of their own (isGuest).
+type Sizing struct {
+	order []int
+	nodes map[int]topology.Set
+	// Expand lets shared pools grow over all CPUs nobody owns; the reclaimed
+	// pool then overlaps with them.
+	Expand bool
+	// Least is how many CPUs the reclaimed pool has at least. Where fewer are
+	// left over it overlaps with the default pool.
+	Least int
+}
+
+// NewSizing returns the sizing of a machine's pools. CPUs the kernel's scheduler
+// leaves out (isolcpus) are in no pool, unless there are no others.
+func NewSizing(m *topology.Machine) *Sizing {
+	s := &Sizing{nodes: map[int]topology.Set{}, Least: 1}
+	queues := make([][]topology.Set, len(m.Nodes))
+	for i, n := range m.Nodes {
+		s.nodes[n.ID] = n.CPUs
+		for _, core := range m.Groups(topology.CoreLevel) {
+			if at := core.And(n.CPUs); !at.Empty() {
+				queues[i] = append(queues[i], at)
+			}
+		}
+	}
+	var all []int
+	for round := 0; len(all) < m.Online().Len(); round++ {
+		for _, q := range queues {
+			if round < len(q) {
+				all = append(all, q[round].Members()...)
+			}
+		}
+	}
+	s.order = slices.DeleteFunc(slices.Clone(all), func(cpu int) bool { return m.CPUs[cpu].Isolated })
+	if len(s.order) == 0 {
+		s.order = all
+	}
+	return s
+}
+
+// first returns up to n CPUs of a set in the order pools take them, or, where
+// n is negative, in the opposite order.
+func (s *Sizing) first(from topology.Set, n int) topology.Set {
+	var out topology.Set
+	for i := range s.order {
+		cpu := s.order[i]
+		if n < 0 {
+			cpu = s.order[len(s.order)-1-i]
+		}
+		if n == 0 {
+			break
+		}
+		if from.Has(cpu) {
+			out.Add(cpu)
+			n -= cmp.Compare(n, 0)
+		}
+	}
+	return out
+}
+
+func (s *Sizing) usable() topology.Set { return topology.SetOf(s.order...) }
+
+// lay makes the layout of a demand.
+func (s *Sizing) lay(p *placement.Pools, d placement.Demand) *placement.Layout {
+	l := p.Lay(d)
+	s.size(l)
+	return l
+}
+
+// size divides the CPUs nobody owns among the pools.
+func (s *Sizing) size(l *placement.Layout) {
+	free := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
+	l.Shared = make(map[placement.Which]topology.Set, len(l.Demand.Needs)+1)
+	rest := free
+	var open, guests []placement.Which // pools that are not bound, and that have no CPUs of their own
+	byNode := map[int][]placement.Which{}
+	for _, w := range slices.SortedFunc(maps.Keys(l.Demand.Needs), placement.Which.Compare) {
+		if isGuest(w, l.Demand.Needs[w]) {
+			guests = append(guests, w)
+		} else if w.Bound {
+			byNode[w.Node] = append(byNode[w.Node], w)
+		} else {
+			open = append(open, w)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		s.divide(l, rest.And(s.nodes[node]), byNode[node], s.Expand)
+		for _, w := range byNode[node] {
+			if w.Alone {
+				l.Shared[w] = rest.And(s.nodes[node])
+			}
+			rest = rest.Minus(l.Shared[w])
+		}
+	}
+	if rest.Empty() { // bound pools have everything
+		rest = free
+	}
+	if len(open) == 0 || open[0] != (placement.Which{}) {
+		open = append([]placement.Which{{}}, open...) // there always is a default pool
+	}
+	s.divide(l, rest, open, s.Expand)
+	s.leave(l)
+	s.seatGuests(l, byNode, guests)
+}
+
+// isGuest reports whether a pool, of which the containers request so many milli-CPUs, is
+// a guest of the default pool: with less than a CPU it takes none from others. Its
+// requests count in the default pool, as they would without a name or a bond. So names
+// and bonds cost nobody a CPU that is not paid for. A pool that lets no other onto its
+// node is authorised by a kind of its own.
+func isGuest(w placement.Which, milli int64) bool {
+	return w != placement.Which{} && !w.Alone && milli < milliOfCPU
+}
+
+const milliOfCPU = 1000
+
+// seatGuests gives guests the CPUs of the default pool: one that is bound to a node
+// those on its node, else what is left there, else those of the pools there.
+func (s *Sizing) seatGuests(l *placement.Layout, byNode map[int][]placement.Which, guests []placement.Which) {
+	for _, w := range guests {
+		cpus := l.Shared[placement.Which{}]
+		if w.Bound {
+			var others topology.Set
+			for _, o := range byNode[w.Node] {
+				if !o.Alone {
+					others = others.Union(l.Shared[o])
+				}
+			}
+			for _, from := range []topology.Set{cpus, l.Reclaimed.Minus(l.Demand.Owned), others} {
+				if at := from.And(s.nodes[w.Node]); !at.Empty() {
+					cpus = at
+					break
+				}
+			}
+		}
+		l.Shared[w] = cpus
+	}
+}
+
+// need is what a pool's containers request, in milli-CPUs; of the default pool with
+// those of its guests.
+func need(l *placement.Layout, w placement.Which) int64 {
+	sum := l.Demand.Needs[w]
+	if w != (placement.Which{}) {
+		return sum
+	}
+	for guest, milli := range l.Demand.Needs {
+		if isGuest(guest, milli) {
+			sum += milli
+		}
+	}
+	return sum
+}
+
+// leave makes the reclaimed pool of what no shared pool took.
+func (s *Sizing) leave(l *placement.Layout) {
+	free := l.Pools.Reclaimed.Minus(l.Demand.Owned).And(s.usable())
+	left := free
+	for w := range l.Shared {
+		left = left.Minus(l.Shared[w])
+	}
+	// The back of the default pool is the last to be missed.
+	for n := 1; left.Len() < s.Least && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
+		both := free.And(l.Shared[placement.Which{}]).Minus(left)
+		if both.Empty() {
+			both = free.Minus(left)
+		}
+		left = left.Union(s.first(both, -1))
+	}
+	l.Reclaimed = left.Union(l.Demand.Lent.And(l.Pools.Reclaimed))
+}
+
+// divide gives each pool its part of some CPUs.
+func (s *Sizing) divide(l *placement.Layout, from topology.Set, pools []placement.Which, expand bool) {
+	needs := make([]int, len(pools))
+	for i, w := range pools {
+		needs[i] = max(1, int(min((need(l, w)+milliOfCPU-1)/milliOfCPU, topology.MaxCPUs)))
+	}
+	sizes, fits := Sizes(needs, from.Len(), expand)
+	if !fits {
+		for _, w := range pools {
+			l.Shared[w] = from
+		}
+		return
+	}
+	for i, w := range pools {
+		n := -sizes[i]
+		if w.Name == "" {
+			n = sizes[i]
+		}
+		l.Shared[w] = s.first(from, n)
+		from = from.Minus(l.Shared[w])
+	}
+}
+
+// Sizes divides a number of CPUs among pools by what each needs, all above 0:
+// as much as it needs where that fits, or in the same proportion over all CPUs
+// where pools expand; in proportion and at least one each where it does not fit.
+// ok is false where there is not even one for each (Katalyst 0.5, cpu region
+// regulatePoolSizes).
+func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
+	sum := 0
+	for _, n := range needs {
+		sum += n
+	}
+	if available < len(needs) {
+		return nil, false
+	}
+	if sum <= available && !expand || sum == 0 {
+		return slices.Clone(needs), true
+	}
+	sizes, total := make([]int, len(needs)), 0
+	for i, n := range needs {
+		sizes[i] = (n*available + sum - 1) / sum
+		total += sizes[i]
+	}
+	for ; total > available; total-- {
+		most := -1
+		for i := range sizes {
+			if sizes[i] > 1 && (most < 0 || moreGenerous(sizes[i], needs[i], sizes[most], needs[most])) {
+				most = i
+			}
+		}
+		sizes[most]--
+	}
+	return sizes, true
+}
+
+// moreGenerous reports whether a pool has more for what it needs than another,
+// or as much and is larger.
+func moreGenerous(size, need, otherSize, otherNeed int) bool {
+	return cmp.Or(cmp.Compare(size*otherNeed, otherSize*need), cmp.Compare(size, otherSize)) > 0
+}

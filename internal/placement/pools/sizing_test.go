@@ -1,0 +1,315 @@
+package pools
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+	"pgregory.net/rapid"
+)
+
+// TestSizes are Katalyst's cases (katalyst-core, 2026-04), and the edges.
+func TestSizes(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		needs     []int
+		available int
+		expand    bool
+		want      []int
+	}{
+		{"S1: pools expand", []int{1, 2, 3}, 12, true, []int{2, 4, 6}},
+		{"S2: pools keep to their needs", []int{1, 2, 3}, 12, false, []int{1, 2, 3}},
+		{"S3: just enough", []int{1, 2, 3}, 6, false, []int{1, 2, 3}},
+		{"S7: not one for each", []int{1, 2, 3}, 2, false, nil},
+		{"S9: too few", []int{2, 4, 6, 2, 2}, 8, false, []int{1, 2, 3, 1, 1}},
+		{"one for each", []int{100, 1, 1}, 3, false, []int{1, 1, 1}},
+	} {
+		got, ok := Sizes(c.needs, c.available, c.expand)
+		if diff := cmp.Diff(c.want, got); diff != "" || ok != (c.want != nil) {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		needs := rapid.SliceOfN(rapid.IntRange(1, 300), 1, 8).Draw(t, "needs")
+		available, expand := rapid.IntRange(0, 400).Draw(t, "available"), rapid.Bool().Draw(t, "expand")
+		got, ok := Sizes(needs, available, expand)
+		sum, need := 0, 0
+		for i := range got {
+			sum, need = sum+got[i], need+needs[i]
+			if got[i] < 1 {
+				t.Fatalf("an empty pool: %v", got)
+			}
+		}
+		switch {
+		case ok != (available >= len(needs)), ok && sum > available, ok && expand && sum != available && need > 0:
+			t.Fatalf("%v of %d CPUs: %v, %v", needs, available, got, ok)
+		}
+	})
+}
+
+const t16 = "2s x 2n x 2c x 2t"
+
+func rig(t testing.TB, text, reserved string) (*topology.Machine, *placement.Pools, *Sizing) {
+	t.Helper()
+	m, err := describe.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := m.ParseCPUs(reserved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := m.Online().Minus(kept)
+	return m, &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest}, NewSizing(m)
+}
+
+// TestLayout draws what pools have: NUMA node 0 is 0,1,8,9, and so on in twos.
+func TestLayout(t *testing.T) {
+	at := func(name string, node int) placement.Which {
+		return placement.Which{Name: name, Bound: true, Node: node}
+	}
+	alone := at("", 3)
+	alone.Alone = true
+	for _, c := range []struct {
+		name        string
+		needs       map[placement.Which]int64
+		owned, lent string
+		expand      bool
+		least       int
+		want        map[placement.Which]string
+		reclaimed   string
+	}{
+		{name: "nobody: a core that is broken already", want: map[placement.Which]string{{}: "8"}, reclaimed: "1,3-7,9-15"},
+		{name: "little is one CPU", needs: map[placement.Which]int64{{}: 2}, want: map[placement.Which]string{{}: "8"}, reclaimed: "1,3-7,9-15"},
+		{name: "whole cores in turn from each node", needs: map[placement.Which]int64{{}: 5900}, want: map[placement.Which]string{{}: "4,6,8,10,12,14"}, reclaimed: "1,3,5,7,9,11,13,15"},
+		{
+			name: "named pools from the back", needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 2000, {Name: "b"}: 1000},
+			want: map[placement.Which]string{{}: "8,10", {Name: "a"}: "7,15", {Name: "b"}: "13"}, reclaimed: "1,3-6,9,11-12,14",
+		},
+		{
+			name: "what somebody owns in the middle moves nobody", needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 2000}, owned: "4,12",
+			want: map[placement.Which]string{{}: "8,10", {Name: "a"}: "7,15"}, reclaimed: "1,3,5-6,9,11,13-14",
+		},
+		{
+			name: "A8: bound to a node, and pools expand", needs: map[placement.Which]int64{at("", 0): 2000}, expand: true,
+			want: map[placement.Which]string{{}: "3-7,10-15", at("", 0): "1,8-9"}, reclaimed: "15",
+		},
+		{
+			name: "alone on a node", needs: map[placement.Which]int64{alone: 1000, {}: 3000},
+			want: map[placement.Which]string{{}: "4,8,10", alone: "6-7,14-15"}, reclaimed: "1,3,5,9,11-13",
+		},
+		{name: "too many requests", needs: map[placement.Which]int64{{}: 64000}, least: 2, want: map[placement.Which]string{{}: "1,3-15"}, reclaimed: "7,15"},
+		{
+			name: "one CPU is left", needs: map[placement.Which]int64{{}: 1000, {Name: "a"}: 1000}, owned: "1,3-14",
+			want: map[placement.Which]string{{}: "15", {Name: "a"}: "15"}, reclaimed: "15",
+		},
+		{
+			name: "a named pool of nothing takes nothing", needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 0, {Name: "b"}: 0},
+			want: map[placement.Which]string{{}: "8,10", {Name: "a"}: "8,10", {Name: "b"}: "8,10"}, reclaimed: "1,3-7,9,11-15",
+		},
+		{
+			name: "what guests request is the default pool's", needs: map[placement.Which]int64{{}: 1500, {Name: "a"}: 999, {Name: "b"}: 1000},
+			want: map[placement.Which]string{{}: "4,8,10", {Name: "a"}: "4,8,10", {Name: "b"}: "15"}, reclaimed: "1,3,5-7,9,11-14",
+		},
+		{
+			name: "guests that are bound to a node", needs: map[placement.Which]int64{{}: 2000, at("", 0): 0, at("", 3): 10, at("b", 3): 2000},
+			want: map[placement.Which]string{{}: "4,8,10", at("", 0): "8", at("", 3): "6,14", at("b", 3): "7,15"}, reclaimed: "1,3,5-6,9,11-14",
+		},
+		{
+			name: "a guest on a node that another has alone", needs: map[placement.Which]int64{alone: 1000, at("", 3): 0},
+			want: map[placement.Which]string{{}: "8", alone: "6-7,14-15", at("", 3): "8"}, reclaimed: "1,3-5,9-13",
+		},
+		{name: "lent CPUs", needs: map[placement.Which]int64{{}: 1000}, owned: "4-7,12-15", lent: "6-7", want: map[placement.Which]string{{}: "8"}, reclaimed: "1,3,6-7,9-11"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, p, s := rig(t, t16, "0,2")
+			s.Expand, s.Least = c.expand, max(c.least, 1)
+			l := s.lay(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: c.needs})
+			got := map[placement.Which]string{}
+			for w, s := range l.Shared {
+				got[w] = m.Format(s)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || m.Format(l.Reclaimed) != c.reclaimed {
+				t.Errorf("%sreclaimed %s, want %s", diff, m.Format(l.Reclaimed), c.reclaimed)
+			}
+		})
+	}
+}
+
+// demand draws what pools depend on, so that a CPU is left for those who own
+// none.
+func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Demand {
+	d := placement.Demand{Needs: map[placement.Which]int64{}}
+	free := p.Online.Minus(p.Reserved).Members()
+	for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(free)-1), 0, len(free)-1).Draw(t, "owned") {
+		if d.Owned.Len() < len(free)-1 {
+			d.Owned.Add(free[i])
+		}
+	}
+	for cpu := range d.Owned.All() {
+		if cpu%5 == 0 {
+			d.Lent.Add(cpu)
+		}
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "pools") {
+		w := placement.Which{Name: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name")}
+		if rapid.Bool().Draw(t, "bound") {
+			w.Bound, w.Node = true, m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "node")].ID
+			w.Alone = rapid.IntRange(0, 5).Draw(t, "alone") == 0
+		}
+		d.Needs[w] = int64(rapid.IntRange(0, 9000).Draw(t, "need"))
+	}
+	return d
+}
+
+// seatsOf lists a seat of every pool there is.
+func seatsOf(d placement.Demand) []placement.Seat {
+	seats := []placement.Seat{{Pool: placement.Rest}, {Pool: placement.Shared}, {Pool: placement.Reclaimed}, {Pool: placement.System}, {Pool: placement.System, Which: placement.Which{Name: placement.ReservedPool}}, {Pool: placement.System, Which: placement.Which{Name: "a"}}}
+	for w := range d.Needs {
+		seats = append(seats, placement.Seat{Pool: placement.Shared, Which: w})
+	}
+	return seats
+}
+
+// TestLayoutHolds: no pool is empty, none has an owned CPU but lent ones, a
+// bound pool is on its node where that has any left, and pools that fit have
+// what they need, apart from each other.
+func TestLayoutHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := fmt.Sprintf("%ds x %dn x %dc x %dt", rapid.IntRange(1, 2).Draw(t, "s"), rapid.IntRange(1, 4).Draw(t, "n"),
+			rapid.IntRange(1, 4).Draw(t, "c"), rapid.IntRange(1, 3).Draw(t, "t"))
+		m, err := describe.Parse(text)
+		if err != nil || len(m.CPUs) < 2 {
+			return
+		}
+		kept := topology.SetOf(0)
+		rest := m.Online().Minus(kept)
+		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest, Hard: rapid.Bool().Draw(t, "hard")}, NewSizing(m)
+		s.Expand, s.Least = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
+		d := demand(t, m, p)
+		l := s.lay(p, d)
+		for _, s := range seatsOf(d) {
+			cpus, _ := l.CPUs(s)
+			if cpus.Empty() {
+				t.Fatalf("%+v has no CPU, with %+v", s, d)
+			}
+			if both := cpus.And(d.Owned); !both.Empty() && (s.Pool != placement.Reclaimed || !d.Lent.Contains(both)) {
+				t.Fatalf("%+v has owned CPUs %s", s, m.Format(both))
+			}
+			if s.Pool == placement.Rest && p.Hard && !cpus.And(kept).Empty() {
+				t.Fatalf("others are on reserved CPUs")
+			}
+		}
+		if least := min(s.Least, rest.Minus(d.Owned).Len()); l.Reclaimed.Minus(d.Lent).Len() < least {
+			t.Fatalf("%d CPUs are reclaimed, want %d", l.Reclaimed.Len(), least)
+		}
+		again := s.lay(p, d)
+		if diff := cmp.Diff(l.Shared, again.Shared); diff != "" || l.Reclaimed != again.Reclaimed {
+			t.Fatal("the same demand has another layout", diff)
+		}
+	})
+}
+
+// TestGuestsCostNothing: pools with names and bonds that request less than a CPU leave
+// everybody else what they would have if these requests were the default pool's.
+func TestGuestsCostNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, err := describe.Parse("2s x 2n x 2c x 2t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := topology.SetOf(0)
+		rest := m.Online().Minus(kept)
+		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest}, NewSizing(m)
+		s.Expand, s.Least = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
+		d := demand(t, m, p)
+		for w, milli := range d.Needs {
+			if isGuest(w, milli) {
+				delete(d.Needs, w)
+			}
+		}
+		plain, guests := d, d
+		plain.Needs, guests.Needs = maps.Clone(d.Needs), maps.Clone(d.Needs)
+		for i, milli := range rapid.SliceOfN(rapid.Int64Range(0, 999), 1, 4).Draw(t, "guests") {
+			w := placement.Which{Name: fmt.Sprint("guest", i)}
+			if w.Bound = rapid.Bool().Draw(t, "bound"); w.Bound {
+				w.Node = m.Nodes[i].ID
+			}
+			guests.Needs[w] = milli
+			plain.Needs[placement.Which{}] += milli
+		}
+		without, with := s.lay(p, plain), s.lay(p, guests)
+		for _, s := range seatsOf(plain) {
+			if s.Pool == placement.System && s.Which.Name == "a" {
+				continue // made of all pools of which the name starts so
+			}
+			want, _ := without.CPUs(s)
+			if got, _ := with.CPUs(s); got != want {
+				t.Fatalf("%+v has %s, and %s without guests", s, m.Format(got), m.Format(want))
+			}
+		}
+		for w := range guests.Needs {
+			if got, _ := with.CPUs(placement.Seat{Pool: placement.Shared, Which: w}); got.Empty() || !got.And(d.Owned).Empty() {
+				t.Fatalf("%+v has %s", w, m.Format(got))
+			}
+		}
+	})
+}
+
+// TestGrowingKeeps: a default pool that grows keeps the CPUs it has, and moves
+// no pool with a name, as long as all fit.
+func TestGrowingKeeps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, err := describe.Parse("2s x 2n x 4c x 2t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, s := &placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()}, NewSizing(m)
+		d := placement.Demand{Needs: map[placement.Which]int64{{Name: "a"}: 3000, {Name: "b"}: int64(rapid.IntRange(1, 9).Draw(t, "b")) * 1000}}
+		before := s.lay(p, d)
+		for n := range 15 {
+			d.Needs[placement.Which{}] = int64(n) * 1000
+			after := s.lay(p, d)
+			for w, had := range before.Shared {
+				if !after.Shared[w].Contains(had) {
+					t.Fatalf("%+v had %s and has %s", w, m.Format(had), m.Format(after.Shared[w]))
+				}
+			}
+			before = after
+		}
+	})
+}
+
+func TestIsolatedCPUsAreInNoPool(t *testing.T) {
+	var cpus []topology.CPU
+	for i := range 8 {
+		cpus = append(cpus, topology.CPU{ID: i, Core: i, Isolated: i >= 6})
+	}
+	m, err := topology.New(cpus, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, s := &placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()}, NewSizing(m)
+	l := s.lay(p, placement.Demand{Needs: map[placement.Which]int64{{}: 3000}})
+	if got := m.Format(l.Reclaimed); got != "3-5" {
+		t.Errorf("reclaimed are %s, want 3-5", got)
+	}
+	// Where others own all ordinary CPUs, isolated ones are better than none.
+	l = s.lay(p, placement.Demand{Owned: m.OnlineOf("0-5")})
+	for _, s := range []placement.Seat{{Pool: placement.Shared}, {Pool: placement.Reclaimed}} {
+		if got, _ := l.CPUs(s); m.Format(got) != "6-7" {
+			t.Errorf("%s is %s, want 6-7", s.Pool, m.Format(got))
+		}
+	}
+	for i := range cpus {
+		cpus[i].Isolated = true
+	}
+	if m, err = topology.New(cpus, nil); err != nil || len(NewSizing(m).order) != 8 || !slices.IsSorted(NewSizing(m).order) {
+		t.Error("where all are isolated, all are in pools")
+	}
+}
