@@ -29,27 +29,28 @@ type Presence interface {
 // readCgroups looks for the cgroups of the event's pods, and reads what they allow. CPUs
 // that went offline may be gone from cgroups for good, or be back in them.
 func (g *Gatherer) readCgroups(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
-	var pods []*lifecycle.Pod
-	switch ev.Kind {
-	case lifecycle.Configure:
-		pods = g.living()
-	case lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StartContainer, lifecycle.UpdateContainer:
-		g.findUnread(ev)
-		for _, p := range podsOf(ev) {
-			g.o.Presence.Seen(p)
-		}
-		if ev.Container == nil {
-			pods = podsOf(ev)
-		}
-	}
-	for _, p := range pods {
+	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
-			continue // named when something has to be written there
+			return // named when something has to be written there
 		}
 		if list, ok := g.o.Kernel.ParentCPUs(dir); ok {
 			put(&f.ParentCPUs, p.ID, list)
 		}
+	}
+	switch ev.Kind {
+	case lifecycle.Configure:
+		for _, p := range g.pick(allPods, anyPod) {
+			allowed(p)
+		}
+	case lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StartContainer, lifecycle.UpdateContainer:
+		g.findUnread(ev)
+		eachPod(ev, func(p **lifecycle.Pod) {
+			g.o.Presence.Seen(*p)
+			if ev.Container == nil { // else its pod is known
+				allowed(*p)
+			}
+		})
 	}
 }
 
@@ -57,61 +58,36 @@ func (g *Gatherer) readCgroups(_ Attachment, ev *lifecycle.Event, f *engine.Fact
 // does not describe: what they have is there, and there they are kept from what others
 // own. What is found is put into copies: events are their attachments'.
 func (g *Gatherer) findUnread(ev *lifecycle.Event) {
-	parents := map[string]string{}
 	var dirs []string
-	for _, p := range podsOf(ev) {
-		if dir, err := cgroup.PodPath(p.CgroupParent); err == nil {
+	eachPod(ev, func(p **lifecycle.Pod) {
+		if dir, err := cgroup.PodPath((*p).CgroupParent); err == nil {
 			dirs = append(dirs, dir)
 		}
-	}
-	find := func(p **lifecycle.Pod) {
-		if *p != nil {
-			*p = g.findPod(*p, dirs)
-			parents[(*p).ID] = (*p).CgroupParent
+	})
+	eachPod(ev, func(p **lifecycle.Pod) {
+		if (*p).Unread == "" || (*p).CgroupParent != "" || (*p).UID == "" {
+			return
 		}
-	}
-	for i := range ev.Pods {
-		find(&ev.Pods[i])
-	}
-	find(&ev.Pod)
-	if ev.Pod != nil {
-		ev.Container = g.findContainer(ev.Container, ev.Pod.CgroupParent)
-	}
-	for i, ctr := range ev.Containers {
-		if ctr != nil {
-			ev.Containers[i] = g.findContainer(ctr, parents[ctr.PodID])
+		if dir, found := g.o.Kernel.FindPod((*p).UID, dirs); found {
+			n := **p
+			n.CgroupParent = "/" + dir
+			*p = &n
 		}
-	}
-}
-
-func (g *Gatherer) findPod(p *lifecycle.Pod, known []string) *lifecycle.Pod {
-	if p.Unread == "" || p.CgroupParent != "" || p.UID == "" {
-		return p
-	}
-	dir, found := g.o.Kernel.FindPod(p.UID, known)
-	if !found {
-		return p
-	}
-	n := *p
-	n.CgroupParent = "/" + dir
-	return &n
-}
-
-func (g *Gatherer) findContainer(ctr *lifecycle.Container, parent string) *lifecycle.Container {
-	if ctr == nil || ctr.Unread == "" || ctr.CgroupsPath != "" {
-		return ctr
-	}
-	above, err := cgroup.PodPath(parent)
-	if err != nil {
-		return ctr // named when something has to be written there
-	}
-	dir, found := g.o.Kernel.Find(above, ctr.ID)
-	if !found {
-		return ctr
-	}
-	n := *ctr
-	n.CgroupsPath = "/" + dir
-	return &n
+	})
+	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
+		if (*ctr).Unread == "" || (*ctr).CgroupsPath != "" {
+			return
+		}
+		above, err := cgroup.PodPath(p.CgroupParent)
+		if err != nil {
+			return // named when something has to be written there
+		}
+		if dir, found := g.o.Kernel.Find(above, (*ctr).ID); found {
+			n := **ctr
+			n.CgroupsPath = "/" + dir
+			*ctr = &n
+		}
+	})
 }
 
 // readRecords adds the records of containers that may carry one.
@@ -121,82 +97,75 @@ func (g *Gatherer) readRecords(_ Attachment, ev *lifecycle.Event, f *engine.Fact
 	default:
 		return
 	}
-	for _, s := range subjects(ev) {
-		if r, late := g.o.Checkpoint.Record(s.ctr.ID); late {
-			put(&f.Records, s.ctr.ID, r)
-			continue
+	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
+		id, name := (*ctr).ID, (*ctr).Name
+		if r, late := g.o.Checkpoint.Record(id); late {
+			put(&f.Records, id, r)
+			return
 		}
-		text, stamped := s.ctr.Annotations[intent.RecordKey]
+		text, stamped := (*ctr).Annotations[intent.RecordKey]
 		if !stamped {
-			continue
+			return
 		}
-		r, err := g.o.Signer.Read(s.pod.UID, s.ctr.Name, text)
-		if err != nil {
-			put(&f.Distrusted, s.ctr.ID, lifecycle.Problem{
+		if r, err := g.o.Signer.Read(p.UID, name, text); err == nil {
+			put(&f.Records, id, r)
+		} else {
+			put(&f.Distrusted, id, lifecycle.Problem{
 				Key: intent.RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
 			})
-			continue
 		}
-		put(&f.Records, s.ctr.ID, r)
-	}
+	})
 }
 
 // readCPUs reads what the kernel gives containers of which a record does not say what
 // they have by now.
+//
+// Of a Synchronize they are those whose record is lost, of an attachment whose records
+// only the checkpoint had, and those that own CPUs by a record that may be of before a
+// resize. Where a record is not trusted, or a container is unread, what all have tells
+// who owned what. Of a start it is one that could not be read before, or cannot now.
 func (g *Gatherer) readCPUs(from Attachment, ev *lifecycle.Event, f *engine.Facts) {
-	var asks func(*lifecycle.Container, lifecycle.Record, bool) (kernel, runs bool)
-	switch ev.Kind {
-	case lifecycle.Synchronize:
-		f.Kernel, f.Grants = map[string]string{}, g.o.Checkpoint.Grants()
-		asks = ofList(from, ev, f)
-	case lifecycle.StartContainer:
-		asks = g.ofStart
-	default:
+	list := ev.Kind == lifecycle.Synchronize
+	if !list && ev.Kind != lifecycle.StartContainer {
 		return
 	}
-	for _, s := range subjects(ev) {
-		r, recorded := f.Records[s.ctr.ID]
-		kernel, runs := asks(s.ctr, r, recorded)
+	if list {
+		f.Kernel, f.Grants = map[string]string{}, g.o.Checkpoint.Grants()
+	}
+	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Unread != "" })
+	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
+		c := *ctr
+		r, recorded := f.Records[c.ID]
+		var kernel, runs bool
+		switch {
+		case list:
+			kernel = c.Unread == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !from.Stamps || len(f.Distrusted) > 0)
+			runs = unread
+		case !recorded || !r.Late:
+			kernel, runs = c.Unread == "" && g.wasUnread(c.ID), c.Unread != ""
+		}
 		if !kernel && !runs {
-			continue
+			return
 		}
 		f.Grants = g.o.Checkpoint.Grants()
-		dir, err := cgroup.Path(s.pod.CgroupParent, s.ctr.CgroupsPath)
+		dir, err := cgroup.Path(p.CgroupParent, c.CgroupsPath)
 		if err != nil {
-			continue // named when something has to be written there
+			return // named when something has to be written there
 		}
-		list, ok := g.o.Kernel.ParentCPUs(dir)
+		given, ok := g.o.Kernel.ParentCPUs(dir)
 		if ok && kernel {
-			put(&f.Kernel, s.ctr.ID, list)
+			put(&f.Kernel, c.ID, given)
 		}
 		if ok && runs {
-			put(&f.Runs, s.ctr.ID, list)
+			put(&f.Runs, c.ID, given)
 		}
-	}
+	})
 }
 
-// ofList says of which containers of a Synchronize the CPUs are asked for: those whose
-// record is lost, of an attachment whose records only the checkpoint had, and those that
-// own CPUs by a record that may be of before a resize. Where a record is not trusted, or
-// a container is unread, what all have tells who owned what.
-func ofList(from Attachment, ev *lifecycle.Event, f *engine.Facts) func(*lifecycle.Container, lifecycle.Record, bool) (kernel, runs bool) {
-	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Unread != "" })
-	return func(ctr *lifecycle.Container, r lifecycle.Record, recorded bool) (kernel, runs bool) {
-		adopts := recorded && !r.Late && r.CPUs != "" || !recorded && !from.Stamps || len(f.Distrusted) > 0
-		return adopts && ctr.Unread == "", unread
-	}
-}
-
-// ofStart says the same of a container that starts: it could not be read before, or
-// cannot now.
-func (g *Gatherer) ofStart(ctr *lifecycle.Container, r lifecycle.Record, recorded bool) (kernel, runs bool) {
-	if recorded && r.Late {
-		return false, false
-	}
+func (g *Gatherer) wasUnread(id string) bool {
 	defer g.o.State.Free()
-	known := g.o.State.Hold().Container(ctr.ID)
-	runs = ctr.Unread != ""
-	return !runs && known != nil && known.Unread != "", runs
+	known := g.o.State.Hold().Container(id)
+	return known != nil && known.Unread != ""
 }
 
 // readEnded finds pods that own CPUs and have ended unnoticed: some runtimes do not

@@ -8,6 +8,7 @@
 package facts
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -174,55 +175,53 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// podsOf are an event's pods.
-func podsOf(ev *lifecycle.Event) []*lifecycle.Pod {
-	out := make([]*lifecycle.Pod, 0, len(ev.Pods)+1)
-	for _, p := range append(ev.Pods[:len(ev.Pods):len(ev.Pods)], ev.Pod) {
-		if p != nil {
-			out = append(out, p)
+// eachPod calls a function with every pod of an event, which may replace it.
+func eachPod(ev *lifecycle.Event, do func(p **lifecycle.Pod)) {
+	if ev.Pod != nil {
+		do(&ev.Pod)
+	}
+	for i := range ev.Pods {
+		if ev.Pods[i] != nil {
+			do(&ev.Pods[i])
 		}
 	}
-	return out
 }
 
-// subject is a container of an event, and its pod.
-type subject struct {
-	pod *lifecycle.Pod
-	ctr *lifecycle.Container
-}
-
-// subjects are an event's containers. A pod that was not told with them is empty.
-func subjects(ev *lifecycle.Event) []subject {
+// eachContainer calls a function with every container of an event, which may replace it,
+// and with its pod. A pod that was not told with them is empty.
+func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycle.Container)) {
 	if ev.Pod != nil && ev.Container != nil {
-		return []subject{{ev.Pod, ev.Container}}
+		do(ev.Pod, &ev.Container)
+		return
 	}
 	pods := map[string]*lifecycle.Pod{}
-	for _, p := range podsOf(ev) {
-		pods[p.ID] = p
+	eachPod(ev, func(p **lifecycle.Pod) { pods[(*p).ID] = *p })
+	for i, ctr := range ev.Containers {
+		if ctr != nil {
+			do(cmp.Or(pods[ctr.PodID], &lifecycle.Pod{}), &ev.Containers[i])
+		}
 	}
-	var out []subject
-	for _, ctr := range ev.Containers {
-		if ctr == nil {
-			continue
+}
+
+// pick returns those of some pods that have not ended and pass a test.
+func (g *Gatherer) pick(of func(*engine.State) []*engine.Pod, test func(*engine.Pod) bool) []*lifecycle.Pod {
+	defer g.o.State.Free()
+	var out []*lifecycle.Pod
+	for _, p := range of(g.o.State.Hold()) {
+		if p != nil && !p.Stopped && test(p) {
+			out = append(out, p.Pod)
 		}
-		pod := pods[ctr.PodID]
-		if pod == nil {
-			pod = &lifecycle.Pod{}
-		}
-		out = append(out, subject{pod, ctr})
 	}
 	return out
 }
 
-// living are the pods that have not ended.
-func (g *Gatherer) living() []*lifecycle.Pod {
-	defer g.o.State.Free()
-	s := g.o.State.Hold()
-	var all []*lifecycle.Pod
+// allPods are those that the state knows.
+func allPods(s *engine.State) []*engine.Pod {
+	var all []*engine.Pod
 	for _, id := range s.Pods() {
-		if p := s.Pod(id); !p.Stopped {
-			all = append(all, p.Pod)
-		}
+		all = append(all, s.Pod(id))
 	}
 	return all
 }
+
+func anyPod(*engine.Pod) bool { return true }

@@ -122,20 +122,13 @@ func (g *Gatherer) ask(ctx context.Context, from Attachment, ev *lifecycle.Event
 // overlay lays over an event's pods what hook servers wanted of them before. Pods of the
 // event are replaced, not changed.
 func (g *Gatherer) overlay(ev *lifecycle.Event) {
-	over := func(p **lifecycle.Pod) {
-		if *p == nil {
-			return
-		}
+	eachPod(ev, func(p **lifecycle.Pod) {
 		if o, wanted := g.o.Checkpoint.Overlay((*p).ID); wanted {
 			n := **p
 			n.Labels, n.Annotations = merged(n.Labels, o.Labels), merged(n.Annotations, o.Annotations)
 			*p = &n
 		}
-	}
-	over(&ev.Pod)
-	for i := range ev.Pods {
-		over(&ev.Pods[i])
-	}
+	})
 }
 
 // merged returns a map with the entries of another laid over it, but for records,
@@ -144,11 +137,10 @@ func merged(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have
 	}
-	n := make(map[string]string, len(have)+len(more))
-	maps.Copy(n, have)
+	n := maps.Clone(have)
 	for k, v := range more {
 		if k != intent.RecordKey {
-			n[k] = v
+			put(&n, k, v)
 		}
 	}
 	return n

@@ -68,11 +68,12 @@ func (g *Gatherer) awaitSpec(ctx context.Context, _ Attachment, ev *lifecycle.Ev
 }
 
 func (g *Gatherer) readSpecs(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
-	for _, p := range podsOf(ev) {
-		if s := g.spec(p.UID); s != nil && p.UID != "" {
-			put(&f.Specs, p.UID, s)
+	eachPod(ev, func(p **lifecycle.Pod) {
+		uid := (*p).UID
+		if s := g.spec(uid); s != nil && uid != "" {
+			put(&f.Specs, uid, s)
 		}
-	}
+	})
 }
 
 // awaitGrants waits for what the kubelet granted the event's pods. Pods whose CPUs are
@@ -84,7 +85,8 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ Attachment, ev *lifecycle.
 	case g.o.Grants == nil:
 	case ev.Kind == lifecycle.Synchronize:
 		if g.kubeletOwns() {
-			pods = slices.DeleteFunc(podsOf(ev), func(p *lifecycle.Pod) bool { return p.UID == "" })
+			eachPod(ev, func(p **lifecycle.Pod) { pods = append(pods, *p) })
+			pods = slices.DeleteFunc(pods, func(p *lifecycle.Pod) bool { return p.UID == "" })
 		}
 	case ev.Pod == nil:
 	case ev.Kind == lifecycle.RunPodSandbox || ev.Kind == lifecycle.CreateContainer:
@@ -100,7 +102,12 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ Attachment, ev *lifecycle.
 	}
 	g.o.Grants.Await(ctx, pods...)
 	if g.kubeletOwns() {
-		g.Inform(g.regranted())
+		for _, p := range g.pick(allPods, func(p *engine.Pod) bool {
+			known := g.granted(p.Pod.UID)
+			return known != nil && p.Granted != known
+		}) {
+			g.Inform([]string{p.UID})
+		}
 	}
 	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.granted(p.UID) == nil })
 }
@@ -111,13 +118,19 @@ func (g *Gatherer) readGrants(_ Attachment, ev *lifecycle.Event, f *engine.Facts
 	if g.o.Grants == nil {
 		return
 	}
-	pods := slices.DeleteFunc(podsOf(ev), func(p *lifecycle.Pod) bool { return p.UID == "" || !g.heedsGrants(p) })
-	if f.Policy != nil && f.Policy.KubeletGives() {
-		pods = g.living()
-	}
-	for _, p := range pods {
+	read := func(p *lifecycle.Pod) {
 		if known := g.o.Grants.Granted(p); known != nil {
 			put(&f.Granted, p.UID, known)
+		}
+	}
+	eachPod(ev, func(p **lifecycle.Pod) {
+		if (*p).UID != "" && g.heedsGrants(*p) {
+			read(*p)
+		}
+	})
+	if f.Policy != nil && f.Policy.KubeletGives() {
+		for _, p := range g.pick(allPods, anyPod) {
+			read(p)
 		}
 	}
 }
@@ -156,21 +169,6 @@ func (g *Gatherer) asksOthers(ev *lifecycle.Event) bool {
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 
-// regranted returns the UIDs of pods that were decided by other grants of the kubelet
-// than are known now.
-func (g *Gatherer) regranted() []string {
-	defer g.o.State.Free()
-	s := g.o.State.Hold()
-	var out []string
-	for _, id := range s.Pods() {
-		p := s.Pod(id)
-		if known := g.granted(p.Pod.UID); known != nil && !p.Stopped && p.Granted != known {
-			out = append(out, p.Pod.UID)
-		}
-	}
-	return out
-}
-
 // Inform decides pods anew whose specs or grants became known or changed. Pods that are
 // not known are passed over.
 func (g *Gatherer) Inform(podUIDs []string) {
@@ -189,22 +187,10 @@ func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod
 			g.o.Fault("")
 		}
 	}()
-	for _, pod := range g.outdated(uid, sandboxes) {
+	spec, granted := g.spec(uid), g.granted(uid)
+	for _, pod := range g.pick(sandboxes, func(p *engine.Pod) bool {
+		return spec != nil && p.Spec != spec || granted != nil && p.Granted != granted
+	}) {
 		g.o.Renew(pod)
 	}
-}
-
-func (g *Gatherer) outdated(uid string, sandboxes func(*engine.State) []*engine.Pod) []*lifecycle.Pod {
-	spec, granted := g.spec(uid), g.granted(uid)
-	if spec == nil && granted == nil {
-		return nil
-	}
-	defer g.o.State.Free()
-	var out []*lifecycle.Pod
-	for _, p := range sandboxes(g.o.State.Hold()) {
-		if p != nil && !p.Stopped && (spec != nil && p.Spec != spec || granted != nil && p.Granted != granted) {
-			out = append(out, p.Pod)
-		}
-	}
-	return out
 }
