@@ -35,6 +35,7 @@ var arrows = map[string][]string{
 	"internal/resctrl":           {"internal/lifecycle"},
 	"internal/keeper":            {"internal/statefile", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/lifecycle"},
 	"internal/record":            {"internal/lifecycle", "internal/report/logkey", "internal/statefile"},
+	"internal/nodeview":          {"internal/engine", "internal/keeper", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api"},
 	"internal/nodelock":          {},
 	"internal/report/logkey":     {},
 	"internal/report/api":        {"internal/lifecycle", "internal/nodelock"},
@@ -44,7 +45,7 @@ var arrows = map[string][]string{
 	"internal/report/web":        {},
 	"internal/report/doctor":     {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/topology"},
 	"internal/config":            {"internal/follow", "internal/lifecycle", "internal/topology", "internal/intent"},
-	"internal/conductor":         {"internal/facts", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
+	"internal/conductor":         {"internal/facts", "internal/nodeview", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
 	"api/runtime/v1alpha1":       {},
 	"internal/follow":            {},
 	"internal/socket":            {},
@@ -53,7 +54,7 @@ var arrows = map[string][]string{
 	"internal/facts":             {"internal/cgroup", "internal/engine", "internal/intent", "internal/lifecycle", "internal/record", "internal/report/logkey"},
 	"internal/podspec":           {"internal/statefile", "internal/lifecycle", "internal/report/logkey"},
 	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket"},
-	"internal/agent":             {"internal/facts", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/conductor", "internal/record", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket"},
+	"internal/agent":             {"internal/facts", "internal/nodeview", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/conductor", "internal/record", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket"},
 	"internal/attach/auto":       {"internal/conductor", "internal/lifecycle", "internal/report/logkey"},
 	"internal/attach/bypass":     {"internal/cgroup", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket"},
 	"internal/attach/cri":        {"internal/statefile", "api/runtime/v1alpha1", "internal/attach/cri/crew", "internal/attach/cri/relay", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/socket", "internal/runtimes"},
@@ -151,7 +152,7 @@ func TestPureCore(t *testing.T) {
 
 // TestLeanConductor checks that what decides and applies can neither serve nor draw.
 func TestLeanConductor(t *testing.T) {
-	for _, p := range list(t, "./internal/conductor", "./internal/record", "./internal/report/api") {
+	for _, p := range list(t, "./internal/conductor", "./internal/record", "./internal/nodeview", "./internal/report/api") {
 		for _, d := range p.Deps {
 			switch d {
 			case "net/http", "text/tabwriter", "encoding/xml", module + "internal/report/status", module + "internal/report/top", module + "internal/report/web":

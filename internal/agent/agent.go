@@ -26,6 +26,7 @@ import (
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodelock"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -477,7 +478,7 @@ func needRestart(old, c config.Config) []string {
 
 // Connected reports whether an attachment is registered and synchronised.
 func (a *Agent) Connected() bool {
-	for _, at := range a.conductor.Status().Attachments {
+	for _, at := range nodeview.Status(a.conductor).Attachments {
 		if at.State == "connected" {
 			return true
 		}
@@ -492,7 +493,7 @@ func (a *Agent) Source() status.Source { return source{a} }
 type source struct{ a *Agent }
 
 func (s source) Status() api.Node {
-	n := s.a.conductor.Status()
+	n := nodeview.Status(s.a.conductor)
 	n.Hooks = s.a.hooks()
 	n.PodSpecs = s.a.specSources()
 	granted := sourceOf(s.a.grants.State())
@@ -515,9 +516,9 @@ func (s source) Status() api.Node {
 }
 
 func (s source) Explain(namespace, pod, container string) ([]api.Container, bool) {
-	return s.a.conductor.Explain(namespace, pod, container)
+	return nodeview.Explain(s.a.conductor, namespace, pod, container)
 }
 
 func (s source) Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{}) {
-	return s.a.conductor.Events(ctx, since)
+	return s.a.conductor.Journal().Since(since)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
@@ -50,7 +51,7 @@ func (a *Agent) Ready() error {
 	if other := a.standby(); other != "" {
 		return errors.New("standby: " + other)
 	}
-	err := a.conductor.Ready()
+	err := nodeview.Ready(a.conductor)
 	if err == nil {
 		return nil
 	}
@@ -73,7 +74,7 @@ func (a *Agent) Ready() error {
 
 // summary adds to the conductor's numbers what the agent knows of itself.
 func (a *Agent) summary() api.Summary {
-	n := a.conductor.Summary()
+	n := nodeview.Summary(a.conductor)
 	a.mu.Lock()
 	n.ConfigGen, n.ConfigError = a.generation, a.badConfig != ""
 	a.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
@@ -17,7 +18,7 @@ func (s source) PlanPods(manifests []byte) (api.Outlook, error) {
 	if err != nil {
 		return api.Outlook{}, err
 	}
-	return s.a.conductor.WhatIf(wishes(all)), nil
+	return nodeview.WhatIf(s.a.conductor, wishes(all)), nil
 }
 
 // PlanConfig tells which containers a configuration file would move.
@@ -30,7 +31,7 @@ func (s source) PlanConfig(file []byte) (api.Outlook, error) {
 	if err != nil {
 		return api.Outlook{}, err
 	}
-	return s.a.conductor.WhatIfConfigured(policy), nil
+	return nodeview.WhatIfConfigured(s.a.conductor, policy), nil
 }
 
 // wishes are manifests as a kubelet would tell the runtime of them.

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 )
 
@@ -142,7 +143,7 @@ func TestOneBudget(t *testing.T) {
 // late are the problems of the container that something was not waited for.
 func late(con *conductor.Conductor) []string {
 	var out []string
-	found, _ := con.Explain("default", "p", "a")
+	found, _ := nodeview.Explain(con, "default", "p", "a")
 	for _, e := range found {
 		for _, q := range e.Problems {
 			if q.Key == lifecycle.LateSpec || q.Key == lifecycle.LateGrants {

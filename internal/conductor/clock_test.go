@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
@@ -158,7 +159,7 @@ func TestSweepThroughSteps(t *testing.T) {
 			mo.vanish(db)
 			clk.Step(step)
 			time.Sleep(11 * time.Second)
-			if n := mo.con.Summary().Exclusive; n != 1 {
+			if n := nodeview.Summary(mo.con).Exclusive; n != 1 {
 				t.Errorf("a step by %v: %d CPUs are owned, want those of the owner that is left", step, n)
 			}
 		})
@@ -187,7 +188,7 @@ func TestSweepIsNotStarved(t *testing.T) {
 			busy(11 * time.Second) // it is seen to run
 			mo.vanish(db)
 			busy(11 * time.Second)
-			if n := mo.con.Summary().Exclusive; n != 0 {
+			if n := nodeview.Summary(mo.con).Exclusive; n != 0 {
 				t.Errorf("a runtime that hangs: %v; %d CPUs are still owned by nobody", hangs, n)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -97,7 +98,7 @@ type Conductor struct {
 	pace       time.Duration
 	queue      updateQueue
 	runtimes   map[string]attached
-	journal    journal
+	journal    nodeview.Journal
 	ceded      map[lifecycle.Field]bool
 	undone     map[placement.Key]int // creations in a row that failed after us
 	checkpoint *record.Checkpoint
@@ -126,12 +127,12 @@ func New(o Options) *Conductor {
 		ceded:    setOf(o.Ceded),
 		undone:   map[placement.Key]int{}, tracks: map[string]*track{},
 		keeper: o.Keeper, signer: record.NewSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
-		state:    engine.NewState(o.Machine, o.Policy),
-		queue:    newUpdateQueue(o.Now),
-		began:    o.Now(),
-		runtimes: map[string]attached{},
-		journal:  newJournal(), returning: o.Returning,
-		presence: newPresence(), sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		state:     engine.NewState(o.Machine, o.Policy),
+		queue:     newUpdateQueue(o.Now),
+		began:     o.Now(),
+		runtimes:  map[string]attached{},
+		returning: o.Returning,
+		presence:  newPresence(), sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 	}
 	c.checkpoint = record.Open(o.Checkpoint, &c.mu, o.Log)
 	c.last.Store(int64(-quiet))

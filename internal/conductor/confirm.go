@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -48,7 +47,7 @@ func (c *Conductor) remember(w *work, complete func(*api.Event)) api.Event {
 	defer c.mu.Unlock()
 	e := c.entry(w)
 	complete(&e)
-	c.journal.add(e)
+	c.journal.Add(e)
 	return e
 }
 
@@ -66,7 +65,7 @@ func (c *Conductor) report(w *work) {
 	c.reportRefused(w)
 	said := len(e.Values) > 0 || len(e.Changed) > 0
 	if said && c.log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
-		c.log.Info("decided", c.decision(w, &e)...)
+		c.log.Info("decided", decision(w, &e)...)
 	}
 }
 
@@ -114,7 +113,7 @@ func about(w *work, kind string) []any {
 }
 
 // decision is the one line about what an event came to.
-func (c *Conductor) decision(w *work, e *api.Event) []any {
+func decision(w *work, e *api.Event) []any {
 	out := about(w, e.Kind)
 	for _, v := range e.Values {
 		if v.Field == lifecycle.CPUSetCPUs.String() {
@@ -126,98 +125,13 @@ func (c *Conductor) decision(w *work, e *api.Event) []any {
 
 // entry makes the journal's line of an event.
 func (c *Conductor) entry(w *work) api.Event {
-	e := api.Event{Op: w.op.String(), Time: c.now(), Kind: w.ev.Kind.String(), From: "configuration", Problems: w.problems}
-	e.Again = w.again
+	v := c.viewLocked()
+	e := v.Entry(w.ev, w.plan, w.problems)
+	e.Op, e.Time, e.From, e.Again = w.op.String(), c.now(), "configuration", w.again
 	if w.from != nil {
 		e.From = w.from.Name()
 	}
-	if w.ev.Pod != nil {
-		e.Pod = w.ev.Pod.Namespace + "/" + w.ev.Pod.Name
-	}
-	if w.ev.Container != nil {
-		e.Container = w.ev.Container.Name
-	}
-	if w.plan == nil {
-		return e
-	}
-	if ctr := w.plan.Container; ctr != nil && decides(w.ev.Kind) {
-		e.Problems = append(e.Problems, ctr.Told()...)
-		if now := c.state.Container(ctr.ID); now != nil {
-			if q, ok := c.state.Displaced(now); ok {
-				e.Problems = append(e.Problems, q)
-			}
-			e.Values = c.teller().values(now.ID, c.state.Values(now))
-		}
-	}
-	if p := w.plan.Pod; p != nil && slices.Contains(w.plan.ChangedPods, p.Pod.ID) {
-		e.Problems = append(e.Problems, p.Problems()...)
-		if w.ev.Kind == lifecycle.RunPodSandbox {
-			e.Values = c.teller().values(p.Pod.ID, p.Values)
-		}
-	}
-	for _, s := range w.plan.Seats {
-		e.Changed = append(e.Changed, fmt.Sprintf("%s: %s -> %s (%d containers)", s.Seat.Pool,
-			c.state.Machine.Format(s.Before), c.state.Machine.Format(s.After), len(s.Members)))
-	}
-	if w.ev.Kind == lifecycle.Synchronize || w.ev.Kind == lifecycle.Configure {
-		e.Problems = append(e.Problems, c.troubles(w)...)
-		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(w.plan.ChangedPods), len(w.plan.Changed)))
-	}
-	e.Problems = lifecycle.Bound(e.Problems, mostProblems(w.ev))
 	return e
-}
-
-// mostProblems bounds what is journalled and logged of one event: of a pod as much as is
-// kept of it.
-func mostProblems(ev *lifecycle.Event) int {
-	if ev.Pod != nil {
-		return lifecycle.MaxProblems
-	}
-	return maxTroubles + 1
-}
-
-// maxTroubles bounds what one line of the journal tells of a whole node;
-// explain has the rest.
-const maxTroubles = 50
-
-// troubles are what is malformed or refused of pods and containers that were
-// decided anew together, each with whose it is.
-func (c *Conductor) troubles(w *work) []lifecycle.Problem {
-	var out []lifecycle.Problem
-	more := 0
-	add := func(whose string, problems []lifecycle.Problem) {
-		for _, p := range problems {
-			switch {
-			case p.Warning:
-			case len(out) == maxTroubles:
-				more++
-			default:
-				p.Reason = intent.Printable(whose) + ": " + p.Reason
-				out = append(out, p)
-			}
-		}
-	}
-	for _, id := range w.plan.ChangedPods {
-		if p := c.state.Pod(id); p != nil {
-			add(p.FullName(), p.Problems())
-		}
-	}
-	for _, id := range w.plan.Changed {
-		if ctr := c.state.Container(id); ctr != nil {
-			if p := c.state.Pod(ctr.PodID); p != nil {
-				add(p.FullName()+"/"+ctr.Name, ctr.Told())
-			}
-		}
-	}
-	if more > 0 {
-		out = append(out, lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
-	}
-	return out
-}
-
-// decides tells the events whose values are worth a line.
-func decides(k lifecycle.Kind) bool {
-	return k == lifecycle.CreateContainer || k == lifecycle.UpdateContainer || k == lifecycle.StartContainer
 }
 
 // tooLate is the problem of an answer that no runtime waited for.

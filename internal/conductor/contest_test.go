@@ -7,6 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
@@ -25,7 +26,7 @@ func carried(c *modelCtr) (fields []string) {
 
 func explained(t *testing.T, mo *model, c *modelCtr, field string) api.Value {
 	t.Helper()
-	found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+	found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 	for _, e := range found {
 		for _, v := range e.Values {
 			if e.ID == c.ID && v.Field == field {
@@ -82,7 +83,7 @@ func TestUndoneCreations(t *testing.T) {
 		}
 		p.ctrs = nil // the runtime drops what failed and tells nobody
 	}
-	if n := len(mo.con.Status().Containers); n != 1 {
+	if n := len(nodeview.Status(mo.con).Containers); n != 1 {
 		t.Errorf("%d containers are known, want the last", n)
 	}
 	if c := mo.create(p, "a"); len(carried(c)) != 2 {

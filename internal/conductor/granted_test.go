@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/podspec"
@@ -129,7 +130,7 @@ func TestGrantedDevices(t *testing.T) {
 		if (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
 			t.Errorf("%s: handed over: %q", id, why)
 		}
-		found, _ := con.Explain(c.namespace, c.name, c.container)
+		found, _ := nodeview.Explain(con, c.namespace, c.name, c.container)
 		var problems []string
 		for _, p := range found[len(found)-1].Problems {
 			problems = append(problems, p.Reason)

@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/test/clock"
 )
@@ -293,7 +294,7 @@ func (s *stage) run(a attack, speak bool) (*modelCtr, error) {
 func (s *stage) inForce(c *modelCtr) map[string]string {
 	tree := &cgroup.Tree{FS: s.kernel, Version: s.version}
 	got := map[string]string{
-		"cpus": s.effective(c), "env": fmt.Sprint(c.Env), "mounts": fmt.Sprint(c.Mounts), "owned": fmt.Sprint(len(s.con.Status().CPUs.Grants)),
+		"cpus": s.effective(c), "env": fmt.Sprint(c.Env), "mounts": fmt.Sprint(c.Mounts), "owned": fmt.Sprint(len(nodeview.Status(s.con).CPUs.Grants)),
 	}
 	for whose, dir := range map[string]string{"container": c.dir(), "pod": strings.TrimPrefix(c.pod.CgroupParent, "/")} {
 		for _, f := range []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit} {
@@ -314,11 +315,11 @@ func (s *stage) inForce(c *modelCtr) map[string]string {
 
 // told are the problems explain and the journal have, and all text they show.
 func (s *stage) told(c *modelCtr) (explained, journalled []lifecycle.Problem, size int) {
-	found, _ := s.con.Explain(c.pod.Namespace, c.pod.Name, "")
+	found, _ := nodeview.Explain(s.con, c.pod.Namespace, c.pod.Name, "")
 	for _, e := range found {
 		explained = append(explained, e.Problems...)
 	}
-	events, _ := s.con.Events(nil, 0) //nolint:staticcheck // the conductor does not use the context
+	events, _ := s.con.Journal().Since(0)
 	for _, e := range events {
 		journalled = append(journalled, e.Problems...)
 	}
@@ -427,7 +428,7 @@ func TestHostileStrict(t *testing.T) {
 			if _, err := s.run(a, true); err == nil || !strings.Contains(err.Error(), a.want) || len(err.Error()) > 1200 {
 				t.Errorf("%v, want %q", err, a.want)
 			}
-			if n := len(s.con.Status().CPUs.Grants); n != 1 {
+			if n := len(nodeview.Status(s.con).CPUs.Grants); n != 1 {
 				t.Errorf("%d grants", n)
 			}
 		})

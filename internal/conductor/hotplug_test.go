@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/pools"
@@ -63,7 +64,7 @@ func TestHotUnplug(t *testing.T) {
 			check("before", "2-3", "0-1,4-7")
 			mo.online(3, 7)
 			check("without 3 and 7", "2", "0-1,4-6")
-			if n := mo.con.Status().CPUs; n.Online != "0-2,4-6" || n.Exclusive != "2" || n.Reclaimed != "0-1,4-6" {
+			if n := nodeview.Status(mo.con).CPUs; n.Online != "0-2,4-6" || n.Exclusive != "2" || n.Reclaimed != "0-1,4-6" {
 				t.Errorf("without 3 and 7 it tells %+v", n)
 			}
 			gone, err := cgroup.ParseIDs("3,7")
@@ -90,11 +91,11 @@ func TestHotUnplug(t *testing.T) {
 				check("with all", "2-3", "0-1,4-7")
 			} else { // version 1 took the CPUs out of the cgroups above for good: nobody is kept off them, and that is told
 				check("with all", "2", "0-1,4-6")
-				told, _ := mo.con.Explain("default", owner.pod.Name, "db")
+				told, _ := nodeview.Explain(mo.con, "default", owner.pod.Name, "db")
 				away := func(q lifecycle.Problem) bool {
 					return q.Value == "3" && strings.Contains(q.Reason, "not in the cgroup")
 				}
-				if got := mo.con.Status().CPUs.Exclusive; got != "2" || !slices.ContainsFunc(told[0].Problems, away) {
+				if got := nodeview.Status(mo.con).CPUs.Exclusive; got != "2" || !slices.ContainsFunc(told[0].Problems, away) {
 					t.Errorf("with all %s is exclusive, and it is told of %v", got, told[0].Problems)
 				}
 			}
@@ -139,7 +140,7 @@ func (mo *model) plug(offline []int) {
 func (mo *model) checkOnline(offline []int) {
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
 	for _, c := range mo.live() {
-		told, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		told, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		if !c.started || len(told) != 1 || told[0].Seat == placement.Rest.String() {
 			continue
 		}
@@ -247,7 +248,7 @@ func (mo *model) copied() {
 // has it write what was decided, once all is done.
 func (mo *model) copiedBeside() {
 	for _, c := range mo.live() {
-		found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		for _, e := range found {
 			if e.ID != c.ID || !c.started || e.Seat == placement.Rest.String() {
 				continue
@@ -286,7 +287,7 @@ func (mo *model) resized() []int {
 func (mo *model) running() map[string]string {
 	all := map[string]string{}
 	for _, c := range mo.live() {
-		for _, g := range mo.con.Status().CPUs.Grants {
+		for _, g := range nodeview.Status(mo.con).CPUs.Grants {
 			if c.started && g.Pod == "default/"+c.pod.Name && g.Container == c.Name && g.CPUs == mo.effective(c) {
 				all[c.ID] = g.CPUs
 			}
@@ -314,7 +315,7 @@ func TestOwnerOffline(t *testing.T) {
 	own := map[*modelCtr]string{first: mo.effective(first), second: mo.effective(second)}
 	gone := idsOf(own[first])
 	problems := func() string {
-		told, _ := mo.con.Explain("default", first.pod.Name, "a")
+		told, _ := nodeview.Explain(mo.con, "default", first.pod.Name, "a")
 		var all []string
 		for _, p := range told[0].Problems {
 			all = append(all, p.String())
@@ -379,7 +380,7 @@ func TestMemoryComes(t *testing.T) {
 	memory(topology.Node{ID: 1, Memory: 1 << 30})
 	second := bound()
 	for c, want := range map[*modelCtr]string{first: "0", second: "1"} {
-		told, _ := mo.con.Explain("default", c.pod.Name, "a")
+		told, _ := nodeview.Explain(mo.con, "default", c.pod.Name, "a")
 		got := ""
 		for _, v := range told[0].Values {
 			if v.Field == lifecycle.CPUSetMems.String() {

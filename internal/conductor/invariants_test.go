@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
-	"pgregory.net/rapid"
 )
 
 // step is one random thing that happens; the numbers choose among what there
@@ -203,7 +204,7 @@ func TestDeterminism(t *testing.T) {
 		for i := range seen {
 			mo := newModel(t, cgroup.V2, faults{})
 			play(mo, history)
-			events, _ := mo.con.Events(t.Context(), 0)
+			events, _ := mo.con.Journal().Since(0)
 			seen[i] = fmt.Sprintf("%+v %+v", events, mo.cpusets())
 		}
 		if seen[0] != seen[1] {

@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/none"
@@ -86,7 +87,7 @@ func TestKubeletGivesOn(t *testing.T) {
 	l.mu.Unlock()
 	create("new", "2")
 	for name, cpus := range map[string]string{"old": "1", "new": "2"} {
-		found, _ := con.Explain("shop", name, "c")
+		found, _ := nodeview.Explain(con, "shop", name, "c")
 		if len(found) != 1 || found[0].CPUs != cpus || found[0].Seat != placement.Own.String() || name == "new" && len(found[0].Problems) > 0 {
 			t.Errorf("%s: %+v", name, found)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -45,7 +46,7 @@ func (mo *model) silent(c *modelCtr, ans conductor.Answer) {
 	if mo.liar != nil || mo.dress != nil || len(c.pod.Labels)+len(c.pod.Annotations) > 0 || mo.policy.Pools.UnlabelledShared || mo.ratio > 100 {
 		return
 	}
-	owned := len(mo.con.Status().CPUs.Grants) > 0
+	owned := len(nodeview.Status(mo.con).CPUs.Grants) > 0
 	for _, v := range ans.Values {
 		if v.Field == lifecycle.Annotation || (owned && v.Field == lifecycle.CPUSetCPUs) {
 			if owned {
@@ -126,7 +127,7 @@ func (mo *model) checkBurst(when string, c *modelCtr, quota int64) {
 
 // checkValues checks I3: what explain calls applied, the kernel has.
 func (mo *model) checkValues(c *modelCtr) {
-	found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+	found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
 	for _, e := range found {
 		if e.ID != c.ID {
@@ -158,7 +159,7 @@ func (mo *model) checkValues(c *modelCtr) {
 
 // checkFree checks that CPUs of pods that ended are free again.
 func (mo *model) checkFree() {
-	for _, g := range mo.con.Status().CPUs.Grants {
+	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
 		for _, p := range mo.pods {
 			if p.stopped && g.Pod == "default/"+p.Name {
 				mo.wrong("I4: %s ended and still owns CPUs %s", g.Pod, g.CPUs)

@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -269,7 +270,7 @@ func clone[T any](v *T) *T { c := *v; return &c }
 
 func (mo *model) grants() map[string]bool {
 	out := map[string]bool{}
-	for _, g := range mo.con.Status().CPUs.Grants {
+	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
 		out[g.Pod+"/"+g.Container+" "+g.CPUs] = true
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
 // TestNamedLate has an owner come while the runtime is creating another
@@ -40,11 +41,11 @@ func TestNotCreated(t *testing.T) {
 	for range 4 { // more often than a contested field is claimed
 		mo.handle(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: told})
 		mo.handle(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: clone(&p.Pod), Container: told})
-		if g := mo.con.Status().CPUs.Grants; len(g) != 1 {
+		if g := nodeview.Status(mo.con).CPUs.Grants; len(g) != 1 {
 			t.Fatalf("grants %v", g)
 		}
 	}
-	if left := mo.con.Status().Containers; len(left) > 0 {
+	if left := nodeview.Status(mo.con).Containers; len(left) > 0 {
 		t.Errorf("left over: %+v", left)
 	}
 	c := mo.create(p, "db")

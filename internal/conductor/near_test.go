@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/pools"
@@ -90,7 +91,7 @@ func TestNearGrantedDevices(t *testing.T) {
 				ctr.Annotations = map[string]string{v.Key: v.Text}
 			}
 		}
-		found, _ := con.Explain("shop", c.name, "main")
+		found, _ := nodeview.Explain(con, "shop", c.name, "main")
 		if len(found) != 1 || found[0].CPUs != c.cpus || !strings.Contains(found[0].SeatWhy, c.why) {
 			t.Fatalf("%s: %+v; want CPUs %s, %q", c.name, found, c.cpus, c.why)
 		}
@@ -101,7 +102,7 @@ func TestNearGrantedDevices(t *testing.T) {
 	var r lifecycle.Resources
 	r.CPU.Shares, r.CPU.Quota = lifecycle.Some[uint64](3072), lifecycle.Some[int64](300000)
 	handle(con, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: all.Pods[1], Container: all.Containers[1], Requested: &r})
-	if found, _ := con.Explain("shop", "web", "main"); len(found) != 1 || found[0].CPUs != "4-6" {
+	if found, _ := nodeview.Explain(con, "shop", "web", "main"); len(found) != 1 || found[0].CPUs != "4-6" {
 		t.Errorf("it grew to %+v, want CPUs 4-6", found)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -116,7 +117,7 @@ func TestJournalFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		events, more := c.Events(t.Context(), 0)
+		events, more := c.Journal().Since(0)
 		if len(events) == 1 && events[0].Kind == "CreateContainer" {
 			return
 		}
@@ -157,7 +158,7 @@ func TestRecorder(t *testing.T) {
 			t.Errorf("err is not last in %s", l)
 		}
 	}
-	events, _ := c.Events(t.Context(), 2)
+	events, _ := c.Journal().Since(2)
 	if len(events) != 1 || events[0].Op != "00000003" {
 		t.Errorf("journal: %+v", events)
 	}
@@ -198,15 +199,15 @@ func TestRuntimeUpdateResults(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	c, _, _ := observed(t, false)
-	if c.Ready() == nil {
+	if nodeview.Ready(c) == nil {
 		t.Error("ready without a runtime")
 	}
 	c.Attached(anything{}, refusing{})
-	if err := c.Ready(); err == nil || !strings.Contains(err.Error(), "taken over") {
+	if err := nodeview.Ready(c); err == nil || !strings.Contains(err.Error(), "taken over") {
 		t.Errorf("ready before a Synchronize: %v", err)
 	}
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize})
-	if err := c.Ready(); err != nil {
+	if err := nodeview.Ready(c); err != nil {
 		t.Error(err)
 	}
 	p := testPod(map[string]string{intent.KoordResourceStatus: `{"cpuset":"2-3"}`})
@@ -215,7 +216,7 @@ func TestSummary(t *testing.T) {
 	_, _ = handle(t, c, lifecycle.Event{
 		Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg", CgroupsPath: "/kubepods/podu/c"},
 	})
-	s := c.Summary()
+	s := nodeview.Summary(c)
 	s.LastSync = s.LastSync.Truncate(time.Second)
 	want := api.Summary{
 		Attached: true, Exclusive: 2, LastSync: time.Unix(1000, 0),
@@ -238,7 +239,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	c.Detached(anything{}, errors.New("gone"))
-	if c.Ready() == nil {
+	if nodeview.Ready(c) == nil {
 		t.Error("ready without a runtime")
 	}
 }
@@ -298,7 +299,7 @@ func TestReadyAfterAPanic(t *testing.T) {
 	state := c.state
 	c.state = nil // planted: deciding panics
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
-	if c.Ready() == nil {
+	if nodeview.Ready(c) == nil {
 		t.Error("ready, though nothing was taken over")
 	}
 	if n.got[0] != "hook none" {
@@ -306,7 +307,7 @@ func TestReadyAfterAPanic(t *testing.T) {
 	}
 	c.state = state
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
-	if err := c.Ready(); err != nil {
+	if err := nodeview.Ready(c); err != nil {
 		t.Error(err)
 	}
 }
@@ -335,14 +336,14 @@ func TestRuntimeDoesNotObey(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent := slices.ContainsFunc(ans.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.OOMScoreAdj })
-		all, _ := c.Explain("shop", "db", "pg")
+		all, _ := nodeview.Explain(c, "shop", "db", "pg")
 		v := all[0].Values[0]
 		if obeys := from.Carries(lifecycle.CreateContainer, lifecycle.OOMScoreAdj); sent != obeys || v.Field != "oom.score" || v.Applied != obeys {
 			t.Errorf("%s: sent %v, explained as %+v", from.Name(), sent, v)
 		}
 		const why = "nri cannot carry oom.score when a container is created: the runtime is containerd v1.7.20 (NRI v0.6.1)"
-		if !sent && (v.Note != why || c.Summary().Unapplied[api.NotCarried] != 1) {
-			t.Errorf("reported as %q, %v", v.Note, c.Summary().Unapplied)
+		if !sent && (v.Note != why || nodeview.Summary(c).Unapplied[api.NotCarried] != 1) {
+			t.Errorf("reported as %q, %v", v.Note, nodeview.Summary(c).Unapplied)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
 // outsiders are hook servers made of a function.
@@ -85,7 +86,7 @@ func fresh(t *testing.T, answer func(ev *lifecycle.Event) (lifecycle.Outside, er
 func whatIsSaid(t *testing.T, mo *model, c *modelCtr) (values map[string]string, problems []string) {
 	t.Helper()
 	values = map[string]string{}
-	found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+	found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 	for _, e := range found {
 		if e.ID != c.ID {
 			continue
@@ -244,14 +245,14 @@ func TestNoIsHeldWhereItCanBe(t *testing.T) {
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "10-a.json: no answer") {
 		t.Error(err)
 	}
-	events, _ := mo.con.Events(t.Context(), 0)
+	events, _ := mo.con.Journal().Since(0)
 	if last := events[len(events)-1]; !strings.Contains(last.Rejected, "10-a.json") {
 		t.Errorf("%+v", last)
 	}
 	if _, err := mo.con.Handle(t.Context(), outsider{}, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: clone(&p.Pod), Container: clone(ctr)}); err != nil {
 		t.Error(err)
 	}
-	found, _ := mo.con.Explain("default", p.Name, "a")
+	found, _ := nodeview.Explain(mo.con, "default", p.Name, "a")
 	if len(found) != 1 || len(found[0].Problems) != 1 || !strings.Contains(found[0].Problems[0].Told(), "it stays") {
 		t.Errorf("%+v", found)
 	}

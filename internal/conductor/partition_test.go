@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement/pools"
 )
 
@@ -52,7 +53,7 @@ func (mo *model) file(path string) string {
 // else is, and that cgroups above have what is below them and no more.
 func (mo *model) checkPartitions(when string) {
 	owned := map[string][]int{}
-	for _, g := range mo.con.Status().CPUs.Grants {
+	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
 		owned[g.Pod] = append(owned[g.Pod], idsOf(g.CPUs)...)
 	}
 	var all []int
@@ -218,8 +219,8 @@ func TestPartitionRefusalIsTold(t *testing.T) {
 			t.Errorf("%s is %q, want %q", file, got, want)
 		}
 	}
-	if mo.con.Summary().Kernel["refused"] != 2 || !strings.Contains(log.String(), "the kernel refused a value") || !strings.Contains(log.String(), "kubepods is a partition of its own") {
-		t.Errorf("told: %v, log %s", mo.con.Summary().Kernel, log)
+	if nodeview.Summary(mo.con).Kernel["refused"] != 2 || !strings.Contains(log.String(), "the kernel refused a value") || !strings.Contains(log.String(), "kubepods is a partition of its own") {
+		t.Errorf("told: %v, log %s", nodeview.Summary(mo.con).Kernel, log)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/pools"
@@ -127,7 +128,7 @@ func (mo *model) pools() *pools.Policy {
 // for what is lent to reclaimed pods.
 func (mo *model) checkGrants(when string, all []*modelCtr) {
 	mo.checkHeld(when, all)
-	grants := mo.con.Status().CPUs.Grants
+	grants := nodeview.Status(mo.con).CPUs.Grants
 	for _, owner := range all {
 		if !owner.started {
 			continue
@@ -204,7 +205,7 @@ func (p *modelPod) runs(name string) bool {
 
 // ownedBy is what the agent says a container owns.
 func (mo *model) ownedBy(c *modelCtr) string {
-	for _, g := range mo.con.Status().CPUs.Grants {
+	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
 		if g.Pod == "default/"+c.pod.Name && g.Container == c.Name {
 			return g.CPUs
 		}
@@ -370,7 +371,7 @@ func TestPoolsAreDeterministic(t *testing.T) {
 		for range 2 {
 			mo := newPooled(t, cgroup.V2, faults{}, seed)
 			play(mo, history)
-			events, _ := mo.con.Events(t.Context(), 0)
+			events, _ := mo.con.Journal().Since(0)
 			seen = append(seen, fmt.Sprintf("%+v %+v", events, mo.cpusets()))
 		}
 		if len(slices.Compact(seen)) != 1 {

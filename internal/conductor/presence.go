@@ -1,15 +1,11 @@
 package conductor
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -89,7 +85,8 @@ func (c *Conductor) findCgroups() {
 			pr.faults[id] = dir
 		}
 	}
-	text := c.absentLocked(mostAbsent)
+	v := c.viewLocked()
+	text := v.WithoutCgroup(mostAbsent)
 	tell := len(text) > 0 && (!pr.named || now-pr.told >= remindAbsent)
 	over := len(text) == 0 && pr.named
 	pr.named = len(text) > 0
@@ -124,7 +121,7 @@ func (c *Conductor) unseen() map[string]string { //nolint:gocognit // one case a
 	}
 	for _, id := range c.state.Containers() {
 		ctr := c.state.Container(id)
-		if pr.seen[id] || !runs(ctr) {
+		if pr.seen[id] || !ctr.Runs() {
 			continue
 		}
 		if p := c.state.Pod(ctr.PodID); p != nil && !pr.seen[ctr.PodID] {
@@ -143,65 +140,4 @@ func (c *Conductor) unseen() map[string]string { //nolint:gocognit // one case a
 		}
 	}
 	return out
-}
-
-// runs reports whether the runtime says that a container has a process.
-func runs(ctr *engine.Container) bool {
-	return ctr.Life == lifecycle.StateRunning || ctr.Life == lifecycle.StatePaused
-}
-
-// absentLocked names containers that run without a cgroup.
-func (c *Conductor) absentLocked(most int) []string {
-	var out []string
-	for id, dir := range c.presence.faults {
-		ctr := c.state.Container(id)
-		if ctr == nil || !runs(ctr) {
-			continue
-		}
-		name := ctr.Name
-		if p := c.state.Pod(ctr.PodID); p != nil {
-			name = p.FullName() + "/" + name
-		}
-		out = append(out, name+" ("+dir+")")
-	}
-	slices.Sort(out)
-	return out[:min(most, len(out))]
-}
-
-// noCgroups is why a node whose runtime is attached is not ready.
-type noCgroups struct {
-	count int
-	names []string
-}
-
-func (e *noCgroups) Error() string {
-	return fmt.Sprintf("%d containers run without a cgroup in this tree, so nothing is in force for them: %s; set cgroup.root to where the node's cgroup tree is mounted (in a container: the host's /sys/fs/cgroup)",
-		e.count, strings.Join(e.names, ", "))
-}
-
-// noCgroupLocked is the error of containers that run without a cgroup; nil for none.
-func (c *Conductor) noCgroupLocked() error {
-	if all := c.absentLocked(len(c.presence.faults)); len(all) > 0 {
-		return &noCgroups{len(all), all[:min(3, len(all))]}
-	}
-	return nil
-}
-
-// withoutCgroup is what people are told of a value whose container runs without a
-// cgroup.
-func withoutCgroup(dir string) string {
-	return "it runs, and its cgroup " + dir + " is not in the tree at cgroup.root"
-}
-
-// absentProblem is the same as a problem of the container.
-func absentProblem(dir string) lifecycle.Problem {
-	return lifecycle.Problem{Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: nothing is in force for it"}
-}
-
-// missingNow is why a value is not in force, by what is known now.
-func (p *presence) missingNow(owner string, m api.Missing) api.Missing {
-	if _, fault := p.faults[owner]; fault && (m == api.NotYet || m == "") {
-		return api.NoCgroup
-	}
-	return m
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/test/recorded"
 )
 
@@ -134,7 +135,7 @@ func (tr *tracked) note() {
 	if tr.of != tr.mo.con {
 		tr.of, tr.seq = tr.mo.con, 0
 	}
-	events, _ := tr.of.Events(tr.t.Context(), tr.seq)
+	events, _ := tr.of.Journal().Since(tr.seq)
 	if n := len(events); n > 0 {
 		tr.seq = events[n-1].Seq
 	}
@@ -145,9 +146,9 @@ func (tr *tracked) note() {
 // end adds what people are told, and the originals that a release would give back.
 func (tr *tracked) end() {
 	tr.note()
-	tr.text.JSON("status", tr.mo.con.Status())
+	tr.text.JSON("status", nodeview.Status(tr.mo.con))
 	for _, p := range tr.mo.pods {
-		told, _ := tr.mo.con.Explain(p.Namespace, p.Name, "")
+		told, _ := nodeview.Explain(tr.mo.con, p.Namespace, p.Name, "")
 		tr.text.JSON("explain", told)
 	}
 	if tr.mo.journal != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
 // told is what can be asked of who owns what and where everybody sits.
@@ -22,7 +23,7 @@ func (mo *model) told() map[string]string {
 		all[g] = "granted"
 	}
 	for _, c := range mo.live() {
-		found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		for _, e := range found {
 			all["seat of "+e.ID] = e.Seat
 			for _, v := range e.Values {
@@ -162,7 +163,7 @@ func (mo *model) starved() bool {
 // are without a record, as if no agent had ever seen it.
 func (mo *model) unseen() bool {
 	return slices.ContainsFunc(mo.live(), func(c *modelCtr) bool {
-		found, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		found, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		return c.Annotations[conductor.RecordKey] == "" && mo.machine.OnlineOf(mo.effective(c)) == mo.machine.Online() &&
 			len(found) == 1 && found[0].Seat == "rest" && len(found[0].Problems) > 0
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
@@ -53,7 +54,7 @@ func TestRefusalEnds(t *testing.T) {
 		if v := b.memory(); !v.Applied {
 			t.Errorf("it stays a problem: %+v", v)
 		}
-		if n := b.Summary().Unapplied[api.KernelRefused]; n > 0 {
+		if n := nodeview.Summary(b).Unapplied[api.KernelRefused]; n > 0 {
 			t.Errorf("status counts %d", n)
 		}
 	}

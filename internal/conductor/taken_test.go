@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
@@ -69,7 +70,7 @@ func (b *batch) event(kind lifecycle.Kind, asked *lifecycle.Resources) Answer {
 
 func (b *batch) memory() api.Value {
 	b.t.Helper()
-	all, _ := b.Explain("shop", "batch", "a")
+	all, _ := nodeview.Explain(b, "shop", "batch", "a")
 	for _, v := range all[0].Values {
 		if v.Field == lifecycle.MemoryLimit.String() {
 			return v

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -80,7 +81,7 @@ func TestToyPolicy(t *testing.T) {
 	}
 	for i, want := range []string{"6-7", "5"} {
 		c := dedicated(2 - i)
-		told, _ := mo.con.Explain("default", c.pod.Name, c.Name)
+		told, _ := nodeview.Explain(mo.con, "default", c.pod.Name, c.Name)
 		if len(told) != 1 || told[0].CPUs != want || told[0].SeatWhy != "chosen: the highest CPUs that are free" {
 			t.Errorf("%s: %+v, want CPUs %s", c.ID, told, want)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -244,7 +245,7 @@ func (s *city) have() map[string]string {
 	maps.DeleteFunc(out, func(file, _ string) bool { // ids that the kernel gives by turns
 		return strings.HasSuffix(file, "cgroup.threads") || strings.HasSuffix(file, "cgroup.procs") || strings.HasSuffix(file, "/tasks")
 	})
-	for _, g := range s.con.Status().CPUs.Grants {
+	for _, g := range nodeview.Status(s.con).CPUs.Grants {
 		out["grant of "+g.Pod] = g.CPUs
 	}
 	return out

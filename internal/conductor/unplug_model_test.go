@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/pools"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -295,7 +296,7 @@ func (u *unplugged) owns(c *modelCtr) string { return u.mo.ownedBy(c) }
 
 // said are the problems of a container that its CPUs have to do with.
 func (u *unplugged) said(c *modelCtr) string {
-	told, _ := u.mo.con.Explain("default", c.pod.Name, c.Name)
+	told, _ := nodeview.Explain(u.mo.con, "default", c.pod.Name, c.Name)
 	var all []string
 	for _, t := range told {
 		for _, p := range t.Problems {
@@ -333,12 +334,12 @@ func (u *unplugged) check() {
 			mo.wrong("%s: %s is due %d CPUs, owns %q, has %q, and nothing is told", u.step, c.ID, u.dueOf(c.pod), own, has)
 		}
 	}
-	for _, g := range mo.con.Status().CPUs.Grants {
+	for _, g := range nodeview.Status(mo.con).CPUs.Grants {
 		if len(intersect(idsOf(g.Away), idsOf(g.CPUs))) > 0 || mo.version == cgroup.V2 && len(idsOf(g.Away)) != len(intersect(idsOf(g.Away), u.offline)) {
 			mo.wrong("%s: %s has %s and is said to be without %s, offline are %v", u.step, g.Pod, g.CPUs, g.Away, u.offline)
 		}
 	}
-	for _, id := range idsOf(mo.con.Status().CPUs.Exclusive) {
+	for _, id := range idsOf(nodeview.Status(mo.con).CPUs.Exclusive) {
 		if !used[id] {
 			mo.wrong("%s: CPU %d is exclusive to nobody", u.step, id)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
@@ -126,7 +127,7 @@ func (b bubble) repairs(v cgroup.Version, blind bool) {
 			b.Errorf("a second later it has CPUs %s and its pod a quota of %s, %v", got, quota, err)
 		}
 	}
-	if n := mo.con.Summary(); n.Drift["cpuset.cpus"] != 3 || n.Drift["cpu.quota"] != 3 {
+	if n := nodeview.Summary(mo.con); n.Drift["cpuset.cpus"] != 3 || n.Drift["cpu.quota"] != 3 {
 		b.Errorf("counted: %v", n.Drift)
 	}
 }
@@ -177,11 +178,11 @@ func TestWatchGivesUp(t *testing.T) {
 			must(tree.Write(podDir(c), lifecycle.Value{Field: lifecycle.CPUQuota, Int: 50000}))
 		}
 		time.Sleep(2 * time.Minute)
-		n := mo.con.Status()
+		n := nodeview.Status(mo.con)
 		if quota() != "50000" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
 			b.Errorf("quota %s, contested %+v, not in force %d", quota(), n.Contested, n.Unapplied)
 		}
-		if n := mo.con.Summary(); n.Fights["cpu.quota"] != 1 || n.Unapplied[api.LeftAlone] != 1 {
+		if n := nodeview.Summary(mo.con); n.Fights["cpu.quota"] != 1 || n.Unapplied[api.LeftAlone] != 1 {
 			b.Errorf("summary: %v, %v", n.Fights, n.Unapplied)
 		}
 		policy := mo.policy
@@ -250,13 +251,13 @@ func (b bubble) keepsApart(v cgroup.Version) {
 			must(tree.Write(c.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-7"}))
 		}
 	}
-	if n := mo.con.Summary(); n.Contested["cpuset.cpus"] != 2 || len(n.Fights) != 0 {
+	if n := nodeview.Summary(mo.con); n.Contested["cpuset.cpus"] != 2 || len(n.Fights) != 0 {
 		b.Errorf("%s: contested %v, left alone %v", v, n.Contested, n.Fights)
 	}
-	if n := mo.con.Status(); len(n.Contested) != 2 || n.Contested[0].Kept == "" || n.Contested[1].Kept == "" {
+	if n := nodeview.Status(mo.con); len(n.Contested) != 2 || n.Contested[0].Kept == "" || n.Contested[1].Kept == "" {
 		b.Errorf("%s: status has %+v", v, n.Contested)
 	}
-	if writes := mo.con.Summary().Drift["cpuset.cpus"]; writes < 120 || writes > 300 {
+	if writes := nodeview.Summary(mo.con).Drift["cpuset.cpus"]; writes < 120 || writes > 300 {
 		b.Errorf("%s: put right %d times in ten minutes", v, writes)
 	}
 	if loud := said.n.Load(); loud < 60 {
@@ -269,7 +270,7 @@ func (b bubble) keepsApart(v cgroup.Version) {
 		}
 	}
 	time.Sleep(time.Minute)
-	if n := mo.con.Status(); n.Contested[0].Kept != "" || len(mo.con.Summary().Contested) != 0 {
+	if n := nodeview.Status(mo.con); n.Contested[0].Kept != "" || len(nodeview.Summary(mo.con).Contested) != 0 {
 		b.Errorf("%s: in peace, and status says %+v", v, n.Contested)
 	}
 }
@@ -288,10 +289,10 @@ func TestWatchTriesAgain(t *testing.T) {
 		must(tree.Write(c.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"}))
 		must(mo.kernel.MkdirRunc(c.dir() + "/nested")) // keeps them busy
 		time.Sleep(20 * time.Minute)
-		if n := mo.con.Summary().Kernel["refused"]; n < 10 || n > 40 {
+		if n := nodeview.Summary(mo.con).Kernel["refused"]; n < 10 || n > 40 {
 			b.Errorf("refused %d times in twenty minutes", n)
 		}
-		if n := mo.con.Summary().Unapplied[api.KernelRefused]; n != 1 {
+		if n := nodeview.Summary(mo.con).Unapplied[api.KernelRefused]; n != 1 {
 			b.Errorf("%d values are reported as refused", n)
 		}
 		must(mo.kernel.Rmdir(c.dir() + "/nested"))
@@ -356,7 +357,7 @@ func TestWatchWritesRefused(t *testing.T) {
 			mo.kernel.FailWrites(func(string, string) error { return syscall.EMFILE })
 			mo.create(mo.runPod("LSR", "2-3", ""), "db")
 			time.Sleep(time.Second)
-			if mo.con.Status().Unapplied == 0 {
+			if nodeview.Status(mo.con).Unapplied == 0 {
 				b.Error("the kernel refuses all, and nothing is said to be not in force")
 			}
 			mo.kernel.FailWrites(nil)
@@ -364,7 +365,7 @@ func TestWatchWritesRefused(t *testing.T) {
 			if got := mo.effective(other); strings.Contains(got, "2") || strings.Contains(got, "0-3") {
 				b.Errorf("the other has CPUs %s", got)
 			}
-			if n := mo.con.Status().Unapplied; n != 0 {
+			if n := nodeview.Status(mo.con).Unapplied; n != 0 {
 				b.Errorf("%d values are said to be not in force", n)
 			}
 		})

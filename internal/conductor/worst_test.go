@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/test/clock"
 	"github.com/trimtab/trimtab/test/hostile"
 )
@@ -75,8 +76,8 @@ func checkReadable(t *testing.T, s *stage, problems int) {
 	if lines := bytes.Count(s.said.Bytes(), []byte("msg=problem")); lines > problems || s.said.Len() > 1000*(problems+200) {
 		t.Errorf("%d lines of problems, %d bytes are logged", lines, s.said.Len())
 	}
-	events, _ := s.con.Events(nil, 0) //nolint:staticcheck // the conductor does not use the context
-	for name, shown := range map[string]any{"status": s.con.Status(), "journal": events} {
+	events, _ := s.con.Journal().Since(0)
+	for name, shown := range map[string]any{"status": nodeview.Status(s.con), "journal": events} {
 		text, err := json.Marshal(shown)
 		if err != nil || len(text) > 51*largest/2 {
 			t.Errorf("%s: %d bytes, %v", name, len(text), err)

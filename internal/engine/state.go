@@ -139,6 +139,11 @@ func (c *Container) Alive() bool {
 	return c.Life == lifecycle.StateCreated || c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
 }
 
+// Runs reports whether the runtime says that the container has a process.
+func (c *Container) Runs() bool {
+	return c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
+}
+
 // bench is a seat with who sits on it and what CPUs it has now.
 type bench struct {
 	members []string // sorted ids

@@ -24,6 +24,7 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -241,7 +242,7 @@ func (p *player) explain(s recordedStep) {
 	for name, want := range s.Explain {
 		parts := strings.Split(name, "/")
 		got := "nothing"
-		all, _ := p.con.Explain(parts[0], parts[1], parts[2])
+		all, _ := nodeview.Explain(p.con, parts[0], parts[1], parts[2])
 		for _, c := range all {
 			got = fmt.Sprintf("%s, %s, %s", c.State, c.Seat, c.CPUs)
 			for _, v := range c.Values {

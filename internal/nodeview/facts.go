@@ -1,4 +1,4 @@
-package conductor
+package nodeview
 
 import (
 	"fmt"
@@ -130,22 +130,4 @@ func siblings(s *engine.State, p *engine.Pod) api.Fact {
 	}
 	f.Value = strings.Join(names, ", ")
 	return f
-}
-
-// specCounts counts pods that have not ended by who told their spec.
-func specCounts(s *engine.State) map[lifecycle.Source]int {
-	n := map[lifecycle.Source]int{}
-	for _, from := range []lifecycle.Source{lifecycle.FromPodsAPI, lifecycle.FromKubelet, lifecycle.FromAPIServer, lifecycle.FromNothing} {
-		n[from] = 0
-	}
-	for _, id := range s.Pods() {
-		switch p := s.Pod(id); {
-		case p.Stopped:
-		case p.Spec == nil:
-			n[lifecycle.FromNothing]++
-		default:
-			n[p.Spec.From]++
-		}
-	}
-	return n
 }

@@ -1,0 +1,60 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// View calls a function with the node as it is. Events wait for it.
+func (c *Conductor) View(read func(*nodeview.View)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.viewLocked()
+	for _, a := range c.runtimes {
+		v.Attached = append(v.Attached, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
+	}
+	read(&v)
+}
+
+func (c *Conductor) viewLocked() nodeview.View {
+	became := func(owner string, v lifecycle.Value) (nodeview.Became, bool) {
+		d, ok := c.tracks[owner].of(v)
+		return nodeview.Became{Value: d.value, Channel: d.channel, Note: d.told(), Applied: d.applied, Missing: d.missing}, ok
+	}
+	return nodeview.View{State: c.state, Synced: c.synced, Absent: c.presence.faults, Became: became, Keeper: c.keeper}
+}
+
+// Journal returns what happened of late.
+func (c *Conductor) Journal() *nodeview.Journal { return &c.journal }
+
+// stuck is how long one event may take before it counts as never ending. A
+// lower memory limit may make the kernel reclaim for many seconds.
+const stuck = 2 * time.Minute
+
+// Alive reports whether the conductor still takes events: its lock is to be had
+// before ctx ends, and no event has been under way for ever. Nothing outside of
+// this process has a say in it.
+func (c *Conductor) Alive(ctx context.Context) error {
+	if s := c.since.Load(); s != 0 {
+		if took := c.uptime() - time.Duration(s); took > stuck {
+			return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
+		}
+	}
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !c.mu.TryLock() {
+		select {
+		case <-ctx.Done():
+			return errors.New("the conductor does not answer")
+		case <-look.C:
+		}
+	}
+	c.mu.Unlock()
+	return nil
+}

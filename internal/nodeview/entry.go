@@ -1,0 +1,104 @@
+package nodeview
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// Entry is the journal's line about what an event came to: what was decided for whom it
+// is about, what others lost or got, and what is wrong.
+func (v *View) Entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
+	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
+	if ev.Pod != nil {
+		e.Pod = ev.Pod.Namespace + "/" + ev.Pod.Name
+	}
+	if ev.Container != nil {
+		e.Container = ev.Container.Name
+	}
+	if p == nil {
+		return e
+	}
+	if ctr := p.Container; ctr != nil && decides(ev.Kind) {
+		e.Problems = append(e.Problems, ctr.Told()...)
+		if now := v.State.Container(ctr.ID); now != nil {
+			if q, ok := v.State.Displaced(now); ok {
+				e.Problems = append(e.Problems, q)
+			}
+			e.Values = v.values(now.ID, v.State.Values(now))
+		}
+	}
+	if pod := p.Pod; pod != nil && slices.Contains(p.ChangedPods, pod.Pod.ID) {
+		e.Problems = append(e.Problems, pod.Problems()...)
+		if ev.Kind == lifecycle.RunPodSandbox {
+			e.Values = v.values(pod.Pod.ID, pod.Values)
+		}
+	}
+	for _, s := range p.Seats {
+		e.Changed = append(e.Changed, fmt.Sprintf("%s: %s -> %s (%d containers)", s.Seat.Pool,
+			v.State.Machine.Format(s.Before), v.State.Machine.Format(s.After), len(s.Members)))
+	}
+	if ev.Kind == lifecycle.Synchronize || ev.Kind == lifecycle.Configure {
+		e.Problems = append(e.Problems, v.troubles(p)...)
+		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(p.ChangedPods), len(p.Changed)))
+	}
+	e.Problems = lifecycle.Bound(e.Problems, mostProblems(ev))
+	return e
+}
+
+// mostProblems bounds what is journalled and logged of one event: of a pod as much as is
+// kept of it.
+func mostProblems(ev *lifecycle.Event) int {
+	if ev.Pod != nil {
+		return lifecycle.MaxProblems
+	}
+	return maxTroubles + 1
+}
+
+// maxTroubles bounds what one line of the journal tells of a whole node;
+// explain has the rest.
+const maxTroubles = 50
+
+// troubles are what is malformed or refused of pods and containers that were
+// decided anew together, each with whose it is.
+func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
+	var out []lifecycle.Problem
+	more := 0
+	add := func(whose string, problems []lifecycle.Problem) {
+		for _, p := range problems {
+			switch {
+			case p.Warning:
+			case len(out) == maxTroubles:
+				more++
+			default:
+				p.Reason = intent.Printable(whose) + ": " + p.Reason
+				out = append(out, p)
+			}
+		}
+	}
+	for _, id := range plan.ChangedPods {
+		if p := v.State.Pod(id); p != nil {
+			add(p.FullName(), p.Problems())
+		}
+	}
+	for _, id := range plan.Changed {
+		if ctr := v.State.Container(id); ctr != nil {
+			if p := v.State.Pod(ctr.PodID); p != nil {
+				add(p.FullName()+"/"+ctr.Name, ctr.Told())
+			}
+		}
+	}
+	if more > 0 {
+		out = append(out, lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
+	}
+	return out
+}
+
+// decides reports the events whose values are worth a line.
+func decides(k lifecycle.Kind) bool {
+	return k == lifecycle.CreateContainer || k == lifecycle.UpdateContainer || k == lifecycle.StartContainer
+}

@@ -1,0 +1,49 @@
+package nodeview
+
+import (
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// journalSize is how many events are remembered.
+const journalSize = 1024
+
+// Journal remembers the latest events for `trimtab events`.
+type Journal struct {
+	mu     sync.Mutex
+	events []api.Event   // that of sequence number n is at n-1, modulo journalSize
+	last   uint64        // sequence number
+	more   chan struct{} // closed when an event comes; nil while nobody waits
+}
+
+// Add adds an event.
+func (j *Journal) Add(e api.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last++
+	e.Seq = j.last
+	if len(j.events) < journalSize {
+		j.events = append(j.events, e)
+	} else {
+		j.events[(e.Seq-1)%journalSize] = e
+	}
+	if j.more != nil {
+		close(j.more)
+		j.more = nil
+	}
+}
+
+// Since returns the events after a sequence number, oldest first, and a channel that
+// closes when there is more.
+func (j *Journal) Since(seq uint64) (out []api.Event, more <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for n := max(seq, j.last-uint64(len(j.events))); n < j.last; n++ {
+		out = append(out, j.events[n%journalSize])
+	}
+	if j.more == nil {
+		j.more = make(chan struct{})
+	}
+	return out, j.more
+}

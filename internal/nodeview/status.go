@@ -1,0 +1,192 @@
+package nodeview
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// mostContested bounds what status lists of files that others write, mostAbsent the
+// containers it names that run without a cgroup.
+const (
+	mostContested = 20
+	mostAbsent    = 20
+)
+
+// Status returns what is decided on the node. The agent adds what it knows of
+// itself.
+func Status(of Source) (n api.Node) {
+	var k *keeper.Keeper
+	of.View(func(v *View) {
+		n, k = v.status(), v.Keeper
+	})
+	n.Contested = contested(k)
+	return n
+}
+
+func (v *View) status() api.Node {
+	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.WithoutCgroup(mostAbsent), Attachments: v.Attached}
+	for _, id := range v.State.Containers() {
+		ctr := v.State.Container(id)
+		s := v.container(ctr)
+		n.Unapplied += unapplied(s.Values)
+		n.Problems += len(v.State.Problems(ctr))
+		if _, absent := v.Absent[id]; absent {
+			n.Problems++
+		}
+		n.Containers = append(n.Containers, s)
+	}
+	for _, id := range v.State.Pods() {
+		p := v.State.Pod(id)
+		n.Unapplied += unapplied(v.values(id, p.Values))
+		n.Problems += len(p.Problems())
+	}
+	return n
+}
+
+// contested lists the files of ours that others write.
+func contested(k *keeper.Keeper) (out []api.Contested) {
+	list, _, _ := k.Contests(mostContested)
+	for _, f := range list {
+		s := api.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
+		if f.Left != nil {
+			s.Left = f.Left.Error()
+		}
+		if f.Kept != nil {
+			s.Kept = f.Kept.Error()
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func unapplied(values []api.Value) int {
+	n := 0
+	for _, v := range values {
+		if !v.Applied {
+			n++
+		}
+	}
+	return n
+}
+
+func (v *View) cpus() api.NodeCPUs {
+	m, s := v.State.Machine, v.State
+	out := api.NodeCPUs{
+		Online: m.Format(m.Online()), Reserved: m.Format(s.Policy.Pools.Reserved), Exclusive: m.Format(s.Exclusive()),
+		Shared: m.Format(s.PoolCPUs(placement.Shared)), Reclaimed: m.Format(s.PoolCPUs(placement.Reclaimed)),
+	}
+	for _, n := range m.Nodes {
+		out.Nodes = append(out.Nodes, numa(m, n))
+	}
+	for _, p := range s.PoolShares() {
+		pool := api.Pool{Name: p.Pool.String(), Class: p.Pool.String(), CPUs: m.Format(p.CPUs), Members: p.Members}
+		if p.Pool == placement.Rest {
+			pool.Class = intent.None.String()
+		}
+		if which := p.Which.String(); which != "" {
+			pool.Name += " " + which
+		}
+		out.Pools = append(out.Pools, pool)
+	}
+	out.Grants = v.grants()
+	return out
+}
+
+// grants tells who owns which CPUs, and what of them nobody can have now.
+func (v *View) grants() []api.Grant {
+	m := v.State.Machine
+	away := map[placement.Key]placement.Grant{}
+	for _, g := range v.State.Kept() {
+		away[g.Key] = g
+	}
+	var out []api.Grant
+	for _, g := range v.State.Grants() {
+		out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, CPUs: m.Format(g.CPUs), Away: m.Format(away[g.Key].CPUs)})
+		delete(away, g.Key)
+	}
+	for _, g := range v.State.Kept() {
+		if _, alone := away[g.Key]; alone {
+			out = append(out, api.Grant{Pod: g.Pod, Container: g.Key.Container, Away: m.Format(g.CPUs)})
+		}
+	}
+	return out
+}
+
+// numa tells of a NUMA node. A node without CPUs is of no package, -1.
+func numa(m *topology.Machine, n topology.Node) api.NUMA {
+	out := api.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs), Memory: n.Memory, Package: -1}
+	left := n.CPUs
+	if !left.Empty() {
+		out.Package = m.CPUs[left.First()].Package
+	}
+	for !left.Empty() {
+		core := m.Groups(topology.CoreLevel)[m.GroupOf(topology.CoreLevel, left.First())]
+		out.Cores = append(out.Cores, m.Format(core.And(n.CPUs)))
+		left = left.Minus(core)
+	}
+	return out
+}
+
+// Explain returns of one pod's containers, or one of them, what was decided, why
+// and what became of it. A pod without containers is explained by itself.
+func Explain(of Source, namespace, pod, container string) (out []api.Container, known bool) {
+	of.View(func(v *View) { out = v.explain(namespace, pod, container) })
+	return out, len(out) > 0
+}
+
+func (v *View) explain(namespace, pod, container string) (out []api.Container) {
+	for _, id := range v.State.Pods() {
+		p := v.State.Pod(id)
+		if p.Pod.Namespace != namespace || p.Pod.Name != pod {
+			continue
+		}
+		ids := v.State.ContainersOf(id)
+		for _, cid := range ids {
+			if ctr := v.State.Container(cid); container == "" || ctr.Name == container {
+				s := v.container(ctr)
+				s.Facts = factsOf(v.State, p, ctr)
+				out = append(out, s)
+			}
+		}
+		if len(ids) == 0 && container == "" {
+			out = append(out, v.podOnly(p))
+		}
+	}
+	return out
+}
+
+func (v *View) podOnly(p *engine.Pod) api.Container {
+	s := api.Container{
+		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
+		QoS: p.Intent.QoS.String(), PodValues: v.values(p.Pod.ID, p.Values),
+	}
+	s.Problems = p.Problems()
+	return s
+}
+
+func (v *View) container(ctr *engine.Container) api.Container {
+	p := v.State.Pod(ctr.PodID)
+	s := v.podOnly(p)
+	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
+	if dir, absent := v.Absent[ctr.ID]; absent { // the first, which no bound cuts off
+		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
+			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: nothing is in force for it",
+		})
+	}
+	s.Problems = lifecycle.Bound(slices.Concat(s.Problems, v.State.Problems(ctr)), lifecycle.MaxProblems)
+	if !ctr.Alive() {
+		s.Seat = "none"
+		return s
+	}
+	s.Seat, s.SeatWhy = ctr.Seat.Pool.String(), ctr.SeatWhy
+	s.CPUs = v.State.Machine.Format(v.State.CPUs(ctr))
+	s.Values = v.values(ctr.ID, v.State.Values(ctr))
+	return s
+}

@@ -1,0 +1,119 @@
+package nodeview
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Summary is the node in numbers.
+func Summary(of Source) (n api.Summary) {
+	var k *keeper.Keeper
+	of.View(func(v *View) {
+		n, k = v.summary(), v.Keeper
+	})
+	tally := k.Tally()
+	n.Drift, n.Kernel = tally.Drift, map[string]uint64{}
+	for s, count := range tally.Results {
+		n.Kernel[s.String()] = count
+	}
+	_, n.Fights, n.Contested = k.Contests(0)
+	return n
+}
+
+// summary formats nothing: events wait for the view.
+func (v *View) summary() api.Summary {
+	n := api.Summary{
+		LastSync: v.Synced, Attached: len(v.Attached) > 0, WithoutCgroup: len(v.WithoutCgroup(len(v.Absent))),
+		Exclusive: v.State.Exclusive().Len(), Classes: map[string]int{}, Unapplied: map[api.Missing]int{}, Specs: specCounts(v.State),
+	}
+	n.Pools, n.PoolMembers = v.poolSizes()
+	for class := intent.None; class <= intent.Reclaimed; class++ {
+		n.Classes[class.String()] = 0
+	}
+	for _, id := range v.State.Containers() {
+		ctr := v.State.Container(id)
+		if !ctr.Alive() {
+			continue
+		}
+		if p := v.State.Pod(ctr.PodID); p != nil {
+			n.Classes[p.Intent.Class.V.String()]++
+		}
+		v.addMissing(n.Unapplied, id, v.State.Values(ctr))
+	}
+	for _, id := range v.State.Pods() {
+		v.addMissing(n.Unapplied, id, v.State.Pod(id).Values)
+	}
+	return n
+}
+
+// addMissing counts the values of one owner that are not in force.
+func (v *View) addMissing(into map[api.Missing]int, owner string, values []lifecycle.Value) {
+	for _, val := range values {
+		if _, missing, _ := v.became(owner, val); missing != "" {
+			into[missing]++
+		}
+	}
+}
+
+// The pools that pods give a name, and those bound to a NUMA node, are counted
+// together: there may be any number of them.
+const (
+	namedPools = "named"
+	boundPools = "bound"
+)
+
+// poolSizes counts the CPUs of each pool on each NUMA node, and the live
+// containers of each.
+func (v *View) poolSizes() (sizes []api.PoolSize, members map[string]int) {
+	pools := v.State.Policy.Pools
+	cpus := map[string]topology.Set{
+		"reserved": pools.Reserved, placement.Rest.String(): v.State.PoolCPUs(placement.Rest),
+		namedPools: {}, boundPools: {},
+	}
+	members = map[string]int{placement.Rest.String(): 0, placement.System.String(): 0, namedPools: 0, boundPools: 0}
+	for _, p := range v.State.PoolShares() {
+		name := p.Pool.String()
+		switch {
+		case p.Which.Bound:
+			name = boundPools
+		case p.Which.Name != "" && p.Pool == placement.Shared:
+			name = namedPools
+		}
+		members[name] += p.Members
+		if p.Pool == placement.Shared || p.Pool == placement.Reclaimed {
+			cpus[name] = cpus[name].Union(p.CPUs)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(cpus)) {
+		for _, n := range v.State.Machine.Nodes {
+			sizes = append(sizes, api.PoolSize{Pool: name, Node: n.ID, CPUs: cpus[name].And(n.CPUs).Len()})
+		}
+	}
+	return sizes, members
+}
+
+// specCounts counts pods that have not ended by who told their spec.
+func specCounts(s *engine.State) map[lifecycle.Source]int {
+	n := map[lifecycle.Source]int{}
+	for _, from := range []lifecycle.Source{lifecycle.FromPodsAPI, lifecycle.FromKubelet, lifecycle.FromAPIServer, lifecycle.FromNothing} {
+		n[from] = 0
+	}
+	for _, id := range s.Pods() {
+		switch p := s.Pod(id); {
+		case p.Stopped:
+		case p.Spec == nil:
+			n[lifecycle.FromNothing]++
+		default:
+			n[p.Spec.From]++
+		}
+	}
+	return n
+}

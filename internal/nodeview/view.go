@@ -1,0 +1,127 @@
+package nodeview
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// Source has a View of the node.
+type Source interface {
+	// View calls a function with the node as it is. Nothing changes while it runs: it
+	// formats, and waits for nothing.
+	View(read func(*View))
+}
+
+// View is the node at one moment. It is read, not changed or kept.
+type View struct {
+	State    *engine.State
+	Attached []api.Attached
+	Synced   time.Time // when a runtime's list was last decided and applied; zero for never
+	// Absent are the cgroup directories of containers that run without one, by
+	// container or sandbox id.
+	Absent map[string]string
+	// Became returns what became of a value of a container or pod; nil where nothing is
+	// applied.
+	Became func(owner string, v lifecycle.Value) (Became, bool)
+	Keeper *keeper.Keeper // which counts for itself; it is asked without the view
+}
+
+// Became is what became of a value.
+type Became struct {
+	Value   string // this text of it
+	Channel string
+	Note    string
+	Applied bool
+	Missing api.Missing // why it is not in force
+}
+
+// became returns what became of a value, and why it is not in force: "" where it is.
+func (v *View) became(owner string, val lifecycle.Value) (b Became, missing api.Missing, ok bool) {
+	if v.Became != nil {
+		b, ok = v.Became(owner, val)
+	}
+	switch _, absent := v.Absent[owner]; {
+	case b.Applied:
+	case b.Missing != "" && b.Missing != api.NotYet:
+		missing = b.Missing
+	case absent:
+		missing = api.NoCgroup
+	default:
+		missing = api.NotYet
+	}
+	return b, missing, ok
+}
+
+// values joins what is decided with what became of it.
+func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
+	var out []api.Value
+	for _, val := range values {
+		name := val.Field.String()
+		if val.Key != "" {
+			name += " " + val.Key
+		}
+		s := api.Value{Field: name, Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
+		if b, missing, ok := v.became(owner, val); ok && b.Value == s.Value {
+			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.Note
+			if missing == api.NoCgroup && b.Missing == api.NotYet {
+				s.Note = "it runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// WithoutCgroup names containers that run without a cgroup.
+func (v *View) WithoutCgroup(most int) []string {
+	var out []string
+	for id, dir := range v.Absent {
+		ctr := v.State.Container(id)
+		if ctr == nil || !ctr.Runs() {
+			continue
+		}
+		name := ctr.Name
+		if p := v.State.Pod(ctr.PodID); p != nil {
+			name = p.FullName() + "/" + name
+		}
+		out = append(out, name+" ("+dir+")")
+	}
+	slices.Sort(out)
+	return out[:min(most, len(out))]
+}
+
+// noCgroups is why a node whose runtime is attached is not ready.
+type noCgroups struct {
+	count int
+	names []string
+}
+
+func (e *noCgroups) Error() string {
+	return fmt.Sprintf("%d containers run without a cgroup in this tree, so nothing is in force for them: %s; set cgroup.root to where the node's cgroup tree is mounted (in a container: the host's /sys/fs/cgroup)",
+		e.count, strings.Join(e.names, ", "))
+}
+
+// Ready reports why the node is not kept yet: nil where a runtime is attached
+// and what it runs has been taken over.
+func Ready(of Source) (err error) {
+	of.View(func(v *View) {
+		all := v.WithoutCgroup(len(v.Absent))
+		switch {
+		case len(v.Attached) == 0:
+			err = errors.New("no runtime is attached")
+		case v.Synced.IsZero():
+			err = errors.New("what the runtime runs has not been taken over")
+		case len(all) > 0:
+			err = &noCgroups{len(all), all[:min(3, len(all))]}
+		}
+	})
+	return err
+}

@@ -1,0 +1,67 @@
+package nodeview
+
+import (
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// WhatIf returns what would become of pods if they came now, one after another, and of everybody else. Nothing is decided
+// or written.
+func WhatIf(of Source, wishes []engine.Wish) api.Outlook {
+	then := copied(of)
+	was := then.seats()
+	var out api.Outlook
+	for _, r := range then.State.WhatIf(wishes) {
+		out.Rejected = append(out.Rejected, api.Rejected{Pod: r.Pod, Container: r.Container, Reason: r.Reason})
+	}
+	for _, w := range wishes {
+		for _, id := range then.State.ContainersOf(w.Pod.ID) {
+			out.Containers = append(out.Containers, then.container(then.State.Container(id)))
+		}
+	}
+	out.Moves = moves(was, then.seats())
+	out.CPUs = then.cpus()
+	return out
+}
+
+// WhatIfConfigured returns which containers would get other CPUs with another policy.
+func WhatIfConfigured(of Source, p engine.Policy) api.Outlook {
+	then := copied(of)
+	was := then.seats()
+	then.State.Reconfigure(p)
+	return api.Outlook{Moves: moves(was, then.seats()), CPUs: then.cpus()}
+}
+
+// copied is a view of a copy of the state, on which nothing is applied. The copy alone
+// is made while nothing changes.
+func copied(of Source) (copied View) {
+	of.View(func(v *View) { copied.State = v.State.Copy() })
+	return copied
+}
+
+// seats are the CPUs of all that runs, by container id.
+func (v *View) seats() map[string]api.Move {
+	all := map[string]api.Move{}
+	for _, id := range v.State.Containers() {
+		ctr := v.State.Container(id)
+		if p := v.State.Pod(ctr.PodID); p != nil && ctr.Alive() {
+			all[id] = api.Move{Pod: p.FullName(), Container: ctr.Name, Before: v.State.Machine.Format(v.State.CPUs(ctr))}
+		}
+	}
+	return all
+}
+
+// moves are those whose CPUs differ.
+func moves(before, after map[string]api.Move) []api.Move {
+	var all []api.Move
+	for id, b := range before {
+		if a, still := after[id]; still && a.Before != b.Before {
+			b.After = a.Before
+			all = append(all, b)
+		}
+	}
+	slices.SortFunc(all, api.Move.Compare)
+	return all
+}
