@@ -45,7 +45,8 @@ var arrows = map[string][]string{
 	"internal/report/web":        {},
 	"internal/report/doctor":     {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/topology"},
 	"internal/config":            {"internal/follow", "internal/lifecycle", "internal/topology", "internal/intent"},
-	"internal/conductor":         {"internal/facts", "internal/nodeview", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
+	"internal/conductor/route":   {"internal/lifecycle", "internal/report/api", "internal/runtimes"},
+	"internal/conductor":         {"internal/conductor/route", "internal/facts", "internal/nodeview", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
 	"api/runtime/v1alpha1":       {},
 	"internal/follow":            {},
 	"internal/socket":            {},
@@ -64,7 +65,7 @@ var arrows = map[string][]string{
 	"internal/sim/effective":     {"internal/cgroup", "internal/sim/scenario", "internal/lifecycle"},
 	"internal/sim":               {"internal/runtimes", "internal/attach/nri", "internal/sim/scenario", "internal/sim/effective", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/config", "internal/lifecycle", "internal/report/api", "internal/report/status", "internal/socket", "internal/topology", "internal/topology/describe"},
 	"internal/sim/cri":           {"internal/runtimes", "internal/sim", "internal/sim/scenario", "internal/socket"},
-	"internal/parity":            {"internal/runtimes", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/conductor", "internal/hook", "internal/lifecycle", "internal/sim/scenario"},
+	"internal/parity":            {"internal/runtimes", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/conductor/route", "internal/hook", "internal/lifecycle", "internal/sim/scenario"},
 	"internal/sim/census":        {},
 	"internal/sim/clock":         {},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything

@@ -3,6 +3,7 @@ package conductor
 import (
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -13,7 +14,7 @@ import (
 // back for a moment what an owner has got meanwhile.
 func (c *Conductor) giveAlong(w *work) {
 	q := &c.queue
-	if len(q.ids) == 0 || w.from == nil || !takesAlong(w.from) || !tellsOthers(w) || q.now().Sub(q.since) < mostWait {
+	if len(q.ids) == 0 || !w.can.Piggybacks || !w.tellsOthers() || q.now().Sub(q.since) < mostWait {
 		return
 	}
 	q.since = q.now().Add(alongPace - mostWait) // also where nothing is found: the search is on a request's path
@@ -42,7 +43,5 @@ func (c *Conductor) along(w *work, id string) []lifecycle.Value {
 	if sent || t.pending != nil || t.createPending || told || w.ev.Container != nil && w.ev.Container.ID == id {
 		return nil
 	}
-	return slices.DeleteFunc(c.outdated(w.from, id), func(v lifecycle.Value) bool {
-		return c.contest(c.state.Container(id), v.Field) != ""
-	})
+	return c.outdated(&w.can, id, route.Piggyback)
 }

@@ -11,7 +11,11 @@ import (
 // under is a runtime that writes what answers say of others under its lock.
 type under struct{ anything }
 
-func (under) TakesAlong() bool { return true }
+func (under) Capabilities() Capabilities {
+	can := anything{}.Capabilities()
+	can.Piggybacks = true
+	return can
+}
 
 // busy has it that nothing could be sent for longer than is waited.
 func (b *beside) busy() { b.queue.since = b.now().Add(-mostWait) }

@@ -63,7 +63,11 @@ func (r *noting) times() int {
 // slipping is a carrier whose answers can change other containers.
 type slipping struct{ carrier }
 
-func (slipping) TakesAlong() bool { return true }
+func (slipping) Capabilities() conductor.Capabilities {
+	can := carrier{}.Capabilities()
+	can.Piggybacks = true
+	return can
+}
 
 // clocked runs f on a model whose wall clock can be stepped, with a runtime and
 // with Run under way, in a bubble.

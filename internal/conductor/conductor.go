@@ -152,6 +152,7 @@ type work struct {
 	op     logkey.ID
 	from   Carrier
 	ev     *lifecycle.Event
+	can    Capabilities // of from; where that is nil, of a runtime that is connected
 	plan   *engine.Plan
 	answer Answer
 	// items go to the kernel before the answer; notes are what the answer
@@ -392,10 +393,11 @@ func (c *Conductor) decide(w *work, f engine.Facts) error {
 	if w.plan.Reject != "" {
 		return &Rejection{Reason: w.plan.Reject}
 	}
+	w.can = c.capabilities(w.from)
 	w.wasUnplaced = c.unplaced(w.ev, f.Records)
 	c.state.Commit(w.plan)
 	for id := range f.Records {
-		if c.state.Container(id) != nil && (w.from == nil || stamps(w.from)) {
+		if c.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
 			t := c.track(id)
 			t.recorded = true
 			if given := f.Records[id].Given; given != nil {
@@ -478,6 +480,13 @@ func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.queue.wake()
 	c.mu.Unlock()
 	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())
+}
+
+// connected is a runtime that is connected, or nothing.
+func (c *Conductor) connected() (rt attached) {
+	for _, rt = range c.runtimes {
+	}
+	return rt
 }
 
 // Detached notes that a runtime is away. What was decided stays in force.

@@ -76,27 +76,6 @@ type copyOf map[lifecycle.Field]string
 // over it: it is no value's text, so the next one is sent whatever it is.
 const unsure = "?"
 
-// resourceFields are those that the runtime stores and the kernel shows.
-var resourceFields = [...]lifecycle.Field{
-	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
-}
-
-// InKernel reports whether the keeper brings a field about, by a cgroup file or
-// beside it.
-func InKernel(f lifecycle.Field) bool { return inKernel(f) }
-
-func inKernel(f lifecycle.Field) bool {
-	switch f {
-	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
-		lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched:
-		return true
-	}
-	return isCopied(f)
-}
-
-// isCopied reports whether the runtime's stored copy of a field is kept in line.
-func isCopied(f lifecycle.Field) bool { return slices.Contains(resourceFields[:], f) }
-
 // untold reports whether no runtime tells a field of a container that exists.
 func untold(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass

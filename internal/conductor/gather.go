@@ -33,14 +33,8 @@ func attachmentOf(c Carrier) facts.Attachment {
 	if c == nil {
 		return facts.Attachment{}
 	}
-	at := facts.Attachment{Name: c.Name(), Stamps: stamps(c)}
-	if p, ok := c.(Patient); ok {
-		at.Within = p.AnswersWithin()
-	}
-	if a, ok := c.(PodAsker); ok {
-		at.BeforePod = a.AsksBeforePod()
-	}
-	return at
+	can := c.Capabilities()
+	return facts.Attachment{Name: c.Name(), Within: can.AnswersWithin, Stamps: can.Stamps(), BeforePod: can.AsksBeforePod}
 }
 
 // remindStranger is how often the log names a creation with a foreign record.

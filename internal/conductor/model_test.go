@@ -116,14 +116,14 @@ type carrier struct{}
 
 func (carrier) Name() string { return "model" }
 
-func (carrier) About() string { return "a model" }
-
-func (carrier) Carries(k lifecycle.Kind, f lifecycle.Field) bool {
-	if k == lifecycle.CreateContainer {
-		return true
-	}
-	return k == lifecycle.UpdateContainer && f <= lifecycle.MemoryLimit
+func (carrier) Capabilities() conductor.Capabilities {
+	return conductor.Capabilities{Name: "model", About: "a model", Create: everyField, Update: resourceFields, Copy: resourceFields}
 }
+
+var (
+	everyField     = lifecycle.FieldsWhere(func(lifecycle.Field) bool { return true })
+	resourceFields = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return f <= lifecycle.MemoryLimit })
+)
 
 // proxy carries what a CRI proxy does, and holds starts.
 type proxy struct{ carrier }
@@ -133,14 +133,15 @@ type outsider struct{}
 
 func (outsider) Name() string { return "model" }
 
-func (outsider) About() string { return "" }
+func (outsider) Capabilities() conductor.Capabilities {
+	return conductor.Capabilities{Name: "model", Copy: resourceFields}
+}
 
-func (outsider) Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
-
-func (outsider) Copies(f lifecycle.Field) bool { return f <= lifecycle.MemoryLimit }
-
-// HoldsStart is true of a proxy alone.
-func (proxy) HoldsStart() bool { return true }
+func (proxy) Capabilities() conductor.Capabilities {
+	can := carrier{}.Capabilities()
+	can.HoldsStart = true
+	return can
+}
 
 // beside reports whether the model is told of things after they happened.
 func (mo *model) beside() bool { return mo.from == conductor.Carrier(outsider{}) }

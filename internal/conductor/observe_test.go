@@ -60,9 +60,11 @@ func (faulty) Propose(*hook.Input, *hook.Output) { panic("planted") }
 
 type anything struct{}
 
-func (anything) Name() string                                 { return "test" }
-func (anything) About() string                                { return "" }
-func (anything) Carries(lifecycle.Kind, lifecycle.Field) bool { return true }
+func (anything) Name() string { return "test" }
+func (anything) Capabilities() Capabilities {
+	all := lifecycle.FieldsWhere(func(lifecycle.Field) bool { return true })
+	return Capabilities{Name: "test", Create: all, Update: all, Copy: all}
+}
 
 type refusing struct{ err error }
 
@@ -315,10 +317,12 @@ func TestReadyAfterAPanic(t *testing.T) {
 // older is an attachment to a runtime that does not know OOM scores.
 type older struct{}
 
-func (older) Name() string  { return "nri" }
-func (older) About() string { return "containerd v1.7.20 (NRI v0.6.1)" }
-func (older) Carries(_ lifecycle.Kind, f lifecycle.Field) bool {
-	return f != lifecycle.OOMScoreAdj
+func (older) Name() string { return "nri" }
+func (older) Capabilities() Capabilities {
+	can := anything{}.Capabilities()
+	can.Name, can.About = "nri", "containerd v1.7.20 (NRI v0.6.1)"
+	can.Create = can.Create.Without(lifecycle.OOMScoreAdj)
+	return can
 }
 
 // TestRuntimeDoesNotObey: what the runtime would pass over is not sent to it,
@@ -338,7 +342,7 @@ func TestRuntimeDoesNotObey(t *testing.T) {
 		sent := slices.ContainsFunc(ans.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.OOMScoreAdj })
 		all, _ := nodeview.Explain(c, "shop", "db", "pg")
 		v := all[0].Values[0]
-		if obeys := from.Carries(lifecycle.CreateContainer, lifecycle.OOMScoreAdj); sent != obeys || v.Field != "oom.score" || v.Applied != obeys {
+		if obeys := from.Capabilities().Create.Has(lifecycle.OOMScoreAdj); sent != obeys || v.Field != "oom.score" || v.Applied != obeys {
 			t.Errorf("%s: sent %v, explained as %+v", from.Name(), sent, v)
 		}
 		const why = "nri cannot carry oom.score when a container is created: the runtime is containerd v1.7.20 (NRI v0.6.1)"

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // updateQueue holds the containers whose copy in the runtime is out of date,
@@ -89,7 +89,7 @@ func (c *Conductor) overdue() bool {
 		return false
 	}
 	for _, rt := range c.runtimes {
-		if takesAlong(rt.from) {
+		if rt.from.Capabilities().Piggybacks {
 			return false
 		}
 	}
@@ -262,16 +262,14 @@ func (c *Conductor) Run(ctx context.Context) error {
 // there may be more to do, and how long to wait before.
 func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duration) {
 	c.mu.Lock()
-	var rt *attached
-	for _, a := range c.runtimes {
-		rt = &a
-	}
-	if rt == nil || len(c.queue.ids) == 0 {
+	rt := c.connected()
+	if rt.from == nil || len(c.queue.ids) == 0 {
 		c.mu.Unlock()
 		return false, 0
 	}
 	id := c.queue.next()
-	values := c.outdated(rt.from, id)
+	can := c.capabilities(rt.from)
+	values := c.outdated(&can, id, route.Copying)
 	pace = c.pace
 	c.queue.sending = len(values) > 0
 	c.mu.Unlock()
@@ -289,28 +287,6 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	c.recorder.RuntimeUpdate(updateResult(failed, err))
 	c.updated(id, values, err != nil || len(failed) > 0, err)
 	return true, pace
-}
-
-// outdated returns the values of a container that its copy in the runtime does
-// not have.
-func (c *Conductor) outdated(to Carrier, id string) []lifecycle.Value {
-	ctr := c.state.Container(id)
-	if ctr == nil || !ctr.Alive() {
-		return nil
-	}
-	t := c.track(id)
-	if t.createPending {
-		t.passedOver = true // sent once the runtime knows it
-		return nil
-	}
-	var values []lifecycle.Value
-	for _, v := range c.state.Values(ctr) {
-		if inKernel(v.Field) && copies(to, v.Field) &&
-			!t.stores(v) && !c.staysOut(ctr, v) && refuses(to, runtimes.Push, v) == "" {
-			values = append(values, v)
-		}
-	}
-	return values
 }
 
 // updateResult is what came of an update, for the recorder.
@@ -423,7 +399,7 @@ func (c *Conductor) requeue(id string) (items []keeper.Item) {
 	c.queue.add(id)
 	target, err := c.target(ctr)
 	for _, v := range c.state.Values(ctr) {
-		if err == nil && inKernel(v.Field) {
+		if err == nil && route.InKernel(v.Field) {
 			items = append(items, c.item(target, ctr, v))
 		}
 	}

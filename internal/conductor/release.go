@@ -87,14 +87,11 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 func (c *Conductor) staleCopies() []api.Kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var to attached
-	for _, rt := range c.runtimes {
-		to = rt
-	}
+	to, can := c.connected(), c.capabilities(nil)
 	var out []api.Kept
 	for _, podID := range c.state.Pods() {
 		for _, id := range c.state.ContainersOf(podID) {
-			out = append(out, c.staleCopy(to, id)...)
+			out = append(out, c.staleCopy(to, &can, id)...)
 		}
 	}
 	slices.SortFunc(out, func(a, b api.Kept) int {
@@ -103,7 +100,7 @@ func (c *Conductor) staleCopies() []api.Kept {
 	return out
 }
 
-func (c *Conductor) staleCopy(to attached, id string) (out []api.Kept) {
+func (c *Conductor) staleCopy(to attached, can *Capabilities, id string) (out []api.Kept) {
 	ctr := c.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		return nil
@@ -113,19 +110,18 @@ func (c *Conductor) staleCopy(to attached, id string) (out []api.Kept) {
 		owner = p.FullName() + "/" + ctr.Name
 	}
 	for _, v := range c.state.Values(ctr) {
-		has := c.track(id).stored[v.Field]
-		if !isCopied(v.Field) || has == v.String() || c.staysOut(ctr, v) {
+		if !c.differs(ctr, v) {
 			continue
 		}
-		k := api.Kept{Owner: owner, Setting: v.Field.String(), Kernel: has}
+		k := api.Kept{Owner: owner, Setting: v.Field.String(), Kernel: c.track(id).stored[v.Field]}
 		if target, err := c.target(ctr); err == nil {
 			k.Cgroup = target.Dir
 		}
 		switch {
 		case to.from == nil:
 			k.Why = "no runtime is connected that could be told " + v.String()
-		case refuses(to.from, runtimes.Push, v) != "":
-			k.Why = refuses(to.from, runtimes.Push, v)
+		case can.Refuses(runtimes.Push, v) != "":
+			k.Why = can.Refuses(runtimes.Push, v)
 		default:
 			k.Why = fmt.Sprintf("%s did not take %s", cmp.Or(to.runtime.About(), "the runtime"), v.String())
 		}

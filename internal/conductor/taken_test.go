@@ -20,8 +20,14 @@ import (
 // crio is an attachment to CRI-O over NRI.
 type crio struct{ anything }
 
-func (crio) Takes(c runtimes.Call, v lifecycle.Value) string {
-	return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).Takes(runtimes.NRI, c, v)
+func (crio) Capabilities() Capabilities { return toCRIO(runtimes.NRI) }
+
+func toCRIO(by runtimes.Way) Capabilities {
+	can := anything{}.Capabilities()
+	can.Takes = func(c runtimes.Call, v lifecycle.Value) string {
+		return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).Takes(by, c, v)
+	}
+	return can
 }
 
 // batch is a conductor with one batch pod beside CRI-O.
@@ -141,7 +147,7 @@ func TestLoweredMemory(t *testing.T) {
 	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {
 		t.Errorf("the kubelet's update would fail: %v", ans.Values)
 	}
-	if v := b.memory(); !strings.Contains(v.Note, lowersWhy) {
+	if v := b.memory(); !strings.Contains(v.Note, "not sent with the kubelet's update") {
 		t.Errorf("explained as %+v", v)
 	}
 }
@@ -225,6 +231,4 @@ func (s slow) Update(ctx context.Context, all []Settings) ([]string, error) {
 // throughCRI is an attachment to CRI-O over the CRI.
 type throughCRI struct{ anything }
 
-func (throughCRI) Takes(c runtimes.Call, v lifecycle.Value) string {
-	return runtimes.Of("cri-o", "1.36.3", runtimes.Version{}).Takes(runtimes.CRI, c, v)
-}
+func (throughCRI) Capabilities() Capabilities { return toCRIO(runtimes.CRI) }

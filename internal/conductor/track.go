@@ -79,3 +79,13 @@ func (t *track) lost(v lifecycle.Value, missing api.Missing, why string) {
 func (t *track) carried(v lifecycle.Value, by string) {
 	t.deliver(v, delivery{channel: by, value: v.String(), applied: true})
 }
+
+// alone notes why a value is in the kernel alone.
+func (t *track) alone(v lifecycle.Value, why string) {
+	d, ok := t.of(v)
+	if !ok || d.value != v.String() {
+		d = delivery{channel: "kernel", value: v.String(), missing: api.NotYet, note: "not written yet"}
+	}
+	d.alone = why
+	t.deliver(v, d)
+}

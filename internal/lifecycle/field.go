@@ -94,6 +94,25 @@ var fieldTable = [fields]FieldInfo{
 // Fields returns the table of all fields, in order.
 func Fields() []FieldInfo { return fieldTable[:] }
 
+// FieldSet is a set of fields.
+type FieldSet uint32
+
+// FieldsWhere is the set of the fields that meet a condition.
+func FieldsWhere(meets func(Field) bool) (s FieldSet) {
+	for f := range fields {
+		if meets(f) {
+			s |= 1 << f
+		}
+	}
+	return s
+}
+
+// Has reports whether a field is in the set.
+func (s FieldSet) Has(f Field) bool { return s>>f&1 != 0 }
+
+// Without is the set without a field.
+func (s FieldSet) Without(f Field) FieldSet { return s &^ (1 << f) }
+
 // Info returns the field's row.
 func (f Field) Info() FieldInfo { return fieldTable[f] }
 

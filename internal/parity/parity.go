@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/bypass"
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/attach/nri"
-	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
@@ -124,9 +124,9 @@ func (a Attachment) Brings(f lifecycle.Field, of lifecycle.Scope) (w Way, why st
 		return Late, ""
 	case a.carries(lifecycle.CreateContainer, f):
 		return Created, ""
-	case conductor.InKernel(f) && a.reaches:
+	case route.InKernel(f) && a.reaches:
 		return Held, ""
-	case conductor.InKernel(f):
+	case route.InKernel(f):
 		return Late, ""
 	}
 	return Never, a.never

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -124,7 +124,7 @@ func (c *comparison) values(ref scenario.Ref, want Decided, told []api.Value) {
 			}
 		case v.Note == "":
 			c.note("%s: %s is not in force and nobody says why", ref, v.Field)
-		case !want.Running, way == parity.Created && !born && !conductor.InKernel(f):
+		case !want.Running, way == parity.Created && !born && !route.InKernel(f):
 			// Written when it starts; or only a creation gives it, and that is over.
 		case way != parity.Never && !strings.Contains(v.Note, "no such file"):
 			c.note("%s: %s is not in force (%s), and declared to be", ref, v.Field, v.Note)

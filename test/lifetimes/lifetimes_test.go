@@ -26,7 +26,7 @@ var bounded = map[string]int{"keeper.origins.remembered": 1100}
 
 // skip is what a census does not enter: what does not grow with pods, or is bounded
 // by its own tests.
-var skip = []string{"*topology.", "topology.", "slog.", "*slog.", "[]status.Event", "*cgroup.Fake", "*prometheus.", "hook.", "engine.Policy"}
+var skip = []string{"*topology.", "topology.", "slog.", "*slog.", "[]api.Event", "*cgroup.Fake", "*prometheus.", "hook.", "engine.Policy"}
 
 // looks is how often the memory is looked at.
 const looks = 10
@@ -104,7 +104,7 @@ func (n *node) empty(kept census.Count) {
 	for name, want := range map[string]int{
 		"engine.State.pods": 0, "engine.State.containers": 0, "engine.State.byPod": 0, "engine.State.benches": 0, "placement.Ledger.pods": 0,
 		"conductor.Conductor.tracks": 0, "keeper.Keeper.rows": 0,
-		"conductor.checkpoint.late": 0,
+		"record.file[github.com/trimtab/trimtab/internal/lifecycle.Record,github.com/trimtab/trimtab/internal/record.Overlay].Containers": 0,
 	} {
 		if got, there := kept[name]; got != want || !there {
 			n.t.Errorf("nothing runs, and %s has %d entries (counted: %v)", name, got, there)

@@ -63,13 +63,15 @@ func (runtime) About() string                                                  {
 // where named.
 type carrier struct{}
 
-func (carrier) Name() string  { return "test" }
-func (carrier) About() string { return "" }
-func (carrier) Carries(k lifecycle.Kind, f lifecycle.Field) bool {
-	return k == lifecycle.CreateContainer
+func (carrier) Name() string { return "test" }
+func (carrier) Capabilities() conductor.Capabilities {
+	return conductor.Capabilities{
+		Name:       "test",
+		Create:     lifecycle.FieldsWhere(func(lifecycle.Field) bool { return true }),
+		Copy:       lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return f <= lifecycle.MemoryLimit }),
+		Piggybacks: true,
+	}
 }
-func (carrier) Copies(f lifecycle.Field) bool { return f <= lifecycle.MemoryLimit }
-func (carrier) TakesAlong() bool              { return true }
 
 func newNode(t testing.TB) *node {
 	t.Helper()

@@ -22,9 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // seat is an attachment as its name.
 type seat string
 
-func (s seat) Name() string                                 { return string(s) }
-func (s seat) About() string                                { return "" }
-func (s seat) Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
+func (s seat) Name() string                         { return string(s) }
+func (s seat) Capabilities() conductor.Capabilities { return conductor.Capabilities{Name: string(s)} }
 
 const nriSeat, bypassSeat = seat("nri"), seat("bypass")
 

@@ -80,7 +80,6 @@ type Attachment struct {
 
 var (
 	_ conductor.Carrier = (*Attachment)(nil)
-	_ conductor.Copier  = (*Attachment)(nil)
 	_ conductor.Runtime = (*Attachment)(nil)
 )
 
@@ -115,18 +114,17 @@ func New(o Options) (*Attachment, error) {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "bypass" }
 
-// Carries is false of everything: nobody waits for our answer.
-func (a *Attachment) Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
+// Capabilities are nothing but updates: nobody waits for our answer, and the CRI's
+// UpdateContainerResources writes the runtime's stored copy of a container.
+func (a *Attachment) Capabilities() conductor.Capabilities {
+	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copiedFields, Takes: a.takes}
+}
 
 // Carries is what every Attachment of this package says.
 func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
-// Copies reports whether the runtime's stored copy of a container can be given
-// the field, by the CRI's UpdateContainerResources.
-func (a *Attachment) Copies(f lifecycle.Field) bool { return copied(f) }
-
-// Takes says why the runtime does not take a value in a call; "" where it does.
-func (a *Attachment) Takes(c runtimes.Call, v lifecycle.Value) (why string) {
+// takes says why the runtime does not take a value in a call; "" where it does.
+func (a *Attachment) takes(c runtimes.Call, v lifecycle.Value) (why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.kind.Takes(runtimes.CRI, c, v)

@@ -238,7 +238,7 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 		s.hint(k.p.id, c.id, askStatus)
 		return fmt.Errorf("update container %s: %w", w.Container, errAsked)
 	}
-	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.Takes(runtimes.Push, v) != "" })
+	w.Values = slices.DeleteFunc(slices.Clone(w.Values), func(v lifecycle.Value) bool { return s.a.takes(runtimes.Push, v) != "" })
 	if len(w.Values) == 0 {
 		return nil
 	}

@@ -169,11 +169,11 @@ func (s *stored) drop(r *lifecycle.Resources) {
 	}
 }
 
-// copied reports whether the CRI's update has the field.
-func copied(f lifecycle.Field) bool {
+// copiedFields are those that the CRI's update has.
+var copiedFields = lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
 	var none stored
 	return len(none.put([]lifecycle.Value{{Field: f}})) == 0
-}
+})
 
 // request asks for values, and for nothing else: 0 is "leave it" to runtimes.
 func request(values []lifecycle.Value) *cri.LinuxContainerResources {

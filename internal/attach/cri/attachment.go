@@ -82,6 +82,7 @@ type Attachment struct {
 	state   string
 	runtime string
 	kind    runtimes.Runtime // what it takes
+	can     conductor.Capabilities
 	err     error
 	known   bool // how things stand; from then on calls are held
 	standby bool // another agent decides
@@ -116,10 +117,12 @@ func New(o Options) *Attachment {
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
-	return &Attachment{
+	a := &Attachment{
 		o: o, strangers: newStrangers(time.Now), state: StateIdle, store: newStore(), lanes: map[string]chan struct{}{},
 		starts: map[uint64]chan struct{}{}, forms: map[string]pathForm{}, retries: map[string]again{}, conns: map[*relay.Conn]struct{}{},
 	}
+	a.can = a.capabilities(runtimes.Runtime{})
+	return a
 }
 
 // Name is the attachment's name in status, journal and docs.
@@ -130,24 +133,38 @@ func (a *Attachment) Name() string {
 	return "cri"
 }
 
-// Carries says whether a call of this kind can hold the field of a container.
-// Values of pods are never carried.
-func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	if a.o.Hooks != nil {
-		return CarriesHooks(kind, f)
-	}
-	return Carries(kind, f) && a.takes().Has(runtimes.CRI, callOf[kind], f)
+// Capabilities are what calls can do with the runtime that answers. Values of pods
+// are never carried.
+func (a *Attachment) Capabilities() conductor.Capabilities {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	can := a.can
+	can.About = a.runtime
+	return can
 }
 
-// callOf is the call that the answer to an event goes with.
-var callOf = map[lifecycle.Kind]runtimes.Call{lifecycle.CreateContainer: runtimes.Create, lifecycle.UpdateContainer: runtimes.Request}
-
-// Takes says why the runtime does not take a value in a call; "" where it does.
-func (a *Attachment) Takes(c runtimes.Call, v lifecycle.Value) (why string) {
-	if a.o.Hooks != nil && c != runtimes.Push && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
-		return "runtime proxies drop a memory limit below 0 from the answer of a hook server"
+// capabilities are those with one runtime.
+func (a *Attachment) capabilities(kind runtimes.Runtime) conductor.Capabilities {
+	hooks := a.o.Hooks != nil
+	fields := func(k lifecycle.Kind, call runtimes.Call) lifecycle.FieldSet {
+		return lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
+			if hooks {
+				return CarriesHooks(k, f)
+			}
+			return Carries(k, f) && kind.Has(runtimes.CRI, call, f)
+		})
 	}
-	return a.takes().Takes(runtimes.CRI, c, v)
+	updates := fields(lifecycle.UpdateContainer, runtimes.Request)
+	return conductor.Capabilities{
+		Name: a.Name(), Create: fields(lifecycle.CreateContainer, runtimes.Create), Update: updates, Copy: updates,
+		Takes: func(c runtimes.Call, v lifecycle.Value) string {
+			if hooks && c != runtimes.Push && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
+				return "runtime proxies drop a memory limit below 0 from the answer of a hook server"
+			}
+			return kind.Takes(runtimes.CRI, c, v)
+		},
+		HoldsStart: true, RemovesEnv: true, AsksBeforePod: true,
+	}
 }
 
 func (a *Attachment) takes() runtimes.Runtime {
@@ -169,10 +186,6 @@ func (a *Attachment) taken(c runtimes.Call, values []lifecycle.Value) (send, lef
 	}
 	return send, left
 }
-
-// HoldsStart says that StartContainer goes on when what changed since the
-// creation has been sent.
-func (a *Attachment) HoldsStart() bool { return true }
 
 // About names the runtime and its version; empty before it was first asked.
 func (a *Attachment) About() string {

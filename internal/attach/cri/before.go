@@ -14,13 +14,6 @@ type beforePod interface {
 	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error)
 }
 
-// AsksBeforePod says that what is wanted of a pod from outside reaches the
-// runtime.
-func (a *Attachment) AsksBeforePod() bool { return true }
-
-// TakesAway says that variables can be taken out of a container's environment.
-func (a *Attachment) TakesAway() bool { return true }
-
 // beforePod lays what is wanted of a pod from outside into the request for its
 // sandbox. Without any it returns no message: the original goes on. The error is
 // a no.

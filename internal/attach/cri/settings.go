@@ -59,7 +59,7 @@ var settingOf = func() map[lifecycle.Field]*setting {
 }()
 
 // Carries says what calls to the newest runtime can hold, as
-// Attachment.Carries does of the one that is connected.
+// Attachment.Capabilities does of the one that is connected.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]
 	switch kind {

@@ -44,7 +44,7 @@ func (a *Attachment) synchronise(ctx context.Context) error {
 		return err
 	}
 	a.mu.Lock()
-	a.runtime, a.kind, a.store = about, kind, newStore()
+	a.runtime, a.kind, a.can, a.store = about, kind, a.capabilities(kind), newStore()
 	for _, p := range ev.Pods {
 		a.store.pods[p.ID] = &pod{told: p, born: before}
 	}

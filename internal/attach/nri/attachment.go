@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/runtimes"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
@@ -85,6 +85,7 @@ type Attachment struct {
 	mu    sync.Mutex
 	state string
 	peer  peer
+	can   conductor.Capabilities // with peer
 	err   error
 	live  *session // synchronised, else nil
 	// What the runtime said it waits.
@@ -126,7 +127,7 @@ func New(o Options) *Attachment {
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = 10 * time.Second
 	}
-	return &Attachment{o: o, state: StateIdle}
+	return &Attachment{o: o, state: StateIdle, can: peer{}.capabilities()}
 }
 
 // Launched reports whether a runtime started this process as a pre-installed
@@ -136,23 +137,15 @@ func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "nri" }
 
-// Carries says whether the answer to an event of this kind can hold the field
-// of a container and the runtime that is connected obeys it. UpdateContainer
-// stands for every update of a container that exists: answers, Others and
-// unsolicited ones. Values of pods are never carried: NRI has no way to change
-// a pod.
-func (a *Attachment) Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	return a.about().carries(kind, f)
+// Capabilities are what can be done with the runtime that is connected. Values of
+// pods are never carried: NRI has no way to change a pod.
+func (a *Attachment) Capabilities() conductor.Capabilities {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	can := a.can
+	can.AnswersWithin = a.answersWithin()
+	return can
 }
-
-// Takes says why the runtime does not take a value in a call; "" where it does.
-func (a *Attachment) Takes(c runtimes.Call, v lifecycle.Value) (why string) {
-	return a.about().kind.Takes(runtimes.NRI, c, v)
-}
-
-// TakesAlong says whether the runtime writes the updates in an answer under the
-// lock that the next event waits for, and lets nobody pay where one fails.
-func (a *Attachment) TakesAlong() bool { return a.about().takesAlong() }
 
 // Lacks lists the fields that a newer runtime would carry and the one last
 // connected to does not.
@@ -183,13 +176,10 @@ func (a *Attachment) Timeouts() (registration, request time.Duration) {
 	return a.registration, a.request
 }
 
-// AnswersWithin is how long the runtime waits for the answer to one event: what it said
+// answersWithin is how long the runtime waits for the answer to one event: what it said
 // when it configured us, else NRI's default.
-func (a *Attachment) AnswersWithin() time.Duration {
-	if _, request := a.Timeouts(); request > 0 {
-		return request
-	}
-	return stub.DefaultRequestTimeout
+func (a *Attachment) answersWithin() time.Duration {
+	return cmp.Or(max(a.request, 0), stub.DefaultRequestTimeout)
 }
 
 // States lists the states Status may return.
@@ -239,7 +229,7 @@ func (a *Attachment) enter(state string, err error) {
 
 func (a *Attachment) setPeer(p peer, registration, request time.Duration) {
 	a.mu.Lock()
-	a.peer, a.registration, a.request = p, registration, request
+	a.peer, a.can, a.registration, a.request = p, p.capabilities(), registration, request
 	a.mu.Unlock()
 }
 

@@ -103,7 +103,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 		}
 		s.syncOnce.Do(func() { close(s.synced) })
 	}()
-	limit := s.a.AnswersWithin()
+	limit := s.a.Capabilities().AnswersWithin
 	t := time.NewTimer(limit / 2)
 	defer t.Stop()
 	select {

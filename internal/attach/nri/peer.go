@@ -3,6 +3,7 @@ package nri
 import (
 	"fmt"
 
+	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
@@ -38,11 +39,23 @@ func Runtime(name, release string) runtimes.Runtime { return newPeer(name, relea
 // has reports whether the runtime's NRI library is of this release or a later one.
 func (p peer) has(nri version) bool { return !p.nri.Before(nri) }
 
-// takesAlong is true of containerd (1.7 to 2.4, internal/nri: they are applied
+// capabilities are what the attachment can do with this runtime.
+func (p peer) capabilities() conductor.Capabilities {
+	updates := lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.UpdateContainer, f) })
+	return conductor.Capabilities{
+		Name: "nri", About: p.about,
+		Create: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.CreateContainer, f) }),
+		Update: updates, Copy: updates,
+		Takes:      func(c runtimes.Call, v lifecycle.Value) string { return p.kind.Takes(runtimes.NRI, c, v) },
+		Piggybacks: p.piggybacks(),
+	}
+}
+
+// piggybacks is true of containerd (1.7 to 2.4, internal/nri: they are applied
 // before the lock is let go, and a failure is logged) and of the embedded runtime,
 // which does the same. CRI-O fails the creation whose answer has an update that
 // fails.
-func (p peer) takesAlong() bool { return p.name == "containerd" || p.name == Embedded }
+func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == Embedded }
 
 // carries says what an answer to an event of this kind can hold: at creation
 // everything in the table that the runtime applies, in updates resources alone,
@@ -61,7 +74,7 @@ func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// Carries says what the newest runtime can be answered, as Attachment.Carries
+// Carries says what the newest runtime can be answered, as Attachment.Capabilities
 // does of the one that is connected.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf[f]

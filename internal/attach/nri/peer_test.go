@@ -59,10 +59,10 @@ func TestEmbeddedRelease(t *testing.T) {
 	}
 }
 
-// TestTakesAlong: a creation fails with CRI-O where an update beside it does.
-func TestTakesAlong(t *testing.T) {
+// TestPiggybacks: a creation fails with CRI-O where an update beside it does.
+func TestPiggybacks(t *testing.T) {
 	for name, want := range map[string]bool{"containerd": true, Embedded: true, "cri-o": false, "": false} {
-		if newPeer(name, "1.0.0", "").takesAlong() != want {
+		if newPeer(name, "1.0.0", "").capabilities().Piggybacks != want {
 			t.Errorf("%q takes updates of others along: %v", name, !want)
 		}
 	}
@@ -89,7 +89,7 @@ func TestCarriesWhatTheRuntimeObeys(t *testing.T) {
 			var a *Attachment
 			r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
 				for _, s := range settings {
-					if ev.Kind == lifecycle.CreateContainer && !a.Carries(ev.Kind, s.field) {
+					if ev.Kind == lifecycle.CreateContainer && !a.Capabilities().Create.Has(s.field) {
 						lacks = append(lacks, s.field)
 					}
 				}

@@ -96,17 +96,17 @@ func TestCarriesIsTrue(t *testing.T) {
 	for _, v := range everything() {
 		adj, _ := newest.adjustment([]lifecycle.Value{v}, nil)
 		up, _ := newest.update("c", runtimes.Push, []lifecycle.Value{v})
-		if a.Carries(lifecycle.CreateContainer, v.Field) != (adj != nil) {
+		if a.Capabilities().Create.Has(v.Field) != (adj != nil) {
 			t.Errorf("create, %s: declared %v", v.Field, adj == nil)
 		}
-		if a.Carries(lifecycle.UpdateContainer, v.Field) != (up != nil) {
+		if a.Capabilities().Update.Has(v.Field) != (up != nil) {
 			t.Errorf("update, %s: declared %v", v.Field, up == nil)
 		}
 		for _, k := range []lifecycle.Kind{
 			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.StopPodSandbox,
 			lifecycle.RemovePodSandbox, lifecycle.StartContainer, lifecycle.StopContainer, lifecycle.RemoveContainer, lifecycle.Configure,
 		} {
-			if a.Carries(k, v.Field) {
+			if a.about().carries(k, v.Field) {
 				t.Errorf("%s is declared at %s", v.Field, k)
 			}
 		}

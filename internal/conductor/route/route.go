@@ -1,0 +1,232 @@
+// Package route says where a decided value goes: into the answer to an event, to
+// the kernel, into the runtime's stored copy, or nowhere, with the reason. It is
+// plain arithmetic on values: the conductor does what it says.
+package route
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/runtimes"
+)
+
+// Phase is the moment in a container's life at which its values are routed.
+type Phase uint8
+
+// The phases.
+const (
+	Creating  Phase = iota // its creation is answered
+	Named                  // the runtime has created it and given it its id
+	Starting               // its start is held until the runtime has what the answer says
+	Updating               // a kubelet's update of it is answered
+	Living                 // it exists, and no answer is about it
+	Losing                 // it has not started, and CPUs of its pool go to others
+	Copying                // an update of our own brings the runtime's stored copy in line
+	Piggyback              // the same, with the answer to an event of another container
+)
+
+// calls are the calls a value would be sent with.
+var calls = [...]runtimes.Call{
+	Creating: runtimes.Create, Updating: runtimes.Request, Living: runtimes.Create,
+	Named: runtimes.Push, Starting: runtimes.Push, Losing: runtimes.Push, Copying: runtimes.Push, Piggyback: runtimes.Push,
+}
+
+// Sink is where a value goes.
+type Sink uint8
+
+// The sinks.
+const (
+	Nowhere   Sink = iota // it is there, or nothing can bring it in this phase
+	Answer                // the answer to the container's own event
+	Runtime               // the runtime's stored copy
+	Kernel                // the kernel alone, now or when its cgroup exists
+	Given                 // the container was created with it at an earlier time
+	Unapplied             // nothing can bring it
+)
+
+// Known is what is known of a value beside the attachment's capabilities.
+type Known struct {
+	NoCgroup error  // why the container's cgroup cannot be named
+	Contest  string // why its field is left to other plugins
+	InForce  bool   // it was delivered before
+	Given    bool   // the container was created with it
+	Stored   bool   // the runtime's stored copy has it
+	Kept     bool   // it is kept from the runtime's stored copy
+	Lowers   bool   // it lowers a limit, which the kernel may refuse
+	Unasked  bool   // the event is of no attachment
+}
+
+// Route is where a value goes.
+type Route struct {
+	To      Sink
+	Missing api.Missing // why it is not in force, of Unapplied
+	// Why is the reason for people: of Unapplied, and of Kernel why it is kept from
+	// the runtime, where it could carry it.
+	Why string
+}
+
+// cond is a condition of a row.
+type cond uint16
+
+const (
+	carried    cond = 1 << iota // the call can hold it, and the runtime takes it
+	inKernel                    // the keeper can write it
+	copied                      // the runtime's stored copy of it is kept in line
+	unremoved                   // it takes away what the attachment cannot
+	noCgroup                    // its cgroup cannot be named
+	contested                   // its field is left to others
+	inForce                     // it was delivered before
+	given                       // the container was created with it
+	stale                       // the runtime's stored copy is to have it, and lacks it
+	kernelOnly                  // it is kept from the runtime
+	unasked                     // the event is of no attachment
+)
+
+// row says where values go in a phase that meet all conditions in when and none in
+// unless.
+type row struct {
+	in           Phase
+	when, unless cond
+	to           Sink
+	missing      api.Missing
+}
+
+// table is asked from the top; the first row that fits counts. What no row fits
+// goes nowhere.
+var table = [...]row{
+	{Creating, unremoved, 0, Unapplied, api.NotCarried},
+	{Creating, carried, contested, Answer, ""},
+	{Creating, contested, inKernel, Unapplied, api.Ceded},
+	{Creating, 0, inKernel, Unapplied, api.NotCarried},
+	{Creating, noCgroup, 0, Unapplied, api.BadCgroup},
+	{Creating, 0, 0, Kernel, ""},
+
+	{Named, inForce, 0, Nowhere, ""},
+	{Named, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
+	{Named, inKernel | carried, contested, Runtime, ""},
+	{Named, inKernel, 0, Kernel, ""},
+
+	{Starting, copied | carried | stale, 0, Runtime, ""},
+
+	{Updating, inKernel | carried, kernelOnly, Answer, ""},
+	{Updating, inKernel, 0, Kernel, ""},
+
+	{Living, inKernel | noCgroup, 0, Unapplied, api.BadCgroup},
+	{Living, inKernel, 0, Kernel, ""},
+	{Living, inForce, 0, Nowhere, ""},
+	{Living, given, 0, Given, ""},
+	{Living, 0, carried | unasked, Unapplied, api.NotCarried},
+	{Living, 0, 0, Unapplied, api.CreateOnly},
+
+	{Losing, carried, 0, Runtime, ""},
+	{Copying, inKernel | carried | stale, 0, Runtime, ""},
+	{Piggyback, inKernel | carried | stale, contested, Runtime, ""},
+}
+
+// Of says where a value goes.
+func Of(p Phase, can *Capabilities, v lifecycle.Value, k Known) Route {
+	refusal := can.Refuses(calls[p], v)
+	if refusal == "" && p == Updating && k.Lowers {
+		refusal = "not sent with the kubelet's update, which fails where more memory is in use"
+	}
+	has := conditions(p, can, v, k, refusal == "")
+	for i := range table {
+		if r := &table[i]; r.in == p && has&r.when == r.when && has&r.unless == 0 {
+			return Route{To: r.to, Missing: r.missing, Why: why(p, r, can, v, k, refusal)}
+		}
+	}
+	return Route{}
+}
+
+func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bool) (has cond) {
+	fields := can.Update
+	switch p {
+	case Creating, Living:
+		fields = can.Create
+	case Copying, Piggyback:
+		fields = can.Copy
+	}
+	for _, c := range [...]struct {
+		holds bool
+		cond  cond
+	}{
+		{taken && fields.Has(v.Field), carried},
+		{InKernel(v.Field), inKernel},
+		{Copied(v.Field), copied},
+		{v.Gone && fields.Has(v.Field) && !can.RemovesEnv, unremoved},
+		{k.NoCgroup != nil, noCgroup},
+		{k.Contest != "", contested},
+		{k.InForce, inForce},
+		{k.Given, given},
+		{!k.Stored && !k.Kept, stale},
+		{k.Kept, kernelOnly},
+		{k.Unasked, unasked},
+	} {
+		if c.holds {
+			has |= c.cond
+		}
+	}
+	return has
+}
+
+// why is the reason for people.
+func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal string) string {
+	switch r.missing {
+	case api.Ceded:
+		return k.Contest
+	case api.BadCgroup:
+		return k.NoCgroup.Error()
+	case api.CreateOnly:
+		return "only the creation of a container can carry it; it applies when the container is created anew"
+	case api.NotCarried:
+		if r.when&unremoved != 0 {
+			return can.Name + " cannot take away what the runtime was asked for"
+		}
+		return notCarried(can, v, refusal)
+	}
+	switch {
+	case r.to != Kernel, p == Updating && k.Kept, p == Living && k.Stored:
+		return ""
+	case p == Living:
+		return can.Refuses(runtimes.Push, v)
+	}
+	return refusal
+}
+
+// notCarried is the reason why a field is not in force that only a creation gives.
+func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
+	if refusal != "" && can.Create.Has(v.Field) {
+		return refusal
+	}
+	why := fmt.Sprintf("%s cannot carry %s when a container is created", can.Name, v.Field)
+	if can.About != "" {
+		why += ": the runtime is " + can.About
+	}
+	return why
+}
+
+// AtStart is the note of a value that is written when its container starts.
+func AtStart(contest string) string {
+	return strings.TrimPrefix(contest+"; written when it starts", "; ")
+}
+
+// resources are the fields that the runtime stores and the kernel shows.
+var resources = [...]lifecycle.Field{
+	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
+}
+
+// Copied reports whether the runtime's stored copy of a field is kept in line.
+func Copied(f lifecycle.Field) bool { return slices.Contains(resources[:], f) }
+
+// InKernel reports whether the keeper writes a field, into a cgroup file or beside it.
+func InKernel(f lifecycle.Field) bool {
+	switch f {
+	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
+		lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched:
+		return true
+	}
+	return Copied(f)
+}
