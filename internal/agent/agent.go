@@ -279,7 +279,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 	if a.opt.Config.Paths.State != "" {
 		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.saveState(checkpointName)) })
-		group.Go(func() error { return a.keeper.KeepTrying(ctx) })
+		group.Go(func() error { return a.keeper.Originals.KeepTrying(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {
 		group.Go(func() error { a.serveStatus(ctx); return nil })

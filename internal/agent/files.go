@@ -104,7 +104,7 @@ func (a *Agent) unsavedLocked() []string {
 		return nil
 	}
 	var out []string
-	if err := a.keeper.Kept(); err != nil {
+	if err := a.keeper.Originals.Kept(); err != nil {
 		out = append(out, fmt.Sprintf("%s: %v", a.state.Path(originalsName), err))
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.unsaved)) {

@@ -49,9 +49,9 @@ func (r *keptRig) open(t *testing.T, files statefile.FS) {
 	journal, earlier, _, err := openOriginals(statefile.New(files, r.path), slog.New(slog.DiscardHandler))
 	r.journal, r.Keeper = journal, keeper.New(r.tree)
 	if err != nil {
-		r.KeepLater(err)
+		r.Originals.KeepLater(err)
 	}
-	if err := r.Keep(journal, earlier); err != nil {
+	if err := r.Originals.Keep(journal, earlier); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,11 +120,11 @@ func playKept(t *testing.T, p *faults.Plan, clean bool) {
 	r.want("p/a", 20000)
 	r.want("p/b", 30000)
 	r.want("p/a", 40000)
-	kept := r.Kept() == nil
+	kept := r.Originals.Kept() == nil
 	p.Off()
 	if clean {
-		r.KeepNow()
-		if err := r.Kept(); err != nil {
+		r.Originals.KeepNow()
+		if err := r.Originals.Kept(); err != nil {
 			t.Errorf("the disk is well, and not all is kept: %v", err)
 		}
 		kept = true
@@ -146,11 +146,11 @@ func TestKeptAgain(t *testing.T) {
 		found := r.files(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- r.KeepTrying(ctx) }()
+		go func() { ended <- r.Originals.KeepTrying(ctx) }()
 		r.want("p/a", 20000)
 		p.On()
 		r.want("p/b", 30000)
-		if r.Kept() == nil {
+		if r.Originals.Kept() == nil {
 			t.Error("the disk is full, and all is said to be kept")
 		}
 		time.Sleep(20 * time.Second)
@@ -161,7 +161,7 @@ func TestKeptAgain(t *testing.T) {
 		}
 		p.Off()
 		time.Sleep(2 * time.Minute)
-		if err := r.Kept(); err != nil {
+		if err := r.Originals.Kept(); err != nil {
 			t.Errorf("the disk has room again, and not all is kept: %v", err)
 		}
 		if tries > 100 {
@@ -186,7 +186,7 @@ func TestKeptWithoutDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.want("p/b", 30000)
-	if err := r.Kept(); err != nil {
+	if err := r.Originals.Kept(); err != nil {
 		t.Error(err)
 	}
 	r.givesBack(t, found)
@@ -218,7 +218,7 @@ func TestForeignOriginals(t *testing.T) {
 	}
 	r.Keeper = k
 	r.want("p/a", 20000)
-	if err := errors.Join(k.Kept(), a.close()); err != nil {
+	if err := errors.Join(k.Originals.Kept(), a.close()); err != nil {
 		t.Error(err)
 	}
 	aside, err := os.ReadFile(file + statefile.Damaged)

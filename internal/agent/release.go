@@ -36,13 +36,13 @@ func (a *Agent) keepOriginals(k *keeper.Keeper) {
 	}
 	closeRest := a.close
 	a.close = func() error {
-		k.KeepNow() // what a full disk did not take before
+		k.Originals.KeepNow() // what a full disk did not take before
 		return errors.Join(closeRest(), journal.Close())
 	}
 	if err != nil {
-		k.KeepLater(err)
+		k.Originals.KeepLater(err)
 	}
-	if err := k.Keep(journal, earlier); err != nil {
+	if err := k.Originals.Keep(journal, earlier); err != nil {
 		a.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
 	}
 }
@@ -108,14 +108,14 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		return r, fmt.Errorf("%w (%s): ask it to release, or stop it", errInUse, c.Paths.State)
 	}
 	k := keeper.New(tree)
-	if err := k.Keep(journal, earlier); err != nil {
+	if err := k.Originals.Keep(journal, earlier); err != nil {
 		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
 	}
 	if earlier == nil && ran(c) {
 		return r, fmt.Errorf("release without an agent: %w: there is no %s, and an agent has run here (%s is there): "+
 			"values of pods and containers may be left; they go with their cgroups", keeper.ErrUnknown, dir.Path(originalsName), c.Paths.Key)
 	}
-	copied := k.Copied()
+	copied := k.Originals.Copied()
 	r = conductor.Released(k.ReleaseAll())
 	for _, o := range copied {
 		r.Stale = append(r.Stale, api.Kept{

@@ -6,7 +6,7 @@ import "strings"
 
 // part returns what is a setting's own of a file's text, in the form Encode
 // makes.
-func (s Setting) part(v Version, text string) string {
+func (s *Setting) part(v Version, text string) string {
 	switch s.Kind {
 	case Default:
 		line, _, _ := strings.Cut(text, "\n")
@@ -19,7 +19,7 @@ func (s Setting) part(v Version, text string) string {
 
 // ofDevice finds the number of the setting's device. A device that is not in
 // the file, or is 0 in version 1, has no limit.
-func (s Setting) ofDevice(v Version, text string) string {
+func (s *Setting) ofDevice(v Version, text string) string {
 	disk, direction, _ := strings.Cut(s.Key, " ")
 	for line := range strings.Lines(text) {
 		rest, ours := strings.CutPrefix(strings.TrimSpace(line), disk+" ")
@@ -42,7 +42,7 @@ func (s Setting) ofDevice(v Version, text string) string {
 }
 
 // line is the text to write for a setting's own part of a file.
-func (s Setting) line(v Version, part string) string {
+func (s *Setting) line(v Version, part string) string {
 	if s.Kind != PerDevice {
 		return part
 	}

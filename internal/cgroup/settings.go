@@ -172,8 +172,9 @@ func Settings() []Setting { return settings }
 // Find returns the row of a field. A file of Unified that has no row of its own
 // is plain text and exists in version 2 only. Files that belong to another
 // field, or that are no setting at all (cgroup.procs, cgroup.kill), are refused:
-// a setting has one name, or two owners could fight over one file.
-func Find(field lifecycle.Field, key string) (Setting, error) {
+// a setting has one name, or two owners could fight over one file. The row is not
+// to be changed.
+func Find(field lifecycle.Field, key string) (*Setting, error) {
 	switch field {
 	case lifecycle.Unified:
 		return findUnified(key)
@@ -182,22 +183,22 @@ func Find(field lifecycle.Field, key string) (Setting, error) {
 	case lifecycle.IOLimit:
 		return ioLimit(key)
 	}
-	for _, s := range settings {
-		if s.Field == field {
-			return s, nil
+	for i := range settings {
+		if settings[i].Field == field {
+			return &settings[i], nil
 		}
 	}
-	return Setting{}, fmt.Errorf("%v is not a cgroup setting: %w", field, errors.ErrUnsupported)
+	return nil, fmt.Errorf("%v is not a cgroup setting: %w", field, errors.ErrUnsupported)
 }
 
 // hugepages is the row of one size of huge pages, such as "2MB". The kernel
 // keeps whole pages of that size.
-func hugepages(size string) (Setting, error) {
+func hugepages(size string) (*Setting, error) {
 	if _, err := pageBytes(size); err != nil {
-		return Setting{}, err
+		return nil, err
 	}
 	prefix := "hugetlb." + size
-	return Setting{
+	return &Setting{
 		Field: lifecycle.Hugepages, Key: size, Kind: Bytes, Max: math.MaxInt64, Unlimited: true, Order: GrowParentFirst,
 		V1: File{"hugetlb", prefix + ".limit_in_bytes"}, V2: File{"hugetlb", prefix + ".max"}, Owners: []Owner{updates},
 	}, nil
@@ -227,13 +228,13 @@ var diskLimits = map[string]struct {
 }
 
 // ioLimit is the row of a limit of one disk in one direction: "8:0 rbps".
-func ioLimit(key string) (Setting, error) {
+func ioLimit(key string) (*Setting, error) {
 	disk, direction, ok := strings.Cut(key, " ")
 	limit, known := diskLimits[direction]
 	if !ok || !known || !isDeviceNumber(disk) {
-		return Setting{}, fmt.Errorf("%q is no limit of a disk, such as 8:0 rbps", shorten(key))
+		return nil, fmt.Errorf("%q is no limit of a disk, such as 8:0 rbps", shorten(key))
 	}
-	return Setting{
+	return &Setting{
 		Field: lifecycle.IOLimit, Key: key, Kind: PerDevice, Min: 1, Max: limit.most, Unlimited: true,
 		V1: File{"blkio", limit.v1}, V2: File{"io", "io.max"}, Owners: []Owner{reloads},
 	}, nil
@@ -249,36 +250,36 @@ func isDeviceNumber(text string) bool {
 	return ok
 }
 
-func findUnified(key string) (Setting, error) {
-	for _, s := range settings {
-		switch {
+func findUnified(key string) (*Setting, error) {
+	for i := range settings {
+		switch s := &settings[i]; {
 		case s.Field == lifecycle.Unified && s.Key == key:
 			return s, nil
 		case s.Field != lifecycle.Unified && s.V2.Name == key:
-			return Setting{}, fmt.Errorf("%s is set by the field %v", key, s.Field)
+			return nil, fmt.Errorf("%s is set by the field %v", key, s.Field)
 		}
 	}
 	if strings.HasPrefix(key, "hugetlb.") {
-		return Setting{}, fmt.Errorf("%s is set by the field %v", key, lifecycle.Hugepages)
+		return nil, fmt.Errorf("%s is set by the field %v", key, lifecycle.Hugepages)
 	}
 	if key == "io.max" {
-		return Setting{}, fmt.Errorf("%s is set by the field %v", key, lifecycle.IOLimit)
+		return nil, fmt.Errorf("%s is set by the field %v", key, lifecycle.IOLimit)
 	}
 	controller, rest, dotted := strings.Cut(key, ".")
 	odd := func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_.", r) && (r < 'A' || r > 'Z')
 	}
 	if !dotted || controller == "" || rest == "" || len(key) > maxComponent || strings.ContainsFunc(key, odd) {
-		return Setting{}, fmt.Errorf("%q is not the name of a cgroup file", shorten(key))
+		return nil, fmt.Errorf("%q is not the name of a cgroup file", shorten(key))
 	}
 	if controller == "cgroup" {
-		return Setting{}, fmt.Errorf("%s is not a setting", key)
+		return nil, fmt.Errorf("%s is not a setting", key)
 	}
-	return Setting{Field: lifecycle.Unified, Key: key, V2: File{controller, key}, Owners: []Owner{updates, reloads}}, nil
+	return &Setting{Field: lifecycle.Unified, Key: key, V2: File{controller, key}, Owners: []Owner{updates, reloads}}, nil
 }
 
 // file returns the setting's file in a version.
-func (s Setting) file(v Version) (File, error) {
+func (s *Setting) file(v Version) (File, error) {
 	f := s.V2
 	if v == V1 {
 		f = s.V1

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +24,10 @@ func Encode(version Version, v lifecycle.Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return s.encode(version, v)
+}
+
+func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 	if _, err := s.file(version); err != nil {
 		return "", err
 	}
@@ -43,7 +48,7 @@ func Encode(version Version, v lifecycle.Value) (string, error) {
 	return s.encodeInt(version, n)
 }
 
-func (s Setting) encodeInt(version Version, n int64) (string, error) {
+func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 	if n == -1 && s.Unlimited {
 		if version == V1 {
 			return "-1", nil
@@ -138,7 +143,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 }
 
 // parse reads a number of the setting.
-func (s Setting) parse(text string) (int64, error) {
+func (s *Setting) parse(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if digits, negative := strings.CutPrefix(text, "-"); negative && s.Kind == Signed {
 		n, err := parseNumber(digits, false)
@@ -165,7 +170,7 @@ func parseNumber(text string, none bool) (int64, error) {
 
 // whole rounds bytes down to whole pages, as the kernel does, and makes what
 // version 1 shows for "no limit" (9223372036854771712 with small pages) -1.
-func (s Setting) whole(n int64) int64 {
+func (s *Setting) whole(n int64) int64 {
 	size := int64(os.Getpagesize())
 	if s.Field == lifecycle.Hugepages {
 		size, _ = pageBytes(s.Key) // of the row, so well formed
@@ -183,9 +188,10 @@ func Same(field lifecycle.Field, key, a, b string) bool {
 		return true
 	}
 	s, err := Find(field, key)
-	if err != nil {
-		return false
-	}
+	return err == nil && s.same(a, b)
+}
+
+func (s *Setting) same(a, b string) bool {
 	switch s.Kind {
 	case Text:
 		return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
@@ -211,6 +217,10 @@ func Compare(field lifecycle.Field, key, a, b string) int {
 	if err != nil {
 		return 0
 	}
+	return s.compare(a, b)
+}
+
+func (s *Setting) compare(a, b string) int {
 	read := func(text string) uint64 {
 		n, err := s.parse(text)
 		switch s.Kind {
@@ -224,11 +234,5 @@ func Compare(field lifecycle.Field, key, a, b string) int {
 		}
 		return uint64(n)
 	}
-	switch x, y := read(a), read(b); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
+	return cmp.Compare(read(a), read(b))
 }

@@ -31,29 +31,8 @@ func Open(tree FS) (*Tree, error) {
 
 // File returns the path of the file that holds a setting of dir.
 func (t *Tree) File(dir string, field lifecycle.Field, key string) (string, error) {
-	f, err := t.file(dir, field, key)
-	if err != nil {
-		return "", err
-	}
-	return t.path(f.Controller, dir, f.Name), nil
-}
-
-// Check returns the error that File would return.
-func (t *Tree) Check(dir string, field lifecycle.Field, key string) error {
-	_, err := t.file(dir, field, key)
-	return err
-}
-
-func (t *Tree) file(dir string, field lifecycle.Field, key string) (File, error) {
-	s, err := Find(field, key)
-	if err != nil {
-		return File{}, err
-	}
-	f, err := s.file(t.Version)
-	if err == nil && !IsDir(dir) {
-		err = fmt.Errorf("%q is not a cgroup directory", shorten(dir))
-	}
-	return f, err
+	h := t.Resolve(dir, field, key)
+	return h.Path, h.err
 }
 
 // IsDir reports whether dir can be a cgroup's directory: a path below the root of
@@ -77,22 +56,7 @@ func (t *Tree) path(controller, dir, name string) string {
 // Read returns the kernel's text of a setting. Of cpu.max it is the part that is
 // the field's.
 func (t *Tree) Read(dir string, field lifecycle.Field, key string) (string, error) {
-	file, err := t.File(dir, field, key)
-	if err != nil {
-		return "", &Error{Op: "read", Path: dir, Err: err}
-	}
-	text, err := t.read(file)
-	if s, known := Find(field, key); err == nil && known == nil {
-		text = s.part(t.Version, text)
-	}
-	if err != nil || t.Version == V1 || (field != lifecycle.CPUQuota && field != lifecycle.CPUPeriod) {
-		return text, err
-	}
-	quota, period, err := splitMax(file, text)
-	if field == lifecycle.CPUPeriod {
-		return period, err
-	}
-	return quota, err
+	return t.Resolve(dir, field, key).Read()
 }
 
 func (t *Tree) read(file string) (string, error) {
@@ -126,24 +90,7 @@ func (t *Tree) Write(dir string, v lifecycle.Value) error {
 // and which neither version does to a cgroup with tasks (ENOSPC). Other settings
 // have no empty text.
 func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) error {
-	file, err := t.File(dir, field, key)
-	if err != nil {
-		return &Error{Op: "write", Path: dir, Value: text, Err: err}
-	}
-	if s, _ := Find(field, key); text == "" && s.Kind != List {
-		// To the kernel an empty limit of memory or of huge pages is 0.
-		return &Error{Op: "write", Path: file, Err: errors.New("nothing to write")}
-	}
-	if t.Version == V2 && field == lifecycle.CPUPeriod {
-		return t.WriteBandwidth(dir, "", text)
-	}
-	if s, known := Find(field, key); known == nil {
-		text = s.line(t.Version, text)
-	}
-	if t.Version == V1 && field == lifecycle.MemoryLimit {
-		return t.writeLimitV1(dir, file, text)
-	}
-	return t.write(file, text)
+	return t.Resolve(dir, field, key).Write(text)
 }
 
 func (t *Tree) write(file, text string) error {
@@ -229,11 +176,6 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 		}
 	}
 	return err
-}
-
-// Same reports whether two kernel texts of a setting mean the same.
-func (t *Tree) Same(field lifecycle.Field, key, kernel, wanted string) bool {
-	return Same(field, key, kernel, wanted)
 }
 
 // EffectiveCPUs returns the CPUs tasks of dir may run on now.

@@ -28,7 +28,7 @@ func (c *Conductor) capabilities(from Carrier) (can Capabilities) {
 		return can
 	}
 	can = from.Capabilities()
-	if !can.HoldsStart || c.keeper.Version() != cgroup.V2 {
+	if !can.HoldsStart || c.keeper.Tree().Version != cgroup.V2 {
 		can.Create, can.Update = can.Create.Without(lifecycle.Unified), can.Update.Without(lifecycle.Unified)
 	}
 	return can

@@ -140,7 +140,7 @@ func New(o Options) *Conductor {
 	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Kernel: o.Keeper, Presence: kept{c}, State: kept{c},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Kernel: o.Keeper, Tree: o.Keeper.Tree(), Presence: kept{c}, State: kept{c},
 		Signer: c.signer, Checkpoint: c.checkpoint, Renew: c.inform, Log: o.Log,
 		Fault: func(hook string) { c.recorder.HookError(cmp.Or(hook, ourselves)) },
 	})

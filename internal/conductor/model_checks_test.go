@@ -147,7 +147,7 @@ func (mo *model) checkValues(c *modelCtr) {
 			must(err)
 			got, err := tree.Read(c.dir(), f, "")
 			must(err)
-			if v.Applied && !tree.Same(f, "", got, want) {
+			if v.Applied && !cgroup.Same(f, "", got, want) {
 				mo.wrong("I3: explain says %s of %s is %s (%s); the kernel says %s", f, c.ID, v.Value, v.Channel, got)
 			}
 			if !v.Applied && v.Note == "" {

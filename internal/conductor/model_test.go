@@ -206,7 +206,7 @@ func (mo *model) bootWith(saved []byte) {
 		if mo.con != nil {
 			earlier = append([]byte{}, mo.journal.Bytes()...)
 		}
-		must(k.Keep(mo.journal, earlier))
+		must(k.Originals.Keep(mo.journal, earlier))
 	}
 	mo.con = conductor.New(conductor.Options{
 		Checkpoint: saved, HookServers: mo.liar,

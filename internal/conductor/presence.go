@@ -42,7 +42,7 @@ func (c *Conductor) seePod(p *lifecycle.Pod) {
 	known := c.presence.seen[p.ID]
 	c.mu.Unlock()
 	dir, err := cgroup.PodPath(p.CgroupParent)
-	if known || err != nil || !c.keeper.Exists(dir) {
+	if known || err != nil || !c.keeper.Tree().Has(dir) {
 		return
 	}
 	c.mu.Lock()
@@ -53,7 +53,7 @@ func (c *Conductor) seePod(p *lifecycle.Pod) {
 // vanished reports whether a pod's cgroup was there and is gone.
 func (c *Conductor) vanished(id, parent string) bool {
 	dir, err := cgroup.PodPath(parent)
-	if err != nil || !c.keeper.Gone(dir) {
+	if err != nil || !c.keeper.Tree().Gone(dir) {
 		return false
 	}
 	c.mu.Lock()
@@ -67,7 +67,7 @@ func (c *Conductor) findCgroups() {
 	wanted := c.unseen()
 	found := map[string]bool{}
 	for id, dir := range wanted {
-		found[id] = c.keeper.Exists(dir)
+		found[id] = c.keeper.Tree().Has(dir)
 	}
 	now := c.uptime()
 	c.mu.Lock()

@@ -198,7 +198,7 @@ func (c *Conductor) gonePods() []*lifecycle.Pod {
 		dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 		switch {
 		case err != nil:
-		case ended[p.Pod.ID] && !c.keeper.Exists(dir), c.vanished(p.Pod.ID, p.Pod.CgroupParent):
+		case ended[p.Pod.ID] && !c.keeper.Tree().Has(dir), c.vanished(p.Pod.ID, p.Pod.CgroupParent):
 			gone = append(gone, p.Pod)
 		default:
 			c.seePod(p.Pod)

@@ -226,7 +226,7 @@ func (c *Conductor) look(ev *lifecycle.Event, records map[string]engine.Record) 
 		return
 	}
 	c.looked = true
-	if (len(records) > 0 || c.returning) && c.keeper.Wrote(dirsOf(ev)) {
+	if (len(records) > 0 || c.returning) && c.keeper.Originals.Wrote(dirsOf(ev)) {
 		c.log.Warn("an earlier agent wrote to the kernel and left no word of what was there before (paths.state): " +
 			"what the runtime does not tell of that cannot be given back")
 	}

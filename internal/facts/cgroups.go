@@ -13,9 +13,6 @@ import (
 type Kernel interface {
 	// ParentCPUs returns the CPUs that a cgroup may use, as a kernel list.
 	ParentCPUs(dir string) (list string, ok bool)
-	// FindPod and Find look for the cgroup of a pod, and of a container below it.
-	FindPod(uid string, known []string) (dir string, ok bool)
-	Find(podDir, id string) (dir string, ok bool)
 }
 
 // Presence knows which pods' cgroups were there.
@@ -68,7 +65,7 @@ func (g *Gatherer) findUnread(ev *lifecycle.Event) {
 		if (*p).Unread == "" || (*p).CgroupParent != "" || (*p).UID == "" {
 			return
 		}
-		if dir, found := g.o.Kernel.FindPod((*p).UID, dirs); found {
+		if dir, found := g.o.Tree.FindPod((*p).UID, dirs); found {
 			n := **p
 			n.CgroupParent = "/" + dir
 			*p = &n
@@ -82,7 +79,7 @@ func (g *Gatherer) findUnread(ev *lifecycle.Event) {
 		if err != nil {
 			return // named when something has to be written there
 		}
-		if dir, found := g.o.Kernel.Find(above, (*ctr).ID); found {
+		if dir, found := g.o.Tree.Find(above, (*ctr).ID); found {
 			n := **ctr
 			n.CgroupsPath = "/" + dir
 			*ctr = &n

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/record"
@@ -25,6 +26,7 @@ type Options struct {
 	Grants      Grants
 	HookServers HookServers
 	Kernel      Kernel
+	Tree        *cgroup.Tree // that the cgroups of pods and containers are looked for in
 	Presence    Presence
 	State       State
 	Signer      *record.Signer

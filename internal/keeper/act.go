@@ -1,9 +1,7 @@
 package keeper
 
 import (
-	"cmp"
 	"errors"
-	"slices"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -22,68 +20,41 @@ type Actor interface {
 	Tidy() error
 }
 
-// Use has an actor see to a field. It is called before the keeper is used.
-func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
-	if k.actors == nil {
-		k.actors = map[lifecycle.Field]Actor{}
-	}
-	k.everyActor = append(k.everyActor, a)
-	for _, f := range fields {
-		k.actors[f] = a
-	}
+// actors are the actors, and what is asked of them. Keeper.mu guards wanted; the
+// others are fixed before use.
+type actors struct {
+	of     map[lifecycle.Field]Actor
+	all    []Actor
+	wanted map[string]map[place]Item // by owner; places have no directory
 }
 
-// acted is a field and key of an owner.
-type acted struct {
-	field lifecycle.Field
-	key   string
-}
-
-// noteActs remembers values of a batch for their actors.
-func (k *Keeper) noteActs(batch []Item) {
-	if len(k.actors) == 0 {
-		return
-	}
+// note remembers the values of a batch that are for actors.
+func (a *actors) note(batch []Item) {
 	for _, it := range batch {
-		if k.actors[it.Value.Field] == nil {
+		if a.of[it.Value.Field] == nil {
 			continue
 		}
-		k.mu.Lock()
-		if k.acts == nil {
-			k.acts = map[string]map[acted]Item{}
-		}
-		mine := k.acts[it.Target.Owner]
+		mine := a.wanted[it.Target.Owner]
 		if mine == nil {
-			mine = map[acted]Item{}
-			k.acts[it.Target.Owner] = mine
+			mine = map[place]Item{}
+			a.wanted[it.Target.Owner] = mine
 		}
-		mine[acted{it.Value.Field, it.Value.Key}] = it
-		k.mu.Unlock()
+		mine[place{field: it.Value.Field, key: it.Value.Key}] = it
 	}
 }
 
-// settleActs asks the actors for everything one owner is to have.
-func (k *Keeper) settleActs(owner string) []Outcome {
-	k.mu.Lock()
-	items := make([]Item, 0, len(k.acts[owner]))
-	for _, it := range k.acts[owner] {
-		items = append(items, it)
+// Use has an actor see to a field. It is called before the keeper is used.
+func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
+	k.actors.all = append(k.actors.all, a)
+	for _, f := range fields {
+		k.actors.of[f] = a
 	}
-	k.mu.Unlock()
-	slices.SortFunc(items, func(a, b Item) int {
-		return cmp.Or(cmp.Compare(a.Value.Field, b.Value.Field), cmp.Compare(a.Value.Key, b.Value.Key))
-	})
-	var out []Outcome
-	for _, it := range items {
-		out = append(out, k.act(it))
-	}
-	return out
 }
 
 // act asks an actor for one value.
 func (k *Keeper) act(it Item) Outcome {
 	o := Outcome{Target: it.Target, Value: it.Value}
-	o.State, o.Err = k.actors[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
+	o.State, o.Err = k.actors.of[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
 		return k.tree.Threads(it.Target.Dir)
 	})
 	if o.Err != nil {
@@ -93,7 +64,7 @@ func (k *Keeper) act(it Item) Outcome {
 		}
 	}
 	k.mu.Lock()
-	k.results[o.State]++
+	k.counts.Results[o.State]++
 	k.mu.Unlock()
 	return o
 }
@@ -101,17 +72,17 @@ func (k *Keeper) act(it Item) Outcome {
 // forgetActs ends what actors did for an owner.
 func (k *Keeper) forgetActs(owner string) {
 	k.mu.Lock()
-	_, had := k.acts[owner]
-	delete(k.acts, owner)
+	_, had := k.actors.wanted[owner]
+	delete(k.actors.wanted, owner)
 	k.mu.Unlock()
 	if !had {
 		return
 	}
-	for _, a := range k.everyActor {
+	for _, a := range k.actors.all {
 		if a.Forget(owner) != nil {
 			// What stays is found by Tidy.
 			k.mu.Lock()
-			k.results[Refused]++
+			k.counts.Results[Refused]++
 			k.mu.Unlock()
 		}
 	}
@@ -121,7 +92,7 @@ func (k *Keeper) forgetActs(owner string) {
 // that lives is known.
 func (k *Keeper) Tidy() error {
 	var errs []error
-	for _, a := range k.everyActor {
+	for _, a := range k.actors.all {
 		errs = append(errs, a.Tidy())
 	}
 	return errors.Join(errs...)

@@ -37,7 +37,7 @@ func TestContestedList(t *testing.T) {
 		for range 10 {
 			spoil(theirs)
 			r.Repair("p/a")
-			due, contested := r.Due("p/a")
+			due, contested := r.due("p/a")
 			if has() != "1" || contested == (len(pauses) < 2) {
 				t.Fatalf("%v: after %d writes it has CPUs %s, contested: %v", v, len(pauses)+1, has(), contested)
 			}
@@ -52,7 +52,7 @@ func TestContestedList(t *testing.T) {
 				if shares, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); has() != "0-3" || shares == "700" {
 					t.Errorf("%v: before it is due it has CPUs %s and shares %s", v, has(), shares)
 				}
-				if owners := r.Sweep(r.Files()); len(owners) != 0 {
+				if owners := r.Differing(); len(owners) != 0 {
 					t.Errorf("%v: before it is due %q are to be put right", v, owners)
 				}
 				clk.Pass(1)
@@ -68,7 +68,7 @@ func TestContestedList(t *testing.T) {
 			t.Errorf("%v: in peace, and it is said to be contested: %v", v, kept)
 		}
 		r.Repair("p/a")
-		if _, contested := r.Due("p/a"); contested || has() != "1" {
+		if _, contested := r.due("p/a"); contested || has() != "1" {
 			t.Errorf("%v: in peace, it has CPUs %s, and it is still waited: %v", v, has(), contested)
 		}
 	}
@@ -81,7 +81,7 @@ func TestKeepsApart(t *testing.T) {
 		{field: lifecycle.Unified, key: cgroup.Partition}: true, {field: lifecycle.Unified, key: cgroup.Exclusive}: true,
 		{field: lifecycle.CPUQuota}: false, {field: lifecycle.Unified, key: "memory.high"}: false,
 	} {
-		if keepsApart(p) != apart {
+		if p.keepsApart() != apart {
 			t.Errorf("%s %s: %v", p.field, p.key, !apart)
 		}
 	}

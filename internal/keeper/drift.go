@@ -59,6 +59,7 @@ type Drift struct {
 	blind   bool // there is no watcher, or it cannot watch all
 	waiting map[string]drifter
 	retried time.Time // when Retry was last called
+	files   []string  // that this round has still to read
 }
 
 // drifter is an owner whose values differ from what the kernel has.
@@ -70,7 +71,7 @@ type drifter struct {
 // Run watches until ctx ends.
 func (d *Drift) Run(ctx context.Context) error {
 	k := d.Keeper
-	d.blind, d.waiting, d.retried = d.Watcher == nil, map[string]drifter{}, k.now()
+	d.blind, d.waiting, d.retried = d.Watcher == nil, map[string]drifter{}, k.watch.now()
 	var notices <-chan cgroup.Notice
 	if d.Watcher != nil {
 		notices = d.Watcher.Notices()
@@ -84,7 +85,7 @@ func (d *Drift) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-k.changed:
+		case <-k.watch.changed:
 			watched := !d.blind
 			if owners = d.directories(); d.blind && watched {
 				poll.Reset(d.pause())
@@ -92,23 +93,23 @@ func (d *Drift) Run(ctx context.Context) error {
 		case n := <-notices:
 			switch n.Change {
 			case cgroup.Written:
-				owners = k.Look(n.Path)
+				owners = k.sweep([]string{n.Path})
 			case cgroup.Overflow:
-				owners = k.Sweep(k.Files())
+				owners = k.Differing()
 			}
 		case <-poll.C:
-			owners = append(k.Sweep(d.share()), d.failed()...)
-			if now := k.now(); now.Sub(d.retried) >= retryRefused {
+			owners = append(d.sweep(), d.failed()...)
+			if now := k.watch.now(); now.Sub(d.retried) >= retryRefused {
 				d.retried = now
 				d.Retry()
 			}
 			poll.Reset(d.pause())
 		case <-due.C:
-			d.repair(k.now())
+			d.repair(k.watch.now())
 		}
-		d.note(owners, k.now())
+		d.note(owners, k.watch.now())
 		if next, some := d.next(); some {
-			due.Reset(next.Sub(k.now()))
+			due.Reset(next.Sub(k.watch.now()))
 		}
 	}
 }
@@ -121,13 +122,29 @@ func (d *Drift) pause() time.Duration {
 	return pollWatched
 }
 
-// share is how many files one poll reads.
-func (d *Drift) share() int {
+// share is how many of the files one poll reads.
+func (d *Drift) share(files int) int {
 	if d.blind {
 		return perPoll
 	}
 	const rounds = int(fullRound / pollWatched)
-	return (d.Keeper.Files() + rounds - 1) / rounds
+	return (files + rounds - 1) / rounds
+}
+
+// sweep reads some of the files, where it left off, and returns the owners whose
+// values differ. After as many calls as it takes it has read all.
+func (d *Drift) sweep() []string {
+	d.Keeper.mu.Lock()
+	all := len(d.Keeper.watch.files)
+	d.Keeper.mu.Unlock()
+	some := d.share(all)
+	if len(d.files) == 0 || some >= all {
+		d.files = d.Keeper.files()
+	}
+	some = min(some, len(d.files))
+	files := d.files[:some]
+	d.files = d.files[some:]
+	return d.Keeper.sweep(files)
 }
 
 // next is when the first owner is due.
@@ -143,7 +160,10 @@ func (d *Drift) next() (at time.Time, some bool) {
 // directories watches those that came and no longer those that went. It returns
 // the owners whose values were changed before their directory was watched.
 func (d *Drift) directories() (owners []string) {
-	fresh, stale := d.Keeper.Directories()
+	k := d.Keeper
+	k.mu.Lock()
+	fresh, stale := k.watch.news()
+	k.mu.Unlock()
 	if d.Watcher == nil {
 		return nil
 	}
@@ -152,7 +172,10 @@ func (d *Drift) directories() (owners []string) {
 	}
 	for _, dir := range fresh {
 		err := d.Watcher.Add(dir)
-		owners = append(owners, d.Keeper.LookIn(dir)...)
+		k.mu.Lock()
+		rows := k.watch.dirs[dir]
+		k.mu.Unlock()
+		owners = append(owners, k.differing(rows)...)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -212,7 +235,7 @@ func (d *Drift) repair(now time.Time) {
 			w.tries = min(d.waiting[owner].tries+1, mostTries)
 			w.due = now.Add(firstRetry << (w.tries - 1))
 		}
-		at, contested := d.Keeper.Due(owner)
+		at, contested := d.Keeper.due(owner)
 		if contested && (!refused || at.Before(w.due)) {
 			w.due = at
 		}
@@ -222,4 +245,17 @@ func (d *Drift) repair(now time.Time) {
 			delete(d.waiting, owner)
 		}
 	}
+}
+
+// due returns when Repair puts a contested file of an owner right again, where that
+// is still to come.
+func (k *Keeper) due(owner string) (first time.Time, some bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.table.byOwner[owner] {
+		if due, paused := k.watch.paused(r); paused && (!some || due.Before(first)) {
+			first, some = due, true
+		}
+	}
+	return first, some
 }

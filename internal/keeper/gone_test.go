@@ -17,7 +17,7 @@ func TestGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := New(&cgroup.Tree{FS: fake, Version: v})
-		if k.Gone("kubepods/pod1") || !k.Gone("kubepods/pod2") {
+		if k.Tree().Gone("kubepods/pod1") || !k.Tree().Gone("kubepods/pod2") {
 			t.Errorf("%s: pod1 is there and pod2 is not", v)
 		}
 	}
@@ -26,7 +26,7 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	if New(&cgroup.Tree{FS: files, Version: cgroup.V1}).Gone("kubepods/pod1") {
+	if New(&cgroup.Tree{FS: files, Version: cgroup.V1}).Tree().Gone("kubepods/pod1") {
 		t.Error("without a cpuset hierarchy nothing can be called gone")
 	}
 }

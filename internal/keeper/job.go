@@ -1,12 +1,13 @@
 package keeper
 
 import (
-	"cmp"
-	"path"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
+	"syscall"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -15,25 +16,26 @@ import (
 // job is one row on its way into the kernel: a copy of what the row wanted when
 // the work began.
 type job struct {
+	place
+	k      *Keeper
 	row    *row
-	place  place
 	target Target
 	value  lifecycle.Value
 	want   string
 	gen    uint64
 	// releasing: want is the text that was there before us, and none of shares.
 	releasing bool
-	items     []int // of the batch
 
 	// known is a verified text that may spare reading; fresh jobs have none.
 	known    string
 	hasKnown bool
+	found    string // in the kernel
 	// drifted: somebody else changed the verified text since. watched: nobody
-	// told of a reason to.
+	// reported a reason to.
 	drifted, watched bool
-
 	// extra: it is of no batch, but may have what the batch gives to others.
-	extra bool
+	// postponed: it is left for later.
+	extra, postponed bool
 
 	done   bool
 	state  State
@@ -41,146 +43,8 @@ type job struct {
 	err    error
 }
 
-func isList(f lifecycle.Field) bool { return f == lifecycle.CPUSetCPUs || f == lifecycle.CPUSetMems }
-
-func (k *Keeper) encode(it Item) (string, error) {
-	text, err := cgroup.Encode(k.tree.Version, it.Value)
-	if err == nil && it.Value.Field == lifecycle.CPUShares && k.tree.Version == cgroup.V2 && k.curve.Load() {
-		text = weightText(cgroup.RuntimeWeight(it.Value.Int))
-	}
-	if err == nil {
-		// Not only the value must make sense, the directory must too.
-		err = k.tree.Check(it.Target.Dir, it.Value.Field, it.Value.Key)
-	}
-	if err != nil {
-		name := it.Value.Field.String()
-		if it.Value.Key != "" {
-			name = it.Value.Key
-		}
-		return "", &cgroup.Error{Op: "encode", Path: path.Join(it.Target.Dir, name), Value: it.Value.String(), Err: err}
-	}
-	return text, nil
-}
-
-// encoded remembers the last list of a batch: the members of a pool have the
-// same.
-type encoded struct {
-	field      lifecycle.Field
-	list, text string
-}
-
-// encodeLike is encode, of many items that may have the same list.
-func (k *Keeper) encodeLike(it Item, last *encoded) (string, error) {
-	if !isList(it.Value.Field) {
-		return k.encode(it)
-	}
-	if last.text != "" && last.field == it.Value.Field && last.list == it.Value.Text && cgroup.IsDir(it.Target.Dir) {
-		return last.text, nil
-	}
-	text, err := k.encode(it)
-	if err == nil {
-		*last = encoded{field: it.Value.Field, list: it.Value.Text, text: text}
-	}
-	return text, err
-}
-
-// record puts a batch into the table. Of two items for one setting the later
-// counts, and both get its outcome.
-func (k *Keeper) record(batch []Item, items []int, out []Outcome) []*job {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	jobs := make([]*job, 0, len(items))
-	byRow := make(map[*row]*job, len(items))
-	var like encoded
-	for _, i := range items {
-		want, err := k.encodeLike(batch[i], &like)
-		if err != nil {
-			out[i].State, out[i].Err = Refused, err
-			continue
-		}
-		if k.unknownLocked(batch[i]) {
-			out[i] = k.leaveLocked(batch[i], want)
-			continue
-		}
-		r := k.recordLocked(batch[i], want)
-		k.noteLocked(r)
-		j := byRow[r]
-		if j == nil {
-			j = newJob(r)
-			byRow[r] = j
-			jobs = append(jobs, j)
-		}
-		j.target, j.value, j.want, j.gen, j.releasing = r.target, r.value, r.want, r.generation, r.releasing
-		// Before the first write the original is still to be found out.
-		j.known, j.hasKnown = r.kernel, r.verified && (r.hasOriginal || r.carried)
-		j.items = append(j.items, i)
-	}
-	return jobs
-}
-
-func (k *Keeper) recordLocked(it Item, want string) *row {
-	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
-	r := k.rows[p]
-	owner := it.Target.Owner
-	switch {
-	case r == nil:
-		r = k.newRowLocked(p)
-		k.byOwner[owner] = append(k.byOwner[owner], r)
-	case r.target.Owner != owner:
-		k.disownLocked(r)
-		k.byOwner[owner] = append(k.byOwner[owner], r)
-	}
-	k.generation++
-	r.generation, r.target, r.value, r.releasing, r.waits = k.generation, it.Target, it.Value, it.Back, it.Back
-	r.carried = r.carried || (it.Carried || k.lost && isPartition(p)) && !r.hasOriginal
-	k.noteAskedLocked(r, it)
-	if idle := k.rows[place{p.dir, lifecycle.Unified, idleKey}]; p.field == lifecycle.CPUShares && idle != nil {
-		k.originalLocked(r, idle.weight) // what was there before the cgroup was idle; the kernel has forgotten it
-	}
-	if it.Back {
-		if text, known := r.back(); known {
-			want = text
-		}
-	} else if want != r.want {
-		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // what is wanted now may be taken
-	}
-	if want != r.want && r.want != "" {
-		r.was, r.shown = cmp.Or(r.shown, r.want), ""
-	}
-	r.want, r.state, r.err = want, Pending, nil
-	return r
-}
-
-// lockForLocked returns the lock of a new row: that of the other half, for quota
-// and period.
-func (k *Keeper) lockForLocked(p place) *sync.Mutex {
-	other := p
-	switch p.field {
-	case lifecycle.CPUQuota:
-		other.field = lifecycle.CPUPeriod
-	case lifecycle.CPUPeriod:
-		other.field = lifecycle.CPUQuota
-	}
-	if r := k.rows[other]; r != nil {
-		return r.writing
-	}
-	return new(sync.Mutex)
-}
-
-// jobsLocked makes fresh jobs of an owner's rows that match, in a fixed order.
-func (k *Keeper) jobsLocked(owner string, match func(*row) bool) []*job {
-	var jobs []*job
-	for _, r := range k.byOwner[owner] {
-		if match(r) && (r.want != "" || r.releasing) {
-			jobs = append(jobs, newJob(r))
-		}
-	}
-	slices.SortFunc(jobs, func(a, b *job) int { return a.place.compare(b.place) })
-	return jobs
-}
-
-func newJob(r *row) *job {
-	j := &job{row: r, place: r.place, target: r.target, value: r.value, want: r.want, gen: r.generation, releasing: r.releasing}
+func (k *Keeper) newJob(r *row) *job {
+	j := &job{place: r.place, k: k, row: r, target: r.target, value: r.value, want: r.want, gen: r.generation, releasing: r.releasing}
 	if r.left != nil {
 		r.state, r.err = Left, r.left
 		j.end(Left, "", r.left)
@@ -188,23 +52,17 @@ func newJob(r *row) *job {
 	return j
 }
 
-func (p place) compare(o place) int {
-	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
-}
-
-func (p place) depth() int { return strings.Count(p.dir, "/") }
-
 // alive reports whether the job is still what its row wants. If not, the job
 // ends: a row that went is not written any more, and a newer value is written by
 // who brought it.
-func (k *Keeper) alive(j *job) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.aliveLocked(j)
+func (j *job) alive() bool {
+	j.k.mu.Lock()
+	defer j.k.mu.Unlock()
+	return j.aliveLocked()
 }
 
-func (k *Keeper) aliveLocked(j *job) bool {
-	switch r := k.rows[j.place]; {
+func (j *job) aliveLocked() bool {
+	switch r := j.k.table.rows[j.place]; {
 	case r != j.row:
 		j.end(Forgotten, "", nil)
 	case r.generation != j.gen:
@@ -218,11 +76,11 @@ func (k *Keeper) aliveLocked(j *job) bool {
 // read returns the kernel's text, or the verified one the job knows if that is
 // not what is wanted: then it is overwritten whatever it is. Where it is what is
 // wanted only the kernel can say that nothing needs writing.
-func (k *Keeper) read(j *job) (string, error) {
-	if j.hasKnown && !k.holds(j, j.known) {
+func (j *job) read() (string, error) {
+	if j.hasKnown && !j.holds(j.known) {
 		return j.known, nil
 	}
-	return k.tree.Read(j.place.dir, j.place.field, j.place.key)
+	return j.row.at.Read()
 }
 
 // holds reports whether the kernel's text is what the job wants. Of shares in
@@ -230,9 +88,9 @@ func (k *Keeper) read(j *job) (string, error) {
 // newer OCI runtimes. A runtime that carried the shares chose one; changing it
 // into the other would only start a quarrel, and using both on one node would
 // turn the order of weights around. So what is seen is learned.
-func (k *Keeper) holds(j *job, kernel string) bool {
-	same := cgroup.Same(j.place.field, j.place.key, kernel, j.want)
-	if k.tree.Version != cgroup.V2 || j.place.field != lifecycle.CPUShares || j.releasing {
+func (j *job) holds(kernel string) bool {
+	k, same := j.k, j.row.at.Same(kernel, j.want)
+	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.releasing {
 		return same
 	}
 	line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))
@@ -257,121 +115,102 @@ const defaultShares = 1024
 
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
+// seen notes what the kernel said before the job writes. A text other than the
+// one last verified is somebody else's.
+func (j *job) seen(text string) {
+	j.k.mu.Lock()
+	defer j.k.mu.Unlock()
+	j.drifted = j.row.drifted(text)
+}
+
 // keepOriginal records what was there before the first write.
-func (k *Keeper) keepOriginal(j *job, current string) {
-	k.mu.Lock()
-	first := !j.row.hasOriginal && !j.row.carried && !k.doubtfulLocked(j.row)
+func (j *job) keepOriginal(current string) {
+	o := j.k.Originals
+	j.k.mu.Lock()
+	first := j.row.Original == nil && !j.row.Carried && !o.doubtful(j.row)
 	if first {
-		j.row.original, j.row.hasOriginal = current, true
-		k.noteLocked(j.row)
+		o.keep(j.row, current)
 	}
-	k.mu.Unlock()
+	j.k.mu.Unlock()
 	if first {
-		k.flush()
+		o.flush()
 	}
 }
 
 // keepFound records what was there and is just what is wanted. Where somebody
-// told what would be there, that counts: what was found may be ours.
-func (k *Keeper) keepFound(j *job, current string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if r := j.row; !r.hasOriginal && !r.hasAsked && !r.carried && !r.releasing && !k.doubtfulLocked(r) {
-		k.originalLocked(r, current)
+// reported what would be there, that counts: what was found may be ours.
+func (j *job) keepFound(current string) {
+	j.k.mu.Lock()
+	defer j.k.mu.Unlock()
+	if r, o := j.row, j.k.Originals; r.Asked == nil && !r.releasing && !o.doubtful(r) {
+		o.found(r, current)
 	}
-}
-
-// originalLocked records what was there before, if that is known and was not before.
-func (k *Keeper) originalLocked(r *row, text string) {
-	if text == "" || r.hasOriginal || r.carried {
-		return
-	}
-	r.original, r.hasOriginal = text, true
-	k.noteLocked(r)
-}
-
-// hiddenByUs is hidden of a cgroup that we made idle.
-func (k *Keeper) hiddenByUs(p place) bool {
-	k.mu.Lock()
-	ours := p.field == lifecycle.CPUShares && k.rows[place{p.dir, lifecycle.Unified, idleKey}] != nil
-	k.mu.Unlock()
-	return ours && k.hidden(p)
 }
 
 func (j *job) end(s State, kernel string, err error) {
 	j.done, j.state, j.kernel, j.err = true, s, kernel, err
 }
 
-// finish ends a job and tells its row. Verified is the text of the file itself,
-// which for a clipped list is not what the kernel makes of it.
-func (k *Keeper) finish(j *job, s State, kernel, verified string, err error) {
+// inForce ends a job whose text is in force, as s says.
+func (j *job) inForce(s State, text string) { j.finish(s, text, text, nil) }
+
+// finish ends a job, and its row takes note. Verified is the text of the file
+// itself, which for a clipped list is not what the kernel makes of it.
+func (j *job) finish(s State, kernel, verified string, err error) {
+	k, r := j.k, j.row
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	inForce := s == Applied || s == Same || s == Clipped
 	// Whoever's value it was, this is what the file says now.
-	j.row.verified = inForce
+	r.verified = inForce
 	if inForce {
-		j.row.kernel = verified
+		r.kernel = verified
 	}
-	k.countLocked(j, s)
-	if !k.aliveLocked(j) {
+	if k.counts.end(j, s) && j.watched {
+		k.watch.conflict(r)
+	}
+	if !j.aliveLocked() {
 		return
 	}
 	if inForce {
-		k.noteFileLocked(j.row)
-		if j.row.left != nil { // this was once too often
-			s, err = Left, j.row.left
+		k.watch.add(r)
+		if r.left != nil { // this was once too often
+			s, err = Left, r.left
 		}
 	}
 	j.end(s, kernel, err)
-	j.row.state, j.row.err = s, err
+	r.state, r.err = s, err
 	if j.watched && s == Applied {
-		j.err = k.contestedLocked(j.row)
+		j.err = k.watch.contested(r)
 	}
-	k.noteFailedLocked(j, s, err)
-	if inForce && verified != j.row.shown && !cgroup.Same(j.place.field, j.place.key, verified, j.want) {
-		j.row.shown = verified
-		k.noteLocked(j.row)
+	// What a batch took in stays failed: its outcome is nobody's yet.
+	if s == Refused && passes(err) {
+		k.table.failed[r] = true
+	} else if !j.extra {
+		delete(k.table.failed, r)
 	}
-	if j.releasing && (inForce || s == Pending && !j.row.waits) {
-		k.dropLocked(j.row)
+	if inForce && verified != r.shown && !r.at.Same(verified, j.want) {
+		r.shown = verified
+		k.Originals.note(r)
+	}
+	if j.releasing && (inForce || s == Pending && !r.waits) {
+		k.dropLocked(r)
 	}
 }
 
 // fail ends a job by an error: a cgroup that is not there leaves it pending.
-func (k *Keeper) fail(j *job, err error) {
-	if cgroup.Gone(err) && !k.present(j) {
-		k.finish(j, Pending, "", "", nil)
+func (j *job) fail(err error) {
+	if cgroup.Gone(err) && j.row.at.Missing() {
+		j.finish(Pending, "", "", nil)
 		return
 	}
-	kernel, _ := k.tree.Read(j.place.dir, j.place.field, j.place.key)
-	k.finish(j, Refused, kernel, "", err)
+	kernel, _ := j.row.at.Read()
+	j.finish(Refused, kernel, "", err)
 }
 
-// present tells a missing file, which is a refusal, from a missing cgroup, which
-// may come.
-func (k *Keeper) present(j *job) bool {
-	file, err := k.tree.File(j.place.dir, j.place.field, j.place.key)
-	if err != nil {
-		return true
-	}
-	controller := ""
-	if k.tree.Version == cgroup.V1 {
-		controller, _, _ = strings.Cut(file, "/")
-		if !k.tree.Exists(".", controller) {
-			return true // no such hierarchy here: waiting would not help
-		}
-	}
-	return k.tree.Exists(j.place.dir, controller)
-}
-
-// collect gives every item its outcome.
-func (k *Keeper) collect(jobs []*job, out []Outcome) {
-	for _, j := range jobs {
-		for _, i := range j.items {
-			out[i].State, out[i].Kernel, out[i].Err = j.state, j.kernel, j.err
-		}
-	}
+// differs is the error of a write the kernel took and did not keep.
+func (j *job) differs(kernel string) error {
+	return &cgroup.Error{Op: "verify", Path: j.row.at.Path, Value: j.want, Err: fmt.Errorf("reads back %q", kernel)}
 }
 
 func outcomes(jobs []*job) []Outcome {
@@ -380,4 +219,99 @@ func outcomes(jobs []*job) []Outcome {
 		out[i] = Outcome{Target: j.target, Value: j.value, State: j.state, Kernel: j.kernel, Err: j.err}
 	}
 	return out
+}
+
+// passing are what a kernel file answers for reasons that pass, whatever the
+// value: no descriptors or memory are left, a call was interrupted, a cgroup is
+// busy, a disk or bus failed.
+var passing = []error{
+	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrHeld,
+}
+
+func passes(err error) bool {
+	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+}
+
+// withFailed adds to the lists of a batch those that others were to give up and did
+// not: what they still have is not given to anybody.
+func (k *Keeper) withFailed(jobs []*job) []*job {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.table.failed) == 0 {
+		return jobs
+	}
+	have := map[*row]bool{}
+	for _, j := range jobs {
+		have[j.row] = true
+	}
+	failed := k.pick(maps.Keys(k.table.failed), func(r *row) bool {
+		return k.table.rows[r.place] == r && r.isList() && !have[r] && r.left == nil && r.want != ""
+	})
+	for _, j := range failed {
+		j.extra = true
+	}
+	return slices.Concat(jobs, failed)
+}
+
+// Failed returns the owners of values that were refused for a reason that may
+// have passed: others may still have what is to be taken from them.
+func (k *Keeper) Failed() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.table.failed, func(r *row, _ bool) bool { return k.table.rows[r.place] != r }) // its owner is gone
+	return owners(maps.Keys(k.table.failed))
+}
+
+// Refused lists the owners of values that the kernel refused last. What stood in
+// their way may be gone by now, and nobody notifies us of that.
+func (k *Keeper) Refused() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return owners(func(yield func(*row) bool) {
+		for _, r := range k.table.rows {
+			if r.state == Refused && r.left == nil && !yield(r) {
+				return
+			}
+		}
+	})
+}
+
+// owners are those of rows, in order.
+func owners(rows iter.Seq[*row]) (all []string) {
+	for r := range rows {
+		all = append(all, r.target.Owner)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Tally counts what a keeper has done since it was made.
+type Tally struct {
+	// Results counts values handed to the kernel, by what became of them.
+	Results map[State]uint64
+	// Drift counts values that somebody else had changed and that were put
+	// right, by the name of the setting.
+	Drift map[string]uint64
+}
+
+// Tally returns the counts so far.
+func (k *Keeper) Tally() Tally {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Tally{Results: maps.Clone(k.counts.Results), Drift: maps.Clone(k.counts.Drift)}
+}
+
+// end counts the end of a job, and reports whether it put right what somebody else
+// had changed.
+func (t *Tally) end(j *job, s State) bool {
+	t.Results[s]++
+	if !j.drifted || s != Applied && s != Clipped {
+		return false
+	}
+	j.drifted = false
+	if t.Drift == nil {
+		t.Drift = map[string]uint64{}
+	}
+	t.Drift[j.setting()]++
+	return true
 }

@@ -52,6 +52,29 @@ func (r *rig) log() []string {
 	return w
 }
 
+// Release gives back the value a setting of an owner had before it was written, and
+// returns the outcome. Of a value never written only the row goes.
+func (r *rig) Release(owner string, field lifecycle.Field, key string) Outcome {
+	worst := Outcome{Target: Target{Owner: owner}, Value: lifecycle.Value{Field: field, Key: key}, State: Forgotten}
+	for _, o := range r.release(func(row *row) bool {
+		if row.target.Owner != owner || row.field != field || row.key != key {
+			return false
+		}
+		_, known := row.back()
+		if known {
+			r.table.release(row, r.tree.Version)
+		} else {
+			r.dropLocked(row)
+		}
+		return known
+	}) {
+		if worst.Target.Dir == "" || o.Err != nil {
+			worst = o
+		}
+	}
+	return worst
+}
+
 func cpus(dir, list string) Item {
 	return Item{Target: Target{Owner: dir, Dir: dir}, Value: lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: list}}
 }

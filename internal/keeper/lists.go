@@ -34,46 +34,47 @@ type move struct {
 // children get more, and shrink to the new set after they got less: version 1
 // refuses anything else, and version 2 would run the children elsewhere.
 type listPass struct {
-	k     *Keeper
+	tree  *cgroup.Tree
 	moves []*move
 	held  cgroup.IDs // to be given up in this batch, and refused
 	blind bool       // it is not known what somebody still has: nothing may be given
-	// parsed remembers lists that were read: a pool's members have the same.
-	parsed map[string]*cgroup.IDs
+	parsed
 }
 
+// parsed remembers lists that were read: a pool's members have the same.
+type parsed map[string]*cgroup.IDs
+
 // parse is cgroup.ParseIDs.
-func (p *listPass) parse(text string) (*cgroup.IDs, error) {
-	if set, known := p.parsed[text]; known {
+func (p parsed) parse(text string) (*cgroup.IDs, error) {
+	if set, known := p[text]; known {
 		return set, nil
 	}
 	set, err := cgroup.ParseIDs(text)
 	if err == nil {
-		p.parsed[text] = &set
+		p[text] = &set
 	}
 	return &set, err
 }
 
 // runLists writes the lists among jobs.
-func (k *Keeper) runLists(jobs []*job) {
+func runLists(jobs []*job) {
 	for _, field := range []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems} {
 		var mine []*job
 		for _, j := range jobs {
-			if j.place.field == field {
+			if j.field == field {
 				mine = append(mine, j)
 			}
 		}
-		if k.runPass(mine) {
-			continue
+		if len(mine) > 0 && !runPass(mine) {
+			runAgain(mine)
 		}
-		k.runAgain(mine)
 	}
 }
 
 // runAgain makes a second pass after a refusal: what was read before may have
 // been out of date, so that the order was not the right one. All are looked at
 // again, as a parent may change what its children have in force.
-func (k *Keeper) runAgain(jobs []*job) {
+func runAgain(jobs []*job) {
 	written := map[*job]bool{}
 	var again []*job
 	for _, j := range jobs {
@@ -84,7 +85,7 @@ func (k *Keeper) runAgain(jobs []*job) {
 			again = append(again, j)
 		}
 	}
-	k.runPass(again)
+	runPass(again)
 	for _, j := range again {
 		if j.state == Same && written[j] {
 			j.state = Applied
@@ -93,8 +94,8 @@ func (k *Keeper) runAgain(jobs []*job) {
 }
 
 // runPass reports false where a refusal may come from an outdated reading.
-func (k *Keeper) runPass(jobs []*job) bool {
-	p := &listPass{k: k, parsed: map[string]*cgroup.IDs{}}
+func runPass(jobs []*job) bool {
+	p := &listPass{tree: jobs[0].k.tree, parsed: parsed{}}
 	for _, j := range jobs {
 		p.plan(j)
 	}
@@ -121,26 +122,26 @@ func (k *Keeper) runPass(jobs []*job) bool {
 
 // plan finds out where a move starts and ends.
 func (p *listPass) plan(j *job) {
-	if j.done || !p.k.alive(j) {
+	if j.done || !j.alive() {
 		return
 	}
-	text, err := p.k.read(j)
+	text, err := j.read()
 	if err != nil {
-		p.k.fail(j, err)
+		j.fail(err)
 		p.holdUnread(j)
 		return
 	}
-	p.k.seen(j, text)
+	j.seen(text)
 	m := &move{job: j, before: text, final: j.want}
 	m.cur, err = p.parse(text)
 	m.want, _ = p.parse(j.want)
-	dir, field, v1 := j.place.dir, j.place.field, p.k.tree.Version == cgroup.V1
+	dir, field, v1 := j.dir, j.field, p.tree.Version == cgroup.V1
 	if err == nil && text == "" && !v1 {
-		m.cur, err = p.ids(p.k.tree.Effective(dir, field))
+		m.cur, err = p.ids(p.tree.Effective(dir, field))
 	}
 	if err == nil && j.want == "" {
 		// Only what is given back can be no set: what the parent has.
-		if m.want, err = p.ids(p.k.tree.Allowed(path.Dir(dir), field)); v1 {
+		if m.want, err = p.ids(p.tree.Allowed(path.Dir(dir), field)); v1 {
 			m.final = m.want.String()
 		}
 	}
@@ -148,13 +149,13 @@ func (p *listPass) plan(j *job) {
 		err = &cgroup.Error{Op: "encode", Path: path.Join(dir, field.String()), Err: errors.New("the set is empty")}
 	}
 	if err != nil {
-		p.k.fail(j, err)
+		j.fail(err)
 		p.holdUnread(j)
 		return
 	}
-	if cgroup.Same(field, "", text, m.final) {
+	if j.row.at.Same(text, m.final) {
 		m.cur, m.same, m.wrote = m.want, true, true
-		p.k.keepFound(j, text)
+		j.keepFound(text)
 	}
 	p.moves = append(p.moves, m)
 }
@@ -165,9 +166,9 @@ func (p *listPass) holdUnread(j *job) {
 	if j.state != Refused || j.target.Parent || !passes(j.err) {
 		return
 	}
-	p.k.mu.Lock()
+	j.k.mu.Lock()
 	last := j.row.kernel
-	p.k.mu.Unlock()
+	j.k.mu.Unlock()
 	had, err := p.parse(last)
 	want, _ := p.parse(j.want)
 	if last == "" || err != nil || want.Empty() {
@@ -189,19 +190,19 @@ func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 func (p *listPass) split() (leaves, parents []*move) {
 	above := map[string]bool{}
 	for _, m := range p.moves {
-		for d := path.Dir(m.place.dir); d != "." && !above[d]; d = path.Dir(d) {
+		for d := path.Dir(m.dir); d != "." && !above[d]; d = path.Dir(d) {
 			above[d] = true
 		}
 	}
 	for _, m := range p.moves {
-		if m.target.Parent || above[m.place.dir] {
+		if m.target.Parent || above[m.dir] {
 			parents = append(parents, m)
 		} else {
 			leaves = append(leaves, m)
 		}
 	}
 	slices.SortFunc(parents, func(a, b *move) int {
-		return cmp.Or(cmp.Compare(a.place.depth(), b.place.depth()), a.place.compare(b.place))
+		return cmp.Or(cmp.Compare(a.depth(), b.depth()), a.place.compare(b.place))
 	})
 	return leaves, parents
 }
@@ -231,7 +232,7 @@ func (p *listPass) shrink(leaves, parents []*move) {
 func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 	prefix := parent.place.dir + "/"
 	for _, m := range p.moves {
-		if strings.HasPrefix(m.place.dir, prefix) && !set.Contains(*m.cur) {
+		if strings.HasPrefix(m.dir, prefix) && !set.Contains(*m.cur) {
 			return false
 		}
 	}
@@ -273,8 +274,7 @@ func (p *listPass) finalWrite(m *move) {
 		gain = gain.And(p.held)
 	}
 	if !m.target.Parent && !gain.Empty() {
-		file, _ := p.k.tree.File(m.place.dir, m.place.field, "")
-		p.k.fail(m.job, &cgroup.Error{Op: "write", Path: file, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
+		m.fail(&cgroup.Error{Op: "write", Path: m.row.at.Path, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
 		p.held = p.held.Union(m.cur.Minus(*m.want))
 		return
 	}
@@ -284,29 +284,29 @@ func (p *listPass) finalWrite(m *move) {
 // write sets a list on its way. It ends the move when that is refused, and
 // notes whether there is nothing more to write.
 func (p *listPass) write(m *move, set *cgroup.IDs) {
-	if !p.k.alive(m.job) {
+	if !m.alive() {
 		return
 	}
 	text := m.final
 	if *set != *m.want {
 		text = set.String()
 	}
-	p.k.keepOriginal(m.job, m.before)
+	m.keepOriginal(m.before)
 	var err error
 	if *set != *m.cur || text != m.before {
-		err = p.k.tree.WriteText(m.place.dir, m.place.field, "", text)
+		err = m.row.at.Write(text)
 	}
 	switch {
-	case p.k.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
+	case p.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
 		set, err = p.clip(m, set, err)
 	case text == "" && errors.Is(err, syscall.ENOSPC):
 		// Both versions refuse to take a set away from tasks. What the parent has
 		// is the same to them, until the parent changes.
 		m.final = set.String()
-		err = p.k.tree.WriteText(m.place.dir, m.place.field, "", m.final)
+		err = m.row.at.Write(m.final)
 	}
 	if err != nil {
-		p.k.fail(m.job, err)
+		m.fail(err)
 		if m.state == Refused && !m.target.Parent {
 			p.held = p.held.Union(m.cur.Minus(*m.want))
 		}
@@ -321,7 +321,7 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 // clip writes what the parent allows of a set version 1 refused because of the
 // parent, and returns that. From here on this is what is wanted.
 func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, error) {
-	allowed, err := p.ids(p.k.tree.Allowed(path.Dir(m.place.dir), m.place.field))
+	allowed, err := p.ids(p.tree.Allowed(path.Dir(m.dir), m.field))
 	if err != nil {
 		return set, refused
 	}
@@ -334,5 +334,55 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	if part == *m.cur {
 		return &part, nil
 	}
-	return &part, p.k.tree.WriteText(m.place.dir, m.place.field, "", part.String())
+	return &part, m.row.at.Write(part.String())
+}
+
+// confirm reads back what a move wrote and ends it.
+func (p *listPass) confirm(m *move) {
+	switch {
+	case m.done:
+		return
+	case m.same:
+		p.inForce(m, Same, m.before)
+		return
+	}
+	if p.tree.Version == cgroup.V2 && m.final != "" {
+		// What it amounts to is the better proof: it says that the text was
+		// taken and that the parents let it be in force.
+		if effective, err := p.ids(p.tree.Effective(m.dir, m.field)); err == nil && *effective == *m.want {
+			m.inForce(Applied, m.final)
+			return
+		}
+	}
+	text, err := m.row.at.Read()
+	switch {
+	case err != nil:
+		m.fail(err)
+	case !m.row.at.Same(text, m.final):
+		m.fail(m.differs(text))
+	case m.clip != nil:
+		m.finish(Clipped, text, text, m.clip)
+	default:
+		p.inForce(m, Applied, text)
+	}
+}
+
+// inForce ends a move whose text is right. In version 2 the parents may still
+// allow only a part of it, or nothing, in which case all the parent has is used.
+func (p *listPass) inForce(m *move, s State, text string) {
+	if p.tree.Version == cgroup.V1 || m.final == "" {
+		m.inForce(s, text)
+		return
+	}
+	list, err := p.tree.Effective(m.dir, m.field)
+	switch {
+	case err != nil:
+		m.fail(err)
+	case m.row.at.Same(list, m.final):
+		m.inForce(s, text)
+	default:
+		m.finish(Clipped, list, text, &cgroup.Error{
+			Op: "verify", Path: m.row.at.Path, Value: m.final, Err: fmt.Errorf("the parent cgroup or offline CPUs leave %s", list),
+		})
+	}
 }

@@ -30,9 +30,10 @@ type Journal interface {
 	Replace(lines []byte) error
 }
 
-// origins is what the keeper and its journal know of texts from before us.
-type origins struct {
+// Originals is what the keeper and its journal know of texts from before us.
+type Originals struct {
 	journal Journal
+	tree    *cgroup.Tree
 	// flushing orders what reaches the journal; it guards appended and retry.
 	flushing sync.Mutex
 	// appended counts lines since the journal was last replaced.
@@ -40,13 +41,16 @@ type origins struct {
 	// retry says when the journal is written anew after it failed.
 	retry statefile.Retry
 
-	// Guarded by Keeper.mu. written are lines the journal has, for their room.
+	mu *sync.Mutex // the keeper's; it guards the rest
+	// table has the rows whose lines the journal has.
+	table *table
+	// written are lines the journal has, for their room.
 	lines, written []byte
 	// seed is of the sums that tell a row's line from its last one.
 	seed maphash.Seed
 	// remembered are settings that an earlier keeper wrote and nobody has claimed,
 	// or whose owner is said to be gone. parted counts the latter since it was
-	// last looked which of them are.
+	// last checked which of them are.
 	remembered map[place]origin
 	parted     int
 	unkept     error // why the journal does not have all of it
@@ -57,6 +61,22 @@ type origins struct {
 	older map[string]bool
 }
 
+// past is what is known of a setting from before its last write.
+type past struct {
+	// Was is what is there until our text is written.
+	Was string `json:"was,omitempty"`
+	// Original was found there before the first write; it is not searched for where
+	// Carried: there the runtime wrote our value, and nothing was before. Asked is
+	// what would be there without us, as somebody reported who asked for AskedFor.
+	Original *string `json:"original,omitempty"`
+	Asked    *string `json:"asked,omitempty"`
+	AskedFor string  `json:"askedFor,omitempty"`
+	Carried  bool    `json:"carried,omitempty"`
+	// Weight is the cpu.weight or cpu.shares a row of cpu.idle put aside: the
+	// kernel forgets it while a cgroup is idle.
+	Weight string `json:"weight,omitempty"`
+}
+
 // origin is one line of the journal: a setting of ours, and what is to be given
 // back for it.
 type origin struct {
@@ -65,19 +85,14 @@ type origin struct {
 	Parent bool            `json:"parent,omitempty"`
 	Field  lifecycle.Field `json:"field"`
 	Key    string          `json:"key,omitempty"`
-	// Ours is the kernel text that was, or is about to be, written; Was is what
-	// is there until then.
+	// Ours is the kernel text that was, or is about to be, written.
 	Ours string `json:"ours,omitempty"`
-	Was  string `json:"was,omitempty"`
-	// Original was found there before; Asked is what would be there without us.
-	Original *string `json:"original,omitempty"`
-	Asked    *string `json:"asked,omitempty"`
-	AskedFor string  `json:"askedFor,omitempty"`
-	Carried  bool    `json:"carried,omitempty"`
-	Weight   string  `json:"weight,omitempty"`
+	past
 	// Gone: nothing of ours is there any more.
 	Gone bool `json:"gone,omitempty"`
 }
+
+func (o *origin) place() place { return place{o.Dir, o.Field, o.Key} }
 
 // slack is how many lines more than twice its rows a journal may have.
 const slack = 1000
@@ -86,9 +101,8 @@ const slack = 1000
 // What an earlier keeper left in the journal is read first, nil where there was
 // no journal; lines that cannot be read are passed over and told of. It is called
 // before the keeper is used.
-func (k *Keeper) Keep(j Journal, earlier []byte) error {
-	k.journal = j
-	k.empty = earlier == nil
+func (s *Originals) Keep(j Journal, earlier []byte) error {
+	s.journal, s.empty = j, earlier == nil
 	bad := 0
 	for line := range bytes.Lines(earlier) { // of any length
 		if line = bytes.TrimSpace(line); len(line) == 0 {
@@ -99,14 +113,13 @@ func (k *Keeper) Keep(j Journal, earlier []byte) error {
 			bad++
 			continue
 		}
-		p := place{o.Dir, o.Field, o.Key}
 		if o.Gone {
-			delete(k.remembered, p)
-			continue
+			delete(s.remembered, o.place())
+		} else {
+			s.remembered[o.place()] = o
 		}
-		k.remembered[p] = o
 	}
-	k.dropGone()
+	s.dropGone()
 	if bad > 0 {
 		return fmt.Errorf("%d lines of what was there before us cannot be read", bad)
 	}
@@ -115,67 +128,66 @@ func (k *Keeper) Keep(j Journal, earlier []byte) error {
 
 // KeepLater says why the journal could not be opened: it is written anew once
 // that is possible.
-func (k *Keeper) KeepLater(why error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.unkept = why
+func (s *Originals) KeepLater(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unkept = why
 }
 
 // dropGone forgets what is remembered of cgroups that are gone.
-func (k *Keeper) dropGone() {
-	k.mu.Lock()
+func (s *Originals) dropGone() {
+	s.mu.Lock()
 	gone := map[string]bool{}
-	for p := range k.remembered {
+	for p := range s.remembered {
 		gone[p.dir] = false
 	}
-	k.parted = 0
-	k.mu.Unlock()
+	s.parted = 0
+	s.mu.Unlock()
 	for dir := range gone {
-		gone[dir] = k.Gone(dir)
+		gone[dir] = s.tree.Gone(dir)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, p := range slices.SortedFunc(maps.Keys(k.remembered), place.compare) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), place.compare) {
 		if gone[p.dir] {
-			delete(k.remembered, p)
-			k.tellGoneLocked(p) // a container that has not started yet is to have it
+			s.forget(p) // a container that has not started yet is to have it
 		}
 	}
 }
 
 // Kept reports why what was there before us would not be known after a restart;
 // nil where it would.
-func (k *Keeper) Kept() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.journal == nil {
+func (s *Originals) Kept() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.journal == nil {
 		return errors.New("nothing is kept")
 	}
-	return k.unkept
+	return s.unkept
 }
 
 // Wrote tells the keeper that an earlier one has written. It reports whether
 // nothing is known of that: then what is found in the cgroups that are there by
 // now is not taken for what was there before.
-func (k *Keeper) Wrote(there []string) (lost bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lost = k.lost || k.journal != nil && k.empty
-	if !k.lost {
+func (s *Originals) Wrote(there []string) (lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = s.lost || s.journal != nil && s.empty
+	if !s.lost {
 		return false
 	}
-	if k.older == nil {
-		k.older = make(map[string]bool, len(there))
+	if s.older == nil {
+		s.older = make(map[string]bool, len(there))
 	}
 	for _, dir := range there {
-		k.older[dir] = true
+		s.older[dir] = true
 	}
 	return true
 }
 
-// doubtfulLocked reports whether what is found in a cgroup may be ours, written
-// by an earlier keeper that left no word of it.
-func (k *Keeper) doubtfulLocked(r *row) bool { return k.lost && k.older[r.dir] }
+// doubtful reports whether what is found in a cgroup may be ours, written by an
+// earlier keeper that left no word of it.
+func (s *Originals) doubtful(r *row) bool { return s.lost && s.older[r.dir] }
 
 // Copied is a setting of a container that the runtime was given too, and so has
 // in its stored copy.
@@ -187,18 +199,18 @@ type Copied struct {
 
 // Copied lists what an earlier keeper left of containers that still have a
 // cgroup, as far as the runtime wrote it.
-func (k *Keeper) Copied() []Copied {
-	k.mu.Lock()
+func (s *Originals) Copied() []Copied {
+	s.mu.Lock()
 	var all []origin
-	for _, o := range k.remembered {
+	for _, o := range s.remembered {
 		if o.Carried && !o.Parent && o.Key == "" {
 			all = append(all, o)
 		}
 	}
-	k.mu.Unlock()
+	s.mu.Unlock()
 	var out []Copied
 	for _, o := range all {
-		if _, err := k.tree.Read(o.Dir, o.Field, o.Key); err == nil && (o.Asked == nil || *o.Asked != o.Ours) {
+		if _, err := s.tree.Read(o.Dir, o.Field, o.Key); err == nil && (o.Asked == nil || *o.Asked != o.Ours) {
 			out = append(out, Copied{o.Owner, o.Dir, o.Field, o.AskedFor})
 		}
 	}
@@ -206,29 +218,43 @@ func (k *Keeper) Copied() []Copied {
 	return out
 }
 
-// newRowLocked adds a row, with what an earlier keeper knew of its setting.
-func (k *Keeper) newRowLocked(p place) *row {
-	r := &row{place: p, writing: k.lockForLocked(p)}
-	k.rows[p] = r
-	if isPartition(p) {
-		k.parts[p] = r
+// claim has a row know what an earlier keeper knew of its setting.
+func (s *Originals) claim(r *row) {
+	o, known := s.remembered[r.place]
+	if !known {
+		return
 	}
-	if o, known := k.remembered[p]; known {
-		delete(k.remembered, p)
-		r.take(o)
-		r.noted = 1 // some line is: when the row goes, another is to say so
-	}
-	return r
+	delete(s.remembered, r.place)
+	r.past = o.past
+	r.Was = ""
+	r.noted = 1 // some line is: when the row goes, another is to say so
 }
 
-// take makes a row of a line.
-func (r *row) take(o origin) {
-	r.carried, r.weight = o.Carried, o.Weight
-	if o.Original != nil {
-		r.original, r.hasOriginal = *o.Original, true
+// remember keeps what is known of a row that goes, and whose text stays.
+func (s *Originals) remember(r *row) {
+	s.remembered[r.place] = r.origin()
+	s.parted++
+}
+
+// forget drops what is remembered of a setting: nothing of ours is there any more.
+func (s *Originals) forget(p place) {
+	delete(s.remembered, p)
+	if s.journal != nil {
+		o := origin{Dir: p.dir, Field: p.field, Key: p.key, Gone: true}
+		s.lines = append(o.appendJSON(s.lines), '\n')
 	}
-	if o.Asked != nil {
-		r.asked, r.askedFor, r.hasAsked = *o.Asked, o.AskedFor, true
+}
+
+// keep records what was there before.
+func (s *Originals) keep(r *row, text string) {
+	r.Original = &text
+	s.note(r)
+}
+
+// found records what was there before, if that is known and was not before.
+func (s *Originals) found(r *row, text string) {
+	if text != "" && r.Original == nil && !r.Carried {
+		s.keep(r, text)
 	}
 }
 
@@ -240,37 +266,34 @@ const lineLength = 320
 // most of the work.
 func (o *origin) appendJSON(b []byte) []byte {
 	at := len(b)
-	if o.Owner != "" {
-		b = appendText(b, "owner", o.Owner)
-	}
-	b = appendText(b, "dir", o.Dir)
-	if o.Parent {
-		b = append(b, `,"parent":true`...)
-	}
-	b = appendText(b, "field", o.Field.String())
-	for _, t := range []struct{ name, text string }{{"key", o.Key}, {"ours", o.Ours}, {"was", o.Was}} {
-		if t.text != "" {
-			b = appendText(b, t.name, t.text)
+	text := func(name, text string) {
+		if text != "" {
+			b = appendText(b, name, text)
 		}
 	}
-	if o.Original != nil {
-		b = appendText(b, "original", *o.Original)
+	pointer := func(name string, text *string) {
+		if text != nil {
+			b = appendText(b, name, *text)
+		}
 	}
-	if o.Asked != nil {
-		b = appendText(b, "asked", *o.Asked)
+	flag := func(name string, set bool) {
+		if set {
+			b = append(append(append(b, `,"`...), name...), `":true`...)
+		}
 	}
-	if o.AskedFor != "" {
-		b = appendText(b, "askedFor", o.AskedFor)
-	}
-	if o.Carried {
-		b = append(b, `,"carried":true`...)
-	}
-	if o.Weight != "" {
-		b = appendText(b, "weight", o.Weight)
-	}
-	if o.Gone {
-		b = append(b, `,"gone":true`...)
-	}
+	text("owner", o.Owner)
+	pointer("dir", &o.Dir)
+	flag("parent", o.Parent)
+	text("field", o.Field.String())
+	text("key", o.Key)
+	text("ours", o.Ours)
+	text("was", o.Was)
+	pointer("original", o.Original)
+	pointer("asked", o.Asked)
+	text("askedFor", o.AskedFor)
+	flag("carried", o.Carried)
+	text("weight", o.Weight)
+	flag("gone", o.Gone)
 	b[at] = '{' // in place of the first comma
 	return append(b, '}')
 }
@@ -291,139 +314,92 @@ func appendText(b []byte, name, text string) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// noteAskedLocked keeps what would be there without us. What was found there
-// before does not count any more once somebody asks for something new.
-func (k *Keeper) noteAskedLocked(r *row, it Item) {
-	if it.Asked == nil {
-		return
-	}
-	said := it.Asked.String()
-	if r.hasAsked && r.askedFor != said {
-		r.hasOriginal, r.carried = false, true
-	}
-	if r.asked, r.hasAsked = k.askedText(it); r.hasAsked {
-		r.askedFor = said
-	}
-}
-
-// back returns what would be in the file without us, where that is known: what
-// was found there, or else what somebody told.
-func (r *row) back() (string, bool) {
-	if r.hasOriginal {
-		return r.original, true
-	}
-	return r.asked, r.hasAsked
-}
-
-// askedText is the kernel text of what would be there without us.
-func (k *Keeper) askedText(it Item) (string, bool) {
-	if isList(it.Asked.Field) && it.Asked.Text == "" {
-		return "", true
-	}
-	text, err := k.encode(Item{Target: it.Target, Value: *it.Asked})
-	return text, err == nil
-}
-
-// noteLocked has the journal know a row, if it does not yet.
-func (k *Keeper) noteLocked(r *row) {
-	if k.journal == nil {
+// note has the journal know a row, if it does not yet.
+func (s *Originals) note(r *row) {
+	if s.journal == nil {
 		return
 	}
 	o := r.origin()
-	before := len(k.lines)
-	lines := o.appendJSON(k.lines)
-	if n := maphash.Bytes(k.seed, lines[before:]); n != r.noted {
+	before := len(s.lines)
+	lines := o.appendJSON(s.lines)
+	if n := maphash.Bytes(s.seed, lines[before:]); n != r.noted {
 		r.noted = n
-		k.lines = append(lines, '\n')
+		s.lines = append(lines, '\n')
 	}
 }
 
 func (r *row) origin() origin {
-	o := origin{
+	return origin{
 		Owner: r.target.Owner, Dir: r.dir, Parent: r.target.Parent, Field: r.field, Key: r.key,
-		Ours: cmp.Or(r.shown, r.want), Was: r.was, Carried: r.carried, Weight: r.weight,
+		Ours: cmp.Or(r.shown, r.want), past: r.past,
 	}
-	if r.hasOriginal {
-		o.Original = &r.original
-	}
-	if r.hasAsked {
-		o.Asked, o.AskedFor = &r.asked, r.askedFor
-	}
-	return o
 }
 
-// noteGoneLocked tells the journal that nothing of ours is there any more.
-func (k *Keeper) noteGoneLocked(r *row) {
+// noteGone has the journal know that nothing of ours is there any more.
+func (s *Originals) noteGone(r *row) {
 	if r.noted != 0 {
-		k.tellGoneLocked(r.place)
-	}
-}
-
-func (k *Keeper) tellGoneLocked(p place) {
-	if k.journal != nil {
-		o := origin{Dir: p.dir, Field: p.field, Key: p.key, Gone: true}
-		k.lines = append(o.appendJSON(k.lines), '\n')
+		s.forget(r.place)
 	}
 }
 
 // flush hands the journal the lines there are. It returns when they, and all
 // that came before, are there, or Kept says why not.
-func (k *Keeper) flush() {
-	k.mu.Lock()
-	many := k.parted > slack
-	k.mu.Unlock()
+func (s *Originals) flush() {
+	s.mu.Lock()
+	many := s.parted > slack
+	s.mu.Unlock()
 	if many {
-		k.dropGone()
+		s.dropGone()
 	}
-	if k.journal != nil {
-		k.flushing.Lock()
-		defer k.flushing.Unlock()
-		k.flushLocked(false)
+	if s.journal != nil {
+		s.flushing.Lock()
+		defer s.flushing.Unlock()
+		s.flushLocked(false)
 	}
 }
 
 // flushLocked is flush, with flushing held. A journal that failed has lines
 // missing, or torn ones: until all are written anew nothing is added to it. That
 // is tried after a pause, or at once where now is set.
-func (k *Keeper) flushLocked(now bool) {
-	k.mu.Lock()
-	lines := k.lines
-	k.lines, k.written = k.written[:0], nil
-	k.appended += bytes.Count(lines, []byte{'\n'})
-	whole := k.unkept != nil || k.appended > 2*(len(k.rows)+len(k.remembered))+slack
-	wait := k.unkept != nil && !now && k.retry.Resting(time.Now())
-	k.mu.Unlock()
+func (s *Originals) flushLocked(now bool) {
+	s.mu.Lock()
+	lines := s.lines
+	s.lines, s.written = s.written[:0], nil
+	s.appended += bytes.Count(lines, []byte{'\n'})
+	whole := s.unkept != nil || s.appended > 2*(len(s.table.rows)+len(s.remembered))+slack
+	wait := s.unkept != nil && !now && s.retry.Resting(time.Now())
+	s.mu.Unlock()
 	var err error
 	switch {
 	case wait:
 	case whole:
-		err = k.replaceAll()
+		err = s.replaceAll()
 	case len(lines) > 0:
-		if failed := k.journal.Append(lines); failed != nil {
-			if err = k.replaceAll(); err != nil {
+		if failed := s.journal.Append(lines); failed != nil {
+			if err = s.replaceAll(); err != nil {
 				err = errors.Join(failed, err)
 			}
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !wait && (whole || len(lines) > 0) {
-		k.unkept = err
-		k.retry.Note(time.Now(), err)
+		s.unkept = err
+		s.retry.Note(time.Now(), err)
 	}
 	if cap(lines) <= mostRoom {
-		k.written = lines
+		s.written = lines
 	}
 }
 
 // replaceAll writes the journal anew. Lines that are made meanwhile come after it.
-func (k *Keeper) replaceAll() error {
-	k.mu.Lock()
-	all := k.allLocked()
-	k.mu.Unlock()
-	err := k.journal.Replace(all)
+func (s *Originals) replaceAll() error {
+	s.mu.Lock()
+	all := s.allLocked()
+	s.mu.Unlock()
+	err := s.journal.Replace(all)
 	if err == nil {
-		k.appended = 0
+		s.appended = 0
 	}
 	return err
 }
@@ -432,15 +408,15 @@ func (k *Keeper) replaceAll() error {
 const lastTries = 3
 
 // KeepNow writes what the journal lacks at a clean end, whenever that failed last.
-func (k *Keeper) KeepNow() {
-	if k.journal == nil {
+func (s *Originals) KeepNow() {
+	if s.journal == nil {
 		return
 	}
-	k.flushing.Lock()
-	defer k.flushing.Unlock()
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
 	for range lastTries {
-		k.flushLocked(true)
-		if k.Kept() == nil {
+		s.flushLocked(true)
+		if s.Kept() == nil {
 			return
 		}
 	}
@@ -452,7 +428,7 @@ const tryEvery = time.Second
 
 // KeepTrying writes what the journal lacks, again and again with growing pauses
 // where that fails, until ctx ends.
-func (k *Keeper) KeepTrying(ctx context.Context) error {
+func (s *Originals) KeepTrying(ctx context.Context) error {
 	look := time.NewTicker(tryEvery)
 	defer look.Stop()
 	for {
@@ -461,11 +437,11 @@ func (k *Keeper) KeepTrying(ctx context.Context) error {
 			return nil
 		case <-look.C:
 		}
-		k.mu.Lock()
-		failed := k.journal != nil && k.unkept != nil
-		k.mu.Unlock()
+		s.mu.Lock()
+		failed := s.journal != nil && s.unkept != nil
+		s.mu.Unlock()
 		if failed {
-			k.flush()
+			s.flush()
 		}
 	}
 }
@@ -474,15 +450,15 @@ func (k *Keeper) KeepTrying(ctx context.Context) error {
 const mostRoom = 16 << 10
 
 // allLocked are the lines of all that is ours now.
-func (k *Keeper) allLocked() []byte {
-	lines := make([]byte, 0, lineLength*(len(k.rows)+len(k.remembered)))
+func (s *Originals) allLocked() []byte {
+	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.remembered)))
 	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }
-	for _, r := range k.rows {
+	for _, r := range s.table.rows {
 		if r.noted != 0 {
 			add(r.origin())
 		}
 	}
-	for _, o := range k.remembered {
+	for _, o := range s.remembered {
 		add(o)
 	}
 	return lines

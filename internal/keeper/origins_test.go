@@ -20,9 +20,11 @@ func TestLines(t *testing.T) {
 		o := origin{
 			Owner: text.Draw(r, "owner"), Dir: text.Draw(r, "dir"), Parent: rapid.Bool().Draw(r, "parent"),
 			Field: rapid.SampledFrom([]lifecycle.Field{lifecycle.CPUShares, lifecycle.Unified, lifecycle.CPUSetCPUs}).Draw(r, "field"),
-			Key:   text.Draw(r, "key"), Ours: text.Draw(r, "ours"), Was: text.Draw(r, "was"),
-			Original: maybe.Draw(r, "original"), Asked: maybe.Draw(r, "asked"), AskedFor: text.Draw(r, "askedFor"),
-			Carried: rapid.Bool().Draw(r, "carried"), Weight: text.Draw(r, "weight"), Gone: rapid.Bool().Draw(r, "gone"),
+			Key:   text.Draw(r, "key"), Ours: text.Draw(r, "ours"),
+			Gone: rapid.Bool().Draw(r, "gone"), past: past{
+				Was: text.Draw(r, "was"), Original: maybe.Draw(r, "original"), Asked: maybe.Draw(r, "asked"), AskedFor: text.Draw(r, "askedFor"),
+				Carried: rapid.Bool().Draw(r, "carried"), Weight: text.Draw(r, "weight"),
+			},
 		}
 		want, err := json.Marshal(o)
 		if err != nil {
@@ -41,7 +43,7 @@ func TestLongLines(t *testing.T) {
 	lines := `{"owner":"` + long + `","dir":"p/a","field":"cpu.weight","ours":"200","original":"100"}` + "\n\n" +
 		`{"owner":"b","dir":"p/b","field":"cpu.weight","ours":"200","original":"100"}`
 	lines = strings.ReplaceAll(lines, "cpu.weight", lifecycle.CPUShares.String())
-	if err := r.Keep(nowhere{}, []byte(lines)); err != nil {
+	if err := r.Originals.Keep(nowhere{}, []byte(lines)); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"p/a", "p/b"} {
@@ -74,18 +76,18 @@ func TestOtherTree(t *testing.T) {
 		for _, dir := range []string{"p/a", "p/b"} {
 			lines += `{"owner":"` + dir + `","dir":"` + dir + `","field":"` + lifecycle.CPUShares.String() + `","ours":"200","original":"100"}` + "\n"
 		}
-		if err := r.Keep(nowhere{}, []byte(lines)); err != nil {
+		if err := r.Originals.Keep(nowhere{}, []byte(lines)); err != nil {
 			t.Fatal(err)
 		}
-		if len(r.remembered) != tree.knows {
-			t.Errorf("%s: %d of 2 are remembered, want %d", tree.name, len(r.remembered), tree.knows)
+		if len(r.Originals.remembered) != tree.knows {
+			t.Errorf("%s: %d of 2 are remembered, want %d", tree.name, len(r.Originals.remembered), tree.knows)
 		}
 		if tree.knows == 1 {
 			continue
 		}
 		out := r.ReleaseAll()
-		if len(out) != 2 || out[0].State != Left || !errors.Is(out[0].Err, ErrOtherTree) || len(r.remembered) != 2 {
-			t.Errorf("%s: released %+v, %d are remembered", tree.name, out, len(r.remembered))
+		if len(out) != 2 || out[0].State != Left || !errors.Is(out[0].Err, ErrOtherTree) || len(r.Originals.remembered) != 2 {
+			t.Errorf("%s: released %+v, %d are remembered", tree.name, out, len(r.Originals.remembered))
 		}
 	}
 }

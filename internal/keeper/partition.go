@@ -20,21 +20,9 @@ const chainOwner = "partitions"
 // ours.
 var ErrInPartition = errors.New("a cgroup above is a partition already")
 
-func isPartition(p place) bool {
-	return p.field == lifecycle.Unified && (p.key == cgroup.Exclusive || p.key == cgroup.Partition)
-}
-
-// partitions is what the keeper knows of remote cpuset partitions. A partition
-// is two files, whose CPUs every cgroup above has to let it have: these get the
-// sum of what is below them.
-type partitions struct {
-	// parts are the rows of such files. orphans are those of owners that were
-	// forgotten, and whose cgroup may still be there. Guarded by Keeper.mu.
-	parts   map[place]*row
-	orphans []place
-}
-
-// partition is a cgroup that is to be one, or to be none any more.
+// partition is a cgroup that is to be a remote cpuset partition, or to be none any
+// more. It is two files, whose CPUs every cgroup above has to let it have: these get
+// the sum of what is below them.
 type partition struct {
 	dir string
 	// cpus and root are the work on its two files; nil where that is not kept.
@@ -64,9 +52,9 @@ type partitionPass struct {
 // runSets writes the partitions and lists among jobs. Of what is urgent it leaves the lists that its partitions make as
 // good as written, and returns them.
 func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
-	p := k.partitionsIn(jobs)
-	if p == nil {
-		k.runLists(jobs)
+	p := &partitionPass{k: k, jobs: map[place]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
+	if !p.gather(jobs) {
+		runLists(jobs)
 		return nil
 	}
 	p.free()
@@ -74,25 +62,24 @@ func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 		jobs, later = p.postpone(jobs)
 	}
 	wanted := slices.DeleteFunc(slices.Clone(p.all), func(s *partition) bool { return !s.wanted })
-	k.runLists(jobs)
+	runLists(jobs)
 	p.form()
-	if len(later) > 0 && !inForce(wanted) {
-		k.runLists(later)
+	if slices.ContainsFunc(wanted, func(s *partition) bool { return !s.wanted || s.is != "root" || s.had != s.want }) {
+		runLists(later)
 		return nil
 	}
 	return later
 }
 
-// partitionsIn returns the work on partitions; nil where there is none.
-func (k *Keeper) partitionsIn(jobs []*job) *partitionPass {
-	p := &partitionPass{k: k, jobs: map[place]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
+// gather finds the work on partitions, and reports whether there is some.
+func (p *partitionPass) gather(jobs []*job) bool {
 	for _, j := range jobs {
-		if isPartition(j.place) {
+		if j.isPartition() {
 			p.jobs[j.place] = j
 		}
 	}
 	if adopted := p.adopt(); len(p.jobs) == 0 && !adopted {
-		return nil
+		return false
 	}
 	dirs := map[string]bool{}
 	for at, j := range p.jobs {
@@ -106,7 +93,7 @@ func (k *Keeper) partitionsIn(jobs []*job) *partitionPass {
 		p.all = append(p.all, s)
 	}
 	slices.SortFunc(p.all, func(a, b *partition) int { return cmp.Compare(a.dir, b.dir) })
-	return p
+	return true
 }
 
 // adopt takes in partitions whose owner is forgotten: the CPUs are for others. It
@@ -115,32 +102,31 @@ func (k *Keeper) partitionsIn(jobs []*job) *partitionPass {
 func (p *partitionPass) adopt() bool {
 	k := p.k
 	k.mu.Lock()
-	var mine []origin
-	some := len(k.orphans) > 0
-	for _, at := range k.orphans {
-		if o, still := k.remembered[at]; still {
-			mine = append(mine, o)
-		}
-	}
-	k.orphans = nil
+	orphans := k.table.orphans
+	k.table.orphans = nil
 	k.mu.Unlock()
-	for _, o := range mine {
-		k.claim(o)
-		at := place{o.Dir, o.Field, o.Key}
+	for _, at := range orphans {
 		k.mu.Lock()
-		if r := k.parts[at]; r != nil && r.releasing {
-			p.jobs[at] = newJob(r)
+		o, still := k.Originals.remembered[at]
+		k.mu.Unlock()
+		if !still {
+			continue
+		}
+		k.claim(o)
+		k.mu.Lock()
+		if r := k.table.parts[at]; r != nil && r.releasing {
+			p.jobs[at] = k.newJob(r)
 		}
 		k.mu.Unlock()
 	}
-	return some
+	return len(orphans) > 0
 }
 
 // orphaned reports whether there is something to adopt.
 func (k *Keeper) orphaned() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.orphans) > 0
+	return len(k.table.orphans) > 0
 }
 
 // job returns the work on a file: that of the batch, or else on what was wanted
@@ -152,22 +138,21 @@ func (p *partitionPass) job(dir, key string) *job {
 	}
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	r := p.k.parts[at]
+	r := p.k.table.parts[at]
 	if r == nil || r.want == "" && !r.releasing {
 		return nil
 	}
-	j := newJob(r)
-	p.jobs[at] = j
-	return j
+	p.jobs[at] = p.k.newJob(r)
+	return p.jobs[at]
 }
 
 // free takes from partitions what they are to have no more.
 func (p *partitionPass) free() {
 	for _, s := range p.all {
-		p.look(s)
+		s.read(p.k.tree)
 	}
 	for _, s := range p.all {
-		p.giveUp(s)
+		s.giveUp()
 	}
 	p.above = p.chain()
 	for _, j := range slices.Backward(p.above) {
@@ -181,62 +166,102 @@ func (p *partitionPass) form() {
 		p.widen(j)
 	}
 	for _, s := range p.all {
-		p.take(s)
+		if s.wanted {
+			p.take(s)
+		}
 	}
 	for _, j := range slices.Backward(p.above) {
 		p.level(j)
 	}
 }
 
-// look finds out what is there.
-func (p *partitionPass) look(s *partition) {
-	var list string
-	for _, f := range []struct {
-		key string
-		of  *job
-		to  *string
-	}{{cgroup.Partition, s.root, &s.is}, {cgroup.Exclusive, s.cpus, &list}} {
-		text, err := p.k.tree.Read(s.dir, lifecycle.Unified, f.key)
-		if err != nil {
-			p.fail(s, err)
-			return
-		}
-		if *f.to = text; f.of != nil && !f.of.done {
-			p.k.seen(f.of, text)
+// postpone parts the jobs whose lists a partition of the batch narrows for them from the others: they only lose CPUs, all
+// of these are the partitions', and something is left to them, so that the kernel gives them nobody else's instead. What
+// was never read and verified is not among them. Nothing is postponed where a list of the batch gets such CPUs: that is
+// written before there is a partition.
+func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
+	var parted cgroup.IDs
+	for _, s := range p.all {
+		if s.wanted {
+			parted = parted.Union(s.want)
 		}
 	}
+	if parted.Empty() {
+		return jobs, nil
+	}
+	lists := parsed{}
+	for _, j := range jobs {
+		if j.field != lifecycle.CPUSetCPUs || j.done {
+			now = append(now, j)
+			continue
+		}
+		// Both are what the kernel said, or is to be given.
+		want, _ := lists.parse(j.want)
+		has := new(cgroup.IDs)
+		if j.hasKnown {
+			has, _ = lists.parse(j.known)
+		}
+		if !want.Minus(*has).And(parted).Empty() {
+			return jobs, nil
+		}
+		lost := has.Minus(*want)
+		if !j.target.Parent && !j.releasing && !want.Empty() && !lost.Empty() && has.Contains(*want) && parted.Contains(lost) {
+			later = append(later, j)
+		} else {
+			now = append(now, j)
+		}
+	}
+	return now, later
+}
+
+// read finds out what is there.
+func (s *partition) read(tree *cgroup.Tree) {
+	read := func(key string, j *job) (string, error) {
+		text, err := tree.Read(s.dir, lifecycle.Unified, key)
+		if err == nil && j != nil && !j.done {
+			j.seen(text)
+		}
+		return text, err
+	}
+	var list string
 	var err error
-	if s.had, err = cgroup.ParseIDs(list); err == nil && s.wanted {
+	if s.is, err = read(cgroup.Partition, s.root); err == nil {
+		list, err = read(cgroup.Exclusive, s.cpus)
+	}
+	if err == nil {
+		s.had, err = cgroup.ParseIDs(list)
+	}
+	if err == nil && s.wanted {
 		s.want, err = cgroup.ParseIDs(s.cpus.want)
 	}
 	if err != nil {
-		p.fail(s, err)
+		s.fail(err)
 	}
 }
 
 // fail ends the work on a partition.
-func (p *partitionPass) fail(s *partition, err error) {
+func (s *partition) fail(err error) {
 	s.wanted = false
 	for _, j := range []*job{s.cpus, s.root} {
 		if j != nil && !j.done {
-			p.k.fail(j, err)
+			j.fail(err)
 		}
 	}
 }
 
-// put writes one file and keeps what was there before.
-func (p *partitionPass) put(j *job, before, text string) error {
-	p.k.keepOriginal(j, before)
-	return p.k.tree.WriteText(j.place.dir, j.place.field, j.place.key, text)
+// put writes the file and keeps what was there before.
+func (j *job) put(before, text string) error {
+	j.keepOriginal(before)
+	return j.row.at.Write(text)
 }
 
 // giveUp ends what is not wanted, and takes CPUs from what is to have others.
-func (p *partitionPass) giveUp(s *partition) {
+func (s *partition) giveUp() {
 	switch {
 	case !s.wanted:
-		p.end(s)
+		s.end()
 		return
-	case !p.k.alive(s.root) || !p.k.alive(s.cpus):
+	case !s.root.alive() || !s.cpus.alive():
 		s.wanted = false
 		return
 	}
@@ -248,84 +273,81 @@ func (p *partitionPass) giveUp(s *partition) {
 	}
 	var err error
 	if s.is != "member" && rest.Empty() {
-		err = p.put(s.root, s.is, "member")
+		err = s.root.put(s.is, "member")
 		s.is, s.wrote = "member", true
 	}
 	if err == nil && rest != s.had {
 		s.wrote = true
-		err = p.put(s.cpus, s.had.String(), rest.String())
+		err = s.cpus.put(s.had.String(), rest.String())
 		s.had = rest
 	}
 	if err != nil {
-		p.fail(s, err)
+		s.fail(err)
 	}
 }
 
 // end gives back what was there before, and first that it was no partition.
-func (p *partitionPass) end(s *partition) {
-	for _, f := range []struct {
-		of  *job
-		now string
-	}{{s.root, s.is}, {s.cpus, s.had.String()}} {
-		j := f.of
-		switch {
-		case j == nil || j.done || !p.k.alive(j):
-			continue
-		case !j.releasing:
-			p.k.finish(j, Pending, "", "", nil)
-			continue
-		}
-		back, _, _ := strings.Cut(j.want, " invalid")
-		if j.place.key == cgroup.Exclusive {
-			back = j.want
-		}
-		if f.now == back {
-			p.k.finish(j, Same, f.now, f.now, nil)
-			continue
-		}
-		if err := p.put(j, f.now, back); err != nil {
-			p.k.fail(j, err)
-			continue
-		}
-		p.k.finish(j, Applied, back, back, nil)
-	}
+func (s *partition) end() {
+	s.root.giveBack(s.is)
+	s.cpus.giveBack(s.had.String())
 	if s.cpus != nil && s.cpus.done && s.cpus.err == nil && s.cpus.releasing {
 		s.had = cgroup.IDs{}
 	}
 }
 
-// take makes a partition, and undoes it where the kernel does not have it.
-func (p *partitionPass) take(s *partition) {
-	if !s.wanted {
+// giveBack writes what was in a partition's file before us, where that is to be.
+func (j *job) giveBack(now string) {
+	if j == nil || j.done || !j.alive() {
 		return
 	}
-	same := !s.wrote && s.is == "root" && s.had == s.want
+	back := j.want
+	if j.key == cgroup.Partition {
+		back, _, _ = strings.Cut(back, " invalid")
+	}
+	switch {
+	case !j.releasing:
+		j.finish(Pending, "", "", nil)
+	case now == back:
+		j.inForce(Same, now)
+	default:
+		if err := j.put(now, back); err != nil {
+			j.fail(err)
+			return
+		}
+		j.inForce(Applied, back)
+	}
+}
+
+// take makes a partition, and undoes it where the kernel does not have it.
+func (p *partitionPass) take(s *partition) {
+	state := Applied
+	if !s.wrote && s.is == "root" && s.had == s.want {
+		state = Same
+	}
 	err := p.trouble(s)
 	if err == nil && s.had != s.want {
-		err = p.put(s.cpus, s.had.String(), s.want.String())
+		err = s.cpus.put(s.had.String(), s.want.String())
 	}
 	if err == nil {
 		s.had = s.want
 		if s.is != "root" {
-			err = p.put(s.root, s.is, "root")
+			err = s.root.put(s.is, "root")
 		}
 	}
 	if err == nil {
-		err = p.verify(s)
+		err = s.verify(p.k.tree)
 	}
 	if err != nil {
-		p.undo(s)
-		p.fail(s, err)
+		s.undo(p.k)
+		s.fail(err)
 		return
 	}
-	state := Applied
-	if same {
-		state = Same
-		p.k.keepFound(s.root, "root")
-		p.k.keepFound(s.cpus, s.want.String())
+	if state == Same {
+		s.root.keepFound("root")
+		s.cpus.keepFound(s.want.String())
 	}
-	p.k.finish(s.cpus, state, s.want.String(), s.want.String(), nil)
-	p.k.finish(s.root, state, "root", "root", nil)
+	s.cpus.inForce(state, s.want.String())
+	s.root.inForce(state, "root")
 }
 
 // trouble is what went wrong with the cgroups above.
@@ -339,15 +361,15 @@ func (p *partitionPass) trouble(s *partition) error {
 }
 
 // verify reads back whether a partition is in force.
-func (p *partitionPass) verify(s *partition) error {
-	is, err := p.k.tree.Read(s.dir, lifecycle.Unified, cgroup.Partition)
+func (s *partition) verify(tree *cgroup.Tree) error {
+	is, err := s.root.row.at.Read()
 	if err != nil {
 		return err
 	}
 	if s.is = is; is != "root" {
-		return p.k.differs(s.root, is)
+		return s.root.differs(is)
 	}
-	list, err := p.k.tree.EffectiveCPUs(s.dir)
+	list, err := tree.EffectiveCPUs(s.dir)
 	if err != nil {
 		return err
 	}
@@ -358,14 +380,14 @@ func (p *partitionPass) verify(s *partition) error {
 }
 
 // undo leaves nothing half done: the sets of the others hold without it.
-func (p *partitionPass) undo(s *partition) {
+func (s *partition) undo(k *Keeper) {
 	if s.is != "member" {
-		_ = p.k.tree.WriteText(s.dir, lifecycle.Unified, cgroup.Partition, "member") // what went wrong is told
+		_ = s.root.row.at.Write("member") // what went wrong is reported
 	}
-	p.k.mu.Lock()
+	k.mu.Lock()
 	before, _ := s.cpus.row.back()
-	p.k.mu.Unlock()
-	if s.had.String() != before && p.k.tree.WriteText(s.dir, lifecycle.Unified, cgroup.Exclusive, before) == nil {
+	k.mu.Unlock()
+	if s.had.String() != before && s.cpus.row.at.Write(before) == nil {
 		s.had = cgroup.IDs{}
 	}
 }

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -18,7 +19,7 @@ func (p *partitionPass) chain() []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	dirs := map[string]bool{}
-	for at, r := range k.parts {
+	for at, r := range k.table.parts {
 		if r.target.Owner == chainOwner {
 			dirs[at.dir] = true
 		}
@@ -31,29 +32,40 @@ func (p *partitionPass) chain() []*job {
 	var out []*job
 	for dir := range dirs {
 		at := place{dir, lifecycle.Unified, cgroup.Exclusive}
-		r := k.parts[at]
+		r := k.table.parts[at]
 		if r == nil {
 			none := lifecycle.Value{Field: lifecycle.Unified, Key: cgroup.Exclusive}
-			r = k.recordLocked(Item{Target: Target{Owner: chainOwner, Dir: dir, Parent: true}, Value: none, Asked: &none, Carried: k.lost}, "")
+			r = k.recordLocked(Item{Target: Target{Owner: chainOwner, Dir: dir, Parent: true}, Value: none, Asked: &none, Carried: k.Originals.lost}, k.resolve(at), "")
 		}
 		j := p.jobs[at]
 		if j == nil {
-			j = newJob(r)
+			j = k.newJob(r)
 			p.jobs[at] = j
 		}
 		j.gen = r.generation
 		out = append(out, j)
 	}
 	slices.SortFunc(out, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(a.place.depth(), b.place.depth()), a.place.compare(b.place))
+		return cmp.Or(cmp.Compare(a.depth(), b.depth()), a.place.compare(b.place))
 	})
 	return out
+}
+
+// inPartitions adds up the CPUs that partitions of ours have, without those in some
+// directories.
+func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
+	for at, r := range t.parts {
+		if at.key == cgroup.Exclusive && r.target.Owner != chainOwner && r.verified && in(at.dir) {
+			has, _ := cgroup.ParseIDs(r.kernel) // of what the kernel said
+			sum = sum.Union(has)
+		}
+	}
+	return sum
 }
 
 // below adds up the CPUs of partitions below a cgroup: what they have, or, with
 // those of the batch, what they are to have. What was there before us stays.
 func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
-	k := p.k
 	mine := map[string]bool{}
 	var sum cgroup.IDs
 	for _, s := range p.all {
@@ -65,15 +77,9 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 			}
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for at, r := range k.parts {
-		if at.key == cgroup.Exclusive && r.target.Owner != chainOwner && !mine[at.dir] && r.verified && strings.HasPrefix(at.dir, dir+"/") {
-			has, _ := cgroup.ParseIDs(r.kernel) // of what the kernel said
-			sum = sum.Union(has)
-		}
-	}
-	return sum
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	return sum.Union(p.k.table.inPartitions(func(d string) bool { return !mine[d] && strings.HasPrefix(d, dir+"/") }))
 }
 
 // foreign are the CPUs a cgroup was given before us.
@@ -87,22 +93,20 @@ func (p *partitionPass) foreign(j *job) cgroup.IDs {
 
 // now reads a cgroup above partitions.
 func (p *partitionPass) now(j *job) (cgroup.IDs, bool) {
-	k := p.k
-	if j.done || !k.alive(j) {
+	if j.done || !j.alive() {
 		return cgroup.IDs{}, false
 	}
-	text, err := k.tree.Read(j.place.dir, j.place.field, j.place.key)
+	text, err := j.row.at.Read()
 	var cur cgroup.IDs
 	if err == nil {
 		cur, err = cgroup.ParseIDs(text)
 	}
 	if err != nil {
-		p.wrong[j.place.dir] = err
+		p.wrong[j.dir] = err
 		p.drop(j) // a cgroup that is gone has nothing below it
-		k.fail(j, err)
-		return cur, false
+		j.fail(err)
 	}
-	return cur, true
+	return cur, err == nil
 }
 
 // drop has the work on a cgroup above be the last.
@@ -110,7 +114,7 @@ func (p *partitionPass) drop(j *job) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	if !j.row.releasing {
-		p.k.startReleaseLocked(j.row)
+		p.k.table.release(j.row, p.k.tree.Version)
 	}
 	j.gen, j.releasing = j.row.generation, true
 }
@@ -121,11 +125,9 @@ func (p *partitionPass) narrow(j *job) {
 	if !ok {
 		return
 	}
-	p.k.seen(j, cur.String())
-	p.k.keepOriginal(j, cur.String())
-	if rest := cur.And(p.below(j.place.dir, false).Union(p.foreign(j))); rest != cur {
-		p.chainWrite(j, cur, rest)
-	}
+	j.seen(cur.String())
+	j.keepOriginal(cur.String())
+	p.set(j, cur, cur.And(p.below(j.dir, false).Union(p.foreign(j))))
 }
 
 // widen gives a cgroup above what is to be had below it.
@@ -134,27 +136,28 @@ func (p *partitionPass) widen(j *job) {
 	if !ok {
 		return
 	}
-	dir := j.place.dir
-	if is, err := p.k.tree.Read(dir, lifecycle.Unified, cgroup.Partition); err != nil || is != "member" {
-		p.wrong[dir] = cmp.Or(err, fmt.Errorf("%s is a partition of its own (%s): %w", dir, is, ErrInPartition))
+	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.Partition); err != nil || is != "member" {
+		p.wrong[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition of its own (%s): %w", j.dir, is, ErrInPartition))
 		return
 	}
-	if all := cur.Union(p.below(dir, true)); all != cur {
-		p.chainWrite(j, cur, all)
-	}
+	p.set(j, cur, cur.Union(p.below(j.dir, true)))
 }
 
-func (p *partitionPass) chainWrite(j *job, cur, set cgroup.IDs) {
+// set gives a cgroup above a set, where it has another.
+func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
+	if set == cur {
+		return
+	}
 	k := p.k
-	p.wrote[j.place.dir] = true
+	p.wrote[j.dir] = true
 	k.mu.Lock()
-	j.row.was, j.row.shown, j.row.want = cur.String(), "", set.String()
+	j.row.Was, j.row.shown, j.row.want = cur.String(), "", set.String()
 	j.want = j.row.want
-	k.noteLocked(j.row)
+	k.Originals.note(j.row)
 	k.mu.Unlock()
-	k.flush()
-	if err := p.put(j, cur.String(), set.String()); err != nil {
-		p.wrong[j.place.dir] = err
+	k.Originals.flush()
+	if err := j.put(cur.String(), set.String()); err != nil {
+		p.wrong[j.dir] = err
 	}
 }
 
@@ -164,26 +167,78 @@ func (p *partitionPass) level(j *job) {
 	if !ok {
 		return
 	}
-	k, dir := p.k, j.place.dir
-	need := p.below(dir, false)
-	delete(p.wrong, dir)
-	if set := need.Union(p.foreign(j)); set != cur {
-		p.chainWrite(j, cur, set)
-		cur = set
-	}
-	if err := p.wrong[dir]; err != nil {
-		k.fail(j, err)
+	need := p.below(j.dir, false)
+	delete(p.wrong, j.dir)
+	all := need.Union(p.foreign(j))
+	p.set(j, cur, all)
+	if err := p.wrong[j.dir]; err != nil {
+		j.fail(err)
 		return
 	}
 	if need.Empty() {
 		p.drop(j)
 	}
-	k.mu.Lock()
-	j.row.want, j.want = cur.String(), cur.String()
-	k.mu.Unlock()
-	state := Same
-	if p.wrote[dir] {
+	text, state := all.String(), Same
+	p.k.mu.Lock()
+	j.row.want, j.want = text, text
+	p.k.mu.Unlock()
+	if p.wrote[j.dir] {
 		state = Applied
 	}
-	k.finish(j, state, cur.String(), cur.String(), nil)
+	j.inForce(state, text)
+}
+
+// ParentCPUs returns the CPUs an existing cgroup allows its children, "" if it
+// bounds them no more than the root does, and whether they could be read. In
+// version 2 what the root lacks is offline, and comes back to every cgroup that
+// names it; whoever was bounded meanwhile would stay without it. What partitions of
+// ours have counts as allowed likewise.
+func (k *Keeper) ParentCPUs(dir string) (string, bool) {
+	list, err := k.tree.ParentCPUs(dir)
+	if err != nil || k.tree.Version == cgroup.V1 {
+		return list, err == nil
+	}
+	list, root, err := k.withPartitions(dir)
+	if err == nil && root == list {
+		return "", true
+	}
+	return list, err == nil
+}
+
+// withPartitions returns the CPUs a cgroup would allow its children if there
+// were no partitions of ours, or of an earlier keeper's, and those the root would.
+func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
+	k.mu.Lock()
+	parted := k.table.inPartitions(func(string) bool { return true })
+	for at, o := range k.Originals.remembered {
+		if at.key == cgroup.Exclusive && o.Owner != chainOwner {
+			has, _ := cgroup.ParseIDs(o.Ours) // of what it wrote
+			parted = parted.Union(has)
+		}
+	}
+	k.mu.Unlock()
+	for !parted.Empty() && dir != "." {
+		is, err := k.tree.Read(dir, lifecycle.Unified, cgroup.Partition)
+		if err != nil || !strings.HasPrefix(is, "root") {
+			break
+		}
+		dir = path.Dir(dir)
+	}
+	list, err = k.tree.ParentCPUs(dir)
+	if err != nil {
+		return "", "", err
+	}
+	if root, err = k.tree.ParentCPUs("."); err != nil || parted.Empty() {
+		return list, root, err
+	}
+	bound := parted
+	for d := dir; d != "."; d = path.Dir(d) {
+		text, err := k.tree.Read(d, lifecycle.CPUSetCPUs, "")
+		if own, bad := cgroup.ParseIDs(text); err == nil && bad == nil && !own.Empty() {
+			bound = bound.And(own)
+		}
+	}
+	has, err1 := cgroup.ParseIDs(list)
+	all, err2 := cgroup.ParseIDs(root)
+	return has.Union(bound).String(), all.Union(parted).String(), errors.Join(err1, err2)
 }

@@ -162,13 +162,13 @@ func TestPartitionReleased(t *testing.T) {
 	for _, spoiled := range []bool{false, true} {
 		r := partRig(t, "k/q/a", "k/q/b")
 		j := &pages{}
-		must(r.Keep(j, nil))
+		must(r.Originals.Keep(j, nil))
 		r.Apply(pod("k/q/a", "2-3"))
 		if spoiled {
 			must(r.tree.WriteText("k/q/b", lifecycle.CPUSetCPUs, "", "1-2"))
 		}
 		later := New(r.tree)
-		must(later.Keep(&pages{}, j.all()))
+		must(later.Originals.Keep(&pages{}, j.all()))
 		if got, ok := later.ParentCPUs("k/q/a"); !ok || got != "" {
 			t.Errorf("the pod's cgroup allows %q (%v), want all", got, ok)
 		}

@@ -3,6 +3,7 @@ package keeper
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -16,133 +17,33 @@ var (
 	// ErrUnknown is why a value is not given back: nobody remembers what was
 	// there before.
 	ErrUnknown = errors.New("what was there before is not known")
+	// ErrOtherTree is why a value cannot be given back that was written to a tree
+	// which is not the one at hand.
+	ErrOtherTree = errors.New("not in this cgroup tree")
 )
-
-// Release gives back the value a setting of an owner had before we wrote it. Of
-// a value never written only the row goes. A refused release stays in the table,
-// so that Settle tries again.
-func (k *Keeper) Release(owner string, field lifecycle.Field, key string) Outcome {
-	worst := Outcome{Target: Target{Owner: owner}, Value: lifecycle.Value{Field: field, Key: key}, State: Forgotten}
-	for _, o := range k.release(owner, func(r *row) bool { return r.field == field && r.key == key }) {
-		if worst.Target.Dir == "" || o.Err != nil {
-			worst = o
-		}
-	}
-	return worst
-}
-
-// unknownLocked reports whether a value is to be put back and nobody knows what
-// was there.
-func (k *Keeper) unknownLocked(it Item) bool {
-	if !it.Back || !it.Untold || it.Asked != nil {
-		return false
-	}
-	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
-	if r := k.rows[p]; r != nil {
-		_, known := r.back()
-		return !known
-	}
-	o, remembered := k.remembered[p]
-	return !remembered || o.Original == nil && o.Asked == nil
-}
-
-// leaveLocked leaves such a value as it is from now on.
-func (k *Keeper) leaveLocked(it Item, want string) Outcome {
-	p := place{it.Target.Dir, it.Value.Field, it.Value.Key}
-	err := &cgroup.Error{Op: "release", Path: k.file(p), Value: want, Err: ErrUnknown}
-	r := k.rows[p]
-	if r != nil && !r.verified && r.kernel == "" { // never written
-		k.dropLocked(r)
-		return Outcome{Target: it.Target, Value: it.Value, State: Forgotten}
-	}
-	if r != nil {
-		r.left, r.state, r.err = err, Left, err
-	}
-	return Outcome{Target: it.Target, Value: it.Value, State: Left, Err: err}
-}
-
-// release gives back the rows of an owner that match; those whose original
-// nobody knows are dropped.
-func (k *Keeper) release(owner string, match func(*row) bool) []Outcome {
-	k.lists.Lock()
-	k.mu.Lock()
-	for _, r := range slices.Clone(k.byOwner[owner]) {
-		if !match(r) {
-			continue
-		}
-		if _, known := r.back(); !known {
-			k.dropLocked(r)
-			continue
-		}
-		k.startReleaseLocked(r)
-	}
-	jobs := k.jobsLocked(owner, match)
-	k.mu.Unlock()
-	return k.finishRelease(jobs)
-}
-
-// finishRelease writes what is given back. Keeper.lists is held, and let go.
-func (k *Keeper) finishRelease(jobs []*job) []Outcome {
-	k.runSets(jobs, false)
-	k.lists.Unlock()
-	k.runScalars(jobs)
-	k.flush()
-	out := outcomes(jobs)
-	for i := range out {
-		if out[i].State == Pending {
-			out[i].State = Forgotten
-		}
-	}
-	return out
-}
-
-func (k *Keeper) startReleaseLocked(r *row) {
-	k.generation++
-	r.generation, r.releasing, r.waits = k.generation, true, false
-	r.want, _ = r.back()
-	// The canonical value where there is one; status shows the text too.
-	r.value, _ = cgroup.Decode(k.tree.Version, r.field, r.key, r.want)
-}
 
 // Yield compares every value in force with the kernel, and gives up those that
 // somebody else has changed since: they are left as they are from now on. It
 // returns them.
 func (k *Keeper) Yield() []Outcome {
 	k.mu.Lock()
-	var jobs []*job
-	for _, r := range k.rows {
-		if r.verified && r.left == nil {
-			jobs = append(jobs, newJob(r))
-		}
-	}
+	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.left == nil })
 	k.mu.Unlock()
-	slices.SortFunc(jobs, func(a, b *job) int { return a.place.compare(b.place) })
-	var theirs []*job
-	for _, j := range jobs {
-		text, err := k.tree.Read(j.place.dir, j.place.field, j.place.key)
-		if err != nil || k.hidden(j.place) {
-			continue // releasing it says what is wrong
+	return outcomes(slices.DeleteFunc(jobs, func(j *job) bool {
+		text, err := j.row.at.Read()
+		if err != nil || j.hidden(k.tree) {
+			return true // releasing it says what is wrong
 		}
 		k.mu.Lock()
+		defer k.mu.Unlock()
 		r := j.row
-		ours := spoiled(j.place, text, r.want) || cgroup.Same(j.place.field, j.place.key, text, r.kernel) || cgroup.Same(j.place.field, j.place.key, text, r.want)
-		if r.verified && !ours {
-			r.left = &cgroup.Error{Op: "release", Path: k.file(j.place), Value: r.want, Err: fmt.Errorf("%w to %q", ErrTheirs, text)}
-			r.state, r.err = Left, r.left
-			j.end(Left, text, r.left)
-			theirs = append(theirs, j)
+		if !r.drifted(text) || r.at.Same(text, r.want) || spoiled(j.place, text, r.want) {
+			return true
 		}
-		k.mu.Unlock()
-	}
-	return outcomes(theirs)
-}
-
-func (k *Keeper) file(p place) string {
-	file, err := k.tree.File(p.dir, p.field, p.key)
-	if err != nil {
-		return p.dir
-	}
-	return file
+		r.leave(r.refuse("release", fmt.Errorf("%w to %q", ErrTheirs, text)))
+		j.end(Left, text, r.left)
+		return false
+	}))
 }
 
 // ReleaseAll gives back every value that is still in the table or that an
@@ -151,29 +52,20 @@ func (k *Keeper) file(p place) string {
 // where Yield was called before, and where an earlier keeper wrote them.
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimRemembered(func(origin) bool { return true })
-	k.lists.Lock()
-	k.mu.Lock()
-	var jobs []*job
-	for _, r := range k.rows {
+	released := k.release(func(r *row) bool {
 		switch _, known := r.back(); {
 		case r.releasing || r.left != nil:
 		case known:
-			k.startReleaseLocked(r)
+			k.table.release(r, k.tree.Version)
 		case r.verified:
-			out = append(out, Outcome{Target: r.target, Value: r.value, State: Left, Kernel: r.kernel, Err: &cgroup.Error{
-				Op: "release", Path: k.file(r.place), Value: r.want, Err: ErrUnknown,
-			}})
-			continue
+			out = append(out, Outcome{Target: r.target, Value: r.value, State: Left, Kernel: r.kernel, Err: r.refuse("release", ErrUnknown)})
+			return false
 		default: // never written
-			continue
+			return false
 		}
-		if r.want != "" || r.releasing {
-			jobs = append(jobs, newJob(r))
-		}
-	}
-	k.mu.Unlock()
-	slices.SortFunc(jobs, func(a, b *job) int { return a.place.compare(b.place) })
-	return append(out, k.finishRelease(jobs)...)
+		return r.want != "" || r.releasing
+	})
+	return append(out, released...)
 }
 
 // ReleaseForgotten gives back what an earlier keeper wrote and nobody wants any
@@ -181,19 +73,20 @@ func (k *Keeper) ReleaseAll() []Outcome {
 func (k *Keeper) ReleaseForgotten(known func(owner string) bool) []Outcome {
 	out := k.claimRemembered(func(o origin) bool {
 		// Partitions keep CPUs from everybody, whoever had them.
-		return known(o.Owner) || isPartition(place{o.Dir, o.Field, o.Key})
+		return known(o.Owner) || o.place().isPartition()
 	})
-	k.lists.Lock()
-	k.mu.Lock()
-	var jobs []*job
-	for _, r := range k.rows {
-		if r.releasing && r.state == Pending {
-			jobs = append(jobs, newJob(r))
+	return append(out, k.release(func(r *row) bool { return r.releasing && r.state == Pending })...)
+}
+
+// release writes the rows that match. What has no cgroup has nothing to give back.
+func (k *Keeper) release(match func(*row) bool) []Outcome {
+	out := k.sync(false, func() []*job { return k.pick(maps.Values(k.table.rows), match) })
+	for i := range out {
+		if out[i].State == Pending {
+			out[i].State = Forgotten
 		}
 	}
-	k.mu.Unlock()
-	slices.SortFunc(jobs, func(a, b *job) int { return a.place.compare(b.place) })
-	return append(out, k.finishRelease(jobs)...)
+	return out
 }
 
 // claimRemembered makes rows to be released of what an earlier keeper left in
@@ -201,12 +94,7 @@ func (k *Keeper) ReleaseForgotten(known func(owner string) bool) []Outcome {
 // since, and what has no original, is returned.
 func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	k.mu.Lock()
-	var all []origin
-	for _, o := range k.remembered {
-		if mine(o) {
-			all = append(all, o)
-		}
-	}
+	all := slices.DeleteFunc(slices.Collect(maps.Values(k.Originals.remembered)), func(o origin) bool { return !mine(o) })
 	k.mu.Unlock()
 	var out []Outcome
 	for _, o := range all {
@@ -219,71 +107,76 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 
 // claim makes a row of one line, to be released; the outcome says why not.
 func (k *Keeper) claim(o origin) *Outcome {
-	p := place{o.Dir, o.Field, o.Key}
-	target := Target{Owner: o.Owner, Dir: o.Dir, Parent: o.Parent}
-	text, err := k.tree.Read(p.dir, p.field, p.key)
-	hidden := k.hidden(p)
-	if err != nil && cgroup.Gone(err) && !k.Exists(top(o.Dir)) {
-		err = fmt.Errorf("%w: the one at cgroup.root has no %s, so this was written to another: set cgroup.root", ErrOtherTree, top(o.Dir))
+	p := o.place()
+	at := k.tree.Resolve(p.dir, p.field, p.key)
+	text, err := at.Read()
+	hidden := p.hidden(k.tree)
+	if err != nil && cgroup.Gone(err) && !k.tree.Has(cgroup.Top(o.Dir)) {
+		err = fmt.Errorf("%w: the one at cgroup.root has no %s, so this was written to another: set cgroup.root", ErrOtherTree, cgroup.Top(o.Dir))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, still := k.remembered[p]; !still {
+	if _, still := k.Originals.remembered[p]; !still {
 		return nil
 	}
-	left := func(err error) *Outcome {
-		return &Outcome{Target: target, Value: lifecycle.Value{Field: p.field, Key: p.key}, State: Left, Kernel: text, Err: &cgroup.Error{
-			Op: "release", Path: k.file(p), Value: o.Ours, Err: err,
-		}}
-	}
-	r := &row{place: p}
-	r.take(o)
-	back, known := r.back()
-	isBack := known && (back != "" || !isList(p.field)) && cgroup.Same(p.field, p.key, text, back)
-	if known && isList(p.field) && text == "" {
-		isBack = true // of a cgroup made since: an empty list is never ours
-	}
-	if known && back != "" && cgroup.Same(p.field, p.key, o.Ours, back) && (o.Was == "" || !cgroup.Same(p.field, p.key, text, o.Was)) {
-		isBack = true // it was given back already: what is there since is not ours, a part of the list too
-	}
+	target := Target{Owner: o.Owner, Dir: o.Dir, Parent: o.Parent}
+	_, known := o.back()
 	switch {
-	case err != nil && cgroup.Gone(err), err == nil && isBack && !hidden:
-		delete(k.remembered, p)
-		k.tellGoneLocked(p) // or the next to read the journal takes what is there by then for ours
+	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isBack(at, text):
+		k.Originals.forget(p) // or the next to read the journal takes what is there by then for ours
 		return nil
 	case err != nil:
-		return left(err)
-	case !hidden && !k.mayBeOurs(o, text):
-		return left(fmt.Errorf("%w to %q", ErrTheirs, text))
+	case !hidden && !o.mayBeOurs(at, text):
+		err = fmt.Errorf("%w to %q", ErrTheirs, text)
 	case !known:
-		return left(ErrUnknown)
+		err = ErrUnknown
 	}
-	r = k.newRowLocked(p)
-	k.byOwner[o.Owner] = append(k.byOwner[o.Owner], r)
+	if err != nil {
+		return &Outcome{Target: target, Value: lifecycle.Value{Field: p.field, Key: p.key}, State: Left, Kernel: text, Err: &cgroup.Error{
+			Op: "release", Path: at.Name(), Value: o.Ours, Err: err,
+		}}
+	}
+	r := k.newRowLocked(p, at)
+	k.table.byOwner.add(o.Owner, r)
 	r.target, r.kernel, r.verified = target, text, true
-	k.startReleaseLocked(r)
+	k.table.release(r, k.tree.Version)
 	r.state = Pending
-	k.noteLocked(r)
+	k.Originals.note(r)
 	return nil
 }
 
 // hidden reports whether a file shows something else than was written to it: the
 // weight of a cgroup that is idle.
-func (k *Keeper) hidden(p place) bool {
+func (p place) hidden(tree *cgroup.Tree) bool {
 	if p.field != lifecycle.CPUShares {
 		return false
 	}
-	text, err := k.tree.Read(p.dir, lifecycle.Unified, idleKey)
+	text, err := tree.Read(p.dir, lifecycle.Unified, idleKey)
 	return err == nil && text == "1"
+}
+
+// isBack reports whether a text is what was there before us.
+func (o *origin) isBack(at cgroup.Handle, text string) bool {
+	back, known := o.back()
+	switch list := o.place().isList(); {
+	case !known:
+		return false
+	case list && text == "":
+		return true // of a cgroup made since: an empty list is never ours
+	case back != "" && at.Same(o.Ours, back) && (o.Was == "" || !at.Same(text, o.Was)):
+		return true // it was given back already: what is there since is not ours, a part of the list too
+	default:
+		return (back != "" || !list) && at.Same(text, back)
+	}
 }
 
 // mayBeOurs reports whether a text is what a keeper wrote. Of a list version 1
 // or the parent may have taken a part; of shares there are two images.
-func (k *Keeper) mayBeOurs(o origin, text string) bool {
-	if spoiled(place{o.Dir, o.Field, o.Key}, text, o.Ours) || cgroup.Same(o.Field, o.Key, text, o.Ours) || o.Was != "" && cgroup.Same(o.Field, o.Key, text, o.Was) {
+func (o *origin) mayBeOurs(at cgroup.Handle, text string) bool {
+	if spoiled(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.Was != "" && at.Same(text, o.Was) {
 		return true
 	}
-	if !isList(o.Field) {
+	if !o.place().isList() {
 		return false
 	}
 	has, err := cgroup.ParseIDs(text)

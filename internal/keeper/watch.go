@@ -1,7 +1,9 @@
 package keeper
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -23,40 +25,58 @@ type Fight struct {
 // again.
 var ErrFight = errors.New("somebody else writes it again and again")
 
-// watched is what the keeper knows of files others may write.
-type watched struct {
+// ErrContested is why a value is written again less often: another program keeps
+// changing it, and it is not left to that program.
+var ErrContested = errors.New("another program keeps changing it")
+
+// A list that another program keeps changing is written again after a pause, which
+// doubles up to the longest. So long the containers may have each other's CPUs.
+const (
+	firstPause   = time.Second
+	longestPause = 10 * time.Second
+)
+
+// foreign counts what others wrote into a row's file.
+type foreign struct {
+	writes uint64
+	since  time.Time // begin of the window n counts in
+	n      int
+	last   time.Time     // when it was last put right
+	pause  time.Duration // until it is put right once more; 0 for at once
+}
+
+// watch is what is known of files others may write. Keeper.mu guards all but now.
+type watch struct {
 	// now is the time, nil where nobody watches.
 	now   func() time.Time
 	fight Fight
 	// files are the values in force, by file; quota and period may share one.
-	files map[string][]*row
-	// dirs are the same by directory. fresh and stale are directories
-	// that came and went since Directories was last asked.
-	dirs         map[string][]*row
+	// dirs are the same by directory.
+	files, dirs index
+	// fresh and stale are directories that came and went since they were last
+	// asked for, of which changed tells.
 	fresh, stale map[string]bool
 	changed      chan struct{}
-	// rounds is what a Sweep still has to look at.
-	rounds []string
 }
 
 // Watchful has the keeper take note of which files hold its values, and of who
-// fights for them. It is called before the keeper is used.
+// else writes them. It is called before the keeper is used.
 func (k *Keeper) Watchful(now func() time.Time) {
-	k.now = now
-	k.files, k.dirs = map[string][]*row{}, map[string][]*row{}
-	k.fresh, k.stale = map[string]bool{}, map[string]bool{}
-	k.changed = make(chan struct{}, 1)
+	k.watch.now = now
+	k.watch.files, k.watch.dirs = index{}, index{}
+	k.watch.fresh, k.watch.stale = map[string]bool{}, map[string]bool{}
+	k.watch.changed = make(chan struct{}, 1)
 }
 
 // SetFight changes when files are left alone, and takes up all that were.
 func (k *Keeper) SetFight(f Fight) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fight == f {
+	if k.watch.fight == f {
 		return
 	}
-	k.fight = f
-	for _, r := range k.rows {
+	k.watch.fight = f
+	for _, r := range k.table.rows {
 		if errors.Is(r.left, ErrFight) {
 			r.left, r.foreign.n = nil, 0
 		}
@@ -64,148 +84,189 @@ func (k *Keeper) SetFight(f Fight) {
 	}
 }
 
-// Directories returns the directories of files with values in force that came,
-// and those that went, since it was last asked.
-func (k *Keeper) Directories() (fresh, stale []string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	fresh, stale = slices.Sorted(maps.Keys(k.fresh)), slices.Sorted(maps.Keys(k.stale))
-	clear(k.fresh)
-	clear(k.stale)
-	return fresh, stale
-}
-
-// noteFileLocked takes note of the file of a value in force.
-func (k *Keeper) noteFileLocked(r *row) {
-	if k.now == nil || r.file != "" {
+// add takes note of the file of a value in force.
+func (w *watch) add(r *row) {
+	if w.now == nil || r.indexed {
 		return
 	}
-	r.file = k.file(r.place)
-	k.files[r.file] = append(k.files[r.file], r)
-	dir := path.Dir(r.file)
-	if k.dirs[dir] = append(k.dirs[dir], r); len(k.dirs[dir]) == 1 {
-		if k.stale[dir] {
-			delete(k.stale, dir)
-		} else {
-			k.fresh[dir] = true
-		}
-		k.wake()
+	r.indexed = true
+	w.files.add(r.at.Path, r)
+	dir := path.Dir(r.at.Path)
+	if w.dirs.add(dir, r); len(w.dirs[dir]) == 1 {
+		w.turn(dir, w.stale, w.fresh)
 	}
 }
 
-// dropFileLocked ends that.
-func (k *Keeper) dropFileLocked(r *row) {
-	if r.file == "" {
+// drop ends that.
+func (w *watch) drop(r *row) {
+	if !r.indexed {
 		return
 	}
-	without(k.files, r.file, r)
-	dir := path.Dir(r.file)
-	if without(k.dirs, dir, r); len(k.dirs[dir]) == 0 {
-		if k.fresh[dir] {
-			delete(k.fresh, dir)
-		} else {
-			k.stale[dir] = true
-		}
-		k.wake()
+	r.indexed = false
+	w.files.remove(r.at.Path, r)
+	dir := path.Dir(r.at.Path)
+	if w.dirs.remove(dir, r); len(w.dirs[dir]) == 0 {
+		w.turn(dir, w.fresh, w.stale)
 	}
-	r.file = ""
 }
 
-// without takes a row out of one of many lists, which is not changed: others
-// may be reading it.
-func without(lists map[string][]*row, key string, r *row) {
-	rest := slices.DeleteFunc(slices.Clone(lists[key]), func(o *row) bool { return o == r })
-	if len(rest) == 0 {
-		delete(lists, key)
-		return
+// turn takes a directory back from those that took the other turn, or notes its own.
+func (w *watch) turn(dir string, other, own map[string]bool) {
+	if other[dir] {
+		delete(other, dir)
+	} else {
+		own[dir] = true
 	}
-	lists[key] = rest
-}
-
-func (k *Keeper) wake() {
 	select {
-	case k.changed <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Look compares one file, as a watcher names it, with what was last found in
-// force there. It returns the owners whose values differ.
-func (k *Keeper) Look(file string) []string {
-	k.mu.Lock()
-	rows := k.files[file]
-	k.mu.Unlock()
-	return k.differing(rows)
+// news returns the directories of files with values in force that came, and those
+// that went, since it was last called.
+func (w *watch) news() (fresh, stale []string) {
+	fresh, stale = slices.Sorted(maps.Keys(w.fresh)), slices.Sorted(maps.Keys(w.stale))
+	clear(w.fresh)
+	clear(w.stale)
+	return fresh, stale
 }
 
-// LookIn is Look of all files of a directory.
-func (k *Keeper) LookIn(dir string) []string {
-	k.mu.Lock()
-	rows := k.dirs[dir]
-	k.mu.Unlock()
-	return k.differing(rows)
+// conflict counts that a row's file was put right. Once that is too often the
+// file is left to the other program, or, where it keeps containers apart, written
+// again less often.
+func (w *watch) conflict(r *row) {
+	f := &r.foreign
+	f.writes++
+	if w.now == nil || w.fight.Limit == 0 {
+		return
+	}
+	now := w.now()
+	if now.Sub(f.last) >= w.fight.Per {
+		f.pause = 0
+	}
+	if now.Sub(f.since) >= w.fight.Per {
+		f.since, f.n = now, 0
+	}
+	f.n++
+	f.last = now
+	switch apart := r.keepsApart(); {
+	case apart && f.pause > 0:
+		f.pause = min(2*f.pause, longestPause)
+	case f.n < w.fight.Limit:
+	case apart:
+		f.pause = firstPause
+	default:
+		r.left = r.refuse("keep", fmt.Errorf("%w: %d times within %v; it is left to them", ErrFight, f.n, now.Sub(f.since).Round(time.Second)))
+	}
 }
 
-func (k *Keeper) differing(rows []*row) []string {
-	var owners []string
+// paused returns when a row's file is written again, where it is not before.
+func (w *watch) paused(r *row) (due time.Time, paused bool) {
+	if w.now == nil || r.foreign.pause == 0 {
+		return time.Time{}, false
+	}
+	due = r.foreign.last.Add(r.foreign.pause)
+	return due, due.After(w.now())
+}
+
+// contested is why a row's file was changed again and again until now; nil where
+// it is left in peace.
+func (w *watch) contested(r *row) error {
+	f := r.foreign
+	if w.now == nil || f.pause == 0 || w.now().Sub(f.last) >= w.fight.Per {
+		return nil
+	}
+	return r.refuse("keep", fmt.Errorf(
+		"%w: it was put right %d times and is written again every %v, between which containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
+}
+
+// Contested is a file somebody else writes.
+type Contested struct {
+	Owner, File string
+	Writes      uint64 // that were put right
+	Left        error  // why it is left to them; nil where it is kept
+	// Kept says that it is written again, less often, as they do not stop; nil where
+	// they have, or it is left to them.
+	Kept error
+}
+
+// rank orders the worst first.
+func (c Contested) rank() int {
+	switch {
+	case c.Kept != nil:
+		return 0
+	case c.Left != nil:
+		return 1
+	}
+	return 2
+}
+
+// Contests lists the files that others have written, the most contested first, and
+// how many are left to them, and are kept though they do not stop, by setting.
+func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int) {
+	count := func(in *map[string]int, r *row, err error) {
+		if err == nil {
+			return
+		}
+		if *in == nil {
+			*in = map[string]int{}
+		}
+		(*in)[r.setting()]++
+	}
+	k.mu.Lock()
+	for _, r := range k.table.rows {
+		c := Contested{Owner: r.target.Owner, File: r.at.Name(), Writes: r.foreign.writes, Left: r.left, Kept: k.watch.contested(r)}
+		if errors.Is(r.left, ErrFight) {
+			count(&left, r, r.left)
+		}
+		count(&kept, r, c.Kept)
+		if c.Writes > 0 || c.Left != nil {
+			list = append(list, c)
+		}
+	}
+	k.mu.Unlock()
+	slices.SortFunc(list, func(a, b Contested) int {
+		return cmp.Or(a.rank()-b.rank(), cmp.Compare(b.Writes, a.Writes), cmp.Compare(a.File, b.File))
+	})
+	return list[:min(most, len(list))], left, kept
+}
+
+// differing reads the files of rows, and returns the owners whose values differ.
+func (k *Keeper) differing(rows []*row) (owners []string) {
 	for _, r := range rows {
-		if owner, differs := k.differsNow(r); differs && !slices.Contains(owners, owner) {
+		text, err := r.at.Read()
+		k.mu.Lock()
+		_, paused := k.watch.paused(r)
+		// A cgroup that is gone is reported by others, and what cannot be read by the
+		// repair. What is paused is put right when it is due.
+		skip := err != nil && cgroup.Gone(err) || !r.verified || r.left != nil || paused
+		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
 		}
+		k.mu.Unlock()
 	}
 	return owners
 }
 
-func (k *Keeper) differsNow(r *row) (owner string, differs bool) {
-	text, err := k.tree.Read(r.dir, r.field, r.key)
+// Differing reads all files with values in force, and returns the owners whose
+// values differ.
+func (k *Keeper) Differing() []string { return k.sweep(k.files()) }
+
+// files are all that hold values in force, in order.
+func (k *Keeper) files() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// A cgroup that is gone is somebody else's news, and what cannot be read is
-	// told by who settles it.
-	if err != nil && cgroup.Gone(err) || !r.verified || r.left != nil {
-		return "", false
-	}
-	if _, paused := k.pausedLocked(r); paused {
-		return "", false // it is put right when it is due
-	}
-	return r.target.Owner, err != nil || !cgroup.Same(r.field, r.key, text, r.kernel)
+	return slices.Sorted(maps.Keys(k.watch.files))
 }
 
-// Sweep looks at some of the files, where it left off, and returns the owners
-// whose values differ. After as many calls as it takes it has seen all.
-func (k *Keeper) Sweep(some int) []string {
-	k.mu.Lock()
-	if len(k.rounds) == 0 || some >= len(k.files) {
-		k.rounds = slices.Sorted(maps.Keys(k.files))
-	}
-	some = min(some, len(k.rounds))
-	files := k.rounds[:some]
-	k.rounds = k.rounds[some:]
-	k.mu.Unlock()
-	var owners []string
+// sweep is differing of some files.
+func (k *Keeper) sweep(files []string) (owners []string) {
 	for _, file := range files {
-		owners = append(owners, k.Look(file)...)
+		k.mu.Lock()
+		rows := k.watch.files[file]
+		k.mu.Unlock()
+		owners = append(owners, k.differing(rows)...)
 	}
 	return owners
-}
-
-// Refused lists the owners of values that the kernel refused last. What stood in
-// their way may be gone by now, and nobody notifies us of that.
-func (k *Keeper) Refused() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	owners := map[string]bool{}
-	for _, r := range k.rows {
-		if r.state == Refused && r.left == nil {
-			owners[r.target.Owner] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(owners))
-}
-
-// Files returns how many files hold values.
-func (k *Keeper) Files() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.files)
 }

@@ -16,31 +16,31 @@ func TestLook(t *testing.T) {
 		r := newRig(t, v, "p/a", "p/b")
 		r.Watchful(time.Now)
 		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUQuota, 50000), num("p/a", lifecycle.CPUPeriod, 50000), cpus("p/b", "2")})
-		fresh, _ := r.Directories()
+		fresh, _ := r.watch.news()
 		dirs := map[cgroup.Version]int{cgroup.V1: 3, cgroup.V2: 2}
 		if len(fresh) != dirs[v] {
 			t.Errorf("%v: to be watched: %q", v, fresh)
 		}
-		if owners := r.Sweep(r.Files()); len(owners) != 0 {
+		if owners := r.Differing(); len(owners) != 0 {
 			t.Errorf("%v: nobody wrote, and %q differ", v, owners)
 		}
 		file, _ := r.tree.File("p/a", lifecycle.CPUQuota, "")
 		if err := r.tree.WriteBandwidth("p/a", "20000", "50000"); err != nil {
 			t.Fatal(err)
 		}
-		want(t, r.Look(file), "p/a")
-		want(t, r.Sweep(r.Files()), "p/a")
+		want(t, r.sweep([]string{file}), "p/a")
+		want(t, r.Differing(), "p/a")
 		r.log()
 		r.Repair("p/a", "p/b")
 		if n := len(r.log()); n != 1 {
 			t.Errorf("%v: %d writes put one file right", v, n)
 		}
-		if owners := append(r.Look(file), r.Sweep(r.Files())...); len(owners) != 0 {
+		if owners := append(r.sweep([]string{file}), r.Differing()...); len(owners) != 0 {
 			t.Errorf("%v: put right, and %q differ", v, owners)
 		}
 		r.Forget("p/a")
-		if _, stale := r.Directories(); len(stale) != dirs[v]-1 || r.Files() != 1 {
-			t.Errorf("%v: watched no longer: %q, files %d", v, stale, r.Files())
+		if _, stale := r.watch.news(); len(stale) != dirs[v]-1 || len(r.files()) != 1 {
+			t.Errorf("%v: watched no longer: %q, files %d", v, stale, len(r.files()))
 		}
 	}
 }
@@ -58,8 +58,9 @@ func TestSweepSeesAll(t *testing.T) {
 		}
 	}
 	var all []string
-	for range 2 {
-		all = append(all, r.Sweep(2)...)
+	d := Drift{Keeper: r.Keeper}
+	for range leafDirs { // of few files one at a time is read
+		all = append(all, d.sweep()...)
 	}
 	want(t, all, leafDirs...)
 }
@@ -130,7 +131,7 @@ func TestFight(t *testing.T) {
 	if got, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); got != "700" {
 		t.Errorf("left alone, and it is %s", got)
 	}
-	if owners := r.Sweep(r.Files()); len(owners) != 0 {
+	if owners := r.Differing(); len(owners) != 0 {
 		t.Errorf("left alone, and %q are to be put right", owners)
 	}
 	list, left, kept := r.Contests(10)

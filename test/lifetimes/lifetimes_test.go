@@ -22,7 +22,7 @@ func lifetimes() int {
 
 // bounded are the places that may be filled up to a bound: a journal that is written
 // anew when it has too many lines of what ended.
-var bounded = map[string]int{"keeper.origins.remembered": 1100}
+var bounded = map[string]int{"keeper.Originals.remembered": 1100}
 
 // skip is what a census does not enter: what does not grow with pods, or is bounded
 // by its own tests.
@@ -103,7 +103,7 @@ func (n *node) empty(kept census.Count) {
 	n.t.Helper()
 	for name, want := range map[string]int{
 		"engine.State.pods": 0, "engine.State.containers": 0, "engine.State.byPod": 0, "engine.State.benches": 0, "placement.Ledger.pods": 0,
-		"conductor.Conductor.tracks": 0, "keeper.Keeper.rows": 0,
+		"conductor.Conductor.tracks": 0, "keeper.table.rows": 0,
 		"record.file[github.com/trimtab/trimtab/internal/lifecycle.Record,github.com/trimtab/trimtab/internal/record.Overlay].Containers": 0,
 	} {
 		if got, there := kept[name]; got != want || !there {

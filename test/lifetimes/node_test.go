@@ -86,7 +86,7 @@ func newNode(t testing.TB) *node {
 	must(t, err)
 	must(t, n.kernel.MkdirRunc("kubepods"))
 	n.keeper = keeper.New(&cgroup.Tree{FS: n.kernel, Version: cgroup.V2})
-	must(t, n.keeper.Keep(discarded{}, nil))
+	must(t, n.keeper.Originals.Keep(discarded{}, nil))
 	n.keeper.Use(keeper.CoreSched{Groups: coresched.New(coresched.NewFake())}, lifecycle.CoreSched)
 	n.metrics = metrics.New(metrics.Build{}, metrics.Labels{})
 	n.con = conductor.New(conductor.Options{

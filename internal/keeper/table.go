@@ -1,0 +1,340 @@
+package keeper
+
+import (
+	"cmp"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// place names a setting of a cgroup.
+type place struct {
+	dir   string
+	field lifecycle.Field
+	key   string
+}
+
+func (it Item) place() place { return place{it.Target.Dir, it.Value.Field, it.Value.Key} }
+
+func (p place) compare(o place) int {
+	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
+}
+
+func (p place) depth() int { return strings.Count(p.dir, "/") }
+
+func (p place) isList() bool {
+	return p.field == lifecycle.CPUSetCPUs || p.field == lifecycle.CPUSetMems
+}
+
+func (p place) isPartition() bool {
+	return p.field == lifecycle.Unified && (p.key == cgroup.Exclusive || p.key == cgroup.Partition)
+}
+
+// isBandwidth reports whether it is a quota or a period, which are written together.
+func (p place) isBandwidth() bool {
+	return p.field == lifecycle.CPUQuota || p.field == lifecycle.CPUPeriod
+}
+
+// keepsApart reports whether a file keeps containers off the CPUs and memory nodes
+// that others own. Such a file is never left to another program: whose list is wide
+// now is no reason, as a later owner gets CPUs that it has.
+func (p place) keepsApart() bool { return p.isList() || p.isPartition() }
+
+// setting names what a place holds, out of a bounded set: the field, the file
+// where the table of settings has it, or "other".
+func (p place) setting() string {
+	if p.field != lifecycle.Unified {
+		return p.field.String()
+	}
+	for _, s := range cgroup.Settings() {
+		if s.Field == p.field && s.Key == p.key {
+			return p.key
+		}
+	}
+	return "other"
+}
+
+// row is one desired value. All but writing, place and at is guarded by Keeper.mu.
+type row struct {
+	place
+	at         cgroup.Handle // of the place, resolved once
+	target     Target
+	value      lifecycle.Value
+	want       string // the kernel text of value
+	generation uint64
+	// releasing says that want is the original, and the row goes when it is in
+	// force; where the cgroup is not there it waits for it, if it is to come.
+	releasing, waits bool
+	// past is what was there before.
+	past
+	// shown is the kernel's text of want, where that is another.
+	shown string
+	// indexed: the row is found by its file, as it is in force and somebody watches.
+	indexed bool
+	foreign foreign
+	// noted sums up what the journal has of the row.
+	noted uint64
+	// left is why the row is not written: the value is somebody else's.
+	left error
+	// kernel is the text last read back, where verified; what others write since
+	// is found by Settle.
+	kernel   string
+	verified bool
+	state    State
+	err      error
+
+	// writing orders the writes of the row's file. Quota and period share one.
+	writing *sync.Mutex
+}
+
+// back returns what would be in the file without us, where that is known: what
+// was found there, or else what somebody reported.
+func (p past) back() (string, bool) {
+	switch {
+	case p.Original != nil:
+		return *p.Original, true
+	case p.Asked != nil:
+		return *p.Asked, true
+	}
+	return "", false
+}
+
+// refuse is the error of a row whose value is not in the kernel.
+func (r *row) refuse(op string, err error) error {
+	return &cgroup.Error{Op: op, Path: r.at.Name(), Value: r.want, Err: err}
+}
+
+// leave has somebody else's value stay where the row's is wanted.
+func (r *row) leave(err error) { r.left, r.state, r.err = err, Left, err }
+
+// drifted reports whether a text is another than was last found in force.
+func (r *row) drifted(text string) bool { return r.verified && !r.at.Same(text, r.kernel) }
+
+// index finds rows by a text. A list of rows is never changed: others may be
+// reading it.
+type index map[string][]*row
+
+func (x index) add(key string, r *row) { x[key] = append(x[key], r) }
+
+func (x index) remove(key string, r *row) {
+	x[key] = slices.DeleteFunc(slices.Clone(x[key]), func(o *row) bool { return o == r })
+	if len(x[key]) == 0 {
+		delete(x, key)
+	}
+}
+
+// table is what is desired. Keeper.mu guards it.
+type table struct {
+	rows       map[place]*row
+	byOwner    index // the same rows
+	generation uint64
+	failed     map[*row]bool // refused for a reason that may pass
+	// parts are the rows of partitions' files. orphans are places of those whose
+	// owner was forgotten, and whose cgroup may still be there.
+	parts   map[place]*row
+	orphans []place
+}
+
+func (t *table) add(r *row) {
+	t.rows[r.place] = r
+	if r.isPartition() {
+		t.parts[r.place] = r
+	}
+}
+
+func (t *table) remove(r *row) {
+	delete(t.rows, r.place)
+	delete(t.parts, r.place)
+}
+
+// idle is the row by which we keep a cgroup idle; nil where there is none.
+func (t *table) idle(dir string) *row { return t.rows[place{dir, lifecycle.Unified, idleKey}] }
+
+// lock returns the lock of a new row: that of the other half, for quota and period.
+func (t *table) lock(p place) *sync.Mutex {
+	if p.isBandwidth() {
+		p.field = lifecycle.CPUQuota + lifecycle.CPUPeriod - p.field
+	}
+	if r := t.rows[p]; r != nil {
+		return r.writing
+	}
+	return new(sync.Mutex)
+}
+
+// release has a row want what was there before.
+func (t *table) release(r *row, v cgroup.Version) {
+	t.generation++
+	r.generation, r.releasing, r.waits = t.generation, true, false
+	r.want, _ = r.back()
+	// The canonical value where there is one; status shows the text too.
+	r.value, _ = cgroup.Decode(v, r.field, r.key, r.want)
+}
+
+// pick makes jobs of the rows that match, in a fixed order.
+func (k *Keeper) pick(rows iter.Seq[*row], match func(*row) bool) []*job {
+	var jobs []*job
+	for r := range rows {
+		if match(r) {
+			jobs = append(jobs, k.newJob(r))
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return a.place.compare(b.place) })
+	return jobs
+}
+
+// resolve returns the handle of a place.
+func (k *Keeper) resolve(p place) cgroup.Handle {
+	if r := k.table.rows[p]; r != nil {
+		return r.at
+	}
+	return k.tree.Resolve(p.dir, p.field, p.key)
+}
+
+func (k *Keeper) encode(at cgroup.Handle, v lifecycle.Value) (string, error) {
+	text, err := at.Encode(v)
+	if err != nil {
+		return "", &cgroup.Error{Op: "encode", Path: path.Join(at.Dir, cmp.Or(v.Key, v.Field.String())), Value: v.String(), Err: err}
+	}
+	if v.Field == lifecycle.CPUShares && k.tree.Version == cgroup.V2 && k.curve.Load() {
+		text = weightText(cgroup.RuntimeWeight(v.Int))
+	}
+	return text, nil
+}
+
+// record puts a batch into the table. Of two items for one setting the later
+// counts, and both get its job. The outcomes are of those that get none.
+func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.actors.note(batch)
+	jobs, out, of = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
+	byRow := make(map[*row]*job, len(batch))
+	var last lifecycle.Value // list, and its text: the members of a pool have the same
+	var text string
+	for i, it := range batch {
+		out[i] = Outcome{Target: it.Target, Value: it.Value}
+		if k.actors.of[it.Value.Field] != nil {
+			continue
+		}
+		at, want := k.resolve(it.place()), text
+		if text == "" || it.Value.Field != last.Field || it.Value.Text != last.Text || at.Path == "" {
+			var err error
+			if want, err = k.encode(at, it.Value); err != nil {
+				out[i].State, out[i].Err = Refused, err
+				continue
+			}
+			if it.place().isList() {
+				last, text = it.Value, want
+			}
+		}
+		if k.unknownLocked(it) {
+			out[i].State, out[i].Err = k.leaveLocked(it, at, want)
+			continue
+		}
+		r := k.recordLocked(it, at, want)
+		k.Originals.note(r)
+		j := byRow[r]
+		if j == nil {
+			j = k.newJob(r)
+			byRow[r] = j
+			jobs = append(jobs, j)
+		}
+		j.target, j.value, j.want, j.gen, j.releasing = r.target, r.value, r.want, r.generation, r.releasing
+		// Before the first write the original is still to be found out.
+		j.known, j.hasKnown = r.kernel, r.verified && (r.Original != nil || r.Carried)
+		of[i] = j
+	}
+	return jobs, out, of
+}
+
+func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
+	t, p, owner := k.table, it.place(), it.Target.Owner
+	r := t.rows[p]
+	switch {
+	case r == nil:
+		r = k.newRowLocked(p, at)
+		t.byOwner.add(owner, r)
+	case r.target.Owner != owner:
+		t.byOwner.remove(r.target.Owner, r)
+		t.byOwner.add(owner, r)
+	}
+	t.generation++
+	r.generation, r.target, r.value, r.releasing, r.waits = t.generation, it.Target, it.Value, it.Back, it.Back
+	r.Carried = r.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.Original == nil
+	k.noteAskedLocked(r, it)
+	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
+		k.Originals.found(r, idle.Weight) // what was there before the cgroup was idle; the kernel has forgotten it
+	}
+	if it.Back {
+		if text, known := r.back(); known {
+			want = text
+		}
+	} else if want != r.want {
+		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // what is wanted now may be taken
+	}
+	if want != r.want && r.want != "" {
+		r.Was, r.shown = cmp.Or(r.shown, r.want), ""
+	}
+	r.want, r.state, r.err = want, Pending, nil
+	return r
+}
+
+// newRowLocked adds a row, with what an earlier keeper knew of its setting.
+func (k *Keeper) newRowLocked(p place, at cgroup.Handle) *row {
+	r := &row{place: p, at: at, writing: k.table.lock(p)}
+	k.table.add(r)
+	k.Originals.claim(r)
+	return r
+}
+
+// noteAskedLocked keeps what would be there without us. What was found there
+// before does not count any more once somebody asks for something new.
+func (k *Keeper) noteAskedLocked(r *row, it Item) {
+	if it.Asked == nil {
+		return
+	}
+	value := it.Asked.String()
+	if r.Asked != nil && r.AskedFor != value {
+		r.Original, r.Carried = nil, true
+	}
+	var text string
+	var err error
+	if !r.isList() || it.Asked.Text != "" {
+		text, err = k.encode(r.at, *it.Asked)
+	}
+	if r.Asked, r.AskedFor = &text, value; err != nil {
+		r.Asked, r.AskedFor = nil, ""
+	}
+}
+
+// unknownLocked reports whether a value is to be put back and nobody knows what
+// was there.
+func (k *Keeper) unknownLocked(it Item) bool {
+	if !it.Back || !it.Untold || it.Asked != nil {
+		return false
+	}
+	known := k.Originals.remembered[it.place()].past
+	if r := k.table.rows[it.place()]; r != nil {
+		known = r.past
+	}
+	return known.Original == nil && known.Asked == nil
+}
+
+// leaveLocked leaves such a value as it is from now on.
+func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
+	r := k.table.rows[it.place()]
+	if r != nil && !r.verified && r.kernel == "" { // never written
+		k.dropLocked(r)
+		return Forgotten, nil
+	}
+	err := &cgroup.Error{Op: "release", Path: at.Name(), Value: want, Err: ErrUnknown}
+	if r != nil {
+		r.leave(err)
+	}
+	return Left, err
+}
