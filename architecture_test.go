@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"internal/resctrl":           {"internal/lifecycle"},
 	"internal/keeper":            {"internal/statefile", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/lifecycle"},
 	"internal/record":            {"internal/lifecycle", "internal/report/logkey", "internal/statefile"},
-	"internal/nodeview":          {"internal/engine", "internal/keeper", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api"},
+	"internal/nodeview":          {"internal/report/logkey", "internal/engine", "internal/keeper", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api"},
 	"internal/nodelock":          {},
 	"internal/report/logkey":     {},
 	"internal/report/api":        {"internal/lifecycle", "internal/nodelock"},

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -21,7 +20,7 @@ import (
 // newMetrics makes the recorder, with the label values that are known
 // beforehand.
 func newMetrics(o Options) *metrics.Metrics {
-	l := metrics.Labels{Hooks: []string{"none"}, Refused: conductor.RefusedKinds(), Updates: conductor.UpdateResults()}
+	l := metrics.Labels{Hooks: []string{"none"}, Refused: nodeview.RefusedKinds(), Updates: nodeview.UpdateResults()}
 	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
 	l.Hooks = append(l.Hooks, lifecycle.OutsideHook)
 	for _, h := range hook.Catalogue() {

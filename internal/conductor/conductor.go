@@ -38,7 +38,7 @@ type Options struct {
 	// Checkpoint is what was saved last of one, or nothing.
 	Checkpoint []byte
 	// Recorder is told what happens; nil for none.
-	Recorder Recorder
+	Recorder nodeview.Recorder
 	// Specs know what runtimes do not tell; nil for nothing.
 	Specs facts.Specs
 	// Grants know which devices the kubelet gave pods; nil for nothing.
@@ -66,14 +66,14 @@ type Tuning struct {
 
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
-	keeper   *keeper.Keeper
-	signer   *record.Signer
-	log      *slog.Logger
-	now      func() time.Time
-	recorder Recorder
-	facts    *facts.Gatherer
-	fail     atomic.Bool
-	ops      atomic.Uint32
+	keeper  *keeper.Keeper
+	signer  *record.Signer
+	log     *slog.Logger
+	now     func() time.Time
+	reports *nodeview.Reporter
+	facts   *facts.Gatherer
+	fail    atomic.Bool
+	ops     atomic.Uint32
 	// began is when it was made: since and last are counted from then, as no step
 	// of the wall clock changes how long ago something was.
 	began time.Time
@@ -98,15 +98,12 @@ type Conductor struct {
 	pace       time.Duration
 	queue      updateQueue
 	runtimes   map[string]attached
-	journal    nodeview.Journal
 	ceded      map[lifecycle.Field]bool
 	undone     map[placement.Key]int // creations in a row that failed after us
 	checkpoint *record.Checkpoint
 	returning  bool      // Options.Returning
 	looked     bool      // whether an earlier agent wrote was looked for
 	synced     time.Time // the last Synchronize that was decided and applied
-	// strangerAt is when the log last named a creation with a foreign record.
-	strangerAt time.Time
 	sweepEvery time.Duration
 	presence   presence
 }
@@ -120,12 +117,11 @@ type attached struct {
 // New makes a conductor of a node on which nothing runs yet.
 func New(o Options) *Conductor {
 	if o.Recorder == nil {
-		o.Recorder = NoRecorder{}
+		o.Recorder = nodeview.NoRecorder{}
 	}
 	c := &Conductor{
-		recorder: o.Recorder,
-		ceded:    setOf(o.Ceded),
-		undone:   map[placement.Key]int{}, tracks: map[string]*track{},
+		ceded:  setOf(o.Ceded),
+		undone: map[placement.Key]int{}, tracks: map[string]*track{},
 		keeper: o.Keeper, signer: record.NewSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
 		state:     engine.NewState(o.Machine, o.Policy),
 		queue:     newUpdateQueue(o.Now),
@@ -134,6 +130,7 @@ func New(o Options) *Conductor {
 		returning: o.Returning,
 		presence:  newPresence(), sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 	}
+	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
 	c.checkpoint = record.Open(o.Checkpoint, &c.mu, o.Log)
 	c.last.Store(int64(-quiet))
 	c.keeper.Watchful(o.Now)
@@ -142,7 +139,7 @@ func New(o Options) *Conductor {
 	c.facts = facts.New(facts.Options{
 		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Kernel: o.Keeper, Tree: o.Keeper.Tree(), Presence: kept{c}, State: kept{c},
 		Signer: c.signer, Checkpoint: c.checkpoint, Renew: c.inform, Log: o.Log,
-		Fault: func(hook string) { c.recorder.HookError(cmp.Or(hook, ourselves)) },
+		Fault: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.Ourselves)) },
 	})
 	return c
 }
@@ -237,7 +234,7 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 		return c.answerFirst(w, start), nil
 	}
 	if err != nil {
-		c.recorder.Event(ev.Kind, c.now().Sub(start), w.decided)
+		c.reports.Count.Event(ev.Kind, c.now().Sub(start), w.decided)
 		return Answer{Op: w.op}, err
 	}
 	c.finish(w, start)
@@ -296,7 +293,7 @@ func (c *Conductor) guard(w *work, part func() error) (err error) {
 		if r := recover(); r != nil {
 			c.log.Error("deciding an event failed", logkey.Op, w.op, logkey.Event, w.ev.Kind.String(),
 				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			c.recorder.HookError(ourselves)
+			c.reports.Count.HookError(nodeview.Ourselves)
 			w.failed = true
 			w.answer, w.items, w.notes, w.settle, err = Answer{}, nil, nil, "", nil
 			if c.fail.Load() && w.ev.Kind == lifecycle.CreateContainer {
@@ -312,11 +309,13 @@ func (c *Conductor) plan(w *work, f engine.Facts) error {
 	c.facts.Read(attachmentOf(w.from), w.ev, &f)
 	if w.ev.Kind == lifecycle.CreateContainer && w.ev.Container != nil {
 		_, w.again = f.Records[w.ev.Container.ID]
-		c.stranger(w, &f)
+		if q, found := f.Distrusted[w.ev.Container.ID]; found {
+			c.reports.Foreign(w.done(), q.Reason)
+		}
 	}
 	err := c.decide(w, f)
 	if err != nil {
-		c.refused(w, err)
+		c.reports.Refused(w.done(), err)
 	}
 	return err
 }
@@ -378,7 +377,7 @@ func (c *Conductor) conclude(w *work) {
 		c.mu.Unlock()
 	}
 	_ = c.guard(w, func() error {
-		c.report(w)
+		c.reports.Done(w.done())
 		return nil
 	})
 }

@@ -2,7 +2,6 @@ package conductor
 
 import (
 	"context"
-	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/facts"
@@ -37,23 +36,6 @@ func attachmentOf(c Carrier) facts.Attachment {
 	return facts.Attachment{Name: c.Name(), Within: can.AnswersWithin, Stamps: can.Stamps(), BeforePod: can.AsksBeforePod}
 }
 
-// remindStranger is how often the log names a creation with a foreign record.
-const remindStranger = 5 * time.Minute
-
-// stranger logs a creation that carries a record already, and not one of ours: an
-// agent that answers before this one has put it there, unless somebody forged it. The
-// runtime refuses a container that both adjust.
-func (c *Conductor) stranger(w *work, f *engine.Facts) {
-	q, found := f.Distrusted[w.ev.Container.ID]
-	now := c.now()
-	if !found || !c.strangerAt.IsZero() && now.Sub(c.strangerAt) < remindStranger {
-		return
-	}
-	c.strangerAt = now
-	c.log.Error("a new container carries a record that is not ours: another agent is attached to this runtime, or the record is forged; run one agent on a node",
-		logkey.Op, w.op, logkey.Pod, w.ev.Pod.Name, logkey.Namespace, w.ev.Pod.Namespace, logkey.Container, w.ev.Container.Name, logkey.Reason, q.Reason)
-}
-
 // Notify reports an event to hook servers that nothing is decided about.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
 
@@ -71,7 +53,7 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 func (c *Conductor) refuse(from Carrier, ev *lifecycle.Event, err error) (Answer, error) {
 	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
 	err = &Rejection{Reason: err.Error()}
-	c.refused(w, err)
+	c.reports.Refused(w.done(), err)
 	return Answer{Op: w.op}, err
 }
 

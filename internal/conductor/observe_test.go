@@ -191,7 +191,7 @@ func TestRuntimeUpdateResults(t *testing.T) {
 		err    error
 		want   string
 	}{
-		{nil, nil, UpdateDone}, {[]string{"c"}, nil, UpdateRefused}, {nil, errors.New("gone"), UpdateFailed},
+		{nil, nil, nodeview.UpdateDone}, {[]string{"c"}, nil, nodeview.UpdateRefused}, {nil, errors.New("gone"), nodeview.UpdateFailed},
 	} {
 		if got := updateResult(tc.failed, tc.err); got != tc.want {
 			t.Errorf("%v, %v: %s, want %s", tc.failed, tc.err, got, tc.want)

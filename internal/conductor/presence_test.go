@@ -14,6 +14,7 @@ func TestForeignRecord(t *testing.T) {
 	c, _, log := observed(t, false)
 	var now time.Duration
 	c.now = func() time.Time { return time.Unix(1000, 0).Add(now) }
+	c.reports.Now = c.now
 	p := testPod(nil)
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 	create := func(id, record string) {
@@ -33,7 +34,7 @@ func TestForeignRecord(t *testing.T) {
 	if n := strings.Count(log.String(), line); n != 1 {
 		t.Errorf("named %d times:\n%s", n, log)
 	}
-	now = remindStranger
+	now = 5 * time.Minute
 	create("d", "0123 {}")
 	if n := strings.Count(log.String(), line); n != 2 {
 		t.Errorf("named %d times after a while:\n%s", n, log)

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -284,7 +285,7 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 	limited, cancel := context.WithTimeout(ctx, updateTimeout)
 	failed, err := rt.runtime.Update(limited, []Settings{{Container: id, Values: values}})
 	cancel()
-	c.recorder.RuntimeUpdate(updateResult(failed, err))
+	c.reports.Count.RuntimeUpdate(updateResult(failed, err))
 	c.updated(id, values, err != nil || len(failed) > 0, err)
 	return true, pace
 }
@@ -293,11 +294,11 @@ func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duratio
 func updateResult(failed []string, err error) string {
 	switch {
 	case err != nil:
-		return UpdateFailed
+		return nodeview.UpdateFailed
 	case len(failed) > 0:
-		return UpdateRefused
+		return nodeview.UpdateRefused
 	}
-	return UpdateDone
+	return nodeview.UpdateDone
 }
 
 // updated notes the result of an update. Where it came while a newer value was
@@ -336,7 +337,7 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 		delete(c.queue.tries, id)
 		c.copyRefused(id, values, err)
 		c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
-			append(c.whoseLocked(id), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
+			append(nodeview.Whose(c.state, id), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
 		return overtaken
 	}
 	delete(c.queue.tries, id)

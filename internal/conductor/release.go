@@ -105,15 +105,11 @@ func (c *Conductor) staleCopy(to attached, can *Capabilities, id string) (out []
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	owner := ctr.Name
-	if p := c.state.Pod(ctr.PodID); p != nil {
-		owner = p.FullName() + "/" + ctr.Name
-	}
 	for _, v := range c.state.Values(ctr) {
 		if !c.differs(ctr, v) {
 			continue
 		}
-		k := api.Kept{Owner: owner, Setting: v.Field.String(), Kernel: c.track(id).stored[v.Field]}
+		k := api.Kept{Owner: c.state.FullName(ctr), Setting: v.Field.String(), Kernel: c.track(id).stored[v.Field]}
 		if target, err := c.target(ctr); err == nil {
 			k.Cgroup = target.Dir
 		}
@@ -142,7 +138,7 @@ func Released(out []keeper.Outcome) api.Released {
 	}
 	var r api.Released
 	for _, o := range last {
-		what := api.Kept{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: slotOf(o.Value).String(), Kernel: o.Kernel}
+		what := api.Kept{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: o.Value.Setting(), Kernel: o.Kernel}
 		if o.Err != nil {
 			what.Why = o.Err.Error()
 		}
@@ -167,14 +163,6 @@ func Released(out []keeper.Outcome) api.Released {
 	return r
 }
 
-// String is the field, with its key.
-func (s slot) String() string {
-	if s.key == "" {
-		return s.field.String()
-	}
-	return s.field.String() + " " + s.key
-}
-
 // giveUp gives back what an earlier agent wrote for those that live and nobody
 // decides any more.
 func (c *Conductor) giveUp(w *work) {
@@ -187,7 +175,7 @@ func (c *Conductor) giveUp(w *work) {
 		})
 		for _, o := range out {
 			if o.Err != nil {
-				c.log.Warn("what an earlier agent wrote stays", append(c.whose(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+				c.log.Warn("what an earlier agent wrote stays", append(c.reports.Whose(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
 		return nil

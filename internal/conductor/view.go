@@ -31,7 +31,7 @@ func (c *Conductor) viewLocked() nodeview.View {
 }
 
 // Journal returns what happened of late.
-func (c *Conductor) Journal() *nodeview.Journal { return &c.journal }
+func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 
 // stuck is how long one event may take before it counts as never ending. A
 // lower memory limit may make the kernel reclaim for many seconds.

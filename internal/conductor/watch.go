@@ -2,7 +2,6 @@ package conductor
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -55,7 +54,7 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Same && !c.isMissing(o) })
 	})
 	for _, o := range wrote {
-		c.tellRepair(o)
+		c.reports.Repaired(o)
 	}
 	return wrote
 }
@@ -79,42 +78,4 @@ func (c *Conductor) isMissing(o keeper.Outcome) bool {
 	defer c.mu.Unlock()
 	d, ok := c.tracks[o.Target.Owner].of(o.Value)
 	return ok && !d.applied
-}
-
-// whose names an owner of values in a log line: its pod and container where they
-// are known, with its id.
-func (c *Conductor) whose(owner string) []any {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.whoseLocked(owner)
-}
-
-func (c *Conductor) whoseLocked(owner string) []any {
-	out := []any{logkey.Owner, owner}
-	p := c.state.Pod(owner)
-	if ctr := c.state.Container(owner); ctr != nil {
-		out = append(out, logkey.Container, ctr.Name)
-		p = c.state.Pod(ctr.PodID)
-	}
-	if p != nil {
-		out = append(out, logkey.Pod, p.Pod.Name, logkey.Namespace, p.Pod.Namespace)
-	}
-	return out
-}
-
-// tellRepair logs what became of a value that others had undone.
-func (c *Conductor) tellRepair(o keeper.Outcome) {
-	about := append(c.whose(o.Target.Owner), logkey.Field, slotOf(o.Value).String(), logkey.Value, o.Value.String())
-	switch o.State {
-	case keeper.Applied, keeper.Clipped:
-		if errors.Is(o.Err, keeper.ErrContested) {
-			c.log.Error("another program keeps changing a list that keeps containers apart; it is written again, less often", append(about, logkey.Err, o.Err)...)
-			return
-		}
-		c.log.Warn("written again what others had undone", about...)
-	case keeper.Left:
-		c.log.Warn("somebody else writes a value of ours; it is left to them", append(about, logkey.Err, o.Err)...)
-	case keeper.Refused:
-		c.log.Warn("what others had undone cannot be written again", append(about, logkey.Err, o.Err)...)
-	}
 }

@@ -139,6 +139,14 @@ func (c *Container) Alive() bool {
 	return c.Life == lifecycle.StateCreated || c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
 }
 
+// FullName returns namespace/name/container.
+func (s *State) FullName(c *Container) string {
+	if p := s.Pod(c.PodID); p != nil {
+		return p.FullName() + "/" + c.Name
+	}
+	return c.Name
+}
+
 // Runs reports whether the runtime says that the container has a process.
 func (c *Container) Runs() bool {
 	return c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused

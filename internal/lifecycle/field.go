@@ -174,6 +174,14 @@ func (f Field) Numeric() bool {
 	return false
 }
 
+// Setting is what the value sets: its field, with its key.
+func (v Value) Setting() string {
+	if v.Key == "" {
+		return v.Field.String()
+	}
+	return v.Field.String() + " " + v.Key
+}
+
 // String prints the value alone, without field and key.
 func (v Value) String() string {
 	switch {

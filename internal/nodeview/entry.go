@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Entry is the journal's line about what an event came to: what was decided for whom it
+// entry is the journal's line about what an event came to: what was decided for whom it
 // is about, what others lost or got, and what is wrong.
-func (v *View) Entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
+func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
 	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
 	if ev.Pod != nil {
 		e.Pod = ev.Pod.Namespace + "/" + ev.Pod.Name
@@ -46,17 +46,12 @@ func (v *View) Entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 		e.Problems = append(e.Problems, v.troubles(p)...)
 		e.Changed = append(e.Changed, fmt.Sprintf("%d pods, %d containers decided anew", len(p.ChangedPods), len(p.Changed)))
 	}
-	e.Problems = lifecycle.Bound(e.Problems, mostProblems(ev))
-	return e
-}
-
-// mostProblems bounds what is journalled and logged of one event: of a pod as much as is
-// kept of it.
-func mostProblems(ev *lifecycle.Event) int {
+	most := maxTroubles + 1
 	if ev.Pod != nil {
-		return lifecycle.MaxProblems
+		most = lifecycle.MaxProblems // as much as is kept of it
 	}
-	return maxTroubles + 1
+	e.Problems = lifecycle.Bound(e.Problems, most)
+	return e
 }
 
 // maxTroubles bounds what one line of the journal tells of a whole node;
@@ -67,14 +62,9 @@ const maxTroubles = 50
 // decided anew together, each with whose it is.
 func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
 	var out []lifecycle.Problem
-	more := 0
 	add := func(whose string, problems []lifecycle.Problem) {
 		for _, p := range problems {
-			switch {
-			case p.Warning:
-			case len(out) == maxTroubles:
-				more++
-			default:
+			if !p.Warning {
 				p.Reason = intent.Printable(whose) + ": " + p.Reason
 				out = append(out, p)
 			}
@@ -87,13 +77,11 @@ func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
 	}
 	for _, id := range plan.Changed {
 		if ctr := v.State.Container(id); ctr != nil {
-			if p := v.State.Pod(ctr.PodID); p != nil {
-				add(p.FullName()+"/"+ctr.Name, ctr.Told())
-			}
+			add(v.State.FullName(ctr), ctr.Told())
 		}
 	}
-	if more > 0 {
-		out = append(out, lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
+	if more := len(out) - maxTroubles; more > 0 {
+		out = append(out[:maxTroubles], lifecycle.Problem{Reason: fmt.Sprintf("and %d more problems, see explain", more), Warning: true})
 	}
 	return out
 }

@@ -64,11 +64,7 @@ func (v *View) became(owner string, val lifecycle.Value) (b Became, missing api.
 func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	var out []api.Value
 	for _, val := range values {
-		name := val.Field.String()
-		if val.Key != "" {
-			name += " " + val.Key
-		}
-		s := api.Value{Field: name, Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
+		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
 		if b, missing, ok := v.became(owner, val); ok && b.Value == s.Value {
 			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.Note
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
@@ -88,11 +84,7 @@ func (v *View) WithoutCgroup(most int) []string {
 		if ctr == nil || !ctr.Runs() {
 			continue
 		}
-		name := ctr.Name
-		if p := v.State.Pod(ctr.PodID); p != nil {
-			name = p.FullName() + "/" + name
-		}
-		out = append(out, name+" ("+dir+")")
+		out = append(out, v.State.FullName(ctr)+" ("+dir+")")
 	}
 	slices.Sort(out)
 	return out[:min(most, len(out))]

@@ -1,4 +1,4 @@
-package conductor
+package nodeview
 
 import (
 	"time"
@@ -30,8 +30,8 @@ const (
 	refusedUnserved      = "unserved"  // what nothing on this node does
 )
 
-// ourselves is the hook of a panic that was no hook's.
-const ourselves = "none"
+// Ourselves is the hook of a panic that was no hook's.
+const Ourselves = "none"
 
 // The results RuntimeUpdate is told of.
 const (
@@ -63,21 +63,3 @@ func (NoRecorder) HookError(string) {}
 
 // RuntimeUpdate does nothing.
 func (NoRecorder) RuntimeUpdate(string) {}
-
-// count tells the recorder of one problem of an event. What a container was
-// refused when it was created is not counted again at its later events.
-func (c *Conductor) count(w *work, p lifecycle.Problem) {
-	switch {
-	case p.Warning || w.ev.Kind == lifecycle.StartContainer:
-	case p.Unserved:
-		c.recorder.Refused(refusedUnserved)
-	case p.Hook != "":
-		c.recorder.HookError(p.Hook)
-	case p.Rule != "":
-		c.recorder.Refused(refusedAuthorisation)
-	case w.ev.Kind == lifecycle.RunPodSandbox || p.Key == RecordKey:
-		c.recorder.Refused(refusedAnnotation)
-	default:
-		c.recorder.Refused(refusedPlacement)
-	}
-}

@@ -1,0 +1,205 @@
+package nodeview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// Reporter reports what happens: to the journal, the log and the counters.
+type Reporter struct {
+	Source
+	Log     *slog.Logger
+	Now     func() time.Time
+	Count   Recorder
+	Journal Journal
+
+	foreignAt time.Time // when the log last named a creation with a foreign record
+}
+
+// Done is an event that is over.
+type Done struct {
+	Op       logkey.ID
+	Event    *lifecycle.Event
+	From     string       // the attachment; "" for none
+	Plan     *engine.Plan // nil where nothing was decided
+	Problems []lifecycle.Problem
+	Wrote    []keeper.Outcome
+	Decided  time.Duration // what deciding took
+	Took     time.Duration // and all of it, until the answer
+	Limit    time.Duration // how long the runtime waits for it; 0 where it does not say
+	Again    bool          // a creation that carries a record: it was decided before
+}
+
+// Refused reports a rejection.
+func (r *Reporter) Refused(d Done, err error) {
+	r.remember(d, err.Error())
+	r.Count.Refused(refusedRequest)
+	r.Log.Warn("refused", append(about(d), logkey.Err, err)...)
+}
+
+// remember adds an event to the journal.
+func (r *Reporter) remember(d Done, rejected string) (e api.Event) {
+	r.View(func(v *View) {
+		e = v.entry(d.Event, d.Plan, d.Problems)
+		e.Op, e.Time, e.From, e.Again = d.Op.String(), r.Now(), cmp.Or(d.From, "configuration"), d.Again
+		e.Took, e.Rejected = d.Took, rejected
+		r.Journal.Add(e)
+	})
+	return e
+}
+
+// Done reports an event.
+func (r *Reporter) Done(d Done) {
+	if d.Limit > 0 && d.Took > d.Limit {
+		d.Problems = append(d.Problems, tooLate(d))
+	}
+	e := r.remember(d, "")
+	r.Count.Event(d.Event.Kind, e.Took, d.Decided)
+	for _, p := range e.Problems {
+		r.count(d.Event.Kind, p)
+		r.Log.Warn("problem", append(about(d), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Told())...)
+	}
+	r.kernelRefused(d)
+	if len(e.Values)+len(e.Changed) == 0 || !r.Log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
+		return
+	}
+	out := about(d)
+	for _, v := range e.Values {
+		if v.Field == lifecycle.CPUSetCPUs.String() {
+			out = append(out, logkey.CPUs, v.Value)
+		}
+	}
+	r.Log.Info("decided", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
+}
+
+// kernelRefused logs what the kernel refused: of each pod no more than is kept of
+// its problems. Status has all of it.
+func (r *Reporter) kernelRefused(d Done) {
+	logged := map[string]int{}
+	for _, o := range d.Wrote {
+		if o.State != keeper.Refused {
+			continue
+		}
+		pod := o.Target.Owner
+		r.View(func(v *View) {
+			if ctr := v.State.Container(pod); ctr != nil {
+				pod = ctr.PodID
+			}
+		})
+		if logged[pod]++; logged[pod] <= lifecycle.MaxProblems {
+			r.Log.Warn("the kernel refused a value", append(r.Whose(o.Target.Owner), logkey.Op, d.Op,
+				logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+		}
+	}
+	for _, pod := range slices.Sorted(maps.Keys(logged)) {
+		if more := logged[pod] - lifecycle.MaxProblems; more > 0 {
+			r.Log.Warn("the kernel refused more values of a pod, see explain", append(r.Whose(pod), logkey.Op, d.Op, logkey.Values, more)...)
+		}
+	}
+}
+
+// count counts one problem of an event. What a container was refused when it was
+// created is not counted again at its later events.
+func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
+	switch {
+	case p.Warning || kind == lifecycle.StartContainer:
+	case p.Unserved:
+		r.Count.Refused(refusedUnserved)
+	case p.Hook != "":
+		r.Count.HookError(p.Hook)
+	case p.Rule != "":
+		r.Count.Refused(refusedAuthorisation)
+	case kind == lifecycle.RunPodSandbox || p.Key == intent.RecordKey:
+		r.Count.Refused(refusedAnnotation)
+	default:
+		r.Count.Refused(refusedPlacement)
+	}
+}
+
+// remindForeign is how often the log names a creation with a foreign record.
+const remindForeign = 5 * time.Minute
+
+// Foreign logs a creation that carries a record already, and not one of ours: an
+// agent that answers before this one has put it there, unless somebody forged it. The
+// runtime refuses a container that both adjust. It is called by one event at a time.
+func (r *Reporter) Foreign(d Done, why string) {
+	now := r.Now()
+	if !r.foreignAt.IsZero() && now.Sub(r.foreignAt) < remindForeign {
+		return
+	}
+	r.foreignAt = now
+	r.Log.Error("a new container carries a record that is not ours: another agent is attached to this runtime, or the record is forged; run one agent on a node",
+		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
+}
+
+// Repaired logs what became of a value that others had changed.
+func (r *Reporter) Repaired(o keeper.Outcome) {
+	about := append(r.Whose(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())
+	switch o.State {
+	case keeper.Applied, keeper.Clipped:
+		if errors.Is(o.Err, keeper.ErrContested) {
+			r.Log.Error("another program keeps changing a list that keeps containers apart; it is written again, less often", append(about, logkey.Err, o.Err)...)
+			return
+		}
+		r.Log.Warn("written again what others had undone", about...)
+	case keeper.Left:
+		r.Log.Warn("somebody else writes a value of ours; it is left to them", append(about, logkey.Err, o.Err)...)
+	case keeper.Refused:
+		r.Log.Warn("what others had undone cannot be written again", append(about, logkey.Err, o.Err)...)
+	}
+}
+
+// Whose names an owner of values in a log line.
+func (r *Reporter) Whose(owner string) (out []any) {
+	r.View(func(v *View) { out = Whose(v.State, owner) })
+	return out
+}
+
+// Whose names an owner of values in a log line: its pod and container where they
+// are known, with its id.
+func Whose(s *engine.State, owner string) []any {
+	out := []any{logkey.Owner, owner}
+	p := s.Pod(owner)
+	if ctr := s.Container(owner); ctr != nil {
+		out = append(out, logkey.Container, ctr.Name)
+		p = s.Pod(ctr.PodID)
+	}
+	if p != nil {
+		out = append(out, logkey.Pod, p.Pod.Name, logkey.Namespace, p.Pod.Namespace)
+	}
+	return out
+}
+
+// about says which event a line is about.
+func about(d Done) []any {
+	out := []any{logkey.Op, d.Op, logkey.Event, d.Event.Kind.String()}
+	if p := d.Event.Pod; p != nil {
+		out = append(out, logkey.Pod, p.Name, logkey.Namespace, p.Namespace)
+	}
+	if ctr := d.Event.Container; ctr != nil {
+		out = append(out, logkey.Container, ctr.Name)
+	}
+	return out
+}
+
+// tooLate is the problem of an answer that no runtime waited for.
+func tooLate(d Done) lifecycle.Problem {
+	return lifecycle.Problem{
+		Warning: true, Value: d.Event.Kind.String(),
+		Reason: fmt.Sprintf("the answer took %v and the runtime waits %v", d.Took.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),
+		Then:   "the runtime may have gone on without it; the kernel has what was decided once the container starts",
+	}
+}
