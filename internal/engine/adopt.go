@@ -10,66 +10,113 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
+// recovery is one container that runs already while it is found out what was decided
+// for it.
+type recovery struct {
+	n     *view
+	facts *Facts
+	p     *Pod
+	c     *Container
+}
+
+// find returns what the container's record says, brought in line with what happened
+// since, or what serves for one that has none; nil for a container that is new.
+func (b *recovery) find(told *lifecycle.Container) *Record {
+	if q, ok := b.facts.Distrusted[told.ID]; ok {
+		b.c.distrust = []lifecycle.Problem{q}
+	}
+	b.noteUnread(told)
+	rec, recorded := b.facts.Records[told.ID]
+	_, found := b.facts.Kernel[told.ID]
+	switch {
+	case recorded:
+		b.recorded(told, &rec)
+		return &rec
+	case b.c.Unread != "":
+		return b.adoptUnread()
+	case found:
+		return b.adopt()
+	}
+	return nil
+}
+
+// recorded gives a container what its record says.
+func (b *recovery) recorded(told *lifecycle.Container, rec *Record) {
+	c, stamped := b.c, rec.CPUs
+	if c.Unread == "" {
+		rec.CPUs = b.resizedSince(told, rec)
+	} else {
+		rec.CPUs = b.unreadSince(rec)
+	}
+	c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
+	c.Born = b.n.machine.PlacesOf(rec.CPUs) // what is offline comes back
+	c.Pristine = askedSince(rec, &told.Resources)
+	if rec.CPUs != "" && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
+		requota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
+	}
+	b.paidSince(told, rec)
+	c.Resized = rec.CPUs != stamped
+	asked := c.Pristine
+	c.Kept, c.stamped = rec.Kept, true // what is ours from here on its record does not have
+	c.Pristine, c.Unplaced = asked, false
+	c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
+}
+
 // adopt makes do without a record: what the kernel gives a container now is
 // what was decided before. One with the CPUs its pod was assigned owns them; one
 // that was narrowed otherwise did not get them.
 //
 // Where it carries a record that is not trusted, as after the loss of the key, an
 // agent gave it what the runtime's copy says of CPUs.
-func (d *draft) adopt(p *Pod, c *Container, f Facts) *Record {
-	has, whole := d.machine.OnlineOf(f.Kernel[c.ID]), d.machine.Online()
-	_, ours := f.Distrusted[c.ID]
+func (b *recovery) adopt() *Record {
+	has, whole := b.n.machine.OnlineOf(b.facts.Kernel[b.c.ID]), b.n.machine.Online()
+	_, ours := b.facts.Distrusted[b.c.ID]
 	if ours {
-		c.Pristine.CPU.CPUs = ""
+		b.c.Pristine.CPU.CPUs = ""
 	}
-	if d.terms(p).Chooses {
+	if b.n.terms(b.p).Chooses {
 		// Whoever decided them, they stay its memory nodes, its limit counts on them,
 		// and giving values back moves no page.
-		c.Mems = c.Pristine.CPU.Mems
+		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
 	if ours && has.Empty() { // bounded no more than the machine: it was given no CPUs to own
 		has = whole
 	}
-	bounded := !p.Within.Empty()
-	if bounded {
-		whole = whole.And(p.Within)
-	}
+	whole = b.p.and(whole)
 	narrowed := has != whole
-	if c.Pristine.CPU.CPUs != "" {
-		if whole = d.machine.OnlineOf(c.Pristine.CPU.CPUs); bounded {
-			whole = whole.And(p.Within)
-		}
+	if b.c.Pristine.CPU.CPUs != "" {
+		whole = b.p.and(b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs))
 	}
-	c.touched = !has.Empty() && has != whole || ours
-	asked := d.unlifted(p, &c.Pristine)
-	_, chosen := d.asks(p, &asked)
-	d.adoptHome(p, c, has)
-	if has.Empty() || !p.Intent.CPUs.Said() && !chosen || !d.policy.Place {
+	b.c.touched = !has.Empty() && has != whole || ours
+	asked := b.p.unlifted(&b.c.Pristine)
+	_, chosen := b.n.asks(b.p, &asked)
+	b.adoptHome(has)
+	if has.Empty() || !b.p.Intent.CPUs.Said() && !chosen || !b.n.policy.Place {
 		return nil
 	}
-	if d.runsOnOwn(p, c, has, f) && d.grantable(p, c.Key, has) == nil {
-		c.Born, c.Pristine = has, asked
-		return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine}, CPUs: d.machine.Format(has)}
+	if b.runsOnOwn(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
+		b.c.Born, b.c.Pristine = has, asked
+		return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
 	// Where the agent chooses, nobody but it gives the runtime's copy a list: one in
 	// a pool was refused, whatever the copy says by now.
-	if !c.touched && (!chosen || !narrowed) {
+	if !b.c.touched && (!chosen || !narrowed) {
 		return nil
 	}
-	return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine, Home: c.Home}}
+	return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine, Home: b.c.Home}}
 }
 
 // adoptHome finds the NUMA node whose pool a container runs in: none of the others'
 // CPUs are in its cpuset.
-func (d *draft) adoptHome(p *Pod, c *Container, has topology.Set) {
-	if !has.Empty() && p.Intent.NUMA.Said() {
-		c.Home = d.shares(p, c, true, has).Home
+func (b *recovery) adoptHome(has topology.Set) {
+	if !has.Empty() && b.p.Intent.NUMA.Said() {
+		b.c.Home = (&seating{n: b.n, p: b.p, c: b.c}).shares(true, has).Home
 	}
 }
 
 // unlifted are a container's resources with the quota that was lifted because it
 // owns CPUs, as far as another value tells it: in a Guaranteed pod the shares do.
-func (d *draft) unlifted(p *Pod, r *lifecycle.Resources) lifecycle.Resources {
+func (p *Pod) unlifted(r *lifecycle.Resources) lifecycle.Resources {
 	out := *r
 	if r.CPU.Quota.V < 0 && p.Intent.QoS == intent.Guaranteed {
 		period := int64(r.CPU.Period.Or(defaultPeriod))
@@ -82,49 +129,49 @@ func (d *draft) unlifted(p *Pod, r *lifecycle.Resources) lifecycle.Resources {
 // its pod was assigned, or as many as the agent would have chosen and to nobody else:
 // it owns them. Where owners' quotas are lifted, and an agent had the runtime's copy
 // say so, that alone tells.
-func (d *draft) runsOnOwn(p *Pod, c *Container, has topology.Set, f Facts) bool {
-	if p.Intent.CPUs.Said() {
-		assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
+func (b *recovery) runsOnOwn(has topology.Set) bool {
+	if b.p.Intent.CPUs.Said() {
+		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
 		return err == nil && assigned == has
 	}
-	asked := d.unlifted(p, &c.Pristine)
-	if _, ok := d.asks(p, &asked); !ok || has.Empty() {
+	asked := b.p.unlifted(&b.c.Pristine)
+	if _, ok := b.n.asks(b.p, &asked); !ok || has.Empty() {
 		return false
 	}
-	quota, lifts := c.Pristine.CPU.Quota.V, d.lifts(p, c, has)
-	if _, ours := f.Distrusted[c.ID]; ours && lifts {
+	quota, lifts := b.c.Pristine.CPU.Quota.V, b.lifts(has)
+	if _, ours := b.facts.Distrusted[b.c.ID]; ours && lifts {
 		return quota < 0
 	}
-	if quota > 0 && lifts && d.machine.OnlineOf(c.Pristine.CPU.CPUs) == has {
+	if quota > 0 && lifts && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
 		return false // the copy has what was decided, and no quota was lifted
 	}
-	as := slices.Contains(d.asksByNow(p, p.Pod.ID, &asked), has.Len())
-	if !as && p.Intent.NUMA.V.Exclusive { // more than it asks for: all there is of NUMA nodes
-		all := d.machine.Spread(topology.NodeLevel, has).And(d.machine.Online()).Minus(d.policy.Pools.Reserved)
+	as := slices.Contains(b.asksByNow(&asked), has.Len())
+	if !as && b.p.Intent.NUMA.V.Exclusive { // more than it asks for: all there is of NUMA nodes
+		all := b.n.machine.Spread(topology.NodeLevel, has).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 		as = has.Contains(all) && (quota < 0 || !lifts)
 	}
-	return as && d.aloneOn(p, has, f)
+	return as && b.aloneOn(has)
 }
 
 // lifts reports whether a container would be without a quota if it owned CPUs.
-func (d *draft) lifts(p *Pod, c *Container, cpus topology.Set) bool {
-	owner := *c
+func (b *recovery) lifts(cpus topology.Set) bool {
+	owner := *b.c
 	owner.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
-	values, _ := d.propose(p, &owner)
+	values, _ := b.n.propose(b.p, &owner)
 	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUQuota && v.Int < 0 })
 }
 
 // aloneOn reports whether no other pod's container runs on some CPUs, but for those
 // they may have been lent to.
-func (d *draft) aloneOn(p *Pod, has topology.Set, f Facts) bool {
-	lent := d.terms(p).Lent
-	for pod, all := range d.listed {
-		other := d.pod(pod)
-		if other == nil || other.Pod.UID == p.Pod.UID || lent && other.Intent.Class.V == intent.Reclaimed {
+func (b *recovery) aloneOn(has topology.Set) bool {
+	lent := b.n.terms(b.p).Lent
+	for pod, all := range b.n.listed {
+		other := b.n.pod(pod)
+		if other == nil || other.Pod.UID == b.p.Pod.UID || lent && other.Intent.Class.V == intent.Reclaimed {
 			continue
 		}
 		for _, c := range all {
-			if c.State != lifecycle.StateStopped && !d.machine.OnlineOf(cmp.Or(f.Kernel[c.ID], f.Runs[c.ID])).And(has).Empty() {
+			if c.State != lifecycle.StateStopped && !b.n.machine.OnlineOf(cmp.Or(b.facts.Kernel[c.ID], b.facts.Runs[c.ID])).And(has).Empty() {
 				return false
 			}
 		}
@@ -133,18 +180,19 @@ func (d *draft) aloneOn(p *Pod, has topology.Set, f Facts) bool {
 }
 
 // sitsOnOwn is runsOnOwn of a container as it is told.
-func (d *draft) sitsOnOwn(c *lifecycle.Container, f Facts) bool {
-	list, told := f.Kernel[c.ID]
+func (b *recovery) sitsOnOwn(c *lifecycle.Container) bool {
+	list, told := b.facts.Kernel[c.ID]
 	if c.Unread != "" {
-		list, told = f.Runs[c.ID]
+		list, told = b.facts.Runs[c.ID]
 	}
-	p := d.pod(c.PodID)
-	if _, recorded := f.Records[c.ID]; !told || recorded || p == nil {
+	p := b.n.pod(c.PodID)
+	if _, recorded := b.facts.Records[c.ID]; !told || recorded || p == nil {
 		return false
 	}
 	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, Kept: lifecycle.Kept{Pristine: pristine(&c.Resources)}}
+	b = &recovery{n: b.n, facts: b.facts, p: p, c: at}
 	if c.Unread != "" {
-		return d.unreadOwns(p, at, d.machine.OnlineOf(list), f)
+		return b.unreadOwns(b.n.machine.OnlineOf(list))
 	}
-	return d.runsOnOwn(p, at, d.machine.OnlineOf(list), f)
+	return b.runsOnOwn(b.n.machine.OnlineOf(list))
 }

@@ -11,15 +11,15 @@ import (
 // alone returns the CPUs that a pod's containers own and share with nobody
 // outside of it, where none of its containers is to run elsewhere: what the
 // pod's cgroup can have alone. It is empty where there is nothing of the kind.
-func (d *draft) alone(p *Pod) topology.Set {
-	if !slices.ContainsFunc(d.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
+func (n *view) alone(p *Pod) topology.Set {
+	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
 		return topology.Set{} // nobody asks
 	}
-	cpus := d.ledger.OfPod(p.Pod.UID)
-	if cpus.Empty() || p.Stopped || !cpus.And(d.ledger.Lent()).Empty() {
+	cpus := n.ledger.OfPod(p.Pod.UID)
+	if cpus.Empty() || p.Stopped || !cpus.And(n.ledger.Lent()).Empty() {
 		return topology.Set{}
 	}
-	for _, c := range d.containersOf(p.Pod.ID) {
+	for _, c := range n.containersOf(p.Pod.ID) {
 		if c.Alive() && (c.Seat.Pool != placement.Own || c.SeatFrom == placement.ByKubelet) {
 			return topology.Set{}
 		}

@@ -41,30 +41,17 @@ func (o *output) bound(in *hook.Input) {
 
 // bursts are the bursts of a pod's live containers together, in µs; 0 where the
 // pod asked for none.
-func (d *draft) bursts(p *Pod) (sum int64) {
+func (n *view) bursts(p *Pod) (sum int64) {
 	if !p.Intent.Burst.Said() {
 		return 0
 	}
-	add := func(c *Container) {
-		if c == nil || c.PodID != p.Pod.ID || !c.Alive() {
-			return
-		}
+	for _, c := range n.containersOf(p.Pod.ID) {
 		for i := range c.proposed {
-			if v := &c.proposed[i]; v.Field == lifecycle.Unified && v.Key == burstFile {
-				n, _ := strconv.ParseInt(v.Text, 10, 64) // of a hook server it may be no number
-				sum += max(n, 0)
+			if v := &c.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
+				burst, _ := strconv.ParseInt(v.Text, 10, 64) // of a hook server it may be no number
+				sum += max(burst, 0)
 			}
 		}
-	}
-	if !d.fresh {
-		for _, id := range d.base.byPod[p.Pod.ID] {
-			if _, changed := d.containers[id]; !changed {
-				add(d.base.containers[id])
-			}
-		}
-	}
-	for _, id := range d.order {
-		add(d.containers[id])
 	}
 	return sum
 }
@@ -72,9 +59,9 @@ func (d *draft) bursts(p *Pod) (sum int64) {
 // rebound decides the pod's own values anew where its containers have other CPUs
 // alone, or other bursts, than they were decided with. So the pod's has room for theirs, and no
 // quota that the kubelet gives the pod after its containers' is below it.
-func (d *draft) rebound(p *Plan) {
-	if p.Pod != nil && !p.Pod.Stopped && (d.alone(p.Pod) != p.Pod.alone || d.bursts(p.Pod) != p.Pod.bursts) {
-		d.redecidePod(p)
+func (d *draft) rebound(podID string) {
+	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.alone(p) != p.alone || d.n.bursts(p) != p.bursts) {
+		d.redecide(p, p.Values)
 	}
 }
 

@@ -14,108 +14,116 @@ import (
 // Decide makes a plan for one event. It changes nothing: neither the state nor
 // the event. An event about something unknown is decided as far as it can be;
 // one that needs nothing gives an empty plan.
-func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
-	d := newDraft(s)
-	p := &Plan{base: s.Generation, draft: d}
-	switch ev.Kind {
-	case lifecycle.Synchronize:
-		d.synchronize(p, ev, f)
-	case lifecycle.Configure:
-		d.configure(p, f)
-	case lifecycle.RunPodSandbox:
-		if ev.Pod != nil {
-			d.runPod(p, d.repeated(ev.Pod), f)
-		}
-	case lifecycle.UpdatePodSandbox:
-		if ev.Pod != nil && !d.late(ev.Pod.ID, false) {
-			d.updatePod(p, ev, f)
-		}
-	case lifecycle.Inform:
-		if ev.Pod != nil {
-			d.inform(p, ev.Pod, f)
-		}
-	case lifecycle.StopPodSandbox:
-		if ev.Pod != nil {
-			d.stopPod(p, ev.Pod)
-		}
-	case lifecycle.RemovePodSandbox:
-		if ev.Pod != nil {
-			if d.removePod(p, ev.Pod); !f.Swept {
-				d.ended = ev.Pod.ID
-			}
-		}
+func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
+	d := newDraft(s, f)
+	p := d.plan
+	switch {
+	case ev.Kind == lifecycle.Synchronize:
+		d.synchronize(ev)
+	case ev.Kind == lifecycle.Configure:
+		d.configure()
+	case ev.Pod == nil:
+	case ev.Container != nil && ev.Container.ID != "" && !ofPod(ev.Kind):
+		d.containerEvent(ev)
 	default:
-		if ev.Pod != nil && ev.Container != nil && ev.Container.ID != "" {
-			d.containerEvent(p, ev, f)
-		}
+		d.podEvent(ev)
 	}
 	if p.Reject != "" {
 		return &Plan{Reject: p.Reject, Container: p.Container, Pod: p.Pod, base: s.Generation}
 	}
 	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
-		d.regive(p)
-		d.reseat(p)
+		d.regive()
+		d.reseat()
 	}
-	p.Seats = d.seats()
+	p.Seats = d.n.seats()
 	slices.Sort(p.Changed)
 	slices.Sort(p.ChangedPods)
 	return p
 }
 
-func (d *draft) containerEvent(p *Plan, ev *lifecycle.Event, f Facts) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
-	for _, id := range sortedIDs(f.Ended) {
-		if ended := d.pod(id); ended != nil {
-			d.removePod(p, ended.Pod)
+// ofPod reports whether an event is about a pod, whatever container it names.
+func ofPod(k lifecycle.Kind) bool {
+	switch k {
+	case lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.Inform, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox:
+		return true
+	}
+	return false
+}
+
+func (d *draft) podEvent(ev *lifecycle.Event) {
+	switch ev.Kind {
+	case lifecycle.RunPodSandbox:
+		d.runPod(d.repeated(ev.Pod))
+	case lifecycle.UpdatePodSandbox:
+		if !d.late(ev.Pod.ID, false) {
+			d.updatePod(ev)
+		}
+	case lifecycle.Inform:
+		d.inform(ev.Pod)
+	case lifecycle.StopPodSandbox:
+		d.stopPod(ev.Pod)
+	case lifecycle.RemovePodSandbox:
+		if d.removePod(ev.Pod); !d.facts.Swept {
+			d.ended = ev.Pod.ID
+		}
+	}
+}
+
+func (d *draft) containerEvent(ev *lifecycle.Event) {
+	for _, id := range sortedIDs(d.facts.Ended) {
+		if ended := d.n.pod(id); ended != nil {
+			d.removePod(ended.Pod)
 		}
 	}
 	if d.late(ev.Pod.ID, !begins(ev.Kind)) {
-		p.Pod = nil
+		d.plan.Pod = nil
 		return
 	}
-	p.Pod = d.knownPod(p, ev.Pod, f)
-	c := d.learn(ev.Container)
-	switch ev.Kind {
-	case lifecycle.CreateContainer:
-		d.undo(p, ev)
-		f.Records = nil // what is new has no past
-		d.create(p, ev.Container, f, lifecycle.StateCreated)
-		d.refuse(p)
-	case lifecycle.StartContainer:
-		if c != nil && c.Unread != "" && ev.Container.Unread == "" {
-			d.reread(p, c, ev.Container, f)
-			return
+	d.plan.Pod = d.knownPod(ev.Pod)
+	switch c := d.learn(ev.Container); {
+	case ev.Kind == lifecycle.CreateContainer:
+		d.undo(ev)
+		d.facts.Records = nil // what is new has no past
+		d.create(ev.Container, lifecycle.StateCreated)
+		d.refuse()
+	case ev.Kind == lifecycle.RemoveContainer:
+		d.removeContainer(ev.Container.ID)
+	case ev.Kind == lifecycle.UpdateContainer && c == nil:
+		d.create(ev.Container, ev.Container.State)
+		d.update(d.plan.Container, ev.Requested)
+	case ev.Kind == lifecycle.UpdateContainer:
+		d.update(c, ev.Requested)
+	case ev.Kind == lifecycle.StartContainer && c == nil:
+		// Created while nobody listened: decide now what can be.
+		d.create(ev.Container, lifecycle.StateRunning)
+	case ev.Kind == lifecycle.StartContainer && c.Unread != "" && ev.Container.Unread == "":
+		d.reread(c, ev.Container)
+	case isLater(ev.Kind) && ev.Former != "":
+		d.name(ev)
+	case c != nil:
+		d.lives(ev.Kind, c)
+	}
+}
+
+// isLater reports whether an event only says that an earlier one came through.
+func isLater(k lifecycle.Kind) bool {
+	return k == lifecycle.PostUpdateContainer || k == lifecycle.PostStartContainer || k == lifecycle.PostCreateContainer
+}
+
+// lives moves a container to the state of life that an event tells of.
+func (d *draft) lives(k lifecycle.Kind, c *Container) {
+	switch {
+	case k == lifecycle.StartContainer:
+		d.plan.Container = d.live(c, lifecycle.StateRunning)
+	case isLater(k):
+		d.plan.Container = d.live(c, c.Life)
+	case k == lifecycle.StopContainer && c.Alive():
+		d.plan.Container = d.live(c, lifecycle.StateStopped)
+		d.plan.Gone = append(d.plan.Gone, c.ID)
+		if d.plan.Pod.kindOf(c.Name) == lifecycle.Init {
+			d.handOver(d.plan.Pod)
+			d.rebound(c.PodID)
 		}
-		if c == nil {
-			// Created while nobody listened: decide now what can be.
-			d.create(p, ev.Container, f, lifecycle.StateRunning)
-			return
-		}
-		d.live(p, c, lifecycle.StateRunning)
-	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer:
-		if ev.Former != "" {
-			d.name(p, ev)
-			return
-		}
-		if c != nil {
-			d.live(p, c, c.Life)
-		}
-	case lifecycle.UpdateContainer:
-		if c == nil {
-			d.create(p, ev.Container, f, ev.Container.State)
-			c = p.Container
-		}
-		d.update(p, c, ev.Requested, f)
-	case lifecycle.StopContainer:
-		if c != nil && c.Alive() {
-			d.live(p, c, lifecycle.StateStopped)
-			p.Gone = append(p.Gone, c.ID)
-			if p.Pod.kindOf(c.Name) == lifecycle.Init {
-				d.handOver(p.Pod)
-				d.rebound(p)
-			}
-		}
-	case lifecycle.RemoveContainer:
-		d.removeContainer(p, ev.Container.ID)
 	}
 }
 
@@ -127,7 +135,7 @@ func begins(k lifecycle.Kind) bool {
 
 // learn returns a known container, with what its creation did not tell.
 func (d *draft) learn(told *lifecycle.Container) *Container {
-	c := d.container(told.ID)
+	c := d.n.container(told.ID)
 	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
 		return c
 	}
@@ -141,47 +149,47 @@ func (d *draft) learn(told *lifecycle.Container) *Container {
 
 // name gives a container that was decided before it existed the id and the
 // cgroup it has now. What was decided stays.
-func (d *draft) name(p *Plan, ev *lifecycle.Event) {
-	c := d.container(ev.Former)
-	if c == nil || d.container(ev.Container.ID) != nil {
+func (d *draft) name(ev *lifecycle.Event) {
+	c := d.n.container(ev.Former)
+	if c == nil || d.n.container(ev.Container.ID) != nil {
 		return
 	}
 	n := *c
 	n.ID, n.CgroupsPath = ev.Container.ID, ev.Container.CgroupsPath
-	d.put(c.ID, nil)
-	d.put(n.ID, &n)
-	p.Container = &n
-	p.Gone = append(p.Gone, c.ID)
-	p.Changed = append(p.Changed, n.ID)
+	d.n.put(c.ID, nil)
+	d.n.put(n.ID, &n)
+	d.plan.Container = &n
+	d.plan.Gone = append(d.plan.Gone, c.ID)
+	d.plan.Changed = append(d.plan.Changed, n.ID)
 }
 
 // undo drops earlier attempts at this container that never started: their
 // creation failed after we had decided it, and nobody tells of that.
-func (d *draft) undo(p *Plan, ev *lifecycle.Event) {
-	for _, id := range d.base.byPod[ev.Pod.ID] {
-		c := d.container(id)
+func (d *draft) undo(ev *lifecycle.Event) {
+	for _, id := range d.n.base.byPod[ev.Pod.ID] {
+		c := d.n.container(id)
 		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.Unnamed && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
-			d.put(id, nil)
-			p.Gone = append(p.Gone, id)
-			p.Undone++
+			d.n.put(id, nil)
+			d.plan.Gone = append(d.plan.Gone, id)
+			d.plan.Undone++
 		}
 	}
 }
 
 // knownPod returns the pod of a container event, taking it in where its own
 // event was missed.
-func (d *draft) knownPod(p *Plan, pod *lifecycle.Pod, f Facts) *Pod {
-	if known := d.pod(pod.ID); known != nil {
+func (d *draft) knownPod(pod *lifecycle.Pod) *Pod {
+	if known := d.n.pod(pod.ID); known != nil {
 		return known
 	}
-	d.runPod(p, pod, f)
-	return p.Pod
+	d.runPod(pod)
+	return d.plan.Pod
 }
 
 // repeated returns a pod as it is told once more: with the sum of resources that is
 // known by now, since the event has that of the pod's creation.
 func (d *draft) repeated(pod *lifecycle.Pod) *lifecycle.Pod {
-	known := d.pod(pod.ID)
+	known := d.n.pod(pod.ID)
 	if known == nil || known.Stopped || known.Pod.Resources == nil {
 		return pod
 	}
@@ -190,61 +198,57 @@ func (d *draft) repeated(pod *lifecycle.Pod) *lifecycle.Pod {
 	return &n
 }
 
-func (d *draft) runPod(p *Plan, pod *lifecycle.Pod, f Facts) {
-	p.Pod = d.newPod(pod, f)
-	if old := d.pod(pod.ID); old != nil {
-		p.Pod.Values = revert(p.Pod.Values, old.Values, PodPristine(pod), d.machine.Online(), d.machine)
+func (d *draft) runPod(pod *lifecycle.Pod) {
+	now := d.newPod(pod)
+	if old := d.n.pod(pod.ID); old != nil {
+		now.Values = revert(now.Values, old.Values, PodPristine(pod), d.n.machine)
 	}
-	d.pods[pod.ID] = p.Pod
-	p.ChangedPods = append(p.ChangedPods, pod.ID)
+	d.n.pods[pod.ID], d.plan.Pod = now, now
+	d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 }
 
 // updatePod takes in what the kubelet asks for the pod now. Runtimes tell the pod
 // as it was, and what is asked beside it.
-func (d *draft) updatePod(p *Plan, ev *lifecycle.Event, f Facts) {
+func (d *draft) updatePod(ev *lifecycle.Event) {
 	pod := *ev.Pod
 	if ev.Requested != nil {
 		asked := Updated(*PodPristine(ev.Pod), ev.Requested)
 		pod.Resources = &asked
 	}
-	old := d.pod(pod.ID)
-	d.runPod(p, &pod, f)
-	p.Pod.sumOld = false
-	if old != nil && lower(PodPristine(old.Pod), PodPristine(&pod)) {
-		d.unpaid(p.Pod, nil)
-		d.reseatRevoked(p, nil)
+	old := d.n.pod(pod.ID)
+	d.runPod(&pod)
+	d.plan.Pod.sumOld = false
+	if old != nil && lower(PodPristine(old.Pod), PodPristine(&pod)) && d.unpaid(pod.ID, nil) {
+		d.reseatRevoked(pod.ID, nil)
 	}
-	d.resizePod(p)
+	d.resizePod(pod.ID)
 }
 
-func (d *draft) newPod(pod *lifecycle.Pod, f Facts) *Pod {
-	np := &Pod{Pod: pod}
-	if old := d.pod(pod.ID); old != nil {
-		np.sumOld, np.ended = old.sumOld, old.ended
+func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
+	np, old := &Pod{Pod: pod}, d.n.pod(pod.ID)
+	if old == nil {
+		old = &Pod{Pod: &lifecycle.Pod{}}
 	}
-	d.takeSpec(np, f)
-	old := d.pod(pod.ID)
-	if pod.Resources == nil && np.Spec != nil || old != nil && old.bySpec && pod.Resources == old.Pod.Resources {
+	np.sumOld, np.ended, np.Within = old.sumOld, old.ended, old.Within
+	d.takeFacts(np, old)
+	if pod.Resources == nil && np.Spec != nil || old.bySpec && pod.Resources == old.Pod.Resources {
 		told := *pod
 		if told.Resources = nil; np.Spec != nil {
 			told.Resources = RequestedBySpec(np.Spec)
 		}
 		np.Pod, np.bySpec = &told, told.Resources != nil
 	}
-	d.takeGranted(np, f)
-	np.Intent = d.policy.Rules.Authorise(d.policy.Serving.Read(np.Pod, np.Spec, d.policy.Dialects), pod.Namespace)
+	np.Intent = d.n.policy.Rules.Authorise(d.n.policy.Serving.Read(np.Pod, np.Spec, d.n.policy.Dialects), pod.Namespace)
 	if np.Pod.Resources == nil && (np.Intent.CPUs.Said() || np.Intent.Class.V == intent.Dedicated) {
 		np.stranger = append(np.stranger, lifecycle.Problem{
 			Key: np.Intent.CPUs.Key, Value: intent.Printable(pod.Name), Warning: true,
 			Reason: "the runtime does not say what the pod requests, and no pod spec does: CPUs are measured by its containers alone (podspec)",
 		})
 	}
-	if list, ok := f.ParentCPUs[pod.ID]; ok {
-		if within := d.machine.OnlineOf(list); within != d.machine.Online() {
-			np.Within = within
+	if list, ok := d.facts.ParentCPUs[pod.ID]; ok {
+		if np.Within = d.n.machine.OnlineOf(list); np.Within == d.n.machine.Online() {
+			np.Within = topology.Set{}
 		}
-	} else if old != nil {
-		np.Within = old.Within
 	}
 	d.decidePod(np)
 	return np
@@ -259,55 +263,27 @@ func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
 }
 
 // create decides a container anew. A repeated event gives the same answer.
-func (d *draft) create(p *Plan, told *lifecycle.Container, f Facts, life lifecycle.State) {
+func (d *draft) create(told *lifecycle.Container, life lifecycle.State) {
+	pod := d.plan.Pod
 	c := &Container{
-		ID: told.ID, Name: told.Name, PodID: p.Pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
-		Key:     placement.Key{PodUID: p.Pod.Pod.UID, Container: told.Name},
+		ID: told.ID, Name: told.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
+		Key:     placement.Key{PodUID: pod.Pod.UID, Container: told.Name},
 		Kept:    lifecycle.Kept{Pristine: pristine(&told.Resources)},
 		Arrived: lifecycle.DeviceGrant{CDI: told.CDIDevices, Nodes: told.Devices},
 	}
-	if q, ok := f.Distrusted[told.ID]; ok {
-		c.distrust = []lifecycle.Problem{q}
-	}
-	d.noteUnread(p.Pod, c, told, f)
-	var rec *Record
-	if r, ok := f.Records[told.ID]; ok {
-		rec = &r
-		stamped := r.CPUs
-		if c.Unread == "" {
-			rec.CPUs = d.resizedSince(p.Pod, c, told, rec, f)
-		} else {
-			rec.CPUs = d.unreadSince(p.Pod, c, rec, f)
-		}
-		c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
-		c.Born = d.machine.PlacesOf(rec.CPUs) // what is offline comes back
-		c.Pristine = askedSince(rec, &told.Resources)
-		if rec.CPUs != "" && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
-			requota(&c.Pristine, &rec.Pristine, p.Pod.Intent.QoS)
-		}
-		d.paidSince(p.Pod, c, told, rec, f)
-		c.Resized = rec.CPUs != stamped
-		asked := c.Pristine
-		c.Kept, c.stamped = rec.Kept, true // what is ours from here on its record does not have
-		c.Pristine, c.Unplaced = asked, false
-		c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
-	} else if c.Unread != "" {
-		rec = d.adoptUnread(p.Pod, c, f)
-	} else if _, ok := f.Kernel[told.ID]; ok {
-		rec = d.adopt(p.Pod, c, f)
-	}
-	if rec == nil && d.container(c.ID) == nil && p.Pod.Intent.CPUEnv.Said() {
+	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(told)
+	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.Said() {
 		c.creation = &hook.Creation{Env: told.Env}
 	}
-	d.hear(p.Pod, c, f.Outside, true)
-	if was := d.askedMore(p.Pod, c); was != nil && rec == nil {
-		_ = d.resize(p, was, c) // the container's problems have it, and its creation goes on
+	d.seating(c, nil).hear(d.facts.Outside, true)
+	if was := d.askedMore(pod, c); was != nil && rec == nil {
+		_ = d.resize(was, c) // the container's problems have it, and its creation goes on
 	} else {
-		d.settle(p, c, rec)
+		d.settle(c, rec, nil)
 	}
-	if !d.fresh {
-		d.handOver(p.Pod)
-		d.rebound(p)
+	if d.plan.Container = c; !d.n.fresh {
+		d.handOver(d.plan.Pod)
+		d.rebound(c.PodID)
 	}
 }
 
@@ -336,101 +312,113 @@ func pristine(r *lifecycle.Resources) lifecycle.Resources {
 	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}, Hugepages: r.Hugepages}
 }
 
-// settle seats a container, asks the hooks and puts the result into the draft.
-func (d *draft) settle(p *Plan, c *Container, rec *Record) {
+// settle seats a container, asks the hooks and puts the result into the draft. r is
+// the resize that it is seated for, nil for none.
+func (d *draft) settle(c *Container, rec *Record, r *resize) {
 	before := c.proposed // of one that runs already and is new to us
 	if c.Unasked {
 		before = nil // what it would be put back to is not known
 	}
-	if old := d.container(c.ID); old != nil {
+	old := d.n.container(c.ID)
+	if old != nil {
 		before = old.proposed
 		c.Home, c.Mems, c.Exports = old.Home, old.Mems, old.Exports
 		c.touched = c.touched || old.touched || old.Seat.Pool != placement.Rest
 	}
 	c.Trouble = slices.Clone(c.distrust)
 	if c.Alive() {
-		owned := d.ledger.OfPod(c.Key.PodUID)
-		d.seat(p.Pod, c, rec)
-		if rec == nil && d.container(c.ID) == nil && !d.fresh && c.Life == lifecycle.StateCreated {
-			d.settleMems(p.Pod, c)
+		owned := d.n.ledger.OfPod(c.Key.PodUID)
+		s := d.seating(c, r)
+		s.seat(rec)
+		if rec == nil && old == nil && !d.n.fresh && c.Life == lifecycle.StateCreated {
+			s.settleMems()
 		}
-		if d.ledger.OfPod(c.Key.PodUID) != owned && (d.chosenForPod(p.Pod) || p.Pod.Intent.CPUs.Said() && p.Pod.assigned.Empty()) {
-			d.redecidePod(p)
+		if d.n.ledger.OfPod(c.Key.PodUID) != owned && (d.n.chosenForPod(s.p) || s.p.Intent.CPUs.Said() && s.p.assigned.Empty()) {
+			d.redecide(s.p, s.p.Values)
 		}
 	}
-	values, trouble := d.propose(p.Pod, c)
+	p := d.n.pod(c.PodID)
+	values, trouble := d.n.propose(p, c)
 	c.creation = nil
 	c.claim(values)
-	c.proposed = revert(values, before, &c.Pristine, d.machine.Online(), d.machine)
-	d.found(p.Pod, c, append(append(c.Trouble, trouble...), c.refusals...))
-	p.Container = c
-	p.Changed = append(p.Changed, c.ID)
-	d.put(c.ID, c)
-	d.rebound(p)
+	c.proposed = revert(values, before, &c.Pristine, d.n.machine)
+	d.found(p, c, append(append(c.Trouble, trouble...), c.refusals...))
+	d.plan.Changed = append(d.plan.Changed, c.ID)
+	d.n.put(c.ID, c)
+	d.rebound(c.PodID)
 }
 
-// redecidePod asks the hooks for the pod's own values once more: it has come to
-// own CPUs, or to have others alone, or its containers have other bursts.
-func (d *draft) redecidePod(p *Plan) {
-	n := *p.Pod
+// redecide asks the hooks for the pod's own values once more: it has come to
+// own CPUs, or to have others alone, or its containers have other bursts. before
+// are those it had.
+func (d *draft) redecide(p *Pod, before []lifecycle.Value) {
+	n := *p
 	d.decidePod(&n)
-	n.Values = revert(n.Values, p.Pod.Values, PodPristine(n.Pod), d.machine.Online(), d.machine)
-	d.pods[n.Pod.ID], p.Pod = &n, &n
-	if !slices.Contains(p.ChangedPods, n.Pod.ID) {
-		p.ChangedPods = append(p.ChangedPods, n.Pod.ID)
+	n.Values = revert(n.Values, before, PodPristine(n.Pod), d.n.machine)
+	d.replace(&n)
+	if !slices.Contains(d.plan.ChangedPods, n.Pod.ID) {
+		d.plan.ChangedPods = append(d.plan.ChangedPods, n.Pod.ID)
+	}
+}
+
+// replace puts a pod in the place of what it was.
+func (d *draft) replace(p *Pod) {
+	if d.n.pods[p.Pod.ID] = p; d.plan.Pod != nil && d.plan.Pod.Pod.ID == p.Pod.ID {
+		d.plan.Pod = p
 	}
 }
 
 // refuse turns failures of hooks that must not fail into a no, and malformed
 // requests in strict mode.
-func (d *draft) refuse(p *Plan) {
-	if d.failed != "" {
-		p.Reject = d.failed + ": failurePolicy.hooks says that no container is created without it"
+func (d *draft) refuse() {
+	if d.n.failed != "" {
+		d.plan.Reject = d.n.failed + ": failurePolicy.hooks says that no container is created without it"
 		return
 	}
-	if !d.policy.Strict {
+	if !d.n.policy.Strict {
 		return
 	}
-	p.Reject = cmp.Or(malformed(p.Pod.Intent.Problems), p.Pod.malformed, p.Container.malformed)
+	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.malformed, d.plan.Container.malformed)
 }
 
 // live moves a container to another state of life; what was decided stays.
-func (d *draft) live(p *Plan, c *Container, life lifecycle.State) {
+func (d *draft) live(c *Container, life lifecycle.State) *Container {
 	n := *c
 	n.Life = life
-	p.Container = &n
-	p.Changed = append(p.Changed, c.ID)
-	d.put(c.ID, &n)
-	d.rebound(p)
+	d.plan.Changed = append(d.plan.Changed, c.ID)
+	d.n.put(c.ID, &n)
+	d.rebound(c.PodID)
+	return &n
 }
 
 // update takes in what the kubelet asks for now; what we own stays ours.
-func (d *draft) update(p *Plan, c *Container, r *lifecycle.Resources, f Facts) {
+func (d *draft) update(c *Container, r *lifecycle.Resources) {
 	n := *c
 	n.Pristine = Updated(n.Pristine, r)
 	n.Outside = Standing(n.Outside, r)
-	d.hear(p.Pod, &n, f.Outside, false)
-	if failed := d.resize(p, c, &n); failed != nil && d.policy.Strict {
-		p.Reject = failed.Error()
+	d.seating(&n, nil).hear(d.facts.Outside, false)
+	if failed := d.resize(c, &n); failed != nil && d.n.policy.Strict {
+		d.plan.Reject = failed.Error()
 	}
+	d.plan.Container = &n
 }
 
 // resize seats a container that asks for other resources than before, and those that
 // own CPUs together with it.
-func (d *draft) resize(p *Plan, was, c *Container) (failed error) {
+func (d *draft) resize(was, c *Container) (failed error) {
 	r := &resize{was: was}
-	d.account(p, was, c)
+	d.account(was, c)
 	if lower(&was.Pristine, &c.Pristine) || was == c {
-		d.unpaid(p.Pod, c)
+		r.revoked = d.unpaid(c.PodID, c)
 	}
-	if d.revoked {
+	if r.revoked {
 		c.Born, c.Wanted = topology.Set{}, 0
 	}
-	d.resizing = r
-	d.settle(p, c, nil)
-	d.follow(p, c)
-	d.resizing = nil
-	d.reseatRevoked(p, c)
+	d.settle(c, nil, r)
+	d.follow(c, r)
+	if r.revoked {
+		d.reseatRevoked(c.PodID, c)
+	}
 	return r.failed
 }
 
@@ -475,52 +463,55 @@ func mergeHugepages(have, ask []lifecycle.HugepageLimit) []lifecycle.HugepageLim
 	return append(out, ask...)
 }
 
-func (d *draft) removeContainer(p *Plan, id string) {
-	c := d.container(id)
+func (d *draft) removeContainer(id string) {
+	c := d.n.container(id)
 	if c == nil {
 		return
 	}
-	d.put(id, nil)
-	p.Gone = append(p.Gone, id)
-	d.rebound(p)
+	d.n.put(id, nil)
+	d.plan.Gone = append(d.plan.Gone, id)
+	d.rebound(c.PodID)
 }
 
 // stopPod ends the pod's grants, unless a newer sandbox of the same pod runs.
-func (d *draft) stopPod(p *Plan, pod *lifecycle.Pod) {
-	known := d.pod(pod.ID)
+func (d *draft) stopPod(pod *lifecycle.Pod) {
+	known := d.n.pod(pod.ID)
 	if known == nil {
 		return
 	}
 	n := *known
 	n.Stopped = true
-	d.pods[pod.ID] = &n
-	p.Pod = &n
-	p.GonePods = append(p.GonePods, pod.ID)
-	for _, id := range d.base.byPod[pod.ID] {
-		if c := d.container(id); c.Alive() {
-			d.live(p, c, lifecycle.StateStopped)
-			p.Gone = append(p.Gone, id)
+	d.n.pods[pod.ID] = &n
+	d.plan.Pod = &n
+	d.plan.GonePods = append(d.plan.GonePods, pod.ID)
+	for _, id := range d.n.base.byPod[pod.ID] {
+		if c := d.n.container(id); c.Alive() {
+			d.live(c, lifecycle.StateStopped)
+			d.plan.Gone = append(d.plan.Gone, id)
 		}
 	}
-	p.Container = nil
-	for id, other := range d.base.pods {
+	d.plan.Container = nil
+	for id, other := range d.n.base.pods {
 		if id != pod.ID && other.Pod.UID == known.Pod.UID && !other.Stopped {
 			return
 		}
 	}
-	d.drop(known.Pod.UID)
+	if uid := known.Pod.UID; d.n.ledger.Owns(uid) {
+		d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
+		d.n.ledger.moved = true
+	}
 }
 
-func (d *draft) removePod(p *Plan, pod *lifecycle.Pod) {
-	d.stopPod(p, pod)
-	if d.pod(pod.ID) == nil {
+func (d *draft) removePod(pod *lifecycle.Pod) {
+	d.stopPod(pod)
+	if d.n.pod(pod.ID) == nil {
 		return
 	}
-	for _, id := range d.base.byPod[pod.ID] {
-		d.put(id, nil)
-		if !slices.Contains(p.Gone, id) {
-			p.Gone = append(p.Gone, id)
+	for _, id := range d.n.base.byPod[pod.ID] {
+		d.n.put(id, nil)
+		if !slices.Contains(d.plan.Gone, id) {
+			d.plan.Gone = append(d.plan.Gone, id)
 		}
 	}
-	d.pods[pod.ID] = nil
+	d.n.pods[pod.ID] = nil
 }

@@ -24,66 +24,60 @@ func (p *Pod) means(sum, told *lifecycle.Resources) intent.Means {
 	return intent.Means{Pod: sum, Container: told, QoS: p.Intent.QoS}
 }
 
-// request is what a container asks for, in milli-CPUs, as its shares tell: the
-// kubelet makes them of the request. Nobody's CPUs depend on a pod's spec, which
-// may come late.
-func request(r *lifecycle.Resources) int64 {
-	return intent.SharesMilli(r.CPU.Shares.V)
-}
-
-// needs returns what the shared pools' containers ask for, with the draft's
-// changes.
-func (d *draft) needs() map[placement.Which]need {
-	if !d.lastLayout().Sized() {
+// needs returns what the shared pools' containers ask for, with one more that is not
+// among them yet; nil for none.
+func (n *view) needs(more *Container) map[placement.Which]need {
+	if !n.lastLayout().Sized() {
 		return nil
 	}
 	needs := map[placement.Which]need{}
-	if !d.fresh {
-		maps.Copy(needs, d.base.needs)
+	if !n.fresh {
+		maps.Copy(needs, n.base.needs)
 	}
 	count := func(c *Container, sign int) {
 		if c == nil || !c.Alive() || c.Seat.Pool != placement.Shared {
 			return
 		}
-		n := needs[c.Seat.Which]
-		n.members += sign
-		n.milli += int64(sign) * request(&c.Pristine)
-		if needs[c.Seat.Which] = n; n.members == 0 {
+		sum := needs[c.Seat.Which]
+		sum.members += sign
+		sum.milli += int64(sign) * sharesMilli(&c.Pristine)
+		if needs[c.Seat.Which] = sum; sum.members == 0 {
 			delete(needs, c.Seat.Which)
 		}
 	}
-	for id, c := range d.containers {
-		if !d.fresh && d.base.needs != nil {
-			count(d.base.containers[id], -1)
+	for id, c := range n.containers {
+		if !n.fresh && n.base.needs != nil {
+			count(n.base.containers[id], -1)
 		}
 		count(c, 1)
 	}
+	count(more, 1)
 	return needs
 }
 
 // layout returns what the pools have now. It is the state's own as long as
-// nothing it depends on has changed.
-func (d *draft) layout() *placement.Layout {
-	demand := placement.Demand{Owned: d.ledger.Exclusive(), Lent: d.ledger.Lent()}
-	if needs := d.needs(); needs != nil {
+// nothing it depends on has changed. One container more counts; nil for none.
+func (n *view) layout(more *Container) *placement.Layout {
+	demand := placement.Demand{Owned: n.ledger.Exclusive(), Lent: n.ledger.Lent()}
+	if needs := n.needs(more); needs != nil {
 		demand.Needs = make(map[placement.Which]int64, len(needs))
-		for w, n := range needs {
-			demand.Needs[w] = n.milli
+		for w, sum := range needs {
+			demand.Needs[w] = sum.milli
 		}
 	}
-	for _, known := range []*placement.Layout{d.laid, d.base.layout} {
-		if known != nil && known.Is(&d.policy.Pools, demand) && (known == d.laid || d.policy == &d.base.Policy) {
+	for _, known := range []*placement.Layout{n.laid, n.base.layout} {
+		if known != nil && known.Is(&n.policy.Pools, demand) && (known == n.laid || n.policy == &n.base.Policy) {
 			return known
 		}
 	}
-	d.laid = d.policy.Placement.Layout(&d.policy.Pools, demand)
-	return d.laid
+	n.laid = n.policy.Placement.Layout(&n.policy.Pools, demand)
+	return n.laid
 }
 
 // lastLayout is the one that was made last, by the policy in force.
-func (d *draft) lastLayout() *placement.Layout {
-	if d.laid != nil {
-		return d.laid
+func (n *view) lastLayout() *placement.Layout {
+	if n.laid != nil {
+		return n.laid
 	}
-	return d.base.layout
+	return n.base.layout
 }

@@ -11,16 +11,22 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// draft is a state with changes on top, while a plan is made. The state below
-// is never written.
+// draft is a plan while it is made: what one event changes, and what was gathered for it.
 type draft struct {
+	n     view
+	plan  *Plan
+	facts Facts
+	// ended is the pod that the runtime has removed; "" for none.
+	ended string
+}
+
+// view is a state with changes on top. The state below is never written.
+type view struct {
 	base    *State
 	fresh   bool // what base holds does not count
 	policy  *Policy
 	machine *topology.Machine
-	ledger  *placement.Ledger
-	cloned  bool
-	moved   bool // CPUs were given or taken, or the pools are others
+	ledger  book
 	laid    *placement.Layout
 	pods    map[string]*Pod
 	// containers holds replaced ones, nil for removed; order is the order in
@@ -31,89 +37,102 @@ type draft struct {
 	failed string
 	// listed are the containers a Synchronize tells of, by sandbox.
 	listed map[string][]*lifecycle.Container
-	// resizing is the resize under way; nil for none.
-	resizing *resize
 	// troubles is how many problems of containers are kept, by sandbox, of those pods
 	// that were asked for.
 	troubles map[string]int
-	// ended is the pod that the runtime has removed; "" for none.
-	ended string
-	// revoked: containers own nothing any more that they do not pay for, and are not
-	// seated anew yet.
-	revoked bool
 }
 
-func newDraft(s *State) *draft {
-	return &draft{
-		base: s, policy: &s.Policy, machine: s.Machine, ledger: s.ledger,
+func newDraft(s *State, f Facts) *draft {
+	d := &draft{plan: &Plan{base: s.Generation}, facts: f, n: view{
+		base: s, policy: &s.Policy, machine: s.Machine, ledger: book{Ledger: s.ledger},
 		pods: map[string]*Pod{}, containers: map[string]*Container{},
-	}
+	}}
+	d.plan.draft = d
+	return d
 }
 
-func (d *draft) pod(id string) *Pod {
-	if p, ok := d.pods[id]; ok {
+func (n *view) pod(id string) *Pod {
+	if p, ok := n.pods[id]; ok || n.fresh {
 		return p
 	}
-	if d.fresh {
-		return nil
-	}
-	return d.base.pods[id]
+	return n.base.pods[id]
 }
 
-func (d *draft) container(id string) *Container {
-	if c, ok := d.containers[id]; ok {
+func (n *view) container(id string) *Container {
+	if c, ok := n.containers[id]; ok || n.fresh {
 		return c
 	}
-	if d.fresh {
-		return nil
-	}
-	return d.base.containers[id]
+	return n.base.containers[id]
 }
 
-func (d *draft) put(id string, c *Container) {
-	d.recount(d.container(id), c)
-	if _, twice := d.containers[id]; !twice {
-		d.order = append(d.order, id)
+func (n *view) put(id string, c *Container) {
+	n.recount(n.container(id), c)
+	if _, twice := n.containers[id]; !twice {
+		n.order = append(n.order, id)
 	}
-	d.containers[id] = c
+	n.containers[id] = c
 }
 
-func (d *draft) write() *placement.Ledger {
-	if !d.cloned {
-		d.ledger, d.cloned = d.ledger.Clone(), true
+// containersOf returns a pod's containers, in the order they came.
+func (n *view) containersOf(podID string) []*Container {
+	var out []*Container
+	note := func(c *Container) {
+		if c != nil && c.PodID == podID && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
 	}
-	return d.ledger
+	for _, id := range n.base.byPod[podID] {
+		note(n.container(id))
+	}
+	for _, id := range n.order {
+		note(n.containers[id])
+	}
+	return out
 }
 
-func (d *draft) grant(g placement.Grant) {
-	owned, lent := d.ledger.Exclusive(), d.ledger.Lent()
-	d.write().Put(g)
-	d.moved = d.moved || d.ledger.Exclusive() != owned || d.ledger.Lent() != lent
+// everyone lists the containers that changed, or all.
+func (n *view) everyone(all bool) []*Container {
+	var out []*Container
+	if all && !n.fresh {
+		for id, c := range n.base.containers {
+			if _, changed := n.containers[id]; !changed {
+				out = append(out, c)
+			}
+		}
+	}
+	for _, c := range n.containers {
+		if c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
-// drop ends every grant of a pod.
-func (d *draft) drop(podUID string) {
-	if d.ledger.Owns(podUID) {
-		d.write().DropPod(podUID)
-		d.moved = true
+// byKey returns the live container of a pod that owns by a key, or nil.
+func (n *view) byKey(p *Pod, key placement.Key) *Container {
+	for _, c := range n.containersOf(p.Pod.ID) {
+		if c.Key == key && c.Alive() {
+			return c
+		}
 	}
+	return nil
 }
 
 // seats lists the benches of the base state that have other CPUs now.
-func (d *draft) seats() []SeatChange {
-	layout := d.layout()
-	if !d.moved && layout == d.base.layout || d.fresh {
+func (n *view) seats() []SeatChange {
+	layout := n.layout(nil)
+	if !n.ledger.moved && layout == n.base.layout || n.fresh {
 		return nil
 	}
 	var out []SeatChange
-	for seat, b := range d.base.benches {
+	for seat, b := range n.base.benches {
 		after, ok := layout.CPUs(seat)
 		if after == b.cpus {
 			continue
 		}
 		members := slices.Clone(b.members)
-		for _, id := range d.order {
-			c := d.containers[id]
+		for _, id := range n.order {
+			c := n.containers[id]
 			if i, sits := slices.BinarySearch(members, id); sits && (c == nil || c.Seat != seat || !c.Alive()) {
 				members = slices.Delete(members, i, i+1)
 			}
@@ -126,16 +145,42 @@ func (d *draft) seats() []SeatChange {
 	return out
 }
 
+// book is who owns which CPUs, with changes: the ledger of the state is copied before
+// the first.
+type book struct {
+	*placement.Ledger
+
+	cloned bool
+	moved  bool // CPUs were given or taken, or the pools are others
+}
+
+// write changes the book, and notes whether CPUs moved.
+func (b *book) write(change func(*placement.Ledger)) {
+	owned, lent := b.Exclusive(), b.Lent()
+	if !b.cloned {
+		b.Ledger, b.cloned = b.Clone(), true
+	}
+	change(b.Ledger)
+	b.moved = b.moved || b.Exclusive() != owned || b.Lent() != lent
+}
+
+// dropKey ends one grant.
+func (b *book) dropKey(key placement.Key) {
+	if _, owns := b.Of(key); owns || !b.Kept(key).Empty() {
+		b.write(func(l *placement.Ledger) { l.Drop(key) })
+	}
+}
+
 // usualValues is how many values one container has, as a rule.
 const usualValues = 4
 
 // propose runs the hooks over one container, or over the pod where c is nil. A
 // hook that panics loses its say; the others keep theirs.
-func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
-	in := hookInput(d, p, c)
-	out := output{fatal: d.policy.Fatal}
+func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
+	out := output{n: n, p: p, c: c}
+	in := out.input()
 	out.Values = make([]lifecycle.Value, 0, usualValues)
-	for _, h := range d.policy.Hooks {
+	for _, h := range n.policy.Hooks {
 		if _, last := h.(hook.Last); !last {
 			out.run(h, in)
 		}
@@ -143,9 +188,9 @@ func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pr
 	out.scale(in)
 	out.bound(in)
 	if c != nil {
-		out.Values = d.heed(c, out.Values)
+		out.Values = out.heed(out.Values)
 	}
-	for _, h := range d.policy.Hooks {
+	for _, h := range n.policy.Hooks {
 		if _, last := h.(hook.Last); last {
 			out.run(h, in)
 		}
@@ -153,7 +198,7 @@ func (d *draft) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pr
 	if c != nil && c.Unasked {
 		out.Values = apart(out.Values)
 	}
-	d.failed = cmp.Or(d.failed, out.failed)
+	n.failed = cmp.Or(n.failed, out.failed)
 	if c != nil && in.Creation != nil {
 		c.Exports = out.Exports
 	}

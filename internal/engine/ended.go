@@ -33,5 +33,5 @@ func (e *endedPods) add(id string) {
 // removed, or, for what only follows something else, one that nobody knows. Neither
 // is taken in again.
 func (d *draft) late(podID string, follows bool) bool {
-	return d.pod(podID) == nil && (follows || d.base.ended.ids[podID])
+	return d.n.pod(podID) == nil && (follows || d.n.base.ended.ids[podID])
 }

@@ -31,21 +31,21 @@ func (p *Pod) comesAfter(name, other string) bool {
 // while they live. An init container, which runs
 // before all others, may have the CPUs of whoever does not live; those of sidecars
 // stay theirs.
-func (d *draft) passed(p *Pod, c *Container) topology.Set {
-	out := d.ledger.Left(p.Pod.UID)
-	if p.Spec == nil {
+func (s *seating) passed() topology.Set {
+	out := s.n.ledger.Left(s.p.Pod.UID)
+	if s.p.Spec == nil {
 		return out
 	}
 	lives := map[string]bool{}
-	for _, o := range d.containersOf(p.Pod.ID) {
-		lives[o.Name] = lives[o.Name] || o.ID != c.ID && o.Alive()
+	for _, o := range s.n.containersOf(s.p.Pod.ID) {
+		lives[o.Name] = lives[o.Name] || o.ID != s.c.ID && o.Alive()
 	}
 	var kept topology.Set
-	for _, g := range d.ledger.OfPodByContainer(p.Pod.UID) {
-		kind, first := p.kindOf(g.Key.Container), p.kindOf(c.Name) == lifecycle.Init
+	for _, g := range s.n.ledger.OfPodByContainer(s.p.Pod.UID) {
+		kind, first := s.p.kindOf(g.Key.Container), s.p.kindOf(s.c.Name) == lifecycle.Init
 		switch {
 		case g.Key.Container == "":
-		case kind == lifecycle.Init && (p.comesAfter(c.Name, g.Key.Container) || !lives[g.Key.Container]), first && kind != lifecycle.Sidecar && !lives[g.Key.Container]:
+		case kind == lifecycle.Init && (s.p.comesAfter(s.c.Name, g.Key.Container) || !lives[g.Key.Container]), first && kind != lifecycle.Sidecar && !lives[g.Key.Container]:
 			out = out.Union(g.CPUs)
 		default:
 			kept = kept.Union(g.CPUs)
@@ -57,11 +57,11 @@ func (d *draft) passed(p *Pod, c *Container) topology.Set {
 // handOver frees what init containers of a pod had and nobody took over, once all
 // that is to run is there.
 func (d *draft) handOver(p *Pod) {
-	if p.Spec == nil || !d.ledger.Owns(p.Pod.UID) {
+	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
 		return
 	}
 	lives := map[string]bool{}
-	for _, c := range d.containersOf(p.Pod.ID) {
+	for _, c := range d.n.containersOf(p.Pod.ID) {
 		lives[c.Name] = lives[c.Name] || c.Alive()
 	}
 	for _, s := range p.Spec.Containers {
@@ -71,18 +71,8 @@ func (d *draft) handOver(p *Pod) {
 	}
 	for _, s := range p.Spec.Containers {
 		if s.Kind == lifecycle.Init {
-			d.dropKey(placement.Key{PodUID: p.Pod.UID, Container: s.Name})
+			d.n.ledger.dropKey(placement.Key{PodUID: p.Pod.UID, Container: s.Name})
 		}
 	}
-	d.dropKey(placement.Key{PodUID: p.Pod.UID})
-}
-
-// dropKey ends one grant.
-func (d *draft) dropKey(key placement.Key) {
-	if _, owns := d.ledger.Of(key); !owns && d.ledger.Kept(key).Empty() {
-		return
-	}
-	owned := d.ledger.Exclusive()
-	d.write().Drop(key)
-	d.moved = d.moved || d.ledger.Exclusive() != owned
+	d.n.ledger.dropKey(placement.Key{PodUID: p.Pod.UID})
 }

@@ -12,63 +12,64 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// hookInput is what hooks see of a container, or of the pod where c is nil.
-func hookInput(d *draft, p *Pod, c *Container) *hook.Input {
-	in := &hook.Input{Pod: p.Pod, Intent: p.Intent, Spec: p.Spec}
-	if c == nil {
-		in.Pristine, in.Bursts, in.Alone = p.Pod.Resources, p.bursts, d.machine.Format(p.alone)
-		if !p.assigned.Empty() {
-			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: p.assigned}, p.Intent.CPUs.Key
-		} else if cpus := d.ledger.OfPod(p.Pod.UID); !cpus.Empty() && d.chosenForPod(p) {
-			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, p.Intent.Class.Key
+// input is what hooks see of a container, or of the pod where c is nil.
+func (o *output) input() *hook.Input {
+	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
+	if o.c == nil {
+		in.Pristine, in.Bursts, in.Alone = o.p.Pod.Resources, o.p.bursts, o.n.machine.Format(o.p.alone)
+		if !o.p.assigned.Empty() {
+			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: o.p.assigned}, o.p.Intent.CPUs.Key
+		} else if cpus := o.n.ledger.OfPod(o.p.Pod.UID); !cpus.Empty() && o.n.chosenForPod(o.p) {
+			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, o.p.Intent.Class.Key
 		}
 		return in
 	}
-	in.Container, in.Pristine = c.Name, &c.Pristine
-	in.Seat, in.SeatFrom, in.SeatWhy = c.Seat, c.SeatFrom, c.SeatWhy
-	in.CPUs, in.Mems = d.seatText(c.Seat), c.Mems
-	if c.SeatFrom == placement.ByKubelet {
+	in.Container, in.Pristine = o.c.Name, &o.c.Pristine
+	in.Seat, in.SeatFrom, in.SeatWhy = o.c.Seat, o.c.SeatFrom, o.c.SeatWhy
+	in.CPUs, in.Mems = o.n.seatText(o.c.Seat), o.c.Mems
+	if o.c.SeatFrom == placement.ByKubelet {
 		in.Seat, in.Mems = placement.Seat{}, ""
-		if c.Seat.Owned == d.machine.OnlineOf(c.Pristine.CPU.CPUs) {
+		if o.c.Seat.Owned == o.n.machine.OnlineOf(o.c.Pristine.CPU.CPUs) {
 			in.CPUs = "" // the kubelet wrote them itself
 		}
 	}
-	in.Granted, in.Arrived = p.Granted.Of(c.Name), c.Arrived
-	in.Creation, in.Exports = d.creation(p, c), c.Exports
+	in.Granted, in.Arrived = o.p.Granted.Of(o.c.Name), o.c.Arrived
+	in.Creation, in.Exports = o.creation(), o.c.Exports
 	return in
 }
 
 // creation adds to what was told of a new container what was decided for it and
 // its pod; nil for one that was known before.
-func (d *draft) creation(p *Pod, c *Container) *hook.Creation {
-	if c.creation == nil {
+func (o *output) creation() *hook.Creation {
+	if o.c.creation == nil {
 		return nil
 	}
-	now := *c.creation
-	if now.PodValues = p.Values; c.Seat.Pool == placement.Own {
-		now.Owned = d.machine.Format(c.Seat.Owned)
+	now := *o.c.creation
+	if now.PodValues = o.p.Values; o.c.Seat.Pool == placement.Own {
+		now.Owned = o.n.machine.Format(o.c.Seat.Owned)
 	}
-	d.containers[c.ID] = c // a pool is as large as its containers ask for, this one too
-	cpus, _ := d.layout().CPUs(c.Seat)
-	delete(d.containers, c.ID)
+	cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat) // a pool is as large as its containers ask for, this one too
 	now.CPUs = cpus.Len()
 	return &now
 }
 
 // seatText is the seat's CPUs as a kernel list, from the bench where that
 // still holds.
-func (d *draft) seatText(seat placement.Seat) string {
-	if b := d.base.benches[seat]; b != nil && !d.moved && !d.fresh {
+func (n *view) seatText(seat placement.Seat) string {
+	if b := n.base.benches[seat]; b != nil && !n.ledger.moved && !n.fresh {
 		return b.text
 	}
-	cpus, _ := d.layout().CPUs(seat)
-	return d.machine.Format(cpus)
+	cpus, _ := n.layout(nil).CPUs(seat)
+	return n.machine.Format(cpus)
 }
 
 // output collects proposals by the fields' composition rules.
 type output struct {
 	hook.Output
-	fatal  map[string]bool
+
+	n      *view
+	p      *Pod
+	c      *Container
 	failed string
 }
 
@@ -81,7 +82,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 			name := h.Info().Name
 			p := lifecycle.Problem{Hook: name, Reason: fmt.Sprintf("hook %s failed and proposes nothing: %v", name, r)}
 			o.Values, o.Scales, o.Problems = o.Values[:had], o.Scales[:scales], append(o.Problems[:trouble], p)
-			if o.fatal[name] {
+			if o.n.policy.Fatal[name] {
 				o.failed = p.Reason
 			}
 		}
@@ -161,7 +162,7 @@ func Neutral(key string) (text string, known bool) {
 
 // revert adds values that put back what the runtime asked for, for every
 // resource that was proposed before and is not any more.
-func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, online topology.Set, m *topology.Machine) []lifecycle.Value {
+func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
 		if had := has(values, old.Field, old.Key); had {
 			continue
@@ -182,7 +183,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, onl
 			}
 		case lifecycle.CPUSetCPUs:
 			if v.Text = pristine.CPU.CPUs; v.Text == "" {
-				v.Text = m.Format(online)
+				v.Text = m.Format(m.Online())
 			}
 		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: none of ours
 		case lifecycle.IOLimit:

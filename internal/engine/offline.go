@@ -15,92 +15,89 @@ import (
 // reach are the CPUs that containers of a pod can have at this moment: those that are
 // online and in its cgroup. Version 1 takes a CPU that goes offline out of cgroups for
 // good.
-func (d *draft) reach(p *Pod) topology.Set {
-	if p.Within.Empty() {
-		return d.machine.Online()
-	}
-	return d.machine.Online().And(p.Within)
+func (n *view) reach(p *Pod) topology.Set {
+	return p.and(n.machine.Online())
 }
 
 // heldBy are the CPUs of a pod: those its containers own, and those kept for them.
-func (d *draft) heldBy(p *Pod) topology.Set {
-	return d.ledger.OfPod(p.Pod.UID).Union(d.ledger.KeptOfPod(p.Pod.UID))
+func (n *view) heldBy(p *Pod) topology.Set {
+	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.KeptOfPod(p.Pod.UID))
 }
 
 // missing are the CPUs of an owner that are out of its reach. One that is created
 // anew has those of its pod, or of the one before it.
-func (d *draft) missing(p *Pod, c *Container) topology.Set {
-	own := c.Born.Union(d.ledger.Kept(c.Key))
-	if c.Born.Empty() && (p.Intent.CPUs.Said() || d.ownsAsOne(p)) {
-		own = own.Union(d.ledger.KeptOfPod(p.Pod.UID))
+func (s *seating) missing() topology.Set {
+	own := s.c.Born.Union(s.n.ledger.Kept(s.c.Key))
+	if s.c.Born.Empty() && (s.p.Intent.CPUs.Said() || s.n.ownsAsOne(s.p)) {
+		own = own.Union(s.n.ledger.KeptOfPod(s.p.Pod.UID))
 	}
-	return own.Minus(d.reach(p))
+	return own.Minus(s.n.reach(s.p))
 }
 
 // waitsAnew has a container that is created anew wait for its pod's CPUs, where none of
 // them is in its reach: it has them when they are back.
-func (d *draft) waitsAnew(p *Pod, c *Container) bool {
-	away := d.missing(p, c)
-	if _, owns := d.ledger.Of(c.Key); owns || !c.Born.Empty() || away.Empty() || !d.ledger.OfPod(p.Pod.UID).Empty() {
+func (s *seating) waitsAnew() bool {
+	away := s.missing()
+	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Born.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
 		return false
 	}
-	c.Born = away
-	d.waitFor(p, c, cmp.Or(p.Intent.CPUs.Key, p.Intent.Class.Key, intent.KoordResourceStatus))
+	s.c.Born = away
+	s.waitFor(cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, intent.KoordResourceStatus))
 	return true
 }
 
 // seatAgain resizes an owner that runs in a pool as none of its CPUs is in its reach:
 // it may give some up. It owns what its pod was given meanwhile.
-func (d *draft) seatAgain(p *Pod, c *Container) bool {
-	if p.Intent.CPUs.Said() || c.Born.Empty() || d.ledger.Kept(c.Key).Empty() {
+func (s *seating) seatAgain() bool {
+	if s.p.Intent.CPUs.Said() || s.c.Born.Empty() || s.n.ledger.Kept(s.c.Key).Empty() {
 		return false
 	}
-	g, _ := d.ledger.Of(c.Key)
-	if d.resizing != nil {
-		g.CPUs = d.resized(p, c, g.CPUs)
+	g, _ := s.n.ledger.Of(s.c.Key)
+	if s.resize != nil {
+		g.CPUs = s.resized(g.CPUs)
 	}
 	if g.CPUs.Empty() {
 		return false
 	}
-	d.own(p, c, g.CPUs, g.From, "those of its pod")
+	s.own(g.CPUs, g.From, "those of its pod")
 	return true
 }
 
 // waitFor keeps the CPUs of an owner for it of which none is in its reach, unless
 // somebody else has come to own one, and reports that.
-func (d *draft) waitFor(p *Pod, c *Container, from string) {
-	if d.ledger.Check(c.Key, c.Born) != nil {
-		c.Born, c.Disowned = topology.Set{}, true
+func (s *seating) waitFor(from string) {
+	if s.n.ledger.Check(s.c.Key, s.c.Born) != nil {
+		s.c.Born, s.c.Disowned = topology.Set{}, true
 		return
 	}
-	d.keep(p, c.Key, c.Born, from)
-	d.sayAway(c, from, c.Born, "it runs in a shared pool")
+	s.n.keep(s.p, s.c.Key, s.c.Born, from)
+	s.sayAway(from, s.c.Born, "it runs in a shared pool")
 }
 
 // sayAway reports CPUs of an owner that it cannot have now.
-func (d *draft) sayAway(c *Container, key string, cpus topology.Set, then string) {
+func (s *seating) sayAway(key string, cpus topology.Set, then string) {
 	for _, q := range []struct {
 		cpus       topology.Set
 		why, until string
 	}{
-		{cpus.Minus(d.machine.Online()), "these CPUs, which it owns, are offline", "has them again when they are back"},
+		{cpus.Minus(s.n.machine.Online()), "these CPUs, which it owns, are offline", "has them again when they are back"},
 		{
-			cpus.And(d.machine.Online()), "these CPUs, which it owns, are not in the cgroup of its pod: cgroup version 1 takes a CPU that goes offline out of all cgroups for good",
+			cpus.And(s.n.machine.Online()), "these CPUs, which it owns, are not in the cgroup of its pod: cgroup version 1 takes a CPU that goes offline out of all cgroups for good",
 			"has them again once somebody has written them into cpuset.cpus of the cgroups above its container and the agent is started anew",
 		},
 	} {
 		if !q.cpus.Empty() {
-			c.Trouble = append(c.Trouble, lifecycle.Problem{
-				Key: key, Value: intent.Printable(d.machine.Format(q.cpus)), Warning: true, Reason: q.why, Then: then + " and " + q.until,
+			s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+				Key: key, Value: intent.Printable(s.n.machine.Format(q.cpus)), Warning: true, Reason: q.why, Then: then + " and " + q.until,
 			})
 		}
 	}
 }
 
 // stays reports whether an owner can go on with what of its CPUs is in its reach.
-func (d *draft) stays(p *Pod, old *Container) bool {
-	left := d.ownedBy(old).And(d.reach(p))
-	return !left.Empty() && d.grantable(p, old.Key, left) == nil
+func (s *seating) stays(old *Container) bool {
+	left := s.n.ownedBy(old).And(s.n.reach(s.p))
+	return !left.Empty() && s.n.grantable(s.p, old.Key, left) == nil
 }
 
 // first returns the lowest n of some CPUs.
@@ -116,26 +113,26 @@ func first(cpus topology.Set, n int) topology.Set {
 
 // withOffline adds to what a container has the CPUs of its own that it cannot have
 // now, as they are offline.
-func (d *draft) withOffline(c *Container, have topology.Set) topology.Set {
-	return have.Union(d.ledger.Kept(c.Key))
+func (s *seating) withOffline(have topology.Set) topology.Set {
+	return have.Union(s.n.ledger.Kept(s.c.Key))
 }
 
 // keepAll has a key own those of its CPUs that are in its pod's reach, and keeps the others for it.
-func (d *draft) keepAll(pod *Pod, key placement.Key, all topology.Set, from string) {
-	cpus := all.And(d.reach(pod))
-	if d.ledger.Check(key, all) != nil || !cpus.And(d.policy.Pools.Reserved).Empty() {
+func (n *view) keepAll(pod *Pod, key placement.Key, all topology.Set, from string) {
+	cpus := all.And(n.reach(pod))
+	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {
 		return
 	}
 	if !cpus.Empty() {
-		d.grant(d.grantOf(pod, key, cpus, from))
+		n.ledger.write(func(l *placement.Ledger) { l.Put(n.grantOf(pod, key, cpus, from)) })
 	}
-	d.keep(pod, key, all.Minus(cpus), from)
+	n.keep(pod, key, all.Minus(cpus), from)
 }
 
 // keep has CPUs of an owner that it cannot have now granted to nobody else.
-func (d *draft) keep(p *Pod, key placement.Key, cpus topology.Set, from string) {
-	if d.ledger.Kept(key) != cpus {
-		d.write().Keep(d.grantOf(p, key, cpus, from))
-		d.moved = true
+func (n *view) keep(p *Pod, key placement.Key, cpus topology.Set, from string) {
+	if n.ledger.Kept(key) != cpus {
+		n.ledger.write(func(l *placement.Ledger) { l.Keep(n.grantOf(p, key, cpus, from)) })
+		n.ledger.moved = true
 	}
 }

@@ -15,28 +15,28 @@ import (
 // hear grants a container what is wanted of it from outside now, as far as it
 // can be had, and keeps that. What is owned by others, or is not there, is
 // refused; of what only a creation can give, what came too late.
-func (d *draft) hear(p *Pod, c *Container, o lifecycle.Outside, creating bool) {
+func (s *seating) hear(o lifecycle.Outside, creating bool) {
 	if o.Empty() {
 		if creating {
-			c.refusals = nil
+			s.c.refusals = nil
 		}
 		return
 	}
-	c.refusals = slices.Clone(lifecycle.Bound(o.Problems, lifecycle.MaxProblems))
-	granted := layer{values: slices.Clone(c.Outside)}
-	defer func() { c.Outside = granted.values }()
+	s.c.refusals = slices.Clone(lifecycle.Bound(o.Problems, lifecycle.MaxProblems))
+	granted := layer{values: slices.Clone(s.c.Outside)}
+	defer func() { s.c.Outside = granted.values }()
 	for _, v := range o.Values {
 		switch {
 		case !creating && !inUpdates(v.Field):
-			c.deny(v, "a container is given it when it is created alone", "nothing changes")
+			s.c.deny(v, "a container is given it when it is created alone", "nothing changes")
 			continue
 		case v.Field == lifecycle.Unified && (v.Key == hook.ExclusiveFile || v.Key == hook.PartitionFile):
-			c.deny(v, "pods that own CPUs are made partitions by hooks.partition, and nobody else is", "nothing changes")
+			s.c.deny(v, "pods that own CPUs are made partitions by hooks.partition, and nobody else is", "nothing changes")
 			continue
 		case v.Field == lifecycle.CPUSetCPUs:
-			v.Text = d.grantOutside(p, c, v)
+			v.Text = s.grantOutside(v)
 		case v.Field == lifecycle.CPUSetMems:
-			v.Text = d.memoryOutside(p, c, v)
+			v.Text = s.memoryOutside(v)
 		}
 		if v.Text != "" || v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems {
 			granted.lay(v)
@@ -117,51 +117,40 @@ func (c *Container) deny(v lifecycle.Value, why, then string) {
 
 // grantOutside returns which of the CPUs wanted for a container it may have, as
 // a list: those of this machine that its pod's cgroup allows and nobody owns.
-func (d *draft) grantOutside(p *Pod, c *Container, v lifecycle.Value) string {
-	cpus, err := d.machine.ParseCPUs(v.Text)
+func (s *seating) grantOutside(v lifecycle.Value) string {
+	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
-		c.deny(v, err.Error(), "it keeps the CPUs it would have")
+		s.c.deny(v, err.Error(), "it keeps the CPUs it would have")
 		return ""
 	}
-	if _, owns := d.ledger.Of(c.Key); owns {
+	if _, owns := s.n.ledger.Of(s.c.Key); owns {
 		return v.Text // told when it is seated
 	}
+	given, _ := s.n.kubelets(s.p, cpus)
 	for _, taken := range []struct {
 		cpus topology.Set
 		why  string
 	}{
-		{cpus.Minus(within(p, d.machine)), "are not allowed in the pod's cgroup"},
-		{cpus.And(d.ledger.Exclusive()), "are owned by " + d.ownerOf(cpus)},
-		{d.kubeletsOnly(p, cpus), "were given to others by the kubelet's static CPU manager"},
+		{cpus.Minus(s.n.reach(s.p)), "are not allowed in the pod's cgroup"},
+		{cpus.And(s.n.ledger.Exclusive()), "are owned by " + ownerOf(s.n.ledger.Grants(), cpus)},
+		{given, "were given to others by the kubelet's static CPU manager"},
 	} {
 		if taken.cpus.Empty() {
 			continue
 		}
 		cpus = cpus.Minus(taken.cpus)
-		then := "it gets the others, " + d.machine.Format(cpus)
+		then := "it gets the others, " + s.n.machine.Format(cpus)
 		if cpus.Empty() {
 			then = "it keeps the CPUs it would have"
 		}
-		c.deny(v, fmt.Sprintf("CPUs %s %s", d.machine.Format(taken.cpus), taken.why), then)
+		s.c.deny(v, fmt.Sprintf("CPUs %s %s", s.n.machine.Format(taken.cpus), taken.why), then)
 	}
-	return d.machine.Format(cpus)
-}
-
-func within(p *Pod, m *topology.Machine) topology.Set {
-	if p.Within.Empty() {
-		return m.Online()
-	}
-	return p.Within
-}
-
-func (d *draft) kubeletsOnly(p *Pod, cpus topology.Set) topology.Set {
-	both, _ := d.kubelets(p, cpus)
-	return both
+	return s.n.machine.Format(cpus)
 }
 
 // ownerOf names a pod that owns some of the CPUs.
-func (d *draft) ownerOf(cpus topology.Set) string {
-	for _, g := range d.ledger.Grants() {
+func ownerOf(grants []placement.Grant, cpus topology.Set) string {
+	for _, g := range grants {
 		if !g.CPUs.And(cpus).Empty() {
 			return g.Pod
 		}
@@ -171,20 +160,20 @@ func (d *draft) ownerOf(cpus topology.Set) string {
 
 // memoryOutside returns which memory nodes a container may have of those wanted:
 // all of them, or none where one has no memory or the kubelet bound it to others.
-func (d *draft) memoryOutside(p *Pod, c *Container, v lifecycle.Value) string {
-	if bound := d.termsOf(p, c.Name, &c.Pristine).Given.Mems; len(bound) > 0 {
-		c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and authority says that the kubelet has the say", topology.FormatList(bound)), "it keeps these")
+func (s *seating) memoryOutside(v lifecycle.Value) string {
+	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).Given.Mems; len(bound) > 0 {
+		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and authority says that the kubelet has the say", topology.FormatList(bound)), "it keeps these")
 		return ""
 	}
 	ids, err := topology.ParseList(v.Text)
 	if err != nil {
-		c.deny(v, err.Error(), "it keeps the memory nodes it has")
+		s.c.deny(v, err.Error(), "it keeps the memory nodes it has")
 		return ""
 	}
-	nodes := memoryNodes(d.machine)
+	nodes := memoryNodes(s.n.machine)
 	for _, id := range ids {
 		if !slices.Contains(nodes, id) {
-			c.deny(v, fmt.Sprintf("node %d has no memory", id), "it keeps the memory nodes it has")
+			s.c.deny(v, fmt.Sprintf("node %d has no memory", id), "it keeps the memory nodes it has")
 			return ""
 		}
 	}
@@ -209,10 +198,10 @@ func memoryNodes(m *topology.Machine) []int {
 
 // outsideCPUs returns the CPUs granted to a container from outside, and the
 // value that says so.
-func (d *draft) outsideCPUs(c *Container) (topology.Set, lifecycle.Value) {
-	for _, v := range c.Outside {
+func (s *seating) outsideCPUs() (topology.Set, lifecycle.Value) {
+	for _, v := range s.c.Outside {
 		if v.Field == lifecycle.CPUSetCPUs {
-			return d.machine.OnlineOf(v.Text), v
+			return s.n.machine.OnlineOf(v.Text), v
 		}
 	}
 	return topology.Set{}, lifecycle.Value{}
@@ -220,41 +209,41 @@ func (d *draft) outsideCPUs(c *Container) (topology.Set, lifecycle.Value) {
 
 // shareOutside bounds a container's seat by the CPUs it was granted from
 // outside. Whoever owns some of them later takes them away, as from any pool.
-func (d *draft) shareOutside(p *Pod, c *Container) {
-	cpus, v := d.outsideCPUs(c)
-	if cpus = cpus.And(within(p, d.machine)); cpus.Empty() {
+func (s *seating) shareOutside() {
+	cpus, v := s.outsideCPUs()
+	if cpus = cpus.And(s.n.reach(s.p)); cpus.Empty() {
 		return
 	}
-	c.Seat = placement.Seat{Pool: placement.Rest, Within: cpus}
-	c.SeatFrom, c.SeatWhy = v.Why.Source, "CPUs a hook server chose"
-	c.touched = true // written out even where it is all there is
+	s.c.Seat = placement.Seat{Pool: placement.Rest, Within: cpus}
+	s.c.SeatFrom, s.c.SeatWhy = v.Why.Source, "CPUs a hook server chose"
+	s.c.touched = true // written out even where it is all there is
 }
 
 // ownNotOutside takes CPUs wanted from outside away from a container that owns
 // some.
-func (d *draft) ownNotOutside(c *Container, owned topology.Set) {
-	cpus, v := d.outsideCPUs(c)
+func (s *seating) ownNotOutside(owned topology.Set) {
+	cpus, v := s.outsideCPUs()
 	if v.Field != lifecycle.CPUSetCPUs {
 		return
 	}
-	c.Outside = slices.DeleteFunc(slices.Clone(c.Outside), func(o lifecycle.Value) bool { return o.Field == lifecycle.CPUSetCPUs })
+	s.c.Outside = slices.DeleteFunc(slices.Clone(s.c.Outside), func(o lifecycle.Value) bool { return o.Field == lifecycle.CPUSetCPUs })
 	if cpus != owned {
-		c.deny(v, fmt.Sprintf("the container owns CPUs %s", d.machine.Format(owned)), "it keeps them")
+		s.c.deny(v, fmt.Sprintf("the container owns CPUs %s", s.n.machine.Format(owned)), "it keeps them")
 	}
 }
 
 // heed puts values granted from outside in the place of what hooks proposed.
-func (d *draft) heed(c *Container, values []lifecycle.Value) []lifecycle.Value {
-	if len(c.Outside) == 0 {
+func (o *output) heed(values []lifecycle.Value) []lifecycle.Value {
+	if len(o.c.Outside) == 0 {
 		return values
 	}
 	all := layer{values: values}
-	for _, v := range c.Outside {
+	for _, v := range o.c.Outside {
 		if v.Field == lifecycle.CPUSetCPUs {
-			if c.SeatFrom != v.Why.Source || c.Seat.Pool != placement.Rest {
+			if o.c.SeatFrom != v.Why.Source || o.c.Seat.Pool != placement.Rest {
 				continue // its CPUs are gone: the pool stands
 			}
-			v.Text = d.seatText(c.Seat)
+			v.Text = o.n.seatText(o.c.Seat)
 		}
 		if at := all.find(v); at >= 0 && v.Field != lifecycle.CPUSetCPUs && !all.values[at].SameSetting(v) {
 			v.Why.Text += fmt.Sprintf(", before %s's %s", all.values[at].Why.Hook, all.values[at])

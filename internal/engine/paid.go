@@ -24,17 +24,16 @@ func lower(was, now *lifecycle.Resources) bool {
 //
 // What the container gave up is taken off the sum. What it asks for in addition counts
 // where the sum has no room for it: otherwise the kubelet has reported it before.
-func (d *draft) account(p *Plan, was, now *Container) {
-	live := d.podSum(p.Pod, now)
-	var next *Pod
-	if p.Pod.sumOld && lower(&was.Pristine, &now.Pristine) {
-		next = p.Pod.recounted(&live)
-	} else {
-		next = p.Pod.accounted(&was.Pristine, &now.Pristine, &live)
+func (d *draft) account(was, now *Container) {
+	p := d.n.pod(now.PodID)
+	live := d.n.podSum(p, now)
+	next := p.accounted(&was.Pristine, &now.Pristine, &live)
+	if p.sumOld && lower(&was.Pristine, &now.Pristine) {
+		next = p.recounted(&live)
 	}
-	if next != p.Pod {
-		d.pods[next.Pod.ID], p.Pod = next, next
-		d.redecidePod(p)
+	if next != p {
+		d.replace(next)
+		d.redecide(next, next.Values)
 	}
 }
 
@@ -92,6 +91,9 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	return &n
 }
 
+// sharesMilli is what a container asks for, in milli-CPUs, as its shares tell: the
+// kubelet makes them of the request. Nobody's CPUs depend on a pod's spec, which
+// may come late.
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
 // moved is a sum, in thousandths, after one of its parts changed: never less than what
@@ -105,7 +107,7 @@ func moved(sum, before, after, parts int64) int64 {
 
 // paidNow is how many CPUs a pod pays for at a resize, and by what: its sum, or what
 // its containers ask for, where the sum is of before.
-func (d *draft) paidNow(p *Pod, live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
+func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	told, parts := p.due(p.Pod.Resources), p.due(live)
 	if parts.CPUs > told.CPUs {
 		return parts.CPUs, live
@@ -117,14 +119,15 @@ func (d *draft) paidNow(p *Pod, live *lifecycle.Resources) (n int, sum *lifecycl
 // came to ask for less than pays for them. An assignment is granted whole or not at
 // all, so nothing of it is left: from here on they are seated like containers of which
 // the assignment was refused when they were created. c is the container that is
-// resized, nil where it is the pod.
-func (d *draft) unpaid(p *Pod, c *Container) {
-	if !p.Intent.CPUs.Said() || !d.ledger.Owns(p.Pod.UID) {
-		return
+// resized, nil where it is the pod. It reports whether any were taken.
+func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
+	p := d.n.pod(podID)
+	if !p.Intent.CPUs.Said() || !d.n.ledger.Owns(p.Pod.UID) {
+		return false
 	}
-	live := d.podSum(p, c)
-	for _, g := range d.ledger.HeldByPod(p.Pod.UID) {
-		owner := d.byKey(p, g.Key)
+	live := d.n.podSum(p, c)
+	for _, g := range d.n.ledger.HeldByPod(p.Pod.UID) {
+		owner := d.n.byKey(p, g.Key)
 		switch {
 		case c != nil && c.Key == g.Key:
 			owner = c
@@ -133,76 +136,60 @@ func (d *draft) unpaid(p *Pod, c *Container) {
 		case owner == nil:
 			owner = &Container{}
 		}
-		if d.stillPaid(p, &live, &owner.Pristine, g.CPUs.Len()) != nil {
-			d.revoke(p, g.Key)
+		if d.n.stillPaid(p, &live, &owner.Pristine, g.CPUs.Len()) != nil {
+			d.n.revoke(p, g.Key)
+			revoked = true
 		}
 	}
+	return revoked
 }
 
 // stillPaid measures the CPUs that a container owns like those of one that is created,
 // by what its pod, of which live is what lives, and the container ask for now.
-func (d *draft) stillPaid(p *Pod, live, told *lifecycle.Resources, n int) error {
+func (n *view) stillPaid(p *Pod, live, told *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
 	if p.due(sum).Told() {
-		_, sum = d.paidNow(p, live)
+		_, sum = p.paidNow(live)
 	}
-	return d.policy.Rules.CPUs(p.Pod.Namespace, n, p.means(sum, told))
-}
-
-// byKey returns the live container of a pod that owns by a key, or nil.
-func (d *draft) byKey(p *Pod, key placement.Key) *Container {
-	for _, c := range d.containersOf(p.Pod.ID) {
-		if c.Key == key && c.Alive() {
-			return c
-		}
-	}
-	return nil
+	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.means(sum, told))
 }
 
 // revoke ends what a container of a pod owns because it is no longer paid for. Its live
 // attempts are seated anew by reseatRevoked.
-func (d *draft) revoke(p *Pod, key placement.Key) {
-	d.dropKey(key)
-	d.revoked = true
-	for _, c := range d.containersOf(p.Pod.ID) {
+func (n *view) revoke(p *Pod, key placement.Key) {
+	n.ledger.dropKey(key)
+	for _, c := range n.containersOf(p.Pod.ID) {
 		waits := c.Seat.Pool != placement.Own && !c.Born.Empty() // all that it owned is offline
 		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.SeatFrom == placement.ByKubelet {
 			continue
 		}
-		n := *c
-		n.Seat, n.Born, n.Wanted, n.touched = placement.Seat{}, topology.Set{}, 0, true
-		d.put(n.ID, &n)
+		now := *c
+		now.Seat, now.Born, now.Wanted, now.touched = placement.Seat{}, topology.Set{}, 0, true
+		n.put(now.ID, &now)
 	}
 }
 
 // reseatRevoked seats the containers of a pod anew of which the CPUs were revoked, but
 // for the one that the event is about, and decides the pod's own values anew.
-func (d *draft) reseatRevoked(p *Plan, about *Container) {
-	if !d.revoked {
-		return
-	}
-	d.revoked = false
-	for _, c := range d.containersOf(p.Pod.Pod.ID) {
+func (d *draft) reseatRevoked(podID string, about *Container) {
+	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat == (placement.Seat{}) && c.Born.Empty() {
 			n := *c
-			d.settle(p, &n, nil)
+			d.settle(&n, nil, nil)
 		}
 	}
-	d.redecidePod(p)
-	p.Container = about
+	p := d.n.pod(podID)
+	d.redecide(p, p.Values)
 }
 
 // lostAll tells that a container owns nothing any more because it asks for less than a
 // whole CPU by now.
-func (d *draft) lostAll(p *Pod, c *Container, key string, had int) {
-	sum := p.Pod.Resources
-	if !d.chosenForPod(p) {
+func (s *seating) lostAll(key string, had int) {
+	sum := s.p.Pod.Resources
+	if !s.n.chosenForPod(s.p) {
 		sum = nil
 	}
-	c.Trouble = append(c.Trouble, lifecycle.Problem{
-		Key: key, Value: "0", Refused: true, Then: "the container runs in a shared pool",
-		Reason: fmt.Sprintf("it owned %d CPUs and was resized: %s", had, noWhole(p, sum, &c.Pristine)),
-	})
+	s.refused(key, "0", fmt.Errorf("it owned %d CPUs and was resized: %w", had, noWhole(s.p, sum, &s.c.Pristine)))
 }
 
 // noWhole says why a container is to own no CPU that the agent would choose.
@@ -218,11 +205,11 @@ func noWhole(p *Pod, sum, told *lifecycle.Resources) error {
 // askedMore returns the attempt at a container before a new one, where that asks
 // for less: it is measured like one that is resized.
 func (d *draft) askedMore(p *Pod, c *Container) *Container {
-	if g, owns := d.ledger.Of(c.Key); d.fresh || !owns || g.From == placement.ByKubelet || d.container(c.ID) != nil {
+	if g, owns := d.n.ledger.Of(c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
 		return nil
 	}
 	var was *Container
-	for _, o := range d.containersOf(p.Pod.ID) {
+	for _, o := range d.n.containersOf(p.Pod.ID) {
 		if o.Key == c.Key && o.ID != c.ID && o.SeatFrom != placement.ByKubelet {
 			was = o // they are listed in the order they came
 		}

@@ -95,7 +95,7 @@ type Plan struct {
 }
 
 // Moved reports whether CPUs were given to or taken from somebody.
-func (p *Plan) Moved() bool { return p.draft != nil && p.draft.moved }
+func (p *Plan) Moved() bool { return p.draft != nil && p.draft.n.ledger.moved }
 
 // Commit makes the plan the state. It panics on a plan made on another state,
 // which only a programming error can bring.
@@ -107,17 +107,18 @@ func (s *State) Commit(p *Plan) {
 	if p.Reject != "" || d == nil {
 		return
 	}
+	n := &d.n
 	s.Generation++
-	if d.fresh {
+	if n.fresh {
 		s.reset()
 	}
-	layout, needs := d.layout(), d.needs()
+	layout, needs := n.layout(nil), n.needs(nil)
 	resized := s.layout != layout
-	s.ledger, s.Machine, s.layout, s.needs = d.ledger, d.machine, layout, needs
-	if d.policy != &s.Policy {
-		s.Policy = *d.policy
+	s.ledger, s.Machine, s.layout, s.needs = n.ledger.Ledger, n.machine, layout, needs
+	if n.policy != &s.Policy {
+		s.Policy = *n.policy
 	}
-	for id, pod := range d.pods {
+	for id, pod := range n.pods {
 		if pod == nil {
 			delete(s.pods, id)
 			continue
@@ -127,10 +128,10 @@ func (s *State) Commit(p *Plan) {
 	if d.ended != "" {
 		s.ended.add(d.ended)
 	}
-	for _, id := range d.order {
-		s.put(id, d.containers[id])
+	for _, id := range n.order {
+		s.put(id, n.containers[id])
 	}
-	s.settleBenches(d.moved || resized)
+	s.settleBenches(n.ledger.moved || resized)
 }
 
 // put replaces, adds or (nil) removes one container and its place on a bench.

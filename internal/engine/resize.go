@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -22,43 +23,43 @@ type resize struct {
 	ofPod bool
 	// all: whatever the pod's containers own is the same.
 	all bool
+	// revoked: containers own nothing any more that they do not pay for, and are not
+	// seated anew yet.
+	revoked bool
 }
 
 // ownsAsOne reports whether all containers of a pod own the same CPUs. They do not
 // where the pod's sum was not told when they were created.
-func (d *draft) ownsAsOne(p *Pod) bool {
-	all := d.ledger.OfPod(p.Pod.UID)
-	for _, g := range d.ledger.Grants() {
-		if g.Key.PodUID == p.Pod.UID && g.CPUs != all {
-			return false
-		}
-	}
-	return d.chosenForPod(p)
+func (n *view) ownsAsOne(p *Pod) bool {
+	all := n.ledger.OfPod(p.Pod.UID)
+	others := slices.ContainsFunc(n.ledger.OfPodByContainer(p.Pod.UID), func(g placement.Grant) bool { return g.CPUs != all })
+	return !others && n.chosenForPod(p)
 }
 
 // resized brings what an owner has in line with what it asks for by now: more
 // CPUs beside those it has, or the best part of those. Either all of it happens
 // or nothing; then the problem says why.
-func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
-	r := d.resizing
-	r.before, r.all = have, d.ownsAsOne(p)
-	owned := d.withOffline(c, have).Len()
-	n, sum, key, _ := d.wanted(p, c, r.was, owned)
-	cpus, err := d.resizeTo(p, c, have, n, sum)
-	if c.Wanted = 0; err != nil {
-		c.Wanted = n
+func (s *seating) resized(have topology.Set) topology.Set {
+	r := s.resize
+	r.before, r.all = have, s.n.ownsAsOne(s.p)
+	owned := s.withOffline(have).Len()
+	n, sum, key, _ := s.wanted(r.was, owned)
+	cpus, err := s.resizeTo(have, n, sum)
+	if s.c.Wanted = 0; err != nil {
+		s.c.Wanted = n
 		r.failed = fmt.Errorf("it asks for %d CPUs now and owns %d: %w", n, owned, err)
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
+		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
 			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps those it owns, and no more",
 		})
 		return have
 	}
-	if cpus.Empty() && d.ledger.Kept(c.Key).Empty() {
-		d.lostAll(p, c, key, owned)
-		c.Born, c.touched = topology.Set{}, true
-		for _, g := range d.ledger.HeldByPod(p.Pod.UID) {
-			if r.all || g.Key == c.Key {
-				d.revoke(p, g.Key)
+	if cpus.Empty() && s.n.ledger.Kept(s.c.Key).Empty() {
+		s.lostAll(key, owned)
+		s.c.Born, s.c.touched = topology.Set{}, true
+		for _, g := range s.n.ledger.HeldByPod(s.p.Pod.UID) {
+			if r.all || g.Key == s.c.Key {
+				s.n.revoke(s.p, g.Key)
+				r.revoked = true
 			}
 		}
 		return cpus
@@ -66,12 +67,12 @@ func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 	if !r.all {
 		return cpus
 	}
-	for _, g := range append(d.ledger.Grants(), d.ledger.AllKept()...) { // whatever the pod's containers own is the same
-		if g.Key.PodUID == p.Pod.UID && g.Key != c.Key {
+	for _, g := range append(s.n.ledger.Grants(), s.n.ledger.AllKept()...) { // whatever the pod's containers own is the same
+		if g.Key.PodUID == s.p.Pod.UID && g.Key != s.c.Key {
 			if g.CPUs = cpus; !cpus.Empty() {
-				d.grant(g)
+				s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
 			}
-			d.keep(p, g.Key, d.ledger.Kept(c.Key), g.From)
+			s.n.keep(s.p, g.Key, s.n.ledger.Kept(s.c.Key), g.From)
 		}
 	}
 	return cpus
@@ -79,9 +80,9 @@ func (d *draft) resized(p *Pod, c *Container, have topology.Set) topology.Set {
 
 // resizeTo chooses the CPUs of an owner of some that is to have n. CPUs of its
 // own that are offline count: they are the first to be given up.
-func (d *draft) resizeTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
-	all := d.withOffline(c, have)
-	switch numa := p.Intent.NUMA.V; {
+func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
+	all := s.withOffline(have)
+	switch numa := s.p.Intent.NUMA.V; {
 	case n == all.Len() || numa.Exclusive && n > 0 && n < all.Len():
 		return have, nil
 	case numa.Exclusive:
@@ -89,31 +90,31 @@ func (d *draft) resizeTo(p *Pod, c *Container, have topology.Set, n int, sum *li
 	case n > all.Len() && have.Empty():
 		return have, errors.New("those it owns are offline, and more are chosen beside them alone")
 	case n > all.Len():
-		return d.growTo(p, c, have, n, sum)
+		return s.growTo(have, n, sum)
 	}
-	kept := d.shrinkTo(p, c, have, all.Minus(have), n)
-	d.keep(p, c.Key, c.Born, c.SeatFrom)
+	kept := s.shrinkTo(have, all.Minus(have), n)
+	s.n.keep(s.p, s.c.Key, s.c.Born, s.c.SeatFrom)
 	return kept, nil
 }
 
 // shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for, whatever
 // else it asks for. Those that are out of its reach are given up first; what it keeps
 // of them is its Born.
-func (d *draft) shrinkTo(p *Pod, c *Container, have, away topology.Set, n int) topology.Set {
-	c.Born = first(away, n-have.Len())
+func (s *seating) shrinkTo(have, away topology.Set, n int) topology.Set {
+	s.c.Born = first(away, n-have.Len())
 	if n == 0 || have.Empty() {
 		return topology.Set{}
 	}
 	w := placement.Want{N: min(n, have.Len()), Have: have, Held: have}
-	kept, err := d.policy.Placement.Choose(d.view(topology.Set{}), placement.Subject{Intent: p.Intent}, w)
+	kept, err := s.n.policy.Placement.Choose(s.n.shown(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w)
 	if err != nil {
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: cmp.Or(c.SeatFrom, p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
-			Reason: fmt.Sprintf("it asks for %d CPUs now and owned %d: %s", n, d.withOffline(c, have).Len(), err),
+		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+			Key: cmp.Or(s.c.SeatFrom, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
+			Reason: fmt.Sprintf("it asks for %d CPUs now and owned %d: %s", n, s.withOffline(have).Len(), err),
 			Then:   fmt.Sprintf("it keeps %d of them all the same", w.N),
 		})
 		w.Loose = true
-		if kept, err = d.policy.Placement.Choose(d.view(topology.Set{}), placement.Subject{Intent: p.Intent}, w); err != nil {
+		if kept, err = s.n.policy.Placement.Choose(s.n.shown(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w); err != nil {
 			return topology.Set{}
 		}
 	}
@@ -121,16 +122,16 @@ func (d *draft) shrinkTo(p *Pod, c *Container, have, away topology.Set, n int) t
 }
 
 // growTo chooses more CPUs for an owner.
-func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
-	if err := d.policy.Rules.CPUs(p.Pod.Namespace, n, p.means(sum, &c.Pristine)); err != nil {
+func (s *seating) growTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
+	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, n, s.p.means(sum, &s.c.Pristine)); err != nil {
 		return have, err
 	}
-	w := placement.Want{N: n, Have: have, Held: d.withOffline(c, have)}
-	got, err := d.policy.Placement.Choose(d.view(d.ownable(p)), d.owner(p, c), w)
+	w := placement.Want{N: n, Have: have, Held: s.withOffline(have)}
+	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), w)
 	if err != nil {
 		return have, err
 	}
-	return got.CPUs, d.grantable(p, c.Key, got.CPUs)
+	return got.CPUs, s.n.grantable(s.p, s.c.Key, got.CPUs)
 }
 
 // wanted is how many CPUs a container is to own that owns some, and the sum of
@@ -141,49 +142,49 @@ func (d *draft) growTo(p *Pod, c *Container, have topology.Set, n int, sum *life
 // together with the container's: where the containers' requests were what the
 // pod owned CPUs for, they are so still. Where they were not, as in a pod with
 // resources of its own, the pod's sum counts.
-func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
-	a, ok := d.asks(p, &c.Pristine)
+func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
+	a, ok := s.n.asks(s.p, &s.c.Pristine)
 	if !ok {
-		return min(owns, p.due(&c.Pristine).CPUs), nil, cmp.Or(c.SeatFrom, was.SeatFrom), false
+		return min(owns, s.p.due(&s.c.Pristine).CPUs), nil, cmp.Or(s.c.SeatFrom, was.SeatFrom), false
 	}
-	if a.pod && !d.ownsAsOne(p) {
-		a = ask{n: p.due(&c.Pristine).CPUs, key: a.key}
+	if a.pod && !s.n.ownsAsOne(s.p) {
+		a = ask{n: s.p.due(&s.c.Pristine).CPUs, key: a.key}
 	}
 	if !a.pod {
-		return a.n, p.Pod.Resources, a.key, true
+		return a.n, s.p.Pod.Resources, a.key, true
 	}
-	before, after := d.podSum(p, was), d.podSum(p, c)
-	if r := d.resizing; r != nil && !r.ofPod {
-		n, sum := d.paidNow(p, &after)
-		if n < owns && !lower(&was.Pristine, &c.Pristine) {
+	before, after := s.n.podSum(s.p, was), s.n.podSum(s.p, s.c)
+	if r := s.resize; r != nil && !r.ofPod {
+		n, sum := s.p.paidNow(&after)
+		if n < owns && !lower(&was.Pristine, &s.c.Pristine) {
 			// It asks for no less, so a lower sum is one of before.
-			return owns, p.Pod.Resources, a.key, true
+			return owns, s.p.Pod.Resources, a.key, true
 		}
-		if lower(&was.Pristine, &c.Pristine) && was.Wanted == 0 {
+		if lower(&was.Pristine, &s.c.Pristine) && was.Wanted == 0 {
 			n = min(n, owns) // who asks for less gets no more
 		}
 		return n, sum, a.key, true
 	}
-	had, has := p.due(&before).CPUs, p.due(&after).CPUs
-	if r := d.resizing; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.Wanted) {
+	had, has := s.p.due(&before).CPUs, s.p.due(&after).CPUs
+	if r := s.resize; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.Wanted) {
 		// Its containers' requests are of before, when they were refused. What they ask for now comes next.
-		return owns, p.Pod.Resources, a.key, true
+		return owns, s.p.Pod.Resources, a.key, true
 	}
 	// A pod never asks for less than its containers do: a lower sum is one of before.
 	if has != 0 && (had == a.n || had == owns || had == was.Wanted || had > a.n || has > a.n) {
 		return has, &after, a.key, true
 	}
-	return a.n, p.Pod.Resources, a.key, true
+	return a.n, s.p.Pod.Resources, a.key, true
 }
 
 // podSum adds up what a pod's live containers ask for, one of them as it is given; nil
 // for none.
-func (d *draft) podSum(p *Pod, one *Container) lifecycle.Resources {
+func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	var all []*lifecycle.Resources
 	if one != nil {
 		all = append(all, &one.Pristine)
 	}
-	for _, c := range d.containersOf(p.Pod.ID) {
+	for _, c := range n.containersOf(p.Pod.ID) {
 		if (one == nil || c.ID != one.ID) && c.Alive() {
 			all = append(all, &c.Pristine)
 		}
@@ -210,36 +211,15 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	return sum
 }
 
-// containersOf returns a pod's containers as they are with the draft's changes.
-func (d *draft) containersOf(podID string) []*Container {
-	var out []*Container
-	seen := map[string]bool{}
-	note := func(id string) {
-		if c := d.container(id); c != nil && c.PodID == podID && !seen[id] {
-			seen[id] = true
-			out = append(out, c)
-		}
-	}
-	for _, id := range d.base.byPod[podID] {
-		note(id)
-	}
-	for _, id := range d.order {
-		note(id)
-	}
-	return out
-}
-
 // follow seats the other containers of a pod that was resized on what it owns
 // now, or other attempts at the container.
-func (d *draft) follow(p *Plan, c *Container) {
-	r := d.resizing
+func (d *draft) follow(c *Container, r *resize) {
 	moved, met := r.before != c.Seat.Owned, r.all && r.failed == nil
 	if !moved && !met {
 		return
 	}
-	d.resizing = nil
-	for _, other := range d.containersOf(c.PodID) {
-		owns := other.Seat.Pool == placement.Own || !other.Born.Empty() && !d.ledger.Kept(other.Key).Empty()
+	for _, other := range d.n.containersOf(c.PodID) {
+		owns := other.Seat.Pool == placement.Own || !other.Born.Empty() && !d.n.ledger.Kept(other.Key).Empty()
 		follows := other.ID != c.ID && other.Alive() && owns && (r.all || other.Key == c.Key)
 		if follows && (moved || other.Wanted != 0) {
 			n := *other
@@ -247,55 +227,52 @@ func (d *draft) follow(p *Plan, c *Container) {
 			if met { // the number is the pod's
 				n.Wanted = 0
 			}
-			d.settle(p, &n, nil)
+			d.settle(&n, nil, nil)
 		}
 	}
-	p.Container = c
 }
 
 // resizePod has a pod whose sum of resources changed own as many CPUs as that
 // says.
-func (d *draft) resizePod(p *Plan) {
-	if !d.ownsAsOne(p.Pod) {
+func (d *draft) resizePod(podID string) {
+	if !d.n.ownsAsOne(d.n.pod(podID)) {
 		return
 	}
-	for _, c := range d.containersOf(p.Pod.Pod.ID) {
-		if c.Alive() && c.Seat.Pool == placement.Own {
-			n := *c
-			d.resizing = &resize{was: c, ofPod: true}
-			d.settle(p, &n, nil)
-			d.follow(p, &n)
-			break
-		}
+	all := d.n.containersOf(podID)
+	i := slices.IndexFunc(all, func(c *Container) bool { return c.Alive() && c.Seat.Pool == placement.Own })
+	if i < 0 {
+		return
 	}
-	d.resizing = nil
-	d.reseatRevoked(p, nil)
-	p.Container = nil
+	c, r := *all[i], &resize{was: all[i], ofPod: true}
+	d.settle(&c, nil, r)
+	if d.follow(&c, r); r.revoked {
+		d.reseatRevoked(podID, nil)
+	}
 }
 
 // asksInVain returns how many CPUs an owner with a record asks for that owns another
 // number; 0 where nothing tells. Without what was noted at a resize that was refused,
 // it is seen from what the runtime tells. Where containers ask for less than their pod,
 // either may be of before.
-func (d *draft) asksInVain(p *Pod, c *Container, owns int) int {
-	a, asks := d.asks(p, &c.Pristine)
+func (s *seating) asksInVain(owns int) int {
+	a, asks := s.n.asks(s.p, &s.c.Pristine)
 	switch {
-	case c.Wanted != 0 || !asks:
-		return c.Wanted
-	case !a.pod || !d.ownsAsOne(p):
-		return p.due(&c.Pristine).CPUs
+	case s.c.Wanted != 0 || !asks:
+		return s.c.Wanted
+	case !a.pod || !s.n.ownsAsOne(s.p):
+		return s.p.due(&s.c.Pristine).CPUs
 	}
-	sum := d.podSum(p, c)
-	if d.listed != nil {
-		all := []*lifecycle.Resources{&c.Pristine}
-		for _, other := range d.listed[c.PodID] {
-			if other.ID != c.ID && other.State != lifecycle.StateStopped {
+	sum := s.n.podSum(s.p, s.c)
+	if s.n.listed != nil {
+		all := []*lifecycle.Resources{&s.c.Pristine}
+		for _, other := range s.n.listed[s.c.PodID] {
+			if other.ID != s.c.ID && other.State != lifecycle.StateStopped {
 				all = append(all, &other.Resources)
 			}
 		}
 		sum = sumOf(all)
 	}
-	if n := p.due(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
+	if n := s.p.due(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
 		return n
 	}
 	return 0
@@ -303,32 +280,32 @@ func (d *draft) asksInVain(p *Pod, c *Container, owns int) int {
 
 // createdAnew carries over to a container that is created anew what the one before
 // it asked for in vain, and reports whether there was one that owned CPUs.
-func (d *draft) createdAnew(p *Pod, c *Container) bool {
-	g, owns := d.ledger.Of(c.Key)
+func (s *seating) createdAnew() bool {
+	g, owns := s.n.ledger.Of(s.c.Key)
 	if !owns {
 		return false
 	}
-	sum := c.Pristine
-	if d.chosenForPod(p) {
-		sum = d.podSum(p, c)
+	sum := s.c.Pristine
+	if s.n.chosenForPod(s.p) {
+		sum = s.n.podSum(s.p, s.c)
 	}
-	if n, a := p.due(&sum).CPUs, p.due(p.Pod.Resources).CPUs; n != d.withOffline(c, g.CPUs).Len() && (n == g.Wanted || n > a) {
-		c.Wanted = n
+	if n, a := s.p.due(&sum).CPUs, s.p.due(s.p.Pod.Resources).CPUs; n != s.withOffline(g.CPUs).Len() && (n == g.Wanted || n > a) {
+		s.c.Wanted = n
 	}
 	return true
 }
 
 // sayResized reports that an owner asks for another number of CPUs than it has.
-func (d *draft) sayResized(p *Pod, c *Container) {
-	owns := d.withOffline(c, c.Seat.Owned).Len()
-	n, _, key, known := d.wanted(p, c, c, owns)
-	a, _ := d.asks(p, &c.Pristine)
-	if known && n != owns && (a.n != owns || n == c.Wanted) && !p.Intent.NUMA.V.Exclusive {
-		c.Trouble = append(c.Trouble, otherNumber(key, n, owns))
+func (s *seating) sayResized() {
+	owns := s.withOffline(s.c.Seat.Owned).Len()
+	n, _, key, known := s.wanted(s.c, owns)
+	a, _ := s.n.asks(s.p, &s.c.Pristine)
+	if known && n != owns && (a.n != owns || n == s.c.Wanted) && !s.p.Intent.NUMA.V.Exclusive {
+		s.c.Trouble = append(s.c.Trouble, otherNumber(key, n, owns))
 	}
 	if !known {
-		c.Trouble = append(c.Trouble, lifecycle.Problem{
-			Key: c.SeatFrom, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
+		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+			Key: s.c.SeatFrom, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
 		})
 	}
 }

@@ -10,15 +10,15 @@ import (
 
 // since adds up what a pod's containers asked for by their records, and what they ask
 // for by now, of a Synchronize.
-func (d *draft) since(p *Pod, records map[string]Record) (was, now lifecycle.Resources) {
+func (b *recovery) since() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
-	for _, told := range d.listed[p.Pod.ID] {
+	for _, told := range b.n.listed[b.p.Pod.ID] {
 		if told.State == lifecycle.StateStopped {
 			continue
 		}
 		asked := told.Resources
 		first := &asked
-		if rec, ok := records[told.ID]; ok {
+		if rec, ok := b.facts.Records[told.ID]; ok {
 			asked = askedSince(&rec, &told.Resources)
 			if first = &asked; !rec.Late {
 				first = &rec.Pristine
@@ -31,23 +31,24 @@ func (d *draft) since(p *Pod, records map[string]Record) (was, now lifecycle.Res
 
 // accountSince notes what is known of pods' sums at a Synchronize, and recounts those
 // of which a container was resized since its record was stamped.
-func (d *draft) accountSince(f Facts) {
-	for id, p := range d.pods {
+func (b *recovery) accountSince() {
+	for id, p := range b.n.pods {
 		n := *p
-		n.sumOld, n.ended = true, d.endedParts(id)
-		if was, now := d.since(p, f.Records); lower(&was, &now) {
+		n.sumOld, n.ended = true, b.endedParts(id)
+		of := &recovery{n: b.n, facts: b.facts, p: p}
+		if was, now := of.since(); lower(&was, &now) {
 			n = *n.recounted(&now)
 			n.sumOld = true
 		}
-		d.pods[id] = &n
+		b.n.pods[id] = &n
 	}
 }
 
 // endedParts adds up what the containers of a pod asked for that do not live at a
 // Synchronize, of which a pod is charged for all the same: each by its last attempt.
-func (d *draft) endedParts(podID string) lifecycle.Resources {
+func (b *recovery) endedParts(podID string) lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
-	for _, c := range d.listed[podID] {
+	for _, c := range b.n.listed[podID] {
 		if o := last[c.Name]; o == nil || o.State == lifecycle.StateStopped && (c.State != lifecycle.StateStopped || c.CreatedAt > o.CreatedAt) {
 			last[c.Name] = c
 		}
@@ -64,45 +65,45 @@ func (d *draft) endedParts(podID string) lifecycle.Resources {
 // paidSince takes from what a container owns by its record what it does not pay for
 // any more, where it was resized since the record was stamped and nothing later tells
 // of it: whether the agent saw that, or was away.
-func (d *draft) paidSince(p *Pod, c *Container, told *lifecycle.Container, rec *Record, f Facts) {
-	if rec.Late || rec.CPUs == "" || !d.fresh {
+func (b *recovery) paidSince(told *lifecycle.Container, rec *Record) {
+	if rec.Late || rec.CPUs == "" || !b.n.fresh {
 		return
 	}
-	was, now := d.since(p, f.Records)
-	if !p.due(p.Pod.Resources).Told() {
-		was, now = rec.Pristine, c.Pristine
+	was, now := b.since()
+	if !b.p.due(b.p.Pod.Resources).Told() {
+		was, now = rec.Pristine, b.c.Pristine
 	}
 	if !lower(&was, &now) {
 		return
 	}
-	owned := d.machine.PlacesOf(rec.CPUs)
+	owned := b.n.machine.PlacesOf(rec.CPUs)
 	left := owned
-	switch a, ok := d.asks(p, &c.Pristine); {
-	case p.Intent.CPUs.Said():
-		if d.stillPaid(p, &now, &c.Pristine, owned.Len()) != nil {
+	switch a, ok := b.n.asks(b.p, &b.c.Pristine); {
+	case b.p.Intent.CPUs.Said():
+		if b.n.stillPaid(b.p, &now, &b.c.Pristine, owned.Len()) != nil {
 			left = topology.Set{}
 		}
-	case p.Intent.NUMA.V.Exclusive && ok && a.n > 0:
+	case b.p.Intent.NUMA.V.Exclusive && ok && a.n > 0:
 	default:
-		n := p.due(&c.Pristine).CPUs
+		n := b.p.due(&b.c.Pristine).CPUs
 		if ok && a.pod {
-			n, _ = d.paidNow(p, &now)
+			n, _ = b.p.paidNow(&now)
 		}
-		if n < owned.Len() && d.terms(p).Chooses {
-			have := owned.And(d.reach(p))
-			left = d.shrinkTo(p, c, have, owned.Minus(have), n)
-			left = left.Union(c.Born)
+		if n < owned.Len() && b.n.terms(b.p).Chooses {
+			have := owned.And(b.n.reach(b.p))
+			left = (&seating{n: b.n, p: b.p, c: b.c}).shrinkTo(have, owned.Minus(have), n)
+			left = left.Union(b.c.Born)
 		}
 	}
 	if left == owned {
 		return
 	}
-	rec.CPUs, c.Born = d.machine.Format(left), left
+	rec.CPUs, b.c.Born = b.n.machine.Format(left), left
 	switch quota := told.Resources.CPU.Quota.V; { // where the record's was lifted, it is of before
-	case p.Intent.QoS == intent.Guaranteed && c.Pristine.CPU.Quota.V > 0:
-		c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&c.Pristine) * int64(c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
+	case b.p.Intent.QoS == intent.Guaranteed && b.c.Pristine.CPU.Quota.V > 0:
+		b.c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&b.c.Pristine) * int64(b.c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	case quota > 0:
-		c.Pristine.CPU.Quota = lifecycle.Some(quota)
+		b.c.Pristine.CPU.Quota = lifecycle.Some(quota)
 	}
 }
 
@@ -115,58 +116,96 @@ func (d *draft) paidSince(p *Pod, c *Container, told *lifecycle.Container, rec *
 // Where its last resize was refused it has another number. Only owners are without
 // the quota they asked for: where the copy is, it has what its container owns, and
 // the kernel what of it was not given up since.
-func (d *draft) resizedSince(p *Pod, c *Container, told *lifecycle.Container, rec *Record, f Facts) string { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
-	online, born := d.reach(p), d.machine.PlacesOf(rec.CPUs)
-	copied, runs := d.machine.PlacesOf(told.Resources.CPU.CPUs), d.machine.OnlineOf(f.Kernel[told.ID])
-	if told.Resources.CPU.Quota.V > 0 && rec.Pristine.CPU.Quota.V > 0 && d.lifts(p, c, born) {
-		copied = topology.Set{} // it has what its pool had
-		if list, read := f.Kernel[told.ID]; read && list == "" {
-			runs = online
+func (b *recovery) resizedSince(told *lifecycle.Container, rec *Record) string {
+	was, is := &rec.Pristine.CPU, &told.Resources.CPU
+	t := traces{machine: b.n.machine, online: b.n.reach(b.p), born: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
+	list, read := b.facts.Kernel[told.ID]
+	t.runs = b.n.machine.OnlineOf(list)
+	if is.Quota.V > 0 && was.Quota.V > 0 && b.lifts(t.born) {
+		if t.copied = (topology.Set{}); read && list == "" { // it has what its pool had
+			t.runs = t.online
 		}
 	}
-	was, is := born.And(online), copied.And(online)
-	same := (is.Empty() || is == was) && (runs.Empty() || runs == was) && born.Contains(copied)
-	if rec.Late || born.Empty() || p.Intent.CPUs.Said() || same && born == was {
+	if rec.Late || t.born.Empty() || b.p.Intent.CPUs.Said() || t.same() && t.online.Contains(t.born) {
 		return rec.CPUs
 	}
-	lifted := told.Resources.CPU.Quota.V < 0 && rec.Pristine.CPU.Quota.V > 0 && !copied.Empty()
-	asks := d.unlifted(p, &told.Resources)
-	away, asked := born.Union(copied).Minus(online), d.asksByNow(p, told.PodID, &asks)
-	n := dueBy(asked, told.Resources.CPU.Shares.V != rec.Pristine.CPU.Shares.V, born.Len())
-	if !lifted && (was.Empty() || copied.Empty() && !born.Contains(runs)) {
+	t.lifted = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
+	asks := b.p.unlifted(&told.Resources)
+	t.asked = b.asksByNow(&asks)
+	t.due = dueBy(t.asked, is.Shares.V != was.Shares.V, t.born.Len())
+	t.held, t.whole = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
+	return t.owned(rec.CPUs, is.CPUs)
+}
+
+// traces are what tells which CPUs a container owns by now.
+type traces struct {
+	machine *topology.Machine
+	// born are those of its record, copied those of the runtime's copy, runs those the
+	// kernel gives it; online those it could use; held what its pod is known to own.
+	born, copied, runs, online, held topology.Set
+	// lifted: the copy is without the quota that was asked for, as an owner's is.
+	lifted bool
+	// whole: it owns NUMA nodes as a whole.
+	whole bool
+	// asked is how many CPUs it asks for, one of them; due is which.
+	asked []int
+	due   int
+}
+
+// same reports whether copy and kernel have nothing but what the record has.
+func (t *traces) same() bool {
+	was, is := t.born.And(t.online), t.copied.And(t.online)
+	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.born.Contains(t.copied)
+}
+
+// owned returns what a container owns, by its record's list or its copy's, or what
+// follows.
+func (t *traces) owned(record, copied string) string {
+	was, is, same := t.born.And(t.online), t.copied.And(t.online), t.same()
+	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.born.Contains(t.runs)) {
 		// It may run in a pool for as long as all that it owns is offline.
-		if away = born.Minus(online); n > 0 && n < born.Len() && n <= away.Len() {
-			return d.machine.Format(first(away, n))
+		if away := t.born.Minus(t.online); t.due > 0 && t.due < t.born.Len() && t.due <= away.Len() {
+			return t.machine.Format(first(away, t.due))
 		}
-		return rec.CPUs
+		return record
 	}
-	if !copied.Empty() && !copied.Contains(runs) && (is.Empty() || !runs.Contains(is)) {
-		runs = topology.Set{}
+	if !t.copied.Empty() && !t.copied.Contains(t.runs) && (is.Empty() || !t.runs.Contains(is)) {
+		t.runs = topology.Set{}
 	}
-	whole := n == 0 || n >= born.Len() || p.Intent.NUMA.V.Exclusive
-	if held := d.machine.PlacesOf(f.Grants[p.Pod.UID]); same && whole || held.Contains(born) && was.Contains(runs.Union(is)) {
+	whole := t.due == 0 || t.due >= t.born.Len() || t.whole
+	if same && whole || t.held.Contains(t.born) && was.Contains(t.runs.Union(is)) {
 		// Where it runs on a part of what is known to be its own, nobody was there when the others came online again.
-		return rec.CPUs
+		return record
 	}
-	for _, has := range []topology.Set{runs, is} {
-		switch both := has.Union(away); {
-		case has.Empty():
-		case slices.Contains(asked, has.Len()):
-			return d.machine.Format(has)
-		case slices.Contains(asked, both.Len()):
-			return d.machine.Format(both)
-		case n > has.Len() && n < both.Len() && born.Contains(has): // a shrink gives up those that are offline first
-			return d.machine.Format(has.Union(first(away, n-has.Len())))
+	for _, has := range []topology.Set{t.runs, is} {
+		if cpus := t.fits(has); !cpus.Empty() {
+			return t.machine.Format(cpus)
 		}
 	}
 	switch {
-	case lifted && !runs.Empty() && copied.Contains(runs):
-		return d.machine.Format(runs.Union(copied.Minus(online)))
-	case lifted, len(asked) > 0 && !is.Empty() && is.Len() < slices.Max(asked) && (was.Contains(is) || is.Contains(was)):
+	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
+		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
+	case t.lifted, len(t.asked) > 0 && !is.Empty() && is.Len() < slices.Max(t.asked) && (was.Contains(is) || is.Contains(was)):
 		// Fewer than it asks for: a later growth was refused.
-		return told.Resources.CPU.CPUs
+		return copied
 	}
-	return rec.CPUs
+	return record
+}
+
+// fits returns some CPUs, with as many that are offline as make the number that is asked
+// for; none where no number fits.
+func (t *traces) fits(has topology.Set) topology.Set {
+	away := t.born.Union(t.copied).Minus(t.online)
+	switch both := has.Union(away); {
+	case has.Empty():
+	case slices.Contains(t.asked, has.Len()):
+		return has
+	case slices.Contains(t.asked, both.Len()):
+		return both
+	case t.due > has.Len() && t.due < both.Len() && t.born.Contains(has): // a shrink gives up those that are offline first
+		return has.Union(first(away, t.due-has.Len()))
+	}
+	return topology.Set{}
 }
 
 // dueBy is how many CPUs a container is due of what asksByNow returned, 0 where no
@@ -188,22 +227,22 @@ func dueBy(asked []int, resized bool, born int) int {
 // asksByNow returns how many CPUs a container asks for by what the runtime tells,
 // none where no number follows. Where its pod's sum decides, that may be of before
 // a resize of its containers: theirs is another.
-func (d *draft) asksByNow(p *Pod, sandbox string, told *lifecycle.Resources) []int {
-	a, ok := d.asks(p, told)
+func (b *recovery) asksByNow(told *lifecycle.Resources) []int {
+	a, ok := b.n.asks(b.p, told)
 	switch {
 	case !ok:
 		return nil
 	case !a.pod:
 		return []int{a.n}
 	}
-	all := make([]*lifecycle.Resources, 0, len(d.listed[sandbox]))
-	for _, c := range d.listed[sandbox] {
+	all := make([]*lifecycle.Resources, 0, len(b.n.listed[b.p.Pod.ID]))
+	for _, c := range b.n.listed[b.p.Pod.ID] {
 		if c.State != lifecycle.StateStopped {
 			all = append(all, &c.Resources)
 		}
 	}
 	sum := sumOf(all)
-	return []int{a.n, p.due(&sum).CPUs}
+	return []int{a.n, b.p.due(&sum).CPUs}
 }
 
 // requota follows an owner's request that changed with the quota that its record has:

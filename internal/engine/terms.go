@@ -11,14 +11,14 @@ import (
 )
 
 // terms are on what terms containers of a pod own CPUs by the policy.
-func (d *draft) terms(p *Pod) placement.Terms {
-	return d.policy.Placement.Terms(d.machine, placement.Subject{Intent: p.Intent})
+func (n *view) terms(p *Pod) placement.Terms {
+	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent})
 }
 
 // termsOf are terms with what the kubelet gave one container of the pod, told what the
 // runtime was asked for.
-func (d *draft) termsOf(p *Pod, container string, told *lifecycle.Resources) placement.Terms {
-	return d.policy.Placement.Terms(d.machine, placement.Subject{Intent: p.Intent, Told: told, Given: p.Granted.StaticOf(container)})
+func (n *view) termsOf(p *Pod, container string, told *lifecycle.Resources) placement.Terms {
+	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Told: told, Given: p.Granted.StaticOf(container)})
 }
 
 // nobody asks for nothing.
@@ -55,17 +55,17 @@ type ask struct {
 
 // chosenForPod reports whether all containers of a pod own the same CPUs, chosen
 // by the policy.
-func (d *draft) chosenForPod(p *Pod) bool {
-	return d.policy.Place && !p.Intent.CPUs.Said() && d.terms(p).Pays == placement.Resources && p.due(p.Pod.Resources).Told()
+func (n *view) chosenForPod(p *Pod) bool {
+	return n.policy.Place && !p.Intent.CPUs.Said() && n.terms(p).Pays == placement.Resources && p.due(p.Pod.Resources).Told()
 }
 
 // asks returns what is to be chosen for a container, by the resources the runtime
 // was asked for; ok is false where nothing is.
-func (d *draft) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
-	if !d.policy.Place || p.Intent.CPUs.Said() {
+func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
+	if !n.policy.Place || p.Intent.CPUs.Said() {
 		return a, false
 	}
-	switch t := d.terms(p); {
+	switch t := n.terms(p); {
 	case t.Pays == placement.Nothing:
 		return a, false
 	case t.Pays == placement.WholeCPUs:
@@ -90,86 +90,84 @@ func wholeCPUs(r *lifecycle.Resources) int {
 
 // choose chooses CPUs for a container to own. The error is a sentence for
 // people; why lists what decided.
-func (d *draft) choose(p *Pod, c *Container) (cpus topology.Set, key, why string, err error) {
-	a, ok := d.asks(p, &c.Pristine)
-	if !ok || a.n == 0 && p.kindOf(c.Name) == lifecycle.Ephemeral { // which has no resources
+func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
+	a, ok := s.n.asks(s.p, &s.c.Pristine)
+	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // which has no resources
 		return cpus, "", "", nil
 	}
-	if g, owns := d.ledger.Of(c.Key); owns {
+	if g, owns := s.n.ledger.Of(s.c.Key); owns {
 		cpus = g.CPUs
-		if d.resizing != nil { // created anew, with less
-			cpus = d.resized(p, c, cpus)
+		if s.resize != nil { // created anew, with less
+			cpus = s.resized(cpus)
 		}
-		return cpus, a.key, "chosen before", d.grantable(p, c.Key, cpus)
+		return cpus, a.key, "chosen before", s.n.grantable(s.p, s.c.Key, cpus)
 	}
-	if have := d.ledger.OfPod(p.Pod.UID); a.pod && !have.Empty() {
-		return have, a.key, "those of its pod", d.grantable(p, c.Key, have)
+	if have := s.n.ledger.OfPod(s.p.Pod.UID); a.pod && !have.Empty() {
+		return have, a.key, "those of its pod", s.n.grantable(s.p, s.c.Key, have)
 	}
-	if err := d.terms(p).Elsewhere; err != nil {
+	if err := s.n.terms(s.p).Elsewhere; err != nil {
 		return cpus, a.key, "", err
 	}
-	sum := p.Pod.Resources
+	sum := s.p.Pod.Resources
 	if a.pod {
-		if now := d.podSum(p, c); p.due(&now).CPUs > a.n { // it was refused, and resized since
-			a.n, sum = p.due(&now).CPUs, &now
+		if now := s.n.podSum(s.p, s.c); s.p.due(&now).CPUs > a.n { // it was refused, and resized since
+			a.n, sum = s.p.due(&now).CPUs, &now
 		}
 	}
-	if err := d.policy.Rules.CPUs(p.Pod.Namespace, max(a.n, 1), p.means(sum, &c.Pristine)); err != nil {
+	if err := s.n.policy.Rules.CPUs(s.p.Pod.Namespace, max(a.n, 1), s.p.means(sum, &s.c.Pristine)); err != nil {
 		return cpus, a.key, "", err
 	}
 	if a.n == 0 {
-		return cpus, a.key, "", noWhole(p, sum, &c.Pristine)
+		return cpus, a.key, "", noWhole(s.p, sum, &s.c.Pristine)
 	}
-	got, err := d.policy.Placement.Choose(d.view(d.ownable(p)), d.owner(p, c), placement.Want{N: a.n, Passed: d.passed(p, c)})
+	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.passed()})
 	if err == nil {
-		err = d.grantable(p, c.Key, got.CPUs)
+		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
 	}
 	return got.CPUs, a.key, "chosen: " + got.Why, err
 }
 
-// view is what the policy sees of the node.
-func (d *draft) view(free topology.Set) placement.View {
-	return placement.View{Machine: d.machine, Pools: &d.policy.Pools, Layout: d.layout(), Free: free, Off: !d.policy.Place}
+// shown is what the policy sees of the node.
+func (n *view) shown(free topology.Set) placement.View {
+	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, Off: !n.policy.Place}
 }
 
 // owner is a container as the policy sees it that chooses CPUs for it.
-func (d *draft) owner(p *Pod, c *Container) placement.Subject {
-	grants := []lifecycle.DeviceGrant{p.Granted.Of(c.Name)}
-	if d.chosenForPod(p) && p.Granted != nil {
-		grants = slices.Collect(maps.Values(p.Granted.Containers))
+func (s *seating) owner() placement.Subject {
+	grants := []lifecycle.DeviceGrant{s.p.Granted.Of(s.c.Name)}
+	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
+		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
-	return placement.Subject{Intent: p.Intent, Told: &c.Pristine, Devices: append(grants, c.Arrived), Owned: d.ledger.OfPod(p.Pod.UID)}
+	return placement.Subject{Intent: s.p.Intent, Told: &s.c.Pristine, Devices: append(grants, s.c.Arrived), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
 }
 
 // shares asks the policy where a container sits that owns nothing.
-func (d *draft) shares(p *Pod, c *Container, isNew bool, runsOn topology.Set) placement.Assignment {
-	s := placement.Subject{
-		Intent: p.Intent, Told: &c.Pristine, PodTold: PodPristine(p.Pod), Given: p.Granted.StaticOf(c.Name),
-		New: isNew, RunsOn: runsOn, Home: c.Home,
+func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
+	who := placement.Subject{
+		Intent: s.p.Intent, Told: &s.c.Pristine, PodTold: PodPristine(s.p.Pod), Given: s.p.Granted.StaticOf(s.c.Name),
+		New: isNew, RunsOn: runsOn, Home: s.c.Home,
 	}
 	var free topology.Set
-	if isNew && p.Intent.NUMA.Said() {
-		free = d.ownable(p)
-		for _, id := range slices.Concat(d.order, d.base.byPod[c.PodID]) {
-			if o := d.container(id); o != nil && o.Key.PodUID == c.Key.PodUID && o.Home.Set {
-				s.PodHome = o.Home
+	if isNew && s.p.Intent.NUMA.Said() {
+		free = s.n.ownable(s.p)
+		for _, id := range slices.Concat(s.n.order, s.n.base.byPod[s.c.PodID]) {
+			if o := s.n.container(id); o != nil && o.Key.PodUID == s.c.Key.PodUID && o.Home.Set {
+				who.PodHome = o.Home
 				break
 			}
 		}
 	}
-	return d.policy.Placement.Share(d.view(free), s)
+	return s.n.policy.Placement.Share(s.n.shown(free), who)
 }
 
 // ownable are the CPUs a pod could come to own: nobody's, and none that are
 // reserved or that the kubelet gave away.
-func (d *draft) ownable(p *Pod) topology.Set {
-	free := d.policy.Pools.Online.Minus(d.policy.Pools.Reserved).Minus(d.ledger.Exclusive())
-	for _, g := range d.ledger.AllKept() {
+func (n *view) ownable(p *Pod) topology.Set {
+	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
+	for _, g := range n.ledger.AllKept() {
 		free = free.Minus(g.CPUs)
 	}
-	if !p.Within.Empty() {
-		free = free.And(p.Within)
-	}
-	taken, _ := d.kubelets(p, free)
+	free = p.and(free)
+	taken, _ := n.kubelets(p, free)
 	return free.Minus(taken)
 }

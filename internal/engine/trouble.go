@@ -15,8 +15,8 @@ func (d *draft) found(p *Pod, c *Container, all []lifecycle.Problem) {
 	}
 	c.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
 	c.malformed = malformed(all)
-	told := d.told(p.Pod.ID)
-	if old := d.container(c.ID); old != nil {
+	told := d.n.told(p.Pod.ID)
+	if old := d.n.container(c.ID); old != nil {
 		told -= len(old.Trouble)
 	}
 	c.Trouble, c.Untold = lifecycle.Worst(all, lifecycle.MaxProblems-len(p.Intent.Problems)-len(p.Trouble)-told)
@@ -44,39 +44,31 @@ func malformed(problems []lifecycle.Problem) string {
 
 // told returns how many problems of a pod's containers are kept. They are counted once,
 // and kept count of from then on.
-func (d *draft) told(podID string) int {
-	if n, counted := d.troubles[podID]; counted {
-		return n
+func (n *view) told(podID string) int {
+	if sum, counted := n.troubles[podID]; counted {
+		return sum
 	}
-	n := 0
-	for _, id := range d.order {
-		if c := d.containers[id]; c != nil && c.PodID == podID {
-			n += len(c.Trouble)
-		}
+	sum := 0
+	for _, c := range n.containersOf(podID) {
+		sum += len(c.Trouble)
 	}
-	if !d.fresh {
-		for _, id := range d.base.byPod[podID] {
-			if _, replaced := d.containers[id]; !replaced {
-				n += len(d.base.containers[id].Trouble)
-			}
-		}
+	if n.troubles == nil {
+		n.troubles = map[string]int{}
 	}
-	if d.troubles == nil {
-		d.troubles = map[string]int{}
-	}
-	d.troubles[podID] = n
-	return n
+	n.troubles[podID] = sum
+	return sum
 }
 
 // recount keeps count of the problems of a pod whose container is replaced.
-func (d *draft) recount(old, now *Container) {
-	for c, by := range map[*Container]int{old: -1, now: 1} {
-		if c == nil {
-			continue
-		}
-		if n, counted := d.troubles[c.PodID]; counted {
-			d.troubles[c.PodID] = n + by*len(c.Trouble)
-		}
+func (n *view) recount(old, now *Container) {
+	if old != nil && n.troubles[old.PodID] > 0 {
+		n.troubles[old.PodID] -= len(old.Trouble)
+	}
+	if now == nil {
+		return
+	}
+	if sum, counted := n.troubles[now.PodID]; counted {
+		n.troubles[now.PodID] = sum + len(now.Trouble)
 	}
 }
 

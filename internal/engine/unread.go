@@ -18,13 +18,13 @@ func unread(why string) lifecycle.Problem {
 }
 
 // noteUnread takes in that the runtime did not describe a container.
-func (d *draft) noteUnread(p *Pod, c *Container, told *lifecycle.Container, f Facts) {
+func (b *recovery) noteUnread(told *lifecycle.Container) {
 	if told.Unread == "" {
 		return
 	}
-	_, recorded := f.Records[told.ID]
-	c.Unread, c.Unasked = told.Unread, !recorded || p.Pod.CgroupParent == ""
-	c.distrust = append(slices.Clip(c.distrust), unread(told.Unread))
+	_, recorded := b.facts.Records[told.ID]
+	b.c.Unread, b.c.Unasked = told.Unread, !recorded || b.p.Pod.CgroupParent == ""
+	b.c.distrust = append(slices.Clip(b.c.distrust), unread(told.Unread))
 }
 
 // apart are those of some values that keep a container clear of CPUs others own:
@@ -37,57 +37,54 @@ func apart(values []lifecycle.Value) []lifecycle.Value {
 // record nor runtime says anything. CPUs that its pod is known to own, was assigned,
 // or has alone where the agent chooses, stay its own: given to others, they would
 // be taken from what runs.
-func (d *draft) adoptUnread(p *Pod, c *Container, f Facts) *Record {
-	has := d.machine.OnlineOf(f.Runs[c.ID])
-	c.bound = has
-	if has.Empty() || !d.policy.Place {
-		return &Record{Kept: lifecycle.Kept{Unplaced: !d.policy.Place}}
+func (b *recovery) adoptUnread() *Record {
+	has := b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
+	b.c.bound = has
+	if has.Empty() || !b.n.policy.Place {
+		return &Record{Kept: lifecycle.Kept{Unplaced: !b.n.policy.Place}}
 	}
-	if d.unreadOwns(p, c, has, f) && d.grantable(p, c.Key, has) == nil {
-		c.Born, c.bound = has, topology.Set{}
-		return &Record{CPUs: d.machine.Format(has)}
+	if b.unreadOwns(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
+		b.c.Born, b.c.bound = has, topology.Set{}
+		return &Record{CPUs: b.n.machine.Format(has)}
 	}
-	d.adoptHome(p, c, has)
-	return &Record{Kept: lifecycle.Kept{Home: c.Home}}
+	b.adoptHome(has)
+	return &Record{Kept: lifecycle.Kept{Home: b.c.Home}}
 }
 
 // unreadSince returns the CPUs of an owner that is unread and may have been resized
 // since its record was stamped: those it runs on, where nobody else does.
-func (d *draft) unreadSince(p *Pod, c *Container, rec *Record, f Facts) string {
-	born, runs := d.machine.PlacesOf(rec.CPUs), d.machine.OnlineOf(f.Runs[c.ID])
-	if rec.Late || born.Empty() || runs.Empty() || runs == born.And(d.machine.Online()) || d.listed == nil || !d.aloneOn(p, runs, f) {
+func (b *recovery) unreadSince(rec *Record) string {
+	born, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
+	if rec.Late || born.Empty() || runs.Empty() || runs == born.And(b.n.machine.Online()) || b.n.listed == nil || !b.aloneOn(runs) {
 		return rec.CPUs
 	}
-	return d.machine.Format(runs.Union(born.Minus(d.machine.Online())))
+	return b.n.machine.Format(runs.Union(born.Minus(b.n.machine.Online())))
 }
 
 // unreadOwns reports whether a container of which little is known is to be taken for
 // the owner of the CPUs it runs on.
-func (d *draft) unreadOwns(p *Pod, c *Container, has topology.Set, f Facts) bool {
-	if known := d.machine.OnlineOf(f.Grants[p.Pod.UID]); !known.Empty() {
+func (b *recovery) unreadOwns(has topology.Set) bool {
+	if known := b.n.machine.OnlineOf(b.facts.Grants[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)
 	}
-	if p.Intent.CPUs.Said() {
-		assigned, err := d.machine.ParseCPUs(topology.FormatList(p.Intent.CPUs.V))
+	if b.p.Intent.CPUs.Said() {
+		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
 		return err == nil && assigned == has
 	}
-	if d.listed == nil || d.terms(p).Pays == placement.Nothing || has == d.machine.Online() || has == p.Within {
+	if b.n.listed == nil || b.n.terms(b.p).Pays == placement.Nothing || has == b.n.machine.Online() || has == b.p.Within {
 		return false
 	}
-	if spec, named := p.Spec.Container(c.Name); named {
-		const milli = 1000
-		return spec.Requests[lifecycle.ResourceCPU]/milli == int64(has.Len()) && d.aloneOn(p, has, f)
-	}
-	return d.aloneOn(p, has, f)
+	spec, named := b.p.Spec.Container(b.c.Name)
+	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.aloneOn(has)
 }
 
 // reread decides a container anew that the runtime describes now. It is as if it
 // was found when the agent started.
-func (d *draft) reread(p *Plan, c *Container, told *lifecycle.Container, f Facts) {
-	if _, owns := d.ledger.Of(c.Key); owns {
-		d.write().Drop(c.Key)
-		d.moved = true
+func (d *draft) reread(c *Container, told *lifecycle.Container) {
+	if _, owns := d.n.ledger.Of(c.Key); owns {
+		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })
+		d.n.ledger.moved = true
 	}
-	d.put(c.ID, nil)
-	d.create(p, told, f, lifecycle.StateRunning)
+	d.n.put(c.ID, nil)
+	d.create(told, lifecycle.StateRunning)
 }

@@ -12,57 +12,48 @@ import (
 // synchronize rebuilds everything from what the runtime says runs. Those whose
 // record says that they own CPUs, or that the kubelet gave some, are seated
 // first, oldest first: what runs stays where it is.
-func (d *draft) synchronize(p *Plan, ev *lifecycle.Event, f Facts) {
-	d.rebuild()
-	d.listed = map[string][]*lifecycle.Container{}
+func (d *draft) synchronize(ev *lifecycle.Event) {
+	d.n.fresh, d.n.ledger = true, book{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	d.n.listed = map[string][]*lifecycle.Container{}
 	for _, c := range ev.Containers {
 		if c != nil {
-			d.listed[c.PodID] = append(d.listed[c.PodID], c)
+			d.n.listed[c.PodID] = append(d.n.listed[c.PodID], c)
 		}
 	}
 	for _, pod := range ev.Pods {
 		if pod != nil && pod.ID != "" {
-			d.runPod(p, pod, f)
+			d.runPod(pod)
 		}
 	}
-	d.accountSince(f)
+	all := &recovery{n: &d.n, facts: &d.facts}
+	all.accountSince()
 	for _, c := range adoptionOrder(ev.Containers, func(c *lifecycle.Container) bool {
-		asked, rec := c.Resources, f.Records[c.ID]
-		if _, known := f.Records[c.ID]; known {
+		asked, rec := c.Resources, d.facts.Records[c.ID]
+		if _, known := d.facts.Records[c.ID]; known {
 			asked = askedSince(&rec, &c.Resources)
 		}
-		return rec.CPUs != "" || d.sitsOnOwn(c, f) || !d.pinned(d.pod(c.PodID), c.Name, &asked).Empty()
+		return rec.CPUs != "" || all.sitsOnOwn(c) || !d.n.pinned(d.n.pod(c.PodID), c.Name, &asked).Empty()
 	}) {
-		p.Pod = d.pod(c.PodID)
-		if p.Pod == nil {
-			continue
+		if d.plan.Pod = d.n.pod(c.PodID); d.plan.Pod != nil {
+			d.create(c, c.State)
 		}
-		d.create(p, c, f, c.State)
 	}
-	d.reserve(p, f)
+	d.reserve()
 	// Pods' own values depend on who owns what, which is known only now.
-	for _, id := range p.ChangedPods {
-		n := *d.pods[id]
-		d.decidePod(&n)
-		d.pods[id] = &n
+	for _, id := range d.plan.ChangedPods {
+		d.redecide(d.n.pods[id], nil)
 	}
-	for _, id := range d.base.Containers() {
-		if d.container(id) == nil {
-			p.Gone = append(p.Gone, id)
+	for _, id := range d.n.base.Containers() {
+		if d.n.container(id) == nil {
+			d.plan.Gone = append(d.plan.Gone, id)
 		}
 	}
-	for _, id := range d.base.Pods() {
-		if d.pod(id) == nil {
-			p.GonePods = append(p.GonePods, id)
+	for _, id := range d.n.base.Pods() {
+		if d.n.pod(id) == nil {
+			d.plan.GonePods = append(d.plan.GonePods, id)
 		}
 	}
-	p.Pod, p.Container = nil, nil
-}
-
-// rebuild makes the draft forget everything the state holds.
-func (d *draft) rebuild() {
-	d.fresh, d.moved, d.cloned = true, true, true
-	d.ledger = placement.NewLedger()
+	d.plan.Pod, d.plan.Container = nil, nil
 }
 
 // adoptionOrder sorts containers: owners first, then by age, then by id.
@@ -85,49 +76,41 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 
 // configure decides every live container anew under a new policy. Who owns
 // CPUs keeps them unless the policy forbids it.
-func (d *draft) configure(p *Plan, f Facts) {
-	if f.Policy != nil {
-		d.policy = f.Policy
-		d.laid = d.policy.Placement.Layout(&d.policy.Pools, placement.Demand{})
+func (d *draft) configure() {
+	if d.facts.Policy != nil {
+		d.n.policy = d.facts.Policy
+		d.n.laid = d.n.policy.Placement.Layout(&d.n.policy.Pools, placement.Demand{})
 	}
-	if f.Machine != nil {
-		d.machine = f.Machine
+	if d.facts.Machine != nil {
+		d.n.machine = d.facts.Machine
 	}
-	owners := d.ledger
-	d.ledger, d.cloned, d.moved = placement.NewLedger(), true, true
-	s := d.base
+	owners := d.n.ledger.Ledger
+	d.n.ledger = book{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	s := d.n.base
 	for _, id := range s.Pods() {
-		old := s.pods[id]
-		if old.Stopped {
-			continue
+		if old := s.pods[id]; !old.Stopped {
+			d.n.pods[id] = d.newPod(old.Pod)
+			d.plan.ChangedPods = append(d.plan.ChangedPods, id)
 		}
-		n := d.newPod(old.Pod, f)
-		d.pods[id] = n
-		p.ChangedPods = append(p.ChangedPods, id)
 	}
 	for _, owning := range []bool{true, false} {
 		for _, id := range s.Containers() {
 			c := s.containers[id]
-			if _, owns := owners.Of(c.Key); owns != owning || d.pods[c.PodID] == nil || !c.Alive() {
+			if _, owns := owners.Of(c.Key); owns != owning || d.n.pods[c.PodID] == nil || !c.Alive() {
 				continue
 			}
 			n := *c
-			p.Pod = d.pods[c.PodID]
 			rec := recordFor(s.Machine, c, owners)
 			if rec != nil {
-				n.Born = d.machine.PlacesOf(rec.CPUs)
+				n.Born = d.n.machine.PlacesOf(rec.CPUs)
 			}
-			d.settle(p, &n, rec)
+			d.settle(&n, rec, nil)
 		}
 	}
-	d.carryOver(p, owners)
-	for _, id := range p.ChangedPods {
-		n := *d.pods[id]
-		d.decidePod(&n)
-		n.Values = revert(n.Values, s.pods[id].Values, PodPristine(n.Pod), d.machine.Online(), d.machine)
-		d.pods[id] = &n
+	d.carryOver(owners)
+	for _, id := range d.plan.ChangedPods {
+		d.redecide(d.n.pods[id], s.pods[id].Values)
 	}
-	p.Pod, p.Container = nil, nil
 }
 
 // recordFor is what a live container's record would say now; nil where it owns
@@ -148,9 +131,9 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 }
 
 // livePod returns a sandbox of a pod that has not been stopped, or nil.
-func (d *draft) livePod(uid string) *Pod {
-	for _, id := range sortedIDs(d.base.pods) {
-		if p := d.pod(id); p != nil && p.Pod.UID == uid && !p.Stopped {
+func (n *view) livePod(uid string) *Pod {
+	for _, id := range sortedIDs(n.base.pods) {
+		if p := n.pod(id); p != nil && p.Pod.UID == uid && !p.Stopped {
 			return p
 		}
 	}
@@ -159,38 +142,38 @@ func (d *draft) livePod(uid string) *Pod {
 
 // carryOver keeps the grants of pods that live but whose container does not at
 // this moment, between two attempts.
-func (d *draft) carryOver(p *Plan, owners *placement.Ledger) {
+func (d *draft) carryOver(owners *placement.Ledger) {
 	decided := map[placement.Key]bool{}
-	for _, id := range p.Changed {
-		decided[d.containers[id].Key] = true
+	for _, id := range d.plan.Changed {
+		decided[d.n.containers[id].Key] = true
 	}
 	for _, g := range append(owners.Grants(), owners.AllKept()...) {
-		pod := d.livePod(g.Key.PodUID)
-		if decided[g.Key] || !d.policy.Place || pod == nil || d.refusesCPUs(pod.Pod.Namespace) {
+		pod := d.n.livePod(g.Key.PodUID)
+		if decided[g.Key] || !d.n.policy.Place || pod == nil || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		decided[g.Key] = true
 		had, _ := owners.Of(g.Key)
-		d.keepAll(pod, g.Key, had.CPUs.Union(owners.Kept(g.Key)), g.From)
+		d.n.keepAll(pod, g.Key, had.CPUs.Union(owners.Kept(g.Key)), g.From)
 	}
 }
 
 // reserve keeps the CPUs of pods that own some and whose container does not live
 // at this moment, between two attempts.
-func (d *draft) reserve(p *Plan, f Facts) {
-	for _, id := range p.ChangedPods {
-		pod := d.pods[id]
-		list, owns := f.Grants[pod.Pod.UID]
-		if !owns || !d.policy.Place {
+func (d *draft) reserve() {
+	for _, id := range d.plan.ChangedPods {
+		pod := d.n.pods[id]
+		list, owns := d.facts.Grants[pod.Pod.UID]
+		if !owns || !d.n.policy.Place {
 			continue
 		}
 		key := placement.Key{PodUID: pod.Pod.UID}
-		if d.refusesCPUs(pod.Pod.Namespace) {
+		if d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
-		all := d.machine.PlacesOf(list).Minus(d.heldBy(pod))
-		if left := all.And(d.reach(pod)); left.Empty() || d.grantable(pod, key, left) == nil {
-			d.keepAll(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))
+		all := d.n.machine.PlacesOf(list).Minus(d.n.heldBy(pod))
+		if left := all.And(d.n.reach(pod)); left.Empty() || d.n.grantable(pod, key, left) == nil {
+			d.n.keepAll(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))
 		}
 	}
 }
