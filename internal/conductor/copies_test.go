@@ -9,6 +9,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -198,9 +199,9 @@ func TestOvertakenUpdate(t *testing.T) {
 	if d := cmp.Diff([]string{"web cpuset.cpus 0-1", "web cpuset.cpus 0-3"}, b.runtime.flush(t, b.Conductor)); d != "" {
 		t.Errorf("told:\n%s", d)
 	}
-	for _, r := range b.keeper.Rows() {
-		if r.Owner == "web" && r.Want != "0-3" {
-			t.Errorf("wanted in the end: %+v", r)
+	for _, o := range b.keeper.Settle("web") {
+		if o.Value.Text != "0-3" || o.State != keeper.Same {
+			t.Errorf("wanted in the end: %+v", o)
 		}
 	}
 	if d, _ := b.tracks["web"].of(lifecycle.Value{Field: lifecycle.CPUSetCPUs}); d.value != "0-3" {

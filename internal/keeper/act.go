@@ -1,7 +1,11 @@
 package keeper
 
 import (
+	"cmp"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -20,15 +24,18 @@ type Actor interface {
 	Tidy() error
 }
 
-// actors are the actors, and what is asked of them. Keeper.mu guards wanted; the
-// others are fixed before use.
+// actors are the actors, and what is asked of them. They are fixed before use.
 type actors struct {
-	of     map[lifecycle.Field]Actor
-	all    []Actor
+	tree *cgroup.Tree
+	of   map[lifecycle.Field]Actor
+	all  []Actor
+
+	mu     *sync.Mutex               // the keeper's; it guards the rest
+	counts *Tally                    // the keeper's
 	wanted map[string]map[place]Item // by owner; places have no directory
 }
 
-// note remembers the values of a batch that are for actors.
+// note remembers the values of a batch that are for actors. The lock is held.
 func (a *actors) note(batch []Item) {
 	for _, it := range batch {
 		if a.of[it.Value.Field] == nil {
@@ -52,38 +59,51 @@ func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
 }
 
 // act asks an actor for one value.
-func (k *Keeper) act(it Item) Outcome {
+func (a *actors) act(it Item) Outcome {
 	o := Outcome{Target: it.Target, Value: it.Value}
-	o.State, o.Err = k.actors.of[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
-		return k.tree.Threads(it.Target.Dir)
+	o.State, o.Err = a.of[it.Value.Field].Act(it.Target, it.Value, func() ([]int, error) {
+		return a.tree.Threads(it.Target.Dir)
 	})
 	if o.Err != nil {
 		o.State = Refused
-		if cgroup.Gone(o.Err) && it.Target.Dir != "" && !k.tree.Exists(it.Target.Dir, "cpu") {
+		if cgroup.Gone(o.Err) && it.Target.Dir != "" && !a.tree.Exists(it.Target.Dir, "cpu") {
 			o.State, o.Err = Pending, nil
 		}
 	}
-	k.mu.Lock()
-	k.counts.Results[o.State]++
-	k.mu.Unlock()
+	a.count(o.State)
 	return o
 }
 
-// forgetActs ends what actors did for an owner.
-func (k *Keeper) forgetActs(owner string) {
-	k.mu.Lock()
-	_, had := k.actors.wanted[owner]
-	delete(k.actors.wanted, owner)
-	k.mu.Unlock()
-	if !had {
-		return
+// count counts what became of a value.
+func (a *actors) count(s State) {
+	a.mu.Lock()
+	a.counts.Results[s]++
+	a.mu.Unlock()
+}
+
+// settle asks the actors for everything one owner is to have.
+func (a *actors) settle(owner string) (out []Outcome) {
+	a.mu.Lock()
+	items := slices.Collect(maps.Values(a.wanted[owner]))
+	a.mu.Unlock()
+	slices.SortFunc(items, func(a, b Item) int {
+		return cmp.Or(cmp.Compare(a.Value.Field, b.Value.Field), cmp.Compare(a.Value.Key, b.Value.Key))
+	})
+	for _, it := range items {
+		out = append(out, a.act(it))
 	}
-	for _, a := range k.actors.all {
-		if a.Forget(owner) != nil {
-			// What stays is found by Tidy.
-			k.mu.Lock()
-			k.counts.Results[Refused]++
-			k.mu.Unlock()
+	return out
+}
+
+// forget ends what actors did for an owner.
+func (a *actors) forget(owner string) {
+	a.mu.Lock()
+	_, had := a.wanted[owner]
+	delete(a.wanted, owner)
+	a.mu.Unlock()
+	for _, actor := range a.all {
+		if had && actor.Forget(owner) != nil {
+			a.count(Refused) // what stays is found by Tidy
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (d *Drift) Run(ctx context.Context) error {
 		case n := <-notices:
 			switch n.Change {
 			case cgroup.Written:
-				owners = k.sweep([]string{n.Path})
+				owners = k.watch.sweep([]string{n.Path})
 			case cgroup.Overflow:
 				owners = k.Differing()
 			}
@@ -139,12 +139,12 @@ func (d *Drift) sweep() []string {
 	d.Keeper.mu.Unlock()
 	some := d.share(all)
 	if len(d.files) == 0 || some >= all {
-		d.files = d.Keeper.files()
+		d.files = d.Keeper.watch.all()
 	}
 	some = min(some, len(d.files))
 	files := d.files[:some]
 	d.files = d.files[some:]
-	return d.Keeper.sweep(files)
+	return d.Keeper.watch.sweep(files)
 }
 
 // next is when the first owner is due.
@@ -175,7 +175,7 @@ func (d *Drift) directories() (owners []string) {
 		k.mu.Lock()
 		rows := k.watch.dirs[dir]
 		k.mu.Unlock()
-		owners = append(owners, k.differing(rows)...)
+		owners = append(owners, k.watch.differing(rows)...)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

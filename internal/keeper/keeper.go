@@ -1,9 +1,7 @@
 package keeper
 
 import (
-	"cmp"
 	"hash/maphash"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,9 +38,14 @@ type Keeper struct {
 
 // New makes a keeper of a tree's files.
 func New(tree *cgroup.Tree) *Keeper {
-	t := &table{rows: map[place]*row{}, byOwner: index{}, failed: map[*row]bool{}, parts: map[place]*row{}}
-	k := &Keeper{tree: tree, table: t, counts: Tally{Results: map[State]uint64{}}, actors: actors{of: map[lifecycle.Field]Actor{}, wanted: map[string]map[place]Item{}}}
-	k.Originals = &Originals{tree: tree, mu: &k.mu, table: t, remembered: map[place]origin{}, seed: maphash.MakeSeed()}
+	k := &Keeper{
+		tree:   tree,
+		table:  &table{rows: map[place]*row{}, byOwner: index{}, failed: map[*row]bool{}, parts: map[place]*row{}},
+		counts: Tally{Results: map[State]uint64{}},
+	}
+	k.watch.mu = &k.mu
+	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string]map[place]Item{}}
+	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[place]origin{}, seed: maphash.MakeSeed()}
 	return k
 }
 
@@ -79,7 +82,7 @@ func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) 
 		o := out[i]
 		switch j := of[i]; {
 		case k.actors.of[it.Value.Field] != nil:
-			o = k.act(it)
+			o = k.actors.act(it)
 		case j != nil && j.postponed:
 			continue
 		case j != nil:
@@ -147,17 +150,7 @@ func (k *Keeper) Note(batch []Item) {
 // trusting nothing read before. It is called when a container has started, after
 // a refusal, and to find what others changed.
 func (k *Keeper) Settle(owner string) []Outcome {
-	out := k.settle(false, owner)
-	k.mu.Lock()
-	items := slices.Collect(maps.Values(k.actors.wanted[owner]))
-	k.mu.Unlock()
-	slices.SortFunc(items, func(a, b Item) int {
-		return cmp.Or(cmp.Compare(a.Value.Field, b.Value.Field), cmp.Compare(a.Value.Key, b.Value.Key))
-	})
-	for _, it := range items {
-		out = append(out, k.act(it))
-	}
-	return out
+	return append(k.settle(false, owner), k.actors.settle(owner)...)
 }
 
 // Repair is Settle of the cgroup files of several owners, in one order the
@@ -213,7 +206,7 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 // for ended that go on (containerd does when it cannot reach a shim after a
 // restart), and a release gives back to those too.
 func (k *Keeper) Forget(owner string) {
-	k.forgetActs(owner)
+	k.actors.forget(owner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.table.byOwner[owner] {
@@ -235,26 +228,4 @@ func (k *Keeper) dropLocked(r *row) {
 	k.table.byOwner.remove(r.target.Owner, r)
 	k.watch.drop(r)
 	k.Originals.noteGone(r)
-}
-
-// Rows returns the table, by directory and file.
-func (k *Keeper) Rows() []Row {
-	k.mu.Lock()
-	rows := make([]Row, 0, len(k.table.rows))
-	for _, r := range k.table.rows {
-		row := Row{
-			Owner: r.target.Owner, Dir: r.dir, File: r.at.Path, Parent: r.target.Parent, Value: r.value, Want: r.want,
-			Kernel: r.kernel, Written: r.Original != nil, Generation: r.generation,
-			State: r.state, Foreign: r.foreign.writes, Err: r.err,
-		}
-		if row.Written {
-			row.Original = *r.Original
-		}
-		rows = append(rows, row)
-	}
-	k.mu.Unlock()
-	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(a.Dir, b.Dir), cmp.Compare(a.Value.Field, b.Value.Field), cmp.Compare(a.Value.Key, b.Value.Key))
-	})
-	return rows
 }

@@ -101,8 +101,8 @@ func runPass(jobs []*job) bool {
 	}
 	leaves, parents := p.split()
 	p.shrink(leaves, parents)
-	for _, m := range parents { // from the top
-		p.widen(m)
+	for _, m := range parents { // from the top, keeping what its children still have
+		p.step(m, m.cur.Union(*m.want))
 	}
 	p.moveApart(leaves)
 	for _, m := range leaves {
@@ -120,44 +120,46 @@ func runPass(jobs []*job) bool {
 	return !refused || !outdated
 }
 
-// plan finds out where a move starts and ends.
+// plan makes a move of a job that is still wanted.
 func (p *listPass) plan(j *job) {
 	if j.done || !j.alive() {
 		return
 	}
-	text, err := j.read()
-	if err != nil {
+	m := &move{job: j, final: j.want}
+	if err := p.read(m); err != nil {
 		j.fail(err)
 		p.holdUnread(j)
 		return
 	}
-	j.seen(text)
-	m := &move{job: j, before: text, final: j.want}
-	m.cur, err = p.parse(text)
-	m.want, _ = p.parse(j.want)
-	dir, field, v1 := j.dir, j.field, p.tree.Version == cgroup.V1
-	if err == nil && text == "" && !v1 {
-		m.cur, err = p.ids(p.tree.Effective(dir, field))
+	if j.row.at.Same(m.before, m.final) {
+		m.cur, m.same, m.wrote = m.want, true, true
+		j.keepFound(m.before)
 	}
-	if err == nil && j.want == "" {
+	p.moves = append(p.moves, m)
+}
+
+// read finds out where a move starts and ends.
+func (p *listPass) read(m *move) (err error) {
+	if m.before, err = m.read(); err != nil {
+		return err
+	}
+	m.seen(m.before)
+	m.cur, err = p.parse(m.before)
+	m.want, _ = p.parse(m.job.want)
+	v1 := p.tree.Version == cgroup.V1
+	if err == nil && m.before == "" && !v1 {
+		m.cur, err = p.ids(p.tree.Effective(m.dir, m.field))
+	}
+	if err == nil && m.job.want == "" {
 		// Only what is given back can be no set: what the parent has.
-		if m.want, err = p.ids(p.tree.Allowed(path.Dir(dir), field)); v1 {
+		if m.want, err = p.ids(p.tree.Allowed(path.Dir(m.dir), m.field)); v1 {
 			m.final = m.want.String()
 		}
 	}
 	if err == nil && m.want.Empty() {
-		err = &cgroup.Error{Op: "encode", Path: path.Join(dir, field.String()), Err: errors.New("the set is empty")}
+		err = &cgroup.Error{Op: "encode", Path: path.Join(m.dir, m.field.String()), Err: errors.New("the set is empty")}
 	}
-	if err != nil {
-		j.fail(err)
-		p.holdUnread(j)
-		return
-	}
-	if j.row.at.Same(text, m.final) {
-		m.cur, m.same, m.wrote = m.want, true, true
-		j.keepFound(text)
-	}
-	p.moves = append(p.moves, m)
+	return err
 }
 
 // holdUnread keeps from others what a cgroup may have whose list cannot be read:
@@ -210,22 +212,24 @@ func (p *listPass) split() (leaves, parents []*move) {
 // shrink takes from all what they are to lose, as far as something remains.
 func (p *listPass) shrink(leaves, parents []*move) {
 	for _, m := range leaves {
-		if rest := m.cur.And(*m.want); !m.done && !rest.Empty() && rest != *m.cur {
-			p.write(m, &rest)
-		}
+		p.step(m, m.cur.And(*m.want))
 	}
 	for _, m := range slices.Backward(parents) {
-		rest := m.cur.And(*m.want)
-		if m.done || rest.Empty() || rest == *m.cur || !p.coversChildren(m, &rest) {
-			continue
+		if rest := m.cur.And(*m.want); rest != *m.cur && p.coversChildren(m, &rest) {
+			// Children that are not in the batch may still be in the way; then it is
+			// tried once more at the end.
+			before := *m.job
+			if p.step(m, rest); !before.done && m.state == Refused && errors.Is(m.err, syscall.EBUSY) {
+				*m.job = before
+			}
 		}
-		// Children that are not in the batch may still be in the way; then it is
-		// tried once more at the end.
-		before := *m.job
-		p.write(m, &rest)
-		if m.state == Refused && errors.Is(m.err, syscall.EBUSY) {
-			*m.job = before
-		}
+	}
+}
+
+// step writes a set on the way, where it is another than is there.
+func (p *listPass) step(m *move, set cgroup.IDs) {
+	if !m.done && !set.Empty() && set != *m.cur {
+		p.write(m, &set)
 	}
 }
 
@@ -237,13 +241,6 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 		}
 	}
 	return true
-}
-
-// widen gives a parent what it is to get, keeping what its children still have.
-func (p *listPass) widen(m *move) {
-	if all := m.cur.Union(*m.want); !m.done && all != *m.cur {
-		p.write(m, &all)
-	}
 }
 
 // moveApart moves those that have nothing in common with their new set, each

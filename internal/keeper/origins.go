@@ -199,18 +199,15 @@ type Copied struct {
 
 // Copied lists what an earlier keeper left of containers that still have a
 // cgroup, as far as the runtime wrote it.
-func (s *Originals) Copied() []Copied {
+func (s *Originals) Copied() (out []Copied) {
 	s.mu.Lock()
-	var all []origin
-	for _, o := range s.remembered {
-		if o.Carried && !o.Parent && o.Key == "" {
-			all = append(all, o)
-		}
-	}
+	all := slices.Collect(maps.Values(s.remembered))
 	s.mu.Unlock()
-	var out []Copied
 	for _, o := range all {
-		if _, err := s.tree.Read(o.Dir, o.Field, o.Key); err == nil && (o.Asked == nil || *o.Asked != o.Ours) {
+		if !o.Carried || o.Parent || o.Key != "" || o.Asked != nil && *o.Asked == o.Ours {
+			continue
+		}
+		if _, err := s.tree.Read(o.Dir, o.Field, o.Key); err == nil {
 			out = append(out, Copied{o.Owner, o.Dir, o.Field, o.AskedFor})
 		}
 	}

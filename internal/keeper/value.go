@@ -58,9 +58,6 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// MarshalText makes a State readable in JSON and YAML.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // Outcome is what became of one value.
 type Outcome struct {
 	Target Target
@@ -73,23 +70,6 @@ type Outcome struct {
 // ErrHeld refuses CPUs that another cgroup of the same batch was to give up and
 // did not: what is taken from one is not given to another before it is free.
 var ErrHeld = errors.New("another cgroup has not given these up")
-
-// Row is one line of the table, for status.
-type Row struct {
-	Owner      string          `json:"owner"`
-	Dir        string          `json:"dir"`
-	File       string          `json:"file"`
-	Parent     bool            `json:"parent,omitempty"`
-	Value      lifecycle.Value `json:"value"`
-	Want       string          `json:"want"` // the value as kernel text
-	Kernel     string          `json:"kernel,omitempty"`
-	Original   string          `json:"original,omitempty"`
-	Written    bool            `json:"written"` // Original is known
-	Generation uint64          `json:"generation"`
-	State      State           `json:"state"`
-	Foreign    uint64          `json:"foreign,omitempty"` // writes of others that were put right
-	Err        error           `json:"-"`
-}
 
 // KeepsApart reports whether the outcome is that of a file which is never left to
 // another program.

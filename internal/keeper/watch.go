@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -45,13 +46,15 @@ type foreign struct {
 	pause  time.Duration // until it is put right once more; 0 for at once
 }
 
-// watch is what is known of files others may write. Keeper.mu guards all but now.
+// watch is what is known of files others may write.
 type watch struct {
 	// now is the time, nil where nobody watches.
-	now   func() time.Time
+	now func() time.Time
+
+	mu    *sync.Mutex // the keeper's; it guards the rest
 	fight Fight
-	// files are the values in force, by file; quota and period may share one.
-	// dirs are the same by directory.
+	// files are the values in force, by file, quota and period may share one; dirs
+	// are the same by directory.
 	files, dirs index
 	// fresh and stale are directories that came and went since they were last
 	// asked for, of which changed tells.
@@ -233,40 +236,40 @@ func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int
 }
 
 // differing reads the files of rows, and returns the owners whose values differ.
-func (k *Keeper) differing(rows []*row) (owners []string) {
+func (w *watch) differing(rows []*row) (owners []string) {
 	for _, r := range rows {
 		text, err := r.at.Read()
-		k.mu.Lock()
-		_, paused := k.watch.paused(r)
+		w.mu.Lock()
+		_, paused := w.paused(r)
 		// A cgroup that is gone is reported by others, and what cannot be read by the
 		// repair. What is paused is put right when it is due.
 		skip := err != nil && cgroup.Gone(err) || !r.verified || r.left != nil || paused
 		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
 		}
-		k.mu.Unlock()
+		w.mu.Unlock()
 	}
 	return owners
 }
 
 // Differing reads all files with values in force, and returns the owners whose
 // values differ.
-func (k *Keeper) Differing() []string { return k.sweep(k.files()) }
+func (k *Keeper) Differing() []string { return k.watch.sweep(k.watch.all()) }
 
-// files are all that hold values in force, in order.
-func (k *Keeper) files() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Sorted(maps.Keys(k.watch.files))
+// all are the files that hold values in force, in order.
+func (w *watch) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.files))
 }
 
 // sweep is differing of some files.
-func (k *Keeper) sweep(files []string) (owners []string) {
+func (w *watch) sweep(files []string) (owners []string) {
 	for _, file := range files {
-		k.mu.Lock()
-		rows := k.watch.files[file]
-		k.mu.Unlock()
-		owners = append(owners, k.differing(rows)...)
+		w.mu.Lock()
+		rows := w.files[file]
+		w.mu.Unlock()
+		owners = append(owners, w.differing(rows)...)
 	}
 	return owners
 }

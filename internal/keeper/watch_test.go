@@ -28,19 +28,19 @@ func TestLook(t *testing.T) {
 		if err := r.tree.WriteBandwidth("p/a", "20000", "50000"); err != nil {
 			t.Fatal(err)
 		}
-		want(t, r.sweep([]string{file}), "p/a")
+		want(t, r.watch.sweep([]string{file}), "p/a")
 		want(t, r.Differing(), "p/a")
 		r.log()
 		r.Repair("p/a", "p/b")
 		if n := len(r.log()); n != 1 {
 			t.Errorf("%v: %d writes put one file right", v, n)
 		}
-		if owners := append(r.sweep([]string{file}), r.Differing()...); len(owners) != 0 {
+		if owners := append(r.watch.sweep([]string{file}), r.Differing()...); len(owners) != 0 {
 			t.Errorf("%v: put right, and %q differ", v, owners)
 		}
 		r.Forget("p/a")
-		if _, stale := r.watch.news(); len(stale) != dirs[v]-1 || len(r.files()) != 1 {
-			t.Errorf("%v: watched no longer: %q, files %d", v, stale, len(r.files()))
+		if _, stale := r.watch.news(); len(stale) != dirs[v]-1 || len(r.watch.all()) != 1 {
+			t.Errorf("%v: watched no longer: %q, files %d", v, stale, len(r.watch.all()))
 		}
 	}
 }
