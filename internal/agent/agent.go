@@ -77,6 +77,10 @@ type Options struct {
 	Files func(dir string) statefile.FS
 	// Dial connects to the runtime; nil for the system's call.
 	Dial socket.Dialer
+	// DialKubelet connects to the kubelet, at host:port or the path of a socket; nil for the system's call.
+	DialKubelet socket.Dialer
+	// Polls: the runtime's socket is looked for now and then, and not watched.
+	Polls bool
 	// Accept wraps the listener of the status socket; nil leaves it as it is.
 	Accept func(net.Listener) net.Listener
 }

@@ -41,7 +41,7 @@ func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	a.nri = nri.New(nri.Options{
 		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
 		Handler: h, Log: a.log, OnConfigure: a.fromRuntime, OnState: onState,
-		FailRequest: c.FailurePolicy.Agent == "fail", Admit: a.admit, Dial: a.opt.Dial,
+		FailRequest: c.FailurePolicy.Agent == "fail", Admit: a.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
 	})
 }
 

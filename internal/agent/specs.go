@@ -8,10 +8,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // rungsOf makes the sources that a configuration names, most trusted first.
-func rungsOf(c config.PodSpec) []podspec.Rung {
+func rungsOf(c config.PodSpec, dial socket.Dialer) []podspec.Rung {
 	var rungs []podspec.Rung
 	k := c.Kubelet
 	if k.PodsSocket != "" {
@@ -21,7 +22,7 @@ func rungsOf(c config.PodSpec) []podspec.Rung {
 		rungs = append(rungs, podspec.NewKubelet(podspec.KubeletOptions{
 			URL: k.URL, TokenFile: k.TokenFile, CAFile: k.CAFile, ServerName: k.ServerName,
 			CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
-			Node: k.NodeName, Every: time.Duration(c.Poll) * time.Second,
+			Node: k.NodeName, Every: time.Duration(c.Poll) * time.Second, Dial: dial,
 		}))
 	}
 	return rungs
@@ -31,7 +32,7 @@ func rungsOf(c config.PodSpec) []podspec.Rung {
 func (a *Agent) ladder() *podspec.Ladder {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
-		Rungs: rungsOf(c), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
+		Rungs: rungsOf(c, a.opt.DialKubelet), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
 		Changed:    func(uids []string) { a.conductor.Inform(uids) },
 		Remembered: a.loadState(podSpecsName), Save: a.saveState(podSpecsName),
 	})
@@ -46,6 +47,7 @@ func grantsOf(c config.PodSpec) podspec.GrantsOptions {
 func (a *Agent) newGrants() *podspec.Grants {
 	o := grantsOf(a.opt.Config.PodSpec)
 	o.Log, o.Changed = a.log, func(uids []string) { a.conductor.Inform(uids) }
+	o.Dial = a.opt.DialKubelet
 	o.Remembered, o.Save = a.loadState(grantsName), a.saveState(grantsName)
 	return podspec.NewGrants(o)
 }
@@ -71,7 +73,7 @@ func (a *Agent) specSources() []api.SpecSource { return sources(a.specs) }
 
 // AskSpecs asks the sources that a configuration names once.
 func AskSpecs(ctx context.Context, c config.PodSpec) []api.SpecSource {
-	l := podspec.New(podspec.Options{Rungs: rungsOf(c)})
+	l := podspec.New(podspec.Options{Rungs: rungsOf(c, nil)})
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -41,6 +42,8 @@ type GrantsOptions struct {
 	Save       func([]byte) error
 	// Retry is the first pause after a question in vain, 1 s where 0.
 	Retry time.Duration
+	// Dial connects to the socket; nil for the system's call.
+	Dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
 // Grants knows which devices the kubelet gave the pods it was asked about, and
@@ -286,10 +289,14 @@ func (g *Grants) list(ctx context.Context) (all map[podName]given, unread map[po
 		return nil, nil, err, err
 	}
 	if g.conn == nil {
-		conn, err := grpc.NewClient("unix://"+g.o.Socket,
+		target, options := "unix://"+g.o.Socket, []grpc.DialOption(nil)
+		if g.o.Dial != nil {
+			target, options = "passthrough:///"+g.o.Socket, append(options, grpc.WithContextDialer(g.o.Dial))
+		}
+		conn, err := grpc.NewClient(target, append(options,
 			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions are what counts
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial(), MinConnectTimeout: 2 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))...)
 		if err != nil {
 			err = g.because(err)
 			return nil, nil, err, err

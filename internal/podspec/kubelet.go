@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -38,6 +39,8 @@ type KubeletOptions struct {
 	Node string
 	// Every is the pause between two questions.
 	Every time.Duration
+	// Dial connects to a host and port; nil for the system's call.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // Kubelet is the kubelet's /pods endpoint.
@@ -67,11 +70,15 @@ const fetchTimeout = 10 * time.Second
 // they may come later and change.
 func NewKubelet(o KubeletOptions) *Kubelet {
 	k := &Kubelet{o: o, kicked: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	transport := &http.Transport{
+		MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
+		DisableCompression: true, // the bound is on what is read
+	}
+	if o.Dial != nil {
+		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return o.Dial(ctx, address) }
+	}
 	k.client = &http.Client{
-		Transport: &http.Transport{
-			MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
-			DisableCompression: true, // the bound is on what is read
-		},
+		Transport: transport,
 		// A kubelet redirects nobody, and the token is for it alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

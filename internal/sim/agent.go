@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/socket"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -37,6 +38,8 @@ type AgentOptions struct {
 	Resctrl resctrl.FS       // nil for a machine without
 	Cookies coresched.Kernel // likewise
 	Log     *slog.Logger
+	// Dial connects to the runtime and the kubelet, which have no sockets then; nil for sockets.
+	Dial socket.Dialer
 }
 
 // AgentFactory makes an agent; nothing of it runs yet.
@@ -66,6 +69,9 @@ func configOf(document []byte, dir string, version cgroup.Version) (config.Confi
 // configOf reads a configuration document for the play's node and seat.
 func (p *player) configOf(document []byte) (config.Config, error) {
 	c, err := configOf(document, p.dir, p.version)
+	if p.memory != nil {
+		c.Paths.StatusSocket = ""
+	}
 	p.seat.Configure(&c, p.dir)
 	return c, err
 }
@@ -143,6 +149,9 @@ func (p *player) restartAgent(ctx context.Context) error {
 func (p *player) startAgent(ctx context.Context) error {
 	o := p.options()
 	o.Config, o.Log = p.config, p.o.Log
+	if p.memory != nil {
+		o.Dial = p.memory.Dial
+	}
 	var err error
 	p.agent, err = startAgent(ctx, p.o.Agent, o, p.o.Patience)
 	return err

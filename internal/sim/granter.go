@@ -3,6 +3,8 @@ package sim
 import (
 	"cmp"
 	"context"
+	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -28,12 +30,18 @@ type granter struct {
 	tell        func() (map[scenario.Ref]map[string]scenario.Static, bool)
 }
 
-func (g *granter) listen(dir string, cpus []int, tell func() (map[scenario.Ref]map[string]scenario.Static, bool)) error {
+func (g *granter) listen(dir string, cpus []int, tell func() (map[scenario.Ref]map[string]scenario.Static, bool), m *memory) error {
 	g.socket, g.tell = filepath.Join(dir, "podresources.sock"), tell
 	for _, id := range cpus {
 		g.allocatable = append(g.allocatable, int64(id))
 	}
-	l, err := socket.Listen(context.Background(), g.socket, 0o600)
+	var l net.Listener
+	var err error
+	if m == nil {
+		l, err = socket.Listen(context.Background(), g.socket, 0o600)
+	} else if l, err = m.Listen(g.socket); err == nil {
+		err = os.WriteFile(g.socket, nil, 0o600) // whoever connects looks for it
+	}
 	if err != nil {
 		return err
 	}

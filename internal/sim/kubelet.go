@@ -18,6 +18,7 @@ import (
 type kubelet struct {
 	server *http.Server
 	url    string
+	memory *memory // nil for sockets
 	granter
 
 	mu    sync.Mutex // guards all below
@@ -39,19 +40,31 @@ type kubeletPod struct {
 	Status map[string]string `json:"status"`
 }
 
-// newKubelet listens on the loopback, and on a socket in a directory.
-func newKubelet(dir string, cpus []int) (*kubelet, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// newKubelet listens on the loopback, and on a socket in a directory; or at addresses in memory.
+func newKubelet(dir string, cpus []int, m *memory) (*kubelet, error) {
+	l, at, err := kubeletListener(m)
 	if err != nil {
 		return nil, err
 	}
-	k := &kubelet{url: "http://" + l.Addr().String(), pods: map[scenario.Ref]kubeletPod{}, given: map[scenario.Ref]map[string]scenario.Static{}}
-	if err := k.listen(dir, cpus, k.tellGiven); err != nil {
+	k := &kubelet{memory: m, url: "http://" + at, pods: map[scenario.Ref]kubeletPod{}, given: map[scenario.Ref]map[string]scenario.Static{}}
+	if err := k.listen(dir, cpus, k.tellGiven, m); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	k.server = &http.Server{Handler: http.HandlerFunc(k.serve), ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = k.server.Serve(l) }() // ends with close
 	return k, nil
+}
+
+func kubeletListener(m *memory) (net.Listener, string, error) {
+	if m != nil {
+		l, err := m.Listen("kubelet:80")
+		return l, "kubelet", err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", err
+	}
+	return l, l.Addr().String(), nil
 }
 
 func (k *kubelet) close() error {
@@ -63,6 +76,7 @@ func (k *kubelet) close() error {
 }
 
 func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
+	k.memory.ping()
 	k.mu.Lock()
 	away := k.away
 	list := map[string]any{"kind": "PodList", "apiVersion": "v1", "metadata": map[string]any{}}

@@ -42,6 +42,8 @@ type RunOptions struct {
 	// all resources that are sent to it.
 	Kind Kind
 	Sent func(Sent)
+	// Observe is told of every NRI event after its answer; nil for nobody.
+	Observe func(Event)
 	// Alter changes a step before it is played, where a seat cannot do what the
 	// step wants; nil for no change.
 	Alter func(*scenario.Step)
@@ -54,6 +56,13 @@ type RunOptions struct {
 	// Also looks at what else is wanted after a step, and says what is not so;
 	// it is waited for as wants are. nil for nothing.
 	Also func(step int, r *Runtime, agent status.Source) []string
+	// Memory connects agent, runtime and kubelet by pipes (AgentOptions.Dial) and
+	// opens no socket, so that the play can be in a bubble of testing/synctest.
+	Memory bool
+	// Ready is given a node's kernel and the directory of its agent's files before
+	// anything starts; After is called after each step. nil for nothing.
+	Ready func(kernel *cgroup.Fake, dir string) error
+	After func(step int, r *Runtime, agent status.Source)
 }
 
 // Unmet is the error of a scenario that was played to its end and in which
@@ -75,6 +84,7 @@ type player struct {
 	parts
 	dir     string // of sockets and files
 	config  config.Config
+	memory  *memory // nil where there are sockets
 	runtime *Runtime
 	seat    Seat
 	kubelet *kubelet
@@ -144,14 +154,17 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if p.dir, err = os.MkdirTemp("", "trimtab-"); err != nil {
 		return nil, err
 	}
+	if o.Memory {
+		p.memory = newMemory()
+	}
 	if p.config, err = p.configOf(s.Config); err == nil {
 		p.runtime, err = NewRuntime(Options{
 			Machine: p.machine, Kernel: p.kernel, Version: p.version, Resctrl: p.resctrl, Cookies: p.cookies, Host: p.host, Driver: Driver(s.Node.Driver),
-			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, Kind: o.Kind, Sent: o.Sent,
+			Socket: p.config.NRI.Socket, Log: o.Log, Seed: s.Name, Kind: o.Kind, Sent: o.Sent, Observe: o.Observe, memory: p.memory,
 		})
 	}
 	if err == nil {
-		p.kubelet, err = newKubelet(p.dir, idsOf(p.machine))
+		p.kubelet, err = newKubelet(p.dir, idsOf(p.machine), p.memory)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
@@ -163,6 +176,11 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 		default: // somebody is about to look anyway
 		}
 	})
+	if o.Ready != nil {
+		if err = o.Ready(p.kernel, p.dir); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+	}
 	return p, nil
 }
 
@@ -332,6 +350,9 @@ func (p *player) step(ctx context.Context, i int) error {
 		return unmet
 	})...)
 	notes = append(notes, p.checkFirst(s)...)
+	if p.o.After != nil {
+		p.o.After(i, p.runtime, p.agent.agent.Source())
+	}
 	p.view.step(shown{
 		number: i + 1, step: s, rows: p.rows(before), picture: p.picture(), err: err, unmet: notes, wants: wants,
 	})
@@ -343,6 +364,7 @@ func (p *player) step(ctx context.Context, i int) error {
 
 // act does what a step says.
 func (p *player) act(ctx context.Context, s *scenario.Step) error {
+	p.memory.ping()
 	switch {
 	case s.Restart == "agent":
 		return p.restartAgent(ctx)

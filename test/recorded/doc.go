@@ -6,6 +6,7 @@
 // TRIMTAB_RECORD=dir the texts are written below dir, so that two trees can be compared with diff -r.
 //
 // A play has to have one outcome. All of it happens in memory and in a bubble of testing/synctest, where time passes
-// only when nothing else is left to do. Times, durations and the ids of log lines are taken out. Log lines are not
-// recorded: their wording is free.
+// only when nothing else is left to do. A message between agent and runtime takes a moment, so that whatever was under
+// way is done when it comes. Times, durations and the ids of log lines are taken out. Log lines are not recorded: their
+// wording is free. A play goes on until nothing is left to be done, so a scenario may end otherwise than it wants.
 package recorded

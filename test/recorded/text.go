@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodelock"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
@@ -19,7 +20,11 @@ type Text struct {
 	b       strings.Builder
 	pending string // a write that the kernel was asked for and has not taken
 	saved   string // the last checkpoint
+	hidden  string
 }
+
+// Hide leaves a word out of every line: a directory whose name is another each time.
+func (t *Text) Hide(word string) { t.hidden = word }
 
 // Line adds a line.
 func (t *Text) Line(format string, args ...any) {
@@ -47,6 +52,9 @@ func (t *Text) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refused()
+	if t.hidden != "" {
+		return strings.ReplaceAll(t.b.String(), t.hidden, "")
+	}
 	return t.b.String()
 }
 
@@ -122,4 +130,10 @@ func (t *Text) Events(events []api.Event) {
 		e.Op, e.Time, e.Took = "", time.Time{}, 0
 		t.JSON("journal", e)
 	}
+}
+
+// Status adds what is told of the node, but for what is of the process.
+func (t *Text) Status(n api.Node) {
+	n.Agent, n.Started = nodelock.Holder{}, time.Time{}
+	t.JSON("status", n)
 }

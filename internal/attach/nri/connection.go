@@ -33,7 +33,10 @@ func (a *Attachment) Run(ctx context.Context) error {
 
 // runSocket keeps a connection to the runtime's socket until ctx ends.
 func (a *Attachment) runSocket(ctx context.Context) error {
-	w := watchSocket(ctx, a.o.Socket, a.o.Log)
+	w := &socketWatch{} // which tells nothing
+	if !a.o.Polls {
+		w = watchSocket(ctx, a.o.Socket, a.o.Log)
+	}
 	defer w.wait()
 
 	delay, last := a.o.Backoff.Min, ""

@@ -1,0 +1,318 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/adaptation/builtin"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/net/multiplex"
+	nriversion "github.com/containerd/nri/pkg/version"
+	"github.com/containerd/ttrpc"
+)
+
+// memory connects those who would meet at sockets by pipes in this process, so that a play can be in a bubble of
+// testing/synctest. An address is the path of a socket that is not there, or a host.
+type memory struct {
+	mu        sync.Mutex
+	listeners map[string]*memoryListener
+	guests    map[string]*guest // how plugins are connected, by address
+}
+
+func newMemory() *memory {
+	return &memory{listeners: map[string]*memoryListener{}, guests: map[string]*guest{}}
+}
+
+// Dial connects to whoever listens at an address.
+func (m *memory) Dial(ctx context.Context, address string) (net.Conn, error) {
+	m.mu.Lock()
+	l, guest := m.listeners[address], m.guests[address]
+	m.mu.Unlock()
+	switch {
+	case l != nil:
+		return l.connect(ctx)
+	case guest != nil:
+		return guest.connect()
+	}
+	return nil, fmt.Errorf("nobody listens at %s", address)
+}
+
+// Listen listens at an address. A path gets a file, which people look for.
+func (m *memory) Listen(address string) (net.Listener, error) {
+	l := &memoryListener{memory: m, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.listeners[address] != nil {
+		return nil, fmt.Errorf("somebody listens at %s", address)
+	}
+	m.listeners[address] = l
+	return l, nil
+}
+
+// serve has plugins connect to a runtime at an address.
+func (m *memory) serve(address string, g *guest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.guests[address] = g
+}
+
+// ping tells the plugins of the end of a pod that nobody knows. Whoever waits for a moment without events waits anew, so
+// that what happens next does not race with what was about to be done.
+func (m *memory) ping() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	guests := slices.Collect(maps.Values(m.guests))
+	m.mu.Unlock()
+	for _, g := range guests {
+		if p := g.heeds(api.Event_REMOVE_POD_SANDBOX); p != nil {
+			_, _ = p.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: &api.PodSandbox{Id: "ping", Uid: "ping", Name: "ping"}})
+		}
+	}
+}
+
+// leave ends that and cuts the connection.
+func (m *memory) leave(address string) {
+	m.mu.Lock()
+	g := m.guests[address]
+	delete(m.guests, address)
+	m.mu.Unlock()
+	if g == nil {
+		return
+	}
+	if p := g.live.Load(); p != nil {
+		p.close()
+	}
+}
+
+// memoryListener is a listener of pipes.
+type memoryListener struct {
+	memory   *memory
+	address  string
+	incoming chan net.Conn
+	once     sync.Once
+	closed   chan struct{}
+}
+
+func (l *memoryListener) connect(ctx context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.incoming <- ours:
+		return theirs, nil
+	case <-l.closed:
+		return nil, fmt.Errorf("nobody listens at %s any more", l.address)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept waits for a connection.
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.incoming:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends it.
+func (l *memoryListener) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		l.memory.mu.Lock()
+		defer l.memory.mu.Unlock()
+		delete(l.memory.listeners, l.address)
+	})
+	return nil
+}
+
+// Addr is its address.
+func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address, Net: "unix"} }
+
+// guest is the one plugin of a runtime that has no socket. To the adaptation it is a plugin that is built in, which is
+// there all the time, and passes on what it is asked to the plugin that is connected.
+type guest struct {
+	r    *Runtime
+	live atomic.Pointer[piped] // synchronised
+}
+
+// piped is a plugin's connection.
+type piped struct {
+	guest      *guest
+	conn       multiplex.Mux
+	client     *ttrpc.Client
+	server     *ttrpc.Server
+	plugin     api.PluginService
+	events     api.EventMask
+	registered chan struct{}
+	closed     chan struct{}
+	once       sync.Once
+}
+
+// connect makes a connection as the adaptation does of one that its listener accepts.
+func (g *guest) connect() (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	p := &piped{guest: g, conn: multiplex.Multiplex(ours, multiplex.WithBlockedRead()), registered: make(chan struct{}), closed: make(chan struct{})}
+	calls, err := p.conn.Open(multiplex.PluginServiceConn)
+	if err != nil {
+		return nil, err
+	}
+	p.client = ttrpc.NewClient(calls, ttrpc.WithOnClose(p.close))
+	p.plugin = api.NewPluginClient(p.client)
+	if p.server, err = ttrpc.NewServer(); err != nil {
+		return nil, err
+	}
+	requests, err := p.conn.Listen(multiplex.RuntimeServiceConn)
+	if err != nil {
+		return nil, err
+	}
+	api.RegisterRuntimeService(p.server, p)
+	go func() { _ = p.server.Serve(context.Background(), requests) }() // ends with close
+	p.conn.Unblock()
+	go p.start()
+	return theirs, nil
+}
+
+// start configures and synchronises a plugin that has registered.
+func (p *piped) start() {
+	select {
+	case <-p.registered:
+	case <-p.closed:
+		return
+	}
+	ctx := context.Background()
+	name, version := p.guest.r.o.Kind.onNRI()
+	answer, err := p.plugin.Configure(ctx, &api.ConfigureRequest{
+		RuntimeName: name, RuntimeVersion: version, NRIVersion: nriversion.GetFromBuildInfo(),
+		RegistrationTimeout: api.DefaultPluginRegistrationTimeout.Milliseconds(), RequestTimeout: api.DefaultPluginRequestTimeout.Milliseconds(),
+	})
+	if err == nil {
+		p.events = api.EventMask(answer.GetEvents())
+		err = p.guest.r.synchronize(ctx, func(ctx context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
+			answer, err := p.plugin.Synchronize(ctx, &api.SynchronizeRequest{Pods: pods, Containers: ctrs})
+			if err == nil {
+				p.guest.live.Store(p)
+			}
+			return answer.GetUpdate(), err
+		})
+	}
+	if err != nil {
+		p.guest.r.o.Log.Warn("a plugin is not synchronised", "err", err)
+		p.close()
+	}
+}
+
+func (p *piped) close() {
+	p.once.Do(func() {
+		close(p.closed)
+		p.guest.live.CompareAndSwap(p, nil)
+		_ = errors.Join(p.conn.Close(), p.client.Close(), p.server.Close()) // whatever is left of it
+	})
+}
+
+// RegisterPlugin is the plugin's first call.
+func (p *piped) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
+	close(p.registered)
+	return &api.Empty{}, nil
+}
+
+// onTheWay is how long a message takes. In a bubble whatever else the plugin was doing is done by then, so that all has
+// one order.
+const onTheWay = time.Millisecond
+
+// UpdateContainers is an update on the plugin's own account.
+func (p *piped) UpdateContainers(ctx context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
+	time.Sleep(onTheWay)
+	failed, err := p.guest.r.unsolicited(ctx, req.GetUpdate())
+	return &api.UpdateContainersResponse{Failed: failed}, err
+}
+
+// heeds is the plugin that wants to know of an event; nil for none.
+func (g *guest) heeds(e api.Event) api.PluginService {
+	if p := g.live.Load(); p != nil && p.events.IsSet(e) {
+		return p.plugin
+	}
+	return nil
+}
+
+// notify passes on an event that is answered with nothing.
+func notify[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (A, error)) func(context.Context, Q) error {
+	return func(ctx context.Context, req Q) error {
+		p := g.heeds(e)
+		if p == nil {
+			return nil
+		}
+		time.Sleep(onTheWay)
+		_, err := call(p, ctx, req)
+		time.Sleep(onTheWay)
+		return err
+	}
+}
+
+// ask passes on an event that is answered.
+func ask[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (*A, error)) func(context.Context, Q) (*A, error) {
+	return func(ctx context.Context, req Q) (*A, error) {
+		p := g.heeds(e)
+		if p == nil {
+			return new(A), nil
+		}
+		time.Sleep(onTheWay)
+		answer, err := call(p, ctx, req)
+		time.Sleep(onTheWay)
+		return answer, err
+	}
+}
+
+// builtin is the plugin as the adaptation sees it.
+func (g *guest) builtin() *builtin.BuiltinPlugin {
+	return &builtin.BuiltinPlugin{Base: "guest", Index: "50", Handlers: builtin.BuiltinHandlers{
+		RunPodSandbox:        notify(g, api.Event_RUN_POD_SANDBOX, api.PluginService.RunPodSandbox),
+		StopPodSandbox:       notify(g, api.Event_STOP_POD_SANDBOX, api.PluginService.StopPodSandbox),
+		RemovePodSandbox:     notify(g, api.Event_REMOVE_POD_SANDBOX, api.PluginService.RemovePodSandbox),
+		UpdatePodSandbox:     ask(g, api.Event_UPDATE_POD_SANDBOX, api.PluginService.UpdatePodSandbox),
+		PostUpdatePodSandbox: notify(g, api.Event_POST_UPDATE_POD_SANDBOX, api.PluginService.PostUpdatePodSandbox),
+		CreateContainer:      ask(g, api.Event_CREATE_CONTAINER, api.PluginService.CreateContainer),
+		PostCreateContainer:  notify(g, api.Event_POST_CREATE_CONTAINER, api.PluginService.PostCreateContainer),
+		StartContainer:       notify(g, api.Event_START_CONTAINER, api.PluginService.StartContainer),
+		PostStartContainer:   notify(g, api.Event_POST_START_CONTAINER, api.PluginService.PostStartContainer),
+		UpdateContainer:      ask(g, api.Event_UPDATE_CONTAINER, api.PluginService.UpdateContainer),
+		PostUpdateContainer:  notify(g, api.Event_POST_UPDATE_CONTAINER, api.PluginService.PostUpdateContainer),
+		StopContainer:        ask(g, api.Event_STOP_CONTAINER, api.PluginService.StopContainer),
+		RemoveContainer:      notify(g, api.Event_REMOVE_CONTAINER, api.PluginService.RemoveContainer),
+	}}
+}
+
+// startInMemory starts a runtime without a socket.
+func (r *Runtime) startInMemory() error {
+	g := &guest{r: r}
+	name, version := r.o.Kind.onNRI()
+	nowhere := r.o.Socket + ".none"
+	nri, err := adaptation.New(name, version, r.synchronize, r.unsolicited,
+		adaptation.WithPluginPath(nowhere), adaptation.WithPluginConfigPath(nowhere),
+		adaptation.WithDisabledExternalConnections(), adaptation.WithBuiltinPlugins(g.builtin()))
+	if err == nil {
+		r.starting.Store(true)
+		err = nri.Start()
+		r.starting.Store(false)
+	}
+	if err == nil {
+		err = os.WriteFile(r.o.Socket, nil, 0o600) // whoever connects looks for it
+	}
+	if err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	r.nri = nri
+	r.o.memory.serve(r.o.Socket, g)
+	return nil
+}

@@ -1,0 +1,135 @@
+package recorded
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+func TestMain(m *testing.M) {
+	sim.SetNRILog(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// TestRecorded plays each scenario with both cgroup versions and holds what comes of it against what was recorded.
+func TestRecorded(t *testing.T) {
+	t.Parallel()
+	book := Open(t, "testdata/scenarios.sha256")
+	files, err := sim.Files("../scenarios")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scenarios, %v", len(files), err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "/rubik-live.yaml") {
+			continue // a refused copy is sent again beside a kubelet that is asked at random times
+		}
+		for _, v := range []string{"v1", "v2"} {
+			name := v + " nri " + strings.TrimSuffix(filepath.Base(file), ".yaml")
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s, err := scenario.Load(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Node.Cgroup = v
+				var text *Text
+				synctest.Test(t, func(t *testing.T) { text = playScenario(t, s) })
+				book.Keep(t, name, text)
+			})
+		}
+	}
+}
+
+// drained is a time after which nothing is left to be done: copies were sent to the runtime, what drifted was written
+// again, and the checkpoint was saved.
+const drained = 10 * time.Second
+
+// playing is a scenario that is played and recorded.
+type playing struct {
+	text  *Text
+	dir   string
+	agent status.Source // whose journal was read to seq
+	seq   uint64
+}
+
+func playScenario(t *testing.T, s *scenario.Scenario) *Text {
+	t.Helper()
+	p := &playing{text: &Text{}}
+	err := sim.Run(t.Context(), s, sim.RunOptions{
+		Memory: true, Patience: time.Minute, Agent: newAgent, Ready: p.ready, After: p.after,
+		Observe: func(e sim.Event) {
+			if e.Kind != "Synchronize" { // which is answered before it is applied: the two have no order
+				p.text.JSON("runtime", e)
+			}
+		},
+		Sent: func(e sim.Sent) { p.text.JSON("sent", e) },
+	})
+	if unmet := (*sim.Unmet)(nil); errors.As(err, &unmet) {
+		p.text.JSON("unmet", unmet.Wants) // after so long a pause some of what a scenario wants may be otherwise
+	} else if err != nil {
+		t.Error(err)
+	}
+	return p.text
+}
+
+func newAgent(o sim.AgentOptions) (sim.Agent, error) {
+	kernel, fake := o.Tree.FS.(*cgroup.Fake)
+	if !fake {
+		return nil, errors.New("the tree is not in memory")
+	}
+	return agent.New(agent.Options{
+		Config: o.Config, Version: "test", Log: o.Log, Machine: o.Machine, Tree: o.Tree, Host: o.Host, Resctrl: o.Resctrl, Cookies: o.Cookies,
+		Dial: o.Dial, DialKubelet: o.Dial, Polls: true,
+		Watch: func() (cgroup.Watcher, error) { return watch(kernel), nil },
+	})
+}
+
+// ready gives the agent a key, since records are signed.
+func (p *playing) ready(k *cgroup.Fake, dir string) error {
+	p.dir = dir
+	p.text.Hide(dir)
+	p.text.Kernel(k)
+	return os.WriteFile(filepath.Join(dir, "record.key"), []byte("a key of the test, 32 bytes long"), 0o600)
+}
+
+// after waits until nothing is left to be done, and records what a step came to.
+func (p *playing) after(step int, r *sim.Runtime, source status.Source) {
+	time.Sleep(drained)
+	p.text.Line("after step %d", step+1)
+	if p.agent != source {
+		p.agent, p.seq = source, 0
+	}
+	events, _ := source.Events(context.Background(), p.seq)
+	if n := len(events); n > 0 {
+		p.seq = events[n-1].Seq
+	}
+	p.text.Events(events)
+	for _, c := range r.Containers() {
+		spec, _ := r.Spec(c.Ref)
+		p.text.JSON("stored "+string(c.Ref), spec.Linux.Resources)
+		state, err := r.State(c.Ref)
+		p.text.Line("in force %s %+v %v", c.Ref, state, err)
+	}
+	for _, pod := range r.Pods() {
+		namespace, name, _ := pod.Names()
+		told, _ := source.Explain(namespace, name, "")
+		p.text.JSON("explain "+string(pod), told)
+	}
+	p.text.Status(source.Status())
+	data, err := os.ReadFile(filepath.Join(p.dir, "state", "checkpoint.json"))
+	if err == nil {
+		p.text.Checkpoint(data)
+	}
+}
