@@ -80,7 +80,7 @@ func (c *Conductor) bring(w *work, ctr *engine.Container, p route.Phase, told *l
 		case route.Runtime:
 			c.send(w, ctr, v, p)
 		case route.Kernel:
-			c.leave(ctr, v, p, r.Why, k, told != nil)
+			c.leaveToKernel(ctr, v, p, r.Why, k, told != nil)
 		case route.Given:
 			t.deliver(v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 		case route.Unapplied:
@@ -89,7 +89,7 @@ func (c *Conductor) bring(w *work, ctr *engine.Container, p route.Phase, told *l
 		if p == route.Updating && !k.Kept && (r.To == route.Kernel || v.Field == lifecycle.Unified) {
 			// Before the runtime writes: a burst above the new quota would have
 			// the kernel refuse the quota.
-			w.settle = ctr.ID
+			w.kernel.owner = ctr.ID
 		}
 	}
 	return values
@@ -118,9 +118,9 @@ func (c *Conductor) hand(w *work, p route.Phase, it keeper.Item, carried bool) {
 	case p == route.Starting:
 	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.plan.Moved():
 		it.Carried = it.Carried || carried
-		w.items = append(w.items, it)
+		w.kernel.items = append(w.kernel.items, it)
 	default:
-		w.notes = append(w.notes, it)
+		w.kernel.notes = append(w.kernel.notes, it)
 	}
 }
 
@@ -147,9 +147,9 @@ func (c *Conductor) send(w *work, ctr *engine.Container, v lifecycle.Value, p ro
 	}
 }
 
-// leave has a value in the kernel alone, for a reason where the runtime could have
+// leaveToKernel has a value in the kernel alone, for a reason where the runtime could have
 // it, or until the runtime's stored copy is brought in line.
-func (c *Conductor) leave(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, told bool) {
+func (c *Conductor) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, told bool) {
 	t := c.track(ctr.ID)
 	switch p {
 	case route.Creating, route.Named:

@@ -3,9 +3,7 @@ package conductor
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,8 +85,9 @@ type Conductor struct {
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
 
-	// open is an event that was answered and is not concluded; guarded by turn.
-	open *work
+	// answered is an event that was answered and whose outcome is not confirmed yet;
+	// guarded by turn.
+	answered *work
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
@@ -144,126 +143,21 @@ func New(o Options) *Conductor {
 	return c
 }
 
-// work is one event on its way from decision to answer.
-type work struct {
-	op     logkey.ID
-	from   Carrier
-	ev     *lifecycle.Event
-	can    Capabilities // of from; where that is nil, of a runtime that is connected
-	plan   *engine.Plan
-	answer Answer
-	// items go to the kernel before the answer; notes are what the answer
-	// carries and the kernel must agree with from then on.
-	items, notes []keeper.Item
-	settle       string // owner whose rows are written out
-	// rest is what the answer to a creation does not wait for, since the kernel's partitions make it as good as done.
-	rest        *keeper.Rest
-	wasUnplaced map[string]bool // see unplaced
-	forget      []string
-	problems    []lifecycle.Problem
-	wrote       []keeper.Outcome
-	decided     time.Duration // what deciding took
-	took        time.Duration // and all of it, until the answer
-	limit       time.Duration // how long the runtime waits for it; 0 where it does not say
-	alarm       *time.Timer   // has it concluded, where no other event does before
-	failed      bool          // a panic of ours cost it something
-	again       bool          // a creation that carries a record: it was decided before
-}
-
-// begin takes the turn for one event.
-func (c *Conductor) begin(from Carrier, ev *lifecycle.Event) *work {
-	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
-	c.takeTurn()
-	c.since.Store(max(1, int64(c.uptime())))
-	return w
-}
-
-// uptime is how long there has been a conductor. Of two of them the difference is
-// the time that passed between, whatever the wall clock did.
-func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.began) }
-
-// takeTurn waits for the turn, and concludes what was answered before.
-func (c *Conductor) takeTurn() {
-	c.turn.Lock()
-	if w := c.open; w != nil {
-		c.open = nil
-		if w.alarm.Stop() {
-			c.later.Done()
-		}
-		c.conclude(w)
-	}
-}
-
-func (c *Conductor) end() {
-	c.last.Store(int64(c.uptime()))
-	c.since.Store(0)
-	c.turn.Unlock()
-}
-
 // Handle decides one event and applies what must be applied before the answer.
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	start := c.now()
 	got, done, err := c.facts.Gather(ctx, attachmentOf(from), &ev)
 	defer done()
-	if err != nil {
-		return c.refuse(from, &ev, err)
-	}
-	compact(&ev)
-	w := c.begin(from, &ev)
-	w.limit, w.problems = got.Limit, got.Problems
-	err = c.guard(w, func() error { return c.plan(w, engine.Facts{Outside: got.Outside}) })
-	w.answer.Op = w.op
-	if err == nil && ev.Kind == lifecycle.Synchronize {
-		// Runtimes drop a plugin that is slow here, and what runs does so with
-		// the CPUs it has. The turn stays taken: no later event is decided
-		// before this one is in the kernel.
-		answer := w.answer
-		c.later.Go(func() {
-			func() {
-				defer c.end()
-				c.finish(w, start)
-			}()
-			// The runtime's whole list was read; little of it is kept.
-			debug.FreeOSMemory()
-		})
-		return answer, nil
-	}
-	defer c.end()
-	if err == nil && ev.Kind == lifecycle.CreateContainer {
-		return c.answerFirst(w, start), nil
-	}
-	if err != nil {
-		c.reports.Count.Event(ev.Kind, c.now().Sub(start), w.decided)
+	w := c.newWork(from, &ev)
+	if err != nil { // a hook server's, before the event had its turn
+		err = &Rejection{Reason: err.Error()}
+		c.reports.Refused(w.done(), err)
 		return Answer{Op: w.op}, err
 	}
-	c.finish(w, start)
-	return w.answer, nil
-}
-
-// answerDelay lets an answer be on its way before what remains of its event takes
-// the processor.
-const answerDelay = 300 * time.Microsecond
-
-// answerFirst applies a creation and leaves what its pod need not wait for until
-// after the answer: the keeper's notes, journal and log. They are made a moment
-// later, or by the next event, which finds them.
-func (c *Conductor) answerFirst(w *work, start time.Time) Answer {
-	c.apply(w)
-	w.took = c.now().Sub(start)
-	c.open = w
-	c.later.Add(1)
-	w.alarm = time.AfterFunc(answerDelay, func() {
-		defer c.later.Done()
-		c.Settled()
-	})
-	return w.answer
-}
-
-// Settled returns when what was decided so far is in the kernel and reported.
-func (c *Conductor) Settled() {
-	c.takeTurn()
-	c.turn.Unlock()
+	compact(&ev)
+	w.times.start, w.times.limit, w.problems, w.facts.Outside = start, got.Limit, got.Problems, got.Outside
+	return c.run(w)
 }
 
 // Configure puts a new policy in force for what runs: kernel first, the
@@ -277,141 +171,9 @@ func (c *Conductor) Rehost(m *topology.Machine, p engine.Policy, t Tuning) {
 }
 
 func (c *Conductor) configure(f engine.Facts, t Tuning) {
-	start := c.now()
-	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
-	defer c.end()
-	c.tune(t)
-	if c.guard(w, func() error { return c.plan(w, f) }) == nil {
-		c.finish(w, start)
-	}
-}
-
-// guard runs a part of an event. A panic of ours costs the event its decision,
-// never the pod its life: it is logged and answered with no change.
-func (c *Conductor) guard(w *work, part func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.log.Error("deciding an event failed", logkey.Op, w.op, logkey.Event, w.ev.Kind.String(),
-				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			c.reports.Count.HookError(nodeview.Ourselves)
-			w.failed = true
-			w.answer, w.items, w.notes, w.settle, err = Answer{}, nil, nil, "", nil
-			if c.fail.Load() && w.ev.Kind == lifecycle.CreateContainer {
-				err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
-			}
-		}
-	}()
-	return part()
-}
-
-// plan gathers and decides.
-func (c *Conductor) plan(w *work, f engine.Facts) error {
-	c.facts.Read(attachmentOf(w.from), w.ev, &f)
-	if w.ev.Kind == lifecycle.CreateContainer && w.ev.Container != nil {
-		_, w.again = f.Records[w.ev.Container.ID]
-		if q, found := f.Distrusted[w.ev.Container.ID]; found {
-			c.reports.Foreign(w.done(), q.Reason)
-		}
-	}
-	err := c.decide(w, f)
-	if err != nil {
-		c.reports.Refused(w.done(), err)
-	}
-	return err
-}
-
-// finish applies what was decided, takes note of what became of it and reports.
-func (c *Conductor) finish(w *work, start time.Time) {
-	c.apply(w)
-	w.took = c.now().Sub(start)
-	c.conclude(w)
-}
-
-// apply writes to the kernel what cannot wait for the answer. What others lose
-// is gone from their cpusets when it returns.
-func (c *Conductor) apply(w *work) {
-	_ = c.guard(w, func() error {
-		for _, id := range w.forget {
-			c.keeper.Forget(id)
-		}
-		switch {
-		case len(w.items)+len(w.forget) == 0:
-		case w.ev.Kind == lifecycle.CreateContainer:
-			var wrote []keeper.Outcome
-			wrote, w.rest = c.keeper.ApplyUrgent(w.items)
-			w.wrote = append(w.wrote, wrote...)
-		default:
-			w.wrote = append(w.wrote, c.keeper.Apply(w.items)...)
-		}
-		if w.ev.Kind == lifecycle.StartContainer {
-			// The last moment before its first instruction: what others were to give up for it and did not.
-			w.wrote = append(w.wrote, c.keeper.SettleFailed()...)
-		}
-		if w.settle != "" {
-			c.keeper.Note(w.notes)
-			w.notes = nil
-			w.wrote = append(w.wrote, c.keeper.Settle(w.settle)...)
-		}
-		return nil
-	})
-}
-
-// conclude takes note of what became of an event, and reports it.
-func (c *Conductor) conclude(w *work) {
-	_ = c.guard(w, func() error {
-		w.wrote = append(w.wrote, w.rest.Apply()...)
-		return nil
-	})
-	_ = c.guard(w, func() error {
-		c.keeper.Note(w.notes)
-		c.confirm(w)
-		return nil
-	})
-	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
-		c.giveUp(w)
-		if err := c.keeper.Tidy(); err != nil {
-			c.log.Warn("what an earlier run left stays", logkey.Err, err)
-		}
-		c.mu.Lock()
-		c.synced = c.now()
-		c.mu.Unlock()
-	}
-	_ = c.guard(w, func() error {
-		c.reports.Done(w.done())
-		return nil
-	})
-}
-
-// decide holds the lock: no I/O happens here.
-func (c *Conductor) decide(w *work, f engine.Facts) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	start := c.now()
-	w.plan = engine.Decide(c.state, w.ev, f)
-	w.decided = c.now().Sub(start)
-	if w.plan.Reject != "" {
-		return &Rejection{Reason: w.plan.Reject}
-	}
-	w.can = c.capabilities(w.from)
-	w.wasUnplaced = c.unplaced(w.ev, f.Records)
-	c.state.Commit(w.plan)
-	for id := range f.Records {
-		if c.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
-			t := c.track(id)
-			t.recorded = true
-			if given := f.Records[id].Given; given != nil {
-				t.given = given
-			}
-		}
-	}
-	if w.ev.Kind == lifecycle.Synchronize {
-		c.look(w.ev, f.Records)
-	}
-	c.prepare(w)
-	if w.plan.Moved() {
-		c.checkpoint.SetGrants(texts(c.state.Held(), c.state.Machine))
-	}
-	return nil
+	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
+	w.facts, w.first = f, func() { c.tune(t) }
+	_, _ = c.run(w)
 }
 
 // unplaced are the containers of which no record tells whether they were

@@ -5,15 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// confirm takes note of what the kernel did with what it was given.
-func (c *Conductor) confirm(w *work) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.noteLocked(w.wrote)
-}
-
-// noteLocked takes note of outcomes, of whatever lives.
-func (c *Conductor) noteLocked(outcomes []keeper.Outcome) {
+// noteOutcomes takes note of what the kernel did with what it was given, of whatever lives.
+func (c *Conductor) noteOutcomes(outcomes []keeper.Outcome) {
 	for _, o := range outcomes {
 		owner := o.Target.Owner
 		if c.state.Container(owner) == nil && c.state.Pod(owner) == nil {
@@ -28,7 +21,7 @@ func (c *Conductor) noteLocked(outcomes []keeper.Outcome) {
 // done is what is reported of an event.
 func (w *work) done() nodeview.Done {
 	d := nodeview.Done{
-		Op: w.op, Event: w.ev, Plan: w.plan, Problems: w.problems, Wrote: w.wrote, Decided: w.decided, Took: w.took, Limit: w.limit, Again: w.again,
+		Op: w.op, Event: w.ev, Plan: w.plan, Problems: w.problems, Wrote: w.wrote, Decided: w.times.decided, Took: w.times.took, Limit: w.times.limit, Again: w.again,
 	}
 	if w.from != nil {
 		d.From = w.from.Name()

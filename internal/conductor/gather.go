@@ -6,7 +6,6 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // kept is the conductor as the gatherer of facts sees it.
@@ -49,27 +48,10 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 	return o, err
 }
 
-// refuse reports a refusal that came before an event had its turn.
-func (c *Conductor) refuse(from Carrier, ev *lifecycle.Event, err error) (Answer, error) {
-	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev}
-	err = &Rejection{Reason: err.Error()}
-	c.reports.Refused(w.done(), err)
-	return Answer{Op: w.op}, err
-}
-
 // Inform decides pods anew whose specs or grants became known or changed: the
 // kernel at once, the runtime's copies later. Pods nobody reported are passed over.
 func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }
 
 func (c *Conductor) inform(pod *lifecycle.Pod) {
-	start := c.now()
-	w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod})
-	defer c.end()
-	if c.guard(w, func() error { return c.plan(w, engine.Facts{}) }) != nil {
-		return
-	}
-	if w.plan != nil && len(w.plan.Changed)+len(w.plan.ChangedPods) == 0 && !w.failed {
-		return // known now, and nothing follows from it
-	}
-	c.finish(w, start)
+	_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))
 }

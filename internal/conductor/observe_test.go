@@ -259,7 +259,8 @@ func TestAlive(t *testing.T) {
 	if err == nil {
 		t.Error("alive while nobody can have its lock")
 	}
-	w := c.begin(anything{}, &lifecycle.Event{})
+	w := c.newWork(anything{}, &lifecycle.Event{})
+	c.enter(w)
 	if err := c.Alive(t.Context()); err != nil || w.op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
@@ -267,7 +268,7 @@ func TestAlive(t *testing.T) {
 	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "an event has been under way for 4m0s") {
 		t.Errorf("got %v", err)
 	}
-	c.end()
+	c.leave(w)
 	if err := c.Alive(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -280,7 +281,8 @@ func TestAliveThroughSteps(t *testing.T) {
 		c, _, _ := observed(t, false)
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		c.now, c.began = clk.Now, clk.Now()
-		c.begin(anything{}, &lifecycle.Event{})
+		w := c.newWork(anything{}, &lifecycle.Event{})
+		c.enter(w)
 		clk.Step(step)
 		if err := c.Alive(t.Context()); err != nil {
 			t.Errorf("a step by %v: %v", step, err)
@@ -289,7 +291,7 @@ func TestAliveThroughSteps(t *testing.T) {
 		if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "under way for 4m0s") {
 			t.Errorf("a step by %v: an event that never ends: %v", step, err)
 		}
-		c.end()
+		c.leave(w)
 	}
 }
 

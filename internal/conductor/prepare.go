@@ -14,9 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// prepare turns a committed plan into what is answered and what is written. It
-// runs under the lock and does no I/O.
-func (c *Conductor) prepare(w *work) {
+// route turns a committed plan into what is answered and what is written.
+func (c *Conductor) route(w *work) {
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
 		c.checkpoint.Prune(w.ev)
@@ -45,7 +44,7 @@ func (c *Conductor) prepare(w *work) {
 		case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
 			// Between our answer and the runtime's write others may have been
 			// given CPUs: what was decided last counts.
-			w.settle = id
+			w.kernel.owner = id
 			c.written(ctr)
 		case lifecycle.UpdateContainer:
 			if id == w.ev.Container.ID {
@@ -80,6 +79,9 @@ func (c *Conductor) prepare(w *work) {
 	}
 	c.refreshCreated(w)
 	c.giveAlong(w)
+	if w.plan.Moved() {
+		c.checkpoint.SetGrants(texts(c.state.Held(), c.state.Machine))
+	}
 }
 
 // takeOut forgets who is gone.
@@ -115,7 +117,7 @@ func (c *Conductor) losersFirst(ids []string) []string {
 }
 
 func (c *Conductor) forget(w *work, id string) {
-	w.forget = append(w.forget, id)
+	w.kernel.forget = append(w.kernel.forget, id)
 	c.queue.drop(id)
 	if w.ev.Kind != lifecycle.Synchronize { // prune knows better of these
 		c.checkpoint.Drop(id)
@@ -156,10 +158,10 @@ func (c *Conductor) preparePod(w *work, id string) {
 			c.track(id).lost(v, api.BadCgroup, err.Error())
 			continue
 		}
-		w.items = append(w.items, podItem(p, dir, v))
+		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
 	}
 	if v, ok := weightAfterIdle(p); ok && err == nil {
-		w.items = append(w.items, podItem(p, dir, v))
+		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
 	}
 }
 
@@ -270,7 +272,7 @@ func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
 	t := c.track(ctr.ID)
 	delete(c.undone, ctr.Key)
 	c.createDone(ctr)
-	w.settle = ctr.ID
+	w.kernel.owner = ctr.ID
 	w.answer.Owns = ctr.Seat.Pool == placement.Own
 	switch {
 	case t.undescribed && ctr.Unread == "":
@@ -305,7 +307,7 @@ func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.
 // prepareSeat expands a pool's change to its members: the kernel before the
 // answer, and the runtime's copy of those that have no cgroup yet with it.
 func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
-	w.items = slices.Grow(w.items, len(change.Members))
+	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
 	if q, now := c.state.Displaced(c.state.Container(change.Members[0])); now && !c.state.DisplacedBy(change.Seat, change.Before) {
 		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
 		w.problems = append(w.problems, q)
@@ -327,7 +329,7 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 			continue
 		}
 		sent := c.sendCreated(w, ctr, v)
-		w.items = append(w.items, c.item(target, ctr, v))
+		w.kernel.items = append(w.kernel.items, c.item(target, ctr, v))
 		if !sent {
 			c.enqueue(ctr, v)
 		}

@@ -172,12 +172,9 @@ const sweepInterval = 5 * time.Second
 func (c *Conductor) sweep() {
 	c.findCgroups()
 	for _, pod := range c.gonePods() {
-		start := c.now()
-		w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
-		if c.guard(w, func() error { return c.plan(w, engine.Facts{Swept: true}) }) == nil {
-			c.finish(w, start)
-		}
-		c.end()
+		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
+		w.facts.Swept = true
+		_, _ = c.run(w)
 	}
 }
 
@@ -306,7 +303,9 @@ func updateResult(failed []string, err error) string {
 func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, err error) {
 	settled := c.keeper.Settle(id)
 	if c.noteUpdate(id, values, settled, refused, err) {
-		c.again(id)
+		// The runtime may have written what was decided before over what is decided
+		// now, what was given back meanwhile among it, and has it in its copy.
+		c.rewrite(func() []keeper.Outcome { return c.keeper.Apply(c.requeue(id)) })
 	}
 }
 
@@ -315,7 +314,7 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// What an event has decided meanwhile is its own to tell of.
-	c.noteLocked(slices.DeleteFunc(settled, func(o keeper.Outcome) bool {
+	c.noteOutcomes(slices.DeleteFunc(settled, func(o keeper.Outcome) bool {
 		d, told := c.tracks[o.Target.Owner].of(o.Value)
 		return told && d.value != o.Value.String()
 	}))
@@ -373,20 +372,6 @@ func (c *Conductor) copyRefused(id string, values []lifecycle.Value, err error) 
 
 // errRefused is the error of a runtime that refuses an update without a reason.
 var errRefused = errors.New("without a reason")
-
-// again brings a container to what is decided now after an update with what was
-// decided before. The runtime may have written that over it, what was given back
-// meanwhile among it, and has it in its copy.
-func (c *Conductor) again(id string) {
-	c.takeTurn()
-	defer c.turn.Unlock()
-	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
-	_ = c.guard(w, func() error {
-		w.wrote = c.keeper.Apply(c.requeue(id))
-		c.confirm(w)
-		return nil
-	})
-}
 
 // requeue has a container's copy brought in line once more, and returns what the
 // kernel is to have.

@@ -23,26 +23,12 @@ import (
 // somebody else has changed since is left to them.
 func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Released {
 	var out []keeper.Outcome
-	func() {
-		start := c.now()
-		w := c.begin(nil, &lifecycle.Event{Kind: lifecycle.Configure})
-		defer c.end()
-		_ = c.guard(w, func() error {
-			out = c.keeper.Yield()
-			return nil
-		})
-		if c.guard(w, func() error { return c.plan(w, engine.Facts{Policy: &nothing}) }) != nil {
-			return
-		}
-		c.apply(w)
-		_ = c.guard(w, func() error {
-			w.wrote = append(w.wrote, c.keeper.ReleaseAll()...)
-			return nil
-		})
-		w.took = c.now().Sub(start)
-		c.conclude(w)
+	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
+	w.facts.Policy = &nothing
+	w.first, w.last = func() { out = c.keeper.Yield() }, c.keeper.ReleaseAll
+	if _, err := c.run(w); err == nil {
 		out = append(out, w.wrote...)
-	}()
+	}
 	r := Released(out)
 	r.Waiting = c.awaitCopies(ctx)
 	r.Stale = c.staleCopies()
@@ -166,7 +152,7 @@ func Released(out []keeper.Outcome) api.Released {
 // giveUp gives back what an earlier agent wrote for those that live and nobody
 // decides any more.
 func (c *Conductor) giveUp(w *work) {
-	_ = c.guard(w, func() error {
+	_ = c.recoverPanic(w, func() error {
 		out := c.keeper.ReleaseForgotten(func(owner string) bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -206,10 +192,10 @@ func dirsOf(ev *lifecycle.Event) []string {
 	return out
 }
 
-// look tells the keeper of an earlier agent: records show that one has written, as
-// does a key that signed some.
+// findEarlier notifies the keeper of an earlier agent: records show that one has
+// written, as does a key that signed some.
 // It is asked at each Synchronize; the first answer counts.
-func (c *Conductor) look(ev *lifecycle.Event, records map[string]engine.Record) {
+func (c *Conductor) findEarlier(ev *lifecycle.Event, records map[string]engine.Record) {
 	if c.looked {
 		return
 	}

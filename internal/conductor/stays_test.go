@@ -22,7 +22,7 @@ func TestRefusalEnds(t *testing.T) {
 		b := newBatch(t, limits)
 		b.state.Policy.Hooks = []hook.Hook{hook.Batch{}}
 		var log bytes.Buffer
-		b.log = slog.New(slog.NewTextHandler(&log, nil))
+		b.reports.Log = slog.New(slog.NewTextHandler(&log, nil))
 		b.event(lifecycle.CreateContainer, nil)
 		for _, dir := range []string{"kubepods", "kubepods/podub", "kubepods/podub/c"} {
 			if err := b.kernel.MkdirRunc(dir); err != nil {

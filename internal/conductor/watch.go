@@ -6,7 +6,6 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/keeper"
-	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -57,19 +56,6 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 		c.reports.Repaired(o)
 	}
 	return wrote
-}
-
-// rewrite has the keeper write what it knows already, and takes note of the outcomes.
-func (c *Conductor) rewrite(write func() []keeper.Outcome) []keeper.Outcome {
-	c.takeTurn()
-	defer c.turn.Unlock()
-	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}}
-	_ = c.guard(w, func() error {
-		w.wrote = write()
-		c.confirm(w)
-		return nil
-	})
-	return w.wrote
 }
 
 // isMissing reports whether status says that a value is not in force.

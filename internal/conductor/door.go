@@ -1,0 +1,308 @@
+package conductor
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// work is one event on its way through the door.
+type work struct {
+	op    logkey.ID
+	from  Carrier
+	ev    *lifecycle.Event
+	facts engine.Facts
+	// first is done before facts are gathered, and last when the kernel has what was
+	// decided; nil for nothing.
+	first func()
+	last  func() []keeper.Outcome
+	// rewrite is of an event that decides nothing: the keeper writes what it knows.
+	rewrite func() []keeper.Outcome
+
+	can         Capabilities // of from; where that is nil, of a runtime that is connected
+	plan        *engine.Plan
+	answer      Answer
+	kernel      writes
+	wasUnplaced map[string]bool // see unplaced
+	problems    []lifecycle.Problem
+	wrote       []keeper.Outcome
+	times       times
+	failed      bool // a panic of ours cost it something
+	again       bool // a creation that carries a record: it was decided before
+}
+
+// writes are what goes to the kernel.
+type writes struct {
+	// items are written before the answer; notes are what the answer carries and the
+	// kernel must agree with from then on.
+	items, notes []keeper.Item
+	owner        string   // whose rows are written out after items
+	forget       []string // who is gone
+	// rest is what the answer to a creation does not wait for, since the kernel's partitions make it as good as done.
+	rest *keeper.Rest
+}
+
+// times are when an event came, and how long it took.
+type times struct {
+	start   time.Time
+	decided time.Duration // what deciding took
+	took    time.Duration // and all of it, until the answer
+	limit   time.Duration // how long the runtime waits for it; 0 where it does not say
+	alarm   *time.Timer   // has it confirmed, where no other event does before
+}
+
+func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
+	return &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev, times: times{start: c.now()}}
+}
+
+// run is the one door: whatever changes what is decided, or what is in force, goes
+// through it. The only error it returns is a *Rejection.
+func (c *Conductor) run(w *work) (Answer, error) {
+	c.enter(w)
+	err := c.recoverPanic(w, func() error {
+		if w.rewrite != nil {
+			return nil
+		}
+		c.gather(w)
+		c.mu.Lock() // until it is routed: nobody sees half of a decision
+		defer c.mu.Unlock()
+		if err := c.decide(w); err != nil {
+			return err
+		}
+		c.route(w)
+		return nil
+	})
+	w.answer.Op = w.op
+	switch answer := w.answer; {
+	case err != nil:
+		defer c.leave(w)
+		if w.plan != nil && w.plan.Reject != "" {
+			c.reports.Refused(w.done(), err)
+		}
+		c.reports.Count.Event(w.ev.Kind, c.now().Sub(w.times.start), w.times.decided)
+		return Answer{Op: w.op}, err
+	case w.isKnown():
+		c.leave(w)
+		return answer, nil
+	case w.ev.Kind == lifecycle.Synchronize:
+		// Runtimes drop a plugin that is slow here, and what runs does so with
+		// the CPUs it has. The turn stays taken: no later event is decided
+		// before this one is in the kernel.
+		c.later.Go(func() {
+			func() {
+				defer c.leave(w)
+				c.apply(w)
+				c.confirm(w)
+			}()
+			debug.FreeOSMemory() // the runtime's whole list was read; little of it is kept
+		})
+		return answer, nil
+	}
+	defer c.leave(w)
+	c.apply(w)
+	if w.ev.Kind == lifecycle.CreateContainer {
+		c.confirmLater(w)
+	} else {
+		c.confirm(w)
+	}
+	return w.answer, nil
+}
+
+// isKnown reports whether nothing follows from what became known.
+func (w *work) isKnown() bool {
+	return w.ev.Kind == lifecycle.Inform && w.plan != nil && len(w.plan.Changed)+len(w.plan.ChangedPods) == 0 && !w.failed
+}
+
+// enter waits for the turn, and confirms what was answered before. w is nil where
+// that is all.
+func (c *Conductor) enter(w *work) {
+	c.turn.Lock()
+	if last := c.answered; last != nil {
+		c.answered = nil
+		if last.times.alarm.Stop() {
+			c.later.Done()
+		}
+		c.confirm(last)
+	}
+	if w != nil && w.rewrite == nil {
+		c.since.Store(max(1, int64(c.uptime())))
+	}
+}
+
+// leave ends the turn.
+func (c *Conductor) leave(w *work) {
+	if w.rewrite == nil {
+		c.last.Store(int64(c.uptime()))
+		c.since.Store(0)
+	}
+	c.turn.Unlock()
+}
+
+// uptime is how long there has been a conductor. Of two of them the difference is
+// the time that passed between, whatever the wall clock did.
+func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.began) }
+
+// recoverPanic runs a part of an event. A panic of ours costs the event its decision,
+// never the pod its life: it is logged and answered with no change.
+func (c *Conductor) recoverPanic(w *work, part func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("deciding an event failed", logkey.Op, w.op, logkey.Event, w.ev.Kind.String(),
+				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			c.reports.Count.HookError(nodeview.Ourselves)
+			w.failed = true
+			w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, err = Answer{}, nil, nil, "", nil
+			if c.fail.Load() && w.ev.Kind == lifecycle.CreateContainer {
+				err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
+			}
+		}
+	}()
+	return part()
+}
+
+// gather reads what is decided by: nothing of it is waited for.
+func (c *Conductor) gather(w *work) {
+	if w.first != nil {
+		w.first()
+	}
+	c.facts.Read(attachmentOf(w.from), w.ev, &w.facts)
+	if w.ev.Kind == lifecycle.CreateContainer && w.ev.Container != nil {
+		_, w.again = w.facts.Records[w.ev.Container.ID]
+		if q, found := w.facts.Distrusted[w.ev.Container.ID]; found {
+			c.reports.Foreign(w.done(), q.Reason)
+		}
+	}
+}
+
+// decide makes the plan the state. It runs under the lock, as route: no I/O happens
+// there.
+func (c *Conductor) decide(w *work) error {
+	start := c.now()
+	w.plan = engine.Decide(c.state, w.ev, w.facts)
+	w.times.decided = c.now().Sub(start)
+	if w.plan.Reject != "" {
+		return &Rejection{Reason: w.plan.Reject}
+	}
+	w.can = c.capabilities(w.from)
+	records := w.facts.Records
+	w.wasUnplaced = c.unplaced(w.ev, records)
+	c.state.Commit(w.plan)
+	for id := range records {
+		if c.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
+			t := c.track(id)
+			t.recorded = true
+			if given := records[id].Given; given != nil {
+				t.given = given
+			}
+		}
+	}
+	if w.ev.Kind == lifecycle.Synchronize {
+		c.findEarlier(w.ev, records)
+	}
+	w.facts = engine.Facts{}
+	return nil
+}
+
+// apply writes to the kernel what cannot wait for the answer. What others lose
+// is gone from their cpusets when it returns.
+func (c *Conductor) apply(w *work) {
+	_ = c.recoverPanic(w, func() error {
+		if w.rewrite != nil {
+			w.wrote = w.rewrite()
+			return nil
+		}
+		to := &w.kernel
+		for _, id := range to.forget {
+			c.keeper.Forget(id)
+		}
+		switch {
+		case len(to.items)+len(to.forget) == 0:
+		case w.ev.Kind == lifecycle.CreateContainer:
+			w.wrote, to.rest = c.keeper.ApplyUrgent(to.items)
+		default:
+			w.wrote = c.keeper.Apply(to.items)
+		}
+		if w.ev.Kind == lifecycle.StartContainer {
+			// The last moment before its first instruction: what others were to give up for it and did not.
+			w.wrote = append(w.wrote, c.keeper.SettleFailed()...)
+		}
+		if to.owner != "" {
+			c.keeper.Note(to.notes)
+			to.notes = nil
+			w.wrote = append(w.wrote, c.keeper.Settle(to.owner)...)
+		}
+		return nil
+	})
+	if w.last != nil {
+		_ = c.recoverPanic(w, func() error {
+			w.wrote = append(w.wrote, w.last()...)
+			return nil
+		})
+	}
+	w.times.took = c.now().Sub(w.times.start)
+}
+
+// confirm takes note of what became of an event, and reports it.
+func (c *Conductor) confirm(w *work) {
+	_ = c.recoverPanic(w, func() error {
+		w.wrote = append(w.wrote, w.kernel.rest.Apply()...)
+		return nil
+	})
+	_ = c.recoverPanic(w, func() error {
+		c.keeper.Note(w.kernel.notes)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.noteOutcomes(w.wrote)
+		return nil
+	})
+	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
+		c.giveUp(w)
+		if err := c.keeper.Tidy(); err != nil {
+			c.log.Warn("what an earlier run left stays", logkey.Err, err)
+		}
+		c.mu.Lock()
+		c.synced = c.now()
+		c.mu.Unlock()
+	}
+	if w.rewrite == nil {
+		_ = c.recoverPanic(w, func() error {
+			c.reports.Done(w.done())
+			return nil
+		})
+	}
+}
+
+// answerDelay lets an answer be on its way before what remains of its event takes
+// the processor.
+const answerDelay = 300 * time.Microsecond
+
+// confirmLater leaves what the pod of a creation need not wait for until after the
+// answer: the keeper's notes, journal and log. They are made a moment later, or by
+// the next event, which finds them.
+func (c *Conductor) confirmLater(w *work) {
+	c.answered = w
+	c.later.Add(1)
+	w.times.alarm = time.AfterFunc(answerDelay, func() {
+		defer c.later.Done()
+		c.Settled()
+	})
+}
+
+// Settled returns when what was decided so far is in the kernel and reported.
+func (c *Conductor) Settled() {
+	c.enter(nil)
+	c.turn.Unlock()
+}
+
+// rewrite has the keeper write what it knows already, and takes note of the outcomes.
+func (c *Conductor) rewrite(write func() []keeper.Outcome) []keeper.Outcome {
+	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}, rewrite: write}
+	_, _ = c.run(w)
+	return w.wrote
+}
