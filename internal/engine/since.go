@@ -36,7 +36,7 @@ func (d *draft) accountSince(f Facts) {
 		n := *p
 		n.sumOld, n.ended = true, d.endedParts(id)
 		if was, now := d.since(p, f.Records); lower(&was, &now) {
-			n = *n.recounted(&now)
+			n = *n.recounted(&was, &now, &now)
 			n.sumOld = true
 		}
 		d.pods[id] = &n
