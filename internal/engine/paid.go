@@ -31,7 +31,7 @@ func (d *draft) account(p *Plan, was, now *Container) {
 	case !p.Pod.sumOld:
 		next = p.Pod.accounted(&was.Pristine, &now.Pristine, &live)
 	case less || lower(&now.Pristine, &was.Pristine):
-		next = p.Pod.recounted(&was.Pristine, &now.Pristine, &live)
+		next = p.Pod.recounted(&was.Pristine, &now.Pristine, &live, d.endedSum(p.Pod))
 	}
 	if next != p.Pod {
 		d.pods[next.Pod.ID], p.Pod = next, next
@@ -62,11 +62,11 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 // known of the pod's parts, those that have ended included: the sum is none of resources
 // of the pod's own until it is reported again. What the part asks for in addition may be
 // none of the sum yet.
-func (p *Pod) recounted(was, now, live *lifecycle.Resources) *Pod {
+func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	if !p.due(p.Pod.Resources).Told() {
 		return p
 	}
-	parts := []*lifecycle.Resources{live, &p.ended}
+	parts := []*lifecycle.Resources{live, ended}
 	if p.Pod.Overhead != nil {
 		parts = append(parts, p.Pod.Overhead)
 	}

@@ -170,12 +170,13 @@ func (d *draft) wanted(p *Pod, c, was *Container, owns int) (n int, sum *lifecyc
 	before, after := d.podSum(p, was), d.podSum(p, c)
 	if r := d.resizing; r != nil && !r.ofPod {
 		n, sum := d.paidNow(p, &after)
-		if n < owns && !lower(&was.Pristine, &c.Pristine) {
+		less, more := lower(&was.Pristine, &c.Pristine), lower(&c.Pristine, &was.Pristine)
+		if n < owns && !less {
 			// It asks for no less, so a lower sum is one of before.
 			return owns, p.Pod.Resources, a.key, true
 		}
-		if lower(&was.Pristine, &c.Pristine) && was.Wanted == 0 {
-			n = min(n, owns) // who asks for less gets no more
+		if (less || !more) && was.Wanted == 0 {
+			n = min(n, owns) // who asks for no more gets no more: a higher sum is one of before
 		}
 		return n, sum, a.key, true
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -36,29 +37,45 @@ func (d *draft) accountSince(f Facts) {
 		n := *p
 		n.sumOld, n.ended = true, d.endedParts(id)
 		if was, now := d.since(p, f.Records); lower(&was, &now) {
-			n = *n.recounted(&was, &now, &now)
+			n = *n.recounted(&was, &now, &now, d.endedSum(&n))
 			n.sumOld = true
 		}
 		d.pods[id] = &n
 	}
 }
 
-// endedParts adds up what the containers of a pod asked for that do not live at a
+// endedParts are what the containers of a pod asked for that do not live at a
 // Synchronize, of which a pod is charged for all the same: each by its last attempt.
-func (d *draft) endedParts(podID string) lifecycle.Resources {
+func (d *draft) endedParts(podID string) map[string]*lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
 	for _, c := range d.listed[podID] {
 		if o := last[c.Name]; o == nil || o.State == lifecycle.StateStopped && (c.State != lifecycle.StateStopped || c.CreatedAt > o.CreatedAt) {
 			last[c.Name] = c
 		}
 	}
-	var ended []*lifecycle.Resources
-	for _, c := range last {
+	ended := map[string]*lifecycle.Resources{}
+	for name, c := range last {
 		if c.State == lifecycle.StateStopped {
-			ended = append(ended, &c.Resources)
+			ended[name] = &c.Resources
 		}
 	}
-	return sumOf(ended)
+	return ended
+}
+
+// endedSum adds up what the ended containers of a pod asked for that were not created
+// anew since.
+func (d *draft) endedSum(p *Pod) *lifecycle.Resources {
+	if len(p.ended) == 0 {
+		return &lifecycle.Resources{}
+	}
+	ended := maps.Clone(p.ended)
+	for _, c := range d.containersOf(p.Pod.ID) {
+		if c.Alive() {
+			delete(ended, c.Name)
+		}
+	}
+	sum := sumOf(slices.Collect(maps.Values(ended)))
+	return &sum
 }
 
 // paidSince takes from what a container owns by its record what it does not pay for
