@@ -27,9 +27,12 @@ func lower(was, now *lifecycle.Resources) bool {
 func (d *draft) account(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
-	next := p.accounted(&was.Pristine, &now.Pristine, &live)
-	if p.sumOld && lower(&was.Pristine, &now.Pristine) {
-		next = p.recounted(&live)
+	next := p
+	switch less := lower(&was.Pristine, &now.Pristine); {
+	case !p.sumOld:
+		next = p.accounted(&was.Pristine, &now.Pristine, &live)
+	case less || lower(&now.Pristine, &was.Pristine):
+		next = p.recounted(&was.Pristine, &now.Pristine, &live, d.n.endedSum(p))
 	}
 	if next != p {
 		d.replace(next)
@@ -55,15 +58,16 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// recounted is a pod after a part of it came to ask for less, of which the sum is from
-// a Synchronize: that may be of any time. So no more of it counts than what is known of
-// the pod's parts, those that have ended included: the sum is none of resources of the
-// pod's own until it is reported again.
-func (p *Pod) recounted(live *lifecycle.Resources) *Pod {
+// recounted is a pod after a part of it came to ask for something else, of which the sum
+// is from a Synchronize: that may be of any time. So no more of it counts than what is
+// known of the pod's parts, those that have ended included: the sum is none of resources
+// of the pod's own until it is reported again. What the part asks for in addition may be
+// none of the sum yet.
+func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	if !p.due(p.Pod.Resources).Told() {
 		return p
 	}
-	parts := []*lifecycle.Resources{live, &p.ended}
+	parts := []*lifecycle.Resources{live, ended}
 	if p.Pod.Overhead != nil {
 		parts = append(parts, p.Pod.Overhead)
 	}
@@ -73,9 +77,11 @@ func (p *Pod) recounted(live *lifecycle.Resources) *Pod {
 	}
 	next := *p.Pod.Resources
 	if next.CPU.Shares.V != 0 {
-		next.CPU.Shares = lifecycle.Some(intent.MilliShares(min(request, sharesMilli(&next))))
+		most := sharesMilli(&next) + max(0, sharesMilli(now)-sharesMilli(was))
+		next.CPU.Shares = lifecycle.Some(intent.MilliShares(min(request, most)))
 	}
 	if whole := intent.LimitMilli(&next.CPU); whole > 0 && intent.LimitMilli(&live.CPU) > 0 {
+		whole += max(0, intent.LimitMilli(&now.CPU)-intent.LimitMilli(&was.CPU))
 		next.CPU.Quota = lifecycle.Some(min(limit, whole) * int64(next.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	}
 	return p.withSum(next)

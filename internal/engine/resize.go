@@ -156,12 +156,13 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 	before, after := s.n.podSum(s.p, was), s.n.podSum(s.p, s.c)
 	if r := s.resize; r != nil && !r.ofPod {
 		n, sum := s.p.paidNow(&after)
-		if n < owns && !lower(&was.Pristine, &s.c.Pristine) {
+		less, more := lower(&was.Pristine, &s.c.Pristine), lower(&s.c.Pristine, &was.Pristine)
+		if n < owns && !less {
 			// It asks for no less, so a lower sum is one of before.
 			return owns, s.p.Pod.Resources, a.key, true
 		}
-		if lower(&was.Pristine, &s.c.Pristine) && was.Wanted == 0 {
-			n = min(n, owns) // who asks for less gets no more
+		if (less || !more && s.p.sumOld) && was.Wanted == 0 {
+			n = min(n, owns) // who asks for no more gets no more: a higher sum may be one of before
 		}
 		return n, sum, a.key, true
 	}

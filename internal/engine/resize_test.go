@@ -122,3 +122,29 @@ func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
 		t.Errorf("it owns %s, the ledger says %s and its record %s, wanted %s", got, m.Format(s.Exclusive()), m.Format(c.Born), cpus)
 	}
 }
+
+// TestResizeAfterAnEnd: a container that had ended at a Synchronize counts for its pod,
+// which is charged for it, and no more once it was created anew.
+func TestResizeAfterAnEnd(t *testing.T) {
+	for _, tc := range []struct {
+		anew bool
+		cpus string
+	}{{false, "1,9-10"}, {true, "1,9-10"}} {
+		m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
+		s := NewState(m, p)
+		a := asking{name: "a", level: "LSR", milli: 3000}
+		pod, one := a.pod(), asking{milli: 1000}.resources()
+		main := &lifecycle.Container{ID: "a", PodID: pod.ID, Name: "c", Resources: one, State: lifecycle.StateRunning}
+		side := &lifecycle.Container{ID: "b", PodID: pod.ID, Name: "side", Resources: one, State: lifecycle.StateStopped}
+		records := map[string]Record{"a": {Late: true, CPUs: "1,9", Kept: lifecycle.Kept{Pristine: one}}}
+		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{main, side}}, Facts{Records: records}))
+		checkOwned(t, m, s, "1,9")
+		if tc.anew {
+			do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "b2", PodID: pod.ID, Name: "side", Resources: one}})
+		}
+		if said := resizeTo(t, s, a, 2000, false); said != "" {
+			t.Errorf("created anew: %v: said %q", tc.anew, said)
+		}
+		checkOwned(t, m, s, tc.cpus)
+	}
+}

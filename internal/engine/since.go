@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -37,29 +38,45 @@ func (b *recovery) accountSince() {
 		n.sumOld, n.ended = true, b.endedParts(id)
 		of := &recovery{n: b.n, facts: b.facts, p: p}
 		if was, now := of.since(); lower(&was, &now) {
-			n = *n.recounted(&now)
+			n = *n.recounted(&was, &now, &now, b.n.endedSum(&n))
 			n.sumOld = true
 		}
 		b.n.pods[id] = &n
 	}
 }
 
-// endedParts adds up what the containers of a pod asked for that do not live at a
+// endedParts are what the containers of a pod asked for that do not live at a
 // Synchronize, of which a pod is charged for all the same: each by its last attempt.
-func (b *recovery) endedParts(podID string) lifecycle.Resources {
+func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
 	for _, c := range b.n.listed[podID] {
 		if o := last[c.Name]; o == nil || o.State == lifecycle.StateStopped && (c.State != lifecycle.StateStopped || c.CreatedAt > o.CreatedAt) {
 			last[c.Name] = c
 		}
 	}
-	var ended []*lifecycle.Resources
-	for _, c := range last {
+	ended := map[string]*lifecycle.Resources{}
+	for name, c := range last {
 		if c.State == lifecycle.StateStopped {
-			ended = append(ended, &c.Resources)
+			ended[name] = &c.Resources
 		}
 	}
-	return sumOf(ended)
+	return ended
+}
+
+// endedSum adds up what the ended containers of a pod asked for that were not created
+// anew since.
+func (n *view) endedSum(p *Pod) *lifecycle.Resources {
+	if len(p.ended) == 0 {
+		return &lifecycle.Resources{}
+	}
+	ended := maps.Clone(p.ended)
+	for _, c := range n.containersOf(p.Pod.ID) {
+		if c.Alive() {
+			delete(ended, c.Name)
+		}
+	}
+	sum := sumOf(slices.Collect(maps.Values(ended)))
+	return &sum
 }
 
 // paidSince takes from what a container owns by its record what it does not pay for

@@ -61,9 +61,9 @@ type Pod struct {
 	// those were decided with.
 	assigned topology.Set
 	// sumOld: its sum of resources was reported by a Synchronize, so it may be of before a
-	// resize. ended is what its containers asked for then that had ended.
+	// resize. ended is what its containers asked for then that had ended, by name.
 	sumOld bool
-	ended  lifecycle.Resources
+	ended  map[string]*lifecycle.Resources
 	// stranger is what is wrong with the spec that somebody told of it.
 	stranger []lifecycle.Problem
 	// malformed is for what strict mode refuses its containers; "" for nothing.

@@ -108,15 +108,17 @@ func (r *referee) written(file, _ string) {
 	has := r.read(path.Clean(dir))
 	got := has.Minus(c.cpus)
 	c.cpus = has
+	mine := r.owners[c.ref.Pod()]
+	if mine != nil && mine.resizing { // also where the runtime wrote what the agent could not
+		mine.cpus = r.heldLocked(c.ref.Pod())
+	}
 	if r.ours[file] == 0 {
 		return // the runtime writes its copy, which is old while the agent is away
 	}
 	if has.Empty() {
 		r.note("I2: %s has no CPU", c.ref)
 	}
-	mine := r.owners[c.ref.Pod()]
 	if mine != nil && mine.resizing {
-		mine.cpus = r.heldLocked(c.ref.Pod())
 		r.taken(c.ref.Pod(), got, "by a resize")
 	}
 	for pod, o := range r.owners {
