@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -43,7 +44,9 @@ func New(tree *cgroup.Tree) *Keeper {
 		table:  &table{rows: map[place]*row{}, byOwner: index{}, failed: map[*row]bool{}, parts: map[place]*row{}},
 		counts: Tally{Results: map[State]uint64{}},
 	}
-	k.watch.mu = &k.mu
+	k.watch = watch{
+		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, fresh: map[string]bool{}, stale: map[string]bool{}, changed: make(chan struct{}, 1),
+	}
 	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string]map[place]Item{}}
 	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[place]origin{}, seed: maphash.MakeSeed()}
 	return k
@@ -61,7 +64,8 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 	return out
 }
 
-func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) {
+func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
+	var later []*job
 	sets := k.orphaned() || slices.ContainsFunc(batch, func(it Item) bool { return it.place().keepsApart() })
 	if sets {
 		k.lists.Lock()
@@ -90,7 +94,10 @@ func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) 
 		}
 		done = append(done, o)
 	}
-	return done, later
+	if len(later) == 0 {
+		return done, nil
+	}
+	return done, &Rest{k: k, jobs: later}
 }
 
 // Rest is what ApplyUrgent left for later. A nil one has nothing.
@@ -115,13 +122,7 @@ func (r *Rest) Apply() []Outcome {
 // returns. Where the kernel sees to that by partitions of the same batch, however many have to lose the same
 // CPUs, the lists of those that lose nothing else are left for later. They are to be written before anything else is
 // decided. Outcomes are of what was done.
-func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Rest) {
-	out, later := k.apply(batch, true)
-	if len(later) == 0 {
-		return out, nil
-	}
-	return out, &Rest{k: k, jobs: later}
-}
+func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Rest) { return k.apply(batch, true) }
 
 // Note records values as desired without writing them: they were carried
 // in-line, and the cgroup may not exist yet.

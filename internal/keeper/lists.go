@@ -334,16 +334,14 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	return &part, m.row.at.Write(part.String())
 }
 
-// confirm reads back what a move wrote and ends it.
+// confirm reads back what a move wrote and ends it. In version 2 the parents may still
+// allow only a part of it, or nothing, in which case all the parent has is used.
 func (p *listPass) confirm(m *move) {
-	switch {
-	case m.done:
-		return
-	case m.same:
-		p.inForce(m, Same, m.before)
+	if m.done {
 		return
 	}
-	if p.tree.Version == cgroup.V2 && m.final != "" {
+	v2 := p.tree.Version == cgroup.V2 && m.final != ""
+	if v2 && !m.same {
 		// What it amounts to is the better proof: it says that the text was
 		// taken and that the parents let it be in force.
 		if effective, err := p.ids(p.tree.Effective(m.dir, m.field)); err == nil && *effective == *m.want {
@@ -351,35 +349,27 @@ func (p *listPass) confirm(m *move) {
 			return
 		}
 	}
-	text, err := m.row.at.Read()
+	state, text, err := Same, m.before, error(nil)
+	if !m.same {
+		state = Applied
+		if text, err = m.row.at.Read(); err == nil && !m.row.at.Same(text, m.final) {
+			err = m.differs(text)
+		}
+	}
+	list := text
+	if err == nil && v2 && m.clip == nil {
+		list, err = p.tree.Effective(m.dir, m.field)
+	}
 	switch {
 	case err != nil:
 		m.fail(err)
-	case !m.row.at.Same(text, m.final):
-		m.fail(m.differs(text))
 	case m.clip != nil:
 		m.finish(Clipped, text, text, m.clip)
-	default:
-		p.inForce(m, Applied, text)
-	}
-}
-
-// inForce ends a move whose text is right. In version 2 the parents may still
-// allow only a part of it, or nothing, in which case all the parent has is used.
-func (p *listPass) inForce(m *move, s State, text string) {
-	if p.tree.Version == cgroup.V1 || m.final == "" {
-		m.inForce(s, text)
-		return
-	}
-	list, err := p.tree.Effective(m.dir, m.field)
-	switch {
-	case err != nil:
-		m.fail(err)
-	case m.row.at.Same(list, m.final):
-		m.inForce(s, text)
-	default:
+	case !m.row.at.Same(list, m.final):
 		m.finish(Clipped, list, text, &cgroup.Error{
 			Op: "verify", Path: m.row.at.Path, Value: m.final, Err: fmt.Errorf("the parent cgroup or offline CPUs leave %s", list),
 		})
+	default:
+		m.inForce(state, text)
 	}
 }

@@ -262,35 +262,25 @@ const lineLength = 320
 // containers are created, and made all anew now and then: reflection would be
 // most of the work.
 func (o *origin) appendJSON(b []byte) []byte {
-	at := len(b)
-	text := func(name, text string) {
-		if text != "" {
-			b = appendText(b, name, text)
+	at, field := len(b), o.Field.String()
+	for _, m := range [...]struct {
+		name string
+		has  bool
+		text *string // nil of what is true
+	}{
+		{"owner", o.Owner != "", &o.Owner}, {"dir", true, &o.Dir}, {"parent", o.Parent, nil}, {"field", true, &field},
+		{"key", o.Key != "", &o.Key}, {"ours", o.Ours != "", &o.Ours}, {"was", o.Was != "", &o.Was},
+		{"original", o.Original != nil, o.Original}, {"asked", o.Asked != nil, o.Asked}, {"askedFor", o.AskedFor != "", &o.AskedFor},
+		{"carried", o.Carried, nil}, {"weight", o.Weight != "", &o.Weight}, {"gone", o.Gone, nil},
+	} {
+		switch {
+		case !m.has:
+		case m.text != nil:
+			b = appendText(b, m.name, *m.text)
+		default:
+			b = append(append(append(b, `,"`...), m.name...), `":true`...)
 		}
 	}
-	pointer := func(name string, text *string) {
-		if text != nil {
-			b = appendText(b, name, *text)
-		}
-	}
-	flag := func(name string, set bool) {
-		if set {
-			b = append(append(append(b, `,"`...), name...), `":true`...)
-		}
-	}
-	text("owner", o.Owner)
-	pointer("dir", &o.Dir)
-	flag("parent", o.Parent)
-	text("field", o.Field.String())
-	text("key", o.Key)
-	text("ours", o.Ours)
-	text("was", o.Was)
-	pointer("original", o.Original)
-	pointer("asked", o.Asked)
-	text("askedFor", o.AskedFor)
-	flag("carried", o.Carried)
-	text("weight", o.Weight)
-	flag("gone", o.Gone)
 	b[at] = '{' // in place of the first comma
 	return append(b, '}')
 }

@@ -195,12 +195,11 @@ func (p *partitionPass) level(j *job) {
 // ours have counts as allowed likewise.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.ParentCPUs(dir)
-	if err != nil || k.tree.Version == cgroup.V1 {
-		return list, err == nil
-	}
-	list, root, err := k.withPartitions(dir)
-	if err == nil && root == list {
-		return "", true
+	if err == nil && k.tree.Version == cgroup.V2 {
+		var root string
+		if list, root, err = k.withPartitions(dir); root == list {
+			list = ""
+		}
 	}
 	return list, err == nil
 }

@@ -232,8 +232,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 				last, text = it.Value, want
 			}
 		}
-		if k.unknownLocked(it) {
-			out[i].State, out[i].Err = k.leaveLocked(it, at, want)
+		if out[i].State, out[i].Err = k.leaveLocked(it, at, want); out[i].State != Pending {
 			continue
 		}
 		r := k.recordLocked(it, at, want)
@@ -312,22 +311,19 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	}
 }
 
-// unknownLocked reports whether a value is to be put back and nobody knows what
-// was there.
-func (k *Keeper) unknownLocked(it Item) bool {
+// leaveLocked leaves a value as it is from now on that is to be put back where nobody
+// knows what was there. It is Pending where that is known.
+func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
 	if !it.Back || !it.Untold || it.Asked != nil {
-		return false
+		return Pending, nil
 	}
-	known := k.Originals.remembered[it.place()].past
-	if r := k.table.rows[it.place()]; r != nil {
+	r, known := k.table.rows[it.place()], k.Originals.remembered[it.place()].past
+	if r != nil {
 		known = r.past
 	}
-	return known.Original == nil && known.Asked == nil
-}
-
-// leaveLocked leaves such a value as it is from now on.
-func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
-	r := k.table.rows[it.place()]
+	if known.Original != nil || known.Asked != nil {
+		return Pending, nil
+	}
 	if r != nil && !r.verified && r.kernel == "" { // never written
 		k.dropLocked(r)
 		return Forgotten, nil

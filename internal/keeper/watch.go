@@ -48,7 +48,6 @@ type foreign struct {
 
 // watch is what is known of files others may write.
 type watch struct {
-	// now is the time, nil where nobody watches.
 	now func() time.Time
 
 	mu    *sync.Mutex // the keeper's; it guards the rest
@@ -62,14 +61,9 @@ type watch struct {
 	changed      chan struct{}
 }
 
-// Watchful has the keeper take note of which files hold its values, and of who
-// else writes them. It is called before the keeper is used.
-func (k *Keeper) Watchful(now func() time.Time) {
-	k.watch.now = now
-	k.watch.files, k.watch.dirs = index{}, index{}
-	k.watch.fresh, k.watch.stale = map[string]bool{}, map[string]bool{}
-	k.watch.changed = make(chan struct{}, 1)
-}
+// Watchful sets the clock by which others' writes are counted. It is called before the
+// keeper is used.
+func (k *Keeper) Watchful(now func() time.Time) { k.watch.now = now }
 
 // SetFight changes when files are left alone, and takes up all that were.
 func (k *Keeper) SetFight(f Fight) {
@@ -89,7 +83,7 @@ func (k *Keeper) SetFight(f Fight) {
 
 // add takes note of the file of a value in force.
 func (w *watch) add(r *row) {
-	if w.now == nil || r.indexed {
+	if r.indexed {
 		return
 	}
 	r.indexed = true
@@ -141,7 +135,7 @@ func (w *watch) news() (fresh, stale []string) {
 func (w *watch) conflict(r *row) {
 	f := &r.foreign
 	f.writes++
-	if w.now == nil || w.fight.Limit == 0 {
+	if w.fight.Limit == 0 {
 		return
 	}
 	now := w.now()
@@ -166,7 +160,7 @@ func (w *watch) conflict(r *row) {
 
 // paused returns when a row's file is written again, where it is not before.
 func (w *watch) paused(r *row) (due time.Time, paused bool) {
-	if w.now == nil || r.foreign.pause == 0 {
+	if r.foreign.pause == 0 {
 		return time.Time{}, false
 	}
 	due = r.foreign.last.Add(r.foreign.pause)
@@ -177,7 +171,7 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 // it is left in peace.
 func (w *watch) contested(r *row) error {
 	f := r.foreign
-	if w.now == nil || f.pause == 0 || w.now().Sub(f.last) >= w.fight.Per {
+	if f.pause == 0 || w.now().Sub(f.last) >= w.fight.Per {
 		return nil
 	}
 	return r.refuse("keep", fmt.Errorf(
