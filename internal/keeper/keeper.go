@@ -78,8 +78,9 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
 	}
 	runScalars(jobs)
 	k.Originals.flush()
+	left := map[*job]bool{}
 	for _, j := range later {
-		j.postponed = true
+		left[j] = true
 	}
 	done := out[:0]
 	for i, it := range batch {
@@ -87,7 +88,7 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
 		switch j := of[i]; {
 		case k.actors.of[it.Value.Field] != nil:
 			o = k.actors.act(it)
-		case j != nil && j.postponed:
+		case left[j]:
 			continue
 		case j != nil:
 			o.State, o.Kernel, o.Err = j.state, j.kernel, j.err

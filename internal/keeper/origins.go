@@ -223,7 +223,7 @@ func (s *Originals) claim(r *row) {
 	}
 	delete(s.remembered, r.place)
 	r.past = o.past
-	r.Was = ""
+	r.past.Was = ""
 	r.noted = 1 // some line is: when the row goes, another is to say so
 }
 
@@ -244,13 +244,13 @@ func (s *Originals) forget(p place) {
 
 // keep records what was there before.
 func (s *Originals) keep(r *row, text string) {
-	r.Original = &text
+	r.past.Original = &text
 	s.note(r)
 }
 
 // found records what was there before, if that is known and was not before.
 func (s *Originals) found(r *row, text string) {
-	if text != "" && r.Original == nil && !r.Carried {
+	if text != "" && r.past.Original == nil && !r.past.Carried {
 		s.keep(r, text)
 	}
 }

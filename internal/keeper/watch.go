@@ -39,11 +39,12 @@ const (
 
 // foreign counts what others wrote into a row's file.
 type foreign struct {
-	writes uint64
-	since  time.Time // begin of the window n counts in
-	n      int
-	last   time.Time     // when it was last put right
-	pause  time.Duration // until it is put right once more; 0 for at once
+	indexed bool // the row is found by its file, as it is in force
+	writes  uint64
+	since   time.Time // begin of the window n counts in
+	n       int
+	last    time.Time     // when it was last put right
+	pause   time.Duration // until it is put right once more; 0 for at once
 }
 
 // watch is what is known of files others may write.
@@ -83,10 +84,10 @@ func (k *Keeper) SetFight(f Fight) {
 
 // add takes note of the file of a value in force.
 func (w *watch) add(r *row) {
-	if r.indexed {
+	if r.foreign.indexed {
 		return
 	}
-	r.indexed = true
+	r.foreign.indexed = true
 	w.files.add(r.at.Path, r)
 	dir := path.Dir(r.at.Path)
 	if w.dirs.add(dir, r); len(w.dirs[dir]) == 1 {
@@ -96,10 +97,10 @@ func (w *watch) add(r *row) {
 
 // drop ends that.
 func (w *watch) drop(r *row) {
-	if !r.indexed {
+	if !r.foreign.indexed {
 		return
 	}
-	r.indexed = false
+	r.foreign.indexed = false
 	w.files.remove(r.at.Path, r)
 	dir := path.Dir(r.at.Path)
 	if w.dirs.remove(dir, r); len(w.dirs[dir]) == 0 {
