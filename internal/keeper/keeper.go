@@ -152,13 +152,13 @@ func (k *Keeper) Note(batch []Item) {
 // trusting nothing read before. It is called when a container has started, after
 // a refusal, and to find what others changed.
 func (k *Keeper) Settle(owner string) []Outcome {
-	return append(k.settle(false, owner), k.actors.settle(owner)...)
+	return append(k.rewrite(false, owner), k.actors.ask(owner)...)
 }
 
 // Repair is Settle of the cgroup files of several owners, in one order the
 // kernel accepts. What it puts right somebody has changed behind our back: it
 // counts as a write conflict. A file that is contested waits until it is due.
-func (k *Keeper) Repair(owners ...string) []Outcome { return k.settle(true, owners...) }
+func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
 // SettleFailed writes again what Failed lists, all in one order the kernel
 // accepts.
@@ -167,10 +167,12 @@ func (k *Keeper) SettleFailed() []Outcome {
 	if len(owners) == 0 {
 		return nil
 	}
-	return k.settle(false, owners...)
+	return k.rewrite(false, owners...)
 }
 
-func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
+// rewrite writes what owners want and the kernel does not have. Where that is watched,
+// what is contested waits.
+func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
 			jobs = append(jobs, k.pick(slices.Values(k.table.byOwner[owner]), func(r *row) bool {

@@ -72,7 +72,7 @@ func runLists(jobs []*job) {
 }
 
 // runAgain makes a second pass after a refusal: what was read before may have
-// been out of date, so that the order was not the right one. All are looked at
+// been out of date, so that the order was not the right one. All are read
 // again, as a parent may change what its children have in force.
 func runAgain(jobs []*job) {
 	written := map[*job]bool{}

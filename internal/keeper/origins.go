@@ -46,7 +46,7 @@ type Originals struct {
 	table *table
 	// written are lines the journal has, for their room.
 	lines, written []byte
-	// seed is of the sums that tell a row's line from its last one.
+	// seed is of the sums by which a row's line differs from its last one.
 	seed maphash.Seed
 	// remembered are settings that an earlier keeper wrote and nobody has claimed,
 	// or whose owner is said to be gone. parted counts the latter since it was
@@ -99,7 +99,7 @@ const slack = 1000
 
 // Keep has the keeper remember, over a restart, what was there before it wrote.
 // What an earlier keeper left in the journal is read first, nil where there was
-// no journal; lines that cannot be read are passed over and told of. It is called
+// no journal; lines that cannot be read are passed over and reported. It is called
 // before the keeper is used.
 func (s *Originals) Keep(j Journal, earlier []byte) error {
 	s.journal, s.empty = j, earlier == nil
@@ -409,20 +409,20 @@ func (s *Originals) KeepNow() {
 	}
 }
 
-// tryEvery is how often it is looked whether a journal that failed is to be
+// tryEvery is how often it is checked whether a journal that failed is to be
 // written anew, on a node where nothing happens that would do it.
 const tryEvery = time.Second
 
 // KeepTrying writes what the journal lacks, again and again with growing pauses
 // where that fails, until ctx ends.
 func (s *Originals) KeepTrying(ctx context.Context) error {
-	look := time.NewTicker(tryEvery)
-	defer look.Stop()
+	tick := time.NewTicker(tryEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look.C:
+		case <-tick.C:
 		}
 		s.mu.Lock()
 		failed := s.journal != nil && s.unkept != nil

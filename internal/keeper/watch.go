@@ -52,7 +52,7 @@ type watch struct {
 	now func() time.Time
 
 	mu    *sync.Mutex // the keeper's; it guards the rest
-	fight Fight
+	limit Fight
 	// files are the values in force, by file, quota and period may share one; dirs
 	// are the same by directory.
 	files, dirs index
@@ -70,10 +70,10 @@ func (k *Keeper) Watchful(now func() time.Time) { k.watch.now = now }
 func (k *Keeper) SetFight(f Fight) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.watch.fight == f {
+	if k.watch.limit == f {
 		return
 	}
-	k.watch.fight = f
+	k.watch.limit = f
 	for _, r := range k.table.rows {
 		if errors.Is(r.left, ErrFight) {
 			r.left, r.foreign.n = nil, 0
@@ -136,14 +136,14 @@ func (w *watch) news() (fresh, stale []string) {
 func (w *watch) conflict(r *row) {
 	f := &r.foreign
 	f.writes++
-	if w.fight.Limit == 0 {
+	if w.limit.Limit == 0 {
 		return
 	}
 	now := w.now()
-	if now.Sub(f.last) >= w.fight.Per {
+	if now.Sub(f.last) >= w.limit.Per {
 		f.pause = 0
 	}
-	if now.Sub(f.since) >= w.fight.Per {
+	if now.Sub(f.since) >= w.limit.Per {
 		f.since, f.n = now, 0
 	}
 	f.n++
@@ -151,7 +151,7 @@ func (w *watch) conflict(r *row) {
 	switch apart := r.keepsApart(); {
 	case apart && f.pause > 0:
 		f.pause = min(2*f.pause, longestPause)
-	case f.n < w.fight.Limit:
+	case f.n < w.limit.Limit:
 	case apart:
 		f.pause = firstPause
 	default:
@@ -172,7 +172,7 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 // it is left in peace.
 func (w *watch) contested(r *row) error {
 	f := r.foreign
-	if f.pause == 0 || w.now().Sub(f.last) >= w.fight.Per {
+	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
 		return nil
 	}
 	return r.refuse("keep", fmt.Errorf(
