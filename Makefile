@@ -20,7 +20,7 @@ GUESTS = $(if $(TRIMTAB_SOAK),-p 1 -parallel 2 -timeout 4h,-p 2 -parallel 1 -tim
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
-.PHONY: help build demo test e2e soak lint generate stale bench benchreal tools deps clean
+.PHONY: help build demo test e2e soak lint generate stale size bench benchreal tools deps clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ generate: ## Write the generated files anew
 
 stale: ## Fail if `make generate` changes anything
 	@test/tools/stale.sh
+
+size: ## Print lines of code by package, methods and fields by type, and long functions
+	@go run ./internal/tools/size
 
 bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem $(ARGS) ./...

@@ -70,6 +70,7 @@ var arrows = map[string][]string{
 	"internal/sim/clock":         {},
 	"internal/tools/gendocs":     nil, // a tool of the build: may import anything
 	"internal/tools/keydocs":     nil,
+	"internal/tools/size":        {},
 	"cmd/trimtab":                nil,
 	"examples/hookserver":        {"api/runtime/v1alpha1"},
 	"test/bench":                 nil,

@@ -228,7 +228,7 @@ func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 }
 
 // Exists reports whether dir is there, in version 1 for the given controller. One
-// that cannot be looked at counts as there: an agent without descriptors left
+// that cannot be opened counts as there: an agent without descriptors left
 // (EMFILE) must not take running pods for ended.
 func (t *Tree) Exists(dir, controller string) bool {
 	err := t.look(t.path(controller, dir, ""))

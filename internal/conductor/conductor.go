@@ -64,14 +64,15 @@ type Tuning struct {
 
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
-	keeper  *keeper.Keeper
-	signer  *record.Signer
-	log     *slog.Logger
-	now     func() time.Time
-	reports *nodeview.Reporter
-	facts   *facts.Gatherer
-	fail    atomic.Bool
-	ops     atomic.Uint32
+	keeper   *keeper.Keeper
+	signer   *record.Signer
+	log      *slog.Logger
+	now      func() time.Time
+	reports  *nodeview.Reporter
+	facts    *facts.Gatherer
+	presence *facts.Presence
+	fail     atomic.Bool
+	ops      atomic.Uint32
 	// began is when it was made: since and last are counted from then, as no step
 	// of the wall clock changes how long ago something was.
 	began time.Time
@@ -104,7 +105,6 @@ type Conductor struct {
 	looked     bool      // whether an earlier agent wrote was looked for
 	synced     time.Time // the last Synchronize that was decided and applied
 	sweepEvery time.Duration
-	presence   presence
 }
 
 // attached is a connected runtime.
@@ -122,12 +122,12 @@ func New(o Options) *Conductor {
 		ceded:  setOf(o.Ceded),
 		undone: map[placement.Key]int{}, tracks: map[string]*track{},
 		keeper: o.Keeper, signer: record.NewSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
-		state:     engine.NewState(o.Machine, o.Policy),
-		queue:     newUpdateQueue(o.Now),
-		began:     o.Now(),
-		runtimes:  map[string]attached{},
-		returning: o.Returning,
-		presence:  newPresence(), sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		state:      engine.NewState(o.Machine, o.Policy),
+		queue:      newUpdateQueue(o.Now),
+		began:      o.Now(),
+		runtimes:   map[string]attached{},
+		returning:  o.Returning,
+		sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
 	c.checkpoint = record.Open(o.Checkpoint, &c.mu, o.Log)
@@ -135,8 +135,9 @@ func New(o Options) *Conductor {
 	c.keeper.Watchful(o.Now)
 	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
+	c.presence = facts.NewPresence(o.Keeper.Tree(), kept{c}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Kernel: o.Keeper, Tree: o.Keeper.Tree(), Presence: kept{c}, State: kept{c},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Kernel: o.Keeper, Tree: o.Keeper.Tree(), Presence: c.presence, State: kept{c},
 		Signer: c.signer, Checkpoint: c.checkpoint, Renew: c.inform, Log: o.Log,
 		Fault: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.Ourselves)) },
 	})

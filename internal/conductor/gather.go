@@ -20,12 +20,6 @@ func (k kept) Hold() *engine.State {
 // Free ends Hold.
 func (k kept) Free() { k.c.mu.Unlock() }
 
-// Seen notes that a pod's cgroup exists.
-func (k kept) Seen(p *lifecycle.Pod) { k.c.seePod(p) }
-
-// Vanished reports whether a pod's cgroup was there and is gone.
-func (k kept) Vanished(id, parent string) bool { return k.c.vanished(id, parent) }
-
 // attachmentOf is what facts depend on of an attachment.
 func attachmentOf(c Carrier) facts.Attachment {
 	if c == nil {

@@ -26,26 +26,13 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	told := engine.PodPristine(p.Pod)
 	it.Untold = v.Field == lifecycle.CPUShares && !told.CPU.Shares.Set ||
 		(v.Field == lifecycle.CPUQuota || v.Field == lifecycle.MemoryLimit) && !p.Limits()
-	switch v.Field {
-	case lifecycle.CPUShares:
-		it.Asked = ifTold(told.CPU.Shares.Set, told, v)
-	case lifecycle.CPUQuota:
-		it.Asked = ifTold(told.CPU.Quota.Set, told, v)
-	case lifecycle.MemoryLimit:
-		it.Asked = ifTold(told.Memory.Limit.Set, told, v)
-	case lifecycle.Unified:
-		if v.Key == cgroup.Exclusive || v.Key == cgroup.Partition { // which the runtime has no part in
-			it.Asked = asked(told, v)
-		}
+	known := v.Field == lifecycle.CPUShares && told.CPU.Shares.Set || v.Field == lifecycle.CPUQuota && told.CPU.Quota.Set ||
+		v.Field == lifecycle.MemoryLimit && told.Memory.Limit.Set ||
+		v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition) // which the runtime has no part in
+	if known {
+		it.Asked = asked(told, v)
 	}
 	return it
-}
-
-func ifTold(set bool, told *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
-	if !set {
-		return nil
-	}
-	return asked(told, v)
 }
 
 // weightAfterIdle is the weight of a pod that is idle no more, where the runtime told it and nobody decides another: the

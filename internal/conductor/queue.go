@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor/route"
-	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodeview"
@@ -170,39 +168,13 @@ const sweepInterval = 5 * time.Second
 // their last restart, and do not report their end. They leave the memory, too. It finds
 // containers that run without a cgroup.
 func (c *Conductor) sweep() {
-	c.findCgroups()
-	for _, pod := range c.gonePods() {
+	c.presence.Find()
+	c.reports.Absent()
+	for _, pod := range c.presence.Ended() {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: pod})
 		w.facts.Swept = true
 		_, _ = c.run(w)
 	}
-}
-
-// gonePods returns pods without a cgroup: those whose end the runtime reported, and of
-// all others those that this agent has seen with one. A cgroup may come late, and the
-// tree may be the wrong one.
-func (c *Conductor) gonePods() []*lifecycle.Pod {
-	c.mu.Lock()
-	var all []*engine.Pod
-	ended := map[string]bool{}
-	for _, id := range c.state.Pods() {
-		p := c.state.Pod(id)
-		all = append(all, p)
-		ended[id] = p.Stopped
-	}
-	c.mu.Unlock()
-	var gone []*lifecycle.Pod
-	for _, p := range all {
-		dir, err := cgroup.PodPath(p.Pod.CgroupParent)
-		switch {
-		case err != nil:
-		case ended[p.Pod.ID] && !c.keeper.Tree().Has(dir), c.vanished(p.Pod.ID, p.Pod.CgroupParent):
-			gone = append(gone, p.Pod)
-		default:
-			c.seePod(p.Pod)
-		}
-	}
-	return gone
 }
 
 // sweepUntil sweeps every sweepInterval until ctx ends.

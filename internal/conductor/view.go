@@ -27,7 +27,7 @@ func (c *Conductor) viewLocked() nodeview.View {
 		d, ok := c.tracks[owner].of(v)
 		return nodeview.Became{Value: d.value, Channel: d.channel, Note: d.told(), Applied: d.applied, Missing: d.missing}, ok
 	}
-	return nodeview.View{State: c.state, Synced: c.synced, Absent: c.presence.faults, Became: became, Keeper: c.keeper}
+	return nodeview.View{State: c.state, Synced: c.synced, Absent: c.presence.Absent(), Became: became, Keeper: c.keeper}
 }
 
 // Journal returns what happened of late.

@@ -21,7 +21,7 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	return d.Run(ctx)
 }
 
-// askAbout has a runtime asked that does not tell by itself whether it was the
+// askAbout has a runtime asked that does not report by itself whether it was the
 // one who wrote: new resources of a container are to be known before its values
 // are put right.
 func (c *Conductor) askAbout(owner string) {

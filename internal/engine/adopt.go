@@ -26,10 +26,11 @@ func (b *recovery) find(told *lifecycle.Container) *Record {
 		b.c.distrust = []lifecycle.Problem{q}
 	}
 	b.noteUnread(told)
-	rec, recorded := b.facts.Records[told.ID]
+	_, recorded := b.facts.Records[told.ID]
 	_, found := b.facts.Kernel[told.ID]
 	switch {
 	case recorded:
+		rec := b.facts.Records[told.ID]
 		b.recorded(told, &rec)
 		return &rec
 	case b.c.Unread != "":

@@ -56,10 +56,10 @@ func (n *view) bursts(p *Pod) (sum int64) {
 	return sum
 }
 
-// rebound decides the pod's own values anew where its containers have other CPUs
+// recomputePod decides the pod's own values anew where its containers have other CPUs
 // alone, or other bursts, than they were decided with. So the pod's has room for theirs, and no
 // quota that the kubelet gives the pod after its containers' is below it.
-func (d *draft) rebound(podID string) {
+func (d *draft) recomputePod(podID string) {
 	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.alone(p) != p.alone || d.n.bursts(p) != p.bursts) {
 		d.redecide(p, p.Values)
 	}

@@ -18,11 +18,11 @@ func (s *State) Copy() *State {
 	for id, of := range s.byPod {
 		c.byPod[id] = slices.Clone(of)
 	}
-	c.benches = make(map[placement.Seat]*bench, len(s.benches))
-	for seat, b := range s.benches {
+	c.groups = make(map[placement.Seat]*cpuGroup, len(s.groups))
+	for seat, b := range s.groups {
 		other := *b
 		other.members = slices.Clone(b.members)
-		c.benches[seat] = &other
+		c.groups[seat] = &other
 	}
 	return &c
 }

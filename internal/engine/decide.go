@@ -32,8 +32,8 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 		return &Plan{Reject: p.Reject, Container: p.Container, Pod: p.Pod, base: s.Generation}
 	}
 	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
-		d.regive()
-		d.reseat()
+		d.regrant()
+		d.regroup()
 	}
 	p.Seats = d.n.seats()
 	slices.Sort(p.Changed)
@@ -70,7 +70,7 @@ func (d *draft) podEvent(ev *lifecycle.Event) {
 }
 
 func (d *draft) containerEvent(ev *lifecycle.Event) {
-	for _, id := range sortedIDs(d.facts.Ended) {
+	for _, id := range sortedKeys(d.facts.Ended) {
 		if ended := d.n.pod(id); ended != nil {
 			d.removePod(ended.Pod)
 		}
@@ -79,10 +79,12 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 		d.plan.Pod = nil
 		return
 	}
-	d.plan.Pod = d.knownPod(ev.Pod)
+	if d.plan.Pod = d.n.pod(ev.Pod.ID); d.plan.Pod == nil {
+		d.runPod(ev.Pod) // its own event was missed
+	}
 	switch c := d.learn(ev.Container); {
 	case ev.Kind == lifecycle.CreateContainer:
-		d.undo(ev)
+		d.dropFailed(ev)
 		d.facts.Records = nil // what is new has no past
 		d.create(ev.Container, lifecycle.StateCreated)
 		d.refuse()
@@ -122,7 +124,7 @@ func (d *draft) lives(k lifecycle.Kind, c *Container) {
 		d.plan.Gone = append(d.plan.Gone, c.ID)
 		if d.plan.Pod.kindOf(c.Name) == lifecycle.Init {
 			d.handOver(d.plan.Pod)
-			d.rebound(c.PodID)
+			d.recomputePod(c.PodID)
 		}
 	}
 }
@@ -163,9 +165,9 @@ func (d *draft) name(ev *lifecycle.Event) {
 	d.plan.Changed = append(d.plan.Changed, n.ID)
 }
 
-// undo drops earlier attempts at this container that never started: their
+// dropFailed drops earlier attempts at this container that never started: their
 // creation failed after we had decided it, and nobody tells of that.
-func (d *draft) undo(ev *lifecycle.Event) {
+func (d *draft) dropFailed(ev *lifecycle.Event) {
 	for _, id := range d.n.base.byPod[ev.Pod.ID] {
 		c := d.n.container(id)
 		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.Unnamed && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
@@ -174,16 +176,6 @@ func (d *draft) undo(ev *lifecycle.Event) {
 			d.plan.Undone++
 		}
 	}
-}
-
-// knownPod returns the pod of a container event, taking it in where its own
-// event was missed.
-func (d *draft) knownPod(pod *lifecycle.Pod) *Pod {
-	if known := d.n.pod(pod.ID); known != nil {
-		return known
-	}
-	d.runPod(pod)
-	return d.plan.Pod
 }
 
 // repeated returns a pod as it is told once more: with the sum of resources that is
@@ -275,15 +267,16 @@ func (d *draft) create(told *lifecycle.Container, life lifecycle.State) {
 	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.Said() {
 		c.creation = &hook.Creation{Env: told.Env}
 	}
-	d.seating(c, nil).hear(d.facts.Outside, true)
+	s := d.seating(c, nil)
+	s.mergeExternal(d.facts.Outside, true)
 	if was := d.askedMore(pod, c); was != nil && rec == nil {
 		_ = d.resize(was, c) // the container's problems have it, and its creation goes on
 	} else {
-		d.settle(c, rec, nil)
+		d.decideContainer(c, rec, nil)
 	}
 	if d.plan.Container = c; !d.n.fresh {
 		d.handOver(d.plan.Pod)
-		d.rebound(c.PodID)
+		d.recomputePod(c.PodID)
 	}
 }
 
@@ -312,9 +305,9 @@ func pristine(r *lifecycle.Resources) lifecycle.Resources {
 	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}, Hugepages: r.Hugepages}
 }
 
-// settle seats a container, asks the hooks and puts the result into the draft. r is
+// decideContainer seats a container, asks the hooks and puts the result into the draft. r is
 // the resize that it is seated for, nil for none.
-func (d *draft) settle(c *Container, rec *Record, r *resize) {
+func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	before := c.proposed // of one that runs already and is new to us
 	if c.Unasked {
 		before = nil // what it would be put back to is not known
@@ -331,7 +324,7 @@ func (d *draft) settle(c *Container, rec *Record, r *resize) {
 		s := d.seating(c, r)
 		s.seat(rec)
 		if rec == nil && old == nil && !d.n.fresh && c.Life == lifecycle.StateCreated {
-			s.settleMems()
+			s.chooseMemory()
 		}
 		if d.n.ledger.OfPod(c.Key.PodUID) != owned && (d.n.chosenForPod(s.p) || s.p.Intent.CPUs.Said() && s.p.assigned.Empty()) {
 			d.redecide(s.p, s.p.Values)
@@ -342,10 +335,10 @@ func (d *draft) settle(c *Container, rec *Record, r *resize) {
 	c.creation = nil
 	c.claim(values)
 	c.proposed = revert(values, before, &c.Pristine, d.n.machine)
-	d.found(p, c, append(append(c.Trouble, trouble...), c.refusals...))
+	d.n.found(p, c, append(append(c.Trouble, trouble...), c.refusals...))
 	d.plan.Changed = append(d.plan.Changed, c.ID)
 	d.n.put(c.ID, c)
-	d.rebound(c.PodID)
+	d.recomputePod(c.PodID)
 }
 
 // redecide asks the hooks for the pod's own values once more: it has come to
@@ -387,7 +380,7 @@ func (d *draft) live(c *Container, life lifecycle.State) *Container {
 	n.Life = life
 	d.plan.Changed = append(d.plan.Changed, c.ID)
 	d.n.put(c.ID, &n)
-	d.rebound(c.PodID)
+	d.recomputePod(c.PodID)
 	return &n
 }
 
@@ -396,7 +389,8 @@ func (d *draft) update(c *Container, r *lifecycle.Resources) {
 	n := *c
 	n.Pristine = Updated(n.Pristine, r)
 	n.Outside = Standing(n.Outside, r)
-	d.seating(&n, nil).hear(d.facts.Outside, false)
+	s := d.seating(&n, nil)
+	s.mergeExternal(d.facts.Outside, false)
 	if failed := d.resize(c, &n); failed != nil && d.n.policy.Strict {
 		d.plan.Reject = failed.Error()
 	}
@@ -414,8 +408,8 @@ func (d *draft) resize(was, c *Container) (failed error) {
 	if r.revoked {
 		c.Born, c.Wanted = topology.Set{}, 0
 	}
-	d.settle(c, nil, r)
-	d.follow(c, r)
+	d.decideContainer(c, nil, r)
+	d.propagateResize(c, r)
 	if r.revoked {
 		d.reseatRevoked(c.PodID, c)
 	}
@@ -470,7 +464,7 @@ func (d *draft) removeContainer(id string) {
 	}
 	d.n.put(id, nil)
 	d.plan.Gone = append(d.plan.Gone, id)
-	d.rebound(c.PodID)
+	d.recomputePod(c.PodID)
 }
 
 // stopPod ends the pod's grants, unless a newer sandbox of the same pod runs.

@@ -58,6 +58,9 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 // layout returns what the pools have now. It is the state's own as long as
 // nothing it depends on has changed. One container more counts; nil for none.
 func (n *view) layout(more *Container) *placement.Layout {
+	if n.policy == &n.base.Policy && len(n.containers) == 0 && more == nil && !n.ledger.moved {
+		return n.base.layout
+	}
 	demand := placement.Demand{Owned: n.ledger.Exclusive(), Lent: n.ledger.Lent()}
 	if needs := n.needs(more); needs != nil {
 		demand.Needs = make(map[placement.Which]int64, len(needs))

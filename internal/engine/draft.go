@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/hook"
@@ -118,14 +117,14 @@ func (n *view) byKey(p *Pod, key placement.Key) *Container {
 	return nil
 }
 
-// seats lists the benches of the base state that have other CPUs now.
+// seats lists the groups of the base state that have other CPUs now.
 func (n *view) seats() []SeatChange {
 	layout := n.layout(nil)
 	if !n.ledger.moved && layout == n.base.layout || n.fresh {
 		return nil
 	}
 	var out []SeatChange
-	for seat, b := range n.base.benches {
+	for seat, b := range n.base.groups {
 		after, ok := layout.CPUs(seat)
 		if after == b.cpus {
 			continue
@@ -188,7 +187,7 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	out.scale(in)
 	out.bound(in)
 	if c != nil {
-		out.Values = out.heed(out.Values)
+		out.Values = out.applyExternal(out.Values)
 	}
 	for _, h := range n.policy.Hooks {
 		if _, last := h.(hook.Last); last {
@@ -204,5 +203,3 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	}
 	return out.Values, out.Problems
 }
-
-func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -36,16 +36,14 @@ func (s *seating) passed() topology.Set {
 	if s.p.Spec == nil {
 		return out
 	}
-	lives := map[string]bool{}
-	for _, o := range s.n.containersOf(s.p.Pod.ID) {
-		lives[o.Name] = lives[o.Name] || o.ID != s.c.ID && o.Alive()
-	}
+	lives := s.n.namesAlive(s.p.Pod.ID, s.c.ID)
 	var kept topology.Set
 	for _, g := range s.n.ledger.OfPodByContainer(s.p.Pod.UID) {
-		kind, first := s.p.kindOf(g.Key.Container), s.p.kindOf(s.c.Name) == lifecycle.Init
+		name := g.Key.Container
+		kind, first := s.p.kindOf(name), s.p.kindOf(s.c.Name) == lifecycle.Init
 		switch {
-		case g.Key.Container == "":
-		case kind == lifecycle.Init && (s.p.comesAfter(s.c.Name, g.Key.Container) || !lives[g.Key.Container]), first && kind != lifecycle.Sidecar && !lives[g.Key.Container]:
+		case name == "":
+		case kind == lifecycle.Init && (s.p.comesAfter(s.c.Name, name) || !lives[name]), first && kind != lifecycle.Sidecar && !lives[name]:
 			out = out.Union(g.CPUs)
 		default:
 			kept = kept.Union(g.CPUs)
@@ -54,16 +52,22 @@ func (s *seating) passed() topology.Set {
 	return out.Minus(kept)
 }
 
+// namesAlive are the names of a pod's containers that live, but for one.
+func (n *view) namesAlive(podID, but string) map[string]bool {
+	lives := map[string]bool{}
+	for _, c := range n.containersOf(podID) {
+		lives[c.Name] = lives[c.Name] || c.ID != but && c.Alive()
+	}
+	return lives
+}
+
 // handOver frees what init containers of a pod had and nobody took over, once all
 // that is to run is there.
 func (d *draft) handOver(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
 		return
 	}
-	lives := map[string]bool{}
-	for _, c := range d.n.containersOf(p.Pod.ID) {
-		lives[c.Name] = lives[c.Name] || c.Alive()
-	}
+	lives := d.n.namesAlive(p.Pod.ID, "")
 	for _, s := range p.Spec.Containers {
 		if s.Kind == lifecycle.Init && lives[s.Name] || (s.Kind == lifecycle.App || s.Kind == lifecycle.Sidecar) && !lives[s.Name] {
 			return

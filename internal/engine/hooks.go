@@ -18,17 +18,17 @@ func (o *output) input() *hook.Input {
 	if o.c == nil {
 		in.Pristine, in.Bursts, in.Alone = o.p.Pod.Resources, o.p.bursts, o.n.machine.Format(o.p.alone)
 		if !o.p.assigned.Empty() {
-			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: o.p.assigned}, o.p.Intent.CPUs.Key
-		} else if cpus := o.n.ledger.OfPod(o.p.Pod.UID); !cpus.Empty() && o.n.chosenForPod(o.p) {
-			in.Seat, in.SeatFrom = placement.Seat{Pool: placement.Own, Owned: cpus}, o.p.Intent.Class.Key
+			in.Pool, in.SeatFrom = placement.Own, o.p.Intent.CPUs.Key
+		} else if !o.n.ledger.OfPod(o.p.Pod.UID).Empty() && o.n.chosenForPod(o.p) {
+			in.Pool, in.SeatFrom = placement.Own, o.p.Intent.Class.Key
 		}
 		return in
 	}
 	in.Container, in.Pristine = o.c.Name, &o.c.Pristine
-	in.Seat, in.SeatFrom, in.SeatWhy = o.c.Seat, o.c.SeatFrom, o.c.SeatWhy
+	in.Pool, in.SeatFrom, in.SeatWhy = o.c.Seat.Pool, o.c.SeatFrom, o.c.SeatWhy
 	in.CPUs, in.Mems = o.n.seatText(o.c.Seat), o.c.Mems
 	if o.c.SeatFrom == placement.ByKubelet {
-		in.Seat, in.Mems = placement.Seat{}, ""
+		in.Pool, in.Mems = placement.Rest, ""
 		if o.c.Seat.Owned == o.n.machine.OnlineOf(o.c.Pristine.CPU.CPUs) {
 			in.CPUs = "" // the kubelet wrote them itself
 		}
@@ -53,10 +53,10 @@ func (o *output) creation() *hook.Creation {
 	return &now
 }
 
-// seatText is the seat's CPUs as a kernel list, from the bench where that
+// seatText is the seat's CPUs as a kernel list, from the group where that
 // still holds.
 func (n *view) seatText(seat placement.Seat) string {
-	if b := n.base.benches[seat]; b != nil && !n.ledger.moved && !n.fresh {
+	if b := n.base.groups[seat]; b != nil && !n.ledger.moved && !n.fresh {
 		return b.text
 	}
 	cpus, _ := n.layout(nil).CPUs(seat)
@@ -164,7 +164,7 @@ func Neutral(key string) (text string, known bool) {
 // resource that was proposed before and is not any more.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
-		if had := has(values, old.Field, old.Key); had {
+		if has(values, old.Field, old.Key) {
 			continue
 		}
 		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime asked"}}
@@ -258,12 +258,7 @@ func hugepagesOf(r *lifecycle.Resources, size string) int64 {
 }
 
 func has(values []lifecycle.Value, f lifecycle.Field, key string) bool {
-	for _, v := range values {
-		if v.Field == f && v.Key == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == f && v.Key == key })
 }
 
 // orUnlimited is a limit as the runtime asked for it; absent and zero mean

@@ -72,7 +72,7 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	for _, id := range d.n.base.byPod[pod.ID] {
 		if c := d.n.container(id); c != nil && c.Alive() {
 			now := *c
-			d.settle(&now, recordFor(d.n.machine, c, d.n.ledger.Ledger), nil)
+			d.decideContainer(&now, recordFor(d.n.machine, c, d.n.ledger.Ledger), nil)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (s *seating) seatKubelets() bool {
 	}
 	s.own(cpus, placement.ByKubelet, t.Given.Why)
 	s.c.Born = topology.Set{}
-	s.sayAway("authority", t.Given.Away, "it runs on those that are left")
+	s.reportAway("authority", t.Given.Away, "it runs on those that are left")
 	return true
 }
 
@@ -87,9 +87,9 @@ func (n *view) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner str
 	return both, owner
 }
 
-// reseat brings pools in line where the kubelet has given CPUs to somebody by this
+// regroup brings pools in line where the kubelet has given CPUs to somebody by this
 // event, or has them back: what it told of others' CPUs counts only as long.
-func (d *draft) reseat() {
+func (d *draft) regroup() {
 	if d.n.policy.Place && d.pinsMoved() {
 		d.seatAnew(func(p *Pod, c *Container) bool {
 			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.Reseated, c.ID) && d.n.within(p, c) != c.Seat.Within
@@ -97,9 +97,9 @@ func (d *draft) reseat() {
 	}
 }
 
-// regive has containers own what the kubelet gave them and somebody else had: an
+// regrant has containers own what the kubelet gave them and somebody else had: an
 // owner's end may be told after the word that gives its CPUs to another.
-func (d *draft) regive() {
+func (d *draft) regrant() {
 	if d.n.policy.KubeletGives() && d.freed() {
 		d.seatAnew(func(p *Pod, c *Container) bool {
 			if slices.Contains(d.plan.Changed, c.ID) {
@@ -123,7 +123,7 @@ func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
 			continue
 		}
 		now := *c
-		d.settle(&now, nil, nil)
+		d.decideContainer(&now, nil, nil)
 		if about := d.plan.Container; about != nil && about.ID == id {
 			d.plan.Container = &now
 		} else {

@@ -10,11 +10,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// settleMems decides the memory nodes of a container that is created: those of
+// chooseMemory decides the memory nodes of a container that is created: those of
 // its CPUs where these are its own or on a node it is bound to, else all but
 // those others have alone. What the kubelet chose stands, and what was decided
 // once is not decided again: pages would have to move.
-func (s *seating) settleMems() {
+func (s *seating) chooseMemory() {
 	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.Given.Mems) > 0 {
 		return
 	}

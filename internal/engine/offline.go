@@ -71,11 +71,11 @@ func (s *seating) waitFor(from string) {
 		return
 	}
 	s.n.keep(s.p, s.c.Key, s.c.Born, from)
-	s.sayAway(from, s.c.Born, "it runs in a shared pool")
+	s.reportAway(from, s.c.Born, "it runs in a shared pool")
 }
 
-// sayAway reports CPUs of an owner that it cannot have now.
-func (s *seating) sayAway(key string, cpus topology.Set, then string) {
+// reportAway reports CPUs of an owner that it cannot have now.
+func (s *seating) reportAway(key string, cpus topology.Set, then string) {
 	for _, q := range []struct {
 		cpus       topology.Set
 		why, until string

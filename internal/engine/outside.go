@@ -12,10 +12,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// hear grants a container what is wanted of it from outside now, as far as it
+// mergeExternal grants a container what is wanted of it from outside now, as far as it
 // can be had, and keeps that. What is owned by others, or is not there, is
 // refused; of what only a creation can give, what came too late.
-func (s *seating) hear(o lifecycle.Outside, creating bool) {
+func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 	if o.Empty() {
 		if creating {
 			s.c.refusals = nil
@@ -34,9 +34,9 @@ func (s *seating) hear(o lifecycle.Outside, creating bool) {
 			s.c.deny(v, "pods that own CPUs are made partitions by hooks.partition, and nobody else is", "nothing changes")
 			continue
 		case v.Field == lifecycle.CPUSetCPUs:
-			v.Text = s.grantOutside(v)
+			v.Text = s.grantExternalCPUs(v)
 		case v.Field == lifecycle.CPUSetMems:
-			v.Text = s.memoryOutside(v)
+			v.Text = s.grantExternalMemory(v)
 		}
 		if v.Text != "" || v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems {
 			granted.lay(v)
@@ -115,9 +115,9 @@ func (c *Container) deny(v lifecycle.Value, why, then string) {
 	}), lifecycle.MaxProblems)
 }
 
-// grantOutside returns which of the CPUs wanted for a container it may have, as
+// grantExternalCPUs returns which of the CPUs wanted for a container it may have, as
 // a list: those of this machine that its pod's cgroup allows and nobody owns.
-func (s *seating) grantOutside(v lifecycle.Value) string {
+func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
 		s.c.deny(v, err.Error(), "it keeps the CPUs it would have")
@@ -158,9 +158,9 @@ func ownerOf(grants []placement.Grant, cpus topology.Set) string {
 	return "nobody"
 }
 
-// memoryOutside returns which memory nodes a container may have of those wanted:
+// grantExternalMemory returns which memory nodes a container may have of those wanted:
 // all of them, or none where one has no memory or the kubelet bound it to others.
-func (s *seating) memoryOutside(v lifecycle.Value) string {
+func (s *seating) grantExternalMemory(v lifecycle.Value) string {
 	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).Given.Mems; len(bound) > 0 {
 		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and authority says that the kubelet has the say", topology.FormatList(bound)), "it keeps these")
 		return ""
@@ -181,7 +181,7 @@ func (s *seating) memoryOutside(v lifecycle.Value) string {
 }
 
 // memoryNodes are the ids of the nodes with memory; all of them, where nobody
-// told how much they have.
+// problemCount how much they have.
 func memoryNodes(m *topology.Machine) []int {
 	var with, all []int
 	for _, n := range m.Nodes {
@@ -196,9 +196,9 @@ func memoryNodes(m *topology.Machine) []int {
 	return with
 }
 
-// outsideCPUs returns the CPUs granted to a container from outside, and the
+// externalCPUs returns the CPUs granted to a container from outside, and the
 // value that says so.
-func (s *seating) outsideCPUs() (topology.Set, lifecycle.Value) {
+func (s *seating) externalCPUs() (topology.Set, lifecycle.Value) {
 	for _, v := range s.c.Outside {
 		if v.Field == lifecycle.CPUSetCPUs {
 			return s.n.machine.OnlineOf(v.Text), v
@@ -207,10 +207,10 @@ func (s *seating) outsideCPUs() (topology.Set, lifecycle.Value) {
 	return topology.Set{}, lifecycle.Value{}
 }
 
-// shareOutside bounds a container's seat by the CPUs it was granted from
+// shareExternal bounds a container's seat by the CPUs it was granted from
 // outside. Whoever owns some of them later takes them away, as from any pool.
-func (s *seating) shareOutside() {
-	cpus, v := s.outsideCPUs()
+func (s *seating) shareExternal() {
+	cpus, v := s.externalCPUs()
 	if cpus = cpus.And(s.n.reach(s.p)); cpus.Empty() {
 		return
 	}
@@ -219,10 +219,10 @@ func (s *seating) shareOutside() {
 	s.c.touched = true // written out even where it is all there is
 }
 
-// ownNotOutside takes CPUs wanted from outside away from a container that owns
+// ownNotExternal takes CPUs wanted from outside away from a container that owns
 // some.
-func (s *seating) ownNotOutside(owned topology.Set) {
-	cpus, v := s.outsideCPUs()
+func (s *seating) ownNotExternal(owned topology.Set) {
+	cpus, v := s.externalCPUs()
 	if v.Field != lifecycle.CPUSetCPUs {
 		return
 	}
@@ -232,8 +232,8 @@ func (s *seating) ownNotOutside(owned topology.Set) {
 	}
 }
 
-// heed puts values granted from outside in the place of what hooks proposed.
-func (o *output) heed(values []lifecycle.Value) []lifecycle.Value {
+// applyExternal puts values granted from outside in the place of what hooks proposed.
+func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
 	if len(o.c.Outside) == 0 {
 		return values
 	}

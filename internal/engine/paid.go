@@ -181,7 +181,7 @@ func (d *draft) reseatRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat == (placement.Seat{}) && c.Born.Empty() {
 			n := *c
-			d.settle(&n, nil, nil)
+			d.decideContainer(&n, nil, nil)
 		}
 	}
 	p := d.n.pod(podID)

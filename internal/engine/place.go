@@ -82,8 +82,8 @@ type seating struct {
 	resize *resize
 }
 
-func (d *draft) seating(c *Container, r *resize) *seating {
-	return &seating{n: &d.n, p: d.n.pod(c.PodID), c: c, resize: r}
+func (d *draft) seating(c *Container, r *resize) seating {
+	return seating{n: &d.n, p: d.n.pod(c.PodID), c: c, resize: r}
 }
 
 // refused reports what a container asked for and did not get.
@@ -124,7 +124,7 @@ func (s *seating) seat(rec *Record) {
 		s.own(cpus, s.p.Intent.CPUs.Key, "assigned by the scheduler")
 		return
 	case !isNew:
-		s.sayRefused()
+		s.reportRefused()
 	case (rec == nil || rec.CPUs == "") && s.seatChosen():
 		return
 	}
@@ -159,9 +159,9 @@ func (s *seating) seatRecorded(rec *Record) bool {
 	return true
 }
 
-// sayRefused reports that a container owns no CPUs although it asks for some:
+// reportRefused reports that a container owns no CPUs although it asks for some:
 // what was refused when it was created stays so.
-func (s *seating) sayRefused() {
+func (s *seating) reportRefused() {
 	switch a, ok := s.n.asks(s.p, &s.c.Pristine); {
 	case !ok:
 	case !s.c.Born.Empty():
@@ -190,7 +190,7 @@ func (s *seating) seatChosen() bool {
 		}
 		s.own(cpus, old.SeatFrom, old.SeatWhy)
 		if s.resize == nil || s.resize.failed == nil {
-			s.sayResized()
+			s.reportResized()
 		}
 		return true
 	case !s.c.Born.Empty() || s.waitsAnew():
@@ -207,7 +207,7 @@ func (s *seating) seatChosen() bool {
 	again := s.createdAnew()
 	s.own(cpus, key, why)
 	if again {
-		s.sayResized()
+		s.reportResized()
 	}
 	return true
 }
@@ -227,7 +227,7 @@ func (s *seating) share(isNew bool) {
 	s.c.Seat, s.c.SeatFrom, s.c.SeatWhy, s.c.Home = a.Seat, a.From, a.Why, a.Home
 	s.c.Trouble = append(s.c.Trouble, a.Problems...)
 	s.c.Seat.Within = s.n.within(s.p, s.c)
-	s.shareOutside()
+	s.shareExternal()
 	if _, ok := s.n.layout(nil).CPUs(s.c.Seat); !ok {
 		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Seat.Within),
@@ -266,7 +266,7 @@ func (p *Pod) and(cpus topology.Set) topology.Set {
 }
 
 func (s *seating) own(cpus topology.Set, from, why string) {
-	s.ownNotOutside(cpus)
+	s.ownNotExternal(cpus)
 	s.c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
 	// Owned CPUs that went offline are its own when they come back.
 	gone := s.missing().Minus(cpus)
@@ -276,7 +276,7 @@ func (s *seating) own(cpus topology.Set, from, why string) {
 	g.Wanted = s.c.Wanted
 	s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
 	s.n.keep(s.p, s.c.Key, gone, from)
-	s.sayAway(from, gone, "it runs on those that are left")
+	s.reportAway(from, gone, "it runs on those that are left")
 }
 
 // grantOf makes a grant of some CPUs to a container of a pod.

@@ -131,22 +131,20 @@ func (s *State) Commit(p *Plan) {
 	for _, id := range n.order {
 		s.put(id, n.containers[id])
 	}
-	s.settleBenches(n.ledger.moved || resized)
+	s.refreshGroups(n.ledger.moved || resized)
 }
 
-// put replaces, adds or (nil) removes one container and its place on a bench.
+// put replaces, adds or (nil) removes one container and its place in a group.
 func (s *State) put(id string, c *Container) {
 	old := s.containers[id]
 	if old != nil {
 		s.leave(old)
 	}
-	for _, told := range []struct {
-		ctr *Container
-		by  int
-	}{{old, -1}, {c, 1}} {
-		if told.ctr != nil && told.ctr.Pristine.CPU.CPUs != "" {
-			s.listed += told.by
-		}
+	if old != nil && old.Pristine.CPU.CPUs != "" {
+		s.listed--
+	}
+	if c != nil && c.Pristine.CPU.CPUs != "" {
+		s.listed++
 	}
 	if old != nil && (c == nil || c.PodID != old.PodID) {
 		s.byPod[old.PodID] = slices.DeleteFunc(slices.Clone(s.byPod[old.PodID]), func(x string) bool { return x == id })
@@ -167,9 +165,9 @@ func (s *State) put(id string, c *Container) {
 	}
 }
 
-// leave takes a container from its bench.
+// leave takes a container from its group.
 func (s *State) leave(c *Container) {
-	b := s.benches[c.Seat]
+	b := s.groups[c.Seat]
 	if b == nil {
 		return
 	}
@@ -177,16 +175,16 @@ func (s *State) leave(c *Container) {
 		b.members = slices.Delete(b.members, i, i+1)
 	}
 	if len(b.members) == 0 {
-		delete(s.benches, c.Seat)
+		delete(s.groups, c.Seat)
 	}
 }
 
-// join puts a container on its bench.
+// join puts a container into its group.
 func (s *State) join(c *Container) {
-	b := s.benches[c.Seat]
+	b := s.groups[c.Seat]
 	if b == nil {
-		b = &bench{}
-		s.benches[c.Seat] = b
+		b = &cpuGroup{}
+		s.groups[c.Seat] = b
 	}
 	if i, sits := slices.BinarySearch(b.members, c.ID); !sits {
 		b.members = slices.Insert(b.members, i, c.ID)
@@ -196,11 +194,11 @@ func (s *State) join(c *Container) {
 	}
 }
 
-// settleBenches brings every bench's CPUs in line with the ledger. Where
-// nothing was given or taken only new benches need it.
-func (s *State) settleBenches(moved bool) {
+// refreshGroups brings every group's CPUs in line with the ledger. Where
+// nothing was given or taken only new groups need it.
+func (s *State) refreshGroups(moved bool) {
 	var open *placement.Layout // on which nobody owns anything
-	for seat, b := range s.benches {
+	for seat, b := range s.groups {
 		if b.text != "" && !moved {
 			continue
 		}

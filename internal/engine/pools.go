@@ -27,7 +27,7 @@ func (s *State) PoolShares() []PoolShare {
 		which placement.Which
 	}
 	members := map[name]int{{pool: placement.Shared}: 0, {pool: placement.Reclaimed}: 0}
-	for seat, b := range s.benches {
+	for seat, b := range s.groups {
 		if seat.Pool != placement.Own {
 			members[name{seat.Pool, seat.Which}] += len(b.members)
 		}

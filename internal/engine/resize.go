@@ -193,6 +193,17 @@ func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	return sumOf(all)
 }
 
+// listedParts are what a pod's containers ask for that a Synchronize tells of and that
+// live, but for one.
+func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
+	for _, c := range n.listed[podID] {
+		if c.ID != but && c.State != lifecycle.StateStopped {
+			parts = append(parts, &c.Resources)
+		}
+	}
+	return parts
+}
+
 // sumOf adds up the CPU shares of containers, and their quotas where all have one.
 func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	var request, limit int64
@@ -212,9 +223,9 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	return sum
 }
 
-// follow seats the other containers of a pod that was resized on what it owns
+// propagateResize seats the other containers of a pod that was resized on what it owns
 // now, or other attempts at the container.
-func (d *draft) follow(c *Container, r *resize) {
+func (d *draft) propagateResize(c *Container, r *resize) {
 	moved, met := r.before != c.Seat.Owned, r.all && r.failed == nil
 	if !moved && !met {
 		return
@@ -228,7 +239,7 @@ func (d *draft) follow(c *Container, r *resize) {
 			if met { // the number is the pod's
 				n.Wanted = 0
 			}
-			d.settle(&n, nil, nil)
+			d.decideContainer(&n, nil, nil)
 		}
 	}
 }
@@ -245,8 +256,8 @@ func (d *draft) resizePod(podID string) {
 		return
 	}
 	c, r := *all[i], &resize{was: all[i], ofPod: true}
-	d.settle(&c, nil, r)
-	if d.follow(&c, r); r.revoked {
+	d.decideContainer(&c, nil, r)
+	if d.propagateResize(&c, r); r.revoked {
 		d.reseatRevoked(podID, nil)
 	}
 }
@@ -265,13 +276,7 @@ func (s *seating) asksInVain(owns int) int {
 	}
 	sum := s.n.podSum(s.p, s.c)
 	if s.n.listed != nil {
-		all := []*lifecycle.Resources{&s.c.Pristine}
-		for _, other := range s.n.listed[s.c.PodID] {
-			if other.ID != s.c.ID && other.State != lifecycle.StateStopped {
-				all = append(all, &other.Resources)
-			}
-		}
-		sum = sumOf(all)
+		sum = sumOf(append(s.n.listedParts(s.c.PodID, s.c.ID), &s.c.Pristine))
 	}
 	if n := s.p.due(&sum).CPUs; n != 0 && (n >= a.n || owns != a.n) {
 		return n
@@ -296,8 +301,8 @@ func (s *seating) createdAnew() bool {
 	return true
 }
 
-// sayResized reports that an owner asks for another number of CPUs than it has.
-func (s *seating) sayResized() {
+// reportResized reports that an owner asks for another number of CPUs than it has.
+func (s *seating) reportResized() {
 	owns := s.withOffline(s.c.Seat.Owned).Len()
 	n, _, key, known := s.wanted(s.c, owns)
 	a, _ := s.n.asks(s.p, &s.c.Pristine)

@@ -180,11 +180,7 @@ func (t *traces) same() bool {
 func (t *traces) owned(record, copied string) string {
 	was, is, same := t.born.And(t.online), t.copied.And(t.online), t.same()
 	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.born.Contains(t.runs)) {
-		// It may run in a pool for as long as all that it owns is offline.
-		if away := t.born.Minus(t.online); t.due > 0 && t.due < t.born.Len() && t.due <= away.Len() {
-			return t.machine.Format(first(away, t.due))
-		}
-		return record
+		return t.inPool(record)
 	}
 	if !t.copied.Empty() && !t.copied.Contains(t.runs) && (is.Empty() || !t.runs.Contains(is)) {
 		t.runs = topology.Set{}
@@ -194,17 +190,25 @@ func (t *traces) owned(record, copied string) string {
 		// Where it runs on a part of what is known to be its own, nobody was there when the others came online again.
 		return record
 	}
-	for _, has := range []topology.Set{t.runs, is} {
-		if cpus := t.fits(has); !cpus.Empty() {
-			return t.machine.Format(cpus)
-		}
-	}
-	switch {
+	switch running, copies := t.fits(t.runs), t.fits(is); {
+	case !running.Empty():
+		return t.machine.Format(running)
+	case !copies.Empty():
+		return t.machine.Format(copies)
 	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
 		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
 	case t.lifted, len(t.asked) > 0 && !is.Empty() && is.Len() < slices.Max(t.asked) && (was.Contains(is) || is.Contains(was)):
 		// Fewer than it asks for: a later growth was refused.
 		return copied
+	}
+	return record
+}
+
+// inPool returns what a container owns that may run in a pool for as long as all that it
+// owns is offline.
+func (t *traces) inPool(record string) string {
+	if away := t.born.Minus(t.online); t.due > 0 && t.due < t.born.Len() && t.due <= away.Len() {
+		return t.machine.Format(first(away, t.due))
 	}
 	return record
 }
@@ -252,13 +256,7 @@ func (b *recovery) asksByNow(told *lifecycle.Resources) []int {
 	case !a.pod:
 		return []int{a.n}
 	}
-	all := make([]*lifecycle.Resources, 0, len(b.n.listed[b.p.Pod.ID]))
-	for _, c := range b.n.listed[b.p.Pod.ID] {
-		if c.State != lifecycle.StateStopped {
-			all = append(all, &c.Resources)
-		}
-	}
-	sum := sumOf(all)
+	sum := sumOf(b.n.listedParts(b.p.Pod.ID, ""))
 	return []int{a.n, b.p.due(&sum).CPUs}
 }
 

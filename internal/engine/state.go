@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/hook"
@@ -152,8 +153,8 @@ func (c *Container) Runs() bool {
 	return c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
 }
 
-// bench is a seat with who sits on it and what CPUs it has now.
-type bench struct {
+// cpuGroup is a seat with who sits on it and what CPUs it has now.
+type cpuGroup struct {
 	members []string // sorted ids
 	cpus    topology.Set
 	text    string
@@ -178,7 +179,7 @@ type State struct {
 	pods       map[string]*Pod
 	containers map[string]*Container
 	byPod      map[string][]string
-	benches    map[placement.Seat]*bench
+	groups     map[placement.Seat]*cpuGroup
 	needs      map[placement.Which]need
 	// listed is how many containers the runtime was told CPUs of: only the
 	// kubelet's static CPU manager does that.
@@ -199,7 +200,7 @@ func (s *State) reset() {
 	s.pods = map[string]*Pod{}
 	s.containers = map[string]*Container{}
 	s.byPod = map[string][]string{}
-	s.benches = map[placement.Seat]*bench{}
+	s.groups = map[placement.Seat]*cpuGroup{}
 	s.needs = map[placement.Which]need{}
 	s.listed = 0
 	s.layout = s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{})
@@ -210,9 +211,14 @@ func (s *State) Pod(id string) *Pod { return s.pods[id] }
 
 // PodsOf returns the sandboxes of a pod by its UID, sorted by id.
 func (s *State) PodsOf(uid string) []*Pod {
+	return s.podsWhere(func(p *Pod) bool { return p.Pod.UID == uid })
+}
+
+// podsWhere returns some sandboxes, sorted by id.
+func (s *State) podsWhere(is func(*Pod) bool) []*Pod {
 	var out []*Pod
 	for _, p := range s.pods {
-		if p.Pod.UID == uid {
+		if is(p) {
 			out = append(out, p)
 		}
 	}
@@ -237,21 +243,14 @@ func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 
 // Owners returns the pods that own CPUs and have not been stopped.
 func (s *State) Owners() []*Pod {
-	uids := map[string]bool{}
-	for uid := range s.Held() {
-		uids[uid] = true
-	}
-	if len(uids) == 0 {
+	held := s.Held()
+	if len(held) == 0 {
 		return nil
 	}
-	var out []*Pod
-	for _, p := range s.pods {
-		if uids[p.Pod.UID] && !p.Stopped {
-			out = append(out, p)
-		}
-	}
-	slices.SortFunc(out, func(a, b *Pod) int { return cmp.Compare(a.Pod.ID, b.Pod.ID) })
-	return out
+	return s.podsWhere(func(p *Pod) bool {
+		_, owns := held[p.Pod.UID]
+		return owns && !p.Stopped
+	})
 }
 
 // Held returns the CPUs of each pod that owns some, by UID: those its containers
@@ -281,7 +280,7 @@ func (s *State) Lent() topology.Set { return s.ledger.Lent() }
 
 // CPUs returns the CPUs a container is meant to have.
 func (s *State) CPUs(c *Container) topology.Set {
-	if b := s.benches[c.Seat]; b != nil {
+	if b := s.groups[c.Seat]; b != nil {
 		return b.cpus
 	}
 	cpus, _ := s.layout.CPUs(c.Seat)
@@ -306,7 +305,7 @@ func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Valu
 	v = *proposed
 	// A value without a hook puts back what was asked for; it is no pool's.
 	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Seat.Pool != placement.Own {
-		if b := s.benches[c.Seat]; b != nil {
+		if b := s.groups[c.Seat]; b != nil {
 			if c.Seat.Pool == placement.Rest && b.open && !c.touched {
 				return v, false
 			}
@@ -327,10 +326,7 @@ func (s *State) CPUSet(c *Container) (lifecycle.Value, bool) {
 }
 
 func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
+	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
 	slices.Sort(keys)
 	return keys
 }

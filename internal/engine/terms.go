@@ -144,7 +144,7 @@ func (s *seating) owner() placement.Subject {
 // shares asks the policy where a container sits that owns nothing.
 func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
-		Intent: s.p.Intent, Told: &s.c.Pristine, PodTold: PodPristine(s.p.Pod), Given: s.p.Granted.StaticOf(s.c.Name),
+		Intent: s.p.Intent, Told: &s.c.Pristine, PodTold: s.p.Pod.Resources, Given: s.p.Granted.StaticOf(s.c.Name),
 		New: isNew, RunsOn: runsOn, Home: s.c.Home,
 	}
 	var free topology.Set

@@ -8,15 +8,15 @@ import (
 
 // found takes what is wrong with a container: as much of it as the bound on its
 // pod's problems leaves, and whatever is decided by all of it.
-func (d *draft) found(p *Pod, c *Container, all []lifecycle.Problem) {
+func (n *view) found(p *Pod, c *Container, all []lifecycle.Problem) {
 	c.Trouble, c.Untold, c.Refused, c.malformed = all, 0, false, ""
 	if len(all) == 0 {
 		return
 	}
 	c.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
 	c.malformed = malformed(all)
-	told := d.n.told(p.Pod.ID)
-	if old := d.n.container(c.ID); old != nil {
+	told := n.problemCount(p.Pod.ID)
+	if old := n.container(c.ID); old != nil {
 		told -= len(old.Trouble)
 	}
 	c.Trouble, c.Untold = lifecycle.Worst(all, lifecycle.MaxProblems-len(p.Intent.Problems)-len(p.Trouble)-told)
@@ -42,9 +42,9 @@ func malformed(problems []lifecycle.Problem) string {
 	return ""
 }
 
-// told returns how many problems of a pod's containers are kept. They are counted once,
+// problemCount returns how many problems of a pod's containers are kept. They are counted once,
 // and kept count of from then on.
-func (n *view) told(podID string) int {
+func (n *view) problemCount(podID string) int {
 	if sum, counted := n.troubles[podID]; counted {
 		return sum
 	}

@@ -104,7 +104,7 @@ func (d *draft) configure() {
 			if rec != nil {
 				n.Born = d.n.machine.PlacesOf(rec.CPUs)
 			}
-			d.settle(&n, rec, nil)
+			d.decideContainer(&n, rec, nil)
 		}
 	}
 	d.carryOver(owners)
@@ -132,7 +132,7 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 
 // livePod returns a sandbox of a pod that has not been stopped, or nil.
 func (n *view) livePod(uid string) *Pod {
-	for _, id := range sortedIDs(n.base.pods) {
+	for _, id := range sortedKeys(n.base.pods) {
 		if p := n.pod(id); p != nil && p.Pod.UID == uid && !p.Stopped {
 			return p
 		}

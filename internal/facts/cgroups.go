@@ -15,14 +15,6 @@ type Kernel interface {
 	ParentCPUs(dir string) (list string, ok bool)
 }
 
-// Presence knows which pods' cgroups were there.
-type Presence interface {
-	// Seen notes that a pod's cgroup exists, where it does.
-	Seen(pod *lifecycle.Pod)
-	// Vanished reports whether a pod's cgroup was there and is gone.
-	Vanished(podID, cgroupParent string) bool
-}
-
 // readCgroups looks for the cgroups of the event's pods, and reads what they allow. CPUs
 // that went offline may be gone from cgroups for good, or be back in them.
 func (g *Gatherer) readCgroups(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {

@@ -27,7 +27,7 @@ type Options struct {
 	HookServers HookServers
 	Kernel      Kernel
 	Tree        *cgroup.Tree // that the cgroups of pods and containers are looked for in
-	Presence    Presence
+	Presence    *Presence
 	State       State
 	Signer      *record.Signer
 	Checkpoint  *record.Checkpoint

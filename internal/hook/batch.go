@@ -59,7 +59,7 @@ func (Batch) Propose(in *Input, out *Output) {
 	if whole.Requests[lifecycle.ResourceCPU] <= 0 {
 		out.number(in, lifecycle.CPUShares, shares(ask.RequestCPU), with(why, "batch-cpu request"+sums))
 	}
-	if in.Seat.Pool != placement.Own && whole.Limits[lifecycle.ResourceCPU] <= 0 {
+	if in.Pool != placement.Own && whole.Limits[lifecycle.ResourceCPU] <= 0 {
 		out.number(in, lifecycle.CPUQuota, quota(ask.LimitCPU, period(in.Pristine)), with(why, "batch-cpu limit"+sums))
 	}
 	memory := ask.LimitMemory

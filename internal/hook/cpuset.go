@@ -50,7 +50,7 @@ func (h CPUSet) Propose(in *Input, out *Output) {
 	if own := in.Intent.UnsetQuota; own.Said() {
 		unset, why.Source = own.V, own.Key
 	}
-	if unset && in.Seat.Pool == placement.Own {
+	if unset && in.Pool == placement.Own {
 		why.Text = "not throttled on CPUs it owns"
 		out.number(in, lifecycle.CPUQuota, -1, why)
 	}

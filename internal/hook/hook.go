@@ -35,9 +35,9 @@ type Input struct {
 	// Pristine are the resources as the runtime asked for them, before any
 	// change of ours.
 	Pristine *lifecycle.Resources
-	Seat     placement.Seat
-	// CPUs are the seat's CPUs as a kernel list; SeatFrom is the key and
-	// SeatWhy the clause that led to the seat.
+	// Pool is where the container sits. CPUs are its seat's CPUs as a kernel list;
+	// SeatFrom is the key and SeatWhy the clause that led to the seat.
+	Pool     placement.Pool
 	CPUs     string
 	SeatFrom string
 	SeatWhy  string

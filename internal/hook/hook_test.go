@@ -89,7 +89,7 @@ func TestQuotaFormula(t *testing.T) {
 }
 
 func TestCPUSet(t *testing.T) {
-	own := &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "2-3", Seat: placement.Seat{Pool: placement.Own}}
+	own := &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "2-3", Pool: placement.Own}
 	says := func(unset bool) *Input {
 		in := *own
 		in.Intent = &intent.Pod{UnsetQuota: intent.Sourced[bool]{V: unset, Key: intent.TrimtabUnsetQuota}}
@@ -106,7 +106,7 @@ func TestCPUSet(t *testing.T) {
 		{"owned, the pod keeps its quota", says(false), CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "2-3"}},
 		{"owned, the pod has it lifted", says(true), CPUSet{}, map[string]string{"cpuset.cpus": "2-3", "cpu.quota": "-1"}},
 		{"shared", &Input{Intent: &intent.Pod{}, Container: "a", CPUs: "0-1"}, CPUSet{UnsetQuota: true}, map[string]string{"cpuset.cpus": "0-1"}},
-		{"pod", &Input{Intent: &intent.Pod{}, Seat: placement.Seat{Pool: placement.Own}}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
+		{"pod", &Input{Intent: &intent.Pod{}, Pool: placement.Own}, CPUSet{UnsetQuota: true}, map[string]string{"cpu.quota": "-1"}},
 	} {
 		if diff := cmp.Diff(c.want, values(c.in, c.hook)); diff != "" {
 			t.Error(c.name, diff)
@@ -170,7 +170,7 @@ func TestNoConflict(t *testing.T) {
 			Pod: &lifecycle.Pod{UID: "4f1c"}, Pristine: &lifecycle.Resources{},
 			Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "container"),
 			CPUs:      rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "cpus"),
-			Seat:      placement.Seat{Pool: placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool"))},
+			Pool:      placement.Pool(rapid.IntRange(0, int(placement.Own)).Draw(t, "pool")),
 			Alone:     rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "alone"),
 			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}

@@ -75,7 +75,7 @@ func (Normalization) Info() Info {
 // Propose scales the quota of shared pods, of pods without a class, and of
 // batch pods that batch gives one.
 func (h Normalization) Propose(in *Input, out *Output) {
-	if h.Ratio <= 100 || in.Seat.Pool == placement.Own {
+	if h.Ratio <= 100 || in.Pool == placement.Own {
 		return
 	}
 	s := Scale{Field: lifecycle.CPUQuota, By: h.Ratio, Why: lifecycle.Reason{

@@ -63,7 +63,7 @@ func TestNormalization(t *testing.T) {
 		{"an LS pod itself", intent.Shared, "", placement.Rest, 120, false, false},
 		{"a BE pod itself", intent.Reclaimed, "", placement.Rest, 120, true, true},
 	} {
-		in := &Input{Intent: &intent.Pod{}, Container: c.container, Seat: placement.Seat{Pool: c.seat}}
+		in := &Input{Intent: &intent.Pod{}, Container: c.container, Pool: c.seat}
 		in.Intent.Class.V = c.class
 		var out Output
 		Normalization{Ratio: c.ratio}.Propose(in, &out)

@@ -81,8 +81,8 @@ func (a *actors) count(s State) {
 	a.mu.Unlock()
 }
 
-// settle asks the actors for everything one owner is to have.
-func (a *actors) settle(owner string) (out []Outcome) {
+// ask asks the actors for everything one owner is to have.
+func (a *actors) ask(owner string) (out []Outcome) {
 	a.mu.Lock()
 	items := slices.Collect(maps.Values(a.wanted[owner]))
 	a.mu.Unlock()

@@ -34,8 +34,7 @@ type job struct {
 	// reported a reason to.
 	drifted, watched bool
 	// extra: it is of no batch, but may have what the batch gives to others.
-	// postponed: it is left for later.
-	extra, postponed bool
+	extra bool
 
 	done   bool
 	state  State
@@ -127,7 +126,7 @@ func (j *job) seen(text string) {
 func (j *job) keepOriginal(current string) {
 	o := j.k.Originals
 	j.k.mu.Lock()
-	first := j.row.Original == nil && !j.row.Carried && !o.doubtful(j.row)
+	first := j.row.past.Original == nil && !j.row.past.Carried && !o.doubtful(j.row)
 	if first {
 		o.keep(j.row, current)
 	}
@@ -142,7 +141,7 @@ func (j *job) keepOriginal(current string) {
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
-	if r, o := j.row, j.k.Originals; r.Asked == nil && !r.releasing && !o.doubtful(r) {
+	if r, o := j.row, j.k.Originals; r.past.Asked == nil && !r.releasing && !o.doubtful(r) {
 		o.found(r, current)
 	}
 }

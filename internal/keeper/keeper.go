@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -43,7 +44,9 @@ func New(tree *cgroup.Tree) *Keeper {
 		table:  &table{rows: map[place]*row{}, byOwner: index{}, failed: map[*row]bool{}, parts: map[place]*row{}},
 		counts: Tally{Results: map[State]uint64{}},
 	}
-	k.watch.mu = &k.mu
+	k.watch = watch{
+		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, fresh: map[string]bool{}, stale: map[string]bool{}, changed: make(chan struct{}, 1),
+	}
 	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string]map[place]Item{}}
 	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[place]origin{}, seed: maphash.MakeSeed()}
 	return k
@@ -61,7 +64,8 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 	return out
 }
 
-func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) {
+func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
+	var later []*job
 	sets := k.orphaned() || slices.ContainsFunc(batch, func(it Item) bool { return it.place().keepsApart() })
 	if sets {
 		k.lists.Lock()
@@ -74,8 +78,9 @@ func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) 
 	}
 	runScalars(jobs)
 	k.Originals.flush()
+	left := map[*job]bool{}
 	for _, j := range later {
-		j.postponed = true
+		left[j] = true
 	}
 	done := out[:0]
 	for i, it := range batch {
@@ -83,14 +88,17 @@ func (k *Keeper) apply(batch []Item, urgent bool) (out []Outcome, later []*job) 
 		switch j := of[i]; {
 		case k.actors.of[it.Value.Field] != nil:
 			o = k.actors.act(it)
-		case j != nil && j.postponed:
+		case left[j]:
 			continue
 		case j != nil:
 			o.State, o.Kernel, o.Err = j.state, j.kernel, j.err
 		}
 		done = append(done, o)
 	}
-	return done, later
+	if len(later) == 0 {
+		return done, nil
+	}
+	return done, &Rest{k: k, jobs: later}
 }
 
 // Rest is what ApplyUrgent left for later. A nil one has nothing.
@@ -115,13 +123,7 @@ func (r *Rest) Apply() []Outcome {
 // returns. Where the kernel sees to that by partitions of the same batch, however many have to lose the same
 // CPUs, the lists of those that lose nothing else are left for later. They are to be written before anything else is
 // decided. Outcomes are of what was done.
-func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Rest) {
-	out, later := k.apply(batch, true)
-	if len(later) == 0 {
-		return out, nil
-	}
-	return out, &Rest{k: k, jobs: later}
-}
+func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Rest) { return k.apply(batch, true) }
 
 // Note records values as desired without writing them: they were carried
 // in-line, and the cgroup may not exist yet.
@@ -150,13 +152,13 @@ func (k *Keeper) Note(batch []Item) {
 // trusting nothing read before. It is called when a container has started, after
 // a refusal, and to find what others changed.
 func (k *Keeper) Settle(owner string) []Outcome {
-	return append(k.settle(false, owner), k.actors.settle(owner)...)
+	return append(k.rewrite(false, owner), k.actors.ask(owner)...)
 }
 
 // Repair is Settle of the cgroup files of several owners, in one order the
 // kernel accepts. What it puts right somebody has changed behind our back: it
 // counts as a write conflict. A file that is contested waits until it is due.
-func (k *Keeper) Repair(owners ...string) []Outcome { return k.settle(true, owners...) }
+func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
 // SettleFailed writes again what Failed lists, all in one order the kernel
 // accepts.
@@ -165,10 +167,12 @@ func (k *Keeper) SettleFailed() []Outcome {
 	if len(owners) == 0 {
 		return nil
 	}
-	return k.settle(false, owners...)
+	return k.rewrite(false, owners...)
 }
 
-func (k *Keeper) settle(watched bool, owners ...string) []Outcome {
+// rewrite writes what owners want and the kernel does not have. Where that is watched,
+// what is contested waits.
+func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
 			jobs = append(jobs, k.pick(slices.Values(k.table.byOwner[owner]), func(r *row) bool {

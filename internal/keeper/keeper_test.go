@@ -60,7 +60,7 @@ func (r *rig) Release(owner string, field lifecycle.Field, key string) Outcome {
 		if row.target.Owner != owner || row.field != field || row.key != key {
 			return false
 		}
-		_, known := row.back()
+		_, known := row.past.back()
 		if known {
 			r.table.release(row, r.tree.Version)
 		} else {

@@ -16,7 +16,7 @@ import (
 // move is one CPU or memory node list on its way from what is there to what is
 // wanted, perhaps by a set between the two.
 type move struct {
-	*job
+	job       *job
 	before    string      // the text found
 	cur, want *cgroup.IDs // shared by moves of one pool, never changed
 	final     string      // the text to write at last; "" gives the choice back to the parent
@@ -72,7 +72,7 @@ func runLists(jobs []*job) {
 }
 
 // runAgain makes a second pass after a refusal: what was read before may have
-// been out of date, so that the order was not the right one. All are looked at
+// been out of date, so that the order was not the right one. All are read
 // again, as a parent may change what its children have in force.
 func runAgain(jobs []*job) {
 	written := map[*job]bool{}
@@ -114,8 +114,8 @@ func runPass(jobs []*job) bool {
 	refused, outdated := false, false
 	for _, m := range p.moves {
 		p.confirm(m)
-		refused = refused || m.state == Refused
-		outdated = outdated || m.hasKnown
+		refused = refused || m.job.state == Refused
+		outdated = outdated || m.job.hasKnown
 	}
 	return !refused || !outdated
 }
@@ -140,24 +140,24 @@ func (p *listPass) plan(j *job) {
 
 // read finds out where a move starts and ends.
 func (p *listPass) read(m *move) (err error) {
-	if m.before, err = m.read(); err != nil {
+	if m.before, err = m.job.read(); err != nil {
 		return err
 	}
-	m.seen(m.before)
+	m.job.seen(m.before)
 	m.cur, err = p.parse(m.before)
 	m.want, _ = p.parse(m.job.want)
 	v1 := p.tree.Version == cgroup.V1
 	if err == nil && m.before == "" && !v1 {
-		m.cur, err = p.ids(p.tree.Effective(m.dir, m.field))
+		m.cur, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
 	}
 	if err == nil && m.job.want == "" {
 		// Only what is given back can be no set: what the parent has.
-		if m.want, err = p.ids(p.tree.Allowed(path.Dir(m.dir), m.field)); v1 {
+		if m.want, err = p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field)); v1 {
 			m.final = m.want.String()
 		}
 	}
 	if err == nil && m.want.Empty() {
-		err = &cgroup.Error{Op: "encode", Path: path.Join(m.dir, m.field.String()), Err: errors.New("the set is empty")}
+		err = &cgroup.Error{Op: "encode", Path: path.Join(m.job.dir, m.job.field.String()), Err: errors.New("the set is empty")}
 	}
 	return err
 }
@@ -192,19 +192,19 @@ func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 func (p *listPass) split() (leaves, parents []*move) {
 	above := map[string]bool{}
 	for _, m := range p.moves {
-		for d := path.Dir(m.dir); d != "." && !above[d]; d = path.Dir(d) {
+		for d := path.Dir(m.job.dir); d != "." && !above[d]; d = path.Dir(d) {
 			above[d] = true
 		}
 	}
 	for _, m := range p.moves {
-		if m.target.Parent || above[m.dir] {
+		if m.job.target.Parent || above[m.job.dir] {
 			parents = append(parents, m)
 		} else {
 			leaves = append(leaves, m)
 		}
 	}
 	slices.SortFunc(parents, func(a, b *move) int {
-		return cmp.Or(cmp.Compare(a.depth(), b.depth()), a.place.compare(b.place))
+		return cmp.Or(cmp.Compare(a.job.depth(), b.job.depth()), a.job.place.compare(b.job.place))
 	})
 	return leaves, parents
 }
@@ -219,7 +219,7 @@ func (p *listPass) shrink(leaves, parents []*move) {
 			// Children that are not in the batch may still be in the way; then it is
 			// tried once more at the end.
 			before := *m.job
-			if p.step(m, rest); !before.done && m.state == Refused && errors.Is(m.err, syscall.EBUSY) {
+			if p.step(m, rest); !before.done && m.job.state == Refused && errors.Is(m.job.err, syscall.EBUSY) {
 				*m.job = before
 			}
 		}
@@ -228,15 +228,15 @@ func (p *listPass) shrink(leaves, parents []*move) {
 
 // step writes a set on the way, where it is another than is there.
 func (p *listPass) step(m *move, set cgroup.IDs) {
-	if !m.done && !set.Empty() && set != *m.cur {
+	if !m.job.done && !set.Empty() && set != *m.cur {
 		p.write(m, &set)
 	}
 }
 
 func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
-	prefix := parent.place.dir + "/"
+	prefix := parent.job.place.dir + "/"
 	for _, m := range p.moves {
-		if strings.HasPrefix(m.dir, prefix) && !set.Contains(*m.cur) {
+		if strings.HasPrefix(m.job.dir, prefix) && !set.Contains(*m.cur) {
 			return false
 		}
 	}
@@ -248,7 +248,7 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 func (p *listPass) moveApart(leaves []*move) {
 	var wait []*move
 	for _, m := range leaves {
-		if !m.done && !m.cur.Empty() && m.cur.And(*m.want).Empty() {
+		if !m.job.done && !m.cur.Empty() && m.cur.And(*m.want).Empty() {
 			wait = append(wait, m)
 		}
 	}
@@ -263,15 +263,15 @@ func (p *listPass) moveApart(leaves []*move) {
 
 // finalWrite writes what is wanted, if that is not there yet.
 func (p *listPass) finalWrite(m *move) {
-	if m.done || m.wrote {
+	if m.job.done || m.wrote {
 		return
 	}
 	gain := m.want.Minus(*m.cur)
 	if !p.blind {
 		gain = gain.And(p.held)
 	}
-	if !m.target.Parent && !gain.Empty() {
-		m.fail(&cgroup.Error{Op: "write", Path: m.row.at.Path, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
+	if !m.job.target.Parent && !gain.Empty() {
+		m.job.fail(&cgroup.Error{Op: "write", Path: m.job.row.at.Path, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
 		p.held = p.held.Union(m.cur.Minus(*m.want))
 		return
 	}
@@ -281,17 +281,17 @@ func (p *listPass) finalWrite(m *move) {
 // write sets a list on its way. It ends the move when that is refused, and
 // notes whether there is nothing more to write.
 func (p *listPass) write(m *move, set *cgroup.IDs) {
-	if !m.alive() {
+	if !m.job.alive() {
 		return
 	}
 	text := m.final
 	if *set != *m.want {
 		text = set.String()
 	}
-	m.keepOriginal(m.before)
+	m.job.keepOriginal(m.before)
 	var err error
 	if *set != *m.cur || text != m.before {
-		err = m.row.at.Write(text)
+		err = m.job.row.at.Write(text)
 	}
 	switch {
 	case p.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
@@ -300,11 +300,11 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 		// Both versions refuse to take a set away from tasks. What the parent has
 		// is the same to them, until the parent changes.
 		m.final = set.String()
-		err = m.row.at.Write(m.final)
+		err = m.job.row.at.Write(m.final)
 	}
 	if err != nil {
-		m.fail(err)
-		if m.state == Refused && !m.target.Parent {
+		m.job.fail(err)
+		if m.job.state == Refused && !m.job.target.Parent {
 			p.held = p.held.Union(m.cur.Minus(*m.want))
 		}
 		return
@@ -318,7 +318,7 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 // clip writes what the parent allows of a set version 1 refused because of the
 // parent, and returns that. From here on this is what is wanted.
 func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, error) {
-	allowed, err := p.ids(p.tree.Allowed(path.Dir(m.dir), m.field))
+	allowed, err := p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field))
 	if err != nil {
 		return set, refused
 	}
@@ -331,55 +331,45 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	if part == *m.cur {
 		return &part, nil
 	}
-	return &part, m.row.at.Write(part.String())
+	return &part, m.job.row.at.Write(part.String())
 }
 
-// confirm reads back what a move wrote and ends it.
+// confirm reads back what a move wrote and ends it. In version 2 the parents may still
+// allow only a part of it, or nothing, in which case all the parent has is used.
 func (p *listPass) confirm(m *move) {
-	switch {
-	case m.done:
-		return
-	case m.same:
-		p.inForce(m, Same, m.before)
+	if m.job.done {
 		return
 	}
-	if p.tree.Version == cgroup.V2 && m.final != "" {
+	v2 := p.tree.Version == cgroup.V2 && m.final != ""
+	if v2 && !m.same {
 		// What it amounts to is the better proof: it says that the text was
 		// taken and that the parents let it be in force.
-		if effective, err := p.ids(p.tree.Effective(m.dir, m.field)); err == nil && *effective == *m.want {
-			m.inForce(Applied, m.final)
+		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.want {
+			m.job.inForce(Applied, m.final)
 			return
 		}
 	}
-	text, err := m.row.at.Read()
+	state, text, err := Same, m.before, error(nil)
+	if !m.same {
+		state = Applied
+		if text, err = m.job.row.at.Read(); err == nil && !m.job.row.at.Same(text, m.final) {
+			err = m.job.differs(text)
+		}
+	}
+	list := text
+	if err == nil && v2 && m.clip == nil {
+		list, err = p.tree.Effective(m.job.dir, m.job.field)
+	}
 	switch {
 	case err != nil:
-		m.fail(err)
-	case !m.row.at.Same(text, m.final):
-		m.fail(m.differs(text))
+		m.job.fail(err)
 	case m.clip != nil:
-		m.finish(Clipped, text, text, m.clip)
-	default:
-		p.inForce(m, Applied, text)
-	}
-}
-
-// inForce ends a move whose text is right. In version 2 the parents may still
-// allow only a part of it, or nothing, in which case all the parent has is used.
-func (p *listPass) inForce(m *move, s State, text string) {
-	if p.tree.Version == cgroup.V1 || m.final == "" {
-		m.inForce(s, text)
-		return
-	}
-	list, err := p.tree.Effective(m.dir, m.field)
-	switch {
-	case err != nil:
-		m.fail(err)
-	case m.row.at.Same(list, m.final):
-		m.inForce(s, text)
-	default:
-		m.finish(Clipped, list, text, &cgroup.Error{
-			Op: "verify", Path: m.row.at.Path, Value: m.final, Err: fmt.Errorf("the parent cgroup or offline CPUs leave %s", list),
+		m.job.finish(Clipped, text, text, m.clip)
+	case !m.job.row.at.Same(list, m.final):
+		m.job.finish(Clipped, list, text, &cgroup.Error{
+			Op: "verify", Path: m.job.row.at.Path, Value: m.final, Err: fmt.Errorf("the parent cgroup or offline CPUs leave %s", list),
 		})
+	default:
+		m.job.inForce(state, text)
 	}
 }

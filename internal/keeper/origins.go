@@ -46,7 +46,7 @@ type Originals struct {
 	table *table
 	// written are lines the journal has, for their room.
 	lines, written []byte
-	// seed is of the sums that tell a row's line from its last one.
+	// seed is of the sums by which a row's line differs from its last one.
 	seed maphash.Seed
 	// remembered are settings that an earlier keeper wrote and nobody has claimed,
 	// or whose owner is said to be gone. parted counts the latter since it was
@@ -99,7 +99,7 @@ const slack = 1000
 
 // Keep has the keeper remember, over a restart, what was there before it wrote.
 // What an earlier keeper left in the journal is read first, nil where there was
-// no journal; lines that cannot be read are passed over and told of. It is called
+// no journal; lines that cannot be read are passed over and reported. It is called
 // before the keeper is used.
 func (s *Originals) Keep(j Journal, earlier []byte) error {
 	s.journal, s.empty = j, earlier == nil
@@ -223,7 +223,7 @@ func (s *Originals) claim(r *row) {
 	}
 	delete(s.remembered, r.place)
 	r.past = o.past
-	r.Was = ""
+	r.past.Was = ""
 	r.noted = 1 // some line is: when the row goes, another is to say so
 }
 
@@ -244,13 +244,13 @@ func (s *Originals) forget(p place) {
 
 // keep records what was there before.
 func (s *Originals) keep(r *row, text string) {
-	r.Original = &text
+	r.past.Original = &text
 	s.note(r)
 }
 
 // found records what was there before, if that is known and was not before.
 func (s *Originals) found(r *row, text string) {
-	if text != "" && r.Original == nil && !r.Carried {
+	if text != "" && r.past.Original == nil && !r.past.Carried {
 		s.keep(r, text)
 	}
 }
@@ -262,35 +262,25 @@ const lineLength = 320
 // containers are created, and made all anew now and then: reflection would be
 // most of the work.
 func (o *origin) appendJSON(b []byte) []byte {
-	at := len(b)
-	text := func(name, text string) {
-		if text != "" {
-			b = appendText(b, name, text)
+	at, field := len(b), o.Field.String()
+	for _, m := range [...]struct {
+		name string
+		has  bool
+		text *string // nil of what is true
+	}{
+		{"owner", o.Owner != "", &o.Owner}, {"dir", true, &o.Dir}, {"parent", o.Parent, nil}, {"field", true, &field},
+		{"key", o.Key != "", &o.Key}, {"ours", o.Ours != "", &o.Ours}, {"was", o.Was != "", &o.Was},
+		{"original", o.Original != nil, o.Original}, {"asked", o.Asked != nil, o.Asked}, {"askedFor", o.AskedFor != "", &o.AskedFor},
+		{"carried", o.Carried, nil}, {"weight", o.Weight != "", &o.Weight}, {"gone", o.Gone, nil},
+	} {
+		switch {
+		case !m.has:
+		case m.text != nil:
+			b = appendText(b, m.name, *m.text)
+		default:
+			b = append(append(append(b, `,"`...), m.name...), `":true`...)
 		}
 	}
-	pointer := func(name string, text *string) {
-		if text != nil {
-			b = appendText(b, name, *text)
-		}
-	}
-	flag := func(name string, set bool) {
-		if set {
-			b = append(append(append(b, `,"`...), name...), `":true`...)
-		}
-	}
-	text("owner", o.Owner)
-	pointer("dir", &o.Dir)
-	flag("parent", o.Parent)
-	text("field", o.Field.String())
-	text("key", o.Key)
-	text("ours", o.Ours)
-	text("was", o.Was)
-	pointer("original", o.Original)
-	pointer("asked", o.Asked)
-	text("askedFor", o.AskedFor)
-	flag("carried", o.Carried)
-	text("weight", o.Weight)
-	flag("gone", o.Gone)
 	b[at] = '{' // in place of the first comma
 	return append(b, '}')
 }
@@ -419,20 +409,20 @@ func (s *Originals) KeepNow() {
 	}
 }
 
-// tryEvery is how often it is looked whether a journal that failed is to be
+// tryEvery is how often it is checked whether a journal that failed is to be
 // written anew, on a node where nothing happens that would do it.
 const tryEvery = time.Second
 
 // KeepTrying writes what the journal lacks, again and again with growing pauses
 // where that fails, until ctx ends.
 func (s *Originals) KeepTrying(ctx context.Context) error {
-	look := time.NewTicker(tryEvery)
-	defer look.Stop()
+	tick := time.NewTicker(tryEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look.C:
+		case <-tick.C:
 		}
 		s.mu.Lock()
 		failed := s.journal != nil && s.unkept != nil

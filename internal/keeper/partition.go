@@ -385,7 +385,7 @@ func (s *partition) undo(k *Keeper) {
 		_ = s.root.row.at.Write("member") // what went wrong is reported
 	}
 	k.mu.Lock()
-	before, _ := s.cpus.row.back()
+	before, _ := s.cpus.row.past.back()
 	k.mu.Unlock()
 	if s.had.String() != before && s.cpus.row.at.Write(before) == nil {
 		s.had = cgroup.IDs{}

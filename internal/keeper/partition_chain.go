@@ -86,7 +86,7 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 func (p *partitionPass) foreign(j *job) cgroup.IDs {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	text, _ := j.row.back()
+	text, _ := j.row.past.back()
 	before, _ := cgroup.ParseIDs(text) // of what the kernel said
 	return before
 }
@@ -151,7 +151,7 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	k := p.k
 	p.wrote[j.dir] = true
 	k.mu.Lock()
-	j.row.Was, j.row.shown, j.row.want = cur.String(), "", set.String()
+	j.row.past.Was, j.row.shown, j.row.want = cur.String(), "", set.String()
 	j.want = j.row.want
 	k.Originals.note(j.row)
 	k.mu.Unlock()
@@ -195,12 +195,11 @@ func (p *partitionPass) level(j *job) {
 // ours have counts as allowed likewise.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.ParentCPUs(dir)
-	if err != nil || k.tree.Version == cgroup.V1 {
-		return list, err == nil
-	}
-	list, root, err := k.withPartitions(dir)
-	if err == nil && root == list {
-		return "", true
+	if err == nil && k.tree.Version == cgroup.V2 {
+		var root string
+		if list, root, err = k.withPartitions(dir); root == list {
+			list = ""
+		}
 	}
 	return list, err == nil
 }

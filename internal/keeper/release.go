@@ -53,7 +53,7 @@ func (k *Keeper) Yield() []Outcome {
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimRemembered(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
-		switch _, known := r.back(); {
+		switch _, known := r.past.back(); {
 		case r.releasing || r.left != nil:
 		case known:
 			k.table.release(r, k.tree.Version)

@@ -265,7 +265,7 @@ func (j *job) setIdle() error {
 			return err
 		}
 		k.mu.Lock()
-		j.row.Weight = weight
+		j.row.past.Weight = weight
 		k.Originals.note(j.row)
 		k.mu.Unlock()
 		k.Originals.flush()
@@ -274,12 +274,12 @@ func (j *job) setIdle() error {
 		return err
 	}
 	k.mu.Lock()
-	weight := j.row.Weight
+	weight := j.row.past.Weight
 	if r := k.table.rows[place{j.dir, lifecycle.CPUShares, ""}]; r != nil && r.want != "" {
 		k.Originals.found(r, weight)
 		weight = r.want
 	}
-	j.row.Weight = ""
+	j.row.past.Weight = ""
 	k.mu.Unlock()
 	if weight == "" {
 		return nil

@@ -70,12 +70,9 @@ type row struct {
 	// releasing says that want is the original, and the row goes when it is in
 	// force; where the cgroup is not there it waits for it, if it is to come.
 	releasing, waits bool
-	// past is what was there before.
-	past
+	past             past
 	// shown is the kernel's text of want, where that is another.
-	shown string
-	// indexed: the row is found by its file, as it is in force and somebody watches.
-	indexed bool
+	shown   string
 	foreign foreign
 	// noted sums up what the journal has of the row.
 	noted uint64
@@ -170,7 +167,7 @@ func (t *table) lock(p place) *sync.Mutex {
 func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
 	r.generation, r.releasing, r.waits = t.generation, true, false
-	r.want, _ = r.back()
+	r.want, _ = r.past.back()
 	// The canonical value where there is one; status shows the text too.
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.want)
 }
@@ -232,8 +229,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 				last, text = it.Value, want
 			}
 		}
-		if k.unknownLocked(it) {
-			out[i].State, out[i].Err = k.leaveLocked(it, at, want)
+		if out[i].State, out[i].Err = k.leaveLocked(it, at, want); out[i].State != Pending {
 			continue
 		}
 		r := k.recordLocked(it, at, want)
@@ -246,7 +242,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 		}
 		j.target, j.value, j.want, j.gen, j.releasing = r.target, r.value, r.want, r.generation, r.releasing
 		// Before the first write the original is still to be found out.
-		j.known, j.hasKnown = r.kernel, r.verified && (r.Original != nil || r.Carried)
+		j.known, j.hasKnown = r.kernel, r.verified && (r.past.Original != nil || r.past.Carried)
 		of[i] = j
 	}
 	return jobs, out, of
@@ -265,20 +261,20 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 	}
 	t.generation++
 	r.generation, r.target, r.value, r.releasing, r.waits = t.generation, it.Target, it.Value, it.Back, it.Back
-	r.Carried = r.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.Original == nil
+	r.past.Carried = r.past.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.past.Original == nil
 	k.noteAskedLocked(r, it)
 	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
-		k.Originals.found(r, idle.Weight) // what was there before the cgroup was idle; the kernel has forgotten it
+		k.Originals.found(r, idle.past.Weight) // what was there before the cgroup was idle; the kernel has forgotten it
 	}
 	if it.Back {
-		if text, known := r.back(); known {
+		if text, known := r.past.back(); known {
 			want = text
 		}
 	} else if want != r.want {
 		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // what is wanted now may be taken
 	}
 	if want != r.want && r.want != "" {
-		r.Was, r.shown = cmp.Or(r.shown, r.want), ""
+		r.past.Was, r.shown = cmp.Or(r.shown, r.want), ""
 	}
 	r.want, r.state, r.err = want, Pending, nil
 	return r
@@ -299,35 +295,32 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 		return
 	}
 	value := it.Asked.String()
-	if r.Asked != nil && r.AskedFor != value {
-		r.Original, r.Carried = nil, true
+	if r.past.Asked != nil && r.past.AskedFor != value {
+		r.past.Original, r.past.Carried = nil, true
 	}
 	var text string
 	var err error
 	if !r.isList() || it.Asked.Text != "" {
 		text, err = k.encode(r.at, *it.Asked)
 	}
-	if r.Asked, r.AskedFor = &text, value; err != nil {
-		r.Asked, r.AskedFor = nil, ""
+	if r.past.Asked, r.past.AskedFor = &text, value; err != nil {
+		r.past.Asked, r.past.AskedFor = nil, ""
 	}
 }
 
-// unknownLocked reports whether a value is to be put back and nobody knows what
-// was there.
-func (k *Keeper) unknownLocked(it Item) bool {
+// leaveLocked leaves a value as it is from now on that is to be put back where nobody
+// knows what was there. It is Pending where that is known.
+func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
 	if !it.Back || !it.Untold || it.Asked != nil {
-		return false
+		return Pending, nil
 	}
-	known := k.Originals.remembered[it.place()].past
-	if r := k.table.rows[it.place()]; r != nil {
+	r, known := k.table.rows[it.place()], k.Originals.remembered[it.place()].past
+	if r != nil {
 		known = r.past
 	}
-	return known.Original == nil && known.Asked == nil
-}
-
-// leaveLocked leaves such a value as it is from now on.
-func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
-	r := k.table.rows[it.place()]
+	if known.Original != nil || known.Asked != nil {
+		return Pending, nil
+	}
 	if r != nil && !r.verified && r.kernel == "" { // never written
 		k.dropLocked(r)
 		return Forgotten, nil

@@ -18,7 +18,7 @@ type Target struct {
 type Item struct {
 	Target Target
 	Value  lifecycle.Value
-	// Asked is what would be there without us, where somebody told; nil where
+	// Asked is what would be there without us, where somebody reported it; nil where
 	// only the kernel knows. An empty list is what the cgroup above has.
 	Asked *lifecycle.Value
 	// Carried says that our value may be there already, not by a write of this

@@ -39,20 +39,20 @@ const (
 
 // foreign counts what others wrote into a row's file.
 type foreign struct {
-	writes uint64
-	since  time.Time // begin of the window n counts in
-	n      int
-	last   time.Time     // when it was last put right
-	pause  time.Duration // until it is put right once more; 0 for at once
+	indexed bool // the row is found by its file, as it is in force
+	writes  uint64
+	since   time.Time // begin of the window n counts in
+	n       int
+	last    time.Time     // when it was last put right
+	pause   time.Duration // until it is put right once more; 0 for at once
 }
 
 // watch is what is known of files others may write.
 type watch struct {
-	// now is the time, nil where nobody watches.
 	now func() time.Time
 
 	mu    *sync.Mutex // the keeper's; it guards the rest
-	fight Fight
+	limit Fight
 	// files are the values in force, by file, quota and period may share one; dirs
 	// are the same by directory.
 	files, dirs index
@@ -62,23 +62,18 @@ type watch struct {
 	changed      chan struct{}
 }
 
-// Watchful has the keeper take note of which files hold its values, and of who
-// else writes them. It is called before the keeper is used.
-func (k *Keeper) Watchful(now func() time.Time) {
-	k.watch.now = now
-	k.watch.files, k.watch.dirs = index{}, index{}
-	k.watch.fresh, k.watch.stale = map[string]bool{}, map[string]bool{}
-	k.watch.changed = make(chan struct{}, 1)
-}
+// Watchful sets the clock by which others' writes are counted. It is called before the
+// keeper is used.
+func (k *Keeper) Watchful(now func() time.Time) { k.watch.now = now }
 
 // SetFight changes when files are left alone, and takes up all that were.
 func (k *Keeper) SetFight(f Fight) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.watch.fight == f {
+	if k.watch.limit == f {
 		return
 	}
-	k.watch.fight = f
+	k.watch.limit = f
 	for _, r := range k.table.rows {
 		if errors.Is(r.left, ErrFight) {
 			r.left, r.foreign.n = nil, 0
@@ -89,10 +84,10 @@ func (k *Keeper) SetFight(f Fight) {
 
 // add takes note of the file of a value in force.
 func (w *watch) add(r *row) {
-	if w.now == nil || r.indexed {
+	if r.foreign.indexed {
 		return
 	}
-	r.indexed = true
+	r.foreign.indexed = true
 	w.files.add(r.at.Path, r)
 	dir := path.Dir(r.at.Path)
 	if w.dirs.add(dir, r); len(w.dirs[dir]) == 1 {
@@ -102,10 +97,10 @@ func (w *watch) add(r *row) {
 
 // drop ends that.
 func (w *watch) drop(r *row) {
-	if !r.indexed {
+	if !r.foreign.indexed {
 		return
 	}
-	r.indexed = false
+	r.foreign.indexed = false
 	w.files.remove(r.at.Path, r)
 	dir := path.Dir(r.at.Path)
 	if w.dirs.remove(dir, r); len(w.dirs[dir]) == 0 {
@@ -141,14 +136,14 @@ func (w *watch) news() (fresh, stale []string) {
 func (w *watch) conflict(r *row) {
 	f := &r.foreign
 	f.writes++
-	if w.now == nil || w.fight.Limit == 0 {
+	if w.limit.Limit == 0 {
 		return
 	}
 	now := w.now()
-	if now.Sub(f.last) >= w.fight.Per {
+	if now.Sub(f.last) >= w.limit.Per {
 		f.pause = 0
 	}
-	if now.Sub(f.since) >= w.fight.Per {
+	if now.Sub(f.since) >= w.limit.Per {
 		f.since, f.n = now, 0
 	}
 	f.n++
@@ -156,7 +151,7 @@ func (w *watch) conflict(r *row) {
 	switch apart := r.keepsApart(); {
 	case apart && f.pause > 0:
 		f.pause = min(2*f.pause, longestPause)
-	case f.n < w.fight.Limit:
+	case f.n < w.limit.Limit:
 	case apart:
 		f.pause = firstPause
 	default:
@@ -166,7 +161,7 @@ func (w *watch) conflict(r *row) {
 
 // paused returns when a row's file is written again, where it is not before.
 func (w *watch) paused(r *row) (due time.Time, paused bool) {
-	if w.now == nil || r.foreign.pause == 0 {
+	if r.foreign.pause == 0 {
 		return time.Time{}, false
 	}
 	due = r.foreign.last.Add(r.foreign.pause)
@@ -177,7 +172,7 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 // it is left in peace.
 func (w *watch) contested(r *row) error {
 	f := r.foreign
-	if w.now == nil || f.pause == 0 || w.now().Sub(f.last) >= w.fight.Per {
+	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
 		return nil
 	}
 	return r.refuse("keep", fmt.Errorf(

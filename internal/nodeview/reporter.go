@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/engine"
@@ -27,6 +28,7 @@ type Reporter struct {
 	Journal Journal
 
 	foreignAt time.Time // when the log last named a creation with a foreign record
+	absentAt  time.Time // and containers that run without a cgroup; zero where there are none
 }
 
 // Done is an event that is over.
@@ -129,20 +131,36 @@ func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 	}
 }
 
-// remindForeign is how often the log names a creation with a foreign record.
-const remindForeign = 5 * time.Minute
+// remind is how often the log names the same fault of the node.
+const remind = 5 * time.Minute
 
 // Foreign logs a creation that carries a record already, and not one of ours: an
 // agent that answers before this one has put it there, unless somebody forged it. The
 // runtime refuses a container that both adjust. It is called by one event at a time.
 func (r *Reporter) Foreign(d Done, why string) {
 	now := r.Now()
-	if !r.foreignAt.IsZero() && now.Sub(r.foreignAt) < remindForeign {
+	if !r.foreignAt.IsZero() && now.Sub(r.foreignAt) < remind {
 		return
 	}
 	r.foreignAt = now
 	r.Log.Error("a new container carries a record that is not ours: another agent is attached to this runtime, or the record is forged; run one agent on a node",
 		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
+}
+
+// Absent logs containers that run without a cgroup, and the end of that. One goroutine
+// calls it.
+func (r *Reporter) Absent() {
+	var names []string
+	r.View(func(v *View) { names = v.withoutCgroup(mostAbsent) })
+	now := r.Now()
+	switch first := r.absentAt.IsZero(); {
+	case len(names) == 0 && !first:
+		r.absentAt = time.Time{}
+		r.Log.Info("every container that runs has a cgroup again")
+	case len(names) > 0 && (first || now.Sub(r.absentAt) >= remind):
+		r.absentAt = now
+		r.Log.Error("containers run without a cgroup in this tree: nothing is in force for them; see cgroup.root", logkey.Container, strings.Join(names, ", "))
+	}
 }
 
 // Repaired logs what became of a value that others had changed.

@@ -76,8 +76,8 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	return out
 }
 
-// WithoutCgroup names containers that run without a cgroup.
-func (v *View) WithoutCgroup(most int) []string {
+// withoutCgroup names containers that run without a cgroup.
+func (v *View) withoutCgroup(most int) []string {
 	var out []string
 	for id, dir := range v.Absent {
 		ctr := v.State.Container(id)
@@ -105,7 +105,7 @@ func (e *noCgroups) Error() string {
 // and what it runs has been taken over.
 func Ready(of Source) (err error) {
 	of.View(func(v *View) {
-		all := v.WithoutCgroup(len(v.Absent))
+		all := v.withoutCgroup(len(v.Absent))
 		switch {
 		case len(v.Attached) == 0:
 			err = errors.New("no runtime is attached")

@@ -38,7 +38,8 @@ type View struct {
 // Subject is who asks: a container of a pod, or any of them.
 type Subject struct {
 	Intent *intent.Pod
-	// Told is what the runtime was asked for, PodTold the same of its pod.
+	// Told is what the runtime was asked for, PodTold the same of its pod;
+	// nil where that is not told.
 	Told, PodTold *lifecycle.Resources
 	// Given is what the kubelet says that its static managers gave it.
 	Given lifecycle.StaticGrant

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -26,12 +27,12 @@ type Checkpoint struct {
 	// the half of one.
 	decision sync.Locker
 	woken    chan struct{}
+	dirty    atomic.Bool
 
 	mu   sync.Mutex // guards all below
 	held file[lifecycle.Record, Overlay]
 	// missing counts in how many lists running the runtime left out one of them.
 	missing map[string]int
-	dirty   bool
 }
 
 // file is the stored form; read, a container or pod is a json.RawMessage.
@@ -201,7 +202,7 @@ func (cp *Checkpoint) Grants() map[string]string {
 }
 
 func (cp *Checkpoint) mark() {
-	cp.dirty = true
+	cp.dirty.Store(true)
 	select {
 	case cp.woken <- struct{}{}:
 	default:
@@ -214,7 +215,7 @@ func (cp *Checkpoint) Text() []byte {
 	defer cp.decision.Unlock()
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	cp.dirty = false
+	cp.dirty.Store(false)
 	data, err := json.Marshal(cp.held)
 	if err != nil {
 		return nil // numbers and strings always marshal
@@ -231,25 +232,21 @@ const delay = 200 * time.Millisecond
 func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
 	for {
-		again := time.NewTimer(retry.Wait(time.Now()))
-		if !retry.Failed() {
-			again.Stop()
+		var again <-chan time.Time
+		if retry.Failed() {
+			again = time.After(retry.Wait(time.Now()))
 		}
 		select {
 		case <-ctx.Done():
-			again.Stop()
 			return nil // Finish follows, once nothing changes any more
-		case <-again.C:
+		case <-again:
 		case <-cp.woken:
-			again.Stop()
 			if retry.Failed() {
 				continue // the next try has this, too
 			}
-			timer := time.NewTimer(delay)
 			select {
 			case <-ctx.Done():
-				timer.Stop()
-			case <-timer.C:
+			case <-time.After(delay):
 			}
 		}
 		retry.Note(time.Now(), cp.save(save))
@@ -270,17 +267,12 @@ func (cp *Checkpoint) Finish(save func([]byte) error) {
 }
 
 func (cp *Checkpoint) save(save func([]byte) error) error {
-	cp.mu.Lock()
-	dirty := cp.dirty
-	cp.mu.Unlock()
-	if !dirty {
+	if !cp.dirty.Load() {
 		return nil
 	}
 	err := save(cp.Text())
 	if err != nil {
-		cp.mu.Lock()
-		cp.dirty = true
-		cp.mu.Unlock()
+		cp.dirty.Store(true)
 		cp.log.Warn("the checkpoint is not saved; a restart would know less of later changes", logkey.Err, err)
 	}
 	return err

@@ -45,9 +45,9 @@ type AgentOptions struct {
 // AgentFactory makes an agent; nothing of it runs yet.
 type AgentFactory func(AgentOptions) (Agent, error)
 
-// configOf reads a scenario's configuration document over the defaults. Where
+// ConfigOf reads a scenario's configuration document over the defaults. Where
 // the socket, the kernel and the files are is the player's business.
-func configOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
+func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
 	c := config.Default()
 	if len(document) > 0 {
 		strict, err := kjson.UnmarshalStrict(document, &c)
@@ -68,7 +68,7 @@ func configOf(document []byte, dir string, version cgroup.Version) (config.Confi
 
 // configOf reads a configuration document for the play's node and seat.
 func (p *player) configOf(document []byte) (config.Config, error) {
-	c, err := configOf(document, p.dir, p.version)
+	c, err := ConfigOf(document, p.dir, p.version)
 	if p.memory != nil {
 		c.Paths.StatusSocket = ""
 	}

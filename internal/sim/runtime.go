@@ -231,16 +231,7 @@ func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var pods []*api.PodSandbox
-	for _, p := range r.sortedPods() {
-		pods = append(pods, p.nri(r))
-	}
-	var containers []*api.Container
-	for _, c := range r.sortedContainers() {
-		if c.state != api.ContainerState_CONTAINER_STOPPED {
-			containers = append(containers, c.nri())
-		}
-	}
+	pods, containers := r.listedLocked()
 	updates, err := tell(ctx, pods, containers)
 	if err != nil {
 		r.observe(Event{Kind: "Synchronize", Err: err})
@@ -250,6 +241,25 @@ func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 	r.observe(Event{Kind: "Synchronize", Updates: changes})
 	r.syncs.add()
 	return nil
+}
+
+// Listed is what a plugin is told when it is synchronised.
+func (r *Runtime) Listed() ([]*api.PodSandbox, []*api.Container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listedLocked()
+}
+
+func (r *Runtime) listedLocked() (pods []*api.PodSandbox, containers []*api.Container) {
+	for _, p := range r.sortedPods() {
+		pods = append(pods, p.nri(r))
+	}
+	for _, c := range r.sortedContainers() {
+		if c.state != api.ContainerState_CONTAINER_STOPPED {
+			containers = append(containers, c.nri())
+		}
+	}
+	return pods, containers
 }
 
 // unsolicited applies updates a plugin asks for on its own account and returns

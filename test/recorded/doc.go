@@ -9,4 +9,7 @@
 // only when nothing else is left to do. A message between agent and runtime takes a moment, so that whatever was under
 // way is done when it comes. Times, durations and the ids of log lines are taken out. Log lines are not recorded: their
 // wording is free. A play goes on until nothing is left to be done, so a scenario may end otherwise than it wants.
+//
+// TestAdopted has an agent start on what an earlier one left: state directories, the kernel and the runtime's list, which
+// are in testdata/left. -update leaves them anew.
 package recorded

@@ -96,12 +96,15 @@ func newAgent(o sim.AgentOptions) (sim.Agent, error) {
 	})
 }
 
+// key signs records.
+const key = "a key of the test, 32 bytes long"
+
 // ready gives the agent a key, since records are signed.
 func (p *playing) ready(k *cgroup.Fake, dir string) error {
 	p.dir = dir
 	p.text.Hide(dir)
 	p.text.Kernel(k)
-	return os.WriteFile(filepath.Join(dir, "record.key"), []byte("a key of the test, 32 bytes long"), 0o600)
+	return os.WriteFile(filepath.Join(dir, "record.key"), []byte(key), 0o600)
 }
 
 // after waits until nothing is left to be done, and records what a step came to.

@@ -214,7 +214,10 @@ func (p *Policy) home(v placement.View, s placement.Subject) (home lifecycle.Opt
 	if s.PodHome.Set {
 		return s.PodHome, nil
 	}
-	milli := max(intent.SharesMilli(s.Told.CPU.Shares.V), intent.SharesMilli(s.PodTold.CPU.Shares.V))
+	milli := intent.SharesMilli(s.Told.CPU.Shares.V)
+	if s.PodTold != nil {
+		milli = max(milli, intent.SharesMilli(s.PodTold.CPU.Shares.V))
+	}
 	most := int64(-1)
 	for _, id := range p.nodes(v, s) {
 		if len(s.Only) > 0 && !slices.Contains(s.Only, id) {

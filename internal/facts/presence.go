@@ -1,0 +1,159 @@
+package facts
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Presence is what is known of the cgroups of pods and containers: which were seen by
+// this agent, and which containers run without one. That a cgroup is absent ends
+// nobody by itself: the tree may be the wrong one (cgroup.root, another cgroup
+// namespace's). It takes a second witness: it was there, or the runtime reports the end.
+type Presence struct {
+	tree  *cgroup.Tree
+	state State
+	now   func() time.Time
+	every time.Duration // between two calls of Find
+
+	mu   sync.Mutex      // guards all below; taken after the state is held
+	seen map[string]bool // by sandbox or container id
+	// absent are containers that the runtime says run, and their pods, by the time
+	// since when no cgroup of theirs was found.
+	absent map[string]time.Time
+	// faults are those that two calls of Find did not find, with their directories: a
+	// start, or an end, may have been under way at the first one. It is replaced, not
+	// changed.
+	faults map[string]string
+}
+
+// NewPresence returns the presence of cgroups in a tree.
+func NewPresence(tree *cgroup.Tree, state State, now func() time.Time, every time.Duration) *Presence {
+	return &Presence{tree: tree, state: state, now: now, every: every, seen: map[string]bool{}, absent: map[string]time.Time{}}
+}
+
+// Seen notes that a pod's cgroup exists, where it does.
+func (p *Presence) Seen(pod *lifecycle.Pod) {
+	p.mu.Lock()
+	known := p.seen[pod.ID]
+	p.mu.Unlock()
+	dir, err := cgroup.PodPath(pod.CgroupParent)
+	if known || err != nil || !p.tree.Has(dir) {
+		return
+	}
+	p.mu.Lock()
+	p.seen[pod.ID] = true
+	p.mu.Unlock()
+}
+
+// Vanished reports whether a pod's cgroup was there and is gone.
+func (p *Presence) Vanished(id, parent string) bool {
+	dir, err := cgroup.PodPath(parent)
+	if err != nil || !p.tree.Gone(dir) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[id]
+}
+
+// Ended returns pods without a cgroup: those whose end the runtime reported, and of
+// all others those that this agent has seen with one. A cgroup may come late, and the
+// tree may be the wrong one.
+func (p *Presence) Ended() (gone []*lifecycle.Pod) {
+	var all []*engine.Pod
+	s := p.state.Hold()
+	for _, id := range s.Pods() {
+		all = append(all, s.Pod(id))
+	}
+	p.state.Free()
+	for _, pod := range all {
+		dir, err := cgroup.PodPath(pod.Pod.CgroupParent)
+		switch {
+		case err != nil:
+		case pod.Stopped && !p.tree.Has(dir), p.Vanished(pod.Pod.ID, pod.Pod.CgroupParent):
+			gone = append(gone, pod.Pod)
+		default:
+			p.Seen(pod.Pod)
+		}
+	}
+	return gone
+}
+
+// Absent are the cgroup directories of containers that run without one, and of their
+// pods, by id.
+func (p *Presence) Absent() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.faults
+}
+
+// Find searches the cgroups that were not seen yet: those of owners' pods and of
+// containers that run. What was seen is not searched again.
+func (p *Presence) Find() {
+	wanted := p.unseen()
+	found := map[string]bool{}
+	for id, dir := range wanted {
+		found[id] = p.tree.Has(dir)
+	}
+	now, faults := p.now(), map[string]string{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, dir := range wanted {
+		since, absent := p.absent[id]
+		switch {
+		case found[id]:
+			p.seen[id] = true
+			delete(p.absent, id)
+		case !absent:
+			p.absent[id] = now
+		case now.Sub(since) >= p.every:
+			faults[id] = dir
+		}
+	}
+	p.faults = faults
+}
+
+// unseen are the directories to search, by sandbox or container id. What has ended is
+// forgotten.
+func (p *Presence) unseen() map[string]string {
+	s := p.state.Hold()
+	defer p.state.Free()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.seen, func(id string, _ bool) bool { return s.Container(id) == nil && s.Pod(id) == nil })
+	out := map[string]string{}
+	want := func(id, dir string, err error) { // what cannot be named is reported elsewhere
+		if err == nil && !p.seen[id] {
+			out[id] = dir
+		}
+	}
+	wantPod := func(pod *engine.Pod) {
+		dir, err := cgroup.PodPath(pod.Pod.CgroupParent)
+		want(pod.Pod.ID, dir, err)
+	}
+	for _, pod := range s.Owners() {
+		wantPod(pod)
+	}
+	for _, id := range s.Containers() {
+		ctr, parent := s.Container(id), ""
+		if p.seen[id] || !ctr.Runs() {
+			continue
+		}
+		if pod := s.Pod(ctr.PodID); pod != nil {
+			parent = pod.Pod.CgroupParent
+			wantPod(pod)
+		}
+		dir, err := cgroup.Path(parent, ctr.CgroupsPath)
+		want(id, dir, err)
+	}
+	maps.DeleteFunc(p.absent, func(id string, _ time.Time) bool {
+		_, wanted := out[id]
+		return !wanted
+	})
+	return out
+}

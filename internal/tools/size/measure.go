@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// size is how large everything is.
+type size struct {
+	packages []pkg
+	types    []typ
+	long     []function
+}
+
+// pkg is a package and its lines of code.
+type pkg struct {
+	name  string // below the module
+	lines int
+}
+
+// typ is a type that has methods or fields.
+type typ struct {
+	name            string // with its package
+	methods, fields int
+	plain           bool // data alone
+}
+
+// function is a long one.
+type function struct {
+	name  string
+	lines int
+}
+
+// listed is a package as go list tells it.
+type listed struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+	Module                  *struct{ Path string }
+}
+
+// measure measures the module in a directory.
+func measure(dir string) (*size, error) {
+	all, module, err := list(dir)
+	if err != nil {
+		return nil, err
+	}
+	fset := token.NewFileSet()
+	exports := map[string]string{}
+	for _, p := range all {
+		exports[p.ImportPath] = p.Export
+	}
+	m := &measurer{module: module, fset: fset, size: &size{}}
+	m.types = types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	for _, p := range all {
+		if p.Module == nil || p.Module.Path != module || !counts(strings.TrimPrefix(p.ImportPath, module+"/")) {
+			continue
+		}
+		if err := m.measure(p); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.ImportPath, err)
+		}
+	}
+	return m.size, nil
+}
+
+// list lists the packages that the binary is made of, and names the module.
+func list(dir string) (all []listed, module string, err error) {
+	cmd := exec.Command("go", "list", "-deps", "-export", "-tags", "nri_no_wasm,grpcnotrace", "-json=ImportPath,Dir,Export,GoFiles,Module", "./cmd/trimtab")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, "", fmt.Errorf("go list: %w", err)
+	}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all, module, nil
+		} else if err != nil {
+			return nil, "", err
+		}
+		if rest, is := strings.CutSuffix(p.ImportPath, "/cmd/trimtab"); is {
+			module = rest
+		}
+		all = append(all, p)
+	}
+}
+
+// counts reports whether a package is counted: the simulator is a tool of its own.
+func counts(name string) bool {
+	return name != "internal/sim" && !strings.HasPrefix(name, "internal/sim/")
+}
+
+// isFake reports whether a file stands in for the kernel in tests and in the simulator.
+func isFake(file string) bool { return file == "fake.go" || strings.HasPrefix(file, "fake_") }
+
+// measurer measures one package after the other.
+type measurer struct {
+	module string
+	fset   *token.FileSet
+	types  types.Config
+	size   *size
+}
+
+func (m *measurer) measure(p listed) error {
+	var all, counted []*ast.File
+	here := pkg{name: strings.TrimPrefix(p.ImportPath, m.module+"/")}
+	for _, name := range p.GoFiles {
+		text, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(m.fset, filepath.Join(p.Dir, name), text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		all = append(all, f)
+		if isFake(name) || ast.IsGenerated(f) {
+			continue
+		}
+		counted = append(counted, f)
+		here.lines += linesOf(text)
+	}
+	if here.lines > 0 {
+		m.size.packages = append(m.size.packages, here)
+	}
+	checked, err := m.types.Check(p.ImportPath, m.fset, all, nil)
+	if err != nil {
+		return err
+	}
+	m.measureTypes(here.name, checked, counted)
+	m.measureFunctions(here.name, counted)
+	return nil
+}
+
+// linesOf counts lines of code.
+func linesOf(text []byte) int {
+	var s scanner.Scanner
+	fset := token.NewFileSet()
+	file := fset.AddFile("", fset.Base(), len(text))
+	s.Init(file, text, nil, 0)
+	n, last := 0, 0
+	for {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			return n
+		}
+		if tok == token.SEMICOLON && lit == "\n" {
+			continue // not written
+		}
+		first := file.Line(pos)
+		end := first + strings.Count(lit, "\n")
+		n += end - max(first, last+1) + 1
+		last = max(last, end)
+	}
+}
+
+// measureTypes counts methods and fields of the types that some files declare.
+func (m *measurer) measureTypes(where string, p *types.Package, files []*ast.File) {
+	first := firstParameters(files)
+	for _, f := range files {
+		for _, d := range f.Decls {
+			decl, is := d.(*ast.GenDecl)
+			if !is || decl.Tok != token.TYPE {
+				continue
+			}
+			for _, s := range decl.Specs {
+				spec, _ := s.(*ast.TypeSpec)
+				if named, is := p.Scope().Lookup(spec.Name.Name).Type().(*types.Named); is && !types.IsInterface(named) {
+					t := m.typeOf(named)
+					t.name, t.methods = where+"."+spec.Name.Name, t.methods+first[spec.Name.Name]
+					m.size.types = append(m.size.types, t)
+				}
+			}
+		}
+	}
+}
+
+func (m *measurer) typeOf(named *types.Named) typ {
+	t := typ{plain: true, methods: types.NewMethodSet(types.NewPointer(named)).Len()}
+	for method := range named.Methods() {
+		receiver := method.Signature().Recv().Type()
+		if _, pointer := receiver.(*types.Pointer); pointer {
+			t.plain = false
+		}
+	}
+	if s, is := named.Underlying().(*types.Struct); is {
+		t.fields = m.fieldsOf(s)
+	}
+	return t
+}
+
+// fieldsOf counts the fields of a struct and of the module's structs that are embedded in it.
+func (m *measurer) fieldsOf(s *types.Struct) int {
+	n := 0
+	for f := range s.Fields() {
+		n++
+		if !f.Embedded() {
+			continue
+		}
+		of := f.Type()
+		if p, is := of.(*types.Pointer); is {
+			of = p.Elem()
+		}
+		named, is := of.(*types.Named)
+		if !is || named.Obj().Pkg() == nil || !strings.HasPrefix(named.Obj().Pkg().Path(), m.module+"/") {
+			continue
+		}
+		if inner, is := named.Underlying().(*types.Struct); is {
+			n += m.fieldsOf(inner) - 1
+		}
+	}
+	return n
+}
+
+// firstParameters counts functions by the type that their first parameter points to.
+func firstParameters(files []*ast.File) map[string]int {
+	first := map[string]int{}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			decl, is := d.(*ast.FuncDecl)
+			if !is || decl.Recv != nil || len(decl.Type.Params.List) == 0 {
+				continue
+			}
+			if star, is := decl.Type.Params.List[0].Type.(*ast.StarExpr); is {
+				if name, is := star.X.(*ast.Ident); is {
+					first[name.Name]++
+				}
+			}
+		}
+	}
+	return first
+}
+
+// measureFunctions notes the long functions.
+func (m *measurer) measureFunctions(where string, files []*ast.File) {
+	for _, f := range files {
+		for _, d := range f.Decls {
+			decl, is := d.(*ast.FuncDecl)
+			if !is || decl.Body == nil {
+				continue
+			}
+			lines := m.fset.Position(decl.End()).Line - m.fset.Position(decl.Pos()).Line + 1
+			if lines > longest {
+				m.size.long = append(m.size.long, function{where + "." + decl.Name.Name, lines})
+			}
+		}
+	}
+}

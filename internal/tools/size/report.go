@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// heart are the packages that decide and carry out, with what they were cut into.
+var heart = []string{
+	"internal/conductor", "internal/engine", "internal/keeper", "internal/record", "internal/runtimesync", "internal/nodeview", "internal/facts",
+	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet",
+}
+
+func isHeart(name string) bool {
+	return slices.ContainsFunc(heart, func(h string) bool { return name == h || strings.HasPrefix(name, h+"/") })
+}
+
+// report is what is printed.
+func (s *size) report() string {
+	var b strings.Builder
+	b.WriteString("lines of code, without comments, blanks, tests, generated code, simulator and fakes\n\n")
+	all, inner := 0, 0
+	for _, p := range s.sorted() {
+		mark := ""
+		if isHeart(p.name) {
+			mark, inner = " (heart)", inner+p.lines
+		}
+		all += p.lines
+		fmt.Fprintf(&b, "%7d  %s%s\n", p.lines, p.name, mark)
+	}
+	fmt.Fprintf(&b, "%7d  the heart\n%7d  all\n\nmethods, fields of the biggest types\n\n", inner, all)
+	for i, t := range s.biggest() {
+		if i == 25 && !t.over() {
+			break
+		}
+		note := ""
+		if t.over() {
+			note = "  over " + fmt.Sprintf("%d methods or %d fields", mostMethods, mostFields)
+		}
+		fmt.Fprintf(&b, "%5d %5d  %s%s\n", t.methods, t.fields, t.name, note)
+	}
+	fmt.Fprintf(&b, "\nfunctions of more than %d lines\n\n", longest)
+	for _, f := range s.long {
+		fmt.Fprintf(&b, "%7d  %s\n", f.lines, f.name)
+	}
+	return b.String()
+}
+
+func (s *size) sorted() []pkg {
+	return slices.SortedFunc(slices.Values(s.packages), func(a, b pkg) int { return cmp.Or(b.lines-a.lines, cmp.Compare(a.name, b.name)) })
+}
+
+// over reports whether a type has more than it should.
+func (t typ) over() bool { return t.methods > mostMethods || !t.plain && t.fields > mostFields }
+
+// biggest are types, the first those that have more than they should.
+func (s *size) biggest() []typ {
+	rank := func(t typ) int {
+		if t.over() {
+			return 1000 + t.methods
+		}
+		return t.methods
+	}
+	return slices.SortedFunc(slices.Values(s.types), func(a, b typ) int {
+		return cmp.Or(rank(b)-rank(a), b.fields-a.fields, cmp.Compare(a.name, b.name))
+	})
+}
+
+// round is to what the table's lines of code are rounded, so that not every change makes it another.
+const round = 50
+
+// table is what stands in ARCHITECTURE.md.
+func (s *size) table() string {
+	var b strings.Builder
+	b.WriteString("| package | lines of code | its biggest type | methods | fields |\n| --- | --- | --- | --- | --- |\n")
+	sum := 0
+	for _, p := range s.sorted() {
+		if !isHeart(p.name) {
+			continue
+		}
+		sum += p.lines
+		name, methods, fields := "–", "–", "–"
+		for _, t := range s.biggest() {
+			if of, short, _ := cutLast(t.name); of == p.name && t.methods > 0 {
+				name, methods, fields = "`"+short+"`", fmt.Sprint(t.methods), fmt.Sprint(t.fields)
+				break
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s |\n", p.name, rounded(p.lines), name, methods, fields)
+	}
+	fmt.Fprintf(&b, "| together | %d | | | |\n", rounded(sum))
+	return b.String()
+}
+
+func rounded(n int) int { return (n + round/2) / round * round }
+
+func cutLast(name string) (before, after string, found bool) {
+	i := strings.LastIndexByte(name, '.')
+	if i < 0 {
+		return name, "", false
+	}
+	return name[:i], name[i+1:], true
+}
+
+// Where the table stands.
+const (
+	opening = "<!-- Written by make generate: internal/tools/size -->\n"
+	closing = "<!-- end -->\n"
+)
+
+// placed puts a table between the marks of a text.
+func placed(text, table string) (string, error) {
+	before, rest, opened := strings.Cut(text, opening)
+	_, after, closed := strings.Cut(rest, closing)
+	if !opened || !closed {
+		return "", errors.New("no place for the table")
+	}
+	return before + opening + table + closing + after, nil
+}
+
+func rewrite(dir, file string, s *size) error {
+	name := filepath.Join(dir, file)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	now, err := placed(string(text), s.table())
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(name, []byte(now), 0o644)
+}

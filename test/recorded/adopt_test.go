@@ -1,0 +1,306 @@
+package recorded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/net/multiplex"
+	"github.com/containerd/ttrpc"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+)
+
+// left is what an agent left behind in the middle of a scenario: its files, the kernel as it was written, and what the
+// runtime lists, records among it.
+type left struct {
+	Scenario, Cgroup string
+	Step             string
+	Kernel           []string // mkdir DIRECTORY, rmdir DIRECTORY, write FILE VALUE
+	Files            map[string]string
+	Pods             []*api.PodSandbox
+	Containers       []*api.Container
+	Owned, Seats     map[string]string // what the agent said of it: CPUs by container
+}
+
+// leavings are the moments that are kept.
+var leavings = []struct {
+	scenario string
+	v1       bool
+}{
+	{"pools-dedicated", true},       // owners
+	{"pools-resize", true},          // a resize after the stamp
+	{"tour", true},                  // a silent container that was narrowed
+	{"podspec", false},              // pod specs that are kept
+	{"kubelet-podresources", false}, // what the kubelet granted
+}
+
+// TestAdopted has an agent find what an earlier one left, and its runtime list what it listed: nothing is written, and
+// who owns what is as it was. -update keeps what this tree leaves.
+func TestAdopted(t *testing.T) {
+	t.Parallel()
+	for _, l := range leavings {
+		for _, v := range []string{"v1", "v2"} {
+			if v == "v1" && !l.v1 {
+				continue
+			}
+			t.Run(v+" "+l.scenario, func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join("testdata", "left", v+"-"+l.scenario+".json")
+				if *update {
+					synctest.Test(t, func(t *testing.T) { leave(t, l.scenario, v, file) })
+				}
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found := &left{}
+				if err := json.Unmarshal(text, found); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Test(t, func(t *testing.T) { adopt(t, found) })
+			})
+		}
+	}
+}
+
+func load(t *testing.T, name, v string) *scenario.Scenario {
+	t.Helper()
+	s, err := scenario.Load("../scenarios/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Node.Cgroup = v
+	return s
+}
+
+// leave plays a scenario and keeps what is there when there is most of it.
+func leave(t *testing.T, name, v, file string) {
+	t.Helper()
+	s := load(t, name, v)
+	var kernel []string
+	var best *left
+	var dir string
+	err := sim.Run(t.Context(), s, sim.RunOptions{
+		Memory: true, Patience: time.Minute, Agent: newAgent, KeepState: true,
+		Ready: func(k *cgroup.Fake, d string) error {
+			dir = d
+			k.OnWrite(func(path, value string) { kernel = append(kernel, "write "+path+" "+value) })
+			k.OnChange(func(path string, c cgroup.Change) {
+				how := map[cgroup.Change]string{cgroup.Made: "mkdir", cgroup.Removed: "rmdir"}[c]
+				group, once := strings.CutPrefix(path, "cpuset/") // version 1 tells it of every hierarchy
+				if how != "" && (once || v == "v2") {
+					kernel = append(kernel, how+" "+group)
+				}
+			})
+			return os.WriteFile(filepath.Join(d, "record.key"), []byte(key), 0o600)
+		},
+		After: func(i int, r *sim.Runtime, agent status.Source) {
+			time.Sleep(drained)
+			pods, ctrs := r.Listed()
+			if slices.ContainsFunc(s.Steps[:i+1], func(s scenario.Step) bool { return len(s.Reconfigure) > 0 }) ||
+				s.Steps[i].Kubelet != "" || best != nil && len(ctrs) < len(best.Containers) {
+				return
+			}
+			best = &left{Scenario: name, Cgroup: v, Step: s.Steps[i].Name, Kernel: slices.Clone(kernel), Files: filesOf(t, dir), Pods: pods, Containers: ctrs}
+			best.Owned, best.Seats = said(agent)
+		},
+	})
+	if unmet := (*sim.Unmet)(nil); err != nil && !errors.As(err, &unmet) {
+		t.Fatal(err)
+	}
+	text, err := json.MarshalIndent(best, "", " ")
+	if err == nil {
+		err = writeFile(file, string(text)+"\n")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// filesOf reads the files of a state directory and the key.
+func filesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range []string{"record.key", "state/checkpoint.json", "state/originals.jsonl", "state/granted.json", "state/podspecs.json"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			files[name] = string(text)
+		}
+	}
+	return files
+}
+
+// said is who owns what, and the CPUs of everybody.
+func said(agent status.Source) (owned, cpus map[string]string) {
+	owned, cpus = map[string]string{}, map[string]string{}
+	n := agent.Status()
+	for _, g := range n.CPUs.Grants {
+		owned[g.Pod+"/"+g.Container] = g.CPUs
+	}
+	for _, c := range n.Containers {
+		if c.Seat != "none" {
+			cpus[c.Pod+"/"+c.Name] = c.Seat + " " + c.CPUs
+		}
+	}
+	return owned, cpus
+}
+
+// adopt starts an agent on what was left.
+func adopt(t *testing.T, found *left) {
+	t.Helper()
+	s := load(t, found.Scenario, found.Cgroup)
+	o, err := sim.NodeOf(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, fake := o.Tree.FS.(*cgroup.Fake)
+	if !fake {
+		t.Fatal("the tree is not in memory")
+	}
+	again(t, kernel, found.Kernel)
+	dir := t.TempDir()
+	for name, text := range found.Files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.Config, err = sim.ConfigOf(s.Config, dir, o.Tree.Version); err != nil {
+		t.Fatal(err)
+	}
+	o.Config.Paths.StatusSocket = ""
+	o.Config.PodSpec.Kubelet.URL = "http://kubelet" // which is away
+	if s.TellsStatic() {
+		o.Config.PodSpec.Kubelet.PodResourcesSocket = filepath.Join(dir, "podresources.sock")
+	}
+	if err := os.WriteFile(o.Config.NRI.Socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kernel.OnWrite(func(path, value string) { t.Errorf("%s = %q is written", path, value) })
+	r := &lister{found: found, nri: o.Config.NRI.Socket, registered: make(chan struct{})}
+	o.Log, o.Dial = slog.New(slog.DiscardHandler), r.dial
+	a, err := newAgent(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- a.Run(ctx) }()
+	time.Sleep(time.Minute)
+	if !a.Connected() {
+		t.Error("it is not connected")
+	}
+	owned, cpus := said(a.Source())
+	if d := cmp.Diff([]map[string]string{found.Owned, found.Seats}, []map[string]string{owned, cpus}); d != "" {
+		t.Errorf("left at %q: %s", found.Step, d)
+	}
+	for _, u := range r.updates {
+		t.Errorf("the runtime is asked for %v", u)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	r.close()
+}
+
+// again does to a kernel what was done to another.
+func again(t *testing.T, k *cgroup.Fake, all []string) {
+	t.Helper()
+	for _, op := range all {
+		var err error
+		switch how, path, _ := strings.Cut(op, " "); how {
+		case "mkdir":
+			err = k.MkdirRunc(path)
+		case "rmdir":
+			err = k.Rmdir(path)
+		case "write":
+			file, value, _ := strings.Cut(path, " ")
+			err = k.WriteFile(file, []byte(value))
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+	}
+}
+
+// lister is a runtime that lists what was left.
+type lister struct {
+	found      *left
+	nri        string
+	registered chan struct{}
+	updates    []*api.ContainerUpdate
+	conn       multiplex.Mux
+	client     *ttrpc.Client
+	server     *ttrpc.Server
+}
+
+func (r *lister) dial(_ context.Context, address string) (net.Conn, error) {
+	if address != r.nri {
+		return nil, fmt.Errorf("%s is away", address)
+	}
+	ours, theirs := net.Pipe()
+	r.conn = multiplex.Multiplex(ours)
+	calls, err := r.conn.Open(multiplex.PluginServiceConn)
+	if err != nil {
+		return nil, err
+	}
+	requests, err := r.conn.Listen(multiplex.RuntimeServiceConn)
+	if err != nil {
+		return nil, err
+	}
+	if r.server, err = ttrpc.NewServer(); err != nil {
+		return nil, err
+	}
+	api.RegisterRuntimeService(r.server, r)
+	go func() { _ = r.server.Serve(context.Background(), requests) }() // ends with close
+	r.client = ttrpc.NewClient(calls)
+	go r.start(api.NewPluginClient(r.client))
+	return theirs, nil
+}
+
+func (r *lister) start(plugin api.PluginService) {
+	<-r.registered
+	ctx := context.Background()
+	if _, err := plugin.Configure(ctx, &api.ConfigureRequest{RuntimeName: "trimtab-sim", RuntimeVersion: "0.12.5", NRIVersion: "v0.12.5"}); err != nil {
+		return // the agent says that it is not connected
+	}
+	if answer, err := plugin.Synchronize(ctx, &api.SynchronizeRequest{Pods: r.found.Pods, Containers: r.found.Containers}); err == nil {
+		r.updates = append(r.updates, answer.GetUpdate()...)
+	}
+}
+
+func (r *lister) close() {
+	if r.conn != nil {
+		_ = errors.Join(r.conn.Close(), r.client.Close(), r.server.Close()) // whatever is left of them
+	}
+}
+
+// RegisterPlugin is the plugin's first call.
+func (r *lister) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
+	close(r.registered)
+	return &api.Empty{}, nil
+}
+
+// UpdateContainers is an update on the plugin's own account.
+func (r *lister) UpdateContainers(_ context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
+	r.updates = append(r.updates, req.GetUpdate()...)
+	return &api.UpdateContainersResponse{}, nil
+}
