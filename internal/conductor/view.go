@@ -15,19 +15,15 @@ import (
 func (c *Conductor) View(read func(*nodeview.View)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.viewLocked()
+	v := nodeview.View{State: c.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
+	v.Became = func(owner string, v lifecycle.Value) (nodeview.Became, bool) {
+		d, ok := c.tracks[owner].of(v)
+		return nodeview.Became{Value: d.value, Channel: d.channel, Note: d.told(), Applied: d.applied, Missing: d.missing}, ok
+	}
 	for _, a := range c.runtimes {
 		v.Attached = append(v.Attached, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	read(&v)
-}
-
-func (c *Conductor) viewLocked() nodeview.View {
-	became := func(owner string, v lifecycle.Value) (nodeview.Became, bool) {
-		d, ok := c.tracks[owner].of(v)
-		return nodeview.Became{Value: d.value, Channel: d.channel, Note: d.told(), Applied: d.applied, Missing: d.missing}, ok
-	}
-	return nodeview.View{State: c.state, Synced: c.synced, Absent: c.presence.Absent(), Became: became, Keeper: c.keeper}
 }
 
 // Journal returns what happened of late.

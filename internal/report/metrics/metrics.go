@@ -35,7 +35,7 @@ var (
 	decisionBuckets = []float64{1e-6, 2.5e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 250e-6, 1e-3, 10e-3, 100e-3}
 )
 
-// Metrics counts, and serves the page. It is a conductor.Recorder.
+// Metrics counts, and serves the page. It is a nodeview.Recorder.
 type Metrics struct {
 	registry *prometheus.Registry
 	kernel   []string
