@@ -20,10 +20,10 @@ const (
 	grantsName     = "granted.json"
 )
 
-// directory returns a directory of state files.
-func (o *Options) directory(path string) *statefile.Dir {
-	if o.Files != nil {
-		return statefile.New(o.Files(path), path)
+// directory returns a directory of state files, whose calls files makes, or the disk where that is nil.
+func directory(files func(dir string) statefile.FS, path string) *statefile.Dir {
+	if files != nil {
+		return statefile.New(files(path), path)
 	}
 	return statefile.New(statefile.Disk(path), path)
 }
@@ -32,7 +32,7 @@ func (o *Options) directory(path string) *statefile.Dir {
 // reported and used: its files are checked one by one.
 func (a *Agent) prepareState() error {
 	path := a.opt.Config.Paths.State
-	a.state = a.opt.directory(path)
+	a.state = directory(a.opt.Files, path)
 	err := a.state.Prepare(checkpointName, podSpecsName, grantsName, originalsName)
 	if errors.Is(err, statefile.ErrUntrusted) {
 		a.log.Warn("others can remove what the agent keeps for a restart", logkey.Key, "paths.state", logkey.Err, err)

@@ -101,7 +101,7 @@ func agentWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handl
 	c := config.Default()
 	c.Paths.State = t.TempDir()
 	a := &Agent{opt: Options{Config: c}, log: slog.New(log), seal: testKey}
-	a.state = a.opt.directory(c.Paths.State)
+	a.state = directory(a.opt.Files, c.Paths.State)
 	file := a.state.Path(checkpointName)
 	if err := errors.Join(os.WriteFile(file, checkpoint, 0o600), os.Chmod(file, mode)); err != nil {
 		t.Fatal(err)

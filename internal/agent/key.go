@@ -21,7 +21,7 @@ func (a *Agent) recordKey() ([]byte, error) {
 	if file == "" {
 		return newKey(), nil
 	}
-	dir, name := a.opt.directory(filepath.Dir(file)), filepath.Base(file)
+	dir, name := directory(a.opt.Files, filepath.Dir(file)), filepath.Base(file)
 	key, err := dir.ReadSecret(name)
 	switch {
 	case err == nil && len(key) == keySize:

@@ -93,7 +93,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	if err != nil {
 		return r, err
 	}
-	dir := (&Options{}).directory(c.Paths.State)
+	dir := directory(nil, c.Paths.State)
 	if err := dir.Prepare(); err != nil {
 		return r, fmt.Errorf("open the state directory %s (paths.state): %w", c.Paths.State, err)
 	}
