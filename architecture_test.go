@@ -52,7 +52,7 @@ var arrows = map[string][]string{
 	"internal/socket":            {},
 	"internal/statefile":         {},
 	"internal/extend/hookserver": {"api/runtime/v1alpha1", "internal/follow", "internal/lifecycle", "internal/report/logkey", "internal/topology"},
-	"internal/facts":             {"internal/cgroup", "internal/engine", "internal/intent", "internal/lifecycle", "internal/record", "internal/report/logkey"},
+	"internal/facts":             {"internal/cgroup", "internal/conductor/route", "internal/engine", "internal/intent", "internal/lifecycle", "internal/record", "internal/report/logkey"},
 	"internal/podspec":           {"internal/statefile", "internal/lifecycle", "internal/report/logkey"},
 	"internal/attach/nri":        {"internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket"},
 	"internal/agent":             {"internal/facts", "internal/nodeview", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/conductor", "internal/record", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket"},

@@ -137,7 +137,7 @@ func New(o Options) *Conductor {
 	c.fail.Store(o.Fail)
 	c.presence = facts.NewPresence(o.Keeper.Tree(), kept{c}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Kernel: o.Keeper, Tree: o.Keeper.Tree(), Presence: c.presence, State: kept{c},
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Allowed: o.Keeper.ParentCPUs, Tree: o.Keeper.Tree(), Presence: c.presence, State: kept{c},
 		Signer: c.signer, Checkpoint: c.checkpoint, Renew: c.inform, Log: o.Log,
 		Fault: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.Ourselves)) },
 	})
@@ -147,17 +147,16 @@ func New(o Options) *Conductor {
 // Handle decides one event and applies what must be applied before the answer.
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
-	start := c.now()
-	got, done, err := c.facts.Gather(ctx, attachmentOf(from), &ev)
-	defer done()
 	w := c.newWork(from, &ev)
+	got, done, err := c.facts.Gather(ctx, &w.can, &ev)
+	defer done()
 	if err != nil { // a hook server's, before the event had its turn
 		err = &Rejection{Reason: err.Error()}
 		c.reports.Refused(w.done(), err)
 		return Answer{Op: w.op}, err
 	}
 	compact(&ev)
-	w.times.start, w.times.limit, w.problems, w.facts.Outside = start, got.Limit, got.Problems, got.Outside
+	w.times.limit, w.problems, w.facts.Outside = got.Limit, got.Problems, got.Outside
 	return c.run(w)
 }
 

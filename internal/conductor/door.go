@@ -58,7 +58,11 @@ type times struct {
 }
 
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
-	return &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev, times: times{start: c.now()}}
+	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev, times: times{start: c.now()}}
+	if from != nil {
+		w.can = from.Capabilities()
+	}
+	return w
 }
 
 // run is the one door: whatever changes what is decided, or what is in force, goes
@@ -171,7 +175,7 @@ func (c *Conductor) gather(w *work) {
 	if w.first != nil {
 		w.first()
 	}
-	c.facts.Read(attachmentOf(w.from), w.ev, &w.facts)
+	c.facts.Read(&w.can, w.ev, &w.facts)
 	if w.ev.Kind == lifecycle.CreateContainer && w.ev.Container != nil {
 		_, w.again = w.facts.Records[w.ev.Container.ID]
 		if q, found := w.facts.Distrusted[w.ev.Container.ID]; found {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/trimtab/trimtab/internal/engine"
-	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -20,22 +19,14 @@ func (k kept) Hold() *engine.State {
 // Free ends Hold.
 func (k kept) Free() { k.c.mu.Unlock() }
 
-// attachmentOf is what facts depend on of an attachment.
-func attachmentOf(c Carrier) facts.Attachment {
-	if c == nil {
-		return facts.Attachment{}
-	}
-	can := c.Capabilities()
-	return facts.Attachment{Name: c.Name(), Within: can.AnswersWithin, Stamps: can.Stamps(), BeforePod: can.AsksBeforePod}
-}
-
 // Notify reports an event to hook servers that nothing is decided about.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
 
 // BeforePod returns what hook servers want of a pod whose sandbox does not exist yet.
 // The error is a *Rejection.
 func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error) {
-	o, err := c.facts.BeforePod(ctx, attachmentOf(from), pod)
+	can := from.Capabilities()
+	o, err := c.facts.BeforePod(ctx, &can, pod)
 	if err != nil {
 		err = &Rejection{Reason: err.Error()}
 	}

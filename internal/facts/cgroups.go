@@ -4,26 +4,21 @@ import (
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Kernel reads cgroups.
-type Kernel interface {
-	// ParentCPUs returns the CPUs that a cgroup may use, as a kernel list.
-	ParentCPUs(dir string) (list string, ok bool)
-}
-
 // readCgroups looks for the cgroups of the event's pods, and reads what they allow. CPUs
 // that went offline may be gone from cgroups for good, or be back in them.
-func (g *Gatherer) readCgroups(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
 			return // named when something has to be written there
 		}
-		if list, ok := g.o.Kernel.ParentCPUs(dir); ok {
+		if list, ok := g.o.Allowed(dir); ok {
 			put(&f.ParentCPUs, p.ID, list)
 		}
 	}
@@ -80,7 +75,7 @@ func (g *Gatherer) findUnread(ev *lifecycle.Event) {
 }
 
 // readRecords adds the records of containers that may carry one.
-func (g *Gatherer) readRecords(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	switch ev.Kind {
 	case lifecycle.Synchronize, lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer:
 	default:
@@ -113,7 +108,7 @@ func (g *Gatherer) readRecords(_ Attachment, ev *lifecycle.Event, f *engine.Fact
 // only the checkpoint had, and those that own CPUs by a record that may be of before a
 // resize. Where a record is not trusted, or a container is unread, what all have tells
 // who owned what. Of a start it is one that could not be read before, or cannot now.
-func (g *Gatherer) readCPUs(from Attachment, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	list := ev.Kind == lifecycle.Synchronize
 	if !list && ev.Kind != lifecycle.StartContainer {
 		return
@@ -128,7 +123,7 @@ func (g *Gatherer) readCPUs(from Attachment, ev *lifecycle.Event, f *engine.Fact
 		var kernel, runs bool
 		switch {
 		case list:
-			kernel = c.Unread == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !from.Stamps || len(f.Distrusted) > 0)
+			kernel = c.Unread == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.Stamps() || len(f.Distrusted) > 0)
 			runs = unread
 		case !recorded || !r.Late:
 			kernel, runs = c.Unread == "" && g.wasUnread(c.ID), c.Unread != ""
@@ -141,7 +136,7 @@ func (g *Gatherer) readCPUs(from Attachment, ev *lifecycle.Event, f *engine.Fact
 		if err != nil {
 			return // named when something has to be written there
 		}
-		given, ok := g.o.Kernel.ParentCPUs(dir)
+		given, ok := g.o.Allowed(dir)
 		if ok && kernel {
 			put(&f.Kernel, c.ID, given)
 		}
@@ -160,7 +155,7 @@ func (g *Gatherer) wasUnread(id string) bool {
 // readEnded finds pods that own CPUs and have ended unnoticed: some runtimes do not
 // tell of the end of pods older than their last restart, but the kubelet removes the
 // pod's cgroup. It is looked for only when CPUs are wanted or may be free.
-func (g *Gatherer) readEnded(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
 		return
 	}

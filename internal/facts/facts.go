@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/record"
@@ -25,12 +26,13 @@ type Options struct {
 	Specs       Specs
 	Grants      Grants
 	HookServers HookServers
-	Kernel      Kernel
-	Tree        *cgroup.Tree // that the cgroups of pods and containers are looked for in
-	Presence    *Presence
-	State       State
-	Signer      *record.Signer
-	Checkpoint  *record.Checkpoint
+	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
+	Allowed    func(dir string) (list string, ok bool)
+	Tree       *cgroup.Tree // that the cgroups of pods and containers are looked for in
+	Presence   *Presence
+	State      State
+	Signer     *record.Signer
+	Checkpoint *record.Checkpoint
 	// Renew decides a pod anew, by what is known of it now.
 	Renew func(pod *lifecycle.Pod)
 	// Fault counts a panic, by the hook that it was of; "" for none of them.
@@ -42,17 +44,6 @@ type Options struct {
 type State interface {
 	Hold() *engine.State
 	Free()
-}
-
-// Attachment is what facts depend on of the attachment that an event came by.
-type Attachment struct {
-	Name string
-	// Within is how long the runtime waits for an answer; 0 where there is no end.
-	Within time.Duration
-	// Stamps: containers carry records, and an event can still be refused.
-	Stamps bool
-	// BeforePod: hook servers are asked before a sandbox is made.
-	BeforePod bool
 }
 
 // Gathered is what was waited for.
@@ -73,9 +64,9 @@ type source struct {
 	// key and what name, as a problem, that the event's time did not suffice for it.
 	key, what string
 	// await waits for what the event needs, and reports whether some is missing.
-	await func(ctx context.Context, from Attachment, ev *lifecycle.Event, got *Gathered) (missing bool)
+	await func(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool)
 	// read adds what is known by now.
-	read func(from Attachment, ev *lifecycle.Event, f *engine.Facts)
+	read func(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts)
 }
 
 // Gatherer asks its sources about events.
@@ -103,8 +94,8 @@ func New(o Options) *Gatherer {
 // Gather waits for what an event needs, with one budget for all sources. Events of one
 // container are gathered and decided in the order in which they came. done is called
 // when the event is over. The error is a hook server's refusal.
-func (g *Gatherer) Gather(ctx context.Context, from Attachment, ev *lifecycle.Event) (got Gathered, done func(), err error) {
-	ctx, limit, free := bound(ctx, from, ev)
+func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (got Gathered, done func(), err error) {
+	ctx, limit, free := bound(ctx, can, ev)
 	defer free()
 	got.Limit = limit
 	leave, whole := g.line.enter(ev), false
@@ -115,7 +106,7 @@ func (g *Gatherer) Gather(ctx context.Context, from Attachment, ev *lifecycle.Ev
 	}()
 	var late []lifecycle.Problem
 	for _, s := range g.sources {
-		if s.await != nil && s.await(ctx, from, ev, &got) && ctx.Err() != nil {
+		if s.await != nil && s.await(ctx, can, ev, &got) && ctx.Err() != nil {
 			late = append(late, lifecycle.Problem{
 				Key: s.key, Warning: true, Reason: s.what + " was not waited for to the end: the time that the runtime gives an event was over",
 				Then: "it is decided without, and anew when it is known",
@@ -137,10 +128,10 @@ func (g *Gatherer) Gather(ctx context.Context, from Attachment, ev *lifecycle.Ev
 }
 
 // Read adds to an event's facts what is known or can be read at once.
-func (g *Gatherer) Read(from Attachment, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) Read(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	for _, s := range g.sources {
 		if s.read != nil {
-			s.read(from, ev, f)
+			s.read(can, ev, f)
 		}
 	}
 }
@@ -152,11 +143,11 @@ const waitShare, ofShares = 3, 4
 // bound bounds all that an event waits for together by what the runtime waits for its
 // answer, which is returned too. free is called when nothing is waited for any more. A
 // Synchronize is answered before it is done.
-func bound(ctx context.Context, from Attachment, ev *lifecycle.Event) (bounded context.Context, limit time.Duration, free func()) {
+func bound(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (bounded context.Context, limit time.Duration, free func()) {
 	if ev.Kind == lifecycle.Synchronize {
 		return ctx, 0, func() {}
 	}
-	limit = from.Within
+	limit = can.AnswersWithin
 	if end, told := ctx.Deadline(); told {
 		if left := time.Until(end); limit <= 0 || left < limit {
 			limit = max(left, time.Nanosecond)

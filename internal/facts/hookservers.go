@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -50,30 +51,30 @@ func (g *Gatherer) Notify(ev *lifecycle.Event) {
 }
 
 // BeforePod returns what hook servers want of a pod whose sandbox does not exist yet.
-func (g *Gatherer) BeforePod(ctx context.Context, from Attachment, pod *lifecycle.Pod) (lifecycle.Outside, error) {
+func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.Outside, error) {
 	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
-	ctx, _, free := bound(ctx, from, ev)
+	ctx, _, free := bound(ctx, can, ev)
 	defer free()
-	return g.ask(ctx, from, ev)
+	return g.ask(ctx, can, ev)
 }
 
 // askHookServers asks about an event what can be asked. What they are notified of
 // afterwards is read now: it may be forgotten then.
-func (g *Gatherer) askHookServers(ctx context.Context, from Attachment, ev *lifecycle.Event, got *Gathered) (missing bool) {
+func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
 	g.overlay(ev)
 	switch {
 	case ev.Pod == nil:
 		return false
-	case ev.Kind == lifecycle.StartContainer && !from.Stamps:
+	case ev.Kind == lifecycle.StartContainer && !can.Stamps():
 		// An attachment beside the runtime tells of starts alone, afterwards.
 		got.past = g.past(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
 		got.past = g.past(ev, ev.Kind)
 		return false
-	case ev.Kind == lifecycle.RunPodSandbox && from.BeforePod:
+	case ev.Kind == lifecycle.RunPodSandbox && can.AsksBeforePod:
 		return false
 	}
-	got.Outside, got.refused = g.ask(ctx, from, ev)
+	got.Outside, got.refused = g.ask(ctx, can, ev)
 	if o := got.Outside; ev.Kind == lifecycle.RunPodSandbox && len(o.Labels)+len(o.Annotations) > 0 {
 		g.o.Checkpoint.NotePod(ev.Pod.ID, record.Overlay{Labels: o.Labels, Annotations: o.Annotations})
 		g.overlay(ev)
@@ -97,7 +98,7 @@ func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Eve
 
 // ask asks about one event. A refusal counts where the attachment can still hold the
 // event; elsewhere it is reported. A panic costs the answer.
-func (g *Gatherer) ask(ctx context.Context, from Attachment, ev *lifecycle.Event) (o lifecycle.Outside, err error) {
+func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.Outside, err error) {
 	if !g.asks(ev.Kind) {
 		return o, nil
 	}
@@ -109,12 +110,12 @@ func (g *Gatherer) ask(ctx context.Context, from Attachment, ev *lifecycle.Event
 		}
 	}()
 	o, err = g.o.HookServers.Ask(ctx, g.stored(ev))
-	if err == nil || from.Stamps {
+	if err == nil || can.Stamps() {
 		return o, err
 	}
 	o.Problems = append(o.Problems, lifecycle.Problem{
 		Hook: lifecycle.OutsideHook, Value: ev.Kind.String(), Refused: true,
-		Reason: err.Error(), Then: from.Name + " is told of it when it has happened: it stays",
+		Reason: err.Error(), Then: can.Name + " is told of it when it has happened: it stays",
 	})
 	return o, nil
 }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -49,7 +50,7 @@ func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
 
 // awaitSpec waits for the spec of a new pod or container. A pod that came without what
 // is known of it now is decided anew before its container is.
-func (g *Gatherer) awaitSpec(ctx context.Context, _ Attachment, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return false
 	}
@@ -67,7 +68,7 @@ func (g *Gatherer) awaitSpec(ctx context.Context, _ Attachment, ev *lifecycle.Ev
 	return missing
 }
 
-func (g *Gatherer) readSpecs(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	eachPod(ev, func(p **lifecycle.Pod) {
 		uid := (*p).UID
 		if s := g.spec(uid); s != nil && uid != "" {
@@ -79,7 +80,7 @@ func (g *Gatherer) readSpecs(_ Attachment, ev *lifecycle.Event, f *engine.Facts)
 // awaitGrants waits for what the kubelet granted the event's pods. Pods whose CPUs are
 // others by its answer are decided anew first: the event may be of a container that
 // was given them.
-func (g *Gatherer) awaitGrants(ctx context.Context, _ Attachment, ev *lifecycle.Event, _ *Gathered) (missing bool) {
+func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	var pods []*lifecycle.Pod
 	switch {
 	case g.o.Grants == nil:
@@ -114,7 +115,7 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ Attachment, ev *lifecycle.
 
 // readGrants adds what is known of pods that it matters to: where a new policy gives the
 // kubelet the say, of all.
-func (g *Gatherer) readGrants(_ Attachment, ev *lifecycle.Event, f *engine.Facts) {
+func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.Grants == nil {
 		return
 	}
