@@ -112,6 +112,7 @@ func leave(t *testing.T, name, v, file string) {
 		},
 		After: func(i int, r *sim.Runtime, agent status.Source) {
 			time.Sleep(drained)
+			synctest.Wait()
 			pods, ctrs := r.Listed()
 			if slices.ContainsFunc(s.Steps[:i+1], func(s scenario.Step) bool { return len(s.Reconfigure) > 0 }) ||
 				s.Steps[i].Kubelet != "" || best != nil && len(ctrs) < len(best.Containers) {
@@ -204,6 +205,7 @@ func adopt(t *testing.T, found *left) {
 	ended := make(chan error)
 	go func() { ended <- a.Run(ctx) }()
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	if !a.Connected() {
 		t.Error("it is not connected")
 	}

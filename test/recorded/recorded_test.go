@@ -110,6 +110,7 @@ func (p *playing) ready(k *cgroup.Fake, dir string) error {
 // after waits until nothing is left to be done, and records what a step came to.
 func (p *playing) after(step int, r *sim.Runtime, source status.Source) {
 	time.Sleep(drained)
+	synctest.Wait()
 	p.text.Line("after step %d", step+1)
 	if p.agent != source {
 		p.agent, p.seq = source, 0
