@@ -18,7 +18,7 @@ func (under) Capabilities() Capabilities {
 }
 
 // busy has it that nothing could be sent for longer than is waited.
-func (b *beside) busy() { b.queue.since = b.now().Add(-mostWait) }
+func (b *beside) busy() { b.node.queue.since = b.now().Add(-mostWait) }
 
 // next is an event of somebody else, and what its answer says of others.
 func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string {
@@ -97,7 +97,7 @@ func TestNotGivenAlong(t *testing.T) {
 	})
 	t.Run("ceded", func(t *testing.T) {
 		b := narrowedBeside(t)
-		b.ceded = map[lifecycle.Field]bool{lifecycle.CPUSetCPUs: true}
+		b.node.ceded = map[lifecycle.Field]bool{lifecycle.CPUSetCPUs: true}
 		b.busy()
 		if got := b.next(t, under{}, lifecycle.CreateContainer); got != nil {
 			t.Errorf("%v, which is another plugin's", got)
@@ -118,16 +118,16 @@ func TestNotGivenAlong(t *testing.T) {
 // it, and not before.
 func TestOverdue(t *testing.T) {
 	b := newBeside(t)
-	if b.overdue() {
+	if b.node.overdue() {
 		t.Error("a runtime that takes nothing along does not wait at all")
 	}
 	b.busy()
-	if !b.overdue() {
+	if !b.node.overdue() {
 		t.Error("a runtime that takes nothing along waits for ever")
 	}
 	b.Detached(anything{}, nil)
 	b.Attached(under{}, b.runtime)
-	if b.overdue() {
+	if b.node.overdue() {
 		t.Error("sent beside decisions to a runtime that takes it along")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -20,30 +19,30 @@ import (
 // the cgroup exists, and reports what the kernel refuses. Where the cgroup comes
 // with the first instruction only the runtime is in time, which in version 2 is
 // asked.
-func (c *Conductor) capabilities(from Carrier) (can Capabilities) {
+func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
-		from = c.connected().from
+		from = n.connected().from
 	}
 	if from == nil {
 		return can
 	}
 	can = from.Capabilities()
-	if !can.HoldsStart || c.keeper.Tree().Version != cgroup.V2 {
+	if !can.HoldsStart || !n.unified {
 		can.Create, can.Update = can.Create.Without(lifecycle.Unified), can.Update.Without(lifecycle.Unified)
 	}
 	return can
 }
 
 // known is what a value's route depends on.
-func (c *Conductor) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, told *lifecycle.Container) route.Known {
-	k := route.Known{Contest: c.contest(ctr, v.Field)}
+func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, told *lifecycle.Container) route.Known {
+	k := route.Known{Contest: n.contest(ctr, v.Field)}
 	if p == route.Creating {
 		return k
 	}
-	t, text := c.track(ctr.ID), v.String()
+	t, text := n.track(ctr.ID), v.String()
 	d, _ := t.of(v)
 	k.InForce, k.Stored = d.applied && d.value == text, t.stored[v.Field] == text
-	k.Kept = c.kernelOnly(ctr, v) || p != route.Updating && c.staysOut(ctr, v)
+	k.Kept = n.track(ctr.ID).kernelOnly(ctr, v) || p != route.Updating && n.track(ctr.ID).staysOut(ctr, v)
 	k.Given = told != nil && present(told, v) || untold(v.Field) && t.given[v.Field] == v.Text
 	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
@@ -52,8 +51,8 @@ func (c *Conductor) known(ctr *engine.Container, v lifecycle.Value, p route.Phas
 // bring sends a container's values where they go in this phase of its life, and
 // returns them. told is the container as the runtime describes it, nil where it is
 // known from before.
-func (c *Conductor) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecycle.Container) []lifecycle.Value {
-	t, values := c.track(ctr.ID), c.state.Values(ctr)
+func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecycle.Container) []lifecycle.Value {
+	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries
 	switch p {
 	case route.Living:
@@ -62,25 +61,25 @@ func (c *Conductor) bring(w *work, ctr *engine.Container, p route.Phase, told *l
 	case route.Creating:
 		t.sent = make(deliveries, 0, len(values))
 	}
-	target, err := c.target(ctr)
+	target, err := n.target(ctr)
 	for _, v := range values {
 		if d, ok := before.of(slotOf(v)); ok && d.value == v.String() {
 			t.deliver(v, d)
 		}
-		k := c.known(ctr, v, p, told)
+		k := n.known(ctr, v, p, told)
 		k.NoCgroup, k.Unasked = err, w.from == nil
 		r := route.Of(p, &w.can, v, k)
 		if r.To == route.Answer {
-			c.answer(w, t, v, p)
+			w.answerWith(t, v, p)
 		}
 		if err == nil && route.InKernel(v.Field) {
-			c.hand(w, p, c.item(target, ctr, v), told != nil && t.recorded)
+			w.write(p, n.item(target, ctr, v), told != nil && t.recorded)
 		}
 		switch r.To {
 		case route.Runtime:
-			c.send(w, ctr, v, p)
+			n.send(w, ctr, v, p)
 		case route.Kernel:
-			c.leaveToKernel(ctr, v, p, r.Why, k, told != nil)
+			n.leaveToKernel(ctr, v, p, r.Why, k, told != nil)
 		case route.Given:
 			t.deliver(v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
 		case route.Unapplied:
@@ -95,8 +94,8 @@ func (c *Conductor) bring(w *work, ctr *engine.Container, p route.Phase, told *l
 	return values
 }
 
-// answer puts a value into the answer to its container's event.
-func (c *Conductor) answer(w *work, t *track, v lifecycle.Value, p route.Phase) {
+// answerWith puts a value into the answer to its container's event.
+func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	w.answer.Values = append(w.answer.Values, v)
 	if p == route.Updating {
 		t.pending[v.Field] = v.String()
@@ -110,10 +109,10 @@ func (c *Conductor) answer(w *work, t *track, v lifecycle.Value, p route.Phase) 
 	t.give(v)
 }
 
-// hand gives the keeper a value. What a resize takes is gone from the kernel before
+// write gives the keeper a value. What a resize takes is gone from the kernel before
 // others get it, and what it gives is gone from them before: so it is written in one
 // batch with theirs, before the runtime writes it, as is what exists already.
-func (c *Conductor) hand(w *work, p route.Phase, it keeper.Item, carried bool) {
+func (w *work) write(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
 	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.plan.Moved():
@@ -125,16 +124,16 @@ func (c *Conductor) hand(w *work, p route.Phase, it keeper.Item, carried bool) {
 }
 
 // send changes the runtime's stored copy of a container with the answer.
-func (c *Conductor) send(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
-	t, others := c.track(ctr.ID), w.answer.Others
-	if n := len(others); p == route.Starting && n > 0 && others[n-1].Container == ctr.ID {
-		others[n-1].Values = append(others[n-1].Values, v)
+func (n *node) send(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
+	t, others := n.track(ctr.ID), w.answer.Others
+	if last := len(others) - 1; p == route.Starting && last >= 0 && others[last].Container == ctr.ID {
+		others[last].Values = append(others[last].Values, v)
 	} else {
 		w.answer.Others = append(others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 	}
 	t.store(v.Field, v.String())
 	if p != route.Starting {
-		c.noteLate(ctr)
+		n.noteLate(ctr)
 	}
 	if p != route.Losing {
 		t.carried(v, w.can.Name+" update")
@@ -149,8 +148,8 @@ func (c *Conductor) send(w *work, ctr *engine.Container, v lifecycle.Value, p ro
 
 // leaveToKernel has a value in the kernel alone, for a reason where the runtime could have
 // it, or until the runtime's stored copy is brought in line.
-func (c *Conductor) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, told bool) {
-	t := c.track(ctr.ID)
+func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, told bool) {
+	t := n.track(ctr.ID)
 	switch p {
 	case route.Creating, route.Named:
 		if asked, ok := copyFrom(&ctr.Pristine)[v.Field]; ok && why != "" {
@@ -170,17 +169,17 @@ func (c *Conductor) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p ro
 		t.alone(v, why)
 	}
 	if p == route.Living {
-		c.enqueue(ctr, v)
+		n.enqueue(ctr, v)
 	}
 }
 
 // contest says why a field is not claimed when a container is created, or "".
-func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
-	switch n := c.undone[ctr.Key]; {
-	case c.ceded[f]:
+func (n *node) contest(ctr *engine.Container, f lifecycle.Field) string {
+	switch failed := n.undone[ctr.Key]; {
+	case n.ceded[f]:
 		return "ceded to other plugins by nri.cede"
-	case n >= maxUndone:
-		return fmt.Sprintf("not claimed after %d failed creations", n)
+	case failed >= maxUndone:
+		return fmt.Sprintf("not claimed after %d failed creations", failed)
 	}
 	return ""
 }
@@ -189,48 +188,48 @@ func (c *Conductor) contest(ctr *engine.Container, f lifecycle.Field) string {
 // container without CPUs of its own in that copy is narrowed in the kernel
 // alone, where no update of the runtime undoes it. So the runtime's copy stays
 // what was asked for, and a restart finds it so.
-func (c *Conductor) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
+func (t *track) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 	return v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.OutsideHook && ctr.Seat.Pool == placement.Rest &&
-		ctr.Pristine.CPU.CPUs == "" && c.track(ctr.ID).stored[lifecycle.CPUSetCPUs] == ""
+		ctr.Pristine.CPU.CPUs == "" && t.stored[lifecycle.CPUSetCPUs] == ""
 }
 
 // staysOut reports whether a value is written to the kernel and kept from the
 // runtime's copy for as long as nobody updates the container: it was computed
 // from that copy, and without a record the copy alone tells a later start what
 // was asked for.
-func (c *Conductor) staysOut(ctr *engine.Container, v lifecycle.Value) bool {
-	return c.kernelOnly(ctr, v) || v.Scaled && !c.track(ctr.ID).recorded
+func (t *track) staysOut(ctr *engine.Container, v lifecycle.Value) bool {
+	return t.kernelOnly(ctr, v) || v.Scaled && !t.recorded
 }
 
 // differs reports whether the runtime's stored copy is to have a value and lacks it.
-func (c *Conductor) differs(ctr *engine.Container, v lifecycle.Value) bool {
-	return route.Copied(v.Field) && !c.track(ctr.ID).stores(v) && !c.staysOut(ctr, v)
+func (t *track) differs(ctr *engine.Container, v lifecycle.Value) bool {
+	return route.Copied(v.Field) && !t.stores(v) && !t.staysOut(ctr, v)
 }
 
 // outdated returns the values of a container that its copy in the runtime does
 // not have and that can be sent now.
-func (c *Conductor) outdated(can *Capabilities, id string, p route.Phase) []lifecycle.Value {
-	ctr := c.state.Container(id)
+func (n *node) outdated(can *Capabilities, id string, p route.Phase) []lifecycle.Value {
+	ctr := n.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	if t := c.track(id); t.createPending {
+	if t := n.track(id); t.createPending {
 		t.passedOver = true // sent once the runtime knows it
 		return nil
 	}
-	return slices.DeleteFunc(c.state.Values(ctr), func(v lifecycle.Value) bool {
-		return route.Of(p, can, v, c.known(ctr, v, p, nil)).To != route.Runtime
+	return slices.DeleteFunc(n.state.Values(ctr), func(v lifecycle.Value) bool {
+		return route.Of(p, can, v, n.known(ctr, v, p, nil)).To != route.Runtime
 	})
 }
 
 // enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
 // where there is no record: then the checkpoint does, which is saved long before the queue is quiet enough to be sent.
-func (c *Conductor) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if ctr.Unread != "" || !c.differs(ctr, v) {
+func (n *node) enqueue(ctr *engine.Container, v lifecycle.Value) {
+	if ctr.Unread != "" || !n.track(ctr.ID).differs(ctr, v) {
 		return
 	}
-	if _, late := c.checkpoint.Record(ctr.ID); !late && !c.track(ctr.ID).recorded {
-		c.noteLate(ctr)
+	if _, late := n.checkpoint.Record(ctr.ID); !late && !n.track(ctr.ID).recorded {
+		n.noteLate(ctr)
 	}
-	c.queue.add(ctr.ID)
+	n.queue.add(ctr.ID)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/keeper"
@@ -64,23 +65,14 @@ type Tuning struct {
 
 // Conductor is the one writer of the engine's state.
 type Conductor struct {
-	keeper   *keeper.Keeper
-	signer   *record.Signer
-	log      *slog.Logger
-	now      func() time.Time
-	reports  *nodeview.Reporter
-	facts    *facts.Gatherer
-	presence *facts.Presence
-	fail     atomic.Bool
-	ops      atomic.Uint32
-	// began is when it was made: since and last are counted from then, as no step
-	// of the wall clock changes how long ago something was.
-	began time.Time
-	// since is when the event under way took its turn, in nanoseconds; 0 for
-	// none.
-	since atomic.Int64
-	// last is when the last event ended, in nanoseconds.
-	last atomic.Int64
+	keeper  *keeper.Keeper
+	log     *slog.Logger
+	now     func() time.Time
+	reports *nodeview.Reporter
+	facts   *facts.Gatherer
+	fail    atomic.Bool
+	ops     atomic.Uint32
+	uptimes uptimes
 
 	// turn lets one event at a time be decided and applied: the runtime sends
 	// them one after another, several runtimes might not.
@@ -92,19 +84,27 @@ type Conductor struct {
 	// later is work that goes on after its event was answered; Run waits for it.
 	later sync.WaitGroup
 
-	mu         sync.Mutex // guards all below; never held across I/O
-	state      *engine.State
-	tracks     map[string]*track // by container or sandbox id
+	node       *node // its mu guards all below
+	presence   *facts.Presence
 	pace       time.Duration
-	queue      updateQueue
-	runtimes   map[string]attached
-	ceded      map[lifecycle.Field]bool
-	undone     map[placement.Key]int // creations in a row that failed after us
-	checkpoint *record.Checkpoint
-	returning  bool      // Options.Returning
-	looked     bool      // whether an earlier agent wrote was looked for
+	earlier    earlier
 	synced     time.Time // the last Synchronize that was decided and applied
 	sweepEvery time.Duration
+}
+
+// uptimes are when events were under way. All is counted from when the conductor was
+// made, as no step of the wall clock changes how long ago something was.
+type uptimes struct {
+	began time.Time
+	// since is when the event under way took its turn, in nanoseconds; 0 for none;
+	// last is when the last one ended.
+	since, last atomic.Int64
+}
+
+// earlier is what is known of an agent before this one.
+type earlier struct {
+	returning bool // Options.Returning
+	looked    bool // whether it wrote was looked for
 }
 
 // attached is a connected runtime.
@@ -118,27 +118,28 @@ func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = nodeview.NoRecorder{}
 	}
+	n := &node{
+		ceded: setOf(o.Ceded), undone: map[placement.Key]int{}, tracks: map[string]*track{},
+		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
+		queue: newUpdateQueue(o.Now), runtimes: map[string]attached{}, unified: o.Keeper.Tree().Version == cgroup.V2,
+	}
+	n.checkpoint = record.Open(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
-		ceded:  setOf(o.Ceded),
-		undone: map[placement.Key]int{}, tracks: map[string]*track{},
-		keeper: o.Keeper, signer: record.NewSigner(o.Key), log: o.Log, now: o.Now, pace: o.Pace,
-		state:      engine.NewState(o.Machine, o.Policy),
-		queue:      newUpdateQueue(o.Now),
-		began:      o.Now(),
-		runtimes:   map[string]attached{},
-		returning:  o.Returning,
-		sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		node: n, keeper: o.Keeper, log: o.Log, now: o.Now, pace: o.Pace,
+		uptimes: uptimes{began: o.Now()}, earlier: earlier{returning: o.Returning}, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
-	c.checkpoint = record.Open(o.Checkpoint, &c.mu, o.Log)
-	c.last.Store(int64(-quiet))
+	c.uptimes.last.Store(int64(-quiet))
 	c.keeper.Watchful(o.Now)
 	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
-	c.presence = facts.NewPresence(o.Keeper.Tree(), kept{c}, o.Now, c.sweepEvery)
+	c.presence = facts.NewPresence(o.Keeper.Tree(), kept{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{
-		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Allowed: o.Keeper.ParentCPUs, Tree: o.Keeper.Tree(), Presence: c.presence, State: kept{c},
-		Signer: c.signer, Checkpoint: c.checkpoint, Renew: c.inform, Log: o.Log,
+		Specs: o.Specs, Grants: o.Grants, HookServers: o.HookServers, Allowed: o.Keeper.ParentCPUs, Tree: o.Keeper.Tree(), Presence: c.presence, State: kept{n},
+		Signer: n.signer, Checkpoint: n.checkpoint, Log: o.Log,
+		Renew: func(pod *lifecycle.Pod) {
+			_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))
+		},
 		Fault: func(hook string) { o.Recorder.HookError(cmp.Or(hook, nodeview.Ourselves)) },
 	})
 	return c
@@ -178,7 +179,7 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 
 // unplaced are the containers of which no record tells whether they were
 // refused CPUs, before a Synchronize or a changed configuration decides it.
-func (c *Conductor) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
+func (n *node) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
 		return nil
 	}
@@ -190,8 +191,8 @@ func (c *Conductor) unplaced(ev *lifecycle.Event, records map[string]engine.Reco
 		}
 	}
 	if ev.Kind == lifecycle.Configure {
-		for _, id := range c.state.Containers() {
-			ids[id] = c.state.Container(id).Unplaced
+		for _, id := range n.state.Containers() {
+			ids[id] = n.state.Container(id).Unplaced
 		}
 	}
 	return ids
@@ -207,18 +208,18 @@ func texts(sets map[string]topology.Set, m *topology.Machine) map[string]string 
 }
 
 // Checkpoint is what of the node only this process knows, to be saved.
-func (c *Conductor) Checkpoint() *record.Checkpoint { return c.checkpoint }
+func (c *Conductor) Checkpoint() *record.Checkpoint { return c.node.checkpoint }
 
 // Wants lists the kinds of events the active hooks need, and those that tell
 // where everybody sits.
 func (c *Conductor) Wants() []lifecycle.Kind {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
 	want := map[lifecycle.Kind]bool{lifecycle.Synchronize: true}
 	for _, k := range c.facts.Wants() {
 		want[k] = true
 	}
-	for _, h := range c.state.Policy.Hooks {
+	for _, h := range c.node.state.Policy.Hooks {
 		for _, k := range h.Info().Stages {
 			want[k] = true
 		}
@@ -236,25 +237,25 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 // returns when what its Synchronize led to is in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Settled()
-	c.mu.Lock()
-	c.runtimes[from.Name()] = attached{from, r}
-	c.queue.wake()
-	c.mu.Unlock()
+	c.node.mu.Lock()
+	c.node.runtimes[from.Name()] = attached{from, r}
+	c.node.queue.wake()
+	c.node.mu.Unlock()
 	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
 // connected is a runtime that is connected, or nothing.
-func (c *Conductor) connected() (rt attached) {
-	for _, rt = range c.runtimes {
+func (n *node) connected() (rt attached) {
+	for _, rt = range n.runtimes {
 	}
 	return rt
 }
 
 // Detached notes that a runtime is away. What was decided stays in force.
 func (c *Conductor) Detached(from Carrier, err error) {
-	c.mu.Lock()
-	delete(c.runtimes, from.Name())
-	c.mu.Unlock()
+	c.node.mu.Lock()
+	delete(c.node.runtimes, from.Name())
+	c.node.mu.Unlock()
 	c.log.Warn("detached", logkey.Mode, from.Name(), logkey.Err, err)
 }
 

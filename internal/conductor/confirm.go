@@ -6,13 +6,13 @@ import (
 )
 
 // noteOutcomes takes note of what the kernel did with what it was given, of whatever lives.
-func (c *Conductor) noteOutcomes(outcomes []keeper.Outcome) {
+func (n *node) noteOutcomes(outcomes []keeper.Outcome) {
 	for _, o := range outcomes {
 		owner := o.Target.Owner
-		if c.state.Container(owner) == nil && c.state.Pod(owner) == nil {
+		if n.state.Container(owner) == nil && n.state.Pod(owner) == nil {
 			continue
 		}
-		t := c.track(owner)
+		t := n.track(owner)
 		before, _ := t.of(o.Value)
 		t.deliver(o.Value, fromKernel(o, before))
 	}

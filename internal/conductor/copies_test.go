@@ -55,8 +55,8 @@ type beside struct {
 func newBeside(t *testing.T) *beside {
 	t.Helper()
 	c, _, _ := observed(t, false)
-	c.state.Policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}}
-	c.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
+	c.node.state.Policy.Hooks = []hook.Hook{hook.CPUSet{UnsetQuota: true}}
+	c.node.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
 	b := &beside{Conductor: c, runtime: &taking{}}
 	c.Attached(anything{}, b.runtime)
 	b.pod = &lifecycle.Pod{ID: "w", Name: "web", UID: "uw", Namespace: "shop", CgroupParent: "/kubepods/poduw",
@@ -203,7 +203,7 @@ func TestOvertakenUpdate(t *testing.T) {
 			t.Errorf("wanted in the end: %+v", o)
 		}
 	}
-	if d, _ := b.tracks["web"].of(lifecycle.Value{Field: lifecycle.CPUSetCPUs}); d.value != "0-3" {
+	if d, _ := b.node.tracks["web"].of(lifecycle.Value{Field: lifecycle.CPUSetCPUs}); d.value != "0-3" {
 		t.Errorf("told people: %+v", d)
 	}
 }

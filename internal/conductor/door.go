@@ -74,12 +74,12 @@ func (c *Conductor) run(w *work) (Answer, error) {
 			return nil
 		}
 		c.gather(w)
-		c.mu.Lock() // until it is routed: nobody sees half of a decision
-		defer c.mu.Unlock()
+		c.node.mu.Lock() // until it is routed: nobody sees half of a decision
+		defer c.node.mu.Unlock()
 		if err := c.decide(w); err != nil {
 			return err
 		}
-		c.route(w)
+		c.node.route(w)
 		return nil
 	})
 	w.answer.Op = w.op
@@ -135,22 +135,22 @@ func (c *Conductor) enter(w *work) {
 		c.confirm(last)
 	}
 	if w != nil && w.rewrite == nil {
-		c.since.Store(max(1, int64(c.uptime())))
+		c.uptimes.since.Store(max(1, int64(c.uptime())))
 	}
 }
 
 // leave ends the turn.
 func (c *Conductor) leave(w *work) {
 	if w.rewrite == nil {
-		c.last.Store(int64(c.uptime()))
-		c.since.Store(0)
+		c.uptimes.last.Store(int64(c.uptime()))
+		c.uptimes.since.Store(0)
 	}
 	c.turn.Unlock()
 }
 
 // uptime is how long there has been a conductor. Of two of them the difference is
 // the time that passed between, whatever the wall clock did.
-func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.began) }
+func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.uptimes.began) }
 
 // recoverPanic runs a part of an event. A panic of ours costs the event its decision,
 // never the pod its life: it is logged and answered with no change.
@@ -188,18 +188,18 @@ func (c *Conductor) gather(w *work) {
 // there.
 func (c *Conductor) decide(w *work) error {
 	start := c.now()
-	w.plan = engine.Decide(c.state, w.ev, w.facts)
+	w.plan = engine.Decide(c.node.state, w.ev, w.facts)
 	w.times.decided = c.now().Sub(start)
 	if w.plan.Reject != "" {
 		return &Rejection{Reason: w.plan.Reject}
 	}
-	w.can = c.capabilities(w.from)
+	w.can = c.node.capabilities(w.from)
 	records := w.facts.Records
-	w.wasUnplaced = c.unplaced(w.ev, records)
-	c.state.Commit(w.plan)
+	w.wasUnplaced = c.node.unplaced(w.ev, records)
+	c.node.state.Commit(w.plan)
 	for id := range records {
-		if c.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
-			t := c.track(id)
+		if c.node.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
+			t := c.node.track(id)
 			t.recorded = true
 			if given := records[id].Given; given != nil {
 				t.given = given
@@ -260,9 +260,9 @@ func (c *Conductor) confirm(w *work) {
 	})
 	_ = c.recoverPanic(w, func() error {
 		c.keeper.Note(w.kernel.notes)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.noteOutcomes(w.wrote)
+		c.node.mu.Lock()
+		defer c.node.mu.Unlock()
+		c.node.noteOutcomes(w.wrote)
 		return nil
 	})
 	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
@@ -270,9 +270,9 @@ func (c *Conductor) confirm(w *work) {
 		if err := c.keeper.Tidy(); err != nil {
 			c.log.Warn("what an earlier run left stays", logkey.Err, err)
 		}
-		c.mu.Lock()
+		c.node.mu.Lock()
 		c.synced = c.now()
-		c.mu.Unlock()
+		c.node.mu.Unlock()
 	}
 	if w.rewrite == nil {
 		_ = c.recoverPanic(w, func() error {

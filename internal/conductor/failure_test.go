@@ -16,7 +16,7 @@ func TestFailurePolicy(t *testing.T) {
 		p := testPod(nil)
 		_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 		c.fail.Store(fail)
-		c.state = nil // whatever touches it fails
+		c.node.state = nil // whatever touches it fails
 		answer, err := c.Handle(t.Context(), anything{}, lifecycle.Event{
 			Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg"},
 		})

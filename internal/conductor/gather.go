@@ -7,17 +7,17 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// kept is the conductor as the gatherer of facts sees it.
-type kept struct{ c *Conductor }
+// kept is the node as the gatherer of facts sees it.
+type kept struct{ n *node }
 
 // Hold gives the state, which does not change until Free.
 func (k kept) Hold() *engine.State {
-	k.c.mu.Lock()
-	return k.c.state
+	k.n.mu.Lock()
+	return k.n.state
 }
 
 // Free ends Hold.
-func (k kept) Free() { k.c.mu.Unlock() }
+func (k kept) Free() { k.n.mu.Unlock() }
 
 // Notify reports an event to hook servers that nothing is decided about.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
@@ -36,7 +36,3 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 // Inform decides pods anew whose specs or grants became known or changed: the
 // kernel at once, the runtime's copies later. Pods nobody reported are passed over.
 func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }
-
-func (c *Conductor) inform(pod *lifecycle.Pod) {
-	_, _ = c.run(c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: pod}))
-}

@@ -11,9 +11,9 @@ import (
 
 // item is a value of a container for the keeper, with what would be there
 // without us.
-func (c *Conductor) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
+func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: t, Value: v, Asked: asked(&ctr.Pristine, v), Back: putsBack(v)}
-	if copied, told := c.track(ctr.ID).stored[v.Field]; told && it.Asked != nil && copied != it.Asked.String() {
+	if copied, told := n.track(ctr.ID).stored[v.Field]; told && it.Asked != nil && copied != it.Asked.String() {
 		it.Carried = true // by the runtime, into the kernel
 	}
 	return it

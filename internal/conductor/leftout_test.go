@@ -26,7 +26,7 @@ func TestLeftOut(t *testing.T) {
 	sync(alone)
 	sync(alone)
 	sync(alone, b.ctr)
-	if got := b.state.Container("web").Pristine.CPU.CPUs; got != "" {
+	if got := b.node.state.Container("web").Pristine.CPU.CPUs; got != "" {
 		t.Errorf("our own decision, CPUs %s, is taken for what was asked for", got)
 	}
 }

@@ -253,9 +253,9 @@ func TestAlive(t *testing.T) {
 	if err := c.Alive(soon); err != nil {
 		t.Error(err)
 	}
-	c.mu.Lock()
+	c.node.mu.Lock()
 	err := c.Alive(soon)
-	c.mu.Unlock()
+	c.node.mu.Unlock()
 	if err == nil {
 		t.Error("alive while nobody can have its lock")
 	}
@@ -264,7 +264,7 @@ func TestAlive(t *testing.T) {
 	if err := c.Alive(t.Context()); err != nil || w.op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
-	c.since.Store(int64(c.uptime() - 2*stuck))
+	c.uptimes.since.Store(int64(c.uptime() - 2*stuck))
 	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "an event has been under way for 4m0s") {
 		t.Errorf("got %v", err)
 	}
@@ -280,7 +280,7 @@ func TestAliveThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		c, _, _ := observed(t, false)
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
-		c.now, c.began = clk.Now, clk.Now()
+		c.now, c.uptimes.began = clk.Now, clk.Now()
 		w := c.newWork(anything{}, &lifecycle.Event{})
 		c.enter(w)
 		clk.Step(step)
@@ -300,8 +300,8 @@ func TestAliveThroughSteps(t *testing.T) {
 func TestReadyAfterAPanic(t *testing.T) {
 	c, n, _ := observed(t, false)
 	c.Attached(anything{}, refusing{})
-	state := c.state
-	c.state = nil // planted: deciding panics
+	state := c.node.state
+	c.node.state = nil // planted: deciding panics
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
 	if nodeview.Ready(c) == nil {
 		t.Error("ready, though nothing was taken over")
@@ -309,7 +309,7 @@ func TestReadyAfterAPanic(t *testing.T) {
 	if n.got[0] != "hook none" {
 		t.Errorf("the panic was not counted: %v", n.got)
 	}
-	c.state = state
+	c.node.state = state
 	_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{testPod(nil)}})
 	if err := nodeview.Ready(c); err != nil {
 		t.Error(err)
@@ -332,8 +332,8 @@ func (older) Capabilities() Capabilities {
 func TestRuntimeDoesNotObey(t *testing.T) {
 	for _, from := range []Carrier{anything{}, older{}} {
 		c, _, _ := observed(t, false)
-		c.state.Policy.Hooks = []hook.Hook{hook.OOMScore{}}
-		c.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{intent.OOMScore}, Namespaces: []string{"*"}, Decision: intent.Allow}}
+		c.node.state.Policy.Hooks = []hook.Hook{hook.OOMScore{}}
+		c.node.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{intent.OOMScore}, Namespaces: []string{"*"}, Decision: intent.Allow}}
 		p := testPod(map[string]string{intent.KoordOOMScore: "500"})
 		ans, err := c.Handle(t.Context(), from, lifecycle.Event{
 			Kind: lifecycle.CreateContainer, Pod: p, Container: &lifecycle.Container{ID: "c", PodID: "p", Name: "pg", CgroupsPath: "/kubepods/podu/c"},

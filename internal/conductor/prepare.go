@@ -15,16 +15,16 @@ import (
 )
 
 // route turns a committed plan into what is answered and what is written.
-func (c *Conductor) route(w *work) {
+func (n *node) route(w *work) {
 	switch w.ev.Kind {
 	case lifecycle.Synchronize:
-		c.checkpoint.Prune(w.ev)
+		n.checkpoint.Prune(w.ev)
 	case lifecycle.PostCreateContainer:
-		c.rename(w)
+		n.rename(w)
 	}
-	c.takeOut(w)
+	n.takeOut(w)
 	for _, id := range w.plan.ChangedPods {
-		c.preparePod(w, id)
+		n.preparePod(w, id)
 	}
 	told := map[string]*lifecycle.Container{}
 	for _, ctr := range w.ev.Containers {
@@ -32,80 +32,86 @@ func (c *Conductor) route(w *work) {
 			told[ctr.ID] = ctr
 		}
 	}
-	for _, id := range c.losersFirst(w.plan.Changed) {
-		ctr := c.state.Container(id)
+	for _, id := range n.losersFirst(w.plan.Changed) {
+		ctr := n.state.Container(id)
 		if slices.Contains(w.plan.Reseated, id) {
-			c.prepareFollowing(w, ctr)
+			n.prepareFollowing(w, ctr)
 			continue
 		}
 		switch w.ev.Kind {
 		case lifecycle.CreateContainer:
-			c.prepareCreate(w, ctr)
+			n.prepareCreate(w, ctr)
 		case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
 			// Between our answer and the runtime's write others may have been
 			// given CPUs: what was decided last counts.
 			w.kernel.owner = id
-			c.written(ctr)
+			n.written(ctr)
 		case lifecycle.UpdateContainer:
 			if id == w.ev.Container.ID {
-				c.prepareUpdate(w, ctr)
+				n.prepareUpdate(w, ctr)
 			} else {
-				c.prepareFollowing(w, ctr)
+				n.prepareFollowing(w, ctr)
 			}
 		case lifecycle.UpdatePodSandbox:
-			c.prepareFollowing(w, ctr)
+			n.prepareFollowing(w, ctr)
 		case lifecycle.StartContainer:
-			c.prepareStart(w, ctr)
+			n.prepareStart(w, ctr)
 		case lifecycle.Synchronize:
-			c.noteUnplaced(w, ctr)
-			c.prepareLive(w, ctr, told[id])
+			n.noteUnplaced(w, ctr)
+			n.prepareLive(w, ctr, told[id])
 		case lifecycle.PostCreateContainer:
-			c.createDone(ctr)
-			if w.ev.Former != "" {
-				c.prepareNamed(w, ctr)
+			n.createDone(ctr)
+			if w.ev.Former == "" {
+				continue
 			}
+			// Its cgroup has a name now. A pool that moved while the runtime was creating
+			// it has its stored copy changed before it starts.
+			if _, err := n.target(ctr); err == nil {
+				n.track(id).noCgroupPath = false
+			}
+			n.bring(w, ctr, route.Named, nil)
 		case lifecycle.Configure:
-			c.noteUnplaced(w, ctr)
-			c.prepareLive(w, ctr, nil)
+			n.noteUnplaced(w, ctr)
+			n.prepareLive(w, ctr, nil)
 		case lifecycle.Inform:
 			// It may have been created without a record, which a restart needs now.
-			c.noteLate(ctr)
-			c.track(id).recorded = true
-			c.prepareLive(w, ctr, nil)
+			n.noteLate(ctr)
+			n.track(id).recorded = true
+			n.prepareLive(w, ctr, nil)
 		}
 	}
 	for _, change := range w.plan.Seats {
-		c.prepareSeat(w, change)
+		n.prepareSeat(w, change)
 	}
-	c.refreshCreated(w)
-	c.giveAlong(w)
+	n.refreshCreated(w)
+	n.giveAlong(w)
 	if w.plan.Moved() {
-		c.checkpoint.SetGrants(texts(c.state.Held(), c.state.Machine))
+		n.checkpoint.SetGrants(texts(n.state.Held(), n.state.Machine))
 	}
 }
 
 // takeOut forgets who is gone.
-func (c *Conductor) takeOut(w *work) {
+func (n *node) takeOut(w *work) {
 	for _, id := range w.plan.Gone {
-		c.forget(w, id)
+		n.forget(w, id)
 	}
 	for _, id := range w.plan.GonePods {
-		c.forget(w, id)
+		n.forget(w, id)
 	}
 	if p := w.plan.Pod; p != nil && p.Stopped {
-		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
+		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
 	if len(w.plan.GonePods) > 0 { // others may have been swept with the event
-		maps.DeleteFunc(c.undone, func(k placement.Key, _ int) bool { return len(c.state.PodsOf(k.PodUID)) == 0 })
+		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
 	}
 }
 
 // losersFirst orders live containers so that those who share CPUs give them up
 // before those who own them get them.
-func (c *Conductor) losersFirst(ids []string) []string {
+func (n *node) losersFirst(ids []string) []string {
 	var share, own []string
 	for _, id := range ids {
-		switch ctr := c.state.Container(id); {
+		switch ctr := n.state.Container(id); {
 		case ctr == nil || !ctr.Alive():
 		case ctr.Seat.Pool == placement.Own:
 			own = append(own, id)
@@ -116,24 +122,24 @@ func (c *Conductor) losersFirst(ids []string) []string {
 	return append(share, own...)
 }
 
-func (c *Conductor) forget(w *work, id string) {
+func (n *node) forget(w *work, id string) {
 	w.kernel.forget = append(w.kernel.forget, id)
-	c.queue.drop(id)
+	n.queue.drop(id)
 	if w.ev.Kind != lifecycle.Synchronize { // prune knows better of these
-		c.checkpoint.Drop(id)
+		n.checkpoint.Drop(id)
 	}
-	if c.state.Container(id) == nil && c.state.Pod(id) == nil {
-		delete(c.tracks, id)
+	if n.state.Container(id) == nil && n.state.Pod(id) == nil {
+		delete(n.tracks, id)
 	}
 }
 
 // target names a container's cgroup.
-func (c *Conductor) target(ctr *engine.Container) (keeper.Target, error) {
+func (n *node) target(ctr *engine.Container) (keeper.Target, error) {
 	parent := ""
-	if p := c.state.Pod(ctr.PodID); p != nil {
+	if p := n.state.Pod(ctr.PodID); p != nil {
 		parent = p.Pod.CgroupParent
 	}
-	t := c.track(ctr.ID)
+	t := n.track(ctr.ID)
 	if at := t.cgroup; at.dir != "" && at.parent == parent && at.path == ctr.CgroupsPath {
 		return keeper.Target{Owner: ctr.ID, Dir: at.dir}, nil
 	}
@@ -144,10 +150,10 @@ func (c *Conductor) target(ctr *engine.Container) (keeper.Target, error) {
 	return keeper.Target{Owner: ctr.ID, Dir: dir}, err
 }
 
-func (c *Conductor) preparePod(w *work, id string) {
-	p := c.state.Pod(id)
+func (n *node) preparePod(w *work, id string) {
+	p := n.state.Pod(id)
 	if p == nil || len(p.Values) == 0 {
-		if t := c.tracks[id]; t != nil {
+		if t := n.tracks[id]; t != nil {
 			t.sent = nil
 		}
 		return
@@ -155,7 +161,7 @@ func (c *Conductor) preparePod(w *work, id string) {
 	dir, err := cgroup.PodPath(p.Pod.CgroupParent)
 	for _, v := range p.Values {
 		if err != nil {
-			c.track(id).lost(v, api.BadCgroup, err.Error())
+			n.track(id).lost(v, api.BadCgroup, err.Error())
 			continue
 		}
 		w.kernel.items = append(w.kernel.items, podItem(p, dir, v))
@@ -172,46 +178,41 @@ const maxUndone = 2
 
 // prepareCreate answers with what the attachment carries and nobody contests,
 // and leaves the rest for the moment the cgroup exists.
-func (c *Conductor) prepareCreate(w *work, ctr *engine.Container) {
-	t := c.track(ctr.ID)
+func (n *node) prepareCreate(w *work, ctr *engine.Container) {
+	t := n.track(ctr.ID)
 	t.stored = copyOf{}
 	if w.plan.Undone > 0 {
-		c.undone[ctr.Key] += w.plan.Undone
+		n.undone[ctr.Key] += w.plan.Undone
 	}
 	t.createPending, t.passedOver = true, false
-	if _, err := c.target(ctr); err != nil {
+	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
 	}
-	values := c.bring(w, ctr, route.Creating, nil)
+	values := n.bring(w, ctr, route.Creating, nil)
 	switch {
 	case !w.can.Stamps():
-		c.existing(w, ctr, values)
+		// Its creation is over when it is reported, and it carries no record: the checkpoint
+		// has it, and the runtime's copy is what the runtime reports.
+		n.noteLate(ctr)
+		n.createDone(ctr)
+		t.stored = copyFrom(&w.ev.Container.Resources)
+		for _, v := range values {
+			n.enqueue(ctr, v)
+		}
 	case len(values) > 0 || ctr.Refused || !ctr.Born.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
-		w.answer.Values = append(w.answer.Values, c.stamp(ctr))
+		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.recorded = true
-	}
-}
-
-// existing takes in a container whose creation is over when it is reported, and
-// that carries no record: the checkpoint has it, and the runtime's copy is what
-// the runtime reports.
-func (c *Conductor) existing(w *work, ctr *engine.Container, values []lifecycle.Value) {
-	c.noteLate(ctr)
-	c.createDone(ctr)
-	c.track(ctr.ID).stored = copyFrom(&w.ev.Container.Resources)
-	for _, v := range values {
-		c.enqueue(ctr, v)
 	}
 }
 
 // rename carries what is known of a container's deliveries over to the id the
 // runtime gave it.
-func (c *Conductor) rename(w *work) {
-	from, to := c.tracks[w.ev.Former], w.ev.Container.ID
+func (n *node) rename(w *work) {
+	from, to := n.tracks[w.ev.Former], w.ev.Container.ID
 	if w.plan.Container == nil || w.plan.Container.ID != to || from == nil {
 		return
 	}
-	t := c.track(to)
+	t := n.track(to)
 	if from.sent != nil {
 		t.sent = slices.Clone(from.sent)
 	}
@@ -227,21 +228,11 @@ func (c *Conductor) rename(w *work) {
 	}
 }
 
-// prepareNamed follows a container to its own id: its cgroup has a name now. A
-// pool that moved while the runtime was creating it has its stored copy changed
-// before it starts.
-func (c *Conductor) prepareNamed(w *work, ctr *engine.Container) {
-	if _, err := c.target(ctr); err == nil {
-		c.track(ctr.ID).noCgroupPath = false
-	}
-	c.bring(w, ctr, route.Named, nil)
-}
-
-func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
-	r := c.recordOf(ctr)
-	text, whole := c.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
+func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
+	r := n.recordOf(ctr)
+	text, whole := n.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
 	if !whole {
-		c.checkpoint.Note(ctr.ID, r)
+		n.checkpoint.Note(ctr.ID, r)
 	}
 	return lifecycle.Value{
 		Field: lifecycle.Annotation, Key: RecordKey, Text: text,
@@ -249,72 +240,72 @@ func (c *Conductor) stamp(ctr *engine.Container) lifecycle.Value {
 	}
 }
 
-func (c *Conductor) recordOf(ctr *engine.Container) lifecycle.Record {
+func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return lifecycle.Record{
-		Version: lifecycle.RecordVersion, Generation: c.state.Generation, CPUs: c.state.Machine.Format(ctr.Born),
-		Given: c.track(ctr.ID).given, Kept: ctr.Kept,
+		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Born),
+		Given: n.track(ctr.ID).given, Kept: ctr.Kept,
 	}
 }
 
 // noteUnplaced keeps whether a container got the CPUs it may have had since its
 // creation: its record, which cannot be changed, does not know.
-func (c *Conductor) noteUnplaced(w *work, ctr *engine.Container) {
-	p := c.state.Pod(ctr.PodID)
+func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
+	p := n.state.Pod(ctr.PodID)
 	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.Said() {
-		c.noteLate(ctr)
+		n.noteLate(ctr)
 	}
 }
 
 // prepareStart has the runtime's copy changed before the start goes on, where the
 // attachment can hold it: the cgroup comes with the start, and what was decided anew
 // since the creation would otherwise be in force only after the first instruction.
-func (c *Conductor) prepareStart(w *work, ctr *engine.Container) {
-	t := c.track(ctr.ID)
-	delete(c.undone, ctr.Key)
-	c.createDone(ctr)
+func (n *node) prepareStart(w *work, ctr *engine.Container) {
+	t := n.track(ctr.ID)
+	delete(n.undone, ctr.Key)
+	n.createDone(ctr)
 	w.kernel.owner = ctr.ID
 	w.answer.Owns = ctr.Seat.Pool == placement.Own
 	switch {
 	case t.undescribed && ctr.Unread == "":
 		t.undescribed, t.noCgroupPath = false, false
-		c.prepareLive(w, ctr, w.ev.Container)
+		n.prepareLive(w, ctr, w.ev.Container)
 	case t.noCgroupPath: // only now its cgroup is known
 		t.noCgroupPath = false
-		c.prepareLive(w, ctr, nil)
+		n.prepareLive(w, ctr, nil)
 	case t.sent == nil: // created while we were away: what only a creation carries is lost
-		c.prepareLive(w, ctr, w.ev.Container)
+		n.prepareLive(w, ctr, w.ev.Container)
 	case w.can.HoldsStart:
-		c.bring(w, ctr, route.Starting, nil)
+		n.bring(w, ctr, route.Starting, nil)
 	}
 }
 
 // prepareLive brings a container that already exists to what is decided now:
 // the kernel at once, the runtime's copy later. told is the container as the
 // runtime describes it, nil where it is known from before.
-func (c *Conductor) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
-	t := c.track(ctr.ID)
+func (n *node) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
+	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Unread != ""
 	if told != nil {
 		t.stored = copyFrom(&told.Resources)
 		t.createPending, t.passedOver = false, false
 	}
 	if told != nil && !w.can.Stamps() || ctr.OursLate || ctr.Disowned || ctr.Resized {
-		c.noteLate(ctr)
+		n.noteLate(ctr)
 	}
-	c.bring(w, ctr, route.Living, told)
+	n.bring(w, ctr, route.Living, told)
 }
 
 // prepareSeat expands a pool's change to its members: the kernel before the
 // answer, and the runtime's copy of those that have no cgroup yet with it.
-func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
+func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
-	if q, now := c.state.Displaced(c.state.Container(change.Members[0])); now && !c.state.DisplacedBy(change.Seat, change.Before) {
+	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Seat, change.Before) {
 		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
 		w.problems = append(w.problems, q)
 	}
 	for _, id := range change.Members {
-		ctr := c.state.Container(id)
-		v, ok := c.state.CPUSet(ctr)
+		ctr := n.state.Container(id)
+		v, ok := n.state.CPUSet(ctr)
 		if !ok {
 			continue
 		}
@@ -323,26 +314,26 @@ func (c *Conductor) prepareSeat(w *work, change engine.SeatChange) {
 				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another", Then: "it is given CPUs outside",
 			})
 		}
-		target, err := c.target(ctr)
+		target, err := n.target(ctr)
 		if err != nil {
-			c.track(id).lost(v, api.BadCgroup, err.Error())
+			n.track(id).lost(v, api.BadCgroup, err.Error())
 			continue
 		}
-		sent := c.sendCreated(w, ctr, v)
-		w.kernel.items = append(w.kernel.items, c.item(target, ctr, v))
+		sent := n.sendCreated(w, ctr, v)
+		w.kernel.items = append(w.kernel.items, n.item(target, ctr, v))
 		if !sent {
-			c.enqueue(ctr, v)
+			n.enqueue(ctr, v)
 		}
 	}
 }
 
 // sendCreated changes the runtime's copy of a container that has no cgroup yet
 // with the answer: its start would bring back what it lost.
-func (c *Conductor) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
+func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
 	if ctr.Life != lifecycle.StateCreated || !w.tellsOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
 		return false
 	}
-	c.send(w, ctr, v, route.Losing)
+	n.send(w, ctr, v, route.Losing)
 	return true
 }
 
@@ -359,17 +350,17 @@ func (w *work) tellsOthers() bool {
 
 // refreshCreated does the same for containers that lose nothing now and whose
 // copy is still of an earlier time: what is given away may be in it.
-func (c *Conductor) refreshCreated(w *work) {
+func (n *node) refreshCreated(w *work) {
 	if !w.tellsOthers() || !w.plan.Moved() {
 		return
 	}
-	for _, id := range c.queue.ids {
-		ctr := c.state.Container(id)
+	for _, id := range n.queue.ids {
+		ctr := n.state.Container(id)
 		if ctr == nil || ctr.Life != lifecycle.StateCreated {
 			continue
 		}
-		if v, ok := c.state.CPUSet(ctr); ok && c.differs(ctr, v) {
-			c.sendCreated(w, ctr, v)
+		if v, ok := n.state.CPUSet(ctr); ok && n.track(ctr.ID).differs(ctr, v) {
+			n.sendCreated(w, ctr, v)
 		}
 	}
 }

@@ -67,27 +67,24 @@ const (
 	alongPace = time.Second
 )
 
-// untilQuiet returns how long to wait until nothing has happened for a while,
-// 0 where there is nothing to send.
+// untilQuiet returns how long to wait until nothing has happened for a while, 0 where
+// there is nothing to send, or where answers cannot take what waits for too long.
 func (c *Conductor) untilQuiet() time.Duration {
-	c.mu.Lock()
-	idle := len(c.queue.ids) == 0 || len(c.runtimes) == 0
-	c.mu.Unlock()
-	if idle {
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	if c.node.overdue() || len(c.node.queue.ids) == 0 || len(c.node.runtimes) == 0 {
 		return 0
 	}
-	return max(0, quiet-(c.uptime()-time.Duration(c.last.Load())))
+	return max(0, quiet-(c.uptime()-time.Duration(c.uptimes.last.Load())))
 }
 
 // overdue reports whether an update is sent though the node is not quiet: where
 // answers cannot take it.
-func (c *Conductor) overdue() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.now().Sub(c.queue.since) < mostWait {
+func (n *node) overdue() bool {
+	if n.queue.now().Sub(n.queue.since) < mostWait {
 		return false
 	}
-	for _, rt := range c.runtimes {
+	for _, rt := range n.runtimes {
 		if rt.from.Capabilities().Piggybacks {
 			return false
 		}
@@ -187,9 +184,9 @@ func (c *Conductor) sweepUntil(ctx context.Context) {
 			return
 		case <-tick.C:
 			c.sweep()
-			c.mu.Lock()
-			c.queue.revive()
-			c.mu.Unlock()
+			c.node.mu.Lock()
+			c.node.queue.revive()
+			c.node.mu.Unlock()
 		}
 	}
 }
@@ -207,14 +204,14 @@ func (c *Conductor) Run(ctx context.Context) error {
 		// nothing happens. An update that meets a grant would widen what the
 		// grant has just narrowed, until it is settled after it.
 		more, pace := true, c.untilQuiet()
-		if pace == 0 || c.overdue() {
+		if pace == 0 {
 			more, pace = c.updateOne(ctx)
 		}
 		if !more {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-c.queue.woken:
+			case <-c.node.queue.woken:
 			}
 			continue
 		}
@@ -231,25 +228,25 @@ func (c *Conductor) Run(ctx context.Context) error {
 // updateOne sends one container's values to its runtime. It reports whether
 // there may be more to do, and how long to wait before.
 func (c *Conductor) updateOne(ctx context.Context) (more bool, pace time.Duration) {
-	c.mu.Lock()
-	rt := c.connected()
-	if rt.from == nil || len(c.queue.ids) == 0 {
-		c.mu.Unlock()
+	c.node.mu.Lock()
+	rt := c.node.connected()
+	if rt.from == nil || len(c.node.queue.ids) == 0 {
+		c.node.mu.Unlock()
 		return false, 0
 	}
-	id := c.queue.next()
-	can := c.capabilities(rt.from)
-	values := c.outdated(&can, id, route.Copying)
+	id := c.node.queue.next()
+	can := c.node.capabilities(rt.from)
+	values := c.node.outdated(&can, id, route.Copying)
 	pace = c.pace
-	c.queue.sending = len(values) > 0
-	c.mu.Unlock()
+	c.node.queue.sending = len(values) > 0
+	c.node.mu.Unlock()
 	if len(values) == 0 {
 		return true, 0
 	}
 	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.queue.sending = false
+		c.node.mu.Lock()
+		defer c.node.mu.Unlock()
+		c.node.queue.sending = false
 	}()
 	limited, cancel := context.WithTimeout(ctx, updateTimeout)
 	failed, err := rt.runtime.Update(limited, []Settings{{Container: id, Values: values}})
@@ -274,46 +271,50 @@ func updateResult(failed []string, err error) string {
 // decided, the keeper has the last word in the kernel.
 func (c *Conductor) updated(id string, values []lifecycle.Value, refused bool, err error) {
 	settled := c.keeper.Settle(id)
-	if c.noteUpdate(id, values, settled, refused, err) {
+	overtaken, givenUp := c.node.noteUpdate(id, values, settled, refused, err)
+	if givenUp {
+		c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
+			append(c.reports.Whose(id), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
+	}
+	if overtaken {
 		// The runtime may have written what was decided before over what is decided
 		// now, what was given back meanwhile among it, and has it in its copy.
-		c.rewrite(func() []keeper.Outcome { return c.keeper.Apply(c.requeue(id)) })
+		c.rewrite(func() []keeper.Outcome { return c.keeper.Apply(c.node.requeue(id)) })
 	}
 }
 
-// noteUpdate reports whether something newer was decided than what was sent.
-func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []keeper.Outcome, refused bool, err error) (overtaken bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// noteUpdate takes the lock. It reports whether something newer was decided than what
+// was sent, and whether a runtime that refuses is not asked again soon.
+func (n *node) noteUpdate(id string, values []lifecycle.Value, settled []keeper.Outcome, refused bool, err error) (overtaken, givenUp bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	// What an event has decided meanwhile is its own to tell of.
-	c.noteOutcomes(slices.DeleteFunc(settled, func(o keeper.Outcome) bool {
-		d, told := c.tracks[o.Target.Owner].of(o.Value)
+	n.noteOutcomes(slices.DeleteFunc(settled, func(o keeper.Outcome) bool {
+		d, told := n.tracks[o.Target.Owner].of(o.Value)
 		return told && d.value != o.Value.String()
 	}))
-	ctr := c.state.Container(id)
+	ctr := n.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
-		c.queue.drop(id)
-		return false
+		n.queue.drop(id)
+		return false, false
 	}
 	now := map[slot]string{}
-	for _, v := range c.state.Values(ctr) {
+	for _, v := range n.state.Values(ctr) {
 		now[slotOf(v)] = v.String()
 	}
 	overtaken = slices.ContainsFunc(values, func(v lifecycle.Value) bool { return now[slotOf(v)] != v.String() })
 	if refused {
-		if c.queue.tries[id]++; c.queue.tries[id] < maxTries {
-			c.queue.add(id)
-			return overtaken
+		if n.queue.tries[id]++; n.queue.tries[id] < maxTries {
+			n.queue.add(id)
+			return overtaken, false
 		}
-		delete(c.queue.tries, id)
-		c.copyRefused(id, values, err)
-		c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
-			append(nodeview.Whose(c.state, id), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
-		return overtaken
+		delete(n.queue.tries, id)
+		n.copyRefused(id, values, err)
+		return overtaken, true
 	}
-	delete(c.queue.tries, id)
-	delete(c.queue.later, id)
-	t := c.track(id)
+	delete(n.queue.tries, id)
+	delete(n.queue.later, id)
+	t := n.track(id)
 	for _, v := range values {
 		t.store(v.Field, v.String())
 		if d, ok := t.of(v); ok && d.value == v.String() {
@@ -321,19 +322,19 @@ func (c *Conductor) noteUpdate(id string, values []lifecycle.Value, settled []ke
 			t.deliver(v, d)
 		}
 	}
-	return overtaken
+	return overtaken, false
 }
 
 // copyRefused notes that the runtime refused values again and again. Lists of CPUs
 // and memory nodes are tried again later, and the container's values say so.
-func (c *Conductor) copyRefused(id string, values []lifecycle.Value, err error) {
+func (n *node) copyRefused(id string, values []lifecycle.Value, err error) {
 	lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {
 		return v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems
 	})
 	if len(lists) == 0 {
 		return
 	}
-	pause, t := c.queue.postpone(id), c.track(id)
+	pause, t := n.queue.postpone(id), n.track(id)
 	for _, v := range lists {
 		if d, ok := t.of(v); ok && d.value == v.String() {
 			d.note = fmt.Sprintf("the runtime refused its copy of this (%v); the kernel has it, and the runtime is asked again after %v", cmp.Or(err, errRefused), pause)
@@ -347,18 +348,18 @@ var errRefused = errors.New("without a reason")
 
 // requeue has a container's copy brought in line once more, and returns what the
 // kernel is to have.
-func (c *Conductor) requeue(id string) (items []keeper.Item) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ctr := c.state.Container(id)
+func (n *node) requeue(id string) (items []keeper.Item) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctr := n.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	c.queue.add(id)
-	target, err := c.target(ctr)
-	for _, v := range c.state.Values(ctr) {
+	n.queue.add(id)
+	target, err := n.target(ctr)
+	for _, v := range n.state.Values(ctr) {
 		if err == nil && route.InKernel(v.Field) {
-			items = append(items, c.item(target, ctr, v))
+			items = append(items, n.item(target, ctr, v))
 		}
 	}
 	return items

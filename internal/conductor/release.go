@@ -31,16 +31,16 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 	}
 	r := Released(out)
 	r.Waiting = c.awaitCopies(ctx)
-	r.Stale = c.staleCopies()
+	r.Stale = c.node.staleCopies()
 	c.log.Info("released", logkey.Values, r.Given, logkey.Changed, len(r.Left)+len(r.Failed))
 	return r
 }
 
 // tune takes over what of a configuration concerns the conductor itself.
 func (c *Conductor) tune(t Tuning) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pace, c.ceded = t.Pace, setOf(t.Ceded)
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	c.pace, c.node.ceded = t.Pace, setOf(t.Ceded)
 	c.fail.Store(t.Fail)
 	c.keeper.SetFight(t.Fight)
 }
@@ -51,12 +51,12 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
-		c.mu.Lock()
-		n, attached := len(c.queue.ids), len(c.runtimes) > 0
-		if c.queue.sending {
+		c.node.mu.Lock()
+		n, attached := len(c.node.queue.ids), len(c.node.runtimes) > 0
+		if c.node.queue.sending {
 			n++
 		}
-		c.mu.Unlock()
+		c.node.mu.Unlock()
 		if n == 0 || !attached {
 			return n
 		}
@@ -70,14 +70,14 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 
 // staleCopies lists what the runtime's stored copies have of us still: a later
 // update of the kubelet's makes the runtime write it again.
-func (c *Conductor) staleCopies() []api.Kept {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	to, can := c.connected(), c.capabilities(nil)
+func (n *node) staleCopies() []api.Kept {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	to, can := n.connected(), n.capabilities(nil)
 	var out []api.Kept
-	for _, podID := range c.state.Pods() {
-		for _, id := range c.state.ContainersOf(podID) {
-			out = append(out, c.staleCopy(to, &can, id)...)
+	for _, podID := range n.state.Pods() {
+		for _, id := range n.state.ContainersOf(podID) {
+			out = append(out, n.staleCopy(to, &can, id)...)
 		}
 	}
 	slices.SortFunc(out, func(a, b api.Kept) int {
@@ -86,17 +86,17 @@ func (c *Conductor) staleCopies() []api.Kept {
 	return out
 }
 
-func (c *Conductor) staleCopy(to attached, can *Capabilities, id string) (out []api.Kept) {
-	ctr := c.state.Container(id)
+func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.Kept) {
+	ctr := n.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	for _, v := range c.state.Values(ctr) {
-		if !c.differs(ctr, v) {
+	for _, v := range n.state.Values(ctr) {
+		if !n.track(ctr.ID).differs(ctr, v) {
 			continue
 		}
-		k := api.Kept{Owner: c.state.FullName(ctr), Setting: v.Field.String(), Kernel: c.track(id).stored[v.Field]}
-		if target, err := c.target(ctr); err == nil {
+		k := api.Kept{Owner: n.state.FullName(ctr), Setting: v.Field.String(), Kernel: n.track(id).stored[v.Field]}
+		if target, err := n.target(ctr); err == nil {
 			k.Cgroup = target.Dir
 		}
 		switch {
@@ -154,10 +154,10 @@ func Released(out []keeper.Outcome) api.Released {
 func (c *Conductor) giveUp(w *work) {
 	_ = c.recoverPanic(w, func() error {
 		out := c.keeper.ReleaseForgotten(func(owner string) bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			ctr := c.state.Container(owner)
-			return ctr != nil && ctr.Alive() || c.state.Pod(owner) != nil
+			c.node.mu.Lock()
+			defer c.node.mu.Unlock()
+			ctr := c.node.state.Container(owner)
+			return ctr != nil && ctr.Alive() || c.node.state.Pod(owner) != nil
 		})
 		for _, o := range out {
 			if o.Err != nil {
@@ -196,11 +196,11 @@ func dirsOf(ev *lifecycle.Event) []string {
 // written, as does a key that signed some.
 // It is asked at each Synchronize; the first answer counts.
 func (c *Conductor) findEarlier(ev *lifecycle.Event, records map[string]engine.Record) {
-	if c.looked {
+	if c.earlier.looked {
 		return
 	}
-	c.looked = true
-	if (len(records) > 0 || c.returning) && c.keeper.Originals.Wrote(dirsOf(ev)) {
+	c.earlier.looked = true
+	if (len(records) > 0 || c.earlier.returning) && c.keeper.Originals.Wrote(dirsOf(ev)) {
 		c.log.Warn("an earlier agent wrote to the kernel and left no word of what was there before (paths.state): " +
 			"what the runtime does not tell of that cannot be given back")
 	}

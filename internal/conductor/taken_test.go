@@ -47,8 +47,8 @@ func newBatch(t *testing.T, limits string) *batch {
 		t.Fatal(err)
 	}
 	c.keeper = keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2})
-	c.state.Policy.Hooks = []hook.Hook{hook.Batch{}}
-	c.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
+	c.node.state.Policy.Hooks = []hook.Hook{hook.Batch{}}
+	c.node.state.Policy.Rules = intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}}
 	b := &batch{Conductor: c, t: t, kernel: kernel}
 	b.pod = &lifecycle.Pod{
 		ID: "b", Name: "batch", UID: "ub", Namespace: "shop", CgroupParent: "/kubepods/podub",
@@ -139,7 +139,7 @@ func TestLoweredMemory(t *testing.T) {
 	if ans := b.event(lifecycle.UpdateContainer, asked); !carriesMemory(ans) {
 		t.Errorf("the limit in force is not sent: %v", ans.Values)
 	}
-	c, memory := b.track("c"), lifecycle.Value{Field: lifecycle.MemoryLimit}
+	c, memory := b.node.track("c"), lifecycle.Value{Field: lifecycle.MemoryLimit}
 	d, _ := c.of(memory)
 	d.applied = false // as where the kernel refused it
 	c.deliver(memory, d)
@@ -180,7 +180,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 			if tc.has != nil {
 				b.Attached(tc.to, tc.has)
 			}
-			policy := b.state.Policy
+			policy := b.node.state.Policy
 			policy.Hooks, policy.Place = nil, false
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -190,7 +190,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 						continue
 					}
 					select {
-					case <-b.queue.woken:
+					case <-b.node.queue.woken:
 					case <-ctx.Done():
 					}
 				}

@@ -28,11 +28,11 @@ type track struct {
 type placed struct{ parent, path, dir string }
 
 // track returns what is known of a container or pod; it makes what it does not find.
-func (c *Conductor) track(id string) *track {
-	t := c.tracks[id]
+func (n *node) track(id string) *track {
+	t := n.tracks[id]
 	if t == nil {
 		t = &track{}
-		c.tracks[id] = t
+		n.tracks[id] = t
 	}
 	return t
 }

@@ -3,8 +3,8 @@ package conductor
 import "github.com/trimtab/trimtab/internal/engine"
 
 // noteLate keeps what a container would return to now, where that is known.
-func (c *Conductor) noteLate(ctr *engine.Container) {
+func (n *node) noteLate(ctr *engine.Container) {
 	if !ctr.Unasked {
-		c.checkpoint.Note(ctr.ID, c.recordOf(ctr))
+		n.checkpoint.Note(ctr.ID, n.recordOf(ctr))
 	}
 }

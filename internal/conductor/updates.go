@@ -6,47 +6,47 @@ import (
 )
 
 // prepareUpdate re-asserts what we own in whatever the kubelet asks for.
-func (c *Conductor) prepareUpdate(w *work, ctr *engine.Container) {
-	t := c.track(ctr.ID)
-	c.noteLate(ctr)
+func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
+	t := n.track(ctr.ID)
+	n.noteLate(ctr)
 	t.recorded = t.recorded || w.can.Stamps()
-	c.createDone(ctr)
+	n.createDone(ctr)
 	t.storePending() // some runtimes never report that they have written an update
 	t.pending = requested(w.ev.Requested)
-	c.bring(w, ctr, route.Updating, nil)
+	n.bring(w, ctr, route.Updating, nil)
 	if !w.can.Stamps() {
-		c.written(ctr) // nobody waited for our answer: it is reported afterwards
+		n.written(ctr) // nobody waited for our answer: it is reported afterwards
 	}
 }
 
 // prepareFollowing brings a container in line that was resized with its pod: its
 // record is of before.
-func (c *Conductor) prepareFollowing(w *work, ctr *engine.Container) {
-	c.noteLate(ctr)
-	c.prepareLive(w, ctr, nil)
+func (n *node) prepareFollowing(w *work, ctr *engine.Container) {
+	n.noteLate(ctr)
+	n.prepareLive(w, ctr, nil)
 }
 
 // createDone notes that the runtime knows a container. What was sent to it until
 // now may have been passed over.
-func (c *Conductor) createDone(ctr *engine.Container) {
-	t := c.track(ctr.ID)
+func (n *node) createDone(ctr *engine.Container) {
+	t := n.track(ctr.ID)
 	missed := t.passedOver
 	t.createPending, t.passedOver = false, false
 	if !missed {
 		return
 	}
-	for _, v := range c.state.Values(ctr) {
-		c.enqueue(ctr, v)
+	for _, v := range n.state.Values(ctr) {
+		n.enqueue(ctr, v)
 	}
 }
 
 // written notes that the runtime has stored what an update was answered with,
 // on top of whatever its copy got in between.
-func (c *Conductor) written(ctr *engine.Container) {
-	wrote := c.track(ctr.ID).storePending()
-	for _, v := range c.state.Values(ctr) {
+func (n *node) written(ctr *engine.Container) {
+	wrote := n.track(ctr.ID).storePending()
+	for _, v := range n.state.Values(ctr) {
 		if _, ok := wrote[v.Field]; ok {
-			c.enqueue(ctr, v)
+			n.enqueue(ctr, v)
 		}
 	}
 }

@@ -13,14 +13,14 @@ import (
 
 // View calls a function with the node as it is. Events wait for it.
 func (c *Conductor) View(read func(*nodeview.View)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v := nodeview.View{State: c.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
 	v.Became = func(owner string, v lifecycle.Value) (nodeview.Became, bool) {
-		d, ok := c.tracks[owner].of(v)
+		d, ok := c.node.tracks[owner].of(v)
 		return nodeview.Became{Value: d.value, Channel: d.channel, Note: d.told(), Applied: d.applied, Missing: d.missing}, ok
 	}
-	for _, a := range c.runtimes {
+	for _, a := range c.node.runtimes {
 		v.Attached = append(v.Attached, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	read(&v)
@@ -37,20 +37,20 @@ const stuck = 2 * time.Minute
 // before ctx ends, and no event has been under way for ever. Nothing outside of
 // this process has a say in it.
 func (c *Conductor) Alive(ctx context.Context) error {
-	if s := c.since.Load(); s != 0 {
+	if s := c.uptimes.since.Load(); s != 0 {
 		if took := c.uptime() - time.Duration(s); took > stuck {
 			return fmt.Errorf("an event has been under way for %v", took.Round(time.Second))
 		}
 	}
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for !c.mu.TryLock() {
+	for !c.node.mu.TryLock() {
 		select {
 		case <-ctx.Done():
 			return errors.New("the conductor does not answer")
 		case <-look.C:
 		}
 	}
-	c.mu.Unlock()
+	c.node.mu.Unlock()
 	return nil
 }

@@ -25,9 +25,9 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 // one who wrote: new resources of a container are to be known before its values
 // are put right.
 func (c *Conductor) askAbout(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, a := range c.runtimes {
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	for _, a := range c.node.runtimes {
 		if r, asks := a.runtime.(Looker); asks {
 			r.Look(owner)
 		}
@@ -50,7 +50,7 @@ func (c *Conductor) retryRefused() {
 // repair writes again what others have changed, and reports it.
 func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	wrote := c.rewrite(func() []keeper.Outcome {
-		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Same && !c.isMissing(o) })
+		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Same && !c.node.isMissing(o) })
 	})
 	for _, o := range wrote {
 		c.reports.Repaired(o)
@@ -59,9 +59,9 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 }
 
 // isMissing reports whether status says that a value is not in force.
-func (c *Conductor) isMissing(o keeper.Outcome) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d, ok := c.tracks[o.Target.Owner].of(o.Value)
+func (n *node) isMissing(o keeper.Outcome) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d, ok := n.tracks[o.Target.Owner].of(o.Value)
 	return ok && !d.applied
 }
