@@ -245,10 +245,11 @@ func (c *Conductor) Attached(from Carrier, r Runtime) {
 }
 
 // connected is a runtime that is connected, or nothing.
-func (n *node) connected() (rt attached) {
-	for _, rt = range n.runtimes {
+func (n *node) connected() attached {
+	for _, rt := range n.runtimes {
+		return rt
 	}
-	return rt
+	return attached{}
 }
 
 // Detached notes that a runtime is away. What was decided stays in force.

@@ -66,6 +66,7 @@ func (mo *model) owner(t *testing.T, cpus string) {
 func TestHungAtCreation(t *testing.T) {
 	t.Parallel()
 	hung(t, func(t *testing.T, mo *model, _ *outsiders, hang func(*modelPod), release func()) {
+		t.Helper()
 		running := mo.create(mo.runPod("", "", ""), "a")
 		mo.start(running)
 		shares, owns := mo.runPod("", "", ""), mo.runPod("LSR", "2-4", "")
@@ -104,6 +105,7 @@ func TestHungOwner(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"2-3", "5-6"} {
 		hung(t, func(t *testing.T, mo *model, _ *outsiders, hang func(*modelPod), release func()) {
+			t.Helper()
 			running := mo.create(mo.runPod("", "", ""), "a")
 			mo.start(running)
 			p := mo.runPod("LSR", "2-3", "")
@@ -125,6 +127,7 @@ func TestHungOwner(t *testing.T) {
 func TestHungAtUpdate(t *testing.T) {
 	t.Parallel()
 	hung(t, func(t *testing.T, mo *model, _ *outsiders, hang func(*modelPod), release func()) {
+		t.Helper()
 		c := mo.create(mo.runPod("", "", ""), "a")
 		mo.start(c)
 		hang(c.pod)
@@ -150,6 +153,7 @@ func TestHungAtUpdate(t *testing.T) {
 func TestHungKeepsOrder(t *testing.T) {
 	t.Parallel()
 	hung(t, func(t *testing.T, mo *model, o *outsiders, hang func(*modelPod), release func()) {
+		t.Helper()
 		c := mo.create(mo.runPod("", "", ""), "a")
 		mo.start(c)
 		asked := len(o.asked)

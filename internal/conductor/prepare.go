@@ -38,47 +38,7 @@ func (n *node) route(w *work) {
 			n.prepareFollowing(w, ctr)
 			continue
 		}
-		switch w.ev.Kind {
-		case lifecycle.CreateContainer:
-			n.prepareCreate(w, ctr)
-		case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
-			// Between our answer and the runtime's write others may have been
-			// given CPUs: what was decided last counts.
-			w.kernel.owner = id
-			n.written(ctr)
-		case lifecycle.UpdateContainer:
-			if id == w.ev.Container.ID {
-				n.prepareUpdate(w, ctr)
-			} else {
-				n.prepareFollowing(w, ctr)
-			}
-		case lifecycle.UpdatePodSandbox:
-			n.prepareFollowing(w, ctr)
-		case lifecycle.StartContainer:
-			n.prepareStart(w, ctr)
-		case lifecycle.Synchronize:
-			n.noteUnplaced(w, ctr)
-			n.prepareLive(w, ctr, told[id])
-		case lifecycle.PostCreateContainer:
-			n.createDone(ctr)
-			if w.ev.Former == "" {
-				continue
-			}
-			// Its cgroup has a name now. A pool that moved while the runtime was creating
-			// it has its stored copy changed before it starts.
-			if _, err := n.target(ctr); err == nil {
-				n.track(id).noCgroupPath = false
-			}
-			n.bring(w, ctr, route.Named, nil)
-		case lifecycle.Configure:
-			n.noteUnplaced(w, ctr)
-			n.prepareLive(w, ctr, nil)
-		case lifecycle.Inform:
-			// It may have been created without a record, which a restart needs now.
-			n.noteLate(ctr)
-			n.track(id).recorded = true
-			n.prepareLive(w, ctr, nil)
-		}
+		n.routeChanged(w, ctr, told[id])
 	}
 	for _, change := range w.plan.Seats {
 		n.prepareSeat(w, change)
@@ -87,6 +47,52 @@ func (n *node) route(w *work) {
 	n.giveAlong(w)
 	if w.plan.Moved() {
 		n.checkpoint.SetGrants(texts(n.state.Held(), n.state.Machine))
+	}
+}
+
+// routeChanged says where the values of a container go that was decided anew, by the
+// event; told is what a Synchronize tells of it.
+func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Container) {
+	switch w.ev.Kind {
+	case lifecycle.CreateContainer:
+		n.prepareCreate(w, ctr)
+	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
+		// Between our answer and the runtime's write others may have been
+		// given CPUs: what was decided last counts.
+		w.kernel.owner = ctr.ID
+		n.written(ctr)
+	case lifecycle.UpdateContainer:
+		if ctr.ID == w.ev.Container.ID {
+			n.prepareUpdate(w, ctr)
+		} else {
+			n.prepareFollowing(w, ctr)
+		}
+	case lifecycle.UpdatePodSandbox:
+		n.prepareFollowing(w, ctr)
+	case lifecycle.StartContainer:
+		n.prepareStart(w, ctr)
+	case lifecycle.Synchronize:
+		n.noteUnplaced(w, ctr)
+		n.prepareLive(w, ctr, told)
+	case lifecycle.PostCreateContainer:
+		n.createDone(ctr)
+		if w.ev.Former == "" {
+			return
+		}
+		// Its cgroup has a name now. A pool that moved while the runtime was creating
+		// it has its stored copy changed before it starts.
+		if _, err := n.target(ctr); err == nil {
+			n.track(ctr.ID).noCgroupPath = false
+		}
+		n.bring(w, ctr, route.Named, nil)
+	case lifecycle.Configure:
+		n.noteUnplaced(w, ctr)
+		n.prepareLive(w, ctr, nil)
+	case lifecycle.Inform:
+		// It may have been created without a record, which a restart needs now.
+		n.noteLate(ctr)
+		n.track(ctr.ID).recorded = true
+		n.prepareLive(w, ctr, nil)
 	}
 }
 

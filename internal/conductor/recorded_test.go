@@ -27,15 +27,17 @@ var recordedKinds = []recordedKind{
 	{"nri", true, plainNode(nil), playSteps},
 	{"cri", true, plainNode(func(mo *model) { mo.proxied = true }), playSteps},
 	{"bypass", true, plainNode(func(mo *model) { mo.from = outsider{} }), playSteps},
-	{"hook-server", true, func(t testing.TB, v cgroup.Version, r *rand.Rand) *model {
-		mo := plainNode(nil)(t, v, r)
+	{"hook-server", true, func(tb testing.TB, v cgroup.Version, r *rand.Rand) *model {
+		tb.Helper()
+		mo := plainNode(nil)(tb, v, r)
 		mo.proxied = r.IntN(2) == 0
 		mo.liar = someLies(r.IntN(50))
 		mo.boot()
 		return mo
 	}, playSteps},
-	{"release", true, func(t testing.TB, v cgroup.Version, r *rand.Rand) *model {
-		mo := plainNode(nil)(t, v, r)
+	{"release", true, func(tb testing.TB, v cgroup.Version, r *rand.Rand) *model {
+		tb.Helper()
+		mo := plainNode(nil)(tb, v, r)
 		if r.IntN(2) == 0 {
 			mo.from = outsider{}
 		}
@@ -61,8 +63,9 @@ var recordedKinds = []recordedKind{
 	}},
 	{"pools-unread", true, poolNode(func(mo *model) { mo.proxied, mo.once = true, true }), playBlurred},
 	{"pools-hotplug", true, poolNode(nil), playHotplug},
-	{"partitions", false, func(t testing.TB, v cgroup.Version, r *rand.Rand) *model {
-		mo := plainNode(nil)(t, v, r)
+	{"partitions", false, func(tb testing.TB, v cgroup.Version, r *rand.Rand) *model {
+		tb.Helper()
+		mo := plainNode(nil)(tb, v, r)
 		mo.journal = &memory{}
 		mo.proxied = r.IntN(2) == 0
 		return parted(mo)
@@ -70,8 +73,9 @@ var recordedKinds = []recordedKind{
 		playSteps(tr, r)
 		tr.release()
 	}},
-	{"pools-partitions", false, func(t testing.TB, v cgroup.Version, r *rand.Rand) *model {
-		mo := newPooled(t, v, faults{}, 1+2*r.IntN(100))
+	{"pools-partitions", false, func(tb testing.TB, v cgroup.Version, r *rand.Rand) *model {
+		tb.Helper()
+		mo := newPooled(tb, v, faults{}, 1+2*r.IntN(100))
 		mo.journal = &memory{}
 		mo.proxied = r.IntN(2) == 0
 		return parted(mo)
@@ -246,7 +250,8 @@ func plainNode(change func(*model)) func(testing.TB, cgroup.Version, *rand.Rand)
 }
 
 func poolNode(change func(*model)) func(testing.TB, cgroup.Version, *rand.Rand) *model {
-	return func(t testing.TB, v cgroup.Version, r *rand.Rand) *model {
+	return func(tb testing.TB, v cgroup.Version, r *rand.Rand) *model {
+		tb.Helper()
 		t.Helper()
 		mo := newPooled(t, v, faults{}, r.IntN(200))
 		if change != nil {

@@ -119,16 +119,8 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 	unread := slices.ContainsFunc(ev.Containers, func(ctr *lifecycle.Container) bool { return ctr != nil && ctr.Unread != "" })
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		c := *ctr
-		r, recorded := f.Records[c.ID]
-		var kernel, runs bool
-		switch {
-		case list:
-			kernel = c.Unread == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.Stamps() || len(f.Distrusted) > 0)
-			runs = unread
-		case !recorded || !r.Late:
-			kernel, runs = c.Unread == "" && g.wasUnread(c.ID), c.Unread != ""
-		}
-		if !kernel && !runs {
+		kernel, runs := g.unsaid(can, c, f, list)
+		if runs = runs || list && unread; !kernel && !runs {
 			return
 		}
 		f.Grants = g.o.Checkpoint.Grants()
@@ -144,6 +136,20 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 			put(&f.Runs, c.ID, given)
 		}
 	})
+}
+
+// unsaid reports whether a record does not say what a container has by now, so that the
+// kernel is asked, and whether it is asked because the runtime cannot describe the
+// container at its start.
+func (g *Gatherer) unsaid(can *route.Capabilities, c *lifecycle.Container, f *engine.Facts, list bool) (kernel, runs bool) {
+	r, recorded := f.Records[c.ID]
+	switch {
+	case list:
+		kernel = c.Unread == "" && (recorded && !r.Late && r.CPUs != "" || !recorded && !can.Stamps() || len(f.Distrusted) > 0)
+	case !recorded || !r.Late:
+		kernel, runs = c.Unread == "" && g.wasUnread(c.ID), c.Unread != ""
+	}
+	return kernel, runs
 }
 
 func (g *Gatherer) wasUnread(id string) bool {

@@ -291,7 +291,7 @@ func TestLine(t *testing.T) {
 }
 
 // TestRead: what is read at once, by kind of event.
-func TestRead(t *testing.T) {
+func TestRead(t *testing.T) { //nolint:tparallel // its parts ask one node in turn
 	t.Parallel()
 	n, o := newNode(t)
 	mine, err := o.Signer.Stamp("u", "a", lifecycle.Record{Version: lifecycle.RecordVersion, CPUs: "1"})

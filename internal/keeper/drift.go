@@ -217,12 +217,16 @@ func (d *Drift) repair(now time.Time) {
 			due = append(due, owner)
 		}
 	}
-	if len(due) == 0 {
-		return
+	if len(due) > 0 {
+		slices.Sort(due)
+		d.postpone(now, due, d.Repair(due))
 	}
-	slices.Sort(due)
+}
+
+// postpone notes which of the owners that were repaired to try again, and when.
+func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 	refusals := map[string]bool{} // and whether they concern what keeps containers apart
-	for _, o := range d.Repair(due) {
+	for _, o := range outcomes {
 		if o.State == Refused {
 			refusals[o.Target.Owner] = refusals[o.Target.Owner] || o.KeepsApart()
 		}

@@ -177,7 +177,7 @@ func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 		for _, owner := range owners {
 			jobs = append(jobs, k.pick(slices.Values(k.table.byOwner[owner]), func(r *row) bool {
 				_, paused := k.watch.paused(r)
-				return (r.want != "" || r.releasing) && !(watched && paused)
+				return (r.want != "" || r.releasing) && (!watched || !paused)
 			})...)
 		}
 		for _, j := range jobs {

@@ -204,7 +204,7 @@ func (p *listPass) split() (leaves, parents []*move) {
 		}
 	}
 	slices.SortFunc(parents, func(a, b *move) int {
-		return cmp.Or(cmp.Compare(a.job.depth(), b.job.depth()), a.job.place.compare(b.job.place))
+		return cmp.Or(cmp.Compare(a.job.depth(), b.job.depth()), a.job.compare(b.job.place))
 	})
 	return leaves, parents
 }
@@ -234,7 +234,7 @@ func (p *listPass) step(m *move, set cgroup.IDs) {
 }
 
 func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
-	prefix := parent.job.place.dir + "/"
+	prefix := parent.job.dir + "/"
 	for _, m := range p.moves {
 		if strings.HasPrefix(m.job.dir, prefix) && !set.Contains(*m.cur) {
 			return false

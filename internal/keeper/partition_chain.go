@@ -46,7 +46,7 @@ func (p *partitionPass) chain() []*job {
 		out = append(out, j)
 	}
 	slices.SortFunc(out, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(a.depth(), b.depth()), a.place.compare(b.place))
+		return cmp.Or(cmp.Compare(a.depth(), b.depth()), a.compare(b.place))
 	})
 	return out
 }

@@ -151,7 +151,7 @@ func (u *unit) alive() bool {
 // read reads the texts of a unit, quota and period at once.
 func (u *unit) read() error {
 	j := u.jobs[0]
-	if len(u.jobs) == 2 && !(j.hasKnown && u.jobs[1].hasKnown) {
+	if len(u.jobs) == 2 && (!j.hasKnown || !u.jobs[1].hasKnown) {
 		quota, period, err := j.k.tree.ReadBandwidth(j.dir)
 		for _, j := range u.jobs {
 			j.found = quota

@@ -180,7 +180,7 @@ func (k *Keeper) pick(rows iter.Seq[*row], match func(*row) bool) []*job {
 			jobs = append(jobs, k.newJob(r))
 		}
 	}
-	slices.SortFunc(jobs, func(a, b *job) int { return a.place.compare(b.place) })
+	slices.SortFunc(jobs, func(a, b *job) int { return a.compare(b.place) })
 	return jobs
 }
 

@@ -231,9 +231,12 @@ func (p *piped) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*ap
 // one order.
 const onTheWay = time.Millisecond
 
+// travel waits for as long as a message is on its way.
+func travel() { time.Sleep(onTheWay) } //nolint:forbidigo // no time passes in a bubble but by this
+
 // UpdateContainers is an update on the plugin's own account.
 func (p *piped) UpdateContainers(ctx context.Context, req *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
-	time.Sleep(onTheWay)
+	travel()
 	failed, err := p.guest.r.unsolicited(ctx, req.GetUpdate())
 	return &api.UpdateContainersResponse{Failed: failed}, err
 }
@@ -253,9 +256,9 @@ func notify[Q, A any](g *guest, e api.Event, call func(api.PluginService, contex
 		if p == nil {
 			return nil
 		}
-		time.Sleep(onTheWay)
+		travel()
 		_, err := call(p, ctx, req)
-		time.Sleep(onTheWay)
+		travel()
 		return err
 	}
 }
@@ -267,9 +270,9 @@ func ask[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.C
 		if p == nil {
 			return new(A), nil
 		}
-		time.Sleep(onTheWay)
+		travel()
 		answer, err := call(p, ctx, req)
-		time.Sleep(onTheWay)
+		travel()
 		return answer, err
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
@@ -266,7 +265,7 @@ func (r *Runtime) listedLocked() (pods []*api.PodSandbox, containers []*api.Cont
 // those that failed.
 func (r *Runtime) unsolicited(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	for r.o.memory != nil && !r.mu.TryLock() {
-		time.Sleep(onTheWay) // in a bubble no time passes for who waits for a mutex
+		travel() // in a bubble no time passes for who waits for a mutex
 	}
 	if r.o.memory == nil {
 		r.mu.Lock()

@@ -48,7 +48,7 @@ func (b *Book) Keep(t testing.TB, item string, texts ...*Text) {
 	for i, text := range texts {
 		sum := sha256.Sum256([]byte(text.String()))
 		hashes[i] = hex.EncodeToString(sum[:8])
-		if dir := os.Getenv(recordDir); dir != "" {
+		if dir := os.Getenv(recordDir); dir != "" { //nolint:forbidigo // of a test alone
 			name := filepath.Join(dir, strings.TrimSuffix(filepath.Base(b.file), ".sha256"), strings.ReplaceAll(item, " ", "-"))
 			if len(texts) > 1 {
 				name = filepath.Join(name, strconv.Itoa(i))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func measure(dir string) (*size, error) {
 
 // list lists the packages that the binary is made of, and names the module.
 func list(dir string) (all []listed, module string, err error) {
-	cmd := exec.Command("go", "list", "-deps", "-export", "-tags", "nri_no_wasm,grpcnotrace", "-json=ImportPath,Dir,Export,GoFiles,Module", "./cmd/trimtab")
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-tags", "nri_no_wasm,grpcnotrace", "-json=ImportPath,Dir,Export,GoFiles,Module", "./cmd/trimtab")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
