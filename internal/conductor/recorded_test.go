@@ -252,8 +252,7 @@ func plainNode(change func(*model)) func(testing.TB, cgroup.Version, *rand.Rand)
 func poolNode(change func(*model)) func(testing.TB, cgroup.Version, *rand.Rand) *model {
 	return func(tb testing.TB, v cgroup.Version, r *rand.Rand) *model {
 		tb.Helper()
-		t.Helper()
-		mo := newPooled(t, v, faults{}, r.IntN(200))
+		mo := newPooled(tb, v, faults{}, r.IntN(200))
 		if change != nil {
 			change(mo)
 		}
