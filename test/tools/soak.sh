@@ -33,7 +33,7 @@ part attacks "every kind of intent without requests that pay for it, every scena
   env TRIMTAB_SOAK="$rounds" go test -timeout 60m ./internal/conductor ./test/conformance -run 'TestUnpaid|TestKinds'
 part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000
 part unplugged "CPUs go and come under owners: every history of four steps, and every 41st of five" \
-  bash -c 'TRIMTAB_SOAK=1 go test ./internal/conductor -timeout 60m -run "TestUnplugged$" && TRIMTAB_STRIDE=41 go test ./internal/conductor -timeout 60m -run "TestUnplugged$"'
+  bash -c 'TRIMTAB_SOAK=1 go test ./internal/conductor -timeout 3h -run "TestUnplugged$" && TRIMTAB_STRIDE=41 go test ./internal/conductor -timeout 3h -run "TestUnplugged$"'
 part oracle "the kubelet's static CPU manager is asked, 5,000 machines" env -C test/oracle go test -v -timeout 60m . -rapid.checks=5000
 
 echo "== make soak: ${failed[*]:+FAILED: ${failed[*]}; }in $((SECONDS / 60)) min"
