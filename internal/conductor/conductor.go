@@ -149,6 +149,7 @@ func New(o Options) *Conductor {
 // The only error it returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	w := c.newWork(from, &ev)
+	c.trace(w, stopWait)
 	got, done, err := c.facts.Gather(ctx, &w.can, &ev)
 	defer done()
 	if err != nil { // a hook server's, before the event had its turn

@@ -69,16 +69,20 @@ func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 // through it. The only error it returns is a *Rejection.
 func (c *Conductor) run(w *work) (Answer, error) {
 	c.enter(w)
+	c.trace(w, stopTurn)
 	err := c.recoverPanic(w, func() error {
 		if w.rewrite != nil {
 			return nil
 		}
+		c.trace(w, stopGather)
 		c.gather(w)
+		c.trace(w, stopDecide)
 		c.node.mu.Lock() // until it is routed: nobody sees half of a decision
 		defer c.node.mu.Unlock()
 		if err := c.decide(w); err != nil {
 			return err
 		}
+		c.trace(w, stopRoute)
 		c.node.route(w)
 		return nil
 	})
@@ -216,6 +220,7 @@ func (c *Conductor) decide(w *work) error {
 // apply writes to the kernel what cannot wait for the answer. What others lose
 // is gone from their cpusets when it returns.
 func (c *Conductor) apply(w *work) {
+	c.trace(w, stopApply)
 	_ = c.recoverPanic(w, func() error {
 		if w.rewrite != nil {
 			w.wrote = w.rewrite()
@@ -254,6 +259,7 @@ func (c *Conductor) apply(w *work) {
 
 // confirm takes note of what became of an event, and reports it.
 func (c *Conductor) confirm(w *work) {
+	c.trace(w, stopConfirm)
 	_ = c.recoverPanic(w, func() error {
 		w.wrote = append(w.wrote, w.kernel.rest.Apply()...)
 		return nil
