@@ -23,8 +23,12 @@ func TestTrace(t *testing.T) {
 		event, want string
 	}{
 		{func() { _, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}) }, "RunPodSandbox", "wait " + whole},
-		{func() { _, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &ctr}) }, "CreateContainer", "wait " + whole},
-		{func() { _, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: &ctr}) }, "UpdateContainer", "wait " + whole},
+		{func() {
+			_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &ctr})
+		}, "CreateContainer", "wait " + whole},
+		{func() {
+			_, _ = handle(t, c, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: &ctr})
+		}, "UpdateContainer", "wait " + whole},
 		{func() { c.Configure(c.node.state.Policy, Tuning{}) }, "Configure", whole},
 		{func() { c.repair([]string{"c"}) }, "Repair", "turn apply confirm"},
 		{func() {
