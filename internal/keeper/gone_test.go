@@ -31,8 +31,9 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestRuntimeWeight checks that shares a runtime carried are left at the weight
-// it chose, that another weight is mended, and that the runtime's map is learned.
+// TestRuntimeWeight checks that shares a runtime carried are left at the weight it
+// chose, that another weight is mended, and that the runtime's map is learned: for
+// containers. A pod's weight is by the kubelet's map whatever the runtime does.
 func TestRuntimeWeight(t *testing.T) {
 	fake, err := cgroup.NewFake(cgroup.V2, "0-1", "0")
 	if err != nil {
@@ -42,20 +43,25 @@ func TestRuntimeWeight(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := New(&cgroup.Tree{FS: fake, Version: cgroup.V2})
-	item := Item{Target: Target{Owner: "c", Dir: "pod/ctr"}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Int: 512}}
+	shares := lifecycle.Value{Field: lifecycle.CPUShares, Int: 512}
+	container, pod := Target{Owner: "c", Dir: "pod/ctr"}, Target{Owner: "p", Dir: "pod", Parent: true}
 	for _, c := range []struct {
+		of            Target
 		kernel, after string
 		want          State
 	}{
-		{"20", "20", Same}, {"60", "20", Applied}, {"59", "59", Same}, {"60", "59", Applied},
+		{container, "20", "20", Same}, {container, "60", "20", Applied}, {pod, "60", "20", Applied},
+		{container, "59", "59", Same}, {container, "60", "59", Applied},
+		{pod, "59", "20", Applied}, {pod, "1", "20", Applied}, {pod, "20", "20", Same},
+		{container, "60", "59", Applied},
 	} {
-		if err := fake.WriteFile("pod/ctr/cpu.weight", []byte(c.kernel)); err != nil {
+		if err := fake.WriteFile(c.of.Dir+"/cpu.weight", []byte(c.kernel)); err != nil {
 			t.Fatal(err)
 		}
-		k.Note([]Item{item})
-		got := k.Settle("c")[0]
+		k.Note([]Item{{Target: c.of, Value: shares}})
+		got := k.Settle(c.of.Owner)[0]
 		if got.State != c.want || got.Kernel != c.after {
-			t.Errorf("weight %s for 512 shares: %s, now %s (%v); want %s, %s", c.kernel, got.State, got.Kernel, got.Err, c.want, c.after)
+			t.Errorf("weight %s of %s for 512 shares: %s, now %s (%v); want %s, %s", c.kernel, c.of.Dir, got.State, got.Kernel, got.Err, c.want, c.after)
 		}
 	}
 }

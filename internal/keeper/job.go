@@ -82,14 +82,15 @@ func (j *job) read() (string, error) {
 	return j.row.at.Read()
 }
 
-// holds reports whether the kernel's text is what the job wants. Of shares in
-// version 2 there are two right images: the kubelet's line and the curve of
-// newer OCI runtimes. A runtime that carried the shares chose one; changing it
-// into the other would only start a quarrel, and using both on one node would
-// turn the order of weights around. So what is seen is learned.
+// holds reports whether the kernel's text is what the job wants. Of a container's
+// shares in version 2 there are two right images: the kubelet's line and the curve
+// of newer OCI runtimes. A runtime that carried the shares chose one; changing it
+// into the other would only start a quarrel, and using both in one pod would turn
+// the order of weights around. So what is seen is learned. Pods compete with pods,
+// whose weights the kubelet writes, by its line: there only the line is right.
 func (j *job) holds(kernel string) bool {
 	k, same := j.k, j.row.at.Same(kernel, j.want)
-	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.releasing {
+	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.target.Parent || j.releasing {
 		return same
 	}
 	line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))

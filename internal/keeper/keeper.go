@@ -18,8 +18,8 @@ type Keeper struct {
 	Originals *Originals
 
 	tree *cgroup.Tree
-	// curve: this node's runtime maps shares to weights by the newer curve. It
-	// is learned from what the runtime wrote; until then the kubelet's line.
+	// curve: this node's runtime maps containers' shares to weights by the newer
+	// curve. It is learned from what the runtime wrote; until then the kubelet's line.
 	curve atomic.Bool
 
 	// lists is held over recording and writing of CPU and memory node lists. It
@@ -135,7 +135,7 @@ func (k *Keeper) Note(batch []Item) {
 			continue
 		}
 		at := k.resolve(it.place())
-		want, err := k.encode(at, it.Value)
+		want, err := k.encode(at, it.Target, it.Value)
 		it.Carried = !it.Back
 		r := k.recordLocked(it, at, want)
 		if err != nil {

@@ -192,12 +192,12 @@ func (k *Keeper) resolve(p place) cgroup.Handle {
 	return k.tree.Resolve(p.dir, p.field, p.key)
 }
 
-func (k *Keeper) encode(at cgroup.Handle, v lifecycle.Value) (string, error) {
+func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, error) {
 	text, err := at.Encode(v)
 	if err != nil {
 		return "", &cgroup.Error{Op: "encode", Path: path.Join(at.Dir, cmp.Or(v.Key, v.Field.String())), Value: v.String(), Err: err}
 	}
-	if v.Field == lifecycle.CPUShares && k.tree.Version == cgroup.V2 && k.curve.Load() {
+	if v.Field == lifecycle.CPUShares && k.tree.Version == cgroup.V2 && !t.Parent && k.curve.Load() {
 		text = weightText(cgroup.RuntimeWeight(v.Int))
 	}
 	return text, nil
@@ -221,7 +221,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 		at, want := k.resolve(it.place()), text
 		if text == "" || it.Value.Field != last.Field || it.Value.Text != last.Text || at.Path == "" {
 			var err error
-			if want, err = k.encode(at, it.Value); err != nil {
+			if want, err = k.encode(at, it.Target, it.Value); err != nil {
 				out[i].State, out[i].Err = Refused, err
 				continue
 			}
@@ -301,7 +301,7 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	var text string
 	var err error
 	if !r.isList() || it.Asked.Text != "" {
-		text, err = k.encode(r.at, *it.Asked)
+		text, err = k.encode(r.at, it.Target, *it.Asked)
 	}
 	if r.past.Asked, r.past.AskedFor = &text, value; err != nil {
 		r.past.Asked, r.past.AskedFor = nil, ""
