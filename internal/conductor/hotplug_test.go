@@ -197,34 +197,53 @@ func TestPoolsHotUnplug(t *testing.T) {
 func TestUnpluggedRecovered(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		mo := newPooled(t, cgroup.V2, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))
-		mo.once, mo.unlisted, mo.unsaved = true, true, true
-		play(mo, resizes().Draw(rt, "history"))
-		mo.lending = true // as in TestPoolsHotUnplug
-		for _, c := range mo.live() {
-			mo.start(c)
-		}
-		mo.lending = false
-		mo.restart() // without a checkpoint
-		before, resized := mo.running(), mo.resized()
-		mo.plug(slices.DeleteFunc(rapid.SliceOfNDistinct(rapid.IntRange(1, 7), 0, 6, rapid.ID[int]).Draw(rt, "offline"), func(id int) bool {
-			return slices.Contains(resized, id)
-		}))
-		mo.copied()
-		mo.restart()
-		mo.plug(nil)
-		mo.copied()
-		mo.restart()
-		after := mo.running()
-		for id, was := range before {
-			if after[id] != was {
-				mo.wrong("I4: %s owned %s, and after CPUs went and came back %q", id, was, after[id])
-			}
-		}
-		if len(mo.broken) > 0 {
-			rt.Fatalf("%v", mo.broken)
+		broken := unpluggedRecovered(t, rapid.IntRange(0, 199).Draw(rt, "seed"), resizes().Draw(rt, "history"), func(resized []int) []int {
+			return slices.DeleteFunc(rapid.SliceOfNDistinct(rapid.IntRange(1, 7), 0, 6, rapid.ID[int]).Draw(rt, "offline"), func(id int) bool {
+				return slices.Contains(resized, id)
+			})
+		})
+		if len(broken) > 0 {
+			rt.Fatalf("%v", broken)
 		}
 	})
+}
+
+// TestWholeNodeOffline is TestUnpluggedRecovered of an owner that has a NUMA node alone,
+// of three CPUs, pays for two, and has all of them go offline.
+func TestWholeNodeOffline(t *testing.T) {
+	t.Parallel()
+	creations := slices.Repeat([]step{{B: 1}}, 5)
+	if broken := unpluggedRecovered(t, 0, creations, func([]int) []int { return []int{1, 2, 3, 4, 5, 7} }); len(broken) > 0 {
+		t.Errorf("%v", broken)
+	}
+}
+
+// unpluggedRecovered plays a history, takes some CPUs off that are not of resized owners,
+// and puts them back, with a start without a checkpoint after each. It returns what broke.
+func unpluggedRecovered(t *testing.T, seed int, history []step, offline func(resized []int) []int) []string {
+	mo := newPooled(t, cgroup.V2, faults{}, seed)
+	mo.once, mo.unlisted, mo.unsaved = true, true, true
+	play(mo, history)
+	mo.lending = true // as in TestPoolsHotUnplug
+	for _, c := range mo.live() {
+		mo.start(c)
+	}
+	mo.lending = false
+	mo.restart() // without a checkpoint
+	before := mo.running()
+	mo.plug(offline(mo.resized()))
+	mo.copied()
+	mo.restart()
+	mo.plug(nil)
+	mo.copied()
+	mo.restart()
+	after := mo.running()
+	for id, was := range before {
+		if after[id] != was {
+			mo.wrong("I4: %s owned %s, and after CPUs went and came back %q", id, was, after[id])
+		}
+	}
+	return mo.broken
 }
 
 // copied has the runtime's copies follow what is in the kernel, as the queue of updates

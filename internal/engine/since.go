@@ -205,9 +205,9 @@ func (t *traces) owned(record, copied string) string {
 }
 
 // inPool returns what a container owns that may run in a pool for as long as all that it
-// owns is offline.
+// owns is offline. Whole NUMA nodes are more than it asks for, and kept at a shrink.
 func (t *traces) inPool(record string) string {
-	if away := t.born.Minus(t.online); t.due > 0 && t.due < t.born.Len() && t.due <= away.Len() {
+	if away := t.born.Minus(t.online); !t.whole && t.due > 0 && t.due < t.born.Len() && t.due <= away.Len() {
 		return t.machine.Format(first(away, t.due))
 	}
 	return record
