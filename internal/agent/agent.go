@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -162,7 +163,7 @@ func New(o Options) (*Agent, error) {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: a.machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.returning, Log: o.Log,
 		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.askedServers(), Sweep: o.Sweep,
+		Grants: a.grants, HookServers: a.askedServers(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory,
 	})
 	if err := a.attach(); err != nil {
 		return nil, errors.Join(err, a.close())

@@ -47,6 +47,9 @@ type Options struct {
 	// Sweep is how often owners are looked at whose end nobody may have told of;
 	// default: 5 s.
 	Sweep time.Duration
+	// FreeMemory gives memory back to the system, once a runtime's whole list was read
+	// of which little is kept; nil for nothing.
+	FreeMemory func()
 }
 
 // Tuning is what of a configuration concerns the conductor itself.
@@ -90,6 +93,7 @@ type Conductor struct {
 	earlier    earlier
 	synced     time.Time // the last Synchronize that was decided and applied
 	sweepEvery time.Duration
+	freeMemory func()
 }
 
 // uptimes are when events were under way. All is counted from when the conductor was
@@ -118,6 +122,9 @@ func New(o Options) *Conductor {
 	if o.Recorder == nil {
 		o.Recorder = nodeview.NoRecorder{}
 	}
+	if o.FreeMemory == nil {
+		o.FreeMemory = func() {}
+	}
 	n := &node{
 		ceded: setOf(o.Ceded), undone: map[placement.Key]int{}, tracks: map[string]*track{},
 		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
@@ -127,6 +134,7 @@ func New(o Options) *Conductor {
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now, pace: o.Pace,
 		uptimes: uptimes{began: o.Now()}, earlier: earlier{returning: o.Returning}, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		freeMemory: o.FreeMemory,
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
 	c.uptimes.last.Store(int64(-quiet))

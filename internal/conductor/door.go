@@ -108,7 +108,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 				c.apply(w)
 				c.confirm(w)
 			}()
-			debug.FreeOSMemory() // the runtime's whole list was read; little of it is kept
+			c.freeMemory()
 		})
 		return answer, nil
 	}
