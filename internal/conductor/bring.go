@@ -42,7 +42,7 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, to
 	t, text := n.track(ctr.ID), v.String()
 	d, _ := t.of(v)
 	k.InForce, k.Stored = d.applied && d.value == text, t.stored[v.Field] == text
-	k.Kept = n.track(ctr.ID).kernelOnly(ctr, v) || p != route.Updating && n.track(ctr.ID).staysOut(ctr, v)
+	k.Kept = t.kernelOnly(ctr, v) || p != route.Updating && t.staysOut(ctr, v)
 	k.Given = told != nil && present(told, v) || untold(v.Field) && t.given[v.Field] == v.Text
 	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k

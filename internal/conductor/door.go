@@ -312,7 +312,7 @@ func (c *Conductor) Settled() {
 
 // rewrite has the keeper write what it knows already, and takes note of the outcomes.
 func (c *Conductor) rewrite(write func() []keeper.Outcome) []keeper.Outcome {
-	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Configure}, rewrite: write}
+	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Repair}, rewrite: write}
 	_, _ = c.run(w)
 	return w.wrote
 }

@@ -24,16 +24,5 @@ func (c *Conductor) trace(w *work, stop string) {
 	if !c.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	kind := w.ev.Kind.String()
-	if w.rewrite != nil {
-		kind = "Repair"
-	}
-	out := []any{logkey.Op, w.op, logkey.Event, kind, logkey.Stop, stop}
-	if p := w.ev.Pod; p != nil {
-		out = append(out, logkey.Pod, p.Name, logkey.Namespace, p.Namespace)
-	}
-	if ctr := w.ev.Container; ctr != nil {
-		out = append(out, logkey.Container, ctr.Name)
-	}
-	c.log.Debug("stop", out...)
+	c.log.Debug("stop", append(w.done().About(), logkey.Stop, stop)...)
 }

@@ -17,7 +17,7 @@ func TestTrace(t *testing.T) {
 	c.log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	pod, ctr := testPod(nil), lifecycle.Container{ID: "c", Name: "main"}
 	const whole = "turn gather decide route apply confirm"
-	stop := regexp.MustCompile(`event=(\w+) stop=(\w+)`)
+	stop := regexp.MustCompile(`event=(\w+).* stop=(\w+)`)
 	for _, tt := range []struct {
 		do          func()
 		event, want string

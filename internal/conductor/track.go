@@ -7,7 +7,7 @@ import (
 
 // track is what is known of one container beyond the engine's state: what became
 // of its values, and how far the runtime is. Of a pod it is the values alone.
-// Conductor.track makes it and Conductor.forget drops it.
+// node.track makes it and node.forget drops it.
 type track struct {
 	sent   deliveries // what became of its values; nil where nothing was brought to it
 	stored copyOf     // the runtime's stored copy

@@ -5,9 +5,9 @@ import "fmt"
 // Kind is the kind of a lifecycle step.
 type Kind int
 
-// The lifecycle steps. Configure and Inform are ours: a changed configuration
-// reaching what runs, and a pod spec that became known or changed; all others
-// are named as NRI names them. PostCreateContainer tells that the runtime knows
+// The lifecycle steps. Configure, Inform and Repair are ours: a changed configuration
+// reaching what runs, a pod spec that became known or changed, and values that are
+// written again, about which nothing is decided; all others are named as NRI names them. PostCreateContainer tells that the runtime knows
 // a container, and its id and cgroup where it was decided before it had them;
 // PostUpdateContainer and PostStartContainer that the runtime has written its
 // own values.
@@ -27,13 +27,14 @@ const (
 	PostStartContainer
 	Configure
 	Inform
+	Repair
 	kinds
 )
 
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
 	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer",
-	"PostCreateContainer", "PostStartContainer", "Configure", "Inform",
+	"PostCreateContainer", "PostStartContainer", "Configure", "Inform", "Repair",
 }
 
 // String returns the name NRI uses for the step.

@@ -49,7 +49,7 @@ type Done struct {
 func (r *Reporter) Refused(d Done, err error) {
 	r.remember(d, err.Error())
 	r.Count.Refused(refusedRequest)
-	r.Log.Warn("refused", append(about(d), logkey.Err, err)...)
+	r.Log.Warn("refused", append(d.About(), logkey.Err, err)...)
 }
 
 // remember adds an event to the journal.
@@ -72,13 +72,13 @@ func (r *Reporter) Done(d Done) {
 	r.Count.Event(d.Event.Kind, e.Took, d.Decided)
 	for _, p := range e.Problems {
 		r.count(d.Event.Kind, p)
-		r.Log.Warn("problem", append(about(d), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Told())...)
+		r.Log.Warn("problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Told())...)
 	}
 	r.kernelRefused(d)
 	if len(e.Values)+len(e.Changed) == 0 || !r.Log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
 		return
 	}
-	out := about(d)
+	out := d.About()
 	for _, v := range e.Values {
 		if v.Field == lifecycle.CPUSetCPUs.String() {
 			out = append(out, logkey.CPUs, v.Value)
@@ -201,8 +201,8 @@ func Whose(s *engine.State, owner string) []any {
 	return out
 }
 
-// about says which event a line is about.
-func about(d Done) []any {
+// About says which event a log line is about.
+func (d Done) About() []any {
 	out := []any{logkey.Op, d.Op, logkey.Event, d.Event.Kind.String()}
 	if p := d.Event.Pod; p != nil {
 		out = append(out, logkey.Pod, p.Name, logkey.Namespace, p.Namespace)
