@@ -80,7 +80,7 @@ type Options struct {
 	Dial socket.Dialer
 	// DialKubelet connects to the kubelet, at host:port or the path of a socket; nil for the system's call.
 	DialKubelet socket.Dialer
-	// Polls: the runtime's socket is looked for now and then, and not watched.
+	// Polls: NRI polls for the runtime's socket instead of watching it with inotify.
 	Polls bool
 	// Accept wraps the listener of the status socket; nil leaves it as it is.
 	Accept func(net.Listener) net.Listener

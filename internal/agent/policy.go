@@ -76,7 +76,8 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 	p.Pools.Hard = c.Pools.HardReserved
 	var err error
 	p.Hooks, err = hooksOf(c.Hooks, n)
-	p.Serving = &intent.Serving{Chooses: c.Placement.Policy == "pools", KubeletOwns: c.Authority == "kubelet"}
+	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
+	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.Elsewhere != nil}
 	for _, h := range p.Hooks {
 		p.Serving.Hooks = append(p.Serving.Hooks, h.Info().Name)
 	}
@@ -149,13 +150,7 @@ func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
 		hooks = append(hooks, blockIO(c.BlockIO, n))
 	}
 	if c.RDT.Enabled {
-		hooks = append(hooks, hook.RDT{
-			Measure: c.RDT.Measure, Found: n.probe(resctrl.Mounted),
-			Shares: hook.ByClass[string]{
-				LSR: shares(c.RDT.LSRCache, c.RDT.LSRBandwidth), LS: shares(c.RDT.LSCache, c.RDT.LSBandwidth),
-				BE: shares(c.RDT.BECache, c.RDT.BEBandwidth),
-			},
-		})
+		hooks = append(hooks, rdt(c.RDT, n))
 	}
 	if c.CoreSched.Enabled {
 		if c.GroupIdentity.Enabled && n.probe("cpu.bvt_warp_ns").Support == lifecycle.Supported {
@@ -197,6 +192,15 @@ func withCPUEnv(hooks []hook.Hook, c config.CPUEnvHook) ([]hook.Hook, error) {
 		h.Usual[i] = v
 	}
 	return append(hooks, h), nil
+}
+
+func rdt(c config.RDTHook, n node) hook.RDT {
+	return hook.RDT{
+		Measure: c.Measure, Found: n.probe(resctrl.Mounted),
+		Shares: hook.ByClass[string]{
+			LSR: shares(c.LSRCache, c.LSRBandwidth), LS: shares(c.LSCache, c.LSBandwidth), BE: shares(c.BECache, c.BEBandwidth),
+		},
+	}
 }
 
 // shares are a class's, "" where it has everything.

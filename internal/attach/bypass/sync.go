@@ -84,31 +84,20 @@ func (s *session) list() ([]*cri.PodSandbox, []*cri.Container, error) {
 // known asks about each pod and container of the lists. What is gone by then is
 // left out; what the runtime cannot describe is as it is listed, and is asked about
 // again.
-func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, found map[string]string) (map[string]*pod, error) { //nolint:gocognit // one case after the other; to be cut with the rest of the heart
+func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, found map[string]string) (map[string]*pod, error) {
 	var hung patience
-	told := make([]*pod, len(pods))
 	group, _ := errgroup.WithContext(s.ctx)
 	group.SetLimit(listing)
-	for i, l := range pods {
-		group.Go(func() (err error) {
-			if told[i], err = hungOf(&hung, func() (*pod, error) { return s.askPod(l.Id, found) }); err == nil || s.over(err) {
-				return err
-			}
-			told[i] = s.podUnread(l, found, err)
-			return nil
-		})
-	}
-	ctrs := make([]*ctr, len(containers))
-	for i, l := range containers {
-		group.Go(func() (err error) {
-			ask := func() (*ctr, error) { return s.askContainer(l.Id, l.PodSandboxId, found[l.Id]) }
-			if ctrs[i], err = hungOf(&hung, ask); err == nil || s.over(err) {
-				return err
-			}
-			ctrs[i] = s.ctrUnread(l, found[l.Id], err)
-			return nil
-		})
-	}
+	told := describe(s, group, pods,
+		func(l *cri.PodSandbox) (*pod, error) {
+			return hungOf(&hung, func() (*pod, error) { return s.askPod(l.Id, found) })
+		},
+		func(l *cri.PodSandbox, why error) *pod { return s.podUnread(l, found, why) })
+	ctrs := describe(s, group, containers,
+		func(l *cri.Container) (*ctr, error) {
+			return hungOf(&hung, func() (*ctr, error) { return s.askContainer(l.Id, l.PodSandboxId, found[l.Id]) })
+		},
+		func(l *cri.Container, why error) *ctr { return s.ctrUnread(l, found[l.Id], why) })
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("synchronise: %w", err)
 	}
@@ -119,24 +108,43 @@ func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, fou
 		}
 	}
 	for _, c := range ctrs {
-		if c == nil || c.hasEnded() {
-			continue
+		if c != nil && !c.hasEnded() {
+			s.addKnown(all, c, found[c.id])
 		}
-		p := all[c.told.PodID]
-		if p == nil {
-			s.a.o.Log.Debug("container without a pod left out", logkey.Container, c.id)
-			continue
-		}
-		if c.told.Unread == "" && p.told.Unread != "" {
-			c.told.Unread = "of its pod: " + p.told.Unread
-		}
-		if dir := found[c.id]; !c.running && dir != "" && !s.isMade(dir) {
-			continue // its cgroup must be left alone, and it is told of by itself
-		}
-		c.started = c.running
-		p.ctrs[c.id] = c
 	}
 	return all, nil
+}
+
+// describe asks about each of a list in a group; what the runtime cannot describe is
+// as unread makes it. The result is complete when the group has ended.
+func describe[L, T any](s *session, group *errgroup.Group, list []L, ask func(L) (*T, error), unread func(L, error) *T) []*T {
+	all := make([]*T, len(list))
+	for i, l := range list {
+		group.Go(func() (err error) {
+			if all[i], err = ask(l); err != nil && !s.over(err) {
+				all[i], err = unread(l, err), nil
+			}
+			return err
+		})
+	}
+	return all
+}
+
+// addKnown adds a container to its pod. Its cgroup is at dir, "" where none was found.
+func (s *session) addKnown(all map[string]*pod, c *ctr, dir string) {
+	p := all[c.told.PodID]
+	if p == nil {
+		s.a.o.Log.Debug("container without a pod left out", logkey.Container, c.id)
+		return
+	}
+	if c.told.Unread == "" && p.told.Unread != "" {
+		c.told.Unread = "of its pod: " + p.told.Unread
+	}
+	if !c.running && dir != "" && !s.isMade(dir) {
+		return // its cgroup must be left alone, and it is told of by itself
+	}
+	c.started = c.running
+	p.ctrs[c.id] = c
 }
 
 // isMade reports whether the OCI runtime is done with a cgroup. The container may

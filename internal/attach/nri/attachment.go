@@ -74,7 +74,7 @@ type Options struct {
 	// Again is the pause before Admit is asked again; default: 0.2 s.
 	Again time.Duration
 	Dial  socket.Dialer // to the runtime
-	// Polls: the socket is looked for now and then, and no kernel asked to tell when it appears.
+	// Polls: the attachment polls for the socket instead of watching it with inotify.
 	Polls bool
 }
 
