@@ -14,42 +14,43 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-func (n *node) checkConfig() Check {
-	file := n.o.ConfigFile
-	c := Check{Name: "configuration", Why: "an agent does not start with a configuration it cannot read, and a running one keeps the one before"}
-	data, err := n.host.read(file)
+// checkConfig reads the agent's configuration, too: the defaults, where it is not valid.
+func checkConfig(c Check, h host, file string) (Check, config.Config) {
+	def := config.Default()
+	data, err := h.read(file)
 	switch {
 	case missing(err):
-		return c.ok("%s is not there: all defaults", file)
+		return c.ok("%s is not there: all defaults", file), def
 	case err != nil:
-		return c.unseen(file, err)
+		return c.unseen(file, err), def
 	}
 	parsed, err := config.Parse(file, data)
 	if err != nil {
-		return c.problem("trimtab config check "+file, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return c.problem("trimtab config check "+file, "%s", strings.ReplaceAll(err.Error(), "\n", "; ")), def
 	}
-	n.config = parsed
-	return c.ok("%s is valid", file)
+	return c.ok("%s is valid", file), parsed
 }
 
-func (n *node) checkAgent(ctx context.Context) Check {
-	socket := n.config.Paths.StatusSocket
-	c := Check{Name: "agent", Why: "what runs keeps what it has without the agent, but new pods start without what they were promised"}
+// checkAgent asks the agent at a status socket for its state, too; nil where none answers.
+func checkAgent(ctx context.Context, c Check, o Options, socket string) (Check, *api.Node) {
 	if socket == "" {
-		return c.unknown("set paths.statusSocket", "it serves no status socket")
+		return c.unknown("set paths.statusSocket", "it serves no status socket"), nil
 	}
-	at, err := n.host.real(socket)
+	at, err := o.host().real(socket)
 	if err != nil {
-		return c.unseen(socket, err)
+		return c.unseen(socket, err), nil
 	}
-	got, err := n.o.Ask(ctx, at)
+	got, err := o.Ask(ctx, at)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return c.unseen(socket, err)
+		return c.unseen(socket, err), nil
 	case err != nil:
-		return c.problem("start it: trimtab agent", "nobody answers at %s", socket)
+		return c.problem("start it: trimtab agent", "nobody answers at %s", socket), nil
 	}
-	n.agent = &got
+	return c.judgeAgent(got), &got
+}
+
+func (c Check) judgeAgent(got api.Node) Check {
 	if got.Standby != "" {
 		return c.problem("end one of the two: a node has one agent; see One agent on a node in docs/operate.md", "%s runs and stays out: %s", got.Version, got.Standby)
 	}
@@ -119,37 +120,33 @@ func (c Check) contested(got api.Node) (Check, bool) {
 // keySize is the size of a record key, in bytes.
 const keySize = 32
 
-func (n *node) checkKey() Check {
-	file := n.config.Paths.Key
-	c := Check{Name: "record key", Why: "it signs the records in containers; who has it can forge one, and without it a restart decides anew what runs"}
-	info, err := n.host.stat(file)
+func checkKey(c Check, h host, file string, runs bool) Check {
+	info, err := h.stat(file)
 	switch {
-	case missing(err) && n.agent != nil:
+	case missing(err) && runs:
 		return c.problem("restart the agent where it may write there", "%s is not there and the agent runs: its key ends with it", file)
 	case missing(err):
 		return c.ok("%s is not there yet; the first start makes it", file)
 	case err != nil:
 		return c.unseen(file, err)
 	}
-	uid, _ := n.o.owner(info)
+	uid, _ := h.owner(info)
 	switch {
 	case !info.Mode().IsRegular() || info.Size() != keySize:
 		return c.problem("delete it to have a new one made; containers stamped with the old one are decided anew",
 			"%s is no key: %d bytes instead of %d", file, info.Size(), keySize)
 	case info.Mode().Perm()&0o077 != 0 || uid != 0:
-		return c.problem("chown root "+file+"; chmod 600 "+file, "%s is not for root alone: %s", file, n.describe(info))
+		return c.problem("chown root "+file+"; chmod 600 "+file, "%s is not for root alone: %s", file, h.describe(info))
 	}
-	return c.ok("%s is %s", file, n.describe(info))
+	return c.ok("%s is %s", file, h.describe(info))
 }
 
-func (n *node) checkState() Check {
-	dir := n.config.Paths.State
-	c := Check{Name: "state directory", Why: "what the kubelet asked for after a container was created is remembered there across restarts"}
+func checkState(c Check, h host, dir string) Check {
 	where := dir
-	info, err := n.host.stat(where)
+	info, err := h.stat(where)
 	for missing(err) && where != "/" {
 		where = filepath.Dir(where) // the agent makes what is missing
-		info, err = n.host.stat(where)
+		info, err = h.stat(where)
 	}
 	if err != nil {
 		return c.unseen(where, err)
@@ -157,7 +154,7 @@ func (n *node) checkState() Check {
 	if !info.IsDir() {
 		return c.problem("remove it, or set paths.state", "%s is no directory", where)
 	}
-	at, err := n.host.real(where)
+	at, err := h.real(where)
 	if err != nil {
 		return c.unseen(where, err)
 	}
@@ -165,14 +162,14 @@ func (n *node) checkState() Check {
 	if err := unix.Statfs(at, &fs); err != nil {
 		return c.unseen(where, err)
 	}
-	uid, _ := n.o.owner(info)
+	uid, _ := h.owner(info)
 	switch {
 	case fs.Flags&unix.ST_RDONLY != 0:
 		return c.problem("set paths.state to a directory that can be written", "%s is on a file system mounted read-only", where)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&0o1000 == 0 || uid != 0:
-		return c.problem("chown root "+where+"; chmod o-w "+where, "%s is not for root alone: %s", where, n.describe(info))
+		return c.problem("chown root "+where+"; chmod o-w "+where, "%s is not for root alone: %s", where, h.describe(info))
 	case where != dir:
 		return c.ok("%s is not there yet; the first start makes it", dir)
 	}
-	return c.ok("%s is %s", dir, n.describe(info))
+	return c.ok("%s is %s", dir, h.describe(info))
 }

@@ -3,41 +3,24 @@ package doctor
 import (
 	"strconv"
 	"strings"
+
+	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// beside reports whether the agent stays beside the runtime, with no NRI.
-func (n *node) beside() bool {
-	return n.config.Attach == "bypass" || n.config.Attach == "auto" && !n.config.NRI.Enabled
-}
-
-// either reports whether bypass stands in while NRI is away.
-func (n *node) either() bool { return n.config.Attach == "auto" && n.config.NRI.Enabled }
-
-// endpoint is the CRI socket to look at: the one asked for, or the one that an
-// agent beside the runtime, or before it, is configured to ask.
-func (n *node) endpoint() string {
-	if n.o.Endpoint == "" && (n.beside() || n.between() || n.either() || n.asked()) {
-		return n.config.CRI.Endpoint
-	}
-	return n.o.Endpoint
-}
-
 // checkBypass tells what the choice of the attachment means.
-func (n *node) checkBypass() Check {
-	c := Check{Name: "bypass", Why: "beside the runtime, values come when a container's cgroup appears, and what only its creation can carry (environment, mounts, devices) does not come at all"}
-	if n.running && n.nriSocket {
-		return c.ok("attach is bypass, though %s is there: nri would carry everything, before containers exist", n.config.NRI.Socket)
+func checkBypass(c Check, nri *nriConfig) Check {
+	if nri.running && nri.there {
+		return c.ok("attach is bypass, though %s is there: nri would carry everything, before containers exist", nri.socket)
 	}
 	return c.ok("attach is bypass; NRI is not looked at")
 }
 
 // checkAuto tells which attachment is in force.
-func (n *node) checkAuto() Check {
-	c := Check{Name: "attachment", Why: "while bypass stands in for NRI, values come when a container's cgroup appears, and what only its creation can carry does not come at all"}
-	if n.agent == nil {
+func checkAuto(c Check, agent *api.Node) Check {
+	if agent == nil {
 		return c.unknown("start the agent", "attach is auto: NRI while its socket works, bypass meanwhile; no agent tells which it is now")
 	}
-	for _, a := range n.agent.Attachments {
+	for _, a := range agent.Attachments {
 		switch {
 		case a.InForce == "":
 		case a.Name == "nri":
@@ -53,10 +36,9 @@ func (n *node) checkAuto() Check {
 // a container starts.
 const fewWatches = 4096
 
-func (n *node) checkWatches() Check {
+func checkWatches(c Check, h host) Check {
 	const file = "/proc/sys/fs/inotify/max_user_watches"
-	c := Check{Name: "inotify", Why: "cgroups that cannot be watched are found at the next look at everything, up to bypass.resyncSeconds later"}
-	data, err := n.host.read(file)
+	data, err := h.read(file)
 	if err != nil {
 		return c.unseen(file, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -18,37 +19,51 @@ import (
 // tops are the directories the kubelet keeps pods in, by driver.
 var tops = []struct{ dir, driver string }{{"kubepods.slice", "systemd"}, {"kubepods", "cgroupfs"}}
 
+// cgroups are a node's cgroup files, and what the configuration says of them.
+type cgroups struct {
+	host
+	config.Cgroup
+}
+
 // version tells which cgroup version the node has.
-func (n *node) version() (cgroup.Version, error) {
-	if _, err := n.host.stat(n.config.Cgroup.Root); err != nil {
+func (g cgroups) version() (cgroup.Version, error) {
+	if _, err := g.stat(g.Root); err != nil {
 		return 0, err
 	}
-	switch _, err := n.host.stat(n.cgroup("cgroup.controllers")); {
+	switch _, err := g.stat(g.at("cgroup.controllers")); {
 	case err == nil:
 		return cgroup.V2, nil
 	case !missing(err):
 		return 0, err
 	}
 	for _, c := range []string{"cpuset", "cpu", "memory"} {
-		if _, err := n.host.stat(n.cgroup(c)); err == nil {
+		if _, err := g.stat(g.at(c)); err == nil {
 			return cgroup.V1, nil
 		}
 	}
 	return 0, fs.ErrNotExist
 }
 
-func (n *node) cgroup(parts ...string) string {
-	return path.Join(append([]string{n.config.Cgroup.Root}, parts...)...)
+func (g cgroups) at(parts ...string) string {
+	return path.Join(append([]string{g.Root}, parts...)...)
+}
+
+// file is a file in a directory of pods.
+func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
+	if v == cgroup.V1 {
+		return g.at(f.Controller, dir, f.Name)
+	}
+	return g.at(dir, f.Name)
 }
 
 // driver returns the directory of all pods, and which driver names it so.
-func (n *node) driver(v cgroup.Version) (dir, driver string, both bool) {
+func (g cgroups) driver(v cgroup.Version) (dir, driver string, both bool) {
 	above := ""
 	if v == cgroup.V1 {
 		above = "cpu"
 	}
 	for _, t := range tops {
-		if _, err := n.host.stat(n.cgroup(above, t.dir)); err == nil {
+		if _, err := g.stat(g.at(above, t.dir)); err == nil {
 			if dir != "" {
 				return dir, driver, true
 			}
@@ -58,25 +73,24 @@ func (n *node) driver(v cgroup.Version) (dir, driver string, both bool) {
 	return dir, driver, false
 }
 
-func (n *node) checkCgroup() Check {
-	c := Check{Name: "cgroup", Why: "values are written into the kernel's cgroup files; their version and the names of pods' directories say where"}
-	root := n.config.Cgroup.Root
-	v, err := n.version()
+func checkCgroup(c Check, g cgroups) Check {
+	root := g.Root
+	v, err := g.version()
 	switch {
 	case missing(err):
 		return c.problem("mount it there, or set cgroup.root", "no cgroup file system at %s", root)
 	case err != nil:
 		return c.unseen(root, err)
 	}
-	if want := n.config.Cgroup.Version; want != "auto" && want != v.String() {
+	if want := g.Cgroup.Version; want != "auto" && want != v.String() {
 		return c.problem("set cgroup.version: auto", "version %s at %s, but cgroup.version is %s", strings.TrimPrefix(v.String(), "v"), root, want)
 	}
 	var fs unix.Statfs_t
-	if at, err := n.host.real(n.cgroup()); err == nil && unix.Statfs(at, &fs) == nil && v == cgroup.V2 && fs.Flags&unix.ST_RDONLY != 0 {
+	if at, err := g.real(g.at()); err == nil && unix.Statfs(at, &fs) == nil && v == cgroup.V2 && fs.Flags&unix.ST_RDONLY != 0 {
 		return c.problem("mount it writable for the agent", "%s is mounted read-only", root)
 	}
 	version := "version " + strings.TrimPrefix(v.String(), "v")
-	dir, driver, both := n.driver(v)
+	dir, driver, both := g.driver(v)
 	switch {
 	case both:
 		return c.problem("drain and restart the node, so that only what the kubelet's cgroupDriver makes is left",
@@ -88,8 +102,8 @@ func (n *node) checkCgroup() Check {
 }
 
 // enabled reports what the configuration says of a hook.
-func (n *node) enabled(name string) bool {
-	text, err := json.Marshal(n.config.Hooks)
+func enabled(c config.Config, name string) bool {
+	text, err := json.Marshal(c.Hooks)
 	if err != nil {
 		return true
 	}
@@ -103,19 +117,19 @@ func (n *node) enabled(name string) bool {
 }
 
 // checkHooks says of each hook whether the kernel has what it needs.
-func (n *node) checkHooks() []Check {
-	v, versionErr := n.version()
-	dir, _, _ := n.driver(v)
+func checkHooks(g cgroups, config config.Config) []Check {
+	v, versionErr := g.version()
+	dir, _, _ := g.driver(v)
 	var out []Check
 	for _, h := range hook.Catalogue() {
-		h = n.asConfigured(h)
+		h = asConfigured(config, h)
 		c := Check{Name: "hook " + h.Name, Why: "where it has no effect, pods go without this: " + h.About}
 		needs := files(h, v)
 		switch {
-		case !n.enabled(h.Name):
+		case !enabled(config, h.Name):
 			c = c.ok("switched off (hooks.%s.enabled)", h.Name)
-		case n.lacksDevice(h) != "":
-			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", n.lacksDevice(h))
+		case g.lacksDevice(config.Paths, h) != "":
+			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", g.lacksDevice(config.Paths, h))
 		case slices.Contains(h.Kernel, "coreSched"):
 			c = c.unknown("trimtab hooks, on the node itself, asks the kernel", "whether the kernel gives core scheduling cookies shows in no file")
 		case len(controllers(h)) == 0:
@@ -123,8 +137,8 @@ func (n *node) checkHooks() []Check {
 		case versionErr != nil:
 			c = c.unknown("see the check cgroup", "it needs the controllers %s; no cgroup file system was seen", join(controllers(h)))
 		default:
-			if c = n.probe(c, v, dir, needs); c.Result == OK {
-				c = n.probeFeatures(c, v, dir, h)
+			if c = g.probe(c, v, dir, needs); c.Result == OK {
+				c = g.probeFeatures(c, v, dir, h)
 			}
 		}
 		out = append(out, c)
@@ -134,12 +148,12 @@ func (n *node) checkHooks() []Check {
 
 // asConfigured returns a hook as the configuration has it, where what it needs
 // depends on that.
-func (n *node) asConfigured(h hook.Info) hook.Info {
+func asConfigured(c config.Config, h hook.Info) hook.Info {
 	switch h.Name {
 	case "groupIdentity":
-		return hook.GroupIdentity{Fallback: hook.FallbackOf(n.config.Hooks.GroupIdentity.Fallback)}.Info()
+		return hook.GroupIdentity{Fallback: hook.FallbackOf(c.Hooks.GroupIdentity.Fallback)}.Info()
 	case "gpu":
-		if n.config.Hooks.GPU.Devices == "nodes" {
+		if c.Hooks.GPU.Devices == "nodes" {
 			return hook.GPU{Devices: hook.ByNode}.Info()
 		}
 	}
@@ -148,14 +162,14 @@ func (n *node) asConfigured(h hook.Info) hook.Info {
 
 // lacksDevice returns a file other than a cgroup's that a hook needs and the
 // node lacks, or "".
-func (n *node) lacksDevice(h hook.Info) string {
+func (h host) lacksDevice(paths config.Paths, info hook.Info) string {
 	for feature, at := range map[string]string{
-		"nvidia":         path.Join(n.config.Paths.Dev, "nvidiactl"),
-		"rdma":           path.Join(n.config.Paths.Dev, "infiniband/rdma_cm"),
-		"resctrl":        path.Join(n.config.Paths.Resctrl, "schemata"),
-		"resctrl.L3_MON": path.Join(n.config.Paths.Resctrl, "info/L3_MON"),
+		"nvidia":         path.Join(paths.Dev, "nvidiactl"),
+		"rdma":           path.Join(paths.Dev, "infiniband/rdma_cm"),
+		"resctrl":        path.Join(paths.Resctrl, "schemata"),
+		"resctrl.L3_MON": path.Join(paths.Resctrl, "info/L3_MON"),
 	} {
-		if _, err := n.host.stat(at); slices.Contains(h.Kernel, feature) && missing(err) {
+		if _, err := h.stat(at); slices.Contains(info.Kernel, feature) && missing(err) {
 			return at
 		}
 	}
@@ -164,7 +178,7 @@ func (n *node) lacksDevice(h hook.Info) string {
 
 // probeFeatures looks for cgroup files that not every kernel has; of
 // alternatives one is enough.
-func (n *node) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info) Check {
+func (g cgroups) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info) Check {
 	for _, need := range h.Kernel {
 		if !strings.Contains(need, ".") {
 			continue
@@ -173,11 +187,7 @@ func (n *node) probeFeatures(c Check, v cgroup.Version, dir string, h hook.Info)
 		for name := range strings.SplitSeq(need, "|") {
 			f, err := cgroup.FeatureFile(name, v)
 			if err == nil && f.Name != "" {
-				at := n.cgroup(dir, f.Name)
-				if v == cgroup.V1 {
-					at = n.cgroup(f.Controller, dir, f.Name)
-				}
-				_, err = n.host.stat(at)
+				_, err = g.stat(g.file(v, dir, f))
 			}
 			found = found || err == nil
 		}
@@ -229,10 +239,10 @@ func controllers(h hook.Info) []string {
 }
 
 // probe looks for the controllers, then for the files in the pods' directory.
-func (n *node) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File) Check {
+func (g cgroups) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File) Check {
 	var seen []string
 	for _, f := range needs {
-		why, err := n.lacks(v, dir, f.Controller)
+		why, err := g.lacks(v, dir, f.Controller)
 		switch {
 		case err != nil:
 			return c.unseen("the controller "+f.Controller, err)
@@ -242,11 +252,8 @@ func (n *node) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File)
 		if dir == "" || f.Name == "" {
 			continue
 		}
-		at := n.cgroup(dir, f.Name)
-		if v == cgroup.V1 {
-			at = n.cgroup(f.Controller, dir, f.Name)
-		}
-		if _, err := n.host.stat(at); missing(err) {
+		at := g.file(v, dir, f)
+		if _, err := g.stat(at); missing(err) {
 			return c.problem("use a kernel that has it, or switch the hook off", "not effective: this kernel has no %s", at)
 		} else if err != nil {
 			return c.unseen(at, err)
@@ -262,23 +269,23 @@ func (n *node) probe(c Check, v cgroup.Version, dir string, needs []cgroup.File)
 }
 
 // lacks says what is missing of a controller for the pods' directory.
-func (n *node) lacks(v cgroup.Version, dir, controller string) (string, error) {
+func (g cgroups) lacks(v cgroup.Version, dir, controller string) (string, error) {
 	if v == cgroup.V1 {
-		_, err := n.host.stat(n.cgroup(controller))
+		_, err := g.stat(g.at(controller))
 		if missing(err) {
-			return fmt.Sprintf("the controller %s is not mounted at %s", controller, n.cgroup(controller)), nil
+			return fmt.Sprintf("the controller %s is not mounted at %s", controller, g.at(controller)), nil
 		}
 		return "", err
 	}
 	lists := []struct{ file, say string }{
-		{n.cgroup("cgroup.controllers"), "this kernel, or its boot parameters, has no controller %s"},
-		{n.cgroup("cgroup.subtree_control"), "the controller %s is not passed on below the root"},
+		{g.at("cgroup.controllers"), "this kernel, or its boot parameters, has no controller %s"},
+		{g.at("cgroup.subtree_control"), "the controller %s is not passed on below the root"},
 	}
 	if dir != "" {
-		lists = append(lists, struct{ file, say string }{n.cgroup(dir, "cgroup.subtree_control"), "the controller %s is not passed on to pods"})
+		lists = append(lists, struct{ file, say string }{g.at(dir, "cgroup.subtree_control"), "the controller %s is not passed on to pods"})
 	}
 	for _, l := range lists {
-		text, err := n.host.read(l.file)
+		text, err := g.read(l.file)
 		if err != nil {
 			return "", err
 		}

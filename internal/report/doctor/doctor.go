@@ -59,47 +59,16 @@ type Options struct {
 	owner func(fs.FileInfo) (uid, gid int)
 }
 
-// node is what the checks share.
-type node struct {
-	o      Options
-	host   host
-	config config.Config
-
-	runtime   string // containerd or cri-o; "" for none found
-	running   bool   // its socket is there
-	nri       nriConfig
-	nriSocket bool // is there
-	agent     *api.Node
-}
+// host is the node's file tree.
+func (o Options) host() host { return host{root: o.HostRoot, owner: o.owner} }
 
 // Run makes all checks.
 func Run(ctx context.Context, o Options) Report {
 	if o.owner == nil {
 		o.owner = owner
 	}
-	n := &node{o: o, host: host{root: o.HostRoot}, config: config.Default()}
-	// The configuration comes first: it says where everything else is.
-	configured := n.checkConfig()
-	asked := n.checkAgent(ctx)
-	all := []Check{n.checkRuntime()}
-	n.readNRI()
-	nri := []Check{n.checkNRI(), n.checkNRISocket(), n.checkTimeouts(), n.checkPlugins()}
-	switch {
-	case n.beside():
-		nri = []Check{n.checkBypass(), n.checkWatches()}
-	case n.either():
-		nri = append([]Check{n.checkAuto(), n.checkWatches()}, nri...)
-	case n.between():
-		nri = []Check{n.checkProxy(), n.checkKubeletEndpoint()}
-	case n.asked():
-		nri = []Check{n.checkHookService()}
-	}
-	all = append(append(all, nri...), asked, configured)
-	all = append(all, n.checkKey(), n.checkState(), n.checkCgroup())
-	all = append(all, n.checkCPUManager(ctx), n.checkMemoryManager(), n.checkTopologyManager(), n.checkPodSpecs(ctx), n.checkGrants(ctx), n.checkHookServers())
-	all = append(all, n.checkHooks()...)
-	r := Report{Checks: all}
-	for _, c := range all {
+	r := Report{Checks: checks(ctx, o)}
+	for _, c := range r.Checks {
 		switch c.Result {
 		case Problem:
 			r.Problems++

@@ -10,23 +10,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// asked reports whether a runtime proxy asks the agent.
-func (n *node) asked() bool { return n.config.Attach == "hooks" }
-
 // checkHookServers tells which hook servers are in force: as the agent sees them
 // where one runs, else by reading their files.
-func (n *node) checkHookServers() Check {
-	c := Check{Name: "hook servers", Why: "a hook server decides with Trimtab about every pod; where its failure-policy is Fail and it does not answer, no pod starts"}
-	dir := n.config.HookServers.Directory
+func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check {
 	if dir == "" {
 		return c.ok("nobody is asked (hookServers.directory is empty)")
 	}
-	var found *api.HookServers
-	if n.agent != nil {
-		found = n.agent.HookServers
-	}
 	if found == nil {
-		at, err := n.host.real(dir)
+		at, err := h.real(dir)
 		if err != nil && !missing(err) {
 			return c.unseen(dir, err)
 		}
@@ -76,10 +67,8 @@ func readHookServers(dir string) *api.HookServers {
 }
 
 // checkHookService tells whether the agent can be asked by a runtime proxy.
-func (n *node) checkHookService() Check {
-	c := Check{Name: "hook service", Why: "with attach: hooks a runtime proxy asks the agent about every container; without its socket, or where the proxy does not know of it, pods start without what they were promised"}
-	path, file := n.config.HookServers.Socket, n.config.HookServers.Register
-	info, err := n.host.stat(path)
+func checkHookService(c Check, h host, path, file string) Check {
+	info, err := h.stat(path)
 	switch {
 	case missing(err):
 		return c.problem("start the agent", "no socket at %s (hookServers.socket)", path)
@@ -90,7 +79,7 @@ func (n *node) checkHookService() Check {
 	case file == "":
 		return c.ok("serves at %s; hookServers.register names no file to tell proxies of it", path)
 	}
-	if _, err := n.host.stat(file); missing(err) {
+	if _, err := h.stat(file); missing(err) {
 		return c.problem("see the agent's log for why it could not be written", "%s is not there (hookServers.register)", file)
 	} else if err != nil {
 		return c.unseen(file, err)

@@ -17,7 +17,11 @@ const maxRead = 4 << 20
 
 // host is a node's file tree, seen at a root. Paths are those of the node;
 // symbolic links stay inside, so that a link to /run is the node's /run.
-type host struct{ root string }
+type host struct {
+	root string
+	// owner says whose a file is; tests cannot give files away.
+	owner func(fs.FileInfo) (uid, gid int)
+}
 
 // real returns where a path of the node is for us. Parts that are not there are
 // left as they are: what is done with the path then tells.
@@ -114,7 +118,7 @@ func owner(info fs.FileInfo) (uid, gid int) {
 }
 
 // describe prints mode and owner as ls does.
-func (n *node) describe(info fs.FileInfo) string {
-	uid, gid := n.o.owner(info)
+func (h host) describe(info fs.FileInfo) string {
+	uid, gid := h.owner(info)
 	return fmt.Sprintf("%v of %d:%d", info.Mode(), uid, gid)
 }

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -25,9 +26,15 @@ type manager struct {
 	owners int
 }
 
-// kubelet looks for a policy: what the running kubelet noted in its state file,
+// kubelet is the kubelet's directory.
+type kubelet struct {
+	host
+	root string // of the directory
+}
+
+// manager looks for a policy: what the running kubelet noted in its state file,
 // its flags, its configuration file, in this order.
-func (n *node) kubelet(key, flag, state string) manager {
+func (k kubelet) manager(key, flag, state string) manager {
 	var m manager
 	take := func(policy, where string) {
 		m.seen = true
@@ -36,7 +43,7 @@ func (n *node) kubelet(key, flag, state string) manager {
 		}
 	}
 	read := func(file string, use func([]byte) error) {
-		data, err := n.host.read(file)
+		data, err := k.read(file)
 		if missing(err) {
 			return
 		}
@@ -48,17 +55,17 @@ func (n *node) kubelet(key, flag, state string) manager {
 		}
 	}
 	if state != "" {
-		file := filepath.Join(n.o.KubeletRoot, state)
+		file := filepath.Join(k.root, state)
 		read(file, func(data []byte) error { return m.readState(data, file, take) })
 	}
-	file := filepath.Join(n.o.KubeletRoot, "kubeadm-flags.env")
+	file := filepath.Join(k.root, "kubeadm-flags.env")
 	read(file, func(data []byte) error {
 		if f := regexp.MustCompile(regexp.QuoteMeta(flag) + `[= ]"?([A-Za-z-]+)`).FindSubmatch(data); f != nil {
 			take(string(f[1]), file)
 		}
 		return nil
 	})
-	file = filepath.Join(n.o.KubeletRoot, "config.yaml")
+	file = filepath.Join(k.root, "config.yaml")
 	read(file, func(data []byte) error {
 		var all map[string]any
 		if err := yaml.Unmarshal(data, &all); err != nil {
@@ -102,12 +109,12 @@ func (m *manager) readState(data []byte, file string, take func(policy, where st
 }
 
 // judge answers where no policy was seen or it is one that leaves us alone.
-func (n *node) judge(c Check, m manager, harmless ...string) (Check, bool) {
+func (k kubelet) judge(c Check, m manager, harmless ...string) (Check, bool) {
 	switch {
 	case m.err != nil && (m.policy == "" || slices.Contains(harmless, strings.ToLower(m.policy))):
 		return c.unseen(m.file, m.err), true // where it may say otherwise
 	case !m.seen:
-		return c.unknown("name the kubelet's directory with --kubelet-root-dir", "no kubelet configuration below %s", n.o.KubeletRoot), true
+		return c.unknown("name the kubelet's directory with --kubelet-root-dir", "no kubelet configuration below %s", k.root), true
 	case m.policy == "":
 		return c.ok("%s by default", harmless[0]), true
 	case slices.Contains(harmless, strings.ToLower(m.policy)):
@@ -118,13 +125,12 @@ func (n *node) judge(c Check, m manager, harmless ...string) (Check, bool) {
 
 const off = "or let the kubelet have the say: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
 
-func (n *node) checkCPUManager(ctx context.Context) Check {
-	c := Check{Name: "kubelet cpu manager", Why: "one must decide who owns CPUs; of two, each undoes what the other wrote, every 10 seconds"}
-	m := n.kubelet("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
-	kubelets := n.config.Hooks.CPUSet.Enabled && n.config.Authority == "kubelet"
-	if done, ok := n.judge(c, m, "none"); ok {
+func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.SpecSource) Check {
+	m := k.manager("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
+	kubelets := c.Hooks.CPUSet.Enabled && c.Authority == "kubelet"
+	if done, ok := k.judge(ch, m, "none"); ok {
 		if kubelets && done.Result == OK {
-			return c.problem("set cpuManagerPolicy: static in the kubelet, or authority: agent in Trimtab's configuration",
+			return ch.problem("set cpuManagerPolicy: static in the kubelet, or authority: agent in Trimtab's configuration",
 				"authority is kubelet, and the kubelet's policy is none: nobody lets containers own CPUs")
 		}
 		return done
@@ -133,39 +139,37 @@ func (n *node) checkCPUManager(ctx context.Context) Check {
 	if len(m.cpus) > 0 {
 		found += fmt.Sprintf(": CPUs %s are given to %s", topology.FormatList(m.cpus), plural(m.owners, "container"))
 	}
-	if !n.config.Hooks.CPUSet.Enabled {
-		return c.ok("%s; Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", found)
+	if !c.Hooks.CPUSet.Enabled {
+		return ch.ok("%s; Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", found)
 	}
 	if kubelets {
-		if source, ok := n.granted(ctx); ok {
+		if source := granted(); source != nil {
 			found += "; which containers have some is " + source.TellsCPUs()
 		}
-		return c.ok("%s; Trimtab keeps others off what it gives away (authority is kubelet)", found)
+		return ch.ok("%s; Trimtab keeps others off what it gives away (authority is kubelet)", found)
 	}
-	return c.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(n.o.KubeletRoot, "cpu_manager_state")+
+	return ch.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(k.root, "cpu_manager_state")+
 		" and restart the kubelet; "+off, "two authorities over CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is on", found)
 }
 
-func (n *node) checkMemoryManager() Check {
-	c := Check{Name: "kubelet memory manager", Why: "it ties containers to NUMA nodes; CPUs chosen apart from that may be on others"}
-	m := n.kubelet("memoryManagerPolicy", "--memory-manager-policy", "memory_manager_state")
-	if done, ok := n.judge(c, m, "none"); ok {
+func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
+	m := k.manager("memoryManagerPolicy", "--memory-manager-policy", "memory_manager_state")
+	if done, ok := k.judge(ch, m, "none"); ok {
 		return done
 	}
-	if !n.config.Hooks.CPUSet.Enabled {
-		return c.ok("%s (%s); Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", m.policy, m.where)
+	if !c.Hooks.CPUSet.Enabled {
+		return ch.ok("%s (%s); Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", m.policy, m.where)
 	}
-	if n.config.Authority == "kubelet" {
-		return c.ok("%s (%s); Trimtab leaves what it decides alone (authority is kubelet)", m.policy, m.where)
+	if c.Authority == "kubelet" {
+		return ch.ok("%s (%s); Trimtab leaves what it decides alone (authority is kubelet)", m.policy, m.where)
 	}
-	return c.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(n.o.KubeletRoot, "memory_manager_state")+
+	return ch.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(k.root, "memory_manager_state")+
 		" and restart the kubelet; "+off, "two authorities: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is on", m.policy, m.where)
 }
 
-func (n *node) checkTopologyManager() Check {
-	c := Check{Name: "kubelet topology manager", Why: "it acts through the static managers alone; with them off it only refuses pods"}
-	m := n.kubelet("topologyManagerPolicy", "--topology-manager-policy", "")
-	if done, ok := n.judge(c, m, "none", "best-effort"); ok {
+func checkTopologyManager(c Check, k kubelet) Check {
+	m := k.manager("topologyManagerPolicy", "--topology-manager-policy", "")
+	if done, ok := k.judge(c, m, "none", "best-effort"); ok {
 		return done
 	}
 	return c.ok("%s (%s): it aligns devices, and may refuse pods whose devices are on several NUMA nodes", m.policy, m.where)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
@@ -23,8 +25,12 @@ const (
 
 // nriConfig is what a runtime's configuration says of NRI.
 type nriConfig struct {
-	files    []string // read
-	err      error    // of one that could not be
+	host     host
+	runtime  string // whose configuration it is
+	running  bool   // that runtime
+	socket   string // where Trimtab connects
+	there    bool   // the socket
+	err      error  // of one that could not be
 	errFile  string
 	version  string             // of a containerd configuration's shape
 	keys     map[string]setting // of the NRI table; the last file wins
@@ -35,10 +41,11 @@ type nriConfig struct {
 	register string
 }
 
-func (n *node) checkRuntime() Check {
-	c := Check{Name: "runtime", Why: "Trimtab works through a container runtime; without one there is nothing to attach to"}
+// checkRuntime looks for a runtime at an endpoint, "" for the usual places. It returns which
+// one that is, too, "" for none.
+func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check, string) {
 	sockets := []struct{ name, path string }{{containerd, containerdSocket}, {crio, crioSocket}}
-	if e := strings.TrimPrefix(n.endpoint(), "unix://"); e != "" {
+	if e := strings.TrimPrefix(endpoint, "unix://"); e != "" {
 		name := containerd
 		if strings.Contains(e, "crio") {
 			name = crio
@@ -46,51 +53,45 @@ func (n *node) checkRuntime() Check {
 		sockets = sockets[:1]
 		sockets[0].name, sockets[0].path = name, e
 	}
+	var runtime string
 	var found, tried []string
 	var unseen error
 	for _, s := range sockets {
-		info, err := n.host.stat(s.path)
+		info, err := h.stat(s.path)
 		switch {
 		case err == nil && info.Mode().Type() == fs.ModeSocket:
-			if n.runtime == "" {
-				n.runtime, n.running = s.name, true
-			}
+			runtime = cmp.Or(runtime, s.name)
 			found = append(found, s.name+" at "+s.path)
 		case err == nil:
-			return c.problem("name the runtime's socket with --runtime-endpoint", "%s is no socket", s.path)
+			return c.problem("name the runtime's socket with --runtime-endpoint", "%s is no socket", s.path), runtime
 		case !missing(err):
 			unseen = err
 		}
 		tried = append(tried, s.path)
 	}
 	switch {
-	case len(found) > 1 && n.inUse() != "":
-		n.runtime = n.inUse()
-		return c.ok("%s; in use is %s", strings.Join(found, " and "), n.runtime)
+	case len(found) > 1 && inUse() != "":
+		return c.ok("%s; in use is %s", strings.Join(found, " and "), inUse()), inUse()
 	case len(found) > 0:
-		return c.ok("%s", strings.Join(found, " and "))
+		return c.ok("%s", strings.Join(found, " and ")), runtime
 	case unseen != nil:
-		return c.unseen(join(tried), unseen)
+		return c.unseen(join(tried), unseen), ""
 	}
-	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or "))
+	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or ")), ""
 }
 
 // inUse names the runtime that the agent says it is attached to: sockets of another
 // may be there beside it. Where no agent does, the kubelet's configuration tells;
 // it is empty where neither does.
-func (n *node) inUse() string {
-	var attached []api.Attached
-	if n.agent != nil {
-		attached = n.agent.Attachments
-	}
-	for _, a := range attached {
+func inUse(agent *api.Node, k kubelet) string {
+	for _, a := range attachments(agent) {
 		for _, name := range []string{containerd, crio} {
 			if live(a.State) && strings.HasPrefix(a.Runtime, name+" ") {
 				return name
 			}
 		}
 	}
-	switch endpoint, _, err := n.kubeletEndpoint(); {
+	switch endpoint, _, err := k.endpoint(); {
 	case err != nil:
 	case strings.HasSuffix(endpoint, crioSocket), strings.HasSuffix(endpoint, sameRun(crioSocket)):
 		return crio
@@ -100,20 +101,30 @@ func (n *node) inUse() string {
 	return ""
 }
 
+// attachments are those of an agent that answers.
+func attachments(agent *api.Node) []api.Attached {
+	if agent == nil {
+		return nil
+	}
+	return agent.Attachments
+}
+
 // readNRI reads the runtime's configuration. Where no runtime was found, the
 // one that has a configuration is meant.
-func (n *node) readNRI() {
+func readNRI(h host, runtime, socket string) *nriConfig {
+	n := &nriConfig{host: h, runtime: runtime, running: runtime != "", socket: socket, keys: map[string]setting{}}
+	_, err := h.stat(socket)
+	n.there = err == nil
 	if n.runtime == "" {
-		if _, err := n.host.stat("/etc/crio"); err == nil {
+		if _, err := h.stat("/etc/crio"); err == nil {
 			n.runtime = crio
-		} else if _, err := n.host.stat(containerdConfig); !missing(err) {
+		} else if _, err := h.stat(containerdConfig); !missing(err) {
 			n.runtime = containerd
 		}
 	}
-	n.nri.keys = map[string]setting{}
 	if n.runtime == crio {
-		n.nri.on, n.nri.table = "enable_nri", "[crio.nri]"
-		n.nri.requests, n.nri.register = "nri_plugin_request_timeout", "nri_plugin_registration_timeout"
+		n.on, n.table = "enable_nri", "[crio.nri]"
+		n.requests, n.register = "nri_plugin_request_timeout", "nri_plugin_registration_timeout"
 		// CRI-O reads every file there, whatever its name ends with, in the order of
 		// their names: the later wins (CRI-O 1.36, pkg/config, UpdateFromPath).
 		files := n.host.glob("/etc/crio/crio.conf.d/*")
@@ -124,16 +135,17 @@ func (n *node) readNRI() {
 			}
 			n.readFile(f, []string{"crio", "nri"})
 		}
-		return
+		return n
 	}
-	n.nri.off, n.nri.table = "disable", `[plugins."io.containerd.nri.v1.nri"]`
-	n.nri.requests, n.nri.register = "plugin_request_timeout", "plugin_registration_timeout"
+	n.off, n.table = "disable", `[plugins."io.containerd.nri.v1.nri"]`
+	n.requests, n.register = "plugin_request_timeout", "plugin_registration_timeout"
 	n.readImports(containerdConfig, map[string]bool{})
+	return n
 }
 
 // readImports reads a containerd configuration and then what it imports, which
 // stands above it.
-func (n *node) readImports(file string, seen map[string]bool) {
+func (n *nriConfig) readImports(file string, seen map[string]bool) {
 	if seen[file] {
 		return
 	}
@@ -141,8 +153,8 @@ func (n *node) readImports(file string, seen map[string]bool) {
 	for _, s := range n.readFile(file, []string{"plugins", "io.containerd.nri.v1.nri"}) {
 		switch {
 		case len(s.table) > 0:
-		case s.key == "version" && n.nri.version == "":
-			n.nri.version = s.text()
+		case s.key == "version" && n.version == "":
+			n.version = s.text()
 		case s.key == "imports":
 			for _, pattern := range s.texts() {
 				if !filepath.IsAbs(pattern) {
@@ -157,23 +169,22 @@ func (n *node) readImports(file string, seen map[string]bool) {
 }
 
 // readFile takes the NRI table out of one file and returns all of the file.
-func (n *node) readFile(file string, table []string) []setting {
+func (n *nriConfig) readFile(file string, table []string) []setting {
 	data, err := n.host.read(file)
 	if missing(err) {
 		return nil
 	}
 	if err != nil {
-		n.nri.err, n.nri.errFile = err, file
+		n.err, n.errFile = err, file
 		return nil
 	}
-	n.nri.files = append(n.nri.files, file)
 	all := parseTOML(file, string(data))
 	for _, s := range all {
 		switch {
 		case slices.Equal(s.table, table):
-			n.nri.keys[s.key] = s
-		case s.key == n.nri.requests || s.key == n.nri.register:
-			n.nri.stray = append(n.nri.stray, s)
+			n.keys[s.key] = s
+		case s.key == n.requests || s.key == n.register:
+			n.stray = append(n.stray, s)
 		}
 	}
 	return all
@@ -181,22 +192,19 @@ func (n *node) readFile(file string, table []string) []setting {
 
 func (s setting) where() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 
-func (n *node) checkNRI() Check {
-	c := Check{Name: "nri", Why: "Trimtab attaches through NRI; a runtime that has it off starts every pod without it"}
-	_, err := n.host.stat(n.config.NRI.Socket)
-	n.nriSocket = err == nil
+func checkNRI(c Check, n *nriConfig) Check {
 	said := func(key, value string) (setting, bool) {
-		s, ok := n.nri.keys[key]
+		s, ok := n.keys[key]
 		return s, ok && key != "" && s.text() == value
 	}
-	switchOn := fmt.Sprintf("set disable = false in %s of %s, then restart containerd; running containers stay", n.nri.table, containerdConfig)
+	switchOn := fmt.Sprintf("set disable = false in %s of %s, then restart containerd; running containers stay", n.table, containerdConfig)
 	if n.runtime == crio {
 		switchOn = "set enable_nri = true in [crio.nri] of a file in /etc/crio/crio.conf.d, then restart CRI-O; running containers stay"
 	}
-	if s, off := said(n.nri.off, "true"); off {
+	if s, off := said(n.off, "true"); off {
 		return c.problem(switchOn, "off: disable = true at %s", s.where())
 	}
-	if s, off := said(n.nri.on, "false"); off {
+	if s, off := said(n.on, "false"); off {
 		return c.problem(switchOn, "off: enable_nri = false at %s", s.where())
 	}
 	for _, key := range []string{"disable_connections", "nri_disable_connections"} {
@@ -205,31 +213,30 @@ func (n *node) checkNRI() Check {
 				"on, but plugins may not connect: %s = true at %s", key, s.where())
 		}
 	}
-	if s, on := said(n.nri.off, "false"); on {
+	if s, on := said(n.off, "false"); on {
 		return c.ok("on: disable = false at %s", s.where())
 	}
-	if s, on := said(n.nri.on, "true"); on {
+	if s, on := said(n.on, "true"); on {
 		return c.ok("on: enable_nri = true at %s", s.where())
 	}
 	switch {
-	case n.nriSocket:
-		return c.ok("on by default: %s is there", n.config.NRI.Socket)
-	case n.nri.err != nil:
-		return c.unseen(n.nri.errFile, n.nri.err)
-	case n.runtime == containerd && n.nri.version == "3":
+	case n.there:
+		return c.ok("on by default: %s is there", n.socket)
+	case n.err != nil:
+		return c.unseen(n.errFile, n.err)
+	case n.runtime == containerd && n.version == "3":
 		return c.ok("on by default: %s has version 3, which containerd 2 reads", containerdConfig)
 	case n.running:
 		return c.problem(switchOn, "off, it seems: %s is running, no configuration switches NRI on (containerd 1.7 and CRI-O before 1.30 need that), and there is no %s",
-			n.runtime, n.config.NRI.Socket)
+			n.runtime, n.socket)
 	}
 	return c.unknown("start the runtime", "no runtime is running and no configuration speaks of NRI")
 }
 
-func (n *node) checkNRISocket() Check {
-	path := n.config.NRI.Socket
-	c := Check{Name: "nri socket", Why: "Trimtab connects there, and whoever else can connect there can change every container of the node"}
+func checkNRISocket(c Check, n *nriConfig) Check {
+	path := n.socket
 	for _, key := range []string{"socket_path", "nri_listen"} {
-		if s, ok := n.nri.keys[key]; ok && sameRun(s.text()) != sameRun(path) {
+		if s, ok := n.keys[key]; ok && sameRun(s.text()) != sameRun(path) {
 			return c.problem("set nri.socket in Trimtab's configuration to "+s.text(), "the runtime listens at %s (%s), Trimtab connects to %s", s.text(), s.where(), path)
 		}
 	}
@@ -242,15 +249,15 @@ func (n *node) checkNRISocket() Check {
 	case err != nil:
 		return c.unseen(path, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return c.problem("remove it and restart the runtime", "%s is no socket: %s", path, n.describe(info))
+		return c.problem("remove it and restart the runtime", "%s is no socket: %s", path, n.host.describe(info))
 	}
 	dir, err := n.host.stat(filepath.Dir(path))
 	if err != nil {
 		return c.unseen(filepath.Dir(path), err)
 	}
-	found := fmt.Sprintf("%s is %s, its directory %s", path, n.describe(info), n.describe(dir))
+	found := fmt.Sprintf("%s is %s, its directory %s", path, n.host.describe(info), n.host.describe(dir))
 	for _, f := range []fs.FileInfo{info, dir} {
-		uid, _ := n.o.owner(f)
+		uid, _ := n.host.owner(f)
 		if f.Mode()&0o002 != 0 || uid != 0 {
 			return c.problem(fmt.Sprintf("chown root %s %s; chmod o-w both", path, filepath.Dir(path)), "not for root alone: %s", found)
 		}
@@ -268,63 +275,56 @@ const (
 	tooShort        = 200 * time.Millisecond
 )
 
-func (n *node) checkTimeouts() Check {
-	c := Check{Name: "nri timeouts", Why: "a plugin that answers later is dropped, and the pod starts without it"}
-	if len(n.nri.stray) > 0 {
-		s := n.nri.stray[0]
-		return c.problem(fmt.Sprintf("move it into the table %s and restart the runtime", n.nri.table),
+func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
+	if len(n.stray) > 0 {
+		s := n.stray[0]
+		return c.problem(fmt.Sprintf("move it into the table %s and restart the runtime", n.table),
 			"%s = %s at %s is in the table [%s], where the runtime ignores it; in force is %s",
-			s.key, s.value, s.where(), tableName(s.table), n.inForce())
+			s.key, s.value, s.where(), tableName(s.table), n.inForce(agent))
 	}
-	if n.told() == "" {
+	told := told(agent).RequestTimeout
+	if told == "" {
 		switch {
-		case n.nri.err != nil:
-			return c.unseen(n.nri.errFile, n.nri.err)
+		case n.err != nil:
+			return c.unseen(n.errFile, n.err)
 		case n.runtime == "":
 			return c.unknown("start the runtime and the agent", "no runtime and no configuration of one was found")
 		}
 	}
-	want := n.configured(n.nri.requests, defaultRequest)
-	if told := n.told(); told != "" && !same(told, want) {
+	want := n.configured(n.requests, defaultRequest)
+	if told != "" && !same(told, want) {
 		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", told, want)
 	}
 	if d, err := time.ParseDuration(want); err == nil && d < tooShort {
-		return c.problem("raise it; the default is 2s", "%s is %s, too short for a busy node", n.nri.requests, want)
+		return c.problem("raise it; the default is 2s", "%s is %s, too short for a busy node", n.requests, want)
 	}
-	return c.ok("%s", n.inForce())
+	return c.ok("%s", n.inForce(agent))
 }
 
 // inForce says which timeouts hold, and who says so.
-func (n *node) inForce() string {
-	if told := n.told(); told != "" {
-		for _, a := range n.agent.Attachments {
-			if a.RequestTimeout == told {
-				return fmt.Sprintf("%s for an answer, %s for a registration, as the runtime told the agent", a.RequestTimeout, a.RegistrationTimeout)
-			}
-		}
+func (n *nriConfig) inForce(agent *api.Node) string {
+	if a := told(agent); a.RequestTimeout != "" {
+		return fmt.Sprintf("%s for an answer, %s for a registration, as the runtime told the agent", a.RequestTimeout, a.RegistrationTimeout)
 	}
 	return fmt.Sprintf("%s for an answer, %s for a registration, as configured (no agent is attached that could tell)",
-		n.configured(n.nri.requests, defaultRequest), n.configured(n.nri.register, defaultRegister))
+		n.configured(n.requests, defaultRequest), n.configured(n.register, defaultRegister))
 }
 
-func (n *node) configured(key string, other time.Duration) string {
-	if s, ok := n.nri.keys[key]; ok {
+func (n *nriConfig) configured(key string, other time.Duration) string {
+	if s, ok := n.keys[key]; ok {
 		return s.text()
 	}
 	return other.String()
 }
 
-// told is what the runtime told the agent; "" for nothing.
-func (n *node) told() string {
-	if n.agent == nil {
-		return ""
-	}
-	for _, a := range n.agent.Attachments {
+// told is an attachment that works and knows the runtime's timeouts.
+func told(agent *api.Node) (a api.Attached) {
+	for _, a := range attachments(agent) {
 		if a.RequestTimeout != "" && live(a.State) {
-			return a.RequestTimeout
+			return a
 		}
 	}
-	return ""
+	return a
 }
 
 // live reports whether an attachment's state is one in which it works.
@@ -350,11 +350,10 @@ var pluginName = regexp.MustCompile(`^[0-9]{2}-.`)
 
 // checkPlugins looks for the other plugins. Those that connect by themselves
 // only the runtime knows.
-func (n *node) checkPlugins() Check {
-	c := Check{Name: "other nri plugins", Why: "two plugins that set the same value of a container fail its creation; of two with one index nobody knows which comes first"}
+func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	dir := "/opt/nri/plugins"
 	for _, key := range []string{"plugin_path", "nri_plugin_dir"} {
-		if s, ok := n.nri.keys[key]; ok {
+		if s, ok := n.keys[key]; ok {
 			dir = s.text()
 		}
 	}
@@ -371,8 +370,8 @@ func (n *node) checkPlugins() Check {
 		if !pluginName.MatchString(e.Name()) {
 			return c.problem("rename it to NN-name, or take it away", "%s/%s is executable and not named NN-name; containerd does not start with it", dir, e.Name())
 		}
-		if strings.HasPrefix(e.Name(), n.config.NRI.Index+"-") && !strings.HasSuffix(e.Name(), "-"+n.config.NRI.Name) {
-			return c.problem("give one of them another index", "%s/%s has Trimtab's index %s", dir, e.Name(), n.config.NRI.Index)
+		if strings.HasPrefix(e.Name(), mine.Index+"-") && !strings.HasSuffix(e.Name(), "-"+mine.Name) {
+			return c.problem("give one of them another index", "%s/%s has Trimtab's index %s", dir, e.Name(), mine.Index)
 		}
 		started = append(started, e.Name())
 	}

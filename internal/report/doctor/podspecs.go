@@ -3,20 +3,14 @@ package doctor
 import (
 	"context"
 
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkPodSpecs tells which sources of pod specs answer: as the agent sees it
-// where one runs, else by asking them now.
-func (n *node) checkPodSpecs(ctx context.Context) Check {
-	c := Check{Name: "pod specs", Why: "runtimes do not tell requests, init containers and sidecars; unknown, a container counts as an app container, and batch pods are summed up by their annotation"}
-	var sources []api.SpecSource
-	switch {
-	case n.agent != nil:
-		sources = n.agent.PodSpecs
-	case n.o.Specs != nil && n.o.HostRoot == "/":
-		sources = n.o.Specs(ctx, n.config.PodSpec)
-	default:
+// checkPodSpecs tells which sources of pod specs answer. It is not known where they are
+// nil.
+func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Check {
+	if sources == nil {
 		return c.unknown("start the agent, or run trimtab doctor on the node itself", "sockets and ports of the node cannot be asked from here")
 	}
 	up := false
@@ -25,7 +19,6 @@ func (n *node) checkPodSpecs(ctx context.Context) Check {
 		up = up || s.Up
 		found = append(found, string(s.Name)+": "+s.State())
 	}
-	k := n.config.PodSpec.Kubelet
 	switch {
 	case k.SkipVerify:
 		return c.problem("set podspec.kubelet.caFile, and insecureSkipVerify: false",
@@ -40,26 +33,39 @@ func (n *node) checkPodSpecs(ctx context.Context) Check {
 
 // checkGrants tells whether the kubelet says which devices it granted. Without
 // it nothing is lost: devices are for whom a rule allows them then.
-func (n *node) checkGrants(ctx context.Context) Check {
-	c := Check{Name: "device grants", Why: "devices Kubernetes granted a container need no authorisation rule; unknown, none counts as granted but what the runtime's request has"}
-	source, ok := n.granted(ctx)
-	if !ok {
+func checkGrants(c Check, source *api.SpecSource) Check {
+	switch {
+	case source == nil:
 		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the kubelet's socket cannot be asked from here")
-	}
-	if !source.Up {
+	case !source.Up:
 		return c.ok("nobody tells them: %s", source.Error)
 	}
 	return c.ok("%s answers", source.Name)
 }
 
-// granted returns what is known of the kubelet's PodResources API: as the agent
-// sees it where one runs, else by asking now; ok is false where neither can be.
-func (n *node) granted(ctx context.Context) (source api.SpecSource, ok bool) {
+// podSpecs are the sources of pod specs: as the agent sees them where one runs, else by
+// asking them now; nil where neither can be.
+func (o Options) podSpecs(ctx context.Context, agent *api.Node, c config.PodSpec) []api.SpecSource {
+	var sources []api.SpecSource
 	switch {
-	case n.agent != nil && n.agent.Grants != nil:
-		return *n.agent.Grants, true
-	case n.agent == nil && n.o.Grants != nil && n.o.HostRoot == "/":
-		return n.o.Grants(ctx, n.config.PodSpec), true
+	case agent != nil:
+		sources = agent.PodSpecs
+	case o.Specs != nil && o.HostRoot == "/":
+		sources = o.Specs(ctx, c)
+	default:
+		return nil
 	}
-	return source, false
+	return append([]api.SpecSource{}, sources...)
+}
+
+// granted is the kubelet's PodResources API, in the same way.
+func (o Options) granted(ctx context.Context, agent *api.Node, c config.PodSpec) *api.SpecSource {
+	switch {
+	case agent != nil:
+		return agent.Grants
+	case o.Grants != nil && o.HostRoot == "/":
+		source := o.Grants(ctx, c)
+		return &source
+	}
+	return nil
 }

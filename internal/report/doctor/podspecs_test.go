@@ -30,15 +30,15 @@ func TestPodSpecs(t *testing.T) {
 		{"/", careless, []api.SpecSource{up}, Problem, "insecureSkipVerify"},
 		{"/host", url, []api.SpecSource{up}, Unknown, "cannot be asked from here"},
 	} {
-		n := &node{config: config.Config{PodSpec: config.PodSpec{Kubelet: c.kubelet}}, o: Options{
+		o := Options{
 			HostRoot: c.root, Specs: func(context.Context, config.PodSpec) []api.SpecSource { return c.sources },
-		}}
-		if got := n.checkPodSpecs(t.Context()); got.Result != c.want || !strings.Contains(got.Found, c.found) {
+		}
+		if got := checkPodSpecs(Check{}, c.kubelet, o.podSpecs(t.Context(), nil, config.PodSpec{})); got.Result != c.want || !strings.Contains(got.Found, c.found) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
-	n := &node{agent: &api.Node{PodSpecs: []api.SpecSource{up}}, o: Options{HostRoot: "/host"}}
-	if got := n.checkPodSpecs(t.Context()); got.Result != OK {
+	agents := Options{HostRoot: "/host"}.podSpecs(t.Context(), &api.Node{PodSpecs: []api.SpecSource{up}}, config.PodSpec{})
+	if got := checkPodSpecs(Check{}, config.KubeletClient{}, agents); got.Result != OK {
 		t.Errorf("the agent's own answer: %+v", got)
 	}
 }

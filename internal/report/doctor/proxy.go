@@ -10,14 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// between reports whether the agent stands between kubelet and runtime.
-func (n *node) between() bool { return n.config.Attach == "cri" }
-
 // checkProxy tells whether the proxy's socket is there.
-func (n *node) checkProxy() Check {
-	c := Check{Name: "cri proxy", Why: "with attach: cri the kubelet reaches the runtime through the agent: without its socket no pod starts, and what runs goes on"}
-	path := n.config.CRI.Socket
-	info, err := n.host.stat(path)
+func checkProxy(c Check, h host, path string) Check {
+	info, err := h.stat(path)
 	switch {
 	case missing(err):
 		return c.problem("start the agent before the kubelet, as a systemd unit and never as a pod", "no socket at %s (cri.socket)", path)
@@ -30,35 +25,34 @@ func (n *node) checkProxy() Check {
 }
 
 // checkKubeletEndpoint tells whether the kubelet was given the proxy's socket.
-func (n *node) checkKubeletEndpoint() Check {
-	c := Check{Name: "kubelet endpoint", Why: "a kubelet that talks to the runtime itself passes the proxy by, and its pods get nothing of what they were promised"}
-	want := "unix://" + n.config.CRI.Socket
+func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
+	want := "unix://" + socket
 	do := "start the kubelet with --container-runtime-endpoint=" + want
-	found, where, err := n.kubeletEndpoint()
+	found, where, err := k.endpoint()
 	switch {
 	case err != nil:
 		return c.unseen(where, err)
 	case found == "":
-		return c.unknown(do, "neither kubeadm-flags.env nor config.yaml in %s names an endpoint", n.o.KubeletRoot)
-	case n.samePath(strings.TrimPrefix(found, "unix://"), n.config.CRI.Socket):
+		return c.unknown(do, "neither kubeadm-flags.env nor config.yaml in %s names an endpoint", k.root)
+	case k.samePath(strings.TrimPrefix(found, "unix://"), socket):
 		return c.ok("%s (%s)", found, where)
 	}
 	return c.problem(do, "%s names %s, not %s", where, found, want)
 }
 
-func (n *node) samePath(a, b string) bool {
-	ra, erra := n.host.real(a)
-	rb, errb := n.host.real(b)
+func (h host) samePath(a, b string) bool {
+	ra, erra := h.real(a)
+	rb, errb := h.real(b)
 	return a == b || erra == nil && errb == nil && ra == rb
 }
 
 var endpointFlag = regexp.MustCompile(`--container-runtime-endpoint[= ]"?([^" ]+)`)
 
-// kubeletEndpoint looks for the endpoint in the kubelet's flags, then in its
+// endpoint looks for the endpoint in the kubelet's flags, then in its
 // configuration.
-func (n *node) kubeletEndpoint() (endpoint, where string, err error) {
-	file := filepath.Join(n.o.KubeletRoot, "kubeadm-flags.env")
-	data, err := n.host.read(file)
+func (k kubelet) endpoint() (endpoint, where string, err error) {
+	file := filepath.Join(k.root, "kubeadm-flags.env")
+	data, err := k.read(file)
 	if err == nil {
 		if f := endpointFlag.FindSubmatch(data); f != nil {
 			return string(f[1]), file, nil
@@ -66,19 +60,19 @@ func (n *node) kubeletEndpoint() (endpoint, where string, err error) {
 	} else if !missing(err) {
 		return "", file, err
 	}
-	file = filepath.Join(n.o.KubeletRoot, "config.yaml")
-	data, err = n.host.read(file)
+	file = filepath.Join(k.root, "config.yaml")
+	data, err = k.read(file)
 	if missing(err) {
 		return "", file, nil
 	}
 	if err != nil {
 		return "", file, err
 	}
-	var k struct {
+	var config struct {
 		Endpoint string `json:"containerRuntimeEndpoint"`
 	}
-	if err := yaml.Unmarshal(data, &k); err != nil {
+	if err := yaml.Unmarshal(data, &config); err != nil {
 		return "", file, fmt.Errorf("read it: %w", err)
 	}
-	return k.Endpoint, file, nil
+	return config.Endpoint, file, nil
 }
