@@ -508,13 +508,16 @@ func TestPodsEnd(t *testing.T) {
 	}
 	k.notice(cgroup.Overflow, "")
 	kept := func() string {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return fmt.Sprint("pods ", len(s.pods), ", containers ", len(s.kept), ", directories ", len(s.byDir), ", starting ", len(s.starting),
-			", unknown ", len(s.unknown))
+		x := &s.index
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		s.starts.mu.Lock()
+		defer s.starts.mu.Unlock()
+		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.kept), ", directories ", len(x.byDir), ", starting ", len(s.starts.waking),
+			", unknown ", len(x.unknown))
 	}
 	until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
-	s.fail(errors.New("planted")) // places are of one goroutine
+	s.tasks.fail(errors.New("planted")) // places are of one goroutine
 	until(t, "the session ended", func() bool { return a.session() != s })
 	s.finish()
 	if n := len(s.places.pods) + len(s.places.learned); n > 0 {

@@ -4,19 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/trimtab/trimtab/internal/socket"
 )
 
 const (
@@ -28,26 +29,50 @@ const (
 
 // client asks one runtime.
 type client struct {
-	conn  *grpc.ClientConn
-	calls cri.RuntimeServiceClient
+	ctx    context.Context // of the connection
+	conn   *grpc.ClientConn
+	calls  cri.RuntimeServiceClient
+	log    *slog.Logger
+	stream atomic.Bool // the runtime tells events
 }
 
-func dial(endpoint string, by socket.Dialer) (*client, error) {
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+func dial(ctx context.Context, o Options) (*client, error) {
+	conn, err := grpc.NewClient(o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return by.Dial(ctx, strings.TrimPrefix(endpoint, "unix://"))
+			return o.Dial.Dial(ctx, strings.TrimPrefix(o.Endpoint, "unix://"))
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		// Our own loop waits between attempts; gRPC's own backoff only hides that
 		// the socket is there again.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
 	if err != nil {
-		return nil, fmt.Errorf("dial the runtime at %s (cri.endpoint): %w", endpoint, err)
+		return nil, fmt.Errorf("dial the runtime at %s (cri.endpoint): %w", o.Endpoint, err)
 	}
-	return &client{conn, cri.NewRuntimeServiceClient(conn)}, nil
+	return &client{ctx: ctx, conn: conn, calls: cri.NewRuntimeServiceClient(conn), log: o.Log}, nil
 }
 
 func (c *client) close() { _ = c.conn.Close() }
+
+// watch returns an error when the runtime closes the connection, and nil when we do.
+func (c *client) watch(relist func()) error {
+	// The connection may call itself ready a little after the first calls went through it. Should it have been another
+	// one that they went through, the lists tell what was missed.
+	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
+		if !c.conn.WaitForStateChange(c.ctx, state) {
+			return nil
+		}
+		relist()
+	}
+	for {
+		state := c.conn.GetState()
+		if state != connectivity.Ready {
+			return fmt.Errorf("the runtime closed the connection (%s)", state)
+		}
+		if !c.conn.WaitForStateChange(c.ctx, state) {
+			return nil
+		}
+	}
+}
 
 // ask makes one call within bounds. The error names the call.
 func ask[Q, A any](ctx context.Context, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q) (A, error) {

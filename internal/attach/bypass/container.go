@@ -44,7 +44,7 @@ func (s *session) checkContainer(p *pod, id string, w why) error {
 // meetContainer asks about a container not told of yet, and tells. One that has
 // ended already is never told of.
 func (s *session) meetContainer(p *pod, id string) error {
-	c, err := s.askContainer(id, p.id, s.foundDir(id))
+	c, err := s.c.askContainer(id, p.id, s.index.foundDir(id))
 	if err != nil || c == nil || c.hasEnded() || p.stopped {
 		return err
 	}
@@ -89,17 +89,29 @@ func (s *session) nowRunning(p *pod, c *ctr) {
 		return
 	}
 	c.running = true
-	s.mu.Lock()
+	s.index.mu.Lock()
 	p.runs[c.id] = true
-	s.mu.Unlock()
+	s.index.mu.Unlock()
 	s.settle(p, c)
-	s.unfollow(c)
+	c.unfollow()
 }
 
 func (c *ctr) hasEnded() bool {
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	return c.ended
+}
+
+// unfollow ends what begin began.
+func (c *ctr) unfollow() {
+	if c.waiting == nil {
+		c.waiting = make(chan struct{})
+	}
+	select {
+	case <-c.waiting:
+	default:
+		close(c.waiting)
+	}
 }
 
 // checkStatus asks the runtime about a known container.
@@ -109,9 +121,7 @@ func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
 	case notFound(err):
 		s.end(p, c)
 		delete(p.ctrs, c.id)
-		s.mu.Lock()
-		s.forgetLocked(c)
-		s.mu.Unlock()
+		s.index.forget(c)
 		s.tell(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.told, Container: c.told})
 		return true, nil
 	case err != nil:
@@ -144,7 +154,7 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 		return
 	}
 	if c.vanish++; c.vanish <= maxVanish {
-		s.later(time.Duration(10<<c.vanish)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupGone) })
+		s.tasks.later(time.Duration(10<<c.vanish)*time.Millisecond, func() { s.hint(p.id, c.id, cgroupGone) })
 	}
 }
 
@@ -153,7 +163,7 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
 	s.copies.Lock()
 	defer s.copies.Unlock()
-	state, now, err := s.ask(c)
+	state, now, err := s.c.resources(c)
 	if err != nil || now == nil {
 		return state, nil, err
 	}
@@ -169,32 +179,6 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	return state, requested, nil
 }
 
-// ask asks for state and stored resources; nil where the runtime does not tell
-// them.
-func (s *session) ask(c *ctr) (lifecycle.State, *stored, error) {
-	st, err := ask(s.ctx, s.c.calls.ContainerStatus, "ask about a container",
-		&cri.ContainerStatusRequest{ContainerId: c.id, Verbose: !c.inStatus})
-	if err != nil {
-		return 0, nil, err
-	}
-	state := states[st.Status.GetState()]
-	var r lifecycle.Resources
-	if c.inStatus {
-		if st.Status.GetResources().GetLinux() == nil {
-			return state, nil, nil
-		}
-		r = resourcesIn(st.Status.Resources.Linux)
-	} else {
-		v, err := readVerbose(st.Info)
-		if err != nil || v.RuntimeSpec == nil || v.RuntimeSpec.Linux == nil {
-			return state, nil, nil //nolint:nilerr // it tells no resources, whatever the reason
-		}
-		r = resourcesOf(v.RuntimeSpec.Linux.Resources)
-	}
-	now := storedOf(&r)
-	return state, &now, nil
-}
-
 // end tells of a container's end, once.
 func (s *session) end(p *pod, c *ctr) {
 	c.telling.Lock()
@@ -203,13 +187,8 @@ func (s *session) end(p *pod, c *ctr) {
 		return
 	}
 	c.ended = true
-	s.mu.Lock()
-	s.forgetLocked(c)
-	delete(p.runs, c.id)
-	// It stays findable: its removal is still to come.
-	s.kept[c.id] = kept{p, c}
-	s.mu.Unlock()
-	s.unfollow(c)
+	s.index.end(p, c)
+	c.unfollow()
 	s.tell(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.told, Container: c.told})
 }
 
@@ -225,16 +204,14 @@ var errAsked = errors.New("somebody else has changed the runtime's copy meanwhil
 // writes them to the kernel too, with all else it has stored: CPUs that the
 // kernel does not have must not be among them.
 func (s *session) update(ctx context.Context, w conductor.Settings) error {
-	s.mu.Lock()
-	k, ok := s.kept[w.Container]
-	s.mu.Unlock()
+	k, ok := s.index.of(w.Container)
 	c := k.c
 	s.copies.Lock()
 	defer s.copies.Unlock()
 	if !ok {
 		return fmt.Errorf("update container %s: the runtime does not have it", w.Container)
 	}
-	if _, now, err := s.ask(c); err == nil && now != nil && asked(*now, c.seen, c.ours) != nil {
+	if _, now, err := s.c.resources(c); err == nil && now != nil && asked(*now, c.seen, c.ours) != nil {
 		s.hint(k.p.id, c.id, askStatus)
 		return fmt.Errorf("update container %s: %w", w.Container, errAsked)
 	}
@@ -246,7 +223,7 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	if left := next.put(w.Values); len(left) > 0 {
 		return fmt.Errorf("update container %s: the CRI has no field for %s", w.Container, left[0].Field)
 	}
-	if err := s.narrow(c, next.cpus); err != nil {
+	if err := narrow(s.a.o.Tree, c, next.cpus); err != nil {
 		return fmt.Errorf("update container %s: %w", w.Container, err)
 	}
 	c.ours.put(w.Values) // even of a call that fails halfway
@@ -259,11 +236,11 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 }
 
 // narrow reports whether all of a list is what the kernel has already.
-func (s *session) narrow(c *ctr, cpus string) error {
+func narrow(tree *cgroup.Tree, c *ctr, cpus string) error {
 	if cpus == "" || c.dir == "" {
 		return nil
 	}
-	text, err := s.a.o.Tree.Read(c.dir, lifecycle.CPUSetCPUs, "")
+	text, err := tree.Read(c.dir, lifecycle.CPUSetCPUs, "")
 	if cgroup.Gone(err) {
 		return nil // not started: the runtime stores it, and nothing else
 	}

@@ -30,9 +30,8 @@ const (
 // container is a child of the program that creates it until that has ended; by
 // the OCI runtimes' common command line (runc, crun, youki) it was called to
 // create. The child's own name says nothing: it has several, one after another.
-func (f *fresh) progress() (p progress, creator int) {
-	s := f.s
-	text, err := s.a.o.Tree.FS.ReadFile(path.Join(s.places.file(f.dir), procsFile))
+func (s *starts) progress(dir string) (p progress, creator int) {
+	text, err := s.tree.FS.ReadFile(path.Join(fileOf(s.tree, dir), procsFile))
 	if err != nil {
 		return unclear, 0
 	}
@@ -41,7 +40,7 @@ func (f *fresh) progress() (p progress, creator int) {
 	if err != nil || pid <= 0 { // 0: of a PID namespace that is not ours to see
 		return unclear, 0
 	}
-	stat := s.proc(pid, "stat")
+	stat := s.process(pid, "stat")
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // comm may hold anything
 	if len(fields) < 2 {
 		return unclear, 0
@@ -50,7 +49,7 @@ func (f *fresh) progress() (p progress, creator int) {
 	if err != nil {
 		return unclear, 0
 	}
-	line := s.proc(parent, "cmdline")
+	line := s.process(parent, "cmdline")
 	args := strings.Split(line, "\x00")
 	switch {
 	case line == "":
@@ -61,11 +60,18 @@ func (f *fresh) progress() (p progress, creator int) {
 	return ready, 0
 }
 
+// made reports whether the OCI runtime is done with a cgroup. The container may
+// be called created for ever: of a start that the runtime did not live to see.
+func (s *starts) made(dir string) bool {
+	at, _ := s.progress(dir)
+	return at == ready
+}
+
 // procsFile names the file with the processes of a cgroup.
 const procsFile = "cgroup.procs"
 
-func (s *session) proc(pid int, file string) string {
-	data, err := os.ReadFile(filepath.Join(s.a.o.Proc, strconv.Itoa(pid), file))
+func (s *starts) process(pid int, file string) string {
+	data, err := os.ReadFile(filepath.Join(s.proc, strconv.Itoa(pid), file))
 	if err != nil {
 		return ""
 	}

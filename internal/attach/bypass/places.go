@@ -61,18 +61,16 @@ func newPlaces(tree *cgroup.Tree, w cgroup.Watcher, root string) (*places, error
 	}, nil
 }
 
-// file is the path of a cgroup in the hierarchy that tells of pods and
+// fileOf is the path of a cgroup in the hierarchy that tells of pods and
 // containers: that of the cpuset, which runtimes make first.
-func (p *places) file(dir string) string { return p.in("cpuset", dir) }
-
-func (p *places) in(controller, dir string) string {
-	if p.tree.Version == cgroup.V1 {
-		return path.Join(controller, dir)
+func fileOf(tree *cgroup.Tree, dir string) string {
+	if tree.Version == cgroup.V1 {
+		return path.Join("cpuset", dir)
 	}
 	return dir
 }
 
-// dir is the inverse of in: the cgroup a path is about.
+// dir is the inverse of fileOf, in any hierarchy: the cgroup a path is about.
 func (p *places) dir(file string) (string, bool) {
 	if p.tree.Version == cgroup.V2 {
 		return file, true
@@ -225,7 +223,7 @@ func (p *places) add(dir string, kind map[string]bool) bool {
 	if kind[dir] {
 		return true
 	}
-	err := p.watch.Add(p.file(dir))
+	err := p.watch.Add(fileOf(p.tree, dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false

@@ -3,7 +3,6 @@ package bypass
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +33,17 @@ type hints struct {
 
 func (h hints) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
 
+// add adds a hint about a container.
+func (h *hints) add(id string, w why) {
+	if h.ctrs == nil {
+		h.ctrs = map[string]why{}
+	}
+	if _, waits := h.ctrs[id]; !waits {
+		h.order = append(h.order, id)
+	}
+	h.ctrs[id] |= w
+}
+
 // pod is a sandbox and what was told of it.
 type pod struct {
 	id string
@@ -43,7 +53,7 @@ type pod struct {
 	gone    bool // nothing more is told of it
 	ctrs    map[string]*ctr
 	tries   map[string]int // in vain, by container; "" is the sandbox
-	// Guarded by session.mu:
+	// Guarded by index.mu:
 	inbox hints
 	busy  bool
 	lacks bool            // it was not told of yet, or the runtime could not describe it
@@ -89,30 +99,11 @@ func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(
 
 // hint leaves word for a pod's worker, and starts one where none is at it.
 func (s *session) hint(podID, id string, w why) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
+	if s.tasks.over() {
 		return
 	}
-	p := s.pods[podID]
-	if p == nil {
-		p = newPod(podID)
-		s.pods[podID] = p
-	}
-	if id == "" {
-		p.inbox.sandbox = true
-	} else {
-		if p.inbox.ctrs == nil {
-			p.inbox.ctrs = map[string]why{}
-		}
-		if _, waits := p.inbox.ctrs[id]; !waits {
-			p.inbox.order = append(p.inbox.order, id)
-		}
-		p.inbox.ctrs[id] |= w
-	}
-	if !p.busy {
-		p.busy = true
-		s.work.Go(func() { s.attend(p) })
+	if p := s.index.hint(podID, id, w); p != nil {
+		s.tasks.run(func() { s.attend(p) })
 	}
 }
 
@@ -121,18 +112,9 @@ func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
 // hintContainer leaves word about a container that was told of. Another's pod
 // is not known, and the lists will tell.
 func (s *session) hintContainer(id string, w why) {
-	s.mu.Lock()
-	k, ok := s.kept[id]
-	s.mu.Unlock()
-	if ok {
+	if k, ok := s.index.of(id); ok {
 		s.hint(k.p.id, id, w)
 	}
-}
-
-func (s *session) isPod(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pods[id] != nil
 }
 
 // attend works through the hints about one pod.
@@ -144,15 +126,10 @@ func (s *session) attend(p *pod) {
 	}
 	defer func() { <-s.slots }()
 	for {
-		s.mu.Lock()
-		h := p.inbox
-		p.inbox = hints{}
-		if h.empty() || s.ended {
-			p.busy = false
-			s.mu.Unlock()
+		h := s.index.take(p)
+		if h.empty() || s.tasks.over() {
 			return
 		}
-		s.mu.Unlock()
 		s.contain("pod", func() { s.check(p, h) })
 	}
 }
@@ -168,11 +145,11 @@ func (s *session) check(p *pod, h hints) {
 	switch {
 	case err == nil || s.ctx.Err() != nil:
 	case lost(err):
-		s.fail(err)
+		s.tasks.fail(err)
 	default:
 		again, over, tries := p.again(left)
 		if tries > 0 {
-			s.later(time.Duration(tries*tries)*20*time.Millisecond, func() {
+			s.tasks.later(time.Duration(tries*tries)*20*time.Millisecond, func() {
 				if again.sandbox {
 					s.hintPod(p.id)
 				}
@@ -213,10 +190,7 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 			delete(p.tries, id)
 			continue
 		}
-		if left.ctrs == nil {
-			left.ctrs = map[string]why{}
-		}
-		left.ctrs[id], left.order = h.ctrs[id], append(left.order, id)
+		left.add(id, h.ctrs[id])
 		if err = failed; lost(failed) {
 			break
 		}
@@ -226,7 +200,7 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 
 // meet asks about a pod not told of yet, and tells.
 func (s *session) meet(p *pod) (ok bool, err error) {
-	n, err := s.askPod(p.id, nil)
+	n, err := s.c.askPod(p.id, nil)
 	if err != nil {
 		return false, err
 	}
@@ -246,9 +220,9 @@ func (s *session) tellPod(p *pod, now *lifecycle.Pod) {
 		defer c.telling.Unlock()
 	}
 	p.told = now
-	s.mu.Lock()
+	s.index.mu.Lock()
 	p.lacks = now.Unread != ""
-	s.mu.Unlock()
+	s.index.mu.Unlock()
 	s.tell(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
 	if dir, ok := p.dir(); ok {
 		select {
@@ -261,21 +235,7 @@ func (s *session) tellPod(p *pod, now *lifecycle.Pod) {
 // drop forgets a pod there is nothing to tell of.
 func (s *session) drop(p *pod) {
 	p.gone = true
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pods[p.id] == p {
-		delete(s.pods, p.id)
-	}
-	for id := range p.ctrs {
-		s.forgetLocked(p.ctrs[id])
-	}
-}
-
-func (s *session) forgetLocked(c *ctr) {
-	delete(s.kept, c.id)
-	if s.byDir[c.dir] == c.id {
-		delete(s.byDir, c.dir)
-	}
+	s.index.drop(p)
 }
 
 // checkSandbox asks how a known pod is, and tells of its end.
@@ -314,56 +274,6 @@ func (s *session) endPod(p *pod) {
 	}
 }
 
-// askPod asks about a pod; nil where the runtime knows none. found are cgroups
-// of containers by id, for runtimes that do not tell a pod's.
-func (s *session) askPod(id string, found map[string]string) (*pod, error) {
-	st, err := askWithin(s.ctx, describeTimeout, s.c.calls.PodSandboxStatus, "ask about a pod", &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
-	if notFound(err) {
-		return nil, nil //nolint:nilnil // no such pod is an answer
-	}
-	if err != nil {
-		return nil, err
-	}
-	v, err := readVerbose(st.Info)
-	if err != nil {
-		s.a.o.Log.Debug("little is known of a pod", logkey.Pod, id, logkey.Err, err)
-	}
-	p := newPod(id)
-	p.told = podIn(st.Status, v)
-	if dir := found[id]; p.told.CgroupParent == "" && dir != "" {
-		p.told.CgroupParent = "/" + path.Dir(dir)
-	}
-	p.stopped = st.Status.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY
-	return p, nil
-}
-
-// askContainer asks about a container; nil where the runtime knows none.
-func (s *session) askContainer(id, podID, dir string) (*ctr, error) {
-	st, err := askWithin(s.ctx, describeTimeout, s.c.calls.ContainerStatus, "ask about a container", &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
-	if notFound(err) {
-		return nil, nil //nolint:nilnil // no such container is an answer
-	}
-	if err != nil {
-		return nil, err
-	}
-	v, err := readVerbose(st.Info)
-	if err != nil {
-		s.a.o.Log.Debug("little is known of a container", logkey.Container, id, logkey.Err, err)
-	}
-	c := &ctr{id: id, told: containerIn(st.Status, v, podID)}
-	if c.told.CgroupsPath == "" && dir != "" {
-		c.told.CgroupsPath = "/" + dir
-	}
-	c.ended = c.told.State == lifecycle.StateStopped
-	c.running = c.told.State == lifecycle.StateRunning
-	c.seen, c.inStatus = storedOf(&c.told.Resources), st.Status.GetResources().GetLinux() != nil
-	if c.inStatus {
-		r := resourcesIn(st.Status.Resources.Linux)
-		c.seen = storedOf(&r)
-	}
-	return c, nil
-}
-
 // keep makes a container findable.
 func (s *session) keep(p *pod, c *ctr) {
 	dir, err := cgroup.Path(p.told.CgroupParent, c.told.CgroupsPath)
@@ -373,13 +283,5 @@ func (s *session) keep(p *pod, c *ctr) {
 		s.a.o.Log.Warn("a container's cgroup is not known", logkey.Container, c.told.Name, logkey.Pod, p.told.Name, logkey.Err,
 			fmt.Errorf("container %s: %w", c.id, err))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept[c.id] = kept{p, c}
-	if c.dir != "" {
-		s.byDir[c.dir] = c.id
-	}
-	if c.running {
-		p.runs[c.id] = true
-	}
+	s.index.keep(p, c)
 }

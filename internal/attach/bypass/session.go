@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/connectivity"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
@@ -35,51 +34,36 @@ const (
 // So nothing is told twice, and nothing that was missed stays untold.
 type session struct {
 	a       *Attachment
+	ctx     context.Context // of everything this connection runs; ends with it
 	c       *client
+	tasks   *tasks
 	watcher cgroup.Watcher
 	places  *places       // of one goroutine: who synchronises, then who serves
 	learn   chan string   // directories of pods for places
 	slots   chan struct{} // one for each pod that is being asked about
-	failed  chan error
-	stream  bool // the runtime tells events
-
-	ctx    context.Context // of everything this connection runs; ends with it
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-	once   sync.Once
+	index   index
+	starts  starts
+	once    sync.Once
 
 	// copies is held while the runtime's copy of resources is asked for or
 	// changed by us, so that our own change is never taken for somebody else's.
 	copies sync.Mutex
-
-	mu       sync.Mutex
-	ended    bool
-	pods     map[string]*pod
-	kept     map[string]kept // by container id
-	byDir    map[string]string
-	starting map[string]chan struct{} // woken when a file below the directory is written
-	unknown  map[string]string        // directories by ids that are being resolved
-	turn     []string                 // containers to be looked at, in turn
-	turnedAt time.Time
 }
 
 func newSession(ctx context.Context, a *Attachment) (*session, error) {
-	s := &session{
-		a: a, learn: make(chan string, 256), slots: make(chan struct{}, workers), failed: make(chan error, 1),
-		pods: map[string]*pod{}, kept: map[string]kept{}, byDir: map[string]string{},
-		starting: map[string]chan struct{}{}, unknown: map[string]string{},
-	}
-	s.ctx, s.cancel = context.WithCancel(ctx)
+	s := &session{a: a, learn: make(chan string, 256), slots: make(chan struct{}, workers), index: newIndex()}
+	s.tasks = newTasks(ctx)
+	s.ctx = s.tasks.ctx
 	var err error
-	if s.c, err = dial(a.o.Endpoint, a.o.Dial); err != nil {
-		s.cancel()
+	if s.c, err = dial(s.ctx, a.o); err != nil {
+		s.tasks.cancel()
 		return nil, err
 	}
 	v, err := ask(s.ctx, s.c.calls.Version, "ask the runtime's version", &cri.VersionRequest{})
 	if err == nil {
 		a.setRuntime(fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
 			runtimes.Of(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}))
-		s.stream = streams(v)
+		s.c.stream.Store(streams(v))
 		s.watcher, err = a.o.Watch()
 	}
 	if err == nil {
@@ -89,55 +73,29 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 		s.finish()
 		return nil, err
 	}
+	s.starts = starts{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher, waking: map[string]chan struct{}{}}
 	return s, nil
 }
 
 // finish closes everything and waits for it.
 func (s *session) finish() {
 	s.once.Do(func() {
-		s.mu.Lock()
-		s.ended = true
-		s.mu.Unlock()
-		s.cancel()
-		s.c.close()
-		s.work.Wait()
+		s.tasks.end(s.c.close)
 		if s.watcher != nil {
 			_ = s.watcher.Close()
 		}
 	})
 }
 
-// run does something beside the loop; it ends with the connection.
-func (s *session) run(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		s.work.Go(f)
-	}
-}
-
-// later does something after a while, unless the connection ended.
-func (s *session) later(d time.Duration, f func()) {
-	s.run(func() {
-		if pause(s.ctx, d) {
-			f()
-		}
-	})
-}
-
-// fail ends the connection.
-func (s *session) fail(err error) {
-	select {
-	case s.failed <- err:
-	default:
-	}
-}
-
 // serve turns what happens into hints until the connection is lost.
 func (s *session) serve() error {
-	s.run(s.watchConnection)
-	if s.stream {
-		s.run(s.follow)
+	s.tasks.run(func() {
+		if err := s.c.watch(s.relist); err != nil {
+			s.tasks.fail(err)
+		}
+	})
+	if s.c.stream.Load() {
+		s.tasks.run(s.follow)
 	}
 	resync := time.NewTicker(s.a.o.Resync)
 	defer resync.Stop()
@@ -147,7 +105,7 @@ func (s *session) serve() error {
 		select {
 		case <-s.ctx.Done():
 			return s.ctx.Err()
-		case err := <-s.failed:
+		case err := <-s.tasks.failed:
 			return err
 		case n := <-s.watcher.Notices():
 			s.notice(n)
@@ -156,7 +114,7 @@ func (s *session) serve() error {
 		case <-resync.C:
 			s.appeared(s.places.rescan())
 			s.tellBlind()
-			s.run(s.relist)
+			s.tasks.run(s.relist)
 		case <-look.C:
 			s.lookAtNext()
 		}
@@ -179,33 +137,11 @@ func (s *session) notice(n cgroup.Notice) {
 			s.vanished(dir)
 		}
 	case cgroup.Written:
-		s.written(n.Path)
+		s.starts.written(n.Path)
 	case cgroup.Overflow:
 		s.a.o.Log.Warn("changes of cgroups were lost; looking at all of them")
 		s.appeared(s.places.scan())
-		s.run(s.relist)
-	}
-}
-
-// watchConnection ends the session when the runtime closes the connection.
-func (s *session) watchConnection() {
-	// The connection may call itself ready a little after the first calls went through it. Should it have been another
-	// one that they went through, the lists tell what was missed.
-	for state := s.c.conn.GetState(); state == connectivity.Connecting; state = s.c.conn.GetState() {
-		if !s.c.conn.WaitForStateChange(s.ctx, state) {
-			return
-		}
-		s.relist()
-	}
-	for {
-		state := s.c.conn.GetState()
-		if state != connectivity.Ready {
-			s.fail(fmt.Errorf("the runtime closed the connection (%s)", state))
-			return
-		}
-		if !s.c.conn.WaitForStateChange(s.ctx, state) {
-			return
-		}
+		s.tasks.run(s.relist)
 	}
 }
 
@@ -221,7 +157,7 @@ func (s *session) follow() {
 	for s.ctx.Err() == nil {
 		stream, err := s.c.calls.GetContainerEvents(s.ctx, &cri.GetEventsRequest{})
 		if err == nil {
-			s.later(settledEvents, s.relist)
+			s.tasks.later(settledEvents, s.relist)
 		}
 		for err == nil {
 			var e *cri.ContainerEventResponse
@@ -235,9 +171,7 @@ func (s *session) follow() {
 			return
 		case unimplemented(err):
 			s.a.o.Log.Info("the runtime tells no events; its lists are asked when cgroups change", logkey.Err, err)
-			s.mu.Lock()
-			s.stream = false
-			s.mu.Unlock()
+			s.c.stream.Store(false)
 			s.relist() // what appeared so far was left to the events
 			return
 		case !errors.Is(err, io.EOF):
@@ -251,16 +185,10 @@ func (s *session) follow() {
 	}
 }
 
-func (s *session) streaming() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stream
-}
-
 func (s *session) event(e *cri.ContainerEventResponse) {
 	sandbox := e.GetPodSandboxStatus().GetId()
 	begins := e.ContainerEventType == cri.ContainerEventType_CONTAINER_CREATED_EVENT || e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT
-	known := s.isPod(e.ContainerId)
+	known := s.index.isPod(e.ContainerId)
 	why := askStatus
 	if e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT {
 		why = runs // no question needed: the runtime is busy as it is
@@ -281,22 +209,7 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 // lookAtNext asks for the resources of one running container: the kubelet
 // changes them in place, and no runtime tells.
 func (s *session) lookAtNext() {
-	s.mu.Lock()
-	if len(s.turn) == 0 {
-		if time.Since(s.turnedAt) < s.a.o.Look {
-			s.mu.Unlock()
-			return
-		}
-		s.turnedAt = time.Now()
-		for id := range s.kept {
-			s.turn = append(s.turn, id)
-		}
-	}
-	id := ""
-	if n := len(s.turn); n > 0 {
-		id, s.turn = s.turn[n-1], s.turn[:n-1]
-	}
-	s.mu.Unlock()
+	id := s.index.next(s.a.o.Look)
 	if id != "" {
 		s.hintContainer(id, askStatus)
 	}

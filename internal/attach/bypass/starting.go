@@ -3,6 +3,7 @@ package bypass
 import (
 	"context"
 	"path"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,19 +33,7 @@ func (s *session) begin(p *pod, c *ctr) {
 	f := &fresh{
 		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.waiting, watched: map[string]bool{},
 	}
-	s.run(func() { f.follow(p, c) })
-}
-
-// unfollow ends what begin began.
-func (s *session) unfollow(c *ctr) {
-	if c.waiting == nil {
-		c.waiting = make(chan struct{})
-	}
-	select {
-	case <-c.waiting:
-	default:
-		close(c.waiting)
-	}
+	s.tasks.run(func() { f.follow(p, c) })
 }
 
 // follow settles a starting container once the OCI runtime has done its part,
@@ -57,7 +46,12 @@ func (f *fresh) follow(p *pod, c *ctr) {
 	defer f.close()
 	end := time.NewTimer(mostStart)
 	defer end.Stop()
-	again := s.firstAsk()
+	// How long to wait before the runtime is asked whether it runs. One that tells its
+	// events needs no asking, but may lose one.
+	again := 10 * time.Millisecond
+	if s.c.stream.Load() {
+		again = 200 * time.Millisecond
+	}
 	ask := time.NewTimer(again)
 	defer ask.Stop()
 	look := time.NewTicker(lookFresh)
@@ -66,7 +60,7 @@ func (f *fresh) follow(p *pod, c *ctr) {
 		f.open()
 		at, creator := unclear, 0
 		if dirty {
-			at, creator = f.progress()
+			at, creator = s.starts.progress(f.dir)
 		}
 		if at == ready {
 			f.calm()
@@ -104,29 +98,20 @@ func (f *fresh) awaits(ctx context.Context, pid int) bool {
 	if f.awaited != pid {
 		f.awaited = pid
 		f.waits.Store(true)
-		f.s.run(func() {
+		f.s.tasks.run(func() {
 			_ = exit(ctx, pid) // where it cannot be waited for we look again and again
 			f.waits.Store(false)
-			f.poke()
+			poke(f.wake)
 		})
 	}
 	return f.waits.Load()
 }
 
-func (f *fresh) poke() {
+func poke(wake chan<- struct{}) {
 	select {
-	case f.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
-}
-
-// firstAsk is how long to wait before the runtime is asked whether a container
-// runs. One that tells its events needs no asking, but may lose one.
-func (s *session) firstAsk() time.Duration {
-	if s.streaming() {
-		return 200 * time.Millisecond
-	}
-	return 10 * time.Millisecond
 }
 
 // fresh is a cgroup that a runtime is filling.
@@ -155,10 +140,7 @@ func (f *fresh) open() {
 		if f.watched[dir] {
 			continue
 		}
-		f.s.mu.Lock()
-		f.s.starting[dir] = f.wake
-		f.s.mu.Unlock()
-		f.watched[dir] = f.s.watcher.Add(dir) == nil
+		f.watched[dir] = f.s.starts.watch(dir, f.wake)
 	}
 }
 
@@ -174,10 +156,7 @@ func (f *fresh) complete() bool {
 
 func (f *fresh) close() {
 	for dir := range f.watched {
-		f.s.mu.Lock()
-		delete(f.s.starting, dir)
-		f.s.mu.Unlock()
-		f.s.watcher.Remove(dir)
+		f.s.starts.unwatch(dir)
 	}
 }
 
@@ -206,16 +185,39 @@ func (f *fresh) calm() {
 	}
 }
 
-// written wakes who follows the start of a container.
-func (s *session) written(file string) {
+// starts are the cgroups that are watched while runtimes fill them, in the tree and by
+// its processes.
+type starts struct {
+	tree    *cgroup.Tree
+	proc    string
+	watcher cgroup.Watcher
+
+	mu     sync.Mutex
+	waking map[string]chan struct{} // woken when a file below the directory is written
+}
+
+// watch reports whether a directory is watched from now on.
+func (s *starts) watch(dir string, wake chan struct{}) bool {
 	s.mu.Lock()
-	wake := s.starting[path.Dir(file)]
+	s.waking[dir] = wake
+	s.mu.Unlock()
+	return s.watcher.Add(dir) == nil
+}
+
+func (s *starts) unwatch(dir string) {
+	s.mu.Lock()
+	delete(s.waking, dir)
+	s.mu.Unlock()
+	s.watcher.Remove(dir)
+}
+
+// written wakes who follows the start of a container.
+func (s *starts) written(file string) {
+	s.mu.Lock()
+	wake := s.waking[path.Dir(file)]
 	s.mu.Unlock()
 	if wake != nil && setting(path.Base(file)) {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
+		poke(wake)
 	}
 }
 
@@ -236,43 +238,33 @@ func setting(name string) bool { return settings[name] }
 // appeared takes in cgroups of containers that are there.
 func (s *session) appeared(found map[string]string) {
 	for id, dir := range found {
-		s.mu.Lock()
-		k, known := s.kept[id]
-		sandbox := s.pods[id] != nil
-		busy := s.unknown[id] != ""
-		if !known && !sandbox && !busy && len(s.unknown) < maxUnknown {
-			s.unknown[id] = dir
-		}
-		s.mu.Unlock()
-		switch {
-		case known:
-			s.hint(k.p.id, id, cgroupMade)
-		case !sandbox && !busy:
-			s.run(func() { s.resolve(id, dir) })
+		switch podID, ask := s.index.found(id, dir); {
+		case podID != "":
+			s.hint(podID, id, cgroupMade)
+		case ask:
+			s.tasks.run(func() { s.resolve(id, dir) })
 		}
 	}
 }
 
 // vanished takes in that a directory went.
 func (s *session) vanished(dir string) {
-	s.mu.Lock()
-	id, ok := s.byDir[dir]
-	s.mu.Unlock()
+	id, ok := s.index.at(dir)
 	n := cgroup.Named(dir)
 	switch {
 	case ok:
 		s.hintContainer(id, cgroupGone)
-	case n.Sort == cgroup.ContainerDir && s.isPod(n.ID):
-		s.run(func() { s.sandboxEnds(n.ID) })
+	case n.Sort == cgroup.ContainerDir && s.index.isPod(n.ID):
+		s.tasks.run(func() { s.sandboxEnds(n.ID) })
 	case n.Sort == cgroup.PodDir:
-		s.run(s.relist)
+		s.tasks.run(s.relist)
 	}
 }
 
 // sandboxEnds asks about a pod whose sandbox has lost its cgroup. Runtimes note
 // the end a moment later; after that the lists tell.
 func (s *session) sandboxEnds(id string) {
-	for n := 0; n < maxVanish && pause(s.ctx, 10*time.Millisecond<<n) && s.isPod(id); n++ {
+	for n := 0; n < maxVanish && pause(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)
 	}
 }
@@ -287,11 +279,7 @@ const (
 // resolve asks the runtime what a cgroup is for that bears a container's name.
 // A cgroup appears before who made it knows it by name, so it asks again.
 func (s *session) resolve(id, dir string) {
-	defer func() {
-		s.mu.Lock()
-		delete(s.unknown, id)
-		s.mu.Unlock()
-	}()
+	defer s.index.resolved(id)
 	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < mostUnknown; delay = min(2*delay, time.Second) {
 		if known, err := s.whose(id); known || lost(err) {
 			return
@@ -327,11 +315,4 @@ func (s *session) whose(id string) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// foundDir is where a cgroup of that id appeared that nobody knew.
-func (s *session) foundDir(id string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unknown[id]
 }

@@ -18,7 +18,7 @@ const listing = 4
 func (s *session) synchronise() error {
 	found := s.places.scan()
 	s.tellBlind()
-	pods, containers, err := s.list()
+	pods, containers, err := s.c.list()
 	if err != nil {
 		return err
 	}
@@ -38,9 +38,9 @@ func (s *session) synchronise() error {
 		}
 	}
 	s.tell(ev)
-	s.mu.Lock()
-	s.pods = known
-	s.mu.Unlock()
+	s.index.mu.Lock()
+	s.index.pods = known
+	s.index.mu.Unlock()
 	for _, p := range known {
 		for _, c := range p.ctrs {
 			s.keep(p, c)
@@ -59,28 +59,6 @@ func (s *session) synchronise() error {
 	return nil
 }
 
-// list asks for what there is: pods that are ready, and containers that have
-// not ended.
-func (s *session) list() ([]*cri.PodSandbox, []*cri.Container, error) {
-	pods, err := ask(s.ctx, s.c.calls.ListPodSandbox, "list pods", &cri.ListPodSandboxRequest{
-		Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}},
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	containers, err := ask(s.ctx, s.c.calls.ListContainers, "list containers", &cri.ListContainersRequest{})
-	if err != nil {
-		return nil, nil, err
-	}
-	live := containers.Containers[:0]
-	for _, c := range containers.Containers {
-		if c.State != cri.ContainerState_CONTAINER_EXITED {
-			live = append(live, c)
-		}
-	}
-	return pods.Items, live, nil
-}
-
 // known asks about each pod and container of the lists. What is gone by then is
 // left out; what the runtime cannot describe is as it is listed, and is asked about
 // again.
@@ -88,16 +66,16 @@ func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, fou
 	var hung patience
 	group, _ := errgroup.WithContext(s.ctx)
 	group.SetLimit(listing)
-	told := describe(s, group, pods,
+	told := describe(s.c, group, pods,
 		func(l *cri.PodSandbox) (*pod, error) {
-			return hungOf(&hung, func() (*pod, error) { return s.askPod(l.Id, found) })
+			return hungOf(&hung, func() (*pod, error) { return s.c.askPod(l.Id, found) })
 		},
-		func(l *cri.PodSandbox, why error) *pod { return s.podUnread(l, found, why) })
-	ctrs := describe(s, group, containers,
+		func(l *cri.PodSandbox, why error) *pod { return s.c.podUnread(l, found, why) })
+	ctrs := describe(s.c, group, containers,
 		func(l *cri.Container) (*ctr, error) {
-			return hungOf(&hung, func() (*ctr, error) { return s.askContainer(l.Id, l.PodSandboxId, found[l.Id]) })
+			return hungOf(&hung, func() (*ctr, error) { return s.c.askContainer(l.Id, l.PodSandboxId, found[l.Id]) })
 		},
-		func(l *cri.Container, why error) *ctr { return s.ctrUnread(l, found[l.Id], why) })
+		func(l *cri.Container, why error) *ctr { return s.c.ctrUnread(l, found[l.Id], why) })
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("synchronise: %w", err)
 	}
@@ -115,21 +93,6 @@ func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, fou
 	return all, nil
 }
 
-// describe asks about each of a list in a group; what the runtime cannot describe is
-// as unread makes it. The result is complete when the group has ended.
-func describe[L, T any](s *session, group *errgroup.Group, list []L, ask func(L) (*T, error), unread func(L, error) *T) []*T {
-	all := make([]*T, len(list))
-	for i, l := range list {
-		group.Go(func() (err error) {
-			if all[i], err = ask(l); err != nil && !s.over(err) {
-				all[i], err = unread(l, err), nil
-			}
-			return err
-		})
-	}
-	return all
-}
-
 // addKnown adds a container to its pod. Its cgroup is at dir, "" where none was found.
 func (s *session) addKnown(all map[string]*pod, c *ctr, dir string) {
 	p := all[c.told.PodID]
@@ -140,27 +103,20 @@ func (s *session) addKnown(all map[string]*pod, c *ctr, dir string) {
 	if c.told.Unread == "" && p.told.Unread != "" {
 		c.told.Unread = "of its pod: " + p.told.Unread
 	}
-	if !c.running && dir != "" && !s.isMade(dir) {
+	if !c.running && dir != "" && !s.starts.made(dir) {
 		return // its cgroup must be left alone, and it is told of by itself
 	}
 	c.started = c.running
 	p.ctrs[c.id] = c
 }
 
-// isMade reports whether the OCI runtime is done with a cgroup. The container may
-// be called created for ever: of a start that the runtime did not live to see.
-func (s *session) isMade(dir string) bool {
-	at, _ := (&fresh{s: s, dir: dir}).progress()
-	return at == ready
-}
-
 // relist compares the runtime's lists with what was told, and hints at the
 // differences.
 func (s *session) relist() {
-	pods, containers, err := s.list()
+	pods, containers, err := s.c.list()
 	if err != nil {
 		if lost(err) {
-			s.fail(err)
+			s.tasks.fail(err)
 		} else if s.ctx.Err() == nil {
 			s.a.o.Log.Warn("the runtime's lists cannot be read", logkey.Err, err)
 		}
@@ -175,41 +131,11 @@ func (s *session) relist() {
 	for _, c := range containers {
 		states[c.Id], sandboxes[c.Id] = c.State, c.PodSandboxId
 	}
-	ask, differ := s.compare(listed, states, sandboxes)
+	ask, differ := s.index.compare(listed, states, sandboxes)
 	for _, id := range ask {
 		s.hintPod(id)
 	}
 	for id, sandbox := range differ {
 		s.hint(sandbox, id, askStatus)
 	}
-}
-
-// compare returns the pods to ask about, and the containers with their pods.
-func (s *session) compare(listed map[string]bool, states map[string]cri.ContainerState, sandboxes map[string]string) ([]string, map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var pods []string
-	for id := range listed {
-		if p := s.pods[id]; p == nil || p.lacks {
-			pods = append(pods, id)
-		}
-	}
-	for id := range s.pods {
-		if !listed[id] {
-			pods = append(pods, id)
-		}
-	}
-	differ := map[string]string{}
-	for id, k := range s.kept {
-		if _, there := states[id]; !there {
-			differ[id] = k.p.id
-		}
-	}
-	for id, state := range states {
-		k, known := s.kept[id]
-		if !known || state == cri.ContainerState_CONTAINER_RUNNING && !k.p.runs[id] {
-			differ[id] = sandboxes[id]
-		}
-	}
-	return pods, differ
 }

@@ -2,7 +2,6 @@ package bypass
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"sync"
 	"time"
@@ -46,49 +45,6 @@ func hungOf[A any](p *patience, ask func() (A, error)) (a A, err error) {
 	return a, err
 }
 
-// over reports whether an error is that of the connection, not of what was asked
-// about.
-func (s *session) over(err error) bool { return lost(err) || s.ctx.Err() != nil }
-
-// podUnread is a pod as a list tells it, where the runtime does not describe it. found
-// are cgroups by id.
-func (s *session) podUnread(l *cri.PodSandbox, found map[string]string, why error) *pod {
-	p := newPod(l.Id)
-	p.told = &lifecycle.Pod{
-		ID: l.Id, Name: l.GetMetadata().GetName(), UID: l.GetMetadata().GetUid(), Namespace: l.GetMetadata().GetNamespace(),
-		Labels: maps.Clone(l.GetLabels()), Annotations: maps.Clone(l.GetAnnotations()), RuntimeHandler: l.GetRuntimeHandler(), Unread: why.Error(),
-	}
-	if dir := found[l.Id]; dir != "" {
-		p.told.CgroupParent = "/" + path.Dir(dir)
-	}
-	p.stopped = l.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY
-	s.tellUnread(logkey.Pod, p.told.Namespace+"/"+p.told.Name, why)
-	return p
-}
-
-// ctrUnread is podUnread of a container. What a runtime cannot tell the state of is
-// taken for running: nothing of its is given away.
-func (s *session) ctrUnread(l *cri.Container, dir string, why error) *ctr {
-	c := &ctr{id: l.Id, blank: true, told: &lifecycle.Container{
-		ID: l.Id, PodID: l.GetPodSandboxId(), Name: l.GetMetadata().GetName(), State: states[l.GetState()], CreatedAt: l.GetCreatedAt(),
-		Labels: maps.Clone(l.GetLabels()), Annotations: maps.Clone(l.GetAnnotations()), Unread: why.Error(),
-	}}
-	if c.told.State == lifecycle.StateUnknown {
-		c.told.State = lifecycle.StateRunning
-	}
-	if dir != "" {
-		c.told.CgroupsPath = "/" + dir
-	}
-	c.running = c.told.State == lifecycle.StateRunning
-	c.ended = c.told.State == lifecycle.StateStopped
-	s.tellUnread(logkey.Container, c.told.Name, why)
-	return c
-}
-
-func (s *session) tellUnread(what, name string, why error) {
-	s.a.o.Log.Warn("the runtime lists something that it cannot describe: it keeps what it has, and the runtime is asked again", what, name, logkey.Err, why)
-}
-
 // again tells which hints are to be followed once more, and after how many tries at
 // least, and which have been often enough.
 func (p *pod) again(left hints) (again, over hints, tries int) {
@@ -115,10 +71,7 @@ func (p *pod) again(left hints) (again, over hints, tries int) {
 		if p.told == nil && again.sandbox || p.told != nil && count(id) {
 			into = &again
 		}
-		if into.ctrs == nil {
-			into.ctrs = map[string]why{}
-		}
-		into.ctrs[id], into.order = left.ctrs[id], append(into.order, id)
+		into.add(id, left.ctrs[id])
 	}
 	return again, over, tries
 }
@@ -132,7 +85,7 @@ func (s *session) takeUnread(p *pod, left hints, why error) {
 		if err != nil || len(listed.Items) != 1 || listed.Items[0].GetState() == cri.PodSandboxState_SANDBOX_NOTREADY {
 			return
 		}
-		s.tellPod(p, s.podUnread(listed.Items[0], nil, why).told)
+		s.tellPod(p, s.c.podUnread(listed.Items[0], nil, why).told)
 	}
 	for _, id := range left.order {
 		if p.ctrs[id] != nil || p.stopped {
@@ -142,20 +95,20 @@ func (s *session) takeUnread(p *pod, left hints, why error) {
 		if err != nil || len(listed.Containers) != 1 || listed.Containers[0].GetState() == cri.ContainerState_CONTAINER_EXITED {
 			continue
 		}
-		s.takeIn(p, s.ctrUnread(listed.Containers[0], s.dirOf(p, id), why))
+		s.takeIn(p, s.c.ctrUnread(listed.Containers[0], dirOf(s.a.o.Tree, p, id, s.index.foundDir(id)), why))
 	}
 }
 
-// dirOf is where the cgroup of a container is, "" where there is none.
-func (s *session) dirOf(p *pod, id string) string {
-	if dir := s.foundDir(id); dir != "" {
-		return dir
+// dirOf is where the cgroup of a container is, if it was not found, "" where there is none.
+func dirOf(tree *cgroup.Tree, p *pod, id, found string) string {
+	if found != "" {
+		return found
 	}
 	above, ok := p.dir()
 	if !ok {
 		return ""
 	}
-	names, _ := s.a.o.Tree.Children(above, "cpuset") // none, where it is gone
+	names, _ := tree.Children(above, "cpuset") // none, where it is gone
 	for _, name := range names {
 		if cgroup.Named(name) == (cgroup.Name{Sort: cgroup.ContainerDir, ID: id}) {
 			return path.Join(above, name)
@@ -166,7 +119,7 @@ func (s *session) dirOf(p *pod, id string) string {
 
 // rereadPod asks about a pod again that the runtime could not describe.
 func (s *session) rereadPod(p *pod) error {
-	n, err := s.askPod(p.id, nil)
+	n, err := s.c.askPod(p.id, nil)
 	if err != nil || n == nil { // gone: its status says so, too
 		return err
 	}
@@ -183,7 +136,7 @@ func (s *session) rereadPod(p *pod) error {
 
 // reread asks about a container again that the runtime could not describe.
 func (s *session) reread(p *pod, c *ctr) error {
-	n, err := s.askContainer(c.id, p.id, c.dir)
+	n, err := s.c.askContainer(c.id, p.id, c.dir)
 	if err != nil || n == nil || n.ended || c.hasEnded() { // its end is seen by its status
 		return err
 	}

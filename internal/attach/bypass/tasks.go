@@ -1,0 +1,67 @@
+package bypass
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// tasks are the goroutines of one connection.
+type tasks struct {
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+	failed chan error // why the connection is to end
+
+	mu    sync.Mutex
+	ended bool
+	work  sync.WaitGroup
+}
+
+func newTasks(ctx context.Context) *tasks {
+	t := &tasks{failed: make(chan error, 1)}
+	t.ctx, t.cancel = context.WithCancel(ctx)
+	return t
+}
+
+// run does something beside the loop; it ends with the connection.
+func (t *tasks) run(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.work.Go(f)
+	}
+}
+
+// later does something after a while, unless the connection ended.
+func (t *tasks) later(d time.Duration, f func()) {
+	t.run(func() {
+		if pause(t.ctx, d) {
+			f()
+		}
+	})
+}
+
+// fail ends the connection.
+func (t *tasks) fail(err error) {
+	select {
+	case t.failed <- err:
+	default:
+	}
+}
+
+// over reports whether the connection has ended.
+func (t *tasks) over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
+}
+
+// end ends all, what hangs by having the connection closed, and waits for it.
+func (t *tasks) end(closing func()) {
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	t.cancel()
+	closing()
+	t.work.Wait()
+}
