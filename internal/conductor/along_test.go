@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
 // under is a runtime that writes what answers say of others under its lock.
@@ -18,7 +19,12 @@ func (under) Capabilities() Capabilities {
 }
 
 // busy has it that nothing could be sent for longer than is waited.
-func (b *beside) busy() { b.node.queue.since = b.now().Add(-mostWait) }
+func (b *beside) busy() { b.node.queue.Since = b.now().Add(-runtimesync.MostWait) }
+
+// due reports whether a copy is sent though the node is not quiet.
+func (b *beside) due() bool {
+	return b.node.queue.Wait(0, b.node.connected().from.Capabilities().Piggybacks) == 0
+}
 
 // next is an event of somebody else, and what its answer says of others.
 func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string {
@@ -118,16 +124,16 @@ func TestNotGivenAlong(t *testing.T) {
 // it, and not before.
 func TestOverdue(t *testing.T) {
 	b := newBeside(t)
-	if b.node.overdue() {
+	if b.due() {
 		t.Error("a runtime that takes nothing along does not wait at all")
 	}
 	b.busy()
-	if !b.node.overdue() {
+	if !b.due() {
 		t.Error("a runtime that takes nothing along waits for ever")
 	}
 	b.Detached(anything{}, nil)
 	b.Attached(under{}, b.runtime)
-	if b.node.overdue() {
+	if b.due() {
 		t.Error("sent beside decisions to a runtime that takes it along")
 	}
 }

@@ -2,14 +2,13 @@ package conductor
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/trimtab/trimtab/internal/conductor/route"
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
 // capabilities are those of an attachment, or for an event of none those of one that
@@ -41,8 +40,8 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, to
 	}
 	t, text := n.track(ctr.ID), v.String()
 	d, _ := t.of(v)
-	k.InForce, k.Stored = d.applied && d.value == text, t.stored[v.Field] == text
-	k.Kept = t.kernelOnly(ctr, v) || p != route.Updating && t.staysOut(ctr, v)
+	k.InForce, k.Stored = d.applied && d.value == text, t.Has(v)
+	k.Kept = t.KernelOnly(ctr, v) || p != route.Updating && t.StaysOut(ctr, v)
 	k.Given = told != nil && present(told, v) || untold(v.Field) && t.given[v.Field] == v.Text
 	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
@@ -73,7 +72,7 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecy
 			w.answerWith(t, v, p)
 		}
 		if err == nil && route.InKernel(v.Field) {
-			w.write(p, n.item(target, ctr, v), told != nil && t.recorded)
+			w.toKernel(p, n.item(target, ctr, v), told != nil && t.Recorded)
 		}
 		switch r.To {
 		case route.Runtime:
@@ -98,21 +97,21 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecy
 func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	w.answer.Values = append(w.answer.Values, v)
 	if p == route.Updating {
-		t.pending[v.Field] = v.String()
+		t.Pending[v.Field] = v.String()
 		t.carried(v, w.can.Name+" update")
 		return
 	}
 	t.carried(v, w.can.Name+" create")
 	if route.InKernel(v.Field) {
-		t.store(v.Field, v.String())
+		t.Store(v.Field, v.String())
 	}
 	t.give(v)
 }
 
-// write gives the keeper a value. What a resize takes is gone from the kernel before
+// toKernel gives the keeper a value. What a resize takes is gone from the kernel before
 // others get it, and what it gives is gone from them before: so it is written in one
 // batch with theirs, before the runtime writes it, as is what exists already.
-func (w *work) write(p route.Phase, it keeper.Item, carried bool) {
+func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
 	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.plan.Moved():
@@ -131,18 +130,12 @@ func (n *node) send(w *work, ctr *engine.Container, v lifecycle.Value, p route.P
 	} else {
 		w.answer.Others = append(others, Settings{Container: ctr.ID, Values: []lifecycle.Value{v}})
 	}
-	t.store(v.Field, v.String())
+	t.Send(v)
 	if p != route.Starting {
 		n.noteLate(ctr)
 	}
 	if p != route.Losing {
 		t.carried(v, w.can.Name+" update")
-	}
-	if t.createPending {
-		// The runtime may not know it yet, and passes over what it does not know:
-		// its copy is brought in line once it does.
-		t.passedOver = true
-		t.store(v.Field, unsure)
 	}
 }
 
@@ -152,8 +145,8 @@ func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.P
 	t := n.track(ctr.ID)
 	switch p {
 	case route.Creating, route.Named:
-		if asked, ok := copyFrom(&ctr.Pristine)[v.Field]; ok && why != "" {
-			t.store(v.Field, asked) // the runtime's copy has what it was asked for
+		if asked, ok := runtimesync.Of(&ctr.Pristine)[v.Field]; ok && why != "" {
+			t.Store(v.Field, asked) // the runtime's copy has what it was asked for
 		}
 		if p == route.Named {
 			k.Contest = ""
@@ -166,7 +159,12 @@ func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.P
 		}
 	}
 	if why != "" {
-		t.alone(v, why)
+		d, ok := t.of(v)
+		if !ok || d.value != v.String() {
+			d = delivery{channel: "kernel", value: v.String(), missing: api.NotYet, note: "not written yet"}
+		}
+		d.alone = why
+		t.deliver(v, d)
 	}
 	if p == route.Living {
 		n.enqueue(ctr, v)
@@ -182,54 +180,4 @@ func (n *node) contest(ctr *engine.Container, f lifecycle.Field) string {
 		return fmt.Sprintf("not claimed after %d failed creations", failed)
 	}
 	return ""
-}
-
-// kernelOnly reports whether a value is kept from the runtime's copy: a
-// container without CPUs of its own in that copy is narrowed in the kernel
-// alone, where no update of the runtime undoes it. So the runtime's copy stays
-// what was asked for, and a restart finds it so.
-func (t *track) kernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
-	return v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != lifecycle.OutsideHook && ctr.Seat.Pool == placement.Rest &&
-		ctr.Pristine.CPU.CPUs == "" && t.stored[lifecycle.CPUSetCPUs] == ""
-}
-
-// staysOut reports whether a value is written to the kernel and kept from the
-// runtime's copy for as long as nobody updates the container: it was computed
-// from that copy, and without a record the copy alone tells a later start what
-// was asked for.
-func (t *track) staysOut(ctr *engine.Container, v lifecycle.Value) bool {
-	return t.kernelOnly(ctr, v) || v.Scaled && !t.recorded
-}
-
-// differs reports whether the runtime's stored copy is to have a value and lacks it.
-func (t *track) differs(ctr *engine.Container, v lifecycle.Value) bool {
-	return route.Copied(v.Field) && !t.stores(v) && !t.staysOut(ctr, v)
-}
-
-// outdated returns the values of a container that its copy in the runtime does
-// not have and that can be sent now.
-func (n *node) outdated(can *Capabilities, id string, p route.Phase) []lifecycle.Value {
-	ctr := n.state.Container(id)
-	if ctr == nil || !ctr.Alive() {
-		return nil
-	}
-	if t := n.track(id); t.createPending {
-		t.passedOver = true // sent once the runtime knows it
-		return nil
-	}
-	return slices.DeleteFunc(n.state.Values(ctr), func(v lifecycle.Value) bool {
-		return route.Of(p, can, v, n.known(ctr, v, p, nil)).To != route.Runtime
-	})
-}
-
-// enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
-// where there is no record: then the checkpoint does, which is saved long before the queue is quiet enough to be sent.
-func (n *node) enqueue(ctr *engine.Container, v lifecycle.Value) {
-	if ctr.Unread != "" || !n.track(ctr.ID).differs(ctr, v) {
-		return
-	}
-	if _, late := n.checkpoint.Record(ctr.ID); !late && !n.track(ctr.ID).recorded {
-		n.noteLate(ctr)
-	}
-	n.queue.add(ctr.ID)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimesync"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -81,10 +83,11 @@ type Conductor struct {
 	// them one after another, several runtimes might not.
 	turn sync.Mutex
 
-	// answered is an event that was answered and whose outcome is not confirmed yet;
-	// guarded by turn.
-	answered *work
-	// later is work that goes on after its event was answered; Run waits for it.
+	// answered is a creation that was answered and whose outcome is not confirmed yet;
+	// guarded by turn. confirmDue goes off when no other event has it confirmed.
+	answered   *work
+	confirmDue *time.Timer
+	// later is a Synchronize that goes on after its answer; Run waits for it.
 	later sync.WaitGroup
 
 	node       *node // its mu guards all below
@@ -128,16 +131,16 @@ func New(o Options) *Conductor {
 	n := &node{
 		ceded: setOf(o.Ceded), undone: map[placement.Key]int{}, tracks: map[string]*track{},
 		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
-		queue: newUpdateQueue(o.Now), runtimes: map[string]attached{}, unified: o.Keeper.Tree().Version == cgroup.V2,
+		queue: runtimesync.NewQueue(o.Now), runtimes: map[string]attached{}, unified: o.Keeper.Tree().Version == cgroup.V2,
 	}
 	n.checkpoint = record.Open(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now, pace: o.Pace,
 		uptimes: uptimes{began: o.Now()}, earlier: earlier{returning: o.Returning}, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
-		freeMemory: o.FreeMemory,
+		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never),
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
-	c.uptimes.last.Store(int64(-quiet))
+	c.uptimes.last.Store(math.MinInt64 / 2) // nothing has happened for long
 	c.keeper.Watchful(o.Now)
 	c.keeper.SetFight(o.Fight)
 	c.fail.Store(o.Fail)
@@ -248,7 +251,7 @@ func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Settled()
 	c.node.mu.Lock()
 	c.node.runtimes[from.Name()] = attached{from, r}
-	c.node.queue.wake()
+	c.node.queue.Due.Reset(0)
 	c.node.mu.Unlock()
 	c.log.Info("attached", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }

@@ -36,7 +36,7 @@ func (*taking) About() string { return "a runtime" }
 func (r *taking) flush(t *testing.T, c *Conductor) []string {
 	t.Helper()
 	for more := true; more; {
-		more, _ = c.updateOne(t.Context())
+		more = c.sendCopy(t.Context())
 	}
 	got := r.got
 	r.got = nil

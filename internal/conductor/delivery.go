@@ -68,14 +68,6 @@ func (ds deliveries) with(s slot, d delivery) deliveries {
 	return append(ds, settled{s, d})
 }
 
-// copyOf is the runtime's stored copy of a container's resources, as texts of
-// the values. Absent means the runtime has none.
-type copyOf map[lifecycle.Field]string
-
-// unsure is in a copy where the runtime was told a value and may have passed
-// over it: it is no value's text, so the next one is sent whatever it is.
-const unsure = "?"
-
 // untold reports whether no runtime tells a field of a container that exists.
 func untold(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass
@@ -87,50 +79,6 @@ func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
 		set[f] = true
 	}
 	return set
-}
-
-// copyFrom reads the runtime's copy out of a container as it tells it.
-func copyFrom(r *lifecycle.Resources) copyOf {
-	out := copyOf{}
-	put := func(f lifecycle.Field, v int64, set bool) {
-		if set {
-			out[f] = lifecycle.Value{Field: f, Int: v}.String()
-		}
-	}
-	put(lifecycle.CPUShares, int64(r.CPU.Shares.V), r.CPU.Shares.V != 0)
-	put(lifecycle.CPUQuota, unlimited(r.CPU.Quota.V), true)
-	put(lifecycle.CPUPeriod, int64(r.CPU.Period.V), r.CPU.Period.V != 0)
-	put(lifecycle.MemoryLimit, unlimited(r.Memory.Limit.V), true)
-	if r.CPU.CPUs != "" {
-		out[lifecycle.CPUSetCPUs] = r.CPU.CPUs
-	}
-	if r.CPU.Mems != "" {
-		out[lifecycle.CPUSetMems] = r.CPU.Mems
-	}
-	return out
-}
-
-// requested reads what an update asks for; what it leaves out the runtime keeps.
-func requested(r *lifecycle.Resources) copyOf {
-	if r == nil {
-		return copyOf{}
-	}
-	out := copyFrom(r)
-	if r.CPU.Quota.V == 0 {
-		delete(out, lifecycle.CPUQuota)
-	}
-	if r.Memory.Limit.V == 0 {
-		delete(out, lifecycle.MemoryLimit)
-	}
-	return out
-}
-
-// unlimited is how an absent limit reads.
-func unlimited(v int64) int64 {
-	if v == 0 {
-		return -1
-	}
-	return v
 }
 
 // present reports whether a container already has a value that only its

@@ -22,8 +22,10 @@ type work struct {
 	// decided; nil for nothing.
 	first func()
 	last  func() []keeper.Outcome
-	// rewrite is of an event that decides nothing: the keeper writes what it knows.
-	rewrite func() []keeper.Outcome
+	// read and write are all that an event does by which nothing is decided: read runs
+	// under the node's lock, write has the keeper write what it knows; nil for nothing.
+	read  func()
+	write func() []keeper.Outcome
 
 	can         Capabilities // of from; where that is nil, of a runtime that is connected
 	plan        *engine.Plan
@@ -54,7 +56,6 @@ type times struct {
 	decided time.Duration // what deciding took
 	took    time.Duration // and all of it, until the answer
 	limit   time.Duration // how long the runtime waits for it; 0 where it does not say
-	alarm   *time.Timer   // has it confirmed, where no other event does before
 }
 
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
@@ -68,22 +69,17 @@ func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 // run is the one door: whatever changes what is decided, or what is in force, goes
 // through it. The only error it returns is a *Rejection.
 func (c *Conductor) run(w *work) (Answer, error) {
-	c.enter(w)
-	c.trace(w, stopTurn)
+	c.turn.Lock()
+	c.confirmAnswered() // what this event finds is what the creation before it came to
+	c.begin(w)
 	err := c.recoverPanic(w, func() error {
-		if w.rewrite != nil {
-			return nil
-		}
-		c.trace(w, stopGather)
 		c.gather(w)
-		c.trace(w, stopDecide)
 		c.node.mu.Lock() // until it is routed: nobody sees half of a decision
 		defer c.node.mu.Unlock()
 		if err := c.decide(w); err != nil {
 			return err
 		}
-		c.trace(w, stopRoute)
-		c.node.route(w)
+		c.route(w)
 		return nil
 	})
 	w.answer.Op = w.op
@@ -95,7 +91,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 		}
 		c.reports.Count.Event(w.ev.Kind, c.now().Sub(w.times.start), w.times.decided)
 		return Answer{Op: w.op}, err
-	case w.isKnown():
+	case w.isOver():
 		c.leave(w)
 		return answer, nil
 	case w.ev.Kind == lifecycle.Synchronize:
@@ -122,30 +118,25 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	return w.answer, nil
 }
 
-// isKnown reports whether nothing follows from what became known.
-func (w *work) isKnown() bool {
-	return w.ev.Kind == lifecycle.Inform && w.plan != nil && len(w.plan.Changed)+len(w.plan.ChangedPods) == 0 && !w.failed
+// decides reports whether something is decided by an event.
+func (w *work) decides() bool { return w.ev.Kind < lifecycle.Repair }
+
+// isOver reports whether nothing follows from what became known, or was read.
+func (w *work) isOver() bool {
+	return !w.decides() && w.write == nil || w.ev.Kind == lifecycle.Inform && w.plan != nil && len(w.plan.Changed)+len(w.plan.ChangedPods) == 0 && !w.failed
 }
 
-// enter waits for the turn, and confirms what was answered before. w is nil where
-// that is all.
-func (c *Conductor) enter(w *work) {
-	c.turn.Lock()
-	if last := c.answered; last != nil {
-		c.answered = nil
-		if last.times.alarm.Stop() {
-			c.later.Done()
-		}
-		c.confirm(last)
-	}
-	if w != nil && w.rewrite == nil {
+// begin begins the turn of an event.
+func (c *Conductor) begin(w *work) {
+	c.trace(w, stopTurn)
+	if w.decides() {
 		c.uptimes.since.Store(max(1, int64(c.uptime())))
 	}
 }
 
 // leave ends the turn.
 func (c *Conductor) leave(w *work) {
-	if w.rewrite == nil {
+	if w.decides() {
 		c.uptimes.last.Store(int64(c.uptime()))
 		c.uptimes.since.Store(0)
 	}
@@ -176,6 +167,10 @@ func (c *Conductor) recoverPanic(w *work, part func() error) (err error) {
 
 // gather reads what is decided by: nothing of it is waited for.
 func (c *Conductor) gather(w *work) {
+	if !w.decides() {
+		return
+	}
+	c.trace(w, stopGather)
 	if w.first != nil {
 		w.first()
 	}
@@ -191,6 +186,14 @@ func (c *Conductor) gather(w *work) {
 // decide makes the plan the state. It runs under the lock, as route: no I/O happens
 // there.
 func (c *Conductor) decide(w *work) error {
+	if !w.decides() {
+		if w.read != nil {
+			c.trace(w, stopGather)
+			w.read()
+		}
+		return nil
+	}
+	c.trace(w, stopDecide)
 	start := c.now()
 	w.plan = engine.Decide(c.node.state, w.ev, w.facts)
 	w.times.decided = c.now().Sub(start)
@@ -204,7 +207,7 @@ func (c *Conductor) decide(w *work) error {
 	for id := range records {
 		if c.node.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
 			t := c.node.track(id)
-			t.recorded = true
+			t.Recorded = true
 			if given := records[id].Given; given != nil {
 				t.given = given
 			}
@@ -217,13 +220,21 @@ func (c *Conductor) decide(w *work) error {
 	return nil
 }
 
+// route says where each value of the plan goes.
+func (c *Conductor) route(w *work) {
+	if w.decides() {
+		c.trace(w, stopRoute)
+		c.node.route(w)
+	}
+}
+
 // apply writes to the kernel what cannot wait for the answer. What others lose
 // is gone from their cpusets when it returns.
 func (c *Conductor) apply(w *work) {
 	c.trace(w, stopApply)
 	_ = c.recoverPanic(w, func() error {
-		if w.rewrite != nil {
-			w.wrote = w.rewrite()
+		if w.write != nil {
+			w.wrote = w.write()
 			return nil
 		}
 		to := &w.kernel
@@ -280,7 +291,7 @@ func (c *Conductor) confirm(w *work) {
 		c.synced = c.now()
 		c.node.mu.Unlock()
 	}
-	if w.rewrite == nil {
+	if w.decides() {
 		_ = c.recoverPanic(w, func() error {
 			c.reports.Done(w.done())
 			return nil
@@ -288,31 +299,58 @@ func (c *Conductor) confirm(w *work) {
 	}
 }
 
-// answerDelay lets an answer be on its way before what remains of its event takes
-// the processor.
-const answerDelay = 300 * time.Microsecond
-
 // confirmLater leaves what the pod of a creation need not wait for until after the
-// answer: the keeper's notes, journal and log. They are made a moment later, or by
-// the next event, which finds them.
+// answer: the keeper's notes, journal and log. A timer has it done a moment later, or
+// the next event, before anything else is decided.
 func (c *Conductor) confirmLater(w *work) {
 	c.answered = w
-	c.later.Add(1)
-	w.times.alarm = time.AfterFunc(answerDelay, func() {
-		defer c.later.Done()
-		c.Settled()
-	})
+	c.confirmDue.Reset(answerDelay)
+}
+
+// confirmAnswered confirms the creation that was answered before, of which that is not
+// done yet. The caller has the turn.
+func (c *Conductor) confirmAnswered() {
+	if w := c.answered; w != nil {
+		c.answered = nil
+		c.confirmDue.Stop()
+		c.confirm(w)
+	}
 }
 
 // Settled returns when what was decided so far is in the kernel and reported.
 func (c *Conductor) Settled() {
-	c.enter(nil)
-	c.turn.Unlock()
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.confirmAnswered()
 }
 
 // rewrite has the keeper write what it knows already, and takes note of the outcomes.
-func (c *Conductor) rewrite(write func() []keeper.Outcome) []keeper.Outcome {
-	w := &work{ev: &lifecycle.Event{Kind: lifecycle.Repair}, rewrite: write}
+func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
+	w := &work{ev: &lifecycle.Event{Kind: k}, write: write}
 	_, _ = c.run(w)
 	return w.wrote
+}
+
+// noteOutcomes takes note of what the kernel did with what it was given, of whatever lives.
+func (n *node) noteOutcomes(outcomes []keeper.Outcome) {
+	for _, o := range outcomes {
+		owner := o.Target.Owner
+		if n.state.Container(owner) == nil && n.state.Pod(owner) == nil {
+			continue
+		}
+		t := n.track(owner)
+		before, _ := t.of(o.Value)
+		t.deliver(o.Value, fromKernel(o, before))
+	}
+}
+
+// done is what is reported of an event.
+func (w *work) done() nodeview.Done {
+	d := nodeview.Done{
+		Op: w.op, Event: w.ev, Plan: w.plan, Problems: w.problems, Wrote: w.wrote, Decided: w.times.decided, Took: w.times.took, Limit: w.times.limit, Again: w.again,
+	}
+	if w.from != nil {
+		d.From = w.from.Name()
+	}
+	return d
 }

@@ -13,7 +13,7 @@ import (
 // without us.
 func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: t, Value: v, Asked: asked(&ctr.Pristine, v), Back: putsBack(v)}
-	if copied, told := n.track(ctr.ID).stored[v.Field]; told && it.Asked != nil && copied != it.Asked.String() {
+	if copied, told := n.track(ctr.ID).Stored[v.Field]; told && it.Asked != nil && copied != it.Asked.String() {
 		it.Carried = true // by the runtime, into the kernel
 	}
 	return it
@@ -24,11 +24,15 @@ func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) k
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Back: putsBack(v)}
 	told := engine.PodPristine(p.Pod)
-	it.Untold = v.Field == lifecycle.CPUShares && !told.CPU.Shares.Set ||
-		(v.Field == lifecycle.CPUQuota || v.Field == lifecycle.MemoryLimit) && !p.Limits()
-	known := v.Field == lifecycle.CPUShares && told.CPU.Shares.Set || v.Field == lifecycle.CPUQuota && told.CPU.Quota.Set ||
-		v.Field == lifecycle.MemoryLimit && told.Memory.Limit.Set ||
-		v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition) // which the runtime has no part in
+	_, known := told.Of(v.Field, v.Key)
+	switch v.Field {
+	case lifecycle.CPUShares:
+		it.Untold = !known
+	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
+		it.Untold = !p.Limits()
+	default: // but for what the runtime has no part in
+		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
+	}
 	if known {
 		it.Asked = asked(told, v)
 	}
@@ -58,30 +62,22 @@ func putsBack(v lifecycle.Value) bool { return v.Why.Hook == "" }
 // asked for, and where it did not ask, what a new cgroup has. It is nil for what
 // runtimes do not tell.
 func asked(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
-	out := lifecycle.Value{Field: v.Field, Key: v.Key}
+	out, known := p.Of(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:
-		out.Int = int64(cmp.Or(p.CPU.Shares.V, 1024))
-	case lifecycle.CPUQuota:
-		out.Int = unlimited(p.CPU.Quota.V)
+		out.Int = cmp.Or(out.Int, 1024)
+	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
+		out.Int = cmp.Or(out.Int, -1) // unlimited
 	case lifecycle.CPUPeriod:
-		out.Int = int64(cmp.Or(p.CPU.Period.V, 100000))
-	case lifecycle.MemoryLimit:
-		out.Int = unlimited(p.Memory.Limit.V)
-	case lifecycle.CPUSetCPUs:
-		out.Text = p.CPU.CPUs
-	case lifecycle.CPUSetMems:
-		out.Text = p.CPU.Mems
-	case lifecycle.Unified:
-		var known bool
-		if out.Text, known = p.Unified[v.Key]; !known {
+		out.Int = cmp.Or(out.Int, 100000)
+	case lifecycle.CPUSetCPUs, lifecycle.CPUSetMems:
+	default:
+		if !known {
 			out.Text, known = engine.Neutral(v.Key)
 		}
-		if !known {
+		if v.Field != lifecycle.Unified || !known {
 			return nil
 		}
-	default:
-		return nil
 	}
 	return &out
 }

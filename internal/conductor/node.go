@@ -7,6 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/record"
+	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
 // node is what is decided on the node and how far it has been brought there. Its
@@ -16,7 +17,7 @@ type node struct {
 
 	state      *engine.State
 	tracks     map[string]*track // by container or sandbox id
-	queue      updateQueue
+	queue      *runtimesync.Queue
 	runtimes   map[string]attached
 	ceded      map[lifecycle.Field]bool
 	undone     map[placement.Key]int // creations in a row that failed after us

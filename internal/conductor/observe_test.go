@@ -114,6 +114,11 @@ func testPod(annotations map[string]string) *lifecycle.Pod {
 func TestJournalFollows(t *testing.T) {
 	t.Parallel()
 	c, _, _ := observed(t, false)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.Run(ctx) })
+	defer running.Wait()
+	defer stop()
 	ev := lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: testPod(nil), Container: &lifecycle.Container{ID: "c", Name: "main"}}
 	if _, err := c.Handle(t.Context(), anything{}, ev); err != nil {
 		t.Fatal(err)
@@ -260,7 +265,8 @@ func TestAlive(t *testing.T) {
 		t.Error("alive while nobody can have its lock")
 	}
 	w := c.newWork(anything{}, &lifecycle.Event{})
-	c.enter(w)
+	c.turn.Lock()
+	c.begin(w)
 	if err := c.Alive(t.Context()); err != nil || w.op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
@@ -282,7 +288,8 @@ func TestAliveThroughSteps(t *testing.T) {
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		c.now, c.uptimes.began = clk.Now, clk.Now()
 		w := c.newWork(anything{}, &lifecycle.Event{})
-		c.enter(w)
+		c.turn.Lock()
+		c.begin(w)
 		clk.Step(step)
 		if err := c.Alive(t.Context()); err != nil {
 			t.Errorf("a step by %v: %v", step, err)

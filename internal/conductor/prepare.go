@@ -12,6 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
 // route turns a committed plan into what is answered and what is written.
@@ -44,7 +45,7 @@ func (n *node) route(w *work) {
 		n.prepareSeat(w, change)
 	}
 	n.refreshCreated(w)
-	n.giveAlong(w)
+	n.piggyback(w)
 	if w.plan.Moved() {
 		n.checkpoint.SetGrants(texts(n.state.Held(), n.state.Machine))
 	}
@@ -91,7 +92,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Cont
 	case lifecycle.Inform:
 		// It may have been created without a record, which a restart needs now.
 		n.noteLate(ctr)
-		n.track(ctr.ID).recorded = true
+		n.track(ctr.ID).Recorded = true
 		n.prepareLive(w, ctr, nil)
 	}
 }
@@ -130,7 +131,9 @@ func (n *node) losersFirst(ids []string) []string {
 
 func (n *node) forget(w *work, id string) {
 	w.kernel.forget = append(w.kernel.forget, id)
-	n.queue.drop(id)
+	if t := n.tracks[id]; t != nil {
+		n.queue.Drop(&t.Copy)
+	}
 	if w.ev.Kind != lifecycle.Synchronize { // prune knows better of these
 		n.checkpoint.Drop(id)
 	}
@@ -151,7 +154,7 @@ func (n *node) target(ctr *engine.Container) (keeper.Target, error) {
 	}
 	dir, err := cgroup.Path(parent, ctr.CgroupsPath)
 	if err == nil {
-		t.cgroup = placed{parent: parent, path: ctr.CgroupsPath, dir: dir}
+		t.cgroup = cgroupPath{parent: parent, path: ctr.CgroupsPath, dir: dir}
 	}
 	return keeper.Target{Owner: ctr.ID, Dir: dir}, err
 }
@@ -186,11 +189,10 @@ const maxUndone = 2
 // and leaves the rest for the moment the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
-	t.stored = copyOf{}
+	t.Create()
 	if w.plan.Undone > 0 {
 		n.undone[ctr.Key] += w.plan.Undone
 	}
-	t.createPending, t.passedOver = true, false
 	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
 	}
@@ -200,14 +202,11 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		// Its creation is over when it is reported, and it carries no record: the checkpoint
 		// has it, and the runtime's copy is what the runtime reports.
 		n.noteLate(ctr)
-		n.createDone(ctr)
-		t.stored = copyFrom(&w.ev.Container.Resources)
-		for _, v := range values {
-			n.enqueue(ctr, v)
-		}
+		t.Report(&w.ev.Container.Resources)
+		n.enqueue(ctr, values...)
 	case len(values) > 0 || ctr.Refused || !ctr.Born.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
-		t.recorded = true
+		t.Recorded = true
 	}
 }
 
@@ -222,15 +221,9 @@ func (n *node) rename(w *work) {
 	if from.sent != nil {
 		t.sent = slices.Clone(from.sent)
 	}
-	if from.stored != nil {
-		t.stored = from.stored
-	}
-	t.recorded = t.recorded || from.recorded
+	t.Rename(&from.Copy)
 	if from.given != nil {
 		t.given = from.given
-	}
-	if from.createPending {
-		t.createPending, t.passedOver = true, from.passedOver
 	}
 }
 
@@ -250,6 +243,13 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return lifecycle.Record{
 		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Born),
 		Given: n.track(ctr.ID).given, Kept: ctr.Kept,
+	}
+}
+
+// noteLate keeps what a container would return to now, where that is known.
+func (n *node) noteLate(ctr *engine.Container) {
+	if !ctr.Unasked {
+		n.checkpoint.Note(ctr.ID, n.recordOf(ctr))
 	}
 }
 
@@ -285,6 +285,46 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	}
 }
 
+// prepareUpdate re-asserts what we own in whatever the kubelet requests.
+func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
+	t := n.track(ctr.ID)
+	n.noteLate(ctr)
+	t.Recorded = t.Recorded || w.can.Stamps()
+	n.createDone(ctr)
+	t.UpdateDone() // some runtimes never report that they have written an update
+	t.Pending = runtimesync.Requested(w.ev.Requested)
+	n.bring(w, ctr, route.Updating, nil)
+	if !w.can.Stamps() {
+		n.written(ctr) // nobody waited for our answer: it is reported afterwards
+	}
+}
+
+// prepareFollowing brings a container in line that was resized with its pod: its
+// record is of before.
+func (n *node) prepareFollowing(w *work, ctr *engine.Container) {
+	n.noteLate(ctr)
+	n.prepareLive(w, ctr, nil)
+}
+
+// createDone notes that the runtime knows a container. What was sent to it until
+// now may have been passed over.
+func (n *node) createDone(ctr *engine.Container) {
+	if n.track(ctr.ID).CreateDone() {
+		n.enqueue(ctr, n.state.Values(ctr)...)
+	}
+}
+
+// written notes that the runtime has stored what an update was answered with,
+// on top of whatever its copy got in between.
+func (n *node) written(ctr *engine.Container) {
+	wrote := n.track(ctr.ID).UpdateDone()
+	for _, v := range n.state.Values(ctr) {
+		if _, ok := wrote[v.Field]; ok {
+			n.enqueue(ctr, v)
+		}
+	}
+}
+
 // prepareLive brings a container that already exists to what is decided now:
 // the kernel at once, the runtime's copy later. told is the container as the
 // runtime describes it, nil where it is known from before.
@@ -292,8 +332,7 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Conta
 	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Unread != ""
 	if told != nil {
-		t.stored = copyFrom(&told.Resources)
-		t.createPending, t.passedOver = false, false
+		t.Report(&told.Resources)
 	}
 	if told != nil && !w.can.Stamps() || ctr.OursLate || ctr.Disowned || ctr.Resized {
 		n.noteLate(ctr)
@@ -360,12 +399,12 @@ func (n *node) refreshCreated(w *work) {
 	if !w.tellsOthers() || !w.plan.Moved() {
 		return
 	}
-	for _, id := range n.queue.ids {
-		ctr := n.state.Container(id)
+	for _, c := range n.queue.Waiting() {
+		ctr := n.state.Container(c.ID)
 		if ctr == nil || ctr.Life != lifecycle.StateCreated {
 			continue
 		}
-		if v, ok := n.state.CPUSet(ctr); ok && n.track(ctr.ID).differs(ctr, v) {
+		if v, ok := n.state.CPUSet(ctr); ok && c.Differs(ctr, v) {
 			n.sendCreated(w, ctr, v)
 		}
 	}

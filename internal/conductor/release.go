@@ -52,8 +52,8 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	defer look.Stop()
 	for {
 		c.node.mu.Lock()
-		n, attached := len(c.node.queue.ids), len(c.node.runtimes) > 0
-		if c.node.queue.sending {
+		n, attached := len(c.node.queue.Waiting()), len(c.node.runtimes) > 0
+		if c.node.queue.Sending {
 			n++
 		}
 		c.node.mu.Unlock()
@@ -91,11 +91,12 @@ func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.K
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
+	t := n.track(id)
 	for _, v := range n.state.Values(ctr) {
-		if !n.track(ctr.ID).differs(ctr, v) {
+		if !t.Differs(ctr, v) {
 			continue
 		}
-		k := api.Kept{Owner: n.state.FullName(ctr), Setting: v.Field.String(), Kernel: n.track(id).stored[v.Field]}
+		k := api.Kept{Owner: n.state.FullName(ctr), Setting: v.Field.String(), Kernel: t.Stored[v.Field]}
 		if target, err := n.target(ctr); err == nil {
 			k.Cgroup = target.Dir
 		}

@@ -143,7 +143,7 @@ func TestLoweredMemory(t *testing.T) {
 	d, _ := c.of(memory)
 	d.applied = false // as where the kernel refused it
 	c.deliver(memory, d)
-	c.store(lifecycle.MemoryLimit, "1073741824")
+	c.Store(lifecycle.MemoryLimit, "1073741824")
 	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {
 		t.Errorf("the kubelet's update would fail: %v", ans.Values)
 	}
@@ -186,11 +186,11 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 			defer cancel()
 			go func() { // as Run does on a quiet node
 				for ctx.Err() == nil {
-					if more, _ := b.updateOne(ctx); more {
+					if b.sendCopy(ctx) {
 						continue
 					}
 					select {
-					case <-b.node.queue.woken:
+					case <-b.node.queue.Due.C:
 					case <-ctx.Done():
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -24,6 +25,12 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 		v.Attached = append(v.Attached, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	read(&v)
+}
+
+// Copied returns a copy of the state, to try on it what would be.
+func (c *Conductor) Copied() (s *engine.State) {
+	_, _ = c.run(&work{ev: &lifecycle.Event{Kind: lifecycle.WhatIf}, read: func() { s = c.node.state.Copy() }})
+	return s
 }
 
 // Journal returns what happened of late.

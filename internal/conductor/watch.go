@@ -6,6 +6,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -19,6 +20,15 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 		},
 	}
 	return d.Run(ctx)
+}
+
+// Mend looks at every value in force at once and writes again what others have
+// undone, and what the kernel refused. Watch does the same bit by bit, within a second.
+func (c *Conductor) Mend() {
+	if owners := c.keeper.Differing(); len(owners) > 0 {
+		c.repair(owners)
+	}
+	c.retryRefused()
 }
 
 // askAbout has a runtime asked that does not report by itself whether it was the
@@ -38,7 +48,7 @@ func (c *Conductor) askAbout(owner string) {
 // for another that is gone by now, as a pod's quota for a container's.
 func (c *Conductor) retryRefused() {
 	if owners := c.keeper.Refused(); len(owners) > 0 {
-		c.rewrite(func() (out []keeper.Outcome) {
+		c.rewrite(lifecycle.Repair, func() (out []keeper.Outcome) {
 			for _, owner := range owners {
 				out = append(out, c.keeper.Settle(owner)...)
 			}
@@ -49,7 +59,7 @@ func (c *Conductor) retryRefused() {
 
 // repair writes again what others have changed, and reports it.
 func (c *Conductor) repair(owners []string) []keeper.Outcome {
-	wrote := c.rewrite(func() []keeper.Outcome {
+	wrote := c.rewrite(lifecycle.Repair, func() []keeper.Outcome {
 		return slices.DeleteFunc(c.keeper.Repair(owners...), func(o keeper.Outcome) bool { return o.State == keeper.Same && !c.node.isMissing(o) })
 	})
 	for _, o := range wrote {

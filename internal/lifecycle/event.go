@@ -5,10 +5,11 @@ import "fmt"
 // Kind is the kind of a lifecycle step.
 type Kind int
 
-// The lifecycle steps. Configure, Inform and Repair are ours: a changed configuration
-// reaching what runs, a pod spec that became known or changed, and values that are
-// written again, about which nothing is decided; all others are named as NRI names them. PostCreateContainer tells that the runtime knows
-// a container, and its id and cgroup where it was decided before it had them;
+// The lifecycle steps. Those from Configure on are ours: a changed configuration
+// reaching what runs, and a pod spec that became known or changed. By the last three
+// nothing is decided: values are written again, the runtime's stored copy of a container
+// is brought in line, and somebody asks what would be. All others are named as NRI
+// names them. PostCreateContainer tells that the runtime knows a container, and its id and cgroup where it was decided before it had them;
 // PostUpdateContainer and PostStartContainer that the runtime has written its
 // own values.
 const (
@@ -28,13 +29,15 @@ const (
 	Configure
 	Inform
 	Repair
+	Copy
+	WhatIf
 	kinds
 )
 
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
 	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer",
-	"PostCreateContainer", "PostStartContainer", "Configure", "Inform", "Repair",
+	"PostCreateContainer", "PostStartContainer", "Configure", "Inform", "Repair", "Copy", "WhatIf",
 }
 
 // String returns the name NRI uses for the step.

@@ -55,6 +55,29 @@ type Memory struct {
 	UseHierarchy     Opt[bool]
 }
 
+// Of returns the value of a field, and whether it is set. It knows what runtimes store
+// and the kernel shows.
+func (r *Resources) Of(f Field, key string) (v Value, set bool) {
+	v = Value{Field: f, Key: key}
+	switch f {
+	case CPUShares:
+		v.Int, set = int64(r.CPU.Shares.V), r.CPU.Shares.Set
+	case CPUQuota:
+		v.Int, set = r.CPU.Quota.V, r.CPU.Quota.Set
+	case CPUPeriod:
+		v.Int, set = int64(r.CPU.Period.V), r.CPU.Period.Set
+	case MemoryLimit:
+		v.Int, set = r.Memory.Limit.V, r.Memory.Limit.Set
+	case CPUSetCPUs:
+		v.Text, set = r.CPU.CPUs, r.CPU.CPUs != ""
+	case CPUSetMems:
+		v.Text, set = r.CPU.Mems, r.CPU.Mems != ""
+	case Unified:
+		v.Text, set = r.Unified[key]
+	}
+	return v, set
+}
+
 // HugepageLimit limits the huge pages of one size. Size reads like "2MB".
 type HugepageLimit struct {
 	Size  string

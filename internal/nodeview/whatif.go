@@ -9,8 +9,8 @@ import (
 
 // WhatIf returns what would become of pods if they came now, one after another, and of everybody else. Nothing is decided
 // or written.
-func WhatIf(of Source, wishes []engine.Wish) api.Outlook {
-	then := copied(of)
+func WhatIf(of Copier, wishes []engine.Wish) api.Outlook {
+	then := View{State: of.Copied()}
 	was := then.seats()
 	var out api.Outlook
 	for _, r := range then.State.WhatIf(wishes) {
@@ -27,18 +27,16 @@ func WhatIf(of Source, wishes []engine.Wish) api.Outlook {
 }
 
 // WhatIfConfigured returns which containers would get other CPUs with another policy.
-func WhatIfConfigured(of Source, p engine.Policy) api.Outlook {
-	then := copied(of)
+func WhatIfConfigured(of Copier, p engine.Policy) api.Outlook {
+	then := View{State: of.Copied()}
 	was := then.seats()
 	then.State.Reconfigure(p)
 	return api.Outlook{Moves: moves(was, then.seats()), CPUs: then.cpus()}
 }
 
-// copied is a view of a copy of the state, on which nothing is applied. The copy alone
-// is made while nothing changes.
-func copied(of Source) (copied View) {
-	of.View(func(v *View) { copied.State = v.State.Copy() })
-	return copied
+// Copier has a copy of the state, which is of no event.
+type Copier interface {
+	Copied() *engine.State
 }
 
 // seats are the CPUs of all that runs, by container id.

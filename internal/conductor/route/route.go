@@ -218,6 +218,9 @@ var resources = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
+// Stored lists the fields of which the runtime's stored copy is kept in line.
+func Stored() []lifecycle.Field { return resources[:] }
+
 // Copied reports whether the runtime's stored copy of a field is kept in line.
 func Copied(f lifecycle.Field) bool { return slices.Contains(resources[:], f) }
 

@@ -1,0 +1,223 @@
+package conductor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimesync"
+)
+
+// updateTimeout bounds an update of the runtime's copy.
+const updateTimeout = 10 * time.Second
+
+// sendDue brings the runtime's copies in line, one at a time, until none is due.
+func (c *Conductor) sendDue(ctx context.Context) {
+	for ctx.Err() == nil && c.node.copyDue(c.uptime()-time.Duration(c.uptimes.last.Load())) && c.sendCopy(ctx) {
+	}
+}
+
+// copyDue takes the lock. It reports whether a copy is sent now, and sets the timer
+// where that is later. Nothing has happened for as long as idle.
+func (n *node) copyDue(idle time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	to := n.connected().from
+	if to == nil || len(n.queue.Waiting()) == 0 {
+		return false // until one is added, or a runtime attaches
+	}
+	wait := n.queue.Wait(idle, to.Capabilities().Piggybacks)
+	if wait > 0 {
+		n.queue.Due.Reset(wait)
+	}
+	return wait == 0
+}
+
+// sendCopy sends what one copy lacks to its runtime, and reports whether there was a
+// copy. What is sent is chosen by one event and noted by another: no event waits for
+// the runtime, which may hold its lock until one is answered.
+func (c *Conductor) sendCopy(ctx context.Context) bool {
+	var to attached
+	var out *runtimesync.Copy
+	var values []lifecycle.Value
+	_, _ = c.run(&work{ev: &lifecycle.Event{Kind: lifecycle.Copy}, read: func() { to, out, values = c.node.nextCopy() }})
+	if len(values) == 0 {
+		return out != nil
+	}
+	limited, cancel := context.WithTimeout(ctx, updateTimeout)
+	failed, err := to.runtime.Update(limited, []Settings{{Container: out.ID, Values: values}})
+	cancel()
+	result := updateResult(failed, err)
+	c.reports.Count.RuntimeUpdate(result)
+	c.rewrite(lifecycle.Copy, func() []keeper.Outcome { return c.copySent(out, values, result, err) })
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	c.node.queue.Sent(c.pace)
+	return true
+}
+
+// updateResult is what came of an update, for the recorder.
+func updateResult(failed []string, err error) string {
+	switch {
+	case err != nil:
+		return nodeview.UpdateFailed
+	case len(failed) > 0:
+		return nodeview.UpdateRefused
+	}
+	return nodeview.UpdateDone
+}
+
+// nextCopy takes the next copy out of the queue, and returns what it lacks.
+func (n *node) nextCopy() (to attached, out *runtimesync.Copy, values []lifecycle.Value) {
+	if to = n.connected(); to.from == nil || len(n.queue.Waiting()) == 0 {
+		return to, nil, nil
+	}
+	out, can := n.queue.Next(), n.capabilities(to.from)
+	values = n.lacks(&can, out, route.Copying)
+	n.queue.Sending = len(values) > 0
+	return to, out, values
+}
+
+// lacks returns the values of a container that its copy lacks and that can be sent now.
+func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []lifecycle.Value {
+	ctr := n.state.Container(of.ID)
+	if ctr == nil || !ctr.Alive() {
+		return nil
+	}
+	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.contest(ctr, f) })
+}
+
+// copySent notes what came of an update. The keeper has the last word in the kernel:
+// the runtime may have written what was decided before over what is decided now, what
+// was given back meanwhile among it, and has it in its copy.
+func (c *Conductor) copySent(to *runtimesync.Copy, values []lifecycle.Value, result string, err error) []keeper.Outcome {
+	overtaken, givenUp := c.node.noteUpdate(to, values, c.keeper.Settle(to.ID), result != nodeview.UpdateDone, err)
+	if givenUp {
+		c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
+			append(c.reports.Whose(to.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
+	}
+	if !overtaken {
+		return nil
+	}
+	return c.keeper.Apply(c.node.requeue(to.ID))
+}
+
+// noteUpdate takes the lock. It reports whether something newer was decided than what
+// was sent, and whether a runtime that refuses is not asked again soon.
+func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (overtaken, givenUp bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// What an event has decided meanwhile is its own to report.
+	n.noteOutcomes(slices.DeleteFunc(wrote, func(o keeper.Outcome) bool {
+		d, known := n.tracks[o.Target.Owner].of(o.Value)
+		return known && d.value != o.Value.String()
+	}))
+	ctr := n.state.Container(to.ID)
+	if ctr == nil || !ctr.Alive() {
+		n.queue.Drop(to)
+		return false, false
+	}
+	now := map[slot]string{}
+	for _, v := range n.state.Values(ctr) {
+		now[slotOf(v)] = v.String()
+	}
+	overtaken = slices.ContainsFunc(values, func(v lifecycle.Value) bool { return now[slotOf(v)] != v.String() })
+	switch {
+	case !refused:
+		n.queue.Took(to, values)
+		n.noteCopy(to.ID, values, func(d *delivery) { d.note, d.alone = "the runtime's copy agrees", "" })
+	case n.queue.Refused(to):
+		givenUp = true
+		// Lists of CPUs and memory nodes keep containers apart: they are tried again later.
+		lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {
+			return v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems
+		})
+		if len(lists) == 0 {
+			break
+		}
+		note := fmt.Sprintf("the runtime refused its copy of this (%v); the kernel has it, and the runtime is asked again after %v",
+			cmp.Or(err, errRefused), n.queue.Postpone(to))
+		n.noteCopy(to.ID, lists, func(d *delivery) { d.note = note })
+	}
+	return overtaken, givenUp
+}
+
+// errRefused is the error of a runtime that refuses an update without a reason.
+var errRefused = errors.New("without a reason")
+
+// noteCopy notes what became of the runtime's copy of values that are decided still.
+func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery)) {
+	t := n.track(id)
+	for _, v := range values {
+		if d, ok := t.of(v); ok && d.value == v.String() {
+			note(&d)
+			t.deliver(v, d)
+		}
+	}
+}
+
+// requeue has a container's copy brought in line once more, and returns what the
+// kernel is to have.
+func (n *node) requeue(id string) (items []keeper.Item) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctr := n.state.Container(id)
+	if ctr == nil || !ctr.Alive() {
+		return nil
+	}
+	n.queue.Add(&n.track(id).Copy)
+	target, err := n.target(ctr)
+	for _, v := range n.state.Values(ctr) {
+		if err == nil && route.InKernel(v.Field) {
+			items = append(items, n.item(target, ctr, v))
+		}
+	}
+	return items
+}
+
+// enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
+// where there is no record: then the checkpoint does, which is saved long before the queue is quiet enough to be sent.
+func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
+	for _, v := range values {
+		t := n.track(ctr.ID)
+		if ctr.Unread != "" || !t.Differs(ctr, v) {
+			continue
+		}
+		if _, late := n.checkpoint.Record(ctr.ID); !late && !t.Recorded {
+			n.noteLate(ctr)
+		}
+		n.queue.Add(&t.Copy)
+	}
+}
+
+// piggyback has one container's copy brought in line with the answer to an event
+// on a node that is never quiet. The runtime writes it before it handles the next
+// event, so that no later decision meets it, as one meets an update of our own:
+// that waits for the runtime's lock with what was decided before, and would give
+// back for a moment what an owner has got meanwhile.
+func (n *node) piggyback(w *work) {
+	if !w.can.Piggybacks || !w.tellsOthers() {
+		return
+	}
+	// Nothing goes to whom the runtime is about to write itself, and no field that
+	// another plugin has, which may set it in the same answer.
+	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
+		told := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
+		if told || w.ev.Container != nil && w.ev.Container.ID == c.ID {
+			return nil
+		}
+		return n.lacks(&w.can, c, route.Piggyback)
+	})
+	if len(values) > 0 {
+		w.answer.Others = append(w.answer.Others, Settings{Container: id, Values: values})
+	}
+}
