@@ -7,18 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"reflect"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trimtab/trimtab/internal/attach/auto"
-	"github.com/trimtab/trimtab/internal/attach/bypass"
-	"github.com/trimtab/trimtab/internal/attach/cri"
-	"github.com/trimtab/trimtab/internal/attach/nri"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
@@ -90,38 +84,19 @@ type Options struct {
 type Agent struct {
 	opt       Options
 	log       *slog.Logger
-	machine   *topology.Machine
 	node      node
+	settings  *settings
 	conductor *conductor.Conductor
+	keeper    *keeper.Keeper
+	files     stateFiles
 	specs     *podspec.Ladder
 	grants    *podspec.Grants
 	servers   *hookserver.Servers // nil where nobody is asked
-	nri       *nri.Attachment
-	bypass    *bypass.Attachment
-	cri       *cri.Attachment
-	auto      *auto.Switch // between nri and bypass
+	attached  attachments
 	metrics   *metrics.Metrics
 	started   time.Time
-	keeper    *keeper.Keeper
-	state     *statefile.Dir // paths.state; nil where nothing is kept
-	seal      []byte         // signs state files
-	returning bool           // the key was there: an agent has run here before
-	close     func() error
-	lock      *nodelock.Lock // against a second agent
-	// neighbour is what is known of that one.
 	neighbour neighbour
-
-	// applying is held while a policy is made and put in force: the last one made
-	// is the one in force.
-	applying sync.Mutex
-
-	mu         sync.Mutex // guards all below, and machine
-	config     config.Config
-	generation uint64
-	badConfig  string            // why a newer file is not in force
-	dropIn     bool              // the configuration came from the runtime
-	released   bool              // nothing is decided any more
-	unsaved    map[string]string // why a state file's last save failed, by name
+	close     func() error
 }
 
 // New makes an agent. Nothing is attached and nothing is written to the kernel
@@ -130,16 +105,27 @@ func New(o Options) (*Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	paths := o.Config.Paths
 	a := &Agent{
-		opt: o, log: o.Log, machine: o.Machine, config: o.Config, generation: 1, started: time.Now(),
-		close: func() error { return nil },
+		opt: o, log: o.Log, started: time.Now(), close: func() error { return nil },
+		files:     stateFiles{log: o.Log, paths: paths, disk: o.Files},
+		neighbour: neighbour{log: o.Log, path: paths.StatusSocket, accept: o.Accept},
 	}
 	if err := a.own(); err != nil {
 		return nil, err
 	}
-	tree, err := a.look()
-	if err != nil {
+	if err := a.build(); err != nil {
 		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
+}
+
+// build makes what an agent is of.
+func (a *Agent) build() error {
+	o := a.opt
+	machine, tree, err := a.read()
+	if err != nil {
+		return err
 	}
 	a.node = node{tree: tree, devices: hostOf(o.Config.Paths), makes: o.Tree == nil}
 	if o.Host != nil {
@@ -149,35 +135,37 @@ func New(o Options) (*Agent, error) {
 	if o.Cookies == nil && o.Tree == nil {
 		a.node.cookies = coresched.Real{}
 	}
-	policy, err := policyOf(o.Config, a.machine, a.node)
+	a.settings = &settings{log: o.Log, level: o.Level, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1}
+	policy, err := policyOf(o.Config, machine, a.node)
 	if err != nil {
-		return nil, errors.Join(err, a.close())
+		return err
 	}
-	key, err := a.recordKey()
+	key, err := a.files.recordKey()
 	if err != nil {
-		return nil, errors.Join(err, a.close())
+		return err
 	}
 	a.metrics = newMetrics(o)
 	a.specs, a.grants = a.ladder(), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
-		Machine: a.machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.returning, Log: o.Log,
-		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.loadState(checkpointName), Recorder: a.metrics, Specs: a.specs,
+		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,
+		Now: time.Now, Tuning: tuning(o.Config), Checkpoint: a.files.load(checkpointName), Recorder: a.metrics, Specs: a.specs,
 		Grants: a.grants, HookServers: a.askedServers(), Sweep: o.Sweep, FreeMemory: debug.FreeOSMemory,
 	})
+	a.settings.conductor = a.conductor
 	if err := a.attach(); err != nil {
-		return nil, errors.Join(err, a.close())
+		return err
 	}
-	a.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.places()...)
+	a.neighbour.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.places()...)
 	a.metrics.Watch(a.summary)
 	a.metrics.WatchProcess()
-	return a, nil
+	return nil
 }
 
 // newKeeper makes the keeper of the node's cgroups and of what is beside them.
 func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
-	a.keepOriginals(k)
+	a.close = a.files.keepOriginals(k, a.close)
 	if a.node.resctrl != nil {
 		k.Use(keeper.RDT{Groups: resctrl.New(a.node.resctrl)}, lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor)
 	}
@@ -204,31 +192,28 @@ func (a *Agent) resctrl() resctrl.FS {
 // socketOf returns the path of an endpoint.
 func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
-// look reads what was not given: the machine, and its cgroup files.
-func (a *Agent) look() (*cgroup.Tree, error) {
-	if a.machine == nil {
+// read reads what was not given: the machine, and its cgroup files.
+func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
+	m := a.opt.Machine
+	if m == nil {
+		var err error
 		root := a.opt.Config.Paths.Sys
-		m, err := sysfs.Read(os.DirFS(root))
-		if err != nil {
-			return nil, fmt.Errorf("read the node's topology below %s (paths.sys): %w", root, err)
+		if m, err = sysfs.Read(os.DirFS(root)); err != nil {
+			return nil, nil, fmt.Errorf("read the node's topology below %s (paths.sys): %w", root, err)
 		}
-		a.machine = m
 	}
 	if a.opt.Tree != nil {
-		return a.opt.Tree, nil
+		return m, a.opt.Tree, nil
 	}
 	c := a.opt.Config.Cgroup
 	files, err := cgroup.OpenRoot(c.Root)
 	if err != nil {
-		return nil, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
+		return nil, nil, fmt.Errorf("open the cgroup tree (cgroup.root): %w", err)
 	}
 	closeLock := a.close
 	a.close = func() error { return errors.Join(files.Close(), closeLock()) }
 	tree, err := treeOf(files, c)
-	if err != nil {
-		return nil, err
-	}
-	return tree, nil
+	return m, tree, err
 }
 
 // treeOf makes a tree of the configured version of what is mounted.
@@ -257,25 +242,28 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer end()
 	group, inner := errgroup.WithContext(inner)
 	defer context.AfterFunc(inner, stop)()
-	a.openStatus(ctx)
+	a.neighbour.open(ctx)
 	a.serve(inner, group)
 
-	err := a.attached(ctx)
+	// What runs is taken over with what its pods say now: a runtime tells what they said when they were made.
+	a.specs.Ready(ctx)
+	err := a.attached.run(ctx)
 	end()
 	err = errors.Join(err, group.Wait())
-	if save := a.saveState(checkpointName); save != nil {
+	if save := a.files.save(checkpointName); save != nil {
 		a.conductor.Checkpoint().Finish(save)
 	}
 	// The next agent reads what was saved, so the lock is the last to go.
-	return errors.Join(err, a.close(), a.lock.Release())
+	return errors.Join(err, a.close(), a.neighbour.lock.Release())
 }
 
 // serve starts what goes on until nothing is attached any more.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
-	group.Go(func() error { return a.guard(ctx) })
+	group.Go(func() error { return a.watchDrift(ctx) })
 	if a.opt.Machine == nil {
-		group.Go(func() error { a.followHardware(ctx); return nil })
+		h := hardware{sys: os.DirFS(a.opt.Config.Paths.Sys), log: a.log, settings: a.settings}
+		group.Go(func() error { h.watch(ctx); return nil })
 	}
 	group.Go(func() error { return a.specs.Run(ctx) })
 	group.Go(func() error { return a.grants.Run(ctx) })
@@ -283,203 +271,33 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { return a.servers.Run(ctx) })
 	}
 	if a.opt.Config.Paths.State != "" {
-		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.saveState(checkpointName)) })
+		group.Go(func() error { return a.conductor.Checkpoint().Keep(ctx, a.files.save(checkpointName)) })
 		group.Go(func() error { return a.keeper.Originals.KeepTrying(ctx) })
 	}
 	if a.opt.Config.Paths.StatusSocket != "" {
-		group.Go(func() error { a.serveStatus(ctx); return nil })
+		group.Go(func() error { a.neighbour.serve(ctx, a.Source()); return nil })
 	}
-	group.Go(func() error {
-		a.settleProbes(ctx)
-		return nil
-	})
+	group.Go(func() error { a.settings.probeAgain(ctx); return nil })
 	if address := a.opt.Config.HTTP.Address; address != "" {
 		group.Go(func() error { a.serveHTTP(ctx, address); return nil })
 	}
 	if a.opt.ConfigFile != "" {
-		group.Go(func() error { return a.follow(ctx) })
+		group.Go(func() error { a.follow(ctx); return nil })
 	}
 }
 
-// attached is attached until ctx ends. A plugin the runtime launched ends with
-// its connection.
-func (a *Agent) attached(ctx context.Context) error {
-	// What runs is taken over with what its pods say now: a runtime tells what they said when they were made.
-	a.specs.Ready(ctx)
-	switch {
-	case a.auto != nil:
-		return a.auto.Run(ctx, a.nri, a.bypass)
-	case a.nri != nil:
-		return a.nri.Run(ctx)
-	case a.cri != nil:
-		return a.cri.Run(ctx)
-	case a.bypass != nil:
-		return a.bypass.Run(ctx)
-	}
-	<-ctx.Done()
-	return nil
-}
-
-func (a *Agent) follow(ctx context.Context) error {
+// follow has changes of the configuration file put in force, until ctx ends.
+func (a *Agent) follow(ctx context.Context) {
 	inForce := a.opt.Config
-	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.fromFile, Report: a.configProblem}
+	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.settings.fromFile, Report: a.settings.problem}
 	if err := f.Run(ctx); err != nil {
 		a.log.Error("the configuration file is not followed", logkey.File, a.opt.ConfigFile, logkey.Err, err)
 	}
-	return nil
-}
-
-// configProblem notes why a newer configuration is not in force; nil, that it
-// is again.
-func (a *Agent) configProblem(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil {
-		a.badConfig = ""
-		return
-	}
-	a.badConfig = err.Error()
-	a.log.Error("the new configuration is refused; the old one stays in force", logkey.Err, err)
-}
-
-// fromFile takes a changed configuration file, unless the runtime gave us a
-// configuration of its own: of the two the one nearer to our start counts.
-func (a *Agent) fromFile(c config.Config) error {
-	a.mu.Lock()
-	dropIn := a.dropIn
-	a.mu.Unlock()
-	if dropIn {
-		return errors.New("the runtime's drop-in is in force; this file is not used")
-	}
-	return a.Reconfigure(c)
-}
-
-// fromRuntime takes the configuration a runtime hands to a plugin it launched.
-func (a *Agent) fromRuntime(yaml string) error {
-	c, err := config.Parse("the runtime's drop-in", []byte(yaml))
-	if err != nil {
-		a.configProblem(err)
-		return err
-	}
-	if a.opt.Override != nil {
-		a.opt.Override(&c)
-	}
-	a.mu.Lock()
-	a.dropIn = true
-	inForce := a.config
-	a.mu.Unlock()
-	unheeded := keepStart(&c, inForce)
-	if err := a.Reconfigure(c); err != nil {
-		return err
-	}
-	if len(unheeded) > 0 {
-		a.partly(fmt.Errorf("the runtime's drop-in: %s: read before the runtime hands a drop-in over, so it has no effect there; "+
-			"say it in the configuration file; all else is in force", strings.Join(unheeded, ", ")))
-	}
-	return nil
-}
-
-// partly notes what of the configuration in force has no effect.
-func (a *Agent) partly(err error) {
-	a.mu.Lock()
-	a.badConfig = err.Error()
-	a.mu.Unlock()
-	a.log.Error("a part of the configuration has no effect", logkey.Err, err)
 }
 
 // Reconfigure puts a new configuration in force for what lives and what comes.
 // Settings that only a start can change are named and keep their old value.
-func (a *Agent) Reconfigure(c config.Config) error {
-	a.applying.Lock()
-	defer a.applying.Unlock()
-	policy, err := policyOf(c, a.hardware(), a.node)
-	if err != nil {
-		return err
-	}
-	a.mu.Lock()
-	old := a.config
-	a.config, a.badConfig = c, ""
-	a.generation++
-	gen, released := a.generation, a.released
-	a.mu.Unlock()
-	if released {
-		policy = nothing(policy)
-	}
-	if a.opt.Level != nil {
-		_ = a.opt.Level.UnmarshalText([]byte(c.Log.Level)) // validated
-	}
-	for _, key := range needRestart(old, c) {
-		a.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
-	}
-	a.conductor.Configure(policy, tuning(c))
-	a.log.Info("configuration in force", logkey.Generation, gen)
-	return nil
-}
-
-// keepStart puts back into a drop-in what only a start reads, and names what of
-// it the drop-in says. What it leaves at the default it does not say.
-func keepStart(c *config.Config, inForce config.Config) []string {
-	said := func(key string, is bool) []string {
-		if !is {
-			return nil
-		}
-		return []string{key}
-	}
-	def := config.Default()
-	keys := said("cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup)
-	keys = append(keys, said("paths", c.Paths != inForce.Paths && c.Paths != def.Paths)...)
-	keys = append(keys, said("http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP)...)
-	keys = append(keys, said("log.format", c.Log.Format != inForce.Log.Format && c.Log.Format != def.Log.Format)...)
-	seat := func(n config.NRI) config.NRI {
-		return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
-	}
-	mine, theirs, plain := seat(inForce.NRI), seat(c.NRI), seat(def.NRI)
-	keys = append(keys, said("nri (but for cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain))...)
-	keys = append(keys, said("failurePolicy.agent (the runtime was told another before; our own part is in force)",
-		c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent)...)
-	c.Cgroup, c.Paths, c.HTTP, c.Log.Format = inForce.Cgroup, inForce.Paths, inForce.HTTP, inForce.Log.Format
-	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
-	return keys
-}
-
-// needRestart names the changed keys that only a start reads.
-func needRestart(old, c config.Config) []string {
-	var keys []string
-	if old.Cgroup != c.Cgroup {
-		keys = append(keys, "cgroup")
-	}
-	if old.PodSpec != c.PodSpec {
-		keys = append(keys, "podspec")
-	}
-	if old.Paths != c.Paths {
-		keys = append(keys, "paths")
-	}
-	if old.HTTP != c.HTTP {
-		keys = append(keys, "http")
-	}
-	if old.FailurePolicy.Agent != c.FailurePolicy.Agent {
-		keys = append(keys, "failurePolicy.agent (the runtime is told at the next connection; our own part is in force)")
-	}
-	if old.Log.Format != c.Log.Format {
-		keys = append(keys, "log.format")
-	}
-	if old.Attach != c.Attach {
-		keys = append(keys, "attach")
-	}
-	if old.CRI != c.CRI {
-		keys = append(keys, "cri")
-	}
-	if old.Bypass != c.Bypass {
-		keys = append(keys, "bypass")
-	}
-	if old.HookServers != c.HookServers {
-		keys = append(keys, "hookServers")
-	}
-	if old.NRI.Enabled != c.NRI.Enabled || old.NRI.Socket != c.NRI.Socket || old.NRI.Name != c.NRI.Name || old.NRI.Index != c.NRI.Index {
-		keys = append(keys, "nri")
-	}
-	return keys
-}
+func (a *Agent) Reconfigure(c config.Config) error { return a.settings.apply(c) }
 
 // Connected reports whether an attachment is registered and synchronised.
 func (a *Agent) Connected() bool {
@@ -499,24 +317,22 @@ type source struct{ a *Agent }
 
 func (s source) Status() api.Node {
 	n := nodeview.Status(s.a.conductor)
-	n.Hooks = s.a.hooks()
-	n.PodSpecs = s.a.specSources()
+	n.Hooks = s.a.settings.hooks()
+	n.PodSpecs = sources(s.a.specs)
 	granted := sourceOf(s.a.grants.State())
 	n.Grants = &granted
 	n.HookServers = s.a.hookServers()
-	n.Agent, n.Standby = s.a.lock.Self(), s.a.standby()
-	s.a.mu.Lock()
-	defer s.a.mu.Unlock()
-	if s.a.config.Authority == "kubelet" {
+	n.Agent, n.Standby = s.a.neighbour.lock.Self(), s.a.neighbour.standby()
+	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
+	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.Kept())
+	set := s.a.settings
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if set.config.Authority == "kubelet" {
 		n.KubeletCPUs = granted.TellsCPUs()
 	}
-	n.Version, n.Started, n.Released = s.a.opt.Version, s.a.started, s.a.released
-	n.ConfigFile, n.ConfigGen, n.ConfigError = s.a.opt.ConfigFile, s.a.generation, s.a.badConfig
-	n.Unsaved = s.a.unsavedLocked()
-	n.Attachments = s.a.told(n.Attachments)
-	for i := range n.Attachments {
-		s.a.addRuntime(&n.Attachments[i])
-	}
+	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.badConfig
+	n.Attachments = s.a.attached.told(n.Attachments)
 	return n
 }
 

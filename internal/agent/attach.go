@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -13,6 +14,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
+// attachments are those that the configuration chose.
+type attachments struct {
+	nri    *nri.Attachment
+	bypass *bypass.Attachment
+	cri    *cri.Attachment
+	auto   *auto.Switch // between nri and bypass
+}
+
 // attach makes the attachment the configuration chooses. A runtime that launched
 // us ends us, too: there nothing stands in for NRI.
 func (a *Agent) attach() error {
@@ -21,15 +30,15 @@ func (a *Agent) attach() error {
 	case c.Attach == "bypass", c.Attach == "auto" && !c.NRI.Enabled:
 		return a.makeBypass(a.conductor)
 	case c.Attach == "cri", c.Attach == "hooks":
-		a.cri = cri.New(cri.Options{
+		a.attached.cri = cri.New(cri.Options{
 			Socket: c.CRI.Socket, Runtime: socketOf(c.CRI.Endpoint), Images: socketOf(c.CRI.ImageEndpoint),
 			Listeners: a.opt.Listeners, Handler: a.conductor, Log: a.log, Fail: c.FailurePolicy.Agent == "fail",
-			Hooks: hookService(c), Admit: a.admit, Dial: a.opt.Dial,
+			Hooks: hookService(c), Admit: a.neighbour.admit, Dial: a.opt.Dial,
 		})
 	case c.Attach == "auto" && !nri.Launched():
-		a.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
-		a.makeNRI(a.auto.Preferred(), a.nriState)
-		return a.makeBypass(a.auto.StandIn())
+		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
+		a.makeNRI(a.attached.auto.Preferred(), a.attached.nriState)
+		return a.makeBypass(a.attached.auto.StandIn())
 	case c.NRI.Enabled:
 		a.makeNRI(a.conductor, nil)
 	}
@@ -38,10 +47,10 @@ func (a *Agent) attach() error {
 
 func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	c := a.opt.Config
-	a.nri = nri.New(nri.Options{
+	a.attached.nri = nri.New(nri.Options{
 		Socket: c.NRI.Socket, Name: c.NRI.Name, Index: c.NRI.Index,
-		Handler: h, Log: a.log, OnConfigure: a.fromRuntime, OnState: onState,
-		FailRequest: c.FailurePolicy.Agent == "fail", Admit: a.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
+		Handler: h, Log: a.log, OnConfigure: a.settings.fromRuntime, OnState: onState,
+		FailRequest: c.FailurePolicy.Agent == "fail", Admit: a.neighbour.admit, Dial: a.opt.Dial, Polls: a.opt.Polls,
 	})
 }
 
@@ -50,16 +59,33 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	if watch == nil {
 		watch = func() (cgroup.Watcher, error) { return cgroup.Watch(c.Cgroup.Root) }
 	}
-	a.bypass, err = bypass.New(bypass.Options{
+	a.attached.bypass, err = bypass.New(bypass.Options{
 		Endpoint: c.CRI.Endpoint, CgroupRoot: c.Bypass.CgroupRoot, Resync: c.Bypass.Interval(),
 		Tree: a.node.tree, Proc: a.opt.Proc, Look: a.opt.Look, Watch: watch, Handler: h, Log: a.log,
-		Admit: a.admit, Dial: a.opt.Dial,
+		Admit: a.neighbour.admit, Dial: a.opt.Dial,
 	})
 	return err
 }
 
+// run is attached until ctx ends. A plugin the runtime launched ends with
+// its connection.
+func (a attachments) run(ctx context.Context) error {
+	switch {
+	case a.auto != nil:
+		return a.auto.Run(ctx, a.nri, a.bypass)
+	case a.nri != nil:
+		return a.nri.Run(ctx)
+	case a.cri != nil:
+		return a.cri.Run(ctx)
+	case a.bypass != nil:
+		return a.bypass.Run(ctx)
+	}
+	<-ctx.Done()
+	return nil
+}
+
 // nriState tells the switch when NRI is away.
-func (a *Agent) nriState(state string, err error) {
+func (a *attachments) nriState(state string, err error) {
 	if state == nri.StateWaiting || state == nri.StateLost {
 		a.auto.Away(err)
 	}
@@ -71,9 +97,9 @@ type attachment interface {
 	Status() (state, runtime string, err error)
 }
 
-// attachments returns those the configuration chose, the one that is to be
+// all returns those the configuration chose, the one that is to be
 // preferred first.
-func (a *Agent) attachments() []attachment {
+func (a attachments) all() []attachment {
 	var all []attachment
 	if a.cri != nil {
 		all = append(all, a.cri)
@@ -100,7 +126,7 @@ func statesOf(at attachment) []string {
 
 // inForce reports whether an attachment has the say, and why where another
 // could have it.
-func (a *Agent) inForce(name string) (is bool, why string) {
+func (a attachments) inForce(name string) (is bool, why string) {
 	if a.auto == nil {
 		return true, ""
 	}
@@ -114,8 +140,8 @@ func (a *Agent) inForce(name string) (is bool, why string) {
 
 // told are the attachments for status: those the conductor counts as attached,
 // and the others as they say themselves.
-func (a *Agent) told(attached []api.Attached) []api.Attached {
-	for _, at := range a.attachments() {
+func (a attachments) told(attached []api.Attached) []api.Attached {
+	for _, at := range a.all() {
 		has := false
 		for i := range attached {
 			if attached[i].Name == at.Name() {
@@ -133,15 +159,37 @@ func (a *Agent) told(attached []api.Attached) []api.Attached {
 		}
 		attached = append(attached, one)
 	}
+	for i := range attached {
+		a.addRuntime(&attached[i])
+	}
 	return attached
 }
 
 // whoKeeps is a line about the attachment in force; "" where there is but one.
-func (a *Agent) whoKeeps() string {
-	for _, at := range a.attachments() {
+func (a attachments) whoKeeps() string {
+	for _, at := range a.all() {
 		if is, why := a.inForce(at.Name()); is && why != "" {
 			return at.Name() + ": " + why
 		}
 	}
 	return ""
+}
+
+// addRuntime adds what is known of the runtime: its patience, and what it does
+// not obey.
+func (a attachments) addRuntime(at *api.Attached) {
+	if a.nri == nil || at.Name != a.nri.Name() {
+		return
+	}
+	registration, request := a.nri.Timeouts()
+	at.RegistrationTimeout, at.RequestTimeout = text(registration), text(request)
+	if at.Runtime == "" {
+		return
+	}
+	if _, _, err := a.nri.Status(); err != nil && at.Error == "" {
+		at.Error = err.Error()
+	}
+	for _, f := range a.nri.Lacks() {
+		at.Lacks = append(at.Lacks, f.String())
+	}
 }

@@ -31,20 +31,20 @@ func TestDropIn(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := quietAgent(t)
-			if err := a.fromRuntime(head + tc.text); err != nil {
+			if err := a.settings.fromRuntime(head + tc.text); err != nil {
 				t.Fatal(err)
 			}
 			said := a.Source().Status().ConfigError
 			if (said == "") != (tc.unheeded == "") || !strings.Contains(said, tc.unheeded) {
 				t.Errorf("told %q, want %q", said, tc.unheeded)
 			}
-			if !a.config.Strict || a.config.Paths.State != a.opt.Config.Paths.State || a.config.Cgroup != config.Default().Cgroup || a.config.NRI.Socket != "/s" {
-				t.Errorf("in force: %+v", a.config)
+			if !a.settings.config.Strict || a.settings.config.Paths.State != a.opt.Config.Paths.State || a.settings.config.Cgroup != config.Default().Cgroup || a.settings.config.NRI.Socket != "/s" {
+				t.Errorf("in force: %+v", a.settings.config)
 			}
-			if strings.Contains(tc.text, "Milliseconds: 7") && a.config.NRI.UpdateInterval != 7 {
+			if strings.Contains(tc.text, "Milliseconds: 7") && a.settings.config.NRI.UpdateInterval != 7 {
 				t.Error("what can be heeded is not")
 			}
-			if err := a.fromRuntime(head + "strict: true"); err != nil || a.Source().Status().ConfigError != "" {
+			if err := a.settings.fromRuntime(head + "strict: true"); err != nil || a.Source().Status().ConfigError != "" {
 				t.Errorf("after a drop-in without them: %v, %q", err, a.Source().Status().ConfigError)
 			}
 		})

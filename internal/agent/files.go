@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 
+	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/statefile"
@@ -28,14 +31,27 @@ func directory(files func(dir string) statefile.FS, path string) *statefile.Dir 
 	return statefile.New(statefile.Disk(path), path)
 }
 
-// prepareState makes the state directory. One that others can write to is
+// stateFiles are what the agent keeps in paths.state, and the key that they are signed by.
+type stateFiles struct {
+	log       *slog.Logger
+	paths     config.Paths
+	disk      func(dir string) statefile.FS // nil for the disk
+	dir       *statefile.Dir                // paths.state; nil where nothing is kept
+	seal      []byte                        // signs them
+	returning bool                          // the key was there: an agent has run here before
+
+	mu      sync.Mutex
+	unsaved map[string]string // why a file's last save failed, by name
+}
+
+// prepare makes the state directory. One that others can write to is
 // reported and used: its files are checked one by one.
-func (a *Agent) prepareState() error {
-	path := a.opt.Config.Paths.State
-	a.state = directory(a.opt.Files, path)
-	err := a.state.Prepare(checkpointName, podSpecsName, grantsName, originalsName)
+func (s *stateFiles) prepare() error {
+	path := s.paths.State
+	s.dir = directory(s.disk, path)
+	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, originalsName)
 	if errors.Is(err, statefile.ErrUntrusted) {
-		a.log.Warn("others can remove what the agent keeps for a restart", logkey.Key, "paths.state", logkey.Err, err)
+		s.log.Warn("others can remove what the agent keeps for a restart", logkey.Key, "paths.state", logkey.Err, err)
 		return nil
 	}
 	if err != nil {
@@ -44,19 +60,19 @@ func (a *Agent) prepareState() error {
 	return nil
 }
 
-// loadState reads a file of paths.state. One that cannot be read, or that somebody
+// load reads a file of paths.state. One that cannot be read, or that somebody
 // else may have written, is put aside and counts as none: the runtime's records
 // and the kubelet say more.
-func (a *Agent) loadState(name string) []byte {
-	if a.state == nil {
+func (s *stateFiles) load(name string) []byte {
+	if s.dir == nil {
 		return nil
 	}
-	data, err := a.state.Read(name)
+	data, err := s.dir.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = statefile.CheckSeal(a.seal, name, data)
+		err = statefile.CheckSeal(s.seal, name, data)
 	}
 	if err == nil && name == checkpointName {
 		err = record.Check(data)
@@ -64,51 +80,53 @@ func (a *Agent) loadState(name string) []byte {
 	if err == nil {
 		return data
 	}
-	file, moved := a.state.PutAside(name)
-	a.log.Warn("a state file is damaged or not the agent's own, and was put aside; the runtime's records, the kernel and the kubelet are used alone",
+	file, moved := s.dir.PutAside(name)
+	s.log.Warn("a state file is damaged or not the agent's own, and was put aside; the runtime's records, the kernel and the kubelet are used alone",
 		logkey.File, file, logkey.Err, errors.Join(err, moved))
 	return nil
 }
 
-// saveState returns what writes a file of paths.state in place of the last; nil
+// save returns what writes a file of paths.state in place of the last; nil
 // where nothing is kept.
-func (a *Agent) saveState(name string) func([]byte) error {
-	if a.state == nil {
+func (s *stateFiles) save(name string) func([]byte) error {
+	if s.dir == nil {
 		return nil
 	}
 	return func(data []byte) error {
-		err := a.state.Write(name, statefile.Seal(a.seal, name, data))
-		a.noteUnsaved(name, err)
+		err := s.dir.Write(name, statefile.Seal(s.seal, name, data))
+		s.note(name, err)
 		return err
 	}
 }
 
-// noteUnsaved notes whether the last save of a file failed.
-func (a *Agent) noteUnsaved(name string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// note notes whether the last save of a file failed.
+func (s *stateFiles) note(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err == nil {
-		delete(a.unsaved, name)
+		delete(s.unsaved, name)
 		return
 	}
-	if a.unsaved == nil {
-		a.unsaved = map[string]string{}
+	if s.unsaved == nil {
+		s.unsaved = map[string]string{}
 	}
-	a.unsaved[name] = err.Error()
+	s.unsaved[name] = err.Error()
 }
 
-// unsavedLocked lists what a restart would not know, with the reason. Agent.mu is
-// held.
-func (a *Agent) unsavedLocked() []string {
-	if a.state == nil {
+// unsavedWith lists what a restart would not know, with the reason. originals is why
+// what was in the kernel before is not kept.
+func (s *stateFiles) unsavedWith(originals error) []string {
+	if s.dir == nil {
 		return nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var out []string
-	if err := a.keeper.Originals.Kept(); err != nil {
-		out = append(out, fmt.Sprintf("%s: %v", a.state.Path(originalsName), err))
+	if originals != nil {
+		out = append(out, fmt.Sprintf("%s: %v", s.dir.Path(originalsName), originals))
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.unsaved)) {
-		out = append(out, fmt.Sprintf("%s: %s", filepath.Join(a.opt.Config.Paths.State, name), a.unsaved[name]))
+	for _, name := range slices.Sorted(maps.Keys(s.unsaved)) {
+		out = append(out, fmt.Sprintf("%s: %s", filepath.Join(s.paths.State, name), s.unsaved[name]))
 	}
 	return out
 }

@@ -32,7 +32,7 @@ func TestDamagedState(t *testing.T) {
 		checkPutAside(t, flipped, 0o600)
 		checkPutAside(t, good[:i], 0o600)
 	}
-	if a := agentWith(t, good, 0o600, slog.DiscardHandler); !bytes.Equal(a.loadState(checkpointName), good) {
+	if a := filesWith(t, good, 0o600, slog.DiscardHandler); !bytes.Equal(a.load(checkpointName), good) {
 		t.Error("a good checkpoint is not used")
 	}
 }
@@ -50,11 +50,11 @@ func TestForeignState(t *testing.T) {
 	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) // which anybody can make
 	checkPutAside(t, fmt.Appendf(nil, `%s,"sum":"%08x"}`, body, sum), 0o600)
 	if os.Geteuid() == 0 {
-		a := agentWith(t, good, 0o600, slog.DiscardHandler)
-		if err := os.Chown(a.state.Path(checkpointName), 65534, 65534); err != nil {
+		a := filesWith(t, good, 0o600, slog.DiscardHandler)
+		if err := os.Chown(a.dir.Path(checkpointName), 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
-		if a.loadState(checkpointName) != nil {
+		if a.load(checkpointName) != nil {
 			t.Error("a checkpoint that another user owns is used")
 		}
 	}
@@ -64,7 +64,7 @@ func TestForeignState(t *testing.T) {
 func TestForeignKey(t *testing.T) {
 	c := config.Default()
 	c.Paths.Key = filepath.Join(t.TempDir(), "key")
-	a := &Agent{opt: Options{Config: c}, log: slog.New(slog.DiscardHandler)}
+	a := &stateFiles{paths: c.Paths, log: slog.New(slog.DiscardHandler)}
 	made, err := a.recordKey()
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +96,13 @@ func sealed(t *testing.T, key []byte) []byte {
 	return statefile.Seal(key, checkpointName, checkpointOf(t))
 }
 
-func agentWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handler) *Agent {
+func filesWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handler) *stateFiles {
 	t.Helper()
 	c := config.Default()
 	c.Paths.State = t.TempDir()
-	a := &Agent{opt: Options{Config: c}, log: slog.New(log), seal: testKey}
-	a.state = directory(a.opt.Files, c.Paths.State)
-	file := a.state.Path(checkpointName)
+	a := &stateFiles{paths: c.Paths, log: slog.New(log), seal: testKey}
+	a.dir = directory(nil, c.Paths.State)
+	file := a.dir.Path(checkpointName)
 	if err := errors.Join(os.WriteFile(file, checkpoint, 0o600), os.Chmod(file, mode)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +112,12 @@ func agentWith(t *testing.T, checkpoint []byte, mode fs.FileMode, log slog.Handl
 func checkPutAside(t *testing.T, bad []byte, mode fs.FileMode) {
 	t.Helper()
 	var log bytes.Buffer
-	a := agentWith(t, bad, mode, slog.NewTextHandler(&log, nil))
-	if got := a.loadState(checkpointName); got != nil {
+	a := filesWith(t, bad, mode, slog.NewTextHandler(&log, nil))
+	if got := a.load(checkpointName); got != nil {
 		t.Errorf("%q with mode %v is used: %q", bad, mode, got)
 		return
 	}
-	file := a.state.Path(checkpointName)
+	file := a.dir.Path(checkpointName)
 	kept, err := os.ReadFile(file + statefile.Damaged)
 	_, gone := os.Stat(file)
 	if err != nil || !bytes.Equal(kept, bad) || !errors.Is(gone, fs.ErrNotExist) || !bytes.Contains(log.Bytes(), []byte(statefile.Damaged)) {

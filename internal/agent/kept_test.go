@@ -195,21 +195,17 @@ func TestKeptWithoutDirectory(t *testing.T) {
 // TestForeignOriginals: what somebody else may have written is not given back to
 // the kernel, and not lost either; the agent keeps its own from then on.
 func TestForeignOriginals(t *testing.T) {
-	a := agentWith(t, nil, 0o600, slog.DiscardHandler)
-	a.close = func() error { return nil }
+	a := filesWith(t, nil, 0o600, slog.DiscardHandler)
 	r := newKeptRig(t, faults.Nth(0, -1, 0))
 	found := r.files(t)
 	lines := bootID() + "\n" + `{"owner":"p/a","dir":"p/a","field":"` + lifecycle.CPUShares.String() + `","ours":"100","original":"7"}` + "\n"
-	file := a.state.Path(originalsName)
+	file := a.dir.Path(originalsName)
 	if err := errors.Join(os.WriteFile(file, []byte(lines), 0o600), os.Chmod(file, 0o622)); err != nil {
 		t.Fatal(err)
 	}
 	k := keeper.New(r.tree)
-	a.keeper = k
-	a.keepOriginals(k)
-	a.mu.Lock()
-	unsaved := a.unsavedLocked()
-	a.mu.Unlock()
+	closing := a.keepOriginals(k, func() error { return nil })
+	unsaved := a.unsavedWith(k.Originals.Kept())
 	if len(unsaved) != 1 || !strings.Contains(unsaved[0], "lets others in") {
 		t.Errorf("status says %q is not saved", unsaved)
 	}
@@ -218,7 +214,7 @@ func TestForeignOriginals(t *testing.T) {
 	}
 	r.Keeper = k
 	r.want("p/a", 20000)
-	if err := errors.Join(k.Originals.Kept(), a.close()); err != nil {
+	if err := errors.Join(k.Originals.Kept(), closing()); err != nil {
 		t.Error(err)
 	}
 	aside, err := os.ReadFile(file + statefile.Damaged)

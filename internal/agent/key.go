@@ -16,16 +16,16 @@ const keySize = 32
 
 // recordKey reads the secret that signs records, and makes it at the first
 // start. Without a file name the secret lasts as long as the process.
-func (a *Agent) recordKey() ([]byte, error) {
-	file := a.opt.Config.Paths.Key
+func (s *stateFiles) recordKey() ([]byte, error) {
+	file := s.paths.Key
 	if file == "" {
 		return newKey(), nil
 	}
-	dir, name := directory(a.opt.Files, filepath.Dir(file)), filepath.Base(file)
+	dir, name := directory(s.disk, filepath.Dir(file)), filepath.Base(file)
 	key, err := dir.ReadSecret(name)
 	switch {
 	case err == nil && len(key) == keySize:
-		a.seal, a.returning = key, true
+		s.seal, s.returning = key, true
 		return key, nil
 	case err == nil:
 		return nil, fmt.Errorf("record key %s (paths.key): %d bytes instead of %d; delete it to have a new one made: containers stamped with the old one are then decided anew",
@@ -37,7 +37,7 @@ func (a *Agent) recordKey() ([]byte, error) {
 		return nil, fmt.Errorf("record key (paths.key): %w", err)
 	}
 	if err := dir.Prepare(); errors.Is(err, statefile.ErrUntrusted) {
-		a.log.Warn("others can replace the key that signs records", logkey.Key, "paths.key", logkey.Err, err)
+		s.log.Warn("others can replace the key that signs records", logkey.Key, "paths.key", logkey.Err, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("make the record key (paths.key): %w", err)
 	}
@@ -45,7 +45,7 @@ func (a *Agent) recordKey() ([]byte, error) {
 	if err := dir.Write(name, key); err != nil {
 		return nil, fmt.Errorf("make the record key (paths.key): %w", err)
 	}
-	a.seal = key
+	s.seal = key
 	return key, nil
 }
 

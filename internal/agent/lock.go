@@ -32,10 +32,10 @@ func (a *Agent) own() error {
 	if path == "" {
 		return nil
 	}
-	if err := a.prepareState(); err != nil {
+	if err := a.files.prepare(); err != nil {
 		return err
 	}
-	held, err := lockState(a.state, handover, func(by string) {
+	held, err := lockState(a.files.dir, handover, func(by string) {
 		a.log.Info("another agent runs on this state directory; waiting for it to end", logkey.File, path, logkey.Owner, by)
 	})
 	if err != nil {

@@ -1,11 +1,8 @@
 package agent
 
 import (
-	"context"
 	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
@@ -13,7 +10,6 @@ import (
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
@@ -84,62 +80,4 @@ func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook 
 		out = append(out, api.Hook{Name: h.Name, Finding: h.Effective(n.probe)})
 	}
 	return out
-}
-
-// hooks tells of every hook whether it is switched on and can take effect.
-func (a *Agent) hooks() []api.Hook {
-	a.mu.Lock()
-	c := a.config
-	a.mu.Unlock()
-	on := map[string]hook.Info{}
-	if active, err := hooksOf(c.Hooks, a.node); err == nil { // valid, or it would not be in force
-		for _, h := range active {
-			on[h.Info().Name] = h.Info()
-		}
-	}
-	var out []api.Hook
-	for _, h := range hook.Catalogue() {
-		info, enabled := on[h.Name]
-		if !enabled {
-			info = h
-		}
-		out = append(out, api.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(a.node.probe)})
-	}
-	return out
-}
-
-// lookAgain is how often a node is looked at again while it could not be told
-// whether a hook can take effect.
-const lookAgain = 10 * time.Second
-
-// settleProbes makes the hooks anew once what could not be told at the start,
-// because the node had no cgroups of pods yet, can be.
-func (a *Agent) settleProbes(ctx context.Context) {
-	tick := time.NewTicker(lookAgain)
-	defer tick.Stop()
-	for a.undecided() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if a.undecided() {
-			continue
-		}
-		a.mu.Lock()
-		c := a.config
-		a.mu.Unlock()
-		if err := a.Reconfigure(c); err != nil {
-			a.log.Error("hooks cannot be made anew", logkey.Err, err)
-		}
-	}
-}
-
-// undecided reports whether a hook that is on waits for a probe's answer.
-func (a *Agent) undecided() bool {
-	a.mu.Lock()
-	c := a.config
-	a.mu.Unlock()
-	active, err := hooksOf(c.Hooks, a.node)
-	return err == nil && slices.ContainsFunc(active, func(h hook.Hook) bool { return h.Info().Undecided(a.node.probe) })
 }

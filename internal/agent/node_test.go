@@ -60,14 +60,14 @@ func TestHooksHere(t *testing.T) {
 		"cpuset": "effective", "rdma": "effective", "gpu": "effective",
 		"groupIdentity": "unknown: no cgroup with the controller cpu exists yet",
 	})
-	if !a.undecided() {
+	if !a.settings.undecided() {
 		t.Error("what is unknown is not looked at again")
 	}
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
 		t.Fatal(err)
 	}
 	expect(map[string]string{"groupIdentity": "not effective: the kernel has no cpu.bvt_warp_ns"})
-	if a.undecided() {
+	if a.settings.undecided() {
 		t.Error("what is known is looked at again")
 	}
 	c.Hooks.GroupIdentity.Fallback = "idle"
@@ -90,13 +90,13 @@ func TestFallbackWaits(t *testing.T) {
 	if f := a.node.probe("cpu.idle"); f.Support != lifecycle.Supported {
 		t.Fatalf("version 1's root does not tell of cpu.idle: %v", f)
 	}
-	if !a.undecided() {
+	if !a.settings.undecided() {
 		t.Error("whether the kernel has group identities is not looked at again")
 	}
 	if err := kernel.MkdirRunc("kubepods"); err != nil {
 		t.Fatal(err)
 	}
-	if a.undecided() {
+	if a.settings.undecided() {
 		t.Error("what is known is looked at again")
 	}
 }

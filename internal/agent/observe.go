@@ -37,7 +37,7 @@ func newMetrics(o Options) *metrics.Metrics {
 func (a *Agent) serveHTTP(ctx context.Context, address string) {
 	a.log.Info("serving metrics and probes", logkey.Address, address)
 	err := web.Serve(ctx, address, web.Options{
-		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, Tell: a.whoKeeps, Log: a.log,
+		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, Tell: a.attached.whoKeeps, Log: a.log,
 	})
 	if err != nil {
 		a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
@@ -47,7 +47,7 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) {
 // Ready reports why the node's containers are not kept yet; nil where a runtime
 // is attached and what it runs has been taken over.
 func (a *Agent) Ready() error {
-	if other := a.standby(); other != "" {
+	if other := a.neighbour.standby(); other != "" {
 		return errors.New("standby: " + other)
 	}
 	err := nodeview.Ready(a.conductor)
@@ -57,7 +57,7 @@ func (a *Agent) Ready() error {
 	if a.Connected() {
 		return err
 	}
-	all := a.attachments()
+	all := a.attached.all()
 	if len(all) == 0 {
 		return errors.New("no attachment is switched on (nri.enabled)")
 	}
@@ -74,40 +74,22 @@ func (a *Agent) Ready() error {
 // summary adds to the conductor's numbers what the agent knows of itself.
 func (a *Agent) summary() api.Summary {
 	n := nodeview.Summary(a.conductor)
-	a.mu.Lock()
-	n.ConfigGen, n.ConfigError = a.generation, a.badConfig != ""
-	a.mu.Unlock()
+	set := a.settings
+	set.mu.Lock()
+	n.ConfigGen, n.ConfigError = set.generation, set.badConfig != ""
+	set.mu.Unlock()
 	if h := a.hookServers(); h != nil {
 		n.HookServers = map[string]bool{}
 		for _, s := range h.Servers {
 			n.HookServers[s.File] = s.InForce && !s.Resting
 		}
 	}
-	for _, at := range a.attachments() {
+	for _, at := range a.attached.all() {
 		state, _, _ := at.Status()
-		has, _ := a.inForce(at.Name())
+		has, _ := a.attached.inForce(at.Name())
 		n.Connections = append(n.Connections, api.Connection{Mode: at.Name(), State: state, States: statesOf(at), Live: n.Attached && has})
 	}
 	return n
-}
-
-// addRuntime adds what is known of the runtime: its patience, and what it does
-// not obey.
-func (a *Agent) addRuntime(at *api.Attached) {
-	if a.nri == nil || at.Name != a.nri.Name() {
-		return
-	}
-	registration, request := a.nri.Timeouts()
-	at.RegistrationTimeout, at.RequestTimeout = text(registration), text(request)
-	if at.Runtime == "" {
-		return
-	}
-	if _, _, err := a.nri.Status(); err != nil && at.Error == "" {
-		at.Error = err.Error()
-	}
-	for _, f := range a.nri.Lacks() {
-		at.Lacks = append(at.Lacks, f.String())
-	}
 }
 
 // text prints a duration; "" for none.

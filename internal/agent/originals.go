@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/statefile"
 )
@@ -38,6 +39,32 @@ func openOriginals(dir *statefile.Dir, log *slog.Logger) (o *originals, earlier 
 	o = &originals{path: dir.Path(originalsName), log: log}
 	o.Lines, earlier, locked, err = statefile.OpenLines(dir, originalsName, bootID())
 	return o, earlier, locked, err
+}
+
+// keepOriginals has the keeper remember what was there before over a restart. It returns
+// what closes that, and then the rest.
+// Without a state directory, or where it fails, it does so while it runs.
+func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() error {
+	if s.dir == nil {
+		return rest
+	}
+	journal, earlier, locked, err := openOriginals(s.dir, s.log)
+	if err != nil {
+		s.log.Error("what was in the kernel before could not be read or cannot be kept yet; the agent tries again", logkey.Err, err)
+	}
+	if !locked {
+		s.log.Warn("another agent uses this state directory", logkey.File, s.dir.Path(originalsName))
+	}
+	if err != nil {
+		k.Originals.KeepLater(err)
+	}
+	if err := k.Originals.Keep(journal, earlier); err != nil {
+		s.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
+	}
+	return func() error {
+		k.Originals.KeepNow() // what a full disk did not take before
+		return errors.Join(rest(), journal.Close())
+	}
 }
 
 // Append adds lines. The keeper replaces all of them where that fails.

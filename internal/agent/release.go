@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,66 +10,18 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/report/api"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
 // copiesPatience is how long a release waits for the runtime's stored copies.
 const copiesPatience = time.Minute
 
-// keepOriginals has the keeper remember what was there before over a restart.
-// Without a state directory, or where it fails, it does so while it runs.
-func (a *Agent) keepOriginals(k *keeper.Keeper) {
-	if a.state == nil {
-		return
-	}
-	journal, earlier, locked, err := openOriginals(a.state, a.log)
-	if err != nil {
-		a.log.Error("what was in the kernel before could not be read or cannot be kept yet; the agent tries again", logkey.Err, err)
-	}
-	if !locked {
-		a.log.Warn("another agent uses this state directory", logkey.File, a.state.Path(originalsName))
-	}
-	closeRest := a.close
-	a.close = func() error {
-		k.Originals.KeepNow() // what a full disk did not take before
-		return errors.Join(closeRest(), journal.Close())
-	}
-	if err != nil {
-		k.Originals.KeepLater(err)
-	}
-	if err := k.Originals.Keep(journal, earlier); err != nil {
-		a.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
-	}
-}
-
-// nothing is the policy that decides nothing.
-func nothing(p engine.Policy) engine.Policy {
-	p.Hooks, p.Place, p.Strict, p.Fatal = nil, false, false, nil
-	return p
-}
-
 // Release gives back everything the agent changed. From then on it decides
 // nothing until it is started anew; a configuration that changes meanwhile is
 // taken in and has no effect.
-func (a *Agent) Release(ctx context.Context) (api.Released, error) {
-	a.applying.Lock()
-	defer a.applying.Unlock()
-	a.mu.Lock()
-	c := a.config
-	a.released = true
-	a.mu.Unlock()
-	policy, err := policyOf(c, a.hardware(), a.node)
-	if err != nil {
-		return api.Released{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, copiesPatience)
-	defer cancel()
-	return a.conductor.Release(ctx, nothing(policy)), nil
-}
+func (a *Agent) Release(ctx context.Context) (api.Released, error) { return a.settings.release(ctx) }
 
 // ran reports whether an agent has run with a configuration: it made the key.
 func ran(c config.Config) bool {

@@ -34,7 +34,7 @@ func (a *Agent) ladder() *podspec.Ladder {
 	return podspec.New(podspec.Options{
 		Rungs: rungsOf(c, a.opt.DialKubelet), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
 		Changed:    func(uids []string) { a.conductor.Inform(uids) },
-		Remembered: a.loadState(podSpecsName), Save: a.saveState(podSpecsName),
+		Remembered: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
 	})
 }
 
@@ -48,7 +48,7 @@ func (a *Agent) newGrants() *podspec.Grants {
 	o := grantsOf(a.opt.Config.PodSpec)
 	o.Log, o.Changed = a.log, func(uids []string) { a.conductor.Inform(uids) }
 	o.Dial = a.opt.DialKubelet
-	o.Remembered, o.Save = a.loadState(grantsName), a.saveState(grantsName)
+	o.Remembered, o.Save = a.files.load(grantsName), a.files.save(grantsName)
 	return podspec.NewGrants(o)
 }
 
@@ -67,9 +67,6 @@ func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 	<-ended
 	return out
 }
-
-// specSources tells of the rungs of the ladder.
-func (a *Agent) specSources() []api.SpecSource { return sources(a.specs) }
 
 // AskSpecs asks the sources that a configuration names once.
 func AskSpecs(ctx context.Context, c config.PodSpec) []api.SpecSource {

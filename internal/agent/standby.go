@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -27,6 +29,10 @@ const (
 
 // neighbour is another agent of this node, as far as it is known.
 type neighbour struct {
+	log    *slog.Logger
+	lock   *nodelock.Lock // against a second agent
+	path   string         // of our status socket; "" for none
+	accept func(net.Listener) net.Listener
 	// socket is our status socket; nil where it is not ours, or none is configured.
 	socket *status.Socket
 
@@ -58,10 +64,10 @@ func (a *Agent) places() []nodelock.Place {
 	if dir != "" {
 		all = append(all, nodelock.Place{Dir: dir, What: "kubelet's cgroup root (cgroup.root, bypass.cgroupRoot)"})
 	}
-	if a.nri != nil {
+	if a.attached.nri != nil {
 		all = append(all, nodelock.Place{Dir: filepath.Dir(c.NRI.Socket), What: "directory of the NRI socket (nri.socket)"})
 	}
-	if a.cri != nil || a.bypass != nil {
+	if a.attached.cri != nil || a.attached.bypass != nil {
 		all = append(all, nodelock.Place{Dir: filepath.Dir(socketOf(c.CRI.Endpoint)), What: "directory of the runtime's socket (cri.endpoint)"})
 	}
 	return all
@@ -69,13 +75,12 @@ func (a *Agent) places() []nodelock.Place {
 
 // admit is asked by attachments before they connect: an error, which is a
 // *nodelock.Taken, says that another agent works on this node.
-func (a *Agent) admit() error {
-	n := &a.neighbour
-	taken := a.socketTaken()
+func (n *neighbour) admit() error {
+	taken := n.socketTaken()
 	if taken == nil {
-		err := a.lock.Take()
+		err := n.lock.Take()
 		if !errors.As(err, &taken) && err != nil {
-			a.unlocked(err)
+			n.unlocked(err)
 		}
 	}
 	n.mu.Lock()
@@ -88,9 +93,9 @@ func (a *Agent) admit() error {
 	n.mu.Unlock()
 	switch {
 	case remind:
-		a.log.Error("another agent works on this node; standing by", logkey.Err, taken)
+		n.log.Error("another agent works on this node; standing by", logkey.Err, taken)
 	case taken == nil && before != nil:
-		a.log.Info("the other agent has ended; taking over", logkey.Owner, before.By.String())
+		n.log.Info("the other agent has ended; taking over", logkey.Owner, before.By.String())
 	}
 	if taken != nil {
 		return taken
@@ -99,8 +104,7 @@ func (a *Agent) admit() error {
 }
 
 // unlocked logs once that places cannot be locked.
-func (a *Agent) unlocked(err error) {
-	n := &a.neighbour
+func (n *neighbour) unlocked(err error) {
 	n.mu.Lock()
 	known := n.lacks[err.Error()]
 	if n.lacks == nil {
@@ -109,43 +113,41 @@ func (a *Agent) unlocked(err error) {
 	n.lacks[err.Error()] = true
 	n.mu.Unlock()
 	if !known {
-		a.log.Warn("a second agent on this node may not be noticed", logkey.Err, err)
+		n.log.Warn("a second agent on this node may not be noticed", logkey.Err, err)
 	}
 }
 
 // standby is why this agent decides nothing; "" where it works.
-func (a *Agent) standby() string {
-	a.neighbour.mu.Lock()
-	defer a.neighbour.mu.Unlock()
-	if a.neighbour.taken == nil {
+func (n *neighbour) standby() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.taken == nil {
 		return ""
 	}
-	return a.neighbour.taken.Error()
+	return n.taken.Error()
 }
 
-// openStatus opens the status socket, before anything is attached: where another
+// open opens the status socket, before anything is attached: where another
 // agent serves it, this one stays out.
-func (a *Agent) openStatus(ctx context.Context) {
-	path, n := a.opt.Config.Paths.StatusSocket, &a.neighbour
-	if path == "" {
+func (n *neighbour) open(ctx context.Context) {
+	if n.path == "" {
 		return
 	}
 	var err error
-	n.socket, err = status.Open(ctx, path)
-	if err == nil && a.opt.Accept != nil {
-		n.socket.Wrap(a.opt.Accept)
+	n.socket, err = status.Open(ctx, n.path)
+	if err == nil && n.accept != nil {
+		n.socket.Wrap(n.accept)
 	}
 	n.mu.Lock()
 	n.used = err
 	n.mu.Unlock()
 }
 
-// serveStatus answers at the status socket until ctx ends. While another agent
+// serve answers at the status socket until ctx ends. While another agent
 // serves it, it is waited for. Where it cannot be opened, or accepting fails, as it
 // does for good where the kernel has no memory for a moment, it is opened again: a
 // node without a status socket still needs its QoS.
-func (a *Agent) serveStatus(ctx context.Context) {
-	n := &a.neighbour
+func (n *neighbour) serve(ctx context.Context, source status.Source) {
 	again := time.NewTicker(reopenStatus)
 	defer again.Stop()
 	reported := ""
@@ -154,27 +156,26 @@ func (a *Agent) serveStatus(ctx context.Context) {
 		err := n.used
 		n.mu.Unlock()
 		if n.socket != nil {
-			if err = n.socket.Serve(ctx, a.Source()); err == nil {
+			if err = n.socket.Serve(ctx, source); err == nil {
 				return
 			}
 			n.socket = nil // which its end has closed
 		}
 		if err != nil && !errors.Is(err, status.ErrInUse) && err.Error() != reported {
 			reported = err.Error()
-			a.log.Error("status is not served; the socket is opened again", logkey.Socket, a.opt.Config.Paths.StatusSocket, logkey.Err, err)
+			n.log.Error("status is not served; the socket is opened again", logkey.Socket, n.path, logkey.Err, err)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
-			a.openStatus(ctx)
+			n.open(ctx)
 		}
 	}
 }
 
 // socketTaken is who serves our status socket; nil for nobody else.
-func (a *Agent) socketTaken() *nodelock.Taken {
-	path, n := a.opt.Config.Paths.StatusSocket, &a.neighbour
+func (n *neighbour) socketTaken() *nodelock.Taken {
 	n.mu.Lock()
 	used, by, asked := errors.Is(n.used, status.ErrInUse), n.by, n.asked
 	n.mu.Unlock()
@@ -182,12 +183,12 @@ func (a *Agent) socketTaken() *nodelock.Taken {
 		return nil
 	}
 	if asked.IsZero() || time.Since(asked) >= askNeighbour {
-		by = whoServes(path)
+		by = whoServes(n.path)
 		n.mu.Lock()
 		n.by, n.asked = by, time.Now()
 		n.mu.Unlock()
 	}
-	return &nodelock.Taken{By: by, Sign: fmt.Sprintf("it serves %s (paths.statusSocket)", path)}
+	return &nodelock.Taken{By: by, Sign: fmt.Sprintf("it serves %s (paths.statusSocket)", n.path)}
 }
 
 // whoServes asks the agent at a status socket who it is.

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// guard has values that others change put right, until ctx ends.
-func (a *Agent) guard(ctx context.Context) error {
+// watchDrift has values that others change put right, until ctx ends.
+func (a *Agent) watchDrift(ctx context.Context) error {
 	w, err := a.watcher()
 	if err != nil {
 		a.log.Warn("cgroup files cannot be watched; they are looked at in turn", logkey.Err, err)

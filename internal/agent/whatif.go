@@ -27,7 +27,7 @@ func (s source) PlanConfig(file []byte) (api.Outlook, error) {
 	if err != nil {
 		return api.Outlook{}, err
 	}
-	policy, err := policyOf(c, s.a.hardware(), s.a.node)
+	policy, err := policyOf(c, s.a.settings.hardware(), s.a.node)
 	if err != nil {
 		return api.Outlook{}, err
 	}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// active are the hooks that are on.
+func (s *settings) active() []hook.Hook {
+	active, _ := hooksOf(s.current().Hooks, s.node) // valid, or it would not be in force
+	return active
+}
+
+// hooks tells of every hook whether it is switched on and can take effect.
+func (s *settings) hooks() []api.Hook {
+	on := map[string]hook.Info{}
+	for _, h := range s.active() {
+		on[h.Info().Name] = h.Info()
+	}
+	var out []api.Hook
+	for _, h := range hook.Catalogue() {
+		info, enabled := on[h.Name]
+		if !enabled {
+			info = h
+		}
+		out = append(out, api.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(s.node.probe)})
+	}
+	return out
+}
+
+// lookAgain is how often a node is probed again while it could not be told
+// whether a hook can take effect.
+const lookAgain = 10 * time.Second
+
+// probeAgain makes the hooks anew once what could not be told at the start,
+// because the node had no cgroups of pods yet, can be.
+func (s *settings) probeAgain(ctx context.Context) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for s.undecided() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if s.undecided() {
+			continue
+		}
+		if err := s.apply(s.current()); err != nil {
+			s.log.Error("hooks cannot be made anew", logkey.Err, err)
+		}
+	}
+}
+
+// undecided reports whether a hook that is on waits for a probe's answer.
+func (s *settings) undecided() bool {
+	return slices.ContainsFunc(s.active(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.probe) })
+}

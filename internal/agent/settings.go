@@ -1,0 +1,239 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// settings are the configuration in force, and the machine that it is in force on.
+type settings struct {
+	log       *slog.Logger
+	level     *slog.LevelVar // follows log.level; nil for none
+	override  func(*config.Config)
+	node      node
+	conductor *conductor.Conductor
+
+	// applying is held while a policy is made and put in force: the last one made
+	// is the one in force.
+	applying sync.Mutex
+
+	mu         sync.Mutex // guards all below
+	machine    *topology.Machine
+	config     config.Config
+	generation uint64
+	badConfig  string // why a newer file is not in force
+	dropIn     bool   // the configuration came from the runtime
+	released   bool   // nothing is decided any more
+}
+
+// current is the configuration in force.
+func (s *settings) current() config.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config
+}
+
+// hardware is the machine as it is now.
+func (s *settings) hardware() *topology.Machine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.machine
+}
+
+// policy makes the policy of a configuration on a machine: one that decides nothing after
+// a release. The caller holds applying.
+func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, error) {
+	p, err := policyOf(c, m, s.node)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		p.Hooks, p.Place, p.Strict, p.Fatal = nil, false, false, nil
+	}
+	return p, err
+}
+
+// problem notes why a newer configuration is not in force; nil, that it
+// is again.
+func (s *settings) problem(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.badConfig = ""
+		return
+	}
+	s.badConfig = err.Error()
+	s.log.Error("the new configuration is refused; the old one stays in force", logkey.Err, err)
+}
+
+// fromFile takes a changed configuration file, unless the runtime gave us a
+// configuration of its own: of the two the one nearer to our start counts.
+func (s *settings) fromFile(c config.Config) error {
+	s.mu.Lock()
+	dropIn := s.dropIn
+	s.mu.Unlock()
+	if dropIn {
+		return errors.New("the runtime's drop-in is in force; this file is not used")
+	}
+	return s.apply(c)
+}
+
+// fromRuntime takes the configuration a runtime hands to a plugin it launched.
+func (s *settings) fromRuntime(yaml string) error {
+	c, err := config.Parse("the runtime's drop-in", []byte(yaml))
+	if err != nil {
+		s.problem(err)
+		return err
+	}
+	if s.override != nil {
+		s.override(&c)
+	}
+	s.mu.Lock()
+	s.dropIn = true
+	inForce := s.config
+	s.mu.Unlock()
+	unheeded := keepStart(&c, inForce)
+	if err := s.apply(c); err != nil {
+		return err
+	}
+	if len(unheeded) > 0 {
+		s.partly(fmt.Errorf("the runtime's drop-in: %s: read before the runtime hands a drop-in over, so it has no effect there; "+
+			"say it in the configuration file; all else is in force", strings.Join(unheeded, ", ")))
+	}
+	return nil
+}
+
+// partly notes what of the configuration in force has no effect.
+func (s *settings) partly(err error) {
+	s.mu.Lock()
+	s.badConfig = err.Error()
+	s.mu.Unlock()
+	s.log.Error("a part of the configuration has no effect", logkey.Err, err)
+}
+
+// apply puts a new configuration in force for what lives and what comes.
+// Settings that only a start can change are named and keep their old value.
+func (s *settings) apply(c config.Config) error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	policy, err := s.policy(c, s.hardware())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	old := s.config
+	s.config, s.badConfig = c, ""
+	s.generation++
+	gen := s.generation
+	s.mu.Unlock()
+	if s.level != nil {
+		_ = s.level.UnmarshalText([]byte(c.Log.Level)) // validated
+	}
+	for _, key := range needRestart(old, c) {
+		s.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
+	}
+	s.conductor.Configure(policy, tuning(c))
+	s.log.Info("configuration in force", logkey.Generation, gen)
+	return nil
+}
+
+// keepStart puts back into a drop-in what only a start reads, and names what of
+// it the drop-in says. What it leaves at the default it does not say.
+func keepStart(c *config.Config, inForce config.Config) []string {
+	def := config.Default()
+	mine, theirs, plain := startOf(inForce.NRI), startOf(c.NRI), startOf(def.NRI)
+	var keys []string
+	for _, k := range []struct {
+		key  string
+		said bool
+	}{
+		{"cgroup", c.Cgroup != inForce.Cgroup && c.Cgroup != def.Cgroup},
+		{"paths", c.Paths != inForce.Paths && c.Paths != def.Paths},
+		{"http", c.HTTP != inForce.HTTP && c.HTTP != def.HTTP},
+		{"log.format", c.Log.Format != inForce.Log.Format && c.Log.Format != def.Log.Format},
+		{"nri (but for cede and updateIntervalMilliseconds)", !reflect.DeepEqual(theirs, mine) && !reflect.DeepEqual(theirs, plain)},
+		{"failurePolicy.agent (the runtime was told another before; our own part is in force)",
+			c.FailurePolicy.Agent != inForce.FailurePolicy.Agent && c.FailurePolicy.Agent != def.FailurePolicy.Agent},
+	} {
+		if k.said {
+			keys = append(keys, k.key)
+		}
+	}
+	c.Cgroup, c.Paths, c.HTTP, c.Log.Format = inForce.Cgroup, inForce.Paths, inForce.HTTP, inForce.Log.Format
+	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
+	return keys
+}
+
+// needRestart names the changed keys that only a start reads.
+func needRestart(old, c config.Config) []string {
+	var keys []string
+	for _, k := range []struct {
+		key     string
+		changed bool
+	}{
+		{"cgroup", old.Cgroup != c.Cgroup},
+		{"podspec", old.PodSpec != c.PodSpec},
+		{"paths", old.Paths != c.Paths},
+		{"http", old.HTTP != c.HTTP},
+		{"failurePolicy.agent (the runtime is told at the next connection; our own part is in force)", old.FailurePolicy.Agent != c.FailurePolicy.Agent},
+		{"log.format", old.Log.Format != c.Log.Format},
+		{"attach", old.Attach != c.Attach},
+		{"cri", old.CRI != c.CRI},
+		{"bypass", old.Bypass != c.Bypass},
+		{"hookServers", old.HookServers != c.HookServers},
+		{"nri", !reflect.DeepEqual(startOf(old.NRI), startOf(c.NRI))},
+	} {
+		if k.changed {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
+}
+
+// startOf is what only a start reads of how NRI is used.
+func startOf(n config.NRI) config.NRI {
+	return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
+}
+
+// rehost puts the policy in force on a machine that changed. The caller holds
+// applying.
+func (s *settings) rehost(now *topology.Machine) {
+	c := s.current()
+	policy, err := s.policy(c, now)
+	if err != nil {
+		s.log.Error("the configuration cannot hold on these CPUs; what was decided stays", logkey.Err, err)
+		return
+	}
+	s.mu.Lock()
+	s.machine = now
+	s.mu.Unlock()
+	s.conductor.Rehost(now, policy, tuning(c))
+}
+
+// release gives back everything the agent changed, and decides nothing from then on.
+func (s *settings) release(ctx context.Context) (api.Released, error) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	s.mu.Lock()
+	c := s.config
+	s.released = true
+	s.mu.Unlock()
+	policy, err := s.policy(c, s.hardware())
+	if err != nil {
+		return api.Released{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, copiesPatience)
+	defer cancel()
+	return s.conductor.Release(ctx, policy), nil
+}
