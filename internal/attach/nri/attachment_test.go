@@ -101,7 +101,7 @@ func TestCreateCarriesEverything(t *testing.T) {
 
 // TestNothingDecided: the container is what it would be without us (I5).
 func TestNothingDecided(t *testing.T) {
-	s := &session{known: newIdentities(), working: make(chan struct{}), a: New(Options{Handler: &recorder{}}), idle: make(chan struct{})}
+	s := &session{known: newIdentities(), working: newSignal(), a: New(Options{Handler: &recorder{}}), requests: requests{idle: newSignal()}}
 	a, up, err := s.CreateContainer(t.Context(), aPod(), aContainer())
 	if a != nil || up != nil || err != nil {
 		t.Errorf("create: %v, %v, %v", a, up, err)

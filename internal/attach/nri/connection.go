@@ -184,9 +184,9 @@ func (a *Attachment) attend(ctx context.Context, s *session) error {
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
 	s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
 	select {
-	case <-s.synced:
+	case <-s.synced.ch:
 		a.enter(StateSynchronised, nil)
-	case <-s.conn.dead:
+	case <-s.conn.dead.ch:
 	case <-ctx.Done():
 	}
 	return s.wait(ctx)
@@ -205,14 +205,14 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 		return false, err
 	}
 	select {
-	case <-s.synced:
+	case <-s.synced.ch:
 		a.enter(StateSynchronised, nil)
 		worked, err = true, a.attend(ctx, s)
-	case <-s.working:
+	case <-s.working.ch:
 		a.enter(StateRegistered, errUntold)
 		a.o.Log.Warn("no synchronisation", logkey.Err, errUntold)
 		worked, err = true, a.attend(ctx, s)
-	case <-s.conn.dead:
+	case <-s.conn.dead.ch:
 		err = errors.New("runtime closed the connection before synchronising")
 	case <-ctx.Done():
 	}

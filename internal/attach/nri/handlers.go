@@ -101,7 +101,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 		if _, err := s.handle(s.ctx, ev); err != nil {
 			s.a.o.Log.Warn("synchronise cannot be rejected", logkey.Err, err)
 		}
-		s.syncOnce.Do(func() { close(s.synced) })
+		s.synced.raise()
 	}()
 	limit := s.a.Capabilities().AnswersWithin
 	t := time.NewTimer(limit / 2)
@@ -167,7 +167,7 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 // that; hook servers may want to know.
 func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	told, ok := s.a.o.Handler.(interface{ Notify(ev lifecycle.Event) })
-	if !ok || p == nil || c == nil || s.mute || !s.begin() {
+	if !ok || p == nil || c == nil || s.mute || !s.requests.begin() {
 		return nil
 	}
 	defer s.end()
@@ -248,7 +248,7 @@ func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodS
 // handle asks the handler. Only a policy's no comes out as an error: a panic
 // or a fault of ours is answered with no change.
 func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
-	if s.mute || !s.begin() {
+	if s.mute || !s.requests.begin() {
 		return conductor.Answer{}, nil
 	}
 	defer s.end()

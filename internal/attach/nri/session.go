@@ -35,14 +35,12 @@ type session struct {
 	ctx    context.Context // of everything this connection runs; ends with it
 	cancel context.CancelFunc
 
-	registered chan struct{} // RegisterPlugin was answered
-	synced     chan struct{} // the Synchronize event was handled
-	syncOnce   sync.Once
-	working    chan struct{} // an event came, and no Synchronize before it
-	workOnce   sync.Once
+	registered signal // RegisterPlugin was answered
+	synced     signal // the Synchronize event was handled
+	working    signal // an event came, and no Synchronize before it
+	closed     signal // the stub has cleaned up
 	known      *identities
-	closed     chan struct{} // the stub has cleaned up
-	closeOnce  sync.Once
+	requests   requests
 
 	updating  chan struct{}   // holds one token: one unsolicited update at a time
 	updateCtx context.Context // of the update under way; owned by the token's holder
@@ -55,11 +53,6 @@ type session struct {
 	configured bool // Configure arrived: it alone ends the stub's Start
 	aborted    bool // Configure must not be answered any more
 	asked      bool // Synchronize arrived
-	handlers   int
-	answered   bool  // a handler ended
-	written    int64 // writes of the connection when the last one did
-	ended      bool
-	idle       chan struct{} // closed when ended and no handler runs
 }
 
 // watchedConn tells when it is closed, by whichever side. A write that the other side
@@ -68,8 +61,7 @@ type watchedConn struct {
 	net.Conn
 	within time.Duration // of one write
 	writes atomic.Int64  // that returned
-	once   sync.Once
-	dead   chan struct{}
+	dead   signal
 }
 
 // Write writes within bounds.
@@ -86,27 +78,27 @@ func (c *watchedConn) Write(b []byte) (int, error) {
 // Close closes the connection. The multiplexer above calls it as soon as
 // reading fails.
 func (c *watchedConn) Close() error {
-	c.once.Do(func() { close(c.dead) })
+	c.dead.raise()
 	return c.Conn.Close()
 }
 
 func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, error) {
 	s := &session{
 		a:          a,
-		conn:       &watchedConn{Conn: conn, within: a.o.WriteTimeout, dead: make(chan struct{})},
-		registered: make(chan struct{}),
-		synced:     make(chan struct{}),
-		working:    make(chan struct{}),
+		conn:       &watchedConn{Conn: conn, within: a.o.WriteTimeout, dead: newSignal()},
+		registered: newSignal(),
+		synced:     newSignal(),
+		working:    newSignal(),
+		closed:     newSignal(),
 		known:      newIdentities(),
-		closed:     make(chan struct{}),
+		requests:   requests{idle: newSignal()},
 		updating:   make(chan struct{}, 1),
-		idle:       make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	opts := []stub.Option{
 		stub.WithLogger(stubLog{a.o.Log}),
 		stub.WithConnection(s.conn),
-		stub.WithOnClose(func() { s.closeOnce.Do(func() { close(s.closed) }) }),
+		stub.WithOnClose(s.closed.raise),
 		stub.WithFailurePolicy(&api.FailurePolicy{KeepConnected: true, FailRequest: a.o.FailRequest}),
 		stub.WithTTRPCOptions(
 			[]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.interceptCall)},
@@ -147,7 +139,7 @@ func (s *session) start() error {
 		}
 		s.started = true
 		return nil
-	case <-s.conn.dead:
+	case <-s.conn.dead.ch:
 		cause = errors.New("runtime closed the connection while registering")
 	case <-t.C:
 		cause = fmt.Errorf("runtime did not register us within %v", s.a.o.Handshake)
@@ -158,7 +150,7 @@ func (s *session) start() error {
 	select {
 	case err := <-done:
 		s.started = err == nil
-	case <-s.registered:
+	case <-s.registered.ch:
 		if s.abort() {
 			s.started = <-done == nil
 		}
@@ -229,7 +221,7 @@ func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *t
 	}
 	err := call(ctx, req, resp)
 	if err == nil && strings.HasSuffix(info.FullMethod, "/RegisterPlugin") {
-		close(s.registered)
+		s.registered.raise()
 	}
 	return err
 }
@@ -237,7 +229,7 @@ func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *t
 // wait blocks until the connection is lost, or ctx ends.
 func (s *session) wait(ctx context.Context) error {
 	select {
-	case <-s.conn.dead:
+	case <-s.conn.dead.ch:
 		return errors.New("runtime closed the connection")
 	case <-ctx.Done():
 		s.rest()
@@ -263,9 +255,7 @@ func (s *session) rest() {
 	var made, quiet time.Time // since when no handler runs, and the same number of writes
 	for last := int64(-1); ; {
 		now := time.Now()
-		s.mu.Lock()
-		running, answered, written := s.handlers > 0, s.answered, s.written
-		s.mu.Unlock()
+		running, answered, written := s.requests.state()
 		writes := s.conn.writes.Load()
 		if running || made.IsZero() {
 			made = now
@@ -281,7 +271,7 @@ func (s *session) rest() {
 		case <-again.C:
 		case <-late.C:
 			return
-		case <-s.conn.dead:
+		case <-s.conn.dead.ch:
 			return
 		}
 	}
@@ -295,15 +285,10 @@ func (s *session) finish() {
 		s.stub.Stop()
 	}
 	_ = s.conn.Close()
-	s.mu.Lock()
-	s.ended = true
-	if s.handlers == 0 {
-		close(s.idle)
-	}
-	s.mu.Unlock()
+	s.requests.finish()
 	t := time.NewTimer(grace)
 	defer t.Stop()
-	for _, c := range []chan struct{}{s.closed, s.idle} {
+	for _, c := range []chan struct{}{s.closed.ch, s.requests.idle.ch} {
 		select {
 		case <-c:
 		case <-t.C:
@@ -321,31 +306,17 @@ func (s *session) works(kind lifecycle.Kind) {
 	asked := s.asked
 	s.mu.Unlock()
 	if !asked && kind != lifecycle.Synchronize {
-		s.workOnce.Do(func() { close(s.working) })
+		s.working.raise()
 	}
 }
 
-// begin counts a handler in; it is false when the connection has ended.
-func (s *session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return false
-	}
-	s.handlers++
-	return true
-}
-
+// end counts a request out.
 func (s *session) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.handlers--
-	if s.answered = true; s.conn != nil {
-		s.written = s.conn.writes.Load()
+	var writes int64
+	if s.conn != nil {
+		writes = s.conn.writes.Load()
 	}
-	if s.ended && s.handlers == 0 {
-		close(s.idle)
-	}
+	s.requests.end(writes)
 }
 
 // contain keeps a panic of what it calls from taking the agent down.
@@ -372,7 +343,7 @@ func (s *session) update(ctx context.Context, what []conductor.Settings) ([]stri
 	defer cancel()
 	select {
 	case s.updating <- struct{}{}:
-	case <-s.conn.dead:
+	case <-s.conn.dead.ch:
 		return nil, ErrDetached
 	case <-ctx.Done():
 		return nil, ctx.Err()
