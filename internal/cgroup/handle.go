@@ -45,6 +45,11 @@ func (h Handle) Name() string {
 	return h.Path
 }
 
+// Refuse is the error of something that was not done to the file.
+func (h Handle) Refuse(op, value string, err error) error {
+	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
+}
+
 // Encode is the function Encode, for the handle's setting. Not only the value must
 // make sense, the directory must too.
 func (h Handle) Encode(v lifecycle.Value) (string, error) {
@@ -76,7 +81,7 @@ func (h Handle) Free() bool { return h.set == nil || h.set.Kind == Text }
 // Read returns the kernel's text. Of cpu.max it is the part that is the field's.
 func (h Handle) Read() (string, error) {
 	if h.err != nil {
-		return "", &Error{Op: "read", Path: h.Dir, Err: h.err}
+		return "", h.Refuse("read", "", h.err)
 	}
 	text, err := h.tree.read(h.Path)
 	if err != nil {
@@ -96,10 +101,10 @@ func (h Handle) Read() (string, error) {
 func (h Handle) Write(text string) error {
 	switch {
 	case h.err != nil:
-		return &Error{Op: "write", Path: h.Dir, Value: text, Err: h.err}
+		return h.Refuse("write", text, h.err)
 	case text == "" && h.set.Kind != List:
 		// To the kernel an empty limit of memory or of huge pages is 0.
-		return &Error{Op: "write", Path: h.Path, Err: errors.New("nothing to write")}
+		return h.Refuse("write", "", errors.New("nothing to write"))
 	case h.tree.Version == V2 && h.set.Field == lifecycle.CPUPeriod:
 		return h.tree.WriteBandwidth(h.Dir, "", text)
 	}

@@ -1,9 +1,7 @@
 package keeper
 
 import (
-	"cmp"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -30,9 +28,9 @@ type actors struct {
 	of   map[lifecycle.Field]Actor
 	all  []Actor
 
-	mu     *sync.Mutex               // the keeper's; it guards the rest
-	counts *Tally                    // the keeper's
-	wanted map[string]map[place]Item // by owner; places have no directory
+	mu     *sync.Mutex       // the keeper's; it guards the rest
+	counts *Tally            // the keeper's
+	wanted map[string][]Item // by owner, one of each field and key
 }
 
 // note remembers the values of a batch that are for actors. The lock is held.
@@ -41,14 +39,13 @@ func (a *actors) note(batch []Item) {
 		if a.of[it.Value.Field] == nil {
 			continue
 		}
-		mine := a.wanted[it.Target.Owner]
-		if mine == nil {
-			mine = map[place]Item{}
-			a.wanted[it.Target.Owner] = mine
-		}
-		mine[place{field: it.Value.Field, key: it.Value.Key}] = it
+		owner := it.Target.Owner
+		a.wanted[owner] = append(slices.DeleteFunc(a.wanted[owner], func(o Item) bool { return o.kind() == it.kind() }), it)
 	}
 }
+
+// kind is the place of an item of which the directory does not matter.
+func (it Item) kind() place { return place{field: it.Value.Field, key: it.Value.Key} }
 
 // Use has an actor see to a field. It is called before the keeper is used.
 func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
@@ -84,11 +81,8 @@ func (a *actors) count(s State) {
 // ask asks the actors for everything one owner is to have.
 func (a *actors) ask(owner string) (out []Outcome) {
 	a.mu.Lock()
-	items := slices.Collect(maps.Values(a.wanted[owner]))
+	items := slices.SortedFunc(slices.Values(a.wanted[owner]), func(a, b Item) int { return a.kind().compare(b.kind()) })
 	a.mu.Unlock()
-	slices.SortFunc(items, func(a, b Item) int {
-		return cmp.Or(cmp.Compare(a.Value.Field, b.Value.Field), cmp.Compare(a.Value.Key, b.Value.Key))
-	})
 	for _, it := range items {
 		out = append(out, a.act(it))
 	}

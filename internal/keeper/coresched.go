@@ -10,11 +10,7 @@ type CoreSched struct{ Groups *coresched.Groups }
 
 // Act gives a cgroup's threads the cookie of a group, or none.
 func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
-	found, changed, err := c.Groups.Join(v.Text, threads)
-	if !found && err == nil {
-		return Pending, nil
-	}
-	return changedOrSame(changed), err
+	return joined(c.Groups.Join(v.Text, threads))
 }
 
 // Forget has nothing to end: a cookie goes with its threads.

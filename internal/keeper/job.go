@@ -17,14 +17,9 @@ import (
 // the work began.
 type job struct {
 	place
-	k      *Keeper
-	row    *row
-	target Target
-	value  lifecycle.Value
-	want   string
-	gen    uint64
-	// releasing: want is the text that was there before us, and none of shares.
-	releasing bool
+	desired
+	k   *Keeper
+	row *row
 
 	// known is a verified text that may spare reading; fresh jobs have none.
 	known    string
@@ -33,6 +28,7 @@ type job struct {
 	// drifted: somebody else changed the verified text since. watched: nobody
 	// reported a reason to.
 	drifted, watched bool
+	wrote            bool // a pass before this one wrote it
 	// extra: it is of no batch, but may have what the batch gives to others.
 	extra bool
 
@@ -43,7 +39,7 @@ type job struct {
 }
 
 func (k *Keeper) newJob(r *row) *job {
-	j := &job{place: r.place, k: k, row: r, target: r.target, value: r.value, want: r.want, gen: r.generation, releasing: r.releasing}
+	j := &job{place: r.place, desired: r.desired, k: k, row: r}
 	if r.left != nil {
 		r.state, r.err = Left, r.left
 		j.end(Left, "", r.left)
@@ -64,7 +60,7 @@ func (j *job) aliveLocked() bool {
 	switch r := j.k.table.rows[j.place]; {
 	case r != j.row:
 		j.end(Forgotten, "", nil)
-	case r.generation != j.gen:
+	case r.generation != j.generation:
 		j.end(Superseded, "", nil)
 	default:
 		return true
@@ -154,6 +150,15 @@ func (j *job) end(s State, kernel string, err error) {
 // inForce ends a job whose text is in force, as s says.
 func (j *job) inForce(s State, text string) { j.finish(s, text, text, nil) }
 
+// ended is inForce, or fail where there is an error.
+func (j *job) ended(err error, s State, text string) {
+	if err != nil {
+		j.fail(err)
+		return
+	}
+	j.inForce(s, text)
+}
+
 // finish ends a job, and its row takes note. Verified is the text of the file
 // itself, which for a clipped list is not what the kernel makes of it.
 func (j *job) finish(s State, kernel, verified string, err error) {
@@ -210,7 +215,7 @@ func (j *job) fail(err error) {
 
 // differs is the error of a write the kernel took and did not keep.
 func (j *job) differs(kernel string) error {
-	return &cgroup.Error{Op: "verify", Path: j.row.at.Path, Value: j.want, Err: fmt.Errorf("reads back %q", kernel)}
+	return j.row.at.Refuse("verify", j.want, fmt.Errorf("reads back %q", kernel))
 }
 
 func outcomes(jobs []*job) []Outcome {
@@ -237,20 +242,13 @@ func passes(err error) bool {
 func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.table.failed) == 0 {
-		return jobs
-	}
-	have := map[*row]bool{}
-	for _, j := range jobs {
-		have[j.row] = true
-	}
 	failed := k.pick(maps.Keys(k.table.failed), func(r *row) bool {
-		return k.table.rows[r.place] == r && r.isList() && !have[r] && r.left == nil && r.want != ""
+		return r.isList() && r.left == nil && r.want != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
 	})
 	for _, j := range failed {
 		j.extra = true
 	}
-	return slices.Concat(jobs, failed)
+	return append(slices.Clip(jobs), failed...)
 }
 
 // Failed returns the owners of values that were refused for a reason that may
@@ -258,8 +256,7 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 func (k *Keeper) Failed() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	maps.DeleteFunc(k.table.failed, func(r *row, _ bool) bool { return k.table.rows[r.place] != r }) // its owner is gone
-	return owners(maps.Keys(k.table.failed))
+	return owners(maps.Keys(k.table.failed), func(*row) bool { return true })
 }
 
 // Refused lists the owners of values that the kernel refused last. What stood in
@@ -267,19 +264,15 @@ func (k *Keeper) Failed() []string {
 func (k *Keeper) Refused() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return owners(func(yield func(*row) bool) {
-		for _, r := range k.table.rows {
-			if r.state == Refused && r.left == nil && !yield(r) {
-				return
-			}
-		}
-	})
+	return owners(maps.Values(k.table.rows), func(r *row) bool { return r.state == Refused && r.left == nil })
 }
 
-// owners are those of rows, in order.
-func owners(rows iter.Seq[*row]) (all []string) {
+// owners are those of the rows that match, in order.
+func owners(rows iter.Seq[*row], match func(*row) bool) (all []string) {
 	for r := range rows {
-		all = append(all, r.target.Owner)
+		if match(r) {
+			all = append(all, r.target.Owner)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -47,7 +47,7 @@ func New(tree *cgroup.Tree) *Keeper {
 	k.watch = watch{
 		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, fresh: map[string]bool{}, stale: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
-	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string]map[place]Item{}}
+	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string][]Item{}}
 	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[place]origin{}, seed: maphash.MakeSeed()}
 	return k
 }

@@ -59,12 +59,7 @@ func (p parsed) parse(text string) (*cgroup.IDs, error) {
 // runLists writes the lists among jobs.
 func runLists(jobs []*job) {
 	for _, field := range []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems} {
-		var mine []*job
-		for _, j := range jobs {
-			if j.field == field {
-				mine = append(mine, j)
-			}
-		}
+		mine := slices.DeleteFunc(slices.Clone(jobs), func(j *job) bool { return j.field != field })
 		if len(mine) > 0 && !runPass(mine) {
 			runAgain(mine)
 		}
@@ -75,19 +70,16 @@ func runLists(jobs []*job) {
 // been out of date, so that the order was not the right one. All are read
 // again, as a parent may change what its children have in force.
 func runAgain(jobs []*job) {
-	written := map[*job]bool{}
-	var again []*job
-	for _, j := range jobs {
-		switch j.state {
-		case Applied, Same, Clipped, Refused:
-			written[j] = j.state == Applied || j.state == Clipped
-			j.done, j.hasKnown = false, false
-			again = append(again, j)
-		}
+	again := slices.DeleteFunc(jobs, func(j *job) bool {
+		j.wrote = j.state == Applied || j.state == Clipped
+		return !j.wrote && j.state != Same && j.state != Refused
+	})
+	for _, j := range again {
+		j.done, j.hasKnown = false, false
 	}
 	runPass(again)
 	for _, j := range again {
-		if j.state == Same && written[j] {
+		if j.state == Same && j.wrote {
 			j.state = Applied
 		}
 	}
@@ -246,12 +238,9 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 // moveApart moves those that have nothing in common with their new set, each
 // when nobody waiting still has what it gets. In a circle one has to go first.
 func (p *listPass) moveApart(leaves []*move) {
-	var wait []*move
-	for _, m := range leaves {
-		if !m.job.done && !m.cur.Empty() && m.cur.And(*m.want).Empty() {
-			wait = append(wait, m)
-		}
-	}
+	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *move) bool {
+		return m.job.done || m.cur.Empty() || !m.cur.And(*m.want).Empty()
+	})
 	for len(wait) > 0 {
 		next := max(0, slices.IndexFunc(wait, func(m *move) bool {
 			return !slices.ContainsFunc(wait, func(o *move) bool { return o != m && !o.cur.And(*m.want).Empty() })
@@ -271,11 +260,17 @@ func (p *listPass) finalWrite(m *move) {
 		gain = gain.And(p.held)
 	}
 	if !m.job.target.Parent && !gain.Empty() {
-		m.job.fail(&cgroup.Error{Op: "write", Path: m.job.row.at.Path, Value: m.final, Err: fmt.Errorf("%w: %v", ErrHeld, gain)})
-		p.held = p.held.Union(m.cur.Minus(*m.want))
+		p.fail(m, m.job.row.at.Refuse("write", m.final, fmt.Errorf("%w: %v", ErrHeld, gain)))
 		return
 	}
 	p.write(m, m.want)
+}
+
+// fail ends a move. What its cgroup was to lose it keeps, and nobody else gets.
+func (p *listPass) fail(m *move, err error) {
+	if m.job.fail(err); m.job.state == Refused && !m.job.target.Parent {
+		p.held = p.held.Union(m.cur.Minus(*m.want))
+	}
 }
 
 // write sets a list on its way. It ends the move when that is refused, and
@@ -303,10 +298,7 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 		err = m.job.row.at.Write(m.final)
 	}
 	if err != nil {
-		m.job.fail(err)
-		if m.job.state == Refused && !m.job.target.Parent {
-			p.held = p.held.Union(m.cur.Minus(*m.want))
-		}
+		p.fail(m, err)
 		return
 	}
 	m.cur, m.before = set, m.final
@@ -366,9 +358,7 @@ func (p *listPass) confirm(m *move) {
 	case m.clip != nil:
 		m.job.finish(Clipped, text, text, m.clip)
 	case !m.job.row.at.Same(list, m.final):
-		m.job.finish(Clipped, list, text, &cgroup.Error{
-			Op: "verify", Path: m.job.row.at.Path, Value: m.final, Err: fmt.Errorf("the parent cgroup or offline CPUs leave %s", list),
-		})
+		m.job.finish(Clipped, list, text, m.job.row.at.Refuse("verify", m.final, fmt.Errorf("the parent cgroup or offline CPUs leave %s", list)))
 	default:
 		m.job.inForce(state, text)
 	}

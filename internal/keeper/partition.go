@@ -1,9 +1,9 @@
 package keeper
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -25,7 +25,7 @@ var ErrInPartition = errors.New("a cgroup above is a partition already")
 // the sum of what is below them.
 type partition struct {
 	dir string
-	// cpus and root are the work on its two files; nil where that is not kept.
+	// cpus and root are the work on its two files; done where that is not kept.
 	cpus, root *job
 	want, had  cgroup.IDs
 	wanted     bool   // else it ends
@@ -87,12 +87,11 @@ func (p *partitionPass) gather(jobs []*job) bool {
 			dirs[at.dir] = true
 		}
 	}
-	for dir := range dirs {
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		s := &partition{dir: dir, cpus: p.job(dir, cgroup.Exclusive), root: p.job(dir, cgroup.Partition)}
-		s.wanted = s.cpus != nil && s.root != nil && !s.cpus.done && !s.root.done && !s.cpus.releasing && !s.root.releasing
+		s.wanted = !s.cpus.done && !s.root.done && !s.cpus.releasing && !s.root.releasing
 		p.all = append(p.all, s)
 	}
-	slices.SortFunc(p.all, func(a, b *partition) int { return cmp.Compare(a.dir, b.dir) })
 	return true
 }
 
@@ -106,18 +105,9 @@ func (p *partitionPass) adopt() bool {
 	k.table.orphans = nil
 	k.mu.Unlock()
 	for _, at := range orphans {
-		k.mu.Lock()
-		o, still := k.Originals.remembered[at]
-		k.mu.Unlock()
-		if !still {
-			continue
+		if claimed, _ := k.claim(at); claimed {
+			p.job(at.dir, at.key)
 		}
-		k.claim(o)
-		k.mu.Lock()
-		if r := k.table.parts[at]; r != nil && r.releasing {
-			p.jobs[at] = k.newJob(r)
-		}
-		k.mu.Unlock()
 	}
 	return len(orphans) > 0
 }
@@ -130,7 +120,7 @@ func (k *Keeper) orphaned() bool {
 }
 
 // job returns the work on a file: that of the batch, or else on what was wanted
-// there before. It is nil where nothing is.
+// there before. It is done where nothing is.
 func (p *partitionPass) job(dir, key string) *job {
 	at := place{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
@@ -140,7 +130,7 @@ func (p *partitionPass) job(dir, key string) *job {
 	defer p.k.mu.Unlock()
 	r := p.k.table.parts[at]
 	if r == nil || r.want == "" && !r.releasing {
-		return nil
+		return &job{done: true}
 	}
 	p.jobs[at] = p.k.newJob(r)
 	return p.jobs[at]
@@ -155,24 +145,18 @@ func (p *partitionPass) free() {
 		s.giveUp()
 	}
 	p.above = p.chain()
-	for _, j := range slices.Backward(p.above) {
-		p.narrow(j)
-	}
+	p.each(slices.Backward(p.above), p.narrow)
 }
 
 // form gives them what they are to have.
 func (p *partitionPass) form() {
-	for _, j := range p.above {
-		p.widen(j)
-	}
+	p.each(slices.All(p.above), p.widen)
 	for _, s := range p.all {
 		if s.wanted {
 			p.take(s)
 		}
 	}
-	for _, j := range slices.Backward(p.above) {
-		p.level(j)
-	}
+	p.each(slices.Backward(p.above), p.level)
 }
 
 // postpone parts the jobs whose lists a partition of the batch narrows for them from the others: they only lose CPUs, all
@@ -216,18 +200,18 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 
 // read finds out what is there.
 func (s *partition) read(tree *cgroup.Tree) {
-	read := func(key string, j *job) (string, error) {
-		text, err := tree.Read(s.dir, lifecycle.Unified, key)
-		if err == nil && j != nil && !j.done {
+	var err error
+	read := func(key string, j *job) (text string) {
+		if err == nil {
+			text, err = tree.Read(s.dir, lifecycle.Unified, key)
+		}
+		if err == nil && !j.done {
 			j.seen(text)
 		}
-		return text, err
+		return text
 	}
-	var list string
-	var err error
-	if s.is, err = read(cgroup.Partition, s.root); err == nil {
-		list, err = read(cgroup.Exclusive, s.cpus)
-	}
+	s.is = read(cgroup.Partition, s.root)
+	list := read(cgroup.Exclusive, s.cpus)
 	if err == nil {
 		s.had, err = cgroup.ParseIDs(list)
 	}
@@ -243,7 +227,7 @@ func (s *partition) read(tree *cgroup.Tree) {
 func (s *partition) fail(err error) {
 	s.wanted = false
 	for _, j := range []*job{s.cpus, s.root} {
-		if j != nil && !j.done {
+		if !j.done {
 			j.fail(err)
 		}
 	}
@@ -290,14 +274,14 @@ func (s *partition) giveUp() {
 func (s *partition) end() {
 	s.root.giveBack(s.is)
 	s.cpus.giveBack(s.had.String())
-	if s.cpus != nil && s.cpus.done && s.cpus.err == nil && s.cpus.releasing {
+	if s.cpus.done && s.cpus.err == nil && s.cpus.releasing {
 		s.had = cgroup.IDs{}
 	}
 }
 
 // giveBack writes what was in a partition's file before us, where that is to be.
 func (j *job) giveBack(now string) {
-	if j == nil || j.done || !j.alive() {
+	if j.done || !j.alive() {
 		return
 	}
 	back := j.want
@@ -310,11 +294,7 @@ func (j *job) giveBack(now string) {
 	case now == back:
 		j.inForce(Same, now)
 	default:
-		if err := j.put(now, back); err != nil {
-			j.fail(err)
-			return
-		}
-		j.inForce(Applied, back)
+		j.ended(j.put(now, back), Applied, back)
 	}
 }
 
@@ -374,7 +354,7 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 		return err
 	}
 	if got, err := cgroup.ParseIDs(list); err != nil || got != s.want {
-		return &cgroup.Error{Op: "verify", Path: path.Join(s.dir, cgroup.Exclusive), Value: s.want.String(), Err: fmt.Errorf("the partition has CPUs %q", list)}
+		return s.cpus.row.at.Refuse("verify", s.want.String(), fmt.Errorf("the partition has CPUs %q", list))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func (p *partitionPass) chain() []*job {
 			j = k.newJob(r)
 			p.jobs[at] = j
 		}
-		j.gen = r.generation
+		j.generation = r.generation
 		out = append(out, j)
 	}
 	slices.SortFunc(out, func(a, b *job) int {
@@ -66,10 +67,8 @@ func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 // below adds up the CPUs of partitions below a cgroup: what they have, or, with
 // those of the batch, what they are to have. What was there before us stays.
 func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
-	mine := map[string]bool{}
 	var sum cgroup.IDs
 	for _, s := range p.all {
-		mine[s.dir] = true
 		if strings.HasPrefix(s.dir, dir+"/") {
 			sum = sum.Union(s.had)
 			if wanted && s.wanted {
@@ -79,7 +78,9 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	}
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	return sum.Union(p.k.table.inPartitions(func(d string) bool { return !mine[d] && strings.HasPrefix(d, dir+"/") }))
+	return sum.Union(p.k.table.inPartitions(func(d string) bool {
+		return strings.HasPrefix(d, dir+"/") && !slices.ContainsFunc(p.all, func(s *partition) bool { return s.dir == d })
+	}))
 }
 
 // foreign are the CPUs a cgroup was given before us.
@@ -91,22 +92,26 @@ func (p *partitionPass) foreign(j *job) cgroup.IDs {
 	return before
 }
 
-// now reads a cgroup above partitions.
-func (p *partitionPass) now(j *job) (cgroup.IDs, bool) {
-	if j.done || !j.alive() {
-		return cgroup.IDs{}, false
-	}
-	text, err := j.row.at.Read()
-	var cur cgroup.IDs
-	if err == nil {
-		cur, err = cgroup.ParseIDs(text)
-	}
-	if err != nil {
+// each does a step with each cgroup above partitions: it reads what is there, and writes
+// what the step makes of it.
+func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
+	for _, j := range jobs {
+		if j.done || !j.alive() {
+			continue
+		}
+		text, err := j.row.at.Read()
+		var cur cgroup.IDs
+		if err == nil {
+			cur, err = cgroup.ParseIDs(text)
+		}
+		if err == nil {
+			step(j, cur)
+			continue
+		}
 		p.wrong[j.dir] = err
 		p.drop(j) // a cgroup that is gone has nothing below it
 		j.fail(err)
 	}
-	return cur, err == nil
 }
 
 // drop has the work on a cgroup above be the last.
@@ -116,26 +121,18 @@ func (p *partitionPass) drop(j *job) {
 	if !j.row.releasing {
 		p.k.table.release(j.row, p.k.tree.Version)
 	}
-	j.gen, j.releasing = j.row.generation, true
+	j.generation, j.releasing = j.row.generation, true
 }
 
 // narrow takes from a cgroup above what nobody below has any more.
-func (p *partitionPass) narrow(j *job) {
-	cur, ok := p.now(j)
-	if !ok {
-		return
-	}
+func (p *partitionPass) narrow(j *job, cur cgroup.IDs) {
 	j.seen(cur.String())
 	j.keepOriginal(cur.String())
 	p.set(j, cur, cur.And(p.below(j.dir, false).Union(p.foreign(j))))
 }
 
 // widen gives a cgroup above what is to be had below it.
-func (p *partitionPass) widen(j *job) {
-	cur, ok := p.now(j)
-	if !ok {
-		return
-	}
+func (p *partitionPass) widen(j *job, cur cgroup.IDs) {
 	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.Partition); err != nil || is != "member" {
 		p.wrong[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition of its own (%s): %w", j.dir, is, ErrInPartition))
 		return
@@ -162,11 +159,7 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 }
 
 // level leaves a cgroup above what is had below it, or what was there before us.
-func (p *partitionPass) level(j *job) {
-	cur, ok := p.now(j)
-	if !ok {
-		return
-	}
+func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 	need := p.below(j.dir, false)
 	delete(p.wrong, j.dir)
 	all := need.Union(p.foreign(j))

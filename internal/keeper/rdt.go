@@ -16,22 +16,22 @@ func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (St
 		return Applied, r.Groups.Leave(t.Owner, v.Key)
 	case v.Field == lifecycle.RDTSchemata:
 		changed, err := r.Groups.Own(t.Owner, v.Key, v.Text)
-		return changedOrSame(changed), err
+		return joined(true, changed, err)
 	case v.Field == lifecycle.RDTMonitor && v.Text == "":
 		return Applied, r.Groups.Forget(t.Owner)
 	}
-	found, moved, err := r.Groups.Join(t.Owner, v.Text, threads)
-	if !found && err == nil {
-		return Pending, nil
-	}
-	return changedOrSame(moved), err
+	return joined(r.Groups.Join(t.Owner, v.Text, threads))
 }
 
-func changedOrSame(changed bool) State {
-	if changed {
-		return Applied
+// joined is the state of threads that were to join a group, where some were found.
+func joined(found, changed bool, err error) (State, error) {
+	switch {
+	case !found && err == nil:
+		return Pending, nil
+	case changed:
+		return Applied, err
 	}
-	return Same
+	return Same, err
 }
 
 // Forget ends the groups an owner has.

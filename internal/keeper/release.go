@@ -40,7 +40,7 @@ func (k *Keeper) Yield() []Outcome {
 		if !r.drifted(text) || r.at.Same(text, r.want) || spoiled(j.place, text, r.want) {
 			return true
 		}
-		r.leave(r.refuse("release", fmt.Errorf("%w to %q", ErrTheirs, text)))
+		r.leave(r.at.Refuse("release", r.want, fmt.Errorf("%w to %q", ErrTheirs, text)))
 		j.end(Left, text, r.left)
 		return false
 	}))
@@ -58,7 +58,7 @@ func (k *Keeper) ReleaseAll() []Outcome {
 		case known:
 			k.table.release(r, k.tree.Version)
 		case r.verified:
-			out = append(out, Outcome{Target: r.target, Value: r.value, State: Left, Kernel: r.kernel, Err: r.refuse("release", ErrUnknown)})
+			out = append(out, Outcome{Target: r.target, Value: r.value, State: Left, Kernel: r.kernel, Err: r.at.Refuse("release", r.want, ErrUnknown)})
 			return false
 		default: // never written
 			return false
@@ -94,11 +94,14 @@ func (k *Keeper) release(match func(*row) bool) []Outcome {
 // since, and what has no original, is returned.
 func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	k.mu.Lock()
-	all := slices.DeleteFunc(slices.Collect(maps.Values(k.Originals.remembered)), func(o origin) bool { return !mine(o) })
+	all := maps.Clone(k.Originals.remembered)
 	k.mu.Unlock()
 	var out []Outcome
-	for _, o := range all {
-		if left := k.claim(o); left != nil {
+	for at, o := range all {
+		if !mine(o) {
+			continue
+		}
+		if _, left := k.claim(at); left != nil {
 			out = append(out, *left)
 		}
 	}
@@ -106,25 +109,24 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 }
 
 // claim makes a row of one line, to be released; the outcome says why not.
-func (k *Keeper) claim(o origin) *Outcome {
-	p := o.place()
+func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
 	at := k.tree.Resolve(p.dir, p.field, p.key)
 	text, err := at.Read()
 	hidden := p.hidden(k.tree)
-	if err != nil && cgroup.Gone(err) && !k.tree.Has(cgroup.Top(o.Dir)) {
-		err = fmt.Errorf("%w: the one at cgroup.root has no %s, so this was written to another: set cgroup.root", ErrOtherTree, cgroup.Top(o.Dir))
+	if err != nil && cgroup.Gone(err) && !k.tree.Has(cgroup.Top(p.dir)) {
+		err = fmt.Errorf("%w: the one at cgroup.root has no %s, so this was written to another: set cgroup.root", ErrOtherTree, cgroup.Top(p.dir))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, still := k.Originals.remembered[p]; !still {
-		return nil
-	}
+	o, still := k.Originals.remembered[p]
 	target := Target{Owner: o.Owner, Dir: o.Dir, Parent: o.Parent}
 	_, known := o.back()
 	switch {
+	case !still:
+		return false, nil
 	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isBack(at, text):
 		k.Originals.forget(p) // or the next to read the journal takes what is there by then for ours
-		return nil
+		return false, nil
 	case err != nil:
 	case !hidden && !o.mayBeOurs(at, text):
 		err = fmt.Errorf("%w to %q", ErrTheirs, text)
@@ -132,17 +134,14 @@ func (k *Keeper) claim(o origin) *Outcome {
 		err = ErrUnknown
 	}
 	if err != nil {
-		return &Outcome{Target: target, Value: lifecycle.Value{Field: p.field, Key: p.key}, State: Left, Kernel: text, Err: &cgroup.Error{
-			Op: "release", Path: at.Name(), Value: o.Ours, Err: err,
-		}}
+		value := lifecycle.Value{Field: p.field, Key: p.key}
+		return false, &Outcome{Target: target, Value: value, State: Left, Kernel: text, Err: at.Refuse("release", o.Ours, err)}
 	}
-	r := k.newRowLocked(p, at)
-	k.table.byOwner.add(o.Owner, r)
+	r := k.newRowLocked(p, at, o.Owner)
 	r.target, r.kernel, r.verified = target, text, true
 	k.table.release(r, k.tree.Version)
-	r.state = Pending
 	k.Originals.note(r)
-	return nil
+	return true, nil
 }
 
 // hidden reports whether a file shows something else than was written to it: the

@@ -66,19 +66,17 @@ func group(jobs []*job) []*unit {
 // on each other: a burst stays within the quota, and a weight cannot be written while
 // the cgroup is idle.
 func (u *unit) rank() int {
-	switch key := u.jobs[0].key; {
-	case key == idleKey && u.grows:
-		return 6
-	case key == idleKey:
-		return 0
-	case u.grows && key == burstKey:
-		return 5
-	case u.grows:
-		return 4
-	case key == burstKey:
-		return 1
+	before := 0 // those that shrink and are written later
+	switch u.jobs[0].key {
+	case idleKey:
+		before = 2
+	case burstKey:
+		before = 1
 	}
-	return 2
+	if u.grows {
+		return before
+	}
+	return -1 - before
 }
 
 // plan finds out what the kernel has and in which direction a unit goes. It

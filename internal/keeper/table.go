@@ -59,18 +59,23 @@ func (p place) setting() string {
 	return "other"
 }
 
-// row is one desired value. All but writing, place and at is guarded by Keeper.mu.
-type row struct {
-	place
-	at         cgroup.Handle // of the place, resolved once
+// desired is what a row wants now, and what a job of it is to bring into force.
+type desired struct {
 	target     Target
 	value      lifecycle.Value
 	want       string // the kernel text of value
 	generation uint64
-	// releasing says that want is the original, and the row goes when it is in
-	// force; where the cgroup is not there it waits for it, if it is to come.
-	releasing, waits bool
-	past             past
+	// releasing says that want is the original, and the row goes when it is in force.
+	releasing bool
+}
+
+// row is one desired value. All but writing, place and at is guarded by Keeper.mu.
+type row struct {
+	place
+	desired
+	at    cgroup.Handle // of the place, resolved once
+	waits bool          // releasing: where the cgroup is not there the row waits for it, if it is to come
+	past  past
 	// shown is the kernel's text of want, where that is another.
 	shown   string
 	foreign foreign
@@ -99,11 +104,6 @@ func (p past) back() (string, bool) {
 		return *p.Asked, true
 	}
 	return "", false
-}
-
-// refuse is the error of a row whose value is not in the kernel.
-func (r *row) refuse(op string, err error) error {
-	return &cgroup.Error{Op: op, Path: r.at.Name(), Value: r.want, Err: err}
 }
 
 // leave has somebody else's value stay where the row's is wanted.
@@ -147,6 +147,7 @@ func (t *table) add(r *row) {
 func (t *table) remove(r *row) {
 	delete(t.rows, r.place)
 	delete(t.parts, r.place)
+	delete(t.failed, r)
 }
 
 // idle is the row by which we keep a cgroup idle; nil where there is none.
@@ -240,7 +241,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 			byRow[r] = j
 			jobs = append(jobs, j)
 		}
-		j.target, j.value, j.want, j.gen, j.releasing = r.target, r.value, r.want, r.generation, r.releasing
+		j.desired = r.desired
 		// Before the first write the original is still to be found out.
 		j.known, j.hasKnown = r.kernel, r.verified && (r.past.Original != nil || r.past.Carried)
 		of[i] = j
@@ -253,8 +254,7 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 	r := t.rows[p]
 	switch {
 	case r == nil:
-		r = k.newRowLocked(p, at)
-		t.byOwner.add(owner, r)
+		r = k.newRowLocked(p, at, owner)
 	case r.target.Owner != owner:
 		t.byOwner.remove(r.target.Owner, r)
 		t.byOwner.add(owner, r)
@@ -281,9 +281,10 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 }
 
 // newRowLocked adds a row, with what an earlier keeper knew of its setting.
-func (k *Keeper) newRowLocked(p place, at cgroup.Handle) *row {
+func (k *Keeper) newRowLocked(p place, at cgroup.Handle, owner string) *row {
 	r := &row{place: p, at: at, writing: k.table.lock(p)}
 	k.table.add(r)
+	k.table.byOwner.add(owner, r)
 	k.Originals.claim(r)
 	return r
 }
@@ -318,14 +319,14 @@ func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, err
 	if r != nil {
 		known = r.past
 	}
-	if known.Original != nil || known.Asked != nil {
+	if _, is := known.back(); is {
 		return Pending, nil
 	}
 	if r != nil && !r.verified && r.kernel == "" { // never written
 		k.dropLocked(r)
 		return Forgotten, nil
 	}
-	err := &cgroup.Error{Op: "release", Path: at.Name(), Value: want, Err: ErrUnknown}
+	err := at.Refuse("release", want, ErrUnknown)
 	if r != nil {
 		r.leave(err)
 	}

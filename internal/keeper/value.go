@@ -74,5 +74,5 @@ var ErrHeld = errors.New("another cgroup has not given these up")
 // KeepsApart reports whether the outcome is that of a file which is never left to
 // another program.
 func (o Outcome) KeepsApart() bool {
-	return place{field: o.Value.Field, key: o.Value.Key}.keepsApart()
+	return Item{Value: o.Value}.kind().keepsApart()
 }

@@ -155,7 +155,7 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.left = r.refuse("keep", fmt.Errorf("%w: %d times within %v; it is left to them", ErrFight, f.n, now.Sub(f.since).Round(time.Second)))
+		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; it is left to them", ErrFight, f.n, now.Sub(f.since).Round(time.Second)))
 	}
 }
 
@@ -175,7 +175,7 @@ func (w *watch) contested(r *row) error {
 	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
 		return nil
 	}
-	return r.refuse("keep", fmt.Errorf(
+	return r.at.Refuse("keep", r.want, fmt.Errorf(
 		"%w: it was put right %d times and is written again every %v, between which containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 
