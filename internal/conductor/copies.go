@@ -189,7 +189,7 @@ func (n *node) requeue(id string) (items []keeper.Item) {
 func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	for _, v := range values {
 		t := n.track(ctr.ID)
-		if ctr.Unread != "" || !t.Differs(ctr, v) {
+		if ctr.Unread.Why != "" || !t.Differs(ctr, v) {
 			continue
 		}
 		if _, late := n.checkpoint.Record(ctr.ID); !late && !t.Recorded {

@@ -204,7 +204,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		n.noteLate(ctr)
 		t.Report(&w.ev.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || ctr.Refused || !ctr.Born.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
+	case len(values) > 0 || ctr.Found.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
@@ -241,14 +241,14 @@ func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 
 func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return lifecycle.Record{
-		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Born),
+		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Stamp.CPUs),
 		Given: n.track(ctr.ID).given, Kept: ctr.Kept,
 	}
 }
 
 // noteLate keeps what a container would return to now, where that is known.
 func (n *node) noteLate(ctr *engine.Container) {
-	if !ctr.Unasked {
+	if !ctr.Unread.Unasked {
 		n.checkpoint.Note(ctr.ID, n.recordOf(ctr))
 	}
 }
@@ -272,7 +272,7 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	w.kernel.owner = ctr.ID
 	w.answer.Owns = ctr.Seat.Pool == placement.Own
 	switch {
-	case t.undescribed && ctr.Unread == "":
+	case t.undescribed && ctr.Unread.Why == "":
 		t.undescribed, t.noCgroupPath = false, false
 		n.prepareLive(w, ctr, w.ev.Container)
 	case t.noCgroupPath: // only now its cgroup is known
@@ -330,11 +330,11 @@ func (n *node) written(ctr *engine.Container) {
 // runtime describes it, nil where it is known from before.
 func (n *node) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
 	t := n.track(ctr.ID)
-	t.undescribed = t.undescribed || ctr.Unread != ""
+	t.undescribed = t.undescribed || ctr.Unread.Why != ""
 	if told != nil {
 		t.Report(&told.Resources)
 	}
-	if told != nil && !w.can.Stamps() || ctr.OursLate || ctr.Disowned || ctr.Resized {
+	if told != nil && !w.can.Stamps() || ctr.Stamp.Stale {
 		n.noteLate(ctr)
 	}
 	n.bring(w, ctr, route.Living, told)

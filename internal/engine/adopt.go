@@ -23,7 +23,7 @@ type recovery struct {
 // since, or what serves for one that has none; nil for a container that is new.
 func (b *recovery) find(told *lifecycle.Container) *Record {
 	if q, ok := b.facts.Distrusted[told.ID]; ok {
-		b.c.distrust = []lifecycle.Problem{q}
+		b.c.decided.distrust = []lifecycle.Problem{q}
 	}
 	b.noteUnread(told)
 	_, recorded := b.facts.Records[told.ID]
@@ -33,7 +33,7 @@ func (b *recovery) find(told *lifecycle.Container) *Record {
 		rec := b.facts.Records[told.ID]
 		b.recorded(told, &rec)
 		return &rec
-	case b.c.Unread != "":
+	case b.c.Unread.Why != "":
 		return b.adoptUnread()
 	case found:
 		return b.adopt()
@@ -44,23 +44,23 @@ func (b *recovery) find(told *lifecycle.Container) *Record {
 // recorded gives a container what its record says.
 func (b *recovery) recorded(told *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
-	if c.Unread == "" {
+	if c.Unread.Why == "" {
 		rec.CPUs = b.resizedSince(told, rec)
 	} else {
 		rec.CPUs = b.unreadSince(rec)
 	}
-	c.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
-	c.Born = b.n.machine.PlacesOf(rec.CPUs) // what is offline comes back
+	c.decided.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
+	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // what is offline comes back
 	c.Pristine = askedSince(rec, &told.Resources)
 	if rec.CPUs != "" && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
 		requota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
 	}
 	b.paidSince(told, rec)
-	c.Resized = rec.CPUs != stamped
+	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.Kept, c.stamped = rec.Kept, true // what is ours from here on its record does not have
+	c.Kept, c.Stamp.made = rec.Kept, true // what is ours from here on its record does not have
 	c.Pristine, c.Unplaced = asked, false
-	c.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
+	c.decided.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
 }
 
 // adopt makes do without a record: what the kernel gives a container now is
@@ -88,7 +88,7 @@ func (b *recovery) adopt() *Record {
 	if b.c.Pristine.CPU.CPUs != "" {
 		whole = b.p.and(b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs))
 	}
-	b.c.touched = !has.Empty() && has != whole || ours
+	b.c.decided.touched = !has.Empty() && has != whole || ours
 	asked := b.p.unlifted(&b.c.Pristine)
 	_, chosen := b.n.asks(b.p, &asked)
 	b.adoptHome(has)
@@ -96,12 +96,12 @@ func (b *recovery) adopt() *Record {
 		return nil
 	}
 	if b.runsOnOwn(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
-		b.c.Born, b.c.Pristine = has, asked
+		b.c.Stamp.CPUs, b.c.Pristine = has, asked
 		return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
 	// Where the agent chooses, nobody but it gives the runtime's copy a list: one in
 	// a pool was refused, whatever the copy says by now.
-	if !b.c.touched && (!chosen || !narrowed) {
+	if !b.c.decided.touched && (!chosen || !narrowed) {
 		return nil
 	}
 	return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine, Home: b.c.Home}}
@@ -157,7 +157,7 @@ func (b *recovery) runsOnOwn(has topology.Set) bool {
 // lifts reports whether a container would be without a quota if it owned CPUs.
 func (b *recovery) lifts(cpus topology.Set) bool {
 	owner := *b.c
-	owner.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
+	owner.Seat.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
 	values, _ := b.n.propose(b.p, &owner)
 	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUQuota && v.Int < 0 })
 }

@@ -20,7 +20,7 @@ func (n *view) alone(p *Pod) topology.Set {
 		return topology.Set{}
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {
-		if c.Alive() && (c.Seat.Pool != placement.Own || c.SeatFrom == placement.ByKubelet) {
+		if c.Alive() && (c.Seat.Pool != placement.Own || c.Seat.From == placement.ByKubelet) {
 			return topology.Set{}
 		}
 	}

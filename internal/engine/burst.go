@@ -46,8 +46,8 @@ func (n *view) bursts(p *Pod) (sum int64) {
 		return 0
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {
-		for i := range c.proposed {
-			if v := &c.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
+		for i := range c.decided.proposed {
+			if v := &c.decided.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
 				burst, _ := strconv.ParseInt(v.Text, 10, 64) // of a hook server it may be no number
 				sum += max(burst, 0)
 			}

@@ -16,7 +16,7 @@ func dump(s *State) string {
 	fmt.Fprintln(&b, s.Generation, s.Exclusive(), s.Grants())
 	for _, id := range s.Pods() {
 		p := s.Pod(id)
-		fmt.Fprintln(&b, id, *p.Pod, *p.Intent, p.Values, p.Trouble, s.ContainersOf(id))
+		fmt.Fprintln(&b, id, *p.Pod, *p.Intent, p.Values, p.Found.Problems, s.ContainersOf(id))
 	}
 	for _, id := range s.Containers() {
 		c := s.Container(id)

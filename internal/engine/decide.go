@@ -98,7 +98,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	case ev.Kind == lifecycle.StartContainer && c == nil:
 		// Created while nobody listened: decide now what can be.
 		d.create(ev.Container, lifecycle.StateRunning)
-	case ev.Kind == lifecycle.StartContainer && c.Unread != "" && ev.Container.Unread == "":
+	case ev.Kind == lifecycle.StartContainer && c.Unread.Why != "" && ev.Container.Unread == "":
 		d.reread(c, ev.Container)
 	case isLater(ev.Kind) && ev.Former != "":
 		d.name(ev)
@@ -265,7 +265,7 @@ func (d *draft) create(told *lifecycle.Container, life lifecycle.State) {
 	}
 	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(told)
 	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.Said() {
-		c.creation = &hook.Creation{Env: told.Env}
+		c.decided.creation = &hook.Creation{Env: told.Env}
 	}
 	s := d.seating(c, nil)
 	s.mergeExternal(d.facts.Outside, true)
@@ -308,17 +308,17 @@ func pristine(r *lifecycle.Resources) lifecycle.Resources {
 // decideContainer seats a container, asks the hooks and puts the result into the draft. r is
 // the resize that it is seated for, nil for none.
 func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
-	before := c.proposed // of one that runs already and is new to us
-	if c.Unasked {
+	before := c.decided.proposed // of one that runs already and is new to us
+	if c.Unread.Unasked {
 		before = nil // what it would be put back to is not known
 	}
 	old := d.n.container(c.ID)
 	if old != nil {
-		before = old.proposed
+		before = old.decided.proposed
 		c.Home, c.Mems, c.Exports = old.Home, old.Mems, old.Exports
-		c.touched = c.touched || old.touched || old.Seat.Pool != placement.Rest
+		c.decided.touched = c.decided.touched || old.decided.touched || old.Seat.Pool != placement.Rest
 	}
-	c.Trouble = slices.Clone(c.distrust)
+	c.Found.Problems = slices.Clone(c.decided.distrust)
 	if c.Alive() {
 		owned := d.n.ledger.OfPod(c.Key.PodUID)
 		s := d.seating(c, r)
@@ -332,10 +332,13 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	}
 	p := d.n.pod(c.PodID)
 	values, trouble := d.n.propose(p, c)
-	c.creation = nil
+	c.decided.creation = nil
 	c.claim(values)
-	c.proposed = revert(values, before, &c.Pristine, d.n.machine)
-	d.n.found(p, c, append(append(c.Trouble, trouble...), c.refusals...))
+	c.decided.proposed = revert(values, before, &c.Pristine, d.n.machine)
+	all := append(append(c.Found.Problems, trouble...), c.decided.refusals...)
+	if c.Found = (Found{}); len(all) > 0 {
+		c.Found = finding(all, d.n.room(p, c))
+	}
 	d.plan.Changed = append(d.plan.Changed, c.ID)
 	d.n.put(c.ID, c)
 	d.recomputePod(c.PodID)
@@ -371,7 +374,7 @@ func (d *draft) refuse() {
 	if !d.n.policy.Strict {
 		return
 	}
-	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.malformed, d.plan.Container.malformed)
+	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.Found.malformed, d.plan.Container.Found.malformed)
 }
 
 // live moves a container to another state of life; what was decided stays.
@@ -406,7 +409,7 @@ func (d *draft) resize(was, c *Container) (failed error) {
 		r.revoked = d.unpaid(c.PodID, c)
 	}
 	if r.revoked {
-		c.Born, c.Wanted = topology.Set{}, 0
+		c.Stamp.CPUs, c.Wanted = topology.Set{}, 0
 	}
 	d.decideContainer(c, nil, r)
 	d.propagateResize(c, r)

@@ -119,7 +119,7 @@ func TestCPUSetTable(t *testing.T) {
 			if got["cpuset.cpus"] != c.cpus || got["cpu.quota"] != c.quota {
 				t.Errorf("cpus %q, quota %q; want %q, %q", got["cpuset.cpus"], got["cpu.quota"], c.cpus, c.quota)
 			}
-			said := fmt.Sprint(s.Pod(ctr.PodID).Intent.Problems, ctr.Trouble)
+			said := fmt.Sprint(s.Pod(ctr.PodID).Intent.Problems, ctr.Found.Problems)
 			if c.problem == "" && said != "[] []" || !strings.Contains(said, c.problem) {
 				t.Errorf("problems %s, want %q", said, c.problem)
 			}
@@ -134,8 +134,8 @@ func TestSecondOwner(t *testing.T) {
 	s := NewState(m, policy(m))
 	create(t, s, "a", "LSR", `{"cpuset":"2-4"}`, "")
 	got, ctr := create(t, s, "b", "LSR", `{"cpuset":"4-5"}`, "")
-	if got["cpuset.cpus"] != "0-1,5-15" || len(ctr.Trouble) != 1 || !strings.Contains(ctr.Trouble[0].Reason, "CPUs 4 are owned by d/a") {
-		t.Errorf("%v, %v", got, ctr.Trouble)
+	if got["cpuset.cpus"] != "0-1,5-15" || len(ctr.Found.Problems) != 1 || !strings.Contains(ctr.Found.Problems[0].Reason, "CPUs 4 are owned by d/a") {
+		t.Errorf("%v, %v", got, ctr.Found.Problems)
 	}
 	pod := s.Pod("sandbox-a").Pod
 	do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "a2", PodID: pod.ID, Name: "sidecar"}})
@@ -161,8 +161,8 @@ func TestHookPanics(t *testing.T) {
 	if got["cpuset.cpus"] != "2-4" || got["cpu.shares"] != "" {
 		t.Errorf("after a panic of another hook: %v", got)
 	}
-	if len(ctr.Trouble) != 1 || !strings.Contains(ctr.Trouble[0].Reason, "hook batch failed and proposes nothing: planted") {
-		t.Errorf("trouble: %v", ctr.Trouble)
+	if len(ctr.Found.Problems) != 1 || !strings.Contains(ctr.Found.Problems[0].Reason, "hook batch failed and proposes nothing: planted") {
+		t.Errorf("trouble: %v", ctr.Found.Problems)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestStrictRefusal(t *testing.T) {
 		if p.Reject != want {
 			t.Errorf("refused with %s, want %s", p.Reject, want)
 		}
-		if told := p.Container.Trouble[0].Told(); told != p.Container.Trouble[0].Reason+"; the container runs in a shared pool" {
+		if told := p.Container.Found.Problems[0].Told(); told != p.Container.Found.Problems[0].Reason+"; the container runs in a shared pool" {
 			t.Errorf("told as %s", told)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // Displaced tells of a container of which the pool is bound to NUMA nodes, or was
 // put near some, and has no CPU left there; ok is false for all others.
 func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
-	home, cpus := homeOf(c.Seat, s.Machine), s.CPUs(c)
-	if !c.Alive() || !s.DisplacedBy(c.Seat, cpus) {
+	home, cpus := homeOf(c.Seat.Seat, s.Machine), s.CPUs(c)
+	if !c.Alive() || !s.DisplacedBy(c.Seat.Seat, cpus) {
 		return q, false
 	}
 	list := func(t topology.Set) string { return s.Machine.Format(t) }
@@ -24,7 +24,7 @@ func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 		left = fmt.Sprintf("%d are owned by %s", owned.Len(), s.ownersOf(owned))
 	}
 	return lifecycle.Problem{
-		Key: c.SeatFrom, Value: list(home), Warning: true,
+		Key: c.Seat.From, Value: list(home), Warning: true,
 		Reason: fmt.Sprintf("its pool has none of the %d CPUs of its NUMA nodes: %s", home.Len(), left),
 		Then:   fmt.Sprintf("it runs on %d others, %s, until its pool has some there", cpus.Len(), list(cpus)),
 	}, true

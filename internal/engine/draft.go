@@ -132,7 +132,7 @@ func (n *view) seats() []SeatChange {
 		members := slices.Clone(b.members)
 		for _, id := range n.order {
 			c := n.containers[id]
-			if i, sits := slices.BinarySearch(members, id); sits && (c == nil || c.Seat != seat || !c.Alive()) {
+			if i, sits := slices.BinarySearch(members, id); sits && (c == nil || c.Seat.Seat != seat || !c.Alive()) {
 				members = slices.Delete(members, i, i+1)
 			}
 		}
@@ -194,7 +194,7 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 			out.run(h, in)
 		}
 	}
-	if c != nil && c.Unasked {
+	if c != nil && c.Unread.Unasked {
 		out.Values = apart(out.Values)
 	}
 	n.failed = cmp.Or(n.failed, out.failed)

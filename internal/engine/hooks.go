@@ -25,9 +25,9 @@ func (o *output) input() *hook.Input {
 		return in
 	}
 	in.Container, in.Pristine = o.c.Name, &o.c.Pristine
-	in.Pool, in.SeatFrom, in.SeatWhy = o.c.Seat.Pool, o.c.SeatFrom, o.c.SeatWhy
-	in.CPUs, in.Mems = o.n.seatText(o.c.Seat), o.c.Mems
-	if o.c.SeatFrom == placement.ByKubelet {
+	in.Pool, in.SeatFrom, in.SeatWhy = o.c.Seat.Pool, o.c.Seat.From, o.c.Seat.Why
+	in.CPUs, in.Mems = o.n.seatText(o.c.Seat.Seat), o.c.Mems
+	if o.c.Seat.From == placement.ByKubelet {
 		in.Pool, in.Mems = placement.Rest, ""
 		if o.c.Seat.Owned == o.n.machine.OnlineOf(o.c.Pristine.CPU.CPUs) {
 			in.CPUs = "" // the kubelet wrote them itself
@@ -41,14 +41,14 @@ func (o *output) input() *hook.Input {
 // creation adds to what was told of a new container what was decided for it and
 // its pod; nil for one that was known before.
 func (o *output) creation() *hook.Creation {
-	if o.c.creation == nil {
+	if o.c.decided.creation == nil {
 		return nil
 	}
-	now := *o.c.creation
+	now := *o.c.decided.creation
 	if now.PodValues = o.p.Values; o.c.Seat.Pool == placement.Own {
 		now.Owned = o.n.machine.Format(o.c.Seat.Owned)
 	}
-	cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat) // a pool is as large as its containers ask for, this one too
+	cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat.Seat) // a pool is as large as its containers ask for, this one too
 	now.CPUs = cpus.Len()
 	return &now
 }
@@ -212,9 +212,9 @@ func (c *Container) claim(values []lifecycle.Value) {
 			continue
 		}
 		c.Ours = append(slices.Clone(c.Ours), f)
-		c.OursLate = c.OursLate || c.stamped
+		c.Stamp.Stale = c.Stamp.Stale || c.Stamp.made
 	}
-	c.stamped = true
+	c.Stamp.made = true
 }
 
 // givenBack lists the resources a runtime's copy may hold of us.

@@ -47,7 +47,7 @@ func (d *draft) decidePod(p *Pod) {
 		p.Values = nil // what was asked for, and where its cgroup is, is not known
 		trouble = append(trouble, unread(p.Pod.Unread))
 	}
-	foundOfPod(p, append(trouble, p.stranger...))
+	p.Found = finding(append(trouble, p.stranger...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
 // inform decides a pod anew whose spec became known, and those of its
@@ -61,7 +61,7 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	n := d.newPod(old.Pod)
 	n.Values = revert(n.Values, old.Values, PodPristine(n.Pod), d.n.machine)
 	d.n.pods[pod.ID], d.plan.Pod = n, n
-	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Trouble, old.Trouble) || n.Untold != old.Untold {
+	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Found.Problems, old.Found.Problems) || n.Found.More != old.Found.More {
 		d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 	}
 	// Else it counts for CPUs that are chosen later.

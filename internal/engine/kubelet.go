@@ -33,7 +33,7 @@ func (s *seating) seatKubelets() bool {
 		return false
 	}
 	cpus := t.Given.CPUs
-	s.c.Trouble = append(s.c.Trouble, t.Given.Problems...)
+	s.c.Found.Problems = append(s.c.Found.Problems, t.Given.Problems...)
 	if cpus.Empty() {
 		if g, owns := s.n.ledger.Of(s.c.Key); owns && g.From == placement.ByKubelet {
 			s.n.ledger.dropKey(s.c.Key)
@@ -41,14 +41,14 @@ func (s *seating) seatKubelets() bool {
 		return false
 	}
 	if taken := s.n.takenFrom(s.c.Key, cpus); taken != nil {
-		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
 			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "it owns none of them",
 			Reason: fmt.Sprintf("the kubelet gave it CPUs %s that %s owns", s.n.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
 		})
 		return false
 	}
 	s.own(cpus, placement.ByKubelet, t.Given.Why)
-	s.c.Born = topology.Set{}
+	s.c.Stamp.CPUs = topology.Set{}
 	s.reportAway("authority", t.Given.Away, "it runs on those that are left")
 	return true
 }

@@ -60,7 +60,7 @@ func TestKubeletsMemory(t *testing.T) {
 				mems = v.Text
 			}
 		}
-		for _, q := range ctr.Trouble {
+		for _, q := range ctr.Found.Problems {
 			said += q.String() + "\n"
 		}
 		if mems != c.want || ctr.Seat.Which.Node != c.node || c.problem == "" && strings.Contains(said, "memory manager") || !strings.Contains(said, c.problem) {
@@ -106,7 +106,7 @@ func TestKubeletsLaterWord(t *testing.T) {
 		t.Helper()
 		c := s.Container(name)
 		if has := m.Format(s.CPUs(c)); (c.Seat.Pool == placement.Own) != (cpus != "") || cpus != "" && has != cpus {
-			t.Errorf("%s sits in %+v with CPUs %s, wanted its own %q; %v", name, c.Seat, has, cpus, c.Trouble)
+			t.Errorf("%s sits in %+v with CPUs %s, wanted its own %q; %v", name, c.Seat, has, cpus, c.Found.Problems)
 		}
 	}
 	run := func(name, gives string) {

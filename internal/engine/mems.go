@@ -42,7 +42,7 @@ func (s *seating) chooseMemory() {
 	}
 	ids, err := choose.Nodes(s.n.machine, q)
 	if short := (*choose.MemoryError)(nil); errors.As(err, &short) {
-		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
 			Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "the nearest nodes are used all the same",
 		})
 		q.Bytes = 0

@@ -27,8 +27,8 @@ func (n *view) heldBy(p *Pod) topology.Set {
 // missing are the CPUs of an owner that are out of its reach. One that is created
 // anew has those of its pod, or of the one before it.
 func (s *seating) missing() topology.Set {
-	own := s.c.Born.Union(s.n.ledger.Kept(s.c.Key))
-	if s.c.Born.Empty() && (s.p.Intent.CPUs.Said() || s.n.ownsAsOne(s.p)) {
+	own := s.c.Stamp.CPUs.Union(s.n.ledger.Kept(s.c.Key))
+	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.Said() || s.n.ownsAsOne(s.p)) {
 		own = own.Union(s.n.ledger.KeptOfPod(s.p.Pod.UID))
 	}
 	return own.Minus(s.n.reach(s.p))
@@ -38,10 +38,10 @@ func (s *seating) missing() topology.Set {
 // them is in its reach: it has them when they are back.
 func (s *seating) waitsAnew() bool {
 	away := s.missing()
-	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Born.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
+	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
 		return false
 	}
-	s.c.Born = away
+	s.c.Stamp.CPUs = away
 	s.waitFor(cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, intent.KoordResourceStatus))
 	return true
 }
@@ -49,7 +49,7 @@ func (s *seating) waitsAnew() bool {
 // seatAgain resizes an owner that runs in a pool as none of its CPUs is in its reach:
 // it may give some up. It owns what its pod was given meanwhile.
 func (s *seating) seatAgain() bool {
-	if s.p.Intent.CPUs.Said() || s.c.Born.Empty() || s.n.ledger.Kept(s.c.Key).Empty() {
+	if s.p.Intent.CPUs.Said() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Kept(s.c.Key).Empty() {
 		return false
 	}
 	g, _ := s.n.ledger.Of(s.c.Key)
@@ -66,12 +66,12 @@ func (s *seating) seatAgain() bool {
 // waitFor keeps the CPUs of an owner for it of which none is in its reach, unless
 // somebody else has come to own one, and reports that.
 func (s *seating) waitFor(from string) {
-	if s.n.ledger.Check(s.c.Key, s.c.Born) != nil {
-		s.c.Born, s.c.Disowned = topology.Set{}, true
+	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
+		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		return
 	}
-	s.n.keep(s.p, s.c.Key, s.c.Born, from)
-	s.reportAway(from, s.c.Born, "it runs in a shared pool")
+	s.n.keep(s.p, s.c.Key, s.c.Stamp.CPUs, from)
+	s.reportAway(from, s.c.Stamp.CPUs, "it runs in a shared pool")
 }
 
 // reportAway reports CPUs of an owner that it cannot have now.
@@ -87,7 +87,7 @@ func (s *seating) reportAway(key string, cpus topology.Set, then string) {
 		},
 	} {
 		if !q.cpus.Empty() {
-			s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+			s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
 				Key: key, Value: intent.Printable(s.n.machine.Format(q.cpus)), Warning: true, Reason: q.why, Then: then + " and " + q.until,
 			})
 		}

@@ -18,11 +18,11 @@ import (
 func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 	if o.Empty() {
 		if creating {
-			s.c.refusals = nil
+			s.c.decided.refusals = nil
 		}
 		return
 	}
-	s.c.refusals = slices.Clone(lifecycle.Bound(o.Problems, lifecycle.MaxProblems))
+	s.c.decided.refusals = slices.Clone(lifecycle.Bound(o.Problems, lifecycle.MaxProblems))
 	granted := layer{values: slices.Clone(s.c.Outside)}
 	defer func() { s.c.Outside = granted.values }()
 	for _, v := range o.Values {
@@ -109,7 +109,7 @@ func Standing(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value 
 
 // deny reports a value that is not granted.
 func (c *Container) deny(v lifecycle.Value, why, then string) {
-	c.refusals = lifecycle.Bound(append(c.refusals, lifecycle.Problem{
+	c.decided.refusals = lifecycle.Bound(append(c.decided.refusals, lifecycle.Problem{
 		Hook: lifecycle.OutsideHook, Key: v.Why.Source + ": " + v.Field.String(), Value: intent.Printable(cmp.Or(v.Key, v.String())),
 		Reason: why, Then: then, Refused: true,
 	}), lifecycle.MaxProblems)
@@ -214,9 +214,9 @@ func (s *seating) shareExternal() {
 	if cpus = cpus.And(s.n.reach(s.p)); cpus.Empty() {
 		return
 	}
-	s.c.Seat = placement.Seat{Pool: placement.Rest, Within: cpus}
-	s.c.SeatFrom, s.c.SeatWhy = v.Why.Source, "CPUs a hook server chose"
-	s.c.touched = true // written out even where it is all there is
+	s.c.Seat.Seat = placement.Seat{Pool: placement.Rest, Within: cpus}
+	s.c.Seat.From, s.c.Seat.Why = v.Why.Source, "CPUs a hook server chose"
+	s.c.decided.touched = true // written out even where it is all there is
 }
 
 // ownNotExternal takes CPUs wanted from outside away from a container that owns
@@ -240,10 +240,10 @@ func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
 	all := layer{values: values}
 	for _, v := range o.c.Outside {
 		if v.Field == lifecycle.CPUSetCPUs {
-			if o.c.SeatFrom != v.Why.Source || o.c.Seat.Pool != placement.Rest {
+			if o.c.Seat.From != v.Why.Source || o.c.Seat.Pool != placement.Rest {
 				continue // its CPUs are gone: the pool stands
 			}
-			v.Text = o.n.seatText(o.c.Seat)
+			v.Text = o.n.seatText(o.c.Seat.Seat)
 		}
 		if at := all.find(v); at >= 0 && v.Field != lifecycle.CPUSetCPUs && !all.values[at].SameSetting(v) {
 			v.Why.Text += fmt.Sprintf(", before %s's %s", all.values[at].Why.Hook, all.values[at])

@@ -165,12 +165,12 @@ func (n *view) stillPaid(p *Pod, live, told *lifecycle.Resources, cpus int) erro
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
-		waits := c.Seat.Pool != placement.Own && !c.Born.Empty() // all that it owned is offline
-		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.SeatFrom == placement.ByKubelet {
+		waits := c.Seat.Pool != placement.Own && !c.Stamp.CPUs.Empty() // all that it owned is offline
+		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.Seat.From == placement.ByKubelet {
 			continue
 		}
 		now := *c
-		now.Seat, now.Born, now.Wanted, now.touched = placement.Seat{}, topology.Set{}, 0, true
+		now.Seat.Seat, now.Stamp.CPUs, now.Wanted, now.decided.touched = placement.Seat{}, topology.Set{}, 0, true
 		n.put(now.ID, &now)
 	}
 }
@@ -179,7 +179,7 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 // for the one that the event is about, and decides the pod's own values anew.
 func (d *draft) reseatRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
-		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat == (placement.Seat{}) && c.Born.Empty() {
+		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat.Seat == (placement.Seat{}) && c.Stamp.CPUs.Empty() {
 			n := *c
 			d.decideContainer(&n, nil, nil)
 		}
@@ -216,7 +216,7 @@ func (d *draft) askedMore(p *Pod, c *Container) *Container {
 	}
 	var was *Container
 	for _, o := range d.n.containersOf(p.Pod.ID) {
-		if o.Key == c.Key && o.ID != c.ID && o.SeatFrom != placement.ByKubelet {
+		if o.Key == c.Key && o.ID != c.ID && o.Seat.From != placement.ByKubelet {
 			was = o // they are listed in the order they came
 		}
 	}

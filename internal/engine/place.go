@@ -92,13 +92,13 @@ func (s *seating) refused(key, value string, err error) {
 	if refusal := (*intent.Refusal)(nil); errors.As(err, &refusal) {
 		q.Rule = refusal.Rule
 	}
-	s.c.Trouble = append(s.c.Trouble, q)
+	s.c.Found.Problems = append(s.c.Found.Problems, q)
 }
 
 // seat finds where a container sits.
 func (s *seating) seat(rec *Record) {
 	old := s.n.container(s.c.ID)
-	s.c.Unplaced = !s.n.policy.Place && s.c.Born.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
+	s.c.Unplaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
 	if s.seatKubelets() || s.seatRecorded(rec) {
 		return
 	}
@@ -114,7 +114,7 @@ func (s *seating) seat(rec *Record) {
 	}
 	switch {
 	case err != nil && isNew && s.waitsAnew():
-	case err != nil && !s.c.Born.Empty() && s.c.Born.And(s.n.reach(s.p)).Empty():
+	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.reach(s.p)).Empty():
 		if rec == nil { // else it is told already
 			s.waitFor(s.p.Intent.CPUs.Key)
 		}
@@ -147,14 +147,14 @@ func (s *seating) seatRecorded(rec *Record) bool {
 		if cpus.And(s.n.policy.Pools.Reserved).Empty() {
 			// Somebody else has them by now: it would move when they are free,
 			// at a restart. What is reserved comes back with the configuration.
-			s.c.Born, s.c.Disowned = topology.Set{}, true
+			s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		}
 		return false
 	}
 	s.own(cpus, from, "owned since it was created")
 	owns := s.withOffline(cpus).Len()
 	if asks := s.asksInVain(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.Said() && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.Trouble = append(s.c.Trouble, otherNumber(s.c.SeatFrom, asks, owns))
+		s.c.Found.Problems = append(s.c.Found.Problems, otherNumber(s.c.Seat.From, asks, owns))
 	}
 	return true
 }
@@ -164,7 +164,7 @@ func (s *seating) seatRecorded(rec *Record) bool {
 func (s *seating) reportRefused() {
 	switch a, ok := s.n.asks(s.p, &s.c.Pristine); {
 	case !ok:
-	case !s.c.Born.Empty():
+	case !s.c.Stamp.CPUs.Empty():
 		s.waitFor(a.key)
 	case a.n == 0:
 		s.refused(a.key, "", noWhole(s.p, s.p.Pod.Resources, &s.c.Pristine))
@@ -181,19 +181,19 @@ func (s *seating) seatChosen() bool {
 	switch {
 	case s.p.Intent.CPUs.Said() || !s.n.policy.Place || !s.n.terms(s.p).Chooses:
 		return false
-	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.SeatFrom != placement.ByKubelet && s.stays(old):
+	case old != nil && old.Alive() && old.Seat.Pool == placement.Own && old.Seat.From != placement.ByKubelet && s.stays(old):
 		cpus := s.n.ownedBy(old).And(s.n.reach(s.p))
 		if s.resize != nil {
 			if cpus = s.resized(cpus); cpus.Empty() {
 				return false
 			}
 		}
-		s.own(cpus, old.SeatFrom, old.SeatWhy)
+		s.own(cpus, old.Seat.From, old.Seat.Why)
 		if s.resize == nil || s.resize.failed == nil {
 			s.reportResized()
 		}
 		return true
-	case !s.c.Born.Empty() || s.waitsAnew():
+	case !s.c.Stamp.CPUs.Empty() || s.waitsAnew():
 		return false
 	}
 	cpus, key, why, err := s.choose()
@@ -224,12 +224,12 @@ func (n *view) ownedBy(c *Container) topology.Set {
 // share seats a container in a pool.
 func (s *seating) share(isNew bool) {
 	a := s.shares(isNew, topology.Set{})
-	s.c.Seat, s.c.SeatFrom, s.c.SeatWhy, s.c.Home = a.Seat, a.From, a.Why, a.Home
-	s.c.Trouble = append(s.c.Trouble, a.Problems...)
+	s.c.Seat, s.c.Home = Seat{a.Seat, a.From, a.Why}, a.Home
+	s.c.Found.Problems = append(s.c.Found.Problems, a.Problems...)
 	s.c.Seat.Within = s.n.within(s.p, s.c)
 	s.shareExternal()
-	if _, ok := s.n.layout(nil).CPUs(s.c.Seat); !ok {
-		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+	if _, ok := s.n.layout(nil).CPUs(s.c.Seat.Seat); !ok {
+		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
 			Key: "cpuset.cpus", Value: s.n.machine.Format(s.c.Seat.Within),
 			Reason: "every CPU this container may use is owned by another", Then: "it is given CPUs outside",
 		})
@@ -239,10 +239,10 @@ func (s *seating) share(isNew bool) {
 // within bounds a seat in a pool: by the pod's cgroup, and by what the runtime
 // was asked for where that counts.
 func (n *view) within(p *Pod, c *Container) topology.Set {
-	if both := p.and(c.bound); !both.Empty() && c.Seat.Pool == placement.Rest {
+	if both := p.and(c.Unread.bound); !both.Empty() && c.Seat.Pool == placement.Rest {
 		return both
-	} else if !c.bound.Empty() && c.Seat.Pool == placement.Rest {
-		return c.bound
+	} else if !c.Unread.bound.Empty() && c.Seat.Pool == placement.Rest {
+		return c.Unread.bound
 	}
 	if c.Pristine.CPU.CPUs == "" {
 		return p.Within
@@ -267,11 +267,11 @@ func (p *Pod) and(cpus topology.Set) topology.Set {
 
 func (s *seating) own(cpus topology.Set, from, why string) {
 	s.ownNotExternal(cpus)
-	s.c.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
+	s.c.Seat.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
 	// Owned CPUs that went offline are its own when they come back.
 	gone := s.missing().Minus(cpus)
-	s.c.Born = cpus.Union(gone)
-	s.c.SeatFrom, s.c.SeatWhy = from, why
+	s.c.Stamp.CPUs = cpus.Union(gone)
+	s.c.Seat.From, s.c.Seat.Why = from, why
 	g := s.n.grantOf(s.p, s.c.Key, cpus, from)
 	g.Wanted = s.c.Wanted
 	s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })

@@ -167,7 +167,7 @@ func (s *State) put(id string, c *Container) {
 
 // leave takes a container from its group.
 func (s *State) leave(c *Container) {
-	b := s.groups[c.Seat]
+	b := s.groups[c.Seat.Seat]
 	if b == nil {
 		return
 	}
@@ -175,16 +175,16 @@ func (s *State) leave(c *Container) {
 		b.members = slices.Delete(b.members, i, i+1)
 	}
 	if len(b.members) == 0 {
-		delete(s.groups, c.Seat)
+		delete(s.groups, c.Seat.Seat)
 	}
 }
 
 // join puts a container into its group.
 func (s *State) join(c *Container) {
-	b := s.groups[c.Seat]
+	b := s.groups[c.Seat.Seat]
 	if b == nil {
 		b = &cpuGroup{}
-		s.groups[c.Seat] = b
+		s.groups[c.Seat.Seat] = b
 	}
 	if i, sits := slices.BinarySearch(b.members, c.ID); !sits {
 		b.members = slices.Insert(b.members, i, c.ID)
@@ -218,9 +218,9 @@ func (s *State) refreshGroups(moved bool) {
 // touch marks containers as narrowed. It happens once per container.
 func (s *State) touch(ids []string) {
 	for _, id := range ids {
-		if c := s.containers[id]; !c.touched {
+		if c := s.containers[id]; !c.decided.touched {
 			t := *c
-			t.touched = true
+			t.decided.touched = true
 			s.containers[id] = &t
 		}
 	}

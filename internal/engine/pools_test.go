@@ -248,13 +248,13 @@ func TestPools(t *testing.T) {
 			for _, a := range c.pods {
 				ctr := a.run(t, s)
 				if got := m.Format(s.CPUs(ctr)); got != a.cpus || ctr.Mems != a.mems {
-					t.Errorf("%s has CPUs %s, memory %q by %q; want %s and %q", a.name, got, ctr.Mems, ctr.SeatWhy, a.cpus, a.mems)
+					t.Errorf("%s has CPUs %s, memory %q by %q; want %s and %q", a.name, got, ctr.Mems, ctr.Seat.Why, a.cpus, a.mems)
 				}
-				if !strings.Contains(ctr.SeatWhy, a.why) {
-					t.Errorf("%s: %q does not say %q", a.name, ctr.SeatWhy, a.why)
+				if !strings.Contains(ctr.Seat.Why, a.why) {
+					t.Errorf("%s: %q does not say %q", a.name, ctr.Seat.Why, a.why)
 				}
-				if all := fmt.Sprint(ctr.Trouble); len(ctr.Trouble) > 0 != (a.problem != "") || !strings.Contains(all, a.problem) {
-					t.Errorf("%s: problems %v, want %q", a.name, ctr.Trouble, a.problem)
+				if all := fmt.Sprint(ctr.Found.Problems); len(ctr.Found.Problems) > 0 != (a.problem != "") || !strings.Contains(all, a.problem) {
+					t.Errorf("%s: problems %v, want %q", a.name, ctr.Found.Problems, a.problem)
 				}
 			}
 			for name, want := range c.after {
@@ -310,7 +310,7 @@ func TestRecoverIsLive(t *testing.T) {
 		ctr := a.run(t, s)
 		pods = append(pods, a.pod())
 		ctrs = append(ctrs, &lifecycle.Container{ID: a.name, PodID: ctr.PodID, Name: "c", State: lifecycle.StateRunning, Resources: a.resources(), CreatedAt: int64(i % 3)})
-		records[a.name] = Record{CPUs: m.Format(ctr.Born), Kept: lifecycle.Kept{Pristine: ctr.Pristine, Ours: ctr.Ours, Home: ctr.Home, Mems: ctr.Mems}}
+		records[a.name] = Record{CPUs: m.Format(ctr.Stamp.CPUs), Kept: lifecycle.Kept{Pristine: ctr.Pristine, Ours: ctr.Ours, Home: ctr.Home, Mems: ctr.Mems}}
 		if i == 1 { // one that has gone moves nobody
 			gone := asking{name: "gone", level: "dedicated", milli: 3000}
 			gone.run(t, s)
@@ -330,7 +330,7 @@ func whereAll(s *State) map[string]string {
 	out := map[string]string{}
 	for _, id := range s.Containers() {
 		c := s.Container(id)
-		out[id] = fmt.Sprintf("%s: %s, memory %q, owns %s", c.Seat.Pool, s.Machine.Format(s.CPUs(c)), c.Mems, s.Machine.Format(c.Born))
+		out[id] = fmt.Sprintf("%s: %s, memory %q, owns %s", c.Seat.Pool, s.Machine.Format(s.CPUs(c)), c.Mems, s.Machine.Format(c.Stamp.CPUs))
 	}
 	for _, g := range s.Grants() {
 		out["grant of "+g.Pod] = fmt.Sprintf("%s %s lent %t alone %t", g.Key.Container, s.Machine.Format(g.CPUs), g.Lent, g.Alone)

@@ -48,14 +48,14 @@ func (s *seating) resized(have topology.Set) topology.Set {
 	if s.c.Wanted = 0; err != nil {
 		s.c.Wanted = n
 		r.failed = fmt.Errorf("it asks for %d CPUs now and owns %d: %w", n, owned, err)
-		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
+		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
 			Key: key, Value: strconv.Itoa(n), Refused: true, Reason: r.failed.Error(), Then: "it keeps those it owns, and no more",
 		})
 		return have
 	}
 	if cpus.Empty() && s.n.ledger.Kept(s.c.Key).Empty() {
 		s.lostAll(key, owned)
-		s.c.Born, s.c.touched = topology.Set{}, true
+		s.c.Stamp.CPUs, s.c.decided.touched = topology.Set{}, true
 		for _, g := range s.n.ledger.HeldByPod(s.p.Pod.UID) {
 			if r.all || g.Key == s.c.Key {
 				s.n.revoke(s.p, g.Key)
@@ -93,7 +93,7 @@ func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (
 		return s.growTo(have, n, sum)
 	}
 	kept := s.shrinkTo(have, all.Minus(have), n)
-	s.n.keep(s.p, s.c.Key, s.c.Born, s.c.SeatFrom)
+	s.n.keep(s.p, s.c.Key, s.c.Stamp.CPUs, s.c.Seat.From)
 	return kept, nil
 }
 
@@ -101,15 +101,15 @@ func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (
 // else it asks for. Those that are out of its reach are given up first; what it keeps
 // of them is its Born.
 func (s *seating) shrinkTo(have, away topology.Set, n int) topology.Set {
-	s.c.Born = first(away, n-have.Len())
+	s.c.Stamp.CPUs = first(away, n-have.Len())
 	if n == 0 || have.Empty() {
 		return topology.Set{}
 	}
 	w := placement.Want{N: min(n, have.Len()), Have: have, Held: have}
 	kept, err := s.n.policy.Placement.Choose(s.n.shown(topology.Set{}), placement.Subject{Intent: s.p.Intent}, w)
 	if err != nil {
-		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
-			Key: cmp.Or(s.c.SeatFrom, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
+		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
+			Key: cmp.Or(s.c.Seat.From, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
 			Reason: fmt.Sprintf("it asks for %d CPUs now and owned %d: %s", n, s.withOffline(have).Len(), err),
 			Then:   fmt.Sprintf("it keeps %d of them all the same", w.N),
 		})
@@ -145,7 +145,7 @@ func (s *seating) growTo(have topology.Set, n int, sum *lifecycle.Resources) (to
 func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := s.n.asks(s.p, &s.c.Pristine)
 	if !ok {
-		return min(owns, s.p.due(&s.c.Pristine).CPUs), nil, cmp.Or(s.c.SeatFrom, was.SeatFrom), false
+		return min(owns, s.p.due(&s.c.Pristine).CPUs), nil, cmp.Or(s.c.Seat.From, was.Seat.From), false
 	}
 	if a.pod && !s.n.ownsAsOne(s.p) {
 		a = ask{n: s.p.due(&s.c.Pristine).CPUs, key: a.key}
@@ -231,11 +231,11 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 		return
 	}
 	for _, other := range d.n.containersOf(c.PodID) {
-		owns := other.Seat.Pool == placement.Own || !other.Born.Empty() && !d.n.ledger.Kept(other.Key).Empty()
+		owns := other.Seat.Pool == placement.Own || !other.Stamp.CPUs.Empty() && !d.n.ledger.Kept(other.Key).Empty()
 		follows := other.ID != c.ID && other.Alive() && owns && (r.all || other.Key == c.Key)
 		if follows && (moved || other.Wanted != 0) {
 			n := *other
-			n.Born = c.Born
+			n.Stamp.CPUs = c.Stamp.CPUs
 			if met { // the number is the pod's
 				n.Wanted = 0
 			}
@@ -307,11 +307,11 @@ func (s *seating) reportResized() {
 	n, _, key, known := s.wanted(s.c, owns)
 	a, _ := s.n.asks(s.p, &s.c.Pristine)
 	if known && n != owns && (a.n != owns || n == s.c.Wanted) && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.Trouble = append(s.c.Trouble, otherNumber(key, n, owns))
+		s.c.Found.Problems = append(s.c.Found.Problems, otherNumber(key, n, owns))
 	}
 	if !known {
-		s.c.Trouble = append(s.c.Trouble, lifecycle.Problem{
-			Key: s.c.SeatFrom, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
+		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
+			Key: s.c.Seat.From, Warning: true, Reason: fmt.Sprintf("it asks for no number of CPUs to own now and owns %d", owns), Then: "it keeps them",
 		})
 	}
 }

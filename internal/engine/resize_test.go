@@ -108,7 +108,7 @@ func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
 	}
 	s.Commit(plan)
 	var said []string
-	for _, q := range s.Container("a").Trouble {
+	for _, q := range s.Container("a").Found.Problems {
 		said = append(said, q.Reason)
 	}
 	return strings.Join(said, "; ")
@@ -118,8 +118,8 @@ func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
 func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
 	t.Helper()
 	c := s.Container("a")
-	if got := m.Format(c.Seat.Owned); got != cpus || s.Exclusive() != c.Seat.Owned || c.Born != c.Seat.Owned {
-		t.Errorf("it owns %s, the ledger says %s and its record %s, wanted %s", got, m.Format(s.Exclusive()), m.Format(c.Born), cpus)
+	if got := m.Format(c.Seat.Owned); got != cpus || s.Exclusive() != c.Seat.Owned || c.Stamp.CPUs != c.Seat.Owned {
+		t.Errorf("it owns %s, the ledger says %s and its record %s, wanted %s", got, m.Format(s.Exclusive()), m.Format(c.Stamp.CPUs), cpus)
 	}
 }
 

@@ -109,13 +109,13 @@ func (b *recovery) paidSince(told *lifecycle.Container, rec *Record) {
 		if n < owned.Len() && b.n.terms(b.p).Chooses {
 			have := owned.And(b.n.reach(b.p))
 			left = (&seating{n: b.n, p: b.p, c: b.c}).shrinkTo(have, owned.Minus(have), n)
-			left = left.Union(b.c.Born)
+			left = left.Union(b.c.Stamp.CPUs)
 		}
 	}
 	if left == owned {
 		return
 	}
-	rec.CPUs, b.c.Born = b.n.machine.Format(left), left
+	rec.CPUs, b.c.Stamp.CPUs = b.n.machine.Format(left), left
 	switch quota := told.Resources.CPU.Quota.V; { // where the record's was lifted, it is of before
 	case b.p.Intent.QoS == intent.Guaranteed && b.c.Pristine.CPU.Quota.V > 0:
 		b.c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&b.c.Pristine) * int64(b.c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)

@@ -44,12 +44,9 @@ type Pod struct {
 	// told them.
 	Granted *lifecycle.KubeletGrants
 	// Within are the CPUs the pod's cgroup allows; empty where all.
-	Within topology.Set
-	Values []lifecycle.Value // for the pod's own cgroup
-	// Trouble is what hooks found wrong, Untold how many more problems there are
-	// than are kept of one pod.
-	Trouble []lifecycle.Problem
-	Untold  int
+	Within  topology.Set
+	Values  []lifecycle.Value // for the pod's own cgroup
+	Found   Found
 	Stopped bool
 	// bySpec: the runtime told nothing of its resources, and its spec did of some.
 	bySpec bool
@@ -67,8 +64,6 @@ type Pod struct {
 	ended  map[string]*lifecycle.Resources
 	// stranger is what is wrong with the spec that somebody told of it.
 	stranger []lifecycle.Problem
-	// malformed is for what strict mode refuses its containers; "" for nothing.
-	malformed string
 }
 
 // FullName returns namespace/name.
@@ -85,34 +80,47 @@ type Container struct {
 	CgroupsPath string
 	// Kept is what its record says, or would say.
 	lifecycle.Kept
-	Seat     placement.Seat
-	SeatFrom string // the key that led to the seat
-	SeatWhy  string
-	// Trouble is what is wrong with it, Untold how many more problems there are than
-	// are kept of one pod.
-	Trouble []lifecycle.Problem
-	Untold  int
-	// Refused: it did not get something it asked for, whether that is told or not.
-	Refused bool
-	// Born are the CPUs it owned when it was created, as its record says.
-	Born topology.Set
-	// Disowned: somebody else came to own CPUs that it had when it was created,
-	// and that its stamped record still names.
-	Disowned bool
-	// Resized: it owns others than its stamped record names, and nothing that was kept
-	// tells which.
-	Resized bool
-	// OursLate: some of what is ours came after its record was stamped.
-	OursLate bool
-	// Unread is why the runtime did not say what it was asked for; "" where it did.
-	// It keeps what it has until that is known.
-	Unread string
-	// Unasked: it is unread, and no record says either what was asked for. Nothing is
-	// decided but what keeps CPUs apart.
-	Unasked bool
+	Seat   Seat
+	Stamp  Stamp
+	Unread Unread
+	Found  Found
 	// Arrived are the devices that were in the runtime's request for it.
 	Arrived lifecycle.DeviceGrant
 
+	decided decision
+}
+
+// Seat is where a container sits, by what key and why.
+type Seat struct {
+	placement.Seat
+
+	From, Why string
+}
+
+// Stamp is how what a container's stamped record says stands to what is known now.
+type Stamp struct {
+	// CPUs are those it owned when it was created.
+	CPUs topology.Set
+	// Stale: the record lacks something that nothing kept tells. Some of what is ours came
+	// later, it owns other CPUs, or somebody else came to own those that the record names.
+	Stale bool
+
+	made bool // it was decided before, so its record has what was ours then
+}
+
+// Unread is what holds for a container that the runtime cannot describe.
+type Unread struct {
+	// Why it cannot; "" where it did. The container keeps what it has until that is known.
+	Why string
+	// Unasked: no record says either what was asked for. Nothing is decided but what
+	// keeps CPUs apart.
+	Unasked bool
+
+	bound topology.Set // the CPUs the kernel gave it: it is not given more in a pool without a class
+}
+
+// decision is what decided a container, and what came of it.
+type decision struct {
 	// proposed are the hooks' values; the cpuset of a pool is filled in when
 	// they are asked for, because it moves with the pool.
 	proposed []lifecycle.Value
@@ -122,17 +130,10 @@ type Container struct {
 	// touched: the container's cpuset was once narrowed by us, so an
 	// unbounded seat must be written out, not left alone.
 	touched bool
-	// bound are the CPUs the kernel gave it when it was found unread: it is not given
-	// more in a pool without a class.
-	bound topology.Set
-	// stamped: it was decided before, so its record has what was ours then.
-	stamped bool
 	// distrust are records it carries that are not ours, and that it is unread.
 	distrust []lifecycle.Problem
 	// refusals are what was wrong with what was wanted from outside.
 	refusals []lifecycle.Problem
-	// malformed is for what strict mode refuses it; "" for nothing.
-	malformed string
 }
 
 // Alive reports whether the container has, or will have, a process.
@@ -280,10 +281,10 @@ func (s *State) Lent() topology.Set { return s.ledger.Lent() }
 
 // CPUs returns the CPUs a container is meant to have.
 func (s *State) CPUs(c *Container) topology.Set {
-	if b := s.groups[c.Seat]; b != nil {
+	if b := s.groups[c.Seat.Seat]; b != nil {
 		return b.cpus
 	}
-	cpus, _ := s.layout.CPUs(c.Seat)
+	cpus, _ := s.layout.CPUs(c.Seat.Seat)
 	return cpus
 }
 
@@ -291,9 +292,9 @@ func (s *State) CPUs(c *Container) topology.Set {
 // anything for has a cpuset value only where it must keep clear of owned CPUs,
 // or once had to.
 func (s *State) Values(c *Container) []lifecycle.Value {
-	out := make([]lifecycle.Value, 0, len(c.proposed))
-	for i := range c.proposed {
-		if v, ok := s.value(c, &c.proposed[i]); ok {
+	out := make([]lifecycle.Value, 0, len(c.decided.proposed))
+	for i := range c.decided.proposed {
+		if v, ok := s.value(c, &c.decided.proposed[i]); ok {
 			out = append(out, v)
 		}
 	}
@@ -305,8 +306,8 @@ func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Valu
 	v = *proposed
 	// A value without a hook puts back what was asked for; it is no pool's.
 	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Seat.Pool != placement.Own {
-		if b := s.groups[c.Seat]; b != nil {
-			if c.Seat.Pool == placement.Rest && b.open && !c.touched {
+		if b := s.groups[c.Seat.Seat]; b != nil {
+			if c.Seat.Pool == placement.Rest && b.open && !c.decided.touched {
 				return v, false
 			}
 			v.Text = b.text
@@ -317,8 +318,8 @@ func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Valu
 
 // CPUSet returns what of a container's values is its cpuset, if one is decided.
 func (s *State) CPUSet(c *Container) (lifecycle.Value, bool) {
-	for i := range c.proposed {
-		if v, ok := s.value(c, &c.proposed[i]); ok && v.Field == lifecycle.CPUSetCPUs {
+	for i := range c.decided.proposed {
+		if v, ok := s.value(c, &c.decided.proposed[i]); ok && v.Field == lifecycle.CPUSetCPUs {
 			return v, true
 		}
 	}

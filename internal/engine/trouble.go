@@ -6,29 +6,35 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// found takes what is wrong with a container: as much of it as the bound on its
-// pod's problems leaves, and whatever is decided by all of it.
-func (n *view) found(p *Pod, c *Container, all []lifecycle.Problem) {
-	c.Trouble, c.Untold, c.Refused, c.malformed = all, 0, false, ""
-	if len(all) == 0 {
-		return
-	}
-	c.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
-	c.malformed = malformed(all)
-	told := n.problemCount(p.Pod.ID)
-	if old := n.container(c.ID); old != nil {
-		told -= len(old.Trouble)
-	}
-	c.Trouble, c.Untold = lifecycle.Worst(all, lifecycle.MaxProblems-len(p.Intent.Problems)-len(p.Trouble)-told)
+// Found is what is wrong with a container, or with a pod itself.
+type Found struct {
+	// Problems are as many as are kept of one pod, More how many more there are.
+	Problems []lifecycle.Problem
+	More     int
+	// Refused: it did not get something it asked for, whether that is told or not.
+	Refused bool
+
+	malformed string // for what strict mode refuses it; "" for nothing
 }
 
-// foundOfPod takes what is wrong with a pod itself, as found does.
-func foundOfPod(p *Pod, all []lifecycle.Problem) {
-	p.malformed = malformed(all)
-	p.Trouble, p.Untold = lifecycle.Worst(all, lifecycle.MaxProblems-len(p.Intent.Problems))
+// finding is what all that is wrong comes to, of which so much is kept as there is room.
+func finding(all []lifecycle.Problem, room int) (f Found) {
 	if len(all) == 0 {
-		p.Trouble = nil
+		return f
 	}
+	f.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
+	f.malformed = malformed(all)
+	f.Problems, f.More = lifecycle.Worst(all, room)
+	return f
+}
+
+// room is how many more problems are kept of a container's pod.
+func (n *view) room(p *Pod, c *Container) int {
+	told := n.problemCount(p.Pod.ID)
+	if old := n.container(c.ID); old != nil {
+		told -= len(old.Found.Problems)
+	}
+	return lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.Found.Problems) - told
 }
 
 // malformed returns the first sentence for which strict mode refuses a container;
@@ -50,7 +56,7 @@ func (n *view) problemCount(podID string) int {
 	}
 	sum := 0
 	for _, c := range n.containersOf(podID) {
-		sum += len(c.Trouble)
+		sum += len(c.Found.Problems)
 	}
 	if n.troubles == nil {
 		n.troubles = map[string]int{}
@@ -62,13 +68,13 @@ func (n *view) problemCount(podID string) int {
 // recount keeps count of the problems of a pod whose container is replaced.
 func (n *view) recount(old, now *Container) {
 	if old != nil && n.troubles[old.PodID] > 0 {
-		n.troubles[old.PodID] -= len(old.Trouble)
+		n.troubles[old.PodID] -= len(old.Found.Problems)
 	}
 	if now == nil {
 		return
 	}
 	if sum, counted := n.troubles[now.PodID]; counted {
-		n.troubles[now.PodID] = sum + len(now.Trouble)
+		n.troubles[now.PodID] = sum + len(now.Found.Problems)
 	}
 }
 
@@ -95,11 +101,13 @@ func (s *State) knownSince(c *Container) func(lifecycle.Problem) bool {
 }
 
 // Told is what a container's decision came to.
-func (c *Container) Told() []lifecycle.Problem { return withMore(slices.Clip(c.Trouble), c.Untold) }
+func (c *Container) Told() []lifecycle.Problem {
+	return withMore(slices.Clip(c.Found.Problems), c.Found.More)
+}
 
 // Problems are what is wrong with a pod itself.
 func (p *Pod) Problems() []lifecycle.Problem {
-	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.Trouble), p.Untold), lifecycle.MaxProblems)
+	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.Found.Problems), p.Found.More), lifecycle.MaxProblems)
 }
 
 func withMore(problems []lifecycle.Problem, more int) []lifecycle.Problem {

@@ -58,11 +58,11 @@ func TestProblemsOfOnePod(t *testing.T) {
 func checkKept(t *testing.T, s *State, n int) {
 	t.Helper()
 	p := s.Pod("p")
-	kept, all := len(p.Intent.Problems)+len(p.Trouble), len(p.Intent.Problems)+len(p.Trouble)+p.Untold
+	kept, all := len(p.Intent.Problems)+len(p.Found.Problems), len(p.Intent.Problems)+len(p.Found.Problems)+p.Found.More
 	for _, id := range s.Containers() {
 		c := s.Container(id)
-		kept, all = kept+len(c.Trouble), all+len(c.Trouble)+c.Untold
-		if !c.Refused {
+		kept, all = kept+len(c.Found.Problems), all+len(c.Found.Problems)+c.Found.More
+		if !c.Found.Refused {
 			t.Errorf("%s: that it was refused something is lost", id)
 		}
 		if got := lifecycle.CountProblems(s.Problems(c)); got != n {
@@ -113,7 +113,7 @@ func TestManyValuesFromOutside(t *testing.T) {
 	used := testing.AllocsPerRun(1, func() {
 		plan = Decide(s, &lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: c}, Facts{Outside: o})
 	})
-	if got := plan.Container.proposed; len(got) != 10_000 || got[0].Text != "10000" || got[9_999].Text != "19999" {
+	if got := plan.Container.decided.proposed; len(got) != 10_000 || got[0].Text != "10000" || got[9_999].Text != "19999" {
 		t.Errorf("%d values", len(got))
 	}
 	if used > 2_000 {

@@ -23,8 +23,8 @@ func (b *recovery) noteUnread(told *lifecycle.Container) {
 		return
 	}
 	_, recorded := b.facts.Records[told.ID]
-	b.c.Unread, b.c.Unasked = told.Unread, !recorded || b.p.Pod.CgroupParent == ""
-	b.c.distrust = append(slices.Clip(b.c.distrust), unread(told.Unread))
+	b.c.Unread.Why, b.c.Unread.Unasked = told.Unread, !recorded || b.p.Pod.CgroupParent == ""
+	b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), unread(told.Unread))
 }
 
 // apart are those of some values that keep a container clear of CPUs others own:
@@ -39,12 +39,12 @@ func apart(values []lifecycle.Value) []lifecycle.Value {
 // be taken from what runs.
 func (b *recovery) adoptUnread() *Record {
 	has := b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
-	b.c.bound = has
+	b.c.Unread.bound = has
 	if has.Empty() || !b.n.policy.Place {
 		return &Record{Kept: lifecycle.Kept{Unplaced: !b.n.policy.Place}}
 	}
 	if b.unreadOwns(has) && b.n.grantable(b.p, b.c.Key, has) == nil {
-		b.c.Born, b.c.bound = has, topology.Set{}
+		b.c.Stamp.CPUs, b.c.Unread.bound = has, topology.Set{}
 		return &Record{CPUs: b.n.machine.Format(has)}
 	}
 	b.adoptHome(has)

@@ -102,7 +102,7 @@ func (d *draft) configure() {
 			n := *c
 			rec := recordFor(s.Machine, c, owners)
 			if rec != nil {
-				n.Born = d.n.machine.PlacesOf(rec.CPUs)
+				n.Stamp.CPUs = d.n.machine.PlacesOf(rec.CPUs)
 			}
 			d.decideContainer(&n, rec, nil)
 		}
@@ -117,11 +117,11 @@ func (d *draft) configure() {
 // nothing and never did. Its key may own CPUs all the same: an earlier attempt
 // that is still running did not get what a later one has.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
-	if c.Born.Empty() {
+	if c.Stamp.CPUs.Empty() {
 		return nil
 	}
 	// What else a record says is in c already.
-	cpus := c.Born
+	cpus := c.Stamp.CPUs
 	if g, owns := owners.Of(c.Key); owns {
 		cpus = g.CPUs.Union(owners.Kept(c.Key))
 	} else if kept := owners.Kept(c.Key); !kept.Empty() {

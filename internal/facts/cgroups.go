@@ -155,7 +155,7 @@ func (g *Gatherer) unsaid(can *route.Capabilities, c *lifecycle.Container, f *en
 func (g *Gatherer) wasUnread(id string) bool {
 	defer g.o.State.Free()
 	known := g.o.State.Hold().Container(id)
-	return known != nil && known.Unread != ""
+	return known != nil && known.Unread.Why != ""
 }
 
 // readEnded finds pods that own CPUs and have ended unnoticed: some runtimes do not

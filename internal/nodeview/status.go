@@ -185,7 +185,7 @@ func (v *View) container(ctr *engine.Container) api.Container {
 		s.Seat = "none"
 		return s
 	}
-	s.Seat, s.SeatWhy = ctr.Seat.Pool.String(), ctr.SeatWhy
+	s.Seat, s.SeatWhy = ctr.Seat.Pool.String(), ctr.Seat.Why
 	s.CPUs = v.State.Machine.Format(v.State.CPUs(ctr))
 	s.Values = v.values(ctr.ID, v.State.Values(ctr))
 	return s
