@@ -223,7 +223,7 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	if left := next.put(w.Values); len(left) > 0 {
 		return fmt.Errorf("update container %s: the CRI has no field for %s", w.Container, left[0].Field)
 	}
-	if err := narrow(s.a.o.Tree, c, next.cpus); err != nil {
+	if err := narrow(s.a.o.Tree, c, next[rowOf(lifecycle.CPUSetCPUs)].text); err != nil {
 		return fmt.Errorf("update container %s: %w", w.Container, err)
 	}
 	c.ours.put(w.Values) // even of a call that fails halfway

@@ -1,14 +1,27 @@
 package bypass
 
 import (
+	"fmt"
 	"maps"
 	"path"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// describeTimeout bounds the question about one pod or container: one that the
+	// runtime hangs on must not keep all others waiting.
+	describeTimeout = 2 * time.Second
+	// mostHung is how many of them may take all of that while everything is asked about;
+	// the rest is asked about afterwards.
+	mostHung = 8
 )
 
 // askPod asks about a pod; nil where the runtime knows none. found are cgroups
@@ -109,13 +122,26 @@ func (r *client) list() ([]*cri.PodSandbox, []*cri.Container, error) {
 	return pods.Items, live, nil
 }
 
-// describe asks about each of a list in a group; what the runtime cannot describe is
-// as unread makes it. The result is complete when the group has ended.
-func describe[L, T any](r *client, group *errgroup.Group, list []L, ask func(L) (*T, error), unread func(L, error) *T) []*T {
+// survey asks about all that there is, some at a time.
+type survey struct {
+	*client
+	group *errgroup.Group
+	hung  atomic.Int32 // questions that took all their time
+}
+
+// describe asks about each of a list, unless too many questions took all their time.
+// What the runtime cannot describe is as unread makes it. The result is complete when the
+// survey's group has ended.
+func describe[L, T any](s *survey, list []L, ask func(L) (*T, error), unread func(L, error) *T) []*T {
 	all := make([]*T, len(list))
 	for i, l := range list {
-		group.Go(func() (err error) {
-			if all[i], err = ask(l); err != nil && !r.over(err) {
+		s.group.Go(func() (err error) {
+			if hung := s.hung.Load(); hung >= mostHung {
+				err = fmt.Errorf("not asked yet: %d others were not answered within %v", hung, describeTimeout)
+			} else if all[i], err = ask(l); codeOf(err) == codes.DeadlineExceeded {
+				s.hung.Add(1)
+			}
+			if err != nil && !s.over(err) {
 				all[i], err = unread(l, err), nil
 			}
 			return err

@@ -66,58 +66,78 @@ func (r *criResources) words() *lifecycle.Resources {
 
 func said[T int64 | uint64](v T) lifecycle.Opt[T] { return lifecycle.Opt[T]{V: v, Set: v != 0} }
 
+// amount is what is stored of one field: a number, or a text.
+type amount struct {
+	n    int64
+	text string
+}
+
+// amountOf reads a value. An unlimited one is -1 or 0, of which comparing knows no difference.
+func amountOf(v lifecycle.Value) amount {
+	switch {
+	case !v.Field.Numeric():
+		return amount{text: v.Text}
+	case v.Int <= 0 && (v.Field == lifecycle.CPUQuota || v.Field == lifecycle.MemoryLimit):
+		return amount{n: -1}
+	}
+	return amount{n: v.Int}
+}
+
+// copied are the fields that the CRI's update has: how each stands in a request, whoever asks.
+var copied = [6]struct {
+	field  lifecycle.Field
+	theirs func(*lifecycle.Resources, amount)
+	ours   func(*cri.LinuxContainerResources, amount)
+}{
+	{lifecycle.CPUShares, func(r *lifecycle.Resources, a amount) { r.CPU.Shares = lifecycle.Some(uint64(a.n)) },
+		func(r *cri.LinuxContainerResources, a amount) { r.CpuShares = a.n }},
+	{lifecycle.CPUQuota, func(r *lifecycle.Resources, a amount) { r.CPU.Quota = lifecycle.Some(a.n) },
+		func(r *cri.LinuxContainerResources, a amount) { r.CpuQuota = a.n }},
+	{lifecycle.CPUPeriod, func(r *lifecycle.Resources, a amount) { r.CPU.Period = lifecycle.Some(uint64(a.n)) },
+		func(r *cri.LinuxContainerResources, a amount) { r.CpuPeriod = a.n }},
+	{lifecycle.MemoryLimit, func(r *lifecycle.Resources, a amount) { r.Memory.Limit = lifecycle.Some(a.n) },
+		func(r *cri.LinuxContainerResources, a amount) { r.MemoryLimitInBytes = a.n }},
+	{lifecycle.CPUSetCPUs, func(r *lifecycle.Resources, a amount) { r.CPU.CPUs = a.text },
+		func(r *cri.LinuxContainerResources, a amount) { r.CpusetCpus = a.text }},
+	{lifecycle.CPUSetMems, func(r *lifecycle.Resources, a amount) { r.CPU.Mems = a.text },
+		func(r *cri.LinuxContainerResources, a amount) { r.CpusetMems = a.text }},
+}
+
+// rowOf finds a field's row in copied; -1 for none.
+func rowOf(f lifecycle.Field) int {
+	for i := range copied {
+		if copied[i].field == f {
+			return i
+		}
+	}
+	return -1
+}
+
+var copiedFields = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return rowOf(f) >= 0 })
+
 // stored are the resources of a container that the CRI can change, as its
-// stored copy has them. 0 and "" are "not said", and an unlimited quota is -1
-// or 0: comparing knows no difference.
-type stored struct {
-	shares, quota, period, memory int64
-	cpus, mems                    string
-}
+// stored copy has them, by the rows of copied. 0 and "" are "not said".
+type stored [len(copied)]amount
 
-func storedOf(r *lifecycle.Resources) stored {
-	return stored{
-		shares: int64(r.CPU.Shares.V), quota: unlimited(r.CPU.Quota.V), period: int64(r.CPU.Period.V),
-		memory: unlimited(r.Memory.Limit.V), cpus: r.CPU.CPUs, mems: r.CPU.Mems,
+func storedOf(r *lifecycle.Resources) (s stored) {
+	for i, row := range copied {
+		v, _ := r.Of(row.field, "")
+		s[i] = amountOf(v)
 	}
-}
-
-func unlimited(v int64) int64 {
-	if v <= 0 {
-		return -1
-	}
-	return v
+	return s
 }
 
 // asked returns what somebody else put into the copy since it was seen: what
 // differs from then and is not ours. nil where nothing does.
-func asked(now, seen, ours stored) *lifecycle.Resources {
-	r := &lifecycle.Resources{}
-	any := false
-	differs := func(n, s, o int64) bool {
-		d := n != s && n != o
-		any = any || d
-		return d
-	}
-	if differs(now.shares, seen.shares, ours.shares) {
-		r.CPU.Shares = lifecycle.Some(uint64(now.shares))
-	}
-	if differs(now.quota, seen.quota, ours.quota) {
-		r.CPU.Quota = lifecycle.Some(now.quota)
-	}
-	if differs(now.period, seen.period, ours.period) {
-		r.CPU.Period = lifecycle.Some(uint64(now.period))
-	}
-	if differs(now.memory, seen.memory, ours.memory) {
-		r.Memory.Limit = lifecycle.Some(now.memory)
-	}
-	if now.cpus != seen.cpus && now.cpus != ours.cpus {
-		r.CPU.CPUs, any = now.cpus, true
-	}
-	if now.mems != seen.mems && now.mems != ours.mems {
-		r.CPU.Mems, any = now.mems, true
-	}
-	if !any {
-		return nil
+func asked(now, seen, ours stored) (r *lifecycle.Resources) {
+	for i, row := range copied {
+		if now[i] == seen[i] || now[i] == ours[i] {
+			continue
+		}
+		if r == nil {
+			r = &lifecycle.Resources{}
+		}
+		row.theirs(r, now[i])
 	}
 	return r
 }
@@ -125,20 +145,9 @@ func asked(now, seen, ours stored) *lifecycle.Resources {
 // put lays values over a copy, as far as the CRI has a field for them.
 func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 	for _, v := range values {
-		switch v.Field {
-		case lifecycle.CPUShares:
-			s.shares = v.Int
-		case lifecycle.CPUQuota:
-			s.quota = unlimited(v.Int)
-		case lifecycle.CPUPeriod:
-			s.period = v.Int
-		case lifecycle.MemoryLimit:
-			s.memory = unlimited(v.Int)
-		case lifecycle.CPUSetCPUs:
-			s.cpus = v.Text
-		case lifecycle.CPUSetMems:
-			s.mems = v.Text
-		default:
+		if i := rowOf(v.Field); i >= 0 {
+			s[i] = amountOf(v)
+		} else {
 			left = append(left, v)
 		}
 	}
@@ -148,50 +157,19 @@ func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 // drop takes out what somebody else asked for since: asking for what was there
 // before is a request again.
 func (s *stored) drop(r *lifecycle.Resources) {
-	var none stored
-	if r.CPU.Shares.Set {
-		s.shares = none.shares
-	}
-	if r.CPU.Quota.Set {
-		s.quota = none.quota
-	}
-	if r.CPU.Period.Set {
-		s.period = none.period
-	}
-	if r.Memory.Limit.Set {
-		s.memory = none.memory
-	}
-	if r.CPU.CPUs != "" {
-		s.cpus = none.cpus
-	}
-	if r.CPU.Mems != "" {
-		s.mems = none.mems
+	for i, row := range copied {
+		if _, set := r.Of(row.field, ""); set {
+			s[i] = amount{}
+		}
 	}
 }
-
-// copiedFields are those that the CRI's update has.
-var copiedFields = lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
-	var none stored
-	return len(none.put([]lifecycle.Value{{Field: f}})) == 0
-})
 
 // request asks for values, and for nothing else: 0 is "leave it" to runtimes.
 func request(values []lifecycle.Value) *cri.LinuxContainerResources {
 	r := &cri.LinuxContainerResources{}
 	for _, v := range values {
-		switch v.Field {
-		case lifecycle.CPUShares:
-			r.CpuShares = v.Int
-		case lifecycle.CPUQuota:
-			r.CpuQuota = unlimited(v.Int)
-		case lifecycle.CPUPeriod:
-			r.CpuPeriod = v.Int
-		case lifecycle.MemoryLimit:
-			r.MemoryLimitInBytes = unlimited(v.Int)
-		case lifecycle.CPUSetCPUs:
-			r.CpusetCpus = v.Text
-		case lifecycle.CPUSetMems:
-			r.CpusetMems = v.Text
+		if i := rowOf(v.Field); i >= 0 {
+			copied[i].ours(r, amountOf(v))
 		}
 	}
 	return r

@@ -63,19 +63,15 @@ func (s *session) synchronise() error {
 // left out; what the runtime cannot describe is as it is listed, and is asked about
 // again.
 func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, found map[string]string) (map[string]*pod, error) {
-	var hung patience
 	group, _ := errgroup.WithContext(s.ctx)
 	group.SetLimit(listing)
-	told := describe(s.c, group, pods,
-		func(l *cri.PodSandbox) (*pod, error) {
-			return hungOf(&hung, func() (*pod, error) { return s.c.askPod(l.Id, found) })
-		},
-		func(l *cri.PodSandbox, why error) *pod { return s.c.podUnread(l, found, why) })
-	ctrs := describe(s.c, group, containers,
-		func(l *cri.Container) (*ctr, error) {
-			return hungOf(&hung, func() (*ctr, error) { return s.c.askContainer(l.Id, l.PodSandboxId, found[l.Id]) })
-		},
-		func(l *cri.Container, why error) *ctr { return s.c.ctrUnread(l, found[l.Id], why) })
+	q := &survey{client: s.c, group: group}
+	told := describe(q, pods,
+		func(l *cri.PodSandbox) (*pod, error) { return q.askPod(l.Id, found) },
+		func(l *cri.PodSandbox, why error) *pod { return q.podUnread(l, found, why) })
+	ctrs := describe(q, containers,
+		func(l *cri.Container) (*ctr, error) { return q.askContainer(l.Id, l.PodSandboxId, found[l.Id]) },
+		func(l *cri.Container, why error) *ctr { return q.ctrUnread(l, found[l.Id], why) })
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("synchronise: %w", err)
 	}

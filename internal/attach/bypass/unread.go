@@ -1,49 +1,14 @@
 package bypass
 
 import (
-	"fmt"
 	"path"
-	"sync"
-	"time"
 
-	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
-
-const (
-	// describeTimeout bounds the question about one pod or container: one that the
-	// runtime hangs on must not keep all others waiting.
-	describeTimeout = 2 * time.Second
-	// mostHung is how many of them may take all of that while everything is asked about;
-	// the rest is asked about afterwards.
-	mostHung = 8
-)
-
-// patience counts questions that took all their time.
-type patience struct {
-	mu   sync.Mutex
-	hung int
-}
-
-// hungOf asks, unless too many questions before took all their time.
-func hungOf[A any](p *patience, ask func() (A, error)) (a A, err error) {
-	p.mu.Lock()
-	hung := p.hung
-	p.mu.Unlock()
-	if hung >= mostHung {
-		return a, fmt.Errorf("not asked yet: %d others were not answered within %v", hung, describeTimeout)
-	}
-	if a, err = ask(); codeOf(err) == codes.DeadlineExceeded {
-		p.mu.Lock()
-		p.hung++
-		p.mu.Unlock()
-	}
-	return a, err
-}
 
 // again tells which hints are to be followed once more, and after how many tries at
 // least, and which have been often enough.

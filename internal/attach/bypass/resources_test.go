@@ -1,0 +1,52 @@
+package bypass
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// TestStored: a value of each field that the CRI can change is asked for as it is, and is
+// noticed where somebody else asked for it, once.
+func TestStored(t *testing.T) {
+	for _, c := range []struct {
+		value lifecycle.Value
+		ours  *cri.LinuxContainerResources
+	}{
+		{lifecycle.Value{Field: lifecycle.CPUShares, Int: 7}, &cri.LinuxContainerResources{CpuShares: 7}},
+		{lifecycle.Value{Field: lifecycle.CPUQuota, Int: 7}, &cri.LinuxContainerResources{CpuQuota: 7}},
+		{lifecycle.Value{Field: lifecycle.CPUQuota, Int: 0}, &cri.LinuxContainerResources{CpuQuota: -1}},
+		{lifecycle.Value{Field: lifecycle.CPUPeriod, Int: 7}, &cri.LinuxContainerResources{CpuPeriod: 7}},
+		{lifecycle.Value{Field: lifecycle.MemoryLimit, Int: -5}, &cri.LinuxContainerResources{MemoryLimitInBytes: -1}},
+		{lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}, &cri.LinuxContainerResources{CpusetCpus: "0-1"}},
+		{lifecycle.Value{Field: lifecycle.CPUSetMems, Text: "0"}, &cri.LinuxContainerResources{CpusetMems: "0"}},
+	} {
+		values := []lifecycle.Value{c.value}
+		if d := cmp.Diff(c.ours, request(values), protocmp.Transform()); d != "" {
+			t.Errorf("%s: asked for\n%s", c.value.Field, d)
+		}
+		var now, seen, ours stored
+		if left := now.put(values); len(left) > 0 {
+			t.Errorf("%s: no field for it", c.value.Field)
+		}
+		theirs := asked(now, seen, ours)
+		if theirs == nil || storedOf(theirs)[rowOf(c.value.Field)] != now[rowOf(c.value.Field)] {
+			t.Errorf("%s: somebody else asked for %+v", c.value.Field, theirs)
+		}
+		if asked(now, now, ours) != nil || asked(now, seen, now) != nil {
+			t.Errorf("%s: what was seen, or is ours, was asked for", c.value.Field)
+		}
+		ours = now
+		if ours.drop(theirs); ours != (stored{}) {
+			t.Errorf("%s: still ours: %+v", c.value.Field, ours)
+		}
+	}
+	var s stored
+	if left := s.put([]lifecycle.Value{{Field: lifecycle.OOMScoreAdj, Int: 1}}); len(left) != 1 || s != (stored{}) {
+		t.Errorf("put %+v, left %+v", s, left)
+	}
+}
