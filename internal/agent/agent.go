@@ -127,11 +127,8 @@ func (a *Agent) build() error {
 	if err != nil {
 		return err
 	}
-	a.node = node{tree: tree, devices: hostOf(o.Config.Paths), makes: o.Tree == nil}
-	if o.Host != nil {
-		a.node.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
-	}
-	a.node.resctrl, a.node.cookies = a.resctrl(), o.Cookies
+	a.node = nodeOf(o)
+	a.node.tree, a.node.resctrl, a.node.makes = tree, a.resctrl(), o.Tree == nil
 	if o.Cookies == nil && o.Tree == nil {
 		a.node.cookies = coresched.Real{}
 	}

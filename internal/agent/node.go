@@ -26,6 +26,15 @@ type node struct {
 	makes bool
 }
 
+// nodeOf is a node as far as it was given.
+func nodeOf(o Options) node {
+	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths)}
+	if o.Host != nil {
+		n.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
+	}
+	return n
+}
+
 // host reads the node's devices. What cannot be read is not there.
 func (n node) host() lifecycle.Host {
 	if n.devices == nil {

@@ -27,11 +27,7 @@ import (
 // Policy is what an agent made of these options would give its engine. The
 // options must have a machine and a tree.
 func Policy(o Options) (engine.Policy, error) {
-	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths)}
-	if o.Host != nil {
-		n.devices = func() (lifecycle.Host, error) { return *o.Host, nil }
-	}
-	return policyOf(o.Config, o.Machine, n)
+	return policyOf(o.Config, o.Machine, nodeOf(o))
 }
 
 // policyOf translates a valid configuration for this machine. Errors name the

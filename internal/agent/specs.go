@@ -55,33 +55,33 @@ func (a *Agent) newGrants() *podspec.Grants {
 // AskGrants asks the kubelet once which devices it granted.
 func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 	g := podspec.NewGrants(grantsOf(c))
+	defer ask(ctx, g)()
+	return sourceOf(g.State())
+}
+
+// ask runs what asks the kubelet until it is ready, and on until end is called.
+func ask(ctx context.Context, who interface {
+	Run(ctx context.Context) error
+	Ready(ctx context.Context)
+}) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = g.Run(ctx) // only of connections that do not close
+		_ = who.Run(ctx) // only of connections that do not close
 	}()
-	g.Ready(ctx)
-	out := sourceOf(g.State())
-	stop()
-	<-ended
-	return out
+	who.Ready(ctx)
+	return func() {
+		stop()
+		<-ended
+	}
 }
 
 // AskSpecs asks the sources that a configuration names once.
 func AskSpecs(ctx context.Context, c config.PodSpec) []api.SpecSource {
 	l := podspec.New(podspec.Options{Rungs: rungsOf(c, nil)})
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = l.Run(ctx) // only of connections that do not close
-	}()
-	l.Ready(ctx)
-	out := sources(l)
-	stop()
-	<-ended
-	return out
+	defer ask(ctx, l)()
+	return sources(l)
 }
 
 func sources(l *podspec.Ladder) []api.SpecSource {
