@@ -19,7 +19,7 @@ var wallClock = map[string]string{
 	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for people",
 
 	"internal/attach/bypass/convert.go GetCreatedAt": "the runtime's own word, by which nothing is measured: who is adopted first",
-	"internal/attach/cri/backend.go GetCreatedAt":    "the same",
+	"internal/attach/cri/client.go GetCreatedAt":     "the same",
 	"internal/attach/bypass/unread.go GetCreatedAt":  "the same",
 }
 

@@ -9,27 +9,15 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/crew"
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/runtimes"
 	"github.com/trimtab/trimtab/internal/socket"
-)
-
-// The states of an attachment, as Status prints them.
-const (
-	StateIdle         = "not running"
-	StateStandby      = "standby"
-	StateListing      = "listing"
-	StatePassing      = "passing everything through"
-	StateSynchronised = "synchronised"
-	StateLost         = "connection lost"
 )
 
 // ErrDetached is the error of Update while the runtime is away.
@@ -71,34 +59,11 @@ type Options struct {
 // Attachment is Trimtab between a kubelet and its runtime. It is a
 // conductor.Carrier and, while the runtime is there, a conductor.Runtime.
 type Attachment struct {
-	o       Options
-	backend *backend
-	work    crew.Crew
-	ctx     context.Context // of everything Run started
-	// strangers is of the goroutine that follows the runtime alone.
-	strangers strangers
+	*parts
 
-	mu      sync.Mutex // guards all below; never held across I/O
-	state   string
-	runtime string
-	kind    runtimes.Runtime // what it takes
-	can     conductor.Capabilities
-	err     error
-	known   bool // how things stand; from then on calls are held
-	standby bool // another agent decides
-	live    bool // the runtime answers
-	store   store
-	lanes   map[string]chan struct{} // by pod: what is still to be told of it
-	starts  map[uint64]chan struct{} // containers that are starting
-	forms   map[string]pathForm      // by runtime handler, where they are learned
-	retries map[string]again         // by id: what the runtime could not describe
-	serial  uint64
-	conns   map[*relay.Conn]struct{}
-	// dialling are callers that were accepted and have no connection to the
-	// runtime yet.
-	dialling int
-	frozen   bool      // no call begins any more
-	face     *hookFace // as proxies see it; nil where none asks
+	o     Options
+	calls *calls
+	front *front
 }
 
 var (
@@ -117,144 +82,159 @@ func New(o Options) *Attachment {
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
-	a := &Attachment{
-		o: o, strangers: newStrangers(time.Now), state: StateIdle, store: newStore(), lanes: map[string]chan struct{}{},
-		starts: map[uint64]chan struct{}{}, forms: map[string]pathForm{}, retries: map[string]again{}, conns: map[*relay.Conn]struct{}{},
+	p := &parts{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.Admit), store: newStore(), retries: newRetries()}
+	p.order = newOrder(o.Log, &p.store.serial)
+	p.paths = &paths{parts: p, forms: map[string]pathForm{}}
+	p.lists = &lists{parts: p, unannounced: newUnannounced(time.Now)}
+	if o.Hooks != nil {
+		p.face = &hookFace{parts: p, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
 	}
-	a.can = a.capabilities(runtimes.Runtime{})
+	a := &Attachment{parts: p, o: o, calls: &calls{parts: p, fail: o.Fail}}
+	p.events = &events{parts: p, handler: o.Handler, from: a}
+	a.front = &front{log: o.Log, dial: o.Dial, order: p.order, pick: a.calls.pick, conns: map[*relay.Conn]struct{}{}}
 	return a
 }
 
 // Name is the attachment's name in status, journal and docs.
-func (a *Attachment) Name() string {
-	if a.o.Hooks != nil {
-		return "hooks"
-	}
-	return "cri"
-}
+func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
 
 // Capabilities are what calls can do with the runtime that answers. Values of pods
 // are never carried.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	can := a.can
-	can.About = a.runtime
+	a.link.mu.Lock()
+	defer a.link.mu.Unlock()
+	can := a.link.can
+	can.About = a.link.runtime
 	return can
-}
-
-// capabilities are those with one runtime.
-func (a *Attachment) capabilities(kind runtimes.Runtime) conductor.Capabilities {
-	hooks := a.o.Hooks != nil
-	fields := func(k lifecycle.Kind, call runtimes.Call) lifecycle.FieldSet {
-		return lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
-			if hooks {
-				return CarriesHooks(k, f)
-			}
-			return Carries(k, f) && kind.Has(runtimes.CRI, call, f)
-		})
-	}
-	updates := fields(lifecycle.UpdateContainer, runtimes.Request)
-	return conductor.Capabilities{
-		Name: a.Name(), Create: fields(lifecycle.CreateContainer, runtimes.Create), Update: updates, Copy: updates,
-		Takes: func(c runtimes.Call, v lifecycle.Value) string {
-			if hooks && c != runtimes.Push && v.Field == lifecycle.MemoryLimit && v.Int < 0 {
-				return "runtime proxies drop a memory limit below 0 from the answer of a hook server"
-			}
-			return kind.Takes(runtimes.CRI, c, v)
-		},
-		HoldsStart: true, RemovesEnv: true, AsksBeforePod: true,
-	}
-}
-
-func (a *Attachment) takes() runtimes.Runtime {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.kind
-}
-
-// taken parts values into those the runtime takes in a call and those that would
-// fail the call or be dropped.
-func (a *Attachment) taken(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
-	kind := a.takes()
-	for _, v := range values {
-		if kind.Takes(runtimes.CRI, c, v) == "" {
-			send = append(send, v)
-		} else {
-			left = append(left, v)
-		}
-	}
-	return send, left
 }
 
 // About names the runtime and its version; empty before it was first asked.
 func (a *Attachment) About() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.runtime
+	_, about, _ := a.Status()
+	return about
 }
 
 // Status returns the state of the attachment, the runtime, and the last error
 // since it last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.state, a.runtime, a.err
-}
-
-// States lists the states Status may return.
-func States() []string {
-	return []string{StateIdle, StateStandby, StateListing, StatePassing, StateSynchronised, StateLost}
-}
-
-// enter moves to a state; an error stays for people to read until it works.
-func (a *Attachment) enter(state string, err error) {
-	a.mu.Lock()
-	changed := a.state != state
-	a.state = state
-	if err != nil || state == StateSynchronised {
-		a.err = err
-	}
-	a.mu.Unlock()
-	if changed {
-		a.o.Log.Debug("cri attachment", logkey.State, state, logkey.Err, err)
-	}
+	a.link.mu.Lock()
+	defer a.link.mu.Unlock()
+	return a.link.state, a.link.runtime, a.link.err
 }
 
 // Update brings values into the runtime's copy of containers, one call each. It
 // returns the ids of those the runtime does not know or refuses.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	a.mu.Lock()
-	live := a.live
-	a.mu.Unlock()
-	if !live {
+	if _, _, live := a.link.now(); !live {
 		return nil, ErrDetached
 	}
 	var failed []string
 	for _, w := range what {
-		err := a.send(ctx, w.Container, w.Values)
+		err := a.events.send(ctx, w.Container, w.Values)
 		switch status.Code(err) {
 		case codes.OK:
 		case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 			return failed, fmt.Errorf("update container %s through the cri: %w", w.Container, err)
 		default:
-			a.o.Log.Debug("the runtime refused an update", logkey.Container, w.Container, logkey.Err, err)
+			a.log.Debug("the runtime refused an update", logkey.Container, w.Container, logkey.Err, err)
 			failed = append(failed, w.Container)
 		}
 	}
 	return failed, nil
 }
 
-// send makes one update of our own.
-func (a *Attachment) send(ctx context.Context, id string, values []lifecycle.Value) error {
-	r := &pRes{}
-	values, left := a.taken(runtimes.Push, values)
-	a.report(id, left)
-	if left := update(r, values); len(left) == len(values) {
-		return nil
+// Run serves until ctx ends. The socket opens when it is known what runs, or when
+// the runtime does not answer; then every call passes until it does. It is called
+// once.
+func (a *Attachment) Run(ctx context.Context) error {
+	defer a.link.enter(StateIdle, nil)
+	var err error
+	if a.client, err = newClient(a.o.Runtime, a.o.Dial); err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := a.backend.calls.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r})
+	defer a.client.close()
+	var stop context.CancelFunc
+	a.order.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+
+	a.link.enter(StateListing, nil)
+	first, cancel := context.WithTimeout(ctx, a.o.Patience)
+	a.noteLive(false, a.lists.synchronise(first))
+	cancel()
+
+	if a.o.Hooks != nil {
+		return a.runHooks(ctx, stop)
+	}
+	sockets, err := opened(ctx, a, a.listen)
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, closeAll(sockets))
+	}
+	var accepting sync.WaitGroup
+	for _, s := range sockets {
+		a.log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.to)
+		accepting.Go(func() { a.front.accept(s) })
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { a.follow(ctx); return nil })
+	<-ctx.Done()
+	_ = closeAll(sockets)
+	accepting.Wait()
+	a.front.freeze()
+	a.front.drain()
+	stop()
+	err = group.Wait()
+	a.order.work.Wait()
 	return err
+}
+
+// follow keeps up with the runtime until ctx ends: first until it is known what
+// runs, then by comparing its list with what is known.
+func (a *Attachment) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		known, _, live := a.link.now()
+		var err error
+		if known {
+			err = a.lists.compare(ctx)
+		} else {
+			err = a.lists.synchronise(ctx)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		a.noteLive(live, err)
+		pauseFor(ctx, a.o.Look)
+	}
+	_, _, live := a.link.now()
+	a.link.setLive(false)
+	if live {
+		recoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, nil) })
+	}
+}
+
+// noteLive notifies the handler of a runtime that comes or goes.
+func (a *Attachment) noteLive(live bool, err error) {
+	a.link.setLive(err == nil)
+	known, standby, _ := a.link.now()
+	switch {
+	case err == nil:
+		a.link.enter(StateSynchronised, nil)
+		if !live {
+			recoverPanic(a.log, "Attached", func() { a.o.Handler.Attached(a, a) })
+		}
+	case known:
+		a.paths.forget()
+		a.link.enter(StateLost, err)
+		if live {
+			recoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, err) })
+		}
+	default:
+		if a.link.isNew(err) {
+			a.log.Warn("it is not known what runs; every call passes", logkey.Err, err)
+		}
+		state := StatePassing
+		if standby {
+			state = StateStandby
+		}
+		a.link.enter(state, err)
+	}
 }

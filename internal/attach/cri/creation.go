@@ -22,9 +22,9 @@ const (
 // creation is a request for a container. Kubelet and caller wait while it is
 // read: what it says of the pod, which is known already, is passed over.
 type creation struct {
-	msg  []byte
-	pod  string
-	told *lCtr // without id
+	msg   []byte
+	pod   string
+	asked *lCtr // without id
 }
 
 // creationIn reads a request; ok is false where it is none.
@@ -46,12 +46,12 @@ func creationIn(msg []byte) (c creation, ok bool) {
 	if err != nil || config == nil || c.pod == "" || !utf8.ValidString(c.pod) {
 		return c, false
 	}
-	c.told, ok = containerFrom(config, c.pod)
+	c.asked, ok = containerFrom(config, c.pod)
 	return c, ok
 }
 
 // podIn is the pod as the request tells it.
-func (c *creation) podIn() *lPod {
+func (c creation) podIn() *lPod {
 	p := &pPod{}
 	_ = eachField(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
 		if n == creationSandbox && b != nil {
@@ -65,22 +65,22 @@ func (c *creation) podIn() *lPod {
 // changed puts values into a request. Mostly they only add to it: then they are
 // what is to follow it, as protobuf lays what comes later over what came before.
 // Otherwise the message is made anew. What the CRI cannot carry is returned.
-func (a *Attachment) changed(c creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
-	values, refused := a.taken(runtimes.Create, values)
-	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(c.told, v) }) {
+func (c *calls) changed(req creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
+	values, refused := c.link.taken(runtimes.Create, values)
+	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.asked, v) }) {
 		added := &pCtr{}
 		left = adjust(added, values)
-		if b := a.encode(added); len(b) > 0 {
+		if b := c.events.encode(added); len(b) > 0 {
 			more = protowire.AppendBytes(protowire.AppendTag(nil, creationConfig, protowire.BytesType), b)
 		}
 		return nil, more, append(left, refused...)
 	}
-	req := &cri.CreateContainerRequest{}
-	if !decodable(c.msg, req) {
+	whole := &cri.CreateContainerRequest{}
+	if proto.Unmarshal(req.msg, whole) != nil {
 		return nil, nil, nil // the runtime will say what is wrong with it
 	}
-	left = adjust(req.Config, values)
-	return a.encode(req), nil, append(left, refused...)
+	left = adjust(whole.Config, values)
+	return c.events.encode(whole), nil, append(left, refused...)
 }
 
 // replaces reports whether a value changes an entry of a list, or sets a number

@@ -74,16 +74,16 @@ func FuzzHeld(f *testing.F) {
 		a := New(Options{Handler: &decider{strings.ToValidUTF8(text, ""), n}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		a.ctx = ctx
+		a.order.ctx = ctx
 		var err error
-		if a.backend, err = newBackend(filepath.Join(t.TempDir(), "nobody"), nil); err != nil {
+		if a.client, err = newClient(filepath.Join(t.TempDir(), "nobody"), nil); err != nil {
 			t.Fatal(err)
 		}
-		defer a.backend.close()
-		a.notePod(&lifecycle.Pod{ID: "p"})
-		a.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
+		defer a.client.close()
+		a.store.notePod(&lifecycle.Pod{ID: "p"})
+		a.store.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
 		for _, method := range slices.Sorted(maps.Keys(held)) {
-			v := a.decide(ctx, method, held[method], msg)
+			v := a.calls.decide(ctx, method, held[method], msg)
 			if method == "CreateContainer" && (v.Message != nil || v.More != nil) {
 				checkChanged(t, a, msg, v)
 			}
@@ -91,7 +91,7 @@ func FuzzHeld(f *testing.F) {
 				v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
 			}
 		}
-		a.work.Wait()
+		a.order.work.Wait()
 		if strings.Contains(log.String(), "panic contained") {
 			t.Error(log.String())
 		}
@@ -114,7 +114,7 @@ func checkChanged(t *testing.T, a *Attachment, msg []byte, v relay.Verdict) {
 		t.Fatalf("%x became %x: %v", msg, changed, err)
 	}
 	ans, _ := a.o.Handler.Handle(context.Background(), nil, lifecycle.Event{})
-	values, _ := a.taken(runtimes.Create, ans.Values)
+	values, _ := a.link.taken(runtimes.Create, ans.Values)
 	adjust(want.Config, values)
 	if !proto.Equal(got, want) {
 		t.Errorf("%x became\n%v, want\n%v", msg, got, want)
@@ -136,7 +136,7 @@ func TestMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := New(Options{Log: slog.New(slog.DiscardHandler)})
-	a.kind = runtimes.Of("containerd", "2.1.0", runtimes.Version{})
+	a.link.kind = runtimes.Of("containerd", "2.1.0", runtimes.Version{})
 	anew := map[lifecycle.Field]bool{}
 	for _, s := range settings {
 		for _, text := range []string{"k", "l"} {
@@ -149,7 +149,7 @@ func TestMadeAnew(t *testing.T) {
 				if !ok {
 					t.Fatal("it is no request")
 				}
-				message, more, left := a.changed(req, []lifecycle.Value{v})
+				message, more, left := a.calls.changed(req, []lifecycle.Value{v})
 				if message == nil {
 					message = slices.Concat(msg, more)
 				} else {

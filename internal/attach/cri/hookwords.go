@@ -9,10 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/statefile"
 )
+
+type hRes = hooks.LinuxContainerResources
 
 // hookedIn is a container as a proxy tells of it.
 func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.Container {
@@ -30,19 +34,15 @@ func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.
 }
 
 // hookResources translates resources that are not nil.
-func hookResources(r *hooks.LinuxContainerResources) lifecycle.Resources {
-	out := lifecycle.Resources{
-		CPU: lifecycle.CPU{
-			Shares: said(uint64(max(r.CpuShares, 0))), Quota: said(r.CpuQuota), Period: said(uint64(max(r.CpuPeriod, 0))),
-			CPUs: r.CpusetCpus, Mems: r.CpusetMems,
-		},
-		Memory:  lifecycle.Memory{Limit: said(r.MemoryLimitInBytes), Swap: said(r.MemorySwapLimitInBytes)},
-		Unified: maps.Clone(r.Unified),
+func hookResources(r *hRes) lifecycle.Resources {
+	p := pRes{
+		CpuPeriod: r.CpuPeriod, CpuQuota: r.CpuQuota, CpuShares: r.CpuShares, CpusetCpus: r.CpusetCpus, CpusetMems: r.CpusetMems,
+		MemoryLimitInBytes: r.MemoryLimitInBytes, MemorySwapLimitInBytes: r.MemorySwapLimitInBytes, Unified: r.Unified,
 	}
 	for _, h := range r.HugepageLimits {
-		out.Hugepages = append(out.Hugepages, lifecycle.HugepageLimit{Size: h.GetPageSize(), Limit: h.GetLimit()})
+		p.HugepageLimits = append(p.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 	}
-	return out
+	return *resourcesIn(&p)
 }
 
 // onlyNew leaves of what is asked for what the runtime does not have.
@@ -72,46 +72,26 @@ func onlyNew(asked, has lifecycle.Resources) lifecycle.Resources {
 // hooked lists what an answer to a proxy carries. Numbers of 0 and empty lists
 // say nothing, and a limit of memory below 0 is passed over by proxies: the
 // keeper lifts it.
-var hooked = map[lifecycle.Field]func(*hooks.LinuxContainerResources, lifecycle.Value) bool{
-	lifecycle.CPUShares:  hookNumber(func(r *hooks.LinuxContainerResources) *int64 { return &r.CpuShares }, 1),
-	lifecycle.CPUQuota:   hookNumber(func(r *hooks.LinuxContainerResources) *int64 { return &r.CpuQuota }, -1),
-	lifecycle.CPUPeriod:  hookNumber(func(r *hooks.LinuxContainerResources) *int64 { return &r.CpuPeriod }, 1),
-	lifecycle.CPUSetCPUs: hookList(func(r *hooks.LinuxContainerResources) *string { return &r.CpusetCpus }),
-	lifecycle.CPUSetMems: hookList(func(r *hooks.LinuxContainerResources) *string { return &r.CpusetMems }),
-	lifecycle.MemoryLimit: func(r *hooks.LinuxContainerResources, v lifecycle.Value) bool {
+var hooked = map[lifecycle.Field]func(*hRes, lifecycle.Value) bool{
+	lifecycle.CPUShares:  number(func(r *hRes) *int64 { return &r.CpuShares }, 1),
+	lifecycle.CPUQuota:   number(func(r *hRes) *int64 { return &r.CpuQuota }, -1),
+	lifecycle.CPUPeriod:  number(func(r *hRes) *int64 { return &r.CpuPeriod }, 1),
+	lifecycle.CPUSetCPUs: list(func(r *hRes) *string { return &r.CpusetCpus }),
+	lifecycle.CPUSetMems: list(func(r *hRes) *string { return &r.CpusetMems }),
+	lifecycle.MemoryLimit: func(r *hRes, v lifecycle.Value) bool {
 		if v.Int < 0 && r.MemoryLimitInBytes <= 0 {
 			return true // as it is
 		}
-		return hookNumber(func(r *hooks.LinuxContainerResources) *int64 { return &r.MemoryLimitInBytes }, 1)(r, v)
+		return number(func(r *hRes) *int64 { return &r.MemoryLimitInBytes }, 1)(r, v)
 	},
-	lifecycle.Unified: func(r *hooks.LinuxContainerResources, v lifecycle.Value) bool {
+	lifecycle.Unified: func(r *hRes, v lifecycle.Value) bool {
 		r.Unified = withPair(r.Unified, v.Key, v.Text)
 		return v.Key != ""
 	},
-	lifecycle.OOMScoreAdj: func(r *hooks.LinuxContainerResources, v lifecycle.Value) bool {
+	lifecycle.OOMScoreAdj: func(r *hRes, v lifecycle.Value) bool {
 		r.OomScoreAdj = v.Int
 		return true
 	},
-}
-
-func hookNumber(of func(*hooks.LinuxContainerResources) *int64, least int64) func(*hooks.LinuxContainerResources, lifecycle.Value) bool {
-	return func(r *hooks.LinuxContainerResources, v lifecycle.Value) bool {
-		if v.Int == 0 || v.Int < least {
-			return false
-		}
-		*of(r) = v.Int
-		return true
-	}
-}
-
-func hookList(of func(*hooks.LinuxContainerResources) *string) func(*hooks.LinuxContainerResources, lifecycle.Value) bool {
-	return func(r *hooks.LinuxContainerResources, v lifecycle.Value) bool {
-		if v.Text == "" {
-			return false
-		}
-		*of(r) = v.Text
-		return true
-	}
 }
 
 // CarriesHooks says whether an answer to a proxy's call of this kind can hold

@@ -32,25 +32,25 @@ var (
 )
 
 // list asks for all there is.
-func (b *backend) list(ctx context.Context) (pods, ctrs []listed, err error) {
+func (c *client) list(ctx context.Context) (pods, ctrs []listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// Containers first: the pod of one that came in between is then in the other list.
-	if ctrs, err = b.ask(ctx, cri.RuntimeService_ListContainers_FullMethodName, ctrShape); err != nil {
+	if ctrs, err = c.readList(ctx, cri.RuntimeService_ListContainers_FullMethodName, ctrShape); err != nil {
 		return nil, nil, fmt.Errorf("list containers: %w", err)
 	}
-	if pods, err = b.ask(ctx, cri.RuntimeService_ListPodSandbox_FullMethodName, podShape); err != nil {
+	if pods, err = c.readList(ctx, cri.RuntimeService_ListPodSandbox_FullMethodName, podShape); err != nil {
 		return nil, nil, fmt.Errorf("list pods: %w", err)
 	}
 	return pods, ctrs, nil
 }
 
-func (b *backend) ask(ctx context.Context, method string, s shape) ([]listed, error) {
-	b.reading.Lock()
-	defer b.reading.Unlock()
-	l := &listing{shape: s, room: &b.room}
+func (c *client) readList(ctx context.Context, method string, s shape) ([]listed, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	l := &listing{shape: s, room: &c.room}
 	// An empty request asks for all; it is the same for both.
-	err := b.conn.Invoke(ctx, method, &cri.ListContainersRequest{}, l, grpc.ForceCodecV2(listingCodec{encoding.GetCodecV2(proto.Name)}))
+	err := c.conn.Invoke(ctx, method, &cri.ListContainersRequest{}, l, grpc.ForceCodecV2(listingCodec{encoding.GetCodecV2(proto.Name)}))
 	return l.items, err
 }
 

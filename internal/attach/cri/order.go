@@ -3,41 +3,62 @@ package cri
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// after has something told of a pod, after everything else that is still to be
-// told of it. It does not block: answers of the runtime wait for nobody.
-func (a *Attachment) after(pod string, f func(ctx context.Context)) {
+// order runs what follows a call: of one pod one after another, of containers
+// that start in the order of their starts.
+type order struct {
+	log    *slog.Logger
+	serial *atomic.Uint64
+	ctx    context.Context // of everything Run started
+	work   workerpool.Pool
+
+	mu     sync.Mutex               // guards all below
+	queues map[string]chan struct{} // by pod: closed when the last of its queue is done
+	starts map[uint64]chan struct{} // containers that are starting
+}
+
+func newOrder(log *slog.Logger, serial *atomic.Uint64) *order {
+	return &order{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
+}
+
+// after runs f after everything else that is queued of a pod. It does not
+// block: answers of the runtime wait for nobody.
+func (o *order) after(pod string, f func(ctx context.Context)) {
 	done := make(chan struct{})
-	a.mu.Lock()
-	before := a.lanes[pod]
-	a.lanes[pod] = done
-	a.mu.Unlock()
-	a.work.Go(func() {
+	o.mu.Lock()
+	before := o.queues[pod]
+	o.queues[pod] = done
+	o.mu.Unlock()
+	o.work.Go(func() {
 		defer func() {
-			a.mu.Lock()
-			if a.lanes[pod] == done {
-				delete(a.lanes, pod)
+			o.mu.Lock()
+			if o.queues[pod] == done {
+				delete(o.queues, pod)
 			}
-			a.mu.Unlock()
+			o.mu.Unlock()
 			close(done)
 		}()
 		if before != nil {
 			<-before
 		}
-		a.contain("telling of a pod", func() { f(a.ctx) })
+		recoverPanic(o.log, "telling of a pod", func() { f(o.ctx) })
 	})
 }
 
-// await returns when all that is to be told of a pod has been.
-func (a *Attachment) await(ctx context.Context, pod string) {
-	a.mu.Lock()
-	last := a.lanes[pod]
-	a.mu.Unlock()
+// await returns when all that is queued of a pod has run.
+func (o *order) await(ctx context.Context, pod string) {
+	o.mu.Lock()
+	last := o.queues[pod]
+	o.mu.Unlock()
 	if last == nil {
 		return
 	}
@@ -52,35 +73,34 @@ const mostStart = 5 * time.Second
 
 // start notes that a container is about to start. The function returned ends
 // that; serial orders starts.
-func (a *Attachment) start() (serial uint64, end func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.serial++
-	serial = a.serial
+func (o *order) start() (serial uint64, end func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	serial = o.serial.Add(1)
 	done := make(chan struct{})
-	a.starts[serial] = done
+	o.starts[serial] = done
 	return serial, func() {
-		a.mu.Lock()
-		delete(a.starts, serial)
-		a.mu.Unlock()
+		o.mu.Lock()
+		delete(o.starts, serial)
+		o.mu.Unlock()
 		close(done)
 	}
 }
 
-// starting waits for all starts before this one. A container that owns CPUs
+// awaitStarts waits for all starts before this one. A container that owns CPUs
 // must not run its first instruction while another is still being started with
 // them: until that one has its cgroup, nobody can take them away.
-func (a *Attachment) starting(ctx context.Context, serial uint64) {
+func (o *order) awaitStarts(ctx context.Context, serial uint64) {
 	ctx, cancel := context.WithTimeout(ctx, mostStart)
 	defer cancel()
-	a.mu.Lock()
+	o.mu.Lock()
 	var earlier []chan struct{}
-	for s, done := range a.starts {
+	for s, done := range o.starts {
 		if s < serial {
 			earlier = append(earlier, done)
 		}
 	}
-	a.mu.Unlock()
+	o.mu.Unlock()
 	for _, done := range earlier {
 		select {
 		case <-done:
@@ -90,12 +110,19 @@ func (a *Attachment) starting(ctx context.Context, serial uint64) {
 	}
 }
 
-// contain keeps a panic of what it calls from taking the agent down. It reports
-// whether there was none.
-func (a *Attachment) contain(what string, f func()) (ok bool) {
+// busy reports whether something is queued or starts.
+func (o *order) busy() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.queues) > 0 || len(o.starts) > 0
+}
+
+// recoverPanic keeps a panic of what it calls from taking the agent down. It
+// reports whether there was none.
+func recoverPanic(log *slog.Logger, what string, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			a.o.Log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
+			log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
 		}
 	}()
 	f()

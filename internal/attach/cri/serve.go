@@ -2,22 +2,15 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
@@ -37,66 +30,6 @@ const (
 
 // ImageSocket is where an image service of its own is relayed, beside socket.
 func ImageSocket(socket string) string { return strings.TrimSuffix(socket, ".sock") + "-images.sock" }
-
-// Run serves until ctx ends. The socket opens when it is known how things stand,
-// or when the runtime does not answer; then every call passes until it does. It
-// is called once.
-func (a *Attachment) Run(ctx context.Context) error {
-	defer a.enter(StateIdle, nil)
-	var err error
-	if a.backend, err = newBackend(a.o.Runtime, a.o.Dial); err != nil {
-		return err
-	}
-	defer a.backend.close()
-	var stop context.CancelFunc
-	a.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-
-	a.enter(StateListing, nil)
-	first, cancel := context.WithTimeout(ctx, a.o.Patience)
-	a.noteLive(false, a.synchronise(first))
-	cancel()
-
-	if a.o.Hooks != nil {
-		return a.runHooks(ctx, stop)
-	}
-	sockets, err := opened(ctx, a, a.listen)
-	if err != nil || ctx.Err() != nil {
-		return errors.Join(err, closeAll(sockets))
-	}
-	var accepting sync.WaitGroup
-	for _, s := range sockets {
-		a.o.Log.Info("serving the cri", logkey.Socket, s.listener.Addr().String(), logkey.Runtime, s.to)
-		accepting.Go(func() { a.accept(s) })
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { a.follow(ctx); return nil })
-	<-ctx.Done()
-	for _, s := range sockets {
-		_ = s.listener.Close()
-	}
-	accepting.Wait()
-	a.freeze()
-	a.drain()
-	stop()
-	err = group.Wait()
-	a.work.Wait()
-	return err
-}
-
-// freeze has callers open no more calls on the connections they have. Those who
-// connect anew wait for the next agent, where systemd holds the socket.
-func (a *Attachment) freeze() {
-	a.mu.Lock()
-	a.frozen = true
-	all := slices.Collect(maps.Keys(a.conns))
-	a.mu.Unlock()
-	var told sync.WaitGroup
-	for _, c := range all {
-		told.Go(c.Drain) // one that is not read holds up no other
-	}
-	told.Wait()
-}
 
 // served is a socket that is served.
 type served struct {
@@ -171,86 +104,4 @@ func listenAt(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on cri.socket: %w", err)
 	}
 	return l, nil
-}
-
-// accept serves connections until the listener closes.
-func (a *Attachment) accept(s served) {
-	for {
-		c, err := s.listener.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil: // too many open files, for example
-			a.o.Log.Error("a connection cannot be accepted", logkey.Err, err)
-			select {
-			case <-a.ctx.Done():
-			case <-time.After(acceptAgain):
-			}
-			continue
-		}
-		a.mu.Lock()
-		a.dialling++
-		a.mu.Unlock()
-		a.work.Go(func() { a.serve(c, s.to) })
-	}
-}
-
-// serve relays one connection. While the runtime is away its caller sees what it
-// would see without us: a connection that ends.
-func (a *Attachment) serve(caller net.Conn, to string) {
-	limited, cancel := context.WithTimeout(a.ctx, dialTimeout)
-	b, err := a.o.Dial.Dial(limited, to)
-	cancel()
-	if err != nil {
-		a.mu.Lock()
-		a.dialling--
-		a.mu.Unlock()
-		_ = caller.Close()
-		a.o.Log.Debug("the runtime is not there for a caller", logkey.Err, err)
-		return
-	}
-	conn := relay.New(caller, b, relay.Options{Pick: a.pick})
-	a.mu.Lock()
-	a.dialling--
-	a.conns[conn] = struct{}{}
-	frozen := a.frozen
-	a.mu.Unlock()
-	if frozen { // accepted just before
-		conn.Drain()
-	}
-	if err := conn.Run(a.ctx); err != nil {
-		a.o.Log.Warn("a cri connection ended", logkey.Err, err)
-	}
-	a.mu.Lock()
-	delete(a.conns, conn)
-	a.mu.Unlock()
-}
-
-// drain lets calls under way end, within bounds.
-func (a *Attachment) drain() {
-	begun := time.Now()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for {
-		passing, held := a.underWay()
-		waited := time.Since(begun)
-		if !passing && !held || !held && waited > grace || waited > mostGrace {
-			a.o.Log.Info("handing over", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
-			return
-		}
-		<-look.C
-	}
-}
-
-// underWay reports whether a connection is open, and whether a held call, or
-// what is to be told of one, is not at its end.
-func (a *Attachment) underWay() (passing, held bool) {
-	a.mu.Lock()
-	all := slices.Collect(maps.Keys(a.conns))
-	passing, held = len(a.conns) > 0 || a.dialling > 0, len(a.lanes) > 0 || len(a.starts) > 0
-	a.mu.Unlock()
-	for _, c := range all {
-		held = held || c.Holding()
-	}
-	return passing, held
 }

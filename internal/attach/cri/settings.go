@@ -111,8 +111,8 @@ func resourcesOf(c *pCtr) *pRes {
 }
 
 // number sets a number that is at least least and not 0.
-func number(of func(*pRes) *int64, least int64) func(*pRes, lifecycle.Value) bool {
-	return func(r *pRes, v lifecycle.Value) bool {
+func number[R any](of func(*R) *int64, least int64) func(*R, lifecycle.Value) bool {
+	return func(r *R, v lifecycle.Value) bool {
 		if v.Int == 0 || v.Int < least {
 			return false
 		}
@@ -122,8 +122,8 @@ func number(of func(*pRes) *int64, least int64) func(*pRes, lifecycle.Value) boo
 }
 
 // list sets a list that is not empty.
-func list(of func(*pRes) *string) func(*pRes, lifecycle.Value) bool {
-	return func(r *pRes, v lifecycle.Value) bool {
+func list[R any](of func(*R) *string) func(*R, lifecycle.Value) bool {
+	return func(r *R, v lifecycle.Value) bool {
 		if v.Text == "" {
 			return false
 		}
@@ -136,10 +136,7 @@ func setUnified(r *pRes, v lifecycle.Value) bool {
 	if v.Key == "" {
 		return false
 	}
-	if r.Unified == nil {
-		r.Unified = map[string]string{}
-	}
-	r.Unified[v.Key] = v.Text
+	r.Unified = withPair(r.Unified, v.Key, v.Text)
 	return true
 }
 
@@ -224,10 +221,7 @@ func addAnnotation(c *pCtr, v lifecycle.Value) bool {
 	if v.Key == "" {
 		return false
 	}
-	if c.Annotations == nil {
-		c.Annotations = map[string]string{}
-	}
-	c.Annotations[v.Key] = v.Text
+	c.Annotations = withPair(c.Annotations, v.Key, v.Text)
 	return true
 }
 

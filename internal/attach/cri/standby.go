@@ -6,15 +6,6 @@ import (
 	"time"
 )
 
-// admitted asks whether this agent may decide.
-func (a *Attachment) admitted() error {
-	err := a.o.Admit()
-	a.mu.Lock()
-	a.standby = err != nil
-	a.mu.Unlock()
-	return err
-}
-
 // admitAgain is the pause before Admit is asked again.
 const admitAgain = 200 * time.Millisecond
 
@@ -24,7 +15,7 @@ const admitAgain = 200 * time.Millisecond
 func opened[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {
-		standby := a.admitted() != nil
+		standby := a.link.admitted() != nil
 		l, err := listen()
 		if err != nil && standby {
 			waited = true
@@ -45,7 +36,7 @@ func (a *Attachment) catchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Patience)
 	defer cancel()
 	for {
-		err := a.synchronise(ctx)
+		err := a.lists.synchronise(ctx)
 		a.noteLive(false, err)
 		if err == nil || ctx.Err() != nil {
 			return

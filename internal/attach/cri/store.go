@@ -1,23 +1,32 @@
 package cri
 
-import "github.com/trimtab/trimtab/internal/lifecycle"
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
 
 // store is what is known of pods and containers: calls after the first name ids
-// alone. The attachment's mutex guards it.
+// alone.
 type store struct {
+	serial atomic.Uint64 // orders what is noted, and what starts
+
+	mu   sync.Mutex // guards all below
 	pods map[string]*pod
 	ctrs map[string]*ctr
 }
 
-// pod is a sandbox. told is replaced, not changed.
+// pod is a sandbox. value is replaced, not changed.
 type pod struct {
-	told *lifecycle.Pod
-	born uint64 // the attachment's serial when it was noted
+	value *lifecycle.Pod
+	born  uint64 // the serial when it was noted
 }
 
-// ctr is a container. told is replaced, not changed.
+// ctr is a container. value is replaced, not changed.
 type ctr struct {
-	told    *lifecycle.Container
+	value   *lifecycle.Container
 	pod     string
 	born    uint64
 	started bool
@@ -27,7 +36,7 @@ type ctr struct {
 	pending []lifecycle.Value
 }
 
-func newStore() store { return store{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }
+func newStore() *store { return &store{pods: map[string]*pod{}, ctrs: map[string]*ctr{}} }
 
 // merge lays newer values over older ones.
 func merge(have, more []lifecycle.Value) []lifecycle.Value {
@@ -45,70 +54,140 @@ func merge(have, more []lifecycle.Value) []lifecycle.Value {
 	return have
 }
 
-func (a *Attachment) notePod(p *lifecycle.Pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.serial++
-	a.store.pods[p.ID] = &pod{told: p, born: a.serial}
+// lean is a container as it is kept, without what nobody asks for again.
+func lean(c *lifecycle.Container) *lifecycle.Container {
+	kept := *c
+	kept.Args, kept.Mounts, kept.Devices = nil, nil, nil
+	return &kept
 }
 
-func (a *Attachment) noteContainer(c *lifecycle.Container, started bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.serial++
-	a.store.ctrs[c.ID] = &ctr{told: c, pod: c.PodID, born: a.serial, started: started}
+// creationID is the id of a container whose creation is asked for.
+func (s *store) creationID() string {
+	return "creating-" + strconv.FormatUint(s.serial.Add(1), 10)
 }
 
-func (a *Attachment) pod(id string) *lifecycle.Pod {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.store.pods[id]; p != nil {
-		return p.told
+func (s *store) notePod(p *lifecycle.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods[p.ID] = &pod{value: p, born: s.serial.Add(1)}
+}
+
+func (s *store) noteContainer(c *lifecycle.Container, started bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ctrs[c.ID] = &ctr{value: c, pod: c.PodID, born: s.serial.Add(1), started: started}
+}
+
+// reset replaces all that is known by what a synchronisation found.
+func (s *store) reset(ev lifecycle.Event, born uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.pods)
+	clear(s.ctrs)
+	for _, p := range ev.Pods {
+		s.pods[p.ID] = &pod{value: p, born: born}
+	}
+	for _, c := range ev.Containers {
+		s.ctrs[c.ID] = &ctr{value: lean(c), pod: c.PodID, born: born, started: c.State != lifecycle.StateCreated}
+	}
+}
+
+// replacePods takes pods as the handler keeps them, which is once for both.
+func (s *store) replacePods(pods []*lifecycle.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range pods {
+		if k := s.pods[p.ID]; k != nil {
+			k.value = p
+		}
+	}
+}
+
+func (s *store) pod(id string) *lifecycle.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[id]; p != nil {
+		return p.value
 	}
 	return nil
 }
 
+// podOfLocked is a container's pod; of one that is not known, its id alone.
+func (s *store) podOfLocked(c *ctr) *lifecycle.Pod {
+	if p := s.pods[c.pod]; p != nil {
+		return p.value
+	}
+	return &lifecycle.Pod{ID: c.pod}
+}
+
+// podOfUID is the id of a pod's sandbox, "" where none is known.
+func (s *store) podOfUID(uid string) (id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for known, p := range s.pods {
+		if id == "" && uid != "" && p.value.UID == uid {
+			id = known
+		}
+	}
+	return id
+}
+
 // container returns a container and its pod; nil where it is unknown.
-func (a *Attachment) container(id string) (*lifecycle.Container, *lifecycle.Pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := a.store.ctrs[id]
+func (s *store) container(id string) (*lifecycle.Container, *lifecycle.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.ctrs[id]
 	if c == nil {
 		return nil, nil
 	}
-	if p := a.store.pods[c.pod]; p != nil {
-		return c.told, p.told
-	}
-	return c.told, &lifecycle.Pod{ID: c.pod}
+	return c.value, s.podOfLocked(c)
 }
 
-func (a *Attachment) change(id string, f func(c *ctr)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c := a.store.ctrs[id]; c != nil {
+// containersOf lists the ids of a pod's containers.
+func (s *store) containersOf(pod string) (ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, c := range s.ctrs {
+		if c.pod == pod {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (s *store) change(id string, f func(c *ctr)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.ctrs[id]; c != nil {
 		f(c)
 	}
 }
 
-func (a *Attachment) dropContainer(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.store.ctrs, id)
-	delete(a.retries, id)
+// updatePending lays values of an answer over those that wait for a container's start.
+func (s *store) updatePending(id string, values []lifecycle.Value) {
+	s.change(id, func(c *ctr) {
+		if len(c.pending) > 0 {
+			c.pending = merge(c.pending, values)
+		}
+	})
 }
 
-func (a *Attachment) dropPod(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.store.pods, id)
-	if a.face != nil {
-		a.face.forgetLocked(id)
-	}
-	delete(a.retries, id)
-	for c, k := range a.store.ctrs {
+func (s *store) dropContainer(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ctrs, id)
+}
+
+// dropPod forgets a pod with its containers, whose ids it returns.
+func (s *store) dropPod(id string) (ctrs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, id)
+	for c, k := range s.ctrs {
 		if k.pod == id {
-			delete(a.retries, c)
-			delete(a.store.ctrs, c)
+			ctrs = append(ctrs, c)
+			delete(s.ctrs, c)
 		}
 	}
+	return ctrs
 }

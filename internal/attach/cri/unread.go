@@ -2,14 +2,11 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
@@ -21,15 +18,11 @@ import (
 )
 
 const (
-	// describeTimeout bounds the question about one pod or container: one that the
-	// runtime hangs on must not keep all others waiting.
-	describeTimeout = 2 * time.Second
-	// mostHung is how many of them may take all of that in one synchronisation; the
-	// rest is asked about afterwards.
+	// mostAsking is how many verbose statuses are asked for at once.
+	mostAsking = 4
+	// mostHung is how many questions may take all of their time in one
+	// synchronisation; what is left is asked about afterwards.
 	mostHung = 8
-	// firstRetry and lastRetry bound the pause before the runtime is asked again about
-	// what it could not describe.
-	firstRetry, lastRetry = time.Second, 30 * time.Second
 )
 
 // away is the error of a runtime that is not there, or of a context that ended;
@@ -44,167 +37,132 @@ func away(ctx context.Context, err error) error {
 // isGone reports whether the runtime does not have what it was asked about.
 func isGone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// podListed is a pod as a list tells it, where the runtime does not describe it.
-func podListed(l *cri.PodSandbox, why error) *lifecycle.Pod {
-	return &lifecycle.Pod{
-		ID: l.Id, Name: l.GetMetadata().GetName(), UID: l.GetMetadata().GetUid(), Namespace: l.GetMetadata().GetNamespace(),
-		Labels: l.Labels, Annotations: l.Annotations, RuntimeHandler: l.RuntimeHandler, Unread: why.Error(),
-	}
-}
-
-// listedContainer is a container as a list tells it. What a runtime cannot tell the
-// state of is taken for running: nothing of its is given away.
-func (b *backend) listedContainer(ctx context.Context, l listed, why error) (*lifecycle.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
-	defer cancel()
-	c := &lifecycle.Container{
-		ID: l.id, PodID: l.pod, Name: lifecycle.Unnamed, State: stateIn(cri.ContainerState(l.state)), Unread: why.Error(),
-	}
-	if c.State == lifecycle.StateUnknown {
-		c.State = lifecycle.StateRunning
-	}
-	found, err := b.calls.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: l.id}})
-	if err != nil {
-		return c, nil
-	}
-	at := slices.IndexFunc(found.Containers, func(c *cri.Container) bool { return c.Id == l.id })
-	if at < 0 {
-		return nil, nil //nolint:nilnil // it is gone
-	}
-	full := found.Containers[at]
-	c.Name, c.Labels, c.Annotations, c.CreatedAt = full.GetMetadata().GetName(), full.Labels, full.Annotations, full.CreatedAt
-	return c, nil
-}
-
-// describe asks about one container that is listed; nil where it is gone. What the
-// runtime cannot describe is as it is listed. took is handed what came of the
-// question. The error is that of a runtime that is away.
-func (a *Attachment) describe(ctx context.Context, l listed, took func(error)) (*lifecycle.Container, error) {
-	c, err := a.backend.container(ctx, l.id, l.pod)
-	took(err)
-	switch {
-	case away(ctx, err) != nil:
-		return nil, err
-	case err != nil && isGone(err):
-		return nil, nil //nolint:nilnil // it is gone
-	case err == nil && c.State == lifecycle.StateUnknown:
-		c.State, c.Unread = lifecycle.StateRunning, "the runtime says that its state is unknown"
-	case err != nil:
-		if c, err = a.backend.listedContainer(ctx, l, err); err != nil || c == nil {
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-// inquiry completes lists to an event.
-type inquiry struct {
-	*Attachment
-
-	mu   sync.Mutex // guards all below
-	pods map[string]*lifecycle.Pod
-	ev   lifecycle.Event
+// patience counts questions that took all their time.
+type patience struct {
+	mu   sync.Mutex
 	hung int
 }
 
-// ask completes lists to an event: pods that are ready, and their containers
-// that have not ended. Those that the runtime cannot describe are told of as they are
-// listed: what they own stays theirs, and they are asked about again.
-func (a *Attachment) ask(ctx context.Context, pods []*cri.PodSandbox, ctrs []listed) (lifecycle.Event, error) {
-	q := &inquiry{Attachment: a, pods: map[string]*lifecycle.Pod{}, ev: lifecycle.Event{Kind: lifecycle.Synchronize}}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(asking)
-	isReady := map[string]bool{}
-	for _, l := range pods {
-		if l.State == cri.PodSandboxState_SANDBOX_READY {
-			isReady[l.Id] = true
-			group.Go(func() error { return q.pod(ctx, l) })
+// over is an error where too many questions have taken all their time.
+func (p *patience) over() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hung >= mostHung {
+		return fmt.Errorf("not asked yet: %d others were not answered within %v", p.hung, describeTimeout)
+	}
+	return nil
+}
+
+func (p *patience) note(err error) {
+	if status.Code(err) == codes.DeadlineExceeded {
+		p.mu.Lock()
+		p.hung++
+		p.mu.Unlock()
+	}
+}
+
+// describePod completes a pod of a list; nil where it is gone. One that the runtime
+// cannot describe is as it is listed. The error is that of a runtime that is away.
+func (s *lists) describePod(ctx context.Context, l *cri.PodSandbox, patient *patience) (*lifecycle.Pod, error) {
+	err := patient.over()
+	if err == nil {
+		var p *lifecycle.Pod
+		p, err = s.client.pod(ctx, l)
+		patient.note(err)
+		if err == nil || isGone(err) {
+			return p, nil
+		}
+		if away(ctx, err) != nil {
+			return nil, err
 		}
 	}
-	for _, l := range ctrs {
-		if isReady[l.pod] && l.state != exited {
-			group.Go(func() error { return q.container(ctx, l) })
+	p := podListed(l)
+	p.Unread = err.Error()
+	return p, nil
+}
+
+// describe is describePod of a container.
+func (s *lists) describe(ctx context.Context, l listed, patient *patience) (*lifecycle.Container, error) {
+	err := patient.over()
+	if err == nil {
+		var c *lifecycle.Container
+		c, err = s.client.container(ctx, l.id, l.pod)
+		patient.note(err)
+		if away(ctx, err) != nil {
+			return nil, err
 		}
+		if err == nil && c.State == lifecycle.StateUnknown {
+			c.State, c.Unread = lifecycle.StateRunning, "the runtime says that its state is unknown"
+		}
+		if err == nil || isGone(err) {
+			return c, nil
+		}
+	}
+	return s.client.listedContainer(ctx, l, err), nil
+}
+
+// describeAll completes lists to an event: pods that are ready, and their containers
+// that have not ended. Those that the runtime cannot describe are as they are listed:
+// what they own stays theirs, and they are asked about again.
+func (s *lists) describeAll(ctx context.Context, pods []*cri.PodSandbox, ctrs []listed) (lifecycle.Event, error) {
+	var patient patience
+	var mu sync.Mutex // guards ev
+	ev := lifecycle.Event{Kind: lifecycle.Synchronize}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(mostAsking)
+	isReady := map[string]bool{}
+	for _, l := range pods {
+		if l.State != cri.PodSandboxState_SANDBOX_READY {
+			continue
+		}
+		isReady[l.Id] = true
+		group.Go(func() error {
+			p, err := s.describePod(ctx, l, &patient)
+			if p == nil {
+				return err
+			}
+			s.logRead(logkey.Pod, p.Namespace+"/"+p.Name, p.ID, p.Unread, false)
+			mu.Lock()
+			defer mu.Unlock()
+			ev.Pods = append(ev.Pods, p)
+			return nil
+		})
+	}
+	for _, l := range ctrs {
+		if !isReady[l.pod] || l.state == exited {
+			continue
+		}
+		group.Go(func() error {
+			c, err := s.describe(ctx, l, &patient)
+			if c == nil {
+				return err
+			}
+			s.logRead(logkey.Container, c.ID, c.ID, c.Unread, false)
+			c.Compact()
+			mu.Lock()
+			defer mu.Unlock()
+			ev.Containers = append(ev.Containers, c)
+			return nil
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return lifecycle.Event{}, err
 	}
-	q.unite()
-	return q.ev, nil
-}
-
-// patient is an error where too many questions have taken all their time.
-func (q *inquiry) patient() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.hung >= mostHung {
-		return fmt.Errorf("not asked yet: %d others were not answered within %v", q.hung, describeTimeout)
-	}
-	return nil
-}
-
-func (q *inquiry) note(err error) {
-	if status.Code(err) == codes.DeadlineExceeded {
-		q.mu.Lock()
-		q.hung++
-		q.mu.Unlock()
-	}
-}
-
-func (q *inquiry) pod(ctx context.Context, l *cri.PodSandbox) error {
-	err := q.patient()
-	var p *lifecycle.Pod
-	if err == nil {
-		p, err = q.backend.pod(ctx, l)
-		q.note(err)
-	}
-	switch {
-	case err == nil:
-	case isGone(err):
-		return nil
-	case away(ctx, err) != nil:
-		return err
-	default:
-		p = podListed(l, err)
-		q.tellUnread(logkey.Pod, p.Namespace+"/"+p.Name, err)
-		q.retryLater(p.ID)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ev.Pods = append(q.ev.Pods, p)
-	q.pods[p.ID] = p
-	return nil
-}
-
-func (q *inquiry) container(ctx context.Context, l listed) error {
-	var c *lifecycle.Container
-	err := q.patient()
-	if err == nil {
-		c, err = q.describe(ctx, l, q.note)
-	} else {
-		c, err = q.backend.listedContainer(ctx, l, err)
-	}
-	if err != nil || c == nil {
-		return err
-	}
-	if c.Unread != "" {
-		q.retryLater(c.ID)
-		q.tellUnread(logkey.Container, c.ID, errors.New(c.Unread))
-	}
-	c.Compact()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ev.Containers = append(q.ev.Containers, c)
-	return nil
+	ev.Containers = unite(ev.Pods, ev.Containers)
+	return ev, nil
 }
 
 // unite has the containers of unread pods unread, too: their pods' facts are theirs. In
 // turn it finds where such a pod's cgroup is by those of its containers. Containers of
 // pods that went meanwhile are left out.
-func (q *inquiry) unite() {
-	q.ev.Containers = slices.DeleteFunc(q.ev.Containers, func(c *lifecycle.Container) bool { return q.pods[c.PodID] == nil })
-	for _, c := range q.ev.Containers {
-		p := q.pods[c.PodID]
+func unite(pods []*lifecycle.Pod, ctrs []*lifecycle.Container) []*lifecycle.Container {
+	byID := make(map[string]*lifecycle.Pod, len(pods))
+	for _, p := range pods {
+		byID[p.ID] = p
+	}
+	ctrs = slices.DeleteFunc(ctrs, func(c *lifecycle.Container) bool { return byID[c.PodID] == nil })
+	for _, c := range ctrs {
+		p := byID[c.PodID]
 		if p.Unread == "" {
 			continue
 		}
@@ -219,163 +177,100 @@ func (q *inquiry) unite() {
 			}
 		}
 	}
+	return ctrs
 }
 
 // ofPod is why the container of a pod that cannot be read is not taken for read.
 func ofPod(p *lifecycle.Pod) string { return "of its pod: " + p.Unread }
 
-// again is when something the runtime could not describe is asked about next.
-type again struct {
-	at    time.Time
-	pause time.Duration
-	busy  bool // it is being asked about
-}
-
 // retry asks about something again that could not be described, once its time has
 // come.
-func (a *Attachment) retry(id string, ask func(ctx context.Context) error) {
-	a.mu.Lock()
-	r := a.retries[id]
-	begins := !r.busy && !time.Now().Before(r.at)
-	if begins {
-		r.busy = true
-		a.retries[id] = r
-	}
-	a.mu.Unlock()
-	if !begins {
+func (s *lists) retry(id string, ask func(ctx context.Context) error) {
+	if !s.retries.begin(id) {
 		return
 	}
-	a.work.Go(func() {
-		a.contain("asking again", func() { _ = ask(a.ctx) }) // of a runtime that is away the comparison tells
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if r, waits := a.retries[id]; waits {
-			r.busy = false
-			a.retries[id] = r
-		}
+	s.order.work.Go(func() {
+		defer s.retries.end(id)
+		recoverPanic(s.log, "asking again", func() { _ = ask(s.order.ctx) }) // that a runtime is away the comparison says
 	})
 }
 
-// retryLater has a pod or container asked about again after a while, which doubles
-// each time.
-func (a *Attachment) retryLater(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	r := a.retries[id]
-	r.pause = min(max(2*r.pause, firstRetry), lastRetry)
-	r.at = time.Now().Add(r.pause)
-	a.retries[id] = r
-}
-
-// forgetRetries forgets when those that are listed no more were to be asked about.
-func (a *Attachment) forgetRetries(pods, ctrs []listed) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.retries) == 0 {
-		return
+// retryNow has the containers of a pod that can be read now asked about at once.
+func (s *lists) retryNow(pod string) {
+	if p := s.store.pod(pod); p != nil && p.Unread == "" {
+		s.retries.drop(pod)
 	}
-	there := map[string]bool{}
-	for _, l := range slices.Concat(pods, ctrs) {
-		there[l.id] = true
-	}
-	maps.DeleteFunc(a.retries, func(id string, _ again) bool { return !there[id] })
-}
-
-// retrySoon has the containers of a pod that can be read now asked about at once.
-func (a *Attachment) retrySoon(pod string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.store.pods[pod]; p != nil && p.told.Unread == "" {
-		delete(a.retries, pod)
-	}
-	for id, c := range a.store.ctrs {
-		if c.pod == pod {
-			delete(a.retries, id)
-		}
-	}
+	s.retries.drop(s.store.containersOf(pod)...)
 }
 
 // adoptPod takes in one pod, where it is still there; known is what was listed of one
 // that could not be described. The error is that of a runtime that is away.
-func (a *Attachment) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
-	found, err := a.backend.pods(ctx, id)
+func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
+	found, err := s.client.pods(ctx, id)
 	if err != nil || len(found) != 1 {
 		return away(ctx, err)
 	}
-	p, err := a.backend.pod(ctx, found[0])
-	switch {
-	case err != nil && (away(ctx, err) != nil || isGone(err)):
-		return away(ctx, err)
-	case err != nil && known != nil:
-		a.retryLater(id)
-		return nil
-	case err != nil:
-		p = podListed(found[0], err)
-		a.tellUnread(logkey.Pod, p.Namespace+"/"+p.Name, err)
-		a.retryLater(id)
-	case known != nil:
-		a.tellRead(logkey.Pod, p.Namespace+"/"+p.Name)
+	p, err := s.describePod(ctx, found[0], &patience{})
+	if p == nil {
+		return err
 	}
-	if a.pod(id) == known {
-		a.notePod(p)
-		a.retrySoon(id)
-		a.after(id, func(ctx context.Context) { a.tell(ctx, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p}) })
+	if s.logRead(logkey.Pod, p.Namespace+"/"+p.Name, id, p.Unread, known != nil) && s.store.pod(id) == known {
+		s.store.notePod(p)
+		s.retryNow(id)
+		s.events.after(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 	}
 	return nil
 }
 
 // adoptContainer takes in one container; known is what was listed of one that could
 // not be described. The error is that of a runtime that is away.
-func (a *Attachment) adoptContainer(ctx context.Context, l listed, p *lifecycle.Pod, known *lifecycle.Container) error {
-	c, err := a.describe(ctx, l, func(error) {})
-	if err != nil || c == nil {
+func (s *lists) adoptContainer(ctx context.Context, l listed, p *lifecycle.Pod, known *lifecycle.Container) error {
+	c, err := s.describe(ctx, l, &patience{})
+	if c == nil {
 		return err
 	}
 	if p.Unread != "" && c.Unread == "" {
 		c.Unread = ofPod(p)
 	}
-	switch {
-	case c.Unread != "" && known != nil:
-		a.retryLater(l.id)
-		return nil
-	case c.Unread != "":
-		a.tellUnread(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, errors.New(c.Unread))
-		a.retryLater(l.id)
-	case known != nil:
-		a.tellRead(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name)
+	if s.logRead(logkey.Container, p.Namespace+"/"+p.Name+"/"+c.Name, l.id, c.Unread, known != nil) {
+		s.order.after(p.ID, func(ctx context.Context) { s.takeIn(ctx, c, p, known) })
 	}
-	a.after(p.ID, func(ctx context.Context) { a.takeIn(ctx, c, p, known) })
 	return nil
 }
 
-// takeIn tells of a container that nobody told of, or more of one that could not be
-// described, unless something else did meanwhile.
-func (a *Attachment) takeIn(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
-	if now, _ := a.container(c.ID); now != known {
+// takeIn notifies of a container of which no call came, or says more of one that could
+// not be described, unless something else did meanwhile.
+func (s *lists) takeIn(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
+	if now, _ := s.store.container(c.ID); now != known {
 		return
 	}
-	kept := *c
-	kept.Args, kept.Mounts, kept.Devices = nil, nil, nil // nobody asks for them again
+	kept, runs := lean(c), c.State == lifecycle.StateRunning
 	if known == nil {
-		a.noteContainer(&kept, c.State == lifecycle.StateRunning)
+		s.store.noteContainer(kept, runs)
 	} else {
-		a.change(c.ID, func(k *ctr) { k.told, k.started = &kept, k.started || c.State == lifecycle.StateRunning })
+		s.store.change(c.ID, func(k *ctr) { k.value, k.started = kept, k.started || runs })
 	}
 	if c.Unread == "" {
-		a.mu.Lock()
-		delete(a.retries, c.ID)
-		a.mu.Unlock()
+		s.retries.drop(c.ID)
 	}
-	if c.State == lifecycle.StateRunning { // else its start tells
-		a.tell(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
+	if runs { // else its start notifies
+		s.events.notify(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
 	}
 }
 
-// tellUnread says once that something cannot be read.
-func (a *Attachment) tellUnread(what, name string, err error) {
-	a.o.Log.Warn("the runtime lists something that it cannot describe: it keeps what it has, and the runtime is asked again", what, name, logkey.Err, err)
-}
-
-func (a *Attachment) tellRead(what, name string) {
-	a.o.Log.Info("the runtime describes what it could not before", what, name)
+// logRead says once that something cannot be read, and why, or that it can be again,
+// and has what cannot be read asked about later. It reports whether that is new.
+func (s *lists) logRead(what, name, id, unread string, before bool) (isNew bool) {
+	if unread != "" {
+		s.retries.later(id)
+	}
+	switch {
+	case unread != "" && before:
+		return false
+	case unread != "":
+		s.log.Warn("the runtime lists something that it cannot describe: it keeps what it has, and the runtime is asked again", what, name, logkey.Err, unread)
+	case before:
+		s.log.Info("the runtime describes what it could not before", what, name)
+	}
+	return true
 }

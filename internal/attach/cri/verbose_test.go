@@ -56,7 +56,7 @@ func TestRecordedStatus(t *testing.T) {
 		"inspectp-be.json": {CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}},
 		"inspectp-ls.json": {CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(512))}},
 	} {
-		b := &backend{calls: answering{t: t, name: name}}
+		b := &client{calls: answering{t: t, name: name}}
 		p, err := b.pod(t.Context(), &api.PodSandbox{Id: "p"})
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestRecordedStatus(t *testing.T) {
 			}
 		}
 	}
-	b := &backend{calls: answering{t: t, name: "inspect-be.json"}}
+	b := &client{calls: answering{t: t, name: "inspect-be.json"}}
 	c, err := b.container(t.Context(), "c", "p")
 	if err != nil || c.Resources.CPU.Shares.V != 2 || c.CgroupsPath == "" || c.PID == 0 {
 		t.Errorf("%+v (%v)", c, err)

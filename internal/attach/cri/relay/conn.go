@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/crew"
+	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
 )
 
 // Options are what a relayed connection is made of.
@@ -38,7 +38,7 @@ type Conn struct {
 	// ctx ends with the connection, hooks run under it.
 	ctx    context.Context
 	cancel context.CancelFunc
-	hooks  crew.Crew
+	hooks  workerpool.Pool
 
 	// up and down read the header blocks of requests and of answers.
 	up, down *blocks

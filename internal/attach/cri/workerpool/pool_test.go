@@ -1,4 +1,4 @@
-package crew_test
+package workerpool_test
 
 import (
 	"sync"
@@ -7,14 +7,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/crew"
+	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCrew runs all it is given, those of its own functions too, beside one another, and leaves no goroutine.
-func TestCrew(t *testing.T) {
-	var c crew.Crew
+// TestPool runs all it is given, those of its own functions too, beside one another, and leaves no goroutine.
+func TestPool(t *testing.T) {
+	var c workerpool.Pool
 	for range 2 { // it can be used again
 		var ran atomic.Int32
 		var callers, beside sync.WaitGroup

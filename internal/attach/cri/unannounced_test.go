@@ -9,23 +9,23 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
-// TestStrangersThroughSteps steps the wall clock both ways: only the time for which
+// TestUnannouncedThroughSteps steps the wall clock both ways: only the time for which
 // something was seen makes it old, and what is not seen any more is forgotten.
-func TestStrangersThroughSteps(t *testing.T) {
+func TestUnannouncedThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{0, -time.Hour, time.Hour} {
 		start := time.Unix(1e9, 0)
 		clk := clock.New(func() time.Time { return start })
-		s := newStrangers(clk.Now)
+		s := newUnannounced(clk.Now)
 		look := func() bool { s.begin(); return s.old("a") }
 		if look() {
 			t.Errorf("a step by %v: old at once", step)
 		}
 		clk.Step(step)
-		if clk.Pass(settled / 2); look() {
+		if clk.Pass(longListed / 2); look() {
 			t.Errorf("a step by %v: old after half the time", step)
 		}
-		if clk.Pass(settled/2 + 1); !look() {
-			t.Errorf("a step by %v: not old after %v", step, settled)
+		if clk.Pass(longListed/2 + 1); !look() {
+			t.Errorf("a step by %v: not old after %v", step, longListed)
 		}
 		s.begin()
 		s.begin()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -43,47 +44,57 @@ func (s pathForm) path(parent, id string) string {
 	return parent + s.between + id + s.after
 }
 
-// place finds out where the cgroup of a created container will be.
-func (a *Attachment) place(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) *lifecycle.Container {
+// paths learns where runtimes make cgroups.
+type paths struct {
+	*parts
+
+	mu    sync.Mutex
+	forms map[string]pathForm // by runtime handler; guarded by mu
+}
+
+// complete finds out where the cgroup of a created container will be.
+func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) *lifecycle.Container {
 	if c.CgroupsPath != "" {
 		return c
 	}
-	a.mu.Lock()
-	known, learned := a.forms[p.RuntimeHandler]
-	a.mu.Unlock()
+	s.mu.Lock()
+	known, learned := s.forms[p.RuntimeHandler]
+	s.mu.Unlock()
 	at := ""
 	if learned && p.CgroupParent != "" {
 		at = known.path(p.CgroupParent, c.ID)
 	} else {
 		var err error
-		if at, err = a.backend.place(ctx, c.ID); err != nil {
-			a.o.Log.Warn("the runtime does not tell of a container it created; where its cgroup is, is not known", logkey.Container, c.ID, logkey.Err, err)
+		if at, err = s.client.place(ctx, c.ID); err != nil {
+			s.log.Warn("the runtime does not tell of a container it created; where its cgroup is, is not known", logkey.Container, c.ID, logkey.Err, err)
 			return c
 		}
-		if s, ok := formOf(at, p.CgroupParent, c.ID); ok {
-			a.mu.Lock()
-			a.forms[p.RuntimeHandler] = s
-			a.mu.Unlock()
+		if form, ok := formOf(at, p.CgroupParent, c.ID); ok {
+			s.mu.Lock()
+			s.forms[p.RuntimeHandler] = form
+			s.mu.Unlock()
 		}
 	}
-	var placed *lifecycle.Container
-	a.change(c.ID, func(k *ctr) {
-		kept := *k.told // what is in the store is replaced, not changed
-		kept.CgroupsPath = at
-		k.told, placed = &kept, &kept
-	})
-	if placed == nil { // it has gone meanwhile
+	with := func(c *lifecycle.Container) *lifecycle.Container { // what is in the store is replaced, not changed
 		n := *c
 		n.CgroupsPath = at
-		placed = &n
+		return &n
+	}
+	var placed *lifecycle.Container
+	s.store.change(c.ID, func(k *ctr) {
+		placed = with(k.value)
+		k.value = placed
+	})
+	if placed == nil { // it has gone meanwhile
+		placed = with(c)
 	}
 	return placed
 }
 
-// forgetForms is called when the runtime is away: it may come back with another
+// forget is called when the runtime is away: it may come back with another
 // configuration.
-func (a *Attachment) forgetForms() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	clear(a.forms)
+func (s *paths) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.forms)
 }

@@ -1,0 +1,180 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/trimtab/trimtab/internal/conductor"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
+)
+
+// parts are what held calls, a proxy's questions and the comparison of lists
+// share. Each guards its own.
+type parts struct {
+	log     *slog.Logger
+	client  *client // from Run on
+	link    *link
+	store   *store
+	order   *order
+	retries *retries
+	paths   *paths
+	events  *events
+	lists   *lists
+	face    *hookFace // nil where no proxy asks
+}
+
+// beforePod is a handler that wants to be asked before a sandbox is made.
+type beforePod interface {
+	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error)
+}
+
+// events brings events to the handler, and what it decides for containers that
+// exist to the runtime.
+type events struct {
+	*parts
+
+	handler conductor.Handler
+	from    conductor.Carrier
+}
+
+// beforePod asks what hook servers want of a pod. The error is a no.
+func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Outside, error) {
+	if h, ok := e.handler.(beforePod); ok {
+		return h.BeforePod(ctx, e.from, p)
+	}
+	return lifecycle.Outside{}, nil
+}
+
+// handle asks the handler. Only a policy's no comes out as an error.
+func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error) {
+	ans, err := e.handler.Handle(ctx, e.from, ev)
+	var rejected *conductor.Rejection
+	if errors.As(err, &rejected) {
+		return ans, rejected
+	}
+	if err != nil {
+		e.log.Error("event answered with no change", logkey.Op, ans.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
+		return conductor.Answer{}, nil
+	}
+	e.others(ans.Others)
+	return ans, nil
+}
+
+// notify is handle for what has happened already.
+func (e *events) notify(ctx context.Context, ev lifecycle.Event) {
+	if _, err := e.handle(ctx, ev); err != nil {
+		e.log.Warn("what has happened cannot be refused", logkey.Event, ev.Kind.String(), logkey.Err, err)
+	}
+}
+
+// after notifies of an event once everything else that is queued of its pod has run.
+func (e *events) after(ev lifecycle.Event) {
+	e.order.after(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
+}
+
+// endPod notifies of a pod's end, after everything else that is queued of it.
+func (e *events) endPod(id string, kind lifecycle.Kind) {
+	e.order.after(id, func(ctx context.Context) {
+		p := e.store.pod(id)
+		if p == nil {
+			return
+		}
+		e.notify(ctx, lifecycle.Event{Kind: kind, Pod: p})
+		if kind != lifecycle.RemovePodSandbox {
+			return
+		}
+		e.retries.drop(append(e.store.dropPod(id), id)...)
+		if e.face != nil {
+			e.face.forget(id)
+		}
+	})
+}
+
+// endContainer notifies of a container's end, once, after everything else that is
+// queued of its pod.
+func (e *events) endContainer(c *lifecycle.Container, p *lifecycle.Pod, kind lifecycle.Kind) {
+	e.order.after(p.ID, func(ctx context.Context) {
+		again := true
+		e.store.change(c.ID, func(k *ctr) { again, k.ended = k.ended, true })
+		if kind == lifecycle.RemoveContainer {
+			e.store.dropContainer(c.ID)
+			e.retries.drop(c.ID)
+		} else if again {
+			return
+		}
+		e.notify(ctx, lifecycle.Event{Kind: kind, Pod: p, Container: c})
+	})
+}
+
+// others takes values for containers that exist: those that have not started
+// get them before they do, those that are starting at once.
+func (e *events) others(all []conductor.Settings) {
+	for _, s := range all {
+		late := false
+		e.store.change(s.Container, func(c *ctr) {
+			if late = c.started; !late {
+				c.pending = merge(c.pending, s.Values)
+			}
+		})
+		if late {
+			e.order.work.Go(func() {
+				if err := e.send(e.order.ctx, s.Container, s.Values); err != nil {
+					e.log.Warn("the runtime's copy could not be changed", append(e.whose(s.Container), logkey.Err, err)...)
+				}
+			})
+		}
+	}
+}
+
+// sendPending notes that a container starts, and brings what waited for that to
+// the runtime.
+func (e *events) sendPending(ctx context.Context, id string) error {
+	var pending []lifecycle.Value
+	e.store.change(id, func(c *ctr) { pending, c.pending, c.started = c.pending, nil, true })
+	if len(pending) == 0 {
+		return nil
+	}
+	return e.send(ctx, id, pending)
+}
+
+// send makes one update of our own.
+func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) error {
+	r := &pRes{}
+	values, left := e.link.taken(runtimes.Push, values)
+	e.report(id, left)
+	if left := update(r, values); len(left) == len(values) {
+		return nil
+	}
+	return e.client.update(ctx, id, r)
+}
+
+// encode is the changed message, with the fields that are unknown here.
+func (e *events) encode(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		e.log.Error("a changed request cannot be encoded; the original goes on", logkey.Err, err)
+		return nil
+	}
+	return b
+}
+
+// report logs values that were handed to us though we cannot carry them.
+func (e *events) report(id string, left []lifecycle.Value) {
+	for _, v := range left {
+		e.log.Warn("value not carried by the cri", append(e.whose(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
+	}
+}
+
+// whose names a container in a log line, with its pod where that is known.
+func (e *events) whose(id string) []any {
+	c, p := e.store.container(id)
+	if c == nil || p == nil {
+		return []any{logkey.Container, id}
+	}
+	return []any{logkey.Container, c.Name, logkey.Owner, id, logkey.Pod, p.Name, logkey.Namespace, p.Namespace}
+}

@@ -1,0 +1,126 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/socket"
+)
+
+// front relays callers' connections to the runtime.
+type front struct {
+	log   *slog.Logger
+	dial  socket.Dialer
+	order *order
+	pick  relay.Pick
+
+	mu       sync.Mutex // guards all below; never held across I/O
+	conns    map[*relay.Conn]struct{}
+	dialling int  // callers that were accepted and have no connection to the runtime yet
+	frozen   bool // no call begins any more
+}
+
+// freeze has callers open no more calls on the connections they have. Those who
+// connect anew wait for the next agent, where systemd holds the socket.
+func (f *front) freeze() {
+	f.mu.Lock()
+	f.frozen = true
+	all := slices.Collect(maps.Keys(f.conns))
+	f.mu.Unlock()
+	var draining sync.WaitGroup
+	for _, c := range all {
+		draining.Go(c.Drain) // one that is not read holds up no other
+	}
+	draining.Wait()
+}
+
+// accept serves connections until the listener closes.
+func (f *front) accept(s served) {
+	for {
+		c, err := s.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // too many open files, for example
+			f.log.Error("a connection cannot be accepted", logkey.Err, err)
+			select {
+			case <-f.order.ctx.Done():
+			case <-time.After(acceptAgain):
+			}
+			continue
+		}
+		f.mu.Lock()
+		f.dialling++
+		f.mu.Unlock()
+		f.order.work.Go(func() { f.serve(c, s.to) })
+	}
+}
+
+// serve relays one connection. While the runtime is away its caller sees what it
+// would see without us: a connection that ends.
+func (f *front) serve(caller net.Conn, to string) {
+	limited, cancel := context.WithTimeout(f.order.ctx, dialTimeout)
+	b, err := f.dial.Dial(limited, to)
+	cancel()
+	if err != nil {
+		f.mu.Lock()
+		f.dialling--
+		f.mu.Unlock()
+		_ = caller.Close()
+		f.log.Debug("the runtime is not there for a caller", logkey.Err, err)
+		return
+	}
+	conn := relay.New(caller, b, relay.Options{Pick: f.pick})
+	f.mu.Lock()
+	f.dialling--
+	f.conns[conn] = struct{}{}
+	frozen := f.frozen
+	f.mu.Unlock()
+	if frozen { // accepted just before
+		conn.Drain()
+	}
+	if err := conn.Run(f.order.ctx); err != nil {
+		f.log.Warn("a cri connection ended", logkey.Err, err)
+	}
+	f.mu.Lock()
+	delete(f.conns, conn)
+	f.mu.Unlock()
+}
+
+// drain lets calls under way end, within bounds.
+func (f *front) drain() {
+	begun := time.Now()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		passing, held := f.underWay()
+		waited := time.Since(begun)
+		if !passing && !held || !held && waited > grace || waited > mostGrace {
+			f.log.Info("handing over", logkey.Took, waited.Round(time.Millisecond), logkey.Cut, passing || held)
+			return
+		}
+		<-look.C
+	}
+}
+
+// underWay reports whether a connection is open, and whether a held call, or
+// what is to be told of one, is not at its end.
+func (f *front) underWay() (passing, held bool) {
+	f.mu.Lock()
+	all := slices.Collect(maps.Keys(f.conns))
+	passing = len(f.conns) > 0 || f.dialling > 0
+	f.mu.Unlock()
+	held = f.order.busy()
+	for _, c := range all {
+		held = held || c.Holding()
+	}
+	return passing, held
+}

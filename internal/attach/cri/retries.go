@@ -1,0 +1,85 @@
+package cri
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// firstRetry and lastRetry bound the pause before the runtime is asked again about
+// what it could not describe.
+const firstRetry, lastRetry = time.Second, 30 * time.Second
+
+// retries is when the runtime is asked again about pods and containers that it
+// could not describe.
+type retries struct {
+	mu sync.Mutex
+	of map[string]retry // by id; guarded by mu
+}
+
+// retry is when something is asked about next.
+type retry struct {
+	at    time.Time
+	pause time.Duration
+	busy  bool // it is being asked about
+}
+
+func newRetries() *retries { return &retries{of: map[string]retry{}} }
+
+// begin reports whether the time has come to ask; end follows.
+func (r *retries) begin(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.of[id]
+	if n.busy || time.Now().Before(n.at) {
+		return false
+	}
+	n.busy = true
+	r.of[id] = n
+	return true
+}
+
+func (r *retries) end(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n, waits := r.of[id]; waits {
+		n.busy = false
+		r.of[id] = n
+	}
+}
+
+// later has a pod or container asked about again after a while, which doubles
+// each time.
+func (r *retries) later(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.of[id]
+	n.pause = min(max(2*n.pause, firstRetry), lastRetry)
+	n.at = time.Now().Add(n.pause)
+	r.of[id] = n
+}
+
+// keep forgets all but those that are listed.
+func (r *retries) keep(lists ...[]listed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.of) == 0 {
+		return
+	}
+	there := map[string]bool{}
+	for _, list := range lists {
+		for _, l := range list {
+			there[l.id] = true
+		}
+	}
+	maps.DeleteFunc(r.of, func(id string, _ retry) bool { return !there[id] })
+}
+
+// drop forgets some: what is asked about again is asked about at once.
+func (r *retries) drop(ids ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		delete(r.of, id)
+	}
+}
