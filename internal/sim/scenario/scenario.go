@@ -69,6 +69,23 @@ func (s *Scenario) TellsStatic() bool {
 	})
 }
 
+// initMemory is more than what runc's own init needs of a container's memory before the
+// container's first instruction. Seen with runc 1.5.2: 8 MiB do not do on cgroup v1.
+const initMemory = 16 << 20
+
+// LimitsBelowInit reports whether it wants a memory limit in which no real runtime
+// starts a container.
+func (s *Scenario) LimitsBelowInit() bool {
+	return slices.ContainsFunc(s.Steps, func(step Step) bool {
+		for _, w := range step.Want {
+			if w.Memory != nil && *w.Memory >= 0 && *w.Memory < initMemory {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // Step is one thing that happens, and what is wanted afterwards. At most one
 // of Run, Create, Start, Update, Stop, Remove, Kubelet, Annotate, Restart and Reconfigure is set;
 // a step with none only looks.

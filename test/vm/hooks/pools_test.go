@@ -123,7 +123,7 @@ func poolClasses(t *testing.T, n *machine, w poolWay) {
 	t.Helper()
 	for _, r := range []*scenario.Run{
 		levelled("web", "shared", "", 2048), levelled("batch", "reclaimed", "", 2), labelled("silent", "", ""),
-		levelled("db", "dedicated", toNode, 2048), lender("lsr"), levelled("near", "shared", toNode, 512),
+		levelled("db", "dedicated", toNode, 2048), lender("lsr"), levelled("near", "shared", toNode, 1024),
 	} {
 		n.runPlaced(t, r)
 	}

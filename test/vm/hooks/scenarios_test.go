@@ -67,6 +67,9 @@ func playScenarios(t *testing.T, at parity.Attachment) {
 				if s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0 {
 					t.Skip("needs processors, cards or disks that the guests have not")
 				}
+				if s.LimitsBelowInit() {
+					t.Skip("needs memory limits in which runc's own init does not fit")
+				}
 				if s.Node.Kernel != nil {
 					t.Skipf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
 				}

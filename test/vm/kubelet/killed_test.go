@@ -57,7 +57,7 @@ func TestProxyKilled(t *testing.T) {
 	}
 	before := n.awaitAll("at first", wants)
 	proxied := n.m.CRI(proxySocket)
-	load, watch := n.call(proxied, before["db"].id), n.watch("0-1", before["db"].id)
+	load, watch := n.call(proxied, before["db"].id), n.watch("0-1", before["db"].id, before)
 
 	const (
 		behind = 2 // pods that may still be starting
@@ -193,18 +193,24 @@ func (n *node) call(through vm.CRI, id string) (stop func() string) {
 	}
 }
 
-// look20 reads, twenty times over, where the process of each container may run: who it is comes first, for before the
+// look20 reads, twenty times over, where the process of each container may run, and what its pod has: who it is comes first, for before the
 // container's own first instruction the runtime's process is there. The shell starts no process for it.
 const look20 = `cd /sys/fs/cgroup; i=0; while [ $i -lt 20 ]; do i=$((i+1)); echo
 for d in kubepods/pod*/*/ kubepods/*/pod*/*/; do
-read -r p <$d/cgroup.procs && read -r c </proc/$p/comm && read -r e <$d/cpuset.cpus.effective && echo "$d $c $e"
+read -r p <$d/cgroup.procs && read -r c </proc/$p/comm && read -r e <$d/cpuset.cpus.effective &&
+read -r w <$d/../cpu.weight && read -r q <$d/../cpu.max && echo "$d $c $e weight $w quota $q"
 done 2>/dev/null; done`
 
-// watch looks again and again, until the function returned says what was seen, who may run on an owner's CPUs.
-func (n *node) watch(cpus, id string) (stop func() string) {
+// watch looks again and again, until the function returned says what was seen, who may run on an owner's CPUs, and whether
+// the pods of containers that stay have the same weight and quota all the time.
+func (n *node) watch(cpus, id string, stay map[string]running) (stop func() string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	looks, seen := 0, map[string]bool{} // by id: it is a container, and no sandbox
+	pods := map[string]string{}
+	for _, r := range stay {
+		pods[r.id] = ""
+	}
 	all.Go(func() {
 		for ctx.Err() == nil {
 			r, err := n.m.Exec(ctx, "sh", "-c", look20)
@@ -216,6 +222,7 @@ func (n *node) watch(cpus, id string) (stop func() string) {
 				return
 			}
 			for line := range strings.Lines(r.Stdout) {
+				line, values, _ := strings.Cut(strings.TrimSpace(line), " weight ")
 				f := strings.Fields(line)
 				if len(f) == 0 {
 					looks++
@@ -229,6 +236,12 @@ func (n *node) watch(cpus, id string) (stop func() string) {
 				}
 				if !seen[who] {
 					continue
+				}
+				if was, stays := pods[who]; stays && was != "" && was != values {
+					n.t.Errorf("the pod of %s had weight %s, and has weight %s", who, was, values)
+					return
+				} else if stays {
+					pods[who] = values
 				}
 				if own := who == id; own != sameList(f[2], cpus) || !own && overlap(f[2], cpus) {
 					n.t.Errorf("%s may run on %s, and %s belong to %s", who, f[2], cpus, id)

@@ -276,7 +276,7 @@ func (n *node) unmet(name string, w want) (running, error) {
 		notes = append(notes, fmt.Sprintf("problems are %s, wanted %q", said, w.problem))
 	}
 	if len(notes) > 0 {
-		return r, fmt.Errorf("%s: %s; facts %v", name, strings.Join(notes, "; "), told[0].Facts)
+		return r, fmt.Errorf("%s: %s; attempt %d, id %s, facts %v", name, strings.Join(notes, "; "), r.attempt, r.id, told[0].Facts)
 	}
 	return r, nil
 }
