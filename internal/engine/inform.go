@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 
@@ -14,18 +15,13 @@ import (
 // gathered now, else what was known. That of another pod counts for nothing; of a spec
 // that is reported.
 func (d *draft) takeFacts(np, old *Pod) {
-	if np.Spec = d.facts.Specs[np.Pod.UID]; np.Spec == nil {
-		np.Spec = old.Spec
-	}
+	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
 		np.Spec = nil
 		np.stranger = []lifecycle.Problem{{
 			Key: string(s.From), Value: intent.Printable(s.Namespace + "/" + s.Name), Warning: true,
 			Reason: "this spec has the pod's UID and another name: it is not used",
 		}}
-	}
-	if np.Granted = d.facts.Granted[np.Pod.UID]; np.Granted == nil {
-		np.Granted = old.Granted
 	}
 	if g := np.Granted; g != nil && (g.UID != np.Pod.UID || g.Namespace != np.Pod.Namespace || g.Name != np.Pod.Name) {
 		np.Granted = nil

@@ -245,9 +245,6 @@ func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 // Owners returns the pods that own CPUs and have not been stopped.
 func (s *State) Owners() []*Pod {
 	held := s.Held()
-	if len(held) == 0 {
-		return nil
-	}
 	return s.podsWhere(func(p *Pod) bool {
 		_, owns := held[p.Pod.UID]
 		return owns && !p.Stopped

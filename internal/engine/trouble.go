@@ -82,22 +82,17 @@ func (n *view) recount(old, now *Container) {
 // what others did to it since, which comes and goes without a decision of its own.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.Told()
-	if over := s.knownSince(c); slices.ContainsFunc(out, over) {
+	p := s.Pod(c.PodID)
+	over := func(q lifecycle.Problem) bool { // what was not waited for when it was decided is known by now
+		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
+	}
+	if slices.ContainsFunc(out, over) {
 		out = slices.DeleteFunc(slices.Clone(out), over)
 	}
 	if q, ok := s.Displaced(c); ok {
 		out = append(out, q)
 	}
 	return out
-}
-
-// knownSince tells the problems of a container whose cause is over: what was not
-// waited for when it was decided is known by now.
-func (s *State) knownSince(c *Container) func(lifecycle.Problem) bool {
-	p := s.Pod(c.PodID)
-	return func(q lifecycle.Problem) bool {
-		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
-	}
 }
 
 // Told is what a container's decision came to.

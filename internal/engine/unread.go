@@ -17,16 +17,6 @@ func unread(why string) lifecycle.Problem {
 	}
 }
 
-// noteUnread takes in that the runtime did not describe a container.
-func (b *recovery) noteUnread(told *lifecycle.Container) {
-	if told.Unread == "" {
-		return
-	}
-	_, recorded := b.facts.Records[told.ID]
-	b.c.Unread.Why, b.c.Unread.Unasked = told.Unread, !recorded || b.p.Pod.CgroupParent == ""
-	b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), unread(told.Unread))
-}
-
 // apart are those of some values that keep a container clear of CPUs others own:
 // what others are promised does not wait until the container can be read.
 func apart(values []lifecycle.Value) []lifecycle.Value {
