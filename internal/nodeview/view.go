@@ -36,11 +36,22 @@ type View struct {
 
 // Became is what became of a value.
 type Became struct {
+	Field   lifecycle.Field
+	Key     string
 	Value   string // this text of it
 	Channel string
 	Note    string
+	Alone   string // why it is kept from the runtime; "" where it is not
 	Applied bool
 	Missing api.Missing // why it is not in force
+}
+
+// told is the note for people.
+func (b Became) told() string {
+	if b.Alone == "" {
+		return b.Note
+	}
+	return strings.TrimSuffix("in the kernel alone: "+b.Alone+"; "+b.Note, "; ")
 }
 
 // became returns what became of a value, and why it is not in force: "" where it is.
@@ -66,7 +77,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	for _, val := range values {
 		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
 		if b, missing, ok := v.became(owner, val); ok && b.Value == s.Value {
-			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.Note
+			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.told()
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
 				s.Note = "it runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
 			}

@@ -14,7 +14,8 @@ type Queue struct {
 	Due *time.Timer
 	// Sending: a copy that was taken out is on its way to the runtime.
 	Sending bool
-	Since   time.Time // when it last had nothing to send, or something was sent
+	Pace    time.Duration // between two of them
+	Since   time.Time     // when it last had nothing to send, or something was sent
 
 	waiting   []*Copy
 	postponed map[*Copy]time.Time // which the runtime refused, and when they are tried again
@@ -44,8 +45,8 @@ const (
 )
 
 // NewQueue returns an empty queue.
-func NewQueue(now func() time.Time) *Queue {
-	return &Queue{Due: time.NewTimer(0), postponed: map[*Copy]time.Time{}, Since: now(), now: now}
+func NewQueue(now func() time.Time, pace time.Duration) *Queue {
+	return &Queue{Pace: pace, Due: time.NewTimer(0), postponed: map[*Copy]time.Time{}, Since: now(), now: now}
 }
 
 // Waiting are the copies that wait, oldest first.
@@ -123,7 +124,7 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 }
 
 // Sent ends the sending of a copy; nothing is sent for a pause.
-func (q *Queue) Sent(pace time.Duration) { q.Sending, q.paced = false, q.now().Add(pace) }
+func (q *Queue) Sent() { q.Sending, q.paced = false, q.now().Add(q.Pace) }
 
 // Refused notes that the runtime refused a copy, or gave no answer. It is tried again
 // soon, unless that was so too often.
