@@ -32,7 +32,7 @@ func (n *node) copyDue(idle time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	to := n.connected().from
-	if to == nil || len(n.queue.Waiting()) == 0 {
+	if to == nil || len(n.queue.Waiting) == 0 {
 		return false // until one is added, or a runtime attaches
 	}
 	wait := n.queue.Wait(idle, to.Capabilities().Piggybacks)
@@ -75,7 +75,7 @@ func updateResult(failed []string, err error) string {
 
 // nextCopy takes the next copy out of the queue, and returns what it lacks.
 func (n *node) nextCopy() (to attached, out *runtimesync.Copy, values []lifecycle.Value) {
-	if to = n.connected(); to.from == nil || len(n.queue.Waiting()) == 0 {
+	if to = n.connected(); to.from == nil || len(n.queue.Waiting) == 0 {
 		return to, nil, nil
 	}
 	out, can := n.queue.Next(), n.capabilities(to.from)

@@ -250,9 +250,7 @@ func (c *Conductor) apply(w *work) {
 		}
 	})
 	if w.last != nil {
-		c.recoverPanic(w, func() {
-			w.Wrote = append(w.Wrote, w.last()...)
-		})
+		c.recoverPanic(w, func() { w.Wrote = append(w.Wrote, w.last()...) })
 	}
 	w.Took = c.now().Sub(w.start)
 }
@@ -260,9 +258,7 @@ func (c *Conductor) apply(w *work) {
 // confirm takes note of what became of an event, and reports it.
 func (c *Conductor) confirm(w *work) {
 	c.trace(w, stopConfirm)
-	c.recoverPanic(w, func() {
-		w.Wrote = append(w.Wrote, w.kernel.rest.Apply()...)
-	})
+	c.recoverPanic(w, func() { w.Wrote = append(w.Wrote, w.kernel.rest.Apply()...) })
 	c.recoverPanic(w, func() {
 		c.keeper.Note(w.kernel.notes)
 		c.node.mu.Lock()
@@ -279,9 +275,7 @@ func (c *Conductor) confirm(w *work) {
 		c.node.mu.Unlock()
 	}
 	if w.decides() {
-		c.recoverPanic(w, func() {
-			c.reports.Done(w.Done)
-		})
+		c.recoverPanic(w, func() { c.reports.Done(w.Done) })
 	}
 }
 

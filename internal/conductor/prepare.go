@@ -386,7 +386,7 @@ func (n *node) refreshCreated(w *work) {
 	if !w.tellsOthers() || !w.Plan.Moved() {
 		return
 	}
-	for _, c := range n.queue.Waiting() {
+	for _, c := range n.queue.Waiting {
 		ctr := n.state.Container(c.ID)
 		if ctr == nil || ctr.Life != lifecycle.StateCreated {
 			continue

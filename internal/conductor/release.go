@@ -52,7 +52,7 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	defer look.Stop()
 	for {
 		c.node.mu.Lock()
-		n, attached := len(c.node.queue.Waiting()), len(c.node.runtimes) > 0
+		n, attached := len(c.node.queue.Waiting), len(c.node.runtimes) > 0
 		if c.node.queue.Sending {
 			n++
 		}
@@ -127,17 +127,13 @@ func Released(out []keeper.Outcome) api.Released {
 		if o.Err != nil {
 			what.Why = o.Err.Error()
 		}
-		switch o.State {
-		case keeper.Applied, keeper.Same, keeper.Clipped:
+		switch {
+		case o.State == keeper.Applied, o.State == keeper.Same, o.State == keeper.Clipped:
 			r.Given++
-		case keeper.Left:
-			if errors.Is(o.Err, keeper.ErrUnknown) {
-				r.Failed = append(r.Failed, what)
-				continue
-			}
-			r.Left = append(r.Left, what)
-		case keeper.Refused:
+		case o.State == keeper.Refused, o.State == keeper.Left && errors.Is(o.Err, keeper.ErrUnknown):
 			r.Failed = append(r.Failed, what)
+		case o.State == keeper.Left:
+			r.Left = append(r.Left, what)
 		}
 	}
 	for _, list := range [][]api.Kept{r.Left, r.Failed} {

@@ -20,6 +20,12 @@ type Source interface {
 	View(read func(*View))
 }
 
+// read reads the view, and returns the keeper, which is asked without it.
+func read[T any](of Source, f func(*View) T) (out T, k *keeper.Keeper) {
+	of.View(func(v *View) { out, k = f(v), v.Keeper })
+	return out, k
+}
+
 // View is the node at one moment. It is read, not changed or kept.
 type View struct {
 	State    *engine.State

@@ -148,8 +148,8 @@ func TestQueue(t *testing.T) {
 		}
 		now = was
 	}
-	if got := q.Next(); got != a || len(q.Waiting()) != 1 {
-		t.Fatalf("next is %v of %d", got, 1+len(q.Waiting()))
+	if got := q.Next(); got != a || len(q.Waiting) != 1 {
+		t.Fatalf("next is %v of %d", got, 1+len(q.Waiting))
 	}
 	q.Sent()
 	if got := q.Wait(time.Hour, false); got != 100*time.Millisecond {
@@ -169,19 +169,19 @@ func TestQueue(t *testing.T) {
 			t.Fatalf("tried again after %v, want %v", got, want)
 		}
 		q.Retry()
-		if len(q.Waiting()) != 0 {
+		if len(q.Waiting) != 0 {
 			t.Fatal("tried again at once")
 		}
 		now = now.Add(want)
 		q.Retry()
-		if len(q.Waiting()) != 1 || !q.Refused(q.Next()) {
+		if len(q.Waiting) != 1 || !q.Refused(q.Next()) {
 			t.Fatal("not tried again once")
 		}
 	}
 	q.Postpone(a)
 	q.Took(a, nil)
 	now = now.Add(time.Hour)
-	if q.Retry(); len(q.Waiting()) != 0 {
+	if q.Retry(); len(q.Waiting) != 0 {
 		t.Error("what the runtime took is tried again")
 	}
 }
@@ -204,7 +204,7 @@ func TestPiggyback(t *testing.T) {
 	if d := cmp.Diff([]string{"", "", "c", "d", "", ""}, sent); d != "" {
 		t.Errorf("sent with answers:\n%s", d)
 	}
-	if len(q.Waiting()) != 4 || copies["c"].Has(shares[0]) {
+	if len(q.Waiting) != 4 || copies["c"].Has(shares[0]) {
 		t.Error("the runtime does not say that it took them")
 	}
 }
