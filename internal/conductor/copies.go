@@ -22,7 +22,8 @@ const updateTimeout = 10 * time.Second
 
 // sendDue brings the runtime's copies in line, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
-	for ctx.Err() == nil && c.node.copyDue(c.uptime()-time.Duration(c.uptimes.last.Load())) && c.sendCopy(ctx) {
+	for ctx.Err() == nil && c.node.copyDue(c.uptime()-time.Duration(c.uptimes.last.Load())) {
+		c.sendCopy(ctx)
 	}
 }
 
