@@ -78,7 +78,7 @@ func TestCopy(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	cpus := lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}
 	scaled := lifecycle.Value{Field: lifecycle.CPUQuota, Int: 50000, Scaled: true}
-	own, rest := &engine.Container{Seat: placement.Seat{Pool: placement.Own}}, &engine.Container{Seat: placement.Seat{Pool: placement.Rest}}
+	own, rest := &engine.Container{Seat: engine.Seat{Seat: placement.Seat{Pool: placement.Own}}}, &engine.Container{Seat: engine.Seat{Seat: placement.Seat{Pool: placement.Rest}}}
 	for name, tt := range map[string]struct {
 		copied runtimesync.Copy
 		ctr    *engine.Container
@@ -101,7 +101,7 @@ func TestDiffers(t *testing.T) {
 
 // TestLacks: what is sent is what the copy lacks, the runtime takes and nobody else has.
 func TestLacks(t *testing.T) {
-	own := &engine.Container{Seat: placement.Seat{Pool: placement.Own}}
+	own := &engine.Container{Seat: engine.Seat{Seat: placement.Seat{Pool: placement.Own}}}
 	values := []lifecycle.Value{{Field: lifecycle.CPUSetCPUs, Text: "0-1"}, {Field: lifecycle.CPUShares, Int: 512}, {Field: lifecycle.CPUQuota, Int: 1}}
 	can := &route.Capabilities{Copy: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return f != lifecycle.CPUShares })}
 	ceded := func(f lifecycle.Field) string { return map[lifecycle.Field]string{lifecycle.CPUQuota: "ceded"}[f] }
