@@ -207,10 +207,7 @@ func (d *draft) updatePod(ev *lifecycle.Event) {
 }
 
 func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
-	np, old := &Pod{Pod: pod}, d.n.pod(pod.ID)
-	if old == nil {
-		old = &Pod{Pod: &lifecycle.Pod{}}
-	}
+	np, old := &Pod{Pod: pod}, cmp.Or(d.n.pod(pod.ID), &Pod{Pod: &lifecycle.Pod{}})
 	np.sumOld, np.ended, np.Within = old.sumOld, old.ended, old.Within
 	d.takeFacts(np, old)
 	if pod.Resources == nil && np.Spec != nil || old.bySpec && pod.Resources == old.Pod.Resources {
@@ -238,10 +235,7 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 
 // PodPristine is what the runtime told of a pod's own resources; empty where it told none.
 func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
-	if p.Resources == nil {
-		return &lifecycle.Resources{}
-	}
-	return p.Resources
+	return cmp.Or(p.Resources, &lifecycle.Resources{})
 }
 
 // create decides a container anew. A repeated event gives the same answer.
@@ -418,7 +412,11 @@ func Updated(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resourc
 	have.CPU.Shares, have.CPU.Quota, have.CPU.Period = latest(was.Shares, ask.Shares), latest(was.Quota, ask.Quota), latest(was.Period, ask.Period)
 	have.CPU.CPUs, have.CPU.Mems = cmp.Or(ask.CPUs, was.CPUs), cmp.Or(ask.Mems, was.Mems)
 	have.Memory.Limit = latest(have.Memory.Limit, r.Memory.Limit)
-	have.Hugepages = mergeHugepages(have.Hugepages, r.Hugepages)
+	if len(r.Hugepages) > 0 {
+		have.Hugepages = append(slices.DeleteFunc(slices.Clone(have.Hugepages), func(h lifecycle.HugepageLimit) bool {
+			return slices.ContainsFunc(r.Hugepages, func(a lifecycle.HugepageLimit) bool { return a.Size == h.Size })
+		}), r.Hugepages...)
+	}
 	return have
 }
 
@@ -429,17 +427,6 @@ func latest[T comparable](have, ask lifecycle.Opt[T]) lifecycle.Opt[T] {
 		return have
 	}
 	return ask
-}
-
-// mergeHugepages lays requested limits over known ones, by size.
-func mergeHugepages(have, ask []lifecycle.HugepageLimit) []lifecycle.HugepageLimit {
-	if len(ask) == 0 {
-		return have
-	}
-	out := slices.DeleteFunc(slices.Clone(have), func(h lifecycle.HugepageLimit) bool {
-		return slices.ContainsFunc(ask, func(a lifecycle.HugepageLimit) bool { return a.Size == h.Size })
-	})
-	return append(out, ask...)
 }
 
 func (d *draft) removeContainer(id string) {

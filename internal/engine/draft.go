@@ -36,9 +36,6 @@ type view struct {
 	failed string
 	// listed are the containers a Synchronize tells of, by sandbox.
 	listed map[string][]*lifecycle.Container
-	// troubles is how many problems of containers are kept, by sandbox, of those pods
-	// that were asked for.
-	troubles map[string]int
 }
 
 func newDraft(s *State, f Facts) *draft {
@@ -65,7 +62,6 @@ func (n *view) container(id string) *Container {
 }
 
 func (n *view) put(id string, c *Container) {
-	n.recount(n.container(id), c)
 	if _, twice := n.containers[id]; !twice {
 		n.order = append(n.order, id)
 	}
@@ -188,7 +184,8 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	}
 	run(true)
 	if c != nil && c.Unread.Unasked {
-		out.Values = apart(out.Values)
+		// What others are promised does not wait until the container can be read.
+		out.Values = slices.DeleteFunc(out.Values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 	}
 	n.failed = cmp.Or(n.failed, out.failed)
 	if c != nil && in.Creation != nil {

@@ -157,23 +157,22 @@ func Neutral(key string) (text string, known bool) {
 // resource that was proposed before and is not any more.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
-		if has(values, old.Field, old.Key) {
+		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
 			continue
 		}
 		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime asked"}}
+		asked, _ := pristine.Of(old.Field, old.Key)
 		switch old.Field {
 		case lifecycle.CPUShares:
-			v.Int = int64(cmp.Or(pristine.CPU.Shares.V, 1024)) // CRI-O says 0 for what it was not told
-		case lifecycle.CPUQuota:
-			v.Int = cmp.Or(pristine.CPU.Quota.V, unlimited)
-		case lifecycle.MemoryLimit:
-			v.Int = cmp.Or(pristine.Memory.Limit.V, unlimited)
+			v.Int = cmp.Or(asked.Int, 1024) // CRI-O says 0 for what it was not told
+		case lifecycle.CPUQuota, lifecycle.MemoryLimit:
+			v.Int = cmp.Or(asked.Int, unlimited)
 		case lifecycle.CPUPeriod:
-			v.Int = int64(cmp.Or(pristine.CPU.Period.V, 100000))
+			v.Int = cmp.Or(asked.Int, defaultPeriod)
 		case lifecycle.CPUSetMems:
-			v.Text = cmp.Or(pristine.CPU.Mems, topology.FormatList(memoryNodes(m)))
+			v.Text = cmp.Or(asked.Text, topology.FormatList(memoryNodes(m)))
 		case lifecycle.CPUSetCPUs:
-			v.Text = cmp.Or(pristine.CPU.CPUs, m.Format(m.Online()))
+			v.Text = cmp.Or(asked.Text, m.Format(m.Online()))
 		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: none of ours
 		case lifecycle.IOLimit:
 			v.Int = -1
@@ -232,10 +231,6 @@ func carried(ours []lifecycle.Field, told, pristine *lifecycle.Resources) []life
 		}
 	}
 	return out
-}
-
-func has(values []lifecycle.Value, f lifecycle.Field, key string) bool {
-	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == f && v.Key == key })
 }
 
 // unlimited is a limit as the runtime asked for it where it asked for none, or for zero,

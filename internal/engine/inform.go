@@ -32,10 +32,8 @@ func (d *draft) takeFacts(np, old *Pod) {
 func (d *draft) decidePod(p *Pod) {
 	p.bursts, p.alone = d.n.bursts(p), d.n.alone(p)
 	var err error
-	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil {
-		p.assigned = topology.Set{}
-	}
-	if !d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
+	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
+		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
 		p.assigned = topology.Set{} // none of those that live has them
 	}
 	values, trouble := d.n.propose(p, nil)

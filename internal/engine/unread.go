@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -15,12 +13,6 @@ func unread(why string) lifecycle.Problem {
 		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists it and cannot say what it was asked for",
 		Then: "it keeps the CPUs it has, nothing else is decided, and the runtime is asked again",
 	}
-}
-
-// apart are those of some values that keep a container clear of CPUs others own:
-// what others are promised does not wait until the container can be read.
-func apart(values []lifecycle.Value) []lifecycle.Value {
-	return slices.DeleteFunc(values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 }
 
 // adoptUnread makes do with what the kernel gives a container of which neither
