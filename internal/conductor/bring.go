@@ -40,7 +40,7 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, to
 	}
 	t, text := n.track(ctr.ID), v.String()
 	d, _ := t.of(v)
-	k.InForce, k.Stored = d.applied && d.value == text, t.Has(v)
+	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
 	k.Kept = t.KernelOnly(ctr, v) || p != route.Updating && t.StaysOut(ctr, v)
 	k.Given = told != nil && present(told, v) || untold(v.Field) && t.given[v.Field] == v.Text
 	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
@@ -62,7 +62,7 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecy
 	}
 	target, err := n.target(ctr)
 	for _, v := range values {
-		if d, ok := before.of(slotOf(v)); ok && d.value == v.String() {
+		if d, ok := before.of(v); ok && d.Value == v.String() {
 			t.deliver(v, d)
 		}
 		k := n.known(ctr, v, p, told)
@@ -80,7 +80,7 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecy
 		case route.Kernel:
 			n.leaveToKernel(ctr, v, p, r.Why, k, told != nil)
 		case route.Given:
-			t.deliver(v, delivery{channel: "create", value: v.String(), applied: true, note: "given at an earlier time"})
+			t.deliver(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "given at an earlier time"})
 		case route.Unapplied:
 			t.lost(v, r.Missing, r.Why)
 		}
@@ -114,7 +114,7 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
-	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.plan.Moved():
+	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.Plan.Moved():
 		it.Carried = it.Carried || carried
 		w.kernel.items = append(w.kernel.items, it)
 	default:
@@ -151,19 +151,19 @@ func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.P
 		if p == route.Named {
 			k.Contest = ""
 		}
-		t.deliver(v, delivery{channel: "kernel", value: v.String(), missing: api.NotYet, alone: why, note: route.AtStart(k.Contest)})
+		t.deliver(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Alone: why, Note: route.AtStart(k.Contest)})
 		return
 	case route.Living:
 		if told && k.Stored {
-			t.deliver(v, delivery{channel: "runtime", value: v.String(), applied: true, note: "given at an earlier time"})
+			t.deliver(v, delivery{Channel: "runtime", Value: v.String(), Applied: true, Note: "given at an earlier time"})
 		}
 	}
 	if why != "" {
 		d, ok := t.of(v)
-		if !ok || d.value != v.String() {
-			d = delivery{channel: "kernel", value: v.String(), missing: api.NotYet, note: "not written yet"}
+		if !ok || d.Value != v.String() {
+			d = delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Note: "not written yet"}
 		}
-		d.alone = why
+		d.Alone = why
 		t.deliver(v, d)
 	}
 	if p == route.Living {

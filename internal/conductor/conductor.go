@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,8 +93,8 @@ type Conductor struct {
 
 	node       *node // its mu guards all below
 	presence   *facts.Presence
-	pace       time.Duration
-	earlier    earlier
+	returning  bool      // Options.Returning
+	looked     bool      // whether an earlier agent wrote was looked for
 	synced     time.Time // the last Synchronize that was decided and applied
 	sweepEvery time.Duration
 	freeMemory func()
@@ -106,12 +107,6 @@ type uptimes struct {
 	// since is when the event under way took its turn, in nanoseconds; 0 for none;
 	// last is when the last one ended.
 	since, last atomic.Int64
-}
-
-// earlier is what is known of an agent before this one.
-type earlier struct {
-	returning bool // Options.Returning
-	looked    bool // whether it wrote was looked for
 }
 
 // attached is a connected runtime.
@@ -131,12 +126,12 @@ func New(o Options) *Conductor {
 	n := &node{
 		ceded: setOf(o.Ceded), undone: map[placement.Key]int{}, tracks: map[string]*track{},
 		signer: record.NewSigner(o.Key), state: engine.NewState(o.Machine, o.Policy),
-		queue: runtimesync.NewQueue(o.Now), runtimes: map[string]attached{}, unified: o.Keeper.Tree().Version == cgroup.V2,
+		queue: runtimesync.NewQueue(o.Now, o.Pace), runtimes: map[string]attached{}, unified: o.Keeper.Tree().Version == cgroup.V2,
 	}
 	n.checkpoint = record.Open(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
-		node: n, keeper: o.Keeper, log: o.Log, now: o.Now, pace: o.Pace,
-		uptimes: uptimes{began: o.Now()}, earlier: earlier{returning: o.Returning}, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
+		uptimes: uptimes{began: o.Now()}, returning: o.Returning, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
 		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never),
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
@@ -165,11 +160,11 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	defer done()
 	if err != nil { // a hook server's, before the event had its turn
 		err = &Rejection{Reason: err.Error()}
-		c.reports.Refused(w.done(), err)
-		return Answer{Op: w.op}, err
+		c.reports.Refused(w.Done, err)
+		return Answer{Op: w.Op}, err
 	}
 	compact(&ev)
-	w.times.limit, w.problems, w.facts.Outside = got.Limit, got.Problems, got.Outside
+	w.Limit, w.Problems, w.facts.Outside = got.Limit, got.Problems, got.Outside
 	return c.run(w)
 }
 
@@ -192,11 +187,8 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 // unplaced are the containers of which no record tells whether they were
 // refused CPUs, before a Synchronize or a changed configuration decides it.
 func (n *node) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
-	if ev.Kind != lifecycle.Synchronize && ev.Kind != lifecycle.Configure {
-		return nil
-	}
 	ids := map[string]bool{}
-	for _, ctr := range ev.Containers {
+	for _, ctr := range ev.Containers { // a Synchronize's
 		if ctr != nil {
 			r, known := records[ctr.ID]
 			ids[ctr.ID] = !known || r.Unplaced
@@ -227,22 +219,13 @@ func (c *Conductor) Checkpoint() *record.Checkpoint { return c.node.checkpoint }
 func (c *Conductor) Wants() []lifecycle.Kind {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	want := map[lifecycle.Kind]bool{lifecycle.Synchronize: true}
-	for _, k := range c.facts.Wants() {
-		want[k] = true
-	}
+	out := append(c.facts.Wants(), lifecycle.Synchronize)
 	for _, h := range c.node.state.Policy.Hooks {
-		for _, k := range h.Info().Stages {
-			want[k] = true
-		}
+		out = append(out, h.Info().Stages...)
 	}
-	var out []lifecycle.Kind
-	for k := lifecycle.Synchronize; k < lifecycle.Configure; k++ {
-		if want[k] {
-			out = append(out, k)
-		}
-	}
-	return out
+	out = slices.DeleteFunc(out, func(k lifecycle.Kind) bool { return k >= lifecycle.Configure })
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Attached notes a connected runtime; its copies are updated from now on. It

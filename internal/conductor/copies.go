@@ -22,7 +22,8 @@ const updateTimeout = 10 * time.Second
 
 // sendDue brings the runtime's copies in line, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
-	for ctx.Err() == nil && c.node.copyDue(c.uptime()-time.Duration(c.uptimes.last.Load())) && c.sendCopy(ctx) {
+	for ctx.Err() == nil && c.node.copyDue(c.uptime()-time.Duration(c.uptimes.last.Load())) {
+		c.sendCopy(ctx)
 	}
 }
 
@@ -32,7 +33,7 @@ func (n *node) copyDue(idle time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	to := n.connected().from
-	if to == nil || len(n.queue.Waiting()) == 0 {
+	if to == nil || len(n.queue.Waiting) == 0 {
 		return false // until one is added, or a runtime attaches
 	}
 	wait := n.queue.Wait(idle, to.Capabilities().Piggybacks)
@@ -49,7 +50,7 @@ func (c *Conductor) sendCopy(ctx context.Context) bool {
 	var to attached
 	var out *runtimesync.Copy
 	var values []lifecycle.Value
-	_, _ = c.run(&work{ev: &lifecycle.Event{Kind: lifecycle.Copy}, read: func() { to, out, values = c.node.nextCopy() }})
+	_, _ = c.run(own(lifecycle.Copy, func() { to, out, values = c.node.nextCopy() }, nil))
 	if len(values) == 0 {
 		return out != nil
 	}
@@ -59,9 +60,6 @@ func (c *Conductor) sendCopy(ctx context.Context) bool {
 	result := updateResult(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome { return c.copySent(out, values, result, err) })
-	c.node.mu.Lock()
-	defer c.node.mu.Unlock()
-	c.node.queue.Sent(c.pace)
 	return true
 }
 
@@ -78,7 +76,7 @@ func updateResult(failed []string, err error) string {
 
 // nextCopy takes the next copy out of the queue, and returns what it lacks.
 func (n *node) nextCopy() (to attached, out *runtimesync.Copy, values []lifecycle.Value) {
-	if to = n.connected(); to.from == nil || len(n.queue.Waiting()) == 0 {
+	if to = n.connected(); to.from == nil || len(n.queue.Waiting) == 0 {
 		return to, nil, nil
 	}
 	out, can := n.queue.Next(), n.capabilities(to.from)
@@ -100,41 +98,35 @@ func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []l
 // the runtime may have written what was decided before over what is decided now, what
 // was given back meanwhile among it, and has it in its copy.
 func (c *Conductor) copySent(to *runtimesync.Copy, values []lifecycle.Value, result string, err error) []keeper.Outcome {
-	overtaken, givenUp := c.node.noteUpdate(to, values, c.keeper.Settle(to.ID), result != nodeview.UpdateDone, err)
+	again, givenUp := c.node.noteUpdate(to, values, c.keeper.Settle(to.ID), result != nodeview.UpdateDone, err)
 	if givenUp {
 		c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
 			append(c.reports.Whose(to.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
 	}
-	if !overtaken {
-		return nil
-	}
-	return c.keeper.Apply(c.node.requeue(to.ID))
+	return c.keeper.Apply(again)
 }
 
-// noteUpdate takes the lock. It reports whether something newer was decided than what
-// was sent, and whether a runtime that refuses is not asked again soon.
-func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (overtaken, givenUp bool) {
+// noteUpdate takes the lock. It returns what the kernel is to have again, where
+// something newer was decided than what was sent: then the copy is brought in line once
+// more. A runtime that refused too often is not asked again soon.
+func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.queue.Sent()
 	// What an event has decided meanwhile is its own to report.
 	n.noteOutcomes(slices.DeleteFunc(wrote, func(o keeper.Outcome) bool {
 		d, known := n.tracks[o.Target.Owner].of(o.Value)
-		return known && d.value != o.Value.String()
+		return known && d.Value != o.Value.String()
 	}))
 	ctr := n.state.Container(to.ID)
 	if ctr == nil || !ctr.Alive() {
 		n.queue.Drop(to)
-		return false, false
+		return nil, false
 	}
-	now := map[slot]string{}
-	for _, v := range n.state.Values(ctr) {
-		now[slotOf(v)] = v.String()
-	}
-	overtaken = slices.ContainsFunc(values, func(v lifecycle.Value) bool { return now[slotOf(v)] != v.String() })
 	switch {
 	case !refused:
 		n.queue.Took(to, values)
-		n.noteCopy(to.ID, values, func(d *delivery) { d.note, d.alone = "the runtime's copy agrees", "" })
+		n.noteCopy(to.ID, values, func(d *delivery) { d.Note, d.Alone = "the runtime's copy agrees", "" })
 	case n.queue.Refused(to):
 		givenUp = true
 		// Lists of CPUs and memory nodes keep containers apart: they are tried again later.
@@ -146,9 +138,20 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		}
 		note := fmt.Sprintf("the runtime refused its copy of this (%v); the kernel has it, and the runtime is asked again after %v",
 			cmp.Or(err, errRefused), n.queue.Postpone(to))
-		n.noteCopy(to.ID, lists, func(d *delivery) { d.note = note })
+		n.noteCopy(to.ID, lists, func(d *delivery) { d.Note = note })
 	}
-	return overtaken, givenUp
+	decided := n.state.Values(ctr)
+	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return !slices.ContainsFunc(decided, v.SameSetting) }) {
+		return nil, givenUp
+	}
+	n.queue.Add(to)
+	target, unnamed := n.target(ctr)
+	for _, v := range decided {
+		if unnamed == nil && route.InKernel(v.Field) {
+			again = append(again, n.item(target, ctr, v))
+		}
+	}
+	return again, givenUp
 }
 
 // errRefused is the error of a runtime that refuses an update without a reason.
@@ -158,30 +161,11 @@ var errRefused = errors.New("without a reason")
 func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery)) {
 	t := n.track(id)
 	for _, v := range values {
-		if d, ok := t.of(v); ok && d.value == v.String() {
+		if d, ok := t.of(v); ok && d.Value == v.String() {
 			note(&d)
 			t.deliver(v, d)
 		}
 	}
-}
-
-// requeue has a container's copy brought in line once more, and returns what the
-// kernel is to have.
-func (n *node) requeue(id string) (items []keeper.Item) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	ctr := n.state.Container(id)
-	if ctr == nil || !ctr.Alive() {
-		return nil
-	}
-	n.queue.Add(&n.track(id).Copy)
-	target, err := n.target(ctr)
-	for _, v := range n.state.Values(ctr) {
-		if err == nil && route.InKernel(v.Field) {
-			items = append(items, n.item(target, ctr, v))
-		}
-	}
-	return items
 }
 
 // enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
@@ -212,7 +196,7 @@ func (n *node) piggyback(w *work) {
 	// another plugin has, which may set it in the same answer.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		told := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
-		if told || w.ev.Container != nil && w.ev.Container.ID == c.ID {
+		if told || w.Event.Container != nil && w.Event.Container.ID == c.ID {
 			return nil
 		}
 		return n.lacks(&w.can, c, route.Piggyback)

@@ -203,7 +203,7 @@ func TestOvertakenUpdate(t *testing.T) {
 			t.Errorf("wanted in the end: %+v", o)
 		}
 	}
-	if d, _ := b.node.tracks["web"].of(lifecycle.Value{Field: lifecycle.CPUSetCPUs}); d.value != "0-3" {
+	if d, _ := b.node.tracks["web"].of(lifecycle.Value{Field: lifecycle.CPUSetCPUs}); d.Value != "0-3" {
 		t.Errorf("told people: %+v", d)
 	}
 }

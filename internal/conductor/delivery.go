@@ -6,66 +6,28 @@ import (
 
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// slot is what a value sets.
-type slot struct {
-	field lifecycle.Field
-	key   string
-}
-
-func slotOf(v lifecycle.Value) slot { return slot{v.Field, v.Key} }
-
 // delivery is what became of one value.
-type delivery struct {
-	channel string
-	value   string
-	applied bool
-	note    string
-	alone   string      // why it is kept from the runtime; "" where it is not
-	missing api.Missing // why it is not in force
-}
-
-// told is the note for people.
-func (d delivery) told() string {
-	switch {
-	case d.alone == "":
-		return d.note
-	case d.note == "":
-		return "in the kernel alone: " + d.alone
-	}
-	return "in the kernel alone: " + d.alone + "; " + d.note
-}
+type delivery = nodeview.Became
 
 // deliveries are what became of a container's or pod's values. There are a few,
 // of many: a list takes a fifth of a map's memory.
-type deliveries []settled
+type deliveries []delivery
 
-type settled struct {
-	slot slot
-	delivery
+// at is where a value is in the list, -1 where it is not.
+func (ds deliveries) at(v lifecycle.Value) int {
+	return slices.IndexFunc(ds, func(d delivery) bool { return d.Field == v.Field && d.Key == v.Key })
 }
 
 // of returns what became of a value.
-func (ds deliveries) of(s slot) (d delivery, ok bool) {
-	for i := range ds {
-		if ds[i].slot == s {
-			return ds[i].delivery, true
-		}
+func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
+	if i := ds.at(v); i >= 0 {
+		return ds[i], true
 	}
 	return delivery{}, false
-}
-
-// with is the list with one more, or with another in its place.
-func (ds deliveries) with(s slot, d delivery) deliveries {
-	for i := range ds {
-		if ds[i].slot == s {
-			ds[i].delivery = d
-			return ds
-		}
-	}
-	return append(ds, settled{s, d})
 }
 
 // untold reports whether no runtime tells a field of a container that exists.
@@ -116,26 +78,26 @@ func present(told *lifecycle.Container, v lifecycle.Value) bool {
 
 // fromKernel turns what the keeper says into a delivery.
 func fromKernel(o keeper.Outcome, before delivery) delivery {
-	d := delivery{channel: "kernel", value: o.Value.String(), applied: true}
-	if before.value == d.value {
-		d.alone = before.alone
+	d := delivery{Channel: "kernel", Value: o.Value.String(), Applied: true}
+	if before.Value == d.Value {
+		d.Alone = before.Alone
 	}
 	switch o.State {
 	case keeper.Superseded, keeper.Forgotten:
 		return before // a later decision speaks for itself
 	case keeper.Same:
-		if before.applied && before.value == d.value {
+		if before.Applied && before.Value == d.Value {
 			return before // somebody else, by our wish, had brought it there
 		}
-		d.note = "the kernel had it already"
+		d.Note = "the kernel had it already"
 	case keeper.Pending:
-		d.applied, d.note, d.missing = false, "its cgroup does not exist yet; written when it starts", api.NotYet
+		d.Applied, d.Note, d.Missing = false, "its cgroup does not exist yet; written when it starts", api.NotYet
 	case keeper.Refused:
-		d.applied, d.note, d.missing = false, o.Err.Error(), api.KernelRefused
+		d.Applied, d.Note, d.Missing = false, o.Err.Error(), api.KernelRefused
 	case keeper.Left:
-		d.applied, d.note, d.missing = false, o.Err.Error(), api.LeftAlone
+		d.Applied, d.Note, d.Missing = false, o.Err.Error(), api.LeftAlone
 	case keeper.Clipped:
-		d.note = "only " + o.Kernel + ": the cgroup above has no more"
+		d.Note = "only " + o.Kernel + ": the cgroup above has no more"
 	}
 	return d
 }

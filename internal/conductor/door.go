@@ -14,9 +14,9 @@ import (
 
 // work is one event on its way through the door.
 type work struct {
-	op    logkey.ID
+	nodeview.Done
 	from  Carrier
-	ev    *lifecycle.Event
+	start time.Time
 	facts engine.Facts
 	// first is done before facts are gathered, and last when the kernel has what was
 	// decided; nil for nothing.
@@ -28,15 +28,11 @@ type work struct {
 	write func() []keeper.Outcome
 
 	can         Capabilities // of from; where that is nil, of a runtime that is connected
-	plan        *engine.Plan
 	answer      Answer
 	kernel      writes
 	wasUnplaced map[string]bool // see unplaced
-	problems    []lifecycle.Problem
-	wrote       []keeper.Outcome
-	times       times
-	failed      bool // a panic of ours cost it something
-	again       bool // a creation that carries a record: it was decided before
+	err         error           // a *Rejection
+	failed      bool            // a panic of ours cost it something
 }
 
 // writes are what goes to the kernel.
@@ -50,20 +46,17 @@ type writes struct {
 	rest *keeper.Rest
 }
 
-// times are when an event came, and how long it took.
-type times struct {
-	start   time.Time
-	decided time.Duration // what deciding took
-	took    time.Duration // and all of it, until the answer
-	limit   time.Duration // how long the runtime waits for it; 0 where it does not say
-}
-
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
-	w := &work{op: logkey.ID(c.ops.Add(1)), from: from, ev: ev, times: times{start: c.now()}}
+	w := &work{Done: nodeview.Done{Op: logkey.ID(c.ops.Add(1)), Event: ev}, from: from, start: c.now()}
 	if from != nil {
-		w.can = from.Capabilities()
+		w.From, w.can = from.Name(), from.Capabilities()
 	}
 	return w
+}
+
+// own is an event of ours by which nothing is decided.
+func own(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
+	return &work{Done: nodeview.Done{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
 }
 
 // run is the one door: whatever changes what is decided, or what is in force, goes
@@ -72,58 +65,55 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	c.turn.Lock()
 	c.confirmAnswered() // what this event finds is what the creation before it came to
 	c.begin(w)
-	err := c.recoverPanic(w, func() error {
+	c.recoverPanic(w, func() {
 		c.gather(w)
 		c.node.mu.Lock() // until it is routed: nobody sees half of a decision
 		defer c.node.mu.Unlock()
-		if err := c.decide(w); err != nil {
-			return err
-		}
+		c.decide(w)
 		c.route(w)
-		return nil
 	})
-	w.answer.Op = w.op
-	switch answer := w.answer; {
-	case err != nil:
+	w.answer.Op = w.Op
+	answer := w.answer
+	finish := func() {
 		defer c.leave(w)
-		if w.plan != nil && w.plan.Reject != "" {
-			c.reports.Refused(w.done(), err)
+		c.apply(w)
+		if w.Event.Kind == lifecycle.CreateContainer {
+			c.confirmLater(w)
+		} else {
+			c.confirm(w)
 		}
-		c.reports.Count.Event(w.ev.Kind, c.now().Sub(w.times.start), w.times.decided)
-		return Answer{Op: w.op}, err
+	}
+	switch {
+	case w.err != nil:
+		defer c.leave(w)
+		if w.Plan != nil && w.Plan.Reject != "" {
+			c.reports.Refused(w.Done, w.err)
+		}
+		c.reports.Count.Event(w.Event.Kind, c.now().Sub(w.start), w.Decided)
+		return Answer{Op: w.Op}, w.err
 	case w.isOver():
 		c.leave(w)
-		return answer, nil
-	case w.ev.Kind == lifecycle.Synchronize:
+	case w.Event.Kind == lifecycle.Synchronize:
 		// Runtimes drop a plugin that is slow here, and what runs does so with
 		// the CPUs it has. The turn stays taken: no later event is decided
 		// before this one is in the kernel.
 		c.later.Go(func() {
-			func() {
-				defer c.leave(w)
-				c.apply(w)
-				c.confirm(w)
-			}()
+			finish()
 			c.freeMemory()
 		})
-		return answer, nil
+	default:
+		finish()
+		answer = w.answer
 	}
-	defer c.leave(w)
-	c.apply(w)
-	if w.ev.Kind == lifecycle.CreateContainer {
-		c.confirmLater(w)
-	} else {
-		c.confirm(w)
-	}
-	return w.answer, nil
+	return answer, nil
 }
 
 // decides reports whether something is decided by an event.
-func (w *work) decides() bool { return w.ev.Kind < lifecycle.Repair }
+func (w *work) decides() bool { return w.Event.Kind < lifecycle.Repair }
 
 // isOver reports whether nothing follows from what became known, or was read.
 func (w *work) isOver() bool {
-	return !w.decides() && w.write == nil || w.ev.Kind == lifecycle.Inform && w.plan != nil && len(w.plan.Changed)+len(w.plan.ChangedPods) == 0 && !w.failed
+	return !w.decides() && w.write == nil || w.Event.Kind == lifecycle.Inform && w.Plan != nil && len(w.Plan.Changed)+len(w.Plan.ChangedPods) == 0 && !w.failed
 }
 
 // begin begins the turn of an event.
@@ -149,20 +139,21 @@ func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.uptimes.began)
 
 // recoverPanic runs a part of an event. A panic of ours costs the event its decision,
 // never the pod its life: it is logged and answered with no change.
-func (c *Conductor) recoverPanic(w *work, part func() error) (err error) {
+func (c *Conductor) recoverPanic(w *work, part func()) {
 	defer func() {
-		if r := recover(); r != nil {
-			c.log.Error("deciding an event failed", logkey.Op, w.op, logkey.Event, w.ev.Kind.String(),
-				logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			c.reports.Count.HookError(nodeview.Ourselves)
-			w.failed = true
-			w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, err = Answer{}, nil, nil, "", nil
-			if c.fail.Load() && w.ev.Kind == lifecycle.CreateContainer {
-				err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
-			}
+		r := recover()
+		if r == nil {
+			return
+		}
+		c.log.Error("deciding an event failed", logkey.Op, w.Op, logkey.Event, w.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+		c.reports.Count.HookError(nodeview.Ourselves)
+		w.failed = true
+		w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, w.err = Answer{}, nil, nil, "", nil
+		if c.fail.Load() && w.Event.Kind == lifecycle.CreateContainer {
+			w.err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
 		}
 	}()
-	return part()
+	part()
 }
 
 // gather reads what is decided by: nothing of it is waited for.
@@ -174,36 +165,37 @@ func (c *Conductor) gather(w *work) {
 	if w.first != nil {
 		w.first()
 	}
-	c.facts.Read(&w.can, w.ev, &w.facts)
-	if w.ev.Kind == lifecycle.CreateContainer && w.ev.Container != nil {
-		_, w.again = w.facts.Records[w.ev.Container.ID]
-		if q, found := w.facts.Distrusted[w.ev.Container.ID]; found {
-			c.reports.Foreign(w.done(), q.Reason)
+	c.facts.Read(&w.can, w.Event, &w.facts)
+	if w.Event.Kind == lifecycle.CreateContainer && w.Event.Container != nil {
+		_, w.Again = w.facts.Records[w.Event.Container.ID]
+		if q, found := w.facts.Distrusted[w.Event.Container.ID]; found {
+			c.reports.Foreign(w.Done, q.Reason)
 		}
 	}
 }
 
 // decide makes the plan the state. It runs under the lock, as route: no I/O happens
 // there.
-func (c *Conductor) decide(w *work) error {
+func (c *Conductor) decide(w *work) {
+	if w.read != nil {
+		c.trace(w, stopGather)
+		w.read()
+	}
 	if !w.decides() {
-		if w.read != nil {
-			c.trace(w, stopGather)
-			w.read()
-		}
-		return nil
+		return
 	}
 	c.trace(w, stopDecide)
 	start := c.now()
-	w.plan = engine.Decide(c.node.state, w.ev, w.facts)
-	w.times.decided = c.now().Sub(start)
-	if w.plan.Reject != "" {
-		return &Rejection{Reason: w.plan.Reject}
+	w.Plan = engine.Decide(c.node.state, w.Event, w.facts)
+	w.Decided = c.now().Sub(start)
+	if w.Plan.Reject != "" {
+		w.err = &Rejection{Reason: w.Plan.Reject}
+		return
 	}
 	w.can = c.node.capabilities(w.from)
 	records := w.facts.Records
-	w.wasUnplaced = c.node.unplaced(w.ev, records)
-	c.node.state.Commit(w.plan)
+	w.wasUnplaced = c.node.unplaced(w.Event, records)
+	c.node.state.Commit(w.Plan)
 	for id := range records {
 		if c.node.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
 			t := c.node.track(id)
@@ -213,16 +205,15 @@ func (c *Conductor) decide(w *work) error {
 			}
 		}
 	}
-	if w.ev.Kind == lifecycle.Synchronize {
-		c.findEarlier(w.ev, records)
+	if w.Event.Kind == lifecycle.Synchronize {
+		c.findEarlier(records)
 	}
 	w.facts = engine.Facts{}
-	return nil
 }
 
 // route says where each value of the plan goes.
 func (c *Conductor) route(w *work) {
-	if w.decides() {
+	if w.decides() && w.err == nil {
 		c.trace(w, stopRoute)
 		c.node.route(w)
 	}
@@ -232,10 +223,10 @@ func (c *Conductor) route(w *work) {
 // is gone from their cpusets when it returns.
 func (c *Conductor) apply(w *work) {
 	c.trace(w, stopApply)
-	_ = c.recoverPanic(w, func() error {
+	c.recoverPanic(w, func() {
 		if w.write != nil {
-			w.wrote = w.write()
-			return nil
+			w.Wrote = w.write()
+			return
 		}
 		to := &w.kernel
 		for _, id := range to.forget {
@@ -243,46 +234,38 @@ func (c *Conductor) apply(w *work) {
 		}
 		switch {
 		case len(to.items)+len(to.forget) == 0:
-		case w.ev.Kind == lifecycle.CreateContainer:
-			w.wrote, to.rest = c.keeper.ApplyUrgent(to.items)
+		case w.Event.Kind == lifecycle.CreateContainer:
+			w.Wrote, to.rest = c.keeper.ApplyUrgent(to.items)
 		default:
-			w.wrote = c.keeper.Apply(to.items)
+			w.Wrote = c.keeper.Apply(to.items)
 		}
-		if w.ev.Kind == lifecycle.StartContainer {
+		if w.Event.Kind == lifecycle.StartContainer {
 			// The last moment before its first instruction: what others were to give up for it and did not.
-			w.wrote = append(w.wrote, c.keeper.SettleFailed()...)
+			w.Wrote = append(w.Wrote, c.keeper.SettleFailed()...)
 		}
 		if to.owner != "" {
 			c.keeper.Note(to.notes)
 			to.notes = nil
-			w.wrote = append(w.wrote, c.keeper.Settle(to.owner)...)
+			w.Wrote = append(w.Wrote, c.keeper.Settle(to.owner)...)
 		}
-		return nil
 	})
 	if w.last != nil {
-		_ = c.recoverPanic(w, func() error {
-			w.wrote = append(w.wrote, w.last()...)
-			return nil
-		})
+		c.recoverPanic(w, func() { w.Wrote = append(w.Wrote, w.last()...) })
 	}
-	w.times.took = c.now().Sub(w.times.start)
+	w.Took = c.now().Sub(w.start)
 }
 
 // confirm takes note of what became of an event, and reports it.
 func (c *Conductor) confirm(w *work) {
 	c.trace(w, stopConfirm)
-	_ = c.recoverPanic(w, func() error {
-		w.wrote = append(w.wrote, w.kernel.rest.Apply()...)
-		return nil
-	})
-	_ = c.recoverPanic(w, func() error {
+	c.recoverPanic(w, func() { w.Wrote = append(w.Wrote, w.kernel.rest.Apply()...) })
+	c.recoverPanic(w, func() {
 		c.keeper.Note(w.kernel.notes)
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
-		c.node.noteOutcomes(w.wrote)
-		return nil
+		c.node.noteOutcomes(w.Wrote)
 	})
-	if w.ev.Kind == lifecycle.Synchronize && !w.failed {
+	if w.Event.Kind == lifecycle.Synchronize && !w.failed {
 		c.giveUp(w)
 		if err := c.keeper.Tidy(); err != nil {
 			c.log.Warn("what an earlier run left stays", logkey.Err, err)
@@ -292,10 +275,7 @@ func (c *Conductor) confirm(w *work) {
 		c.node.mu.Unlock()
 	}
 	if w.decides() {
-		_ = c.recoverPanic(w, func() error {
-			c.reports.Done(w.done())
-			return nil
-		})
+		c.recoverPanic(w, func() { c.reports.Done(w.Done) })
 	}
 }
 
@@ -326,9 +306,9 @@ func (c *Conductor) Settled() {
 
 // rewrite has the keeper write what it knows already, and takes note of the outcomes.
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
-	w := &work{ev: &lifecycle.Event{Kind: k}, write: write}
+	w := own(k, nil, write)
 	_, _ = c.run(w)
-	return w.wrote
+	return w.Wrote
 }
 
 // noteOutcomes takes note of what the kernel did with what it was given, of whatever lives.
@@ -342,15 +322,4 @@ func (n *node) noteOutcomes(outcomes []keeper.Outcome) {
 		before, _ := t.of(o.Value)
 		t.deliver(o.Value, fromKernel(o, before))
 	}
-}
-
-// done is what is reported of an event.
-func (w *work) done() nodeview.Done {
-	d := nodeview.Done{
-		Op: w.op, Event: w.ev, Plan: w.plan, Problems: w.problems, Wrote: w.wrote, Decided: w.times.decided, Took: w.times.took, Limit: w.times.limit, Again: w.again,
-	}
-	if w.from != nil {
-		d.From = w.from.Name()
-	}
-	return d
 }

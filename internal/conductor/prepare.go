@@ -17,36 +17,31 @@ import (
 
 // route turns a committed plan into what is answered and what is written.
 func (n *node) route(w *work) {
-	switch w.ev.Kind {
+	switch w.Event.Kind {
 	case lifecycle.Synchronize:
-		n.checkpoint.Prune(w.ev)
+		n.checkpoint.Prune(w.Event)
 	case lifecycle.PostCreateContainer:
 		n.rename(w)
 	}
 	n.takeOut(w)
-	for _, id := range w.plan.ChangedPods {
+	for _, id := range w.Plan.ChangedPods {
 		n.preparePod(w, id)
 	}
 	told := map[string]*lifecycle.Container{}
-	for _, ctr := range w.ev.Containers {
+	for _, ctr := range w.Event.Containers {
 		if ctr != nil {
 			told[ctr.ID] = ctr
 		}
 	}
-	for _, id := range n.losersFirst(w.plan.Changed) {
-		ctr := n.state.Container(id)
-		if slices.Contains(w.plan.Reseated, id) {
-			n.prepareFollowing(w, ctr)
-			continue
-		}
-		n.routeChanged(w, ctr, told[id])
+	for _, id := range n.losersFirst(w.Plan.Changed) {
+		n.routeChanged(w, n.state.Container(id), told[id])
 	}
-	for _, change := range w.plan.Seats {
+	for _, change := range w.Plan.Seats {
 		n.prepareSeat(w, change)
 	}
 	n.refreshCreated(w)
 	n.piggyback(w)
-	if w.plan.Moved() {
+	if w.Plan.Moved() {
 		n.checkpoint.SetGrants(texts(n.state.Held(), n.state.Machine))
 	}
 }
@@ -54,7 +49,12 @@ func (n *node) route(w *work) {
 // routeChanged says where the values of a container go that was decided anew, by the
 // event; told is what a Synchronize tells of it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Container) {
-	switch w.ev.Kind {
+	kind := w.Event.Kind
+	if slices.Contains(w.Plan.Reseated, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.Event.Container.ID {
+		n.prepareFollowing(w, ctr)
+		return
+	}
+	switch kind {
 	case lifecycle.CreateContainer:
 		n.prepareCreate(w, ctr)
 	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
@@ -63,21 +63,15 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Cont
 		w.kernel.owner = ctr.ID
 		n.written(ctr)
 	case lifecycle.UpdateContainer:
-		if ctr.ID == w.ev.Container.ID {
-			n.prepareUpdate(w, ctr)
-		} else {
-			n.prepareFollowing(w, ctr)
-		}
-	case lifecycle.UpdatePodSandbox:
-		n.prepareFollowing(w, ctr)
+		n.prepareUpdate(w, ctr)
 	case lifecycle.StartContainer:
 		n.prepareStart(w, ctr)
-	case lifecycle.Synchronize:
+	case lifecycle.Synchronize, lifecycle.Configure:
 		n.noteUnplaced(w, ctr)
 		n.prepareLive(w, ctr, told)
 	case lifecycle.PostCreateContainer:
 		n.createDone(ctr)
-		if w.ev.Former == "" {
+		if w.Event.Former == "" {
 			return
 		}
 		// Its cgroup has a name now. A pool that moved while the runtime was creating
@@ -86,29 +80,22 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Cont
 			n.track(ctr.ID).noCgroupPath = false
 		}
 		n.bring(w, ctr, route.Named, nil)
-	case lifecycle.Configure:
-		n.noteUnplaced(w, ctr)
-		n.prepareLive(w, ctr, nil)
 	case lifecycle.Inform:
 		// It may have been created without a record, which a restart needs now.
-		n.noteLate(ctr)
 		n.track(ctr.ID).Recorded = true
-		n.prepareLive(w, ctr, nil)
+		n.prepareFollowing(w, ctr)
 	}
 }
 
 // takeOut forgets who is gone.
 func (n *node) takeOut(w *work) {
-	for _, id := range w.plan.Gone {
+	for _, id := range slices.Concat(w.Plan.Gone, w.Plan.GonePods) {
 		n.forget(w, id)
 	}
-	for _, id := range w.plan.GonePods {
-		n.forget(w, id)
-	}
-	if p := w.plan.Pod; p != nil && p.Stopped {
+	if p := w.Plan.Pod; p != nil && p.Stopped {
 		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
-	if len(w.plan.GonePods) > 0 { // others may have been swept with the event
+	if len(w.Plan.GonePods) > 0 { // others may have been swept with the event
 		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
 	}
 }
@@ -134,7 +121,7 @@ func (n *node) forget(w *work, id string) {
 	if t := n.tracks[id]; t != nil {
 		n.queue.Drop(&t.Copy)
 	}
-	if w.ev.Kind != lifecycle.Synchronize { // prune knows better of these
+	if w.Event.Kind != lifecycle.Synchronize { // prune knows better of these
 		n.checkpoint.Drop(id)
 	}
 	if n.state.Container(id) == nil && n.state.Pod(id) == nil {
@@ -190,8 +177,8 @@ const maxUndone = 2
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.Create()
-	if w.plan.Undone > 0 {
-		n.undone[ctr.Key] += w.plan.Undone
+	if w.Plan.Undone > 0 {
+		n.undone[ctr.Key] += w.Plan.Undone
 	}
 	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
@@ -202,7 +189,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		// Its creation is over when it is reported, and it carries no record: the checkpoint
 		// has it, and the runtime's copy is what the runtime reports.
 		n.noteLate(ctr)
-		t.Report(&w.ev.Container.Resources)
+		t.Report(&w.Event.Container.Resources)
 		n.enqueue(ctr, values...)
 	case len(values) > 0 || ctr.Found.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
@@ -213,8 +200,8 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 // rename carries what is known of a container's deliveries over to the id the
 // runtime gave it.
 func (n *node) rename(w *work) {
-	from, to := n.tracks[w.ev.Former], w.ev.Container.ID
-	if w.plan.Container == nil || w.plan.Container.ID != to || from == nil {
+	from, to := n.tracks[w.Event.Former], w.Event.Container.ID
+	if w.Plan.Container == nil || w.Plan.Container.ID != to || from == nil {
 		return
 	}
 	t := n.track(to)
@@ -274,12 +261,12 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	switch {
 	case t.undescribed && ctr.Unread.Why == "":
 		t.undescribed, t.noCgroupPath = false, false
-		n.prepareLive(w, ctr, w.ev.Container)
+		n.prepareLive(w, ctr, w.Event.Container)
 	case t.noCgroupPath: // only now its cgroup is known
 		t.noCgroupPath = false
 		n.prepareLive(w, ctr, nil)
 	case t.sent == nil: // created while we were away: what only a creation carries is lost
-		n.prepareLive(w, ctr, w.ev.Container)
+		n.prepareLive(w, ctr, w.Event.Container)
 	case w.can.HoldsStart:
 		n.bring(w, ctr, route.Starting, nil)
 	}
@@ -292,7 +279,7 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t.Recorded = t.Recorded || w.can.Stamps()
 	n.createDone(ctr)
 	t.UpdateDone() // some runtimes never report that they have written an update
-	t.Pending = runtimesync.Requested(w.ev.Requested)
+	t.Pending = runtimesync.Requested(w.Event.Requested)
 	n.bring(w, ctr, route.Updating, nil)
 	if !w.can.Stamps() {
 		n.written(ctr) // nobody waited for our answer: it is reported afterwards
@@ -346,7 +333,7 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
 	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Seat, change.Before) {
 		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
-		w.problems = append(w.problems, q)
+		w.Problems = append(w.Problems, q)
 	}
 	for _, id := range change.Members {
 		ctr := n.state.Container(id)
@@ -355,7 +342,7 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 			continue
 		}
 		if change.Starved {
-			w.problems = append(w.problems, lifecycle.Problem{
+			w.Problems = append(w.Problems, lifecycle.Problem{
 				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another", Then: "it is given CPUs outside",
 			})
 		}
@@ -386,7 +373,7 @@ func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bo
 // it is not about. Where starts are held any can; of NRI's answers three have a
 // place for it.
 func (w *work) tellsOthers() bool {
-	switch w.ev.Kind {
+	switch w.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
 		return w.from != nil
 	}
@@ -396,10 +383,10 @@ func (w *work) tellsOthers() bool {
 // refreshCreated does the same for containers that lose nothing now and whose
 // copy is still of an earlier time: what is given away may be in it.
 func (n *node) refreshCreated(w *work) {
-	if !w.tellsOthers() || !w.plan.Moved() {
+	if !w.tellsOthers() || !w.Plan.Moved() {
 		return
 	}
-	for _, c := range n.queue.Waiting() {
+	for _, c := range n.queue.Waiting {
 		ctr := n.state.Container(c.ID)
 		if ctr == nil || ctr.Life != lifecycle.StateCreated {
 			continue

@@ -27,7 +27,7 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 	w.facts.Policy = &nothing
 	w.first, w.last = func() { out = c.keeper.Yield() }, c.keeper.ReleaseAll
 	if _, err := c.run(w); err == nil {
-		out = append(out, w.wrote...)
+		out = append(out, w.Wrote...)
 	}
 	r := Released(out)
 	r.Waiting = c.awaitCopies(ctx)
@@ -40,7 +40,7 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 func (c *Conductor) tune(t Tuning) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	c.pace, c.node.ceded = t.Pace, setOf(t.Ceded)
+	c.node.queue.Pace, c.node.ceded = t.Pace, setOf(t.Ceded)
 	c.fail.Store(t.Fail)
 	c.keeper.SetFight(t.Fight)
 }
@@ -52,7 +52,7 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	defer look.Stop()
 	for {
 		c.node.mu.Lock()
-		n, attached := len(c.node.queue.Waiting()), len(c.node.runtimes) > 0
+		n, attached := len(c.node.queue.Waiting), len(c.node.runtimes) > 0
 		if c.node.queue.Sending {
 			n++
 		}
@@ -75,10 +75,8 @@ func (n *node) staleCopies() []api.Kept {
 	defer n.mu.Unlock()
 	to, can := n.connected(), n.capabilities(nil)
 	var out []api.Kept
-	for _, podID := range n.state.Pods() {
-		for _, id := range n.state.ContainersOf(podID) {
-			out = append(out, n.staleCopy(to, &can, id)...)
-		}
+	for _, id := range n.state.Containers() {
+		out = append(out, n.staleCopy(to, &can, id)...)
 	}
 	slices.SortFunc(out, func(a, b api.Kept) int {
 		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Setting, b.Setting))
@@ -116,12 +114,12 @@ func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.K
 // Released sums up what became of values that were given back.
 func Released(out []keeper.Outcome) api.Released {
 	type setting struct {
-		dir  string
-		slot slot
+		dir, key string
+		field    lifecycle.Field
 	}
 	last := map[setting]keeper.Outcome{}
 	for _, o := range out {
-		last[setting{o.Target.Dir, slotOf(o.Value)}] = o
+		last[setting{o.Target.Dir, o.Value.Key, o.Value.Field}] = o
 	}
 	var r api.Released
 	for _, o := range last {
@@ -129,17 +127,13 @@ func Released(out []keeper.Outcome) api.Released {
 		if o.Err != nil {
 			what.Why = o.Err.Error()
 		}
-		switch o.State {
-		case keeper.Applied, keeper.Same, keeper.Clipped:
+		switch {
+		case o.State == keeper.Applied, o.State == keeper.Same, o.State == keeper.Clipped:
 			r.Given++
-		case keeper.Left:
-			if errors.Is(o.Err, keeper.ErrUnknown) {
-				r.Failed = append(r.Failed, what)
-				continue
-			}
-			r.Left = append(r.Left, what)
-		case keeper.Refused:
+		case o.State == keeper.Refused, o.State == keeper.Left && errors.Is(o.Err, keeper.ErrUnknown):
 			r.Failed = append(r.Failed, what)
+		case o.State == keeper.Left:
+			r.Left = append(r.Left, what)
 		}
 	}
 	for _, list := range [][]api.Kept{r.Left, r.Failed} {
@@ -153,7 +147,7 @@ func Released(out []keeper.Outcome) api.Released {
 // giveUp gives back what an earlier agent wrote for those that live and nobody
 // decides any more.
 func (c *Conductor) giveUp(w *work) {
-	_ = c.recoverPanic(w, func() error {
+	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) bool {
 			c.node.mu.Lock()
 			defer c.node.mu.Unlock()
@@ -165,29 +159,19 @@ func (c *Conductor) giveUp(w *work) {
 				c.log.Warn("what an earlier agent wrote stays", append(c.reports.Whose(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
-		return nil
 	})
 }
 
-// dirsOf lists the cgroups of the pods and containers in an event.
-func dirsOf(ev *lifecycle.Event) []string {
-	var out []string
-	parents := map[string]string{}
-	for _, p := range ev.Pods {
-		if p == nil {
-			continue
-		}
-		parents[p.ID] = p.CgroupParent
-		if dir, err := cgroup.PodPath(p.CgroupParent); err == nil {
+// dirs lists the cgroups of all pods and containers.
+func (n *node) dirs() (out []string) {
+	for _, id := range n.state.Pods() {
+		if dir, err := cgroup.PodPath(n.state.Pod(id).Pod.CgroupParent); err == nil {
 			out = append(out, dir)
 		}
 	}
-	for _, ctr := range ev.Containers {
-		if ctr == nil {
-			continue
-		}
-		if dir, err := cgroup.Path(parents[ctr.PodID], ctr.CgroupsPath); err == nil {
-			out = append(out, dir)
+	for _, id := range n.state.Containers() {
+		if target, err := n.target(n.state.Container(id)); err == nil {
+			out = append(out, target.Dir)
 		}
 	}
 	return out
@@ -196,12 +180,12 @@ func dirsOf(ev *lifecycle.Event) []string {
 // findEarlier notifies the keeper of an earlier agent: records show that one has
 // written, as does a key that signed some.
 // It is asked at each Synchronize; the first answer counts.
-func (c *Conductor) findEarlier(ev *lifecycle.Event, records map[string]engine.Record) {
-	if c.earlier.looked {
+func (c *Conductor) findEarlier(records map[string]engine.Record) {
+	if c.looked {
 		return
 	}
-	c.earlier.looked = true
-	if (len(records) > 0 || c.earlier.returning) && c.keeper.Originals.Wrote(dirsOf(ev)) {
+	c.looked = true
+	if (len(records) > 0 || c.returning) && c.keeper.Originals.Wrote(c.node.dirs()) {
 		c.log.Warn("an earlier agent wrote to the kernel and left no word of what was there before (paths.state): " +
 			"what the runtime does not tell of that cannot be given back")
 	}

@@ -141,7 +141,7 @@ func TestLoweredMemory(t *testing.T) {
 	}
 	c, memory := b.node.track("c"), lifecycle.Value{Field: lifecycle.MemoryLimit}
 	d, _ := c.of(memory)
-	d.applied = false // as where the kernel refused it
+	d.Applied = false // as where the kernel refused it
 	c.deliver(memory, d)
 	c.Store(lifecycle.MemoryLimit, "1073741824")
 	if ans := b.event(lifecycle.UpdateContainer, asked); carriesMemory(ans) {

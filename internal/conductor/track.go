@@ -1,10 +1,31 @@
 package conductor
 
 import (
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/record"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
+
+// node is what is decided on the node and how far it has been brought there. Its
+// methods run under mu and do no I/O; those that take mu themselves say so.
+type node struct {
+	mu sync.Mutex // guards all below; never held across I/O
+
+	state      *engine.State
+	tracks     map[string]*track // by container or sandbox id
+	queue      *runtimesync.Queue
+	runtimes   map[string]attached
+	ceded      map[lifecycle.Field]bool
+	undone     map[placement.Key]int // creations in a row that failed after us
+	checkpoint *record.Checkpoint
+	signer     *record.Signer
+	unified    bool // cgroups are of version 2
+}
 
 // track is what is known of one container beyond the engine's state: what became
 // of its values, and how far the runtime is. Of a pod it is the values alone.
@@ -36,7 +57,7 @@ func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	if t == nil {
 		return delivery{}, false
 	}
-	return t.sent.of(slotOf(v))
+	return t.sent.of(v)
 }
 
 // give remembers a value that a container is created with and no runtime reports
@@ -51,14 +72,22 @@ func (t *track) give(v lifecycle.Value) {
 	t.given[v.Field] = v.Text
 }
 
-func (t *track) deliver(v lifecycle.Value, d delivery) { t.sent = t.sent.with(slotOf(v), d) }
+// deliver notes what became of a value.
+func (t *track) deliver(v lifecycle.Value, d delivery) {
+	d.Field, d.Key = v.Field, v.Key
+	if i := t.sent.at(v); i >= 0 {
+		t.sent[i] = d
+		return
+	}
+	t.sent = append(t.sent, d)
+}
 
 // lost records a value that could not be brought anywhere.
 func (t *track) lost(v lifecycle.Value, missing api.Missing, why string) {
-	t.deliver(v, delivery{channel: "none", value: v.String(), note: why, missing: missing})
+	t.deliver(v, delivery{Channel: "none", Value: v.String(), Note: why, Missing: missing})
 }
 
 // carried records a value that is in an answer.
 func (t *track) carried(v lifecycle.Value, by string) {
-	t.deliver(v, delivery{channel: by, value: v.String(), applied: true})
+	t.deliver(v, delivery{Channel: by, Value: v.String(), Applied: true})
 }

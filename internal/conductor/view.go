@@ -17,10 +17,7 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
-	v.Became = func(owner string, v lifecycle.Value) (nodeview.Became, bool) {
-		d, ok := c.node.tracks[owner].of(v)
-		return nodeview.Became{Value: d.value, Channel: d.channel, Note: d.told(), Applied: d.applied, Missing: d.missing}, ok
-	}
+	v.Became = func(owner string, v lifecycle.Value) (nodeview.Became, bool) { return c.node.tracks[owner].of(v) }
 	for _, a := range c.node.runtimes {
 		v.Attached = append(v.Attached, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
@@ -29,7 +26,7 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 
 // Copied returns a copy of the state, to try on it what would be.
 func (c *Conductor) Copied() (s *engine.State) {
-	_, _ = c.run(&work{ev: &lifecycle.Event{Kind: lifecycle.WhatIf}, read: func() { s = c.node.state.Copy() }})
+	_, _ = c.run(own(lifecycle.WhatIf, func() { s = c.node.state.Copy() }, nil))
 	return s
 }
 

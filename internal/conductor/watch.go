@@ -73,5 +73,5 @@ func (n *node) isMissing(o keeper.Outcome) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d, ok := n.tracks[o.Target.Owner].of(o.Value)
-	return ok && !d.applied
+	return ok && !d.Applied
 }

@@ -25,12 +25,14 @@ func (b *recovery) find(told *lifecycle.Container) *Record {
 	if q, ok := b.facts.Distrusted[told.ID]; ok {
 		b.c.decided.distrust = []lifecycle.Problem{q}
 	}
-	b.noteUnread(told)
-	_, recorded := b.facts.Records[told.ID]
+	rec, recorded := b.facts.Records[told.ID]
+	if told.Unread != "" {
+		b.c.Unread = Unread{Why: told.Unread, Unasked: !recorded || b.p.Pod.CgroupParent == ""}
+		b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), unread(told.Unread))
+	}
 	_, found := b.facts.Kernel[told.ID]
 	switch {
 	case recorded:
-		rec := b.facts.Records[told.ID]
 		b.recorded(told, &rec)
 		return &rec
 	case b.c.Unread.Why != "":

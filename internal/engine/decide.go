@@ -23,7 +23,7 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	case ev.Kind == lifecycle.Configure:
 		d.configure()
 	case ev.Pod == nil:
-	case ev.Container != nil && ev.Container.ID != "" && !ofPod(ev.Kind):
+	case ev.Container != nil && ev.Container.ID != "" && !slices.Contains(ofPod, ev.Kind):
 		d.containerEvent(ev)
 	default:
 		d.podEvent(ev)
@@ -41,14 +41,15 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	return p
 }
 
-// ofPod reports whether an event is about a pod, whatever container it names.
-func ofPod(k lifecycle.Kind) bool {
-	switch k {
-	case lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.Inform, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox:
-		return true
-	}
-	return false
-}
+var (
+	// ofPod are events about a pod, whatever container they name.
+	ofPod = []lifecycle.Kind{lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.Inform, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox}
+	// begins are events that say of a container that is not known that there is one. All
+	// others follow something, and end nothing that is not known.
+	begins = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer}
+	// later are events that only say that an earlier one came through.
+	later = []lifecycle.Kind{lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer}
+)
 
 func (d *draft) podEvent(ev *lifecycle.Event) {
 	switch ev.Kind {
@@ -75,7 +76,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 			d.removePod(ended.Pod)
 		}
 	}
-	if d.late(ev.Pod.ID, !begins(ev.Kind)) {
+	if d.late(ev.Pod.ID, !slices.Contains(begins, ev.Kind)) {
 		d.plan.Pod = nil
 		return
 	}
@@ -100,16 +101,11 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 		d.create(ev.Container, lifecycle.StateRunning)
 	case ev.Kind == lifecycle.StartContainer && c.Unread.Why != "" && ev.Container.Unread == "":
 		d.reread(c, ev.Container)
-	case isLater(ev.Kind) && ev.Former != "":
+	case slices.Contains(later, ev.Kind) && ev.Former != "":
 		d.name(ev)
 	case c != nil:
 		d.lives(ev.Kind, c)
 	}
-}
-
-// isLater reports whether an event only says that an earlier one came through.
-func isLater(k lifecycle.Kind) bool {
-	return k == lifecycle.PostUpdateContainer || k == lifecycle.PostStartContainer || k == lifecycle.PostCreateContainer
 }
 
 // lives moves a container to the state of life that an event tells of.
@@ -117,7 +113,7 @@ func (d *draft) lives(k lifecycle.Kind, c *Container) {
 	switch {
 	case k == lifecycle.StartContainer:
 		d.plan.Container = d.live(c, lifecycle.StateRunning)
-	case isLater(k):
+	case slices.Contains(later, k):
 		d.plan.Container = d.live(c, c.Life)
 	case k == lifecycle.StopContainer && c.Alive():
 		d.plan.Container = d.live(c, lifecycle.StateStopped)
@@ -127,12 +123,6 @@ func (d *draft) lives(k lifecycle.Kind, c *Container) {
 			d.recomputePod(c.PodID)
 		}
 	}
-}
-
-// begins reports whether an event of a container that is not known says that there is
-// one. All others follow something, and end nothing that is not known.
-func begins(k lifecycle.Kind) bool {
-	return k == lifecycle.CreateContainer || k == lifecycle.StartContainer || k == lifecycle.UpdateContainer
 }
 
 // learn returns a known container, with what its creation did not tell.
@@ -217,10 +207,7 @@ func (d *draft) updatePod(ev *lifecycle.Event) {
 }
 
 func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
-	np, old := &Pod{Pod: pod}, d.n.pod(pod.ID)
-	if old == nil {
-		old = &Pod{Pod: &lifecycle.Pod{}}
-	}
+	np, old := &Pod{Pod: pod}, cmp.Or(d.n.pod(pod.ID), &Pod{Pod: &lifecycle.Pod{}})
 	np.sumOld, np.ended, np.Within = old.sumOld, old.ended, old.Within
 	d.takeFacts(np, old)
 	if pod.Resources == nil && np.Spec != nil || old.bySpec && pod.Resources == old.Pod.Resources {
@@ -248,10 +235,7 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 
 // PodPristine is what the runtime told of a pod's own resources; empty where it told none.
 func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
-	if p.Resources == nil {
-		return &lifecycle.Resources{}
-	}
-	return p.Resources
+	return cmp.Or(p.Resources, &lifecycle.Resources{})
 }
 
 // create decides a container anew. A repeated event gives the same answer.
@@ -288,14 +272,14 @@ func askedSince(rec *Record, told *lifecycle.Resources) lifecycle.Resources {
 	if rec.Late {
 		return out
 	}
-	if told.CPU.Shares.V != 0 && !slices.Contains(rec.Ours, lifecycle.CPUShares) {
-		out.CPU.Shares = told.CPU.Shares
+	if !slices.Contains(rec.Ours, lifecycle.CPUShares) {
+		out.CPU.Shares = latest(out.CPU.Shares, told.CPU.Shares)
 	}
-	if told.CPU.Quota.V != 0 && !slices.Contains(rec.Ours, lifecycle.CPUQuota) {
-		out.CPU.Quota = told.CPU.Quota
+	if !slices.Contains(rec.Ours, lifecycle.CPUQuota) {
+		out.CPU.Quota = latest(out.CPU.Quota, told.CPU.Quota)
 	}
-	if told.Memory.Limit.V != 0 && !slices.Contains(rec.Ours, lifecycle.MemoryLimit) {
-		out.Memory.Limit = told.Memory.Limit
+	if !slices.Contains(rec.Ours, lifecycle.MemoryLimit) {
+		out.Memory.Limit = latest(out.Memory.Limit, told.Memory.Limit)
 	}
 	return out
 }
@@ -424,40 +408,25 @@ func Updated(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resourc
 	if r == nil {
 		return have
 	}
-	have.CPU = mergeCPU(have.CPU, r.CPU)
-	if r.Memory.Limit.V != 0 {
-		have.Memory.Limit = r.Memory.Limit
+	was, ask := have.CPU, &r.CPU
+	have.CPU.Shares, have.CPU.Quota, have.CPU.Period = latest(was.Shares, ask.Shares), latest(was.Quota, ask.Quota), latest(was.Period, ask.Period)
+	have.CPU.CPUs, have.CPU.Mems = cmp.Or(ask.CPUs, was.CPUs), cmp.Or(ask.Mems, was.Mems)
+	have.Memory.Limit = latest(have.Memory.Limit, r.Memory.Limit)
+	if len(r.Hugepages) > 0 {
+		have.Hugepages = append(slices.DeleteFunc(slices.Clone(have.Hugepages), func(h lifecycle.HugepageLimit) bool {
+			return slices.ContainsFunc(r.Hugepages, func(a lifecycle.HugepageLimit) bool { return a.Size == h.Size })
+		}), r.Hugepages...)
 	}
-	have.Hugepages = mergeHugepages(have.Hugepages, r.Hugepages)
 	return have
 }
 
-// mergeCPU lays requested values over known ones. Zero means "leave it" to
-// every runtime.
-func mergeCPU(have, ask lifecycle.CPU) lifecycle.CPU {
-	if ask.Shares.V != 0 {
-		have.Shares = ask.Shares
-	}
-	if ask.Quota.V != 0 {
-		have.Quota = ask.Quota
-	}
-	if ask.Period.V != 0 {
-		have.Period = ask.Period
-	}
-	have.CPUs = cmp.Or(ask.CPUs, have.CPUs)
-	have.Mems = cmp.Or(ask.Mems, have.Mems)
-	return have
-}
-
-// mergeHugepages lays requested limits over known ones, by size.
-func mergeHugepages(have, ask []lifecycle.HugepageLimit) []lifecycle.HugepageLimit {
-	if len(ask) == 0 {
+// latest lays a requested number over a known one. Zero means "leave it" to every
+// runtime.
+func latest[T comparable](have, ask lifecycle.Opt[T]) lifecycle.Opt[T] {
+	if ask.V == *new(T) {
 		return have
 	}
-	out := slices.DeleteFunc(slices.Clone(have), func(h lifecycle.HugepageLimit) bool {
-		return slices.ContainsFunc(ask, func(a lifecycle.HugepageLimit) bool { return a.Size == h.Size })
-	})
-	return append(out, ask...)
+	return ask
 }
 
 func (d *draft) removeContainer(id string) {
@@ -488,12 +457,9 @@ func (d *draft) stopPod(pod *lifecycle.Pod) {
 		}
 	}
 	d.plan.Container = nil
-	for id, other := range d.n.base.pods {
-		if id != pod.ID && other.Pod.UID == known.Pod.UID && !other.Stopped {
-			return
-		}
-	}
-	if uid := known.Pod.UID; d.n.ledger.Owns(uid) {
+	uid := known.Pod.UID
+	another := slices.ContainsFunc(d.n.base.PodsOf(uid), func(p *Pod) bool { return p.Pod.ID != pod.ID && !p.Stopped })
+	if !another && d.n.ledger.Owns(uid) {
 		d.n.ledger.write(func(l *placement.Ledger) { l.DropPod(uid) })
 		d.n.ledger.moved = true
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -27,7 +28,7 @@ func (p *Pod) means(sum, told *lifecycle.Resources) intent.Means {
 // needs returns what the shared pools' containers ask for, with one more that is not
 // among them yet; nil for none.
 func (n *view) needs(more *Container) map[placement.Which]need {
-	if !n.lastLayout().Sized() {
+	if laid := cmp.Or(n.laid, n.base.layout); !laid.Sized() { // the last one that was made, by the policy in force
 		return nil
 	}
 	needs := map[placement.Which]need{}
@@ -75,12 +76,4 @@ func (n *view) layout(more *Container) *placement.Layout {
 	}
 	n.laid = n.policy.Placement.Layout(&n.policy.Pools, demand)
 	return n.laid
-}
-
-// lastLayout is the one that was made last, by the policy in force.
-func (n *view) lastLayout() *placement.Layout {
-	if n.laid != nil {
-		return n.laid
-	}
-	return n.base.layout
 }

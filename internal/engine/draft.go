@@ -36,9 +36,6 @@ type view struct {
 	failed string
 	// listed are the containers a Synchronize tells of, by sandbox.
 	listed map[string][]*lifecycle.Container
-	// troubles is how many problems of containers are kept, by sandbox, of those pods
-	// that were asked for.
-	troubles map[string]int
 }
 
 func newDraft(s *State, f Facts) *draft {
@@ -65,7 +62,6 @@ func (n *view) container(id string) *Container {
 }
 
 func (n *view) put(id string, c *Container) {
-	n.recount(n.container(id), c)
 	if _, twice := n.containers[id]; !twice {
 		n.order = append(n.order, id)
 	}
@@ -75,16 +71,12 @@ func (n *view) put(id string, c *Container) {
 // containersOf returns a pod's containers, in the order they came.
 func (n *view) containersOf(podID string) []*Container {
 	var out []*Container
-	note := func(c *Container) {
-		if c != nil && c.PodID == podID && !slices.Contains(out, c) {
-			out = append(out, c)
+	for _, ids := range [][]string{n.base.byPod[podID], n.order} {
+		for _, id := range ids {
+			if c := n.container(id); c != nil && c.PodID == podID && !slices.Contains(out, c) {
+				out = append(out, c)
+			}
 		}
-	}
-	for _, id := range n.base.byPod[podID] {
-		note(n.container(id))
-	}
-	for _, id := range n.order {
-		note(n.containers[id])
 	}
 	return out
 }
@@ -107,14 +99,12 @@ func (n *view) everyone(all bool) []*Container {
 	return out
 }
 
-// byKey returns the live container of a pod that owns by a key, or nil.
-func (n *view) byKey(p *Pod, key placement.Key) *Container {
-	for _, c := range n.containersOf(p.Pod.ID) {
-		if c.Key == key && c.Alive() {
-			return c
-		}
+// firstOf returns the first of some that meets a condition, or nothing.
+func firstOf[T any](all []T, meets func(T) bool) (none T) {
+	if i := slices.IndexFunc(all, meets); i >= 0 {
+		return all[i]
 	}
-	return nil
+	return none
 }
 
 // seats lists the groups of the base state that have other CPUs now.
@@ -179,23 +169,23 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	out := output{n: n, p: p, c: c}
 	in := out.input()
 	out.Values = make([]lifecycle.Value, 0, usualValues)
-	for _, h := range n.policy.Hooks {
-		if _, last := h.(hook.Last); !last {
-			out.run(h, in)
+	run := func(final bool) {
+		for _, h := range n.policy.Hooks {
+			if _, last := h.(hook.Last); last == final {
+				out.run(h, in)
+			}
 		}
 	}
+	run(false)
 	out.scale(in)
 	out.bound(in)
 	if c != nil {
 		out.Values = out.applyExternal(out.Values)
 	}
-	for _, h := range n.policy.Hooks {
-		if _, last := h.(hook.Last); last {
-			out.run(h, in)
-		}
-	}
+	run(true)
 	if c != nil && c.Unread.Unasked {
-		out.Values = apart(out.Values)
+		// What others are promised does not wait until the container can be read.
+		out.Values = slices.DeleteFunc(out.Values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 	}
 	n.failed = cmp.Or(n.failed, out.failed)
 	if c != nil && in.Creation != nil {

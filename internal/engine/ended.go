@@ -8,8 +8,7 @@ const mostEnded = 512
 // of them afterwards is late, and does not bring it back. The zero value is ready.
 type endedPods struct {
 	ids   map[string]bool
-	order []string // the same, as they came; next is the oldest where there are most
-	next  int
+	order []string // the same, as they came
 }
 
 func (e *endedPods) add(id string) {
@@ -19,14 +18,11 @@ func (e *endedPods) add(id string) {
 	if e.ids == nil {
 		e.ids = make(map[string]bool, mostEnded)
 	}
-	if len(e.order) < mostEnded {
-		e.order = append(e.order, id)
-	} else {
-		delete(e.ids, e.order[e.next])
-		e.order[e.next] = id
-		e.next = (e.next + 1) % mostEnded
+	if len(e.order) == mostEnded {
+		delete(e.ids, e.order[0])
+		e.order = e.order[1:]
 	}
-	e.ids[id] = true
+	e.ids[id], e.order = true, append(e.order, id)
 }
 
 // late reports whether an event is about a pod that has ended: one that the runtime

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -27,7 +28,7 @@ func TestLateEvents(t *testing.T) {
 				t.Errorf("%d containers are said to be gone; known: %q, %q", len(p.Gone), s.Pods(), s.Containers())
 			}
 			do(t, s, lifecycle.Event{Kind: kind, Pod: pod, Container: &lifecycle.Container{ID: "db", PodID: pod.ID, Name: "c", State: lifecycle.StateRunning}})
-			goesOn := swept && (begins(kind) || kind == lifecycle.UpdatePodSandbox)
+			goesOn := swept && (slices.Contains(begins, kind) || kind == lifecycle.UpdatePodSandbox)
 			if back := len(s.Pods()) == 1; back != goesOn || !goesOn && !s.Exclusive().Empty() {
 				t.Errorf("%s after the end (swept: %v): pods %q, containers %q, %d CPUs owned", kind, swept, s.Pods(), s.Containers(), s.Exclusive().Len())
 			}

@@ -34,23 +34,16 @@ func (o *output) input() *hook.Input {
 		}
 	}
 	in.Granted, in.Arrived = o.p.Granted.Of(o.c.Name), o.c.Arrived
-	in.Creation, in.Exports = o.creation(), o.c.Exports
+	in.Exports = o.c.Exports
+	if o.c.decided.creation != nil { // what was told of a new container, and what was decided for it and its pod
+		now := *o.c.decided.creation
+		if now.PodValues = o.p.Values; o.c.Seat.Pool == placement.Own {
+			now.Owned = o.n.machine.Format(o.c.Seat.Owned)
+		}
+		cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat.Seat) // a pool is as large as its containers ask for, this one too
+		now.CPUs, in.Creation = cpus.Len(), &now
+	}
 	return in
-}
-
-// creation adds to what was told of a new container what was decided for it and
-// its pod; nil for one that was known before.
-func (o *output) creation() *hook.Creation {
-	if o.c.decided.creation == nil {
-		return nil
-	}
-	now := *o.c.decided.creation
-	if now.PodValues = o.p.Values; o.c.Seat.Pool == placement.Own {
-		now.Owned = o.n.machine.Format(o.c.Seat.Owned)
-	}
-	cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat.Seat) // a pool is as large as its containers ask for, this one too
-	now.CPUs = cpus.Len()
-	return &now
 }
 
 // seatText is the seat's CPUs as a kernel list, from the group where that
@@ -164,32 +157,32 @@ func Neutral(key string) (text string, known bool) {
 // resource that was proposed before and is not any more.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
-		if has(values, old.Field, old.Key) {
+		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
 			continue
 		}
 		v := lifecycle.Value{Field: old.Field, Scope: old.Scope, Key: old.Key, Why: lifecycle.Reason{Text: "as the runtime asked"}}
+		asked, _ := pristine.Of(old.Field, old.Key)
 		switch old.Field {
 		case lifecycle.CPUShares:
-			v.Int = int64(cmp.Or(pristine.CPU.Shares.V, 1024)) // CRI-O says 0 for what it was not told
-		case lifecycle.CPUQuota:
-			v.Int = orUnlimited(pristine.CPU.Quota)
-		case lifecycle.MemoryLimit:
-			v.Int = orUnlimited(pristine.Memory.Limit)
+			v.Int = cmp.Or(asked.Int, 1024) // CRI-O says 0 for what it was not told
+		case lifecycle.CPUQuota, lifecycle.MemoryLimit:
+			v.Int = cmp.Or(asked.Int, unlimited)
 		case lifecycle.CPUPeriod:
-			v.Int = int64(cmp.Or(pristine.CPU.Period.V, 100000))
+			v.Int = cmp.Or(asked.Int, defaultPeriod)
 		case lifecycle.CPUSetMems:
-			if v.Text = pristine.CPU.Mems; v.Text == "" {
-				v.Text = topology.FormatList(memoryNodes(m))
-			}
+			v.Text = cmp.Or(asked.Text, topology.FormatList(memoryNodes(m)))
 		case lifecycle.CPUSetCPUs:
-			if v.Text = pristine.CPU.CPUs; v.Text == "" {
-				v.Text = m.Format(m.Online())
-			}
+			v.Text = cmp.Or(asked.Text, m.Format(m.Online()))
 		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: none of ours
 		case lifecycle.IOLimit:
 			v.Int = -1
 		case lifecycle.Hugepages:
-			v.Int = hugepagesOf(pristine, old.Key)
+			v.Int = unlimited
+			for _, h := range pristine.Hugepages { // of one told twice the last counts, as in OCI runtimes
+				if h.Size == old.Key {
+					v.Int = int64(min(h.Limit, math.MaxInt64))
+				}
+			}
 		case lifecycle.Unified:
 			var known bool
 			if v.Text, known = neutral[old.Key]; !known {
@@ -208,7 +201,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 func (c *Container) claim(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
-		if !givenBack(f) || slices.Contains(c.Ours, f) {
+		if !slices.Contains(givenBack, f) || slices.Contains(c.Ours, f) {
 			continue
 		}
 		c.Ours = append(slices.Clone(c.Ours), f)
@@ -217,10 +210,8 @@ func (c *Container) claim(values []lifecycle.Value) {
 	c.Stamp.made = true
 }
 
-// givenBack lists the resources a runtime's copy may hold of us.
-func givenBack(f lifecycle.Field) bool {
-	return f == lifecycle.CPUShares || f == lifecycle.CPUQuota || f == lifecycle.MemoryLimit
-}
+// givenBack are the resources a runtime's copy may hold of us.
+var givenBack = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
 // carried lists what a container that runs already has of us: where the
 // runtime's copy of what we ever decided differs from what was asked for.
@@ -230,42 +221,18 @@ func givenBack(f lifecycle.Field) bool {
 func carried(ours []lifecycle.Field, told, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range ours {
-		var has, asked int64
-		switch f {
-		case lifecycle.CPUShares:
-			has, asked = int64(told.CPU.Shares.V), int64(pristine.CPU.Shares.V)
-		case lifecycle.CPUQuota:
-			has, asked = told.CPU.Quota.V, orUnlimited(pristine.CPU.Quota)
-		case lifecycle.MemoryLimit:
-			has, asked = told.Memory.Limit.V, orUnlimited(pristine.Memory.Limit)
+		has, _ := told.Of(f, "")
+		asked, _ := pristine.Of(f, "")
+		if f != lifecycle.CPUShares {
+			asked.Int = cmp.Or(asked.Int, unlimited)
 		}
-		if has != 0 && has != asked {
+		if has.Int != 0 && has.Int != asked.Int {
 			out = append(out, lifecycle.Value{Field: f})
 		}
 	}
 	return out
 }
 
-// hugepagesOf is the limit of one size as the runtime asked for it.
-func hugepagesOf(r *lifecycle.Resources, size string) int64 {
-	limit := int64(-1)
-	for _, h := range r.Hugepages { // of one told twice the last counts, as in OCI runtimes
-		if h.Size == size {
-			limit = int64(min(h.Limit, math.MaxInt64))
-		}
-	}
-	return limit
-}
-
-func has(values []lifecycle.Value, f lifecycle.Field, key string) bool {
-	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == f && v.Key == key })
-}
-
-// orUnlimited is a limit as the runtime asked for it; absent and zero mean
-// unlimited to every runtime.
-func orUnlimited(o lifecycle.Opt[int64]) int64 {
-	if o.V == 0 {
-		return -1
-	}
-	return o.V
-}
+// unlimited is a limit as the runtime asked for it where it asked for none, or for zero,
+// which means the same to every runtime.
+const unlimited int64 = -1

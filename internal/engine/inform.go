@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 
@@ -14,18 +15,13 @@ import (
 // gathered now, else what was known. That of another pod counts for nothing; of a spec
 // that is reported.
 func (d *draft) takeFacts(np, old *Pod) {
-	if np.Spec = d.facts.Specs[np.Pod.UID]; np.Spec == nil {
-		np.Spec = old.Spec
-	}
+	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
 		np.Spec = nil
 		np.stranger = []lifecycle.Problem{{
 			Key: string(s.From), Value: intent.Printable(s.Namespace + "/" + s.Name), Warning: true,
 			Reason: "this spec has the pod's UID and another name: it is not used",
 		}}
-	}
-	if np.Granted = d.facts.Granted[np.Pod.UID]; np.Granted == nil {
-		np.Granted = old.Granted
 	}
 	if g := np.Granted; g != nil && (g.UID != np.Pod.UID || g.Namespace != np.Pod.Namespace || g.Name != np.Pod.Name) {
 		np.Granted = nil
@@ -36,10 +32,8 @@ func (d *draft) takeFacts(np, old *Pod) {
 func (d *draft) decidePod(p *Pod) {
 	p.bursts, p.alone = d.n.bursts(p), d.n.alone(p)
 	var err error
-	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil {
-		p.assigned = topology.Set{}
-	}
-	if !d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
+	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
+		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
 		p.assigned = topology.Set{} // none of those that live has them
 	}
 	values, trouble := d.n.propose(p, nil)

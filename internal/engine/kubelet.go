@@ -144,21 +144,13 @@ func (d *draft) freed() bool {
 // pinsMoved reports whether the kubelet has given CPUs by this event or has them
 // back, as far as nobody owns them by the ledger.
 func (d *draft) pinsMoved() bool {
-	pins := func(pod *Pod, c *Container) topology.Set {
+	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
 		if c == nil || !c.Alive() || c.Seat.Pool == placement.Own {
 			return topology.Set{}
 		}
-		return d.n.pinned(pod, c.Name, &c.Pristine)
+		return d.n.pinned(pod(c.PodID), c.Name, &c.Pristine)
 	}
 	return slices.ContainsFunc(d.n.order, func(id string) bool {
-		now, was := d.n.containers[id], d.n.base.containers[id]
-		var before, after topology.Set
-		if was != nil {
-			before = pins(d.n.base.pods[was.PodID], was)
-		}
-		if now != nil {
-			after = pins(d.n.pod(now.PodID), now)
-		}
-		return before != after
+		return pins(d.n.base.Pod, d.n.base.containers[id]) != pins(d.n.pod, d.n.containers[id])
 	})
 }

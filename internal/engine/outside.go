@@ -27,7 +27,7 @@ func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 	defer func() { s.c.Outside = granted.values }()
 	for _, v := range o.Values {
 		switch {
-		case !creating && !inUpdates(v.Field):
+		case !creating && !slices.Contains(inUpdates, v.Field):
 			s.c.deny(v, "a container is given it when it is created alone", "nothing changes")
 			continue
 		case v.Field == lifecycle.Unified && (v.Key == hook.ExclusiveFile || v.Key == hook.PartitionFile):
@@ -44,20 +44,16 @@ func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 	}
 }
 
-// inUpdates lists what an update can give a container.
-func inUpdates(f lifecycle.Field) bool {
-	switch f {
-	case lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit, lifecycle.Unified:
-		return true
-	}
-	return false
+// inUpdates are what an update can give a container.
+var inUpdates = []lifecycle.Field{
+	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit, lifecycle.Unified,
 }
 
 // layer is a list of values with at most one for each thing that values set. A hook
 // server may answer thousands, as many as a container has variables.
 type layer struct {
 	values []lifecycle.Value
-	at     map[slot]int
+	at     map[slot]int // from 1
 }
 
 // slot is what a value sets.
@@ -72,13 +68,10 @@ func (l *layer) find(v lifecycle.Value) int {
 	if l.at == nil {
 		l.at = make(map[slot]int, len(l.values))
 		for i := len(l.values) - 1; i >= 0; i-- { // the first counts
-			l.at[slot{l.values[i].Field, l.values[i].Scope, l.values[i].Key}] = i
+			l.at[slot{l.values[i].Field, l.values[i].Scope, l.values[i].Key}] = i + 1
 		}
 	}
-	if i, there := l.at[slot{v.Field, v.Scope, v.Key}]; there {
-		return i
-	}
-	return -1
+	return l.at[slot{v.Field, v.Scope, v.Key}] - 1
 }
 
 // lay adds a value, or puts it in the place of another.
@@ -87,8 +80,8 @@ func (l *layer) lay(v lifecycle.Value) {
 		l.values[i] = v
 		return
 	}
-	l.at[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 	l.values = append(l.values, v)
+	l.at[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 }
 
 // Standing are those values of before that an update leaves alone: what it asks
@@ -97,13 +90,9 @@ func Standing(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value 
 	if r == nil || len(have) == 0 {
 		return have
 	}
-	asked := map[lifecycle.Field]bool{
-		lifecycle.CPUShares: r.CPU.Shares.V != 0, lifecycle.CPUQuota: r.CPU.Quota.V != 0, lifecycle.CPUPeriod: r.CPU.Period.V != 0,
-		lifecycle.CPUSetCPUs: r.CPU.CPUs != "", lifecycle.CPUSetMems: r.CPU.Mems != "", lifecycle.MemoryLimit: r.Memory.Limit.V != 0,
-	}
 	return slices.DeleteFunc(slices.Clone(have), func(v lifecycle.Value) bool {
-		_, unified := r.Unified[v.Key]
-		return asked[v.Field] || v.Field == lifecycle.Unified && unified
+		asked, set := r.Of(v.Field, v.Key)
+		return asked.Int != 0 || asked.Text != "" || v.Field == lifecycle.Unified && set
 	})
 }
 
@@ -127,12 +116,13 @@ func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 		return v.Text // told when it is seated
 	}
 	given, _ := s.n.kubelets(s.p, cpus)
+	owner := firstOf(s.n.ledger.Grants(), func(g placement.Grant) bool { return !g.CPUs.And(cpus).Empty() })
 	for _, taken := range []struct {
 		cpus topology.Set
 		why  string
 	}{
 		{cpus.Minus(s.n.reach(s.p)), "are not allowed in the pod's cgroup"},
-		{cpus.And(s.n.ledger.Exclusive()), "are owned by " + ownerOf(s.n.ledger.Grants(), cpus)},
+		{cpus.And(s.n.ledger.Exclusive()), "are owned by " + cmp.Or(owner.Pod, "nobody")},
 		{given, "were given to others by the kubelet's static CPU manager"},
 	} {
 		if taken.cpus.Empty() {
@@ -148,16 +138,6 @@ func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 	return s.n.machine.Format(cpus)
 }
 
-// ownerOf names a pod that owns some of the CPUs.
-func ownerOf(grants []placement.Grant, cpus topology.Set) string {
-	for _, g := range grants {
-		if !g.CPUs.And(cpus).Empty() {
-			return g.Pod
-		}
-	}
-	return "nobody"
-}
-
 // grantExternalMemory returns which memory nodes a container may have of those wanted:
 // all of them, or none where one has no memory or the kubelet bound it to others.
 func (s *seating) grantExternalMemory(v lifecycle.Value) string {
@@ -171,11 +151,9 @@ func (s *seating) grantExternalMemory(v lifecycle.Value) string {
 		return ""
 	}
 	nodes := memoryNodes(s.n.machine)
-	for _, id := range ids {
-		if !slices.Contains(nodes, id) {
-			s.c.deny(v, fmt.Sprintf("node %d has no memory", id), "it keeps the memory nodes it has")
-			return ""
-		}
+	if i := slices.IndexFunc(ids, func(id int) bool { return !slices.Contains(nodes, id) }); i >= 0 {
+		s.c.deny(v, fmt.Sprintf("node %d has no memory", ids[i]), "it keeps the memory nodes it has")
+		return ""
 	}
 	return topology.FormatList(ids)
 }
@@ -199,12 +177,8 @@ func memoryNodes(m *topology.Machine) []int {
 // externalCPUs returns the CPUs granted to a container from outside, and the
 // value that says so.
 func (s *seating) externalCPUs() (topology.Set, lifecycle.Value) {
-	for _, v := range s.c.Outside {
-		if v.Field == lifecycle.CPUSetCPUs {
-			return s.n.machine.OnlineOf(v.Text), v
-		}
-	}
-	return topology.Set{}, lifecycle.Value{}
+	v := firstOf(s.c.Outside, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
+	return s.n.machine.OnlineOf(v.Text), v
 }
 
 // shareExternal bounds a container's seat by the CPUs it was granted from

@@ -133,7 +133,7 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 	}
 	live := d.n.podSum(p, c)
 	for _, g := range d.n.ledger.HeldByPod(p.Pod.UID) {
-		owner := d.n.byKey(p, g.Key)
+		owner := firstOf(d.n.containersOf(podID), func(o *Container) bool { return o.Key == g.Key && o.Alive() })
 		switch {
 		case c != nil && c.Key == g.Key:
 			owner = c

@@ -239,10 +239,8 @@ func (s *seating) share(isNew bool) {
 // within bounds a seat in a pool: by the pod's cgroup, and by what the runtime
 // was asked for where that counts.
 func (n *view) within(p *Pod, c *Container) topology.Set {
-	if both := p.and(c.Unread.bound); !both.Empty() && c.Seat.Pool == placement.Rest {
-		return both
-	} else if !c.Unread.bound.Empty() && c.Seat.Pool == placement.Rest {
-		return c.Unread.bound
+	if bound := cmp.Or(p.and(c.Unread.bound), c.Unread.bound); !bound.Empty() && c.Seat.Pool == placement.Rest {
+		return bound
 	}
 	if c.Pristine.CPU.CPUs == "" {
 		return p.Within

@@ -60,9 +60,6 @@ type SeatChange struct {
 	Starved bool
 }
 
-// Loses reports whether the seat gives up CPUs.
-func (c SeatChange) Loses() bool { return !c.After.Contains(c.Before) }
-
 // Plan is the outcome of a decision. Nothing of it is in force before it is
 // committed to the state and applied to the node.
 type Plan struct {
@@ -119,11 +116,9 @@ func (s *State) Commit(p *Plan) {
 		s.Policy = *n.policy
 	}
 	for id, pod := range n.pods {
-		if pod == nil {
+		if s.pods[id] = pod; pod == nil {
 			delete(s.pods, id)
-			continue
 		}
-		s.pods[id] = pod
 	}
 	if d.ended != "" {
 		s.ended.add(d.ended)

@@ -212,11 +212,11 @@ func (s *State) Pod(id string) *Pod { return s.pods[id] }
 
 // PodsOf returns the sandboxes of a pod by its UID, sorted by id.
 func (s *State) PodsOf(uid string) []*Pod {
-	return s.podsWhere(func(p *Pod) bool { return p.Pod.UID == uid })
+	return s.PodsWhere(func(p *Pod) bool { return p.Pod.UID == uid })
 }
 
-// podsWhere returns some sandboxes, sorted by id.
-func (s *State) podsWhere(is func(*Pod) bool) []*Pod {
+// PodsWhere returns some sandboxes, sorted by id.
+func (s *State) PodsWhere(is func(*Pod) bool) []*Pod {
 	var out []*Pod
 	for _, p := range s.pods {
 		if is(p) {
@@ -245,10 +245,7 @@ func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 // Owners returns the pods that own CPUs and have not been stopped.
 func (s *State) Owners() []*Pod {
 	held := s.Held()
-	if len(held) == 0 {
-		return nil
-	}
-	return s.podsWhere(func(p *Pod) bool {
+	return s.PodsWhere(func(p *Pod) bool {
 		_, owns := held[p.Pod.UID]
 		return owns && !p.Stopped
 	})
@@ -275,9 +272,6 @@ func (s *State) PoolCPUs(p placement.Pool) topology.Set {
 	cpus, _ := s.layout.CPUs(placement.Seat{Pool: p})
 	return cpus
 }
-
-// Lent returns the CPUs that somebody owns and reclaimed containers may use, too.
-func (s *State) Lent() topology.Set { return s.ledger.Lent() }
 
 // CPUs returns the CPUs a container is meant to have.
 func (s *State) CPUs(c *Container) topology.Set {

@@ -28,13 +28,16 @@ func finding(all []lifecycle.Problem, room int) (f Found) {
 	return f
 }
 
-// room is how many more problems are kept of a container's pod.
+// room is how many problems are kept of a container, beside those of its pod and of the
+// pod's other containers.
 func (n *view) room(p *Pod, c *Container) int {
-	told := n.problemCount(p.Pod.ID)
-	if old := n.container(c.ID); old != nil {
-		told -= len(old.Found.Problems)
+	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.Found.Problems)
+	for _, o := range n.containersOf(p.Pod.ID) {
+		if o.ID != c.ID {
+			room -= len(o.Found.Problems)
+		}
 	}
-	return lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.Found.Problems) - told
+	return room
 }
 
 // malformed returns the first sentence for which strict mode refuses a container;
@@ -48,56 +51,21 @@ func malformed(problems []lifecycle.Problem) string {
 	return ""
 }
 
-// problemCount returns how many problems of a pod's containers are kept. They are counted once,
-// and kept count of from then on.
-func (n *view) problemCount(podID string) int {
-	if sum, counted := n.troubles[podID]; counted {
-		return sum
-	}
-	sum := 0
-	for _, c := range n.containersOf(podID) {
-		sum += len(c.Found.Problems)
-	}
-	if n.troubles == nil {
-		n.troubles = map[string]int{}
-	}
-	n.troubles[podID] = sum
-	return sum
-}
-
-// recount keeps count of the problems of a pod whose container is replaced.
-func (n *view) recount(old, now *Container) {
-	if old != nil && n.troubles[old.PodID] > 0 {
-		n.troubles[old.PodID] -= len(old.Found.Problems)
-	}
-	if now == nil {
-		return
-	}
-	if sum, counted := n.troubles[now.PodID]; counted {
-		n.troubles[now.PodID] = sum + len(now.Found.Problems)
-	}
-}
-
 // Problems are what is wrong with a container now: what its decision came to, and
 // what others did to it since, which comes and goes without a decision of its own.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.Told()
-	if over := s.knownSince(c); slices.ContainsFunc(out, over) {
+	p := s.Pod(c.PodID)
+	over := func(q lifecycle.Problem) bool { // what was not waited for when it was decided is known by now
+		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
+	}
+	if slices.ContainsFunc(out, over) {
 		out = slices.DeleteFunc(slices.Clone(out), over)
 	}
 	if q, ok := s.Displaced(c); ok {
 		out = append(out, q)
 	}
 	return out
-}
-
-// knownSince tells the problems of a container whose cause is over: what was not
-// waited for when it was decided is known by now.
-func (s *State) knownSince(c *Container) func(lifecycle.Problem) bool {
-	p := s.Pod(c.PodID)
-	return func(q lifecycle.Problem) bool {
-		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
-	}
 }
 
 // Told is what a container's decision came to.

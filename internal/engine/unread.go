@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
@@ -15,22 +13,6 @@ func unread(why string) lifecycle.Problem {
 		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists it and cannot say what it was asked for",
 		Then: "it keeps the CPUs it has, nothing else is decided, and the runtime is asked again",
 	}
-}
-
-// noteUnread takes in that the runtime did not describe a container.
-func (b *recovery) noteUnread(told *lifecycle.Container) {
-	if told.Unread == "" {
-		return
-	}
-	_, recorded := b.facts.Records[told.ID]
-	b.c.Unread.Why, b.c.Unread.Unasked = told.Unread, !recorded || b.p.Pod.CgroupParent == ""
-	b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), unread(told.Unread))
-}
-
-// apart are those of some values that keep a container clear of CPUs others own:
-// what others are promised does not wait until the container can be read.
-func apart(values []lifecycle.Value) []lifecycle.Value {
-	return slices.DeleteFunc(values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 }
 
 // adoptUnread makes do with what the kernel gives a container of which neither

@@ -43,16 +43,10 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 	for _, id := range d.plan.ChangedPods {
 		d.redecide(d.n.pods[id], nil)
 	}
-	for _, id := range d.n.base.Containers() {
-		if d.n.container(id) == nil {
-			d.plan.Gone = append(d.plan.Gone, id)
-		}
-	}
-	for _, id := range d.n.base.Pods() {
-		if d.n.pod(id) == nil {
-			d.plan.GonePods = append(d.plan.GonePods, id)
-		}
-	}
+	stays := func(id string) bool { return d.n.container(id) != nil }
+	d.plan.Gone = append(d.plan.Gone, slices.DeleteFunc(d.n.base.Containers(), stays)...)
+	podStays := func(id string) bool { return d.n.pod(id) != nil }
+	d.plan.GonePods = append(d.plan.GonePods, slices.DeleteFunc(d.n.base.Pods(), podStays)...)
 	d.plan.Pod, d.plan.Container = nil, nil
 }
 
@@ -121,23 +115,9 @@ func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Rec
 		return nil
 	}
 	// What else a record says is in c already.
-	cpus := c.Stamp.CPUs
-	if g, owns := owners.Of(c.Key); owns {
-		cpus = g.CPUs.Union(owners.Kept(c.Key))
-	} else if kept := owners.Kept(c.Key); !kept.Empty() {
-		cpus = kept
-	}
+	g, _ := owners.Of(c.Key)
+	cpus := cmp.Or(g.CPUs.Union(owners.Kept(c.Key)), c.Stamp.CPUs)
 	return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
-}
-
-// livePod returns a sandbox of a pod that has not been stopped, or nil.
-func (n *view) livePod(uid string) *Pod {
-	for _, id := range sortedKeys(n.base.pods) {
-		if p := n.pod(id); p != nil && p.Pod.UID == uid && !p.Stopped {
-			return p
-		}
-	}
-	return nil
 }
 
 // carryOver keeps the grants of pods that live but whose container does not at
@@ -148,13 +128,13 @@ func (d *draft) carryOver(owners *placement.Ledger) {
 		decided[d.n.containers[id].Key] = true
 	}
 	for _, g := range append(owners.Grants(), owners.AllKept()...) {
-		pod := d.n.livePod(g.Key.PodUID)
+		pod := firstOf(d.n.base.PodsOf(g.Key.PodUID), func(p *Pod) bool { return !p.Stopped })
 		if decided[g.Key] || !d.n.policy.Place || pod == nil || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		decided[g.Key] = true
 		had, _ := owners.Of(g.Key)
-		d.n.keepAll(pod, g.Key, had.CPUs.Union(owners.Kept(g.Key)), g.From)
+		d.n.keepAll(d.n.pod(pod.Pod.ID), g.Key, had.CPUs.Union(owners.Kept(g.Key)), g.From)
 	}
 }
 
@@ -164,13 +144,10 @@ func (d *draft) reserve() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]
 		list, owns := d.facts.Grants[pod.Pod.UID]
-		if !owns || !d.n.policy.Place {
+		if !owns || !d.n.policy.Place || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		key := placement.Key{PodUID: pod.Pod.UID}
-		if d.n.refusesCPUs(pod.Pod.Namespace) {
-			continue
-		}
 		all := d.n.machine.PlacesOf(list).Minus(d.n.heldBy(pod))
 		if left := all.And(d.n.reach(pod)); left.Empty() || d.n.grantable(pod, key, left) == nil {
 			d.n.keepAll(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))

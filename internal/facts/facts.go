@@ -210,11 +210,7 @@ func (g *Gatherer) pick(of func(*engine.State) []*engine.Pod, test func(*engine.
 
 // allPods are those that the state knows.
 func allPods(s *engine.State) []*engine.Pod {
-	var all []*engine.Pod
-	for _, id := range s.Pods() {
-		all = append(all, s.Pod(id))
-	}
-	return all
+	return s.PodsWhere(anyPod)
 }
 
 func anyPod(*engine.Pod) bool { return true }

@@ -146,13 +146,11 @@ func (g *Gatherer) heedsGrants(p *lifecycle.Pod) bool {
 	s := g.o.State.Hold()
 	policy, known := s.Policy, s.Pod(p.ID)
 	g.o.State.Free()
-	if policy.KubeletGives() {
-		return true
-	}
+	var in *intent.Pod
 	if known != nil && known.Pod.UID == p.UID {
-		return policy.HeedsGrants(p, known.Intent)
+		in = known.Intent
 	}
-	return policy.HeedsGrants(p, nil)
+	return policy.KubeletGives() || policy.HeedsGrants(p, in)
 }
 
 // asksOthers reports whether an update asks for other CPUs than the kubelet said that

@@ -65,11 +65,7 @@ func (p *Presence) Vanished(id, parent string) bool {
 // all others those that this agent has seen with one. A cgroup may come late, and the
 // tree may be the wrong one.
 func (p *Presence) Ended() (gone []*lifecycle.Pod) {
-	var all []*engine.Pod
-	s := p.state.Hold()
-	for _, id := range s.Pods() {
-		all = append(all, s.Pod(id))
-	}
+	all := allPods(p.state.Hold())
 	p.state.Free()
 	for _, pod := range all {
 		dir, err := cgroup.PodPath(pod.Pod.CgroupParent)

@@ -82,13 +82,16 @@ func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fa
 // fallbackFacts adds what the less trusted sources know: batch resources of the annotation, and
 // what the runtime was asked for.
 func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named bool) []api.Fact {
+	put := func(name string, from lifecycle.Source, v int64, unit string) {
+		out = append(out, api.Fact{Name: name, Value: fmt.Sprint(v) + unit, From: from})
+	}
 	if b, ok := p.Intent.Batch.V[ctr.Name]; ok && b.From == "" {
 		for _, a := range []struct {
 			name string
 			v    int64
 		}{{"request batch-cpu", b.RequestCPU}, {"limit batch-cpu", b.LimitCPU}, {"limit batch-memory", b.LimitMemory}} {
 			if a.v > 0 {
-				out = append(out, api.Fact{Name: a.name, Value: fmt.Sprint(a.v), From: lifecycle.FromAnnotation})
+				put(a.name, lifecycle.FromAnnotation, a.v, "")
 			}
 		}
 	}
@@ -96,18 +99,14 @@ func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named b
 		return out
 	}
 	r := ctr.Pristine
-	put := func(name, value string) {
-		out = append(out, api.Fact{Name: name, Value: value, From: lifecycle.FromRuntime})
-	}
 	if s := r.CPU.Shares.V; s > 2 { // the kubelet's shares of no request
-		put("request cpu", fmt.Sprintf("%dm", (s*1000+1023)/1024))
+		put("request cpu", lifecycle.FromRuntime, int64((s*1000+1023)/1024), "m")
 	}
 	if q := r.CPU.Quota.V; q > 0 {
-		period := r.CPU.Period.Or(100000)
-		put("limit cpu", fmt.Sprintf("%dm", q*1000/int64(max(period, 1))))
+		put("limit cpu", lifecycle.FromRuntime, q*1000/int64(max(r.CPU.Period.Or(100000), 1)), "m")
 	}
 	if m := r.Memory.Limit.V; m > 0 {
-		put("limit memory", fmt.Sprint(m))
+		put("limit memory", lifecycle.FromRuntime, m, "")
 	}
 	return out
 }

@@ -180,24 +180,20 @@ func (r *Reporter) Repaired(o keeper.Outcome) {
 	}
 }
 
-// Whose names an owner of values in a log line.
-func (r *Reporter) Whose(owner string) (out []any) {
-	r.View(func(v *View) { out = Whose(v.State, owner) })
-	return out
-}
-
 // Whose names an owner of values in a log line: its pod and container where they
 // are known, with its id.
-func Whose(s *engine.State, owner string) []any {
+func (r *Reporter) Whose(owner string) []any {
 	out := []any{logkey.Owner, owner}
-	p := s.Pod(owner)
-	if ctr := s.Container(owner); ctr != nil {
-		out = append(out, logkey.Container, ctr.Name)
-		p = s.Pod(ctr.PodID)
-	}
-	if p != nil {
-		out = append(out, logkey.Pod, p.Pod.Name, logkey.Namespace, p.Pod.Namespace)
-	}
+	r.View(func(v *View) {
+		p := v.State.Pod(owner)
+		if ctr := v.State.Container(owner); ctr != nil {
+			out = append(out, logkey.Container, ctr.Name)
+			p = v.State.Pod(ctr.PodID)
+		}
+		if p != nil {
+			out = append(out, logkey.Pod, p.Pod.Name, logkey.Namespace, p.Pod.Namespace)
+		}
+	})
 	return out
 }
 

@@ -21,11 +21,8 @@ const (
 
 // Status returns what is decided on the node. The agent adds what it knows of
 // itself.
-func Status(of Source) (n api.Node) {
-	var k *keeper.Keeper
-	of.View(func(v *View) {
-		n, k = v.status(), v.Keeper
-	})
+func Status(of Source) api.Node {
+	n, k := read(of, (*View).status)
 	n.Contested = contested(k)
 	return n
 }
@@ -137,29 +134,26 @@ func numa(m *topology.Machine, n topology.Node) api.NUMA {
 // Explain returns of one pod's containers, or one of them, what was decided, why
 // and what became of it. A pod without containers is explained by itself.
 func Explain(of Source, namespace, pod, container string) (out []api.Container, known bool) {
-	of.View(func(v *View) { out = v.explain(namespace, pod, container) })
-	return out, len(out) > 0
-}
-
-func (v *View) explain(namespace, pod, container string) (out []api.Container) {
-	for _, id := range v.State.Pods() {
-		p := v.State.Pod(id)
-		if p.Pod.Namespace != namespace || p.Pod.Name != pod {
-			continue
-		}
-		ids := v.State.ContainersOf(id)
-		for _, cid := range ids {
-			if ctr := v.State.Container(cid); container == "" || ctr.Name == container {
-				s := v.container(ctr)
-				s.Facts = factsOf(v.State, p, ctr)
-				out = append(out, s)
+	of.View(func(v *View) {
+		for _, id := range v.State.Pods() {
+			p := v.State.Pod(id)
+			if p.Pod.Namespace != namespace || p.Pod.Name != pod {
+				continue
+			}
+			ids := v.State.ContainersOf(id)
+			for _, cid := range ids {
+				if ctr := v.State.Container(cid); container == "" || ctr.Name == container {
+					s := v.container(ctr)
+					s.Facts = factsOf(v.State, p, ctr)
+					out = append(out, s)
+				}
+			}
+			if len(ids) == 0 && container == "" {
+				out = append(out, v.podOnly(p))
 			}
 		}
-		if len(ids) == 0 && container == "" {
-			out = append(out, v.podOnly(p))
-		}
-	}
-	return out
+	})
+	return out, len(out) > 0
 }
 
 func (v *View) podOnly(p *engine.Pod) api.Container {

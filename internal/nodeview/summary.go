@@ -6,7 +6,6 @@ import (
 
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
-	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/report/api"
@@ -14,11 +13,8 @@ import (
 )
 
 // Summary is the node in numbers.
-func Summary(of Source) (n api.Summary) {
-	var k *keeper.Keeper
-	of.View(func(v *View) {
-		n, k = v.summary(), v.Keeper
-	})
+func Summary(of Source) api.Summary {
+	n, k := read(of, (*View).summary)
 	tally := k.Tally()
 	n.Drift, n.Kernel = tally.Drift, map[string]uint64{}
 	for s, count := range tally.Results {

@@ -20,6 +20,12 @@ type Source interface {
 	View(read func(*View))
 }
 
+// read reads the view, and returns the keeper, which is asked without it.
+func read[T any](of Source, f func(*View) T) (out T, k *keeper.Keeper) {
+	of.View(func(v *View) { out, k = f(v), v.Keeper })
+	return out, k
+}
+
 // View is the node at one moment. It is read, not changed or kept.
 type View struct {
 	State    *engine.State
@@ -36,11 +42,22 @@ type View struct {
 
 // Became is what became of a value.
 type Became struct {
+	Field   lifecycle.Field
+	Key     string
 	Value   string // this text of it
 	Channel string
 	Note    string
+	Alone   string // why it is kept from the runtime; "" where it is not
 	Applied bool
 	Missing api.Missing // why it is not in force
+}
+
+// told is the note for people.
+func (b Became) told() string {
+	if b.Alone == "" {
+		return b.Note
+	}
+	return strings.TrimSuffix("in the kernel alone: "+b.Alone+"; "+b.Note, "; ")
 }
 
 // became returns what became of a value, and why it is not in force: "" where it is.
@@ -66,7 +83,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	for _, val := range values {
 		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
 		if b, missing, ok := v.became(owner, val); ok && b.Value == s.Value {
-			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.Note
+			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.told()
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
 				s.Note = "it runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
 			}

@@ -231,25 +231,22 @@ const delay = 200 * time.Millisecond
 // pause that grows.
 func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
+	var due <-chan time.Time // nil while nothing is to be saved
 	for {
-		var again <-chan time.Time
-		if retry.Failed() {
-			again = time.After(retry.Wait(time.Now()))
-		}
 		select {
 		case <-ctx.Done():
 			return nil // Finish follows, once nothing changes any more
-		case <-again:
 		case <-cp.woken:
-			if retry.Failed() {
-				continue // the next try has this, too
+			if due == nil { // else the next try has this, too
+				due = time.After(delay)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(delay):
-			}
+			continue
+		case <-due:
+			due = nil
 		}
-		retry.Note(time.Now(), cp.save(save))
+		if retry.Note(time.Now(), cp.save(save)); retry.Failed() {
+			due = time.After(retry.Wait(time.Now()))
+		}
 	}
 }
 

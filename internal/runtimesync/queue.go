@@ -10,13 +10,14 @@ import (
 // Queue holds the copies that are out of date, oldest first. The kernel has their
 // values already.
 type Queue struct {
+	Waiting []*Copy
 	// Due goes off when a copy may have to be sent: ask Wait then.
 	Due *time.Timer
 	// Sending: a copy that was taken out is on its way to the runtime.
 	Sending bool
-	Since   time.Time // when it last had nothing to send, or something was sent
+	Pace    time.Duration // between two of them
+	Since   time.Time     // when it last had nothing to send, or something was sent
 
-	waiting   []*Copy
 	postponed map[*Copy]time.Time // which the runtime refused, and when they are tried again
 	paced     time.Time           // until when nothing is sent
 	now       func() time.Time
@@ -44,30 +45,27 @@ const (
 )
 
 // NewQueue returns an empty queue.
-func NewQueue(now func() time.Time) *Queue {
-	return &Queue{Due: time.NewTimer(0), postponed: map[*Copy]time.Time{}, Since: now(), now: now}
+func NewQueue(now func() time.Time, pace time.Duration) *Queue {
+	return &Queue{Pace: pace, Due: time.NewTimer(0), postponed: map[*Copy]time.Time{}, Since: now(), now: now}
 }
-
-// Waiting are the copies that wait, oldest first.
-func (q *Queue) Waiting() []*Copy { return q.waiting }
 
 // Add queues a copy that is out of date.
 func (q *Queue) Add(c *Copy) {
 	c.piggybacked = false
-	if len(q.waiting) == 0 {
+	if len(q.Waiting) == 0 {
 		q.Since = q.now()
 		q.Due.Reset(0)
 	}
 	if !c.waits {
 		c.waits = true
-		q.waiting = append(q.waiting, c)
+		q.Waiting = append(q.Waiting, c)
 	}
 }
 
 // Drop takes a copy out that is sent no more.
 func (q *Queue) Drop(c *Copy) {
 	if c.waits {
-		q.waiting = slices.DeleteFunc(q.waiting, func(other *Copy) bool { return other == c })
+		q.Waiting = slices.DeleteFunc(q.Waiting, func(other *Copy) bool { return other == c })
 	}
 	delete(q.postponed, c)
 	c.waits, c.piggybacked, c.tries, c.pause = false, false, 0, 0
@@ -90,8 +88,8 @@ func (q *Queue) Overdue() bool { return q.now().Sub(q.Since) >= MostWait }
 
 // Next takes out the oldest copy, of some.
 func (q *Queue) Next() *Copy {
-	c := q.waiting[0]
-	q.waiting = q.waiting[1:]
+	c := q.Waiting[0]
+	q.Waiting = q.Waiting[1:]
 	c.waits, c.piggybacked = false, false
 	q.Since = q.now()
 	return c
@@ -101,11 +99,11 @@ func (q *Queue) Next() *Copy {
 // that is never quiet. lacks tells what can be sent of a copy. The copy is sent again
 // when the node is quiet.
 func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, values []lifecycle.Value) {
-	if len(q.waiting) == 0 || !q.Overdue() {
+	if len(q.Waiting) == 0 || !q.Overdue() {
 		return "", nil
 	}
 	q.Since = q.now().Add(piggybackPace - MostWait) // also where nothing is found: the search is on a request's path
-	for i, c := range q.waiting {
+	for i, c := range q.Waiting {
 		if c.piggybacked || c.Pending != nil || c.CreatePending {
 			continue
 		}
@@ -115,7 +113,7 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 		for _, v := range values {
 			c.Store(v.Field, unsure)
 		}
-		q.waiting = append(slices.Delete(q.waiting, i, i+1), c)
+		q.Waiting = append(slices.Delete(q.Waiting, i, i+1), c)
 		c.piggybacked = true
 		return c.ID, values
 	}
@@ -123,7 +121,7 @@ func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, value
 }
 
 // Sent ends the sending of a copy; nothing is sent for a pause.
-func (q *Queue) Sent(pace time.Duration) { q.Sending, q.paced = false, q.now().Add(pace) }
+func (q *Queue) Sent() { q.Sending, q.paced = false, q.now().Add(q.Pace) }
 
 // Refused notes that the runtime refused a copy, or gave no answer. It is tried again
 // soon, unless that was so too often.

@@ -53,7 +53,7 @@ type Options struct {
 	Watch   func() (cgroup.Watcher, error)
 	Handler conductor.Handler
 	Log     *slog.Logger
-	// Resync is how often everything is listed, whatever was told; default: 60 s.
+	// Resync is how often everything is listed, whatever was reported; default: 60 s.
 	Resync time.Duration
 	// Look is how often each container's resources are asked for: no runtime
 	// tells that the kubelet changed them in place; default: 10 s.
@@ -96,7 +96,7 @@ func New(o Options) (*Attachment, error) {
 		o.Resync = time.Minute
 	}
 	if o.Look <= 0 {
-		o.Look = lookAgain
+		o.Look = pollAgain
 	}
 	if o.Backoff.Min <= 0 {
 		o.Backoff.Min = 200 * time.Millisecond

@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// checkContainer brings what was told of a container in line with what the
+// checkContainer brings what was reported of a container in line with what the
 // runtime says of it now.
 func (s *session) checkContainer(p *pod, id string, w why) error {
 	c := p.ctrs[id]
@@ -25,7 +25,7 @@ func (s *session) checkContainer(p *pod, id string, w why) error {
 	if w&runs != 0 {
 		s.nowRunning(p, c)
 	}
-	if c.told.Unread != "" && p.told.Unread == "" {
+	if c.reported.Unread != "" && p.reported.Unread == "" {
 		if err := s.reread(p, c); err != nil {
 			return err
 		}
@@ -41,8 +41,8 @@ func (s *session) checkContainer(p *pod, id string, w why) error {
 	return nil
 }
 
-// meetContainer asks about a container not told of yet, and tells. One that has
-// ended already is never told of.
+// meetContainer asks about a container not reported yet, and reports it. One that has
+// ended already is never reported.
 func (s *session) meetContainer(p *pod, id string) error {
 	c, err := s.c.askContainer(id, p.id, s.index.foundDir(id))
 	if err != nil || c == nil || c.hasEnded() || p.stopped {
@@ -52,26 +52,26 @@ func (s *session) meetContainer(p *pod, id string) error {
 	return nil
 }
 
-// takeIn tells of a container that was not told of yet.
+// takeIn reports a container that was not reported yet.
 func (s *session) takeIn(p *pod, c *ctr) {
-	if c.told.CgroupsPath == "" {
+	if c.reported.CgroupsPath == "" {
 		return // of a runtime that does not tell it; its cgroup will
 	}
 	p.ctrs[c.id] = c
 	s.keep(p, c)
-	s.tell(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.told, Container: c.told})
+	s.report(lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p.reported, Container: c.reported})
 	switch {
 	case c.running:
-		s.settle(p, c)
+		s.reconcile(p, c)
 	case c.dir != "" && s.a.o.Tree.Exists(c.dir, "cpuset"):
 		s.begin(p, c)
 	}
 }
 
-// settle has what is decided written to the kernel, whatever others wrote.
-func (s *session) settle(p *pod, c *ctr) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+// reconcile has what is decided written to the kernel, whatever others wrote.
+func (s *session) reconcile(p *pod, c *ctr) {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	if c.ended {
 		return
 	}
@@ -79,11 +79,11 @@ func (s *session) settle(p *pod, c *ctr) {
 	if !c.started {
 		kind, c.started = lifecycle.StartContainer, true
 	}
-	s.tell(lifecycle.Event{Kind: kind, Pod: p.told, Container: c.told})
+	s.report(lifecycle.Event{Kind: kind, Pod: p.reported, Container: c.reported})
 }
 
 // nowRunning takes in that the runtime says that a container runs. What it wrote
-// for that is over: this settles it for good.
+// for that is over: this reconciles it for good.
 func (s *session) nowRunning(p *pod, c *ctr) {
 	if c.running || c.hasEnded() {
 		return
@@ -92,18 +92,18 @@ func (s *session) nowRunning(p *pod, c *ctr) {
 	s.index.mu.Lock()
 	p.runs[c.id] = true
 	s.index.mu.Unlock()
-	s.settle(p, c)
-	c.unfollow()
+	s.reconcile(p, c)
+	c.endWatch()
 }
 
 func (c *ctr) hasEnded() bool {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	return c.ended
 }
 
-// unfollow ends what begin began.
-func (c *ctr) unfollow() {
+// endWatch ends what begin began.
+func (c *ctr) endWatch() {
 	if c.waiting == nil {
 		c.waiting = make(chan struct{})
 	}
@@ -122,7 +122,7 @@ func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
 		s.end(p, c)
 		delete(p.ctrs, c.id)
 		s.index.forget(c)
-		s.tell(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.told, Container: c.told})
+		s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.reported, Container: c.reported})
 		return true, nil
 	case err != nil:
 		return false, err
@@ -130,7 +130,7 @@ func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
 		return false, nil
 	}
 	if requested != nil {
-		s.tell(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.told, Container: c.told, Requested: requested})
+		s.report(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.reported, Container: c.reported, Requested: requested})
 	}
 	switch state {
 	case lifecycle.StateStopped:
@@ -179,17 +179,17 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	return state, requested, nil
 }
 
-// end tells of a container's end, once.
+// end reports a container's end, once.
 func (s *session) end(p *pod, c *ctr) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	if c.ended {
 		return
 	}
 	c.ended = true
 	s.index.end(p, c)
-	c.unfollow()
-	s.tell(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.told, Container: c.told})
+	c.endWatch()
+	s.report(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.reported, Container: c.reported})
 }
 
 // errWiden refuses an update by which the runtime would write CPUs that the

@@ -39,9 +39,9 @@ func (r *client) askPod(id string, found map[string]string) (*pod, error) {
 		r.log.Debug("little is known of a pod", logkey.Pod, id, logkey.Err, err)
 	}
 	p := newPod(id)
-	p.told = podIn(st.Status, v)
-	if dir := found[id]; p.told.CgroupParent == "" && dir != "" {
-		p.told.CgroupParent = "/" + path.Dir(dir)
+	p.reported = podIn(st.Status, v)
+	if dir := found[id]; p.reported.CgroupParent == "" && dir != "" {
+		p.reported.CgroupParent = "/" + path.Dir(dir)
 	}
 	p.stopped = st.Status.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY
 	return p, nil
@@ -60,13 +60,13 @@ func (r *client) askContainer(id, podID, dir string) (*ctr, error) {
 	if err != nil {
 		r.log.Debug("little is known of a container", logkey.Container, id, logkey.Err, err)
 	}
-	c := &ctr{id: id, told: containerIn(st.Status, v, podID)}
-	if c.told.CgroupsPath == "" && dir != "" {
-		c.told.CgroupsPath = "/" + dir
+	c := &ctr{id: id, reported: containerIn(st.Status, v, podID)}
+	if c.reported.CgroupsPath == "" && dir != "" {
+		c.reported.CgroupsPath = "/" + dir
 	}
-	c.ended = c.told.State == lifecycle.StateStopped
-	c.running = c.told.State == lifecycle.StateRunning
-	c.seen, c.inStatus = storedOf(&c.told.Resources), st.Status.GetResources().GetLinux() != nil
+	c.ended = c.reported.State == lifecycle.StateStopped
+	c.running = c.reported.State == lifecycle.StateRunning
+	c.seen, c.inStatus = storedOf(&c.reported.Resources), st.Status.GetResources().GetLinux() != nil
 	if c.inStatus {
 		has := resourcesIn(st.Status.Resources.Linux)
 		c.seen = storedOf(&has)
@@ -158,34 +158,34 @@ func (r *client) over(err error) bool { return lost(err) || r.ctx.Err() != nil }
 // are cgroups by id.
 func (r *client) podUnread(l *cri.PodSandbox, found map[string]string, why error) *pod {
 	p := newPod(l.Id)
-	p.told = &lifecycle.Pod{
+	p.reported = &lifecycle.Pod{
 		ID: l.Id, Name: l.GetMetadata().GetName(), UID: l.GetMetadata().GetUid(), Namespace: l.GetMetadata().GetNamespace(),
 		Labels: maps.Clone(l.GetLabels()), Annotations: maps.Clone(l.GetAnnotations()), RuntimeHandler: l.GetRuntimeHandler(), Unread: why.Error(),
 	}
 	if dir := found[l.Id]; dir != "" {
-		p.told.CgroupParent = "/" + path.Dir(dir)
+		p.reported.CgroupParent = "/" + path.Dir(dir)
 	}
 	p.stopped = l.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY
-	r.logUnread(logkey.Pod, p.told.Namespace+"/"+p.told.Name, why)
+	r.logUnread(logkey.Pod, p.reported.Namespace+"/"+p.reported.Name, why)
 	return p
 }
 
 // ctrUnread is podUnread of a container. What a runtime cannot tell the state of is
 // taken for running: nothing of its is given away.
 func (r *client) ctrUnread(l *cri.Container, dir string, why error) *ctr {
-	c := &ctr{id: l.Id, blank: true, told: &lifecycle.Container{
+	c := &ctr{id: l.Id, blank: true, reported: &lifecycle.Container{
 		ID: l.Id, PodID: l.GetPodSandboxId(), Name: l.GetMetadata().GetName(), State: states[l.GetState()], CreatedAt: l.GetCreatedAt(),
 		Labels: maps.Clone(l.GetLabels()), Annotations: maps.Clone(l.GetAnnotations()), Unread: why.Error(),
 	}}
-	if c.told.State == lifecycle.StateUnknown {
-		c.told.State = lifecycle.StateRunning
+	if c.reported.State == lifecycle.StateUnknown {
+		c.reported.State = lifecycle.StateRunning
 	}
 	if dir != "" {
-		c.told.CgroupsPath = "/" + dir
+		c.reported.CgroupsPath = "/" + dir
 	}
-	c.running = c.told.State == lifecycle.StateRunning
-	c.ended = c.told.State == lifecycle.StateStopped
-	r.logUnread(logkey.Container, c.told.Name, why)
+	c.running = c.reported.State == lifecycle.StateRunning
+	c.ended = c.reported.State == lifecycle.StateStopped
+	r.logUnread(logkey.Container, c.reported.Name, why)
 	return c
 }
 

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// index finds by id what the runtime was heard to have. Its mutex guards fields of pods, too.
+// index finds by id what the runtime is known to have. Its mutex guards fields of pods, too.
 type index struct {
 	mu       sync.Mutex
 	pods     map[string]*pod

@@ -229,7 +229,7 @@ func (p *places) add(dir string, kind map[string]bool) bool {
 		return false
 	case err != nil:
 		// Read all the same: what is there now is known, what comes is found by
-		// the next look at everything.
+		// the next scan of everything.
 		p.blind = fmt.Sprintf("%s cannot be watched: %v", dir, err)
 		return true
 	}

@@ -24,7 +24,7 @@ const (
 	runs                       // the runtime told that it was started
 )
 
-// hints are what a pod's worker is to look at.
+// hints are what a pod's worker is to check.
 type hints struct {
 	sandbox bool
 	ctrs    map[string]why
@@ -44,35 +44,35 @@ func (h *hints) add(id string, w why) {
 	h.ctrs[id] |= w
 }
 
-// pod is a sandbox and what was told of it.
+// pod is a sandbox and what was reported of it.
 type pod struct {
 	id string
 	// Of its worker alone:
-	told    *lifecycle.Pod
-	stopped bool
-	gone    bool // nothing more is told of it
-	ctrs    map[string]*ctr
-	tries   map[string]int // in vain, by container; "" is the sandbox
+	reported *lifecycle.Pod
+	stopped  bool
+	gone     bool // nothing more is reported of it
+	ctrs     map[string]*ctr
+	tries    map[string]int // in vain, by container; "" is the sandbox
 	// Guarded by index.mu:
 	inbox hints
 	busy  bool
-	lacks bool            // it was not told of yet, or the runtime could not describe it
+	lacks bool            // it was not reported yet, or the runtime could not describe it
 	runs  map[string]bool // containers known to run
 }
 
-// ctr is a container and what was told of it. All that is not guarded is of its
+// ctr is a container and what was reported of it. All that is not guarded is of its
 // pod's worker.
 type ctr struct {
-	id      string
-	told    *lifecycle.Container
-	dir     string        // of its cgroup; "" where it is not known
-	running bool          // the runtime says so, and it was settled since
-	waiting chan struct{} // closed when who follows its start can stop; nil before
-	vanish  int           // how often it was asked about since its cgroup went
+	id       string
+	reported *lifecycle.Container
+	dir      string        // of its cgroup; "" where it is not known
+	running  bool          // the runtime says so, and it was reconciled since
+	waiting  chan struct{} // closed when who follows its start can stop; nil before
+	vanish   int           // how often it was asked about since its cgroup went
 
-	telling sync.Mutex // over telling, and what is told at most once
-	started bool       // StartContainer was told
-	ended   bool
+	reporting sync.Mutex // over reports, and what is reported at most once
+	started   bool       // StartContainer was reported
+	ended     bool
 
 	// Guarded by session.copies:
 	seen, ours stored
@@ -91,13 +91,13 @@ func newPod(id string) *pod {
 }
 
 func (p *pod) dir() (string, bool) {
-	dir, err := cgroup.PodPath(p.told.CgroupParent)
+	dir, err := cgroup.PodPath(p.reported.CgroupParent)
 	return dir, err == nil
 }
 
 func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// hint leaves word for a pod's worker, and starts one where none is at it.
+// hint notes what a pod's worker is to check, and starts one where none is at it.
 func (s *session) hint(podID, id string, w why) {
 	if s.tasks.over() {
 		return
@@ -109,7 +109,7 @@ func (s *session) hint(podID, id string, w why) {
 
 func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
 
-// hintContainer leaves word about a container that was told of. Another's pod
+// hintContainer is hint about a container that was reported. Another's pod
 // is not known, and the lists will tell.
 func (s *session) hintContainer(id string, w why) {
 	if k, ok := s.index.of(id); ok {
@@ -138,7 +138,7 @@ func (s *session) attend(p *pod) {
 const maxAsks = 5
 
 // check looks at what the hints are about. What could not be asked is asked
-// again, within bounds; then it is told of as it is listed, and the next comparison of
+// again, within bounds; then it is reported as it is listed, and the next comparison of
 // lists asks again.
 func (s *session) check(p *pod, h hints) {
 	left, err := s.checkPod(p, h)
@@ -169,8 +169,8 @@ func (s *session) check(p *pod, h hints) {
 func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 	switch {
 	case p.gone:
-		return left, nil // hints from before its end was told
-	case p.told == nil:
+		return left, nil // hints from before its end was reported
+	case p.reported == nil:
 		if ok, err := s.meet(p); !ok || err != nil {
 			return h, err
 		}
@@ -198,7 +198,7 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 	return left, err
 }
 
-// meet asks about a pod not told of yet, and tells.
+// meet asks about a pod not reported yet, and reports it.
 func (s *session) meet(p *pod) (ok bool, err error) {
 	n, err := s.c.askPod(p.id, nil)
 	if err != nil {
@@ -208,22 +208,22 @@ func (s *session) meet(p *pod) (ok bool, err error) {
 		s.drop(p)
 		return false, nil
 	}
-	s.tellPod(p, n.told)
+	s.reportPod(p, n.reported)
 	return true, nil
 }
 
-// tellPod tells of a pod as it is known now.
-func (s *session) tellPod(p *pod, now *lifecycle.Pod) {
-	for _, id := range sortedIDs(p.ctrs) { // whoever follows their starts tells of it, too
+// reportPod reports a pod as it is known now.
+func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
+	for _, id := range sortedIDs(p.ctrs) { // who watches their starts reports it, too
 		c := p.ctrs[id]
-		c.telling.Lock()
-		defer c.telling.Unlock()
+		c.reporting.Lock()
+		defer c.reporting.Unlock()
 	}
-	p.told = now
+	p.reported = now
 	s.index.mu.Lock()
 	p.lacks = now.Unread != ""
 	s.index.mu.Unlock()
-	s.tell(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
+	s.report(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: now})
 	if dir, ok := p.dir(); ok {
 		select {
 		case s.learn <- dir:
@@ -232,15 +232,15 @@ func (s *session) tellPod(p *pod, now *lifecycle.Pod) {
 	}
 }
 
-// drop forgets a pod there is nothing to tell of.
+// drop forgets a pod there is nothing to report of.
 func (s *session) drop(p *pod) {
 	p.gone = true
 	s.index.drop(p)
 }
 
-// checkSandbox asks how a known pod is, and tells of its end.
+// checkSandbox asks how a known pod is, and reports its end.
 func (s *session) checkSandbox(p *pod) (done bool, err error) {
-	if p.told.Unread != "" {
+	if p.reported.Unread != "" {
 		if err := s.rereadPod(p); err != nil {
 			return false, err
 		}
@@ -250,10 +250,10 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 	case notFound(err):
 		s.endPod(p)
 		for _, id := range sortedIDs(p.ctrs) {
-			s.tell(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.told, Container: p.ctrs[id].told})
+			s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.reported, Container: p.ctrs[id].reported})
 		}
 		s.drop(p)
-		s.tell(lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: p.told})
+		s.report(lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: p.reported})
 		return true, nil
 	case err != nil:
 		return false, err
@@ -263,24 +263,24 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 	return false, nil
 }
 
-// endPod tells of the end of a pod and of the containers that end with it.
+// endPod reports the end of a pod and of the containers that end with it.
 func (s *session) endPod(p *pod) {
 	for _, id := range sortedIDs(p.ctrs) {
 		s.end(p, p.ctrs[id])
 	}
 	if !p.stopped {
 		p.stopped = true
-		s.tell(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: p.told})
+		s.report(lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: p.reported})
 	}
 }
 
 // keep makes a container findable.
 func (s *session) keep(p *pod, c *ctr) {
-	dir, err := cgroup.Path(p.told.CgroupParent, c.told.CgroupsPath)
+	dir, err := cgroup.Path(p.reported.CgroupParent, c.reported.CgroupsPath)
 	if err == nil {
 		c.dir = dir
 	} else {
-		s.a.o.Log.Warn("a container's cgroup is not known", logkey.Container, c.told.Name, logkey.Pod, p.told.Name, logkey.Err,
+		s.a.o.Log.Warn("a container's cgroup is not known", logkey.Container, c.reported.Name, logkey.Pod, p.reported.Name, logkey.Err,
 			fmt.Errorf("container %s: %w", c.id, err))
 	}
 	s.index.keep(p, c)

@@ -21,17 +21,17 @@ import (
 const (
 	// workers bounds the pods that are asked about at once.
 	workers = 16
-	// lookEvery is the least pause between two questions for the resources of
-	// containers in turn, and lookAgain that between two for the same. Where the
+	// pollEvery is the least pause between two questions for the resources of
+	// containers in turn, and pollAgain that between two for the same. Where the
 	// conductor keeps a value, a write to it is noticed sooner.
-	lookEvery = time.Second
-	lookAgain = 10 * time.Second
+	pollEvery = time.Second
+	pollAgain = 10 * time.Second
 )
 
-// session is one connection to a runtime and what was told of it since. All
+// session is one connection to a runtime and what was reported of it since. All
 // that is learned, by whichever way, becomes a hint for the pod it is about;
 // its worker then asks the runtime how things stand and tells the difference.
-// So nothing is told twice, and nothing that was missed stays untold.
+// So nothing is reported twice, and nothing that was missed stays unreported.
 type session struct {
 	a       *Attachment
 	ctx     context.Context // of everything this connection runs; ends with it
@@ -95,12 +95,12 @@ func (s *session) serve() error {
 		}
 	})
 	if s.c.stream.Load() {
-		s.tasks.run(s.follow)
+		s.tasks.run(s.watchEvents)
 	}
 	resync := time.NewTicker(s.a.o.Resync)
 	defer resync.Stop()
-	look := time.NewTicker(min(lookEvery, s.a.o.Look))
-	defer look.Stop()
+	poll := time.NewTicker(min(pollEvery, s.a.o.Look))
+	defer poll.Stop()
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -113,15 +113,15 @@ func (s *session) serve() error {
 			s.appeared(s.places.learn(dir))
 		case <-resync.C:
 			s.appeared(s.places.rescan())
-			s.tellBlind()
+			s.logBlind()
 			s.tasks.run(s.relist)
-		case <-look.C:
-			s.lookAtNext()
+		case <-poll.C:
+			s.pollNext()
 		}
 	}
 }
 
-func (s *session) tellBlind() {
+func (s *session) logBlind() {
 	if s.places.blind != "" {
 		s.a.o.Log.Warn("not every cgroup is watched; containers there are found later", logkey.Reason, s.places.blind, logkey.After, s.a.o.Resync)
 	}
@@ -145,19 +145,19 @@ func (s *session) notice(n cgroup.Notice) {
 	}
 }
 
-// settledEvents is how long after a stream was opened a runtime surely tells on
+// eventsAfter is how long after a stream was opened a runtime surely tells on
 // it. None says when it begins to, so what came between the lists and that moment
-// is looked for once.
-const settledEvents = 500 * time.Millisecond
+// is searched for once.
+const eventsAfter = 500 * time.Millisecond
 
-// follow listens to the runtime's events. They are hints as all others: losing
+// watchEvents listens to the runtime's events. They are hints as all others: losing
 // the stream costs time, not truth.
-func (s *session) follow() {
+func (s *session) watchEvents() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {
 		stream, err := s.c.calls.GetContainerEvents(s.ctx, &cri.GetEventsRequest{})
 		if err == nil {
-			s.tasks.later(settledEvents, s.relist)
+			s.tasks.later(eventsAfter, s.relist)
 		}
 		for err == nil {
 			var e *cri.ContainerEventResponse
@@ -206,17 +206,17 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 	}
 }
 
-// lookAtNext asks for the resources of one running container: the kubelet
+// pollNext asks for the resources of one running container: the kubelet
 // changes them in place, and no runtime tells.
-func (s *session) lookAtNext() {
+func (s *session) pollNext() {
 	id := s.index.next(s.a.o.Look)
 	if id != "" {
 		s.hintContainer(id, askStatus)
 	}
 }
 
-// tell hands one event to the conductor.
-func (s *session) tell(ev lifecycle.Event) {
+// report hands one event to the conductor.
+func (s *session) report(ev lifecycle.Event) {
 	s.contain(ev.Kind.String(), func() {
 		_, err := s.a.o.Handler.Handle(s.ctx, s.a, ev)
 		var no *conductor.Rejection

@@ -17,9 +17,9 @@ const (
 	// are written; mostCalm is how long that is waited for.
 	calm     = time.Millisecond
 	mostCalm = 5 * time.Millisecond
-	// lookFresh is how often a cgroup that is being made is looked at. The OCI
+	// pollFresh is how often a cgroup that is being made is polled. The OCI
 	// runtime takes some 20 ms from its end to the first instruction.
-	lookFresh = 4 * time.Millisecond
+	pollFresh = 4 * time.Millisecond
 	// mostStart is how long a container may take from its cgroup to its first
 	// instruction before nobody watches its files for it any more.
 	mostStart = 30 * time.Second
@@ -33,13 +33,13 @@ func (s *session) begin(p *pod, c *ctr) {
 	f := &fresh{
 		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.waiting, watched: map[string]bool{},
 	}
-	s.tasks.run(func() { f.follow(p, c) })
+	s.tasks.run(func() { f.watch(p, c) })
 }
 
-// follow settles a starting container once the OCI runtime has done its part,
+// watch reconciles a starting container once the OCI runtime has done its part,
 // and again whenever its cgroup is written to, until the runtime says that it
-// runs. Where no process can be seen, it is settled only then.
-func (f *fresh) follow(p *pod, c *ctr) {
+// runs. Where no process can be seen, it is reconciled only then.
+func (f *fresh) watch(p *pod, c *ctr) {
 	s := f.s
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -54,8 +54,8 @@ func (f *fresh) follow(p *pod, c *ctr) {
 	}
 	ask := time.NewTimer(again)
 	defer ask.Stop()
-	look := time.NewTicker(lookFresh)
-	defer look.Stop()
+	poll := time.NewTicker(pollFresh)
+	defer poll.Stop()
 	for dirty := true; ; {
 		f.open()
 		at, creator := unclear, 0
@@ -64,12 +64,12 @@ func (f *fresh) follow(p *pod, c *ctr) {
 		}
 		if at == ready {
 			f.calm()
-			s.settle(p, c)
+			s.reconcile(p, c)
 			dirty = false
 		}
-		looks := look.C
+		polls := poll.C
 		if at == making && f.awaits(ctx, creator) || !dirty && f.complete() {
-			looks = nil // we are woken
+			polls = nil // we are woken
 		}
 		select {
 		case <-s.ctx.Done():
@@ -80,7 +80,7 @@ func (f *fresh) follow(p *pod, c *ctr) {
 			return
 		case <-f.wake:
 			dirty = true
-		case <-looks:
+		case <-polls:
 			dirty = dirty || !f.complete()
 		case <-ask.C:
 			s.hint(p.id, c.id, askStatus)
@@ -99,7 +99,7 @@ func (f *fresh) awaits(ctx context.Context, pid int) bool {
 		f.awaited = pid
 		f.waits.Store(true)
 		f.s.tasks.run(func() {
-			_ = exit(ctx, pid) // where it cannot be waited for we look again and again
+			_ = exit(ctx, pid) // where it cannot be waited for we poll
 			f.waits.Store(false)
 			poke(f.wake)
 		})
@@ -292,7 +292,7 @@ func (s *session) resolve(id, dir string) {
 	s.a.o.Log.Info("a cgroup has a container's name and the runtime knows none; it is left alone", logkey.File, dir)
 }
 
-// whose finds the pod of an id and leaves word for it.
+// whose finds the pod of an id and hints at it.
 func (s *session) whose(id string) (bool, error) {
 	ctrs, err := ask(s.ctx, s.c.calls.ListContainers, "find a container", &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
 	if err != nil {

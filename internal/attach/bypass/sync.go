@@ -13,11 +13,11 @@ import (
 // listing is how many statuses are asked for at once at the start.
 const listing = 4
 
-// synchronise tells of all that exists. The tree is watched before anything is
+// synchronise reports all that exists. The tree is watched before anything is
 // listed, so that nothing falls between.
 func (s *session) synchronise() error {
 	found := s.places.scan()
-	s.tellBlind()
+	s.logBlind()
 	pods, containers, err := s.c.list()
 	if err != nil {
 		return err
@@ -32,23 +32,23 @@ func (s *session) synchronise() error {
 		if p == nil {
 			continue
 		}
-		ev.Pods = append(ev.Pods, p.told)
+		ev.Pods = append(ev.Pods, p.reported)
 		for _, id := range sortedIDs(p.ctrs) {
-			ev.Containers = append(ev.Containers, p.ctrs[id].told)
+			ev.Containers = append(ev.Containers, p.ctrs[id].reported)
 		}
 	}
-	s.tell(ev)
+	s.report(ev)
 	s.index.mu.Lock()
 	s.index.pods = known
 	s.index.mu.Unlock()
 	for _, p := range known {
 		for _, c := range p.ctrs {
 			s.keep(p, c)
-			if c.told.Unread != "" {
+			if c.reported.Unread != "" {
 				s.hint(p.id, c.id, askStatus)
 			}
 		}
-		if p.told.Unread != "" {
+		if p.reported.Unread != "" {
 			s.hintPod(p.id)
 		}
 		if dir, ok := p.dir(); ok {
@@ -91,22 +91,22 @@ func (s *session) known(pods []*cri.PodSandbox, containers []*cri.Container, fou
 
 // addKnown adds a container to its pod. Its cgroup is at dir, "" where none was found.
 func (s *session) addKnown(all map[string]*pod, c *ctr, dir string) {
-	p := all[c.told.PodID]
+	p := all[c.reported.PodID]
 	if p == nil {
 		s.a.o.Log.Debug("container without a pod left out", logkey.Container, c.id)
 		return
 	}
-	if c.told.Unread == "" && p.told.Unread != "" {
-		c.told.Unread = "of its pod: " + p.told.Unread
+	if c.reported.Unread == "" && p.reported.Unread != "" {
+		c.reported.Unread = "of its pod: " + p.reported.Unread
 	}
 	if !c.running && dir != "" && !s.starts.made(dir) {
-		return // its cgroup must be left alone, and it is told of by itself
+		return // its cgroup must be left alone, and it is reported by itself
 	}
 	c.started = c.running
 	p.ctrs[c.id] = c
 }
 
-// relist compares the runtime's lists with what was told, and hints at the
+// relist compares the runtime's lists with what was reported, and hints at the
 // differences.
 func (s *session) relist() {
 	pods, containers, err := s.c.list()

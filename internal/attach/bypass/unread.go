@@ -24,7 +24,7 @@ func (p *pod) again(left hints) (again, over hints, tries int) {
 		tries = max(tries, p.tries[id])
 		return true
 	}
-	if left.sandbox || p.told == nil {
+	if left.sandbox || p.reported == nil {
 		if count("") {
 			again.sandbox = true
 		} else {
@@ -33,7 +33,7 @@ func (p *pod) again(left hints) (again, over hints, tries int) {
 	}
 	for _, id := range left.order {
 		into := &over
-		if p.told == nil && again.sandbox || p.told != nil && count(id) {
+		if p.reported == nil && again.sandbox || p.reported != nil && count(id) {
 			into = &again
 		}
 		into.add(id, left.ctrs[id])
@@ -43,14 +43,14 @@ func (p *pod) again(left hints) (again, over hints, tries int) {
 
 // takeUnread takes in, as they are listed, a pod and containers that the runtime could
 // not describe again and again: they run, and must be kept from what others own. Who
-// was told of before is asked about with all others.
+// was reported before is asked about with all others.
 func (s *session) takeUnread(p *pod, left hints, why error) {
-	if p.told == nil {
+	if p.reported == nil {
 		listed, err := ask(s.ctx, s.c.calls.ListPodSandbox, "find a pod", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: p.id}})
 		if err != nil || len(listed.Items) != 1 || listed.Items[0].GetState() == cri.PodSandboxState_SANDBOX_NOTREADY {
 			return
 		}
-		s.tellPod(p, s.c.podUnread(listed.Items[0], nil, why).told)
+		s.reportPod(p, s.c.podUnread(listed.Items[0], nil, why).reported)
 	}
 	for _, id := range left.order {
 		if p.ctrs[id] != nil || p.stopped {
@@ -88,11 +88,11 @@ func (s *session) rereadPod(p *pod) error {
 	if err != nil || n == nil { // gone: its status says so, too
 		return err
 	}
-	if n.told.CgroupParent == "" {
-		n.told.CgroupParent = p.told.CgroupParent
+	if n.reported.CgroupParent == "" {
+		n.reported.CgroupParent = p.reported.CgroupParent
 	}
-	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, n.told.Namespace+"/"+n.told.Name)
-	s.tellPod(p, n.told)
+	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, n.reported.Namespace+"/"+n.reported.Name)
+	s.reportPod(p, n.reported)
 	for _, id := range sortedIDs(p.ctrs) {
 		s.hint(p.id, id, askStatus)
 	}
@@ -105,21 +105,21 @@ func (s *session) reread(p *pod, c *ctr) error {
 	if err != nil || n == nil || n.ended || c.hasEnded() { // its end is seen by its status
 		return err
 	}
-	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, p.told.Namespace+"/"+p.told.Name, logkey.Container, n.told.Name)
+	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, p.reported.Namespace+"/"+p.reported.Name, logkey.Container, n.reported.Name)
 	s.copies.Lock()
 	c.seen, c.inStatus, c.blank = n.seen, n.inStatus, false
 	s.copies.Unlock()
-	c.telling.Lock()
-	c.told = n.told
-	c.telling.Unlock()
+	c.reporting.Lock()
+	c.reported = n.reported
+	c.reporting.Unlock()
 	if c.running = c.running || n.running; !c.running {
 		s.keep(p, c)
 		return nil // its start tells
 	}
 	s.keep(p, c)
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	c.started = true
-	s.tell(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p.told, Container: c.told})
+	s.report(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p.reported, Container: c.reported})
 	return nil
 }
