@@ -180,7 +180,7 @@ func (n *node) look(name string) (running, error) {
 	}
 	c := answer.Containers[0]
 	r := running{id: c.Id, uid: c.Labels["io.kubernetes.pod.uid"], attempt: c.Metadata.Attempt}
-	dir := strings.TrimSpace(n.m.Sh("cd " + cgroups + "; find kubepods -type d -name pod" + r.uid))
+	dir := strings.TrimSpace(n.m.Sh("cd " + cgroups + "; find kubepods -type d -name pod" + r.uid + " 2>/dev/null || true")) // another pod may go meanwhile
 	if dir == "" {
 		return r, fmt.Errorf("pod %s has no cgroup", r.uid)
 	}
