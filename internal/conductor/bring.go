@@ -114,7 +114,7 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
-	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.Plan.Moved():
+	case p == route.Living, p == route.Updating && it.Value.Field == lifecycle.CPUSetCPUs && w.done.Plan.Moved():
 		it.Carried = it.Carried || carried
 		w.kernel.items = append(w.kernel.items, it)
 	default:

@@ -160,11 +160,11 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	defer done()
 	if err != nil { // a hook server's, before the event had its turn
 		err = &Rejection{Reason: err.Error()}
-		c.reports.Refused(w.Done, err)
-		return Answer{Op: w.Op}, err
+		c.reports.Refused(w.done, err)
+		return Answer{Op: w.done.Op}, err
 	}
 	compact(&ev)
-	w.Limit, w.Problems, w.facts.Outside = got.Limit, got.Problems, got.Outside
+	w.done.Limit, w.done.Problems, w.facts.Outside = got.Limit, got.Problems, got.Outside
 	return c.run(w)
 }
 

@@ -59,7 +59,17 @@ func (c *Conductor) sendCopy(ctx context.Context) bool {
 	cancel()
 	result := updateResult(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
-	c.rewrite(lifecycle.Copy, func() []keeper.Outcome { return c.copySent(out, values, result, err) })
+	// The keeper has the last word in the kernel: the runtime may have written what was
+	// decided before over what is decided now, what was given back meanwhile among it,
+	// and has it in its copy.
+	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
+		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Settle(out.ID), result != nodeview.UpdateDone, err)
+		if givenUp {
+			c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
+				append(c.reports.Whose(out.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
+		}
+		return c.keeper.Apply(again)
+	})
 	return true
 }
 
@@ -92,18 +102,6 @@ func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []l
 		return nil
 	}
 	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.contest(ctr, f) })
-}
-
-// copySent notes what came of an update. The keeper has the last word in the kernel:
-// the runtime may have written what was decided before over what is decided now, what
-// was given back meanwhile among it, and has it in its copy.
-func (c *Conductor) copySent(to *runtimesync.Copy, values []lifecycle.Value, result string, err error) []keeper.Outcome {
-	again, givenUp := c.node.noteUpdate(to, values, c.keeper.Settle(to.ID), result != nodeview.UpdateDone, err)
-	if givenUp {
-		c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
-			append(c.reports.Whose(to.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)
-	}
-	return c.keeper.Apply(again)
 }
 
 // noteUpdate takes the lock. It returns what the kernel is to have again, where
@@ -196,7 +194,7 @@ func (n *node) piggyback(w *work) {
 	// another plugin has, which may set it in the same answer.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		told := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
-		if told || w.Event.Container != nil && w.Event.Container.ID == c.ID {
+		if told || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {
 			return nil
 		}
 		return n.lacks(&w.can, c, route.Piggyback)

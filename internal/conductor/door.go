@@ -14,7 +14,7 @@ import (
 
 // work is one event on its way through the door.
 type work struct {
-	nodeview.Done
+	done  nodeview.Done // what is reported of it
 	from  Carrier
 	start time.Time
 	facts engine.Facts
@@ -47,16 +47,16 @@ type writes struct {
 }
 
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
-	w := &work{Done: nodeview.Done{Op: logkey.ID(c.ops.Add(1)), Event: ev}, from: from, start: c.now()}
+	w := &work{done: nodeview.Done{Op: logkey.ID(c.ops.Add(1)), Event: ev}, from: from, start: c.now()}
 	if from != nil {
-		w.From, w.can = from.Name(), from.Capabilities()
+		w.done.From, w.can = from.Name(), from.Capabilities()
 	}
 	return w
 }
 
 // own is an event of ours by which nothing is decided.
 func own(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
-	return &work{Done: nodeview.Done{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
+	return &work{done: nodeview.Done{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
 }
 
 // run is the one door: whatever changes what is decided, or what is in force, goes
@@ -72,12 +72,12 @@ func (c *Conductor) run(w *work) (Answer, error) {
 		c.decide(w)
 		c.route(w)
 	})
-	w.answer.Op = w.Op
+	w.answer.Op = w.done.Op
 	answer := w.answer
 	finish := func() {
 		defer c.leave(w)
 		c.apply(w)
-		if w.Event.Kind == lifecycle.CreateContainer {
+		if w.done.Event.Kind == lifecycle.CreateContainer {
 			c.confirmLater(w)
 		} else {
 			c.confirm(w)
@@ -86,14 +86,14 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	switch {
 	case w.err != nil:
 		defer c.leave(w)
-		if w.Plan != nil && w.Plan.Reject != "" {
-			c.reports.Refused(w.Done, w.err)
+		if w.done.Plan != nil && w.done.Plan.Reject != "" {
+			c.reports.Refused(w.done, w.err)
 		}
-		c.reports.Count.Event(w.Event.Kind, c.now().Sub(w.start), w.Decided)
-		return Answer{Op: w.Op}, w.err
+		c.reports.Count.Event(w.done.Event.Kind, c.now().Sub(w.start), w.done.Decided)
+		return Answer{Op: w.done.Op}, w.err
 	case w.isOver():
 		c.leave(w)
-	case w.Event.Kind == lifecycle.Synchronize:
+	case w.done.Event.Kind == lifecycle.Synchronize:
 		// Runtimes drop a plugin that is slow here, and what runs does so with
 		// the CPUs it has. The turn stays taken: no later event is decided
 		// before this one is in the kernel.
@@ -109,11 +109,11 @@ func (c *Conductor) run(w *work) (Answer, error) {
 }
 
 // decides reports whether something is decided by an event.
-func (w *work) decides() bool { return w.Event.Kind < lifecycle.Repair }
+func (w *work) decides() bool { return w.done.Event.Kind < lifecycle.Repair }
 
 // isOver reports whether nothing follows from what became known, or was read.
 func (w *work) isOver() bool {
-	return !w.decides() && w.write == nil || w.Event.Kind == lifecycle.Inform && w.Plan != nil && len(w.Plan.Changed)+len(w.Plan.ChangedPods) == 0 && !w.failed
+	return !w.decides() && w.write == nil || w.done.Event.Kind == lifecycle.Inform && w.done.Plan != nil && len(w.done.Plan.Changed)+len(w.done.Plan.ChangedPods) == 0 && !w.failed
 }
 
 // begin begins the turn of an event.
@@ -145,11 +145,11 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 		if r == nil {
 			return
 		}
-		c.log.Error("deciding an event failed", logkey.Op, w.Op, logkey.Event, w.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+		c.log.Error("deciding an event failed", logkey.Op, w.done.Op, logkey.Event, w.done.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 		c.reports.Count.HookError(nodeview.Ourselves)
 		w.failed = true
 		w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, w.err = Answer{}, nil, nil, "", nil
-		if c.fail.Load() && w.Event.Kind == lifecycle.CreateContainer {
+		if c.fail.Load() && w.done.Event.Kind == lifecycle.CreateContainer {
 			w.err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
 		}
 	}()
@@ -165,11 +165,11 @@ func (c *Conductor) gather(w *work) {
 	if w.first != nil {
 		w.first()
 	}
-	c.facts.Read(&w.can, w.Event, &w.facts)
-	if w.Event.Kind == lifecycle.CreateContainer && w.Event.Container != nil {
-		_, w.Again = w.facts.Records[w.Event.Container.ID]
-		if q, found := w.facts.Distrusted[w.Event.Container.ID]; found {
-			c.reports.Foreign(w.Done, q.Reason)
+	c.facts.Read(&w.can, w.done.Event, &w.facts)
+	if w.done.Event.Kind == lifecycle.CreateContainer && w.done.Event.Container != nil {
+		_, w.done.Again = w.facts.Records[w.done.Event.Container.ID]
+		if q, found := w.facts.Distrusted[w.done.Event.Container.ID]; found {
+			c.reports.Foreign(w.done, q.Reason)
 		}
 	}
 }
@@ -186,16 +186,16 @@ func (c *Conductor) decide(w *work) {
 	}
 	c.trace(w, stopDecide)
 	start := c.now()
-	w.Plan = engine.Decide(c.node.state, w.Event, w.facts)
-	w.Decided = c.now().Sub(start)
-	if w.Plan.Reject != "" {
-		w.err = &Rejection{Reason: w.Plan.Reject}
+	w.done.Plan = engine.Decide(c.node.state, w.done.Event, w.facts)
+	w.done.Decided = c.now().Sub(start)
+	if w.done.Plan.Reject != "" {
+		w.err = &Rejection{Reason: w.done.Plan.Reject}
 		return
 	}
 	w.can = c.node.capabilities(w.from)
 	records := w.facts.Records
-	w.wasUnplaced = c.node.unplaced(w.Event, records)
-	c.node.state.Commit(w.Plan)
+	w.wasUnplaced = c.node.unplaced(w.done.Event, records)
+	c.node.state.Commit(w.done.Plan)
 	for id := range records {
 		if c.node.state.Container(id) != nil && (w.from == nil || w.can.Stamps()) {
 			t := c.node.track(id)
@@ -205,7 +205,7 @@ func (c *Conductor) decide(w *work) {
 			}
 		}
 	}
-	if w.Event.Kind == lifecycle.Synchronize {
+	if w.done.Event.Kind == lifecycle.Synchronize {
 		c.findEarlier(records)
 	}
 	w.facts = engine.Facts{}
@@ -225,7 +225,7 @@ func (c *Conductor) apply(w *work) {
 	c.trace(w, stopApply)
 	c.recoverPanic(w, func() {
 		if w.write != nil {
-			w.Wrote = w.write()
+			w.done.Wrote = w.write()
 			return
 		}
 		to := &w.kernel
@@ -234,38 +234,38 @@ func (c *Conductor) apply(w *work) {
 		}
 		switch {
 		case len(to.items)+len(to.forget) == 0:
-		case w.Event.Kind == lifecycle.CreateContainer:
-			w.Wrote, to.rest = c.keeper.ApplyUrgent(to.items)
+		case w.done.Event.Kind == lifecycle.CreateContainer:
+			w.done.Wrote, to.rest = c.keeper.ApplyUrgent(to.items)
 		default:
-			w.Wrote = c.keeper.Apply(to.items)
+			w.done.Wrote = c.keeper.Apply(to.items)
 		}
-		if w.Event.Kind == lifecycle.StartContainer {
+		if w.done.Event.Kind == lifecycle.StartContainer {
 			// The last moment before its first instruction: what others were to give up for it and did not.
-			w.Wrote = append(w.Wrote, c.keeper.SettleFailed()...)
+			w.done.Wrote = append(w.done.Wrote, c.keeper.SettleFailed()...)
 		}
 		if to.owner != "" {
 			c.keeper.Note(to.notes)
 			to.notes = nil
-			w.Wrote = append(w.Wrote, c.keeper.Settle(to.owner)...)
+			w.done.Wrote = append(w.done.Wrote, c.keeper.Settle(to.owner)...)
 		}
 	})
 	if w.last != nil {
-		c.recoverPanic(w, func() { w.Wrote = append(w.Wrote, w.last()...) })
+		c.recoverPanic(w, func() { w.done.Wrote = append(w.done.Wrote, w.last()...) })
 	}
-	w.Took = c.now().Sub(w.start)
+	w.done.Took = c.now().Sub(w.start)
 }
 
 // confirm takes note of what became of an event, and reports it.
 func (c *Conductor) confirm(w *work) {
 	c.trace(w, stopConfirm)
-	c.recoverPanic(w, func() { w.Wrote = append(w.Wrote, w.kernel.rest.Apply()...) })
+	c.recoverPanic(w, func() { w.done.Wrote = append(w.done.Wrote, w.kernel.rest.Apply()...) })
 	c.recoverPanic(w, func() {
 		c.keeper.Note(w.kernel.notes)
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
-		c.node.noteOutcomes(w.Wrote)
+		c.node.noteOutcomes(w.done.Wrote)
 	})
-	if w.Event.Kind == lifecycle.Synchronize && !w.failed {
+	if w.done.Event.Kind == lifecycle.Synchronize && !w.failed {
 		c.giveUp(w)
 		if err := c.keeper.Tidy(); err != nil {
 			c.log.Warn("what an earlier run left stays", logkey.Err, err)
@@ -275,7 +275,7 @@ func (c *Conductor) confirm(w *work) {
 		c.node.mu.Unlock()
 	}
 	if w.decides() {
-		c.recoverPanic(w, func() { c.reports.Done(w.Done) })
+		c.recoverPanic(w, func() { c.reports.Done(w.done) })
 	}
 }
 
@@ -308,7 +308,7 @@ func (c *Conductor) Settled() {
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
 	w := own(k, nil, write)
 	_, _ = c.run(w)
-	return w.Wrote
+	return w.done.Wrote
 }
 
 // noteOutcomes takes note of what the kernel did with what it was given, of whatever lives.

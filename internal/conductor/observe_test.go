@@ -267,7 +267,7 @@ func TestAlive(t *testing.T) {
 	w := c.newWork(anything{}, &lifecycle.Event{})
 	c.turn.Lock()
 	c.begin(w)
-	if err := c.Alive(t.Context()); err != nil || w.Op == 0 {
+	if err := c.Alive(t.Context()); err != nil || w.done.Op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
 	c.uptimes.since.Store(int64(c.uptime() - 2*stuck))

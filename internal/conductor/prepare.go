@@ -17,31 +17,31 @@ import (
 
 // route turns a committed plan into what is answered and what is written.
 func (n *node) route(w *work) {
-	switch w.Event.Kind {
+	switch w.done.Event.Kind {
 	case lifecycle.Synchronize:
-		n.checkpoint.Prune(w.Event)
+		n.checkpoint.Prune(w.done.Event)
 	case lifecycle.PostCreateContainer:
 		n.rename(w)
 	}
 	n.takeOut(w)
-	for _, id := range w.Plan.ChangedPods {
+	for _, id := range w.done.Plan.ChangedPods {
 		n.preparePod(w, id)
 	}
 	told := map[string]*lifecycle.Container{}
-	for _, ctr := range w.Event.Containers {
+	for _, ctr := range w.done.Event.Containers {
 		if ctr != nil {
 			told[ctr.ID] = ctr
 		}
 	}
-	for _, id := range n.losersFirst(w.Plan.Changed) {
+	for _, id := range n.losersFirst(w.done.Plan.Changed) {
 		n.routeChanged(w, n.state.Container(id), told[id])
 	}
-	for _, change := range w.Plan.Seats {
+	for _, change := range w.done.Plan.Seats {
 		n.prepareSeat(w, change)
 	}
 	n.refreshCreated(w)
 	n.piggyback(w)
-	if w.Plan.Moved() {
+	if w.done.Plan.Moved() {
 		n.checkpoint.SetGrants(texts(n.state.Held(), n.state.Machine))
 	}
 }
@@ -49,8 +49,8 @@ func (n *node) route(w *work) {
 // routeChanged says where the values of a container go that was decided anew, by the
 // event; told is what a Synchronize tells of it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Container) {
-	kind := w.Event.Kind
-	if slices.Contains(w.Plan.Reseated, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.Event.Container.ID {
+	kind := w.done.Event.Kind
+	if slices.Contains(w.done.Plan.Reseated, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
 		n.prepareFollowing(w, ctr)
 		return
 	}
@@ -71,7 +71,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Cont
 		n.prepareLive(w, ctr, told)
 	case lifecycle.PostCreateContainer:
 		n.createDone(ctr)
-		if w.Event.Former == "" {
+		if w.done.Event.Former == "" {
 			return
 		}
 		// Its cgroup has a name now. A pool that moved while the runtime was creating
@@ -89,13 +89,13 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Cont
 
 // takeOut forgets who is gone.
 func (n *node) takeOut(w *work) {
-	for _, id := range slices.Concat(w.Plan.Gone, w.Plan.GonePods) {
+	for _, id := range slices.Concat(w.done.Plan.Gone, w.done.Plan.GonePods) {
 		n.forget(w, id)
 	}
-	if p := w.Plan.Pod; p != nil && p.Stopped {
+	if p := w.done.Plan.Pod; p != nil && p.Stopped {
 		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
-	if len(w.Plan.GonePods) > 0 { // others may have been swept with the event
+	if len(w.done.Plan.GonePods) > 0 { // others may have been swept with the event
 		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
 	}
 }
@@ -121,7 +121,7 @@ func (n *node) forget(w *work, id string) {
 	if t := n.tracks[id]; t != nil {
 		n.queue.Drop(&t.Copy)
 	}
-	if w.Event.Kind != lifecycle.Synchronize { // prune knows better of these
+	if w.done.Event.Kind != lifecycle.Synchronize { // prune knows better of these
 		n.checkpoint.Drop(id)
 	}
 	if n.state.Container(id) == nil && n.state.Pod(id) == nil {
@@ -177,8 +177,8 @@ const maxUndone = 2
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.Create()
-	if w.Plan.Undone > 0 {
-		n.undone[ctr.Key] += w.Plan.Undone
+	if w.done.Plan.Undone > 0 {
+		n.undone[ctr.Key] += w.done.Plan.Undone
 	}
 	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
@@ -189,7 +189,7 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		// Its creation is over when it is reported, and it carries no record: the checkpoint
 		// has it, and the runtime's copy is what the runtime reports.
 		n.noteLate(ctr)
-		t.Report(&w.Event.Container.Resources)
+		t.Report(&w.done.Event.Container.Resources)
 		n.enqueue(ctr, values...)
 	case len(values) > 0 || ctr.Found.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
@@ -200,8 +200,8 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 // rename carries what is known of a container's deliveries over to the id the
 // runtime gave it.
 func (n *node) rename(w *work) {
-	from, to := n.tracks[w.Event.Former], w.Event.Container.ID
-	if w.Plan.Container == nil || w.Plan.Container.ID != to || from == nil {
+	from, to := n.tracks[w.done.Event.Former], w.done.Event.Container.ID
+	if w.done.Plan.Container == nil || w.done.Plan.Container.ID != to || from == nil {
 		return
 	}
 	t := n.track(to)
@@ -261,12 +261,12 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	switch {
 	case t.undescribed && ctr.Unread.Why == "":
 		t.undescribed, t.noCgroupPath = false, false
-		n.prepareLive(w, ctr, w.Event.Container)
+		n.prepareLive(w, ctr, w.done.Event.Container)
 	case t.noCgroupPath: // only now its cgroup is known
 		t.noCgroupPath = false
 		n.prepareLive(w, ctr, nil)
 	case t.sent == nil: // created while we were away: what only a creation carries is lost
-		n.prepareLive(w, ctr, w.Event.Container)
+		n.prepareLive(w, ctr, w.done.Event.Container)
 	case w.can.HoldsStart:
 		n.bring(w, ctr, route.Starting, nil)
 	}
@@ -279,7 +279,7 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t.Recorded = t.Recorded || w.can.Stamps()
 	n.createDone(ctr)
 	t.UpdateDone() // some runtimes never report that they have written an update
-	t.Pending = runtimesync.Requested(w.Event.Requested)
+	t.Pending = runtimesync.Requested(w.done.Event.Requested)
 	n.bring(w, ctr, route.Updating, nil)
 	if !w.can.Stamps() {
 		n.written(ctr) // nobody waited for our answer: it is reported afterwards
@@ -333,7 +333,7 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
 	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Seat, change.Before) {
 		q.Reason = fmt.Sprintf("%d containers: %s", len(change.Members), q.Reason)
-		w.Problems = append(w.Problems, q)
+		w.done.Problems = append(w.done.Problems, q)
 	}
 	for _, id := range change.Members {
 		ctr := n.state.Container(id)
@@ -342,7 +342,7 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 			continue
 		}
 		if change.Starved {
-			w.Problems = append(w.Problems, lifecycle.Problem{
+			w.done.Problems = append(w.done.Problems, lifecycle.Problem{
 				Key: "cpuset.cpus", Value: ctr.Name, Reason: "every CPU it may use is owned by another", Then: "it is given CPUs outside",
 			})
 		}
@@ -373,7 +373,7 @@ func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bo
 // it is not about. Where starts are held any can; of NRI's answers three have a
 // place for it.
 func (w *work) tellsOthers() bool {
-	switch w.Event.Kind {
+	switch w.done.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
 		return w.from != nil
 	}
@@ -383,7 +383,7 @@ func (w *work) tellsOthers() bool {
 // refreshCreated does the same for containers that lose nothing now and whose
 // copy is still of an earlier time: what is given away may be in it.
 func (n *node) refreshCreated(w *work) {
-	if !w.tellsOthers() || !w.Plan.Moved() {
+	if !w.tellsOthers() || !w.done.Plan.Moved() {
 		return
 	}
 	for _, c := range n.queue.Waiting {

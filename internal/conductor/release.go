@@ -27,7 +27,7 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 	w.facts.Policy = &nothing
 	w.first, w.last = func() { out = c.keeper.Yield() }, c.keeper.ReleaseAll
 	if _, err := c.run(w); err == nil {
-		out = append(out, w.Wrote...)
+		out = append(out, w.done.Wrote...)
 	}
 	r := Released(out)
 	r.Waiting = c.awaitCopies(ctx)

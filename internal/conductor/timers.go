@@ -28,23 +28,20 @@ const sweepInterval = 5 * time.Second
 // never is when a timer is due that nobody has set.
 const never = math.MaxInt64
 
-// timers is the table. What else waits for a time is apart from it: the keeper's drift
-// (Watch), and the checkpoint, which is kept after all of these (record.Checkpoint.Keep).
-func (c *Conductor) timers() []timer {
-	return []timer{
+// Run serves the table of timers until ctx ends. None waits for another: a node that
+// is never quiet, or a runtime that does not answer an update, keeps nobody from being
+// swept. What was answered is confirmed when it returns. What else waits for a time is
+// apart from it: the keeper's drift (Watch), and the checkpoint, which is kept after all
+// of these (record.Checkpoint.Keep).
+func (c *Conductor) Run(ctx context.Context) error {
+	timers := []timer{
 		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Settled() }},
 		{"send the runtime's copies", c.node.queue.Due, 0, c.sendDue},
 		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
 		{"end pods that nobody ended", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.sweep() }},
 	}
-}
-
-// Run serves the table of timers until ctx ends. None waits for another: a node that
-// is never quiet, or a runtime that does not answer an update, keeps nobody from being
-// swept. What was answered is confirmed when it returns.
-func (c *Conductor) Run(ctx context.Context) error {
 	var all sync.WaitGroup
-	for _, t := range c.timers() {
+	for _, t := range timers {
 		all.Go(func() { t.serve(ctx) })
 	}
 	all.Wait()

@@ -24,5 +24,5 @@ func (c *Conductor) trace(w *work, stop string) {
 	if !c.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	c.log.Debug("stop", append(w.Done.About(), logkey.Stop, stop)...)
+	c.log.Debug("stop", append(w.done.About(), logkey.Stop, stop)...)
 }
