@@ -178,7 +178,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 		return
 	}
 	if inForce {
-		k.watch.add(r)
+		k.watch.set(r, true)
 		if r.left != nil { // this was once too often
 			s, err = Left, r.left
 		}

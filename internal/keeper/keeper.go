@@ -45,10 +45,10 @@ func New(tree *cgroup.Tree) *Keeper {
 		counts: Tally{Results: map[State]uint64{}},
 	}
 	k.watch = watch{
-		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, fresh: map[string]bool{}, stale: map[string]bool{}, changed: make(chan struct{}, 1),
+		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, turned: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
 	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, of: map[lifecycle.Field]Actor{}, wanted: map[string][]Item{}}
-	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[place]origin{}, seed: maphash.MakeSeed()}
+	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[place]origin{}, older: map[string]bool{}, seed: maphash.MakeSeed()}
 	return k
 }
 
@@ -215,7 +215,7 @@ func (k *Keeper) Forget(owner string) {
 	defer k.mu.Unlock()
 	for _, r := range k.table.byOwner[owner] {
 		k.table.remove(r)
-		k.watch.drop(r)
+		k.watch.set(r, false)
 		if r.isPartition() {
 			k.table.orphans = append(k.table.orphans, r.place)
 		}
@@ -230,6 +230,6 @@ func (k *Keeper) Forget(owner string) {
 func (k *Keeper) dropLocked(r *row) {
 	k.table.remove(r)
 	k.table.byOwner.remove(r.target.Owner, r)
-	k.watch.drop(r)
+	k.watch.set(r, false)
 	k.Originals.noteGone(r)
 }

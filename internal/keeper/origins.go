@@ -176,9 +176,6 @@ func (s *Originals) Wrote(there []string) (lost bool) {
 	if !s.lost {
 		return false
 	}
-	if s.older == nil {
-		s.older = make(map[string]bool, len(there))
-	}
 	for _, dir := range there {
 		s.older[dir] = true
 	}

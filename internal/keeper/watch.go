@@ -56,10 +56,10 @@ type watch struct {
 	// files are the values in force, by file, quota and period may share one; dirs
 	// are the same by directory.
 	files, dirs index
-	// fresh and stale are directories that came and went since they were last
-	// asked for, of which changed tells.
-	fresh, stale map[string]bool
-	changed      chan struct{}
+	// turned are directories that came or went since they were last asked for, which
+	// changed notifies of.
+	turned  map[string]bool
+	changed chan struct{}
 }
 
 // Watchful sets the clock by which others' writes are counted. It is called before the
@@ -82,38 +82,24 @@ func (k *Keeper) SetFight(f Fight) {
 	}
 }
 
-// add takes note of the file of a value in force.
-func (w *watch) add(r *row) {
-	if r.foreign.indexed {
+// set has the file of a row looked at by others' writes, as its value is in force, or no
+// longer.
+func (w *watch) set(r *row, inForce bool) {
+	if r.foreign.indexed == inForce {
 		return
 	}
-	r.foreign.indexed = true
-	w.files.add(r.at.Path, r)
-	dir := path.Dir(r.at.Path)
-	if w.dirs.add(dir, r); len(w.dirs[dir]) == 1 {
-		w.turn(dir, w.stale, w.fresh)
+	r.foreign.indexed = inForce
+	change, dir := index.remove, path.Dir(r.at.Path)
+	if inForce {
+		change = index.add
 	}
-}
-
-// drop ends that.
-func (w *watch) drop(r *row) {
-	if !r.foreign.indexed {
+	change(w.files, r.at.Path, r)
+	had := len(w.dirs[dir]) > 0
+	if change(w.dirs, dir, r); had == (len(w.dirs[dir]) > 0) {
 		return
 	}
-	r.foreign.indexed = false
-	w.files.remove(r.at.Path, r)
-	dir := path.Dir(r.at.Path)
-	if w.dirs.remove(dir, r); len(w.dirs[dir]) == 0 {
-		w.turn(dir, w.fresh, w.stale)
-	}
-}
-
-// turn takes a directory back from those that took the other turn, or notes its own.
-func (w *watch) turn(dir string, other, own map[string]bool) {
-	if other[dir] {
-		delete(other, dir)
-	} else {
-		own[dir] = true
+	if w.turned[dir] = !w.turned[dir]; !w.turned[dir] {
+		delete(w.turned, dir) // it is as it was when it was last asked for
 	}
 	select {
 	case w.changed <- struct{}{}:
@@ -124,9 +110,14 @@ func (w *watch) turn(dir string, other, own map[string]bool) {
 // news returns the directories of files with values in force that came, and those
 // that went, since it was last called.
 func (w *watch) news() (fresh, stale []string) {
-	fresh, stale = slices.Sorted(maps.Keys(w.fresh)), slices.Sorted(maps.Keys(w.stale))
-	clear(w.fresh)
-	clear(w.stale)
+	for _, dir := range slices.Sorted(maps.Keys(w.turned)) {
+		if len(w.dirs[dir]) > 0 {
+			fresh = append(fresh, dir)
+		} else {
+			stale = append(stale, dir)
+		}
+	}
+	clear(w.turned)
 	return fresh, stale
 }
 
@@ -203,22 +194,16 @@ func (c Contested) rank() int {
 // Contests lists the files that others have written, the most contested first, and
 // how many are left to them, and are kept though they do not stop, by setting.
 func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int) {
-	count := func(in *map[string]int, r *row, err error) {
-		if err == nil {
-			return
-		}
-		if *in == nil {
-			*in = map[string]int{}
-		}
-		(*in)[r.setting()]++
-	}
+	left, kept = map[string]int{}, map[string]int{}
 	k.mu.Lock()
 	for _, r := range k.table.rows {
 		c := Contested{Owner: r.target.Owner, File: r.at.Name(), Writes: r.foreign.writes, Left: r.left, Kept: k.watch.contested(r)}
 		if errors.Is(r.left, ErrFight) {
-			count(&left, r, r.left)
+			left[r.setting()]++
 		}
-		count(&kept, r, c.Kept)
+		if c.Kept != nil {
+			kept[r.setting()]++
+		}
 		if c.Writes > 0 || c.Left != nil {
 			list = append(list, c)
 		}

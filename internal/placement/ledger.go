@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -84,13 +85,17 @@ func (l *Ledger) Kept(key Key) topology.Set { return l.kept[key].CPUs }
 
 // KeptOfPod returns the CPUs that are kept for the containers of a pod.
 func (l *Ledger) KeptOfPod(uid string) topology.Set {
-	var s topology.Set
-	for key, g := range l.kept {
-		if key.PodUID == uid {
-			s = s.Union(g.CPUs)
+	return union(maps.Values(l.kept), func(g Grant) bool { return g.Key.PodUID == uid })
+}
+
+// union are the CPUs of the grants that match.
+func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
+	for g := range grants {
+		if match(g) {
+			cpus = cpus.Union(g.CPUs)
 		}
 	}
-	return s
+	return cpus
 }
 
 // AllKept returns all that is kept, in the order of the keys.
@@ -118,14 +123,8 @@ func (l *Ledger) put(uid string, grants []Grant) {
 		return
 	}
 	l.pods[uid] = grants
-	var lent, kept topology.Set
-	for _, g := range grants {
-		if g.Lent {
-			lent = lent.Union(g.CPUs)
-		} else {
-			kept = kept.Union(g.CPUs)
-		}
-	}
+	lent := union(slices.Values(grants), func(g Grant) bool { return g.Lent })
+	kept := union(slices.Values(grants), func(g Grant) bool { return !g.Lent })
 	l.owned = l.owned.Union(lent).Union(kept)
 	l.lent = l.lent.Union(lent.Minus(kept))
 }
@@ -148,11 +147,7 @@ func (l *Ledger) Lent() topology.Set { return l.lent }
 
 // OfPod returns the CPUs the containers of a pod own.
 func (l *Ledger) OfPod(uid string) topology.Set {
-	var s topology.Set
-	for _, g := range l.pods[uid] {
-		s = s.Union(g.CPUs)
-	}
-	return s
+	return union(slices.Values(l.pods[uid]), func(Grant) bool { return true })
 }
 
 // OfPodByContainer returns the grants of a pod, in the order they came.
@@ -178,25 +173,16 @@ func (l *Ledger) HeldByPod(uid string) []Grant {
 // Left returns the CPUs a pod owned before a restart that no container of it has
 // come for since: those of the key without a container.
 func (l *Ledger) Left(uid string) topology.Set {
-	var left, taken topology.Set
-	for _, g := range l.pods[uid] {
-		if g.Key.Container == "" {
-			left = g.CPUs
-		} else {
-			taken = taken.Union(g.CPUs)
-		}
-	}
-	return left.Minus(taken)
+	left, _ := l.Of(Key{PodUID: uid})
+	return left.CPUs.Minus(union(slices.Values(l.pods[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
 // Alone returns the CPUs of NUMA nodes that other pods have alone.
 func (l *Ledger) Alone(uid string) topology.Set {
 	var s topology.Set
 	for other, grants := range l.pods {
-		for _, g := range grants {
-			if g.Alone && other != uid {
-				s = s.Union(g.CPUs)
-			}
+		if other != uid {
+			s = s.Union(union(slices.Values(grants), func(g Grant) bool { return g.Alone }))
 		}
 	}
 	return s

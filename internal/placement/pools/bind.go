@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -19,11 +20,7 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want) (top
 		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
-	for _, exact := range [][]int{numa.IDs, s.Intent.Nodes.V} {
-		if q.Count == 0 && len(exact) > 0 {
-			q.Count = len(exact)
-		}
-	}
+	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))
 	// What pools bound to a node have is the last to be taken: they have nowhere
 	// else to go.
 	q.From = w.From.Minus(ofBoundPools(v.Layout))
