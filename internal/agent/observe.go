@@ -26,7 +26,7 @@ func newMetrics(o Options) *metrics.Metrics {
 	for _, h := range hook.Catalogue() {
 		l.Hooks = append(l.Hooks, h.Name)
 	}
-	for _, s := range []keeper.State{keeper.Applied, keeper.Same, keeper.Clipped, keeper.Pending, keeper.Refused, keeper.Left} {
+	for _, s := range []keeper.State{keeper.Applied, keeper.Same, keeper.Clipped, keeper.Pending, keeper.Refused, keeper.Ceded} {
 		l.Kernel = append(l.Kernel, s.String())
 	}
 	return metrics.New(metrics.Build{Version: o.Version, Commit: o.Commit, Go: runtime.Version()}, l)

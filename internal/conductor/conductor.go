@@ -66,7 +66,7 @@ type Tuning struct {
 	// ours; otherwise it is created without us.
 	Fail bool
 	// Fight says when a file that somebody else writes is left to them.
-	Fight keeper.Fight
+	Fight keeper.ConflictLimit
 }
 
 // Conductor is the one writer of the engine's state.
@@ -136,8 +136,8 @@ func New(o Options) *Conductor {
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
 	c.uptimes.last.Store(math.MinInt64 / 2) // nothing has happened for long
-	c.keeper.Watchful(o.Now)
-	c.keeper.SetFight(o.Fight)
+	c.keeper.SetClock(o.Now)
+	c.keeper.SetConflictLimit(o.Fight)
 	c.fail.Store(o.Fail)
 	c.presence = facts.NewPresence(o.Keeper.Tree(), kept{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{

@@ -63,7 +63,7 @@ func (c *Conductor) sendCopy(ctx context.Context) bool {
 	// decided before over what is decided now, what was given back meanwhile among it,
 	// and has it in its copy.
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
-		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Settle(out.ID), result != nodeview.UpdateDone, err)
+		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
 			c.log.Warn("the runtime's copy stays out of date; the kernel has the values",
 				append(c.reports.Whose(out.ID), logkey.Op, logkey.ID(c.ops.Add(1)), logkey.Err, err)...)

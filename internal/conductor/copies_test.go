@@ -198,7 +198,7 @@ func TestOvertakenUpdate(t *testing.T) {
 	if d := cmp.Diff([]string{"web cpuset.cpus 0-1", "web cpuset.cpus 0-3"}, b.runtime.flush(t, b.Conductor)); d != "" {
 		t.Errorf("told:\n%s", d)
 	}
-	for _, o := range b.keeper.Settle("web") {
+	for _, o := range b.keeper.Reconcile("web") {
 		if o.Value.Text != "0-3" {
 			t.Errorf("wanted in the end: %+v", o)
 		}

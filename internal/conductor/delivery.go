@@ -94,7 +94,7 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 		d.Applied, d.Note, d.Missing = false, "its cgroup does not exist yet; written when it starts", api.NotYet
 	case keeper.Refused:
 		d.Applied, d.Note, d.Missing = false, o.Err.Error(), api.KernelRefused
-	case keeper.Left:
+	case keeper.Ceded:
 		d.Applied, d.Note, d.Missing = false, o.Err.Error(), api.LeftAlone
 	case keeper.Clipped:
 		d.Note = "only " + o.Kernel + ": the cgroup above has no more"

@@ -241,12 +241,12 @@ func (c *Conductor) apply(w *work) {
 		}
 		if w.done.Event.Kind == lifecycle.StartContainer {
 			// The last moment before its first instruction: what others were to give up for it and did not.
-			w.done.Wrote = append(w.done.Wrote, c.keeper.SettleFailed()...)
+			w.done.Wrote = append(w.done.Wrote, c.keeper.RetryFailed()...)
 		}
 		if to.owner != "" {
 			c.keeper.Note(to.notes)
 			to.notes = nil
-			w.done.Wrote = append(w.done.Wrote, c.keeper.Settle(to.owner)...)
+			w.done.Wrote = append(w.done.Wrote, c.keeper.Reconcile(to.owner)...)
 		}
 	})
 	if w.last != nil {

@@ -27,9 +27,9 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	_, known := told.Of(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:
-		it.Untold = !known
+		it.Unknown = !known
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
-		it.Untold = !p.Limits()
+		it.Unknown = !p.Limits()
 	default: // but for what the runtime has no part in
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
 	}

@@ -25,7 +25,7 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 	var out []keeper.Outcome
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	w.facts.Policy = &nothing
-	w.first, w.last = func() { out = c.keeper.Yield() }, c.keeper.ReleaseAll
+	w.first, w.last = func() { out = c.keeper.Cede() }, c.keeper.ReleaseAll
 	if _, err := c.run(w); err == nil {
 		out = append(out, w.done.Wrote...)
 	}
@@ -42,7 +42,7 @@ func (c *Conductor) tune(t Tuning) {
 	defer c.node.mu.Unlock()
 	c.node.queue.Pace, c.node.ceded = t.Pace, setOf(t.Ceded)
 	c.fail.Store(t.Fail)
-	c.keeper.SetFight(t.Fight)
+	c.keeper.SetConflictLimit(t.Fight)
 }
 
 // awaitCopies waits until the runtime's stored copies are in line, and returns
@@ -130,9 +130,9 @@ func Released(out []keeper.Outcome) api.Released {
 		switch {
 		case o.State == keeper.Applied, o.State == keeper.Same, o.State == keeper.Clipped:
 			r.Given++
-		case o.State == keeper.Refused, o.State == keeper.Left && errors.Is(o.Err, keeper.ErrUnknown):
+		case o.State == keeper.Refused, o.State == keeper.Ceded && errors.Is(o.Err, keeper.ErrUnknown):
 			r.Failed = append(r.Failed, what)
-		case o.State == keeper.Left:
+		case o.State == keeper.Ceded:
 			r.Left = append(r.Left, what)
 		}
 	}

@@ -50,7 +50,7 @@ func (c *Conductor) retryRefused() {
 	if owners := c.keeper.Refused(); len(owners) > 0 {
 		c.rewrite(lifecycle.Repair, func() (out []keeper.Outcome) {
 			for _, owner := range owners {
-				out = append(out, c.keeper.Settle(owner)...)
+				out = append(out, c.keeper.Reconcile(owner)...)
 			}
 			return out
 		})

@@ -17,8 +17,8 @@ func TestContestedList(t *testing.T) {
 	for _, v := range versions {
 		r := newRig(t, v, "p/a")
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
-		r.Watchful(clk.Now)
-		r.SetFight(Fight{Limit: 3, Per: time.Minute})
+		r.SetClock(clk.Now)
+		r.SetConflictLimit(ConflictLimit{Limit: 3, Per: time.Minute})
 		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUShares, 500)})
 		spoil := func(values ...lifecycle.Value) {
 			t.Helper()
@@ -60,7 +60,7 @@ func TestContestedList(t *testing.T) {
 		}
 		want(t, pauses, "0s", "0s", "1s", "2s", "4s", "8s", "10s", "10s", "10s", "10s")
 		list, left, kept := r.Contests(10)
-		if len(list) == 0 || !errors.Is(list[0].Kept, ErrContested) || list[0].Left != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
+		if len(list) == 0 || !errors.Is(list[0].Kept, ErrContested) || list[0].Ceded != nil || left["cpuset.cpus"] != 0 || kept["cpuset.cpus"] != 1 {
 			t.Errorf("%v: told: %+v, %v, %v", v, list, left, kept)
 		}
 		clk.Pass(time.Minute)

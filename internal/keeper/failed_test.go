@@ -29,7 +29,7 @@ func TestFailed(t *testing.T) {
 			if got := slices.Contains(r.Failed(), "p/a"); got != again {
 				t.Errorf("%v %v: to be written again: %t, want %t", v, why, got, again)
 			}
-			for _, o := range r.SettleFailed() {
+			for _, o := range r.RetryFailed() {
 				if o.State != Applied && o.State != Same {
 					t.Errorf("%v %v: %+v", v, why, o)
 				}
@@ -87,7 +87,7 @@ func TestFailedHolds(t *testing.T) {
 				r.Keeper = New(r.tree) // which does not know what there is
 			}
 			out := r.Apply([]Item{cpus("p/a", "0-1"), cpus("p/b", "2-5")})
-			for _, o := range append(out, r.Settle("p/b")...) {
+			for _, o := range append(out, r.Reconcile("p/b")...) {
 				if o.State != Refused {
 					t.Errorf("%v, %s of p/a fails: %+v", v, op, o)
 				}
@@ -95,7 +95,7 @@ func TestFailedHolds(t *testing.T) {
 			r.Apply([]Item{cpus("p/c", "3,6-7")})
 			checkCPUs(t, r, map[string]string{"p/a": "0-3", "p/b": "4-5", "p/c": "6-7"})
 			f.op = ""
-			r.SettleFailed()
+			r.RetryFailed()
 			checkCPUs(t, r, map[string]string{"p/a": "0-1", "p/b": "2-5", "p/c": "3,6-7"})
 		}
 	}

@@ -59,7 +59,7 @@ func TestRuntimeWeight(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.Note([]Item{{Target: c.of, Value: shares}})
-		got := k.Settle(c.of.Owner)[0]
+		got := k.Reconcile(c.of.Owner)[0]
 		if got.State != c.want || got.Kernel != c.after {
 			t.Errorf("weight %s of %s for 512 shares: %s, now %s (%v); want %s, %s", c.kernel, c.of.Dir, got.State, got.Kernel, got.Err, c.want, c.after)
 		}

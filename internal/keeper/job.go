@@ -41,8 +41,8 @@ type job struct {
 func (k *Keeper) newJob(r *row) *job {
 	j := &job{place: r.place, desired: r.desired, k: k, row: r}
 	if r.left != nil {
-		r.state, r.err = Left, r.left
-		j.end(Left, "", r.left)
+		r.state, r.err = Ceded, r.left
+		j.end(Ceded, "", r.left)
 	}
 	return j
 }
@@ -180,7 +180,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	if inForce {
 		k.watch.set(r, true)
 		if r.left != nil { // this was once too often
-			s, err = Left, r.left
+			s, err = Ceded, r.left
 		}
 	}
 	j.end(s, kernel, err)

@@ -148,21 +148,21 @@ func (k *Keeper) Note(batch []Item) {
 	k.Originals.flush()
 }
 
-// Settle writes everything desired for one owner that the kernel does not have,
+// Reconcile writes everything desired for one owner that the kernel does not have,
 // trusting nothing read before. It is called when a container has started, after
 // a refusal, and to find what others changed.
-func (k *Keeper) Settle(owner string) []Outcome {
+func (k *Keeper) Reconcile(owner string) []Outcome {
 	return append(k.rewrite(false, owner), k.actors.ask(owner)...)
 }
 
-// Repair is Settle of the cgroup files of several owners, in one order the
+// Repair is Reconcile of the cgroup files of several owners, in one order the
 // kernel accepts. What it puts right somebody has changed behind our back: it
 // counts as a write conflict. A file that is contested waits until it is due.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
-// SettleFailed writes again what Failed lists, all in one order the kernel
+// RetryFailed writes again what Failed lists, all in one order the kernel
 // accepts.
-func (k *Keeper) SettleFailed() []Outcome {
+func (k *Keeper) RetryFailed() []Outcome {
 	owners := k.Failed()
 	if len(owners) == 0 {
 		return nil

@@ -156,7 +156,7 @@ func TestClippedByParent(t *testing.T) {
 			t.Errorf("%v: clipped without a reason", v)
 		}
 		r.Apply([]Item{parentCPUs("p", "0-7")})
-		want(t, states(r.Settle("p/a")), map[cgroup.Version]string{
+		want(t, states(r.Reconcile("p/a")), map[cgroup.Version]string{
 			cgroup.V1: "p/a cpuset.cpus applied 2-5", cgroup.V2: "p/a cpuset.cpus same 2-5",
 		}[v])
 	}
@@ -182,7 +182,7 @@ func TestPendingSettleForget(t *testing.T) {
 		if err := r.fake.MkdirRunc("p/a"); err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range r.Settle("p/a") {
+		for _, o := range r.Reconcile("p/a") {
 			if o.State != Applied {
 				t.Errorf("%v: %+v", v, o)
 			}
@@ -192,11 +192,11 @@ func TestPendingSettleForget(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.log()
-		if out := r.Settle("p/a"); len(r.log()) != 1 || out[len(out)-1].State != Applied {
+		if out := r.Reconcile("p/a"); len(r.log()) != 1 || out[len(out)-1].State != Applied {
 			t.Errorf("%v: drift: %v", v, states(out))
 		}
 		r.Forget("p/a")
-		if len(r.Rows()) != 0 || len(r.Settle("p/a")) != 0 || len(r.log()) != 0 {
+		if len(r.Rows()) != 0 || len(r.Reconcile("p/a")) != 0 || len(r.log()) != 0 {
 			t.Errorf("%v: not forgotten", v)
 		}
 	}
@@ -298,7 +298,7 @@ func TestIdleKeepsWeight(t *testing.T) {
 		r := newRig(t, v, "p")
 		r.Apply([]Item{unified("p", idleKey, "1"), num("p", lifecycle.CPUShares, 2000)})
 		weight := map[cgroup.Version]string{cgroup.V1: "2000", cgroup.V2: "77"}[v]
-		for _, o := range r.Settle("p") {
+		for _, o := range r.Reconcile("p") {
 			if o.Value.Field == lifecycle.CPUShares && (o.State != Pending || o.Err == nil) {
 				t.Errorf("%v: weight while idle: %v, %v", v, o.State, o.Err)
 			}
@@ -370,5 +370,5 @@ func TestHeldCPUsAreNotGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first takes the other along, which waited for what it gives up.
-	want(t, states(append(r.Settle("p/a"), r.Settle("p/b")...)), "p/a cpuset.cpus applied 0-1", "p/b cpuset.cpus same 2-7")
+	want(t, states(append(r.Reconcile("p/a"), r.Reconcile("p/b")...)), "p/a cpuset.cpus applied 0-1", "p/b cpuset.cpus same 2-7")
 }

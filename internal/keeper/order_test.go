@@ -85,5 +85,5 @@ func TestNewerValueWins(t *testing.T) {
 	out := r.Apply([]Item{num("a", lifecycle.CPUShares, 2000), num("b", lifecycle.CPUShares, 2000), num("c", lifecycle.CPUShares, 2000)})
 	want(t, states(out), "a cpu.shares applied 77", "b cpu.shares superseded ", "c cpu.shares forgotten ")
 	want(t, r.log(), "a/cpu.weight=77")
-	want(t, states(r.Settle("b")), "b cpu.shares applied 115")
+	want(t, states(r.Reconcile("b")), "b cpu.shares applied 115")
 }

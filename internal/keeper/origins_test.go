@@ -86,7 +86,7 @@ func TestOtherTree(t *testing.T) {
 			continue
 		}
 		out := r.ReleaseAll()
-		if len(out) != 2 || out[0].State != Left || !errors.Is(out[0].Err, ErrOtherTree) || len(r.Originals.remembered) != 2 {
+		if len(out) != 2 || out[0].State != Ceded || !errors.Is(out[0].Err, ErrOtherTree) || len(r.Originals.remembered) != 2 {
 			t.Errorf("%s: released %+v, %d are remembered", tree.name, out, len(r.Originals.remembered))
 		}
 	}

@@ -150,7 +150,7 @@ func TestSpoiledPartition(t *testing.T) {
 	}
 	r.wantFiles(t, "while it stands", map[string]string{"k/a/cpuset.cpus.partition": "member", "k/a/cpuset.cpus.exclusive": "", "k/cpuset.cpus.exclusive": ""})
 	must(r.tree.WriteText("k/b", lifecycle.CPUSetCPUs, "", "0-1"))
-	if got := endings(r.Settle("of k/a")); !slices.Equal(got, []State{Applied, Applied}) {
+	if got := endings(r.Reconcile("of k/a")); !slices.Equal(got, []State{Applied, Applied}) {
 		t.Errorf("afterwards: %v", got)
 	}
 	r.wantFiles(t, "afterwards", map[string]string{"k/a/cpuset.cpus.partition": "root", "k/cpuset.cpus.exclusive": "2-3", "k/b/cpuset.cpus.effective": "0-1"})

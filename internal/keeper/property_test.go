@@ -136,7 +136,7 @@ func TestAnyLayouts(t *testing.T) {
 				}
 				checkOutcomes(rt, r, r.Apply(batch))
 				dir := dirs.Draw(rt, "dir")
-				checkOutcomes(rt, r, r.Settle(dir))
+				checkOutcomes(rt, r, r.Reconcile(dir))
 				if rapid.Bool().Draw(rt, "release") {
 					r.Release(dir, lifecycle.CPUSetCPUs, "")
 				}
@@ -227,7 +227,7 @@ func TestAtOnce(t *testing.T) {
 					}
 					r.Rows()
 					if w == 0 {
-						r.Settle(leaf)
+						r.Reconcile(leaf)
 					}
 				}
 			})
@@ -357,7 +357,7 @@ func TestIdleAndWeight(t *testing.T) {
 				}
 				r.Apply(rapid.Permutation(batch).Draw(rt, "batch"))
 				if rapid.Bool().Draw(rt, "settle") {
-					r.Settle("p0/a")
+					r.Reconcile("p0/a")
 				}
 				text, err := r.tree.Read("p0/a", lifecycle.CPUShares, "")
 				want, _ := cgroup.Encode(v, lifecycle.Value{Field: lifecycle.CPUShares, Int: shares})

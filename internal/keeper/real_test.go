@@ -73,7 +73,7 @@ func TestRealMove(t *testing.T) {
 	if err := tree.Write(pod, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-1"}); err != nil {
 		t.Fatal(err)
 	}
-	if o := k.Settle(leaves[0])[0]; o.State != Applied || o.Kernel != "0-1" {
+	if o := k.Reconcile(leaves[0])[0]; o.State != Applied || o.Kernel != "0-1" {
 		t.Errorf("after the parent grew: %v %q", o.State, o.Kernel)
 	}
 }
@@ -108,7 +108,7 @@ func BenchmarkRealLook(b *testing.B) {
 	const n = 50
 	tree, pod, leaves := realTree(b, n)
 	k := New(tree)
-	k.Watchful(time.Now)
+	k.SetClock(time.Now)
 	k.Apply([]Item{parentCPUs(pod, "0-1")})
 	for _, leaf := range leaves {
 		k.Apply([]Item{cpus(leaf, "0")})

@@ -22,10 +22,10 @@ var (
 	ErrOtherTree = errors.New("not in this cgroup tree")
 )
 
-// Yield compares every value in force with the kernel, and gives up those that
+// Cede compares every value in force with the kernel, and gives up those that
 // somebody else has changed since: they are left as they are from now on. It
 // returns them.
-func (k *Keeper) Yield() []Outcome {
+func (k *Keeper) Cede() []Outcome {
 	k.mu.Lock()
 	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.left == nil })
 	k.mu.Unlock()
@@ -41,7 +41,7 @@ func (k *Keeper) Yield() []Outcome {
 			return true
 		}
 		r.leave(r.at.Refuse("release", r.want, fmt.Errorf("%w to %q", ErrTheirs, text)))
-		j.end(Left, text, r.left)
+		j.end(Ceded, text, r.left)
 		return false
 	}))
 }
@@ -49,7 +49,7 @@ func (k *Keeper) Yield() []Outcome {
 // ReleaseAll gives back every value that is still in the table or that an
 // earlier keeper left, all in one order the kernel accepts. What nobody knows
 // the original of stays and is reported. Values somebody else changed are left
-// where Yield was called before, and where an earlier keeper wrote them.
+// where Cede was called before, and where an earlier keeper wrote them.
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimRemembered(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
@@ -58,7 +58,7 @@ func (k *Keeper) ReleaseAll() []Outcome {
 		case known:
 			k.table.release(r, k.tree.Version)
 		case r.verified:
-			out = append(out, Outcome{Target: r.target, Value: r.value, State: Left, Kernel: r.kernel, Err: r.at.Refuse("release", r.want, ErrUnknown)})
+			out = append(out, Outcome{Target: r.target, Value: r.value, State: Ceded, Kernel: r.kernel, Err: r.at.Refuse("release", r.want, ErrUnknown)})
 			return false
 		default: // never written
 			return false
@@ -135,7 +135,7 @@ func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
 	}
 	if err != nil {
 		value := lifecycle.Value{Field: p.field, Key: p.key}
-		return false, &Outcome{Target: target, Value: value, State: Left, Kernel: text, Err: at.Refuse("release", o.Ours, err)}
+		return false, &Outcome{Target: target, Value: value, State: Ceded, Kernel: text, Err: at.Refuse("release", o.Ours, err)}
 	}
 	r := k.newRowLocked(p, at, o.Owner)
 	r.target, r.kernel, r.verified = target, text, true

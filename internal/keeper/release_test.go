@@ -122,7 +122,7 @@ func TestForgottenIsTold(t *testing.T) {
 func TestUntold(t *testing.T) {
 	share := func(n int64, back bool) Item {
 		return Item{
-			Target: Target{Owner: "p", Dir: "p", Parent: true}, Back: back, Untold: true,
+			Target: Target{Owner: "p", Dir: "p", Parent: true}, Back: back, Unknown: true,
 			Value: lifecycle.Value{Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: n},
 		}
 	}
@@ -145,7 +145,7 @@ func TestUntold(t *testing.T) {
 	if err := r.fake.WriteFile("cpu/p/cpu.shares", []byte("512")); err != nil {
 		t.Fatal(err)
 	}
-	if o := r.Apply([]Item{share(1024, true)}); o[0].State != Left || !errors.Is(o[0].Err, ErrUnknown) || read(r) != "512" {
+	if o := r.Apply([]Item{share(1024, true)}); o[0].State != Ceded || !errors.Is(o[0].Err, ErrUnknown) || read(r) != "512" {
 		t.Errorf("%+v, and the kernel has %s", o, read(r))
 	}
 }

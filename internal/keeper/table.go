@@ -84,7 +84,7 @@ type row struct {
 	// left is why the row is not written: the value is somebody else's.
 	left error
 	// kernel is the text last read back, where verified; what others write since
-	// is found by Settle.
+	// is found by Reconcile.
 	kernel   string
 	verified bool
 	state    State
@@ -107,7 +107,7 @@ func (p past) back() (string, bool) {
 }
 
 // leave has somebody else's value stay where the row's is wanted.
-func (r *row) leave(err error) { r.left, r.state, r.err = err, Left, err }
+func (r *row) leave(err error) { r.left, r.state, r.err = err, Ceded, err }
 
 // drifted reports whether a text is another than was last found in force.
 func (r *row) drifted(text string) bool { return r.verified && !r.at.Same(text, r.kernel) }
@@ -312,7 +312,7 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 // leaveLocked leaves a value as it is from now on that is to be put back where nobody
 // knows what was there. It is Pending where that is known.
 func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
-	if !it.Back || !it.Untold || it.Asked != nil {
+	if !it.Back || !it.Unknown || it.Asked != nil {
 		return Pending, nil
 	}
 	r, known := k.table.rows[it.place()], k.Originals.remembered[it.place()].past
@@ -330,5 +330,5 @@ func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, err
 	if r != nil {
 		r.leave(err)
 	}
-	return Left, err
+	return Ceded, err
 }

@@ -17,7 +17,7 @@ func TestTally(t *testing.T) {
 			r := newRig(t, v, "a")
 			items := []Item{cpus("a", "0-3"), num("a", lifecycle.MemoryLimit, 1<<20)}
 			r.Apply(items)
-			r.Settle("a")
+			r.Reconcile("a")
 			r.Apply([]Item{cpus("a", "0-1")})
 			want := Tally{Results: map[State]uint64{Applied: 3, Same: 2}}
 			if d := cmp.Diff(want, r.Tally()); d != "" {
@@ -31,8 +31,8 @@ func TestTally(t *testing.T) {
 			}
 			foreign(lifecycle.CPUSetCPUs, "4-5")
 			foreign(lifecycle.MemoryLimit, "8192")
-			r.Settle("a")
-			r.Settle("a")
+			r.Reconcile("a")
+			r.Reconcile("a")
 			want = Tally{
 				Results: map[State]uint64{Applied: 5, Same: 4},
 				Drift:   map[string]uint64{"cpuset.cpus": 1, "memory.limit": 1},

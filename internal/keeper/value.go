@@ -28,9 +28,9 @@ type Item struct {
 	// without us is given back, Value where neither Asked nor an original is
 	// known, and then the setting is no longer kept.
 	Back bool
-	// Untold says, with Back, that nobody knows what would be there: where the
+	// Unknown says, with Back, that nobody knows what would be there: where the
 	// keeper has not found it there before, the value stays and is reported.
-	Untold bool
+	Unknown bool
 }
 
 // State says what became of a desired value.
@@ -45,7 +45,7 @@ const (
 	Clipped                 // only what the parent cgroup allows of it is in force
 	Forgotten               // its row went; nothing was written
 	Superseded              // a later value was recorded meanwhile and will be written by who brought it
-	Left                    // somebody else's value is there and stays; Err says why
+	Ceded                   // somebody else's value is there and stays; Err says why
 )
 
 var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded", "left"}

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Fight says when somebody who writes a file again and again is let have it.
-type Fight struct {
+// ConflictLimit says when somebody who writes a file again and again is let have it.
+type ConflictLimit struct {
 	// Limit is how often one file is put right within Per before it is left
 	// alone, or, where it keeps containers apart, written again less often; 0 is for
 	// ever, and at once.
@@ -22,9 +22,9 @@ type Fight struct {
 	Per   time.Duration
 }
 
-// ErrFight is why a value is left alone: somebody else writes it again and
+// ErrConflict is why a value is left alone: somebody else writes it again and
 // again.
-var ErrFight = errors.New("somebody else writes it again and again")
+var ErrConflict = errors.New("somebody else writes it again and again")
 
 // ErrContested is why a value is written again less often: another program keeps
 // changing it, and it is not left to that program.
@@ -52,7 +52,7 @@ type watch struct {
 	now func() time.Time
 
 	mu    *sync.Mutex // the keeper's; it guards the rest
-	limit Fight
+	limit ConflictLimit
 	// files are the values in force, by file, quota and period may share one; dirs
 	// are the same by directory.
 	files, dirs index
@@ -62,12 +62,12 @@ type watch struct {
 	changed chan struct{}
 }
 
-// Watchful sets the clock by which others' writes are counted. It is called before the
+// SetClock sets the clock by which others' writes are counted. It is called before the
 // keeper is used.
-func (k *Keeper) Watchful(now func() time.Time) { k.watch.now = now }
+func (k *Keeper) SetClock(now func() time.Time) { k.watch.now = now }
 
-// SetFight changes when files are left alone, and takes up all that were.
-func (k *Keeper) SetFight(f Fight) {
+// SetConflictLimit changes when files are left alone, and takes up all that were.
+func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.watch.limit == f {
@@ -75,7 +75,7 @@ func (k *Keeper) SetFight(f Fight) {
 	}
 	k.watch.limit = f
 	for _, r := range k.table.rows {
-		if errors.Is(r.left, ErrFight) {
+		if errors.Is(r.left, ErrConflict) {
 			r.left, r.foreign.n = nil, 0
 		}
 		r.foreign.pause = 0
@@ -146,7 +146,7 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; it is left to them", ErrFight, f.n, now.Sub(f.since).Round(time.Second)))
+		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; it is left to them", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
 	}
 }
 
@@ -174,7 +174,7 @@ func (w *watch) contested(r *row) error {
 type Contested struct {
 	Owner, File string
 	Writes      uint64 // that were put right
-	Left        error  // why it is left to them; nil where it is kept
+	Ceded       error  // why it is left to them; nil where it is kept
 	// Kept says that it is written again, less often, as they do not stop; nil where
 	// they have, or it is left to them.
 	Kept error
@@ -185,7 +185,7 @@ func (c Contested) rank() int {
 	switch {
 	case c.Kept != nil:
 		return 0
-	case c.Left != nil:
+	case c.Ceded != nil:
 		return 1
 	}
 	return 2
@@ -197,14 +197,14 @@ func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int
 	left, kept = map[string]int{}, map[string]int{}
 	k.mu.Lock()
 	for _, r := range k.table.rows {
-		c := Contested{Owner: r.target.Owner, File: r.at.Name(), Writes: r.foreign.writes, Left: r.left, Kept: k.watch.contested(r)}
-		if errors.Is(r.left, ErrFight) {
+		c := Contested{Owner: r.target.Owner, File: r.at.Name(), Writes: r.foreign.writes, Ceded: r.left, Kept: k.watch.contested(r)}
+		if errors.Is(r.left, ErrConflict) {
 			left[r.setting()]++
 		}
 		if c.Kept != nil {
 			kept[r.setting()]++
 		}
-		if c.Writes > 0 || c.Left != nil {
+		if c.Writes > 0 || c.Ceded != nil {
 			list = append(list, c)
 		}
 	}

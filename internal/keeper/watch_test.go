@@ -14,7 +14,7 @@ import (
 func TestLook(t *testing.T) {
 	for _, v := range versions {
 		r := newRig(t, v, "p/a", "p/b")
-		r.Watchful(time.Now)
+		r.SetClock(time.Now)
 		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUQuota, 50000), num("p/a", lifecycle.CPUPeriod, 50000), cpus("p/b", "2")})
 		fresh, _ := r.watch.news()
 		dirs := map[cgroup.Version]int{cgroup.V1: 3, cgroup.V2: 2}
@@ -48,7 +48,7 @@ func TestLook(t *testing.T) {
 // TestSweepSeesAll looks at all files in as many calls as it takes.
 func TestSweepSeesAll(t *testing.T) {
 	r := newRig(t, cgroup.V2, leafDirs...)
-	r.Watchful(time.Now)
+	r.SetClock(time.Now)
 	for i, leaf := range leafDirs {
 		r.Apply([]Item{cpus(leaf, string(rune('0'+i)))})
 	}
@@ -71,8 +71,8 @@ func TestFightThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		r := newRig(t, cgroup.V1, "p/a")
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
-		r.Watchful(clk.Now)
-		r.SetFight(Fight{Limit: 3, Per: time.Minute})
+		r.SetClock(clk.Now)
+		r.SetConflictLimit(ConflictLimit{Limit: 3, Per: time.Minute})
 		r.Apply([]Item{num("p/a", lifecycle.CPUShares, 500)})
 		var states []string
 		for _, after := range []time.Duration{0, 40 * time.Second, 40 * time.Second, 2 * time.Second, 2 * time.Second} {
@@ -93,8 +93,8 @@ func TestFightThroughSteps(t *testing.T) {
 func TestFight(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
 	now := time.Unix(0, 0)
-	r.Watchful(func() time.Time { return now })
-	r.SetFight(Fight{Limit: 3, Per: time.Minute})
+	r.SetClock(func() time.Time { return now })
+	r.SetConflictLimit(ConflictLimit{Limit: 3, Per: time.Minute})
 	it := num("p/a", lifecycle.CPUShares, 500)
 	theirs := lifecycle.Value{Field: lifecycle.CPUShares, Int: 700}
 	r.Apply([]Item{it})
@@ -105,7 +105,7 @@ func TestFight(t *testing.T) {
 		}
 		return repair("p/a")[0]
 	}
-	settle := func(o ...string) []Outcome { return r.Settle(o[0]) }
+	settle := func(o ...string) []Outcome { return r.Reconcile(o[0]) }
 	for range 5 {
 		if o := round(settle); o.State != Applied {
 			t.Fatalf("told of: %+v", o)
@@ -125,7 +125,7 @@ func TestFight(t *testing.T) {
 	// The window that began before has one in it already.
 	want(t, states, "applied", "left", "left", "left")
 	o := round(r.Repair)
-	if !errors.Is(o.Err, ErrFight) {
+	if !errors.Is(o.Err, ErrConflict) {
 		t.Errorf("left without a reason: %v", o.Err)
 	}
 	if got, _ := r.tree.Read("p/a", lifecycle.CPUShares, ""); got != "700" {
@@ -135,16 +135,16 @@ func TestFight(t *testing.T) {
 		t.Errorf("left alone, and %q are to be put right", owners)
 	}
 	list, left, kept := r.Contests(10)
-	if len(list) != 1 || list[0].Left == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
+	if len(list) != 1 || list[0].Ceded == nil || left["cpu.shares"] != 1 || len(kept) != 0 {
 		t.Errorf("told: %+v, %v", list, left)
 	}
 	it.Value.Int = 600
 	if o := r.Apply([]Item{it})[0]; o.State != Applied {
 		t.Errorf("something else is wanted: %+v", o)
 	}
-	r.SetFight(Fight{Limit: 1, Per: time.Minute})
+	r.SetConflictLimit(ConflictLimit{Limit: 1, Per: time.Minute})
 	round(r.Repair)
-	r.SetFight(Fight{})
+	r.SetConflictLimit(ConflictLimit{})
 	if o := round(r.Repair); o.State != Applied {
 		t.Errorf("never given up, and %+v", o)
 	}

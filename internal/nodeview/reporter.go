@@ -173,7 +173,7 @@ func (r *Reporter) Repaired(o keeper.Outcome) {
 			return
 		}
 		r.Log.Warn("written again what others had undone", about...)
-	case keeper.Left:
+	case keeper.Ceded:
 		r.Log.Warn("somebody else writes a value of ours; it is left to them", append(about, logkey.Err, o.Err)...)
 	case keeper.Refused:
 		r.Log.Warn("what others had undone cannot be written again", append(about, logkey.Err, o.Err)...)

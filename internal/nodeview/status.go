@@ -52,8 +52,8 @@ func contested(k *keeper.Keeper) (out []api.Contested) {
 	list, _, _ := k.Contests(mostContested)
 	for _, f := range list {
 		s := api.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
-		if f.Left != nil {
-			s.Left = f.Left.Error()
+		if f.Ceded != nil {
+			s.Left = f.Ceded.Error()
 		}
 		if f.Kept != nil {
 			s.Kept = f.Kept.Error()
