@@ -28,7 +28,6 @@ type job struct {
 	// drifted: somebody else changed the verified text since. watched: nobody
 	// reported a reason to.
 	drifted, watched bool
-	wrote            bool // a pass before this one wrote it
 	// extra: it is of no batch, but may have what the batch gives to others.
 	extra bool
 

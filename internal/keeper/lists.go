@@ -70,16 +70,17 @@ func runLists(jobs []*job) {
 // been out of date, so that the order was not the right one. All are read
 // again, as a parent may change what its children have in force.
 func runAgain(jobs []*job) {
+	written := map[*job]bool{}
 	again := slices.DeleteFunc(jobs, func(j *job) bool {
-		j.wrote = j.state == Applied || j.state == Clipped
-		return !j.wrote && j.state != Same && j.state != Refused
+		written[j] = j.state == Applied || j.state == Clipped
+		return !written[j] && j.state != Same && j.state != Refused
 	})
 	for _, j := range again {
 		j.done, j.hasKnown = false, false
 	}
 	runPass(again)
 	for _, j := range again {
-		if j.state == Same && j.wrote {
+		if j.state == Same && written[j] {
 			j.state = Applied
 		}
 	}
