@@ -53,15 +53,20 @@ type Conn struct {
 	initial int64    // a new stream's window, as the backend said
 	// acks says for each SETTINGS frame the backend has not acknowledged whether
 	// it was ours, and which call it ends.
-	acks []*call
+	acks    []*call
+	drain   drain
+	dead    bool
+	stalled error // why a write ended the connection
+}
+
+// drain is how far a connection is drained.
+type drain struct {
 	// closing: streams above limit are not relayed any more.
 	closing bool
 	limit   uint32
 	// greeted: the backend's first frames have gone to the caller, who takes no
 	// other before them.
 	greeted bool
-	dead    bool
-	stalled error // why a write ended the connection
 }
 
 // New makes a relayed connection of the two. Run serves and closes both.
@@ -146,14 +151,14 @@ func (c *Conn) Drain() {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	again, greeted := c.closing, c.greeted
-	c.closing = true
+	again, greeted := c.drain.closing, c.drain.greeted
+	c.drain.closing = true
 	if !again {
-		c.limit = c.last.Load()
+		c.drain.limit = c.last.Load()
 	}
 	c.mu.Unlock()
 	if !again && greeted {
-		_ = c.caller.writeLocked(appendGoAway(nil, c.limit, codeNone, handsOver))
+		_ = c.caller.writeLocked(appendGoAway(nil, c.drain.limit, codeNone, handsOver))
 	}
 }
 
@@ -166,11 +171,11 @@ func (c *Conn) greet(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	c.greeted = true
-	closing := c.closing
+	c.drain.greeted = true
+	closing := c.drain.closing
 	c.mu.Unlock()
 	if closing {
-		first = appendGoAway(slices.Clip(first), c.limit, codeNone, handsOver)
+		first = appendGoAway(slices.Clip(first), c.drain.limit, codeNone, handsOver)
 	}
 	return c.caller.writeLocked(first)
 }
@@ -216,6 +221,17 @@ func (c *Conn) finish(k *call, o Outcome) {
 	if done != nil {
 		done(o)
 	}
+}
+
+// protest tells the caller that its frame ends the connection.
+func (c *Conn) protest(err error) error {
+	switch {
+	case errors.Is(err, errBlock):
+		_ = c.caller.write(appendGoAway(nil, c.last.Load(), codeCompression, err.Error()))
+	case errors.Is(err, errFrame):
+		_ = c.caller.write(appendGoAway(nil, c.last.Load(), codeProtocol, err.Error()))
+	}
+	return err
 }
 
 // ended tells the ways a connection just ends from those worth a word.

@@ -1,0 +1,239 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+)
+
+// opened takes note of a block. It reports whether the block is dropped, since
+// its stream is beyond what the caller was told.
+func (c *Conn) opened(f *frame, h *headers) (dropped bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.stream <= c.last.Load() { // trailers, which gRPC does not know here
+		if k := c.calls[f.stream]; k != nil && f.has(flagEndStream) {
+			c.callerEnded(k)
+		}
+		return false
+	}
+	c.last.Store(f.stream)
+	if c.drain.closing && f.stream > c.drain.limit {
+		return true
+	}
+	if f.has(flagEndStream) {
+		return false // a call without a message is nothing to hold
+	}
+	if held := c.o.Pick(h.path); held.Hook != nil {
+		c.calls[f.stream] = &call{
+			id: f.stream, hook: held.Hook, quick: held.Quick, encoding: h.encoding, flow: flow{avail: c.initial}, cancel: func() {},
+		}
+	}
+	return false
+}
+
+// callerEnded notes the end of the caller's side; a call that is over is
+// forgotten with it. The mutex is held.
+func (c *Conn) callerEnded(k *call) {
+	k.callerDone = true
+	if k.stage == over {
+		delete(c.calls, k.id)
+	}
+}
+
+// reset takes the caller's RST_STREAM. It reports whether the backend is to
+// know: of a call it was told to forget, it knows.
+func (c *Conn) reset(stream uint32) bool {
+	c.mu.Lock()
+	k := c.calls[stream]
+	delete(c.calls, stream)
+	told := k != nil && (k.stage == refusing || k.stage == over && k.refusal != nil)
+	c.mu.Unlock()
+	if k != nil {
+		c.finish(k, Outcome{})
+	}
+	return !told
+}
+
+// atOnce asks a quick hook about a message that is whole in one frame. It reports
+// whether the frame goes on as it came. Otherwise nothing has happened: the call
+// goes the way of all others.
+func (c *Conn) atOnce(k *call, f *frame) bool {
+	body, err := f.body()
+	if err != nil {
+		return false
+	}
+	n, whole := messageSize(body)
+	if !whole || n != len(body) || n > c.o.MaxMessage+prefixSize {
+		return false
+	}
+	msg, err := open(body, k.encoding, c.o.MaxMessage)
+	if err != nil {
+		return false
+	}
+	v := k.hook(c.ctx, msg)
+	if v.Refuse != nil || v.Message != nil || len(v.More) > 0 {
+		k.hook = func(context.Context, []byte) Verdict { return v }
+		return false
+	}
+	c.mu.Lock()
+	going := k.stage == collecting
+	if going {
+		k.stage, k.sent, k.done = flowing, true, v.Done
+	}
+	c.mu.Unlock()
+	if !going && v.Done != nil { // the backend has ended it already
+		v.Done(Outcome{})
+	}
+	return going
+}
+
+// keep takes the bytes of a frame into a held call. It reports whether the
+// call's message is whole now. The mutex is held.
+func (c *Conn) keep(k *call, f *frame) (whole bool, err error) {
+	body, err := f.body()
+	if err != nil {
+		return false, err
+	}
+	if f.has(flagEndStream) {
+		defer c.callerEnded(k)
+	}
+	if k.stage == refusing || k.stage == over {
+		return false, nil
+	}
+	if k.held == nil {
+		k.room = c.roomFor(body)
+		k.held = k.room
+	}
+	k.held = append(k.held, body...)
+	if k.stage != collecting {
+		return false, nil
+	}
+	n, whole := messageSize(k.held)
+	if whole || f.has(flagEndStream) || n > c.o.MaxMessage+prefixSize {
+		k.stage = deciding
+		return true, nil
+	}
+	return false, nil
+}
+
+// roomFor is where a held message is kept, as large as it may become by its first
+// bytes: itself and what a verdict adds. A size that was announced alone has to
+// come yet. The mutex is held.
+func (c *Conn) roomFor(first []byte) []byte {
+	n, _ := messageSize(first)
+	n = max(len(first), min(n, bufferSize)) + verdictRoom
+	if last := len(c.spare) - 1; last >= 0 && cap(c.spare[last]) >= n {
+		room := c.spare[last]
+		c.spare = c.spare[:last]
+		return room
+	}
+	return make([]byte, 0, n)
+}
+
+// verdictRoom is what most verdicts add to a message, in bytes, and mostSpare how
+// many rooms are kept for later.
+const (
+	verdictRoom = 1 << 10
+	mostSpare   = 8
+)
+
+// grants tells the caller to go on sending where what is held has filled a
+// window. A caller must not be kept from finishing a message by us. The mutex
+// is held.
+func (c *Conn) grants(k *call) []byte {
+	var out []byte
+	if n := c.flow.grant(); n > 0 {
+		out = appendWord(out, typeWindowUpdate, 0, n)
+	}
+	if k.stage == collecting {
+		if n := k.flow.grant(); n > 0 {
+			out = appendWord(out, typeWindowUpdate, k.id, n)
+		}
+	}
+	return out
+}
+
+// start has the hook of a call asked, on a goroutine of its own.
+func (c *Conn) start(k *call) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.mu.Lock()
+	held := k.held
+	n, complete := messageSize(held)
+	k.cancel = cancel
+	c.mu.Unlock()
+	c.hooks.Go(func() {
+		defer cancel()
+		deepen()
+		v := c.ask(ctx, k, held, n, complete)
+		if v.Refuse != nil {
+			c.refuse(k, v)
+			return
+		}
+		if !complete {
+			n = 0
+		}
+		c.release(k, v, n)
+	})
+}
+
+// deepen makes room on the stack of a hook's goroutine at once. It starts with a
+// small one, and would otherwise be moved to one of twice the size several
+// times, each time with more calls on it. A decision with pools takes between
+// 16 and 32 KiB.
+//
+//go:noinline
+func deepen() {
+	var room [24 << 10]byte
+	touch(&room)
+}
+
+//go:noinline
+func touch(room *[24 << 10]byte) { room[0] = 1 }
+
+// ask opens the message and asks the hook. What cannot be opened passes.
+func (c *Conn) ask(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {
+	if !complete || n > c.o.MaxMessage+prefixSize {
+		return Verdict{}
+	}
+	msg, err := open(held[:n], k.encoding, c.o.MaxMessage)
+	if err != nil {
+		return Verdict{}
+	}
+	v := k.hook(ctx, msg)
+	if v.Message == nil && len(v.More) > 0 && held[0] != 0 {
+		v.Message = append(slices.Clip(msg), v.More...) // compressed: it is not
+	}
+	return v
+}
+
+// refuses reports whether a call's refusal is on its way.
+func (c *Conn) refuses(k *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return k.stage == refusing
+}
+
+func (c *Conn) known(stream uint32) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[stream]
+}
+
+// ended notes that the backend has ended a held call.
+func (c *Conn) ended(k *call, h *headers) {
+	c.mu.Lock()
+	o := k.outcome(c.o.MaxMessage)
+	if k.callerDone {
+		delete(c.calls, k.id)
+	}
+	c.mu.Unlock()
+	if h != nil {
+		if n, err := strconv.ParseUint(h.status, 10, 32); err == nil {
+			o.Answered, o.Code = true, codes.Code(n)
+		}
+	}
+	c.finish(k, o)
+}
