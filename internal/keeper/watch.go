@@ -194,16 +194,22 @@ func (c Contested) rank() int {
 // Contests lists the files that others have written, the most contested first, and
 // how many are left to them, and are kept though they do not stop, by setting.
 func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int) {
-	left, kept = map[string]int{}, map[string]int{}
+	count := func(in *map[string]int, r *row, err error) {
+		if err == nil {
+			return
+		}
+		if *in == nil {
+			*in = map[string]int{}
+		}
+		(*in)[r.setting()]++
+	}
 	k.mu.Lock()
 	for _, r := range k.table.rows {
 		c := Contested{Owner: r.target.Owner, File: r.at.Name(), Writes: r.foreign.writes, Ceded: r.left, Kept: k.watch.contested(r)}
 		if errors.Is(r.left, ErrConflict) {
-			left[r.setting()]++
+			count(&left, r, r.left)
 		}
-		if c.Kept != nil {
-			kept[r.setting()]++
-		}
+		count(&kept, r, c.Kept)
 		if c.Writes > 0 || c.Ceded != nil {
 			list = append(list, c)
 		}
