@@ -221,6 +221,7 @@ func TestWholeNodeOffline(t *testing.T) {
 // unpluggedRecovered plays a history, takes some CPUs off that are not of resized owners,
 // and puts them back, with a start without a checkpoint after each. It returns what broke.
 func unpluggedRecovered(t *testing.T, seed int, history []step, offline func(resized []int) []int) []string {
+	t.Helper()
 	mo := newPooled(t, cgroup.V2, faults{}, seed)
 	mo.once, mo.unlisted, mo.unsaved = true, true, true
 	play(mo, history)

@@ -51,24 +51,24 @@ func dial(ctx context.Context, o Options) (*client, error) {
 	return &client{ctx: ctx, conn: conn, calls: cri.NewRuntimeServiceClient(conn), log: o.Log}, nil
 }
 
-func (c *client) close() { _ = c.conn.Close() }
+func (r *client) close() { _ = r.conn.Close() }
 
 // watch returns an error when the runtime closes the connection, and nil when we do.
-func (c *client) watch(relist func()) error {
+func (r *client) watch(relist func()) error {
 	// The connection may call itself ready a little after the first calls went through it. Should it have been another
 	// one that they went through, the lists tell what was missed.
-	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
-		if !c.conn.WaitForStateChange(c.ctx, state) {
+	for state := r.conn.GetState(); state == connectivity.Connecting; state = r.conn.GetState() {
+		if !r.conn.WaitForStateChange(r.ctx, state) {
 			return nil
 		}
 		relist()
 	}
 	for {
-		state := c.conn.GetState()
+		state := r.conn.GetState()
 		if state != connectivity.Ready {
 			return fmt.Errorf("the runtime closed the connection (%s)", state)
 		}
-		if !c.conn.WaitForStateChange(c.ctx, state) {
+		if !r.conn.WaitForStateChange(r.ctx, state) {
 			return nil
 		}
 	}

@@ -82,7 +82,7 @@ func checkCgroup(c Check, g cgroups) Check {
 	case err != nil:
 		return c.unseen(root, err)
 	}
-	if want := g.Cgroup.Version; want != "auto" && want != v.String() {
+	if want := g.Version; want != "auto" && want != v.String() {
 		return c.problem("set cgroup.version: auto", "version %s at %s, but cgroup.version is %s", strings.TrimPrefix(v.String(), "v"), root, want)
 	}
 	var fs unix.Statfs_t
