@@ -60,8 +60,8 @@ func (s *stateFiles) prepare() error {
 	return nil
 }
 
-// load reads a file of paths.state. One that cannot be read, or that somebody
-// else may have written, is put aside and counts as none: the runtime's records
+// load reads a file of paths.state. The agent renames a file that it cannot read, or
+// that another program may have written, and goes on without it: the runtime's records
 // and the kubelet say more.
 func (s *stateFiles) load(name string) []byte {
 	if s.dir == nil {

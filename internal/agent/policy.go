@@ -255,7 +255,7 @@ func rulesOf(all []config.Rule) intent.Rules {
 // with the configuration.
 func tuning(c config.Config) conductor.Tuning {
 	t := conductor.Tuning{Pace: c.NRI.Pace(), Fail: c.FailurePolicy.Agent == "fail"}
-	t.Fight = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}
+	t.ConflictLimit = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}
 	for _, name := range c.NRI.Cede {
 		var f lifecycle.Field
 		if f.UnmarshalText([]byte(name)) == nil {

@@ -47,8 +47,8 @@ type Options struct {
 	Grants facts.Grants
 	// HookServers are policies that are no part of Trimtab; nil for none.
 	HookServers facts.HookServers
-	// Sweep is how often owners are looked at whose end nobody may have told of;
-	// default: 5 s.
+	// Sweep is how often the conductor checks for pods that ended without an event of
+	// the runtime; default: 5 s.
 	Sweep time.Duration
 	// FreeMemory gives memory back to the system, once a runtime's whole list was read
 	// of which little is kept; nil for nothing.
@@ -65,8 +65,8 @@ type Tuning struct {
 	// Fail refuses a container that could not be decided because of a fault of
 	// ours; otherwise it is created without us.
 	Fail bool
-	// Fight says when a file that somebody else writes is left to them.
-	Fight keeper.ConflictLimit
+	// ConflictLimit says when a file that another program writes is left to it.
+	ConflictLimit keeper.ConflictLimit
 }
 
 // Conductor is the one writer of the engine's state.
@@ -137,7 +137,7 @@ func New(o Options) *Conductor {
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
 	c.uptimes.last.Store(math.MinInt64 / 2) // nothing has happened for long
 	c.keeper.SetClock(o.Now)
-	c.keeper.SetConflictLimit(o.Fight)
+	c.keeper.SetConflictLimit(o.ConflictLimit)
 	c.fail.Store(o.Fail)
 	c.presence = facts.NewPresence(o.Keeper.Tree(), kept{n}, o.Now, c.sweepEvery)
 	c.facts = facts.New(facts.Options{

@@ -42,7 +42,7 @@ func (c *Conductor) tune(t Tuning) {
 	defer c.node.mu.Unlock()
 	c.node.queue.Pace, c.node.ceded = t.Pace, setOf(t.Ceded)
 	c.fail.Store(t.Fail)
-	c.keeper.SetConflictLimit(t.Fight)
+	c.keeper.SetConflictLimit(t.ConflictLimit)
 }
 
 // awaitCopies waits until the runtime's stored copies are in line, and returns

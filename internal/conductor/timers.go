@@ -21,8 +21,8 @@ type timer struct {
 // the processor.
 const answerDelay = 300 * time.Microsecond
 
-// sweepInterval is how often pods are looked at whose end nobody may have told of.
-// It costs a look at one directory per pod.
+// sweepInterval is how often the conductor checks for pods that ended without an event
+// of the runtime. It costs a look at one directory per pod.
 const sweepInterval = 5 * time.Second
 
 // never is when a timer is due that nobody has set.

@@ -35,7 +35,7 @@ func (o *output) input() *hook.Input {
 	}
 	in.Granted, in.Arrived = o.p.Granted.Of(o.c.Name), o.c.Arrived
 	in.Exports = o.c.Exports
-	if o.c.decided.creation != nil { // what was told of a new container, and what was decided for it and its pod
+	if o.c.decided.creation != nil { // a new container as the runtime asked for it, with what we decided for it and its pod
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Seat.Pool == placement.Own {
 			now.Owned = o.n.machine.Format(o.c.Seat.Owned)

@@ -101,8 +101,9 @@ type Seat struct {
 type Stamp struct {
 	// CPUs are those it owned when it was created.
 	CPUs topology.Set
-	// Stale: the record lacks something that nothing kept tells. Some of what is ours came
-	// later, it owns other CPUs, or somebody else came to own those that the record names.
+	// Stale: the record lacks something that no other file of ours has. Some values became
+	// ours later, the container owns other CPUs by now, or another container owns the CPUs
+	// that the record names.
 	Stale bool
 
 	made bool // it was decided before, so its record has what was ours then

@@ -45,7 +45,7 @@ const (
 	Clipped                 // only what the parent cgroup allows of it is in force
 	Forgotten               // its row went; nothing was written
 	Superseded              // a later value was recorded meanwhile and will be written by who brought it
-	Ceded                   // somebody else's value is there and stays; Err says why
+	Ceded                   // another program's value is there and stays; Err says why
 )
 
 var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded", "left"}

@@ -13,7 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// ConflictLimit says when somebody who writes a file again and again is let have it.
+// ConflictLimit says when the keeper leaves a file to another program that writes it
+// again and again.
 type ConflictLimit struct {
 	// Limit is how often one file is put right within Per before it is left
 	// alone, or, where it keeps containers apart, written again less often; 0 is for

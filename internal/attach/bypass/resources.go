@@ -83,7 +83,8 @@ func amountOf(v lifecycle.Value) amount {
 	return amount{n: v.Int}
 }
 
-// copied are the fields that the CRI's update has: how each stands in a request, whoever asks.
+// copied are the fields that a CRI update can change: where each one is in a request of
+// another client (theirs) and in one of ours.
 var copied = [6]struct {
 	field  lifecycle.Field
 	theirs func(*lifecycle.Resources, amount)

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// TestStored: a value of each field that the CRI can change is asked for as it is, and is
-// noticed where somebody else asked for it, once.
+// TestStored: for each field that the CRI can change, our update requests the value as it
+// is; and a value that another client of the runtime requested is noticed once.
 func TestStored(t *testing.T) {
 	for _, c := range []struct {
 		value lifecycle.Value
@@ -35,7 +35,7 @@ func TestStored(t *testing.T) {
 		}
 		theirs := asked(now, seen, ours)
 		if theirs == nil || storedOf(theirs)[rowOf(c.value.Field)] != now[rowOf(c.value.Field)] {
-			t.Errorf("%s: somebody else asked for %+v", c.value.Field, theirs)
+			t.Errorf("%s: another client requested %+v", c.value.Field, theirs)
 		}
 		if asked(now, now, ours) != nil || asked(now, seen, now) != nil {
 			t.Errorf("%s: what was seen, or is ours, was asked for", c.value.Field)

@@ -111,8 +111,8 @@ func (f *front) drain() {
 	}
 }
 
-// underWay reports whether a connection is open, and whether a held call, or
-// what is to be told of one, is not at its end.
+// underWay reports whether a connection is open, and whether a held call is still
+// running, or the handler has not yet been notified of one.
 func (f *front) underWay() (passing, held bool) {
 	f.mu.Lock()
 	all := slices.Collect(maps.Keys(f.conns))

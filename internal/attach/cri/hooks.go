@@ -45,7 +45,7 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	if a.o.Hooks.Register != "" {
 		if err := Register(a.o.Hooks.Register, a.o.Hooks.Socket, a.o.Fail); err != nil {
 			// Somebody may have written it by hand.
-			a.log.Error("proxies are not told of the hook service", logkey.File, a.o.Hooks.Register, logkey.Err, err)
+			a.log.Error("the file that tells runtime proxies about the hook service cannot be written", logkey.File, a.o.Hooks.Register, logkey.Err, err)
 		}
 	}
 	group.Go(func() error { a.follow(ctx); return nil })

@@ -66,7 +66,7 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 	} else {
 		var err error
 		if at, err = s.client.place(ctx, c.ID); err != nil {
-			s.log.Warn("the runtime does not tell of a container it created; where its cgroup is, is not known", logkey.Container, c.ID, logkey.Err, err)
+			s.log.Warn("the runtime does not report a container that it created, so its cgroup is not known", logkey.Container, c.ID, logkey.Err, err)
 			return c
 		}
 		if form, ok := formOf(at, p.CgroupParent, c.ID); ok {
