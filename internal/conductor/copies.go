@@ -22,16 +22,28 @@ const updateTimeout = 10 * time.Second
 
 // sendDue brings the runtime's copies in line, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
-	for ctx.Err() == nil && c.node.copyDue(c.uptime()-time.Duration(c.uptimes.last.Load())) {
-		c.sendCopy(ctx)
+	due := func() bool { return c.node.copyDue(c.idle()) }
+	locked := func() bool {
+		c.node.mu.Lock()
+		defer c.node.mu.Unlock()
+		return due()
+	}
+	for ctx.Err() == nil && locked() {
+		c.sendCopy(ctx, due)
 	}
 }
 
-// copyDue takes the lock. It reports whether a copy is sent now, and sets the timer
-// where that is later. Nothing has happened for as long as idle.
+// idle is how long nothing has happened: an event that is under way does.
+func (c *Conductor) idle() time.Duration {
+	if c.uptimes.since.Load() != 0 {
+		return 0
+	}
+	return c.uptime() - time.Duration(c.uptimes.last.Load())
+}
+
+// copyDue reports whether a copy is sent now, and sets the timer where that is later.
+// Nothing has happened for as long as idle.
 func (n *node) copyDue(idle time.Duration) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	to := n.connected().from
 	if to == nil || len(n.queue.Waiting) == 0 {
 		return false // until one is added, or a runtime attaches
@@ -45,12 +57,17 @@ func (n *node) copyDue(idle time.Duration) bool {
 
 // sendCopy sends what one copy lacks to its runtime, and reports whether there was a
 // copy. What is sent is chosen by one event and noted by another: no event waits for
-// the runtime, which may hold its lock until one is answered.
-func (c *Conductor) sendCopy(ctx context.Context) bool {
+// the runtime, which may hold its lock until one is answered. Whether it is due is asked
+// in its turn: what happened while that was waited for counts.
+func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to attached
 	var out *runtimesync.Copy
 	var values []lifecycle.Value
-	_, _ = c.run(own(lifecycle.Copy, func() { to, out, values = c.node.nextCopy() }, nil))
+	_, _ = c.run(own(lifecycle.Copy, func() {
+		if due() {
+			to, out, values = c.node.nextCopy()
+		}
+	}, nil))
 	if len(values) == 0 {
 		return out != nil
 	}

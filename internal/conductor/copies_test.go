@@ -4,12 +4,15 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimesync"
+	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
 // taking is a runtime that takes every update.
@@ -36,7 +39,7 @@ func (*taking) About() string { return "a runtime" }
 func (r *taking) flush(t *testing.T, c *Conductor) []string {
 	t.Helper()
 	for more := true; more; {
-		more = c.sendCopy(t.Context())
+		more = c.sendCopy(t.Context(), always)
 	}
 	got := r.got
 	r.got = nil
@@ -225,5 +228,42 @@ func TestRequestIsPartOfTheCopy(t *testing.T) {
 	b.owner(t)
 	if d := cmp.Diff([]string{"web cpuset.cpus 0-1"}, b.runtime.flush(t, b.Conductor)); d != "" {
 		t.Errorf("told:\n%s", d)
+	}
+}
+
+// always has copies sent on a node that is not quiet, too.
+func always() bool { return true }
+
+// TestQuietIsNow: no time counts as quiet in which an event was under way, and none
+// that was over before the sending had its turn: the update would wait for the runtime's
+// lock with what was decided before, and give back what an owner gets meanwhile.
+func TestQuietIsNow(t *testing.T) {
+	b := newBeside(t)
+	clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
+	b.now, b.uptimes.began, b.node.queue = clk.Now, clk.Now(), runtimesync.NewQueue(clk.Now, 0)
+	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
+		b.event(t, k, nil)
+	}
+	due := func() bool { return b.node.copyDue(b.idle()) }
+	w := b.newWork(anything{}, &lifecycle.Event{Kind: lifecycle.Inform, Pod: b.pod})
+	w.first = func() {
+		clk.Pass(5 * time.Second)
+		if due() {
+			t.Error("a copy is sent while an event is under way")
+		}
+	}
+	b.owner(t)
+	if _, err := b.run(w); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		want  []string
+	}{{0, nil}, {900 * time.Millisecond, nil}, {100 * time.Millisecond, []string{"web cpuset.cpus 0-1"}}} {
+		clk.Pass(tt.after)
+		b.sendCopy(t.Context(), due)
+		if d := cmp.Diff(tt.want, b.runtime.got); d != "" {
+			t.Errorf("%v later:\n%s", tt.after, d)
+		}
 	}
 }

@@ -186,7 +186,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 			defer cancel()
 			go func() { // as Run does on a quiet node
 				for ctx.Err() == nil {
-					if b.sendCopy(ctx) {
+					if b.sendCopy(ctx, always) {
 						continue
 					}
 					select {
