@@ -120,3 +120,28 @@ func (s *stuck) WriteFile(path string, data []byte) error {
 	}
 	return s.FS.WriteFile(path, data)
 }
+
+// TestPanic: what panics while a list is written keeps no lock: who called answers for
+// the panic, and later writes come through.
+func TestPanic(t *testing.T) {
+	for _, v := range versions {
+		r := newRig(t, v, "p/a")
+		for name, write := range map[string]func(string){
+			"a batch":       func(list string) { r.Apply([]Item{cpus("p/a", list)}) },
+			"what it noted": func(list string) { r.Note([]Item{cpus("p/a", list)}); r.Reconcile("p/a") },
+		} {
+			r.fake.OnWrite(func(string, string) { panic("planted") })
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%v, %s: no panic", v, name)
+					}
+				}()
+				write("0-1")
+			}()
+			r.fake.OnWrite(nil)
+			write("2-3")
+			checkCPUs(t, r, map[string]string{"p/a": "2-3"})
+		}
+	}
+}

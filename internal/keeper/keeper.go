@@ -65,17 +65,20 @@ func (k *Keeper) Apply(batch []Item) []Outcome {
 }
 
 func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
-	var later []*job
 	sets := k.orphaned() || slices.ContainsFunc(batch, func(it Item) bool { return it.place().keepsApart() })
-	if sets {
-		k.lists.Lock()
-	}
-	jobs, out, of := k.record(batch)
-	k.Originals.flush()
-	if sets {
-		later = k.runSets(k.withFailed(jobs), urgent)
-		k.lists.Unlock()
-	}
+	var jobs, of, later []*job
+	var out []Outcome
+	func() {
+		if sets {
+			k.lists.Lock()
+			defer k.lists.Unlock()
+		}
+		jobs, out, of = k.record(batch)
+		k.Originals.flush()
+		if sets {
+			later = k.runSets(k.withFailed(jobs), urgent)
+		}
+	}()
 	runScalars(jobs)
 	k.Originals.flush()
 	left := map[*job]bool{}
@@ -113,8 +116,8 @@ func (r *Rest) Apply() []Outcome {
 		return nil
 	}
 	r.k.lists.Lock()
+	defer r.k.lists.Unlock()
 	runLists(r.jobs)
-	r.k.lists.Unlock()
 	r.k.Originals.flush()
 	return outcomes(r.jobs)
 }
@@ -190,16 +193,19 @@ func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 // sync writes the rows that are picked, in one order the kernel accepts; with the
 // lists that failed before, where that is asked.
 func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
-	k.lists.Lock()
-	k.mu.Lock()
-	jobs := pick()
-	k.mu.Unlock()
-	sets := jobs
-	if failed {
-		sets = k.withFailed(jobs)
-	}
-	k.runSets(sets, false)
-	k.lists.Unlock()
+	var jobs []*job
+	func() {
+		k.lists.Lock()
+		defer k.lists.Unlock()
+		k.mu.Lock()
+		jobs = pick()
+		k.mu.Unlock()
+		sets := jobs
+		if failed {
+			sets = k.withFailed(jobs)
+		}
+		k.runSets(sets, false)
+	}()
 	runScalars(jobs)
 	k.Originals.flush()
 	return outcomes(jobs)
