@@ -224,6 +224,14 @@ func (w *way) start(b *testing.B, path, backend string, t tree) {
 	if old {
 		program = *before
 	}
+	if agentBetween(role) {
+		// One agent works on a node: it locks the directory of the runtime's socket.
+		link := filepath.Join(b.TempDir(), "r")
+		if err := os.Symlink(backend, link); err != nil {
+			b.Fatal(err)
+		}
+		backend = link
+	}
 	w.child = exec.Command(program) // ends with its standard input
 	w.child.Env = append(os.Environ(), wayVar+"="+role, listenVar+"="+path, backendVar+"="+backend, treeVar+"="+string(t), stateVar+"="+b.TempDir())
 	if role == hooked {
