@@ -159,7 +159,7 @@ func (s *seating) grantExternalMemory(v lifecycle.Value) string {
 }
 
 // memoryNodes are the ids of the nodes with memory; all of them, where nobody
-// problemCount how much they have.
+// tells how much they have.
 func memoryNodes(m *topology.Machine) []int {
 	var with, all []int
 	for _, n := range m.Nodes {
