@@ -173,10 +173,10 @@ func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.P
 
 // contest says why a field is not claimed when a container is created, or "".
 func (n *node) contest(ctr *engine.Container, f lifecycle.Field) string {
-	switch failed := n.undone[ctr.Key]; {
+	switch failed := n.failedCreates[ctr.Key]; {
 	case n.ceded[f]:
 		return "ceded to other plugins by nri.cede"
-	case failed >= maxUndone:
+	case failed >= maxFailedCreates:
 		return fmt.Sprintf("not claimed after %d failed creations", failed)
 	}
 	return ""

@@ -62,9 +62,9 @@ func TestCeded(t *testing.T) {
 	}
 }
 
-// TestUndoneCreations checks that a container whose creation failed twice after
+// TestFailedCreations checks that a container whose creation failed twice after
 // us is created without claims, and with all of them again once one started.
-func TestUndoneCreations(t *testing.T) {
+func TestFailedCreations(t *testing.T) {
 	t.Parallel()
 	mo := newModel(t, cgroup.V2, faults{})
 	p := mo.runPod("BE", "", halfCPU)

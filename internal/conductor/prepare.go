@@ -93,10 +93,10 @@ func (n *node) takeOut(w *work) {
 		n.forget(w, id)
 	}
 	if p := w.done.Plan.Pod; p != nil && p.Stopped {
-		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
+		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return k.PodUID == p.Pod.UID })
 	}
 	if len(w.done.Plan.GonePods) > 0 { // others may have been swept with the event
-		maps.DeleteFunc(n.undone, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
+		maps.DeleteFunc(n.failedCreates, func(k placement.Key, _ int) bool { return len(n.state.PodsOf(k.PodUID)) == 0 })
 	}
 }
 
@@ -167,18 +167,18 @@ func (n *node) preparePod(w *work, id string) {
 	}
 }
 
-// maxUndone is how many creations of one container may fail in a row before
+// maxFailedCreates is how many creations of one container may fail in a row before
 // nothing contested is claimed for it any more: two plugins that claim one field
 // fail every creation.
-const maxUndone = 2
+const maxFailedCreates = 2
 
 // prepareCreate answers with what the attachment carries and nobody contests,
 // and leaves the rest for the moment the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.Create()
-	if w.done.Plan.Undone > 0 {
-		n.undone[ctr.Key] += w.done.Plan.Undone
+	if w.done.Plan.FailedCreates > 0 {
+		n.failedCreates[ctr.Key] += w.done.Plan.FailedCreates
 	}
 	if _, err := n.target(ctr); err != nil {
 		t.noCgroupPath = true
@@ -254,7 +254,7 @@ func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 // since the creation would otherwise be in force only after the first instruction.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
-	delete(n.undone, ctr.Key)
+	delete(n.failedCreates, ctr.Key)
 	n.createDone(ctr)
 	w.kernel.owner = ctr.ID
 	w.answer.Owns = ctr.Seat.Pool == placement.Own

@@ -16,15 +16,15 @@ import (
 type node struct {
 	mu sync.Mutex // guards all below; never held across I/O
 
-	state      *engine.State
-	tracks     map[string]*track // by container or sandbox id
-	queue      *runtimesync.Queue
-	runtimes   map[string]attached
-	ceded      map[lifecycle.Field]bool
-	undone     map[placement.Key]int // creations in a row that failed after us
-	checkpoint *record.Checkpoint
-	signer     *record.Signer
-	unified    bool // cgroups are of version 2
+	state         *engine.State
+	tracks        map[string]*track // by container or sandbox id
+	queue         *runtimesync.Queue
+	runtimes      map[string]attached
+	ceded         map[lifecycle.Field]bool
+	failedCreates map[placement.Key]int // creations in a row that failed after us
+	checkpoint    *record.Checkpoint
+	signer        *record.Signer
+	unified       bool // cgroups are of version 2
 }
 
 // track is what is known of one container beyond the engine's state: what became

@@ -182,8 +182,8 @@ func TestWatchGivesUp(t *testing.T) {
 		if quota() != "50000" || len(n.Contested) != 1 || n.Contested[0].Left == "" || n.Unapplied != 1 {
 			b.Errorf("quota %s, contested %+v, not in force %d", quota(), n.Contested, n.Unapplied)
 		}
-		if n := nodeview.Summary(mo.con); n.Fights["cpu.quota"] != 1 || n.Unapplied[api.LeftAlone] != 1 {
-			b.Errorf("summary: %v, %v", n.Fights, n.Unapplied)
+		if n := nodeview.Summary(mo.con); n.Ceded["cpu.quota"] != 1 || n.Unapplied[api.LeftAlone] != 1 {
+			b.Errorf("summary: %v, %v", n.Ceded, n.Unapplied)
 		}
 		policy := mo.policy
 		policy.Hooks, policy.Place = nil, false
@@ -251,8 +251,8 @@ func (b bubble) keepsApart(v cgroup.Version) {
 			must(tree.Write(c.dir(), lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-7"}))
 		}
 	}
-	if n := nodeview.Summary(mo.con); n.Contested["cpuset.cpus"] != 2 || len(n.Fights) != 0 {
-		b.Errorf("%s: contested %v, left alone %v", v, n.Contested, n.Fights)
+	if n := nodeview.Summary(mo.con); n.Contested["cpuset.cpus"] != 2 || len(n.Ceded) != 0 {
+		b.Errorf("%s: contested %v, left alone %v", v, n.Contested, n.Ceded)
 	}
 	if n := nodeview.Status(mo.con); len(n.Contested) != 2 || n.Contested[0].Kept == "" || n.Contested[1].Kept == "" {
 		b.Errorf("%s: status has %+v", v, n.Contested)

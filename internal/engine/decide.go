@@ -163,7 +163,7 @@ func (d *draft) dropFailed(ev *lifecycle.Event) {
 		if c != nil && c.Name == ev.Container.Name && c.Name != lifecycle.Unnamed && c.ID != ev.Container.ID && c.Life == lifecycle.StateCreated {
 			d.n.put(id, nil)
 			d.plan.Gone = append(d.plan.Gone, id)
-			d.plan.Undone++
+			d.plan.FailedCreates++
 		}
 	}
 }
@@ -243,9 +243,9 @@ func (d *draft) create(told *lifecycle.Container, life lifecycle.State) {
 	pod := d.plan.Pod
 	c := &Container{
 		ID: told.ID, Name: told.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
-		Key:     placement.Key{PodUID: pod.Pod.UID, Container: told.Name},
-		Kept:    lifecycle.Kept{Pristine: pristine(&told.Resources)},
-		Arrived: lifecycle.DeviceGrant{CDI: told.CDIDevices, Nodes: told.Devices},
+		Key:              placement.Key{PodUID: pod.Pod.UID, Container: told.Name},
+		Kept:             lifecycle.Kept{Pristine: pristine(&told.Resources)},
+		RequestedDevices: lifecycle.DeviceGrant{CDI: told.CDIDevices, Nodes: told.Devices},
 	}
 	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(told)
 	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.Said() {

@@ -33,7 +33,7 @@ func (o *output) input() *hook.Input {
 			in.CPUs = "" // the kubelet wrote them itself
 		}
 	}
-	in.Granted, in.Arrived = o.p.Granted.Of(o.c.Name), o.c.Arrived
+	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
 	in.Exports = o.c.Exports
 	if o.c.decided.creation != nil { // a new container as the runtime asked for it, with what we decided for it and its pod
 		now := *o.c.decided.creation

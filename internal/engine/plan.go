@@ -82,8 +82,8 @@ type Plan struct {
 	Gone []string
 	// GonePods likewise, of sandboxes.
 	GonePods []string
-	// Undone counts earlier creations of the event's container that failed.
-	Undone int
+	// FailedCreates counts earlier creations of the event's container that failed.
+	FailedCreates int
 	// Seats are the pools whose CPUs change.
 	Seats []SeatChange
 

@@ -84,8 +84,8 @@ type Container struct {
 	Stamp  Stamp
 	Unread Unread
 	Found  Found
-	// Arrived are the devices that were in the runtime's request for it.
-	Arrived lifecycle.DeviceGrant
+	// RequestedDevices are the devices that were in the runtime's request for it.
+	RequestedDevices lifecycle.DeviceGrant
 
 	decided decision
 }

@@ -138,7 +138,7 @@ func (s *seating) owner() placement.Subject {
 	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
-	return placement.Subject{Intent: s.p.Intent, Told: &s.c.Pristine, Devices: append(grants, s.c.Arrived), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
+	return placement.Subject{Intent: s.p.Intent, Told: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
 }
 
 // shares asks the policy where a container sits that owns nothing.

@@ -30,7 +30,7 @@ func (in *Input) grantedGPU(name string) string {
 	switch {
 	case name == "":
 		return ""
-	case slices.Contains(in.Arrived.CDI, cdi):
+	case slices.Contains(in.RequestedDevices.CDI, cdi):
 		return byRuntime
 	case slices.Contains(in.Granted.CDI, cdi):
 		return byKubelet + "a CDI device"
@@ -52,7 +52,7 @@ func (in *Input) grantedGPU(name string) string {
 // told without, as the CRI does, is none.
 func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
-	if has && host.Type != "" && slices.ContainsFunc(in.Arrived.Nodes, func(d lifecycle.Device) bool {
+	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {
 		return d.Type == host.Type && d.Major == host.Major && d.Minor == host.Minor
 	}) {
 		return byRuntime

@@ -69,7 +69,7 @@ func TestGranted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.ask.OnlyGranted = "default"
-			in := &Input{Pod: &lifecycle.Pod{Namespace: "shop"}, Container: "a", Intent: &c.ask, Granted: c.granted, Arrived: c.arrived}
+			in := &Input{Pod: &lifecycle.Pod{Namespace: "shop"}, Container: "a", Intent: &c.ask, Granted: c.granted, RequestedDevices: c.arrived}
 			var out Output
 			c.hook.Propose(in, &out)
 			handed := 0

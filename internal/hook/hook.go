@@ -49,10 +49,10 @@ type Input struct {
 	// Bursts are, for a pod, the bursts its live containers were decided, in µs
 	// together.
 	Bursts int64
-	// Granted are the devices the kubelet gave the container, Arrived those
+	// Granted are the devices the kubelet gave the container, RequestedDevices those
 	// that were in the runtime's request for it.
-	Granted lifecycle.DeviceGrant
-	Arrived lifecycle.DeviceGrant
+	Granted          lifecycle.DeviceGrant
+	RequestedDevices lifecycle.DeviceGrant
 	// Creation is what only the first decision on a container knows; nil later.
 	Creation *Creation
 	// Exports is what the container was told of its CPUs by environment when it

@@ -115,11 +115,11 @@ func TestLibraryNeedsAGPU(t *testing.T) {
 	}{
 		{"nothing was granted", Input{Intent: onlyGranted}, ByEnv, false},
 		{"another GPU", Input{Intent: onlyGranted, Granted: ids("0")}, ByEnv, false},
-		{"another GPU's node", Input{Intent: onlyGranted, Arrived: node("/dev/nvidia0")}, ByEnv, false},
+		{"another GPU's node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia0")}, ByEnv, false},
 		{"a replica", Input{Intent: onlyGranted, Granted: ids("GPU-aa::0")}, ByEnv, false},
 		{"its index", Input{Intent: onlyGranted, Granted: ids("1")}, ByEnv, true},
 		{"its UUID", Input{Intent: onlyGranted, Granted: ids("GPU-aa")}, ByEnv, true},
-		{"its node", Input{Intent: onlyGranted, Arrived: node("/dev/nvidia1")}, ByEnv, true},
+		{"its node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia1")}, ByEnv, true},
 		{"handed over by us", Input{Intent: onlyGranted}, ByNode, true},
 		{"not handed over for want of a grant", Input{Intent: &intent.Pod{LibraryGranted: "default", OnlyGranted: "default"}}, ByNode, false},
 		{"a rule allows it", Input{}, ByEnv, true},

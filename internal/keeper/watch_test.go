@@ -65,9 +65,9 @@ func TestSweepSeesAll(t *testing.T) {
 	want(t, all, leafDirs...)
 }
 
-// TestFightThroughSteps counts the writes of others in time that passes: a step of
+// TestWriteConflictThroughSteps counts the writes of others in time that passes: a step of
 // the wall clock neither begins a window anew nor keeps one open.
-func TestFightThroughSteps(t *testing.T) {
+func TestWriteConflictThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		r := newRig(t, cgroup.V1, "p/a")
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
@@ -87,10 +87,10 @@ func TestFightThroughSteps(t *testing.T) {
 	}
 }
 
-// TestFight leaves a file to somebody who writes it again and again, but not to
+// TestWriteConflict leaves a file to somebody who writes it again and again, but not to
 // one who does so now and then, nor to a runtime whose updates are told of; and
 // takes it up where something else is wanted.
-func TestFight(t *testing.T) {
+func TestWriteConflict(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
 	now := time.Unix(0, 0)
 	r.SetClock(func() time.Time { return now })

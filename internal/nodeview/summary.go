@@ -20,7 +20,7 @@ func Summary(of Source) api.Summary {
 	for s, count := range tally.Results {
 		n.Kernel[s.String()] = count
 	}
-	_, n.Fights, n.Contested = k.Contests(0)
+	_, n.Ceded, n.Contested = k.Contests(0)
 	return n
 }
 

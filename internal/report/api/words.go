@@ -271,7 +271,7 @@ type Summary struct {
 	WithoutCgroup int               // containers that run and have no cgroup in this tree
 	Kernel        map[string]uint64 // values handed to the kernel, by what became of them
 	Drift         map[string]uint64 // values put right after somebody else changed them, by setting
-	Fights        map[string]int    // values left to others who write them, by setting
+	Ceded         map[string]int    // values left to others who write them, by setting
 	Contested     map[string]int    // values that others keep changing and that are kept, by setting
 	LastSync      time.Time         // zero for none
 	ConfigGen     uint64

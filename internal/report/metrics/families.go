@@ -60,7 +60,7 @@ var (
 		"1 where a hook server's file is in force and the server is called; 0 where the file is refused, or the server left alone after failures in a row.", "server: as above"}
 	drift = family{"trimtab_drift_corrected_total", counter, []string{"file"},
 		"Values put right after somebody else had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}
-	fights = family{"trimtab_contested_values", gauge, []string{"file"},
+	ceded = family{"trimtab_contested_values", gauge, []string{"file"},
 		"Values left to somebody else who writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}
 	contested = family{"trimtab_contested_lists", gauge, []string{"file"},
 		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so they are written again, less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}
@@ -79,7 +79,7 @@ const (
 func families() []family {
 	return []family{
 		buildInfo, attached, connection, switches, ignored, lastSync, events, eventSeconds, decisionSeconds, hookErrors, refused,
-		unapplied, noCgroup, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, fights, contested, configGeneration, configError,
+		unapplied, noCgroup, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, runtimeUpdates, hookCalls, hookSeconds, hookUp, drift, ceded, contested, configGeneration, configError,
 	}
 }
 

@@ -33,7 +33,7 @@ func sample() *Metrics {
 			Exclusive:   2,
 			Kernel:      map[string]uint64{"applied": 40, "same": 2},
 			Drift:       map[string]uint64{"cpuset.cpus": 1},
-			Fights:      map[string]int{"cpu.quota": 1},
+			Ceded:       map[string]int{"cpu.quota": 1},
 			Contested:   map[string]int{"cpuset.cpus": 2},
 			LastSync:    time.Unix(1_700_000_000, 500_000_000),
 			ConfigGen:   3, ConfigError: true,

@@ -16,7 +16,7 @@ type state struct {
 
 // ofState are the families a summary gives.
 var ofState = []family{
-	attached, connection, lastSync, unapplied, noCgroup, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, fights, contested, configGeneration, configError,
+	attached, connection, lastSync, unapplied, noCgroup, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, ceded, contested, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -69,8 +69,8 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 	for file, count := range n.Drift {
 		put(drift, float64(count), file)
 	}
-	for file, count := range n.Fights {
-		put(fights, float64(count), file)
+	for file, count := range n.Ceded {
+		put(ceded, float64(count), file)
 	}
 	for file, count := range n.Contested {
 		put(contested, float64(count), file)
