@@ -109,6 +109,14 @@ type uptimes struct {
 	since, last atomic.Int64
 }
 
+// idle is how long nothing has happened: an event that is under way does.
+func (u *uptimes) idle(uptime time.Duration) time.Duration {
+	if u.since.Load() != 0 {
+		return 0
+	}
+	return uptime - time.Duration(u.last.Load())
+}
+
 // attached is a connected runtime.
 type attached struct {
 	from    Carrier

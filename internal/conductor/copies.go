@@ -22,7 +22,7 @@ const updateTimeout = 10 * time.Second
 
 // sendDue brings the runtime's copies in line, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
-	due := func() bool { return c.node.copyDue(c.idle()) }
+	due := func() bool { return c.node.copyDue(c.uptimes.idle(c.uptime())) }
 	locked := func() bool {
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
@@ -31,14 +31,6 @@ func (c *Conductor) sendDue(ctx context.Context) {
 	for ctx.Err() == nil && locked() {
 		c.sendCopy(ctx, due)
 	}
-}
-
-// idle is how long nothing has happened: an event that is under way does.
-func (c *Conductor) idle() time.Duration {
-	if c.uptimes.since.Load() != 0 {
-		return 0
-	}
-	return c.uptime() - time.Duration(c.uptimes.last.Load())
 }
 
 // copyDue reports whether a copy is sent now, and sets the timer where that is later.

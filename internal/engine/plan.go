@@ -13,7 +13,7 @@ type Record = lifecycle.Record
 
 // Facts are what was gathered from outside for one event.
 type Facts struct {
-	// Records are the trusted records of a Synchronize's containers, by id.
+	// Records are the trusted records of the event's containers, by id.
 	Records map[string]Record
 	// Distrusted are what is wrong with records that are not trusted, by id of
 	// the container that carries one.

@@ -1,0 +1,40 @@
+package facts
+
+import (
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// readEnded finds pods that own CPUs and have ended unnoticed: some runtimes do not
+// tell of the end of pods older than their last restart, but the kubelet removes the
+// pod's cgroup. It is looked for only when CPUs are wanted or may be free.
+func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
+		return
+	}
+	for id, parent := range g.owners(ev) {
+		if g.o.Presence.Vanished(id, parent) {
+			put(&f.Ended, id, true)
+		}
+	}
+}
+
+// owners returns the cgroup parents of the pods that own CPUs, where the event
+// asks for their CPUs or may have freed them.
+func (g *Gatherer) owners(ev *lifecycle.Event) map[string]string {
+	defer g.o.State.Free()
+	s := g.o.State.Hold()
+	removed := ev.Kind == lifecycle.RemoveContainer
+	p := s.Pod(ev.Pod.ID)
+	if !removed && (p == nil || !p.Intent.CPUs.Said()) {
+		return nil
+	}
+	parents := map[string]string{}
+	for _, p := range s.Owners() {
+		if removed || p.Pod.ID != ev.Pod.ID {
+			parents[p.Pod.ID] = p.Pod.CgroupParent
+		}
+	}
+	return parents
+}

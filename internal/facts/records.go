@@ -1,0 +1,35 @@
+package facts
+
+import (
+	"github.com/trimtab/trimtab/internal/conductor/route"
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// readRecords adds the records of containers that may carry one.
+func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
+	switch ev.Kind {
+	case lifecycle.Synchronize, lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer:
+	default:
+		return
+	}
+	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
+		id, name := (*ctr).ID, (*ctr).Name
+		if r, late := g.o.Checkpoint.Record(id); late {
+			put(&f.Records, id, r)
+			return
+		}
+		text, stamped := (*ctr).Annotations[intent.RecordKey]
+		if !stamped {
+			return
+		}
+		if r, err := g.o.Signer.Read(p.UID, name, text); err == nil {
+			put(&f.Records, id, r)
+		} else {
+			put(&f.Distrusted, id, lifecycle.Problem{
+				Key: intent.RecordKey, Value: intent.Printable(text), Reason: "record ignored: " + err.Error(), Refused: true,
+			})
+		}
+	})
+}
