@@ -61,9 +61,10 @@ func (mo *model) checkPartitions(when string) {
 		dir, own := p.CgroupParent[1:], owned["default/"+p.Name]
 		alone := len(own) > 0 && !p.stopped
 		for _, c := range p.ctrs {
-			// One whose creation failed twice is given no set before it starts.
-			pending := !c.started && c.Resources.CPU.CPUs == "" && mo.ownedBy(c) != ""
+			// One whose creation failed twice is given no set before it starts, and the copy of one
+			// whose pod gave CPUs up since follows later.
 			at := c.Resources.CPU.CPUs
+			pending := !c.started && mo.ownedBy(c) != "" && (at == "" || len(intersect(own, idsOf(at))) == len(own))
 			if c.started && !c.ended {
 				at = mo.file(c.dir() + "/cpuset.cpus") // the runtime's copy follows later
 			}
