@@ -20,7 +20,7 @@ GUESTS = $(if $(TRIMTAB_SOAK),-p 1 -parallel 2 -timeout 4h,-p 2 -parallel 1 -tim
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
-.PHONY: help build demo test e2e soak lint generate stale size bench benchreal tools deps clean
+.PHONY: help build demo check test e2e soak lint generate stale size bench benchreal tools deps clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ build: ## Build bin/trimtab
 
 demo: build ## Show what Trimtab does, without a cluster
 	@bin/trimtab demo
+
+check: ## Check what changed, in about a minute and without root: build, format, vet, lint, unit tests
+	@test/tools/check.sh $(filter-out test/oracle,$(MODULES))
 
 test: deps tools ## Run every test: units, then a real containerd with the host's cgroups
 	@failed=""; told=""; all=$$SECONDS; \

@@ -3,6 +3,7 @@
 # standard output, one a line, in the order asked. Progress goes to standard error.
 #
 #   test/tools/build.sh containerd runc
+#   test/tools/build.sh --built containerd   builds nothing, and fails where it was not built before
 #
 # A folder is named after tool, version and a hash of everything that decides the result, so a finished folder never
 # changes and a warm call only hashes. TRIMTAB_CACHE moves the cache from .cache/tools of the checkout.
@@ -76,6 +77,10 @@ build() {
   [ -n "$version" ] || { say "$tool: $module is not in $here/$tool/go.mod"; exit 1; }
   hash=$(cat go.mod go.sum <(echo "$go_version $(uname -m) $recipe") | sha256sum | cut -c1-12)
   dir=$cache/$tool-$version-$hash
+  if [ ! -e "$dir/done" ] && [ -n "$built" ]; then
+    say "$tool $version: is not built"
+    exit 1
+  fi
   if [ ! -e "$dir/done" ]; then
     exec 9>"$cache/$tool.lock"
     if ! flock -n 9; then
@@ -108,5 +113,7 @@ build() {
   echo "$dir"
 }
 
+built=""
+[ "${1:-}" != --built ] || { built=yes; shift; }
 [ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 for tool; do build "$tool"; done
