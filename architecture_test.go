@@ -85,6 +85,7 @@ var arrows = map[string][]string{
 	"test/kernel":                    {"internal/cgroup", "internal/cgroup/kscript"},
 	"test/kernel/guest":              {"internal/cgroup", "test/kernel"},
 	"test/faults":                    nil,
+	"test/packing":                   nil,
 	"test/recorded":                  nil,
 	"test/scenarios":                 {},
 }
