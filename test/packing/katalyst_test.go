@@ -61,7 +61,7 @@ func (k *katalyst) own(e event) (placed, bool) {
 		if free.Len() < e.cpus || !k.fits(mask, e.gibs) {
 			continue
 		}
-		p := placed{cpus: takeByTopology(k.m, free, e.cpus, false), mems: make([]bool, len(k.m.Nodes))}
+		p := placed{cpus: takeLargest(k.m, free, e.cpus, false), mems: make([]bool, len(k.m.Nodes))}
 		k.memory[e.id] = map[int]int{}
 		rest := e.gibs
 		for i := range k.m.Nodes {

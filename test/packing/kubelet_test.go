@@ -53,9 +53,9 @@ func (k *kubelet) own(e event) (placed, bool) {
 	var cpus topology.Set
 	if k.aligned {
 		near := free.And(k.on(k.affinity(e)))
-		cpus = takeByTopology(k.m, near, min(e.cpus, near.Len()), true)
+		cpus = takeLargest(k.m, near, min(e.cpus, near.Len()), true)
 	}
-	cpus = cpus.Union(takeByTopology(k.m, free.Minus(cpus), e.cpus-cpus.Len(), k.aligned))
+	cpus = cpus.Union(takeLargest(k.m, free.Minus(cpus), e.cpus-cpus.Len(), k.aligned))
 	k.owned[e.id] = cpus
 	return placed{cpus: cpus}, true
 }
@@ -180,11 +180,11 @@ type taker struct {
 	need      int
 }
 
-// takeByTopology takes whole sockets and NUMA nodes first (the larger of them first), as
+// takeLargest takes whole sockets and NUMA nodes first (the larger of them first), as
 // long as nothing of them is taken and all is needed; then, where asked for, L3 caches;
 // then whole cores; then single threads. Within each kind, and among the groups around
 // it, the ones with the fewest free CPUs come first.
-func takeByTopology(m *topology.Machine, free topology.Set, n int, byCache bool) topology.Set {
+func takeLargest(m *topology.Machine, free topology.Set, n int, byCache bool) topology.Set {
 	t := &taker{m: m, free: free, need: n}
 	if t.need > 0 {
 		levels := []topology.Level{topology.PackageLevel, topology.NodeLevel}
