@@ -246,6 +246,9 @@ func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 // Owners returns the pods that own CPUs and have not been stopped.
 func (s *State) Owners() []*Pod {
 	held := s.Held()
+	if len(held) == 0 { // asked at every end of a container
+		return nil
+	}
 	return s.PodsWhere(func(p *Pod) bool {
 		_, owns := held[p.Pod.UID]
 		return owns && !p.Stopped
