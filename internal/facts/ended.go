@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readEnded finds pods that own CPUs and have ended unnoticed: some runtimes do not
-// tell of the end of pods older than their last restart, but the kubelet removes the
-// pod's cgroup. It is looked for only when CPUs are wanted or may be free.
+// readEnded finds pods that own CPUs and ended without an event: some runtimes do not
+// report the end of pods older than their last restart, but the kubelet removes the
+// pod's cgroup. It checks these cgroups only when CPUs are requested or may be free.
 func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
 		return

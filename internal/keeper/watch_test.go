@@ -87,7 +87,7 @@ func TestWriteConflictThroughSteps(t *testing.T) {
 	}
 }
 
-// TestWriteConflict leaves a file to somebody who writes it again and again, but not to
+// TestWriteConflict leaves a file to another program that writes it again and again, but not to
 // one who does so now and then, nor to a runtime whose updates are told of; and
 // takes it up where something else is wanted.
 func TestWriteConflict(t *testing.T) {

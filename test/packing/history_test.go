@@ -265,7 +265,7 @@ func (g *generator) share() {
 	g.add(e)
 }
 
-// step has somebody go, grow or shrink.
+// step has an owner go, grow or shrink.
 func (g *generator) step() {
 	at := g.rng.IntN(len(g.live))
 	e := g.live[at]

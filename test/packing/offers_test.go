@@ -133,7 +133,7 @@ func (q *question) wholeCores(of topology.Set) topology.Set {
 }
 
 // cache is what is free at an L3 cache, or at several: cores of two threads and of one,
-// threads whose siblings the owner has, and threads whose siblings somebody else has.
+// threads whose siblings the owner has, and threads whose siblings another owner has.
 type cache struct {
 	whole, single, mine, others int
 	owned                       bool // the owner has a CPU there

@@ -44,7 +44,7 @@ type score struct {
 	avoidable                [criteria]int
 	// mebi is all memory given, far and nearest what it cost and what it had to cost.
 	mebi, far, nearest int
-	// moves is how often a pool lost CPUs for somebody else, lost how many CPUs.
+	// moves is how often a pool lost CPUs to another container, lost how many CPUs.
 	moves, lost, events int
 }
 
