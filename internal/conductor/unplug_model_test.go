@@ -339,12 +339,25 @@ func (u *unplugged) check() {
 			mo.wrong("%s: %s has %s and is said to be without %s, offline are %v", u.step, g.Pod, g.CPUs, g.Away, u.offline)
 		}
 	}
+	u.checkPools()
 	for _, id := range idsOf(nodeview.Status(mo.con).CPUs.Exclusive) {
 		if !used[id] {
 			mo.wrong("%s: CPU %d is exclusive to nobody", u.step, id)
 		}
 	}
 	u.checkOffline()
+}
+
+// checkPools checks that no pool counts on a CPU that is kept for its owner: on version 1 it may be online, and nobody can have it.
+func (u *unplugged) checkPools() {
+	now := nodeview.Status(u.mo.con).CPUs
+	for _, g := range now.Grants {
+		for _, p := range now.Pools {
+			if both := intersect(idsOf(g.Away), idsOf(p.CPUs)); len(both) > 0 {
+				u.mo.wrong("%s: pool %s has %v of %s, which are kept for %s", u.step, p.Name, both, p.CPUs, g.Pod)
+			}
+		}
+	}
 }
 
 // dueOf is how many CPUs a pod is due. A scheduler's assignment is not resized.

@@ -62,7 +62,9 @@ func (n *view) layout(more *Container) *placement.Layout {
 	if n.policy == &n.base.Policy && len(n.containers) == 0 && more == nil && !n.ledger.moved {
 		return n.base.layout
 	}
-	demand := placement.Demand{Owned: n.ledger.Exclusive(), Lent: n.ledger.Lent()}
+	// A CPU that is kept for its owner may be online: version 1 takes one that was offline out of all cgroups for good.
+	// No pool is sized with it then, as nobody there could have it.
+	demand := placement.Demand{Owned: n.ledger.Held().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
 	if needs := n.needs(more); needs != nil {
 		demand.Needs = make(map[placement.Which]int64, len(needs))
 		for w, sum := range needs {

@@ -145,12 +145,12 @@ type book struct {
 
 // write changes the book, and notes whether CPUs moved.
 func (b *book) write(change func(*placement.Ledger)) {
-	owned, lent := b.Exclusive(), b.Lent()
+	held, owned, lent := b.Held(), b.Exclusive(), b.Lent()
 	if !b.cloned {
 		b.Ledger, b.cloned = b.Clone(), true
 	}
 	change(b.Ledger)
-	b.moved = b.moved || b.Exclusive() != owned || b.Lent() != lent
+	b.moved = b.moved || b.Held() != held || b.Exclusive() != owned || b.Lent() != lent
 }
 
 // dropKey ends one grant.

@@ -133,6 +133,5 @@ func (n *view) keepAll(pod *Pod, key placement.Key, all topology.Set, from strin
 func (n *view) keep(p *Pod, key placement.Key, cpus topology.Set, from string) {
 	if n.ledger.Kept(key) != cpus {
 		n.ledger.write(func(l *placement.Ledger) { l.Keep(n.grantOf(p, key, cpus, from)) })
-		n.ledger.moved = true
 	}
 }

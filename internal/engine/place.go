@@ -66,7 +66,7 @@ func (n *view) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	if err := n.ledger.Check(key, cpus); errors.As(err, &taken) {
 		return fmt.Errorf("CPUs %s are owned by %s", format(taken.CPUs), taken.Owner.Pod)
 	}
-	if pools.ForAll().Minus(n.ledger.Exclusive()).Minus(cpus).Empty() {
+	if pools.ForAll().Minus(n.ledger.Held()).Minus(cpus).Empty() {
 		return errors.New("no CPU would be left for all other containers")
 	}
 	return nil

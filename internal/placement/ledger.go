@@ -101,6 +101,11 @@ func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 // AllKept returns all that is kept, in the order of the keys.
 func (l *Ledger) AllKept() []Grant { return sorted(slices.Collect(maps.Values(l.kept))) }
 
+// Held returns the CPUs that are owned or kept for an owner.
+func (l *Ledger) Held() topology.Set {
+	return l.owned.Union(union(maps.Values(l.kept), func(Grant) bool { return true }))
+}
+
 // Drop ends a grant, and what is kept for its key.
 func (l *Ledger) Drop(key Key) {
 	delete(l.kept, key)
