@@ -168,7 +168,7 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	defer done()
 	if err != nil { // a hook server's, before the event had its turn
 		err = &Rejection{Reason: err.Error()}
-		c.reports.Refused(w.done, err)
+		c.reports.Refused(&w.done, err)
 		return Answer{Op: w.done.Op}, err
 	}
 	compact(&ev)

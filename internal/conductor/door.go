@@ -87,7 +87,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	case w.err != nil:
 		defer c.leave(w)
 		if w.done.Plan != nil && w.done.Plan.Reject != "" {
-			c.reports.Refused(w.done, w.err)
+			c.reports.Refused(&w.done, w.err)
 		}
 		c.reports.Count.Event(w.done.Event.Kind, c.now().Sub(w.start), w.done.Decided)
 		return Answer{Op: w.done.Op}, w.err
@@ -169,7 +169,7 @@ func (c *Conductor) gather(w *work) {
 	if w.done.Event.Kind == lifecycle.CreateContainer && w.done.Event.Container != nil {
 		_, w.done.Again = w.facts.Records[w.done.Event.Container.ID]
 		if q, found := w.facts.Distrusted[w.done.Event.Container.ID]; found {
-			c.reports.Foreign(w.done, q.Reason)
+			c.reports.Foreign(&w.done, q.Reason)
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (c *Conductor) confirm(w *work) {
 		c.node.mu.Unlock()
 	}
 	if w.decides() {
-		c.recoverPanic(w, func() { c.reports.Done(w.done) })
+		c.recoverPanic(w, func() { c.reports.Done(&w.done) })
 	}
 }
 

@@ -18,10 +18,16 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	defer c.node.mu.Unlock()
 	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
 	v.Became = func(owner string, v lifecycle.Value) (nodeview.Became, bool) { return c.node.tracks[owner].of(v) }
-	for _, a := range c.node.runtimes {
-		v.Attached = append(v.Attached, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
-	}
+	v.Attached = c.node.attached
 	read(&v)
+}
+
+// attached returns the runtimes that are connected.
+func (n *node) attached() (all []api.Attached) {
+	for _, a := range n.runtimes {
+		all = append(all, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
+	}
+	return all
 }
 
 // Copied returns a copy of the state, to try on it what would be.

@@ -46,14 +46,14 @@ type Done struct {
 }
 
 // Refused reports a rejection.
-func (r *Reporter) Refused(d Done, err error) {
+func (r *Reporter) Refused(d *Done, err error) {
 	r.remember(d, err.Error())
 	r.Count.Refused(refusedRequest)
 	r.Log.Warn("refused", append(d.About(), logkey.Err, err)...)
 }
 
 // remember adds an event to the journal.
-func (r *Reporter) remember(d Done, rejected string) (e api.Event) {
+func (r *Reporter) remember(d *Done, rejected string) (e api.Event) {
 	r.View(func(v *View) {
 		e = v.entry(d.Event, d.Plan, d.Problems)
 		e.Op, e.Time, e.From, e.Again = d.Op.String(), r.Now(), cmp.Or(d.From, "configuration"), d.Again
@@ -64,7 +64,7 @@ func (r *Reporter) remember(d Done, rejected string) (e api.Event) {
 }
 
 // Done reports an event.
-func (r *Reporter) Done(d Done) {
+func (r *Reporter) Done(d *Done) {
 	if d.Limit > 0 && d.Took > d.Limit {
 		d.Problems = append(d.Problems, tooLate(d))
 	}
@@ -89,7 +89,7 @@ func (r *Reporter) Done(d Done) {
 
 // kernelRefused logs what the kernel refused: of each pod no more than is kept of
 // its problems. Status has all of it.
-func (r *Reporter) kernelRefused(d Done) {
+func (r *Reporter) kernelRefused(d *Done) {
 	logged := map[string]int{}
 	for _, o := range d.Wrote {
 		if o.State != keeper.Refused {
@@ -137,7 +137,7 @@ const remind = 5 * time.Minute
 // Foreign logs a creation that carries a record already, and not one of ours: an
 // agent that answers before this one has put it there, unless somebody forged it. The
 // runtime refuses a container that both adjust. It is called by one event at a time.
-func (r *Reporter) Foreign(d Done, why string) {
+func (r *Reporter) Foreign(d *Done, why string) {
 	now := r.Now()
 	if !r.foreignAt.IsZero() && now.Sub(r.foreignAt) < remind {
 		return
@@ -198,7 +198,7 @@ func (r *Reporter) Whose(owner string) []any {
 }
 
 // About says which event a log line is about.
-func (d Done) About() []any {
+func (d *Done) About() []any {
 	out := []any{logkey.Op, d.Op, logkey.Event, d.Event.Kind.String()}
 	if p := d.Event.Pod; p != nil {
 		out = append(out, logkey.Pod, p.Name, logkey.Namespace, p.Namespace)
@@ -210,7 +210,7 @@ func (d Done) About() []any {
 }
 
 // tooLate is the problem of an answer that no runtime waited for.
-func tooLate(d Done) lifecycle.Problem {
+func tooLate(d *Done) lifecycle.Problem {
 	return lifecycle.Problem{
 		Warning: true, Value: d.Event.Kind.String(),
 		Reason: fmt.Sprintf("the answer took %v and the runtime waits %v", d.Took.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),

@@ -28,7 +28,7 @@ func Status(of Source) api.Node {
 }
 
 func (v *View) status() api.Node {
-	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(mostAbsent), Attachments: v.Attached}
+	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(mostAbsent), Attachments: v.Attached()}
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
 		s := v.container(ctr)

@@ -27,7 +27,7 @@ func Summary(of Source) api.Summary {
 // summary formats nothing: events wait for the view.
 func (v *View) summary() api.Summary {
 	n := api.Summary{
-		LastSync: v.Synced, Attached: len(v.Attached) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.Absent))),
+		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.Absent))),
 		Exclusive: v.State.Exclusive().Len(), Classes: map[string]int{}, Unapplied: map[api.Missing]int{}, Specs: specCounts(v.State),
 	}
 	n.Pools, n.PoolMembers = v.poolSizes()

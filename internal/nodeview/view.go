@@ -29,8 +29,8 @@ func read[T any](of Source, f func(*View) T) (out T, k *keeper.Keeper) {
 // View is the node at one moment. It is read, not changed or kept.
 type View struct {
 	State    *engine.State
-	Attached []api.Attached
-	Synced   time.Time // when a runtime's list was last decided and applied; zero for never
+	Attached func() []api.Attached // the runtimes that are connected
+	Synced   time.Time             // when a runtime's list was last decided and applied; zero for never
 	// Absent are the cgroup directories of containers that run without one, by
 	// container or sandbox id.
 	Absent map[string]string
@@ -124,7 +124,7 @@ func Ready(of Source) (err error) {
 	of.View(func(v *View) {
 		all := v.withoutCgroup(len(v.Absent))
 		switch {
-		case len(v.Attached) == 0:
+		case len(v.Attached()) == 0:
 			err = errors.New("no runtime is attached")
 		case v.Synced.IsZero():
 			err = errors.New("what the runtime runs has not been taken over")
