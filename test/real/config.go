@@ -51,9 +51,10 @@ func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel =
 // WithConfig appends TOML to containerd's configuration. It cannot reopen a table the harness has written.
 func WithConfig(toml string) Option { return func(s *settings) { s.extra = append(s.extra, toml) } }
 
-// config keeps everything that would otherwise be shared between instances below dir. Two choices need a reason:
-// restrict_oom_score_adj, because a test machine may lack CAP_SYS_RESOURCE and runc then dies without a useful word,
-// and the absence of a metrics address, because a fixed port would be shared.
+// config keeps everything that would otherwise be shared between instances below dir. Three choices need a reason:
+// restrict_oom_score_adj, because a test machine may lack CAP_SYS_RESOURCE and runc then dies without a useful word;
+// the absence of a metrics address, because a fixed port would be shared; and the timeout of task.state, because a shim on
+// a busy machine may take longer than containerd's own two seconds, and StopPodSandbox fails then.
 func (s *settings) config(dir, sandboxImage string, t *tools) string {
 	r := strings.NewReplacer("DIR", dir, "PAUSE", sandboxImage, "SHIM", t.shim(s.release), "RUNC", t.runc, "LEVEL", s.logLevel,
 		"NO_NRI", fmt.Sprint(!s.nri), "NRI_REGISTRATION", s.nriRegistration.String(), "NRI_REQUEST", s.nriTimeout.String())
@@ -77,6 +78,8 @@ disabled_plugins = [
   'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs',
   'io.containerd.tracing.processor.v1.otlp',
 ]
+[timeouts]
+  'io.containerd.timeout.task.state' = '10s'
 [debug]
   level = 'LEVEL'
 [plugins.'io.containerd.server.v1.grpc']
@@ -136,6 +139,8 @@ disabled_plugins = [
   'io.containerd.internal.v1.restart', 'io.containerd.internal.v1.tracing', 'io.containerd.tracing.processor.v1.otlp',
   'io.containerd.snapshotter.v1.aufs', 'io.containerd.snapshotter.v1.blockfile',
 ]
+[timeouts]
+  'io.containerd.timeout.task.state' = '10s'
 [debug]
   level = 'LEVEL'
   address = 'DIR/debug.sock'
