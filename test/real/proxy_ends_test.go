@@ -107,7 +107,7 @@ func TestProxyGivenUp(t *testing.T) {
 	needV1(t, c)
 	a := startProxy(t, c, "")
 	web := c.RunContainer(c.RunPod(plain("web", "LS")), real.ContainerSpec{Name: "app"})
-	codes := map[string]int{}
+	codes, left := map[string]int{}, 0
 	for i := range 12 {
 		after := time.Duration(i*i) * time.Millisecond // a creation takes some 30 ms, a start some 100
 		pod := c.RunPod(owning(fmt.Sprint("db-", i), "1"))
@@ -127,9 +127,19 @@ func TestProxyGivenUp(t *testing.T) {
 			same(t, "CPUs of an owner", c.KernelFile(id, "cpuset.cpus"), "1")
 		}
 		// A start that was given up may go on in the runtime, which does not remove what is starting; a kubelet asks again.
-		real.Eventually(t, patiently, func() error { return c.TryRemovePod(pod) })
+		real.Eventually(t, patiently, func() error {
+			err := c.TryRemovePod(pod)
+			if leftTask(c, id, err) {
+				left++
+				a.restartRuntime(c)
+			}
+			return err
+		})
 	}
-	t.Log(codes)
+	t.Logf("%v; containerd left the task of %d starts", codes, left)
+	if left > 2 { // one in a hundred is usual
+		t.Errorf("containerd left the task of %d starts, want 2 at most", left)
+	}
 	if codes["create DeadlineExceeded"] == 0 || codes["start DeadlineExceeded"] == 0 || codes["create OK"] == 0 {
 		t.Errorf("calls were not given up both early and late: %v", codes)
 	}

@@ -124,6 +124,13 @@ func TestProxyKilled(t *testing.T) {
 		t.Error("no pod came and went")
 	}
 	same(t, "process", c.ContainerPID(owner), pid)
+	t.Logf("%d pods could not be removed, for containerd left the task of a start that a kill cut", l.left.Load())
+	if l.left.Load() > 0 {
+		a.restartRuntime(c)
+	}
+	if most := int64(2 + len(gaps)/20); l.left.Load() > most { // one in a hundred kills is usual
+		t.Errorf("containerd left %d tasks after %d kills, want %d at most", l.left.Load(), len(gaps), most)
+	}
 	removeLeftPods(t, c, owner, silent)
 	a.knowsOnly(1, owner, silent)
 }
@@ -147,6 +154,7 @@ type load struct {
 	over atomic.Bool // an error ended it
 
 	pods, calls, again, anew atomic.Int64
+	left                     atomic.Int64 // pods that stay, since containerd left a task
 }
 
 // wait returns when so many more calls were begun: in the middle of the last.
@@ -174,40 +182,47 @@ func (l *load) churn(class string) (err error) {
 		if err != nil {
 			return fmt.Errorf("run pod: %w", err)
 		}
-		if err := l.container(pod); err != nil {
+		cut, err := l.container(pod)
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if _, err := insist(l, func(int) (any, error) { return nil, l.c.TryRemovePod(pod) }); err != nil {
+		_, err = insist(l, func(int) (any, error) { return nil, l.c.TryRemovePod(pod) })
+		switch {
+		case err == nil:
+			l.pods.Add(1)
+		case slices.ContainsFunc(cut, func(id real.ContainerID) bool { return leftTask(l.c, id, err) }):
+			l.left.Add(1)
+		default:
 			return fmt.Errorf("remove pod: %w", err)
 		}
-		l.pods.Add(1)
 	}
 }
 
-// container runs a container of a pod until it has run once.
-func (l *load) container(pod real.PodID) error {
+// container runs a container of a pod until it has run once, and returns those before it, whose starts were cut.
+func (l *load) container(pod real.PodID) (cut []real.ContainerID, err error) {
 	for attempt := range uint32(10) {
 		id, err := insist(l, func(try int) (real.ContainerID, error) {
 			return l.c.TryCreateContainer(pod, real.ContainerSpec{Name: fmt.Sprint("app", try), Attempt: attempt})
 		})
 		if err != nil {
-			return fmt.Errorf("create: %w", err)
+			return cut, fmt.Errorf("create: %w", err)
 		}
-		cut := false
+		ended := false
 		if _, err := insist(l, func(try int) (any, error) {
 			err := l.c.TryStartContainer(id)
 			switch {
 			case err == nil || state(l.c, id) == cri.ContainerState_CONTAINER_RUNNING: // perhaps its answer was lost
 				return nil, nil
 			case try > 0 && status.Code(err) == codes.Unknown: // the runtime has ended a container whose call was cut off
-				cut = true
+				ended = true
 				return nil, nil
 			}
 			return nil, err
 		}); err != nil {
-			return fmt.Errorf("start: %w", err)
+			return cut, fmt.Errorf("start: %w", err)
 		}
-		if cut {
+		if ended {
+			cut = append(cut, id)
 			l.anew.Add(1)
 			continue
 		}
@@ -215,20 +230,25 @@ func (l *load) container(pod real.PodID) error {
 		if err == nil && seen.Affinity != "0" {
 			err = fmt.Errorf("%s started on CPUs %s beside the owner of 1", id, seen.Affinity)
 		}
-		return err
+		return cut, err
 	}
-	return errors.New("ten starts were cut off")
+	return cut, errors.New("ten starts were cut off")
 }
 
-// state asks the runtime itself.
-func state(c *real.Containerd, id real.ContainerID) cri.ContainerState {
+// containerStatus asks the runtime itself.
+func containerStatus(c *real.Containerd, id real.ContainerID) (*cri.ContainerStatus, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patiently)
 	defer cancel()
 	answer, err := c.Direct().ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: string(id)})
+	return answer.GetStatus(), err
+}
+
+func state(c *real.Containerd, id real.ContainerID) cri.ContainerState {
+	s, err := containerStatus(c, id)
 	if err != nil {
 		return cri.ContainerState_CONTAINER_UNKNOWN
 	}
-	return answer.GetStatus().GetState()
+	return s.GetState()
 }
 
 // insist tries again while the runtime does not answer.
