@@ -387,9 +387,9 @@ func (d *draft) update(c *Container, r *lifecycle.Resources) {
 // resize seats a container that asks for other resources than before, and those that
 // own CPUs together with it.
 func (d *draft) resize(was, c *Container) (failed error) {
-	r := &resize{was: was}
+	r := &resize{was: was, less: lower(&was.Pristine, &c.Pristine), more: lower(&c.Pristine, &was.Pristine)}
 	d.account(was, c)
-	if lower(&was.Pristine, &c.Pristine) || was == c {
+	if r.less || was == c {
 		r.revoked = d.unpaid(c.PodID, c)
 	}
 	if r.revoked {
@@ -397,6 +397,7 @@ func (d *draft) resize(was, c *Container) (failed error) {
 	}
 	d.decideContainer(c, nil, r)
 	d.propagateResize(c, r)
+	d.resizeBeside(c, r)
 	if r.revoked {
 		d.reseatRevoked(c.PodID, c)
 	}

@@ -209,9 +209,10 @@ func noWhole(p *Pod, sum, told *lifecycle.Resources) error {
 }
 
 // askedMore returns the attempt at a container before a new one, where that asks
-// for less: it is measured like one that is resized.
+// for less: it is measured like one that is resized, also where others own the CPUs of
+// its pod.
 func (d *draft) askedMore(p *Pod, c *Container) *Container {
-	if g, owns := d.n.ledger.Of(c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
+	if g, owns := d.n.ownedBefore(p, c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
 		return nil
 	}
 	var was *Container

@@ -17,6 +17,11 @@ import (
 type resize struct {
 	was    *Container // as it was before
 	before topology.Set
+	// less and more: who is resized asks for less CPU than before, by request or limit, or
+	// for more. That may be another container than the owner.
+	less, more bool
+	// measured: an owner was brought in line with it.
+	measured bool
 	// failed is why it could not own as many CPUs as it asks for now.
 	failed error
 	// ofPod: the sum of the pod is what changed.
@@ -41,7 +46,7 @@ func (n *view) ownsAsOne(p *Pod) bool {
 // or nothing; then the problem says why.
 func (s *seating) resized(have topology.Set) topology.Set {
 	r := s.resize
-	r.before, r.all = have, s.n.ownsAsOne(s.p)
+	r.before, r.all, r.measured = have, s.n.ownsAsOne(s.p), true
 	owned := s.withOffline(have).Len()
 	n, sum, key, _ := s.wanted(r.was, owned)
 	cpus, err := s.resizeTo(have, n, sum)
@@ -156,7 +161,8 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 	before, after := s.n.podSum(s.p, was), s.n.podSum(s.p, s.c)
 	if r := s.resize; r != nil && !r.ofPod {
 		n, sum := s.p.paidNow(&after)
-		less, more := lower(&was.Pristine, &s.c.Pristine), lower(&s.c.Pristine, &was.Pristine)
+		resizes := was != s.c // else it is told of what came of that
+		less, more := resizes && r.less, resizes && r.more
 		if n < owns && !less {
 			// It asks for no less, so a lower sum is one of before.
 			return owns, s.p.Pod.Resources, a.key, true
@@ -231,8 +237,7 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 		return
 	}
 	for _, other := range d.n.containersOf(c.PodID) {
-		owns := other.Seat.Pool == placement.Own || !other.Stamp.CPUs.Empty() && !d.n.ledger.Kept(other.Key).Empty()
-		follows := other.ID != c.ID && other.Alive() && owns && (r.all || other.Key == c.Key)
+		follows := other.ID != c.ID && d.n.holds(other) && (r.all || other.Key == c.Key)
 		if follows && (moved || other.Wanted != 0) {
 			n := *other
 			n.Stamp.CPUs = c.Stamp.CPUs
@@ -241,6 +246,56 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 			}
 			d.decideContainer(&n, nil, nil)
 		}
+	}
+}
+
+// holds reports whether a container lives and owns CPUs, or waits for those it owns.
+func (n *view) holds(c *Container) bool {
+	return c.Alive() && (c.Seat.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Kept(c.Key).Empty())
+}
+
+// resizeBeside brings what the containers of a pod own together in line with what
+// another container of it asks for by now that owns nothing itself: the pod was refused
+// when that was created, and they were created anew since. It pays for their CPUs as
+// they do.
+func (d *draft) resizeBeside(c *Container, r *resize) {
+	if r.measured || !r.less && !r.more || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
+		return
+	}
+	beside := &resize{less: r.less, more: r.more}
+	all := d.n.containersOf(c.PodID)
+	i := slices.IndexFunc(all, func(o *Container) bool { return o.ID != c.ID && d.n.holds(o) })
+	if i < 0 {
+		d.resizeEnded(c.PodID, beside)
+		return
+	}
+	o := *all[i]
+	beside.was = all[i]
+	d.decideContainer(&o, nil, beside)
+	if d.propagateResize(&o, beside); beside.revoked {
+		d.reseatRevoked(c.PodID, nil)
+	}
+	r.failed = beside.failed
+}
+
+// resizeEnded does so where no container of the pod lives that owns its CPUs: those that
+// are created anew have what it owns by then.
+func (d *draft) resizeEnded(podID string, r *resize) {
+	p := d.n.pod(podID)
+	g, owns := d.n.ownedBefore(p, placement.Key{})
+	if !owns || g.From == placement.ByKubelet {
+		return
+	}
+	was := &Container{PodID: podID, Key: g.Key}
+	was.Wanted = g.Wanted
+	c := *was
+	r.was = was
+	s := d.seating(&c, r)
+	if cpus := s.resized(g.CPUs); !cpus.Empty() {
+		s.own(cpus, g.From, "")
+	}
+	if d.n.ledger.OfPod(p.Pod.UID) != g.CPUs {
+		d.redecide(p, p.Values)
 	}
 }
 
@@ -287,18 +342,33 @@ func (s *seating) asksInVain(owns int) int {
 // createdAnew carries over to a container that is created anew what the one before
 // it asked for in vain, and reports whether there was one that owned CPUs.
 func (s *seating) createdAnew() bool {
-	g, owns := s.n.ledger.Of(s.c.Key)
-	if !owns {
+	g, owns := s.n.ownedBefore(s.p, s.c.Key)
+	if !owns || g.Key != s.c.Key && g.Wanted == 0 {
 		return false
 	}
 	sum := s.c.Pristine
 	if s.n.chosenForPod(s.p) {
 		sum = s.n.podSum(s.p, s.c)
 	}
-	if n, a := s.p.due(&sum).CPUs, s.p.due(s.p.Pod.Resources).CPUs; n != s.withOffline(g.CPUs).Len() && (n == g.Wanted || n > a) {
+	if n, a := s.p.due(&sum).CPUs, s.p.due(s.p.Pod.Resources).CPUs; n != s.withOffline(g.CPUs).Len() && (n == g.Wanted || n > a && g.Key == s.c.Key) {
 		s.c.Wanted = n
 	}
 	return true
+}
+
+// ownedBefore returns what a container owns that is created anew: what the one before it
+// did, or what other containers of its pod do, where they own as one. Of those it is a
+// grant that tells what was asked for in vain, where there is one.
+func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns bool) {
+	if g, owns = n.ledger.Of(key); owns || !n.ownsAsOne(p) {
+		return g, owns
+	}
+	for _, one := range n.ledger.OfPodByContainer(p.Pod.UID) {
+		if !owns || g.Wanted == 0 {
+			g, owns = one, true
+		}
+	}
+	return g, owns
 }
 
 // reportResized reports that an owner asks for another number of CPUs than it has.

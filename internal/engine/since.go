@@ -21,13 +21,24 @@ func (b *recovery) since() (was, now lifecycle.Resources) {
 		first := &asked
 		if rec, ok := b.facts.Records[told.ID]; ok {
 			asked = askedSince(&rec, &told.Resources)
-			if first = &asked; !rec.Late {
+			switch first = &asked; {
+			case !rec.Late:
 				first = &rec.Pristine
+			case rec.Stamped != nil && !b.podOwns(): // who owns was measured when it was resized
+				first = rec.Stamped
 			}
 		}
 		before, after = append(before, first), append(after, &asked)
 	}
 	return sumOf(before), sumOf(after)
+}
+
+// podOwns reports whether containers of a pod own CPUs at a Synchronize, or did before
+// they ended.
+func (b *recovery) podOwns() bool {
+	return b.facts.Grants[b.p.Pod.UID] != "" || slices.ContainsFunc(b.n.listed[b.p.Pod.ID], func(c *lifecycle.Container) bool {
+		return b.facts.Records[c.ID].CPUs != ""
+	})
 }
 
 // accountSince notes what is known of pods' sums at a Synchronize, and recounts those

@@ -103,6 +103,9 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 		return cpus, a.key, "chosen before", s.n.grantable(s.p, s.c.Key, cpus)
 	}
 	if have := s.n.ledger.OfPod(s.p.Pod.UID); a.pod && !have.Empty() {
+		if s.resize != nil {
+			have = s.resized(have)
+		}
 		return have, a.key, "those of its pod", s.n.grantable(s.p, s.c.Key, have)
 	}
 	if err := s.n.terms(s.p).Elsewhere; err != nil {

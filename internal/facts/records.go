@@ -16,11 +16,14 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	}
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		id, name := (*ctr).ID, (*ctr).Name
+		text, stamped := (*ctr).Annotations[intent.RecordKey]
 		if r, late := g.o.Checkpoint.Record(id); late {
+			if first, err := g.o.Signer.Read(p.UID, name, text); stamped && err == nil {
+				r.Stamped = &first.Pristine
+			}
 			put(&f.Records, id, r)
 			return
 		}
-		text, stamped := (*ctr).Annotations[intent.RecordKey]
 		if !stamped {
 			return
 		}

@@ -44,6 +44,9 @@ type Record struct {
 	Kept
 	// Late: it is of after the container was created, and nothing is later.
 	Late bool `json:"-"`
+	// Stamped are the resources that were requested when the container was created, of
+	// one that is Late and carries a record of its creation; else nil.
+	Stamped *Resources `json:"-"`
 }
 
 // RecordVersion is the version of the records that are written, and the only one

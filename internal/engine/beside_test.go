@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// besideOwner is a pod that was refused its CPUs, and came to own them when one of its
+// containers was created anew.
+type besideOwner struct {
+	t    *testing.T
+	m    *topology.Machine
+	s    *State
+	a    asking
+	pod  *lifecycle.Pod
+	side lifecycle.Resources
+}
+
+func newBesideOwner(t *testing.T) *besideOwner {
+	t.Helper()
+	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
+	b := &besideOwner{t: t, m: m, s: NewState(m, p), a: asking{name: "main", level: "LSR", milli: 3100}, side: asking{milli: 100}.resources()}
+	hog := asking{name: "hog", level: "LSE", milli: 12000}
+	hog.run(t, b.s)
+	b.pod = b.a.pod()
+	do(t, b.s, lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: b.pod})
+	b.create("main", "main", 3000)
+	b.create("side", "side", 100)
+	do(t, b.s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: hog.pod()})
+	b.tell(lifecycle.RemoveContainer, "side", nil)
+	b.create("a", "side", 100)
+	b.check("5,12-13", "")
+	return b
+}
+
+func (b *besideOwner) tell(kind lifecycle.Kind, id string, asks *lifecycle.Resources) {
+	b.t.Helper()
+	do(b.t, b.s, lifecycle.Event{Kind: kind, Pod: b.pod, Container: &lifecycle.Container{ID: id, PodID: b.pod.ID}, Requested: asks})
+}
+
+func (b *besideOwner) create(id, name string, milli int64) {
+	b.t.Helper()
+	told := &lifecycle.Container{ID: id, PodID: b.pod.ID, Name: name, Resources: asking{milli: milli}.resources()}
+	do(b.t, b.s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: b.pod, Container: told})
+}
+
+// resize is one of the container that runs in a pool.
+func (b *besideOwner) resize(milli int64) {
+	b.t.Helper()
+	r := asking{milli: milli}.resources()
+	b.tell(lifecycle.UpdateContainer, "main", &r)
+}
+
+// check checks what the owner has, and what is said of it.
+func (b *besideOwner) check(cpus, problem string) {
+	b.t.Helper()
+	checkOwned(b.t, b.m, b.s, cpus)
+	var said []string
+	for _, q := range b.s.Container("a").Found.Problems {
+		said = append(said, q.Reason)
+	}
+	if all := strings.Join(said, "; "); (problem == "") != (all == "") || !strings.Contains(all, problem) {
+		b.t.Errorf("said %q, wanted %q", all, problem)
+	}
+}
+
+// TestResizeBesideOwner: it is the container that still runs in a pool whose resize
+// changes what the pod pays for.
+func TestResizeBesideOwner(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		milli   int64 // that it asks for at last
+		cpus    string
+		problem string
+	}{
+		{name: "to less", milli: 1000, cpus: "12"},
+		{name: "to more", milli: 4000, cpus: "5,12-14"},
+		{name: "to more than there is", milli: 20000, cpus: "5,12-13", problem: "it asks for 20 CPUs now and owns 3"},
+		{name: "to less than a CPU", milli: 500, problem: "it owned 3 CPUs and was resized"},
+	} {
+		for _, told := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, and the sum is told: %v", c.name, told), func(t *testing.T) {
+				b := newBesideOwner(t)
+				if b.resize(c.milli); told {
+					sum := asking{milli: c.milli + 100}.resources()
+					do(t, b.s, lifecycle.Event{Kind: lifecycle.UpdatePodSandbox, Pod: b.pod, Requested: &sum})
+				}
+				b.check(c.cpus, c.problem)
+				if got := b.s.Container("main").Seat; !got.Owned.Empty() {
+					t.Errorf("who shared owns %s by a resize", b.m.Format(got.Owned))
+				}
+			})
+		}
+	}
+}
+
+// TestResizeBesideEnded: the owner has ended meanwhile, and is created anew.
+func TestResizeBesideEnded(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		milli   int64
+		cpus    string
+		problem string
+	}{
+		{name: "less", milli: 1000, cpus: "12"},
+		{name: "more", milli: 4000, cpus: "5,12-14"},
+		{name: "more than there is", milli: 20000, cpus: "5,12-13", problem: "it asks for 20 CPUs now and owns 3"},
+		{name: "less than a CPU", milli: 500, problem: "pays for no whole CPU"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBesideOwner(t)
+			b.tell(lifecycle.RemoveContainer, "a", nil)
+			b.resize(c.milli)
+			b.create("a", "side", 100)
+			b.check(c.cpus, c.problem)
+		})
+	}
+}
+
+// TestCreatedAnewBesideOwner: a container that ran in a pool is created anew beside the
+// owner, and has what its pod owns.
+func TestCreatedAnewBesideOwner(t *testing.T) {
+	t.Run("with less", func(t *testing.T) {
+		b := newBesideOwner(t)
+		b.tell(lifecycle.StartContainer, "main", nil)
+		b.tell(lifecycle.StopContainer, "main", nil)
+		b.create("anew", "main", 1000)
+		b.check("12", "")
+		if got := b.m.Format(b.s.Container("anew").Seat.Owned); got != "12" {
+			t.Errorf("it owns %s, wanted 12", got)
+		}
+	})
+	t.Run("after a resize that was refused", func(t *testing.T) {
+		b := newBesideOwner(t)
+		b.resize(20000)
+		b.tell(lifecycle.RemoveContainer, "main", nil)
+		b.create("main", "main", 20000)
+		if said := b.s.Container("main").Found.Problems; len(said) == 0 || !strings.Contains(said[0].Reason, "it asks for 20 CPUs now and owns 3") {
+			t.Errorf("of who is created anew is said %v", said)
+		}
+		b.resize(4000)
+		b.check("4-5,12-13", "")
+	})
+}
+
+// TestRefusedResizedAnew: a pod was refused, and resized to less; the agent restarts, and
+// is told the pod as it was made. Its container is created anew, and has what it pays for.
+func TestRefusedResizedAnew(t *testing.T) {
+	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
+	first, less := asking{milli: 4000}.resources(), asking{milli: 2000}.resources()
+	for _, c := range []struct {
+		name    string
+		stamped *lifecycle.Resources
+		owns    int
+	}{{"its record tells what it asked for first", &first, 2}, {"no record of its creation", nil, 4}} {
+		s := NewState(m, p)
+		pod := asking{name: "a", level: "LSR", milli: 4000}.pod()
+		main := &lifecycle.Container{ID: "a", PodID: pod.ID, Name: "c", Resources: less, State: lifecycle.StateRunning}
+		records := map[string]Record{"a": {Late: true, Stamped: c.stamped, Kept: lifecycle.Kept{Pristine: less}}}
+		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{pod}, Containers: []*lifecycle.Container{main}}, Facts{Records: records}))
+		do(t, s, lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: pod, Container: main})
+		do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: &lifecycle.Container{ID: "b", PodID: pod.ID, Name: "c", Resources: less}})
+		if got := s.Container("b").Seat.Owned; got.Len() != c.owns {
+			t.Errorf("%s: it owns %s, want %d CPUs", c.name, m.Format(got), c.owns)
+		}
+	}
+}
