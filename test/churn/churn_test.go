@@ -3,9 +3,11 @@ package churn
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,7 +37,8 @@ func TestChurn(t *testing.T) {
 	t.Parallel()
 	steps, seeds := 300, []uint64{1}
 	if os.Getenv("TRIMTAB_SOAK") != "" {
-		steps, seeds = 5000, []uint64{1, 2, 3}
+		first := firstSeed(t)
+		steps, seeds = 5000, []uint64{first, first + 1, first + 2}
 	}
 	for _, seed := range seeds {
 		for _, v := range []cgroup.Version{cgroup.V2, cgroup.V1} {
@@ -61,6 +64,20 @@ func TestChurn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// firstSeed is the first of the soak's seeds: 1, or TRIMTAB_SEED.
+func firstSeed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("TRIMTAB_SEED")
+	if text == "" {
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		t.Fatalf("TRIMTAB_SEED is %q, want a number", text)
+	}
+	return seed
 }
 
 // TestChurnFaults shows that the eye sees: without the shrink of others before a
@@ -152,9 +169,9 @@ func (n *node) step(crowd int) {
 	case what < 73:
 		n.resizeAny()
 	case what < 80:
-		for ref := range n.waiting {
+		if waiting := slices.Sorted(maps.Keys(n.waiting)); len(waiting) > 0 { // sorted: a seed is one history
+			ref := waiting[n.rng.IntN(len(waiting))]
 			n.start(n.pod(ref.Pod()), ref)
-			break
 		}
 	default:
 		n.run()
@@ -189,6 +206,9 @@ func (n *node) run() {
 
 func (n *node) create(p *pod, c scenario.Container) {
 	n.must("create", n.runtime.CreateContainer(n.t.Context(), p.ref(), c))
+	if p.kind.owns {
+		p.did("creation of %s with a quota of %d: %s", c.Name, *c.Resources.Quota, saying(n.explain(p.ref().In(c.Name))))
+	}
 }
 
 // start starts a created container, and has it looked at at its first
@@ -202,6 +222,7 @@ func (n *node) start(p *pod, ref scenario.Ref) {
 		n.must("CPUs it owns", err)
 		owned = topology.SetOf(ids...)
 	}
+	p.did("start of %s: %s", ref.Container(), saying(told))
 	if ref.Container() == "main" {
 		n.judgeGrant(p, told, owned)
 	}
@@ -224,14 +245,14 @@ func (n *node) explain(ref scenario.Ref) api.Container {
 func (n *node) judgeGrant(p *pod, told api.Container, owned topology.Set) {
 	switch {
 	case !p.kind.owns && !owned.Empty():
-		n.t.Errorf("%s owns %s and asked for none", p.ref(), told.CPUs)
+		n.blame(p, "%s owns %s and asked for none", p.ref(), told.CPUs)
 	case !p.kind.owns:
 	case owned.Empty() && len(told.Problems) == 0:
-		n.t.Errorf("%s owns nothing, and nothing says why: %+v", p.ref(), told)
+		n.blame(p, "%s owns nothing, and nothing says why: %+v", p.ref(), told)
 	case owned.Empty():
 		n.refused++
 	case owned.Len() != p.cpus && !p.kind.all:
-		n.t.Errorf("%s owns %s, want %d CPUs", p.ref(), told.CPUs, p.cpus)
+		n.blame(p, "%s owns %s, want %d CPUs", p.ref(), told.CPUs, p.cpus)
 	default:
 		n.owned++
 	}
@@ -240,7 +261,7 @@ func (n *node) judgeGrant(p *pod, told api.Container, owned topology.Set) {
 	}
 	for _, cpus := range n.eye.nodes {
 		if both := cpus.And(owned); !both.Empty() && both != owned {
-			n.t.Errorf("%s is bound to a NUMA node and owns %s", p.ref(), told.CPUs)
+			n.blame(p, "%s is bound to a NUMA node and owns %s", p.ref(), told.CPUs)
 		}
 	}
 }
@@ -262,6 +283,7 @@ func (n *node) crash(p *pod, c *scenario.Container) {
 	n.eye.stopped(n.dir(p, ref))
 	delete(n.waiting, ref)
 	n.must("remove container", n.runtime.RemoveContainer(n.t.Context(), ref))
+	p.did("end of %s", ref.Container())
 	n.create(p, *c)
 	n.start(p, ref)
 }

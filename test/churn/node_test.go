@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -32,9 +34,33 @@ type pod struct {
 	cpus    int // that it is to own
 	ctrs    []scenario.Container
 	stopped bool
+	history []string // what was done to it, and what the agent said then
 }
 
 func (p *pod) ref() scenario.Ref { return scenario.PodRef(p.Namespace, p.Name) }
+
+// did notes what was done to a pod that owns CPUs, or is to.
+func (p *pod) did(format string, args ...any) {
+	if !p.kind.owns {
+		return
+	}
+	p.history = append(p.history, fmt.Sprintf(format, args...))
+}
+
+// blame fails the test because of a pod, and tells how it came to that.
+func (n *node) blame(p *pod, format string, args ...any) {
+	n.t.Helper()
+	n.t.Errorf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(p.history, "\n"))
+}
+
+// saying is what the agent says of a container, in a line.
+func saying(c api.Container) string {
+	text := c.Seat + " " + c.CPUs
+	for _, q := range c.Problems {
+		text += "; " + q.Reason
+	}
+	return text
+}
 
 // node is the embedded runtime with the agent at its NRI socket.
 type node struct {
@@ -173,6 +199,9 @@ func (n *node) restart(what string) {
 	}
 	if err != nil {
 		n.t.Fatalf("restart of the %s: %v", what, err)
+	}
+	for _, p := range n.pods {
+		p.did("restart of the %s", what)
 	}
 }
 

@@ -47,6 +47,7 @@ func (n *node) resize(p *pod) {
 		return n.runtime.UpdateContainer(n.t.Context(), u.Container, u.Resources)
 	}))
 	n.late.resizing(false)
+	p.did("resize of main to %d CPUs, with %v its own: %s", cpus, before.Members(), saying(n.owning(p)))
 	if before.Empty() {
 		p.cpus = cpus // one that was refused may have them when it is created anew
 		return
@@ -58,22 +59,22 @@ func (n *node) resize(p *pod) {
 	n.eye.resized(p.ref(), owned)
 	switch {
 	case told.Seat != "exclusive":
-		n.t.Errorf("%s lost its CPUs by a resize: %+v", p.ref(), told)
+		n.blame(p, "%s lost its CPUs by a resize: %+v", p.ref(), told)
 	case p.kind.all && owned == before:
 	case owned == before && before.Len() != cpus && len(told.Problems) == 0:
-		n.t.Errorf("%s owns %s and asks for %d CPUs, and nothing says why: %+v", p.ref(), told.CPUs, cpus, told)
+		n.blame(p, "%s owns %s and asks for %d CPUs, and nothing says why: %+v", p.ref(), told.CPUs, cpus, told)
 	case owned == before:
 		n.kept++
 	case owned.Len() != cpus:
-		n.t.Errorf("a resize to %d CPUs took %s from %v to %s", cpus, p.ref(), before.Members(), told.CPUs)
+		n.blame(p, "a resize to %d CPUs took %s from %v to %s", cpus, p.ref(), before.Members(), told.CPUs)
 	case !owned.Contains(before) && !before.Contains(owned):
-		n.t.Errorf("a resize moved %s from %v to %s", p.ref(), before.Members(), told.CPUs)
+		n.blame(p, "a resize moved %s from %v to %s", p.ref(), before.Members(), told.CPUs)
 	default:
 		n.resized++
 		p.cpus = cpus
 	}
 	if p.kind.bound && !n.eye.onOneNode(owned) {
-		n.t.Errorf("%s is bound to a NUMA node and owns %s after a resize", p.ref(), told.CPUs)
+		n.blame(p, "%s is bound to a NUMA node and owns %s after a resize", p.ref(), told.CPUs)
 	}
 }
 
