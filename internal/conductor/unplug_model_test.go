@@ -194,11 +194,33 @@ func (u *unplugged) restart(saved bool) {
 	mo := u.mo
 	// Which CPUs a resize gave is known to nobody any more.
 	u.excused = u.excused || !saved && u.due[u.owner.pod] != u.born && len(u.offline) > 0
+	forgets := !saved && u.gaveUp()
 	mo.machine = found(u.offline)
 	u.host()
 	mo.unsaved = !saved
-	mo.restart()
+	if forgets {
+		mo.boot()
+		mo.handle(mo.everything())
+		if n := len(idsOf(u.owns(u.owner))); n > u.dueOf(u.owner.pod) {
+			mo.wrong("%s: %s owns %d CPUs and is due %d", u.step, u.owner.ID, n, u.dueOf(u.owner.pod))
+		}
+	} else {
+		mo.restart()
+	}
 	mo.unsaved = false
+}
+
+// gaveUp reports whether the owner has none of its CPUs now, as they are offline, and fewer are kept for it than it asks for: it
+// gave some up, to a resize or to an agent that had lost its state, and asks for as many again. Its record in the runtime names
+// those as its own, and nothing else tells of them but the state directory. An agent without that has the owner run on them, which
+// is what it asks for, and so moves it.
+func (u *unplugged) gaveUp() bool {
+	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
+		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
+			return g.CPUs == "" && len(idsOf(g.Away)) < u.dueOf(u.owner.pod)
+		}
+	}
+	return false
 }
 
 // onMeanwhile starts the agent anew after all CPUs came back.

@@ -3,7 +3,6 @@ package conductor_test
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,10 +96,7 @@ func telling(h string) bool {
 	if strings.Contains(h, "oo") || strings.HasPrefix(h, "o") || strings.HasSuffix(h, "o") || strings.Contains(h, "kK") || strings.Contains(h, "KK") {
 		return false // in the end all are online anyway
 	}
-	// One that gave a CPU up and asks for it again in vain, while all that it has are offline, looks like one that never gave it
-	// up to an agent without its state: it has it again, which is what it asks for.
-	given := regexp.MustCompile("-.*K.*[+].*d")
-	return strings.Count(h, "n") < 3 && !given.MatchString(h)
+	return strings.Count(h, "n") < 3
 }
 
 // refused reports whether the kernel of version 1 refuses a quota on the way: where nobody tells that a pod's sum grew, its
@@ -123,7 +119,7 @@ func playUnplugged(t *testing.T, v cgroup.Version, kind ownerKind, h string) {
 // TestUnpluggedFound plays what the enumeration once found, and one of TRIMTAB_HISTORY.
 func TestUnpluggedFound(t *testing.T) {
 	t.Parallel()
-	found := []string{"kr", "krod", "K", "Kr", "kK", "KcnK", "K+r", "-kd", "-dKk", "-Kod", "K-dk", "dk-d", "+kd", "k+kd", "kcr", "Kcd", "kw", "Kw", "kx", "+kw", "kcw", "+KxK", "K+ctx", "kc+x", "r+cKr"}
+	found := []string{"kr", "krod", "K", "Kr", "kK", "KcnK", "K+r", "-kd", "-dKk", "-Kod", "K-dk", "dk-d", "+kd", "k+kd", "kcr", "Kcd", "kw", "Kw", "kx", "+kw", "kcw", "+KxK", "K+ctx", "kc+x", "r+cKr", "kxkd", "-k+d", "kxKd", "-K+d"}
 	if h := os.Getenv("TRIMTAB_HISTORY"); h != "" {
 		found = []string{h}
 	}
