@@ -18,13 +18,13 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	defer c.node.mu.Unlock()
 	v := nodeview.View{State: c.node.state, Synced: c.synced, Absent: c.presence.Absent(), Keeper: c.keeper}
 	v.Became = func(owner string, v lifecycle.Value) (nodeview.Became, bool) { return c.node.tracks[owner].of(v) }
-	v.Attached = c.node.attached
+	v.Attached = func() []api.Attached { return attachedNow(c.node.runtimes) }
 	read(&v)
 }
 
-// attached returns the runtimes that are connected.
-func (n *node) attached() (all []api.Attached) {
-	for _, a := range n.runtimes {
+// attachedNow tells of the runtimes that are connected.
+func attachedNow(runtimes map[string]attached) (all []api.Attached) {
+	for _, a := range runtimes {
 		all = append(all, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
 	}
 	return all

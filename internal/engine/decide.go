@@ -397,7 +397,7 @@ func (d *draft) resize(was, c *Container) (failed error) {
 	}
 	d.decideContainer(c, nil, r)
 	d.propagateResize(c, r)
-	d.resizeBeside(c, r)
+	r.alignBeside(d, c)
 	if r.revoked {
 		d.reseatRevoked(c.PodID, c)
 	}

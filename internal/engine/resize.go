@@ -254,11 +254,11 @@ func (n *view) holds(c *Container) bool {
 	return c.Alive() && (c.Seat.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Kept(c.Key).Empty())
 }
 
-// resizeBeside brings what the containers of a pod own together in line with what
+// alignBeside brings what the containers of a pod own together in line with what
 // another container of it asks for by now that owns nothing itself: the pod was refused
 // when that was created, and they were created anew since. It pays for their CPUs as
 // they do.
-func (d *draft) resizeBeside(c *Container, r *resize) {
+func (r *resize) alignBeside(d *draft, c *Container) {
 	if r.measured || !r.less && !r.more || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
 		return
 	}
@@ -266,7 +266,7 @@ func (d *draft) resizeBeside(c *Container, r *resize) {
 	all := d.n.containersOf(c.PodID)
 	i := slices.IndexFunc(all, func(o *Container) bool { return o.ID != c.ID && d.n.holds(o) })
 	if i < 0 {
-		d.resizeEnded(c.PodID, beside)
+		beside.alignEnded(d, c.PodID)
 		return
 	}
 	o := *all[i]
@@ -278,9 +278,9 @@ func (d *draft) resizeBeside(c *Container, r *resize) {
 	r.failed = beside.failed
 }
 
-// resizeEnded does so where no container of the pod lives that owns its CPUs: those that
+// alignEnded does so where no container of the pod lives that owns its CPUs: those that
 // are created anew have what it owns by then.
-func (d *draft) resizeEnded(podID string, r *resize) {
+func (r *resize) alignEnded(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
 	if !owns || g.From == placement.ByKubelet {
