@@ -33,7 +33,7 @@ func (n *node) capabilities(from Carrier) (can Capabilities) {
 }
 
 // known is what a value's route depends on.
-func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, told *lifecycle.Container) route.Known {
+func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Known {
 	k := route.Known{Contest: n.contest(ctr, v.Field)}
 	if p == route.Creating {
 		return k
@@ -42,7 +42,7 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, to
 	d, _ := t.of(v)
 	k.InForce, k.Stored = d.Applied && d.Value == text, t.Has(v)
 	k.Kept = t.KernelOnly(ctr, v) || p != route.Updating && t.StaysOut(ctr, v)
-	k.Given = told != nil && present(told, v) || untold(v.Field) && t.given[v.Field] == v.Text
+	k.Given = reported != nil && present(reported, v) || unreported(v.Field) && t.given[v.Field] == v.Text
 	k.Lowers = v.Field == lifecycle.MemoryLimit && v.Int >= 0 && !k.InForce
 	return k
 }
@@ -50,7 +50,7 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, to
 // bring sends a container's values where they go in this phase of its life, and
 // returns them. told is the container as the runtime describes it, nil where it is
 // known from before.
-func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecycle.Container) []lifecycle.Value {
+func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries
 	switch p {
@@ -65,20 +65,20 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, told *lifecy
 		if d, ok := before.of(v); ok && d.Value == v.String() {
 			t.deliver(v, d)
 		}
-		k := n.known(ctr, v, p, told)
+		k := n.known(ctr, v, p, reported)
 		k.NoCgroup, k.Unasked = err, w.from == nil
 		r := route.Of(p, &w.can, v, k)
 		if r.To == route.Answer {
 			w.answerWith(t, v, p)
 		}
 		if err == nil && route.InKernel(v.Field) {
-			w.toKernel(p, n.item(target, ctr, v), told != nil && t.Recorded)
+			w.toKernel(p, n.item(target, ctr, v), reported != nil && t.Recorded)
 		}
 		switch r.To {
 		case route.Runtime:
 			n.send(w, ctr, v, p)
 		case route.Kernel:
-			n.leaveToKernel(ctr, v, p, r.Why, k, told != nil)
+			n.leaveToKernel(ctr, v, p, r.Why, k, reported != nil)
 		case route.Given:
 			t.deliver(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "given at an earlier time"})
 		case route.Unapplied:
@@ -141,7 +141,7 @@ func (n *node) send(w *work, ctr *engine.Container, v lifecycle.Value, p route.P
 
 // leaveToKernel has a value in the kernel alone, for a reason where the runtime could have
 // it, or until the runtime's stored copy is brought in line.
-func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, told bool) {
+func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
 	case route.Creating, route.Named:
@@ -154,7 +154,7 @@ func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.P
 		t.deliver(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Alone: why, Note: route.AtStart(k.Contest)})
 		return
 	case route.Living:
-		if told && k.Stored {
+		if reported && k.Stored {
 			t.deliver(v, delivery{Channel: "runtime", Value: v.String(), Applied: true, Note: "given at an earlier time"})
 		}
 	}

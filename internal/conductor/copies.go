@@ -202,8 +202,8 @@ func (n *node) piggyback(w *work) {
 	// Nothing goes to whom the runtime is about to write itself, and no field that
 	// another plugin has, which may set it in the same answer.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
-		told := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
-		if told || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {
+		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
+		if answered || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {
 			return nil
 		}
 		return n.lacks(&w.can, c, route.Piggyback)

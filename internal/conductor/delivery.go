@@ -30,8 +30,8 @@ func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
 	return delivery{}, false
 }
 
-// untold reports whether no runtime tells a field of a container that exists.
-func untold(f lifecycle.Field) bool {
+// unreported reports whether no runtime reports a field of a container that exists.
+func unreported(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass
 }
 
@@ -45,29 +45,29 @@ func setOf(fields []lifecycle.Field) map[lifecycle.Field]bool {
 
 // present reports whether a container already has a value that only its
 // creation could give it.
-func present(told *lifecycle.Container, v lifecycle.Value) bool {
+func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.Env:
-		for _, e := range told.Env {
+		for _, e := range reported.Env {
 			if name, value, _ := strings.Cut(e, "="); name == v.Key {
 				return value == v.Text && !v.Gone
 			}
 		}
 		return v.Gone
 	case lifecycle.Annotation:
-		return told.Annotations[v.Key] == v.Text
+		return reported.Annotations[v.Key] == v.Text
 	case lifecycle.MountPoint:
-		for _, m := range told.Mounts {
+		for _, m := range reported.Mounts {
 			if v.Mount != nil && m.Destination == v.Mount.Destination && m.Source == v.Mount.Source {
 				return true
 			}
 		}
 	case lifecycle.OOMScoreAdj:
-		return told.OOMScoreAdj.V == v.Int
+		return reported.OOMScoreAdj.V == v.Int
 	case lifecycle.CDIDevice:
-		return slices.Contains(told.CDIDevices, v.Key)
+		return slices.Contains(reported.CDIDevices, v.Key)
 	case lifecycle.DeviceNode:
-		for _, d := range told.Devices {
+		for _, d := range reported.Devices {
 			if d.Path == v.Key {
 				return true
 			}

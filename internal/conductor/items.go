@@ -13,7 +13,7 @@ import (
 // without us.
 func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: t, Value: v, Asked: asked(&ctr.Pristine, v), Back: putsBack(v)}
-	if copied, told := n.track(ctr.ID).Stored[v.Field]; told && it.Asked != nil && copied != it.Asked.String() {
+	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && it.Asked != nil && copied != it.Asked.String() {
 		it.Carried = true // by the runtime, into the kernel
 	}
 	return it
@@ -23,8 +23,8 @@ func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) k
 // it did not tell, the kernel knows.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Back: putsBack(v)}
-	told := engine.PodPristine(p.Pod)
-	_, known := told.Of(v.Field, v.Key)
+	requested := engine.PodPristine(p.Pod)
+	_, known := requested.Of(v.Field, v.Key)
 	switch v.Field {
 	case lifecycle.CPUShares:
 		it.Unknown = !known
@@ -34,7 +34,7 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
 	}
 	if known {
-		it.Asked = asked(told, v)
+		it.Asked = asked(requested, v)
 	}
 	return it
 }
@@ -42,7 +42,7 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 // weightAfterIdle is the weight of a pod that is idle no more, where the runtime told it and nobody decides another: the
 // kernel forgets it, and so did an agent whose state is gone.
 func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
-	told := engine.PodPristine(p.Pod).CPU.Shares
+	requested := engine.PodPristine(p.Pod).CPU.Shares
 	ends := false
 	for _, v := range p.Values {
 		if v.Field == lifecycle.CPUShares {
@@ -51,8 +51,8 @@ func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 		ends = ends || v.Key == "cpu.idle" && v.Text == "0" && putsBack(v)
 	}
 	return lifecycle.Value{
-		Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: int64(told.V), Why: lifecycle.Reason{Text: "as the runtime asked"},
-	}, ends && told.Set
+		Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: int64(requested.V), Why: lifecycle.Reason{Text: "as the runtime asked"},
+	}, ends && requested.Set
 }
 
 // putsBack reports whether a value only takes back what was decided before.

@@ -27,14 +27,14 @@ func (n *node) route(w *work) {
 	for _, id := range w.done.Plan.ChangedPods {
 		n.preparePod(w, id)
 	}
-	told := map[string]*lifecycle.Container{}
+	reported := map[string]*lifecycle.Container{}
 	for _, ctr := range w.done.Event.Containers {
 		if ctr != nil {
-			told[ctr.ID] = ctr
+			reported[ctr.ID] = ctr
 		}
 	}
 	for _, id := range n.losersFirst(w.done.Plan.Changed) {
-		n.routeChanged(w, n.state.Container(id), told[id])
+		n.routeChanged(w, n.state.Container(id), reported[id])
 	}
 	for _, change := range w.done.Plan.Seats {
 		n.prepareSeat(w, change)
@@ -48,7 +48,7 @@ func (n *node) route(w *work) {
 
 // routeChanged says where the values of a container go that was decided anew, by the
 // event; told is what a Synchronize tells of it.
-func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Container) {
+func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.done.Event.Kind
 	if slices.Contains(w.done.Plan.Reseated, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
 		n.prepareFollowing(w, ctr)
@@ -68,7 +68,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, told *lifecycle.Cont
 		n.prepareStart(w, ctr)
 	case lifecycle.Synchronize, lifecycle.Configure:
 		n.noteUnplaced(w, ctr)
-		n.prepareLive(w, ctr, told)
+		n.prepareLive(w, ctr, reported)
 	case lifecycle.PostCreateContainer:
 		n.createDone(ctr)
 		if w.done.Event.Former == "" {
@@ -315,16 +315,16 @@ func (n *node) written(ctr *engine.Container) {
 // prepareLive brings a container that already exists to what is decided now:
 // the kernel at once, the runtime's copy later. told is the container as the
 // runtime describes it, nil where it is known from before.
-func (n *node) prepareLive(w *work, ctr *engine.Container, told *lifecycle.Container) {
+func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Unread.Why != ""
-	if told != nil {
-		t.Report(&told.Resources)
+	if reported != nil {
+		t.Report(&reported.Resources)
 	}
-	if told != nil && !w.can.Stamps() || ctr.Stamp.Stale {
+	if reported != nil && !w.can.Stamps() || ctr.Stamp.Stale {
 		n.noteLate(ctr)
 	}
-	n.bring(w, ctr, route.Living, told)
+	n.bring(w, ctr, route.Living, reported)
 }
 
 // prepareSeat expands a pool's change to its members: the kernel before the

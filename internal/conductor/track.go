@@ -63,7 +63,7 @@ func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 // give remembers a value that a container is created with and no runtime reports
 // later; its record has it too.
 func (t *track) give(v lifecycle.Value) {
-	if !untold(v.Field) {
+	if !unreported(v.Field) {
 		return
 	}
 	if t.given == nil {

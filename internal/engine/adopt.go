@@ -21,19 +21,19 @@ type recovery struct {
 
 // find returns what the container's record says, brought in line with what happened
 // since, or what serves for one that has none; nil for a container that is new.
-func (b *recovery) find(told *lifecycle.Container) *Record {
-	if q, ok := b.facts.Distrusted[told.ID]; ok {
+func (b *recovery) find(reported *lifecycle.Container) *Record {
+	if q, ok := b.facts.Distrusted[reported.ID]; ok {
 		b.c.decided.distrust = []lifecycle.Problem{q}
 	}
-	rec, recorded := b.facts.Records[told.ID]
-	if told.Unread != "" {
-		b.c.Unread = Unread{Why: told.Unread, Unasked: !recorded || b.p.Pod.CgroupParent == ""}
-		b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), unread(told.Unread))
+	rec, recorded := b.facts.Records[reported.ID]
+	if reported.Unread != "" {
+		b.c.Unread = Unread{Why: reported.Unread, Unasked: !recorded || b.p.Pod.CgroupParent == ""}
+		b.c.decided.distrust = append(slices.Clip(b.c.decided.distrust), unread(reported.Unread))
 	}
-	_, found := b.facts.Kernel[told.ID]
+	_, found := b.facts.Kernel[reported.ID]
 	switch {
 	case recorded:
-		b.recorded(told, &rec)
+		b.recorded(reported, &rec)
 		return &rec
 	case b.c.Unread.Why != "":
 		return b.adoptUnread()
@@ -44,25 +44,25 @@ func (b *recovery) find(told *lifecycle.Container) *Record {
 }
 
 // recorded gives a container what its record says.
-func (b *recovery) recorded(told *lifecycle.Container, rec *Record) {
+func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
 	if c.Unread.Why == "" {
-		rec.CPUs = b.resizedSince(told, rec)
+		rec.CPUs = b.resizedSince(reported, rec)
 	} else {
 		rec.CPUs = b.unreadSince(rec)
 	}
 	c.decided.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // what is offline comes back
-	c.Pristine = askedSince(rec, &told.Resources)
+	c.Pristine = askedSince(rec, &reported.Resources)
 	if rec.CPUs != "" && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
 		requota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
 	}
-	b.paidSince(told, rec)
+	b.paidSince(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
 	c.Kept, c.Stamp.made = rec.Kept, true // what is ours from here on its record does not have
 	c.Pristine, c.Unplaced = asked, false
-	c.decided.proposed = carried(rec.Ours, &told.Resources, &rec.Pristine)
+	c.decided.proposed = carried(rec.Ours, &reported.Resources, &rec.Pristine)
 }
 
 // adopt makes do without a record: what the kernel gives a container now is
@@ -184,12 +184,12 @@ func (b *recovery) aloneOn(has topology.Set) bool {
 
 // sitsOnOwn is runsOnOwn of a container as it is told.
 func (b *recovery) sitsOnOwn(c *lifecycle.Container) bool {
-	list, told := b.facts.Kernel[c.ID]
+	list, known := b.facts.Kernel[c.ID]
 	if c.Unread != "" {
-		list, told = b.facts.Runs[c.ID]
+		list, known = b.facts.Runs[c.ID]
 	}
 	p := b.n.pod(c.PodID)
-	if _, recorded := b.facts.Records[c.ID]; !told || recorded || p == nil {
+	if _, recorded := b.facts.Records[c.ID]; !known || recorded || p == nil {
 		return false
 	}
 	at := &Container{ID: c.ID, Name: c.Name, PodID: c.PodID, Key: placement.Key{PodUID: p.Pod.UID, Container: c.Name}, Life: c.State, Kept: lifecycle.Kept{Pristine: pristine(&c.Resources)}}

@@ -126,15 +126,15 @@ func (d *draft) lives(k lifecycle.Kind, c *Container) {
 }
 
 // learn returns a known container, with what its creation did not tell.
-func (d *draft) learn(told *lifecycle.Container) *Container {
-	c := d.n.container(told.ID)
+func (d *draft) learn(reported *lifecycle.Container) *Container {
+	c := d.n.container(reported.ID)
 	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
 		return c
 	}
 	n := *c
-	n.CgroupsPath = cmp.Or(c.CgroupsPath, told.CgroupsPath)
+	n.CgroupsPath = cmp.Or(c.CgroupsPath, reported.CgroupsPath)
 	if c.Name == lifecycle.Unnamed {
-		n.Name = cmp.Or(told.Name, c.Name)
+		n.Name = cmp.Or(reported.Name, c.Name)
 	}
 	return &n
 }
@@ -211,11 +211,11 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 	np.sumOld, np.ended, np.Within = old.sumOld, old.ended, old.Within
 	d.takeFacts(np, old)
 	if pod.Resources == nil && np.Spec != nil || old.bySpec && pod.Resources == old.Pod.Resources {
-		told := *pod
-		if told.Resources = nil; np.Spec != nil {
-			told.Resources = RequestedBySpec(np.Spec)
+		reported := *pod
+		if reported.Resources = nil; np.Spec != nil {
+			reported.Resources = RequestedBySpec(np.Spec)
 		}
-		np.Pod, np.bySpec = &told, told.Resources != nil
+		np.Pod, np.bySpec = &reported, reported.Resources != nil
 	}
 	np.Intent = d.n.policy.Rules.Authorise(d.n.policy.Serving.Read(np.Pod, np.Spec, d.n.policy.Dialects), pod.Namespace)
 	if np.Pod.Resources == nil && (np.Intent.CPUs.Said() || np.Intent.Class.V == intent.Dedicated) {
@@ -239,17 +239,17 @@ func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
 }
 
 // create decides a container anew. A repeated event gives the same answer.
-func (d *draft) create(told *lifecycle.Container, life lifecycle.State) {
+func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	pod := d.plan.Pod
 	c := &Container{
-		ID: told.ID, Name: told.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: told.CgroupsPath,
-		Key:              placement.Key{PodUID: pod.Pod.UID, Container: told.Name},
-		Kept:             lifecycle.Kept{Pristine: pristine(&told.Resources)},
-		RequestedDevices: lifecycle.DeviceGrant{CDI: told.CDIDevices, Nodes: told.Devices},
+		ID: reported.ID, Name: reported.Name, PodID: pod.Pod.ID, Life: life, CgroupsPath: reported.CgroupsPath,
+		Key:              placement.Key{PodUID: pod.Pod.UID, Container: reported.Name},
+		Kept:             lifecycle.Kept{Pristine: pristine(&reported.Resources)},
+		RequestedDevices: lifecycle.DeviceGrant{CDI: reported.CDIDevices, Nodes: reported.Devices},
 	}
-	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(told)
+	rec := (&recovery{n: &d.n, facts: &d.facts, p: pod, c: c}).find(reported)
 	if rec == nil && d.n.container(c.ID) == nil && pod.Intent.CPUEnv.Said() {
-		c.decided.creation = &hook.Creation{Env: told.Env}
+		c.decided.creation = &hook.Creation{Env: reported.Env}
 	}
 	s := d.seating(c, nil)
 	s.mergeExternal(d.facts.Outside, true)
@@ -267,19 +267,19 @@ func (d *draft) create(told *lifecycle.Container, life lifecycle.State) {
 // askedSince returns what a container was asked for, by its record, or, where the
 // record is of its creation, by the runtime's copy in what we never changed: the
 // kubelet may have asked for something else since.
-func askedSince(rec *Record, told *lifecycle.Resources) lifecycle.Resources {
+func askedSince(rec *Record, requested *lifecycle.Resources) lifecycle.Resources {
 	out := rec.Pristine
 	if rec.Late {
 		return out
 	}
 	if !slices.Contains(rec.Ours, lifecycle.CPUShares) {
-		out.CPU.Shares = latest(out.CPU.Shares, told.CPU.Shares)
+		out.CPU.Shares = latest(out.CPU.Shares, requested.CPU.Shares)
 	}
 	if !slices.Contains(rec.Ours, lifecycle.CPUQuota) {
-		out.CPU.Quota = latest(out.CPU.Quota, told.CPU.Quota)
+		out.CPU.Quota = latest(out.CPU.Quota, requested.CPU.Quota)
 	}
 	if !slices.Contains(rec.Ours, lifecycle.MemoryLimit) {
-		out.Memory.Limit = latest(out.Memory.Limit, told.Memory.Limit)
+		out.Memory.Limit = latest(out.Memory.Limit, requested.Memory.Limit)
 	}
 	return out
 }

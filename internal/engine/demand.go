@@ -21,8 +21,8 @@ const (
 func (p *Pod) due(r *lifecycle.Resources) intent.Share { return intent.Due(r, p.Intent.QoS) }
 
 // means are what the CPUs of a container are measured by.
-func (p *Pod) means(sum, told *lifecycle.Resources) intent.Means {
-	return intent.Means{Pod: sum, Container: told, QoS: p.Intent.QoS}
+func (p *Pod) means(sum, requested *lifecycle.Resources) intent.Means {
+	return intent.Means{Pod: sum, Container: requested, QoS: p.Intent.QoS}
 }
 
 // needs returns what the shared pools' containers ask for, with one more that is not

@@ -218,10 +218,10 @@ var givenBack = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifec
 // Whoever decides nothing for such a field gives it back, though nobody
 // remembers what was decided. Zero is what a runtime says of what it does not
 // know.
-func carried(ours []lifecycle.Field, told, pristine *lifecycle.Resources) []lifecycle.Value {
+func carried(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range ours {
-		has, _ := told.Of(f, "")
+		has, _ := requested.Of(f, "")
 		asked, _ := pristine.Of(f, "")
 		if f != lifecycle.CPUShares {
 			asked.Int = cmp.Or(asked.Int, unlimited)

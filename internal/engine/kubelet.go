@@ -14,14 +14,14 @@ import (
 // pinned returns the CPUs that the kubelet's static CPU manager gave to a
 // container alone, empty for none: by its word, where that counts, else by what the
 // runtime was asked for.
-func (n *view) pinned(p *Pod, container string, told *lifecycle.Resources) topology.Set {
+func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) topology.Set {
 	if p == nil {
 		return topology.Set{}
 	}
-	if t := n.termsOf(p, container, told); t.Elsewhere != nil {
+	if t := n.termsOf(p, container, requested); t.Elsewhere != nil {
 		return t.Given.CPUs
 	}
-	return placement.Pinned(n.machine, p.Intent, told)
+	return placement.Pinned(n.machine, p.Intent, requested)
 }
 
 // seatKubelets has a container own what the kubelet gave it, where the kubelet has

@@ -47,7 +47,7 @@ func TestKubeletsMemory(t *testing.T) {
 			Annotations: map[string]string{"katalyst.kubewharf.io/qos_level": "shared_cores", "katalyst.kubewharf.io/memory_enhancement": `{"numa_binding":"true"}`},
 		}
 		facts := Facts{Granted: map[string]*lifecycle.KubeletGrants{"u": {UID: "u", Namespace: "d", Name: "p", Static: map[string]lifecycle.StaticGrant{
-			"c": {Told: true, Mems: []int{1}},
+			"c": {Reported: true, Mems: []int{1}},
 		}}}}
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}, facts))
 		if c.outside != "" {
@@ -96,7 +96,7 @@ func TestKubeletsLaterWord(t *testing.T) {
 				t.Fatal(err)
 			}
 			facts.Granted["u"+name] = &lifecycle.KubeletGrants{UID: "u" + name, Namespace: "d", Name: name, Static: map[string]lifecycle.StaticGrant{
-				"c": {Told: true, CPUs: cpus},
+				"c": {Reported: true, CPUs: cpus},
 			}}
 		}
 		last = Decide(s, ev, facts)

@@ -114,11 +114,11 @@ func moved(sum, before, after, parts int64) int64 {
 // paidNow is how many CPUs a pod pays for at a resize, and by what: its sum, or what
 // its containers ask for, where the sum is of before.
 func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
-	told, parts := p.due(p.Pod.Resources), p.due(live)
-	if parts.CPUs > told.CPUs {
+	whole, parts := p.due(p.Pod.Resources), p.due(live)
+	if parts.CPUs > whole.CPUs {
 		return parts.CPUs, live
 	}
-	return told.CPUs, p.Pod.Resources
+	return whole.CPUs, p.Pod.Resources
 }
 
 // unpaid takes the CPUs that a scheduler assigned from the containers of a pod that
@@ -152,12 +152,12 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 
 // stillPaid measures the CPUs that a container owns like those of one that is created,
 // by what its pod, of which live is what lives, and the container ask for now.
-func (n *view) stillPaid(p *Pod, live, told *lifecycle.Resources, cpus int) error {
+func (n *view) stillPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
 	if p.due(sum).Told() {
 		_, sum = p.paidNow(live)
 	}
-	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.means(sum, told))
+	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.means(sum, requested))
 }
 
 // revoke ends what a container of a pod owns because it is no longer paid for. Its live
@@ -199,8 +199,8 @@ func (s *seating) lostAll(key string, had int) {
 }
 
 // noWhole says why a container is to own no CPU that the agent would choose.
-func noWhole(p *Pod, sum, told *lifecycle.Resources) error {
-	for _, r := range []*lifecycle.Resources{sum, told} {
+func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
+	for _, r := range []*lifecycle.Resources{sum, requested} {
 		if due := p.due(r); due.Told() {
 			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.By, intent.FormatMilli(due.Milli))
 		}

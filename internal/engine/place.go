@@ -14,7 +14,7 @@ import (
 // assigned returns the CPUs a scheduler assigned to the pod, if they can be
 // granted to key. told are the resources of the container, nil for the pod
 // itself. The error is a sentence for people.
-func (n *view) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (topology.Set, error) {
+func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
 	if !p.Intent.CPUs.Said() || !n.policy.Place {
 		return topology.Set{}, nil
 	}
@@ -37,7 +37,7 @@ func (n *view) assigned(p *Pod, key placement.Key, told *lifecycle.Resources) (t
 	if err := n.terms(p).Elsewhere; err != nil {
 		return topology.Set{}, err
 	}
-	if err := n.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.means(p.Pod.Resources, told)); err != nil {
+	if err := n.policy.Rules.CPUs(p.Pod.Namespace, cpus.Len(), p.means(p.Pod.Resources, requested)); err != nil {
 		return topology.Set{}, err
 	}
 	if both, owner := n.kubelets(p, cpus); !both.Empty() {

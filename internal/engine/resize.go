@@ -213,14 +213,14 @@ func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
 // sumOf adds up the CPU shares of containers, and their quotas where all have one.
 func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	var request, limit int64
-	told, unlimited := false, false
+	set, unlimited := false, false
 	for _, r := range all {
-		request, told = request+intent.SharesMilli(r.CPU.Shares.V), told || r.CPU.Shares.V != 0
+		request, set = request+intent.SharesMilli(r.CPU.Shares.V), set || r.CPU.Shares.V != 0
 		milli := intent.LimitMilli(&r.CPU)
 		limit, unlimited = limit+milli, unlimited || milli == 0
 	}
 	var sum lifecycle.Resources
-	if told {
+	if set {
 		sum.CPU.Shares = lifecycle.Some(intent.MilliShares(request))
 	}
 	if !unlimited && limit > 0 {

@@ -13,14 +13,14 @@ import (
 // for by now, of a Synchronize.
 func (b *recovery) since() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
-	for _, told := range b.n.listed[b.p.Pod.ID] {
-		if told.State == lifecycle.StateStopped {
+	for _, reported := range b.n.listed[b.p.Pod.ID] {
+		if reported.State == lifecycle.StateStopped {
 			continue
 		}
-		asked := told.Resources
+		asked := reported.Resources
 		first := &asked
-		if rec, ok := b.facts.Records[told.ID]; ok {
-			asked = askedSince(&rec, &told.Resources)
+		if rec, ok := b.facts.Records[reported.ID]; ok {
+			asked = askedSince(&rec, &reported.Resources)
 			switch first = &asked; {
 			case !rec.Late:
 				first = &rec.Pristine
@@ -93,7 +93,7 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 // paidSince takes from what a container owns by its record what it does not pay for
 // any more, where it was resized since the record was stamped and nothing later tells
 // of it: whether the agent saw that, or was away.
-func (b *recovery) paidSince(told *lifecycle.Container, rec *Record) {
+func (b *recovery) paidSince(reported *lifecycle.Container, rec *Record) {
 	if rec.Late || rec.CPUs == "" || !b.n.fresh {
 		return
 	}
@@ -127,7 +127,7 @@ func (b *recovery) paidSince(told *lifecycle.Container, rec *Record) {
 		return
 	}
 	rec.CPUs, b.c.Stamp.CPUs = b.n.machine.Format(left), left
-	switch quota := told.Resources.CPU.Quota.V; { // where the record's was lifted, it is of before
+	switch quota := reported.Resources.CPU.Quota.V; { // where the record's was lifted, it is of before
 	case b.p.Intent.QoS == intent.Guaranteed && b.c.Pristine.CPU.Quota.V > 0:
 		b.c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&b.c.Pristine) * int64(b.c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	case quota > 0:
@@ -144,10 +144,10 @@ func (b *recovery) paidSince(told *lifecycle.Container, rec *Record) {
 // Where its last resize was refused it has another number. Only owners are without
 // the quota they asked for: where the copy is, it has what its container owns, and
 // the kernel what of it was not given up since.
-func (b *recovery) resizedSince(told *lifecycle.Container, rec *Record) string {
-	was, is := &rec.Pristine.CPU, &told.Resources.CPU
+func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
+	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
 	t := traces{machine: b.n.machine, online: b.n.reach(b.p), born: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
-	list, read := b.facts.Kernel[told.ID]
+	list, read := b.facts.Kernel[reported.ID]
 	t.runs = b.n.machine.OnlineOf(list)
 	if is.Quota.V > 0 && was.Quota.V > 0 && b.lifts(t.born) {
 		if t.copied = (topology.Set{}); read && list == "" { // it has what its pool had
@@ -158,7 +158,7 @@ func (b *recovery) resizedSince(told *lifecycle.Container, rec *Record) string {
 		return rec.CPUs
 	}
 	t.lifted = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
-	asks := b.p.unlifted(&told.Resources)
+	asks := b.p.unlifted(&reported.Resources)
 	t.asked = b.asksByNow(&asks)
 	t.due = dueBy(t.asked, is.Shares.V != was.Shares.V, t.born.Len())
 	t.held, t.whole = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
@@ -259,8 +259,8 @@ func dueBy(asked []int, resized bool, born int) int {
 // asksByNow returns how many CPUs a container asks for by what the runtime tells,
 // none where no number follows. Where its pod's sum decides, that may be of before
 // a resize of its containers: theirs is another.
-func (b *recovery) asksByNow(told *lifecycle.Resources) []int {
-	a, ok := b.n.asks(b.p, told)
+func (b *recovery) asksByNow(requested *lifecycle.Resources) []int {
+	a, ok := b.n.asks(b.p, requested)
 	switch {
 	case !ok:
 		return nil

@@ -17,8 +17,8 @@ func (n *view) terms(p *Pod) placement.Terms {
 
 // termsOf are terms with what the kubelet gave one container of the pod, told what the
 // runtime was asked for.
-func (n *view) termsOf(p *Pod, container string, told *lifecycle.Resources) placement.Terms {
-	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Told: told, Given: p.Granted.StaticOf(container)})
+func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
+	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, Given: p.Granted.StaticOf(container)})
 }
 
 // nobody asks for nothing.
@@ -141,13 +141,13 @@ func (s *seating) owner() placement.Subject {
 	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
-	return placement.Subject{Intent: s.p.Intent, Told: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
+	return placement.Subject{Intent: s.p.Intent, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
 }
 
 // shares asks the policy where a container sits that owns nothing.
 func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
-		Intent: s.p.Intent, Told: &s.c.Pristine, PodTold: s.p.Pod.Resources, Given: s.p.Granted.StaticOf(s.c.Name),
+		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, Given: s.p.Granted.StaticOf(s.c.Name),
 		New: isNew, RunsOn: runsOn, Home: s.c.Home,
 	}
 	var free topology.Set

@@ -62,11 +62,11 @@ func (b *recovery) unreadOwns(has topology.Set) bool {
 
 // reread decides a container anew that the runtime describes now. It is as if it
 // was found when the agent started.
-func (d *draft) reread(c *Container, told *lifecycle.Container) {
+func (d *draft) reread(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.Of(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })
 		d.n.ledger.moved = true
 	}
 	d.n.put(c.ID, nil)
-	d.create(told, lifecycle.StateRunning)
+	d.create(reported, lifecycle.StateRunning)
 }

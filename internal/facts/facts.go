@@ -148,7 +148,7 @@ func bound(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (b
 		return ctx, 0, func() {}
 	}
 	limit = can.AnswersWithin
-	if end, told := ctx.Deadline(); told {
+	if end, bounded := ctx.Deadline(); bounded {
 		if left := time.Until(end); limit <= 0 || left < limit {
 			limit = max(left, time.Nanosecond)
 		}

@@ -52,10 +52,10 @@ type DeviceGrant struct {
 // StaticGrant is what the kubelet's static CPU and memory managers gave one
 // container.
 type StaticGrant struct {
-	// CPUs are those its pod has alone, as sorted kernel ids. Told is false where
+	// CPUs are those its pod has alone, as sorted kernel ids. Reported is false where
 	// the kubelet does not say whether there are any.
-	CPUs []int
-	Told bool
+	CPUs     []int
+	Reported bool
 	// Mems are the memory nodes it was bound to, as sorted kernel ids; none where
 	// it was not.
 	Mems []int

@@ -38,9 +38,9 @@ type View struct {
 // Subject is who asks: a container of a pod, or any of them.
 type Subject struct {
 	Intent *intent.Pod
-	// Told is what the runtime was asked for, PodTold the same of its pod;
+	// Requested is what the runtime was asked for, PodRequested the same of its pod;
 	// nil where that is not told.
-	Told, PodTold *lifecycle.Resources
+	Requested, PodRequested *lifecycle.Resources
 	// Given is what the kubelet says that its static managers gave it.
 	Given lifecycle.StaticGrant
 	// Devices are those that containers have that own the same CPUs.
@@ -129,15 +129,15 @@ const sharesOfCPU = 1024
 // pod, a request of whole CPUs and a cpuset of just as many are the mark (Kubernetes
 // 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All others are told the cpuset
 // of what is left, or none.
-func Pinned(m *topology.Machine, in *intent.Pod, told *lifecycle.Resources) topology.Set {
-	if in.QoS != intent.Guaranteed || told.CPU.CPUs == "" || in.CPUs.Said() {
+func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
+	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.Said() {
 		return topology.Set{}
 	}
 	// CPUs that went offline are its own all the same.
-	if told.CPU.Shares.V != uint64(m.PlacesOf(told.CPU.CPUs).Len())*sharesOfCPU {
+	if requested.CPU.Shares.V != uint64(m.PlacesOf(requested.CPU.CPUs).Len())*sharesOfCPU {
 		return topology.Set{}
 	}
-	return m.OnlineOf(told.CPU.CPUs)
+	return m.OnlineOf(requested.CPU.CPUs)
 }
 
 // ShareByClass puts a container into the pool of its class. It follows Koordinator's

@@ -99,7 +99,7 @@ func (g given) readStatic(p *podresources.PodResources, told bool) error {
 		if len(s.Mems) == 0 {
 			s.Mems = bound
 		}
-		s.Told = told || len(s.CPUs) > 0
+		s.Reported = told || len(s.CPUs) > 0
 		g.static[name] = s
 	}
 	return nil

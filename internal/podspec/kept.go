@@ -21,9 +21,9 @@ type keptPod struct {
 }
 
 type keptStatic struct {
-	CPUs []int `json:"cpus,omitempty"`
-	Mems []int `json:"mems,omitempty"`
-	Told bool  `json:"told,omitempty"`
+	CPUs     []int `json:"cpus,omitempty"`
+	Mems     []int `json:"mems,omitempty"`
+	Reported bool  `json:"told,omitempty"`
 }
 
 // recallGrants reads what an earlier agent knew. The error is of pods that are left
@@ -56,7 +56,7 @@ func (p *keptPod) grants() (*lifecycle.KubeletGrants, error) {
 				return nil, fmt.Errorf("pod %.80q: %w", p.Namespace+"/"+p.Name, errBadID)
 			}
 		}
-		k.Static[name] = lifecycle.StaticGrant{CPUs: c.CPUs, Mems: c.Mems, Told: c.Told}
+		k.Static[name] = lifecycle.StaticGrant{CPUs: c.CPUs, Mems: c.Mems, Reported: c.Reported}
 	}
 	return k, nil
 }
@@ -100,8 +100,8 @@ func (g *Grants) keptLocked() []keptPod {
 		k := all[uid]
 		p := keptPod{UID: uid, Namespace: k.Namespace, Name: k.Name, Containers: map[string]keptStatic{}}
 		for name, s := range k.Static {
-			if s.Told || len(s.Mems) > 0 {
-				p.Containers[name] = keptStatic{CPUs: s.CPUs, Mems: s.Mems, Told: s.Told}
+			if s.Reported || len(s.Mems) > 0 {
+				p.Containers[name] = keptStatic{CPUs: s.CPUs, Mems: s.Mems, Reported: s.Reported}
 			}
 		}
 		if len(p.Containers) > 0 {

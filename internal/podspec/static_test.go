@@ -56,21 +56,21 @@ func TestStaticGrants(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", uid, d)
 		}
 	}
-	wants("u1", lifecycle.StaticGrant{CPUs: []int{1, 2}, Told: true, Mems: []int{0, 1}})
-	wants("u2", lifecycle.StaticGrant{Told: true})
+	wants("u1", lifecycle.StaticGrant{CPUs: []int{1, 2}, Reported: true, Mems: []int{0, 1}})
+	wants("u2", lifecycle.StaticGrant{Reported: true})
 	if err := g.State().NoCPUs; err != nil {
 		t.Error(err)
 	}
-	if g.Known("u1").StaticOf("init").Told {
+	if g.Known("u1").StaticOf("init").Reported {
 		t.Error("of a container nobody told of, something is known")
 	}
 
 	s.say(staticPod("one", []int64{1}), staticPod("two", nil), staticPod("three", []int64{2}))
 	g.Await(t.Context(), shopPod("u1", "one"))
-	wants("u1", lifecycle.StaticGrant{CPUs: []int{1, 2}, Told: true, Mems: []int{0, 1}}) // known, so not asked
+	wants("u1", lifecycle.StaticGrant{CPUs: []int{1, 2}, Reported: true, Mems: []int{0, 1}}) // known, so not asked
 	g.Await(t.Context(), shopPod("u3", "three"))
 	tells("u1", "u3")
-	wants("u1", lifecycle.StaticGrant{CPUs: []int{1}, Told: true})
+	wants("u1", lifecycle.StaticGrant{CPUs: []int{1}, Reported: true})
 
 	s.say(staticPod("one", []int64{1}), staticPod("two", nil), staticPod("three", []int64{2, 3}))
 	g.Invalidate(shopPod("u3", "three"))
@@ -78,7 +78,7 @@ func TestStaticGrants(t *testing.T) {
 		t.Error("what is in doubt is not known meanwhile")
 	}
 	g.Await(t.Context(), shopPod("u3", "three"))
-	wants("u3", lifecycle.StaticGrant{CPUs: []int{2, 3}, Told: true})
+	wants("u3", lifecycle.StaticGrant{CPUs: []int{2, 3}, Reported: true})
 }
 
 // TestStaticGrantsUntold: a kubelet that gives no CPUs away, or does not say, tells
@@ -99,7 +99,7 @@ func TestStaticGrantsUntold(t *testing.T) {
 			g := runGrants(t, GrantsOptions{Socket: socket, Wait: 5 * time.Second})
 			g.Ready(t.Context())
 			g.Await(t.Context(), shopPod("u1", "one"), shopPod("u2", "two"))
-			if one, two := g.Known("u1").StaticOf("a"), g.Known("u2").StaticOf("a"); !one.Told || two.Told {
+			if one, two := g.Known("u1").StaticOf("a"), g.Known("u2").StaticOf("a"); !one.Reported || two.Reported {
 				t.Errorf("one %+v, two %+v", one, two)
 			}
 			if st := g.State(); !st.Up || st.NoCPUs == nil || !strings.Contains(st.NoCPUs.Error(), c.why) {
@@ -135,7 +135,7 @@ func TestStaticGrantsRemembered(t *testing.T) {
 	g.Ready(t.Context())
 	g.Await(t.Context(), shopPod("u1", "one"))
 	want := &lifecycle.KubeletGrants{UID: "u1", Namespace: "shop", Name: "one", Static: map[string]lifecycle.StaticGrant{
-		"a": {CPUs: []int{1, 2}, Told: true, Mems: []int{0}},
+		"a": {CPUs: []int{1, 2}, Reported: true, Mems: []int{0}},
 	}}
 	for _, got := range []*lifecycle.KubeletGrants{g.Granted(shopPod("u1", "one")), g.Known("u1")} {
 		if d := cmp.Diff(want, got); d != "" {
@@ -183,8 +183,8 @@ func TestStaticGrantsOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest := lifecycle.StaticGrant{CPUs: []int{5, 6}, Told: true, Mems: []int{1}}
-	want := map[string]lifecycle.StaticGrant{"a": {CPUs: []int{4}, Told: true, Mems: []int{1}}, "b": rest, "c": rest}
+	rest := lifecycle.StaticGrant{CPUs: []int{5, 6}, Reported: true, Mems: []int{1}}
+	want := map[string]lifecycle.StaticGrant{"a": {CPUs: []int{4}, Reported: true, Mems: []int{1}}, "b": rest, "c": rest}
 	if d := cmp.Diff(want, all[podName{"shop", "one"}].static); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -227,7 +227,7 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 // were checked when it was read.
 func staticOf(s scenario.Static) lifecycle.StaticGrant {
 	cpus, mems, _ := s.IDs()
-	return lifecycle.StaticGrant{CPUs: cpus, Told: true, Mems: mems}
+	return lifecycle.StaticGrant{CPUs: cpus, Reported: true, Mems: mems}
 }
 
 // specOf is the pod as the kubelet tells it.

@@ -26,7 +26,7 @@ func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms 
 	if t.Elsewhere = errOwns; t.Pays == placement.WholeCPUs {
 		t.Pays, t.Key = placement.Nothing, ""
 	}
-	if s.Told != nil {
+	if s.Requested != nil {
 		t.Given = given(m, s)
 	}
 	return t
@@ -39,12 +39,12 @@ func (p Policy) Share(v placement.View, s placement.Subject) placement.Assignmen
 }
 
 func given(m *topology.Machine, s placement.Subject) placement.Given {
-	asked := s.Told.CPU.CPUs
+	asked := s.Requested.CPU.CPUs
 	g := placement.Given{
-		CPUs: placement.Pinned(m, s.Intent, s.Told), Away: m.PlacesOf(asked).Minus(m.Online()), Mems: mems(s),
+		CPUs: placement.Pinned(m, s.Intent, s.Requested), Away: m.PlacesOf(asked).Minus(m.Online()), Mems: mems(s),
 		Why: "owned by the kubelet's word: its request is one of whole CPUs, and its cpuset has as many",
 	}
-	if !s.Given.Told {
+	if !s.Given.Reported {
 		return g
 	}
 	inferred := g.CPUs
@@ -66,10 +66,10 @@ func given(m *topology.Machine, s placement.Subject) placement.Given {
 
 // mems lists the memory nodes that the kubelet's memory manager bound a container to.
 func mems(s placement.Subject) []int {
-	if len(s.Given.Mems) > 0 || s.Told == nil {
+	if len(s.Given.Mems) > 0 || s.Requested == nil {
 		return s.Given.Mems
 	}
-	asked, err := topology.ParseList(s.Told.CPU.Mems)
+	asked, err := topology.ParseList(s.Requested.CPU.Mems)
 	if err != nil {
 		return nil // the runtime refuses it, too
 	}

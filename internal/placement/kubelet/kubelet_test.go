@@ -37,8 +37,8 @@ func TestGiven(t *testing.T) {
 		{name: "the API says none", asked: "2-3", shares: 2048, says: "none", problem: "gave it none"},
 		{name: "memory", mems: "1", nodes: "1"},
 	} {
-		s := placement.Subject{Intent: &intent.Pod{QoS: c.qos}, Told: &lifecycle.Resources{}, Given: lifecycle.StaticGrant{Told: c.says != ""}}
-		s.Told.CPU.CPUs, s.Told.CPU.Mems, s.Told.CPU.Shares = c.asked, c.mems, lifecycle.Some(c.shares)
+		s := placement.Subject{Intent: &intent.Pod{QoS: c.qos}, Requested: &lifecycle.Resources{}, Given: lifecycle.StaticGrant{Reported: c.says != ""}}
+		s.Requested.CPU.CPUs, s.Requested.CPU.Mems, s.Requested.CPU.Shares = c.asked, c.mems, lifecycle.Some(c.shares)
 		if c.says != "none" {
 			if s.Given.CPUs, err = topology.ParseList(c.says); err != nil {
 				t.Fatal(err)

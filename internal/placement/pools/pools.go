@@ -214,9 +214,9 @@ func (p *Policy) home(v placement.View, s placement.Subject) (home lifecycle.Opt
 	if s.PodHome.Set {
 		return s.PodHome, nil
 	}
-	milli := intent.SharesMilli(s.Told.CPU.Shares.V)
-	if s.PodTold != nil {
-		milli = max(milli, intent.SharesMilli(s.PodTold.CPU.Shares.V))
+	milli := intent.SharesMilli(s.Requested.CPU.Shares.V)
+	if s.PodRequested != nil {
+		milli = max(milli, intent.SharesMilli(s.PodRequested.CPU.Shares.V))
 	}
 	most := int64(-1)
 	for _, id := range p.nodes(v, s) {
