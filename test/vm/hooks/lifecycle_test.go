@@ -120,7 +120,7 @@ func restarts(t *testing.T, n *machine) {
 		if err := p.act(&s); err != nil {
 			t.Fatal(err)
 		}
-		if err := lines(moved(before, p.snapshot(&s))); err != nil {
+		if err := lines(moved(s.Want, before, p.snapshot(&s))); err != nil {
 			t.Error(err)
 		}
 		wantCPUs(t, n, "after a restart of the "+s.Restart, map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7"})

@@ -269,7 +269,7 @@ func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 		if err := n.a.Attached(); err != nil {
 			t.Fatalf("after a restart of %s: %v", order.name, err)
 		}
-		if err := lines(moved(before, p.snapshot(restart))); err != nil {
+		if err := lines(moved(nil, before, p.snapshot(restart))); err != nil {
 			t.Errorf("after a restart of %s: %v", order.name, err)
 		}
 		wantPlaces(t, n, "after a restart of "+order.name, settled)
