@@ -33,6 +33,7 @@ type work struct {
 	wasUnplaced map[string]bool // see unplaced
 	err         error           // a *Rejection
 	failed      bool            // a panic of ours cost it something
+	rereads     bool            // it describes what the runtime could not describe before
 }
 
 // writes are what goes to the kernel.
@@ -156,6 +157,17 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 	part()
 }
 
+// rereads reports whether an event describes what the runtime could not describe until now.
+func rereads(s *engine.State, ev *lifecycle.Event) (is bool) {
+	switch ev.Kind {
+	case lifecycle.RunPodSandbox:
+		_, is = s.Lives(ev.Pod.ID)
+	case lifecycle.StartContainer:
+		_, is = s.Lives(ev.Container.ID)
+	}
+	return is
+}
+
 // gather reads what is decided by: nothing of it is waited for.
 func (c *Conductor) gather(w *work) {
 	if !w.decides() {
@@ -193,6 +205,7 @@ func (c *Conductor) decide(w *work) {
 		return
 	}
 	w.can = c.node.capabilities(w.from)
+	w.rereads = rereads(c.node.state, w.done.Event)
 	records := w.facts.Records
 	w.wasUnplaced = c.node.unplaced(w.done.Event, records)
 	c.node.state.Commit(w.done.Plan)
@@ -265,6 +278,9 @@ func (c *Conductor) confirm(w *work) {
 		defer c.node.mu.Unlock()
 		c.node.noteOutcomes(w.done.Wrote)
 	})
+	if w.rereads && !w.failed {
+		c.giveUp(w)
+	}
 	if w.done.Event.Kind == lifecycle.Synchronize && !w.failed {
 		c.giveUp(w)
 		if err := c.keeper.Tidy(); err != nil {

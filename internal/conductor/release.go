@@ -145,14 +145,14 @@ func Released(out []keeper.Outcome) api.Released {
 }
 
 // giveUp gives back what an earlier agent wrote for those that live and nobody
-// decides any more.
+// decides any more. Those that the runtime cannot describe keep what they have: it is
+// called again when one can be read.
 func (c *Conductor) giveUp(w *work) {
 	c.recoverPanic(w, func() {
-		out := c.keeper.ReleaseForgotten(func(owner string) bool {
+		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {
 			c.node.mu.Lock()
 			defer c.node.mu.Unlock()
-			ctr := c.node.state.Container(owner)
-			return ctr != nil && ctr.Alive() || c.node.state.Pod(owner) != nil
+			return c.node.state.Lives(owner)
 		})
 		for _, o := range out {
 			if o.Err != nil {

@@ -81,8 +81,11 @@ func (mo *model) owners() map[string]bool {
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]func(*model){
-		"cri": func(mo *model) { mo.proxied = true }, "cri, checkpoint lost": func(mo *model) { mo.proxied, mo.unsaved, mo.unlisted = true, true, true },
-		"bypass": func(mo *model) { mo.from = outsider{} },
+		"cri":                  func(mo *model) { mo.proxied = true },
+		"cri, originals":       func(mo *model) { mo.proxied = true; mo.keep() },
+		"cri, checkpoint lost": func(mo *model) { mo.proxied, mo.unsaved, mo.unlisted = true, true, true },
+		"bypass":               func(mo *model) { mo.from = outsider{} },
+		"cri, partitions":      func(mo *model) { mo.proxied, mo.journal = true, &memory{}; parted(mo) },
 	} {
 		for _, pools := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: " pools"}[pools], func(t *testing.T) {
@@ -96,6 +99,9 @@ func TestUnread(t *testing.T) {
 func playUnread(t *testing.T, rt *rapid.T, pools bool, how func(*model)) {
 	t.Helper()
 	v := rapid.SampledFrom([]cgroup.Version{cgroup.V1, cgroup.V2}).Draw(rt, "version")
+	if strings.Contains(t.Name(), "partitions") {
+		v = cgroup.V2
+	}
 	mo := newModel(t, v, faults{})
 	if pools {
 		mo = newPooledOn(t, eight(t), v, faults{}, rapid.IntRange(0, 199).Draw(rt, "seed"))

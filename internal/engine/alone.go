@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -25,4 +26,9 @@ func (n *view) alone(p *Pod) topology.Set {
 		}
 	}
 	return cpus
+}
+
+// partitions reports whether a value makes a cgroup a partition.
+func partitions(v lifecycle.Value) bool {
+	return v.Field == lifecycle.Unified && (v.Key == hook.ExclusiveFile || v.Key == hook.PartitionFile)
 }

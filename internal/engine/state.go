@@ -231,6 +231,19 @@ func (s *State) PodsWhere(is func(*Pod) bool) []*Pod {
 // Container returns a container by id, or nil.
 func (s *State) Container(id string) *Container { return s.containers[id] }
 
+// Lives reports whether a pod, or a container that has not ended, is known by its id, and whether the runtime has yet to
+// describe it: then little is decided of it.
+func (s *State) Lives(id string) (known, undecided bool) {
+	if p := s.pods[id]; p != nil {
+		return true, p.Pod.Unread != ""
+	}
+	c := s.containers[id]
+	if known = c != nil && c.Alive(); known {
+		undecided = c.Unread.Why != ""
+	}
+	return known, undecided
+}
+
 // Pods returns the ids of all pods, sorted.
 func (s *State) Pods() []string { return sortedKeys(s.pods) }
 

@@ -69,11 +69,13 @@ func (k *Keeper) ReleaseAll() []Outcome {
 }
 
 // ReleaseForgotten gives back what an earlier keeper wrote and nobody wants any
-// more, of owners that are known. It is called when all that lives is decided.
-func (k *Keeper) ReleaseForgotten(known func(owner string) bool) []Outcome {
+// more, of owners that are known and not undecided: those keep what they have. It is
+// called when all that lives is decided.
+func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bool)) []Outcome {
 	out := k.claimRemembered(func(o origin) bool {
+		known, undecided := owners(o.Owner)
 		// Partitions keep CPUs from everybody, whoever had them.
-		return known(o.Owner) || o.place().isPartition()
+		return !undecided && (known || o.place().isPartition())
 	})
 	return append(out, k.release(func(r *row) bool { return r.releasing && r.state == Pending })...)
 }
