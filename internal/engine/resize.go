@@ -167,8 +167,8 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 			// It asks for no less, so a lower sum is one of before.
 			return owns, s.p.Pod.Resources, a.key, true
 		}
-		if (less || !more && s.p.sumOld) && was.Wanted == 0 {
-			n = min(n, owns) // who asks for no more gets no more: a higher sum may be one of before
+		if less || !more && s.p.sumOld {
+			n = min(n, max(owns, was.Wanted)) // who asks for no more gets no more: a higher sum may be one of before
 		}
 		return n, sum, a.key, true
 	}

@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// TestAskedAgainAfterRestart: an owner of one CPU was refused six; the agent restarts, and
+// is told the pod as it was made, with seven. It asks for six once more, and has no seven.
+func TestAskedAgainAfterRestart(t *testing.T) {
+	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
+	s := NewState(m, p)
+	a := asking{name: "a", level: "LSR", milli: 7000}
+	now := asking{milli: 6000}.resources()
+	main := &lifecycle.Container{ID: "a", PodID: "sandbox-a", Name: "c", Resources: now, State: lifecycle.StateRunning}
+	records := map[string]Record{"a": {Late: true, CPUs: "1", Kept: lifecycle.Kept{Pristine: now, Wanted: 6}}}
+	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Synchronize, Pods: []*lifecycle.Pod{a.pod()}, Containers: []*lifecycle.Container{main}}, Facts{Records: records}))
+	resizeTo(t, s, a, 6000, false)
+	if got := s.Container("a").Seat.Owned; got.Len() != 6 {
+		t.Errorf("it owns %s, want 6 CPUs", m.Format(got))
+	}
+}
