@@ -182,6 +182,9 @@ func (mo *model) resizeOwner(c *modelCtr, s step) {
 	}
 	mo.update(c, r)
 	if s.A%3 == 2 {
+		// Each of the two gives or takes in place. Of a pod with a container that ended the first may give more than
+		// the second leaves, and what that leaves need not be what was there before both.
+		before = mo.checkInPlace(c, before, int(n))
 		mo.updatePod(c.pod, r)
 	}
 	mo.foreign, mo.held = false, nil
@@ -213,16 +216,23 @@ func (mo *model) ownedBy(c *modelCtr) string {
 	return ""
 }
 
-// checkResized checks that a resize gave or took in place, or did nothing.
+// checkInPlace checks that a resize gave or took in place, or did nothing, and returns what is owned now.
+func (mo *model) checkInPlace(c *modelCtr, before string, n int) (after string) {
+	after = mo.ownedBy(c)
+	had, has := idsOf(before), idsOf(after)
+	if both := intersect(had, has); before != "" && len(both) != min(len(had), len(has)) {
+		mo.wrong("I4: a resize of %s to %d CPUs moved it from %s to %s", c.ID, n, before, after)
+	}
+	return after
+}
+
+// checkResized checks what a resize came to.
 func (mo *model) checkResized(c *modelCtr, before string, n int, counted bool) {
-	after := mo.ownedBy(c)
+	after := mo.checkInPlace(c, before, n)
 	if before == "" || after == before {
 		return
 	}
-	had, has := idsOf(before), idsOf(after)
-	if both := intersect(had, has); len(both) != min(len(had), len(has)) {
-		mo.wrong("I4: a resize of %s to %d CPUs moved it from %s to %s", c.ID, n, before, after)
-	}
+	has := idsOf(after)
 	if live := 0; counted {
 		for _, o := range c.pod.ctrs {
 			if !o.ended {
