@@ -160,16 +160,7 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 	}
 	before, after := s.n.podSum(s.p, was), s.n.podSum(s.p, s.c)
 	if r := s.resize; r != nil && !r.ofPod {
-		n, sum := s.p.paidNow(&after)
-		resizes := was != s.c // else it is told of what came of that
-		less, more := resizes && r.less, resizes && r.more
-		if n < owns && !less {
-			// It asks for no less, so a lower sum is one of before.
-			return owns, s.p.Pod.Resources, a.key, true
-		}
-		if less || !more && s.p.sumOld {
-			n = min(n, max(owns, was.Wanted)) // who asks for no more gets no more: a higher sum may be one of before
-		}
+		n, sum := s.paidByResize(was, owns, &after)
 		return n, sum, a.key, true
 	}
 	had, has := s.p.due(&before).CPUs, s.p.due(&after).CPUs
@@ -182,6 +173,22 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 		return has, &after, a.key, true
 	}
 	return a.n, s.p.Pod.Resources, a.key, true
+}
+
+// paidByResize is how many CPUs a pod pays for when one of its containers is resized, and
+// by what sum; after is what its containers ask for now.
+func (s *seating) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
+	n, sum = s.p.paidNow(after)
+	resizes := was != s.c // else it is told of what came of that
+	less, more := resizes && s.resize.less, resizes && s.resize.more
+	if n < owns && !less {
+		// It asks for no less, so a lower sum is one of before.
+		return owns, s.p.Pod.Resources
+	}
+	if less || !more && s.p.sumOld {
+		n = min(n, max(owns, was.Wanted)) // who asks for no more gets no more: a higher sum may be one of before
+	}
+	return n, sum
 }
 
 // podSum adds up what a pod's live containers ask for, one of them as it is given; nil
