@@ -48,7 +48,7 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, re
 }
 
 // bring sends a container's values where they go in this phase of its life, and
-// returns them. told is the container as the runtime describes it, nil where it is
+// returns them. reported is the container as the runtime describes it, nil where it is
 // known from before.
 func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)

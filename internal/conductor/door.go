@@ -278,11 +278,11 @@ func (c *Conductor) confirm(w *work) {
 		defer c.node.mu.Unlock()
 		c.node.noteOutcomes(w.done.Wrote)
 	})
-	if w.rereads && !w.failed {
+	takesOver := w.done.Event.Kind == lifecycle.Synchronize
+	if (takesOver || w.rereads) && !w.failed {
 		c.giveUp(w)
 	}
-	if w.done.Event.Kind == lifecycle.Synchronize && !w.failed {
-		c.giveUp(w)
+	if takesOver && !w.failed {
 		if err := c.keeper.Tidy(); err != nil {
 			c.log.Warn("what an earlier run left stays", logkey.Err, err)
 		}

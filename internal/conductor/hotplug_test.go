@@ -89,7 +89,7 @@ func TestHotUnplug(t *testing.T) {
 			mo.online()
 			if v == cgroup.V2 {
 				check("with all", "2-3", "0-1,4-7")
-			} else { // version 1 took the CPUs out of the cgroups above for good: nobody is kept off them, and that is told
+			} else { // version 1 took the CPUs out of the cgroups above for good: nobody can have them, and that is reported
 				check("with all", "2", "0-1,4-6")
 				told, _ := nodeview.Explain(mo.con, "default", owner.pod.Name, "db")
 				away := func(q lifecycle.Problem) bool {

@@ -47,7 +47,7 @@ func (n *node) route(w *work) {
 }
 
 // routeChanged says where the values of a container go that was decided anew, by the
-// event; told is what a Synchronize tells of it.
+// event; reported is how a Synchronize describes it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.done.Event.Kind
 	if slices.Contains(w.done.Plan.Reseated, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
@@ -313,7 +313,7 @@ func (n *node) written(ctr *engine.Container) {
 }
 
 // prepareLive brings a container that already exists to what is decided now:
-// the kernel at once, the runtime's copy later. told is the container as the
+// the kernel at once, the runtime's copy later. reported is the container as the
 // runtime describes it, nil where it is known from before.
 func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	t := n.track(ctr.ID)

@@ -28,7 +28,7 @@ func (n *view) alone(p *Pod) topology.Set {
 	return cpus
 }
 
-// partitions reports whether a value makes a cgroup a partition.
-func partitions(v lifecycle.Value) bool {
+// makesPartition reports whether a value is one of those that make a cgroup a partition.
+func makesPartition(v lifecycle.Value) bool {
 	return v.Field == lifecycle.Unified && (v.Key == hook.ExclusiveFile || v.Key == hook.PartitionFile)
 }

@@ -39,7 +39,7 @@ func (d *draft) decidePod(p *Pod) {
 	values, trouble := d.n.propose(p, nil)
 	if p.Values = values; p.Pod.Unread != "" {
 		// What was asked for is not known. That it has its CPUs alone does not wait for that, where its cgroup is known.
-		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !partitions(v) || p.Pod.CgroupParent == "" })
+		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !makesPartition(v) || p.Pod.CgroupParent == "" })
 		trouble = append(trouble, unread(p.Pod.Unread))
 	}
 	p.Found = finding(append(trouble, p.stranger...), lifecycle.MaxProblems-len(p.Intent.Problems))

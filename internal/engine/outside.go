@@ -29,7 +29,7 @@ func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 		case !creating && !slices.Contains(inUpdates, v.Field):
 			s.c.deny(v, "a container is given it when it is created alone", "nothing changes")
 			continue
-		case partitions(v):
+		case makesPartition(v):
 			s.c.deny(v, "pods that own CPUs are made partitions by hooks.partition, and nobody else is", "nothing changes")
 			continue
 		case v.Field == lifecycle.CPUSetCPUs:

@@ -12,7 +12,7 @@ import (
 )
 
 // assigned returns the CPUs a scheduler assigned to the pod, if they can be
-// granted to key. told are the resources of the container, nil for the pod
+// granted to key. requested are the resources of the container, nil for the pod
 // itself. The error is a sentence for people.
 func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
 	if !p.Intent.CPUs.Said() || !n.policy.Place {

@@ -176,10 +176,11 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 }
 
 // paidByResize is how many CPUs a pod pays for when one of its containers is resized, and
-// by what sum; after is what its containers ask for now.
+// the sum of requests that pays for them. after adds up what its containers request after
+// the resize.
 func (s *seating) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	n, sum = s.p.paidNow(after)
-	resizes := was != s.c // else it is told of what came of that
+	resizes := was != s.c // not where the same container is seated again to report how its resize ended
 	less, more := resizes && s.resize.less, resizes && s.resize.more
 	if n < owns && !less {
 		// It asks for no less, so a lower sum is one of before.

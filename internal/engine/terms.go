@@ -15,8 +15,8 @@ func (n *view) terms(p *Pod) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent})
 }
 
-// termsOf are terms with what the kubelet gave one container of the pod, told what the
-// runtime was asked for.
+// termsOf are terms with what the kubelet gave one container of the pod; requested is what
+// the runtime was asked for.
 func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, Given: p.Granted.StaticOf(container)})
 }
