@@ -18,9 +18,7 @@ var wallClock = map[string]string{
 	"internal/report/status/svg.go UTC":          "the time of day of a drawing, for people",
 	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for people",
 
-	"internal/attach/bypass/convert.go GetCreatedAt":  "the runtime's own word, by which nothing is measured: who is adopted first",
-	"internal/attach/cri/client.go GetCreatedAt":      "the same",
-	"internal/attach/bypass/describe.go GetCreatedAt": "the same",
+	"internal/attach/criclient/describe.go GetCreatedAt": "the runtime's own word, by which nothing is measured: who is adopted first",
 }
 
 // strips are the functions that make a time without a monotonic reading, or take it

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -160,7 +161,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	var failed []string
 	for _, w := range what {
 		if err := s.update(ctx, w); err != nil {
-			if lost(err) || ctx.Err() != nil {
+			if criclient.Away(ctx, err) {
 				return failed, err
 			}
 			a.o.Log.Debug("update refused", logkey.Container, w.Container, logkey.Err, err)
@@ -268,8 +269,8 @@ func (a *Attachment) enter(state string, err error) {
 	}
 }
 
-func (a *Attachment) setRuntime(about string, kind runtimes.Runtime) {
+func (a *Attachment) setRuntime(r criclient.Runtime) {
 	a.mu.Lock()
-	a.runtime, a.kind = about, kind
+	a.runtime, a.kind = r.About, r.Kind
 	a.mu.Unlock()
 }

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"time"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -44,11 +43,16 @@ func (s *session) checkContainer(p *pod, id string, w why) error {
 // meetContainer asks about a container not reported yet, and reports it. One that has
 // ended already is never reported.
 func (s *session) meetContainer(p *pod, id string) error {
-	c, err := s.c.askContainer(id, p.id, s.index.foundDir(id))
-	if err != nil || c == nil || c.hasEnded() || p.stopped {
+	found, err := s.c.Container(s.ctx, id, p.id)
+	if criclient.Gone(err) || p.stopped {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	s.takeIn(p, c)
+	if c := newCtr(found, s.index.foundDir(id)); !c.hasEnded() {
+		s.takeIn(p, c)
+	}
 	return nil
 }
 
@@ -118,7 +122,7 @@ func (c *ctr) endWatch() {
 func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
 	state, requested, err := s.status(c)
 	switch {
-	case notFound(err):
+	case criclient.Gone(err):
 		s.end(p, c)
 		delete(p.ctrs, c.id)
 		s.index.forget(c)
@@ -158,12 +162,23 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 	}
 }
 
+// resources asks for a container's state, and for what the runtime has stored of it; nil
+// where it does not tell.
+func (s *session) resources(c *ctr) (lifecycle.State, *stored, error) {
+	state, has, err := s.c.Stored(s.ctx, c.id, c.inStatus)
+	if has == nil {
+		return state, nil, err
+	}
+	now := storedOf(has)
+	return state, &now, nil
+}
+
 // status asks for state and resources. The latter are returned where somebody
 // else has changed them.
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
 	s.copies.Lock()
 	defer s.copies.Unlock()
-	state, now, err := s.c.resources(c)
+	state, now, err := s.resources(c)
 	if err != nil || now == nil {
 		return state, nil, err
 	}
@@ -211,7 +226,7 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	if !ok {
 		return fmt.Errorf("update container %s: the runtime does not have it", w.Container)
 	}
-	if _, now, err := s.c.resources(c); err == nil && now != nil && asked(*now, c.seen, c.ours) != nil {
+	if _, now, err := s.resources(c); err == nil && now != nil && asked(*now, c.seen, c.ours) != nil {
 		s.hint(k.p.id, c.id, askStatus)
 		return fmt.Errorf("update container %s: %w", w.Container, errAsked)
 	}
@@ -227,8 +242,7 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 		return fmt.Errorf("update container %s: %w", w.Container, err)
 	}
 	c.ours.put(w.Values) // even of a call that fails halfway
-	_, err := ask(ctx, s.c.calls.UpdateContainerResources, "update container "+w.Container,
-		&cri.UpdateContainerResourcesRequest{ContainerId: w.Container, Linux: request(w.Values)})
+	err := s.c.Update(ctx, w.Container, request(w.Values))
 	if err == nil {
 		c.seen.put(w.Values)
 	}

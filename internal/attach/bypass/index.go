@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 )
 
 // index finds by id what the runtime is known to have. Its mutex guards fields of pods, too.
@@ -174,32 +174,40 @@ func (x *index) next(apart time.Duration) string {
 	return id
 }
 
-// compare returns the pods to ask about, and the containers with their pods.
-func (x *index) compare(listed map[string]bool, states map[string]cri.ContainerState, sandboxes map[string]string) ([]string, map[string]string) {
+// compare returns the pods, and the containers, that lists show otherwise than they are
+// known.
+func (x *index) compare(pods, ctrs []criclient.Listed) (ask []string, differ []criclient.Listed) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var pods []string
-	for id := range listed {
-		if p := x.pods[id]; p == nil || p.lacks {
-			pods = append(pods, id)
+	ready := map[string]bool{}
+	for _, l := range pods {
+		if l.State != criclient.Ready {
+			continue
+		}
+		ready[l.ID] = true
+		if p := x.pods[l.ID]; p == nil || p.lacks {
+			ask = append(ask, l.ID)
 		}
 	}
 	for id := range x.pods {
-		if !listed[id] {
-			pods = append(pods, id)
+		if !ready[id] {
+			ask = append(ask, id)
 		}
 	}
-	differ := map[string]string{}
+	live := map[string]bool{}
+	for _, l := range ctrs {
+		if l.State == criclient.Exited {
+			continue
+		}
+		live[l.ID] = true
+		if k, known := x.kept[l.ID]; !known || l.State == criclient.Running && !k.p.runs[l.ID] {
+			differ = append(differ, l)
+		}
+	}
 	for id, k := range x.kept {
-		if _, there := states[id]; !there {
-			differ[id] = k.p.id
+		if !live[id] {
+			differ = append(differ, criclient.Listed{ID: id, Pod: k.p.id})
 		}
 	}
-	for id, state := range states {
-		k, known := x.kept[id]
-		if !known || state == cri.ContainerState_CONTAINER_RUNNING && !k.p.runs[id] {
-			differ[id] = sandboxes[id]
-		}
-	}
-	return pods, differ
+	return ask, differ
 }

@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -90,6 +89,22 @@ func newPod(id string) *pod {
 	return &pod{id: id, ctrs: map[string]*ctr{}, runs: map[string]bool{}, lacks: true}
 }
 
+// newCtr is a container as the runtime describes it. Its cgroup is at dir; "" where none
+// was found.
+func newCtr(d criclient.Container, dir string) *ctr {
+	c := &ctr{
+		id: d.ID, reported: d.Container, blank: d.Unread != "", running: d.State == lifecycle.StateRunning,
+		ended: d.State == lifecycle.StateStopped, seen: storedOf(&d.Resources), inStatus: d.InStatus != nil,
+	}
+	if c.inStatus {
+		c.seen = storedOf(d.InStatus)
+	}
+	if d.CgroupsPath == "" && dir != "" {
+		d.CgroupsPath = "/" + dir
+	}
+	return c
+}
+
 func (p *pod) dir() (string, bool) {
 	dir, err := cgroup.PodPath(p.reported.CgroupParent)
 	return dir, err == nil
@@ -144,7 +159,7 @@ func (s *session) check(p *pod, h hints) {
 	left, err := s.checkPod(p, h)
 	switch {
 	case err == nil || s.ctx.Err() != nil:
-	case lost(err):
+	case criclient.Away(s.ctx, err):
 		s.tasks.fail(err)
 	default:
 		again, over, tries := p.again(left)
@@ -176,7 +191,7 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 		}
 	case h.sandbox:
 		done, failed := s.checkSandbox(p)
-		if done || lost(failed) {
+		if done || criclient.Away(s.ctx, failed) {
 			return h, failed
 		}
 		left.sandbox, err = failed != nil, failed
@@ -191,7 +206,7 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 			continue
 		}
 		left.add(id, h.ctrs[id])
-		if err = failed; lost(failed) {
+		if err = failed; criclient.Away(s.ctx, failed) {
 			break
 		}
 	}
@@ -200,15 +215,15 @@ func (s *session) checkPod(p *pod, h hints) (left hints, err error) {
 
 // meet asks about a pod not reported yet, and reports it.
 func (s *session) meet(p *pod) (ok bool, err error) {
-	n, err := s.c.askPod(p.id, nil)
-	if err != nil {
-		return false, err
-	}
-	if n == nil || n.stopped {
+	now, err := s.c.Pod(s.ctx, p.id)
+	if criclient.Gone(err) {
 		s.drop(p)
 		return false, nil
 	}
-	s.reportPod(p, n.reported)
+	if err != nil {
+		return false, err
+	}
+	s.reportPod(p, now)
 	return true, nil
 }
 
@@ -245,9 +260,9 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 			return false, err
 		}
 	}
-	st, err := ask(s.ctx, s.c.calls.PodSandboxStatus, "ask about a pod", &cri.PodSandboxStatusRequest{PodSandboxId: p.id})
+	ready, err := s.c.Ready(s.ctx, p.id)
 	switch {
-	case notFound(err):
+	case criclient.Gone(err):
 		s.endPod(p)
 		for _, id := range sortedIDs(p.ctrs) {
 			s.report(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p.reported, Container: p.ctrs[id].reported})
@@ -257,7 +272,7 @@ func (s *session) checkSandbox(p *pod) (done bool, err error) {
 		return true, nil
 	case err != nil:
 		return false, err
-	case st.Status.GetState() == cri.PodSandboxState_SANDBOX_NOTREADY:
+	case !ready:
 		s.endPod(p)
 	}
 	return false, nil

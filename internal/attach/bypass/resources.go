@@ -1,70 +1,10 @@
 package bypass
 
 import (
-	"maps"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
-
-// resourcesOf reads the resources of an OCI spec.
-func resourcesOf(r *specs.LinuxResources) lifecycle.Resources {
-	var out lifecycle.Resources
-	if r == nil {
-		return out
-	}
-	if c := r.CPU; c != nil {
-		out.CPU = lifecycle.CPU{CPUs: c.Cpus, Mems: c.Mems, Shares: same(c.Shares), Quota: same(c.Quota), Period: same(c.Period)}
-	}
-	if m := r.Memory; m != nil {
-		out.Memory = lifecycle.Memory{Limit: same(m.Limit), Reservation: same(m.Reservation), Swap: same(m.Swap)}
-	}
-	if r.Pids != nil {
-		out.Pids = opt(r.Pids.Limit)
-	}
-	for _, h := range r.HugepageLimits {
-		out.Hugepages = append(out.Hugepages, lifecycle.HugepageLimit{Size: h.Pagesize, Limit: h.Limit})
-	}
-	out.Unified = maps.Clone(r.Unified)
-	return out
-}
-
-func same[T comparable](p *T) lifecycle.Opt[T] {
-	if p == nil {
-		return lifecycle.Opt[T]{}
-	}
-	return lifecycle.Some(*p)
-}
-
-// resourcesIn reads resources the CRI tells; 0 is "not said" there.
-func resourcesIn(r *cri.LinuxContainerResources) lifecycle.Resources {
-	if r == nil {
-		return lifecycle.Resources{}
-	}
-	return *(&criResources{
-		Period: r.CpuPeriod, Quota: r.CpuQuota, Shares: r.CpuShares, Memory: r.MemoryLimitInBytes,
-		CPUs: r.CpusetCpus, Mems: r.CpusetMems, Unified: r.Unified, MemorySwap: r.MemorySwapLimitInBytes,
-	}).words()
-}
-
-// words translates CRI resources; nil stays nil.
-func (r *criResources) words() *lifecycle.Resources {
-	if r == nil {
-		return nil
-	}
-	return &lifecycle.Resources{
-		CPU: lifecycle.CPU{
-			Shares: said(uint64(max(r.Shares, 0))), Quota: said(r.Quota), Period: said(uint64(max(r.Period, 0))),
-			CPUs: r.CPUs, Mems: r.Mems,
-		},
-		Memory:  lifecycle.Memory{Limit: said(r.Memory), Swap: said(r.MemorySwap)},
-		Unified: maps.Clone(r.Unified),
-	}
-}
-
-func said[T int64 | uint64](v T) lifecycle.Opt[T] { return lifecycle.Opt[T]{V: v, Set: v != 0} }
 
 // amount is what is stored of one field: a number, or a text.
 type amount struct {

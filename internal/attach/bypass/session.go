@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 const (
@@ -35,7 +39,8 @@ const (
 type session struct {
 	a       *Attachment
 	ctx     context.Context // of everything this connection runs; ends with it
-	c       *client
+	c       *criclient.Client
+	streams atomic.Bool // the runtime sends its events
 	tasks   *tasks
 	watcher cgroup.Watcher
 	places  *places       // of one goroutine: who synchronises, then who serves
@@ -55,15 +60,14 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 	s.tasks = newTasks(ctx)
 	s.ctx = s.tasks.ctx
 	var err error
-	if s.c, err = dial(s.ctx, a.o); err != nil {
+	if s.c, err = criclient.New(strings.TrimPrefix(a.o.Endpoint, "unix://"), a.o.Dial, a.o.Log); err != nil {
 		s.tasks.cancel()
 		return nil, err
 	}
-	v, err := ask(s.ctx, s.c.calls.Version, "ask the runtime's version", &cri.VersionRequest{})
+	r, err := s.c.About(s.ctx)
 	if err == nil {
-		a.setRuntime(fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
-			runtimes.Of(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}))
-		s.c.stream.Store(streams(v))
+		a.setRuntime(r)
+		s.streams.Store(r.Streams)
 		s.watcher, err = a.o.Watch()
 	}
 	if err == nil {
@@ -80,7 +84,7 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 // finish closes everything and waits for it.
 func (s *session) finish() {
 	s.once.Do(func() {
-		s.tasks.end(s.c.close)
+		s.tasks.end(s.c.Close)
 		if s.watcher != nil {
 			_ = s.watcher.Close()
 		}
@@ -90,11 +94,11 @@ func (s *session) finish() {
 // serve turns what happens into hints until the connection is lost.
 func (s *session) serve() error {
 	s.tasks.run(func() {
-		if err := s.c.watch(s.relist); err != nil {
+		if err := s.c.Watch(s.ctx, s.relist); err != nil {
 			s.tasks.fail(err)
 		}
 	})
-	if s.c.stream.Load() {
+	if s.streams.Load() {
 		s.tasks.run(s.watchEvents)
 	}
 	resync := time.NewTicker(s.a.o.Resync)
@@ -155,7 +159,7 @@ const eventsAfter = 500 * time.Millisecond
 func (s *session) watchEvents() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {
-		stream, err := s.c.calls.GetContainerEvents(s.ctx, &cri.GetEventsRequest{})
+		stream, err := s.c.Events(s.ctx)
 		if err == nil {
 			s.tasks.later(eventsAfter, s.relist)
 		}
@@ -169,9 +173,9 @@ func (s *session) watchEvents() {
 		switch {
 		case s.ctx.Err() != nil:
 			return
-		case unimplemented(err):
+		case status.Code(err) == codes.Unimplemented:
 			s.a.o.Log.Info("the runtime tells no events; its lists are asked when cgroups change", logkey.Err, err)
-			s.c.stream.Store(false)
+			s.streams.Store(false)
 			s.relist() // what appeared so far was left to the events
 			return
 		case !errors.Is(err, io.EOF):

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/report/logkey"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 const (
@@ -49,7 +49,7 @@ func (f *fresh) watch(p *pod, c *ctr) {
 	// How long to wait before the runtime is asked whether it runs. One that tells its
 	// events needs no asking, but may lose one.
 	again := 10 * time.Millisecond
-	if s.c.stream.Load() {
+	if s.streams.Load() {
 		again = 200 * time.Millisecond
 	}
 	ask := time.NewTimer(again)
@@ -281,7 +281,7 @@ const (
 func (s *session) resolve(id, dir string) {
 	defer s.index.resolved(id)
 	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < mostUnknown; delay = min(2*delay, time.Second) {
-		if known, err := s.whose(id); known || lost(err) {
+		if known, err := s.whose(id); known || criclient.Away(s.ctx, err) {
 			return
 		}
 		if !pause(s.ctx, delay) || !s.a.o.Tree.Exists(dir, "cpuset") {
@@ -294,25 +294,17 @@ func (s *session) resolve(id, dir string) {
 
 // whose finds the pod of an id and hints at it.
 func (s *session) whose(id string) (bool, error) {
-	ctrs, err := ask(s.ctx, s.c.calls.ListContainers, "find a container", &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
+	c, err := s.c.ListedContainer(s.ctx, id)
 	if err != nil {
 		return false, err
 	}
-	for _, c := range ctrs.Containers {
-		if c.Id == id {
-			s.hint(c.PodSandboxId, id, askStatus|cgroupMade)
-			return true, nil
-		}
+	if c != nil {
+		s.hint(c.PodSandboxId, id, askStatus|cgroupMade)
+		return true, nil
 	}
-	pods, err := ask(s.ctx, s.c.calls.ListPodSandbox, "find a pod", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
-	if err != nil {
-		return false, err
+	p, err := s.c.ListedPod(s.ctx, id)
+	if p != nil {
+		s.hintPod(id)
 	}
-	for _, p := range pods.Items {
-		if p.Id == id {
-			s.hintPod(id)
-			return true, nil
-		}
-	}
-	return false, nil
+	return p != nil, err
 }

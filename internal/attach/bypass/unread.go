@@ -1,10 +1,10 @@
 package bypass
 
 import (
+	"cmp"
 	"path"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -46,21 +46,23 @@ func (p *pod) again(left hints) (again, over hints, tries int) {
 // was reported before is asked about with all others.
 func (s *session) takeUnread(p *pod, left hints, why error) {
 	if p.reported == nil {
-		listed, err := ask(s.ctx, s.c.calls.ListPodSandbox, "find a pod", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: p.id}})
-		if err != nil || len(listed.Items) != 1 || listed.Items[0].GetState() == cri.PodSandboxState_SANDBOX_NOTREADY {
+		now, err := s.c.UnreadPod(s.ctx, p.id, why)
+		if now == nil || err != nil {
 			return
 		}
-		s.reportPod(p, s.c.podUnread(listed.Items[0], nil, why).reported)
+		criclient.LogRead(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, now.Unread, false)
+		s.reportPod(p, now)
 	}
 	for _, id := range left.order {
 		if p.ctrs[id] != nil || p.stopped {
 			continue
 		}
-		listed, err := ask(s.ctx, s.c.calls.ListContainers, "find a container", &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
-		if err != nil || len(listed.Containers) != 1 || listed.Containers[0].GetState() == cri.ContainerState_CONTAINER_EXITED {
+		now, err := s.c.UnreadContainer(s.ctx, id, why)
+		if now == nil || err != nil {
 			continue
 		}
-		s.takeIn(p, s.c.ctrUnread(listed.Containers[0], dirOf(s.a.o.Tree, p, id, s.index.foundDir(id)), why))
+		criclient.LogRead(s.a.o.Log, logkey.Container, now.Name, now.Unread, false)
+		s.takeIn(p, newCtr(criclient.Container{Container: now}, dirOf(s.a.o.Tree, p, id, s.index.foundDir(id))))
 	}
 }
 
@@ -84,15 +86,16 @@ func dirOf(tree *cgroup.Tree, p *pod, id, found string) string {
 
 // rereadPod asks about a pod again that the runtime could not describe.
 func (s *session) rereadPod(p *pod) error {
-	n, err := s.c.askPod(p.id, nil)
-	if err != nil || n == nil { // gone: its status says so, too
+	now, err := s.c.Pod(s.ctx, p.id)
+	if criclient.Gone(err) {
+		return nil // its status says so, too
+	}
+	if err != nil {
 		return err
 	}
-	if n.reported.CgroupParent == "" {
-		n.reported.CgroupParent = p.reported.CgroupParent
-	}
-	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, n.reported.Namespace+"/"+n.reported.Name)
-	s.reportPod(p, n.reported)
+	now.CgroupParent = cmp.Or(now.CgroupParent, p.reported.CgroupParent)
+	criclient.LogRead(s.a.o.Log, logkey.Pod, now.Namespace+"/"+now.Name, "", true)
+	s.reportPod(p, now)
 	for _, id := range sortedIDs(p.ctrs) {
 		s.hint(p.id, id, askStatus)
 	}
@@ -101,11 +104,18 @@ func (s *session) rereadPod(p *pod) error {
 
 // reread asks about a container again that the runtime could not describe.
 func (s *session) reread(p *pod, c *ctr) error {
-	n, err := s.c.askContainer(c.id, p.id, c.dir)
-	if err != nil || n == nil || n.ended || c.hasEnded() { // its end is seen by its status
+	now, err := s.c.Container(s.ctx, c.id, p.id)
+	if criclient.Gone(err) {
+		return nil // its end is seen by its status
+	}
+	if err != nil {
 		return err
 	}
-	s.a.o.Log.Info("the runtime describes what it could not before", logkey.Pod, p.reported.Namespace+"/"+p.reported.Name, logkey.Container, n.reported.Name)
+	n := newCtr(now, c.dir)
+	if n.ended || n.blank || c.hasEnded() {
+		return nil
+	}
+	criclient.LogRead(s.a.o.Log, logkey.Container, p.reported.Namespace+"/"+p.reported.Name+"/"+n.reported.Name, "", true)
 	s.copies.Lock()
 	c.seen, c.inStatus, c.blank = n.seen, n.inStatus, false
 	s.copies.Unlock()

@@ -3,7 +3,6 @@ package cri
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -134,7 +134,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 		switch status.Code(err) {
 		case codes.OK:
 		case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
-			return failed, fmt.Errorf("update container %s through the cri: %w", w.Container, err)
+			return failed, err
 		default:
 			a.log.Debug("the runtime refused an update", logkey.Container, w.Container, logkey.Err, err)
 			failed = append(failed, w.Container)
@@ -149,10 +149,10 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.link.enter(StateIdle, nil)
 	var err error
-	if a.client, err = newClient(a.o.Runtime, a.o.Dial); err != nil {
+	if a.client, err = criclient.New(a.o.Runtime, a.o.Dial, a.log); err != nil {
 		return err
 	}
-	defer a.client.close()
+	defer a.client.Close()
 	var stop context.CancelFunc
 	a.order.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

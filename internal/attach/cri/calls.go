@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
@@ -125,11 +126,11 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 		if !answerIn(o, resp) || resp.PodSandboxId == "" {
 			return
 		}
-		p := podIn(req.Config, resp.PodSandboxId, req.RuntimeHandler)
+		p := criclient.PodOfConfig(req.Config, resp.PodSandboxId, req.RuntimeHandler)
 		c.store.notePod(p)
 		c.events.after(lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: p})
 	}}
-	want, err := c.events.beforePod(ctx, podIn(req.Config, "", req.RuntimeHandler))
+	want, err := c.events.beforePod(ctx, criclient.PodOfConfig(req.Config, "", req.RuntimeHandler))
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
@@ -165,7 +166,7 @@ func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResource
 				return
 			}
 			n := *p
-			ev := lifecycle.Event{Kind: lifecycle.UpdatePodSandbox, Pod: &n, Overhead: resourcesIn(req.Overhead), Requested: resourcesIn(req.Resources)}
+			ev := lifecycle.Event{Kind: lifecycle.UpdatePodSandbox, Pod: &n, Overhead: criclient.Resources(req.Overhead), Requested: criclient.Resources(req.Resources)}
 			if ev.Overhead != nil {
 				n.Overhead = ev.Overhead
 			}
@@ -297,7 +298,7 @@ func (c *calls) updateContainer(ctx context.Context, req *cri.UpdateContainerRes
 	if k == nil {
 		return relay.Verdict{}
 	}
-	asked := resourcesIn(req.Linux)
+	asked := criclient.Resources(req.Linux)
 	if asked == nil {
 		asked = &lifecycle.Resources{}
 	}
@@ -310,7 +311,7 @@ func (c *calls) updateContainer(ctx context.Context, req *cri.UpdateContainerRes
 	}}
 	if len(ans.Values) > 0 {
 		if req.Linux == nil {
-			req.Linux = &pRes{}
+			req.Linux = &cri.LinuxContainerResources{}
 		}
 		values, left := c.link.taken(runtimes.Request, ans.Values)
 		c.events.report(k.Name, append(left, update(req.Linux, values)...))

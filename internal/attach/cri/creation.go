@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
@@ -24,14 +25,14 @@ const (
 type creation struct {
 	msg   []byte
 	pod   string
-	asked *lCtr // without id
+	asked *lifecycle.Container // without id
 }
 
 // creationIn reads a request; ok is false where it is none.
 func creationIn(msg []byte) (c creation, ok bool) {
 	c.msg = msg
 	var config []byte
-	err := eachField(msg, func(n protowire.Number, _ uint64, b []byte) error {
+	err := criclient.EachField(msg, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
 		case b == nil:
 		case n == creationPod:
@@ -46,20 +47,20 @@ func creationIn(msg []byte) (c creation, ok bool) {
 	if err != nil || config == nil || c.pod == "" || !utf8.ValidString(c.pod) {
 		return c, false
 	}
-	c.asked, ok = containerFrom(config, c.pod)
+	c.asked, ok = criclient.ContainerOfConfig(config, c.pod)
 	return c, ok
 }
 
 // podIn is the pod as the request tells it.
-func (c creation) podIn() *lPod {
-	p := &pPod{}
-	_ = eachField(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
+func (c creation) podIn() *lifecycle.Pod {
+	p := &cri.PodSandboxConfig{}
+	_ = criclient.EachField(c.msg, func(n protowire.Number, _ uint64, b []byte) error {
 		if n == creationSandbox && b != nil {
 			return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, p)
 		}
 		return nil
 	})
-	return podIn(p, c.pod, "")
+	return criclient.PodOfConfig(p, c.pod, "")
 }
 
 // changed puts values into a request. Mostly they only add to it: then they are
@@ -85,7 +86,7 @@ func (c *calls) changed(req creation, values []lifecycle.Value) (message, more [
 
 // replaces reports whether a value changes an entry of a list, or sets a number
 // to what stands for none: neither can be said by adding to a message.
-func replaces(c *lCtr, v lifecycle.Value) bool {
+func replaces(c *lifecycle.Container, v lifecycle.Value) bool {
 	s := settingOf[v.Field]
 	return s != nil && s.replaces != nil && s.replaces(c, v)
 }

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 
 	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -17,7 +19,7 @@ import (
 // share. Each guards its own.
 type parts struct {
 	log     *slog.Logger
-	client  *client // from Run on
+	client  *criclient.Client // from Run on
 	link    *link
 	store   *store
 	order   *order
@@ -144,13 +146,13 @@ func (e *events) sendPending(ctx context.Context, id string) error {
 
 // send makes one update of our own.
 func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) error {
-	r := &pRes{}
+	r := &cri.LinuxContainerResources{}
 	values, left := e.link.taken(runtimes.Push, values)
 	e.report(id, left)
 	if left := update(r, values); len(left) == len(values) {
 		return nil
 	}
-	return e.client.update(ctx, id, r)
+	return e.client.Update(ctx, id, r)
 }
 
 // encode is the changed message, with the fields that are unknown here.

@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
@@ -63,7 +63,7 @@ func (f *hookFace) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*li
 		f.order.await(ctx, id)
 		return p, nil
 	}
-	l, err := f.client.sandboxOf(ctx, uid)
+	l, err := f.client.SandboxOf(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (f *hookFace) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*li
 	}
 	p := f.store.pod(l.Id)
 	if p == nil || p.Unread != "" {
-		if p, err = f.client.pod(ctx, l); err != nil {
+		if p, err = f.client.Pod(ctx, l.Id); err != nil {
 			return nil, err
 		}
 		f.store.notePod(p)
@@ -239,7 +239,7 @@ func (f *hookFace) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks
 		return echo(r), nil
 	}
 	asked := hookResources(r.ContainerResources)
-	if full, err := f.client.container(ctx, c.ID, p.ID); err == nil {
+	if full, err := f.client.Container(ctx, c.ID, p.ID); err == nil {
 		asked = onlyNew(asked, full.Resources)
 	}
 	ans, err := f.events.handle(ctx, lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p, Container: c, Requested: &asked})
@@ -272,8 +272,8 @@ func (f *hookFace) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *l
 	limited, cancel := context.WithTimeout(ctx, mostUpdate)
 	defer cancel()
 	for pause := updatePause; ; pause *= 2 {
-		full, err := f.client.container(limited, c.ID, p.ID)
-		if status.Code(errors.Unwrap(err)) == codes.NotFound {
+		full, err := f.client.Container(limited, c.ID, p.ID)
+		if criclient.Gone(err) {
 			return // its end is noticed by itself
 		}
 		if err == nil {

@@ -8,12 +8,13 @@ import (
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/attach/cri"
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
 // TestEveryFieldHasARow walks the protocol's own description of its messages.
 func TestEveryFieldHasARow(t *testing.T) {
-	rows, used := map[string]cri.Row{}, map[string]bool{}
+	rows, used := map[string]criclient.Row{}, map[string]bool{}
 	for _, r := range cri.Rows() {
 		if _, twice := rows[r.Proto]; twice {
 			t.Errorf("%s is listed twice", r.Proto)

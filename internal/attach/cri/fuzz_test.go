@@ -14,6 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
@@ -76,10 +77,10 @@ func FuzzHeld(f *testing.F) {
 		defer cancel()
 		a.order.ctx = ctx
 		var err error
-		if a.client, err = newClient(filepath.Join(t.TempDir(), "nobody"), nil); err != nil {
+		if a.client, err = criclient.New(filepath.Join(t.TempDir(), "nobody"), nil, a.log); err != nil {
 			t.Fatal(err)
 		}
-		defer a.client.close()
+		defer a.client.Close()
 		a.store.notePod(&lifecycle.Pod{ID: "p"})
 		a.store.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
 		for _, method := range slices.Sorted(maps.Keys(held)) {
@@ -170,29 +171,18 @@ func TestMadeAnew(t *testing.T) {
 	}
 }
 
-// FuzzVerbose reads what a runtime may tell of a container, and where it has its
-// cgroup: what is read off a path is true of that path.
-func FuzzVerbose(f *testing.F) {
-	f.Add(`{"sandboxID":"p","pid":3,"runtimeSpec":{"process":{"args":["a"],"env":["A=b"],"oomScoreAdj":-5},"mounts":[{"destination":"/m"}],
-"linux":{"cgroupsPath":"/kubepods/p/c","resources":{"cpu":{"shares":2},"hugepageLimits":[{}]},"devices":[{}]}},"config":{"linux":{"resources":{"cpu_quota":-1}},"CDI_devices":[{}]}}`, "/kubepods/p", "c")
-	f.Add(`{"runtimeSpec":{"linux":{"cgroupsPath":"p.slice:cri-containerd:c"}}}`, "/kubepods.slice/p.slice", "c")
-	f.Add(`{"runtimeSpec":{"linux":null,"process":null},"config":{"linux":null}}`, "", "")
-	f.Add(`[1`, "/", "/")
-	f.Add(`{"runtimeSpec":{"mounts":[`+strings.Repeat(`{"destination":"/m"},`, 5_000)+`{}]}}`, strings.Repeat("/a", 60_000), strings.Repeat("c-", 60_000))
-	f.Add(`{"runtimeSpec":{"linux":{"cgroupsPath":"`+strings.Repeat("a-", 60_000)+`.slice:b:c"}}}`, strings.Repeat("a-", 60_000)+".slice", "c")
-	f.Fuzz(func(t *testing.T, info, parent, id string) {
-		defer clock.Watch(t, len(info)+len(parent)+len(id))()
-		v := verboseOf(map[string]string{"info": info})
-		if v.Config != nil && v.Config.Linux != nil {
-			_, _ = v.Config.Linux.Resources.words(), v.Config.Linux.Overhead.words()
-		}
-		if v.Spec == nil {
-			return
-		}
-		c := &lifecycle.Container{}
-		v.specIn(c)
-		if form, ok := formOf(c.CgroupsPath, parent, id); ok && form.path(parent, id) != c.CgroupsPath {
-			t.Errorf("%q below %q, id %q: read %+v, which is %q", c.CgroupsPath, parent, id, form, form.path(parent, id))
+// FuzzPathForm: what is read off a path is true of that path.
+func FuzzPathForm(f *testing.F) {
+	f.Add("/kubepods/p/c", "/kubepods/p", "c")
+	f.Add("p.slice:cri-containerd:c", "/kubepods.slice/p.slice", "c")
+	f.Add("", "", "")
+	f.Add("", "/", "/")
+	f.Add("", strings.Repeat("/a", 60_000), strings.Repeat("c-", 60_000))
+	f.Add(strings.Repeat("a-", 60_000)+".slice:b:c", strings.Repeat("a-", 60_000)+".slice", "c")
+	f.Fuzz(func(t *testing.T, at, parent, id string) {
+		defer clock.Watch(t, len(at)+len(parent)+len(id))()
+		if form, ok := formOf(at, parent, id); ok && form.path(parent, id) != at {
+			t.Errorf("%q below %q, id %q: read %+v, which is %q", at, parent, id, form, form.path(parent, id))
 		}
 	})
 }

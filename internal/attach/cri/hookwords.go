@@ -12,6 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/statefile"
 )
@@ -42,7 +43,7 @@ func hookResources(r *hRes) lifecycle.Resources {
 	for _, h := range r.HugepageLimits {
 		p.HugepageLimits = append(p.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 	}
-	return *resourcesIn(&p)
+	return *criclient.Resources(&p)
 }
 
 // onlyNew leaves of what is asked for what the runtime does not have.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -86,11 +87,11 @@ func (l *link) now() (known, standby, live bool) {
 }
 
 // meet takes in which runtime answers.
-func (l *link) meet(about string, kind runtimes.Runtime) {
-	can := capabilities(l.hooks, kind)
+func (l *link) meet(r criclient.Runtime) {
+	can := capabilities(l.hooks, r.Kind)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.runtime, l.kind, l.can = about, kind, can
+	l.runtime, l.kind, l.can = r.About, r.Kind, can
 }
 
 func (l *link) setKnown() {

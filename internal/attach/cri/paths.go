@@ -65,7 +65,7 @@ func (s *paths) complete(ctx context.Context, c *lifecycle.Container, p *lifecyc
 		at = known.path(p.CgroupParent, c.ID)
 	} else {
 		var err error
-		if at, err = s.client.place(ctx, c.ID); err != nil {
+		if at, err = s.client.Place(ctx, c.ID); err != nil {
 			s.log.Warn("the runtime does not report a container that it created, so its cgroup is not known", logkey.Container, c.ID, logkey.Err, err)
 			return c
 		}

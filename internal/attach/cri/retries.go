@@ -4,6 +4,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 )
 
 // firstRetry and lastRetry bound the pause before the runtime is asked again about
@@ -60,7 +62,7 @@ func (r *retries) later(id string) {
 }
 
 // keep forgets all but those that are listed.
-func (r *retries) keep(lists ...[]listed) {
+func (r *retries) keep(lists ...[]criclient.Listed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.of) == 0 {
@@ -69,7 +71,7 @@ func (r *retries) keep(lists ...[]listed) {
 	there := map[string]bool{}
 	for _, list := range lists {
 		for _, l := range list {
-			there[l.id] = true
+			there[l.ID] = true
 		}
 	}
 	maps.DeleteFunc(r.of, func(id string, _ retry) bool { return !there[id] })

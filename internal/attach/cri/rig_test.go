@@ -250,7 +250,14 @@ func (r *fakeRuntime) PodSandboxStatus(ctx context.Context, q *api.PodSandboxSta
 	if err := r.broken(ctx, q.PodSandboxId); err != nil {
 		return nil, err
 	}
-	return &api.PodSandboxStatusResponse{Info: map[string]string{
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pods[q.PodSandboxId]
+	if p == nil {
+		return nil, status.Error(codes.NotFound, "no such pod")
+	}
+	s := &api.PodSandboxStatus{Id: p.Id, Metadata: p.Metadata, State: p.State, Labels: p.Labels, Annotations: p.Annotations}
+	return &api.PodSandboxStatusResponse{Status: s, Info: map[string]string{
 		"info": `{"pid":7,"config":{"linux":{"cgroup_parent":"/kubepods/` + q.PodSandboxId + `"}}}`,
 	}}, nil
 }

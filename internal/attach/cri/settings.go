@@ -1,12 +1,21 @@
 package cri
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Short names for the rows below.
+type (
+	pRes = cri.LinuxContainerResources
+	pCtr = cri.ContainerConfig
+	lCtr = lifecycle.Container
 )
 
 // setting is one row of the way out: a field decided values are carried in.
@@ -57,6 +66,21 @@ var settingOf = func() map[lifecycle.Field]*setting {
 	}
 	return m
 }()
+
+// Rows lists every field of the CRI's requests about containers and pods, with what
+// decided values travel back in.
+func Rows() []criclient.Row {
+	rows := criclient.Rows()
+	for i := range rows {
+		for _, s := range settings {
+			if rows[i].Proto == s.proto {
+				rows[i].Setting, rows[i].Create, rows[i].Update = s.field.String(), true, s.resource != nil
+				rows[i].Note = cmp.Or(s.note, rows[i].Note)
+			}
+		}
+	}
+	return rows
+}
 
 // Carries says what calls to the newest runtime can hold, as
 // Attachment.Capabilities does of the one that is connected.

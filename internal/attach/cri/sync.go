@@ -5,8 +5,9 @@ import (
 	"errors"
 	"runtime/debug"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"google.golang.org/grpc"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -17,13 +18,6 @@ type lists struct {
 	unannounced unannounced // of the goroutine that compares
 }
 
-// The states a comparison knows.
-const (
-	ready   = int32(cri.PodSandboxState_SANDBOX_READY)
-	running = int32(cri.ContainerState_CONTAINER_RUNNING)
-	exited  = int32(cri.ContainerState_CONTAINER_EXITED)
-)
-
 // synchronise rebuilds what is known from the runtime's lists, verbose statuses
 // and the records containers carry. From then on calls are held.
 func (s *lists) synchronise(ctx context.Context) error {
@@ -31,25 +25,20 @@ func (s *lists) synchronise(ctx context.Context) error {
 		return err
 	}
 	before := s.store.serial.Add(1)
-	about, kind, err := s.client.about(ctx)
+	runtime, err := s.client.About(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
-	// Containers first: calls pass meanwhile, and one whose pod came after a list
-	// of the pods would be taken for nobody's.
-	_, ctrs, err := s.client.list(ctx)
+	pods, ctrs, err := s.client.All(ctx)
 	if err != nil {
 		return err
 	}
-	pods, err := s.client.pods(ctx, "")
-	if err != nil {
-		return err
+	ev := lifecycle.Event{Kind: lifecycle.Synchronize, Pods: pods}
+	for _, c := range ctrs {
+		c.Compact()
+		ev.Containers = append(ev.Containers, c.Container)
 	}
-	ev, err := s.describeAll(ctx, pods, ctrs)
-	if err != nil {
-		return err
-	}
-	s.link.meet(about, kind)
+	s.link.meet(runtime)
 	s.store.reset(ev, before)
 	s.events.notify(ctx, ev)
 	s.store.replacePods(ev.Pods)
@@ -62,7 +51,7 @@ func (s *lists) synchronise(ctx context.Context) error {
 // takes in what came while calls passed.
 func (s *lists) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
-	pods, ctrs, err := s.client.list(ctx)
+	pods, ctrs, err := s.client.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,14 +62,14 @@ func (s *lists) compare(ctx context.Context) error {
 
 // endUnlisted ends what was known before a list was asked for, and is not in it or
 // has exited there.
-func (s *lists) endUnlisted(before uint64, pods, ctrs []listed) {
+func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	states := make(map[string]int32, len(ctrs))
 	for _, l := range ctrs {
-		states[l.id] = l.state
+		states[l.ID] = l.State
 	}
 	isListed := make(map[string]bool, len(pods))
 	for _, l := range pods {
-		isListed[l.id] = true
+		isListed[l.ID] = true
 	}
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -89,7 +78,7 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []listed) {
 		case c.born > before:
 		case !there:
 			s.events.endContainer(c.value, s.store.podOfLocked(c), lifecycle.RemoveContainer)
-		case state == exited && !c.ended:
+		case state == criclient.Exited && !c.ended:
 			s.events.endContainer(c.value, s.store.podOfLocked(c), lifecycle.StopContainer)
 		}
 	}
@@ -103,26 +92,26 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []listed) {
 // adopt takes in pods and running containers of which no call came: it was given up
 // by the kubelet, or passed. One that cannot be read holds up no other. Those the
 // runtime could not describe before are asked about again, beside the comparison.
-func (s *lists) adopt(ctx context.Context, pods, ctrs []listed) error {
+func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.Listed) error {
 	s.unannounced.begin()
 	var lost error
 	for _, l := range pods {
-		switch known := s.store.pod(l.id); {
-		case l.state != ready:
-		case known == nil && s.unannounced.old(l.id):
-			lost = errors.Join(lost, s.adoptPod(ctx, l.id, nil))
+		switch known := s.store.pod(l.ID); {
+		case l.State != criclient.Ready:
+		case known == nil && s.unannounced.old(l.ID):
+			lost = errors.Join(lost, s.adoptPod(ctx, l.ID, nil))
 		case known != nil && known.Unread != "":
-			s.retry(l.id, func(ctx context.Context) error { return s.adoptPod(ctx, l.id, known) })
+			s.retry(l.ID, func(ctx context.Context) error { return s.adoptPod(ctx, l.ID, known) })
 		}
 	}
 	for _, l := range ctrs {
-		p := s.store.pod(l.pod)
-		switch known, _ := s.store.container(l.id); {
-		case p == nil || l.state == exited:
-		case known == nil && l.state == running && s.unannounced.old(l.id):
+		p := s.store.pod(l.Pod)
+		switch known, _ := s.store.container(l.ID); {
+		case p == nil || l.State == criclient.Exited:
+		case known == nil && l.State == criclient.Running && s.unannounced.old(l.ID):
 			lost = errors.Join(lost, s.adoptContainer(ctx, l, p, nil))
 		case known != nil && known.Unread != "" && p.Unread == "":
-			s.retry(l.id, func(ctx context.Context) error { return s.adoptContainer(ctx, l, p, known) })
+			s.retry(l.ID, func(ctx context.Context) error { return s.adoptContainer(ctx, l, p, known) })
 		}
 	}
 	return lost
@@ -133,17 +122,17 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []listed) error {
 func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := s.store.container(id)
 	if c != nil && c.Unread != "" && p.Unread == "" {
-		if full, err := s.client.container(ctx, id, c.PodID); err == nil && full.State != lifecycle.StateUnknown {
+		if full, err := s.client.Container(ctx, id, c.PodID); err == nil && full.Unread == "" {
 			s.order.await(ctx, p.ID)
-			s.takeIn(ctx, full, p, c)
+			s.takeIn(ctx, full.Container, p, c)
 		}
 	}
 	if c == nil {
-		full, err := s.client.container(ctx, id, "")
+		full, err := s.client.Container(ctx, id, "")
 		if err != nil || full.PodID == "" || s.store.pod(full.PodID) == nil {
 			return nil, nil
 		}
-		s.store.noteContainer(full, full.State == lifecycle.StateRunning)
+		s.store.noteContainer(full.Container, full.State == lifecycle.StateRunning)
 		if c, p = s.store.container(id); c == nil {
 			return nil, nil
 		}

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/trimtab/trimtab/internal/sim/clock"
 )
 
@@ -32,17 +30,5 @@ func TestUnannouncedThroughSteps(t *testing.T) {
 		if len(s.seen)+len(s.next) != 0 || look() {
 			t.Errorf("a step by %v: what went is still known", step)
 		}
-	}
-}
-
-// TestLaterSandbox: of two sandboxes of a pod the one that the kubelet counts higher
-// is the later one, though the wall clock was set back between them.
-func TestLaterSandbox(t *testing.T) {
-	sandbox := func(attempt uint32, created int64) *cri.PodSandbox {
-		return &cri.PodSandbox{Metadata: &cri.PodSandboxMetadata{Attempt: attempt}, CreatedAt: created}
-	}
-	first, second := sandbox(0, 1000), sandbox(1, 400)
-	if !later(second, first) || later(first, second) || !later(sandbox(1, 401), second) {
-		t.Error("the sandbox made after a step back of the wall clock is taken for the older one")
 	}
 }

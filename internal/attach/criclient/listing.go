@@ -1,4 +1,4 @@
-package cri
+package criclient
 
 import (
 	"context"
@@ -13,14 +13,21 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// listed is what a comparison needs of one pod or container in a list. The rest
+// Listed is what a comparison needs of one pod or container in a list. The rest
 // of a list, which is asked for all the time, is labels and annotations: it is
 // passed over, not decoded.
-type listed struct {
-	id    string
-	pod   string // of a container
-	state int32  // cri.ContainerState or cri.PodSandboxState
+type Listed struct {
+	ID    string
+	Pod   string // of a container
+	State int32  // cri.ContainerState or cri.PodSandboxState
 }
+
+// The states that lists are compared by.
+const (
+	Ready   = int32(cri.PodSandboxState_SANDBOX_READY)
+	Running = int32(cri.ContainerState_CONTAINER_RUNNING)
+	Exited  = int32(cri.ContainerState_CONTAINER_EXITED)
+)
 
 // shape says where a list's items have those fields (api.proto of the CRI, v1).
 // The list itself is field 1 of both answers.
@@ -31,8 +38,8 @@ var (
 	ctrShape = shape{id: 1, pod: 2, state: 6} // Container
 )
 
-// list asks for all there is.
-func (c *client) list(ctx context.Context) (pods, ctrs []listed, err error) {
+// List asks for all there is.
+func (c *Client) List(ctx context.Context) (pods, ctrs []Listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// Containers first: the pod of one that came in between is then in the other list.
@@ -45,7 +52,7 @@ func (c *client) list(ctx context.Context) (pods, ctrs []listed, err error) {
 	return pods, ctrs, nil
 }
 
-func (c *client) readList(ctx context.Context, method string, s shape) ([]listed, error) {
+func (c *Client) readList(ctx context.Context, method string, s shape) ([]Listed, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	l := &listing{shape: s, room: &c.room}
@@ -58,7 +65,7 @@ func (c *client) readList(ctx context.Context, method string, s shape) ([]listed
 // kept from one to the next.
 type listing struct {
 	shape shape
-	items []listed
+	items []Listed
 	room  *[]byte
 }
 
@@ -79,21 +86,21 @@ func (c listingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // itemsOf reads the items of a list. As in all of protobuf the last of a field
 // counts, and fields that are not known are passed over.
-func itemsOf(b []byte, s shape) ([]listed, error) {
-	var items []listed
-	err := eachField(b, func(n protowire.Number, _ uint64, item []byte) error {
+func itemsOf(b []byte, s shape) ([]Listed, error) {
+	var items []Listed
+	err := EachField(b, func(n protowire.Number, _ uint64, item []byte) error {
 		if n != 1 || item == nil {
 			return nil
 		}
-		var l listed
-		err := eachField(item, func(n protowire.Number, v uint64, text []byte) error {
+		var l Listed
+		err := EachField(item, func(n protowire.Number, v uint64, text []byte) error {
 			switch {
 			case n == s.id && text != nil:
-				l.id = string(text)
+				l.ID = string(text)
 			case n == s.pod && text != nil:
-				l.pod = string(text)
+				l.Pod = string(text)
 			case n == s.state && text == nil:
-				l.state = int32(v) //nolint:gosec // as protobuf reads an enum
+				l.State = int32(v) //nolint:gosec // as protobuf reads an enum
 			}
 			return nil
 		})
@@ -103,9 +110,9 @@ func itemsOf(b []byte, s shape) ([]listed, error) {
 	return items, err
 }
 
-// eachField visits fields that are a number or bytes; bytes are not nil, even
+// EachField visits fields that are a number or bytes; bytes are not nil, even
 // where there are none.
-func eachField(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error) error {
+func EachField(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
 		if size < 0 {

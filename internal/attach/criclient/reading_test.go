@@ -1,4 +1,4 @@
-package cri
+package criclient
 
 import (
 	"reflect"
@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// decoded is what containerFrom makes of a configuration, by way of the CRI's own messages.
+// decoded is what ContainerOfConfig makes of a configuration, by way of the CRI's own messages.
 func decoded(p *cri.ContainerConfig, pod string) *lifecycle.Container {
 	l := &lifecycle.Container{
 		PodID: pod, State: lifecycle.StateCreated, Name: p.GetMetadata().GetName(),
@@ -36,7 +36,7 @@ func decoded(p *cri.ContainerConfig, pod string) *lifecycle.Container {
 		l.CDIDevices = append(l.CDIDevices, d.Name)
 	}
 	if r := p.GetLinux().GetResources(); r != nil {
-		l.Resources, l.OOMScoreAdj = *resourcesIn(r), lifecycle.Some(r.OomScoreAdj)
+		l.Resources, l.OOMScoreAdj = *Resources(r), lifecycle.Some(r.OomScoreAdj)
 	}
 	return l
 }
@@ -72,10 +72,10 @@ func FuzzReading(f *testing.F) {
 		defer clock.Watch(t, len(config))()
 		p := &cri.ContainerConfig{}
 		if proto.Unmarshal(config, p) != nil {
-			containerFrom(config, "p") // must not panic
+			ContainerOfConfig(config, "p") // must not panic
 			return
 		}
-		got, ok := containerFrom(slices.Concat([]byte("before"), config)[len("before"):], "p")
+		got, ok := ContainerOfConfig(slices.Concat([]byte("before"), config)[len("before"):], "p")
 		if !ok {
 			t.Fatalf("%x is not read", config)
 		}

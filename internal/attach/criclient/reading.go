@@ -1,4 +1,4 @@
-package cri
+package criclient
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ var configFields = func() (of [32]func(r *reading, b []byte) error) {
 // one piece. As in all of protobuf the last of a field counts, what is said twice
 // of a message is laid over, and what is not known is passed over.
 type reading struct {
-	into  *lCtr
+	into  *lifecycle.Container
 	texts strings.Builder
 
 	commands, arguments []string
@@ -44,13 +44,13 @@ type reading struct {
 
 var errText = errors.New("a text is not UTF-8")
 
-// containerFrom reads the container that is asked for. ok is false where the
+// ContainerOfConfig reads a container's configuration as it lies in a request. ok is false where the
 // configuration cannot be read.
-func containerFrom(config []byte, pod string) (l *lCtr, ok bool) {
-	l = &lCtr{PodID: pod, State: lifecycle.StateCreated}
+func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bool) {
+	l = &lifecycle.Container{PodID: pod, State: lifecycle.StateCreated}
 	r := &reading{into: l}
 	r.makeRoom(config)
-	err := eachField(config, func(n protowire.Number, _ uint64, b []byte) error {
+	err := EachField(config, func(n protowire.Number, _ uint64, b []byte) error {
 		if b == nil || int(n) >= len(configFields) || configFields[n] == nil {
 			return nil
 		}
@@ -71,7 +71,7 @@ func containerFrom(config []byte, pod string) (l *lCtr, ok bool) {
 func (r *reading) makeRoom(config []byte) {
 	var n [len(configFields)]int
 	size := 0
-	_ = eachField(config, func(number protowire.Number, _ uint64, b []byte) error {
+	_ = EachField(config, func(number protowire.Number, _ uint64, b []byte) error {
 		if int(number) < len(n) && configFields[number] != nil {
 			n[number]++
 			size += len(b)
@@ -105,7 +105,7 @@ func (r *reading) text(b []byte) (string, error) {
 
 // named reads fields that are texts by their numbers.
 func (r *reading) named(b []byte, into func(n protowire.Number) *string) error {
-	return eachField(b, func(n protowire.Number, _ uint64, b []byte) (err error) {
+	return EachField(b, func(n protowire.Number, _ uint64, b []byte) (err error) {
 		if to := into(n); to != nil && b != nil {
 			*to, err = r.text(b)
 		}
@@ -175,7 +175,7 @@ func (r *reading) add(list *[]string, b []byte) error {
 // env reads a variable; its value is bytes of any kind.
 func (r *reading) env(b []byte) error {
 	var key, value []byte
-	if err := eachField(b, func(n protowire.Number, _ uint64, b []byte) error {
+	if err := EachField(b, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
 		case b == nil:
 		case n == 1:
@@ -198,7 +198,7 @@ func (r *reading) env(b []byte) error {
 func (r *reading) mount(b []byte) error {
 	m := lifecycle.Mount{Type: "bind"}
 	access := "rw"
-	err := eachField(b, func(n protowire.Number, v uint64, b []byte) (err error) {
+	err := EachField(b, func(n protowire.Number, v uint64, b []byte) (err error) {
 		switch {
 		case n == 1 && b != nil: // container_path
 			m.Destination, err = r.text(b)
@@ -244,12 +244,12 @@ func (r *reading) annotation(b []byte) error {
 
 // linux reads the resources of a LinuxContainerConfig.
 func (r *reading) linux(b []byte) error {
-	return eachField(b, func(n protowire.Number, _ uint64, b []byte) error {
+	return EachField(b, func(n protowire.Number, _ uint64, b []byte) error {
 		if n != 1 || b == nil {
 			return nil
 		}
 		r.into.OOMScoreAdj.Set = true // 0 is a score
-		return eachField(b, func(n protowire.Number, v uint64, b []byte) error {
+		return EachField(b, func(n protowire.Number, v uint64, b []byte) error {
 			if b == nil {
 				r.number(n, int64(v)) //nolint:gosec // as protobuf reads an int64
 				return nil
@@ -287,7 +287,7 @@ func (r *reading) resource(n protowire.Number, b []byte) (err error) {
 		l.CPU.Mems, err = r.text(b)
 	case 8:
 		var h lifecycle.HugepageLimit
-		err = eachField(b, func(n protowire.Number, v uint64, b []byte) (err error) {
+		err = EachField(b, func(n protowire.Number, v uint64, b []byte) (err error) {
 			switch {
 			case n == 1 && b != nil:
 				h.Size, err = r.text(b)

@@ -1,4 +1,4 @@
-package cri
+package criclient
 
 import (
 	"testing"
@@ -32,25 +32,25 @@ func FuzzListing(f *testing.F) {
 		var ctrs cri.ListContainersResponse
 		got, err := itemsOf(b, ctrShape)
 		if proto.Unmarshal(b, &ctrs) == nil {
-			var want []listed
+			var want []Listed
 			for _, c := range ctrs.Containers {
-				want = append(want, listed{c.Id, c.PodSandboxId, int32(c.State)})
+				want = append(want, Listed{c.Id, c.PodSandboxId, int32(c.State)})
 			}
 			sameItems(t, got, err, want)
 		}
 		var pods cri.ListPodSandboxResponse
 		got, err = itemsOf(b, podShape)
 		if proto.Unmarshal(b, &pods) == nil {
-			var want []listed
+			var want []Listed
 			for _, p := range pods.Items {
-				want = append(want, listed{id: p.Id, state: int32(p.State)})
+				want = append(want, Listed{ID: p.Id, State: int32(p.State)})
 			}
 			sameItems(t, got, err, want)
 		}
 	})
 }
 
-func sameItems(t *testing.T, got []listed, err error, want []listed) {
+func sameItems(t *testing.T, got []Listed, err error, want []Listed) {
 	t.Helper()
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("read %v, %v; want %v", got, err, want)

@@ -1,4 +1,4 @@
-package cri
+package criclient
 
 import (
 	"context"
@@ -18,6 +18,7 @@ type answering struct {
 	api.RuntimeServiceClient
 	t    *testing.T
 	name string // of a file
+	pod  *api.PodSandboxStatus
 }
 
 func (a answering) read() map[string]string {
@@ -34,15 +35,11 @@ func (a answering) read() map[string]string {
 }
 
 func (a answering) PodSandboxStatus(context.Context, *api.PodSandboxStatusRequest, ...grpc.CallOption) (*api.PodSandboxStatusResponse, error) {
-	out := &api.PodSandboxStatusResponse{Status: &api.PodSandboxStatus{}}
-	out.Info = a.read()
-	return out, nil
+	return &api.PodSandboxStatusResponse{Status: a.pod, Info: a.read()}, nil
 }
 
 func (a answering) ContainerStatus(context.Context, *api.ContainerStatusRequest, ...grpc.CallOption) (*api.ContainerStatusResponse, error) {
-	out := &api.ContainerStatusResponse{Status: &api.ContainerStatus{}}
-	out.Info = a.read()
-	return out, nil
+	return &api.ContainerStatusResponse{Status: &api.ContainerStatus{}, Info: a.read()}, nil
 }
 
 // TestRecordedStatus: what CRI-O tells of pods and containers, which has no
@@ -56,8 +53,10 @@ func TestRecordedStatus(t *testing.T) {
 		"inspectp-be.json": {CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}},
 		"inspectp-ls.json": {CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(512))}},
 	} {
-		b := &client{calls: answering{t: t, name: name}}
-		p, err := b.pod(t.Context(), &api.PodSandbox{Id: "p"})
+		read := func(s *api.PodSandboxStatus) (*lifecycle.Pod, error) {
+			return (&Client{calls: answering{t: t, name: name, pod: s}}).Pod(t.Context(), "p")
+		}
+		p, err := read(&api.PodSandboxStatus{Id: "p"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,17 +64,17 @@ func TestRecordedStatus(t *testing.T) {
 			t.Errorf("%s: below %q, overhead %v, resources\n%s", name, p.CgroupParent, p.Overhead, d)
 		}
 		// What a pod's author writes there is not the runtime's word.
-		for _, own := range []*api.PodSandbox{
+		for _, own := range []*api.PodSandboxStatus{
 			{Annotations: map[string]string{"pod-linux-resources.crio.io": "{}"}}, {Labels: map[string]string{"pod-linux-resources.crio.io": "x"}},
+			{Annotations: map[string]string{"pod-linux-resources.crio.io": "{}", "io.kubernetes.cri-o.CgroupParent": "/theirs"}},
 		} {
-			if p, err := b.pod(t.Context(), own); err != nil || p.Resources != nil {
+			if p, err := read(own); err != nil || p.Resources != nil || own.Annotations["io.kubernetes.cri-o.CgroupParent"] != "" && p.CgroupParent != "" {
 				t.Errorf("%s: it was believed: %+v (%v)", name, p.Resources, err)
 			}
 		}
 	}
-	b := &client{calls: answering{t: t, name: "inspect-be.json"}}
-	c, err := b.container(t.Context(), "c", "p")
+	c, err := (&Client{calls: answering{t: t, name: "inspect-be.json"}}).Container(t.Context(), "c", "p")
 	if err != nil || c.Resources.CPU.Shares.V != 2 || c.CgroupsPath == "" || c.PID == 0 {
-		t.Errorf("%+v (%v)", c, err)
+		t.Errorf("%+v (%v)", c.Container, err)
 	}
 }

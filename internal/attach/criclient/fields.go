@@ -1,4 +1,4 @@
-package cri
+package criclient
 
 import (
 	"maps"
@@ -8,9 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Row describes one field of the CRI's messages about pods and containers, for
-// the docs: what it becomes in lifecycle words, and whether decided values
-// travel back in it.
+// Row describes one field of the CRI's requests about pods and containers, for the docs.
+// Whoever sends decided values back in a request fills in Setting, Create and Update.
 type Row struct {
 	Proto     string // e.g. ContainerConfig.linux.resources.cpu_shares
 	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty where not carried
@@ -47,8 +46,6 @@ const passes = "passes untouched; no policy asks for it"
 type (
 	pRes = cri.LinuxContainerResources
 	lRes = lifecycle.Resources
-	pCtr = cri.ContainerConfig
-	lCtr = lifecycle.Container
 	pPod = cri.PodSandboxConfig
 	lPod = lifecycle.Pod
 )
@@ -112,13 +109,13 @@ var podTable = []field[pPod, lPod]{
 	{"linux.cgroup_parent", "CgroupParent", func(p *pPod, l *lPod) { l.CgroupParent = p.GetLinux().GetCgroupParent() }, ""},
 	{"linux.security_context.", "", nil, passes},
 	{"linux.sysctls", "", nil, passes},
-	{"linux.overhead.", "Overhead", func(p *pPod, l *lPod) { l.Overhead = resourcesIn(p.GetLinux().GetOverhead()) }, "fields as in LinuxContainerResources"},
-	{"linux.resources.", "Resources", func(p *pPod, l *lPod) { l.Resources = resourcesIn(p.GetLinux().GetResources()) }, "fields as in LinuxContainerResources"},
+	{"linux.overhead.", "Overhead", func(p *pPod, l *lPod) { l.Overhead = Resources(p.GetLinux().GetOverhead()) }, "fields as in LinuxContainerResources"},
+	{"linux.resources.", "Resources", func(p *pPod, l *lPod) { l.Resources = Resources(p.GetLinux().GetResources()) }, "fields as in LinuxContainerResources"},
 	{"windows.", "", nil, "not carried: Trimtab serves Linux"},
 }
 
-// resourcesIn translates resources; nil stays nil.
-func resourcesIn(p *pRes) *lRes {
+// Resources translates resources; nil stays nil.
+func Resources(p *pRes) *lRes {
 	if p == nil {
 		return nil
 	}
@@ -127,8 +124,8 @@ func resourcesIn(p *pRes) *lRes {
 	return l
 }
 
-// podIn translates a pod's configuration.
-func podIn(p *pPod, id, handler string) *lPod {
+// PodOfConfig translates a pod's configuration.
+func PodOfConfig(p *pPod, id, handler string) *lPod {
 	l := &lPod{ID: id, RuntimeHandler: handler}
 	convert(podTable, p, l)
 	return l
@@ -151,7 +148,7 @@ func rowOf(message, proto, word, life, note string) Row {
 	return r
 }
 
-// Rows lists every field the CRI has of containers and pods, in the order of
+// Rows lists every field of the CRI's requests about containers and pods, in the order of
 // its tables.
 func Rows() []Row {
 	var rows []Row
@@ -159,16 +156,5 @@ func Rows() []Row {
 		rows = append(rows, rowOf("ContainerConfig", f.proto, "Container", f.life, f.note))
 	}
 	rows = append(rows, rowsOf(resourceTable, "LinuxContainerResources", "Resources")...)
-	rows = append(rows, rowsOf(podTable, "PodSandboxConfig", "Pod")...)
-	for i := range rows {
-		for _, s := range settings {
-			if rows[i].Proto == s.proto {
-				rows[i].Setting, rows[i].Create, rows[i].Update = s.field.String(), true, s.resource != nil
-				if s.note != "" {
-					rows[i].Note = s.note
-				}
-			}
-		}
-	}
-	return rows
+	return append(rows, rowsOf(podTable, "PodSandboxConfig", "Pod")...)
 }

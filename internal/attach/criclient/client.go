@@ -1,0 +1,207 @@
+package criclient
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/socket"
+)
+
+const (
+	// callTimeout bounds one question to the runtime.
+	callTimeout = 10 * time.Second
+	// describeTimeout bounds the question about one pod or container: one that the
+	// runtime hangs on must not keep all others waiting.
+	describeTimeout = 2 * time.Second
+	// maxMessage is what a kubelet accepts: lists of a full node are large.
+	maxMessage = 16 << 20
+	// podUID is the label that every runtime keeps of a kubelet's pods.
+	podUID = "io.kubernetes.pod.uid"
+)
+
+// Client asks one runtime.
+type Client struct {
+	conn  *grpc.ClientConn
+	calls cri.RuntimeServiceClient
+	log   *slog.Logger
+
+	reading sync.Mutex // of a list
+	room    []byte     // where it lies
+}
+
+// New returns a client of the runtime at a socket. It connects when it is first asked.
+func New(path string, by socket.Dialer, log *slog.Logger) (*Client, error) {
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return by.Dial(ctx, path) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		// Attachments wait between attempts; gRPC's own backoff only hides that the
+		// socket is there again.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
+	if err != nil {
+		return nil, fmt.Errorf("dial the runtime at %s (cri.endpoint): %w", path, err)
+	}
+	return &Client{conn: conn, calls: cri.NewRuntimeServiceClient(conn), log: log}, nil
+}
+
+// Close ends the connection and all calls.
+func (c *Client) Close() { _ = c.conn.Close() }
+
+// Watch returns an error when the runtime closes the connection, and nil when ctx ends.
+// It calls relist where calls may have gone through another connection.
+func (c *Client) Watch(ctx context.Context, relist func()) error {
+	// The connection may call itself ready a little after the first calls went through it. Should it have been another
+	// one that they went through, the lists tell what was missed.
+	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return nil
+		}
+		relist()
+	}
+	for {
+		state := c.conn.GetState()
+		if state != connectivity.Ready {
+			return fmt.Errorf("the runtime closed the connection (%s)", state)
+		}
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return nil
+		}
+	}
+}
+
+// ask makes one call within bounds. The error says what it was for.
+func ask[Q, A any](
+	ctx context.Context, within time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q, o ...grpc.CallOption,
+) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	a, err := call(ctx, q, o...)
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", what, err)
+	}
+	return a, nil
+}
+
+// Away reports whether an error is that of a runtime that is not there, or of a context
+// that ended, and not that of what was asked about.
+func Away(ctx context.Context, err error) bool {
+	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
+}
+
+// Gone reports whether the runtime does not have what it was asked about.
+func Gone(err error) bool { return status.Code(err) == codes.NotFound }
+
+// Runtime is who answers.
+type Runtime struct {
+	About string // its name and version, for people
+	Kind  runtimes.Runtime
+	// Streams: it sends its events to several listeners at once. containerd does since
+	// 2.0; 1.7 hands each event to one of them, which would take it from the kubelet,
+	// and 1.6 has none.
+	Streams bool
+}
+
+// About asks who the runtime is.
+func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, error) {
+	v, err := ask(ctx, callTimeout, c.calls.Version, "ask for the runtime's version", &cri.VersionRequest{}, o...)
+	if err != nil {
+		return Runtime{}, err
+	}
+	major, _, _ := strings.Cut(strings.TrimPrefix(v.RuntimeVersion, "v"), ".")
+	n, err := strconv.Atoi(major)
+	return Runtime{
+		About:   fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
+		Kind:    runtimes.Of(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}),
+		Streams: v.RuntimeName != "containerd" || err == nil && n >= 2, // a runtime without events says so
+	}, nil
+}
+
+// Events listens to the runtime's events until ctx ends.
+func (c *Client) Events(ctx context.Context) (grpc.ServerStreamingClient[cri.ContainerEventResponse], error) {
+	return c.calls.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+}
+
+// SandboxOf returns the newest ready sandbox of a pod; nil for none.
+func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, error) {
+	if uid == "" {
+		return nil, nil
+	}
+	all, err := ask(ctx, callTimeout, c.calls.ListPodSandbox, "look for the pod's sandbox", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
+		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{podUID: uid},
+	}})
+	var newest *cri.PodSandbox
+	for _, l := range all.GetItems() {
+		if l.GetMetadata().GetUid() == uid && (newest == nil || later(l, newest)) {
+			newest = l
+		}
+	}
+	return newest, err
+}
+
+// later reports whether one sandbox of a pod came after another. The kubelet counts
+// a pod's sandboxes; the wall clock may have been set back between two of them.
+func later(a, b *cri.PodSandbox) bool {
+	return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.CreatedAt, b.CreatedAt)) > 0
+}
+
+// ListedPod is a pod as its list has it; nil where it is not there.
+func (c *Client) ListedPod(ctx context.Context, id string) (*cri.PodSandbox, error) {
+	all, err := ask(ctx, describeTimeout, c.calls.ListPodSandbox, "list pod "+id, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
+	return called(all.GetItems(), id), err
+}
+
+// ListedContainer is a container as its list has it; nil where it is not there.
+func (c *Client) ListedContainer(ctx context.Context, id string) (*cri.Container, error) {
+	all, err := ask(ctx, describeTimeout, c.calls.ListContainers, "list container "+id, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
+	return called(all.GetContainers(), id), err
+}
+
+func called[L interface{ GetId() string }](all []L, id string) (none L) {
+	if at := slices.IndexFunc(all, func(l L) bool { return l.GetId() == id }); at >= 0 {
+		return all[at]
+	}
+	return none
+}
+
+// Update changes the runtime's copy of a container.
+func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
+	_, err := ask(ctx, callTimeout, c.calls.UpdateContainerResources, "update container "+id,
+		&cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r})
+	return err
+}
+
+// LogRead logs once that something cannot be described, and why, or that it can be again.
+func LogRead(log *slog.Logger, what, name, unread string, before bool) {
+	switch {
+	case unread != "" && !before:
+		log.Warn("the runtime lists something that it cannot describe: it keeps what it has, and the runtime is asked again", what, name, logkey.Err, unread)
+	case unread == "" && before:
+		log.Info("the runtime describes what it could not before", what, name)
+	}
+}
+
+// states are the CRI's as the lifecycle's.
+var states = map[cri.ContainerState]lifecycle.State{
+	cri.ContainerState_CONTAINER_CREATED: lifecycle.StateCreated,
+	cri.ContainerState_CONTAINER_RUNNING: lifecycle.StateRunning,
+	cri.ContainerState_CONTAINER_EXITED:  lifecycle.StateStopped,
+	cri.ContainerState_CONTAINER_UNKNOWN: lifecycle.StateUnknown,
+}

@@ -1,0 +1,19 @@
+package criclient
+
+import (
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestLaterSandbox: of two sandboxes of a pod the one that the kubelet counts higher
+// is the later one, though the wall clock was set back between them.
+func TestLaterSandbox(t *testing.T) {
+	sandbox := func(attempt uint32, created int64) *cri.PodSandbox {
+		return &cri.PodSandbox{Metadata: &cri.PodSandboxMetadata{Attempt: attempt}, CreatedAt: created}
+	}
+	first, second := sandbox(0, 1000), sandbox(1, 400)
+	if !later(second, first) || later(first, second) || !later(sandbox(1, 401), second) {
+		t.Error("the sandbox made after a step back of the wall clock is taken for the older one")
+	}
+}

@@ -1,0 +1,295 @@
+package criclient
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+const (
+	// mostAsking is how many verbose statuses are asked for at once.
+	mostAsking = 4
+	// mostHung is how many questions may take all of their time while everything is
+	// asked about; what is left is asked about afterwards.
+	mostHung = 8
+)
+
+// Container is a container as the runtime describes it.
+type Container struct {
+	*lifecycle.Container
+	// InStatus are its resources as its plain status has them; nil where it has none.
+	InStatus *lifecycle.Resources
+}
+
+// sandbox is what lists and statuses say of a pod.
+type sandbox interface {
+	GetId() string
+	GetMetadata() *cri.PodSandboxMetadata
+	GetLabels() map[string]string
+	GetAnnotations() map[string]string
+	GetRuntimeHandler() string
+}
+
+func podOf(s sandbox) *lifecycle.Pod {
+	m := s.GetMetadata()
+	return &lifecycle.Pod{
+		ID: s.GetId(), Name: m.GetName(), UID: m.GetUid(), Namespace: m.GetNamespace(),
+		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler(),
+	}
+}
+
+// container is what lists and statuses say of a container.
+type container interface {
+	GetId() string
+	GetMetadata() *cri.ContainerMetadata
+	GetState() cri.ContainerState
+	GetLabels() map[string]string
+	GetAnnotations() map[string]string
+	GetCreatedAt() int64
+}
+
+// containerOf takes what a runtime cannot tell the state of for running: nothing of its
+// is given away.
+func containerOf(s container, pod string) *lifecycle.Container {
+	c := &lifecycle.Container{
+		ID: s.GetId(), PodID: pod, Name: s.GetMetadata().GetName(), State: states[s.GetState()],
+		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), CreatedAt: s.GetCreatedAt(),
+	}
+	if c.State == lifecycle.StateUnknown {
+		c.State, c.Unread = lifecycle.StateRunning, "the runtime says that its state is unknown"
+	}
+	return c
+}
+
+// Pod asks for all there is to know of a pod. One that is not ready is gone.
+func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
+	s, err := ask(ctx, describeTimeout, c.calls.PodSandboxStatus, "ask for pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	if err == nil && s.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY {
+		err = status.Errorf(codes.NotFound, "pod %s is not ready", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := readVerbose(s.GetInfo())
+	if err != nil {
+		c.log.Debug("little is known of a pod", logkey.Pod, id, logkey.Err, err)
+	}
+	p := podOf(s.GetStatus())
+	v.podIn(p)
+	return p, nil
+}
+
+// Ready asks whether a pod is ready.
+func (c *Client) Ready(ctx context.Context, id string) (bool, error) {
+	s, err := ask(ctx, callTimeout, c.calls.PodSandboxStatus, "ask for pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	return s.GetStatus().GetState() == cri.PodSandboxState_SANDBOX_READY, err
+}
+
+func (c *Client) status(ctx context.Context, within time.Duration, id string, verbose bool) (*cri.ContainerStatusResponse, error) {
+	return ask(ctx, within, c.calls.ContainerStatus, "ask for container "+id, &cri.ContainerStatusRequest{ContainerId: id, Verbose: verbose})
+}
+
+// Container asks for all there is to know of a container; pod is "" where it is not known.
+func (c *Client) Container(ctx context.Context, id, pod string) (Container, error) {
+	s, err := c.status(ctx, describeTimeout, id, true)
+	if err != nil {
+		return Container{}, err
+	}
+	v, err := readVerbose(s.GetInfo())
+	if err != nil {
+		c.log.Debug("little is known of a container", logkey.Container, id, logkey.Err, err)
+	}
+	out := Container{containerOf(s.GetStatus(), cmp.Or(pod, v.SandboxID)), Resources(s.GetStatus().GetResources().GetLinux())}
+	if out.InStatus != nil {
+		out.Resources = *out.InStatus
+	}
+	v.containerIn(out.Container)
+	return out, nil
+}
+
+// Stored asks for a container's state, and for the resources that the runtime has stored
+// of it; nil where it does not tell them. inStatus: its plain status has them.
+func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
+	s, err := c.status(ctx, callTimeout, id, !inStatus)
+	if err != nil {
+		return 0, nil, err
+	}
+	has := Resources(s.GetStatus().GetResources().GetLinux())
+	if !inStatus {
+		v, _ := readVerbose(s.GetInfo()) // runtimes are free in what they tell
+		has = v.resources()
+	}
+	return states[s.GetStatus().GetState()], has, nil
+}
+
+// Place asks where a container's cgroup is, or will be; "" where the runtime does not
+// tell.
+func (c *Client) Place(ctx context.Context, id string) (string, error) {
+	s, err := c.status(ctx, callTimeout, id, true)
+	v, _ := readVerbose(s.GetInfo())
+	return v.Spec.Linux.CgroupsPath, err
+}
+
+// UnreadPod is a pod as its list has it, where the runtime cannot describe it; nil where
+// it is gone.
+func (c *Client) UnreadPod(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
+	l, err := c.ListedPod(ctx, id)
+	if l == nil || l.State != cri.PodSandboxState_SANDBOX_READY {
+		return nil, err
+	}
+	p := podOf(l)
+	p.Unread = why.Error()
+	return p, nil
+}
+
+// UnreadContainer is UnreadPod of a container.
+func (c *Client) UnreadContainer(ctx context.Context, id string, why error) (*lifecycle.Container, error) {
+	l, err := c.ListedContainer(ctx, id)
+	if l == nil || l.State == cri.ContainerState_CONTAINER_EXITED {
+		return nil, err
+	}
+	out := containerOf(l, l.PodSandboxId)
+	out.Unread = why.Error()
+	return out, nil
+}
+
+// patience counts questions that took all their time.
+type patience struct{ hung atomic.Int32 }
+
+// ask asks, unless too many questions have taken all their time.
+func (p *patience) ask(question func() error) error {
+	if hung := p.hung.Load(); hung >= mostHung {
+		return fmt.Errorf("not asked yet: %d others were not answered within %v", hung, describeTimeout)
+	}
+	err := question()
+	if status.Code(err) == codes.DeadlineExceeded {
+		p.hung.Add(1)
+	}
+	return err
+}
+
+// DescribePod asks about a pod of a list; nil where it is gone. One that the runtime
+// cannot describe is as it is listed.
+func (c *Client) DescribePod(ctx context.Context, id string) (*lifecycle.Pod, error) {
+	return c.describePod(ctx, id, &patience{})
+}
+
+func (c *Client) describePod(ctx context.Context, id string, patient *patience) (p *lifecycle.Pod, err error) {
+	err = patient.ask(func() (err error) { p, err = c.Pod(ctx, id); return err })
+	switch {
+	case err == nil || Away(ctx, err):
+		return p, err
+	case Gone(err):
+		return nil, nil //nolint:nilnil // no such pod is an answer
+	}
+	return c.UnreadPod(ctx, id, err)
+}
+
+// DescribeContainer is DescribePod of a container; it has no Container where it is gone.
+func (c *Client) DescribeContainer(ctx context.Context, l Listed) (Container, error) {
+	return c.describeContainer(ctx, l, &patience{})
+}
+
+func (c *Client) describeContainer(ctx context.Context, l Listed, patient *patience) (out Container, err error) {
+	err = patient.ask(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
+	switch {
+	case err == nil || Away(ctx, err):
+		return out, err
+	case Gone(err):
+		return out, nil
+	}
+	unread, failed := c.UnreadContainer(ctx, l.ID, err)
+	if failed != nil {
+		unread = containerOf(&cri.Container{Id: l.ID, State: cri.ContainerState(l.State)}, l.Pod)
+		unread.Name, unread.Unread = lifecycle.Unnamed, err.Error()
+	}
+	return Container{Container: unread}, nil
+}
+
+// All describes all that runs: pods that are ready, and their containers that have not
+// ended, in the order of their lists. Those that the runtime cannot describe are as they
+// are listed: what they own stays theirs.
+func (c *Client) All(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Container, err error) {
+	listed, listedCtrs, err := c.List(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var patient patience
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(mostAsking)
+	pods, ctrs = make([]*lifecycle.Pod, len(listed)), make([]Container, len(listedCtrs))
+	isReady := map[string]bool{}
+	for i, l := range listed {
+		if isReady[l.ID] = l.State == Ready; isReady[l.ID] {
+			group.Go(func() (err error) { pods[i], err = c.describePod(ctx, l.ID, &patient); return err })
+		}
+	}
+	for i, l := range listedCtrs {
+		if isReady[l.Pod] && l.State != Exited {
+			group.Go(func() (err error) { ctrs[i], err = c.describeContainer(ctx, l, &patient); return err })
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	pods = slices.DeleteFunc(pods, func(p *lifecycle.Pod) bool { return p == nil })
+	for _, p := range pods {
+		LogRead(c.log, logkey.Pod, p.Namespace+"/"+p.Name, p.Unread, false)
+	}
+	return pods, unite(c.logUnread(ctrs), pods), nil
+}
+
+func (c *Client) logUnread(ctrs []Container) []Container {
+	ctrs = slices.DeleteFunc(ctrs, func(c Container) bool { return c.Container == nil })
+	for _, l := range ctrs {
+		LogRead(c.log, logkey.Container, l.ID, l.Unread, false)
+	}
+	return ctrs
+}
+
+// unite has the containers of unread pods unread, too: their pods' facts are theirs. In
+// turn it finds where such a pod's cgroup is by those of its containers. Containers of
+// pods that went meanwhile are left out.
+func unite(ctrs []Container, pods []*lifecycle.Pod) []Container {
+	byID := make(map[string]*lifecycle.Pod, len(pods))
+	for _, p := range pods {
+		byID[p.ID] = p
+	}
+	ctrs = slices.DeleteFunc(ctrs, func(c Container) bool { return byID[c.PodID] == nil })
+	for _, c := range ctrs {
+		p := byID[c.PodID]
+		if p.Unread == "" {
+			continue
+		}
+		UnreadWith(c.Container, p)
+		if c.CgroupsPath == "" {
+			continue
+		}
+		if slice, _, systemd := strings.Cut(c.CgroupsPath, ":"); systemd {
+			p.CgroupParent = slice
+		} else {
+			p.CgroupParent = path.Dir(c.CgroupsPath)
+		}
+	}
+	return ctrs
+}
+
+// UnreadWith has the container of a pod that cannot be read not taken for read.
+func UnreadWith(c *lifecycle.Container, p *lifecycle.Pod) {
+	if p.Unread != "" && c.Unread == "" {
+		c.Unread = "of its pod: " + p.Unread
+	}
+}

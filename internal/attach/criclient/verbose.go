@@ -1,0 +1,138 @@
+package criclient
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
+)
+
+// verbose is what we use of the JSON that containerd (1.6 to 2.x) and CRI-O put under
+// the key "info" of a verbose status. Of the OCI spec it is what somebody decides by:
+// seccomp alone would be most of it.
+type verbose struct {
+	SandboxID string `json:"sandboxID"`
+	PID       uint32 `json:"pid"`
+	Spec      struct {
+		Annotations map[string]string `json:"annotations"`
+		Process     struct {
+			Args        []string `json:"args"`
+			Env         []string `json:"env"`
+			OOMScoreAdj *int     `json:"oomScoreAdj"`
+		} `json:"process"`
+		Mounts []specs.Mount `json:"mounts"`
+		Linux  struct {
+			CgroupsPath string                `json:"cgroupsPath"`
+			Resources   *specs.LinuxResources `json:"resources"`
+			Devices     []specs.LinuxDevice   `json:"devices"`
+		} `json:"linux"`
+	} `json:"runtimeSpec"`
+	Config struct {
+		Linux struct {
+			CgroupParent string                       `json:"cgroup_parent"`
+			Overhead     *cri.LinuxContainerResources `json:"overhead"`
+			Resources    *cri.LinuxContainerResources `json:"resources"`
+		} `json:"linux"`
+		CDIDevices []*cri.CDIDevice `json:"CDI_devices"`
+	} `json:"config"`
+}
+
+// readVerbose reads what it can: runtimes are free in what they tell. The error says
+// what it could not read.
+func readVerbose(info map[string]string) (v verbose, err error) {
+	text, ok := info["info"]
+	if !ok {
+		return v, fmt.Errorf("the runtime's verbose status has no %q", "info")
+	}
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return v, fmt.Errorf("read the runtime's verbose status: %w", err)
+	}
+	return v, nil
+}
+
+// annotatedIn reads resources of an annotation; nil where there are none.
+func annotatedIn(text string) *lifecycle.Resources {
+	var r *cri.LinuxContainerResources
+	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
+		return nil
+	}
+	return Resources(r)
+}
+
+// podIn adds what is said of a pod.
+func (v *verbose) podIn(p *lifecycle.Pod) {
+	// CRI-O says it in annotations of the spec alone.
+	annotated := runtimes.AnnotatedOf(v.Spec.Annotations, p.Annotations, p.Labels)
+	linux := &v.Config.Linux
+	p.PID, p.CgroupParent = v.PID, cmp.Or(linux.CgroupParent, annotated.CgroupParent)
+	p.Overhead, p.Resources = Resources(linux.Overhead), Resources(linux.Resources)
+	if p.Overhead == nil && p.Resources == nil {
+		p.Overhead, p.Resources = annotatedIn(annotated.Overhead), annotatedIn(annotated.Resources)
+	}
+}
+
+// containerIn adds what is said of a container. The OCI spec has annotations that NRI
+// plugins added, our record among them.
+func (v *verbose) containerIn(c *lifecycle.Container) {
+	spec := &v.Spec
+	c.PID, c.Args, c.Env, c.OOMScoreAdj = v.PID, spec.Process.Args, spec.Process.Env, number(spec.Process.OOMScoreAdj)
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	maps.Copy(c.Annotations, spec.Annotations)
+	for _, m := range spec.Mounts {
+		c.Mounts = append(c.Mounts, lifecycle.Mount{Destination: m.Destination, Type: m.Type, Source: m.Source, Options: m.Options})
+	}
+	for _, d := range v.Config.CDIDevices {
+		c.CDIDevices = append(c.CDIDevices, d.GetName())
+	}
+	for _, d := range spec.Linux.Devices {
+		c.Devices = append(c.Devices, lifecycle.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor})
+	}
+	c.CgroupsPath = spec.Linux.CgroupsPath
+	if r := v.resources(); r != nil {
+		c.Resources = *r
+	}
+}
+
+// resources are those of the OCI spec; nil where it has none.
+func (v *verbose) resources() *lifecycle.Resources {
+	r := v.Spec.Linux.Resources
+	if r == nil {
+		return nil
+	}
+	out := &lifecycle.Resources{Unified: r.Unified}
+	if c := r.CPU; c != nil {
+		out.CPU = lifecycle.CPU{CPUs: c.Cpus, Mems: c.Mems, Shares: opt(c.Shares), Quota: opt(c.Quota), Period: opt(c.Period)}
+	}
+	if m := r.Memory; m != nil {
+		out.Memory = lifecycle.Memory{Limit: opt(m.Limit), Reservation: opt(m.Reservation), Swap: opt(m.Swap)}
+	}
+	if r.Pids != nil {
+		out.Pids = opt(r.Pids.Limit)
+	}
+	for _, h := range r.HugepageLimits {
+		out.Hugepages = append(out.Hugepages, lifecycle.HugepageLimit{Size: h.Pagesize, Limit: h.Limit})
+	}
+	return out
+}
+
+func opt[T comparable](p *T) lifecycle.Opt[T] {
+	if p == nil {
+		return lifecycle.Opt[T]{}
+	}
+	return lifecycle.Some(*p)
+}
+
+func number(p *int) (o lifecycle.Opt[int64]) {
+	if p != nil {
+		o = lifecycle.Some(int64(*p))
+	}
+	return o
+}
