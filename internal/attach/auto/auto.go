@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -231,16 +232,7 @@ func (s *Switch) stand(ctx context.Context, second Runner) {
 	s.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		s.o.Log.Error("the attachment that stands in has ended; it is tried again", logkey.Mode, second.Name(), logkey.Err, err)
-		pause(ctx, s.o.Patience)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+		connect.Pause(ctx, s.o.Patience)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -162,7 +163,7 @@ func (l *line) Run(ctx context.Context) error {
 				first = false
 			}
 		}
-		pause(ctx, time.Millisecond)
+		connect.Pause(ctx, time.Millisecond)
 	}
 	if !first {
 		l.handler.Detached(l.name, ctx.Err())

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -20,11 +20,11 @@ import (
 
 // The states of an attachment, as Status prints them.
 const (
-	StateIdle         = "not running"
+	StateIdle         = connect.Idle
 	StateStandby      = "standby"
 	StateDialing      = "dialing"
 	StateListing      = "listing"
-	StateSynchronised = "synchronised"
+	StateSynchronised = connect.Synchronised
 	StateLost         = "connection lost"
 )
 
@@ -33,13 +33,6 @@ var ErrDetached = errors.New("no runtime attached")
 
 // defaultProc is where procfs is mounted.
 const defaultProc = "/proc"
-
-// admitAgain is the pause before Admit is asked again.
-const admitAgain = 200 * time.Millisecond
-
-// Backoff bounds the pause between attempts to connect. It doubles from Min to
-// Max, with jitter, and starts over after a connection that worked.
-type Backoff struct{ Min, Max time.Duration }
 
 // Options configure an Attachment. Endpoint, Tree, Watch, Handler and Log are
 // required.
@@ -59,7 +52,7 @@ type Options struct {
 	// Look is how often each container's resources are asked for: no runtime
 	// tells that the kubelet changed them in place; default: 10 s.
 	Look    time.Duration
-	Backoff Backoff // default: 0.2 s to 10 s
+	Backoff connect.Backoff // default: 0.2 s to 10 s
 	// Admit is asked before each connection; an error keeps the attachment out,
 	// in StateStandby, until there is none. nil admits always.
 	Admit func() error
@@ -69,13 +62,11 @@ type Options struct {
 // Attachment is Trimtab beside a runtime. It is a conductor.Carrier that carries
 // nothing, and, while connected, a conductor.Runtime.
 type Attachment struct {
-	o Options
+	o     Options
+	state connect.State
 
 	mu      sync.Mutex
-	state   string
-	runtime string
-	kind    runtimes.Runtime // what it takes
-	err     error
+	runtime criclient.Runtime
 	live    *session // synchronised, else nil
 }
 
@@ -99,17 +90,11 @@ func New(o Options) (*Attachment, error) {
 	if o.Look <= 0 {
 		o.Look = pollAgain
 	}
-	if o.Backoff.Min <= 0 {
-		o.Backoff.Min = 200 * time.Millisecond
-	}
-	if o.Backoff.Max <= 0 {
-		o.Backoff.Max = 10 * time.Second
-	}
-	o.Backoff.Max = max(o.Backoff.Max, o.Backoff.Min)
+	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second})
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
-	return &Attachment{o: o, state: StateIdle}, nil
+	return &Attachment{o: o}, nil
 }
 
 // Name is the attachment's name in status, journal and docs.
@@ -128,22 +113,21 @@ func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 func (a *Attachment) takes(c runtimes.Call, v lifecycle.Value) (why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.kind.Takes(runtimes.CRI, c, v)
+	return a.runtime.Kind.Takes(runtimes.CRI, c, v)
 }
 
 // About names the runtime and its version; empty while there is none.
 func (a *Attachment) About() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.runtime
+	return a.runtime.About
 }
 
 // Status returns the state of the connection, the runtime it is or was last
 // connected to, and the last error since it last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.state, a.runtime, a.err
+	state, err = a.state.Get()
+	return state, a.About(), err
 }
 
 // States lists the states Status may return.
@@ -189,47 +173,29 @@ func (a *Attachment) session() *session {
 // be called again when it has returned.
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.enter(StateIdle, nil)
-	delay, last := a.o.Backoff.Min, ""
-	for ctx.Err() == nil {
-		if err := a.o.Admit(); err != nil {
-			a.enter(StateStandby, err)
-			pause(ctx, admitAgain)
-			continue
-		}
-		a.enter(StateDialing, nil)
-		worked, err := a.attempt(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		a.enter(StateLost, err)
-		if worked {
-			delay = a.o.Backoff.Min
-		}
-		if worked || err.Error() != last { // once, not at every attempt
-			a.o.Log.Warn("no cri connection", logkey.Err, err)
-		}
-		last = err.Error()
-		pause(ctx, delay/2+rand.N(delay/2+1))
-		delay = min(2*delay, a.o.Backoff.Max)
-	}
+	connect.Attempts{
+		Backoff: a.o.Backoff, Attempt: a.attempt,
+		Wait: func() time.Duration {
+			if err := a.o.Admit(); err != nil {
+				a.enter(StateStandby, err)
+				return connect.AdmitAgain
+			}
+			return 0
+		},
+		Lost: func(err error, isNew bool) {
+			a.enter(StateLost, err)
+			if isNew {
+				a.o.Log.Warn("no cri connection", logkey.Err, err)
+			}
+		},
+	}.Run(ctx)
 	return nil
-}
-
-// pause waits, and reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // attempt serves one connection until it is lost. It tells whether it got as
 // far as synchronising; the error is never nil.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
+	a.enter(StateDialing, nil)
 	s, err := newSession(ctx, a)
 	if err != nil {
 		return false, err
@@ -254,23 +220,12 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	return true, fmt.Errorf("connection to the runtime: %w", err)
 }
 
-// enter moves to a state. A new error replaces the last one, a working
-// connection clears it, and all else leaves it for people to read.
 func (a *Attachment) enter(state string, err error) {
-	a.mu.Lock()
-	changed := a.state != state
-	a.state = state
-	if err != nil || state == StateSynchronised {
-		a.err = err
-	}
-	a.mu.Unlock()
-	if changed {
-		a.o.Log.Debug("cri connection", logkey.State, state, logkey.Err, err)
-	}
+	_ = a.state.Enter(a.o.Log, "cri connection", state, err)
 }
 
 func (a *Attachment) setRuntime(r criclient.Runtime) {
 	a.mu.Lock()
-	a.runtime, a.kind = r.About, r.Kind
+	a.runtime = r
 	a.mu.Unlock()
 }

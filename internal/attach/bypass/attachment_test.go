@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 // both runs a test beside a runtime that tells events, on version 2, and beside
@@ -44,7 +45,7 @@ func TestLifecycle(t *testing.T) {
 		r.exit(ended)
 		h := &recorder{}
 		run(t, r, h)
-		until(t, "attached", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.attached == 1 })
+		attachtest.Until(t, "attached", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.attached == 1 })
 		if len(h.sync.Pods) != 1 || len(h.sync.Containers) != 1 || h.sync.Containers[0].Name != "runs" {
 			t.Fatalf("synchronised with %+v", h.sync)
 		}
@@ -58,17 +59,17 @@ func TestLifecycle(t *testing.T) {
 		pod := r.pod("web", "uid-web", nil, nil)
 		one := r.create(pod, "one", nil)
 		r.start(one)
-		until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+		attachtest.Until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
 		r.exit(one)
-		until(t, "stopped", func() bool { return h.count("StopContainer one") == 1 })
+		attachtest.Until(t, "stopped", func() bool { return h.count("StopContainer one") == 1 })
 		again := r.create(pod, "again", nil)
 		r.start(again)
-		until(t, "started again", func() bool { return h.count("StartContainer again") == 1 })
+		attachtest.Until(t, "started again", func() bool { return h.count("StartContainer again") == 1 })
 		r.exit(again)
 		r.remove(one)
 		r.remove(again)
 		r.endPod(pod)
-		until(t, "removed", func() bool { return h.count("RemovePodSandbox web") > 0 })
+		attachtest.Until(t, "removed", func() bool { return h.count("RemovePodSandbox web") > 0 })
 		want := []string{
 			"RunPodSandbox web", "CreateContainer one", "StartContainer one", "StopContainer one",
 			"CreateContainer again", "StartContainer again",
@@ -100,10 +101,10 @@ func TestOverflow(t *testing.T) {
 	r.endPod(gone)
 	r.kernel.silent(false)
 	r.kernel.out <- cgroup.Notice{Change: cgroup.Overflow}
-	until(t, "found", func() bool { return h.count("StartContainer one") == 1 })
+	attachtest.Until(t, "found", func() bool { return h.count("StartContainer one") == 1 })
 	// And what comes after is noticed again.
 	r.start(r.create(pod, "two", nil))
-	until(t, "noticed", func() bool { return h.count("StartContainer two") == 1 })
+	attachtest.Until(t, "noticed", func() bool { return h.count("StartContainer two") == 1 })
 	if h.count("RunPodSandbox gone") != 0 {
 		t.Error("a pod that is gone was told of")
 	}
@@ -116,28 +117,28 @@ func TestCgroupFirst(t *testing.T) {
 	h := &recorder{}
 	run(t, r, h)
 	pod := r.pod("web", "uid-web", nil, nil)
-	until(t, "pod", func() bool { return h.count("RunPodSandbox web") == 1 })
+	attachtest.Until(t, "pod", func() bool { return h.count("RunPodSandbox web") == 1 })
 	id := r.create(pod, "one", nil)
 	r.set(func() { r.ctrs[id].hidden = true })
 	before := r.asked.Load()
 	r.kernel.mkdir(r.ctrs[id].dir())
-	until(t, "asked in vain", func() bool { return r.asked.Load() > before+3 })
+	attachtest.Until(t, "asked in vain", func() bool { return r.asked.Load() > before+3 })
 	if h.count("CreateContainer one") != 0 {
 		t.Fatal("a container nobody knows was told of")
 	}
 	r.set(func() { r.ctrs[id].hidden = false })
-	until(t, "known", func() bool { return h.count("CreateContainer one") == 1 && h.count("StartContainer one") == 1 })
+	attachtest.Until(t, "known", func() bool { return h.count("CreateContainer one") == 1 && h.count("StartContainer one") == 1 })
 
 	// Names that look like containers and are not.
 	stranger := "kubepods/burstable/poduid-web/" + strings.Repeat("ee", 32)
 	r.kernel.mkdir(stranger)
 	r.kernel.mkdir("kubepods/burstable/poduid-web/helper")
 	r.kernel.mkdir("kubepods/burstable/podding")
-	until(t, "asked for the stranger", func() bool { return r.asked.Load() > before+5 })
+	attachtest.Until(t, "asked for the stranger", func() bool { return r.asked.Load() > before+5 })
 	r.kernel.rmdir(stranger)
 	calls := r.asked.Load()
 	r.start(r.create(pod, "two", nil))
-	until(t, "two", func() bool { return h.count("StartContainer two") == 1 })
+	attachtest.Until(t, "two", func() bool { return h.count("StartContainer two") == 1 })
 	if n := r.asked.Load() - calls; n > 60 {
 		t.Errorf("%d questions about one container", n)
 	}
@@ -152,7 +153,7 @@ func TestKubeletUpdate(t *testing.T) {
 		a := run(t, r, h)
 		id := r.create(r.pod("web", "uid-web", nil, nil), "one", &specs.LinuxCPU{Shares: new(uint64(100)), Quota: new(int64(50000))})
 		r.start(id)
-		until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+		attachtest.Until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
 		failed, err := a.Update(t.Context(), []conductor.Settings{{Container: id, Values: []lifecycle.Value{{Field: lifecycle.CPUShares, Int: 512}}}})
 		if err != nil || len(failed) > 0 {
 			t.Fatalf("update: %v, %v", failed, err)
@@ -160,7 +161,7 @@ func TestKubeletUpdate(t *testing.T) {
 		a.Look(id)
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Quota = new(int64(80000)) })
 		a.Look(id)
-		until(t, "update", func() bool { return h.count("UpdateContainer one") == 1 })
+		attachtest.Until(t, "update", func() bool { return h.count("UpdateContainer one") == 1 })
 		want := &lifecycle.Resources{CPU: lifecycle.CPU{Quota: lifecycle.Some(int64(80000))}}
 		if diff := cmp.Diff([]*lifecycle.Resources{want}, h.asked); diff != "" {
 			t.Error(diff)
@@ -168,13 +169,13 @@ func TestKubeletUpdate(t *testing.T) {
 		// Somebody's own value of a field we changed before.
 		r.set(func() { r.ctrs[id].spec.Linux.Resources.CPU.Shares = new(uint64(300)) })
 		a.Look(id)
-		until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
+		attachtest.Until(t, "second update", func() bool { return h.count("UpdateContainer one") == 2 })
 		// Back to what we had given, and to what it was created with.
 		r.set(func() {
 			*r.ctrs[id].spec.Linux.Resources.CPU.Shares, *r.ctrs[id].spec.Linux.Resources.CPU.Quota = 512, 50000
 		})
 		a.Look(id)
-		until(t, "third update", func() bool { return h.count("UpdateContainer one") == 3 })
+		attachtest.Until(t, "third update", func() bool { return h.count("UpdateContainer one") == 3 })
 		want = &lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(512)), Quota: lifecycle.Some(int64(50000))}}
 		if diff := cmp.Diff(want, h.asked[len(h.asked)-1]); diff != "" {
 			t.Error(diff)
@@ -190,7 +191,7 @@ func TestNeverWiden(t *testing.T) {
 	a := run(t, r, h)
 	id := r.create(r.pod("web", "uid-web", nil, nil), "one", &specs.LinuxCPU{Cpus: "0-3"})
 	r.start(id)
-	until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+	attachtest.Until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
 	file := r.ctrs[id].dir() + "/cpuset.cpus"
 	if err := r.kernel.WriteFile(file, []byte("0-2")); err != nil {
 		t.Fatal(err)
@@ -220,16 +221,16 @@ func TestRuntimeRestart(t *testing.T) {
 		a := run(t, r, h)
 		pod := r.pod("web", "uid-web", nil, nil)
 		r.start(r.create(pod, "one", nil))
-		until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
+		attachtest.Until(t, "started", func() bool { return h.count("StartContainer one") == 1 })
 		for n := 2; n <= 3; n++ {
 			r.close()
-			until(t, "lost", func() bool { s, _, _ := a.Status(); return s != StateSynchronised })
+			attachtest.Until(t, "lost", func() bool { s, _, _ := a.Status(); return s != StateSynchronised })
 			if _, err := a.Update(t.Context(), nil); !errors.Is(err, ErrDetached) {
 				t.Errorf("update while away: %v", err)
 			}
 			r.start(r.create(pod, fmt.Sprint("away", n), nil))
 			r.listen(t)
-			until(t, "synchronised again", func() bool { return h.count("Synchronize") == n })
+			attachtest.Until(t, "synchronised again", func() bool { return h.count("Synchronize") == n })
 			if len(h.sync.Containers) != n {
 				t.Errorf("synchronised with %d containers", len(h.sync.Containers))
 			}
@@ -275,9 +276,9 @@ func TestMaking(t *testing.T) {
 			}
 			early = h.count("StartContainer one")
 			parent(4240)
-			until(t, "settled before it runs", func() bool { return h.count("StartContainer one") == 1 })
+			attachtest.Until(t, "settled before it runs", func() bool { return h.count("StartContainer one") == 1 })
 			again := h.count("PostUpdateContainer one")
-			until(t, "settled again", func() bool {
+			attachtest.Until(t, "settled again", func() bool {
 				shares(dir, "77")
 				return h.count("PostUpdateContainer one") > again
 			})
@@ -302,7 +303,7 @@ func TestStartCutShort(t *testing.T) {
 		if n := len(h.sync.Containers); n != 1 {
 			t.Fatalf("synchronised with %d containers", n)
 		}
-		until(t, "settled", func() bool { return h.count("StartContainer one") == 1 })
+		attachtest.Until(t, "settled", func() bool { return h.count("StartContainer one") == 1 })
 		if h.count("CreateContainer one") != 0 {
 			t.Errorf("told %q", h.events())
 		}
@@ -323,7 +324,7 @@ func TestStartUnderWay(t *testing.T) {
 		if n := len(h.sync.Containers); n != 0 {
 			t.Fatalf("synchronised with %d containers", n)
 		}
-		until(t, "told", func() bool { return h.count("CreateContainer one") == 1 })
+		attachtest.Until(t, "told", func() bool { return h.count("CreateContainer one") == 1 })
 	})
 }
 
@@ -336,7 +337,7 @@ func TestTwoOfOneName(t *testing.T) {
 		first, second := r.pod("web", "uid-1", nil, nil), r.pod("web", "uid-2", nil, nil)
 		r.start(r.create(first, "one", nil))
 		r.start(r.create(second, "one", nil))
-		until(t, "both", func() bool { return h.count("RunPodSandbox web") == 2 && h.count("StartContainer one") == 2 })
+		attachtest.Until(t, "both", func() bool { return h.count("RunPodSandbox web") == 2 && h.count("StartContainer one") == 2 })
 	})
 }
 
@@ -377,7 +378,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
-	until(t, "the container", func() bool {
+	attachtest.Until(t, "the container", func() bool {
 		select {
 		case n := <-w.Notices():
 			if n.Change == cgroup.Made {
@@ -409,7 +410,7 @@ func TestWatch(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(root, "kubepods/burstable/podb")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "gone", func() bool {
+	attachtest.Until(t, "gone", func() bool {
 		n := <-w.Notices()
 		dir, _ := p.gone(n.Path)
 		return n.Change == cgroup.Removed && dir == "kubepods/burstable/podb"
@@ -487,7 +488,7 @@ func TestPodsEnd(t *testing.T) {
 		id := r.create(pod, name, nil)
 		if n%3 > 0 {
 			r.start(id)
-			until(t, "it is known to run", func() bool { return h.count("StartContainer "+name) > 0 })
+			attachtest.Until(t, "it is known to run", func() bool { return h.count("StartContainer "+name) > 0 })
 		}
 		k.silent(n%4 == 3)
 		if n%3 == 1 {
@@ -516,9 +517,9 @@ func TestPodsEnd(t *testing.T) {
 		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.kept), ", directories ", len(x.byDir), ", starting ", len(s.starts.waking),
 			", unknown ", len(x.unknown))
 	}
-	until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
+	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
 	s.tasks.fail(errors.New("planted")) // places are of one goroutine
-	until(t, "the session ended", func() bool { return a.session() != s })
+	attachtest.Until(t, "the session ended", func() bool { return a.session() != s })
 	s.finish()
 	if n := len(s.places.pods) + len(s.places.learned); n > 0 {
 		t.Errorf("%d directories of pods are said to be watched, and no pod is left", n)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -25,9 +24,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -157,8 +158,7 @@ type fakeCRI struct {
 	version string
 	kernel  *kernel
 	socket  string
-	server  *grpc.Server
-	served  sync.WaitGroup
+	close   func()       // ends what listen began
 	asked   atomic.Int64 // calls
 
 	mu      sync.Mutex
@@ -193,28 +193,15 @@ func newCRI(t *testing.T, k *kernel, version string) *fakeCRI {
 		pods: map[string]*fakePod{}, ctrs: map[string]*fakeCtr{}, events: map[chan *cri.ContainerEventResponse]bool{},
 	}
 	r.listen(t)
-	t.Cleanup(r.close)
 	return r
 }
 
 func (r *fakeCRI) listen(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("unix", r.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	r.close = attachtest.Serve(t, r.socket, r, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 		r.asked.Add(1)
 		return h(ctx, req)
 	}))
-	r.server = server
-	cri.RegisterRuntimeServiceServer(server, r)
-	r.served.Go(func() { _ = server.Serve(l) })
-}
-
-func (r *fakeCRI) close() {
-	r.server.Stop()
-	r.served.Wait()
 }
 
 func (r *fakeCRI) streams() bool { return strings.HasPrefix(r.version, "v2") }
@@ -367,7 +354,7 @@ func (r *fakeCRI) ListContainers(_ context.Context, q *cri.ListContainersRequest
 }
 
 func (r *fakeCRI) PodSandboxStatus(ctx context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
-	if err := r.broken(ctx, q.PodSandboxId); err != nil {
+	if err := attachtest.Broken(ctx, &r.mu, &r.bad, q.PodSandboxId); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -381,7 +368,7 @@ func (r *fakeCRI) PodSandboxStatus(ctx context.Context, q *cri.PodSandboxStatusR
 }
 
 func (r *fakeCRI) ContainerStatus(ctx context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
-	if err := r.broken(ctx, q.ContainerId); err != nil {
+	if err := attachtest.Broken(ctx, &r.mu, &r.bad, q.ContainerId); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -392,17 +379,6 @@ func (r *fakeCRI) ContainerStatus(ctx context.Context, q *cri.ContainerStatusReq
 	}
 	info, err := json.Marshal(map[string]any{"sandboxID": c.pod.status.Id, "runtimeSpec": c.spec})
 	return &cri.ContainerStatusResponse{Status: proto.CloneOf(c.status), Info: map[string]string{"info": string(info)}}, err
-}
-
-func (r *fakeCRI) broken(ctx context.Context, id string) error {
-	r.mu.Lock()
-	err, bad := r.bad[id]
-	r.mu.Unlock()
-	if bad && err == nil {
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	return err
 }
 
 func (r *fakeCRI) UpdateContainerResources(_ context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
@@ -515,7 +491,7 @@ func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) 
 	o := Options{
 		Endpoint: "unix://" + r.socket, Tree: &cgroup.Tree{FS: r.kernel, Version: r.kernel.version},
 		Proc: proc(t), Watch: func() (cgroup.Watcher, error) { return r.kernel, nil }, Handler: h, Log: slog.New(slog.DiscardHandler),
-		Backoff: Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Resync: time.Hour,
+		Backoff: connect.Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Resync: time.Hour,
 	}
 	for _, f := range more {
 		f(&o)
@@ -524,29 +500,7 @@ func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	until(t, "synchronised", func() bool { s, _, _ := a.Status(); return s == StateSynchronised })
+	attachtest.Run(t, a.Run)
+	attachtest.Until(t, "synchronised", func() bool { s, _, _ := a.Status(); return s == StateSynchronised })
 	return a
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	late := time.After(10 * time.Second)
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for !ok() {
-		select {
-		case <-look.C:
-		case <-late:
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
 }

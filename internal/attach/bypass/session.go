@@ -3,9 +3,7 @@ package bypass
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -181,7 +180,7 @@ func (s *session) watchEvents() {
 		case !errors.Is(err, io.EOF):
 			s.a.o.Log.Warn("the runtime's events are interrupted", logkey.Err, err)
 		}
-		if !pause(s.ctx, delay) {
+		if !connect.Pause(s.ctx, delay) {
 			return
 		}
 		delay = min(2*delay, 5*time.Second)
@@ -233,12 +232,5 @@ func (s *session) report(ev lifecycle.Event) {
 	})
 }
 
-// contain keeps a panic of what it calls from taking the agent down.
-func (s *session) contain(what string, f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.a.o.Log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
-		}
-	}()
-	f()
-}
+// contain keeps a panic of what it calls from ending the agent.
+func (s *session) contain(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }

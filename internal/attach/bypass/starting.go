@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -264,7 +265,7 @@ func (s *session) vanished(dir string) {
 // sandboxEnds asks about a pod whose sandbox has lost its cgroup. Runtimes note
 // the end a moment later; after that the lists tell.
 func (s *session) sandboxEnds(id string) {
-	for n := 0; n < maxVanish && pause(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
+	for n := 0; n < maxVanish && connect.Pause(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)
 	}
 }
@@ -284,7 +285,7 @@ func (s *session) resolve(id, dir string) {
 		if known, err := s.whose(id); known || criclient.Away(s.ctx, err) {
 			return
 		}
-		if !pause(s.ctx, delay) || !s.a.o.Tree.Exists(dir, "cpuset") {
+		if !connect.Pause(s.ctx, delay) || !s.a.o.Tree.Exists(dir, "cpuset") {
 			return
 		}
 		waited += delay

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/attach/connect"
 )
 
 // tasks are the goroutines of one connection.
@@ -35,7 +37,7 @@ func (t *tasks) run(f func()) {
 // later does something after a while, unless the connection ended.
 func (t *tasks) later(d time.Duration, f func()) {
 	t.run(func() {
-		if pause(t.ctx, d) {
+		if connect.Pause(t.ctx, d) {
 			f()
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 var errBroken = status.Error(codes.Internal, "failed to get task status")
@@ -53,9 +54,9 @@ func TestUnread(t *testing.T) {
 				// All others are decided as ever.
 				next := r.create(r.pod("next", "uid-next", nil, nil), "next", nil)
 				r.start(next)
-				until(t, "another starts", func() bool { return h.count("StartContainer next") == 1 })
+				attachtest.Until(t, "another starts", func() bool { return h.count("StartContainer next") == 1 })
 				r.set(func() { r.bad = nil })
-				until(t, "all is described", func() bool {
+				attachtest.Until(t, "all is described", func() bool {
 					ev, pod := h.described(lifecycle.RunPodSandbox, badly)
 					_, of := h.described(lifecycle.StartContainer, inner)
 					ctr, by := h.described(lifecycle.StartContainer, bad)
@@ -104,14 +105,14 @@ func TestUnreadLater(t *testing.T) {
 		run(t, r, h, func(o *Options) { o.Look, o.Resync = 20*time.Millisecond, 50*time.Millisecond })
 		r.set(func() { r.bad = map[string]error{} })
 		pod := r.pod("web", "uid-web", nil, nil)
-		until(t, "its pod is told of", func() bool { return h.count("RunPodSandbox web") == 1 })
+		attachtest.Until(t, "its pod is told of", func() bool { return h.count("RunPodSandbox web") == 1 })
 		bad := r.create(pod, "bad", nil)
 		r.set(func() { r.bad[bad] = errBroken })
 		fine := r.create(pod, "fine", nil)
 		r.start(bad)
 		r.start(fine)
-		until(t, "the other starts", func() bool { return h.count("StartContainer fine") == 1 })
-		until(t, "it is told of as it is listed", func() bool { return h.count("StartContainer bad") == 1 })
+		attachtest.Until(t, "the other starts", func() bool { return h.count("StartContainer fine") == 1 })
+		attachtest.Until(t, "it is told of as it is listed", func() bool { return h.count("StartContainer bad") == 1 })
 		r.mu.Lock()
 		lost := fmt.Sprintf("%064x", r.n+1)
 		r.bad[lost] = errBroken
@@ -119,9 +120,9 @@ func TestUnreadLater(t *testing.T) {
 		if r.pod("lost", "uid-lost", nil, nil) != lost {
 			t.Fatal("another id")
 		}
-		until(t, "so is a pod", func() bool { return h.count("RunPodSandbox lost") > 0 })
+		attachtest.Until(t, "so is a pod", func() bool { return h.count("RunPodSandbox lost") > 0 })
 		r.set(func() { r.bad = nil })
-		until(t, "both are described", func() bool {
+		attachtest.Until(t, "both are described", func() bool {
 			_, ctr := h.described(lifecycle.StartContainer, bad)
 			_, pod := h.described(lifecycle.RunPodSandbox, lost)
 			return ctr && pod

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -117,9 +118,10 @@ func (a *Attachment) About() string {
 // Status returns the state of the attachment, the runtime, and the last error
 // since it last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
+	state, err = a.link.state.Get()
 	a.link.mu.Lock()
 	defer a.link.mu.Unlock()
-	return a.link.state, a.link.runtime, a.link.err
+	return state, a.link.runtime, err
 }
 
 // Update brings values into the runtime's copy of containers, one call each. It
@@ -202,12 +204,12 @@ func (a *Attachment) follow(ctx context.Context) {
 			break
 		}
 		a.noteLive(live, err)
-		pauseFor(ctx, a.o.Look)
+		connect.Pause(ctx, a.o.Look)
 	}
 	_, _, live := a.link.now()
 	a.link.setLive(false)
 	if live {
-		recoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, nil) })
+		connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, nil) })
 	}
 }
 
@@ -219,13 +221,13 @@ func (a *Attachment) noteLive(live bool, err error) {
 	case err == nil:
 		a.link.enter(StateSynchronised, nil)
 		if !live {
-			recoverPanic(a.log, "Attached", func() { a.o.Handler.Attached(a, a) })
+			connect.RecoverPanic(a.log, "Attached", func() { a.o.Handler.Attached(a, a) })
 		}
 	case known:
 		a.paths.forget()
 		a.link.enter(StateLost, err)
 		if live {
-			recoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, err) })
+			connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, err) })
 		}
 	default:
 		if a.link.isNew(err) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 func cpus(text string) lifecycle.Value {
@@ -244,12 +245,12 @@ func TestCreationFails(t *testing.T) {
 		_, err := g.client.CreateContainer(ctx, &api.CreateContainerRequest{PodSandboxId: pod, Config: config()})
 		done <- err
 	}()
-	eventually(t, "the runtime is asked", func() bool { return len(g.runtime.told()) > 0 })
+	attachtest.Until(t, "the runtime is asked", func() bool { return len(g.runtime.told()) > 0 })
 	cancel()
 	if err := <-done; status.Code(err) != codes.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
-	eventually(t, "the given-up container is forgotten", func() bool {
+	attachtest.Until(t, "the given-up container is forgotten", func() bool {
 		g.h.mu.Lock()
 		defer g.h.mu.Unlock()
 		n := 0
@@ -371,7 +372,7 @@ func TestPassing(t *testing.T) {
 	if ev := g.h.found(t, lifecycle.Synchronize, ""); len(ev.Containers) != 1 || ev.Containers[0].ID != id {
 		t.Errorf("containers %+v", ev.Containers)
 	}
-	eventually(t, "calls are held", func() bool {
+	attachtest.Until(t, "calls are held", func() bool {
 		g.run(pod)
 		_, told := g.h.look(lifecycle.CreateContainer, "")
 		return told
@@ -390,17 +391,17 @@ func TestPassing(t *testing.T) {
 func TestRuntimeRestarts(t *testing.T) {
 	g := newRig(t)
 	id := g.run(g.runPod())
-	g.runtime.srv.Stop()
+	g.runtime.stop()
 	if _, err := g.client.Version(g.ctx(), &api.VersionRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("while the runtime is away: %v", err)
 	}
-	eventually(t, "the loss is noticed", func() bool { s, _, _ := g.a.Status(); return s == "connection lost" })
+	attachtest.Until(t, "the loss is noticed", func() bool { s, _, _ := g.a.Status(); return s == "connection lost" })
 	if _, err := g.a.Update(g.ctx(), nil); err == nil {
 		t.Error("update without a runtime")
 	}
 	g.runtime.serve(t)
-	eventually(t, "the return is noticed", func() bool { s, _, _ := g.a.Status(); return s == "synchronised" })
-	eventually(t, "calls work", func() bool {
+	attachtest.Until(t, "the return is noticed", func() bool { s, _, _ := g.a.Status(); return s == "synchronised" })
+	attachtest.Until(t, "calls work", func() bool {
 		_, err := g.client.StopContainer(g.ctx(), &api.StopContainerRequest{ContainerId: id})
 		return err == nil
 	})
@@ -432,7 +433,7 @@ func TestOwnerWaits(t *testing.T) {
 		done <- err
 	}
 	go start(first)
-	eventually(t, "the first is starting", func() bool { return len(g.runtime.told()) == 1 })
+	attachtest.Until(t, "the first is starting", func() bool { return len(g.runtime.told()) == 1 })
 	go start(owner)
 	g.h.found(t, lifecycle.StartContainer, owner)
 	time.Sleep(50 * time.Millisecond) // nothing to wait for: it must not happen

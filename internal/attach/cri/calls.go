@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -94,7 +95,7 @@ func refuse(code codes.Code, text string) relay.Verdict {
 // decide makes one call's verdict. A fault of ours lets the call pass, unless
 // the policy is to fail.
 func (c *calls) decide(ctx context.Context, method string, call heldCall, msg []byte) (v relay.Verdict) {
-	if !recoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
+	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
 		v = relay.Verdict{}
 		if c.fail && method == "CreateContainer" {
 			v = refuse(codes.Internal, "trimtab: deciding failed; failurePolicy.agent says that no container is created undecided")

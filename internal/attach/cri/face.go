@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -33,7 +34,7 @@ type attemptOf struct{ pod, name string }
 
 // intercept keeps a panic from taking the agent down; the proxy gets an error.
 func (f *hookFace) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	if !recoverPanic(f.log, info.FullMethod, func() { resp, err = handler(ctx, req) }) {
+	if !connect.RecoverPanic(f.log, info.FullMethod, func() { resp, err = handler(ctx, req) }) {
 		return nil, status.Error(codes.Internal, "trimtab: deciding failed")
 	}
 	return resp, err
@@ -252,7 +253,7 @@ func (f *hookFace) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks
 	f.store.updatePending(c.ID, ans.Values)
 	written := hookResources(resp.ContainerResources)
 	f.order.work.Go(func() {
-		recoverPanic(f.log, "awaiting an update", func() { f.awaitUpdate(f.order.ctx, c, p, written) })
+		connect.RecoverPanic(f.log, "awaiting an update", func() { f.awaitUpdate(f.order.ctx, c, p, written) })
 	})
 	return resp, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/sim/census"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 // fieldProxy calls hook servers as the runtime proxy in the field does
@@ -61,7 +62,7 @@ func newHooked(t *testing.T) (*rig, *fieldProxy) {
 		Policy   string   `json:"failure-policy"`
 		Stages   []string `json:"runtime-hooks"`
 	}
-	eventually(t, "it registers", func() bool {
+	attachtest.Until(t, "it registers", func() bool {
 		text, err := os.ReadFile(o.Hooks.Register)
 		return err == nil && json.Unmarshal(text, &file) == nil
 	})
@@ -376,7 +377,7 @@ func TestSandboxesEnd(t *testing.T) {
 	}
 	for range 2 { // comparisons that see none of them
 		g.runtime.set(func() { delete(g.runtime.last, "ListPodSandbox") })
-		eventually(t, "lists are compared", func() bool { return g.runtime.request("ListPodSandbox") != nil })
+		attachtest.Until(t, "lists are compared", func() bool { return g.runtime.request("ListPodSandbox") != nil })
 	}
 	g.stop()
 	kept := census.Of([]string{"*cri_test."}, g.a)

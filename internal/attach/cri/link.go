@@ -4,20 +4,20 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
 // The states of an attachment, as Status prints them.
 const (
-	StateIdle         = "not running"
+	StateIdle         = connect.Idle
 	StateStandby      = "standby"
 	StateListing      = "listing"
 	StatePassing      = "passing everything through"
-	StateSynchronised = "synchronised"
+	StateSynchronised = connect.Synchronised
 	StateLost         = "connection lost"
 )
 
@@ -31,20 +31,19 @@ type link struct {
 	log   *slog.Logger
 	hooks bool         // a runtime proxy asks
 	admit func() error // whether this agent may decide
+	state connect.State
 
 	mu      sync.Mutex // guards all below
-	state   string
 	runtime string
 	kind    runtimes.Runtime // what it takes
 	can     conductor.Capabilities
-	err     error
 	known   bool // what runs; from then on calls are held
 	standby bool // another agent decides
 	live    bool // the runtime answers
 }
 
 func newLink(log *slog.Logger, hooks bool, admit func() error) *link {
-	return &link{log: log, hooks: hooks, admit: admit, state: StateIdle, can: capabilities(hooks, runtimes.Runtime{})}
+	return &link{log: log, hooks: hooks, admit: admit, can: capabilities(hooks, runtimes.Runtime{})}
 }
 
 // nameOf is the attachment's name in status, journal and docs.
@@ -117,23 +116,13 @@ func (l *link) setLive(live bool) {
 
 // enter moves to a state; an error stays for people to read until it works.
 func (l *link) enter(state string, err error) {
-	l.mu.Lock()
-	changed := l.state != state
-	l.state = state
-	if err != nil || state == StateSynchronised {
-		l.err = err
-	}
-	l.mu.Unlock()
-	if changed {
-		l.log.Debug("cri attachment", logkey.State, state, logkey.Err, err)
-	}
+	_ = l.state.Enter(l.log, "cri attachment", state, err)
 }
 
 // isNew reports whether an error is not the one that Status has.
 func (l *link) isNew(err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err == nil || l.err.Error() != err.Error()
+	_, last := l.state.Get()
+	return last == nil || last.Error() != err.Error()
 }
 
 // taken parts values into those the runtime takes in a call and those that would

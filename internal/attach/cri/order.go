@@ -2,15 +2,13 @@ package cri
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // order runs what follows a call: of one pod one after another, of containers
@@ -50,7 +48,7 @@ func (o *order) after(pod string, f func(ctx context.Context)) {
 		if before != nil {
 			<-before
 		}
-		recoverPanic(o.log, "telling of a pod", func() { f(o.ctx) })
+		connect.RecoverPanic(o.log, "telling of a pod", func() { f(o.ctx) })
 	})
 }
 
@@ -115,16 +113,4 @@ func (o *order) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queues) > 0 || len(o.starts) > 0
-}
-
-// recoverPanic keeps a panic of what it calls from taking the agent down. It
-// reports whether there was none.
-func recoverPanic(log *slog.Logger, what string, f func()) (ok bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
-		}
-	}()
-	f()
-	return true
 }

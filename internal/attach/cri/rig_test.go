@@ -3,7 +3,6 @@ package cri_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -27,6 +26,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ type fakeRuntime struct {
 	api.UnimplementedRuntimeServiceServer
 
 	path string
-	srv  *grpc.Server
+	stop func() // ends what serve began
 
 	mu    sync.Mutex
 	pods  map[string]*api.PodSandbox
@@ -73,22 +73,7 @@ func startRuntime(t *testing.T, path string) *fakeRuntime {
 
 func (r *fakeRuntime) serve(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("unix", r.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.srv = grpc.NewServer(grpc.UnaryInterceptor(r.intercept))
-	api.RegisterRuntimeServiceServer(r.srv, r)
-	done := make(chan struct{})
-	srv := r.srv
-	go func() {
-		defer close(done)
-		_ = srv.Serve(l)
-	}()
-	t.Cleanup(func() {
-		srv.Stop()
-		<-done
-	})
+	r.stop = attachtest.Serve(t, r.path, r, grpc.UnaryInterceptor(r.intercept))
 }
 
 func (r *fakeRuntime) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
@@ -235,19 +220,8 @@ func (r *fakeRuntime) GetContainerEvents(_ *api.GetEventsRequest, s api.RuntimeS
 	return status.Error(codes.DataLoss, "no more")
 }
 
-func (r *fakeRuntime) broken(ctx context.Context, id string) error {
-	r.mu.Lock()
-	err, bad := r.bad[id]
-	r.mu.Unlock()
-	if bad && err == nil {
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	return err
-}
-
 func (r *fakeRuntime) PodSandboxStatus(ctx context.Context, q *api.PodSandboxStatusRequest) (*api.PodSandboxStatusResponse, error) {
-	if err := r.broken(ctx, q.PodSandboxId); err != nil {
+	if err := attachtest.Broken(ctx, &r.mu, &r.bad, q.PodSandboxId); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -263,7 +237,7 @@ func (r *fakeRuntime) PodSandboxStatus(ctx context.Context, q *api.PodSandboxSta
 }
 
 func (r *fakeRuntime) ContainerStatus(ctx context.Context, q *api.ContainerStatusRequest) (*api.ContainerStatusResponse, error) {
-	if err := r.broken(ctx, q.ContainerId); err != nil {
+	if err := attachtest.Broken(ctx, &r.mu, &r.bad, q.ContainerId); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -338,7 +312,7 @@ func (h *handler) says(k lifecycle.Kind, values ...lifecycle.Value) {
 func (h *handler) found(t *testing.T, k lifecycle.Kind, id string) lifecycle.Event {
 	t.Helper()
 	var out lifecycle.Event
-	eventually(t, fmt.Sprintf("%v of %s", k, id), func() bool { ev, ok := h.look(k, id); out = ev; return ok })
+	attachtest.Until(t, fmt.Sprintf("%v of %s", k, id), func() bool { ev, ok := h.look(k, id); out = ev; return ok })
 	return out
 }
 
@@ -351,15 +325,6 @@ func (h *handler) look(k lifecycle.Kind, id string) (lifecycle.Event, bool) {
 		}
 	}
 	return lifecycle.Event{}, false
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // rig is an attachment between a caller and a runtime in memory.
@@ -405,10 +370,8 @@ func (g *rig) attach(fail bool) {
 func (g *rig) attachWith(o cri.Options) {
 	g.t.Helper()
 	g.a = cri.New(o)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- g.a.Run(ctx) }()
-	eventually(g.t, "the socket opens", func() bool {
+	end := attachtest.Run(g.t, g.a.Run)
+	attachtest.Until(g.t, "the socket opens", func() bool {
 		c, err := net.Dial("unix", g.socket())
 		if err == nil {
 			_ = c.Close()
@@ -422,10 +385,7 @@ func (g *rig) attachWith(o cri.Options) {
 	g.client = api.NewRuntimeServiceClient(conn)
 	g.stop = sync.OnceFunc(func() {
 		_ = conn.Close()
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			g.t.Errorf("run: %v", err)
-		}
+		end()
 	})
 	g.t.Cleanup(func() { g.stop() })
 }

@@ -3,11 +3,9 @@ package cri
 import (
 	"context"
 	"errors"
-	"time"
-)
 
-// admitAgain is the pause before Admit is asked again.
-const admitAgain = 200 * time.Millisecond
+	"github.com/trimtab/trimtab/internal/attach/connect"
+)
 
 // opened opens what is served. The agent that works on the node may serve the same
 // socket: then it is waited for, and callers wait in the socket until what runs is
@@ -19,7 +17,7 @@ func opened[T any](ctx context.Context, a *Attachment, listen func() (T, error))
 		l, err := listen()
 		if err != nil && standby {
 			waited = true
-			pauseFor(ctx, admitAgain)
+			connect.Pause(ctx, connect.AdmitAgain)
 			continue
 		}
 		if err == nil && waited {
@@ -41,17 +39,7 @@ func (a *Attachment) catchUp(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		pauseFor(ctx, admitAgain)
-	}
-}
-
-// pauseFor waits, at most until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+		connect.Pause(ctx, connect.AdmitAgain)
 	}
 }
 

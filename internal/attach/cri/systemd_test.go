@@ -20,6 +20,7 @@ import (
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/internal/attach/cri"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 // childRuntime makes the test's program the agent of TestSystemdSocket.
@@ -155,7 +156,7 @@ func TestHandover(t *testing.T) {
 	}
 	for range 8 {
 		enough := made.Load() + 100
-		eventually(t, "calls are made", func() bool { return made.Load() > enough || t.Failed() })
+		attachtest.Until(t, "calls are made", func() bool { return made.Load() > enough || t.Failed() })
 		end()
 		end = agent()
 	}

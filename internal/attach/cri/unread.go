@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -25,7 +26,7 @@ func (s *lists) retry(id string, ask func(ctx context.Context) error) {
 	}
 	s.order.work.Go(func() {
 		defer s.retries.end(id)
-		recoverPanic(s.log, "asking again", func() { _ = ask(s.order.ctx) }) // that a runtime is away the comparison says
+		connect.RecoverPanic(s.log, "asking again", func() { _ = ask(s.order.ctx) }) // that a runtime is away the comparison says
 	})
 }
 

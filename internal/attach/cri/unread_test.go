@@ -12,6 +12,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/attach/cri"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 var errBroken = status.Error(codes.Internal, "failed to get task status")
@@ -71,7 +72,7 @@ func TestUnread(t *testing.T) {
 				t.Error(err)
 			}
 			g.runtime.set(func() { g.runtime.bad = nil })
-			eventually(t, "all is described", func() bool {
+			attachtest.Until(t, "all is described", func() bool {
 				return g.h.described(lifecycle.RunPodSandbox, "badly") && g.h.described(lifecycle.StartContainer, "c-inner") &&
 					g.h.described(lifecycle.StartContainer, "c-bad")
 			})
@@ -130,7 +131,7 @@ func TestUnreadLater(t *testing.T) {
 	if _, err := g.client.StartContainer(g.ctx(), &api.StartContainerRequest{ContainerId: "c-worse"}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is described", func() bool { return g.h.described(lifecycle.StartContainer, "c-worse") })
+	attachtest.Until(t, "it is described", func() bool { return g.h.described(lifecycle.StartContainer, "c-worse") })
 }
 
 // TestUnreadEnds: who ends while it cannot be described is told of.

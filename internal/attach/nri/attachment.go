@@ -13,21 +13,21 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
 // The states of an attachment, as Status prints them.
 const (
-	StateIdle         = "not running"
+	StateIdle         = connect.Idle
 	StateWaiting      = "waiting for socket"
 	StateStandby      = "standby"
 	StateDialing      = "dialing"
 	StateRegistering  = "registering"
 	StateRegistered   = "registered"
-	StateSynchronised = "synchronised"
+	StateSynchronised = connect.Synchronised
 	StateLost         = "connection lost"
 )
 
@@ -42,10 +42,6 @@ var (
 	// process closed the connection, and nobody will open another.
 	ErrRuntimeGone = errors.New("the runtime that launched this plugin is gone")
 )
-
-// Backoff bounds the pause between attempts to connect. It doubles from Min to
-// Max, with jitter, and starts over after a connection that worked.
-type Backoff struct{ Min, Max time.Duration }
 
 // Options configure an Attachment. Handler and Log are required.
 type Options struct {
@@ -66,8 +62,8 @@ type Options struct {
 	// OnState is told each state that is entered, in order, and the error that
 	// Status would give. It must not call back.
 	OnState   func(state string, err error)
-	Backoff   Backoff       // default: 0.5 s to 15 s
-	Handshake time.Duration // how long registering may take; default: 10 s
+	Backoff   connect.Backoff // default: 0.5 s to 15 s
+	Handshake time.Duration   // how long registering may take; default: 10 s
 	// WriteTimeout is how long the runtime may leave what we send unread before the
 	// connection is given up; default: 10 s.
 	WriteTimeout time.Duration
@@ -82,14 +78,13 @@ type Options struct {
 // connected. It is a conductor.Carrier and, while connected, a
 // conductor.Runtime.
 type Attachment struct {
-	o Options
+	o     Options
+	state connect.State
 
-	mu    sync.Mutex
-	state string
-	peer  peer
-	can   conductor.Capabilities // with peer
-	err   error
-	live  *session // synchronised, else nil
+	mu   sync.Mutex
+	peer peer
+	can  conductor.Capabilities // with peer
+	live *session               // synchronised, else nil
 	// What the runtime said it waits.
 	registration, request time.Duration
 }
@@ -110,15 +105,9 @@ func New(o Options) *Attachment {
 	if o.Index == "" {
 		o.Index = "50"
 	}
-	if o.Backoff.Min <= 0 {
-		o.Backoff.Min = 500 * time.Millisecond
-	}
-	if o.Backoff.Max <= 0 {
-		o.Backoff.Max = 15 * time.Second
-	}
-	o.Backoff.Max = max(o.Backoff.Max, o.Backoff.Min)
+	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second})
 	if o.Again <= 0 {
-		o.Again = 200 * time.Millisecond
+		o.Again = connect.AdmitAgain
 	}
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
@@ -129,7 +118,7 @@ func New(o Options) *Attachment {
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = 10 * time.Second
 	}
-	return &Attachment{o: o, state: StateIdle, can: peer{}.capabilities()}
+	return &Attachment{o: o, can: peer{}.capabilities()}
 }
 
 // Launched reports whether a runtime started this process as a pre-installed
@@ -165,9 +154,8 @@ func (a *Attachment) About() string { return a.about().about }
 // Status returns the state of the connection, the runtime it is or was last
 // connected to, and the last error since it last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.state, a.peer.about, a.err
+	state, err = a.state.Get()
+	return state, a.About(), err
 }
 
 // Timeouts returns how long the runtime waits for a registration and for an
@@ -210,22 +198,10 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
-// enter moves to a state. A new error replaces the last one, a working
-// connection clears it, and all else leaves it for people to read.
 func (a *Attachment) enter(state string, err error) {
-	a.mu.Lock()
-	changed := a.state != state
-	a.state = state
-	if err != nil || state == StateSynchronised {
-		a.err = err
-	}
-	cause := a.err
-	a.mu.Unlock()
+	cause := a.state.Enter(a.o.Log, "nri connection", state, err)
 	if a.o.OnState != nil {
 		a.o.OnState(state, cause)
-	}
-	if changed {
-		a.o.Log.Debug("nri connection", logkey.State, state, logkey.Err, err)
 	}
 }
 

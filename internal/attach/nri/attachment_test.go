@@ -13,6 +13,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 // attached returns an attachment and its runtime, registered with each other.
@@ -21,8 +22,8 @@ func attached(t *testing.T, r *recorder, u *upstream) (*Attachment, *upstream) {
 	sock := socketPath(t)
 	boot(t, sock, u)
 	a := run(t, Options{Socket: sock, Handler: r})
-	until(t, "synchronised", inState(a, StateSynchronised))
-	until(t, "registered", u.registered)
+	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "registered", u.registered)
 	return a, u
 }
 
@@ -55,7 +56,7 @@ func TestRegisterAndSynchronise(t *testing.T) {
 	if _, rt, err := a.Status(); !strings.HasPrefix(rt, "containerd v2.4.2 (NRI ") || err != nil || rt != a.About() {
 		t.Errorf("status says %q, %v", rt, err)
 	}
-	until(t, "handler told", func() bool { n, _ := r.counts(); return n == 1 })
+	attachtest.Until(t, "handler told", func() bool { n, _ := r.counts(); return n == 1 })
 	if r.runtime != conductor.Runtime(a) {
 		t.Error("handler got another runtime")
 	}
@@ -276,7 +277,7 @@ func TestUpdateRefused(t *testing.T) {
 		return conductor.Answer{}, nil
 	}
 	_, u := attached(t, r, &upstream{update: func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, errors.New("broken") }})
-	until(t, "handler told", func() bool { n, _ := r.counts(); return n == 1 })
+	attachtest.Until(t, "handler told", func() bool { n, _ := r.counts(); return n == 1 })
 	if err := u.StartContainer(t.Context(), &api.StartContainerRequest{Pod: aPod(), Container: aContainer()}); err != nil {
 		t.Error(err)
 	}

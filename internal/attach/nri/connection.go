@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -13,12 +12,9 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	nrinet "github.com/containerd/nri/pkg/net"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
-
-// settle is the least pause between two attempts: a socket that just appeared
-// is bound a moment before it listens.
-const settle = 20 * time.Millisecond
 
 // Run keeps the attachment connected until ctx ends; it then returns nil. In
 // launched mode it returns ErrRuntimeGone when the runtime closes the one
@@ -39,61 +35,31 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 	}
 	defer w.wait()
 
-	delay, last := a.o.Backoff.Min, ""
-	for ctx.Err() == nil {
-		if _, err := os.Stat(a.o.Socket); err != nil {
-			a.enter(StateWaiting, fmt.Errorf("wait for the runtime: %w", err))
-			a.pause(ctx, a.o.Backoff.Max, w.appeared)
-			delay = a.o.Backoff.Min
-			continue
-		}
-		if err := a.o.Admit(); err != nil {
-			a.enter(StateStandby, err)
-			a.pause(ctx, a.o.Again, nil)
-			continue
-		}
-		worked, err := a.attempt(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		a.enter(StateLost, err)
-		if worked {
-			delay = a.o.Backoff.Min
-		}
-		if worked || err.Error() != last { // once, not at every attempt
-			a.o.Log.Warn("no nri connection", logkey.Err, err)
-		}
-		last = err.Error()
-		if a.pause(ctx, jitter(delay), w.appeared) {
-			delay = a.o.Backoff.Min
-		} else {
-			delay = min(2*delay, a.o.Backoff.Max)
-		}
-	}
+	connect.Attempts{
+		Backoff: a.o.Backoff, Wait: a.wait, Attempt: a.attempt, Lost: a.lost, Wake: w.appeared,
+	}.Run(ctx)
 	return nil
 }
 
-// pause waits for d, at most until the socket appears anew.
-func (a *Attachment) pause(ctx context.Context, d time.Duration, appeared <-chan struct{}) (woken bool) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return false
-	case <-appeared:
+// wait is how long to wait for the runtime's socket, or until this agent may decide.
+func (a *Attachment) wait() time.Duration {
+	if _, err := os.Stat(a.o.Socket); err != nil {
+		a.enter(StateWaiting, fmt.Errorf("wait for the runtime: %w", err))
+		return a.o.Backoff.Max
 	}
-	t.Reset(settle)
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+	if err := a.o.Admit(); err != nil {
+		a.enter(StateStandby, err)
+		return a.o.Again
 	}
-	return true
+	return 0
 }
 
-// jitter spreads agents that lost their runtimes together.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+func (a *Attachment) lost(err error, isNew bool) {
+	a.enter(StateLost, err)
+	if isNew {
+		a.o.Log.Warn("no nri connection", logkey.Err, err)
+	}
+}
 
 // attempt dials and serves one connection until it ends. It tells whether the
 // connection got as far as synchronising.
@@ -145,7 +111,7 @@ func (a *Attachment) await(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		a.pause(ctx, a.o.Again, nil)
+		connect.Pause(ctx, a.o.Again)
 	}
 }
 

@@ -19,20 +19,22 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 // never is so long a wait for the socket that only an event can end it. A dial
 // between bind and listen is refused, so retries of those come soon.
-var never = Backoff{Min: 10 * time.Millisecond, Max: time.Hour}
+var never = connect.Backoff{Min: 10 * time.Millisecond, Max: time.Hour}
 
 // TestSocketAppearsLater: no polling is needed, whatever is missing above it.
 func TestSocketAppearsLater(t *testing.T) {
 	dir := t.TempDir()
 	sock := filepath.Join(dir, "run", "nri", "nri.sock")
 	a := run(t, Options{Socket: sock, Handler: &recorder{}, Backoff: never})
-	until(t, "waiting", inState(a, StateWaiting))
+	attachtest.Until(t, "waiting", inState(a, StateWaiting))
 	if _, _, err := a.Status(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("waits because of %v", err)
 	}
@@ -42,7 +44,7 @@ func TestSocketAppearsLater(t *testing.T) {
 		}
 	}
 	boot(t, sock, &upstream{})
-	until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 }
 
 // TestDirectoryReplaced: a runtime that is reinstalled takes its directory away.
@@ -54,12 +56,12 @@ func TestDirectoryReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		u := boot(t, sock, &upstream{})
-		until(t, "synchronised", inState(a, StateSynchronised))
+		attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 		if err := os.RemoveAll(filepath.Dir(sock)); err != nil {
 			t.Fatal(err)
 		}
 		u.gate.cut()
-		until(t, "not connected", func() bool { return !inState(a, StateSynchronised)() })
+		attachtest.Until(t, "not connected", func() bool { return !inState(a, StateSynchronised)() })
 	}
 }
 
@@ -73,13 +75,13 @@ func TestStaleSocket(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	a := run(t, Options{Socket: sock, Handler: &recorder{}})
-	until(t, "refused", func() bool { _, _, err := a.Status(); return err != nil })
+	attachtest.Until(t, "refused", func() bool { _, _, err := a.Status(); return err != nil })
 	if err := os.Remove(sock); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "waiting", inState(a, StateWaiting))
+	attachtest.Until(t, "waiting", inState(a, StateWaiting))
 	boot(t, sock, &upstream{})
-	until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 }
 
 // TestRestarts: twenty runtimes come and go; each has us once, and nothing
@@ -93,13 +95,13 @@ func TestRestarts(t *testing.T) {
 	go func() { done <- a.Run(ctx) }()
 	for i := range 20 {
 		u := boot(t, sock, &upstream{pods: []*api.PodSandbox{aPod()}})
-		until(t, "registered", u.registered)
-		until(t, "attached", func() bool { n, m := r.counts(); return n == i+1 && m == i })
+		attachtest.Until(t, "registered", u.registered)
+		attachtest.Until(t, "attached", func() bool { n, m := r.counts(); return n == i+1 && m == i })
 		if _, err := u.CreateContainer(ctx, &api.CreateContainerRequest{Pod: aPod(), Container: aContainer()}); err != nil {
 			t.Error(err)
 		}
 		u.kill()
-		until(t, "detached", func() bool { _, m := r.counts(); return m == i+1 })
+		attachtest.Until(t, "detached", func() bool { _, m := r.counts(); return m == i+1 })
 		if u.gate.most != 1 {
 			t.Errorf("%d connections at once", u.gate.most)
 		}
@@ -121,7 +123,7 @@ func TestConnectionCut(t *testing.T) {
 	_, u := attached(t, r, &upstream{})
 	for i := range 5 {
 		u.gate.cut()
-		until(t, "attached again", func() bool { n, _ := r.counts(); return n == i+2 })
+		attachtest.Until(t, "attached again", func() bool { n, _ := r.counts(); return n == i+2 })
 	}
 	if u.gate.most != 1 {
 		t.Errorf("%d connections at once", u.gate.most)
@@ -151,7 +153,7 @@ func TestDiesWhileRegistering(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &recorder{}
-	a := New(Options{Socket: sock, Handler: r, Log: discard(), Backoff: Backoff{Min: time.Millisecond, Max: time.Millisecond}, Handshake: time.Hour})
+	a := New(Options{Socket: sock, Handler: r, Log: discard(), Backoff: connect.Backoff{Min: time.Millisecond, Max: time.Millisecond}, Handshake: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -167,7 +169,7 @@ func TestDiesWhileRegistering(t *testing.T) {
 	if _, err := w.plugin.Synchronize(ctx, &api.SynchronizeRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -186,7 +188,7 @@ func TestSilentRuntime(t *testing.T) {
 	l := listen(t, sock)
 	a := run(t, Options{Socket: sock, Handler: &recorder{}, Handshake: 50 * time.Millisecond})
 	silent := accept(t, l)
-	until(t, "given up", inState(a, StateLost))
+	attachtest.Until(t, "given up", inState(a, StateLost))
 	silent.Close()
 	for asked := false; !asked; { // an attempt given up in the backlog does not count
 		w := newWire(t, accept(t, l))
@@ -259,7 +261,7 @@ func TestOldRuntimes(t *testing.T) {
 			if d := cmp.Diff(want, rsp, protocmp.Transform()); d != "" {
 				t.Error(d)
 			}
-			until(t, "registered", inState(a, StateRegistered))
+			attachtest.Until(t, "registered", inState(a, StateRegistered))
 			if _, err := w.plugin.Configure(t.Context(), &api.ConfigureRequest{}); err == nil {
 				t.Error("a second Configure was taken")
 			}
@@ -293,7 +295,7 @@ func TestSlowSynchronize(t *testing.T) {
 		t.Error("attached before it was synchronised")
 	}
 	close(release)
-	until(t, "attached", func() bool { n, _ := r.counts(); return n == 1 })
+	attachtest.Until(t, "attached", func() bool { n, _ := r.counts(); return n == 1 })
 }
 
 // TestHungUpdate: a runtime that does not answer an update costs its deadline.
@@ -311,7 +313,7 @@ func TestHungUpdate(t *testing.T) {
 	if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		_, err := a.Update(ctx, []conductor.Settings{{Container: "c", Values: everything()}})
@@ -343,7 +345,7 @@ func TestStopWhileHandling(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done, created := make(chan error, 1), make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	until(t, "registered", u.registered)
+	attachtest.Until(t, "registered", u.registered)
 	go func() {
 		_, err := u.CreateContainer(context.Background(), &api.CreateContainerRequest{Container: aContainer()})
 		created <- err
@@ -386,7 +388,7 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			sock := socketPath(t)
 			l := listen(t, sock)
 			r := &recorder{}
-			a := New(Options{Socket: sock, Handler: r, Log: discard(), WriteTimeout: patience, Backoff: Backoff{Min: time.Hour, Max: time.Hour}})
+			a := New(Options{Socket: sock, Handler: r, Log: discard(), WriteTimeout: patience, Backoff: connect.Backoff{Min: time.Hour, Max: time.Hour}})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
@@ -398,7 +400,7 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			if _, err := w.plugin.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "synchronised", inState(a, StateSynchronised))
+			attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
 			close(d.stop)
 			var calls sync.WaitGroup
 			defer calls.Wait()
@@ -412,7 +414,7 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			}
 			calls.Go(func() { _, _ = a.Update(ctx, all) })
 			if patience < time.Hour {
-				until(t, "given up", inState(a, StateLost))
+				attachtest.Until(t, "given up", inState(a, StateLost))
 			} else {
 				time.Sleep(500 * time.Millisecond) // all are under way, and nothing shows that they are stuck
 			}

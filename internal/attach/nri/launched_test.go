@@ -16,6 +16,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -115,7 +116,7 @@ func TestLaunchedBesideAnother(t *testing.T) {
 	if err := os.Remove(plugins + takenSuffix); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the launched plugin takes over", func() bool { return create().GetAnnotations()["config"] == "kind: X\n" })
+	attachtest.Until(t, "the launched plugin takes over", func() bool { return create().GetAnnotations()["config"] == "kind: X\n" })
 }
 
 // TestEndsBetweenAnswers: an attachment that ends while it answers an event answers it
@@ -136,8 +137,8 @@ func TestEndsBetweenAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	until(t, "synchronised", inState(a, StateSynchronised))
-	until(t, "registered", u.registered)
+	attachtest.Until(t, "synchronised", inState(a, StateSynchronised))
+	attachtest.Until(t, "registered", u.registered)
 	type made struct {
 		rsp *api.CreateContainerResponse
 		err error

@@ -28,6 +28,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 // recording is a sequence of messages as one kind of runtime sends them, with
@@ -154,7 +155,7 @@ func (p *player) play(s recordedStep) {
 		}
 	}
 	if s.State != "" {
-		until(p.t, p.at+": "+s.State, inState(p.a, s.State))
+		attachtest.Until(p.t, p.at+": "+s.State, inState(p.a, s.State))
 	}
 	p.explain(s)
 }

@@ -19,8 +19,10 @@ import (
 	"github.com/containerd/ttrpc"
 	"go.uber.org/goleak"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 func TestMain(m *testing.M) {
@@ -32,21 +34,6 @@ func TestMain(m *testing.M) {
 }
 
 // until polls for a condition.
-func until(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.NewTimer(20 * time.Second)
-	defer end.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
-
 // recorder is a conductor that answers as told.
 type recorder struct {
 	answer func(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error)
@@ -115,19 +102,11 @@ func (r *recorder) last(k lifecycle.Kind) (lifecycle.Event, bool) {
 func run(t testing.TB, o Options) *Attachment {
 	t.Helper()
 	o.Log = slog.New(slog.DiscardHandler)
-	if o.Backoff == (Backoff{}) {
-		o.Backoff = Backoff{Min: 5 * time.Millisecond, Max: 50 * time.Millisecond}
+	if o.Backoff == (connect.Backoff{}) {
+		o.Backoff = connect.Backoff{Min: 5 * time.Millisecond, Max: 50 * time.Millisecond}
 	}
 	a := New(o)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("run: %v", err)
-		}
-	})
+	attachtest.Run(t, a.Run)
 	return a
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,9 +15,9 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/containerd/ttrpc"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
 // grace bounds the wait for handlers and the stub when a connection ends.
@@ -319,15 +318,8 @@ func (s *session) end() {
 	s.requests.end(writes)
 }
 
-// contain keeps a panic of what it calls from taking the agent down.
-func (s *session) contain(what string, f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.a.o.Log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
-		}
-	}()
-	f()
-}
+// contain keeps a panic of what it calls from ending the agent.
+func (s *session) contain(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
 
 // updateBound is the longest an unsolicited update may take when its caller
 // sets no deadline.

@@ -197,6 +197,18 @@ func TestRefusedTooLate(t *testing.T) {
 	}
 }
 
+// hang makes a call that the backend does not answer.
+func hang(ctx context.Context, t *testing.T, c *grpc.ClientConn) grpc.ClientStream {
+	t.Helper()
+	s, err := stream(ctx, c, "Hang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SendMsg(&[]byte{'m'})
+	_ = s.CloseSend()
+	return s
+}
+
 func TestOutcomes(t *testing.T) {
 	told := make(chan relay.Outcome, 10)
 	verdict := relay.Verdict{Done: func(o relay.Outcome) { told <- o }}
@@ -217,25 +229,15 @@ func TestOutcomes(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(bounded(t))
-	s, err := stream(ctx, c, "Hang")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = s.SendMsg(&[]byte{'m'})
-	_ = s.CloseSend()
+	hang(ctx, t, c)
 	eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return strings.Contains(fmt.Sprint(b.seen), "Hang") })
 	cancel()
 	if o := <-told; !o.Sent || o.Answered {
 		t.Errorf("cancelled: %+v", o)
 	}
 
-	s, err = stream(bounded(t), c, "Hang")
-	if err != nil {
-		t.Fatal(err)
-	}
 	b.told()
-	_ = s.SendMsg(&[]byte{'m'})
-	_ = s.CloseSend()
+	s := hang(bounded(t), t, c)
 	eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return strings.Contains(fmt.Sprint(b.seen), "Hang") })
 	b.srv.Stop()
 	if got := rest(s); !strings.Contains(got, "Unavailable") {
@@ -261,12 +263,7 @@ func TestCancelledWhileDeciding(t *testing.T) {
 		return relay.Verdict{Done: func(o relay.Outcome) { told <- o }}
 	}))
 	ctx, cancel := context.WithCancel(bounded(t))
-	s, err := stream(ctx, c, "Hang")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = s.SendMsg(&[]byte{'m'})
-	_ = s.CloseSend()
+	hang(ctx, t, c)
 	<-asked
 	cancel()
 	if o := <-told; o.Sent || o.Answered {

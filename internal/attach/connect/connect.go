@@ -1,0 +1,149 @@
+// Package connect is what every attachment does about its connection: the state that
+// people are shown, pauses that grow between attempts, and calls of the handler that a
+// panic does not end the agent by. It knows no protocol.
+package connect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// States that every attachment has.
+const (
+	Idle         = "not running"
+	Synchronised = "synchronised" // it is known what runs
+)
+
+// AdmitAgain is the pause before an attachment asks again whether it may decide.
+const AdmitAgain = 200 * time.Millisecond
+
+// settle is the least pause between two attempts: a socket that just appeared
+// is bound a moment before it listens.
+const settle = 20 * time.Millisecond
+
+// State is how an attachment stands to its runtime; Idle at first.
+type State struct {
+	mu  sync.Mutex
+	now string
+	err error
+}
+
+// Enter moves to a state. A new error replaces the last one, a working connection clears
+// it, and all else leaves it for people to read. It returns the error that is left; the
+// change is logged as that of what.
+func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
+	s.mu.Lock()
+	changed := cmp.Or(s.now, Idle) != now
+	s.now = now
+	if err != nil || now == Synchronised {
+		s.err = err
+	}
+	left := s.err
+	s.mu.Unlock()
+	if changed {
+		log.Debug(what, logkey.State, now, logkey.Err, err)
+	}
+	return left
+}
+
+// Get returns the state, and the last error since it last worked.
+func (s *State) Get() (now string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.now, Idle), s.err
+}
+
+// Backoff bounds the pause between attempts to connect. It doubles from Min to
+// Max, with jitter, and starts over after a connection that worked.
+type Backoff struct{ Min, Max time.Duration }
+
+// Or returns bounds with those that are not set taken from others.
+func (b Backoff) Or(other Backoff) Backoff {
+	if b.Min <= 0 {
+		b.Min = other.Min
+	}
+	if b.Max <= 0 {
+		b.Max = other.Max
+	}
+	return Backoff{b.Min, max(b.Max, b.Min)}
+}
+
+// Attempts makes one connection after another.
+type Attempts struct {
+	Backoff
+	// Wait is how long to wait before an attempt is made at all; 0 where it can be made.
+	Wait func() time.Duration
+	// Attempt serves one connection until it is lost. It tells whether it worked; the
+	// error is never nil.
+	Attempt func(ctx context.Context) (worked bool, err error)
+	// Lost takes the error of an attempt. It is new where the last one had another.
+	Lost func(err error, isNew bool)
+	// Wake ends pauses: the runtime may be there again. nil never does.
+	Wake <-chan struct{}
+}
+
+// Run makes attempts until ctx ends.
+func (a Attempts) Run(ctx context.Context) {
+	delay, last := a.Min, ""
+	for ctx.Err() == nil {
+		if wait := a.Wait(); wait > 0 {
+			a.pause(ctx, wait)
+			delay = a.Min
+			continue
+		}
+		worked, err := a.Attempt(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		a.Lost(err, worked || err.Error() != last) // once, not at every attempt
+		last = err.Error()
+		if worked {
+			delay = a.Min
+		}
+		// Jitter spreads agents that lost their runtimes together.
+		if a.pause(ctx, delay/2+rand.N(delay/2+1)) {
+			delay = a.Min
+		} else {
+			delay = min(2*delay, a.Max)
+		}
+	}
+}
+
+// pause waits, and reports whether there is a reason to connect at once.
+func (a Attempts) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-a.Wake:
+		return Pause(ctx, settle)
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return false
+}
+
+// Pause waits, and reports whether ctx still goes on.
+func Pause(ctx context.Context, d time.Duration) bool {
+	Attempts{}.pause(ctx, d)
+	return ctx.Err() == nil
+}
+
+// RecoverPanic keeps a panic of what it calls from ending the agent. It reports whether
+// there was none.
+func RecoverPanic(log *slog.Logger, what string, f func()) (ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			log.Error("panic contained", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
+		}
+	}()
+	f()
+	return true
+}

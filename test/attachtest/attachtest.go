@@ -1,0 +1,78 @@
+// Package attachtest is what tests of attachments share.
+package attachtest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Until waits until a condition holds.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// Run runs an attachment until the test ends, or until the function that it returns is
+// called.
+func Run(t testing.TB, run func(ctx context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// Serve serves a CRI runtime at a socket until the test ends, or until the function that it
+// returns is called.
+func Serve(t testing.TB, path string, runtime cri.RuntimeServiceServer, o ...grpc.ServerOption) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(o...)
+	cri.RegisterRuntimeServiceServer(server, runtime)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	stop = sync.OnceFunc(func() {
+		server.Stop()
+		<-done
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// Broken is what a runtime answers when it is asked for the status of a pod or container
+// whose id is in bad, which mu guards; a nil error is one that is never answered.
+func Broken(ctx context.Context, mu sync.Locker, bad *map[string]error, id string) error {
+	mu.Lock()
+	err, is := (*bad)[id]
+	mu.Unlock()
+	if is && err == nil {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
+}
