@@ -1,8 +1,11 @@
 package bypass
 
 import (
+	"slices"
+
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -23,36 +26,18 @@ func amountOf(v lifecycle.Value) amount {
 	return amount{n: v.Int}
 }
 
-// copied are the fields that a CRI update can change: where each one is in a request of
-// another client (theirs) and in one of ours.
-var copied = [6]struct {
-	field  lifecycle.Field
-	theirs func(*lifecycle.Resources, amount)
-	ours   func(*cri.LinuxContainerResources, amount)
-}{
-	{lifecycle.CPUShares, func(r *lifecycle.Resources, a amount) { r.CPU.Shares = lifecycle.Some(uint64(a.n)) },
-		func(r *cri.LinuxContainerResources, a amount) { r.CpuShares = a.n }},
-	{lifecycle.CPUQuota, func(r *lifecycle.Resources, a amount) { r.CPU.Quota = lifecycle.Some(a.n) },
-		func(r *cri.LinuxContainerResources, a amount) { r.CpuQuota = a.n }},
-	{lifecycle.CPUPeriod, func(r *lifecycle.Resources, a amount) { r.CPU.Period = lifecycle.Some(uint64(a.n)) },
-		func(r *cri.LinuxContainerResources, a amount) { r.CpuPeriod = a.n }},
-	{lifecycle.MemoryLimit, func(r *lifecycle.Resources, a amount) { r.Memory.Limit = lifecycle.Some(a.n) },
-		func(r *cri.LinuxContainerResources, a amount) { r.MemoryLimitInBytes = a.n }},
-	{lifecycle.CPUSetCPUs, func(r *lifecycle.Resources, a amount) { r.CPU.CPUs = a.text },
-		func(r *cri.LinuxContainerResources, a amount) { r.CpusetCpus = a.text }},
-	{lifecycle.CPUSetMems, func(r *lifecycle.Resources, a amount) { r.CPU.Mems = a.text },
-		func(r *cri.LinuxContainerResources, a amount) { r.CpusetMems = a.text }},
+// valueOf is the inverse of amountOf.
+func (a amount) valueOf(f lifecycle.Field) lifecycle.Value {
+	return lifecycle.Value{Field: f, Int: a.n, Text: a.text}
 }
 
-// rowOf finds a field's row in copied; -1 for none.
-func rowOf(f lifecycle.Field) int {
-	for i := range copied {
-		if copied[i].field == f {
-			return i
-		}
-	}
-	return -1
+// copied are the fields that a CRI update can change and that are compared.
+var copied = [6]lifecycle.Field{
+	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems,
 }
+
+// rowOf finds a field in copied; -1 for none.
+func rowOf(f lifecycle.Field) int { return slices.Index(copied[:], f) }
 
 var copiedFields = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return rowOf(f) >= 0 })
 
@@ -61,8 +46,8 @@ var copiedFields = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return r
 type stored [len(copied)]amount
 
 func storedOf(r *lifecycle.Resources) (s stored) {
-	for i, row := range copied {
-		v, _ := r.Of(row.field, "")
+	for i, f := range copied {
+		v, _ := r.Of(f, "")
 		s[i] = amountOf(v)
 	}
 	return s
@@ -70,17 +55,17 @@ func storedOf(r *lifecycle.Resources) (s stored) {
 
 // asked returns what somebody else put into the copy since it was seen: what
 // differs from then and is not ours. nil where nothing does.
-func asked(now, seen, ours stored) (r *lifecycle.Resources) {
-	for i, row := range copied {
-		if now[i] == seen[i] || now[i] == ours[i] {
-			continue
+func asked(now, seen, ours stored) *lifecycle.Resources {
+	r, differs := &cri.LinuxContainerResources{}, false
+	for i, f := range copied {
+		if now[i] != seen[i] && now[i] != ours[i] {
+			differs = criclient.Put(r, now[i].valueOf(f)) || differs
 		}
-		if r == nil {
-			r = &lifecycle.Resources{}
-		}
-		row.theirs(r, now[i])
 	}
-	return r
+	if !differs {
+		return nil
+	}
+	return criclient.Resources(r)
 }
 
 // put lays values over a copy, as far as the CRI has a field for them.
@@ -98,8 +83,8 @@ func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 // drop takes out what somebody else asked for since: asking for what was there
 // before is a request again.
 func (s *stored) drop(r *lifecycle.Resources) {
-	for i, row := range copied {
-		if _, set := r.Of(row.field, ""); set {
+	for i, f := range copied {
+		if _, set := r.Of(f, ""); set {
 			s[i] = amount{}
 		}
 	}
@@ -109,9 +94,7 @@ func (s *stored) drop(r *lifecycle.Resources) {
 func request(values []lifecycle.Value) *cri.LinuxContainerResources {
 	r := &cri.LinuxContainerResources{}
 	for _, v := range values {
-		if i := rowOf(v.Field); i >= 0 {
-			copied[i].ours(r, amountOf(v))
-		}
+		criclient.Put(r, amountOf(v).valueOf(v.Field))
 	}
 	return r
 }

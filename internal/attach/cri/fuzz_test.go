@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/conductor"
@@ -185,4 +186,15 @@ func FuzzPathForm(f *testing.F) {
 			t.Errorf("%q below %q, id %q: read %+v, which is %q", at, parent, id, form, form.path(parent, id))
 		}
 	})
+}
+
+// TestRecast: hook servers' resources have the fields of the CRI's, under the same numbers.
+func TestRecast(t *testing.T) {
+	theirs, ours := (&hooks.LinuxContainerResources{}).ProtoReflect().Descriptor().Fields(), (&cri.LinuxContainerResources{}).ProtoReflect().Descriptor().Fields()
+	for i := range theirs.Len() {
+		a := theirs.Get(i)
+		if b := ours.ByNumber(a.Number()); b == nil || b.Name() != a.Name() || b.Kind() != a.Kind() || b.Cardinality() != a.Cardinality() {
+			t.Errorf("%v: the CRI has %v", a, b)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
@@ -17,7 +18,14 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-type hRes = hooks.LinuxContainerResources
+// recast reads resources as the other protocol's: hook servers' and the CRI's have the same
+// fields under the same numbers. What cannot be encoded leaves to as it is.
+func recast[T proto.Message](from proto.Message, to T) T {
+	if b, err := proto.Marshal(from); err == nil {
+		_ = proto.Unmarshal(b, to)
+	}
+	return to
+}
 
 // hookedIn is a container as a proxy tells of it.
 func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.Container {
@@ -35,15 +43,8 @@ func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.
 }
 
 // hookResources translates resources that are not nil.
-func hookResources(r *hRes) lifecycle.Resources {
-	p := pRes{
-		CpuPeriod: r.CpuPeriod, CpuQuota: r.CpuQuota, CpuShares: r.CpuShares, CpusetCpus: r.CpusetCpus, CpusetMems: r.CpusetMems,
-		MemoryLimitInBytes: r.MemoryLimitInBytes, MemorySwapLimitInBytes: r.MemorySwapLimitInBytes, Unified: r.Unified,
-	}
-	for _, h := range r.HugepageLimits {
-		p.HugepageLimits = append(p.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
-	}
-	return *criclient.Resources(&p)
+func hookResources(r *hooks.LinuxContainerResources) lifecycle.Resources {
+	return *criclient.Resources(recast(r, &cri.LinuxContainerResources{}))
 }
 
 // onlyNew leaves of what is asked for what the runtime does not have.
@@ -70,35 +71,24 @@ func onlyNew(asked, has lifecycle.Resources) lifecycle.Resources {
 	return asked
 }
 
-// hooked lists what an answer to a proxy carries. Numbers of 0 and empty lists
+// putHooked is criclient.Put for an answer to a proxy. Numbers of 0 and empty lists
 // say nothing, and a limit of memory below 0 is passed over by proxies: the
 // keeper lifts it.
-var hooked = map[lifecycle.Field]func(*hRes, lifecycle.Value) bool{
-	lifecycle.CPUShares:  number(func(r *hRes) *int64 { return &r.CpuShares }, 1),
-	lifecycle.CPUQuota:   number(func(r *hRes) *int64 { return &r.CpuQuota }, -1),
-	lifecycle.CPUPeriod:  number(func(r *hRes) *int64 { return &r.CpuPeriod }, 1),
-	lifecycle.CPUSetCPUs: list(func(r *hRes) *string { return &r.CpusetCpus }),
-	lifecycle.CPUSetMems: list(func(r *hRes) *string { return &r.CpusetMems }),
-	lifecycle.MemoryLimit: func(r *hRes, v lifecycle.Value) bool {
-		if v.Int < 0 && r.MemoryLimitInBytes <= 0 {
-			return true // as it is
-		}
-		return number(func(r *hRes) *int64 { return &r.MemoryLimitInBytes }, 1)(r, v)
-	},
-	lifecycle.Unified: func(r *hRes, v lifecycle.Value) bool {
-		r.Unified = withPair(r.Unified, v.Key, v.Text)
-		return v.Key != ""
-	},
-	lifecycle.OOMScoreAdj: func(r *hRes, v lifecycle.Value) bool {
+func putHooked(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
+	switch {
+	case v.Field == lifecycle.OOMScoreAdj:
 		r.OomScoreAdj = v.Int
 		return true
-	},
+	case v.Field == lifecycle.MemoryLimit && v.Int < 0:
+		return r.MemoryLimitInBytes <= 0 // as it is
+	}
+	return criclient.Put(r, v)
 }
 
 // CarriesHooks says whether an answer to a proxy's call of this kind can hold
 // the field of a container.
 func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
-	resource := hooked[f] != nil
+	resource := criclient.Puts(f) || f == lifecycle.OOMScoreAdj
 	switch kind {
 	case lifecycle.CreateContainer:
 		return resource || f == lifecycle.Env || f == lifecycle.Annotation
@@ -112,8 +102,8 @@ func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
 // already. Where no resources were told none are answered: proxies would take
 // what is missing in them for said.
 func answer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (left []lifecycle.Value) {
+	r := recast(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {
-		set := hooked[v.Field]
 		switch {
 		case v.Scope != lifecycle.OfContainer:
 		case v.Field == lifecycle.Annotation && v.Key != "":
@@ -125,10 +115,13 @@ func answer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value)
 		case v.Field == lifecycle.Env && v.Key != "":
 			resp.ContainerEnvs = withPair(resp.ContainerEnvs, v.Key, v.Text)
 			continue
-		case set != nil && resp.ContainerResources != nil && set(resp.ContainerResources, v):
+		case resp.ContainerResources != nil && putHooked(r, v):
 			continue
 		}
 		left = append(left, v)
+	}
+	if resp.ContainerResources != nil {
+		recast(r, resp.ContainerResources)
 	}
 	return left
 }

@@ -19,14 +19,12 @@ type (
 )
 
 // setting is one row of the way out: a field decided values are carried in.
-// Exactly one of resource and create is set; each returns false for a value the
-// CRI has no way to say, which is then left over instead of lost.
 type setting struct {
 	field lifecycle.Field
 	proto string
-	// resource sets a field of resources: at creation and in updates.
-	resource func(r *pRes, v lifecycle.Value) bool
-	// create sets what only a container being created can be given.
+	// create sets what only a container that is being created can be given; it returns
+	// false for a value the CRI has no way to say. nil where criclient.Put sets the
+	// field, at creation and in updates.
 	create func(c *pCtr, v lifecycle.Value) bool
 	note   string
 	// replaces reports whether create changes what is there instead of adding to
@@ -37,24 +35,23 @@ type setting struct {
 // settings is the table of everything the CRI carries, and with that the
 // attachment's capabilities.
 var settings = []setting{
-	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", number(func(r *pRes) *int64 { return &r.CpuShares }, 1), nil, "0 means unset, so 0 is never sent", nil},
-	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", number(func(r *pRes) *int64 { return &r.CpuQuota }, -1), nil,
-		"-1 lifts the limit; 0 means unset, so 0 is never sent", nil},
-	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", number(func(r *pRes) *int64 { return &r.CpuPeriod }, 1), nil, "0 means unset, so 0 is never sent", nil},
-	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", list(func(r *pRes) *string { return &r.CpusetCpus }), nil, "cannot be cleared: empty means unset", nil},
-	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", list(func(r *pRes) *string { return &r.CpusetMems }), nil, "cannot be cleared: empty means unset", nil},
-	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", number(func(r *pRes) *int64 { return &r.MemoryLimitInBytes }, -1), nil,
+	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", nil, "0 means unset, so 0 is never sent", nil},
+	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", nil, "-1 lifts the limit; 0 means unset, so 0 is never sent", nil},
+	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", nil, "0 means unset, so 0 is never sent", nil},
+	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", nil, "cannot be cleared: empty means unset", nil},
+	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", nil, "cannot be cleared: empty means unset", nil},
+	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", nil,
 		"0 means unset, so 0 is never sent; -1 lifts the limit, where the runtime takes that ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
-	{lifecycle.Unified, "LinuxContainerResources.unified", setUnified, nil, "cannot be removed once set; never sent on cgroup v1, where runtimes fail a container for it", nil},
-	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", nil, setOOMScore,
+	{lifecycle.Unified, "LinuxContainerResources.unified", nil, "cannot be removed once set; never sent on cgroup v1, where runtimes fail a container for it", nil},
+	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", setOOMScore,
 		"at creation alone; containerd may clamp it (restrict_oom_score_adj)", func(_ *lCtr, v lifecycle.Value) bool { return v.Int == 0 }},
-	{lifecycle.Env, "ContainerConfig.envs", nil, addEnv, "a variable that is there keeps its place", hasEnv},
-	{lifecycle.MountPoint, "ContainerConfig.mounts.", nil, addMount, "bind mounts alone; of the options, ro and the propagation", hasMount},
-	{lifecycle.DeviceNode, "ContainerConfig.devices.", nil, addDevice, "the node must exist at the same path on the host", hasDevice},
-	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", nil, addCDI, "containerd 1.x passes it over, 1.7 unless it is told to heed it: not sent there, and reported as not applied", hasCDI},
-	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", nil, setHugepages,
+	{lifecycle.Env, "ContainerConfig.envs", addEnv, "a variable that is there keeps its place", hasEnv},
+	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "bind mounts alone; of the options, ro and the propagation", hasMount},
+	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "the node must exist at the same path on the host", hasDevice},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.x passes it over, 1.7 unless it is told to heed it: not sent there, and reported as not applied", hasCDI},
+	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"at creation alone: containerd adds a limit to those of the same size when it updates", hasHugepages},
-	{lifecycle.Annotation, "ContainerConfig.annotations", nil, addAnnotation,
+	{lifecycle.Annotation, "ContainerConfig.annotations", addAnnotation,
 		"of the container in the runtime; its OCI spec has those alone that the runtime is configured to hand on", nil},
 }
 
@@ -74,7 +71,7 @@ func Rows() []criclient.Row {
 	for i := range rows {
 		for _, s := range settings {
 			if rows[i].Proto == s.proto {
-				rows[i].Setting, rows[i].Create, rows[i].Update = s.field.String(), true, s.resource != nil
+				rows[i].Setting, rows[i].Create, rows[i].Update = s.field.String(), true, s.create == nil
 				rows[i].Note = cmp.Or(s.note, rows[i].Note)
 			}
 		}
@@ -90,7 +87,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	case lifecycle.CreateContainer:
 		return s != nil
 	case lifecycle.UpdateContainer:
-		return s != nil && s.resource != nil
+		return s != nil && s.create == nil
 	}
 	return false
 }
@@ -104,7 +101,7 @@ func adjust(c *pCtr, values []lifecycle.Value) (left []lifecycle.Value) {
 		case s == nil || v.Scope != lifecycle.OfContainer:
 		case s.create != nil && s.create(c, v):
 			continue
-		case s.resource != nil && s.resource(resourcesOf(c), v):
+		case s.create == nil && criclient.Put(resourcesOf(c), v):
 			continue
 		}
 		left = append(left, v)
@@ -115,8 +112,7 @@ func adjust(c *pCtr, values []lifecycle.Value) (left []lifecycle.Value) {
 // update puts values into resources.
 func update(r *pRes, values []lifecycle.Value) (left []lifecycle.Value) {
 	for _, v := range values {
-		s := settingOf[v.Field]
-		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil || !s.resource(r, v) {
+		if !criclient.Put(r, v) {
 			left = append(left, v)
 		}
 	}
@@ -132,36 +128,6 @@ func resourcesOf(c *pCtr) *pRes {
 		c.Linux.Resources = &pRes{}
 	}
 	return c.Linux.Resources
-}
-
-// number sets a number that is at least least and not 0.
-func number[R any](of func(*R) *int64, least int64) func(*R, lifecycle.Value) bool {
-	return func(r *R, v lifecycle.Value) bool {
-		if v.Int == 0 || v.Int < least {
-			return false
-		}
-		*of(r) = v.Int
-		return true
-	}
-}
-
-// list sets a list that is not empty.
-func list[R any](of func(*R) *string) func(*R, lifecycle.Value) bool {
-	return func(r *R, v lifecycle.Value) bool {
-		if v.Text == "" {
-			return false
-		}
-		*of(r) = v.Text
-		return true
-	}
-}
-
-func setUnified(r *pRes, v lifecycle.Value) bool {
-	if v.Key == "" {
-		return false
-	}
-	r.Unified = withPair(r.Unified, v.Key, v.Text)
-	return true
 }
 
 func setOOMScore(c *pCtr, v lifecycle.Value) bool {

@@ -1,0 +1,56 @@
+package criclient
+
+import "github.com/trimtab/trimtab/internal/lifecycle"
+
+// puts are the fields of resources that values can be put into, at creation and in
+// updates. 0 and "" are "not said" there: each function returns false for a value that
+// the CRI has no way to say.
+var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
+	lifecycle.CPUShares:   putNumber(func(r *pRes) *int64 { return &r.CpuShares }, 1),
+	lifecycle.CPUQuota:    putNumber(func(r *pRes) *int64 { return &r.CpuQuota }, -1),
+	lifecycle.CPUPeriod:   putNumber(func(r *pRes) *int64 { return &r.CpuPeriod }, 1),
+	lifecycle.CPUSetCPUs:  putList(func(r *pRes) *string { return &r.CpusetCpus }),
+	lifecycle.CPUSetMems:  putList(func(r *pRes) *string { return &r.CpusetMems }),
+	lifecycle.MemoryLimit: putNumber(func(r *pRes) *int64 { return &r.MemoryLimitInBytes }, -1),
+	lifecycle.Unified: func(r *pRes, v lifecycle.Value) bool {
+		if v.Key == "" {
+			return false
+		}
+		if r.Unified == nil {
+			r.Unified = map[string]string{}
+		}
+		r.Unified[v.Key] = v.Text
+		return true
+	},
+}
+
+// Puts reports whether resources have a field for values of a container.
+func Puts(f lifecycle.Field) bool { return puts[f] != nil }
+
+// Put puts a value into resources. It returns false for one that they have no way to say,
+// which is then left over instead of lost.
+func Put(r *pRes, v lifecycle.Value) bool {
+	put := puts[v.Field]
+	return put != nil && v.Scope == lifecycle.OfContainer && put(r, v)
+}
+
+// putNumber sets a number that is at least least and not 0.
+func putNumber(of func(*pRes) *int64, least int64) func(*pRes, lifecycle.Value) bool {
+	return func(r *pRes, v lifecycle.Value) bool {
+		if v.Int == 0 || v.Int < least {
+			return false
+		}
+		*of(r) = v.Int
+		return true
+	}
+}
+
+// putList sets a list that is not empty.
+func putList(of func(*pRes) *string) func(*pRes, lifecycle.Value) bool {
+	return func(r *pRes, v lifecycle.Value) bool {
+		if v.Text != "" {
+			*of(r) = v.Text
+		}
+		return v.Text != ""
+	}
+}
