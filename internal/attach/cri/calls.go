@@ -136,26 +136,10 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
 	if len(want.Labels)+len(want.Annotations) > 0 {
-		req.Config.Labels, req.Config.Annotations = withPairs(req.Config.Labels, want.Labels), withPairs(req.Config.Annotations, want.Annotations)
+		req.Config.Labels, req.Config.Annotations = criclient.WithPairs(req.Config.Labels, want.Labels), criclient.WithPairs(req.Config.Annotations, want.Annotations)
 		v.Message = c.events.encode(req)
 	}
 	return v
-}
-
-// withPair puts a pair into m, which may be nil.
-func withPair(m map[string]string, k, v string) map[string]string {
-	if m == nil {
-		m = map[string]string{}
-	}
-	m[k] = v
-	return m
-}
-
-func withPairs(m, more map[string]string) map[string]string {
-	for k, v := range more {
-		m = withPair(m, k, v)
-	}
-	return m
 }
 
 func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResourcesRequest) relay.Verdict {

@@ -87,6 +87,6 @@ func (c *calls) changed(req creation, values []lifecycle.Value) (message, more [
 // replaces reports whether a value changes an entry of a list, or sets a number
 // to what stands for none: neither can be said by adding to a message.
 func replaces(c *lifecycle.Container, v lifecycle.Value) bool {
-	s := settingOf[v.Field]
+	s := settingOf(v.Field)
 	return s != nil && s.replaces != nil && s.replaces(c, v)
 }

@@ -105,7 +105,7 @@ func (f *hookFace) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandbox
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	resp.Labels, resp.Annotations = withPairs(resp.Labels, want.Labels), withPairs(resp.Annotations, want.Annotations)
+	resp.Labels, resp.Annotations = criclient.WithPairs(resp.Labels, want.Labels), criclient.WithPairs(resp.Annotations, want.Annotations)
 	return resp, nil
 }
 

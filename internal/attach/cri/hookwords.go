@@ -106,14 +106,12 @@ func answer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value)
 	for _, v := range values {
 		switch {
 		case v.Scope != lifecycle.OfContainer:
-		case v.Field == lifecycle.Annotation && v.Key != "":
-			resp.ContainerAnnotations = withPair(resp.ContainerAnnotations, v.Key, v.Text)
+		case v.Field == lifecycle.Annotation && criclient.PutPair(&resp.ContainerAnnotations, v):
 			continue
 		case v.Field == lifecycle.Env && v.Gone:
 			delete(resp.ContainerEnvs, v.Key)
 			continue
-		case v.Field == lifecycle.Env && v.Key != "":
-			resp.ContainerEnvs = withPair(resp.ContainerEnvs, v.Key, v.Text)
+		case v.Field == lifecycle.Env && criclient.PutPair(&resp.ContainerEnvs, v):
 			continue
 		case resp.ContainerResources != nil && putHooked(r, v):
 			continue

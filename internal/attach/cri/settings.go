@@ -55,14 +55,15 @@ var settings = []setting{
 		"of the container in the runtime; its OCI spec has those alone that the runtime is configured to hand on", nil},
 }
 
-// settingOf indexes settings by field.
-var settingOf = func() map[lifecycle.Field]*setting {
-	m := make(map[lifecycle.Field]*setting, len(settings))
+// settingOf finds a field's row; nil for none.
+func settingOf(f lifecycle.Field) *setting {
 	for i := range settings {
-		m[settings[i].field] = &settings[i]
+		if settings[i].field == f {
+			return &settings[i]
+		}
 	}
-	return m
-}()
+	return nil
+}
 
 // Rows lists every field of the CRI's requests about containers and pods, with what
 // decided values travel back in.
@@ -82,7 +83,7 @@ func Rows() []criclient.Row {
 // Carries says what calls to the newest runtime can hold, as
 // Attachment.Capabilities does of the one that is connected.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	s := settingOf[f]
+	s := settingOf(f)
 	switch kind {
 	case lifecycle.CreateContainer:
 		return s != nil
@@ -96,7 +97,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 // cannot carry is returned.
 func adjust(c *pCtr, values []lifecycle.Value) (left []lifecycle.Value) {
 	for _, v := range values {
-		s := settingOf[v.Field]
+		s := settingOf(v.Field)
 		switch {
 		case s == nil || v.Scope != lifecycle.OfContainer:
 		case s.create != nil && s.create(c, v):
@@ -207,13 +208,7 @@ func addCDI(c *pCtr, v lifecycle.Value) bool {
 	return true
 }
 
-func addAnnotation(c *pCtr, v lifecycle.Value) bool {
-	if v.Key == "" {
-		return false
-	}
-	c.Annotations = withPair(c.Annotations, v.Key, v.Text)
-	return true
-}
+func addAnnotation(c *pCtr, v lifecycle.Value) bool { return criclient.PutPair(&c.Annotations, v) }
 
 // What follows tells whether a container has an entry that a value would change.
 

@@ -1,6 +1,10 @@
 package criclient
 
-import "github.com/trimtab/trimtab/internal/lifecycle"
+import (
+	"maps"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
 
 // puts are the fields of resources that values can be put into, at creation and in
 // updates. 0 and "" are "not said" there: each function returns false for a value that
@@ -12,16 +16,7 @@ var puts = map[lifecycle.Field]func(*pRes, lifecycle.Value) bool{
 	lifecycle.CPUSetCPUs:  putList(func(r *pRes) *string { return &r.CpusetCpus }),
 	lifecycle.CPUSetMems:  putList(func(r *pRes) *string { return &r.CpusetMems }),
 	lifecycle.MemoryLimit: putNumber(func(r *pRes) *int64 { return &r.MemoryLimitInBytes }, -1),
-	lifecycle.Unified: func(r *pRes, v lifecycle.Value) bool {
-		if v.Key == "" {
-			return false
-		}
-		if r.Unified == nil {
-			r.Unified = map[string]string{}
-		}
-		r.Unified[v.Key] = v.Text
-		return true
-	},
+	lifecycle.Unified:     func(r *pRes, v lifecycle.Value) bool { return PutPair(&r.Unified, v) },
 }
 
 // Puts reports whether resources have a field for values of a container.
@@ -32,6 +27,23 @@ func Puts(f lifecycle.Field) bool { return puts[f] != nil }
 func Put(r *pRes, v lifecycle.Value) bool {
 	put := puts[v.Field]
 	return put != nil && v.Scope == lifecycle.OfContainer && put(r, v)
+}
+
+// PutPair puts a value into m under its key. It returns false where it has none.
+func PutPair(m *map[string]string, v lifecycle.Value) bool {
+	if v.Key != "" {
+		*m = WithPairs(*m, map[string]string{v.Key: v.Text})
+	}
+	return v.Key != ""
+}
+
+// WithPairs lays pairs over m, which may be nil.
+func WithPairs(m, more map[string]string) map[string]string {
+	if m == nil && len(more) > 0 {
+		m = make(map[string]string, len(more))
+	}
+	maps.Copy(m, more)
+	return m
 }
 
 // putNumber sets a number that is at least least and not 0.
