@@ -7,6 +7,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -57,7 +58,7 @@ func quietAgent(t *testing.T) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-1", "0")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-1", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

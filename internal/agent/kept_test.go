@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/statefile"
 	"github.com/trimtab/trimtab/test/faults"
 )
@@ -23,7 +24,7 @@ import (
 type keptRig struct {
 	*keeper.Keeper
 	path    string
-	fake    *cgroup.Fake
+	fake    *kernel.Cgroups
 	tree    *cgroup.Tree
 	journal *originals
 }
@@ -32,7 +33,7 @@ func newKeptRig(t *testing.T, p *faults.Plan) *keptRig {
 	t.Helper()
 	r := &keptRig{path: filepath.Join(t.TempDir(), "state")}
 	var err error
-	if r.fake, err = cgroup.NewFake(cgroup.V2, "0-7", "0"); err != nil {
+	if r.fake, err = kernel.NewCgroups(cgroup.V2, "0-7", "0"); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(r.fake.MkdirRunc("p/a"), r.fake.MkdirRunc("p/b"), statefile.Disk(r.path).Make()); err != nil {

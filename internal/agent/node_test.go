@@ -6,6 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -17,13 +18,13 @@ func bare() config.Config {
 }
 
 // unattached is an agent on a node where nothing was started, and the node's kernel.
-func unattached(t *testing.T, c config.Config, v cgroup.Version, host *lifecycle.Host) (*Agent, *cgroup.Fake) {
+func unattached(t *testing.T, c config.Config, v cgroup.Version, host *lifecycle.Host) (*Agent, *kernel.Cgroups) {
 	t.Helper()
 	m, err := describe.Parse("1s x 1n x 2c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(v, "0-1", "0")
+	kernel, err := kernel.NewCgroups(v, "0-1", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // TestCPUsGoOffline: an agent that runs sees CPUs go offline and come back, also
 // those that its configuration names.
 func TestCPUsGoOffline(t *testing.T) {
 	t.Parallel()
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-3", "0")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-3", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestCPUsGoOffline(t *testing.T) {
 // TestMemoryComes: an agent that runs sees that a NUMA node has memory now.
 func TestMemoryComes(t *testing.T) {
 	t.Parallel()
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-3", "0-1")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-3", "0-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,6 @@
 // A Watcher reports changes of a tree, by inotify.
 //
 // All access goes through the three methods of FS. Real is the machine's tree,
-// held by an os.Root so that nothing leaves it; Fake is a tree in memory that
-// refuses what the kernel refuses.
+// held by an os.Root so that nothing leaves it; package sim/kernel has a tree in
+// memory that refuses what the kernel refuses.
 package cgroup

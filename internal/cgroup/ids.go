@@ -1,10 +1,6 @@
 package cgroup
 
-import (
-	"math/bits"
-
-	"github.com/trimtab/trimtab/internal/topology"
-)
+import "github.com/trimtab/trimtab/internal/topology"
 
 // IDs is a set of CPUs or memory nodes by kernel id. Unlike topology.Set it
 // holds whatever id a kernel file may name, online or not. It is a comparable
@@ -46,16 +42,6 @@ func (s IDs) Empty() bool { return s == IDs{} }
 
 // Contains reports whether every member of o is in s.
 func (s IDs) Contains(o IDs) bool { return o.Minus(s).Empty() }
-
-// max returns the largest member, -1 of the empty set.
-func (s IDs) max() int {
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i] != 0 {
-			return i<<6 + bits.Len64(s[i]) - 1
-		}
-	}
-	return -1
-}
 
 // String writes the set as a kernel list.
 func (s IDs) String() string {

@@ -1,4 +1,4 @@
-package cgroup
+package cgroup_test
 
 import (
 	"io/fs"
@@ -6,12 +6,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // withoutFS hides files of a name, and refuses to read those it denies.
 type withoutFS struct {
-	FS
+	cgroup.FS
 	hidden, denied string
 }
 
@@ -27,9 +29,9 @@ func (w withoutFS) ReadFile(path string) ([]byte, error) {
 
 // TestProbe asks for all three answers.
 func TestProbe(t *testing.T) {
-	for _, v := range []Version{V1, V2} {
-		fake := func(dirs ...string) *Fake {
-			f, err := NewFake(v, "0-1", "0")
+	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+		fake := func(dirs ...string) *kernel.Cgroups {
+			f, err := kernel.NewCgroups(v, "0-1", "0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +48,7 @@ func TestProbe(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name, feature string
-			fs            FS
+			fs            cgroup.FS
 			want          lifecycle.Support
 		}{
 			{"controller", "cpu", fake(), lifecycle.Supported},
@@ -60,13 +62,13 @@ func TestProbe(t *testing.T) {
 			{"nothing was started yet", "cpu.bvt_warp_ns", fake(), lifecycle.Unknown},
 			{"may not look", "cpu.idle", withoutFS{FS: fake("kubepods"), denied: "cpu.idle"}, lifecycle.Unknown},
 		} {
-			got := (&Tree{FS: c.fs, Version: v}).Probe(c.feature)
+			got := (&cgroup.Tree{FS: c.fs, Version: v}).Probe(c.feature)
 			if got.Support != c.want || (c.want == lifecycle.Supported) != (got.Why == "") {
 				t.Errorf("%v, %s: %+v, want %v", v, c.name, got, c.want)
 			}
 		}
 	}
-	f, _ := NewFake(V2, "0", "0")
+	f, _ := kernel.NewCgroups(cgroup.V2, "0", "0")
 	if f.Offer("cpu.idle") == nil || f.Offer("x") == nil {
 		t.Error("the fake offers what it does not have")
 	}
@@ -75,15 +77,15 @@ func TestProbe(t *testing.T) {
 // TestProbePartitions: remote partitions came with the file that says whose CPUs they are.
 func TestProbePartitions(t *testing.T) {
 	for _, c := range []struct {
-		version Version
+		version cgroup.Version
 		release string
 		dir     string
 		want    lifecycle.Support
 	}{
-		{V2, "6.12", "kubepods", lifecycle.Supported}, {V2, "6.7", "kubepods", lifecycle.Supported},
-		{V2, "6.6", "kubepods", lifecycle.NotSupported}, {V1, "6.12", "kubepods", lifecycle.NotSupported}, {V2, "6.12", "", lifecycle.Unknown},
+		{cgroup.V2, "6.12", "kubepods", lifecycle.Supported}, {cgroup.V2, "6.7", "kubepods", lifecycle.Supported},
+		{cgroup.V2, "6.6", "kubepods", lifecycle.NotSupported}, {cgroup.V1, "6.12", "kubepods", lifecycle.NotSupported}, {cgroup.V2, "6.12", "", lifecycle.Unknown},
 	} {
-		f, err := NewFake(c.version, "0-3", "0")
+		f, err := kernel.NewCgroups(c.version, "0-3", "0")
 		if err == nil {
 			err = f.SetRelease(c.release)
 		}
@@ -93,7 +95,7 @@ func TestProbePartitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&Tree{FS: f, Version: c.version}).Probe(Exclusive); got.Support != c.want {
+		if got := (&cgroup.Tree{FS: f, Version: c.version}).Probe(cgroup.Exclusive); got.Support != c.want {
 			t.Errorf("version %v, kernel %s, cgroup %q: %+v, want %v", c.version, c.release, c.dir, got, c.want)
 		}
 	}
@@ -102,15 +104,15 @@ func TestProbePartitions(t *testing.T) {
 // TestSigned: identities are negative, too.
 func TestSigned(t *testing.T) {
 	for text, ok := range map[string]bool{"-1": true, "0": true, "2": true, "3": false, "-2": false, "--1": false, "": false, "max": false} {
-		got, err := Encode(V2, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Text: text})
+		got, err := cgroup.Encode(cgroup.V2, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.bvt_warp_ns", Text: text})
 		if (err == nil) != ok || ok && got != text {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	if Compare(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "0") != -1 || !Same(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "-1\n") {
+	if cgroup.Compare(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "0") != -1 || !cgroup.Same(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "-1\n") {
 		t.Error("-1 is not below 0, or not itself")
 	}
-	if v, err := Decode(V2, lifecycle.Unified, "cpu.bvt_warp_ns", "-1\n"); err != nil || v.Text != "-1" {
+	if v, err := cgroup.Decode(cgroup.V2, lifecycle.Unified, "cpu.bvt_warp_ns", "-1\n"); err != nil || v.Text != "-1" {
 		t.Error(v, err)
 	}
 }

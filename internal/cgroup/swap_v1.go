@@ -1,6 +1,10 @@
 package cgroup
 
-import "strconv"
+import (
+	"math"
+	"os"
+	"strconv"
+)
 
 // swapV1 is the file that bounds memory and swap together. Version 1 refuses a
 // memory limit above it (EINVAL), and runtimes set it: containerd to the memory
@@ -23,7 +27,7 @@ func (t *Tree) writeLimitV1(dir, file, text string) error {
 	}
 	limit, knowsLimit := limitV1(limitText)
 	swap, knowsSwap := limitV1(swapText)
-	follows := knowsLimit && knowsSwap && limit == swap && limit != unlimitedBytes()
+	follows := knowsLimit && knowsSwap && limit == swap && limit != UnlimitedBytes()
 	switch {
 	case knowsSwap && swap < wanted:
 		if err := t.write(both, text); err != nil {
@@ -39,6 +43,13 @@ func (t *Tree) writeLimitV1(dir, file, text string) error {
 	return t.write(file, text)
 }
 
+// UnlimitedBytes is what the kernel stores for no limit: the largest number of
+// whole pages.
+func UnlimitedBytes() int64 {
+	size := int64(os.Getpagesize())
+	return math.MaxInt64 / size * size
+}
+
 // limitV1 is a limit of version 1 in bytes; -1 and all that is as good as
 // unlimited are one number.
 func limitV1(text string) (int64, bool) {
@@ -46,8 +57,8 @@ func limitV1(text string) (int64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	if n < 0 || n > unlimitedBytes() {
-		n = unlimitedBytes()
+	if n < 0 || n > UnlimitedBytes() {
+		n = UnlimitedBytes()
 	}
 	return n, true
 }

@@ -1,15 +1,23 @@
-package cgroup
+package cgroup_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // What runtimes leave in the file of memory and swap never stands in the way of
 // a memory limit, and follows it there and back.
 func TestMemoryLimitWithSwapV1(t *testing.T) {
-	const none = "9223372036854771712"
+	const (
+		none      = "9223372036854771712"
+		limitFile = "memory/p/memory.limit_in_bytes"
+		swapFile  = "memory/p/memory.memsw.limit_in_bytes"
+	)
 	for name, c := range map[string]struct {
 		limit, swap string // at first
 		write       []string
@@ -24,24 +32,27 @@ func TestMemoryLimitWithSwapV1(t *testing.T) {
 		"raised where too small": {"1048576", "2097152", []string{"4194304"}, [][2]string{{"4194304", "4194304"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(t, V1, "p")
-			tree := &Tree{FS: f, Version: V1}
-			if c.limit != "" {
-				runSteps(t, f, []step{{"memory/p/memory.limit_in_bytes", c.limit, 0, ""}, {"memory/p/" + swapV1, c.swap, 0, ""}})
+			f, err := kernel.NewCgroups(cgroup.V1, "0-3", "0-1")
+			if err == nil {
+				err = f.Mkdir("p")
 			}
+			if err == nil && c.limit != "" {
+				err = errors.Join(f.WriteFile(limitFile, []byte(c.limit)), f.WriteFile(swapFile, []byte(c.swap)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := &cgroup.Tree{FS: f, Version: cgroup.V1}
 			for i, text := range c.write {
 				if err := tree.WriteText("p", lifecycle.MemoryLimit, "", text); err != nil {
 					t.Fatalf("write %s: %v", text, err)
 				}
-				limit, err := tree.read("memory/p/memory.limit_in_bytes")
-				if err != nil {
+				limit, errLimit := f.ReadFile(limitFile)
+				swap, errSwap := f.ReadFile(swapFile)
+				if err := errors.Join(errLimit, errSwap); err != nil {
 					t.Fatal(err)
 				}
-				swap, err := tree.read("memory/p/" + swapV1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := [2]string{limit, swap}; got != c.want[i] {
+				if got := [2]string{strings.TrimSpace(string(limit)), strings.TrimSpace(string(swap))}; got != c.want[i] {
 					t.Errorf("after %s: limit and swap are %v, want %v", text, got, c.want[i])
 				}
 			}

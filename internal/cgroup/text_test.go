@@ -2,11 +2,9 @@ package cgroup
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/test/clock"
 )
@@ -197,44 +195,5 @@ func FuzzDecode(f *testing.F) {
 				}
 			}
 		}
-		_, _ = kernelList(text, 64)
-		_, _ = kernelInt(text)
-		_, _ = kernelBytes(text, "max")
 	})
-}
-
-func TestErrorText(t *testing.T) {
-	f, err := NewFake(V1, "0-3", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.MkdirRunc("kubepods/pod1"); err != nil {
-		t.Fatal(err)
-	}
-	tree := &Tree{FS: f, Version: V1}
-	mustWrite(t, tree, "kubepods", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0-3"})
-	mustWrite(t, tree, "kubepods/pod1", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "1"})
-	err = tree.Write("kubepods", lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0"})
-	want := `write cpuset/kubepods/cpuset.cpus "0": device or resource busy (a child cgroup still has what would be taken away)`
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-	var e *Error
-	if !errors.As(err, &e) || e.Path != "cpuset/kubepods/cpuset.cpus" || e.Value != "0" {
-		t.Errorf("evidence lost: %+v", e)
-	}
-	_, err = tree.Read("kubepods/none", lifecycle.CPUQuota, "")
-	if !Gone(err) || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing cgroup: %v", err)
-	}
-	if d := cmp.Diff("read cpu/kubepods/none/cpu.cfs_quota_us: no such file or directory", err.Error()); d != "" {
-		t.Error(d)
-	}
-}
-
-func mustWrite(t *testing.T, tree *Tree, dir string, v lifecycle.Value) {
-	t.Helper()
-	if err := tree.Write(dir, v); err != nil {
-		t.Fatal(err)
-	}
 }

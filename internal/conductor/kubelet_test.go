@@ -19,6 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/none"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -54,7 +55,7 @@ func TestKubeletGivesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-3", "0")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-3", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

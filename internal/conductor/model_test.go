@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -27,7 +28,7 @@ import (
 // applies answers, and makes cgroups when containers start. It imports nothing
 // of how decisions are made; the invariants are checked on what it holds.
 type model struct {
-	kernel  *cgroup.Fake
+	kernel  *kernel.Cgroups
 	version cgroup.Version
 	machine *topology.Machine
 	policy  engine.Policy
@@ -163,7 +164,7 @@ func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *
 	for i := range m.CPUs {
 		mo.all = append(mo.all, m.CPUs[i].ID)
 	}
-	kernel, err := cgroup.NewFake(v, topology.FormatList(mo.all), topology.FormatList(mems))
+	kernel, err := kernel.NewCgroups(v, topology.FormatList(mo.all), topology.FormatList(mems))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/placement/pools"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -47,7 +48,7 @@ func TestNearGrantedDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-7", "0-1")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-7", "0-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim/clock"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -80,7 +81,7 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fake, err := cgroup.NewFake(cgroup.V2, "0-3", "0-1")
+	fake, err := kernel.NewCgroups(cgroup.V2, "0-3", "0-1")
 	if err != nil {
 		t.Fatal(err)
 	}

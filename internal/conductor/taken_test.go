@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // crio is an attachment to CRI-O over NRI.
@@ -34,7 +35,7 @@ func toCRIO(by runtimes.Way) Capabilities {
 type batch struct {
 	*Conductor
 	t      *testing.T
-	kernel *cgroup.Fake
+	kernel *kernel.Cgroups
 	pod    *lifecycle.Pod
 	ctr    *lifecycle.Container
 }
@@ -42,7 +43,7 @@ type batch struct {
 func newBatch(t *testing.T, limits string) *batch {
 	t.Helper()
 	c, _, _ := observed(t, false)
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-3", "0-1")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-3", "0-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 func these(ids ...int) func() ([]int, error) { return func() ([]int, error) { return ids, nil } }
@@ -13,7 +14,7 @@ func these(ids ...int) func() ([]int, error) { return func() ([]int, error) { re
 // TestGroups: one cookie for all of a group, another for another's; the dead
 // fall out; a later run takes over what it finds; none is none.
 func TestGroups(t *testing.T) {
-	k := NewFake()
+	k := kernel.NewCookies()
 	g := New(k)
 	expect := func(what string, want map[int]uint64) {
 		t.Helper()
@@ -56,7 +57,7 @@ func TestGroups(t *testing.T) {
 
 // TestMoved: threads of one group that are to be in another get that one's.
 func TestMoved(t *testing.T) {
-	k := NewFake()
+	k := kernel.NewCookies()
 	g := New(k)
 	for _, c := range []struct {
 		group string
@@ -72,7 +73,7 @@ func TestMoved(t *testing.T) {
 }
 
 type refusing struct {
-	*Fake
+	*kernel.Cookies
 	err error
 }
 
@@ -83,7 +84,7 @@ func TestProbe(t *testing.T) {
 		kernel Kernel
 		want   lifecycle.Support
 	}{
-		"has":          {NewFake(), lifecycle.Supported},
+		"has":          {kernel.NewCookies(), lifecycle.Supported},
 		"built off":    {refusing{err: syscall.EINVAL}, lifecycle.NotSupported},
 		"no SMT":       {refusing{err: syscall.ENODEV}, lifecycle.NotSupported},
 		"may not ask":  {refusing{err: fmt.Errorf("x: %w", syscall.EPERM)}, lifecycle.Unknown},
@@ -99,7 +100,7 @@ func TestProbe(t *testing.T) {
 // TestGroupsEnd has groups come and go, a few at a time: those whose threads ended are
 // not kept.
 func TestGroupsEnd(t *testing.T) {
-	k := NewFake()
+	k := kernel.NewCookies()
 	g := New(k)
 	for n := range 5000 {
 		if _, _, err := g.Join(fmt.Sprint("pod-", n), these(2*n, 2*n+1)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/record"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -26,7 +27,7 @@ import (
 type node struct {
 	mu     sync.Mutex
 	state  *engine.State
-	kernel *cgroup.Fake
+	kernel *kernel.Cgroups
 	cpus   map[string]string // of cgroups, by directory
 	log    bytes.Buffer
 	now    time.Duration
@@ -70,7 +71,7 @@ func newNode(t *testing.T) (*node, Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-3", "0")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-3", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

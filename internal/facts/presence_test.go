@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/facts"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement/none"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -28,7 +29,7 @@ func TestPresence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fake, err := cgroup.NewFake(cgroup.V2, "0-3", "0")
+	fake, err := kernel.NewCgroups(cgroup.V2, "0-3", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestFailed(t *testing.T) {
 			if r.Apply([]Item{cpus("p/a", "0-3")})[0].State != Applied {
 				t.Fatal("not applied")
 			}
-			f := &faulty{Fake: r.fake, plan: slices.Repeat([]error{why}, 50)}
+			f := &faulty{Cgroups: r.fake, plan: slices.Repeat([]error{why}, 50)}
 			r.tree.FS = f
 			if o := r.Apply([]Item{cpus("p/a", "0-1"), cpus("p/b", "2-3")}); o[0].State != Refused {
 				t.Fatalf("%v: %+v", why, o)
@@ -61,7 +61,7 @@ func checkCPUs(t *testing.T, r *rig, want map[string]string) {
 // TestFailedForgotten: of a cgroup that is gone nothing is written again.
 func TestFailedForgotten(t *testing.T) {
 	r := newRig(t, cgroup.V2, "p/a")
-	f := &faulty{Fake: r.fake, plan: slices.Repeat([]error{syscall.EIO}, 50)}
+	f := &faulty{Cgroups: r.fake, plan: slices.Repeat([]error{syscall.EIO}, 50)}
 	r.tree.FS = f
 	r.Apply([]Item{cpus("p/a", "0-1")})
 	if got := r.Failed(); len(got) != 1 {

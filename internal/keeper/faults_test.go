@@ -9,12 +9,13 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"pgregory.net/rapid"
 )
 
 // faulty is an FS whose accesses fail in turn as it is told: nil lets one pass.
 type faulty struct {
-	*cgroup.Fake
+	*kernel.Cgroups
 	plan   []error
 	n      int
 	writes []string
@@ -31,7 +32,7 @@ func (f *faulty) ReadFile(path string) ([]byte, error) {
 	if err := f.next("read", path); err != nil {
 		return nil, err
 	}
-	return f.Fake.ReadFile(path)
+	return f.Cgroups.ReadFile(path)
 }
 
 func (f *faulty) WriteFile(path string, data []byte) error {
@@ -39,7 +40,7 @@ func (f *faulty) WriteFile(path string, data []byte) error {
 	if err := f.next("write", path); err != nil {
 		return err
 	}
-	return f.Fake.WriteFile(path, data)
+	return f.Cgroups.WriteFile(path, data)
 }
 
 // TestFaults has accesses to the kernel fail with whatever the kernel may say,
@@ -52,7 +53,7 @@ func TestFaults(t *testing.T) {
 	for _, v := range versions {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := newRig(t, v, leafDirs...)
-			f := &faulty{Fake: r.fake}
+			f := &faulty{Cgroups: r.fake}
 			r.Keeper = New(&cgroup.Tree{FS: f, Version: v})
 			found := texts(r, leafDirs)
 			gone := rapid.SampledFrom(append([]string{"", ""}, leafDirs...)).Draw(rt, "gone")
@@ -154,7 +155,7 @@ func texts(r *rig, dirs []string) map[string]string {
 // TestNamesOutside refuses every cgroup whose name leads out of the tree.
 func TestNamesOutside(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
-	f := &faulty{Fake: r.fake}
+	f := &faulty{Cgroups: r.fake}
 	r.Keeper = New(&cgroup.Tree{FS: f, Version: cgroup.V1})
 	for _, dir := range []string{"", ".", "..", "/", "/p/a", "../p/a", "p/../../a", "p/a/..", "p//a"} {
 		for _, it := range []Item{cpus(dir, "0"), num(dir, lifecycle.CPUQuota, 50000), unified(dir, "cpu.idle", "1")} {

@@ -5,11 +5,12 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 func TestGone(t *testing.T) {
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
-		fake, err := cgroup.NewFake(v, "0-1", "0")
+		fake, err := kernel.NewCgroups(v, "0-1", "0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestGone(t *testing.T) {
 // chose, that another weight is mended, and that the runtime's map is learned: for
 // containers. A pod's weight is by the kubelet's map whatever the runtime does.
 func TestRuntimeWeight(t *testing.T) {
-	fake, err := cgroup.NewFake(cgroup.V2, "0-1", "0")
+	fake, err := kernel.NewCgroups(cgroup.V2, "0-1", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

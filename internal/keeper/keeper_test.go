@@ -11,12 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // rig is a keeper on a fake, with every accepted write noted.
 type rig struct {
 	*Keeper
-	fake   *cgroup.Fake
+	fake   *kernel.Cgroups
 	tree   *cgroup.Tree
 	mu     sync.Mutex
 	writes []string
@@ -24,7 +25,7 @@ type rig struct {
 
 func newRig(tb testing.TB, v cgroup.Version, dirs ...string) *rig {
 	tb.Helper()
-	f, err := cgroup.NewFake(v, "0-7", "0-1")
+	f, err := kernel.NewCgroups(v, "0-7", "0-1")
 	if err != nil {
 		tb.Fatal(err)
 	}

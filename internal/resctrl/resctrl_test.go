@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
@@ -31,10 +32,10 @@ func TestWaysMask(t *testing.T) {
 // TestLines: text of the kernel's, by machine. Texts and AMD's formula:
 // Koordinator 1.7.
 func TestLines(t *testing.T) {
-	intel := Hardware{CacheMask: "fff", Caches: []int{0, 1}, Bandwidth: 100, Groups: 2}
-	sparse := Hardware{CacheMask: "fff", Caches: []int{0, 8}, Bandwidth: 2048, Groups: 2}
+	intel := kernel.ResctrlHardware{CacheMask: "fff", Caches: []int{0, 1}, Bandwidth: 100, Groups: 2}
+	sparse := kernel.ResctrlHardware{CacheMask: "fff", Caches: []int{0, 8}, Bandwidth: 2048, Groups: 2}
 	for _, c := range []struct {
-		hardware Hardware
+		hardware kernel.ResctrlHardware
 		text     string
 		want     string // lines, or part of the error
 	}{
@@ -46,10 +47,10 @@ func TestLines(t *testing.T) {
 		{sparse, "L3 0-25, MB 100", "L3:0=7;8=7|MB:0=2048;8=2048"},
 		{sparse, "MB 50, MB@8 1", "MB:0=80;8=1"},
 		{sparse, "L3@1 0-50, L3 0-10", "no cache 1"},
-		{Hardware{Caches: []int{0}, Bandwidth: 100, Groups: 2}, "L3 0-10", "cannot share out its L3 cache"},
-		{Hardware{CacheMask: "f", Caches: []int{0}, Groups: 2}, "MB 10", "cannot share out memory bandwidth"},
+		{kernel.ResctrlHardware{Caches: []int{0}, Bandwidth: 100, Groups: 2}, "L3 0-10", "cannot share out its L3 cache"},
+		{kernel.ResctrlHardware{CacheMask: "f", Caches: []int{0}, Groups: 2}, "MB 10", "cannot share out memory bandwidth"},
 	} {
-		m, err := readMachine(NewFake(c.hardware))
+		m, err := readMachine(kernel.NewResctrl(c.hardware))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +90,7 @@ func FuzzAllocation(f *testing.F) {
 // TestGroups: a group is made once, filled with every thread, measured in, and
 // goes with its last owner.
 func TestGroups(t *testing.T) {
-	files := NewFake(Hardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
+	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
 	g := New(files)
 	for i, want := range []bool{true, false} {
 		if changed, err := g.Own("pod1", "trimtab-BE", "L3 0-50"); changed != want || err != nil {
@@ -130,7 +131,7 @@ func TestGroups(t *testing.T) {
 
 // TestTidy removes what an earlier run left, and nothing else.
 func TestTidy(t *testing.T) {
-	files := NewFake(Hardware{CacheMask: "ff", Caches: []int{0}, Groups: 9, CanMeasure: true})
+	files := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9, CanMeasure: true})
 	for _, dir := range []string{"trimtab-old", "theirs", "trimtab-BE", "mon_groups/trimtab-x", "mon_groups/theirs", "trimtab-BE/mon_groups/trimtab-y"} {
 		if err := files.Mkdir(dir); err != nil {
 			t.Fatal(err)
@@ -152,7 +153,7 @@ func TestTidy(t *testing.T) {
 
 // TestNames: nothing leads out of our own groups.
 func TestNames(t *testing.T) {
-	g := New(NewFake(Hardware{CacheMask: "ff", Caches: []int{0}, Groups: 9}))
+	g := New(kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 9}))
 	for _, name := range []string{"", "x", "../trimtab-x", "trimtab-../x", "trimtab-a/b", "trimtab-a/trimtab-b/c", "info", "trimtab-a\n"} {
 		if _, err := g.Own("o", name, "L3 0-50"); err == nil {
 			t.Errorf("%q was made", name)
@@ -162,7 +163,7 @@ func TestNames(t *testing.T) {
 
 // TestProbe asks for all three answers.
 func TestProbe(t *testing.T) {
-	whole := NewFake(Hardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
+	whole := kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Bandwidth: 100, Groups: 2, CanMeasure: true})
 	bare, err := OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -179,8 +180,8 @@ func TestProbe(t *testing.T) {
 		{"mounted", whole, Mounted, lifecycle.Supported},
 		{"cache", whole, Cache, lifecycle.Supported},
 		{"measuring", whole, Measuring, lifecycle.Supported},
-		{"no bandwidth", NewFake(Hardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Bandwidth, lifecycle.NotSupported},
-		{"no measuring", NewFake(Hardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Measuring, lifecycle.NotSupported},
+		{"no bandwidth", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Bandwidth, lifecycle.NotSupported},
+		{"no measuring", kernel.NewResctrl(kernel.ResctrlHardware{CacheMask: "ff", Caches: []int{0}, Groups: 2}), Measuring, lifecycle.NotSupported},
 		{"may not look", denied{whole}, Mounted, lifecycle.Unknown},
 	} {
 		if got := Probe(c.files, c.feature); got.Support != c.want || (c.want == lifecycle.Supported) != (got.Why == "") {

@@ -15,11 +15,10 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
-	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
-	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -61,7 +60,7 @@ type RunOptions struct {
 	Memory bool
 	// Ready is given a node's kernel and the directory of its agent's files before
 	// anything starts; After is called after each step. nil for nothing.
-	Ready func(kernel *cgroup.Fake, dir string) error
+	Ready func(kernel *kernel.Cgroups, dir string) error
 	After func(step int, r *Runtime, agent status.Source)
 }
 
@@ -188,9 +187,9 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 type parts struct {
 	machine *topology.Machine
 	host    *lifecycle.Host
-	resctrl *resctrl.Fake
-	cookies *coresched.Fake
-	kernel  *cgroup.Fake
+	resctrl *kernel.Resctrl
+	cookies *kernel.Cookies
+	kernel  *kernel.Cgroups
 	version cgroup.Version
 }
 
@@ -202,10 +201,10 @@ func partsOf(s *scenario.Scenario) (p parts, err error) {
 		return p, err
 	}
 	if s.Node.CoreSched {
-		p.cookies = coresched.NewFake()
+		p.cookies = kernel.NewCookies()
 	}
 	if s.Node.Resctrl != nil {
-		p.resctrl = resctrl.NewFake(*s.Node.Resctrl)
+		p.resctrl = kernel.NewResctrl(*s.Node.Resctrl)
 	}
 	return p, nil
 }
@@ -225,7 +224,7 @@ func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
 }
 
 // node makes a scenario's machine and its kernel.
-func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, error) {
+func node(n scenario.Node) (*topology.Machine, *kernel.Cgroups, cgroup.Version, error) {
 	m, err := machineOf(n)
 	if err != nil {
 		return nil, nil, 0, err
@@ -238,7 +237,7 @@ func node(n scenario.Node) (*topology.Machine, *cgroup.Fake, cgroup.Version, err
 	for _, n := range m.Nodes {
 		nodes = append(nodes, n.ID)
 	}
-	k, err := cgroup.NewFake(version, m.Format(m.Online()), topology.FormatList(nodes))
+	k, err := kernel.NewCgroups(version, m.Format(m.Online()), topology.FormatList(nodes))
 	if err == nil {
 		for _, number := range n.Disks {
 			k.AddDevice(number)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -137,13 +138,13 @@ func connect(t *testing.T, socket string, p *plugin) stub.Stub {
 }
 
 // newRuntime starts a runtime on 4 cores of two threads in two nodes.
-func newRuntime(t *testing.T, version cgroup.Version, driver Driver) (*Runtime, *cgroup.Fake) {
+func newRuntime(t *testing.T, version cgroup.Version, driver Driver) (*Runtime, *kernel.Cgroups) {
 	t.Helper()
 	m, err := describe.Parse("1s x 2n x 2c x 2t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := cgroup.NewFake(version, "0-7", "0-1")
+	k, err := kernel.NewCgroups(version, "0-7", "0-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -33,10 +32,10 @@ const (
 // Options are what a runtime is made of.
 type Options struct {
 	Machine *topology.Machine
-	Kernel  *cgroup.Fake
+	Kernel  *kernel.Cgroups
 	Version cgroup.Version
-	Resctrl *resctrl.Fake   // nil for a machine without
-	Cookies *coresched.Fake // likewise
+	Resctrl *kernel.Resctrl // nil for a machine without
+	Cookies *kernel.Cookies // likewise
 	Host    *lifecycle.Host // whose device nodes containers may ask for; nil for none
 	Driver  Driver
 	Socket  string // where plugins connect

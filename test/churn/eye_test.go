@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -15,7 +16,7 @@ import (
 // from the specification a container was created with, and what is in force from
 // the kernel alone, at every write and at every first instruction.
 type eye struct {
-	kernel  *cgroup.Fake
+	kernel  *kernel.Cgroups
 	version cgroup.Version
 	nodes   map[int]topology.Set
 
@@ -46,7 +47,7 @@ type owner struct {
 	before   topology.Set
 }
 
-func newEye(m *topology.Machine, k *cgroup.Fake, v cgroup.Version) *eye {
+func newEye(m *topology.Machine, k *kernel.Cgroups, v cgroup.Version) *eye {
 	e := &eye{kernel: k, version: v, nodes: map[int]topology.Set{}, live: map[string]*seen{}, owners: map[scenario.Ref]*owner{}}
 	for _, n := range m.Nodes {
 		e.nodes[n.ID] = n.CPUs

@@ -19,6 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -97,7 +98,7 @@ func newNode(t testing.TB, v cgroup.Version, seed uint64, fault string) *node {
 	if n.machine, err = describe.Parse("4s x 2n x 16c x 2t, 64GiB/node"); err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(v, "0-255", "0-7")
+	kernel, err := kernel.NewCgroups(v, "0-255", "0-7")
 	if err != nil {
 		t.Fatal(err)
 	}

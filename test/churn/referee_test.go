@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -19,7 +20,7 @@ import (
 // started, that is no grant of ours; it must be reported and mended afterwards.
 type referee struct {
 	cgroup.FS
-	kernel  *cgroup.Fake
+	kernel  *kernel.Cgroups
 	version cgroup.Version
 
 	mu     sync.Mutex
@@ -45,7 +46,7 @@ type holds struct {
 	resizing bool
 }
 
-func newReferee(k *cgroup.Fake, v cgroup.Version) *referee {
+func newReferee(k *kernel.Cgroups, v cgroup.Version) *referee {
 	r := &referee{FS: k, kernel: k, version: v, ours: map[string]int{}, live: map[string]*runs{}, owners: map[scenario.Ref]*holds{}}
 	k.OnWrite(r.written)
 	return r

@@ -21,6 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/statefile"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -116,7 +117,7 @@ func newStorm(t *testing.T, attach string, v cgroup.Version, seed uint64) *storm
 	if s.machine, err = describe.Parse("2s x 2n x 8c x 2t, 64GiB/node"); err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(v, "0-63", "0-3")
+	kernel, err := kernel.NewCgroups(v, "0-63", "0-3")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -25,7 +26,7 @@ import (
 // guarded is a kernel as the agent has it: what it tries to write is noted, and
 // may be refused. The runtime writes to the kernel itself.
 type guarded struct {
-	*cgroup.Fake
+	*kernel.Cgroups
 
 	mu     sync.Mutex
 	tried  []string
@@ -42,7 +43,7 @@ func (g *guarded) WriteFile(file string, data []byte) error {
 			return &fs.PathError{Op: "write", Path: file, Err: err}
 		}
 	}
-	return g.Fake.WriteFile(file, data)
+	return g.Cgroups.WriteFile(file, data)
 }
 
 // writes are the files the agent tried to write below a directory, with how
@@ -87,11 +88,11 @@ func newBadNode(t *testing.T, v cgroup.Version) *badNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(v, "0-3", "0")
+	kernel, err := kernel.NewCgroups(v, "0-3", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &badNode{t: t, kernel: &guarded{Fake: kernel}, dir: t.TempDir()}
+	n := &badNode{t: t, kernel: &guarded{Cgroups: kernel}, dir: t.TempDir()}
 	n.runtime, err = sim.NewRuntime(sim.Options{
 		Machine: m, Kernel: kernel, Version: v, Driver: sim.Cgroupfs, Socket: filepath.Join(n.dir, "n"), Seed: t.Name(),
 	})

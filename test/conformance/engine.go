@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/effective"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -85,7 +86,7 @@ func NewEngine(s *scenario.Scenario) (*Engine, error) {
 		pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*ctr{}, refused: map[scenario.Ref]bool{},
 	}
 	e.names, err = sim.NewRuntime(sim.Options{
-		Machine: node.Machine, Kernel: node.Tree.FS.(*cgroup.Fake), Version: node.Tree.Version,
+		Machine: node.Machine, Kernel: node.Tree.FS.(*kernel.Cgroups), Version: node.Tree.Version,
 		Driver: sim.Driver(s.Node.Driver), Socket: "none", Seed: s.Name,
 	})
 	if err != nil {

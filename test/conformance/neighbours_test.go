@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
@@ -27,8 +28,8 @@ type street struct {
 	dir     string // of the NRI socket
 	cri     string // the runtime's socket, in a directory of its own
 	cgroups string // stands for the kubelet's cgroup root
-	kernel  *cgroup.Fake
-	tree    *cgroup.Fake // that agents have mounted
+	kernel  *kernel.Cgroups
+	tree    *kernel.Cgroups // that agents have mounted
 	runtime *sim.Runtime
 	pods    int
 }
@@ -39,7 +40,7 @@ func newStreet(t *testing.T) *street {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-7", "0")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-7", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/parity"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -61,7 +62,7 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 		// The processes of the fake kernel are not this host's.
 		Proc: filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc"), Look: 10 * time.Millisecond,
 	}
-	if kernel, fake := o.Tree.FS.(*cgroup.Fake); fake {
+	if kernel, fake := o.Tree.FS.(*kernel.Cgroups); fake {
 		options.Watch = func() (cgroup.Watcher, error) { return Watch(kernel), nil }
 	}
 	return agent.New(options)

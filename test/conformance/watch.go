@@ -6,12 +6,13 @@ import (
 	"sync"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // Watcher tells of changes of a fake kernel's tree, as inotify does of the real
 // one's.
 type Watcher struct {
-	kernel *cgroup.Fake
+	kernel *kernel.Cgroups
 	end    func() // of listening
 	out    chan cgroup.Notice
 
@@ -25,7 +26,7 @@ type Watcher struct {
 const queued = 16384
 
 // Watch watches a kernel. Close it.
-func Watch(k *cgroup.Fake) *Watcher {
+func Watch(k *kernel.Cgroups) *Watcher {
 	w := &Watcher{kernel: k, out: make(chan cgroup.Notice, queued), watched: map[string]bool{}}
 	w.end = k.OnChange(w.change)
 	return w

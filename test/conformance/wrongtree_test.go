@@ -8,6 +8,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -61,7 +62,7 @@ func TestWrongTree(t *testing.T) {
 			t.Run(attach+", "+other, func(t *testing.T) {
 				t.Parallel()
 				s := newStreet(t)
-				wrong, err := cgroup.NewFake(cgroup.V2, "0-7", "0")
+				wrong, err := kernel.NewCgroups(cgroup.V2, "0-7", "0")
 				if err == nil && other == "of another node" {
 					err = errors.Join(wrong.MkdirRunc("kubepods/burstable"), wrong.MkdirRunc("kubepods/besteffort"))
 				}

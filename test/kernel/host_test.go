@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/cgroup/kscript"
+	"github.com/trimtab/trimtab/test/kernel/script"
 )
 
 // taskProgram builds the guest's program, which is a task of the script as well. The test's own would not do: under the race
@@ -50,11 +50,11 @@ func TestHost(t *testing.T) {
 			t.Errorf("left behind: %v", err)
 		}
 	})
-	rec := kscript.Recording{
+	rec := script.Recording{
 		Kernel: file(t, "/proc/sys/kernel/osrelease"), Version: "v1", Modules: host.modules(base),
 		CPUs: file(t, mount+"/cpuset/cpuset.cpus"), Mems: file(t, mount+"/cpuset/cpuset.mems"),
 	}
-	fake, m, err := kscript.FakeOf(rec)
+	fake, m, err := script.FakeOf(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,23 +65,23 @@ func TestHost(t *testing.T) {
 	if err := fake.Mkdir(base); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []kscript.Kernel{host, fake} {
+	for _, k := range []script.Kernel{host, fake} {
 		for name, text := range map[string]string{"cpus": rec.CPUs, "mems": rec.Mems} {
 			if err := k.WriteFile("cpuset/"+base+"/cpuset."+name, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	want, err := kscript.Run(host, m)
+	want, err := script.Run(host, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := kscript.Run(fake, m)
+	got, err := script.Run(fake, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wrong, _ := kscript.Explain(rec.Kernel, kscript.Compare(want, got)); len(wrong) > 0 {
-		t.Errorf("%d places where the fake is not kernel %s:\n%s", len(wrong), rec.Kernel, kscript.Table("kernel", "fake", wrong))
+	if wrong, _ := script.Explain(rec.Kernel, script.Compare(want, got)); len(wrong) > 0 {
+		t.Errorf("%d places where the fake is not kernel %s:\n%s", len(wrong), rec.Kernel, script.Table("kernel", "fake", wrong))
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package kernel runs the kernel script of internal/cgroup/kscript on real
+// Package kernel runs the kernel script of test/kernel/script on real
 // kernels: on this host's, in a cgroup of the test, and, by the program guest, on
 // those of the virtual machines of test/vm.
 package kernel
@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/cgroup/kscript"
+	"github.com/trimtab/trimtab/test/kernel/script"
 )
 
 // How long the kernel may take over what it does by the way: telling cpusets of
@@ -205,16 +205,16 @@ func wait(done func() bool) {
 }
 
 // Record runs the script on the machine's kernel.
-func Record(r *Real) (kscript.Recording, error) {
+func Record(r *Real) (script.Recording, error) {
 	v, err := cgroup.Detect(r)
 	if err != nil {
-		return kscript.Recording{}, err
+		return script.Recording{}, err
 	}
 	text := func(file string) string {
 		b, _ := os.ReadFile(file)
 		return strings.TrimSpace(string(b))
 	}
-	rec := kscript.Recording{
+	rec := script.Recording{
 		Kernel: text("/proc/sys/kernel/osrelease"), Version: v.String(),
 		CPUs: text("/sys/devices/system/cpu/online"), Mems: text("/sys/devices/system/node/has_memory"),
 	}
@@ -239,7 +239,7 @@ func Record(r *Real) (kscript.Recording, error) {
 	if err := r.Rmdir(probe); err != nil {
 		return rec, err
 	}
-	rec.Cases, err = kscript.Run(r, kscript.Machine{Version: v, Device: device()})
+	rec.Cases, err = script.Run(r, script.Machine{Version: v, Device: device()})
 	return rec, err
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/report/metrics"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -28,7 +29,7 @@ import (
 type node struct {
 	t       testing.TB
 	rng     *rand.Rand
-	kernel  *cgroup.Fake
+	kernel  *kernel.Cgroups
 	keeper  *keeper.Keeper
 	con     *conductor.Conductor
 	metrics *metrics.Metrics
@@ -82,12 +83,12 @@ func newNode(t testing.TB) *node {
 	m, err := topology.New(cpus, nil)
 	must(t, err)
 	n := &node{t: t, rng: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // a test
-	n.kernel, err = cgroup.NewFake(cgroup.V2, "0-7", "0-1")
+	n.kernel, err = kernel.NewCgroups(cgroup.V2, "0-7", "0-1")
 	must(t, err)
 	must(t, n.kernel.MkdirRunc("kubepods"))
 	n.keeper = keeper.New(&cgroup.Tree{FS: n.kernel, Version: cgroup.V2})
 	must(t, n.keeper.Originals.Keep(discarded{}, nil))
-	n.keeper.Use(keeper.CoreSched{Groups: coresched.New(coresched.NewFake())}, lifecycle.CoreSched)
+	n.keeper.Use(keeper.CoreSched{Groups: coresched.New(kernel.NewCookies())}, lifecycle.CoreSched)
 	n.metrics = metrics.New(metrics.Build{}, metrics.Labels{})
 	n.con = conductor.New(conductor.Options{
 		Machine: m, Keeper: n.keeper, Key: []byte("a key of the test, 32 bytes long"), Now: time.Now,

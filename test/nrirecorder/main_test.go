@@ -14,6 +14,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -49,7 +50,7 @@ func testRecord(t *testing.T, kind sim.Kind) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V2, "0-1", "0")
+	kernel, err := kernel.NewCgroups(cgroup.V2, "0-1", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

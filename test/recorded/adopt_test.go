@@ -23,6 +23,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -93,19 +94,19 @@ func load(t *testing.T, name, v string) *scenario.Scenario {
 func leave(t *testing.T, name, v, file string) {
 	t.Helper()
 	s := load(t, name, v)
-	var kernel []string
+	var changes []string
 	var best *left
 	var dir string
 	err := sim.Run(t.Context(), s, sim.RunOptions{
 		Memory: true, Patience: time.Minute, Agent: newAgent, KeepState: true,
-		Ready: func(k *cgroup.Fake, d string) error {
+		Ready: func(k *kernel.Cgroups, d string) error {
 			dir = d
-			k.OnWrite(func(path, value string) { kernel = append(kernel, "write "+path+" "+value) })
+			k.OnWrite(func(path, value string) { changes = append(changes, "write "+path+" "+value) })
 			k.OnChange(func(path string, c cgroup.Change) {
 				how := map[cgroup.Change]string{cgroup.Made: "mkdir", cgroup.Removed: "rmdir"}[c]
 				group, once := strings.CutPrefix(path, "cpuset/") // version 1 tells it of every hierarchy
 				if how != "" && (once || v == "v2") {
-					kernel = append(kernel, how+" "+group)
+					changes = append(changes, how+" "+group)
 				}
 			})
 			return os.WriteFile(filepath.Join(d, "record.key"), []byte(key), 0o600)
@@ -118,7 +119,7 @@ func leave(t *testing.T, name, v, file string) {
 				s.Steps[i].Kubelet != "" || best != nil && len(ctrs) < len(best.Containers) {
 				return
 			}
-			best = &left{Scenario: name, Cgroup: v, Step: s.Steps[i].Name, Kernel: slices.Clone(kernel), Files: filesOf(t, dir), Pods: pods, Containers: ctrs}
+			best = &left{Scenario: name, Cgroup: v, Step: s.Steps[i].Name, Kernel: slices.Clone(changes), Files: filesOf(t, dir), Pods: pods, Containers: ctrs}
 			best.Owned, best.Seats = said(agent)
 		},
 	})
@@ -169,7 +170,7 @@ func adopt(t *testing.T, found *left) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, fake := o.Tree.FS.(*cgroup.Fake)
+	kernel, fake := o.Tree.FS.(*kernel.Cgroups)
 	if !fake {
 		t.Fatal("the tree is not in memory")
 	}
@@ -224,7 +225,7 @@ func adopt(t *testing.T, found *left) {
 }
 
 // again does to a kernel what was done to another.
-func again(t *testing.T, k *cgroup.Fake, all []string) {
+func again(t *testing.T, k *kernel.Cgroups, all []string) {
 	t.Helper()
 	for _, op := range all {
 		var err error

@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/sim"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -85,7 +86,7 @@ func playScenario(t *testing.T, s *scenario.Scenario) *Text {
 }
 
 func newAgent(o sim.AgentOptions) (sim.Agent, error) {
-	kernel, fake := o.Tree.FS.(*cgroup.Fake)
+	kernel, fake := o.Tree.FS.(*kernel.Cgroups)
 	if !fake {
 		return nil, errors.New("the tree is not in memory")
 	}
@@ -100,7 +101,7 @@ func newAgent(o sim.AgentOptions) (sim.Agent, error) {
 const key = "a key of the test, 32 bytes long"
 
 // ready gives the agent a key, since records are signed.
-func (p *playing) ready(k *cgroup.Fake, dir string) error {
+func (p *playing) ready(k *kernel.Cgroups, dir string) error {
 	p.dir = dir
 	p.text.Hide(dir)
 	p.text.Kernel(k)

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodelock"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // Text is what is recorded of one play, line by line.
@@ -68,7 +68,7 @@ func (t *Text) JSON(what string, v any) {
 }
 
 // Kernel adds every write to a tree from now on, taken or refused, whoever writes.
-func (t *Text) Kernel(k *cgroup.Fake) {
+func (t *Text) Kernel(k *kernel.Cgroups) {
 	k.FailWrites(func(path, value string) error { t.Asked(path, value); return nil })
 	k.OnWrite(t.Wrote)
 }

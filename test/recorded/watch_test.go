@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/test/conformance"
 )
 
@@ -18,7 +19,7 @@ type watcher struct {
 	ended chan struct{}
 }
 
-func watch(k *cgroup.Fake) *watcher {
+func watch(k *kernel.Cgroups) *watcher {
 	w := &watcher{Watcher: conformance.Watch(k), out: make(chan cgroup.Notice), ended: make(chan struct{})}
 	go w.pass()
 	return w

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/cgroup/kscript"
+	"github.com/trimtab/trimtab/test/kernel/script"
 	"github.com/trimtab/trimtab/test/vm"
 )
 
@@ -34,7 +34,7 @@ func TestKernelScript(t *testing.T) {
 			t.Parallel()
 			g.Topology = scripted
 			got := record(t, vm.Start(t, g), program)
-			file := filepath.Join("../../internal/cgroup/kscript/testdata", name+".json")
+			file := filepath.Join("../kernel/script/testdata", name+".json")
 			if *update {
 				var b bytes.Buffer
 				if err := got.Write(&b); err != nil {
@@ -49,7 +49,7 @@ func TestKernelScript(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := kscript.ParseRecording(data)
+			want, err := script.ParseRecording(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestKernelScript(t *testing.T) {
 }
 
 // agree compares a kernel with its recording, and with the fake.
-func agree(t *testing.T, want, got kscript.Recording) {
+func agree(t *testing.T, want, got script.Recording) {
 	t.Helper()
 	steps := 0
 	for _, c := range got.Cases {
@@ -70,28 +70,28 @@ func agree(t *testing.T, want, got kscript.Recording) {
 		t.Fatalf("not the machine of the recording: %s %s %q %s, want %s %s %q %s",
 			got.CPUs, got.Mems, got.Modules, got.Version, want.CPUs, want.Mems, want.Modules, want.Version)
 	}
-	if changed := kscript.Compare(want.Cases, got.Cases); len(changed) > 0 {
+	if changed := script.Compare(want.Cases, got.Cases); len(changed) > 0 {
 		t.Errorf("%d places where kernel %s is not the recorded %s; go test -run %s -update ./test/vm writes it anew:\n%s",
-			len(changed), got.Kernel, want.Kernel, "TestKernelScript", kscript.Table("recorded", "now", changed))
+			len(changed), got.Kernel, want.Kernel, "TestKernelScript", script.Table("recorded", "now", changed))
 	}
-	fake, m, err := kscript.FakeOf(got)
+	fake, m, err := script.FakeOf(got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answers, err := kscript.Run(fake, m)
+	answers, err := script.Run(fake, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := kscript.Compare(got.Cases, answers)
-	wrong, _ := kscript.Explain(got.Kernel, all)
+	all := script.Compare(got.Cases, answers)
+	wrong, _ := script.Explain(got.Kernel, all)
 	if len(wrong) > 0 {
-		t.Errorf("%d places where the fake is not this kernel:\n%s", len(wrong), kscript.Table("kernel", "fake", wrong))
+		t.Errorf("%d places where the fake is not this kernel:\n%s", len(wrong), script.Table("kernel", "fake", wrong))
 	}
 	t.Logf("the fake differs in %d places, %d of them on purpose", len(all), len(all)-len(wrong))
 }
 
 // record runs the script in a guest.
-func record(t *testing.T, m *vm.Machine, program []byte) kscript.Recording {
+func record(t *testing.T, m *vm.Machine, program []byte) script.Recording {
 	t.Helper()
 	m.Put("/tmp/script", 0o755, program)
 	r, err := m.Do(t.Context(), vm.Command{Argv: []string{"/tmp/script", "-out", "/tmp/recording.json"}, Timeout: 5 * time.Minute})
@@ -102,7 +102,7 @@ func record(t *testing.T, m *vm.Machine, program []byte) kscript.Recording {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := kscript.ParseRecording(data)
+	got, err := script.ParseRecording(data)
 	if err != nil {
 		t.Fatal(err)
 	}

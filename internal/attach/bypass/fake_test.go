@@ -28,14 +28,15 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kernel is a fake tree whose changes are noticed as inotify would.
-type kernel struct {
-	*cgroup.Fake
+// noticed is a simulated tree whose changes are noticed as inotify would.
+type noticed struct {
+	*kernel.Cgroups
 	version cgroup.Version
 
 	mu      sync.Mutex
@@ -44,13 +45,13 @@ type kernel struct {
 	mute    bool // notices are lost
 }
 
-func newKernel(t *testing.T, v cgroup.Version) *kernel {
+func newKernel(t *testing.T, v cgroup.Version) *noticed {
 	t.Helper()
-	f, err := cgroup.NewFake(v, "0-7", "0")
+	f, err := kernel.NewCgroups(v, "0-7", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kernel{Fake: f, version: v, watched: map[string]bool{}, out: make(chan cgroup.Notice, 1024)}
+	k := &noticed{Cgroups: f, version: v, watched: map[string]bool{}, out: make(chan cgroup.Notice, 1024)}
 	f.OnWrite(func(file, _ string) { k.notice(cgroup.Written, file) })
 	for _, dir := range []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"} {
 		if err := f.MkdirRunc(dir); err != nil {
@@ -60,7 +61,7 @@ func newKernel(t *testing.T, v cgroup.Version) *kernel {
 	return k
 }
 
-func (k *kernel) notice(h cgroup.Change, file string) {
+func (k *noticed) notice(h cgroup.Change, file string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.watched[path.Dir(file)] && !k.mute {
@@ -88,22 +89,22 @@ func proc(t *testing.T) string {
 }
 
 // ReadFile knows the process of each container beside what the tree knows.
-func (k *kernel) ReadFile(file string) ([]byte, error) {
+func (k *noticed) ReadFile(file string) ([]byte, error) {
 	if path.Base(file) == "cgroup.procs" {
 		return fmt.Appendln(nil, firstPID), nil
 	}
-	return k.Fake.ReadFile(file)
+	return k.Cgroups.ReadFile(file)
 }
 
 // files are what a directory is in the hierarchies.
-func (k *kernel) files(dir string) []string {
+func (k *noticed) files(dir string) []string {
 	if k.version == cgroup.V2 {
 		return []string{dir}
 	}
 	return []string{"cpuset/" + dir, "cpu/" + dir, "memory/" + dir}
 }
 
-func (k *kernel) mkdir(dir string) {
+func (k *noticed) mkdir(dir string) {
 	if k.MkdirRunc(dir) == nil {
 		for _, f := range k.files(dir) {
 			k.notice(cgroup.Made, f)
@@ -111,7 +112,7 @@ func (k *kernel) mkdir(dir string) {
 	}
 }
 
-func (k *kernel) rmdir(dir string) {
+func (k *noticed) rmdir(dir string) {
 	if k.Rmdir(dir) == nil {
 		for _, f := range k.files(dir) {
 			k.notice(cgroup.Removed, f)
@@ -120,7 +121,7 @@ func (k *kernel) rmdir(dir string) {
 	}
 }
 
-func (k *kernel) Add(dir string) error {
+func (k *noticed) Add(dir string) error {
 	if _, err := k.List(dir); err != nil {
 		return err
 	}
@@ -130,22 +131,22 @@ func (k *kernel) Add(dir string) error {
 	return nil
 }
 
-func (k *kernel) Remove(dir string) {
+func (k *noticed) Remove(dir string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.watched, dir)
 }
 
-func (k *kernel) Notices() <-chan cgroup.Notice { return k.out }
+func (k *noticed) Notices() <-chan cgroup.Notice { return k.out }
 
-func (k *kernel) Close() error {
+func (k *noticed) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watched = map[string]bool{}
 	return nil
 }
 
-func (k *kernel) silent(mute bool) {
+func (k *noticed) silent(mute bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mute = mute
@@ -156,7 +157,7 @@ func (k *kernel) silent(mute bool) {
 type fakeCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 	version string
-	kernel  *kernel
+	kernel  *noticed
 	socket  string
 	close   func()       // ends what listen began
 	asked   atomic.Int64 // calls
@@ -186,7 +187,7 @@ type fakeCtr struct {
 	hidden bool
 }
 
-func newCRI(t *testing.T, k *kernel, version string) *fakeCRI {
+func newCRI(t *testing.T, k *noticed, version string) *fakeCRI {
 	t.Helper()
 	r := &fakeCRI{
 		version: version, kernel: k, socket: filepath.Join(t.TempDir(), "s"),

@@ -27,6 +27,7 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/none"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/test/attachtest"
 )
@@ -73,7 +74,7 @@ func TestRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &player{t: t, r: r, records: map[string]string{}}
-			p.kernel, err = cgroup.NewFake(cgroup.V2, "0-7", "0")
+			p.kernel, err = kernel.NewCgroups(cgroup.V2, "0-7", "0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +91,7 @@ type player struct {
 	t      *testing.T
 	r      recording
 	at     string
-	kernel *cgroup.Fake
+	kernel *kernel.Cgroups
 	con    *conductor.Conductor
 	a      *Attachment
 	wire   *wire

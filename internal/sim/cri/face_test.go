@@ -17,6 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -24,13 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve starts a runtime of this containerd's version and returns its kernel
 // and a client.
-func serve(t *testing.T, version string) (*sim.Runtime, *cgroup.Fake, v1.RuntimeServiceClient) {
+func serve(t *testing.T, version string) (*sim.Runtime, *kernel.Cgroups, v1.RuntimeServiceClient) {
 	t.Helper()
 	machine, err := describe.Parse("4c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := cgroup.NewFake(cgroup.V1, "0-3", "0")
+	kernel, err := kernel.NewCgroups(cgroup.V1, "0-3", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/trimtab/trimtab/internal/resctrl"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // Scenario is one file.
@@ -45,7 +45,7 @@ type Node struct {
 	// Disks are numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
 	// Resctrl is what the processors share out; left out, nothing.
-	Resctrl *resctrl.Hardware `json:"resctrl,omitempty"`
+	Resctrl *kernel.ResctrlHardware `json:"resctrl,omitempty"`
 	// CoreSched says that the kernel gives core scheduling cookies.
 	CoreSched bool `json:"coreSched,omitempty"`
 }

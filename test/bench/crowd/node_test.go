@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/cri"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/internal/topology/describe"
@@ -17,7 +18,7 @@ import (
 type node struct {
 	dir     string
 	machine *topology.Machine
-	kernel  *cgroup.Fake
+	kernel  *kernel.Cgroups
 	runtime *sim.Runtime
 	face    *cri.Face
 }
@@ -36,7 +37,7 @@ func newNode(b *testing.B, pods int) *node {
 	if n.machine, err = describe.Parse(shape); err != nil {
 		b.Fatal(err)
 	}
-	if n.kernel, err = cgroup.NewFake(cgroup.V2, "0-63", "0-1"); err != nil {
+	if n.kernel, err = kernel.NewCgroups(cgroup.V2, "0-63", "0-1"); err != nil {
 		b.Fatal(err)
 	}
 	n.runtime, err = sim.NewRuntime(sim.Options{

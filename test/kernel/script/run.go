@@ -1,4 +1,4 @@
-package kscript
+package script
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // Kernel is what the script runs on. The directories of Mkdir and Rmdir are
@@ -230,13 +231,13 @@ func (r *runner) cleanUp() error {
 }
 
 // FakeOf makes a fake of the machine a recording was made on.
-func FakeOf(r Recording) (*cgroup.Fake, Machine, error) {
+func FakeOf(r Recording) (*kernel.Cgroups, Machine, error) {
 	const device = "254:0"
 	m := Machine{Version: cgroup.V2, Device: device}
 	if r.Version == cgroup.V1.String() {
 		m.Version = cgroup.V1
 	}
-	f, err := cgroup.NewFake(m.Version, r.CPUs, r.Mems)
+	f, err := kernel.NewCgroups(m.Version, r.CPUs, r.Mems)
 	if err != nil {
 		return nil, m, err
 	}

@@ -1,4 +1,4 @@
-package kscript
+package script
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
 // recordings reads what kernels answered. They are written by the suite of
@@ -67,4 +67,4 @@ func explained(all []Difference) []Difference {
 	return slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return d.Reason == "" })
 }
 
-var _ Kernel = (*cgroup.Fake)(nil)
+var _ Kernel = (*kernel.Cgroups)(nil)

@@ -1,4 +1,4 @@
-package kscript
+package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 

@@ -1,19 +1,21 @@
-package cgroup
+package kernel
 
 import (
 	"path"
 	"slices"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
 // listener is who is told of changes.
 type listener struct {
-	call func(file string, c Change)
+	call func(file string, c cgroup.Change)
 }
 
 // OnChange has call called, outside the lock, after each cgroup made or removed
 // and each accepted write, with its path; in version 1 for each hierarchy. Whoever
 // listened before goes on listening. The end of it is what is returned.
-func (f *Fake) OnChange(call func(file string, c Change)) (end func()) {
+func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func()) {
 	l := &listener{call}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -26,16 +28,16 @@ func (f *Fake) OnChange(call func(file string, c Change)) (end func()) {
 }
 
 // tell tells of a cgroup in all hierarchies.
-func (f *Fake) tell(dir string, c Change) {
+func (f *Cgroups) tell(dir string, c cgroup.Change) {
 	f.mu.Lock()
 	listeners := f.listeners
 	f.mu.Unlock()
 	for _, l := range listeners {
-		if f.version == V2 {
+		if f.version == cgroup.V2 {
 			l.call(dir, c)
 			continue
 		}
-		for _, controller := range fakeControllers[V1] {
+		for _, controller := range controllers[cgroup.V1] {
 			l.call(path.Join(controller, dir), c)
 		}
 	}

@@ -1,8 +1,7 @@
-package resctrl
+package kernel
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -11,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Hardware is what a fake tree's machine has.
-type Hardware struct {
+// ResctrlHardware is what a machine can share out by resctrl.
+type ResctrlHardware struct {
 	CacheMask  string `json:"cacheMask"`         // of the L3 cache, in hexadecimal; "" where it cannot be shared out
 	Caches     []int  `json:"caches"`            // ids
 	Bandwidth  int    `json:"bandwidth"`         // what a group without limit has, 100 or 2048; 0 where it cannot be
@@ -20,32 +19,32 @@ type Hardware struct {
 	CanMeasure bool   `json:"measure,omitempty"` // groups that measure
 }
 
-// Fake is a resctrl tree in memory that refuses what the kernel refuses. It is
+// Resctrl is a resctrl tree in memory that refuses what the kernel refuses. It is
 // for tests and simulations; it follows the kernel's documentation and was
 // never compared with one.
-type Fake struct {
-	hardware Hardware
+type Resctrl struct {
+	hardware ResctrlHardware
 
 	mu     sync.Mutex
-	groups map[string]*fakeGroup // by directory, the root's is "."
-	of     map[int]string        // directory by thread, of control groups
-	mon    map[int]string        // the same, of groups that measure
+	groups map[string]*resctrlGroup // by directory, the root's is "."
+	of     map[int]string           // directory by thread, of control groups
+	mon    map[int]string           // the same, of groups that measure
 	status string
 }
 
-type fakeGroup struct {
+type resctrlGroup struct {
 	lines map[string]string // by resource
 }
 
-// NewFake makes a tree as it is after mounting.
-func NewFake(h Hardware) *Fake {
-	f := &Fake{hardware: h, groups: map[string]*fakeGroup{}, of: map[int]string{}, mon: map[int]string{}, status: "ok"}
+// NewResctrl makes a tree as it is after mounting.
+func NewResctrl(h ResctrlHardware) *Resctrl {
+	f := &Resctrl{hardware: h, groups: map[string]*resctrlGroup{}, of: map[int]string{}, mon: map[int]string{}, status: "ok"}
 	f.groups["."] = f.newGroup()
 	return f
 }
 
-func (f *Fake) newGroup() *fakeGroup {
-	g := &fakeGroup{lines: map[string]string{}}
+func (f *Resctrl) newGroup() *resctrlGroup {
+	g := &resctrlGroup{lines: map[string]string{}}
 	all := func(value string) string {
 		var out []string
 		for _, id := range f.hardware.Caches {
@@ -63,13 +62,13 @@ func (f *Fake) newGroup() *fakeGroup {
 }
 
 // Group returns the directory of the control group a thread is in.
-func (f *Fake) Group(thread int) string {
+func (f *Resctrl) Group(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.groupLocked(thread)
 }
 
-func (f *Fake) groupLocked(thread int) string {
+func (f *Resctrl) groupLocked(thread int) string {
 	if at, known := f.of[thread]; known {
 		return at
 	}
@@ -77,16 +76,14 @@ func (f *Fake) groupLocked(thread int) string {
 }
 
 // Measured returns the directory of the group that measures a thread, or "".
-func (f *Fake) Measured(thread int) string {
+func (f *Resctrl) Measured(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mon[thread]
 }
 
-func refuse(op, file string, err error) error { return &fs.PathError{Op: op, Path: file, Err: err} }
-
 // ReadFile returns a file's text.
-func (f *Fake) ReadFile(file string) ([]byte, error) {
+func (f *Resctrl) ReadFile(file string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.hardware
@@ -118,10 +115,10 @@ func (f *Fake) ReadFile(file string) ([]byte, error) {
 	case path.Base(file) == "tasks":
 		return f.tasksLocked(path.Dir(file)), nil
 	}
-	return nil, refuse("open", file, syscall.ENOENT)
+	return nil, pathError("open", file, syscall.ENOENT)
 }
 
-func (f *Fake) tasksLocked(dir string) []byte {
+func (f *Resctrl) tasksLocked(dir string) []byte {
 	from := f.of
 	if measures(dir) {
 		from = f.mon
@@ -143,7 +140,7 @@ func (f *Fake) tasksLocked(dir string) []byte {
 func measures(dir string) bool { return path.Base(path.Dir(dir)) == "mon_groups" }
 
 // WriteFile sets a file as the kernel would, or refuses with its errno.
-func (f *Fake) WriteFile(file string, data []byte) error {
+func (f *Resctrl) WriteFile(file string, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status = "ok"
@@ -154,7 +151,7 @@ func (f *Fake) WriteFile(file string, data []byte) error {
 	case path.Base(file) == "tasks":
 		id, err := strconv.Atoi(strings.TrimSpace(string(data)))
 		if err != nil || id < 0 {
-			return refuse("write", file, syscall.EINVAL)
+			return pathError("write", file, syscall.EINVAL)
 		}
 		if !measures(dir) {
 			f.of[id] = dir
@@ -163,20 +160,20 @@ func (f *Fake) WriteFile(file string, data []byte) error {
 		}
 		if f.groupLocked(id) != path.Clean(path.Dir(path.Dir(dir))) {
 			f.status = "Can't move task to different control group"
-			return refuse("write", file, syscall.EINVAL)
+			return pathError("write", file, syscall.EINVAL)
 		}
 		f.mon[id] = dir
 		return nil
 	case path.Base(file) == "schemata" && !measures(dir):
 		return f.setLocked(g, file, string(data))
 	}
-	return refuse("open", file, syscall.ENOENT)
+	return pathError("open", file, syscall.ENOENT)
 }
 
-func (f *Fake) setLocked(g *fakeGroup, file, text string) error {
+func (f *Resctrl) setLocked(g *resctrlGroup, file, text string) error {
 	no := func(why string) error {
 		f.status = why
-		return refuse("write", file, syscall.EINVAL)
+		return pathError("write", file, syscall.EINVAL)
 	}
 	if !strings.HasSuffix(text, "\n") {
 		return no("")
@@ -216,12 +213,12 @@ func trailing(n uint64) int {
 }
 
 // List returns the names of the directories directly below dir.
-func (f *Fake) List(dir string) ([]string, error) {
+func (f *Resctrl) List(dir string) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	parent := path.Clean(dir)
 	if f.groups[parent] == nil && path.Base(parent) != "mon_groups" || path.Base(parent) == "mon_groups" && !f.hardware.CanMeasure {
-		return nil, refuse("open", dir, syscall.ENOENT)
+		return nil, pathError("open", dir, syscall.ENOENT)
 	}
 	var names []string
 	for at := range f.groups {
@@ -234,7 +231,7 @@ func (f *Fake) List(dir string) ([]string, error) {
 }
 
 // Mkdir makes a group, as long as the machine has one to give.
-func (f *Fake) Mkdir(dir string) error {
+func (f *Resctrl) Mkdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dir = path.Clean(dir)
@@ -246,11 +243,11 @@ func (f *Fake) Mkdir(dir string) error {
 	}
 	switch {
 	case f.groups[dir] != nil:
-		return refuse("mkdir", dir, syscall.EEXIST)
+		return pathError("mkdir", dir, syscall.EEXIST)
 	case measures(dir) && (!f.hardware.CanMeasure || f.groups[path.Clean(path.Dir(path.Dir(dir)))] == nil), !measures(dir) && strings.Contains(dir, "/"):
-		return refuse("mkdir", dir, syscall.ENOENT)
+		return pathError("mkdir", dir, syscall.ENOENT)
 	case !measures(dir) && control >= f.hardware.Groups:
-		return refuse("mkdir", dir, syscall.ENOSPC)
+		return pathError("mkdir", dir, syscall.ENOSPC)
 	}
 	f.groups[dir] = f.newGroup()
 	return nil
@@ -258,12 +255,12 @@ func (f *Fake) Mkdir(dir string) error {
 
 // Rmdir removes a group and those that measure in it; its threads go to the
 // root's group.
-func (f *Fake) Rmdir(dir string) error {
+func (f *Resctrl) Rmdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dir = path.Clean(dir)
 	if dir == "." || f.groups[dir] == nil {
-		return refuse("rmdir", dir, syscall.ENOENT)
+		return pathError("rmdir", dir, syscall.ENOENT)
 	}
 	for at := range f.groups {
 		if at == dir || strings.HasPrefix(at, dir+"/") {

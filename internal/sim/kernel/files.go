@@ -1,11 +1,13 @@
-package cgroup
+package kernel
 
-// fakeFile is how a file of the fake shows and takes text. Without set it is
+import "github.com/trimtab/trimtab/internal/cgroup"
+
+// fileModel is how a file of the tree shows and takes text. Without set it is
 // read-only, which the kernel answers EINVAL, as it does to reading without
-// show. Both run under the fake's lock.
-type fakeFile struct {
-	show      func(*Fake, *fakeGroup) string
-	set       func(*Fake, *fakeGroup, string) error
+// show. Both run under the tree's lock.
+type fileModel struct {
+	show      func(*Cgroups, *group) string
+	set       func(*Cgroups, *group, string) error
 	lines     bool // nothing to show is no line at all
 	atRoot    bool // of version 2, which has few files there
 	rootOnly  bool // of version 2
@@ -17,7 +19,7 @@ type fakeFile struct {
 
 // The files by version; those of version 1 by controller too.
 var (
-	fakeV1 = map[string]map[string]fakeFile{
+	filesV1 = map[string]map[string]fileModel{
 		"cpu": {
 			"cpu.shares":        {show: showShares, set: setShares},
 			"cpu.idle":          {show: showIdle, set: setIdle},
@@ -31,24 +33,24 @@ var (
 			"cpuset.mems":                     {show: showMems, set: setMems},
 			"cpuset.effective_cpus":           {show: showEffectiveCPUs},
 			"cpuset.effective_mems":           {show: showEffectiveMems},
-			"cpuset.cpu_exclusive":            flag(func(s *fakeCPUSet) *bool { return &s.onlyCPUs }),
-			"cpuset.mem_exclusive":            flag(func(s *fakeCPUSet) *bool { return &s.onlyMems }),
-			"cpuset.mem_hardwall":             flag(func(s *fakeCPUSet) *bool { return &s.hard }),
-			"cpuset.memory_migrate":           flag(func(s *fakeCPUSet) *bool { return &s.migrate }),
-			"cpuset.memory_spread_page":       flag(func(s *fakeCPUSet) *bool { return &s.pageOut }),
-			"cpuset.memory_spread_slab":       flag(func(s *fakeCPUSet) *bool { return &s.slabOut }),
-			"cpuset.sched_load_balance":       flag(func(s *fakeCPUSet) *bool { return &s.balance }),
+			"cpuset.cpu_exclusive":            flag(func(s *cpusetState) *bool { return &s.onlyCPUs }),
+			"cpuset.mem_exclusive":            flag(func(s *cpusetState) *bool { return &s.onlyMems }),
+			"cpuset.mem_hardwall":             flag(func(s *cpusetState) *bool { return &s.hard }),
+			"cpuset.memory_migrate":           flag(func(s *cpusetState) *bool { return &s.migrate }),
+			"cpuset.memory_spread_page":       flag(func(s *cpusetState) *bool { return &s.pageOut }),
+			"cpuset.memory_spread_slab":       flag(func(s *cpusetState) *bool { return &s.slabOut }),
+			"cpuset.sched_load_balance":       flag(func(s *cpusetState) *bool { return &s.balance }),
 			"cpuset.sched_relax_domain_level": {show: showRelax, set: setRelax},
 		},
 		"memory": {
-			"memory.limit_in_bytes":           bytesV1(func(g *fakeGroup) *int64 { return &g.limit }, checkLimit),
-			"memory.memsw.limit_in_bytes":     bytesV1(func(g *fakeGroup) *int64 { return &g.swap }, checkSwap),
-			"memory.soft_limit_in_bytes":      bytesV1(func(g *fakeGroup) *int64 { return &g.soft }, checkNothing),
+			"memory.limit_in_bytes":           bytesV1(func(g *group) *int64 { return &g.limit }, checkLimit),
+			"memory.memsw.limit_in_bytes":     bytesV1(func(g *group) *int64 { return &g.swap }, checkSwap),
+			"memory.soft_limit_in_bytes":      bytesV1(func(g *group) *int64 { return &g.soft }, checkNothing),
 			"memory.usage_in_bytes":           {show: showUsage},
-			"memory.swappiness":               small(func(g *fakeGroup) *int64 { return &g.swappiness }, 0, 200),
-			"memory.use_hierarchy":            {show: func(*Fake, *fakeGroup) string { return "1" }, set: small(func(*fakeGroup) *int64 { return new(int64) }, 1, 1).set},
-			"memory.oom_control":              {show: showOOM, set: small(func(g *fakeGroup) *int64 { return &g.oom }, 0, 1).set},
-			"memory.move_charge_at_immigrate": small(func(g *fakeGroup) *int64 { return &g.moveCharge }, 0, 3),
+			"memory.swappiness":               small(func(g *group) *int64 { return &g.swappiness }, 0, 200),
+			"memory.use_hierarchy":            {show: func(*Cgroups, *group) string { return "1" }, set: small(func(*group) *int64 { return new(int64) }, 1, 1).set},
+			"memory.oom_control":              {show: showOOM, set: small(func(g *group) *int64 { return &g.oom }, 0, 1).set},
+			"memory.move_charge_at_immigrate": small(func(g *group) *int64 { return &g.moveCharge }, 0, 3),
 		},
 		"blkio": {
 			"blkio.throttle.read_bps_device":   throttle(0),
@@ -69,7 +71,7 @@ var (
 			"pids.current": {show: showPidsCurrent, notAtRoot: true},
 		},
 	}
-	fakeV2 = map[string]fakeFile{
+	filesV2 = map[string]fileModel{
 		"cgroup.controllers":     {show: showControllers, atRoot: true},
 		"cgroup.subtree_control": {show: showSubtree, set: setSubtree, atRoot: true},
 		"cgroup.procs":           {show: showProcs(""), set: setProcs(""), atRoot: true, lines: true},
@@ -94,14 +96,14 @@ var (
 		"cpuset.cpus.isolated":            {show: showIsolated, atRoot: true, rootOnly: true, minor: 8},
 
 		"memory.current":   {show: showUsage},
-		"memory.max":       bytesV2(func(g *fakeGroup) *int64 { return &g.limit }),
-		"memory.high":      bytesV2(func(g *fakeGroup) *int64 { return &g.high }),
-		"memory.low":       bytesV2(func(g *fakeGroup) *int64 { return &g.low }),
-		"memory.min":       bytesV2(func(g *fakeGroup) *int64 { return &g.protectMin }),
-		"memory.swap.max":  bytesV2(func(g *fakeGroup) *int64 { return &g.swap }),
-		"memory.swap.high": bytesV2(func(g *fakeGroup) *int64 { return &g.swapHigh }),
-		"memory.oom.group": {show: func(_ *Fake, g *fakeGroup) string { return number(g.oomGroup) }, set: setOOMGroup},
-		"memory.reclaim":   {set: func(*Fake, *fakeGroup, string) error { return nil }},
+		"memory.max":       bytesV2(func(g *group) *int64 { return &g.limit }),
+		"memory.high":      bytesV2(func(g *group) *int64 { return &g.high }),
+		"memory.low":       bytesV2(func(g *group) *int64 { return &g.low }),
+		"memory.min":       bytesV2(func(g *group) *int64 { return &g.protectMin }),
+		"memory.swap.max":  bytesV2(func(g *group) *int64 { return &g.swap }),
+		"memory.swap.high": bytesV2(func(g *group) *int64 { return &g.swapHigh }),
+		"memory.oom.group": {show: func(_ *Cgroups, g *group) string { return number(g.oomGroup) }, set: setOOMGroup},
+		"memory.reclaim":   {set: func(*Cgroups, *group, string) error { return nil }},
 
 		"io.weight":     {show: showIOWeight, set: setIOWeight},
 		"io.max":        {show: showIOMax, set: setIOMax, lines: true},
@@ -119,18 +121,18 @@ var (
 	}
 )
 
-func showZero(*Fake, *fakeGroup) string { return "0" }
+func showZero(*Cgroups, *group) string { return "0" }
 
 // Texts returns what all files of a cgroup show, by path: of version 1, in all
 // hierarchies it is in.
-func (f *Fake) Texts(dir string) map[string]string {
+func (f *Cgroups) Texts(dir string) map[string]string {
 	var files []string
-	if f.version == V2 {
-		for name := range fakeV2 {
+	if f.version == cgroup.V2 {
+		for name := range filesV2 {
 			files = append(files, dir+"/"+name)
 		}
 	}
-	for controller, table := range fakeV1 {
+	for controller, table := range filesV1 {
 		for name := range table {
 			files = append(files, controller+"/"+dir+"/"+name)
 		}

@@ -1,14 +1,16 @@
-package cgroup
+package kernel
 
 import (
 	"math"
 	"strconv"
 	"syscall"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file is the fake's model of the cpu controller.
+// This file models the cpu controller.
 
-type fakeCPU struct {
+type cpuState struct {
 	shares int64 // weight in version 2
 	idle   bool
 	bvt    int64
@@ -22,18 +24,18 @@ const (
 	microsecond = 1000
 	noQuota     = math.MaxUint64
 	// Of the kernel's tg_set_cfs_bandwidth.
-	maxRuntime = maxBandwidth * microsecond
+	maxRuntime = (1<<44 - 1) * microsecond
 	minSlice   = 1000 * microsecond
 	maxPeriod  = 1000000 * microsecond
 	maxMicros  = math.MaxUint64 / microsecond
 )
 
 // showShares shows shares or weight; of an idle group, what idle groups have.
-func showShares(f *Fake, g *fakeGroup) string {
+func showShares(f *Cgroups, g *group) string {
 	switch {
 	case !g.idle:
 		return number(g.shares)
-	case f.version == V1:
+	case f.version == cgroup.V1:
 		return "3"
 	case f.since(12):
 		return "1"
@@ -41,7 +43,7 @@ func showShares(f *Fake, g *fakeGroup) string {
 	return "0" // 3 of 1024, rounded
 }
 
-func setShares(f *Fake, g *fakeGroup, text string) error {
+func setShares(f *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
 	case err != nil:
@@ -53,7 +55,7 @@ func setShares(f *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
-func setWeight(_ *Fake, g *fakeGroup, text string) error {
+func setWeight(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
 	case err != nil:
@@ -74,7 +76,7 @@ var niceWeights = [...]int64{
 	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 }
 
-func showNice(f *Fake, g *fakeGroup) string {
+func showNice(f *Cgroups, g *group) string {
 	weight := (g.shares*1024 + 50) / 100
 	if g.idle {
 		weight = 3
@@ -90,7 +92,7 @@ func showNice(f *Fake, g *fakeGroup) string {
 	return strconv.Itoa(best - 20)
 }
 
-func setNice(_ *Fake, g *fakeGroup, text string) error {
+func setNice(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
 	case err != nil:
@@ -104,10 +106,10 @@ func setNice(_ *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
-func showIdle(_ *Fake, g *fakeGroup) string { return bit(g.idle) }
+func showIdle(_ *Cgroups, g *group) string { return bit(g.idle) }
 
 // setIdle forgets the weight when a group ceases to be idle, as the kernel does.
-func setIdle(f *Fake, g *fakeGroup, text string) error {
+func setIdle(f *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
 	case err != nil:
@@ -121,10 +123,10 @@ func setIdle(f *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
-func showBVT(_ *Fake, g *fakeGroup) string { return number(g.bvt) }
+func showBVT(_ *Cgroups, g *group) string { return number(g.bvt) }
 
 // setBVT follows the documents of the kernels that have it.
-func setBVT(_ *Fake, g *fakeGroup, text string) error {
+func setBVT(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	if err != nil {
 		return err
@@ -138,17 +140,17 @@ func setBVT(_ *Fake, g *fakeGroup, text string) error {
 
 func micros(ns uint64) string { return strconv.FormatUint(ns/microsecond, 10) }
 
-func showQuota(_ *Fake, g *fakeGroup) string {
+func showQuota(_ *Cgroups, g *group) string {
 	if g.quota == noQuota {
 		return "-1"
 	}
 	return micros(g.quota)
 }
 
-func showPeriod(_ *Fake, g *fakeGroup) string { return micros(g.period) }
-func showBurst(_ *Fake, g *fakeGroup) string  { return micros(g.burst) }
+func showPeriod(_ *Cgroups, g *group) string { return micros(g.period) }
+func showBurst(_ *Cgroups, g *group) string  { return micros(g.burst) }
 
-func setQuota(f *Fake, g *fakeGroup, text string) error {
+func setQuota(f *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	b := g.bandwidth
 	switch {
@@ -164,7 +166,7 @@ func setQuota(f *Fake, g *fakeGroup, text string) error {
 	return f.setBandwidth(g, b)
 }
 
-func setPeriod(f *Fake, g *fakeGroup, text string) error {
+func setPeriod(f *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
 	case err != nil:
@@ -177,7 +179,7 @@ func setPeriod(f *Fake, g *fakeGroup, text string) error {
 	return f.setBandwidth(g, b)
 }
 
-func setBurst(f *Fake, g *fakeGroup, text string) error {
+func setBurst(f *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
 	case err != nil:
@@ -190,7 +192,7 @@ func setBurst(f *Fake, g *fakeGroup, text string) error {
 	return f.setBandwidth(g, b)
 }
 
-func showMax(_ *Fake, g *fakeGroup) string {
+func showMax(_ *Cgroups, g *group) string {
 	if g.quota == noQuota {
 		return unlimited + " " + micros(g.period)
 	}
@@ -199,7 +201,7 @@ func showMax(_ *Fake, g *fakeGroup) string {
 
 // setMax reads a quota and a period as sscanf("%20s %llu") does: what cannot be
 // read of the period leaves it alone, and what follows is not looked at.
-func setMax(f *Fake, g *fakeGroup, text string) error {
+func setMax(f *Cgroups, g *group, text string) error {
 	b := g.bandwidth
 	word, rest := scanWord(text, 20)
 	if word == "" {
@@ -219,7 +221,7 @@ func setMax(f *Fake, g *fakeGroup, text string) error {
 }
 
 // setBandwidth makes the checks of tg_set_cfs_bandwidth.
-func (f *Fake) setBandwidth(g *fakeGroup, b bandwidth) error {
+func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	limited := b.quota != noQuota
 	switch {
 	case g == f.root,
@@ -232,7 +234,7 @@ func (f *Fake) setBandwidth(g *fakeGroup, b bandwidth) error {
 	old := g.bandwidth
 	g.bandwidth = b
 	// Version 2 gives a child the least of its own and its parents' ratios.
-	if f.version == V1 && !f.root.ratiosFit(-1) {
+	if f.version == cgroup.V1 && !f.root.ratiosFit(-1) {
 		g.bandwidth = old
 		return syscall.EINVAL
 	}
@@ -241,7 +243,7 @@ func (f *Fake) setBandwidth(g *fakeGroup, b bandwidth) error {
 
 // ratiosFit reports whether no limited child has a larger ratio than the nearest
 // limit above it, -1 for none.
-func (g *fakeGroup) ratiosFit(above int64) bool {
+func (g *group) ratiosFit(above int64) bool {
 	ratio := above
 	if g.quota != noQuota {
 		ratio = int64((g.quota / microsecond) << 20 / (g.period / microsecond)) // to_ratio, as coarse as the kernel's

@@ -1,4 +1,4 @@
-package cgroup
+package kernel
 
 import (
 	"fmt"
@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file is the fake's model of the controllers io, blkio, hugetlb and pids.
+// This file models the controllers io, blkio, hugetlb and pids.
 
-type fakeOther struct {
+type otherState struct {
 	pids      int64 // -1 for none
 	huge      map[string]int64
 	ioWeight  uint64
@@ -19,7 +21,7 @@ type fakeOther struct {
 	throttle  map[string]*[4]uint64 // by device: bytes read, written, requests read, written
 }
 
-func (o *fakeOther) resetOther(controller string) {
+func (o *otherState) resetOther(controller string) {
 	switch controller {
 	case "pids":
 		o.pids = -1
@@ -33,14 +35,14 @@ func (o *fakeOther) resetOther(controller string) {
 // mostPids is PID_MAX_LIMIT of 64-bit kernels.
 const mostPids = 4194304
 
-func showPids(_ *Fake, g *fakeGroup) string {
+func showPids(_ *Cgroups, g *group) string {
 	if g.pids < 0 {
 		return unlimited
 	}
 	return number(g.pids)
 }
 
-func setPids(_ *Fake, g *fakeGroup, text string) error {
+func setPids(_ *Cgroups, g *group, text string) error {
 	text = strip(text)
 	if text == unlimited {
 		g.pids = -1
@@ -57,7 +59,7 @@ func setPids(_ *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
-func showPidsCurrent(f *Fake, g *fakeGroup) string {
+func showPidsCurrent(f *Cgroups, g *group) string {
 	n := g.tasks
 	for _, p := range f.procs {
 		if p.in["pids"].below(g) || p.in[""].below(g) {
@@ -68,14 +70,14 @@ func showPidsCurrent(f *Fake, g *fakeGroup) string {
 }
 
 // hugePages is a limit of huge pages of a size. None is the text of no limit.
-func hugePages(name string, size int64, none string) fakeFile {
-	most := unlimitedBytes() / size * size
-	return fakeFile{
-		show: func(f *Fake, g *fakeGroup) string {
+func hugePages(name string, size int64, none string) fileModel {
+	most := cgroup.UnlimitedBytes() / size * size
+	return fileModel{
+		show: func(f *Cgroups, g *group) string {
 			n, given := g.huge[name]
 			switch {
 			case g == f.root:
-				return number(unlimitedBytes()) // not in whole huge pages
+				return number(cgroup.UnlimitedBytes()) // not in whole huge pages
 			case given && n != most, none == "-1" && given:
 				return number(n)
 			case none == "-1":
@@ -83,7 +85,7 @@ func hugePages(name string, size int64, none string) fakeFile {
 			}
 			return none
 		},
-		set: func(f *Fake, g *fakeGroup, text string) error {
+		set: func(f *Cgroups, g *group, text string) error {
 			if g == f.root {
 				return syscall.EINVAL
 			}
@@ -97,7 +99,7 @@ func hugePages(name string, size int64, none string) fakeFile {
 }
 
 // device takes "major:minor" off a text, as blkg_conf_prep does.
-func (f *Fake) device(text string) (dev, rest string, err error) {
+func (f *Cgroups) device(text string) (dev, rest string, err error) {
 	major, rest, ok := scanUint(text)
 	if !ok || !strings.HasPrefix(rest, ":") {
 		return "", "", syscall.EINVAL
@@ -113,13 +115,13 @@ func (f *Fake) device(text string) (dev, rest string, err error) {
 	return dev, rest, nil
 }
 
-func showIOWeight(_ *Fake, g *fakeGroup) string {
+func showIOWeight(_ *Cgroups, g *group) string {
 	return "default " + strconv.FormatUint(g.ioWeight, 10)
 }
 
 // setIOWeight is io.weight of blk-iocost. Weights of devices need a cost model,
-// which no device of the fake has.
-func setIOWeight(f *Fake, g *fakeGroup, text string) error {
+// which no simulated device has.
+func setIOWeight(f *Cgroups, g *group, text string) error {
 	if strings.Contains(text, ":") {
 		if _, _, err := f.device(text); err != nil {
 			return err
@@ -135,12 +137,12 @@ func setIOWeight(f *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
-func showBFQ(_ *Fake, g *fakeGroup) string { return "default " + strconv.FormatUint(g.bfqWeight, 10) }
+func showBFQ(_ *Cgroups, g *group) string { return "default " + strconv.FormatUint(g.bfqWeight, 10) }
 
-func showBFQv1(_ *Fake, g *fakeGroup) string { return strconv.FormatUint(g.bfqWeight, 10) }
+func showBFQv1(_ *Cgroups, g *group) string { return strconv.FormatUint(g.bfqWeight, 10) }
 
 // setBFQ is io.bfq.weight. Weights of devices need the scheduler BFQ on them.
-func setBFQ(f *Fake, g *fakeGroup, text string) error {
+func setBFQ(f *Cgroups, g *group, text string) error {
 	text = strip(text)
 	n, _, rest := digits(text, 0)
 	ok := rest == ""
@@ -153,14 +155,14 @@ func setBFQ(f *Fake, g *fakeGroup, text string) error {
 	return setBFQDevice(f, g, text)
 }
 
-func setBFQDevice(f *Fake, _ *fakeGroup, text string) error {
+func setBFQDevice(f *Cgroups, _ *group, text string) error {
 	if _, _, err := f.device(text); err != nil {
 		return err
 	}
 	return syscall.EOPNOTSUPP
 }
 
-func setBFQv1(_ *Fake, g *fakeGroup, text string) error {
+func setBFQv1(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	if err != nil {
 		return err
@@ -168,7 +170,7 @@ func setBFQv1(_ *Fake, g *fakeGroup, text string) error {
 	return g.setBFQ(n)
 }
 
-func (o *fakeOther) setBFQ(n uint64) error {
+func (o *otherState) setBFQ(n uint64) error {
 	if n < 1 || n > 1000 {
 		return syscall.ERANGE
 	}
@@ -186,14 +188,14 @@ func noThrottle() *[4]uint64 {
 	return &[4]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MaxUint32}
 }
 
-func (o *fakeOther) limits(dev string) *[4]uint64 {
+func (o *otherState) limits(dev string) *[4]uint64 {
 	if o.throttle[dev] == nil {
 		o.throttle[dev] = noThrottle()
 	}
 	return o.throttle[dev]
 }
 
-func (o *fakeOther) throttled() []string {
+func (o *otherState) throttled() []string {
 	var out []string
 	for dev, l := range o.throttle {
 		if *l != *noThrottle() {
@@ -204,7 +206,7 @@ func (o *fakeOther) throttled() []string {
 	return out
 }
 
-func showIOMax(_ *Fake, g *fakeGroup) string {
+func showIOMax(_ *Cgroups, g *group) string {
 	var lines []string
 	for _, dev := range g.throttled() {
 		line := dev
@@ -222,7 +224,7 @@ func showIOMax(_ *Fake, g *fakeGroup) string {
 
 // setIOMax makes the checks of tg_set_limit. Nothing is taken of a line that has
 // a fault.
-func setIOMax(f *Fake, g *fakeGroup, text string) error {
+func setIOMax(f *Cgroups, g *group, text string) error {
 	dev, rest, err := f.device(text)
 	if err != nil {
 		return err
@@ -260,10 +262,10 @@ func setIOMax(f *Fake, g *fakeGroup, text string) error {
 
 // throttle is a limit of version 1, of which 0 is none. Numbers of requests are
 // of 32 bits, and what is above them is cut off.
-func throttle(i int) fakeFile {
-	return fakeFile{
+func throttle(i int) fileModel {
+	return fileModel{
 		lines: true,
-		show: func(_ *Fake, g *fakeGroup) string {
+		show: func(_ *Cgroups, g *group) string {
 			var lines []string
 			for _, dev := range g.throttled() {
 				if n := g.throttle[dev][i]; n != ioLimits[i].none {
@@ -272,7 +274,7 @@ func throttle(i int) fakeFile {
 			}
 			return strings.Join(lines, "\n")
 		},
-		set: func(f *Fake, g *fakeGroup, text string) error {
+		set: func(f *Cgroups, g *group, text string) error {
 			dev, rest, err := f.device(text)
 			if err != nil {
 				return err

@@ -1,11 +1,16 @@
-package cgroup
+package kernel
 
-import "syscall"
+import (
+	"math/bits"
+	"syscall"
 
-// This file is the fake's model of the cpuset controller but for partitions.
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
 
-type fakeCPUSet struct {
-	cpus, mems                IDs
+// This file models the cpuset controller but for partitions.
+
+type cpusetState struct {
+	cpus, mems                cgroup.IDs
 	clone                     bool
 	onlyCPUs, onlyMems, hard  bool // cpu_exclusive, mem_exclusive, mem_hardwall
 	migrate, pageOut, slabOut bool
@@ -16,7 +21,7 @@ type fakeCPUSet struct {
 // mostNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
 const mostNodes = 1024
 
-func setClone(_ *Fake, g *fakeGroup, text string) error {
+func setClone(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	if err == nil {
 		g.clone = n != 0
@@ -24,17 +29,17 @@ func setClone(_ *Fake, g *fakeGroup, text string) error {
 	return err
 }
 
-func showCPUs(_ *Fake, g *fakeGroup) string { return g.cpus.String() }
-func showMems(_ *Fake, g *fakeGroup) string { return g.mems.String() }
+func showCPUs(_ *Cgroups, g *group) string { return g.cpus.String() }
+func showMems(_ *Cgroups, g *group) string { return g.mems.String() }
 
-func showEffectiveCPUs(f *Fake, g *fakeGroup) string { return f.effectiveCPUs(g).String() }
+func showEffectiveCPUs(f *Cgroups, g *group) string { return f.effectiveCPUs(g).String() }
 
-func showEffectiveMems(f *Fake, g *fakeGroup) string { return f.effectiveMems(g).String() }
+func showEffectiveMems(f *Cgroups, g *group) string { return f.effectiveMems(g).String() }
 
 // effectiveMems is what a set amounts to: in version 2 what of it the parent
 // has, or else all the parent has.
-func (f *Fake) effectiveMems(g *fakeGroup) IDs {
-	if g == f.root || f.version == V1 {
+func (f *Cgroups) effectiveMems(g *group) cgroup.IDs {
+	if g == f.root || f.version == cgroup.V1 {
 		return g.mems
 	}
 	above := f.effectiveMems(g.parent)
@@ -44,13 +49,13 @@ func (f *Fake) effectiveMems(g *fakeGroup) IDs {
 	return above
 }
 
-func setCPUs(f *Fake, g *fakeGroup, text string) error {
+func setCPUs(f *Cgroups, g *group, text string) error {
 	if g == f.root {
 		return syscall.EACCES
 	}
-	want, err := kernelList(text, f.possible.max()+1)
+	want, err := kernelList(text, highest(f.possible)+1)
 	allowed := f.cpus
-	if f.version == V2 {
+	if f.version == cgroup.V2 {
 		allowed = f.possible
 	}
 	switch {
@@ -61,7 +66,7 @@ func setCPUs(f *Fake, g *fakeGroup, text string) error {
 	case want == g.cpus:
 		return nil
 	}
-	trial := g.fakeCPUSet
+	trial := g.cpusetState
 	trial.cpus = want
 	if err := f.validate(g, trial); err != nil {
 		return err
@@ -71,7 +76,7 @@ func setCPUs(f *Fake, g *fakeGroup, text string) error {
 	return nil
 }
 
-func setMems(f *Fake, g *fakeGroup, text string) error {
+func setMems(f *Cgroups, g *group, text string) error {
 	if g == f.root {
 		return syscall.EACCES
 	}
@@ -84,7 +89,7 @@ func setMems(f *Fake, g *fakeGroup, text string) error {
 	case want == g.mems:
 		return nil
 	}
-	trial := g.fakeCPUSet
+	trial := g.cpusetState
 	trial.mems = want
 	if err := f.validate(g, trial); err != nil {
 		return err
@@ -94,13 +99,13 @@ func setMems(f *Fake, g *fakeGroup, text string) error {
 }
 
 // within is is_cpuset_subset: a child must not have what its parent has not.
-func (s fakeCPUSet) within(o fakeCPUSet) bool {
+func (s cpusetState) within(o cpusetState) bool {
 	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.onlyCPUs || o.onlyCPUs) && (!s.onlyMems || o.onlyMems)
 }
 
 // validate makes the checks of validate_change in their order.
-func (f *Fake) validate(g *fakeGroup, trial fakeCPUSet) error {
-	if f.version == V1 {
+func (f *Cgroups) validate(g *group, trial cpusetState) error {
+	if f.version == cgroup.V1 {
 		if err := f.validateV1(g, trial); err != nil {
 			return err
 		}
@@ -113,7 +118,7 @@ func (f *Fake) validate(g *fakeGroup, trial fakeCPUSet) error {
 	return f.mayEmpty(g, trial)
 }
 
-func (f *Fake) validateV1(g *fakeGroup, trial fakeCPUSet) error {
+func (f *Cgroups) validateV1(g *group, trial cpusetState) error {
 	for _, c := range g.children {
 		if !c.within(trial) {
 			return syscall.EBUSY
@@ -122,7 +127,7 @@ func (f *Fake) validateV1(g *fakeGroup, trial fakeCPUSet) error {
 	if g == f.root {
 		return nil
 	}
-	above := g.parent.fakeCPUSet
+	above := g.parent.cpusetState
 	if g.parent == f.root {
 		above.onlyCPUs, above.onlyMems = true, true // as the kernel's root has it
 	}
@@ -130,7 +135,7 @@ func (f *Fake) validateV1(g *fakeGroup, trial fakeCPUSet) error {
 		return syscall.EACCES
 	}
 	for _, o := range g.parent.children {
-		if o != g && (trial.clash(o.fakeCPUSet) || o.clash(trial)) {
+		if o != g && (trial.clash(o.cpusetState) || o.clash(trial)) {
 			return syscall.EINVAL
 		}
 	}
@@ -138,36 +143,36 @@ func (f *Fake) validateV1(g *fakeGroup, trial fakeCPUSet) error {
 }
 
 // clash reports whether what s has alone is in o as well.
-func (s fakeCPUSet) clash(o fakeCPUSet) bool {
+func (s cpusetState) clash(o cpusetState) bool {
 	return s.onlyCPUs && !s.cpus.And(o.cpus).Empty() || s.onlyMems && !s.mems.And(o.mems).Empty()
 }
 
 // flag is a file of version 1 that is 0 or 1. The kernel looks at the lower half
 // of the number only.
-func flag(at func(*fakeCPUSet) *bool) fakeFile {
-	return fakeFile{
-		show: func(_ *Fake, g *fakeGroup) string { return bit(*at(&g.fakeCPUSet)) },
-		set: func(f *Fake, g *fakeGroup, text string) error {
+func flag(at func(*cpusetState) *bool) fileModel {
+	return fileModel{
+		show: func(_ *Cgroups, g *group) string { return bit(*at(&g.cpusetState)) },
+		set: func(f *Cgroups, g *group, text string) error {
 			n, err := kernelUint(text)
 			if err != nil {
 				return err
 			}
-			trial := g.fakeCPUSet
+			trial := g.cpusetState
 			*at(&trial) = uint32(n) != 0
 			if err := f.validate(g, trial); err != nil {
 				return err
 			}
-			g.fakeCPUSet = trial
+			g.cpusetState = trial
 			return nil
 		},
 	}
 }
 
-func showRelax(_ *Fake, g *fakeGroup) string { return number(g.relax) }
+func showRelax(_ *Cgroups, g *group) string { return number(g.relax) }
 
 // setRelax takes -1 to the number of scheduling domains above a CPU, here 2: a
 // core's cluster and the node, of a machine with nodes.
-func setRelax(_ *Fake, g *fakeGroup, text string) error {
+func setRelax(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
 	case err != nil:
@@ -181,8 +186,8 @@ func setRelax(_ *Fake, g *fakeGroup, text string) error {
 
 // SetPossible sets which CPUs could come online (those online are among them).
 // It starts as those online.
-func (f *Fake) SetPossible(cpus string) error {
-	c, err := ParseIDs(cpus)
+func (f *Cgroups) SetPossible(cpus string) error {
+	c, err := cgroup.ParseIDs(cpus)
 	if err != nil {
 		return err
 	}
@@ -195,8 +200,8 @@ func (f *Fake) SetPossible(cpus string) error {
 // SetOnline takes a CPU off or puts it back. Version 1 takes it out of every
 // cpuset for good, and tasks without a CPU move up; version 2 keeps the sets and
 // changes what they amount to.
-func (f *Fake) SetOnline(cpu int, online bool) error {
-	var one IDs
+func (f *Cgroups) SetOnline(cpu int, online bool) error {
+	var one cgroup.IDs
 	one[cpu>>6] = 1 << (cpu & 63)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,13 +218,13 @@ func (f *Fake) SetOnline(cpu int, online bool) error {
 		f.cpus = f.cpus.Union(one)
 	}
 	f.root.cpus = f.cpus
-	if f.version == V1 && !online {
+	if f.version == cgroup.V1 && !online {
 		f.shrinkAll(f.root)
 	}
 	return nil
 }
 
-func (f *Fake) shrinkAll(g *fakeGroup) {
+func (f *Cgroups) shrinkAll(g *group) {
 	for _, c := range g.children {
 		had := !c.cpus.Empty()
 		c.cpus = c.cpus.And(g.cpus)
@@ -232,7 +237,7 @@ func (f *Fake) shrinkAll(g *fakeGroup) {
 
 // moveUp moves the tasks of a cpuset without CPUs to the nearest one that has
 // some.
-func (f *Fake) moveUp(g *fakeGroup) {
+func (f *Cgroups) moveUp(g *group) {
 	to := g.parent
 	for to != f.root && (to.cpus.Empty() || to.mems.Empty()) {
 		to = to.parent
@@ -242,4 +247,14 @@ func (f *Fake) moveUp(g *fakeGroup) {
 			p.in["cpuset"] = to
 		}
 	}
+}
+
+// highest returns the largest member, -1 of the empty set.
+func highest(s cgroup.IDs) int {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] != 0 {
+			return i<<6 + bits.Len64(s[i]) - 1
+		}
+	}
+	return -1
 }

@@ -1,10 +1,14 @@
-package cgroup
+package kernel
 
-import "syscall"
+import (
+	"syscall"
 
-// This file is the fake's model of the memory controller.
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
 
-type fakeMemory struct {
+// This file models the memory controller.
+
+type memoryState struct {
 	usage                     int64
 	limit, swap               int64 // bytes in whole pages; memory and swap in version 1
 	protectMin, low, high     int64
@@ -18,31 +22,31 @@ type fakeMemory struct {
 const ownBytes = 16384
 
 // inUse is the memory of a cgroup and those below it.
-func (f *Fake) inUse(g *fakeGroup) int64 {
+func (f *Cgroups) inUse(g *group) int64 {
 	n := g.usage
 	for _, p := range f.procs {
 		n += p.usage[g]
 	}
 	for _, c := range g.children {
 		n += f.inUse(c)
-		if f.version == V1 || g.subtree["memory"] {
+		if f.version == cgroup.V1 || g.subtree["memory"] {
 			n += ownBytes
 		}
 	}
 	return n
 }
 
-func showUsage(f *Fake, g *fakeGroup) string { return number(f.inUse(g)) }
+func showUsage(f *Cgroups, g *group) string { return number(f.inUse(g)) }
 
-func bytesV2(at func(*fakeGroup) *int64) fakeFile {
-	return fakeFile{
-		show: func(_ *Fake, g *fakeGroup) string {
-			if n := *at(g); n != unlimitedBytes() {
+func bytesV2(at func(*group) *int64) fileModel {
+	return fileModel{
+		show: func(_ *Cgroups, g *group) string {
+			if n := *at(g); n != cgroup.UnlimitedBytes() {
 				return number(n)
 			}
 			return unlimited
 		},
-		set: func(f *Fake, g *fakeGroup, text string) error {
+		set: func(f *Cgroups, g *group, text string) error {
 			n, err := kernelBytes(text, unlimited)
 			if err != nil {
 				return err
@@ -56,7 +60,7 @@ func bytesV2(at func(*fakeGroup) *int64) fakeFile {
 }
 
 // shrink kills tasks of a cgroup of version 2 until it keeps to its limit.
-func (f *Fake) shrink(g *fakeGroup) {
+func (f *Cgroups) shrink(g *group) {
 	for f.inUse(g) > g.limit {
 		victim := f.largest(g)
 		if victim == nil {
@@ -71,8 +75,8 @@ func (f *Fake) shrink(g *fakeGroup) {
 
 // kill ends a task for want of memory in g, and with it the others of the
 // highest cgroup below g, or g, that says so.
-func (f *Fake) kill(p *fakeProc, g *fakeGroup) {
-	var whole *fakeGroup
+func (f *Cgroups) kill(p *task, g *group) {
+	var whole *group
 	for at := p.in[""]; at != nil; at = at.parent {
 		if at.oomGroup == 1 {
 			whole = at
@@ -89,7 +93,7 @@ func (f *Fake) kill(p *fakeProc, g *fakeGroup) {
 	}
 }
 
-func (g *fakeGroup) below(above *fakeGroup) bool {
+func (g *group) below(above *group) bool {
 	for ; g != nil; g = g.parent {
 		if g == above {
 			return true
@@ -99,8 +103,8 @@ func (g *fakeGroup) below(above *fakeGroup) bool {
 }
 
 // largest returns the task below g that uses most.
-func (f *Fake) largest(g *fakeGroup) *fakeProc {
-	var found *fakeProc
+func (f *Cgroups) largest(g *group) *task {
+	var found *task
 	var most int64
 	for _, p := range f.procs {
 		if !p.in[""].below(g) {
@@ -118,10 +122,10 @@ func (f *Fake) largest(g *fakeGroup) *fakeProc {
 }
 
 // bytesV1 is a limit of version 1; check says what refuses it.
-func bytesV1(at func(*fakeGroup) *int64, check func(*Fake, *fakeGroup, int64) error) fakeFile {
-	return fakeFile{
-		show: func(_ *Fake, g *fakeGroup) string { return number(*at(g)) },
-		set: func(f *Fake, g *fakeGroup, text string) error {
+func bytesV1(at func(*group) *int64, check func(*Cgroups, *group, int64) error) fileModel {
+	return fileModel{
+		show: func(_ *Cgroups, g *group) string { return number(*at(g)) },
+		set: func(f *Cgroups, g *group, text string) error {
 			n, err := kernelBytes(text, "-1")
 			if err == nil && g == f.root {
 				err = syscall.EINVAL
@@ -137,7 +141,7 @@ func bytesV1(at func(*fakeGroup) *int64, check func(*Fake, *fakeGroup, int64) er
 	}
 }
 
-func checkLimit(f *Fake, g *fakeGroup, n int64) error {
+func checkLimit(f *Cgroups, g *group, n int64) error {
 	switch {
 	case n > g.swap:
 		return syscall.EINVAL
@@ -147,7 +151,7 @@ func checkLimit(f *Fake, g *fakeGroup, n int64) error {
 	return nil
 }
 
-func checkSwap(f *Fake, g *fakeGroup, n int64) error {
+func checkSwap(f *Cgroups, g *group, n int64) error {
 	switch {
 	case n < g.limit:
 		return syscall.EINVAL
@@ -157,9 +161,9 @@ func checkSwap(f *Fake, g *fakeGroup, n int64) error {
 	return nil
 }
 
-func checkNothing(*Fake, *fakeGroup, int64) error { return nil }
+func checkNothing(*Cgroups, *group, int64) error { return nil }
 
-func setOOMGroup(_ *Fake, g *fakeGroup, text string) error {
+func setOOMGroup(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt32(strip(text))
 	if err != nil {
 		return err
@@ -172,10 +176,10 @@ func setOOMGroup(_ *Fake, g *fakeGroup, text string) error {
 }
 
 // small is a file of version 1 that takes numbers from least to most.
-func small(at func(*fakeGroup) *int64, least, most uint64) fakeFile {
-	return fakeFile{
-		show: func(_ *Fake, g *fakeGroup) string { return number(*at(g)) },
-		set: func(_ *Fake, g *fakeGroup, text string) error {
+func small(at func(*group) *int64, least, most uint64) fileModel {
+	return fileModel{
+		show: func(_ *Cgroups, g *group) string { return number(*at(g)) },
+		set: func(_ *Cgroups, g *group, text string) error {
 			n, err := kernelUint(text)
 			switch {
 			case err != nil:
@@ -189,6 +193,6 @@ func small(at func(*fakeGroup) *int64, least, most uint64) fakeFile {
 	}
 }
 
-func showOOM(_ *Fake, g *fakeGroup) string {
+func showOOM(_ *Cgroups, g *group) string {
 	return "oom_kill_disable " + number(g.oom) + "\nunder_oom 0\noom_kill 0"
 }

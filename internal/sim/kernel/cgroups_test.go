@@ -1,4 +1,4 @@
-package cgroup
+package kernel
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
@@ -19,7 +19,7 @@ type step struct {
 	shows       string        // afterwards, "" not compared
 }
 
-func runSteps(t *testing.T, f FS, steps []step) {
+func runSteps(t *testing.T, f cgroup.FS, steps []step) {
 	t.Helper()
 	for _, s := range steps {
 		err := f.WriteFile(s.path, []byte(s.value))
@@ -36,9 +36,9 @@ func runSteps(t *testing.T, f FS, steps []step) {
 	}
 }
 
-func newFake(t *testing.T, v Version, dirs ...string) *Fake {
+func newFake(t *testing.T, v cgroup.Version, dirs ...string) *Cgroups {
 	t.Helper()
-	f, err := NewFake(v, "0-3", "0-1")
+	f, err := NewCgroups(v, "0-3", "0-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func newFake(t *testing.T, v Version, dirs ...string) *Fake {
 		if err := f.Mkdir(d); err != nil {
 			t.Fatal(err)
 		}
-		if v == V2 {
+		if v == cgroup.V2 {
 			if err := f.WriteFile(d+"/cgroup.subtree_control", []byte("+cpuset +cpu +memory")); err != nil {
 				t.Fatal(err)
 			}
@@ -55,8 +55,8 @@ func newFake(t *testing.T, v Version, dirs ...string) *Fake {
 	return f
 }
 
-func TestFakeV1(t *testing.T) {
-	f := newFake(t, V1, "p", "p/c")
+func TestCgroupsV1(t *testing.T) {
+	f := newFake(t, cgroup.V1, "p", "p/c")
 	runSteps(t, f, []step{
 		{"cpuset/p/c/cpuset.cpus", "0", syscall.EACCES, ""},
 		{"cpuset/p/cpuset.cpus", "0-2", 0, "0-2"},
@@ -102,8 +102,8 @@ func TestFakeV1(t *testing.T) {
 	}
 }
 
-func TestFakeV2(t *testing.T) {
-	f := newFake(t, V2, "p", "p/c")
+func TestCgroupsV2(t *testing.T) {
+	f := newFake(t, cgroup.V2, "p", "p/c")
 	if err := f.SetPossible("0-5"); err != nil {
 		t.Fatal(err)
 	}
@@ -146,16 +146,16 @@ func TestFakeV2(t *testing.T) {
 	runSteps(t, f, []step{{"p/c/memory.max", "8192", 0, "8192"}, {"p/c/memory.current", "", 0, "8192"}})
 }
 
-func TestFakeDirs(t *testing.T) {
-	f := newFake(t, V1)
+func TestCgroupsDirs(t *testing.T) {
+	f := newFake(t, cgroup.V1)
 	if err := f.Mkdir("a/b"); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("mkdir without parent: %v", err)
 	}
 	if err := f.MkdirRunc("a/b"); err != nil {
 		t.Fatal(err)
 	}
-	tree, err := Open(f)
-	if err != nil || tree.Version != V1 {
+	tree, err := cgroup.Open(f)
+	if err != nil || tree.Version != cgroup.V1 {
 		t.Fatalf("Open: %+v, %v", tree, err)
 	}
 	if got, err := tree.EffectiveCPUs("a/b"); err != nil || got != "0-3" {
@@ -170,16 +170,16 @@ func TestFakeDirs(t *testing.T) {
 	if err := f.Rmdir("a/b"); err != nil {
 		t.Error(err)
 	}
-	if v2, err := Open(newFake(t, V2)); err != nil || v2.Version != V2 {
+	if v2, err := cgroup.Open(newFake(t, cgroup.V2)); err != nil || v2.Version != cgroup.V2 {
 		t.Errorf("Open: %+v, %v", v2, err)
 	}
-	if _, err := NewFake(V1, "", "0"); err == nil {
+	if _, err := NewCgroups(cgroup.V1, "", "0"); err == nil {
 		t.Error("a machine without CPUs was made")
 	}
 }
 
-func TestFakeHooksAtOnce(t *testing.T) {
-	f := newFake(t, V2, "a", "b")
+func TestCgroupsObserversAtOnce(t *testing.T) {
+	f := newFake(t, cgroup.V2, "a", "b")
 	var mu sync.Mutex
 	seen := 0
 	f.OnWrite(func(path, _ string) {
@@ -213,50 +213,23 @@ func TestFakeHooksAtOnce(t *testing.T) {
 	}
 }
 
-func TestTreeBandwidth(t *testing.T) {
-	for _, v := range []Version{V1, V2} {
-		f := newFake(t, v, "p", "p/c")
-		tree := &Tree{FS: f, Version: v}
-		limit := func(dir, quota, period string) {
-			t.Helper()
-			if err := tree.WriteBandwidth(dir, quota, period); err != nil {
-				t.Errorf("%v: %v", v, err)
-			}
-			q, p, err := tree.ReadBandwidth(dir)
-			if err != nil || quota != "" && !Same(lifecycle.CPUQuota, "", q, quota) || period != "" && p != period {
-				t.Errorf("%v: %s after %q %q: %q %q, %v", v, dir, quota, period, q, p, err)
-			}
-		}
-		limit("p", "100000", "100000")
-		limit("p/c", "100000", "")
-		limit("p/c", "50000", "50000") // period first would be twice the parent's share
-		limit("p/c", "100000", "100000")
-		limit("p/c", "", "200000")
-		none := map[Version]string{V1: "-1", V2: "max"}[v]
-		limit("p/c", none, "")
-		if got, err := tree.Read("p/c", lifecycle.CPUPeriod, ""); err != nil || got != "200000" {
-			t.Errorf("%v: period %q, %v", v, got, err)
-		}
-	}
-}
-
-// FuzzFake writes any text into every file: the fake takes it or refuses it with
+// FuzzCgroups writes any text into every file: the fake takes it or refuses it with
 // an errno, and can show every file afterwards.
-func FuzzFake(f *testing.F) {
+func FuzzCgroups(f *testing.F) {
 	for _, text := range []string{"", "0-3", "all:1/2", "max 100000", "+cpu -memory", "254:0 rbps=1", "0x10k", "root", "-1", "N-0", "0-1:0/0"} {
 		f.Add(text)
 	}
 	f.Add(strings.Repeat("0-3,", 1_000))
 	f.Fuzz(func(t *testing.T, text string) {
 		defer clock.Watch(t, len(text))()
-		for _, v := range []Version{V1, V2} {
+		for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
 			fake := newFake(t, v, "p", "p/c")
 			fake.AddDevice("254:0")
 			var files []string
-			for name := range fakeV2 {
+			for name := range filesV2 {
 				files = append(files, "p/"+name, "p/c/"+name)
 			}
-			for controller, all := range fakeV1 {
+			for controller, all := range filesV1 {
 				for name := range all {
 					files = append(files, controller+"/p/"+name, controller+"/"+name)
 				}

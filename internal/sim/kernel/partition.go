@@ -1,18 +1,22 @@
-package cgroup
+package kernel
 
-import "syscall"
+import (
+	"syscall"
 
-// This file is the fake's model of cpuset partitions, of version 2. It derives
+	"github.com/trimtab/trimtab/internal/cgroup"
+)
+
+// This file models cpuset partitions, of version 2. It derives
 // what sets amount to from who owns what, where the kernel keeps it step by step,
-// and so does not go wrong where the kernel does; kscript.Known tells of those
+// and so does not go wrong where the kernel does; test/kernel/script tells of those
 // places.
 
-// fakePartition is what cpuset.cpus.partition and cpuset.cpus.exclusive say.
-type fakePartition struct {
+// partition is what cpuset.cpus.partition and cpuset.cpus.exclusive say.
+type partition struct {
 	kind      string // "" for member, "root", "isolated"
 	valid     bool
 	why       string // not valid, "" where the kernel gives no reason
-	exclusive IDs
+	exclusive cgroup.IDs
 }
 
 // Why a partition is not valid, in the kernel's words.
@@ -26,7 +30,7 @@ const (
 )
 
 // owns returns the CPUs a partition has, or would have, for itself.
-func (g *fakeGroup) owns() IDs {
+func (g *group) owns() cgroup.IDs {
 	if !g.part.exclusive.Empty() {
 		return g.part.exclusive
 	}
@@ -34,15 +38,15 @@ func (g *fakeGroup) owns() IDs {
 }
 
 // seated reports whether g gives CPUs to partitions directly below it.
-func (f *Fake) seated(g *fakeGroup) bool { return g == f.root || g.part.valid }
+func (f *Cgroups) seated(g *group) bool { return g == f.root || g.part.valid }
 
 // remote partitions take from the root, past parents that are none.
-func (f *Fake) remote(g *fakeGroup) bool { return g.part.valid && !f.seated(g.parent) }
+func (f *Cgroups) remote(g *group) bool { return g.part.valid && !f.seated(g.parent) }
 
 // effectiveCPUs is what a set amounts to: in version 2 what of it the parent
 // has, or else all the parent has, without the CPUs of partitions.
-func (f *Fake) effectiveCPUs(g *fakeGroup) IDs {
-	if f.version == V1 {
+func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
+	if f.version == cgroup.V1 {
 		return g.cpus
 	}
 	if f.seated(g) {
@@ -68,8 +72,8 @@ func (f *Fake) effectiveCPUs(g *fakeGroup) IDs {
 }
 
 // remoteCPUs are those of remote partitions below g.
-func (f *Fake) remoteCPUs(g *fakeGroup) IDs {
-	var out IDs
+func (f *Cgroups) remoteCPUs(g *group) cgroup.IDs {
+	var out cgroup.IDs
 	for _, c := range g.children {
 		if f.remote(c) {
 			out = out.Union(c.owns())
@@ -79,7 +83,7 @@ func (f *Fake) remoteCPUs(g *fakeGroup) IDs {
 	return out
 }
 
-func showPartition(_ *Fake, g *fakeGroup) string {
+func showPartition(_ *Cgroups, g *group) string {
 	p := g.part
 	switch {
 	case p.kind == "":
@@ -92,7 +96,7 @@ func showPartition(_ *Fake, g *fakeGroup) string {
 	return p.kind + " invalid (" + p.why + ")"
 }
 
-func setPartition(f *Fake, g *fakeGroup, text string) error {
+func setPartition(f *Cgroups, g *group, text string) error {
 	kind := strip(text)
 	f.parted = f.parted || kind != "member"
 	switch {
@@ -113,13 +117,13 @@ func setPartition(f *Fake, g *fakeGroup, text string) error {
 }
 
 // judge finds out whether a partition is valid.
-func (f *Fake) judge(g *fakeGroup) {
+func (f *Cgroups) judge(g *group) {
 	g.part.valid = false // not to be in its own way
 	g.part.why = f.objection(g)
 	g.part.valid = g.part.why == ""
 }
 
-func (f *Fake) objection(g *fakeGroup) string {
+func (f *Cgroups) objection(g *group) string {
 	want := g.owns()
 	switch {
 	case want.Empty() && f.since(7):
@@ -147,7 +151,7 @@ func (f *Fake) objection(g *fakeGroup) string {
 
 // needsCPUs reports whether tasks use the CPUs that a partition has left, other
 // than those in or below one of its children.
-func (f *Fake) needsCPUs(g, but *fakeGroup) bool {
+func (f *Cgroups) needsCPUs(g, but *group) bool {
 	if g == f.root || f.inhabited(g, "") {
 		return true
 	}
@@ -160,7 +164,7 @@ func (f *Fake) needsCPUs(g, but *fakeGroup) bool {
 }
 
 // endPartition gives the CPUs of a partition back; those below it lose theirs.
-func (f *Fake) endPartition(g *fakeGroup) {
+func (f *Cgroups) endPartition(g *group) {
 	if !g.part.valid {
 		g.part.why = ""
 		return
@@ -175,8 +179,8 @@ func (f *Fake) endPartition(g *fakeGroup) {
 
 // cpusChanged settles the partitions that a new set of CPUs touches: its own, and
 // those beside it that had these CPUs for themselves.
-func (f *Fake) cpusChanged(g *fakeGroup) {
-	if f.version == V1 {
+func (f *Cgroups) cpusChanged(g *group) {
+	if f.version == cgroup.V1 {
 		return
 	}
 	for _, o := range g.parent.children {
@@ -198,7 +202,7 @@ func (f *Fake) cpusChanged(g *fakeGroup) {
 
 // exclusiveCPUs is cpuset.cpus.exclusive.effective: what a partition has, or may
 // give to one below it.
-func (f *Fake) exclusiveCPUs(g *fakeGroup) IDs {
+func (f *Cgroups) exclusiveCPUs(g *group) cgroup.IDs {
 	switch {
 	case g == f.root:
 		return f.possible
@@ -208,11 +212,11 @@ func (f *Fake) exclusiveCPUs(g *fakeGroup) IDs {
 	return g.part.exclusive.And(f.exclusiveCPUs(g.parent))
 }
 
-func showExclusive(_ *Fake, g *fakeGroup) string          { return g.part.exclusive.String() }
-func showEffectiveExclusive(f *Fake, g *fakeGroup) string { return f.exclusiveCPUs(g).String() }
+func showExclusive(_ *Cgroups, g *group) string          { return g.part.exclusive.String() }
+func showEffectiveExclusive(f *Cgroups, g *group) string { return f.exclusiveCPUs(g).String() }
 
-func setExclusive(f *Fake, g *fakeGroup, text string) error {
-	want, err := kernelList(text, f.possible.max()+1)
+func setExclusive(f *Cgroups, g *group, text string) error {
+	want, err := kernelList(text, highest(f.possible)+1)
 	switch {
 	case err != nil:
 		return err
@@ -233,7 +237,7 @@ func setExclusive(f *Fake, g *fakeGroup, text string) error {
 }
 
 // rejudgeBelow ends the partitions below g that got their CPUs through it.
-func (f *Fake) rejudgeBelow(g *fakeGroup) {
+func (f *Cgroups) rejudgeBelow(g *group) {
 	for _, c := range g.children {
 		if c.part.kind != "" && !f.seated(c.parent) && !f.exclusiveCPUs(g).Contains(c.owns()) {
 			f.endPartition(c)
@@ -243,10 +247,10 @@ func (f *Fake) rejudgeBelow(g *fakeGroup) {
 	}
 }
 
-func showIsolated(f *Fake, _ *fakeGroup) string { return f.isolated(f.root).String() }
+func showIsolated(f *Cgroups, _ *group) string { return f.isolated(f.root).String() }
 
-func (f *Fake) isolated(g *fakeGroup) IDs {
-	var out IDs
+func (f *Cgroups) isolated(g *group) cgroup.IDs {
+	var out cgroup.IDs
 	for _, c := range g.children {
 		if c.part.valid && c.part.kind == "isolated" {
 			out = out.Union(c.owns())
@@ -258,7 +262,7 @@ func (f *Fake) isolated(g *fakeGroup) IDs {
 
 // mayEmpty says why the CPUs of a partition cannot all be taken away: later
 // kernels need some for the bandwidth of deadlines, unless it is isolated.
-func (f *Fake) mayEmpty(g *fakeGroup, trial fakeCPUSet) error {
+func (f *Cgroups) mayEmpty(g *group, trial cpusetState) error {
 	if f.since(12) && g.part.valid && g.part.kind == "root" && g.part.exclusive.Empty() && trial.cpus.Empty() {
 		return syscall.EBUSY
 	}
@@ -266,14 +270,14 @@ func (f *Fake) mayEmpty(g *fakeGroup, trial fakeCPUSet) error {
 }
 
 // mayGoOffline says why a CPU cannot go: it is the last of a partition, likewise.
-func (f *Fake) mayGoOffline(cpu IDs) error {
-	if f.version == V2 && f.since(12) && f.last(f.root, cpu) {
+func (f *Cgroups) mayGoOffline(cpu cgroup.IDs) error {
+	if f.version == cgroup.V2 && f.since(12) && f.last(f.root, cpu) {
 		return syscall.EBUSY
 	}
 	return nil
 }
 
-func (f *Fake) last(g *fakeGroup, cpu IDs) bool {
+func (f *Cgroups) last(g *group, cpu cgroup.IDs) bool {
 	if f.seated(g) && f.effectiveCPUs(g) == cpu {
 		return true
 	}

@@ -1,4 +1,4 @@
-package kscript
+package script
 
 import (
 	"fmt"
@@ -164,7 +164,7 @@ func steps(parts ...any) []Step {
 		case []Step:
 			out = append(out, p...)
 		default:
-			panic(fmt.Sprintf("kscript: %T in a list of steps", p))
+			panic(fmt.Sprintf("script: %T in a list of steps", p))
 		}
 	}
 	return out

@@ -1,19 +1,21 @@
-package cgroup
+package kernel
 
 import (
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file is the fake's model of cgroups themselves: controllers, threaded
+// This file models cgroups themselves: controllers, threaded
 // cgroups, tasks.
 
-// fakeControllers in the order the kernel tells them.
-var fakeControllers = map[Version][]string{
-	V1: {"cpuset", "cpu", "blkio", "memory", "hugetlb", "pids"},
-	V2: {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"},
+// controllers in the order the kernel tells them.
+var controllers = map[cgroup.Version][]string{
+	cgroup.V1: {"cpuset", "cpu", "blkio", "memory", "hugetlb", "pids"},
+	cgroup.V2: {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"},
 }
 
 // threadable controllers can tell the threads of one process apart.
@@ -21,18 +23,18 @@ func threadable(controller string) bool {
 	return controller == "cpuset" || controller == "cpu" || controller == "pids"
 }
 
-// fakeProc is a task. In version 2 it is in one cgroup, under the name "".
-type fakeProc struct {
+// task is a task. In version 2 it is in one cgroup, under the name "".
+type task struct {
 	pid   int
-	in    map[string]*fakeGroup // by controller
-	usage map[*fakeGroup]int64  // memory it took while it was there
+	in    map[string]*group // by controller
+	usage map[*group]int64  // memory it took while it was there
 }
 
 // Spawn starts a task at the root.
-func (f *Fake) Spawn() (int, error) {
+func (f *Cgroups) Spawn() (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &fakeProc{pid: 1000 + len(f.procs), in: map[string]*fakeGroup{}, usage: map[*fakeGroup]int64{}}
+	p := &task{pid: 1000 + len(f.procs), in: map[string]*group{}, usage: map[*group]int64{}}
 	for f.procs[p.pid] != nil {
 		p.pid++
 	}
@@ -43,23 +45,23 @@ func (f *Fake) Spawn() (int, error) {
 	return p.pid, nil
 }
 
-func (f *Fake) hierarchies() []string {
-	if f.version == V1 {
-		return fakeControllers[V1]
+func (f *Cgroups) hierarchies() []string {
+	if f.version == cgroup.V1 {
+		return controllers[cgroup.V1]
 	}
 	return []string{""}
 }
 
 // memoryOf returns the cgroup a task's memory is charged to.
-func (f *Fake) memoryOf(p *fakeProc) *fakeGroup {
-	if f.version == V1 {
+func (f *Cgroups) memoryOf(p *task) *group {
+	if f.version == cgroup.V1 {
 		return p.in["memory"]
 	}
 	return p.in[""]
 }
 
 // Grow makes a task use memory.
-func (f *Fake) Grow(pid int, bytes int64) error {
+func (f *Cgroups) Grow(pid int, bytes int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.procs[pid]
@@ -71,7 +73,7 @@ func (f *Fake) Grow(pid int, bytes int64) error {
 }
 
 // Kill ends a task; one that ended already is no error.
-func (f *Fake) Kill(pid int) error {
+func (f *Cgroups) Kill(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.procs, pid)
@@ -79,7 +81,7 @@ func (f *Fake) Kill(pid int) error {
 }
 
 // Gone returns an error while a task is alive.
-func (f *Fake) Gone(pid int) error {
+func (f *Cgroups) Gone(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.procs[pid] != nil {
@@ -91,7 +93,7 @@ func (f *Fake) Gone(pid int) error {
 // SetTasks puts n tasks into a cgroup. In version 1 a cgroup without CPUs or
 // memory nodes takes none (ENOSPC), in version 2 one that gives controllers to
 // its children does not (EBUSY).
-func (f *Fake) SetTasks(dir string, n int) error {
+func (f *Cgroups) SetTasks(dir string, n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g, ok := f.find(dir)
@@ -108,8 +110,8 @@ func (f *Fake) SetTasks(dir string, n int) error {
 }
 
 // admits says why a cgroup takes no task.
-func (f *Fake) admits(g *fakeGroup, controller string) error {
-	if f.version == V1 {
+func (f *Cgroups) admits(g *group, controller string) error {
+	if f.version == cgroup.V1 {
 		if controller == "cpuset" && (g.cpus.Empty() || g.mems.Empty()) {
 			return syscall.ENOSPC
 		}
@@ -128,7 +130,7 @@ func (f *Fake) admits(g *fakeGroup, controller string) error {
 
 // inhabited reports whether tasks are in g itself. Of version 1, those of a
 // controller, "" for any.
-func (f *Fake) inhabited(g *fakeGroup, controller string) bool {
+func (f *Cgroups) inhabited(g *group, controller string) bool {
 	if g.tasks > 0 {
 		return true
 	}
@@ -143,7 +145,7 @@ func (f *Fake) inhabited(g *fakeGroup, controller string) bool {
 }
 
 // populated reports whether tasks are in g or below.
-func (f *Fake) populated(g *fakeGroup, controller string) bool {
+func (f *Cgroups) populated(g *group, controller string) bool {
 	if f.inhabited(g, controller) {
 		return true
 	}
@@ -155,8 +157,8 @@ func (f *Fake) populated(g *fakeGroup, controller string) bool {
 	return false
 }
 
-func showProcs(controller string) func(*Fake, *fakeGroup) string {
-	return func(f *Fake, g *fakeGroup) string {
+func showProcs(controller string) func(*Cgroups, *group) string {
+	return func(f *Cgroups, g *group) string {
 		var pids []int
 		for _, p := range f.procs {
 			if p.in[controller] == g {
@@ -174,9 +176,9 @@ func showProcs(controller string) func(*Fake, *fakeGroup) string {
 
 // showThreads shows the threads of a cgroup: its processes, which have one each,
 // and, with numbers no other cgroup ever has, the tasks it was given.
-func showThreads(controller string) func(*Fake, *fakeGroup) string {
+func showThreads(controller string) func(*Cgroups, *group) string {
 	procs := showProcs(controller)
-	return func(f *Fake, g *fakeGroup) string {
+	return func(f *Cgroups, g *group) string {
 		ids := strings.Fields(procs(f, g))
 		for i := range g.tasks {
 			ids = append(ids, strconv.Itoa(1_000_000+g.serial*1000+i))
@@ -185,8 +187,8 @@ func showThreads(controller string) func(*Fake, *fakeGroup) string {
 	}
 }
 
-func setProcs(controller string) func(*Fake, *fakeGroup, string) error {
-	return func(f *Fake, g *fakeGroup, text string) error {
+func setProcs(controller string) func(*Cgroups, *group, string) error {
+	return func(f *Cgroups, g *group, text string) error {
 		pid, err := kernelInt32(strip(text))
 		if err != nil || pid < 0 {
 			return syscall.EINVAL
@@ -206,28 +208,28 @@ func setProcs(controller string) func(*Fake, *fakeGroup, string) error {
 	}
 }
 
-// fakeCore are the files every cgroup of version 1 has.
-func fakeCore(controller, name string) (fakeFile, bool) {
+// coreFile are the files every cgroup of version 1 has.
+func coreFile(controller, name string) (fileModel, bool) {
 	switch name {
 	case "cgroup.procs":
-		return fakeFile{show: showProcs(controller), set: setProcs(controller), lines: true}, true
+		return fileModel{show: showProcs(controller), set: setProcs(controller), lines: true}, true
 	case "tasks":
-		return fakeFile{show: showThreads(controller), set: setProcs(controller), lines: true}, true
+		return fileModel{show: showThreads(controller), set: setProcs(controller), lines: true}, true
 	case "cgroup.clone_children":
-		return fakeFile{show: func(_ *Fake, g *fakeGroup) string { return bit(g.clone) }, set: setClone}, true
+		return fileModel{show: func(_ *Cgroups, g *group) string { return bit(g.clone) }, set: setClone}, true
 	}
-	return fakeFile{}, false
+	return fileModel{}, false
 }
 
 // domain is the cgroup whose resources a threaded one shares.
-func (g *fakeGroup) domain() *fakeGroup {
+func (g *group) domain() *group {
 	for g.threaded {
 		g = g.parent
 	}
 	return g
 }
 
-func (f *Fake) threadRoot(g *fakeGroup) bool {
+func (f *Cgroups) threadRoot(g *group) bool {
 	if g.threaded {
 		return false
 	}
@@ -236,10 +238,10 @@ func (f *Fake) threadRoot(g *fakeGroup) bool {
 			return true
 		}
 	}
-	return g.parent != nil && f.inhabited(g, "") && slices.ContainsFunc(fakeControllers[V2], func(c string) bool { return threadable(c) && g.subtree[c] })
+	return g.parent != nil && f.inhabited(g, "") && slices.ContainsFunc(controllers[cgroup.V2], func(c string) bool { return threadable(c) && g.subtree[c] })
 }
 
-func (g *fakeGroup) givesDomain() bool {
+func (g *group) givesDomain() bool {
 	for c := range g.subtree {
 		if !threadable(c) {
 			return true
@@ -248,7 +250,7 @@ func (g *fakeGroup) givesDomain() bool {
 	return false
 }
 
-func (f *Fake) canBeThreadRoot(g *fakeGroup) bool {
+func (f *Cgroups) canBeThreadRoot(g *group) bool {
 	switch {
 	case g.parent == nil:
 		return true
@@ -265,7 +267,7 @@ func (f *Fake) canBeThreadRoot(g *fakeGroup) bool {
 
 // validDomain reports whether a cgroup can hold processes: not below a cgroup
 // that shares its resources between threads.
-func (f *Fake) validDomain(g *fakeGroup) bool {
+func (f *Cgroups) validDomain(g *group) bool {
 	if g.threaded {
 		return false
 	}
@@ -277,7 +279,7 @@ func (f *Fake) validDomain(g *fakeGroup) bool {
 	return true
 }
 
-func showType(f *Fake, g *fakeGroup) string {
+func showType(f *Cgroups, g *group) string {
 	switch {
 	case g.threaded:
 		return "threaded"
@@ -290,7 +292,7 @@ func showType(f *Fake, g *fakeGroup) string {
 }
 
 // setType makes a cgroup threaded, which cannot be undone.
-func setType(f *Fake, g *fakeGroup, text string) error {
+func setType(f *Cgroups, g *group, text string) error {
 	if strip(text) != "threaded" {
 		return syscall.EINVAL
 	}
@@ -306,26 +308,26 @@ func setType(f *Fake, g *fakeGroup, text string) error {
 }
 
 // has lists the controllers of a cgroup of version 2.
-func (f *Fake) has(g *fakeGroup) []string {
+func (f *Cgroups) has(g *group) []string {
 	if g.parent == nil {
-		return fakeControllers[V2]
+		return controllers[cgroup.V2]
 	}
-	return slices.DeleteFunc(slices.Clone(fakeControllers[V2]), func(c string) bool { return !g.parent.subtree[c] || g.threaded && !threadable(c) })
+	return slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.parent.subtree[c] || g.threaded && !threadable(c) })
 }
 
-func showControllers(f *Fake, g *fakeGroup) string { return strings.Join(f.has(g), " ") }
+func showControllers(f *Cgroups, g *group) string { return strings.Join(f.has(g), " ") }
 
-func showSubtree(_ *Fake, g *fakeGroup) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(fakeControllers[V2]), func(c string) bool { return !g.subtree[c] }), " ")
+func showSubtree(_ *Cgroups, g *group) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.subtree[c] }), " ")
 }
 
 // setSubtree reads "+cpu -memory".
-func setSubtree(f *Fake, g *fakeGroup, text string) error {
+func setSubtree(f *Cgroups, g *group, text string) error {
 	want := map[string]bool{}
 	for word := range strings.SplitSeq(strip(text), " ") {
 		switch {
 		case word == "":
-		case !slices.Contains(fakeControllers[V2], word[1:]):
+		case !slices.Contains(controllers[cgroup.V2], word[1:]):
 			return syscall.EINVAL
 		case word[0] == '+' || word[0] == '-':
 			want[word[1:]] = word[0] == '+'
@@ -338,9 +340,9 @@ func setSubtree(f *Fake, g *fakeGroup, text string) error {
 
 // control gives controllers to the children of a cgroup of version 2, or takes
 // them away.
-func (f *Fake) control(g *fakeGroup, want map[string]bool) error {
+func (f *Cgroups) control(g *group, want map[string]bool) error {
 	enable, domain := false, false
-	for _, c := range fakeControllers[V2] {
+	for _, c := range controllers[cgroup.V2] {
 		on, named := want[c]
 		switch {
 		case !named || on == g.subtree[c]:
@@ -372,7 +374,7 @@ func (f *Fake) control(g *fakeGroup, want map[string]bool) error {
 }
 
 // passesOn reports whether a child gives a controller to its own children.
-func (g *fakeGroup) passesOn(controller string) bool {
+func (g *group) passesOn(controller string) bool {
 	for _, c := range g.children {
 		if c.subtree[controller] {
 			return true
@@ -381,7 +383,7 @@ func (g *fakeGroup) passesOn(controller string) bool {
 	return false
 }
 
-func (f *Fake) mayEnable(g *fakeGroup, domain bool) error {
+func (f *Cgroups) mayEnable(g *group, domain bool) error {
 	switch {
 	case !f.validDomain(g.domain()):
 		return syscall.EOPNOTSUPP

@@ -1,13 +1,13 @@
-package coresched
+package kernel
 
 import (
 	"sync"
 	"syscall"
 )
 
-// Fake is a kernel with cookies, for tests and simulations. Cookies are 1, 2 and
+// Cookies is a kernel with cookies, for tests and simulations. Cookies are 1, 2 and
 // so on, in the order they are made.
-type Fake struct {
+type Cookies struct {
 	mu   sync.Mutex
 	of   map[int]uint64
 	made uint64
@@ -15,11 +15,11 @@ type Fake struct {
 	ended map[int]bool
 }
 
-// NewFake makes a kernel in which no thread has a cookie.
-func NewFake() *Fake { return &Fake{of: map[int]uint64{}, ended: map[int]bool{}} }
+// NewCookies makes a kernel in which no thread has a cookie.
+func NewCookies() *Cookies { return &Cookies{of: map[int]uint64{}, ended: map[int]bool{}} }
 
 // End ends a thread.
-func (f *Fake) End(thread int) {
+func (f *Cookies) End(thread int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.of, thread)
@@ -27,7 +27,7 @@ func (f *Fake) End(thread int) {
 }
 
 // Cookie returns a thread's cookie.
-func (f *Fake) Cookie(thread int) (uint64, error) {
+func (f *Cookies) Cookie(thread int) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended[thread] {
@@ -37,7 +37,7 @@ func (f *Fake) Cookie(thread int) (uint64, error) {
 }
 
 // Create gives a thread a new cookie.
-func (f *Fake) Create(thread int) error {
+func (f *Cookies) Create(thread int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended[thread] {
@@ -49,7 +49,7 @@ func (f *Fake) Create(thread int) error {
 }
 
 // Share gives one thread's cookie to another.
-func (f *Fake) Share(from, to int) error {
+func (f *Cookies) Share(from, to int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended[from] || f.ended[to] {

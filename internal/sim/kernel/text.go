@@ -1,4 +1,4 @@
-package cgroup
+package kernel
 
 import (
 	"math"
@@ -7,9 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
 // This file is how the kernel reads text.
+
+// unlimited is the text of "no limit" in version 2.
+const unlimited = "max"
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -117,19 +122,13 @@ func scanWord(text string, n int) (word, rest string) {
 	return text[:i], text[i:]
 }
 
-// unlimitedBytes is what the kernel stores for no limit.
-func unlimitedBytes() int64 {
-	size := int64(os.Getpagesize())
-	return math.MaxInt64 / size * size
-}
-
 // kernelBytes reads bytes as page_counter_memparse does: a suffix K to E, whole
 // pages, what is too large is no limit. None is the text of no limit. Nothing at
 // all is 0.
 func kernelBytes(text, none string) (int64, error) {
 	text = strip(text)
 	if text == none {
-		return unlimitedBytes(), nil
+		return cgroup.UnlimitedBytes(), nil
 	}
 	n, _, rest := digits(text, 0)
 	if rest != "" {
@@ -141,14 +140,14 @@ func kernelBytes(text, none string) (int64, error) {
 		return 0, syscall.EINVAL
 	}
 	size := uint64(os.Getpagesize())
-	return int64(min(n/size*size, uint64(unlimitedBytes()))), nil
+	return int64(min(n/size*size, uint64(cgroup.UnlimitedBytes()))), nil
 }
 
 // kernelList reads a list as bitmap_parselist does, of ids below size: up to the
 // first newline, blanks and empty parts skipped, "all", N for the last id, and
 // strides "0-7:1/2".
-func kernelList(text string, size int) (IDs, error) {
-	var s IDs
+func kernelList(text string, size int) (cgroup.IDs, error) {
+	var s cgroup.IDs
 	text, _, _ = strings.Cut(text, "\n")
 	for {
 		text = strings.TrimLeft(text, ", \t\v\f\r")
@@ -158,11 +157,11 @@ func kernelList(text string, size int) (IDs, error) {
 		r, rest, err := parseRegion(text, size)
 		switch {
 		case err != nil:
-			return IDs{}, err
+			return cgroup.IDs{}, err
 		case r.start > r.end || r.group == 0 || r.off > r.group:
-			return IDs{}, syscall.EINVAL
+			return cgroup.IDs{}, syscall.EINVAL
 		case r.end >= size:
-			return IDs{}, syscall.ERANGE
+			return cgroup.IDs{}, syscall.ERANGE
 		}
 		for i := r.start; i <= r.end; i += r.group {
 			for id := i; id < min(i+r.off, r.end+1); id++ {
