@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
 	"github.com/trimtab/trimtab/internal/runtimes"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -288,14 +289,14 @@ func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 }
 
 // used returns the CPUs every running container may use.
-func (r *Runtime) used() map[scenario.Ref]string {
-	used := map[scenario.Ref]string{}
+func (r *Runtime) used() []cpumap.Use {
+	var used []cpumap.Use
 	for _, c := range r.Containers() {
 		if c.State != "running" {
 			continue
 		}
 		if s, err := r.State(c.Ref); err == nil {
-			used[c.Ref] = s.CPUs
+			used = append(used, cpumap.Use{Pod: string(c.Ref.Pod()), CPUs: s.CPUs})
 		}
 	}
 	return used

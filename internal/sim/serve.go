@@ -15,6 +15,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/term"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
@@ -80,7 +82,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 		case <-connected:
 		}
 		if err := v.replay(ctx, r, s); err != nil && ctx.Err() == nil {
-			v.say("   %s %s", v.ink.paint(red, "✗"), err)
+			v.say("   %s %s", v.ink.Paint(term.BoldRed, "✗"), err)
 		}
 	}
 }
@@ -100,15 +102,15 @@ func (v *view) replay(ctx context.Context, r *Runtime, s *scenario.Scenario) err
 		if step.Restart != "" || len(step.Reconfigure) > 0 {
 			continue // these are for an agent of ours
 		}
-		v.say("\n%s %s", v.ink.paint(blue, fmt.Sprintf("%2d", i+1)), v.ink.paint(bold, step.Name))
+		v.say("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", i+1)), v.ink.Paint(term.Bold, step.Name))
 		if err := actOn(ctx, r, step); err != nil {
-			v.say("   %s %s", v.ink.paint(red, "✗"), err)
+			v.say("   %s %s", v.ink.Paint(term.BoldRed, "✗"), err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		v.say("")
-		v.state(plain(r), draw(r.o.Machine, poolOf(r), r.used()))
+		v.state(plain(r), cpumap.NewTiles(r.o.Machine, poolOf(r), r.used()))
 	}
 	v.say("\nplayed; waiting for the next plugin")
 	return nil
@@ -139,16 +141,16 @@ func poolOf(r *Runtime) api.NodeCPUs {
 func (v *view) event(e Event) {
 	ref := string(e.Ref)
 	if e.Err != nil {
-		v.say("   %-18s %s %s", e.Kind, ref, v.ink.paint(red, e.Err.Error()))
+		v.say("   %-18s %s %s", e.Kind, ref, v.ink.Paint(term.BoldRed, e.Err.Error()))
 		return
 	}
-	v.say("   %-18s %s", v.ink.paint(green, pad(e.Kind, 18)), ref)
+	v.say("   %-18s %s", v.ink.Paint(term.Green, term.Pad(e.Kind, 18)), ref)
 	if e.Adjust != nil {
 		v.answer("adjust", e.Adjust)
 	}
 	for _, u := range e.Updates {
 		if u.Err != nil {
-			v.say("      %s", v.ink.paint(red, "update "+string(u.Ref)+": "+u.Err.Error()))
+			v.say("      %s", v.ink.Paint(term.BoldRed, "update "+string(u.Ref)+": "+u.Err.Error()))
 		}
 		if u.Resources != nil {
 			v.answer("update "+string(u.Ref), u.Resources)
@@ -169,7 +171,7 @@ func (v *view) answer(what string, m proto.Message) {
 		return
 	}
 	for _, l := range flatten("", tree) {
-		v.say("      %s %s", v.ink.paint(dim, what), l)
+		v.say("      %s %s", v.ink.Paint(term.Dim, what), l)
 	}
 }
 

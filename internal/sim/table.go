@@ -3,6 +3,8 @@ package sim
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // cell is one field of a table. Changed fields stand out.
@@ -25,26 +27,26 @@ type column struct {
 
 // table lays out rows under headings. Columns in which nothing stands are left
 // out, fields too long are wrapped.
-func table(columns []column, rows []record, width int, c ink) block {
+func table(columns []column, rows []record, width int, c term.Ink) term.Block {
 	widths := measure(columns, rows, c)
-	out := block{width: width}
+	out := term.Block{Width: width}
 	var head, rule strings.Builder
 	for i, col := range columns {
 		if widths[i] > 0 {
-			head.WriteString(pad(col.name, widths[i]) + "  ")
+			head.WriteString(term.Pad(col.name, widths[i]) + "  ")
 			rule.WriteString(strings.Repeat("─", widths[i]) + "  ")
 		}
 	}
-	out.lines = append(out.lines, c.paint(bold, head.String()), c.paint(dim, rule.String()))
+	out.Lines = append(out.Lines, c.Paint(term.Bold, head.String()), c.Paint(term.Dim, rule.String()))
 	for _, r := range rows {
-		out.lines = append(out.lines, row(r.cells, widths, c)...)
+		out.Lines = append(out.Lines, row(r.cells, widths, c)...)
 		for _, text := range r.remarks {
-			for n, l := range wrap(text, width-4) {
+			for n, l := range term.Wrap(text, width-4) {
 				lead := "  └ "
 				if n > 0 {
 					lead = "    "
 				}
-				out.lines = append(out.lines, c.paint(dim, lead)+c.paint(remarkColor(text), l))
+				out.Lines = append(out.Lines, c.Paint(term.Dim, lead)+c.Paint(remarkColor(text), l))
 			}
 		}
 	}
@@ -54,12 +56,12 @@ func table(columns []column, rows []record, width int, c ink) block {
 // remarkColor makes remarks on problems stand out.
 func remarkColor(text string) string {
 	if strings.HasPrefix(text, "!") {
-		return yellow
+		return term.BoldYellow
 	}
-	return dim
+	return term.Dim
 }
 
-func measure(columns []column, rows []record, c ink) []int {
+func measure(columns []column, rows []record, c term.Ink) []int {
 	widths := make([]int, len(columns))
 	for i, col := range columns {
 		for _, r := range rows {
@@ -75,14 +77,14 @@ func measure(columns []column, rows []record, c ink) []int {
 }
 
 // mark is the room a changed field needs without colour: it gets a star.
-func mark(f cell, c ink) int {
-	if f.changed && !c.on && f.text != "" {
+func mark(f cell, c term.Ink) int {
+	if f.changed && !c.On && f.text != "" {
 		return 1
 	}
 	return 0
 }
 
-func row(fields []cell, widths []int, c ink) []string {
+func row(fields []cell, widths []int, c term.Ink) []string {
 	wrapped := make([][]string, len(fields))
 	height := 1
 	for i, f := range fields {
@@ -91,7 +93,7 @@ func row(fields []cell, widths []int, c ink) []string {
 			text += "*"
 		}
 		if widths[i] > 0 {
-			wrapped[i] = wrap(text, widths[i])
+			wrapped[i] = term.Wrap(text, widths[i])
 			height = max(height, len(wrapped[i]))
 		}
 	}
@@ -108,9 +110,9 @@ func row(fields []cell, widths []int, c ink) []string {
 			}
 			code := ""
 			if f.changed {
-				code = yellow
+				code = term.BoldYellow
 			}
-			b.WriteString(c.paint(code, text) + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
+			b.WriteString(c.Paint(code, text) + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
 		}
 		lines = append(lines, b.String())
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/term"
 	"github.com/trimtab/trimtab/internal/sim/effective"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -18,7 +20,7 @@ import (
 // view is what people see of a scenario.
 type view struct {
 	out   io.Writer
-	ink   ink
+	ink   term.Ink
 	width int
 }
 
@@ -29,13 +31,13 @@ func newView(out io.Writer, color bool, width int) *view {
 	if width <= 0 {
 		width = 100
 	}
-	return &view{out: out, ink: ink{color}, width: width}
+	return &view{out: out, ink: term.Ink{On: color}, width: width}
 }
 
 func (v *view) say(format string, args ...any) { fmt.Fprintf(v.out, format+"\n", args...) }
 
-func (v *view) block(b block) {
-	for _, l := range b.lines {
+func (v *view) block(b term.Block) {
+	for _, l := range b.Lines {
 		v.say("   %s", strings.TrimRight(l, " "))
 	}
 }
@@ -45,18 +47,11 @@ func (v *view) title(s *scenario.Scenario, m *topology.Machine) {
 	for _, c := range m.CPUs {
 		packages[c.Package] = true
 	}
-	v.say("%s  %s", v.ink.paint(bold, s.Name), v.ink.paint(dim, fmt.Sprintf("on %s, %s, %s, cgroup %s (%s)",
-		count(len(packages), "socket"), count(len(m.Nodes), "NUMA node"), count(len(m.CPUs), "CPU"), s.Node.Cgroup, s.Node.Driver)))
-	for _, l := range wrap(s.About, v.width) {
+	v.say("%s  %s", v.ink.Paint(term.Bold, s.Name), v.ink.Paint(term.Dim, fmt.Sprintf("on %s, %s, %s, cgroup %s (%s)",
+		term.Count(len(packages), "socket"), term.Count(len(m.Nodes), "NUMA node"), term.Count(len(m.CPUs), "CPU"), s.Node.Cgroup, s.Node.Driver)))
+	for _, l := range term.Wrap(s.About, v.width) {
 		v.say("%s", l)
 	}
-}
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // shown is what people see of one step.
@@ -64,7 +59,7 @@ type shown struct {
 	number  int
 	step    *scenario.Step
 	rows    []record
-	picture picture
+	picture cpumap.Tiles
 	err     error    // the request was rejected
 	unmet   []string // what is wanted and not so
 	wants   int
@@ -73,38 +68,38 @@ type shown struct {
 // step shows one step: what happened, what every container has, who has which
 // CPU, and what is wanted and not so.
 func (v *view) step(s shown) {
-	v.say("\n%s %s", v.ink.paint(blue, fmt.Sprintf("%2d", s.number)), v.ink.paint(bold, s.step.Name))
+	v.say("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", s.number)), v.ink.Paint(term.Bold, s.step.Name))
 	if s.err != nil {
-		for _, l := range wrap("rejected: "+s.err.Error(), v.width-3) {
-			v.say("   %s", v.ink.paint(yellow, l))
+		for _, l := range term.Wrap("rejected: "+s.err.Error(), v.width-3) {
+			v.say("   %s", v.ink.Paint(term.BoldYellow, l))
 		}
 	}
 	v.say("")
 	v.state(s.rows, s.picture)
 	for _, n := range s.unmet {
-		v.say("   %s %s", v.ink.paint(red, "✗"), n)
+		v.say("   %s %s", v.ink.Paint(term.BoldRed, "✗"), n)
 	}
 	if met := s.wants - len(s.unmet); len(s.unmet) == 0 && s.wants > 0 {
-		v.say("   %s %s", v.ink.paint(green, "✓"), v.ink.paint(dim, count(met, "expectation")+" met"))
+		v.say("   %s %s", v.ink.Paint(term.Green, "✓"), v.ink.Paint(term.Dim, term.Count(met, "expectation")+" met"))
 	}
 }
 
 // state shows the table of containers and the picture of the node.
-func (v *view) state(rows []record, p picture) {
+func (v *view) state(rows []record, p cpumap.Tiles) {
 	if len(rows) > 0 {
 		v.block(table(columns, rows, v.width-3, v.ink))
 		v.say("")
 	}
-	v.block(p.render(v.width-3, v.ink))
+	v.block(p.Block(v.width-3, v.ink))
 }
 
 func (v *view) end(steps, wants, unmet int, took time.Duration) {
-	sign, text := v.ink.paint(green, "✓"), "all as wanted"
+	sign, text := v.ink.Paint(term.Green, "✓"), "all as wanted"
 	if unmet > 0 {
-		sign, text = v.ink.paint(red, "✗"), fmt.Sprintf("%d not as wanted", unmet)
+		sign, text = v.ink.Paint(term.BoldRed, "✗"), fmt.Sprintf("%d not as wanted", unmet)
 	}
 	v.say("\n%s %s: %s, %s, read back from the kernel's files and the OCI specs, in %s",
-		sign, text, count(steps, "step"), count(wants, "expectation"), took.Round(time.Millisecond))
+		sign, text, term.Count(steps, "step"), term.Count(wants, "expectation"), took.Round(time.Millisecond))
 }
 
 // columns are the headings of the containers' table.
@@ -179,8 +174,8 @@ func (p *player) explain(ref scenario.Ref) api.Container {
 }
 
 // picture makes the picture of the node.
-func (p *player) picture() picture {
-	return draw(p.machine, p.agent.agent.Source().Status().CPUs, p.runtime.used())
+func (p *player) picture() cpumap.Tiles {
+	return cpumap.NewTiles(p.machine, p.agent.agent.Source().Status().CPUs, p.runtime.used())
 }
 
 // why says where a container's values come from, one line per annotation or

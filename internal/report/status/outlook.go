@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // Planner is a Source that can tell what would be. The server offers it where there is one.
@@ -72,27 +74,27 @@ func RenderOutlook(w io.Writer, out api.Outlook) error {
 		t := table(&b)
 		fmt.Fprintln(t, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY")
 		for _, c := range out.Containers {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs), dash(c.SeatWhy))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs), dash(c.SeatWhy))
 		}
 		flush(t)
 		values(&b, out.Containers)
 	}
 	for _, r := range out.Rejected {
-		fmt.Fprintf(&b, "\nrefused: %s %s: %s\n", Clean(r.Pod), Clean(r.Container), Clean(r.Reason))
+		fmt.Fprintf(&b, "\nrefused: %s %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), term.Clean(r.Reason))
 	}
 	if len(out.Moves) == 0 {
 		fmt.Fprint(&b, "\nno running container would get other CPUs\n")
 	} else {
-		fmt.Fprintf(&b, "\n%s would get other CPUs:\n", count(len(out.Moves), "running container"))
+		fmt.Fprintf(&b, "\n%s would get other CPUs:\n", term.Count(len(out.Moves), "running container"))
 		t := table(&b)
 		fmt.Fprintln(t, "POD\tCONTAINER\tNOW\tTHEN")
 		for _, m := range out.Moves {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", term.Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After))
 		}
 		flush(t)
 	}
 	fmt.Fprint(&b, "\nCPUs then\n")
-	draw(out.CPUs).write(&b, out.CPUs)
+	cpumap.New(out.CPUs).Text(&b, out.CPUs)
 	return send(w, &b)
 }
 
@@ -101,16 +103,16 @@ func values(w io.Writer, all []api.Container) {
 	for _, c := range all {
 		var said []string
 		for _, v := range c.Values {
-			said = append(said, fmt.Sprintf("  %s = %s (%s)", Clean(v.Field), Clean(v.Value), Clean(v.Why.Hook)))
+			said = append(said, fmt.Sprintf("  %s = %s (%s)", term.Clean(v.Field), term.Clean(v.Value), term.Clean(v.Why.Hook)))
 		}
 		for _, v := range c.PodValues {
-			said = append(said, fmt.Sprintf("  pod %s = %s (%s)", Clean(v.Field), Clean(v.Value), Clean(v.Why.Hook)))
+			said = append(said, fmt.Sprintf("  pod %s = %s (%s)", term.Clean(v.Field), term.Clean(v.Value), term.Clean(v.Why.Hook)))
 		}
 		for _, p := range c.Problems {
-			said = append(said, fmt.Sprintf("  problem: %s: %s", Clean(p.Key), Clean(p.Reason)))
+			said = append(said, fmt.Sprintf("  problem: %s: %s", term.Clean(p.Key), term.Clean(p.Reason)))
 		}
 		if len(said) > 0 {
-			fmt.Fprintf(w, "\n%s %s\n%s\n", Clean(c.Pod), Clean(c.Name), strings.Join(said, "\n"))
+			fmt.Fprintf(w, "\n%s %s\n%s\n", term.Clean(c.Pod), term.Clean(c.Name), strings.Join(said, "\n"))
 		}
 	}
 }

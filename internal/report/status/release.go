@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // Releaser is a Source that can give back what it changed. The server offers it
@@ -56,7 +57,7 @@ func RenderReleased(w io.Writer, r api.Released) error {
 			if list.what == "STALE" {
 				where = cmp.Or(k.Owner, k.Cgroup)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", list.what, Clean(where), Clean(k.Setting), Clean(k.Why))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", list.what, term.Clean(where), term.Clean(k.Setting), term.Clean(k.Why))
 		}
 	}
 	if err := t.Flush(); err != nil {

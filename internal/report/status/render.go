@@ -7,10 +7,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // Options are how things are shown to people.
@@ -23,8 +24,8 @@ type Options struct {
 func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	var b bytes.Buffer
 	head := table(&b)
-	fmt.Fprintf(head, "trimtab\t%s, up %s\n", Clean(n.Version), age(o.Now.Sub(n.Started)))
-	from := Clean(n.ConfigFile)
+	fmt.Fprintf(head, "trimtab\t%s, up %s\n", term.Clean(n.Version), age(o.Now.Sub(n.Started)))
+	from := term.Clean(n.ConfigFile)
 	if from == "" {
 		from = "defaults, no file"
 	}
@@ -36,7 +37,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
-	draw(n.CPUs).write(&b, n.CPUs)
+	cpumap.New(n.CPUs).Text(&b, n.CPUs)
 	pools(&b, n.CPUs.Pools)
 	if len(n.Containers) > 0 {
 		fmt.Fprintln(&b)
@@ -49,7 +50,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 func alarms(head io.Writer, n api.Node, o Options) {
 	alarmed := func(label string, texts []string, then string) {
 		for _, text := range texts {
-			fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(text)+then))
+			fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(term.Clean(text)+then))
 			label = "" // once, at the first line
 		}
 	}
@@ -74,16 +75,16 @@ func attachments(head io.Writer, n api.Node, o Options) {
 	}
 	for _, h := range n.Hooks {
 		if h.Enabled && h.Finding.Support != lifecycle.Supported {
-			fmt.Fprintf(head, "hook %s\t%s\n", Clean(h.Name), o.alarm(Clean(h.Effective())))
+			fmt.Fprintf(head, "hook %s\t%s\n", term.Clean(h.Name), o.alarm(term.Clean(h.Effective())))
 		}
 	}
 	label := "pod specs"
 	for _, p := range n.PodSpecs {
-		fmt.Fprintf(head, "%s\t%s: %s\n", label, Clean(string(p.Name)), Clean(p.State()))
+		fmt.Fprintf(head, "%s\t%s: %s\n", label, term.Clean(string(p.Name)), term.Clean(p.State()))
 		label = ""
 	}
 	if n.KubeletCPUs != "" {
-		fmt.Fprintf(head, "kubelet's CPUs\t%s\n", Clean(n.KubeletCPUs))
+		fmt.Fprintf(head, "kubelet's CPUs\t%s\n", term.Clean(n.KubeletCPUs))
 	}
 }
 
@@ -91,10 +92,10 @@ func attachments(head io.Writer, n api.Node, o Options) {
 func contested(head io.Writer, files []api.Contested, o Options) {
 	for _, c := range files {
 		if c.Kept != "" {
-			fmt.Fprintf(head, "contested\t%s\n", o.alarm(Clean(c.Kept)))
+			fmt.Fprintf(head, "contested\t%s\n", o.alarm(term.Clean(c.Kept)))
 		}
 		if c.Left != "" {
-			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(Clean(c.Left)))
+			fmt.Fprintf(head, "left alone\t%s\n", o.alarm(term.Clean(c.Left)))
 		}
 	}
 }
@@ -105,11 +106,11 @@ func hookServers(head io.Writer, h *api.HookServers, o Options) {
 	}
 	label := "hook servers"
 	if h.Error != "" {
-		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(Clean(h.Error)))
+		fmt.Fprintf(head, "%s\t%s\n", label, o.alarm(term.Clean(h.Error)))
 		label = ""
 	}
 	for _, s := range h.Servers {
-		state := Clean(s.File + ": " + s.State())
+		state := term.Clean(s.File + ": " + s.State())
 		if s.Error != "" || !s.InForce {
 			state = o.alarm(state)
 		}
@@ -119,15 +120,15 @@ func hookServers(head io.Writer, h *api.HookServers, o Options) {
 }
 
 func attachment(a api.Attached) string {
-	s := Clean(a.Name) + ": " + Clean(a.State)
+	s := term.Clean(a.Name) + ": " + term.Clean(a.State)
 	if a.Runtime != "" {
-		s += ", " + Clean(a.Runtime)
+		s += ", " + term.Clean(a.Runtime)
 	}
 	if len(a.Lacks) > 0 {
-		s += ", without " + Clean(strings.Join(a.Lacks, ", "))
+		s += ", without " + term.Clean(strings.Join(a.Lacks, ", "))
 	}
 	if a.Error != "" {
-		s += ": " + Clean(a.Error)
+		s += ": " + term.Clean(a.Error)
 	}
 	return s
 }
@@ -137,7 +138,7 @@ func (o Options) trouble(unapplied, problems int) string {
 		return "everything decided is in force"
 	}
 	return o.alarm(fmt.Sprintf("%s not applied, %s; trimtab explain NAMESPACE/POD says why",
-		count(unapplied, "value"), count(problems, "problem")))
+		term.Count(unapplied, "value"), term.Count(problems, "problem")))
 }
 
 func pools(w io.Writer, list []api.Pool) {
@@ -148,7 +149,7 @@ func pools(w io.Writer, list []api.Pool) {
 	t := table(w)
 	fmt.Fprintln(t, "POOL\tCLASS\tCPUS\tCONTAINERS")
 	for _, p := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", Clean(p.Name), dash(p.Class), dash(p.CPUs), p.Members)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", term.Clean(p.Name), dash(p.Class), dash(p.CPUs), p.Members)
 	}
 	flush(t)
 }
@@ -168,7 +169,7 @@ func containers(w io.Writer, list []api.Container, o Options) {
 		if len(c.Problems) > 0 {
 			problems = o.alarm(fmt.Sprint(len(c.Problems)))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class),
 			dash(c.QoS), dash(c.Seat), dash(c.CPUs), applied, all, problems)
 	}
 	flush(t)
@@ -199,24 +200,24 @@ func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 }
 
 func explainHead(w io.Writer, c api.Container) {
-	name := Clean(c.Pod)
+	name := term.Clean(c.Pod)
 	if c.Name != "" {
-		name += "/" + Clean(c.Name)
+		name += "/" + term.Clean(c.Name)
 	}
 	fmt.Fprintln(w, name)
 	t := table(w)
 	fmt.Fprintf(t, "  state\t%s\n", dash(c.State))
 	class := dash(c.Class)
 	if c.ClassFrom != "" {
-		class += ", from " + Clean(c.ClassFrom)
+		class += ", from " + term.Clean(c.ClassFrom)
 	}
 	fmt.Fprintf(t, "  class\t%s\n  QoS\t%s\n", class, dash(c.QoS))
 	seat := dash(c.CPUs)
 	if c.Seat != "" {
-		seat += " (" + Clean(c.Seat) + ")"
+		seat += " (" + term.Clean(c.Seat) + ")"
 	}
 	if c.SeatWhy != "" {
-		seat += ": " + Clean(c.SeatWhy)
+		seat += ": " + term.Clean(c.SeatWhy)
 	}
 	fmt.Fprintf(t, "  CPUs\t%s\n", seat)
 	flush(t)
@@ -232,9 +233,9 @@ func explainFacts(w io.Writer, facts []api.Fact) {
 	for _, f := range facts {
 		from := dash(string(f.From))
 		if f.Note != "" {
-			from += ": " + Clean(f.Note)
+			from += ": " + term.Clean(f.Note)
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", Clean(f.Name), dash(f.Value), from)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", term.Clean(f.Name), dash(f.Value), from)
 	}
 	flush(t)
 }
@@ -250,9 +251,9 @@ func explainValues(w io.Writer, values []api.Value, o Options) {
 	for _, v := range values {
 		from := dash(v.Why.Source)
 		if v.Why.Text != "" {
-			from += " (" + Clean(v.Why.Text) + ")"
+			from += " (" + term.Clean(v.Why.Text) + ")"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", Clean(v.Field), dash(v.Value), dash(v.Why.Hook), from,
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", term.Clean(v.Field), dash(v.Value), dash(v.Why.Hook), from,
 			dash(v.Channel), o.applied(v))
 	}
 	flush(t)
@@ -261,7 +262,7 @@ func explainValues(w io.Writer, values []api.Value, o Options) {
 func (o Options) applied(v api.Value) string {
 	s := "yes"
 	if v.Note != "" {
-		s = "yes, " + Clean(v.Note)
+		s = "yes, " + term.Clean(v.Note)
 	}
 	if v.Applied {
 		return s
@@ -277,7 +278,7 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 	t := table(w)
 	fmt.Fprintln(t, "  PROBLEM\tKEY\tVALUE\tREASON")
 	for _, p := range problems {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(Clean(p.Told())))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(term.Clean(p.Told())))
 	}
 	flush(t)
 }
@@ -286,25 +287,25 @@ func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 // for each thing that was decided.
 func RenderEvent(w io.Writer, e api.Event, o Options) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s #%d %s", e.Time.Format("15:04:05.000"), e.Seq, Clean(e.Kind))
+	fmt.Fprintf(&b, "%s #%d %s", e.Time.Format("15:04:05.000"), e.Seq, term.Clean(e.Kind))
 	if e.Pod != "" {
-		fmt.Fprintf(&b, " %s", Clean(strings.TrimSuffix(e.Pod+"/"+e.Container, "/")))
+		fmt.Fprintf(&b, " %s", term.Clean(strings.TrimSuffix(e.Pod+"/"+e.Container, "/")))
 	}
 	fmt.Fprintf(&b, " via %s in %s\n", dash(e.From), e.Took.Round(time.Microsecond))
 	for _, v := range e.Values {
-		fmt.Fprintf(&b, "    %s = %s", Clean(v.Field), Clean(v.Value))
+		fmt.Fprintf(&b, "    %s = %s", term.Clean(v.Field), term.Clean(v.Value))
 		fmt.Fprintf(&b, "  [%s", dash(v.Why.Hook))
 		if v.Why.Source != "" {
-			fmt.Fprintf(&b, " from %s", Clean(v.Why.Source))
+			fmt.Fprintf(&b, " from %s", term.Clean(v.Why.Source))
 		}
 		fmt.Fprintf(&b, ", %s] %s\n", dash(v.Channel), strings.TrimPrefix(o.applied(v), "yes"))
 	}
 	for _, c := range e.Changed {
-		fmt.Fprintf(&b, "    others: %s\n", Clean(c))
+		fmt.Fprintf(&b, "    others: %s\n", term.Clean(c))
 	}
 	for _, p := range e.Problems {
 		if p.Warning {
-			fmt.Fprintf(&b, "    warning: %s\n", Clean(p.String()))
+			fmt.Fprintf(&b, "    warning: %s\n", term.Clean(p.String()))
 			continue
 		}
 		what := "problem: "
@@ -314,24 +315,19 @@ func RenderEvent(w io.Writer, e api.Event, o Options) error {
 		case p.Refused:
 			what = "refused: "
 		}
-		fmt.Fprintf(&b, "    %s\n", o.alarm(what+Clean(p.String())))
+		fmt.Fprintf(&b, "    %s\n", o.alarm(what+term.Clean(p.String())))
 	}
 	if e.Again {
 		fmt.Fprintln(&b, "    decided before, and recognised by its record")
 	}
 	if e.Rejected != "" {
-		fmt.Fprintf(&b, "    %s\n", o.alarm("REJECTED: "+Clean(e.Rejected)))
+		fmt.Fprintf(&b, "    %s\n", o.alarm("REJECTED: "+term.Clean(e.Rejected)))
 	}
 	return send(w, &b)
 }
 
 // alarm marks what needs a look, where colour can.
-func (o Options) alarm(s string) string {
-	if !o.Color {
-		return s
-	}
-	return "\x1b[1;31m" + s + "\x1b[0m"
-}
+func (o Options) alarm(s string) string { return term.Ink{On: o.Color}.Paint(term.BoldRed, s) }
 
 func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
@@ -360,25 +356,7 @@ func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return Clean(s)
-}
-
-// Clean makes foreign text, such as values of annotations, fit to stand in a
-// table on a terminal.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return term.Clean(s)
 }
 
 func age(d time.Duration) string {

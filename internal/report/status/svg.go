@@ -2,89 +2,31 @@ package status
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Measures of the drawing, in pixels.
-const (
-	svgMargin  = 24
-	svgCell    = 26 // a CPU
-	svgGap     = 5  // between cores
-	svgPad     = 12 // inside a node's box
-	svgTitle   = 24 // above a node's cores
-	svgLine    = 20 // of text
-	svgColumns = 16 // CPUs in a row of a node
-	svgWidth   = 640
-)
-
-// svgOwners are the fills of pods that own CPUs, made to be told apart by people who see few colours; a letter says the
-// same. After the last they begin again.
-var svgOwners = []string{
-	"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#b8860b", "#5f9ea0", "#9370db",
-}
-
-// svgFills are those of CPUs that no pod owns alone.
-var svgFills = map[string]string{
-	markShared: "#d6e6f5", markReclaimed: "#dcefd2", markBoth: "#e4ebe8", markReserved: "#8d949c", markNone: "#ffffff",
-	markTooMany: "#bbbbbb",
-}
-
-// SVG draws a node: its packages, NUMA nodes, cores and threads, each CPU in the colour of who may use it, and who that
-// is. The drawing needs nothing from outside and can be attached to a ticket.
+// SVG draws a node: what it is, its CPUs, and who may use each.
 func SVG(w io.Writer, n api.Node, now time.Time) error {
-	var body bytes.Buffer
-	d := drawing{out: &body, picture: draw(n.CPUs), y: svgMargin}
-	d.head(n, now)
-	for _, group := range byPackage(n.CPUs.Nodes) {
-		d.pkg(group)
-	}
-	d.legend(n)
-	var b bytes.Buffer
-	width := max(svgWidth, d.right+svgMargin)
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="13">`+"\n",
-		width, d.y+svgMargin)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fbfbfa"/>`+"\n", width, d.y+svgMargin)
-	b.Write(body.Bytes())
-	b.WriteString("</svg>\n")
-	return send(w, &b)
-}
-
-// drawing is written from top to bottom.
-type drawing struct {
-	out      *bytes.Buffer
-	picture  picture
-	y, right int
-}
-
-func (d *drawing) text(x, y int, attributes, text string) {
-	fmt.Fprintf(d.out, `<text x="%d" y="%d"%s>%s</text>`+"\n", x, y, attributes, escape(text))
-	d.right = max(d.right, x+len([]rune(text))*15/2)
-}
-
-// line writes a line of text at the left.
-func (d *drawing) line(attributes, text string) {
-	d.y += svgLine
-	d.text(svgMargin, d.y-5, attributes, text)
-}
-
-func (d *drawing) head(n api.Node, now time.Time) {
-	d.y += 4
-	d.line(` font-size="18" font-weight="bold"`, "trimtab "+Clean(n.Version))
+	head := []cpumap.Line{{Style: cpumap.Title, Text: "trimtab " + term.Clean(n.Version)}}
 	for _, a := range n.Attachments {
-		d.line("", "attachment "+attachment(a))
+		head = append(head, cpumap.Line{Text: "attachment " + attachment(a)})
 	}
-	d.line("", fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countOf(n)))
+	head = append(head, cpumap.Line{Text: fmt.Sprintf("%s; %s", now.UTC().Format(time.RFC3339), countOf(n))})
 	if n.ConfigError != "" {
-		d.line(` fill="#b00020"`, "configuration not in force: "+Clean(strings.ReplaceAll(n.ConfigError, "\n", "; ")))
+		head = append(head, cpumap.Line{Style: cpumap.Warning, Text: "configuration not in force: " + term.Clean(strings.ReplaceAll(n.ConfigError, "\n", "; "))})
 	}
-	d.y += svgGap
+	var b bytes.Buffer
+	if err := cpumap.SVG(&b, head, n.CPUs); err != nil {
+		return err
+	}
+	return send(w, &b)
 }
 
 // countOf says how many containers of which class there are, and what is amiss.
@@ -93,155 +35,14 @@ func countOf(n api.Node) string {
 	for _, c := range n.Containers {
 		classes[c.Class]++
 	}
-	parts := []string{count(len(n.Containers), "container")}
+	parts := []string{term.Count(len(n.Containers), "container")}
 	for _, class := range []string{"system", "dedicated", "shared", "reclaimed", "none"} {
 		if classes[class] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", classes[class], class))
 		}
 	}
 	if n.Unapplied+n.Problems > 0 {
-		parts = append(parts, count(n.Unapplied, "value")+" not applied", count(n.Problems, "problem"))
+		parts = append(parts, term.Count(n.Unapplied, "value")+" not applied", term.Count(n.Problems, "problem"))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// byPackage are the nodes in groups of one package, in order. Nodes of an agent that told no packages are one group.
-func byPackage(nodes []api.NUMA) [][]api.NUMA {
-	var groups [][]api.NUMA
-	for i, n := range nodes {
-		if i == 0 || n.Package != nodes[i-1].Package {
-			groups = append(groups, nil)
-		}
-		groups[len(groups)-1] = append(groups[len(groups)-1], n)
-	}
-	return groups
-}
-
-// pkg draws the nodes of a package side by side, two in a row.
-func (d *drawing) pkg(nodes []api.NUMA) {
-	top := d.y
-	d.y += svgTitle
-	title := fmt.Sprintf("package %d", nodes[0].Package)
-	if nodes[0].Package < 0 {
-		title = "memory alone"
-	}
-	d.text(svgMargin+svgPad, d.y-7, ` font-weight="bold"`, title)
-	right := 0
-	for row := range slices.Chunk(nodes, 2) {
-		x, bottom := svgMargin+svgPad, 0
-		for _, n := range row {
-			w, h := d.node(n, x, d.y)
-			x += w + svgPad
-			bottom = max(bottom, d.y+h)
-		}
-		right = max(right, x)
-		d.y = bottom + svgPad
-	}
-	fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="none" stroke="#9aa0a6"/>`+"\n", svgMargin, top, right-svgMargin, d.y-top)
-	d.right = max(d.right, right)
-	d.y += svgPad
-}
-
-// node draws one NUMA node at a place and returns its size.
-func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
-	title := fmt.Sprintf("node %d: %s", n.ID, Clean(n.CPUs))
-	if n.CPUs == "" {
-		title = fmt.Sprintf("node %d: no CPUs", n.ID)
-	}
-	if n.Memory > 0 {
-		title += ", " + gib(n.Memory)
-	}
-	atX, atY, right := x+svgPad, y+svgTitle, x+2*svgPad+len([]rune(title))*15/2
-	column := 0
-	for _, core := range cores(n) {
-		if column > 0 && column+len(core) > svgColumns {
-			column, atX, atY = 0, x+svgPad, atY+svgCell+svgGap
-		}
-		atX = d.core(core, atX, atY)
-		right = max(right, atX-svgGap+svgPad)
-		column += len(core)
-	}
-	width, height = right-x, atY+svgCell+svgPad-y
-	if n.CPUs == "" {
-		height = svgTitle + svgPad
-	}
-	fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="%d" height="%d" rx="4" fill="none" stroke="#c4c7cb"/>`+"\n", x, y, width, height)
-	d.text(x+svgPad, y+16, "", title)
-	return width, height
-}
-
-// cores are the threads of each core; CPUs are cores of their own where the agent did not tell.
-func cores(n api.NUMA) [][]int {
-	var all [][]int
-	for _, list := range n.Cores {
-		all = append(all, cpus(list))
-	}
-	if len(all) == 0 {
-		for _, id := range cpus(n.CPUs) {
-			all = append(all, []int{id})
-		}
-	}
-	return all
-}
-
-// core draws the threads of a core and returns where the next one begins.
-func (d *drawing) core(ids []int, x, y int) int {
-	for _, id := range ids {
-		mark := d.picture.marks[id]
-		ink := "#202124"
-		if dark := []string{svgFills[markReserved], "#0072b2"}; slices.Contains(dark, fill(mark)) {
-			ink = "#ffffff"
-		}
-		fmt.Fprintf(d.out, `<g><title>CPU %d: %s</title><rect x="%d" y="%d" width="%d" height="%d" fill="%s" stroke="#80868b"/>`,
-			id, escape(d.who(mark)), x, y, svgCell, svgCell, fill(mark))
-		fmt.Fprintf(d.out, `<text x="%d" y="%d" text-anchor="middle" font-size="10" fill="%s">%d</text>`, x+svgCell/2, y+11, ink, id)
-		fmt.Fprintf(d.out, `<text x="%d" y="%d" text-anchor="middle" font-size="11" font-weight="bold" fill="%s">%s</text></g>`+"\n",
-			x+svgCell/2, y+22, ink, escape(mark))
-		x += svgCell
-	}
-	return x + svgGap
-}
-
-// who is what a mark stands for.
-func (d *drawing) who(mark string) string {
-	for _, o := range d.picture.used {
-		if o.mark == mark {
-			return o.text
-		}
-	}
-	return "in no pool"
-}
-
-func fill(mark string) string {
-	if f, ok := svgFills[mark]; ok {
-		return f
-	}
-	return svgOwners[strings.Index(letters, mark)%len(svgOwners)]
-}
-
-// legend says what the marks stand for.
-func (d *drawing) legend(n api.Node) {
-	for _, o := range d.picture.used {
-		d.y += svgLine
-		fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="16" height="16" fill="%s" stroke="#80868b"/>`+"\n", svgMargin, d.y-16, fill(o.mark))
-		d.text(svgMargin+8, d.y-4, ` text-anchor="middle" font-size="11" font-weight="bold"`, o.mark)
-		d.text(svgMargin+24, d.y-4, "", o.text)
-	}
-	for _, p := range n.CPUs.Pools {
-		d.line("", fmt.Sprintf("pool %s, class %s: CPUs %s, %s", Clean(p.Name), Clean(p.Class), Clean(p.CPUs), count(p.Members, "container")))
-	}
-	if len(n.CPUs.Grants) == 0 {
-		d.line(` fill="#5f6368"`, "no pod owns CPUs alone")
-	}
-}
-
-func gib(bytes uint64) string {
-	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
-}
-
-// escape makes foreign text fit for XML; what XML has no place for becomes U+FFFD.
-func escape(text string) string {
-	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(text)) // a buffer refuses nothing
-	return b.String()
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/report/api"
-	"github.com/trimtab/trimtab/internal/report/status"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/term"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -39,7 +40,7 @@ type Row struct {
 // Rows are the owners of CPUs and the pools, as the agent tells them.
 func Rows(n api.Node) []Row {
 	var rows []Row
-	for _, m := range status.Marks(n.CPUs) {
+	for _, m := range cpumap.Marks(n.CPUs) {
 		if m.Pod != "" {
 			rows = append(rows, Row{Name: m.Pod, Mark: m.Mark, CPUs: m.CPUs})
 		}
@@ -50,7 +51,7 @@ func Rows(n api.Node) []Row {
 	}
 	for _, pool := range pools {
 		if ids := list(pool.CPUs); len(ids) > 0 {
-			r := Row{Name: status.Clean(pool.Name) + " pool", CPUs: ids}
+			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids}
 			if pool.Members >= 0 {
 				r.Containers = strconv.Itoa(pool.Members)
 			}
@@ -63,21 +64,6 @@ func Rows(n api.Node) []Row {
 	return rows
 }
 
-// Share is how busy CPUs are together; ok is false where nothing is known of any.
-func Share(busy map[int]float64, ids []int) (share float64, ok bool) {
-	n := 0
-	for _, id := range ids {
-		if b, known := busy[id]; known {
-			share += b
-			n++
-		}
-	}
-	if n == 0 {
-		return 0, false
-	}
-	return share / float64(n), true
-}
-
 // String draws the frame. Lines are cut at the width.
 func (f Frame) String() string {
 	if f.Width == 0 {
@@ -85,7 +71,7 @@ func (f Frame) String() string {
 	}
 	lines := f.head()
 	lines = append(lines, "")
-	lines = append(lines, f.cpus()...)
+	lines = append(lines, cpumap.Busy(f.Node.CPUs, f.Busy, f.Width, term.Ink{On: f.Color})...)
 	lines = append(lines, "")
 	lines = append(lines, f.rows()...)
 	if f.Height == 0 { // nobody is there to press a key
@@ -94,14 +80,14 @@ func (f Frame) String() string {
 	if most := max(f.Height, 3); len(lines) > most-1 {
 		lines = append(lines[:most-2], fmt.Sprintf("… %d more lines", len(lines)-most+2))
 	}
-	return strings.Join(append(lines, f.paint(dim, f.cut("q quit   space pause   s sort by name or use"))), "\n")
+	return strings.Join(append(lines, f.paint(term.Dim, f.cut("q quit   space pause   s sort by name or use"))), "\n")
 }
 
 func (f Frame) head() []string {
 	n := f.Node
-	first := "trimtab " + status.Clean(n.Version)
+	first := "trimtab " + term.Clean(n.Version)
 	for _, a := range n.Attachments {
-		first += "   " + status.Clean(a.Name+": "+a.State)
+		first += "   " + term.Clean(a.Name+": "+a.State)
 	}
 	amiss := "everything decided is in force"
 	if n.Unapplied+n.Problems > 0 {
@@ -109,7 +95,7 @@ func (f Frame) head() []string {
 	}
 	first = f.cut(fmt.Sprintf("%s   %d containers, %s", first, len(n.Containers), amiss))
 	if n.Unapplied+n.Problems > 0 {
-		first = f.paint(red, first)
+		first = f.paint(term.Red, first)
 	}
 	lines := []string{first}
 	var waits []string
@@ -120,73 +106,12 @@ func (f Frame) head() []string {
 		lines = append(lines, f.cut("pressure, last 10 s   "+strings.Join(waits, "   ")))
 	}
 	if f.Paused {
-		lines = append(lines, f.paint(yellow, f.cut("paused; space goes on")))
+		lines = append(lines, f.paint(term.Yellow, f.cut("paused; space goes on")))
 	}
 	if f.Trouble != "" {
-		lines = append(lines, f.paint(red, f.cut(status.Clean(f.Trouble))))
+		lines = append(lines, f.paint(term.Red, f.cut(term.Clean(f.Trouble))))
 	}
 	return lines
-}
-
-// cpus draws each NUMA node in pairs of lines: how busy its CPUs are, and who may use them.
-func (f Frame) cpus() []string {
-	marks := map[int]string{}
-	for _, m := range status.Marks(f.Node.CPUs) {
-		for _, id := range m.CPUs {
-			marks[id] = m.Mark
-		}
-	}
-	widest := 0
-	for _, n := range f.Node.CPUs.Nodes {
-		widest = max(widest, len(n.CPUs))
-	}
-	var lines []string
-	for _, n := range f.Node.CPUs.Nodes {
-		ids := list(n.CPUs)
-		if len(ids) == 0 {
-			continue
-		}
-		label := fmt.Sprintf("node %-2d %-*s  %s  ", n.ID, widest, n.CPUs, f.percent(ids))
-		blank := strings.Repeat(" ", len([]rune(label)))
-		for part := range slices.Chunk(ids, max(8, (f.Width-len(blank))*8/9/8*8)) {
-			var bars, who strings.Builder
-			for i, id := range part {
-				if i > 0 && i%8 == 0 {
-					bars.WriteByte(' ')
-					who.WriteByte(' ')
-				}
-				bars.WriteString(f.bar(id))
-				who.WriteString(cmp.Or(marks[id], " "))
-			}
-			lines = append(lines, label+bars.String(), blank+f.paint(dim, who.String()))
-			label = blank
-		}
-	}
-	return lines
-}
-
-const steps = "▁▂▃▄▅▆▇█"
-
-// block is the bar of a share.
-func block(share float64) string {
-	all := []rune(steps)
-	return string(all[min(len(all)-1, int(share*float64(len(all))))])
-}
-
-func (f Frame) bar(id int) string {
-	share, known := f.Busy[id]
-	if !known {
-		return "?"
-	}
-	return f.paint(heat(share), block(share))
-}
-
-func (f Frame) percent(ids []int) string {
-	share, ok := Share(f.Busy, ids)
-	if !ok {
-		return "    -"
-	}
-	return fmt.Sprintf("%3.0f %%", 100*share)
 }
 
 // rows is the table of owners and pools, with what they did lately.
@@ -196,8 +121,8 @@ func (f Frame) rows() []string {
 		slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
 	} else {
 		slices.SortStableFunc(rows, func(a, b Row) int {
-			x, _ := Share(f.Busy, a.CPUs)
-			y, _ := Share(f.Busy, b.CPUs)
+			x, _ := cpumap.Share(f.Busy, a.CPUs)
+			y, _ := cpumap.Share(f.Busy, b.CPUs)
 			return cmp.Compare(y, x)
 		})
 	}
@@ -206,53 +131,21 @@ func (f Frame) rows() []string {
 		name, cpus = max(name, len([]rune(r.Name))), max(cpus, len(topology.FormatList(r.CPUs)))
 	}
 	name, cpus = min(name, f.Width/3), min(cpus, f.Width/3)
-	lines := []string{f.paint(dim, f.cut(fmt.Sprintf("  %-*s  %-*s  CONTAINERS   BUSY  LATELY", name, "OWNER", cpus, "CPUS")))}
+	lines := []string{f.paint(term.Dim, f.cut(fmt.Sprintf("  %-*s  %-*s  CONTAINERS   BUSY  LATELY", name, "OWNER", cpus, "CPUS")))}
 	for _, r := range rows {
 		var lately strings.Builder
 		for _, share := range f.History[r.Name] {
-			lately.WriteString(block(share))
+			lately.WriteString(cpumap.Bar(share))
 		}
-		lines = append(lines, f.cut(fmt.Sprintf("%1s %-*s  %-*s  %10s  %s  %s", r.Mark, name, short(r.Name, name), cpus,
-			short(topology.FormatList(r.CPUs), cpus), r.Containers, f.percent(r.CPUs), lately.String())))
+		lines = append(lines, f.cut(fmt.Sprintf("%1s %-*s  %-*s  %10s  %s  %s", r.Mark, name, term.Cut(r.Name, name), cpus,
+			term.Cut(topology.FormatList(r.CPUs), cpus), r.Containers, cpumap.Percent(f.Busy, r.CPUs), lately.String())))
 	}
 	return lines
 }
 
-// short cuts a text, which says so by its end.
-func short(text string, columns int) string {
-	runes := []rune(text)
-	if len(runes) <= columns {
-		return text
-	}
-	return string(runes[:columns-1]) + "…"
-}
+func (f Frame) cut(line string) string { return term.Cut(line, f.Width) }
 
-func (f Frame) cut(line string) string { return short(line, f.Width) }
-
-// Colours of a terminal (ECMA-48).
-const (
-	dim    = "2"
-	red    = "31"
-	yellow = "33"
-	green  = "32"
-)
-
-func heat(share float64) string {
-	switch {
-	case share >= 0.9:
-		return red
-	case share >= 0.6:
-		return yellow
-	}
-	return green
-}
-
-func (f Frame) paint(color, text string) string {
-	if !f.Color {
-		return text
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
-}
+func (f Frame) paint(color, text string) string { return term.Ink{On: f.Color}.Paint(color, text) }
 
 func list(text string) []int {
 	ids, err := topology.ParseList(text)

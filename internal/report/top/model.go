@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
 )
 
 // lately is how many looks a row remembers.
@@ -103,7 +104,7 @@ func (m Model) Seen(node api.Node, r Reading, err error) Model {
 func remember(before map[string][]float64, rows []Row, busy map[int]float64) map[string][]float64 {
 	after := map[string][]float64{}
 	for _, r := range rows {
-		share, ok := Share(busy, r.CPUs)
+		share, ok := cpumap.Share(busy, r.CPUs)
 		history := before[r.Name]
 		if ok {
 			history = append(append([]float64{}, history...), share)

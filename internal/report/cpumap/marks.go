@@ -1,18 +1,15 @@
-package status
+package cpumap
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// The marks of CPUs that no pod owns alone; a pod's are letters. They are those
-// of the embedded runtime's picture.
+// The marks of CPUs that no pod owns alone; a pod's are letters.
 const (
 	markShared    = "s"
 	markReclaimed = "r"
@@ -24,26 +21,19 @@ const (
 
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// perLine is how many CPUs one line of the picture shows, in groups.
-const (
-	perLine  = 64
-	perGroup = 8
-)
+// entry is one explained mark of a map.
+type entry struct{ mark, pod, text string } // pod is empty for a pool
 
-// owner is one explained mark of the picture.
-type owner struct{ mark, text string }
-
-// Mark is what stands for some CPUs in a picture, and whose they are.
+// Mark is what stands for some CPUs, and whose they are.
 type Mark struct {
 	Mark string
 	Pod  string // that owns them alone, as namespace/name; empty for a pool
 	CPUs []int
 }
 
-// Marks gives every CPU the mark that RenderStatus draws it with. An owner has one entry, so has everything else; no CPU
-// is in two.
+// Marks gives every online CPU its mark. An owner has one entry, so has everything else; no CPU is in two.
 func Marks(c api.NodeCPUs) []Mark {
-	p := draw(c)
+	p := New(c)
 	at := map[string]int{}
 	var all []Mark
 	for _, id := range cpus(c.Online) {
@@ -59,20 +49,20 @@ func Marks(c api.NodeCPUs) []Mark {
 	return all
 }
 
-// picture says which mark each CPU has.
-type picture struct {
-	marks map[int]string
-	pods  map[int]string // who owns a CPU alone
-	used  []owner
+// Map says which mark each CPU has.
+type Map struct {
+	marks  map[int]string
+	pods   map[int]string // who owns a CPU alone
+	legend []entry
 }
 
-// draw gives each CPU the mark of who may use it. What is more particular is
+// New gives each CPU the mark of who may use it. What is more particular is
 // painted last: pools, reserved, owners.
-func draw(c api.NodeCPUs) picture {
-	p := picture{marks: map[int]string{}, pods: map[int]string{}}
+func New(c api.NodeCPUs) Map {
+	p := Map{marks: map[int]string{}, pods: map[int]string{}}
 	p.pools(c)
 	if ids := cpus(c.Reserved); len(ids) > 0 {
-		p.paint(ids, owner{markReserved, "reserved"})
+		p.paint(ids, entry{mark: markReserved, text: "reserved"})
 	}
 	var pods []string
 	own, away := map[string][]int{}, map[string][]int{}
@@ -92,18 +82,18 @@ func draw(c api.NodeCPUs) picture {
 		slices.Sort(own[pod])
 		ids := slices.Compact(own[pod])
 		for _, id := range ids {
-			p.pods[id] = Clean(pod)
+			p.pods[id] = term.Clean(pod)
 		}
-		text := Clean(pod) + " alone: " + cmp.Or(topology.FormatList(ids), "none")
+		text := term.Clean(pod) + " alone: " + cmp.Or(topology.FormatList(ids), "none")
 		if slices.Sort(away[pod]); len(away[pod]) > 0 {
 			text += ", missing " + topology.FormatList(slices.Compact(away[pod]))
 		}
-		p.paint(ids, owner{mark, text})
+		p.paint(ids, entry{mark, term.Clean(pod), text})
 	}
 	return p
 }
 
-func (p *picture) pools(c api.NodeCPUs) {
+func (p *Map) pools(c api.NodeCPUs) {
 	shared, reclaimed := cpus(c.Shared), cpus(c.Reclaimed)
 	for _, id := range cpus(c.Online) {
 		p.marks[id] = markNone
@@ -122,22 +112,22 @@ func (p *picture) pools(c api.NodeCPUs) {
 	for _, m := range p.marks {
 		seen[m] = true
 	}
-	for _, o := range []owner{
-		{markBoth, "shared and reclaimed pool"},
-		{markShared, "shared pool"},
-		{markReclaimed, "reclaimed pool"},
+	for _, o := range []entry{
+		{mark: markBoth, text: "shared and reclaimed pool"},
+		{mark: markShared, text: "shared pool"},
+		{mark: markReclaimed, text: "reclaimed pool"},
 	} {
 		if seen[o.mark] {
-			p.used = append(p.used, o)
+			p.legend = append(p.legend, o)
 		}
 	}
 }
 
-func (p *picture) paint(ids []int, o owner) {
+func (p *Map) paint(ids []int, o entry) {
 	for _, id := range ids {
 		p.marks[id] = o.mark
 	}
-	p.used = append(p.used, o)
+	p.legend = append(p.legend, o)
 }
 
 // cpus reads a list the agent sent; what it cannot be read as is not drawn.
@@ -147,34 +137,4 @@ func cpus(list string) []int {
 		return nil
 	}
 	return ids
-}
-
-// write draws one or more lines per NUMA node, and the legend.
-func (p picture) write(w io.Writer, c api.NodeCPUs) {
-	widest := 0
-	for _, n := range c.Nodes {
-		widest = max(widest, len(n.CPUs))
-	}
-	for _, n := range c.Nodes {
-		label := fmt.Sprintf("  node %-2d  %*s  ", n.ID, widest, n.CPUs)
-		for line := range slices.Chunk(cpus(n.CPUs), perLine) {
-			fmt.Fprintln(w, label+p.line(line))
-			label = strings.Repeat(" ", len(label))
-		}
-	}
-	for _, o := range p.used {
-		fmt.Fprintf(w, "  %s %s\n", o.mark, o.text)
-	}
-}
-
-func (p picture) line(ids []int) string {
-	var groups []string
-	for group := range slices.Chunk(ids, perGroup) {
-		var b strings.Builder
-		for _, id := range group {
-			b.WriteString(p.marks[id])
-		}
-		groups = append(groups, b.String())
-	}
-	return strings.Join(groups, " ")
 }

@@ -1,0 +1,4 @@
+// Package cpumap draws the CPUs of a node and who may use each: as text (Map),
+// as tiles on a terminal (Tiles), with their load (Busy) and as SVG. All of them
+// have the same marks.
+package cpumap
