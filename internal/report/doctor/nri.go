@@ -154,9 +154,9 @@ func (n *nriConfig) readImports(file string, seen map[string]bool) {
 		switch {
 		case len(s.table) > 0:
 		case s.key == "version" && n.version == "":
-			n.version = s.text()
+			n.version = s.text
 		case s.key == "imports":
-			for _, pattern := range s.texts() {
+			for _, pattern := range s.texts {
 				if !filepath.IsAbs(pattern) {
 					pattern = filepath.Join(filepath.Dir(file), pattern)
 				}
@@ -178,7 +178,10 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 		n.err, n.errFile = err, file
 		return nil
 	}
-	all := parseTOML(file, string(data))
+	all, err := parseTOML(file, string(data))
+	if err != nil {
+		n.err, n.errFile = err, file // what stands above the fault counts
+	}
 	for _, s := range all {
 		switch {
 		case slices.Equal(s.table, table):
@@ -195,7 +198,7 @@ func (s setting) where() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 func checkNRI(c Check, n *nriConfig) Check {
 	said := func(key, value string) (setting, bool) {
 		s, ok := n.keys[key]
-		return s, ok && key != "" && s.text() == value
+		return s, ok && key != "" && s.text == value
 	}
 	switchOn := fmt.Sprintf("set disable = false in %s of %s, then restart containerd; running containers stay", n.table, containerdConfig)
 	if n.runtime == crio {
@@ -236,8 +239,8 @@ func checkNRI(c Check, n *nriConfig) Check {
 func checkNRISocket(c Check, n *nriConfig) Check {
 	path := n.socket
 	for _, key := range []string{"socket_path", "nri_listen"} {
-		if s, ok := n.keys[key]; ok && sameRun(s.text()) != sameRun(path) {
-			return c.problem("set nri.socket in Trimtab's configuration to "+s.text(), "the runtime listens at %s (%s), Trimtab connects to %s", s.text(), s.where(), path)
+		if s, ok := n.keys[key]; ok && sameRun(s.text) != sameRun(path) {
+			return c.problem("set nri.socket in Trimtab's configuration to "+s.text, "the runtime listens at %s (%s), Trimtab connects to %s", s.text, s.where(), path)
 		}
 	}
 	info, err := n.host.stat(path)
@@ -280,7 +283,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		s := n.stray[0]
 		return c.problem(fmt.Sprintf("move it into the table %s and restart the runtime", n.table),
 			"%s = %s at %s is in the table [%s], where the runtime ignores it; in force is %s",
-			s.key, s.value, s.where(), tableName(s.table), n.inForce(agent))
+			s.key, s.raw, s.where(), tableName(s.table), n.inForce(agent))
 	}
 	told := told(agent).RequestTimeout
 	if told == "" {
@@ -312,7 +315,7 @@ func (n *nriConfig) inForce(agent *api.Node) string {
 
 func (n *nriConfig) configured(key string, other time.Duration) string {
 	if s, ok := n.keys[key]; ok {
-		return s.text()
+		return s.text
 	}
 	return other.String()
 }
@@ -354,7 +357,7 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	dir := "/opt/nri/plugins"
 	for _, key := range []string{"plugin_path", "nri_plugin_dir"} {
 		if s, ok := n.keys[key]; ok {
-			dir = s.text()
+			dir = s.text
 		}
 	}
 	entries, err := n.host.list(dir)
