@@ -140,7 +140,7 @@ func (s *settings) apply(c config.Config) error {
 	if s.level != nil {
 		_ = s.level.UnmarshalText([]byte(c.Log.Level)) // validated
 	}
-	for _, key := range needRestart(old, c) {
+	for _, key := range config.NeedRestart(old, c) {
 		s.log.Warn("a changed setting takes effect at the next start of the agent", logkey.Key, key)
 	}
 	s.conductor.Configure(policy, tuning(c))
@@ -172,32 +172,6 @@ func keepStart(c *config.Config, inForce config.Config) []string {
 	}
 	c.Cgroup, c.Paths, c.HTTP, c.Log.Format = inForce.Cgroup, inForce.Paths, inForce.HTTP, inForce.Log.Format
 	c.NRI.Enabled, c.NRI.Socket, c.NRI.Name, c.NRI.Index = mine.Enabled, mine.Socket, mine.Name, mine.Index
-	return keys
-}
-
-// needRestart names the changed keys that only a start reads.
-func needRestart(old, c config.Config) []string {
-	var keys []string
-	for _, k := range []struct {
-		key     string
-		changed bool
-	}{
-		{"cgroup", old.Cgroup != c.Cgroup},
-		{"podspec", old.PodSpec != c.PodSpec},
-		{"paths", old.Paths != c.Paths},
-		{"http", old.HTTP != c.HTTP},
-		{"failurePolicy.agent (the runtime is told at the next connection; our own part is in force)", old.FailurePolicy.Agent != c.FailurePolicy.Agent},
-		{"log.format", old.Log.Format != c.Log.Format},
-		{"attach", old.Attach != c.Attach},
-		{"cri", old.CRI != c.CRI},
-		{"bypass", old.Bypass != c.Bypass},
-		{"hookServers", old.HookServers != c.HookServers},
-		{"nri", !reflect.DeepEqual(startOf(old.NRI), startOf(c.NRI))},
-	} {
-		if k.changed {
-			keys = append(keys, k.key)
-		}
-	}
 	return keys
 }
 

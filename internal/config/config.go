@@ -13,16 +13,16 @@ const (
 // Config is the whole configuration of an agent: one YAML document.
 type Config struct {
 	// APIVersion is the version of this file's shape.
-	APIVersion string `json:"apiVersion"`
+	APIVersion string `json:"apiVersion" default:"trimtab.io/v1alpha1" check:"version"`
 	// Kind is always "Config".
-	Kind string `json:"kind"`
+	Kind string `json:"kind" default:"Config" check:"kind"`
 	// Strict refuses to create a container whose annotations are malformed or
 	// ask for what is refused. Off, the pod runs with defaults and the problem
 	// is reported.
 	Strict bool `json:"strict"`
 	// Dialects are the annotation dialects read, first wins where two
 	// disagree.
-	Dialects []string `json:"dialects"`
+	Dialects []string `json:"dialects" default:"koordinator,katalyst,rubik,trimtab,kubernetes" check:"dialects"`
 	// FailurePolicy says whose failure stops a container from being created.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
 	// Authorisation says what pods may ask for, by namespace. The first rule
@@ -37,35 +37,35 @@ type Config struct {
 	// the agent's, and the kubelet's CPU manager policy is to be "none". With
 	// "kubelet" the kubelet's static CPU manager gives CPUs away: the agent keeps
 	// everybody else off them, shapes the rest, and lets nobody own any itself.
-	Authority string `json:"authority"`
+	Authority string `json:"authority" default:"agent" check:"agent|kubelet"`
 	// Hooks switches and tunes each hook.
 	Hooks Hooks `json:"hooks"`
 	// PodSpec says who is asked for what the runtime does not tell of pods.
-	PodSpec PodSpec `json:"podspec"`
+	PodSpec PodSpec `json:"podspec" restart:"yes"`
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
 	// exists, "cri" stands between the kubelet and the runtime and does the same,
 	// "bypass" stays beside the runtime and acts when its cgroup appears, "auto" is
 	// nri while the runtime's NRI socket works, and bypass meanwhile, and "hooks" is
 	// asked by a runtime proxy that is there already.
-	Attach string `json:"attach"`
+	Attach string `json:"attach" default:"nri" check:"nri|cri|bypass|auto|hooks" restart:"yes"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
 	// CRI says where the runtime answers the kubelet's questions, and ours, and
 	// where the CRI proxy serves.
-	CRI CRI `json:"cri"`
+	CRI CRI `json:"cri" restart:"yes"`
 	// Bypass configures the bypass attachment.
-	Bypass Bypass `json:"bypass"`
+	Bypass Bypass `json:"bypass" restart:"yes"`
 	// HookServers says which policies outside of Trimtab are asked.
-	HookServers HookServers `json:"hookServers"`
+	HookServers HookServers `json:"hookServers" restart:"yes"`
 	// Cgroup says where the kernel's cgroup files are.
-	Cgroup Cgroup `json:"cgroup"`
+	Cgroup Cgroup `json:"cgroup" restart:"yes"`
 	// Keeper says how values are kept in the kernel.
 	Keeper Keeper `json:"keeper"`
 	// Paths are the files and directories of the agent.
-	Paths Paths `json:"paths"`
+	Paths Paths `json:"paths" restart:"yes"`
 	// HTTP configures the metrics page and the probes.
-	HTTP HTTP `json:"http"`
+	HTTP HTTP `json:"http" restart:"yes"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
 }
@@ -77,44 +77,44 @@ type FailurePolicy struct {
 	// decided is created without Trimtab. With "fail" its creation fails, and
 	// runtimes that know failure policies (NRI 0.12.4 and later) also fail it
 	// where the agent does not answer.
-	Agent string `json:"agent"`
+	Agent string `json:"agent" default:"ignore" check:"ignore|fail" restart:"the runtime is told at the next connection; our own part is in force"`
 	// Hooks lists hooks without which no container is created. The failure of
 	// any other hook is reported, and the container goes without its values.
-	Hooks []string `json:"hooks"`
+	Hooks []string `json:"hooks" check:"hooks"`
 }
 
 // Rule says what pods of some namespaces may ask for.
 type Rule struct {
 	// Kinds are the kinds of intent the rule is about; "class" is every class,
 	// "*" everything.
-	Kinds []string `json:"kinds"`
+	Kinds []string `json:"kinds" check:"kinds"`
 	// Namespaces are names of namespaces, or patterns of them: "*" stands for
 	// any letters, "?" for one, "[a-c]" for one of some.
-	Namespaces []string `json:"namespaces"`
+	Namespaces []string `json:"namespaces" check:"namespaces"`
 	// Decision is "allow", "cap" or "refuse". Capped, assigned CPUs are at most
 	// the pod's CPU limit and request, batch resources are for pods that are
 	// BestEffort to Kubernetes, and huge pages are at most what Kubernetes gave
 	// the container; nothing else has a cap.
-	Decision string `json:"decision"`
+	Decision string `json:"decision" check:"decision"`
 	// MostCPUs bounds the CPUs assigned to a pod further, where they are
 	// capped; 0 does not.
-	MostCPUs int `json:"mostCPUs"`
+	MostCPUs int `json:"mostCPUs" check:"CPUs or 0"`
 }
 
 // Pools says which CPUs the shared pools are made of. CPUs owned exclusively
 // by a container are taken out of every pool by themselves.
 type Pools struct {
 	// Reserved CPUs are in neither pool and are never assigned exclusively.
-	Reserved string `json:"reserved"`
+	Reserved string `json:"reserved" check:"CPU list"`
 	// Shared is the CPU list of the shared pool; empty means all online CPUs
 	// less the reserved ones.
-	Shared string `json:"shared"`
+	Shared string `json:"shared" check:"CPU list"`
 	// Reclaimed is the CPU list of the pool of reclaimed (batch) pods; empty
 	// means all online CPUs less the reserved ones.
-	Reclaimed string `json:"reclaimed"`
+	Reclaimed string `json:"reclaimed" check:"CPU list"`
 	// System is the CPU list of containers of class system; empty treats
 	// them like pods without a class.
-	System string `json:"system"`
+	System string `json:"system" check:"CPU list"`
 	// HardReserved keeps everybody but containers of class system off reserved
 	// CPUs. Off, pods that no pool is for may run there.
 	HardReserved bool `json:"hardReserved"`
@@ -127,18 +127,18 @@ type Placement struct {
 	// scheduler assigned, and pools are what pools says. With "pools" the agent
 	// chooses CPUs for pods of class dedicated, shared pools are as large as
 	// their containers' requests, and the reclaimed pool has what is left.
-	Policy string `json:"policy"`
+	Policy string `json:"policy" default:"none" check:"none|pools"`
 	// Reclaim is what the reclaimed pool has: "leftover" is every CPU no shared
 	// pool needs; with "overlap" shared pools grow over all CPUs nobody owns, and
 	// reclaimed containers run on a part of them.
-	Reclaim string `json:"reclaim"`
+	Reclaim string `json:"reclaim" default:"leftover" check:"leftover|overlap"`
 	// ReclaimedCPUs is how many CPUs the reclaimed pool has at least. Where fewer
 	// are left it overlaps with the default pool.
-	ReclaimedCPUs int `json:"reclaimedCPUs"`
+	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" check:"CPUs"`
 	// WholeCPUs says which containers without a class own CPUs: those that ask
 	// for whole ones, with equal request and limit, in "guaranteed" pods, in pods
 	// of "any" QoS class, or in none ("never").
-	WholeCPUs string `json:"wholeCPUs"`
+	WholeCPUs string `json:"wholeCPUs" default:"never" check:"never|guaranteed|any"`
 	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. It is
 	// meant for nodes where hooks.groupIdentity puts reclaimed pods behind all
 	// others.
@@ -148,15 +148,15 @@ type Placement struct {
 	Spread bool `json:"spread"`
 	// NearDevices has owners rather own CPUs of the NUMA nodes that their devices
 	// are at, as the kubelet's PodResources API, device plugins and the kernel tell.
-	NearDevices bool `json:"nearDevices"`
+	NearDevices bool `json:"nearDevices" default:"true"`
 	// PreferCoreType is the kind of cores owners rather own CPUs of, on hybrid
 	// processors: "performance", "efficient", or "any". A pod says otherwise by
 	// trimtab.io/prefer-core-type.
-	PreferCoreType string `json:"preferCoreType"`
+	PreferCoreType string `json:"preferCoreType" default:"any" check:"any|performance|efficient"`
 	// IsolatedCPUs says which owners rather own CPUs that the kernel's scheduler
 	// leaves out (isolcpus): those of a "single" CPU, all ("prefer") or none
 	// ("avoid"). A pod says otherwise by trimtab.io/prefer-isolated-cpus.
-	IsolatedCPUs string `json:"isolatedCPUs"`
+	IsolatedCPUs string `json:"isolatedCPUs" default:"single" check:"single|prefer|avoid"`
 }
 
 // Hooks switches and tunes each hook.
@@ -196,14 +196,14 @@ type Hooks struct {
 // CPUSetHook tunes the cpuset hook.
 type CPUSetHook struct {
 	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
+	Enabled bool `json:"enabled" default:"true"`
 	// UnsetQuota lifts the CFS quota of containers that own their CPUs, where
 	// the pod's annotation trimtab.io/unset-cpu-quota does not say otherwise.
-	UnsetQuota bool `json:"unsetQuota"`
+	UnsetQuota bool `json:"unsetQuota" default:"true"`
 	// Unlabelled says what pods without a class get: "leave" touches them only
 	// where exclusive CPUs must be kept clear, "shared" puts them into the
 	// shared pool.
-	Unlabelled string `json:"unlabelled"`
+	Unlabelled string `json:"unlabelled" default:"leave" check:"leave|shared"`
 	// ReclaimedByNUMA puts a reclaimed pod for which the scheduler chose NUMA
 	// nodes into the reclaimed pool of those nodes.
 	ReclaimedByNUMA bool `json:"reclaimedByNUMA"`
@@ -212,7 +212,7 @@ type CPUSetHook struct {
 // BatchHook tunes the batch resource hook.
 type BatchHook struct {
 	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
+	Enabled bool `json:"enabled" default:"true"`
 }
 
 // NormalizationHook tunes the CPU normalization hook.
@@ -221,7 +221,7 @@ type NormalizationHook struct {
 	Enabled bool `json:"enabled"`
 	// Ratio is how much faster this node's CPUs are than those that CPU limits
 	// are written for: quotas are divided by it. 1 and less change nothing.
-	Ratio string `json:"ratio"`
+	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
 }
 
 // GroupIdentityHook tunes the group identity hook.
@@ -230,17 +230,17 @@ type GroupIdentityHook struct {
 	Enabled bool `json:"enabled"`
 	// LSR is the identity of LSE and LSR pods, and of Guaranteed pods without a
 	// class; 0 is none.
-	LSR int `json:"lsr"`
+	LSR int `json:"lsr" default:"2" check:"-1..2"`
 	// LS is the identity of LS pods, and of Burstable pods without a class; 0
 	// is none.
-	LS int `json:"ls"`
+	LS int `json:"ls" default:"2" check:"-1..2"`
 	// BE is the identity of BE pods, and of BestEffort pods without a class; 0
 	// is none.
-	BE int `json:"be"`
+	BE int `json:"be" default:"-1" check:"-1..2"`
 	// Fallback is what stands in for identities below 0 where the kernel has
 	// none: "idle" makes the pod's cgroup cpu.idle, "weight" gives it the least
 	// weight.
-	Fallback string `json:"fallback"`
+	Fallback string `json:"fallback" default:"none" check:"none|idle|weight"`
 }
 
 // OOMScoreHook tunes the OOM score hook.
@@ -253,21 +253,21 @@ type OOMScoreHook struct {
 // GPUHook tunes the GPU environment hook.
 type GPUHook struct {
 	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
+	Enabled bool `json:"enabled" default:"true"`
 	// HAMiLibrary is the host path of libvgpu.so. It is bind-mounted into
 	// containers that were given a part of a GPU; empty, such containers get
 	// the device list only and the missing library is reported.
-	HAMiLibrary string `json:"hamiLibrary"`
+	HAMiLibrary string `json:"hamiLibrary" check:"path or empty"`
 	// HAMiLock is the directory in which containers with a part of a GPU make
 	// HAMi-core's lock, one for all of the node. The agent makes it, and the
 	// directory above it, which root alone can enter; used with hamiLibrary only.
-	HAMiLock string `json:"hamiLock"`
+	HAMiLock string `json:"hamiLock" default:"/var/lib/trimtab/hami/lock" check:"path"`
 	// Devices is how containers get their GPUs: "env" tells the runtime's GPU
 	// support by NVIDIA_VISIBLE_DEVICES, "nodes" hands over the device nodes
 	// too, and "cdi" asks the runtime for nvidia.com/gpu=NAME.
-	Devices string `json:"devices"`
+	Devices string `json:"devices" default:"env" check:"env|nodes|cdi"`
 	// Name is what GPUs are called, by "index" or by "uuid".
-	Name string `json:"name"`
+	Name string `json:"name" default:"index" check:"index|uuid"`
 }
 
 // RDMAHook tunes the RDMA hook.
@@ -288,19 +288,19 @@ type BlockIOHook struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 	// LSRWeight is the io.weight of LSE and LSR pods; 0 leaves it alone.
-	LSRWeight int `json:"lsrWeight"`
+	LSRWeight int `json:"lsrWeight" check:"0..10000"`
 	// LSWeight is the io.weight of LS pods; 0 leaves it alone.
-	LSWeight int `json:"lsWeight"`
+	LSWeight int `json:"lsWeight" check:"0..10000"`
 	// BEWeight is the io.weight of BE pods; 0 leaves it alone.
-	BEWeight int `json:"beWeight"`
+	BEWeight int `json:"beWeight" check:"0..10000"`
 	// LSRClass is the class of the runtime's block I/O configuration that
 	// containers of LSE and LSR pods are created with; empty, none. The runtime
 	// refuses containers of a class its configuration does not have.
-	LSRClass string `json:"lsrClass"`
+	LSRClass string `json:"lsrClass" check:"class"`
 	// LSClass is the same for LS pods.
-	LSClass string `json:"lsClass"`
+	LSClass string `json:"lsClass" check:"class"`
 	// BEClass is the same for BE pods.
-	BEClass string `json:"beClass"`
+	BEClass string `json:"beClass" check:"class"`
 }
 
 // RDTHook tunes the hook of caches and memory bandwidth.
@@ -309,17 +309,17 @@ type RDTHook struct {
 	Enabled bool `json:"enabled"`
 	// LSRCache is which part of the ways of the L3 cache LSE and LSR pods have,
 	// from one percentage to another; 0-100 is all of them.
-	LSRCache string `json:"lsrCache"`
+	LSRCache string `json:"lsrCache" default:"0-100" check:"ways"`
 	// LSRBandwidth is the percentage of the memory bandwidth they have.
-	LSRBandwidth int `json:"lsrBandwidth"`
+	LSRBandwidth int `json:"lsrBandwidth" default:"100" check:"1..100"`
 	// LSCache is the part of the cache of LS pods.
-	LSCache string `json:"lsCache"`
+	LSCache string `json:"lsCache" default:"0-100" check:"ways"`
 	// LSBandwidth is the percentage of the memory bandwidth of LS pods.
-	LSBandwidth int `json:"lsBandwidth"`
+	LSBandwidth int `json:"lsBandwidth" default:"100" check:"1..100"`
 	// BECache is the part of the cache of BE pods.
-	BECache string `json:"beCache"`
+	BECache string `json:"beCache" default:"0-30" check:"ways"`
 	// BEBandwidth is the percentage of the memory bandwidth of BE pods.
-	BEBandwidth int `json:"beBandwidth"`
+	BEBandwidth int `json:"beBandwidth" default:"100" check:"1..100"`
 	// Measure has the kernel measure each container's use of cache and
 	// bandwidth, in a group below mon_groups.
 	Measure bool `json:"measure"`
@@ -340,16 +340,16 @@ type PreemptionHook struct {
 	// Yield is how preemptable pods give way on the CPU: "idle" makes the pod's
 	// cgroup cpu.idle, or gives it the least weight where the kernel has no such
 	// file, "weight" gives it the least weight, "none" neither.
-	Yield string `json:"yield"`
+	Yield string `json:"yield" default:"idle" check:"none|idle|weight"`
 	// MemoryHigh is the memory.high of preemptable pods in percent of their memory
 	// limit; 0 sets none.
-	MemoryHigh int `json:"memoryHigh"`
+	MemoryHigh int `json:"memoryHigh" check:"0..100"`
 	// MemoryLow is the memory.low of pods that are not preemptable, and of their
 	// containers, in percent of the memory limit; 0 sets none. Namespaces need
 	// a rule that allows memory-protection.
-	MemoryLow int `json:"memoryLow"`
+	MemoryLow int `json:"memoryLow" check:"0..100"`
 	// MemoryMin is the same for memory.min.
-	MemoryMin int `json:"memoryMin"`
+	MemoryMin int `json:"memoryMin" check:"0..100"`
 	// KillTogether has the kernel kill all of a preemptable pod where it kills one
 	// process of it for want of memory.
 	KillTogether bool `json:"killTogether"`
@@ -373,30 +373,30 @@ type PartitionHook struct {
 // where their pod asks for it (trimtab.io/cpu-env).
 type CPUEnvHook struct {
 	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
+	Enabled bool `json:"enabled" default:"true"`
 	// Variables are those that pods get which ask for the usual ones: NAME=list
 	// is the list of the CPUs a container owns, and not there for one that owns
 	// none; NAME=count, or NAME, how many CPUs it can keep busy.
-	Variables []string `json:"variables"`
+	Variables []string `json:"variables" default:"TRIMTAB_CPUS=list,TRIMTAB_CPU_COUNT=count" check:"variables"`
 }
 
 // NRI configures the NRI attachment.
 type NRI struct {
 	// Enabled switches the attachment on.
-	Enabled bool `json:"enabled"`
+	Enabled bool `json:"enabled" default:"true" restart:"yes"`
 	// Socket is the runtime's NRI socket.
-	Socket string `json:"socket"`
+	Socket string `json:"socket" default:"/var/run/nri/nri.sock" check:"socket" restart:"yes"`
 	// Name is the plugin name told to the runtime.
-	Name string `json:"name"`
+	Name string `json:"name" default:"trimtab" check:"plugin name" restart:"yes"`
 	// Index orders plugins in the runtime: two digits, in quotes.
-	Index string `json:"index"`
+	Index string `json:"index" default:"90" check:"plugin index" restart:"yes"`
 	// UpdateInterval paces updates of the runtime's stored copy of live
 	// containers, in milliseconds between two containers.
-	UpdateInterval int `json:"updateIntervalMilliseconds"`
+	UpdateInterval int `json:"updateIntervalMilliseconds" default:"50" check:"0..60000"`
 	// Cede lists fields that other NRI plugins own, such as cpu.shares. They
 	// are not claimed when a container is created, which would fail it, but
 	// written when it starts.
-	Cede []string `json:"cede"`
+	Cede []string `json:"cede" check:"fields"`
 }
 
 // Pace returns UpdateInterval as a duration.
@@ -410,10 +410,10 @@ type PodSpec struct {
 	// Wait is the longest time, in milliseconds, that a pod or container is held
 	// up for its spec, and that only while a source answers. 0 never waits: a
 	// spec that comes later is taken into account then.
-	Wait int `json:"waitMilliseconds"`
+	Wait int `json:"waitMilliseconds" default:"50" check:"0..1000"`
 	// Poll is the pause between two questions to the kubelet's /pods, in
 	// seconds.
-	Poll int `json:"pollSeconds"`
+	Poll int `json:"pollSeconds" default:"10" check:"1..3600"`
 	// Kubelet says how the kubelet is asked.
 	Kubelet KubeletClient `json:"kubelet"`
 }
@@ -423,49 +423,49 @@ type PodSpec struct {
 type KubeletClient struct {
 	// PodsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37
 	// has, and 1.36 with the feature gate PodsAPI. Empty, it is not asked.
-	PodsSocket string `json:"podsSocket"`
+	PodsSocket string `json:"podsSocket" default:"/var/lib/kubelet/pods-api/pods-api.sock" check:"socket or empty"`
 	// PodResourcesSocket is the socket of the kubelet's PodResources API, which
 	// tells the devices that Kubernetes granted containers: these may be asked
 	// for where no rule refuses them. With authority: kubelet it tells which CPUs
 	// and memory nodes the kubelet gave them, too. Empty, it is not asked.
-	PodResourcesSocket string `json:"podResourcesSocket"`
+	PodResourcesSocket string `json:"podResourcesSocket" default:"/var/lib/kubelet/pod-resources/kubelet.sock" check:"socket or empty"`
 	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the
 	// read-only port, "http://127.0.0.1:10255", on this machine alone. Empty, it
 	// is not asked.
-	URL string `json:"url"`
+	URL string `json:"url" check:"kubelet URL"`
 	// TokenFile holds a bearer token for the kubelet. It is read anew for each
 	// question, and sent by https only.
-	TokenFile string `json:"tokenFile"`
+	TokenFile string `json:"tokenFile" check:"path or empty"`
 	// CAFile holds the certificates that the kubelet's is checked against; empty
 	// takes the system's.
-	CAFile string `json:"caFile"`
+	CAFile string `json:"caFile" check:"path or empty"`
 	// ServerName is the name the kubelet's certificate must have; empty takes
 	// the host of url.
-	ServerName string `json:"serverName"`
+	ServerName string `json:"serverName" check:"host name"`
 	// CertFile is a client certificate for the kubelet.
-	CertFile string `json:"certFile"`
+	CertFile string `json:"certFile" check:"path or empty"`
 	// KeyFile is the key of certFile.
-	KeyFile string `json:"keyFile"`
+	KeyFile string `json:"keyFile" check:"path or empty"`
 	// SkipVerify takes any certificate. Whoever answers at url is sent the token
 	// then, and believed.
 	SkipVerify bool `json:"insecureSkipVerify"`
 	// NodeName is the name pods' node must have, so that another node's kubelet
 	// is not believed; empty takes the one name that all pods agree on.
-	NodeName string `json:"nodeName"`
+	NodeName string `json:"nodeName" check:"node name"`
 }
 
 // CRI says where the runtime answers, and where the CRI proxy serves.
 type CRI struct {
 	// Endpoint is the runtime's CRI socket, as the kubelet's
 	// --container-runtime-endpoint names it, or would without Trimtab between.
-	Endpoint string `json:"endpoint"`
+	Endpoint string `json:"endpoint" default:"unix:///var/run/containerd/containerd.sock" check:"endpoint"`
 	// ImageEndpoint is the socket of an image service of its own; empty where
 	// the runtime has both, which is usual. The CRI proxy serves it beside
 	// cri.socket, on a socket whose name ends in "-images.sock".
-	ImageEndpoint string `json:"imageEndpoint"`
+	ImageEndpoint string `json:"imageEndpoint" check:"endpoint or empty"`
 	// Socket is where the CRI proxy serves: the kubelet is started with
 	// --container-runtime-endpoint=unix:// and this path.
-	Socket string `json:"socket"`
+	Socket string `json:"socket" default:"/var/run/trimtab/cri.sock" check:"socket"`
 }
 
 // Bypass configures the bypass attachment.
@@ -473,10 +473,10 @@ type Bypass struct {
 	// CgroupRoot is the kubelet's --cgroup-root, below which its kubepods
 	// cgroups are; empty, they are at the root of the hierarchy. Pods the
 	// runtime tells of are found wherever they are.
-	CgroupRoot string `json:"cgroupRoot"`
+	CgroupRoot string `json:"cgroupRoot" check:"path or empty"`
 	// Resync is how often everything is listed and compared, whatever was told
 	// meanwhile, in seconds.
-	Resync int `json:"resyncSeconds"`
+	Resync int `json:"resyncSeconds" default:"60" check:"5..3600"`
 }
 
 // HookServers says which policies outside of Trimtab are asked: servers of
@@ -484,15 +484,15 @@ type Bypass struct {
 type HookServers struct {
 	// Directory holds a JSON file per server and is followed; empty, nobody is
 	// asked.
-	Directory string `json:"directory"`
+	Directory string `json:"directory" default:"/etc/runtime/hookserver.d" check:"path or empty"`
 	// Timeout is how long one server may take for one call, in milliseconds. All
 	// servers of an event together have at most 1500.
-	Timeout int `json:"timeoutMilliseconds"`
+	Timeout int `json:"timeoutMilliseconds" default:"500" check:"1..1500"`
 	// Socket is where the agent itself is a hook server, with attach: hooks.
-	Socket string `json:"socket"`
+	Socket string `json:"socket" default:"/var/run/trimtab/hooks.sock" check:"socket"`
 	// Register is the file that tells runtime proxies of that socket; it is
 	// written at a start with attach: hooks. Empty, none is.
-	Register string `json:"register"`
+	Register string `json:"register" default:"/etc/runtime/hookserver.d/trimtab.json" check:"path or empty"`
 }
 
 // Patience returns Timeout as a duration.
@@ -504,9 +504,9 @@ func (b Bypass) Interval() time.Duration { return time.Duration(b.Resync) * time
 // Cgroup says where the kernel's cgroup files are.
 type Cgroup struct {
 	// Root is the directory the cgroup file system is mounted on.
-	Root string `json:"root"`
+	Root string `json:"root" default:"/sys/fs/cgroup" check:"path"`
 	// Version is "auto", "v1" or "v2"; auto looks at what is mounted.
-	Version string `json:"version"`
+	Version string `json:"version" default:"auto" check:"auto|v1|v2"`
 }
 
 // Keeper says how values are kept in the kernel once they are there.
@@ -517,27 +517,27 @@ type Keeper struct {
 	// the agent is started anew. Lists of CPUs and memory nodes and partitions,
 	// which keep containers apart, are never left to others: they are written again
 	// less often, every 10 s at last, and reported. 0 never gives up, nor slows down.
-	GiveUpAfter int `json:"giveUpAfter"`
+	GiveUpAfter int `json:"giveUpAfter" default:"30" check:"0..10000"`
 }
 
 // Paths are the files and directories of the agent.
 type Paths struct {
 	// Sys is the directory sysfs is mounted on.
-	Sys string `json:"sys"`
+	Sys string `json:"sys" default:"/sys" check:"path"`
 	// Dev is the directory with the node's device nodes.
-	Dev string `json:"dev"`
+	Dev string `json:"dev" default:"/dev" check:"path"`
 	// Resctrl is the directory resctrl is mounted on.
-	Resctrl string `json:"resctrl"`
+	Resctrl string `json:"resctrl" default:"/sys/fs/resctrl" check:"path"`
 	// StatusSocket is the root-only socket that status, explain and events
 	// ask; empty, nothing is served there.
-	StatusSocket string `json:"statusSocket"`
+	StatusSocket string `json:"statusSocket" default:"/run/trimtab/trimtab.sock" check:"socket or empty"`
 	// Key is the file of the secret that signs records. It is made at the
 	// first start; it lies apart from any state directory, so that records
 	// stay readable when state is deleted.
-	Key string `json:"key"`
+	Key string `json:"key" default:"/etc/trimtab/record.key" check:"path"`
 	// State is the directory of what the agent remembers beyond what the
 	// runtime keeps for it.
-	State string `json:"state"`
+	State string `json:"state" default:"/var/lib/trimtab" check:"path"`
 }
 
 // HTTP configures the metrics page and the probes.
@@ -545,59 +545,13 @@ type HTTP struct {
 	// Address is where /metrics, /healthz and /readyz are served, e.g.
 	// "127.0.0.1:9464". Empty, nothing is: the page is for whoever reaches the
 	// port, so a node opens it only when told to.
-	Address string `json:"address"`
+	Address string `json:"address" check:"address or empty"`
 }
 
 // Log configures the agent's log.
 type Log struct {
 	// Level is the least severe level that is logged.
-	Level string `json:"level"`
+	Level string `json:"level" default:"info" check:"debug|info|warn|error"`
 	// Format is text for people or json for machines.
-	Format string `json:"format"`
-}
-
-// Default returns the configuration that is in force where a file says
-// nothing.
-func Default() Config {
-	return Config{
-		APIVersion:    APIVersion,
-		Kind:          Kind,
-		Dialects:      []string{"koordinator", "katalyst", "rubik", "trimtab", "kubernetes"},
-		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
-		Authorisation: []Rule{},
-		Authority:     "agent",
-		Placement:     Placement{Policy: "none", Reclaim: "leftover", ReclaimedCPUs: 1, WholeCPUs: "never", NearDevices: true, PreferCoreType: "any", IsolatedCPUs: "single"},
-		Hooks: Hooks{
-			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
-			Batch:  BatchHook{Enabled: true},
-			GPU:    GPUHook{Enabled: true, Devices: "env", Name: "index", HAMiLock: "/var/lib/trimtab/hami/lock"},
-
-			Normalization: NormalizationHook{Ratio: "1.00"},
-			RDT:           RDTHook{LSRCache: "0-100", LSRBandwidth: 100, LSCache: "0-100", LSBandwidth: 100, BECache: "0-30", BEBandwidth: 100},
-			GroupIdentity: GroupIdentityHook{LSR: 2, LS: 2, BE: -1, Fallback: "none"},
-			Preemption:    PreemptionHook{Yield: "idle"},
-			CPUEnv:        CPUEnvHook{Enabled: true, Variables: []string{"TRIMTAB_CPUS=list", "TRIMTAB_CPU_COUNT=count"}},
-		},
-		PodSpec: PodSpec{
-			Wait: 50, Poll: 10, Kubelet: KubeletClient{
-				PodsSocket: "/var/lib/kubelet/pods-api/pods-api.sock", PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock",
-			},
-		},
-		Attach: "nri",
-		CRI:    CRI{Endpoint: "unix:///var/run/containerd/containerd.sock", Socket: "/var/run/trimtab/cri.sock"},
-		Bypass: Bypass{Resync: 60},
-
-		HookServers: HookServers{Directory: "/etc/runtime/hookserver.d", Timeout: 500, Socket: "/var/run/trimtab/hooks.sock", Register: "/etc/runtime/hookserver.d/trimtab.json"},
-		NRI: NRI{
-			Enabled: true, Socket: "/var/run/nri/nri.sock", Name: "trimtab", Index: "90",
-			UpdateInterval: 50, Cede: []string{},
-		},
-		Cgroup: Cgroup{Root: "/sys/fs/cgroup", Version: "auto"},
-		Keeper: Keeper{GiveUpAfter: 30},
-		Paths: Paths{
-			Sys: "/sys", Dev: "/dev", Resctrl: "/sys/fs/resctrl", StatusSocket: "/run/trimtab/trimtab.sock",
-			Key: "/etc/trimtab/record.key", State: "/var/lib/trimtab",
-		},
-		Log: Log{Level: "info", Format: "text"},
-	}
+	Format string `json:"format" default:"text" check:"text|json" restart:"yes"`
 }

@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 	"sigs.k8s.io/yaml"
 )
@@ -17,24 +19,52 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 	if len(keys) < 30 {
 		t.Fatalf("only %d keys", len(keys))
 	}
-	known := map[string]bool{}
 	rules := rules()
 	for _, k := range keys {
-		known[k.Path] = true
 		if k.About == "" {
 			t.Errorf("%s: its field has no comment; docs and schema would be mute", k.Path)
 		}
 		if strings.HasPrefix(k.Type, "unreadable") {
 			t.Errorf("%s: the decoder cannot read a key of this type: %s", k.Path, k.Type)
 		}
-		if _, ok := rules[k.Path]; !ok && (k.Type == "string" || k.Type == "integer") {
-			t.Errorf("%s: any %s would be accepted; give it a rule", k.Path, k.Type)
+		r, ok := rules[k.Path]
+		if !ok && (k.Type == "string" || k.Type == "integer") {
+			t.Errorf("%s: any %s would be accepted; give it a tag check", k.Path, k.Type)
+		}
+		if ok && reflect.DeepEqual(r, rule{}) {
+			t.Errorf("%s: its tag check is no list, no range and no name of checks", k.Path)
 		}
 	}
-	for path := range rules {
-		if !known[path] {
-			t.Errorf("there is a rule for %s, which is no key", path)
+}
+
+// TestDefaultTags: what a tag says is what its type can be, and what Parse accepts.
+func TestDefaultTags(t *testing.T) {
+	eachField(reflect.TypeFor[Config](), "", func(path string, f reflect.StructField) {
+		text, ok := f.Tag.Lookup("default")
+		_, errInt := strconv.Atoi(text)
+		switch k := f.Type.Kind(); {
+		case !ok, k == reflect.String, k == reflect.Slice:
+		case k == reflect.Bool && text == "true", k == reflect.Int && errInt == nil:
+		default:
+			t.Errorf("%s: its tag default is %q", path, text)
 		}
+	})
+	if problems := Validate(Default()); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// TestNeedRestart names what only a start reads, once for a section.
+func TestNeedRestart(t *testing.T) {
+	c := Default()
+	if keys := NeedRestart(c, Default()); len(keys) > 0 {
+		t.Errorf("nothing differs, and %v", keys)
+	}
+	c.Paths.Sys, c.Paths.Dev, c.NRI.Index, c.NRI.Cede, c.Log.Level, c.Strict = "/a", "/b", "07", []string{"cpu.shares"}, "debug", true
+	c.FailurePolicy.Agent = "fail"
+	want := []string{"failurePolicy.agent (the runtime is told at the next connection; our own part is in force)", "nri.index", "paths"}
+	if d := cmp.Diff(want, NeedRestart(Default(), c)); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -1,0 +1,108 @@
+package config
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// rule is what a value must be beyond having the right type. Validation,
+// schema and docs all read it.
+type rule struct {
+	choices  []string // one of these; of a list: each element, once
+	pattern  string   // a regular expression, and
+	means    string   // what it means
+	cpus     bool     // a kernel CPU list
+	absolute bool     // an absolute path
+	socket   bool     // an absolute path that fits a socket address
+	address  bool     // an IP address, or nothing, and a port
+	optional bool     // a path or address that may be empty
+	required bool     // a list with an element at least
+	glob     bool     // a pattern of namespaces
+	min, max int      // of an integer; no bound where both are 0
+}
+
+// rules returns the rule of every key that has one, by path. A key's rule is the
+// tag check of its field: "one|two" for values, "1..10" for a range, else a name
+// of checks.
+func rules() map[string]rule {
+	all, named := map[string]rule{}, checks()
+	eachField(reflect.TypeFor[Config](), "", func(path string, f reflect.StructField) {
+		if tag, ok := f.Tag.Lookup("check"); ok {
+			all[path] = ruleOf(tag, named)
+		}
+	})
+	return all
+}
+
+func ruleOf(tag string, named map[string]rule) rule {
+	if r, ok := named[tag]; ok {
+		return r
+	}
+	if low, high, ok := strings.Cut(tag, ".."); ok {
+		least, errLow := strconv.Atoi(low)
+		most, errHigh := strconv.Atoi(high)
+		if errLow == nil && errHigh == nil {
+			return rule{min: least, max: most}
+		}
+	}
+	if strings.Contains(tag, "|") {
+		return rule{choices: strings.Split(tag, "|")}
+	}
+	return rule{} // TestEveryKeyIsDescribed finds it
+}
+
+// checks are the rules that tags name.
+func checks() map[string]rule {
+	return map[string]rule{
+		"CPU list":          {cpus: true},
+		"CPUs":              {min: 1, max: topology.MaxCPUs},
+		"CPUs or 0":         {min: 0, max: topology.MaxCPUs},
+		"path":              {absolute: true},
+		"path or empty":     {absolute: true, optional: true},
+		"socket":            {socket: true},
+		"socket or empty":   {socket: true, optional: true},
+		"address or empty":  {address: true, optional: true},
+		"version":           {choices: []string{APIVersion}},
+		"kind":              {choices: []string{Kind}},
+		"dialects":          {choices: intent.Dialects()},
+		"hooks":             {choices: hookNames()},
+		"fields":            {choices: fieldNames()},
+		"kinds":             {choices: intent.KindNames(), required: true},
+		"namespaces":        {pattern: `^[a-z0-9*?\[\]^-]{1,63}$`, means: "names or patterns of namespaces", glob: true, required: true},
+		"decision":          {choices: intent.Decisions()},
+		"kubelet URL":       {pattern: `^$|^https://[^/@?#]+/?$|^http://(127\.0\.0\.1|\[::1\]|localhost):[0-9]+/?$`, means: `empty, "https://HOST:PORT", or "http://127.0.0.1:PORT" for a read-only port of this machine`},
+		"host name":         {pattern: `^[A-Za-z0-9.:_-]{0,253}$`, means: "a host name or address, or empty"},
+		"node name":         {pattern: `^[a-z0-9.-]{0,253}$`, means: "a node's name, or empty"},
+		"endpoint":          {pattern: `^unix:///[^\x00]{1,98}$`, means: `a socket with its scheme, e.g. "unix:///run/containerd/containerd.sock"`},
+		"endpoint or empty": {pattern: `^(unix:///[^\x00]{1,98})?$`, means: `a socket with its scheme, or empty`},
+		"plugin name":       {pattern: `^[A-Za-z0-9_.+-]+$`, means: "letters, digits and _ . + -"},
+		"plugin index":      {pattern: `^[0-9]{2}$`, means: `two digits, e.g. "90"`},
+		"ratio":             {pattern: `^(100(\.00?)?|[1-9][0-9]?(\.[0-9]{1,2})?|0\.(0[1-9]|[1-9][0-9]?))$`, means: `a number above 0 and at most 100, with at most two decimal places, in quotes, e.g. "1.20"`},
+		"ways":              {pattern: `^([0-9]|[1-9][0-9])-([1-9][0-9]?|100)$`, means: `two percentages, e.g. "0-30"`},
+		"class":             {pattern: `^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`, means: "a class's name: letters, digits, and - _ . inside, or empty"},
+		"variables":         {pattern: `^[A-Za-z_][A-Za-z0-9_]{0,63}(=(count|list))?$`, means: "a variable's name, with =count or =list"},
+	}
+}
+
+// hookNames are the keys below hooks, which are the hooks' names.
+func hookNames() []string {
+	var names []string
+	t := reflect.TypeFor[Hooks]()
+	for i := range t.NumField() {
+		names = append(names, t.Field(i).Tag.Get("json"))
+	}
+	return names
+}
+
+func fieldNames() []string {
+	var names []string
+	for _, f := range lifecycle.Fields() {
+		names = append(names, f.Name)
+	}
+	return names
+}
