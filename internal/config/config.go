@@ -22,7 +22,7 @@ type Config struct {
 	Strict bool `json:"strict"`
 	// Dialects are the annotation dialects read, first wins where two
 	// disagree.
-	Dialects []string `json:"dialects" default:"koordinator,katalyst,rubik,trimtab,kubernetes" check:"dialects"`
+	Dialects []string `json:"dialects" check:"dialects"`
 	// FailurePolicy says whose failure stops a container from being created.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
 	// Authorisation says what pods may ask for, by namespace. The first rule

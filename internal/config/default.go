@@ -4,14 +4,17 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/trimtab/trimtab/internal/intent"
 )
 
 // Default returns the configuration that is in force where a file says
 // nothing: what the tags default of its fields say, a list by commas, and else
-// the zero value.
+// the zero value. All dialects are read.
 func Default() Config {
 	var c Config
 	fill(reflect.ValueOf(&c).Elem())
+	c.Dialects = intent.Dialects()
 	return c
 }
 

@@ -176,30 +176,50 @@ func (p *Pod) Malformed() []lifecycle.Problem {
 	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning || q.Unserved })
 }
 
-// A dialect reads the labels and annotations of one system into an intent.
+// A dialect is one system whose keys pods carry.
 type dialect struct {
-	name string
+	name  string
+	title string // of its keys in docs/keys.md, "" where it has none of its own
+	// read reads the system's labels and annotations into an intent; nil where
+	// none of its keys is read.
 	read func(*texts, *lifecycle.PodSpec, *Pod)
+	keys func() []Key // nil for none
 }
 
-// dialects lists every dialect known. A new one is one file and one line here.
+// dialects lists every dialect known, most trusted first. A new one is one file
+// and one line here.
 func dialects() []dialect {
 	return []dialect{
-		{"koordinator", readKoordinator},
-		{"katalyst", readKatalyst},
-		{"rubik", readRubik},
-		{"trimtab", readTrimtab},
-		{"kubernetes", readKubernetes},
+		{"koordinator", "Koordinator", readKoordinator, koordinatorKeys},
+		{"katalyst", "Katalyst", readKatalyst, katalystKeys},
+		{"rubik", "rubik and its neighbours", readRubik, rubikKeys},
+		{"trimtab", "Trimtab", readTrimtab, trimtabKeys},
+		{"kubernetes", "", readKubernetes, nil},
+		{"nri-plugins", "nri-plugins", nil, nriPluginsKeys},
+		{"nri", "Plugins of the NRI repository", nil, nriKeys},
 	}
 }
 
-// Dialects returns the names of all dialects.
+// Dialects returns the names of all dialects that can be read, most trusted first.
 func Dialects() []string {
 	var names []string
 	for _, d := range dialects() {
-		names = append(names, d.name)
+		if d.read != nil {
+			names = append(names, d.name)
+		}
 	}
 	return names
+}
+
+// Systems returns the systems that have keys, and the title of each.
+func Systems() [][2]string {
+	var all [][2]string
+	for _, d := range dialects() {
+		if d.keys != nil {
+			all = append(all, [2]string{d.name, d.title})
+		}
+	}
+	return all
 }
 
 // Read reads a pod in the given dialects, most trusted first. What an earlier
@@ -215,7 +235,7 @@ func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []stri
 	out, t := &Pod{}, textsOf(pod, spec)
 	for _, name := range order {
 		for _, d := range dialects() {
-			if d.name == name {
+			if d.name == name && d.read != nil {
 				var said Pod
 				d.read(t, spec, &said)
 				s.apply(&said)

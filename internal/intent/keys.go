@@ -80,16 +80,14 @@ func (k Key) Full() string {
 // and its own. docs/keys.md is made from it.
 func Keys() []Key {
 	var all []Key
-	for _, list := range [][]Key{trimtabKeys(), koordinatorKeys(), katalystKeys(), rubikKeys(), nriPluginsKeys(), nriKeys()} {
-		all = append(all, list...)
+	for _, d := range dialects() {
+		if d.keys == nil {
+			continue
+		}
+		for _, k := range d.keys() {
+			k.System = d.name
+			all = append(all, k)
+		}
 	}
 	return all
-}
-
-// of sets the system of a list of keys.
-func of(system string, keys []Key) []Key {
-	for i := range keys {
-		keys[i].System = system
-	}
-	return keys
 }

@@ -56,7 +56,7 @@ func katalystKeys() []Key {
 			keys = append(keys, Key{Name: name, Place: row.place, Fate: row.fate, Why: row.why})
 		}
 	}
-	return of("katalyst", slices.Clip(keys))
+	return slices.Clip(keys)
 }
 
 // enhancement is a key inside one of Katalyst's JSON objects.

@@ -36,7 +36,7 @@ func koordinatorKeys() []Key {
 		{Name: "koordinator.sh/networkQOS", Place: OnPod, Fate: KeyUnsupported, Why: "this agent shapes no network traffic"},
 	}
 	keys = append(keys, koordinatorIgnored()...)
-	return of("koordinator", keys)
+	return keys
 }
 
 func koordinatorIgnored() []Key {

@@ -43,7 +43,7 @@ func nriPluginsKeys() []Key {
 		keys = append(keys, p.rows()...)
 	}
 	const topologyAware = "nri-resource-policy-topology-aware"
-	return of("nri-plugins", append(
+	return append(
 		keys,
 		Key{Name: "resource-policy.nri.io/affinity", Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(topologyAware)},
 		Key{Name: "resource-policy.nri.io/anti-affinity", Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(topologyAware)},
@@ -54,7 +54,7 @@ func nriPluginsKeys() []Key {
 		Key{Name: "group.config.nri", Place: OnNode, Fate: KeyIgnored, Why: ofNode},
 		Key{Name: "cpuclass.balloons.nri.io/<class>", Place: AsResource, Fate: KeyIgnored, Why: devicePlugin},
 		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Place: AsResource, Fate: KeyIgnored, Why: devicePlugin},
-	))
+	)
 }
 
 // nriKeys are the keys of the plugins in the NRI repository, 0.12, in the domain
@@ -76,12 +76,12 @@ func nriKeys() []Key {
 		keys = append(keys, p.rows()...)
 	}
 	const runtimes = "an option of the runtime, which reads it itself"
-	return of("nri", append(
+	return append(
 		keys,
 		Key{Name: "required-plugins.noderesource.dev", Scoped: true, Place: OnPod, Fate: KeyIgnored, Why: "the runtime's own validator reads it"},
 		Key{Name: "tolerate-missing.example.org", Place: OnPod, Fate: KeyIgnored, Why: "an example of a name that the runtime's own validator is configured with"},
 		Key{Name: "rdt.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
 		Key{Name: "blockio.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
 		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
-	))
+	)
 }

@@ -35,6 +35,22 @@ func CacheLevels() map[string]RDTShares {
 	return map[string]RDTShares{"low": "L3 0-20, MB 10", "middle": "L3 0-30, MB 30", "high": "L3 0-50, MB 50", "max": ""}
 }
 
+// rubikKeys are the keys of rubik 2.0 and its neighbours.
+func rubikKeys() []Key {
+	return []Key{
+		{Name: RubikPreemptable, Place: AsEither, Edit: EditLive, Kinds: []Kind{Preemption, ClassReclaimed, ClassShared}, Why: "a class only while hooks.preemption is on"},
+		{Name: RubikBurst, Place: OnPod, Edit: EditLive, Kinds: []Kind{BurstKind}},
+		{Name: RubikBlkioLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{DiskLimits}},
+		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "levels are not moved by measuring: dynamic is low"},
+		{Name: RubikQuotaTurbo, Place: OnPod, Fate: KeyUnsupported, Why: "no quota is raised by measuring"},
+		{Name: RubikCPI, Place: OnPod, Fate: KeyUnsupported, Why: "no quota is cut by measuring"},
+		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Fate: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
+		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Fate: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
+		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Fate: KeyIgnored, Why: "rubik reads limits there; here the runtime and the pod's spec tell them"},
+		{Name: "kubernetes.io/config.hash", Place: OnPod, Fate: KeyIgnored, Why: "the UID of a static pod; the runtime tells the cgroup itself"},
+	}
+}
+
 // readRubik reads rubik's keys.
 func readRubik(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	readPreemptable(t, out)

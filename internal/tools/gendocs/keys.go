@@ -7,14 +7,6 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// systemTitles are what the systems of keys are called.
-func systemTitles() [][2]string {
-	return [][2]string{
-		{"trimtab", "Trimtab"}, {"koordinator", "Koordinator"}, {"katalyst", "Katalyst"}, {"rubik", "rubik and its neighbours"},
-		{"nri-plugins", "nri-plugins"}, {"nri", "Plugins of the NRI repository"},
-	}
-}
-
 func keysPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Labels, annotations and resource names
@@ -36,7 +28,7 @@ A key that is read and whose hooks are all off has no effect, and is reported in
 pod specs (` + "`podspec`" + ` in [config.md](config.md)); without one the values that the pod was created with count.
 A scoped key also counts as ` + "`KEY/pod` and `KEY/container.NAME`" + `.
 `)
-	for _, title := range systemTitles() {
+	for _, title := range intent.Systems() {
 		fmt.Fprintf(&b, "\n## %s\n\n| key | where | what becomes of it | asks for | served by | an edit counts | note |\n|---|---|---|---|---|---|---|\n", title[1])
 		for _, k := range intent.Keys() {
 			if k.System == title[0] {
