@@ -7,24 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/trimtab/trimtab/internal/config"
 )
-
-// lockDirectory returns the directory in which containers make HAMi-core's lock, or
-// why there is none.
-func (n node) lockDirectory(c config.GPUHook) (path, why string) {
-	if c.HAMiLibrary == "" || c.HAMiLock == "" {
-		return "", ""
-	}
-	if !n.makes {
-		return c.HAMiLock, ""
-	}
-	if err := makeShared(c.HAMiLock); err != nil {
-		return "", err.Error()
-	}
-	return c.HAMiLock, ""
-}
 
 // makeShared makes a directory that containers of any user write to, in one that nobody
 // else on the host can enter. So a program of one container that is set-user-ID, or

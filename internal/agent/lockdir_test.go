@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/hook"
 )
 
 // TestLockDirectory: containers are given a directory that is the agent's own, below
@@ -45,7 +45,7 @@ func TestLockDirectory(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		want := filepath.Join(dir, "hami", "lock")
-		path, why := node{makes: true}.lockDirectory(config.GPUHook{HAMiLibrary: "/l.so", HAMiLock: want})
+		path, why := lockOf(t, node{makes: true}, hook.GPUOptions{HAMiLibrary: "/l.so", HAMiLock: want})
 		if c.why != "" {
 			if path != "" || !strings.Contains(why, c.why) {
 				t.Errorf("%s: %q, %q, want %q", name, path, why, c.why)
@@ -67,10 +67,10 @@ func TestLockDirectory(t *testing.T) {
 // what only looks.
 func TestNoLockDirectoryUnasked(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "hami", "lock")
-	if path, why := (node{makes: true}).lockDirectory(config.GPUHook{HAMiLock: at}); path+why != "" {
+	if path, why := lockOf(t, node{makes: true}, hook.GPUOptions{HAMiLock: at}); path+why != "" {
 		t.Errorf("%q, %q", path, why)
 	}
-	if path, _ := (node{}).lockDirectory(config.GPUHook{HAMiLibrary: "/l.so", HAMiLock: at}); path != at {
+	if path, _ := lockOf(t, node{}, hook.GPUOptions{HAMiLibrary: "/l.so", HAMiLock: at}); path != at {
 		t.Errorf("%q", path)
 	}
 	if _, err := os.Lstat(filepath.Dir(at)); err == nil {
@@ -85,4 +85,15 @@ func firstOf(errs ...error) error {
 		}
 	}
 	return nil
+}
+
+// lockOf returns the directory that the GPU hook is made with, or why there is none.
+func lockOf(t *testing.T, n node, o hook.GPUOptions) (path, why string) {
+	t.Helper()
+	h, err := o.Make(n, nil)
+	g, is := h.(hook.GPU)
+	if err != nil || !is {
+		t.Fatal(h, err)
+	}
+	return g.HAMiLock, g.NoLock
 }

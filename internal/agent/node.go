@@ -35,8 +35,8 @@ func nodeOf(o Options) node {
 	return n
 }
 
-// host reads the node's devices. What cannot be read is not there.
-func (n node) host() lifecycle.Host {
+// Host reads the node's devices. What cannot be read is not there.
+func (n node) Host() lifecycle.Host {
 	if n.devices == nil {
 		return lifecycle.Host{}
 	}
@@ -44,8 +44,8 @@ func (n node) host() lifecycle.Host {
 	return h
 }
 
-// probe answers whether the node has a feature.
-func (n node) probe(feature string) lifecycle.Finding {
+// Probe answers whether the node has a feature.
+func (n node) Probe(feature string) lifecycle.Finding {
 	switch {
 	case feature == "nvidia":
 		return n.probeDevice("/dev/nvidia")
@@ -61,6 +61,17 @@ func (n node) probe(feature string) lifecycle.Finding {
 	return n.tree.Probe(feature)
 }
 
+// Unified reports whether cgroups are of version 2, or nothing is known of them.
+func (n node) Unified() bool { return n.tree == nil || n.tree.Version == cgroup.V2 }
+
+// MakeShared makes a directory that containers of any user write to.
+func (n node) MakeShared(path string) error {
+	if !n.makes {
+		return nil
+	}
+	return makeShared(path)
+}
+
 // hostOf reads devices below the configured directories.
 func hostOf(p config.Paths) func() (lifecycle.Host, error) {
 	return func() (lifecycle.Host, error) { return sysfs.Host(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
@@ -68,7 +79,7 @@ func hostOf(p config.Paths) func() (lifecycle.Host, error) {
 
 // probeDevice looks for a device node of this name and a number.
 func (n node) probeDevice(prefix string) lifecycle.Finding {
-	for path := range n.host().Devices {
+	for path := range n.Host().Devices {
 		if number, ok := strings.CutPrefix(path, prefix); ok && strings.Trim(number, "0123456789") == "" && number != "" {
 			return lifecycle.Finding{Support: lifecycle.Supported}
 		}
@@ -86,7 +97,7 @@ func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook 
 	}
 	var out []api.Hook
 	for _, h := range hooks {
-		out = append(out, api.Hook{Name: h.Name, Finding: h.Effective(n.probe)})
+		out = append(out, api.Hook{Name: h.Name, Finding: h.Effective(n.Probe)})
 	}
 	return out
 }

@@ -88,7 +88,7 @@ func TestFallbackWaits(t *testing.T) {
 	c := bare()
 	c.Hooks.GroupIdentity.Enabled, c.Hooks.GroupIdentity.Fallback = true, "idle"
 	a, kernel := unattached(t, c, cgroup.V1, nil)
-	if f := a.node.probe("cpu.idle"); f.Support != lifecycle.Supported {
+	if f := a.node.Probe("cpu.idle"); f.Support != lifecycle.Supported {
 		t.Fatalf("version 1's root does not tell of cpu.idle: %v", f)
 	}
 	if !a.settings.undecided() {

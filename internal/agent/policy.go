@@ -1,17 +1,13 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/engine"
-	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -20,7 +16,6 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 	"github.com/trimtab/trimtab/internal/placement/none"
 	"github.com/trimtab/trimtab/internal/placement/pools"
-	"github.com/trimtab/trimtab/internal/resctrl"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -71,7 +66,7 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 	}
 	p.Pools.Hard = c.Pools.HardReserved
 	var err error
-	p.Hooks, err = hooksOf(c.Hooks, n)
+	p.Hooks, err = c.Hooks.Hooks(n)
 	terms := p.Placement.Terms(m, placement.Subject{Intent: &intent.Pod{}})
 	p.Serving = &intent.Serving{Chooses: terms.Chooses, KubeletOwns: terms.Elsewhere != nil}
 	for _, h := range p.Hooks {
@@ -106,134 +101,6 @@ func present(m *topology.Machine, list string) (topology.Set, error) {
 	}
 	ids = slices.DeleteFunc(ids, func(id int) bool { return slices.Contains(m.Offline, id) })
 	return m.ParseCPUs(topology.FormatList(ids))
-}
-
-// hooksOf makes the hooks that are switched on.
-func hooksOf(c config.Hooks, n node) ([]hook.Hook, error) {
-	var hooks []hook.Hook
-	if c.CPUSet.Enabled {
-		hooks = append(hooks, hook.CPUSet{UnsetQuota: c.CPUSet.UnsetQuota})
-	}
-	if c.Batch.Enabled {
-		hooks = append(hooks, hook.Batch{})
-	}
-	if c.Normalization.Enabled {
-		ratio, err := hook.ParseRatio(c.Normalization.Ratio)
-		if err != nil {
-			return nil, fmt.Errorf("hooks.normalization.ratio: %w", err)
-		}
-		hooks = append(hooks, hook.Normalization{Ratio: ratio})
-	}
-	if g := c.GroupIdentity; g.Enabled {
-		hooks = append(hooks, hook.GroupIdentity{
-			LSR: g.LSR, LS: g.LS, BE: g.BE, BVT: n.probe("cpu.bvt_warp_ns").Support,
-			Fallback: hook.FallbackOf(g.Fallback),
-		})
-	}
-	if c.OOMScore.Enabled {
-		hooks = append(hooks, hook.OOMScore{})
-	}
-	if c.GPU.Enabled {
-		hooks = append(hooks, gpu(c.GPU, n))
-	}
-	if c.RDMA.Enabled {
-		hooks = append(hooks, hook.RDMA{Host: n.host()})
-	}
-	if c.Hugepages.Enabled {
-		hooks = append(hooks, hook.Hugepages{Sizes: n.host().HugePages, Controller: n.probe("hugetlb")})
-	}
-	if c.BlockIO.Enabled {
-		hooks = append(hooks, blockIO(c.BlockIO, n))
-	}
-	if c.RDT.Enabled {
-		hooks = append(hooks, rdt(c.RDT, n))
-	}
-	if c.CoreSched.Enabled {
-		if c.GroupIdentity.Enabled && n.probe("cpu.bvt_warp_ns").Support == lifecycle.Supported {
-			return nil, errors.New("hooks.coreSched: cannot be on together with hooks.groupIdentity on a kernel that has group identities; switch one of them off")
-		}
-		hooks = append(hooks, hook.CoreSched{Found: n.probe("coreSched")})
-	}
-	if p := c.Preemption; p.Enabled {
-		hooks = append(hooks, preemption(p, n))
-	}
-	if c.Burst.Enabled {
-		hooks = append(hooks, hook.Burst{Found: n.probe("cpu.max.burst")})
-	}
-	if c.Partition.Enabled {
-		hooks = append(hooks, hook.Partition{Found: n.probe(hook.ExclusiveFile)})
-	}
-	return withCPUEnv(hooks, c.CPUEnv)
-}
-
-func gpu(c config.GPUHook, n node) hook.Hook {
-	lock, why := n.lockDirectory(c)
-	return hook.GPU{
-		HAMiLibrary: c.HAMiLibrary, HAMiLock: lock, NoLock: why, ByUUID: c.Name == "uuid", Nodes: n.host().Devices,
-		Devices: map[string]hook.GPUDevices{"nodes": hook.ByNode, "cdi": hook.ByCDI}[c.Devices],
-	}
-}
-
-// withCPUEnv adds the hook that goes by what all others decided.
-func withCPUEnv(hooks []hook.Hook, c config.CPUEnvHook) ([]hook.Hook, error) {
-	if !c.Enabled {
-		return hooks, nil
-	}
-	h := hook.CPUEnv{Usual: make([]intent.CPUVariable, len(c.Variables))}
-	for i, text := range c.Variables {
-		v, err := intent.ParseCPUVariable(text)
-		if err != nil {
-			return nil, fmt.Errorf("hooks.cpuEnv.variables: %w", err)
-		}
-		h.Usual[i] = v
-	}
-	return append(hooks, h), nil
-}
-
-func rdt(c config.RDTHook, n node) hook.RDT {
-	return hook.RDT{
-		Measure: c.Measure, Found: n.probe(resctrl.Mounted),
-		Shares: hook.ByClass[string]{
-			LSR: shares(c.LSRCache, c.LSRBandwidth), LS: shares(c.LSCache, c.LSBandwidth), BE: shares(c.BECache, c.BEBandwidth),
-		},
-	}
-}
-
-// shares are a class's, "" where it has everything.
-func shares(cache string, bandwidth int) string {
-	var parts []string
-	if cache != "0-100" {
-		parts = append(parts, "L3 "+cache)
-	}
-	if bandwidth != 100 {
-		parts = append(parts, fmt.Sprintf("MB %d", bandwidth))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func preemption(c config.PreemptionHook, n node) hook.Preemption {
-	h := hook.Preemption{
-		Yield: hook.YieldOf(c.Yield), Kernel: map[string]lifecycle.Support{},
-		High: c.MemoryHigh, Low: c.MemoryLow, Min: c.MemoryMin, KillTogether: c.KillTogether,
-	}
-	for _, file := range hook.PreemptionFiles() {
-		h.Kernel[file] = n.probe(file).Support
-	}
-	return h
-}
-
-func blockIO(c config.BlockIOHook, n node) hook.BlockIO {
-	h := hook.BlockIO{
-		Weights: hook.ByClass[int]{LSR: c.LSRWeight, LS: c.LSWeight, BE: c.BEWeight},
-		Classes: hook.ByClass[string]{LSR: c.LSRClass, LS: c.LSClass, BE: c.BEClass},
-		PodWide: n.tree == nil || n.tree.Version == cgroup.V2, Disks: n.host().Disks,
-	}
-	for _, file := range []string{"io.weight", "io.bfq.weight"} {
-		if h.WeightFile == "" && n.probe(file).Support != lifecycle.NotSupported {
-			h.WeightFile = file
-		}
-	}
-	return h
 }
 
 // rulesOf translates the authorisation rules.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
@@ -19,7 +20,7 @@ func TestRatioIsValidatedAsItIsRead(t *testing.T) {
 		"": false, "0": false, "0.0": false, "-1": false, "1.234": false, "101": false, "100.01": false, "x": false, "1e2": false,
 	} {
 		c := config.Default()
-		c.Hooks.Normalization = config.NormalizationHook{Enabled: true, Ratio: text}
+		c.Hooks.Normalization = hook.NormalizationOptions{Enabled: true, Ratio: text}
 		if valid := config.Validate(c) == nil; valid != ok {
 			t.Errorf("%q: valid is %v", text, valid)
 		}

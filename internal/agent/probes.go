@@ -12,7 +12,8 @@ import (
 
 // active are the hooks that are on.
 func (s *settings) active() []hook.Hook {
-	active, _ := hooksOf(s.current().Hooks, s.node) // valid, or it would not be in force
+	c := s.current()
+	active, _ := c.Hooks.Hooks(s.node) // valid, or it would not be in force
 	return active
 }
 
@@ -28,7 +29,7 @@ func (s *settings) hooks() []api.Hook {
 		if !enabled {
 			info = h
 		}
-		out = append(out, api.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(s.node.probe)})
+		out = append(out, api.Hook{Name: h.Name, Enabled: enabled, Finding: info.Effective(s.node.Probe)})
 	}
 	return out
 }
@@ -59,5 +60,5 @@ func (s *settings) probeAgain(ctx context.Context) {
 
 // undecided reports whether a hook that is on waits for a probe's answer.
 func (s *settings) undecided() bool {
-	return slices.ContainsFunc(s.active(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.probe) })
+	return slices.ContainsFunc(s.active(), func(h hook.Hook) bool { return h.Info().Undecided(s.node.Probe) })
 }

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/trimtab/trimtab/internal/hook"
+)
 
 //go:generate go run ../tools/keydocs
 
@@ -39,7 +43,7 @@ type Config struct {
 	// everybody else off them, shapes the rest, and lets nobody own any itself.
 	Authority string `json:"authority" default:"agent" check:"agent|kubelet"`
 	// Hooks switches and tunes each hook.
-	Hooks Hooks `json:"hooks"`
+	Hooks hook.Options `json:"hooks"`
 	// PodSpec says who is asked for what the runtime does not tell of pods.
 	PodSpec PodSpec `json:"podspec" restart:"yes"`
 	// Attach is how the agent learns of containers and gives them what was
@@ -157,227 +161,6 @@ type Placement struct {
 	// leaves out (isolcpus): those of a "single" CPU, all ("prefer") or none
 	// ("avoid"). A pod says otherwise by trimtab.io/prefer-isolated-cpus.
 	IsolatedCPUs string `json:"isolatedCPUs" default:"single" check:"single|prefer|avoid"`
-}
-
-// Hooks switches and tunes each hook.
-type Hooks struct {
-	// CPUSet tunes the cpuset hook.
-	CPUSet CPUSetHook `json:"cpuset"`
-	// Batch tunes the batch resource hook.
-	Batch BatchHook `json:"batch"`
-	// Normalization tunes the CPU normalization hook.
-	Normalization NormalizationHook `json:"normalization"`
-	// GroupIdentity tunes the group identity hook.
-	GroupIdentity GroupIdentityHook `json:"groupIdentity"`
-	// OOMScore tunes the OOM score hook.
-	OOMScore OOMScoreHook `json:"oomScore"`
-	// GPU tunes the GPU environment hook.
-	GPU GPUHook `json:"gpu"`
-	// RDMA tunes the RDMA hook.
-	RDMA RDMAHook `json:"rdma"`
-	// Hugepages tunes the huge page hook.
-	Hugepages HugepagesHook `json:"hugepages"`
-	// BlockIO tunes the block I/O hook.
-	BlockIO BlockIOHook `json:"blockIO"`
-	// RDT tunes the hook of caches and memory bandwidth.
-	RDT RDTHook `json:"rdt"`
-	// CoreSched tunes the core scheduling hook.
-	CoreSched CoreSchedHook `json:"coreSched"`
-	// Preemption tunes the preemption hook.
-	Preemption PreemptionHook `json:"preemption"`
-	// Burst tunes the CPU burst hook.
-	Burst BurstHook `json:"burst"`
-	// Partition tunes the partition hook.
-	Partition PartitionHook `json:"partition"`
-	// CPUEnv tunes the hook that tells containers of their CPUs.
-	CPUEnv CPUEnvHook `json:"cpuEnv"`
-}
-
-// CPUSetHook tunes the cpuset hook.
-type CPUSetHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled" default:"true"`
-	// UnsetQuota lifts the CFS quota of containers that own their CPUs, where
-	// the pod's annotation trimtab.io/unset-cpu-quota does not say otherwise.
-	UnsetQuota bool `json:"unsetQuota" default:"true"`
-	// Unlabelled says what pods without a class get: "leave" touches them only
-	// where exclusive CPUs must be kept clear, "shared" puts them into the
-	// shared pool.
-	Unlabelled string `json:"unlabelled" default:"leave" check:"leave|shared"`
-	// ReclaimedByNUMA puts a reclaimed pod for which the scheduler chose NUMA
-	// nodes into the reclaimed pool of those nodes.
-	ReclaimedByNUMA bool `json:"reclaimedByNUMA"`
-}
-
-// BatchHook tunes the batch resource hook.
-type BatchHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled" default:"true"`
-}
-
-// NormalizationHook tunes the CPU normalization hook.
-type NormalizationHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
-	// Ratio is how much faster this node's CPUs are than those that CPU limits
-	// are written for: quotas are divided by it. 1 and less change nothing.
-	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
-}
-
-// GroupIdentityHook tunes the group identity hook.
-type GroupIdentityHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
-	// LSR is the identity of LSE and LSR pods, and of Guaranteed pods without a
-	// class; 0 is none.
-	LSR int `json:"lsr" default:"2" check:"-1..2"`
-	// LS is the identity of LS pods, and of Burstable pods without a class; 0
-	// is none.
-	LS int `json:"ls" default:"2" check:"-1..2"`
-	// BE is the identity of BE pods, and of BestEffort pods without a class; 0
-	// is none.
-	BE int `json:"be" default:"-1" check:"-1..2"`
-	// Fallback is what stands in for identities below 0 where the kernel has
-	// none: "idle" makes the pod's cgroup cpu.idle, "weight" gives it the least
-	// weight.
-	Fallback string `json:"fallback" default:"none" check:"none|idle|weight"`
-}
-
-// OOMScoreHook tunes the OOM score hook.
-type OOMScoreHook struct {
-	// Enabled switches the hook on. Off by default: whoever may write a pod's
-	// annotations could have other pods killed first.
-	Enabled bool `json:"enabled"`
-}
-
-// GPUHook tunes the GPU environment hook.
-type GPUHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled" default:"true"`
-	// HAMiLibrary is the host path of libvgpu.so. It is bind-mounted into
-	// containers that were given a part of a GPU; empty, such containers get
-	// the device list only and the missing library is reported.
-	HAMiLibrary string `json:"hamiLibrary" check:"path or empty"`
-	// HAMiLock is the directory in which containers with a part of a GPU make
-	// HAMi-core's lock, one for all of the node. The agent makes it, and the
-	// directory above it, which root alone can enter; used with hamiLibrary only.
-	HAMiLock string `json:"hamiLock" default:"/var/lib/trimtab/hami/lock" check:"path"`
-	// Devices is how containers get their GPUs: "env" tells the runtime's GPU
-	// support by NVIDIA_VISIBLE_DEVICES, "nodes" hands over the device nodes
-	// too, and "cdi" asks the runtime for nvidia.com/gpu=NAME.
-	Devices string `json:"devices" default:"env" check:"env|nodes|cdi"`
-	// Name is what GPUs are called, by "index" or by "uuid".
-	Name string `json:"name" default:"index" check:"index|uuid"`
-}
-
-// RDMAHook tunes the RDMA hook.
-type RDMAHook struct {
-	// Enabled switches the hook on. Off by default: it hands device nodes to
-	// whom an annotation names.
-	Enabled bool `json:"enabled"`
-}
-
-// HugepagesHook tunes the huge page hook.
-type HugepagesHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
-}
-
-// BlockIOHook tunes the block I/O hook.
-type BlockIOHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
-	// LSRWeight is the io.weight of LSE and LSR pods; 0 leaves it alone.
-	LSRWeight int `json:"lsrWeight" check:"0..10000"`
-	// LSWeight is the io.weight of LS pods; 0 leaves it alone.
-	LSWeight int `json:"lsWeight" check:"0..10000"`
-	// BEWeight is the io.weight of BE pods; 0 leaves it alone.
-	BEWeight int `json:"beWeight" check:"0..10000"`
-	// LSRClass is the class of the runtime's block I/O configuration that
-	// containers of LSE and LSR pods are created with; empty, none. The runtime
-	// refuses containers of a class its configuration does not have.
-	LSRClass string `json:"lsrClass" check:"class"`
-	// LSClass is the same for LS pods.
-	LSClass string `json:"lsClass" check:"class"`
-	// BEClass is the same for BE pods.
-	BEClass string `json:"beClass" check:"class"`
-}
-
-// RDTHook tunes the hook of caches and memory bandwidth.
-type RDTHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
-	// LSRCache is which part of the ways of the L3 cache LSE and LSR pods have,
-	// from one percentage to another; 0-100 is all of them.
-	LSRCache string `json:"lsrCache" default:"0-100" check:"ways"`
-	// LSRBandwidth is the percentage of the memory bandwidth they have.
-	LSRBandwidth int `json:"lsrBandwidth" default:"100" check:"1..100"`
-	// LSCache is the part of the cache of LS pods.
-	LSCache string `json:"lsCache" default:"0-100" check:"ways"`
-	// LSBandwidth is the percentage of the memory bandwidth of LS pods.
-	LSBandwidth int `json:"lsBandwidth" default:"100" check:"1..100"`
-	// BECache is the part of the cache of BE pods.
-	BECache string `json:"beCache" default:"0-30" check:"ways"`
-	// BEBandwidth is the percentage of the memory bandwidth of BE pods.
-	BEBandwidth int `json:"beBandwidth" default:"100" check:"1..100"`
-	// Measure has the kernel measure each container's use of cache and
-	// bandwidth, in a group below mon_groups.
-	Measure bool `json:"measure"`
-}
-
-// CoreSchedHook tunes the core scheduling hook.
-type CoreSchedHook struct {
-	// Enabled switches the hook on. It cannot be on together with
-	// groupIdentity on a kernel that has group identities.
-	Enabled bool `json:"enabled"`
-}
-
-// PreemptionHook tunes the preemption hook.
-type PreemptionHook struct {
-	// Enabled switches the hook on. Off by default: schedulers use the same
-	// annotation for something else.
-	Enabled bool `json:"enabled"`
-	// Yield is how preemptable pods give way on the CPU: "idle" makes the pod's
-	// cgroup cpu.idle, or gives it the least weight where the kernel has no such
-	// file, "weight" gives it the least weight, "none" neither.
-	Yield string `json:"yield" default:"idle" check:"none|idle|weight"`
-	// MemoryHigh is the memory.high of preemptable pods in percent of their memory
-	// limit; 0 sets none.
-	MemoryHigh int `json:"memoryHigh" check:"0..100"`
-	// MemoryLow is the memory.low of pods that are not preemptable, and of their
-	// containers, in percent of the memory limit; 0 sets none. Namespaces need
-	// a rule that allows memory-protection.
-	MemoryLow int `json:"memoryLow" check:"0..100"`
-	// MemoryMin is the same for memory.min.
-	MemoryMin int `json:"memoryMin" check:"0..100"`
-	// KillTogether has the kernel kill all of a preemptable pod where it kills one
-	// process of it for want of memory.
-	KillTogether bool `json:"killTogether"`
-}
-
-// BurstHook tunes the CPU burst hook.
-type BurstHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled"`
-}
-
-// PartitionHook tunes the hook that makes pods which own CPUs cpuset partitions.
-type PartitionHook struct {
-	// Enabled switches the hook on. It needs cgroup v2 and Linux 6.7, and changes
-	// nothing elsewhere. Off by default: owned CPUs vanish from everybody, services
-	// of the host among them.
-	Enabled bool `json:"enabled"`
-}
-
-// CPUEnvHook tunes the hook that tells containers of their CPUs by environment,
-// where their pod asks for it (trimtab.io/cpu-env).
-type CPUEnvHook struct {
-	// Enabled switches the hook on.
-	Enabled bool `json:"enabled" default:"true"`
-	// Variables are those that pods get which ask for the usual ones: NAME=list
-	// is the list of the CPUs a container owns, and not there for one that owns
-	// none; NAME=count, or NAME, how many CPUs it can keep busy.
-	Variables []string `json:"variables" default:"TRIMTAB_CPUS=list,TRIMTAB_CPU_COUNT=count" check:"variables"`
 }
 
 // NRI configures the NRI attachment.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -92,7 +93,7 @@ func checks() map[string]rule {
 // hookNames are the keys below hooks, which are the hooks' names.
 func hookNames() []string {
 	var names []string
-	t := reflect.TypeFor[Hooks]()
+	t := reflect.TypeFor[hook.Options]()
 	for i := range t.NumField() {
 		names = append(names, t.Field(i).Tag.Get("json"))
 	}

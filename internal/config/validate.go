@@ -69,15 +69,16 @@ func Validate(c Config) []Problem {
 	for i, a := range c.Authorisation {
 		problems = append(problems, a.check(fmt.Sprintf("authorisation[%d]", i))...)
 	}
-	problems = append(problems, c.Hooks.CPUEnv.check()...)
+	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
 }
 
-// check returns what is wrong with variables that are right each by itself.
-func (h CPUEnvHook) check() []Problem {
+// checkVariables returns what is wrong with variables that are right each by
+// itself.
+func checkVariables(variables []string) []Problem {
 	var problems []Problem
 	seen := map[string]string{}
-	for i, text := range h.Variables {
+	for i, text := range variables {
 		name, _, _ := strings.Cut(text, "=")
 		if first, twice := seen[name]; twice && first != text {
 			problems = append(problems, Problem{

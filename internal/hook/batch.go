@@ -14,6 +14,20 @@ import (
 // MilliCPUToShares and MilliCPUToQuota.
 type Batch struct{}
 
+// BatchOptions tunes the batch resource hook.
+type BatchOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled" default:"true"`
+}
+
+// Most is the hook with all that can be switched on.
+func (BatchOptions) Most() Hook { return Batch{} }
+
+// Make makes the hook for a node.
+func (BatchOptions) Make(_ Node, _ *Options) (Hook, error) {
+	return Batch{}, nil
+}
+
 // Info describes the hook.
 func (Batch) Info() Info {
 	limits := []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}

@@ -46,6 +46,44 @@ const (
 	bfqWeightFile = "io.bfq.weight"
 )
 
+// BlockIOOptions tunes the block I/O hook.
+type BlockIOOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSRWeight is the io.weight of LSE and LSR pods; 0 leaves it alone.
+	LSRWeight int `json:"lsrWeight" check:"0..10000"`
+	// LSWeight is the io.weight of LS pods; 0 leaves it alone.
+	LSWeight int `json:"lsWeight" check:"0..10000"`
+	// BEWeight is the io.weight of BE pods; 0 leaves it alone.
+	BEWeight int `json:"beWeight" check:"0..10000"`
+	// LSRClass is the class of the runtime's block I/O configuration that
+	// containers of LSE and LSR pods are created with; empty, none. The runtime
+	// refuses containers of a class its configuration does not have.
+	LSRClass string `json:"lsrClass" check:"class"`
+	// LSClass is the same for LS pods.
+	LSClass string `json:"lsClass" check:"class"`
+	// BEClass is the same for BE pods.
+	BEClass string `json:"beClass" check:"class"`
+}
+
+// Most is the hook with all that can be switched on.
+func (BlockIOOptions) Most() Hook { return BlockIO{} }
+
+// Make makes the hook for a node.
+func (o BlockIOOptions) Make(n Node, _ *Options) (Hook, error) {
+	h := BlockIO{
+		Weights: ByClass[int]{LSR: o.LSRWeight, LS: o.LSWeight, BE: o.BEWeight},
+		Classes: ByClass[string]{LSR: o.LSRClass, LS: o.LSClass, BE: o.BEClass},
+		PodWide: n.Unified(), Disks: n.Host().Disks,
+	}
+	for _, file := range []string{ioWeightFile, bfqWeightFile} {
+		if h.WeightFile == "" && n.Probe(file).Support != lifecycle.NotSupported {
+			h.WeightFile = file
+		}
+	}
+	return h, nil
+}
+
 // Info describes the hook.
 func (h BlockIO) Info() Info {
 	i := Info{

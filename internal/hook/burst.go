@@ -19,6 +19,20 @@ type Burst struct {
 // burstFile is the kernel's file, which version 1 calls cpu.cfs_burst_us.
 const burstFile = "cpu.max.burst"
 
+// BurstOptions tunes the CPU burst hook.
+type BurstOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+}
+
+// Most is the hook with all that can be switched on.
+func (BurstOptions) Most() Hook { return Burst{} }
+
+// Make makes the hook for a node.
+func (BurstOptions) Make(n Node, _ *Options) (Hook, error) {
+	return Burst{Found: n.Probe(burstFile)}, nil
+}
+
 // Info describes the hook.
 func (Burst) Info() Info {
 	return Info{

@@ -1,6 +1,8 @@
 package hook
 
 import (
+	"errors"
+
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -10,6 +12,24 @@ import (
 type CoreSched struct {
 	// Found says whether the kernel gives cookies.
 	Found lifecycle.Finding
+}
+
+// CoreSchedOptions tunes the core scheduling hook.
+type CoreSchedOptions struct {
+	// Enabled switches the hook on. It cannot be on together with
+	// groupIdentity on a kernel that has group identities.
+	Enabled bool `json:"enabled"`
+}
+
+// Most is the hook with all that can be switched on.
+func (CoreSchedOptions) Most() Hook { return CoreSched{} }
+
+// Make makes the hook for a node.
+func (CoreSchedOptions) Make(n Node, all *Options) (Hook, error) {
+	if all.GroupIdentity.Enabled && n.Probe(bvtFile).Support == lifecycle.Supported {
+		return nil, errors.New("hooks.coreSched: cannot be on together with hooks.groupIdentity on a kernel that has group identities; switch one of them off")
+	}
+	return CoreSched{Found: n.Probe("coreSched")}, nil
 }
 
 // Info describes the hook.

@@ -21,6 +21,33 @@ type CPUEnv struct {
 // AfterOthers says that quotas are final when it is asked.
 func (CPUEnv) AfterOthers() {}
 
+// CPUEnvOptions tunes the hook that tells containers of their CPUs by environment,
+// where their pod asks for it (trimtab.io/cpu-env).
+type CPUEnvOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled" default:"true"`
+	// Variables are those that pods get which ask for the usual ones: NAME=list
+	// is the list of the CPUs a container owns, and not there for one that owns
+	// none; NAME=count, or NAME, how many CPUs it can keep busy.
+	Variables []string `json:"variables" default:"TRIMTAB_CPUS=list,TRIMTAB_CPU_COUNT=count" check:"variables"`
+}
+
+// Most is the hook with all that can be switched on.
+func (CPUEnvOptions) Most() Hook { return CPUEnv{} }
+
+// Make makes the hook for a node.
+func (o CPUEnvOptions) Make(_ Node, _ *Options) (Hook, error) {
+	h := CPUEnv{Usual: make([]intent.CPUVariable, len(o.Variables))}
+	for i, text := range o.Variables {
+		v, err := intent.ParseCPUVariable(text)
+		if err != nil {
+			return nil, fmt.Errorf("hooks.cpuEnv.variables: %w", err)
+		}
+		h.Usual[i] = v
+	}
+	return h, nil
+}
+
 // Info describes the hook.
 func (CPUEnv) Info() Info {
 	return Info{

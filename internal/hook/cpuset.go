@@ -14,6 +14,30 @@ type CPUSet struct {
 	UnsetQuota bool
 }
 
+// CPUSetOptions tunes the cpuset hook.
+type CPUSetOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled" default:"true"`
+	// UnsetQuota lifts the CFS quota of containers that own their CPUs, where
+	// the pod's annotation trimtab.io/unset-cpu-quota does not say otherwise.
+	UnsetQuota bool `json:"unsetQuota" default:"true"`
+	// Unlabelled says what pods without a class get: "leave" touches them only
+	// where exclusive CPUs must be kept clear, "shared" puts them into the
+	// shared pool.
+	Unlabelled string `json:"unlabelled" default:"leave" check:"leave|shared"`
+	// ReclaimedByNUMA puts a reclaimed pod for which the scheduler chose NUMA
+	// nodes into the reclaimed pool of those nodes.
+	ReclaimedByNUMA bool `json:"reclaimedByNUMA"`
+}
+
+// Most is the hook with all that can be switched on.
+func (CPUSetOptions) Most() Hook { return CPUSet{} }
+
+// Make makes the hook for a node.
+func (o CPUSetOptions) Make(_ Node, _ *Options) (Hook, error) {
+	return CPUSet{UnsetQuota: o.UnsetQuota}, nil
+}
+
 // Info describes the hook.
 func (CPUSet) Info() Info {
 	return Info{

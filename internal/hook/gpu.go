@@ -37,6 +37,45 @@ type GPU struct {
 	Nodes map[string]lifecycle.Device
 }
 
+// GPUOptions tunes the GPU environment hook.
+type GPUOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled" default:"true"`
+	// HAMiLibrary is the host path of libvgpu.so. It is bind-mounted into
+	// containers that were given a part of a GPU; empty, such containers get
+	// the device list only and the missing library is reported.
+	HAMiLibrary string `json:"hamiLibrary" check:"path or empty"`
+	// HAMiLock is the directory in which containers with a part of a GPU make
+	// HAMi-core's lock, one for all of the node. The agent makes it, and the
+	// directory above it, which root alone can enter; used with hamiLibrary only.
+	HAMiLock string `json:"hamiLock" default:"/var/lib/trimtab/hami/lock" check:"path"`
+	// Devices is how containers get their GPUs: "env" tells the runtime's GPU
+	// support by NVIDIA_VISIBLE_DEVICES, "nodes" hands over the device nodes
+	// too, and "cdi" asks the runtime for nvidia.com/gpu=NAME.
+	Devices string `json:"devices" default:"env" check:"env|nodes|cdi"`
+	// Name is what GPUs are called, by "index" or by "uuid".
+	Name string `json:"name" default:"index" check:"index|uuid"`
+}
+
+// Most is the hook with all that can be switched on.
+func (GPUOptions) Most() Hook { return GPU{} }
+
+// Make makes the hook for a node.
+func (o GPUOptions) Make(n Node, _ *Options) (Hook, error) {
+	h := GPU{
+		HAMiLibrary: o.HAMiLibrary, ByUUID: o.Name == "uuid", Nodes: n.Host().Devices,
+		Devices: map[string]GPUDevices{"nodes": ByNode, "cdi": ByCDI}[o.Devices],
+	}
+	if o.HAMiLibrary != "" && o.HAMiLock != "" {
+		if err := n.MakeShared(o.HAMiLock); err != nil {
+			h.NoLock = err.Error()
+		} else {
+			h.HAMiLock = o.HAMiLock
+		}
+	}
+	return h, nil
+}
+
 // Info describes the hook.
 func (h GPU) Info() Info {
 	var kernel []string

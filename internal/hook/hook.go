@@ -106,15 +106,6 @@ type Last interface {
 	AfterOthers()
 }
 
-// Catalogue returns what every hook says of itself, in the order they run.
-func Catalogue() []Info {
-	var infos []Info
-	for _, h := range []Hook{CPUSet{}, Batch{}, Normalization{}, GroupIdentity{Fallback: FallbackIdle}, GPU{}, OOMScore{}, RDMA{}, Hugepages{}, BlockIO{}, RDT{}, CoreSched{}, Preemption{Yield: YieldIdle}, Burst{}, Partition{}, CPUEnv{}} {
-		infos = append(infos, h.Info())
-	}
-	return infos
-}
-
 // lives are the events of a hook whose values are kept for as long as pods and
 // containers live.
 func lives() []lifecycle.Kind {

@@ -161,6 +161,17 @@ func everyHook(t *testing.T) []Hook {
 	return hooks
 }
 
+// TestSections: each field of Options makes the hook that its key names.
+func TestSections(t *testing.T) {
+	for _, s := range new(Options).sections() {
+		if s.maker == nil {
+			t.Errorf("hooks.%s makes no hook", s.key)
+		} else if name := s.Most().Info().Name; name != s.key {
+			t.Errorf("hooks.%s makes the hook %s", s.key, name)
+		}
+	}
+}
+
 // TestNoConflict checks the composition rules over the hook list: whatever is
 // asked, no two hooks set one thing, and each sets only what it states.
 func TestNoConflict(t *testing.T) {

@@ -18,6 +18,20 @@ type Hugepages struct {
 	Controller lifecycle.Finding
 }
 
+// HugepagesOptions tunes the huge page hook.
+type HugepagesOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+}
+
+// Most is the hook with all that can be switched on.
+func (HugepagesOptions) Most() Hook { return Hugepages{} }
+
+// Make makes the hook for a node.
+func (HugepagesOptions) Make(n Node, _ *Options) (Hook, error) {
+	return Hugepages{Sizes: n.Host().HugePages, Controller: n.Probe("hugetlb")}, nil
+}
+
 // Info describes the hook.
 func (Hugepages) Info() Info {
 	return Info{

@@ -40,6 +40,33 @@ type GroupIdentity struct {
 	BVT lifecycle.Support
 }
 
+// GroupIdentityOptions tunes the group identity hook.
+type GroupIdentityOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSR is the identity of LSE and LSR pods, and of Guaranteed pods without a
+	// class; 0 is none.
+	LSR int `json:"lsr" default:"2" check:"-1..2"`
+	// LS is the identity of LS pods, and of Burstable pods without a class; 0
+	// is none.
+	LS int `json:"ls" default:"2" check:"-1..2"`
+	// BE is the identity of BE pods, and of BestEffort pods without a class; 0
+	// is none.
+	BE int `json:"be" default:"-1" check:"-1..2"`
+	// Fallback is what stands in for identities below 0 where the kernel has
+	// none: "idle" makes the pod's cgroup cpu.idle, "weight" gives it the least
+	// weight.
+	Fallback string `json:"fallback" default:"none" check:"none|idle|weight"`
+}
+
+// Most is the hook with all that can be switched on.
+func (GroupIdentityOptions) Most() Hook { return GroupIdentity{Fallback: FallbackIdle} }
+
+// Make makes the hook for a node.
+func (o GroupIdentityOptions) Make(n Node, _ *Options) (Hook, error) {
+	return GroupIdentity{LSR: o.LSR, LS: o.LS, BE: o.BE, BVT: n.Probe(bvtFile).Support, Fallback: FallbackOf(o.Fallback)}, nil
+}
+
 // Info describes the hook.
 func (h GroupIdentity) Info() Info {
 	kernel := map[Fallback]string{

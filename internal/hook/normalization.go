@@ -48,6 +48,27 @@ type Normalization struct {
 	Ratio Ratio
 }
 
+// NormalizationOptions tunes the CPU normalization hook.
+type NormalizationOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// Ratio is how much faster this node's CPUs are than those that CPU limits
+	// are written for: quotas are divided by it. 1 and less change nothing.
+	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
+}
+
+// Most is the hook with all that can be switched on.
+func (NormalizationOptions) Most() Hook { return Normalization{} }
+
+// Make makes the hook for a node.
+func (o NormalizationOptions) Make(_ Node, _ *Options) (Hook, error) {
+	ratio, err := ParseRatio(o.Ratio)
+	if err != nil {
+		return nil, fmt.Errorf("hooks.normalization.ratio: %w", err)
+	}
+	return Normalization{Ratio: ratio}, nil
+}
+
 // Info describes the hook.
 func (Normalization) Info() Info {
 	quota := []lifecycle.Field{lifecycle.CPUQuota}

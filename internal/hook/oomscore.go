@@ -9,6 +9,21 @@ import (
 // first where memory runs out. Rules: Koordinator 1.8, plugin OOMScoreAdj.
 type OOMScore struct{}
 
+// OOMScoreOptions tunes the OOM score hook.
+type OOMScoreOptions struct {
+	// Enabled switches the hook on. Off by default: whoever may write a pod's
+	// annotations could have other pods killed first.
+	Enabled bool `json:"enabled"`
+}
+
+// Most is the hook with all that can be switched on.
+func (OOMScoreOptions) Most() Hook { return OOMScore{} }
+
+// Make makes the hook for a node.
+func (OOMScoreOptions) Make(_ Node, _ *Options) (Hook, error) {
+	return OOMScore{}, nil
+}
+
 // Info describes the hook.
 func (OOMScore) Info() Info {
 	return Info{

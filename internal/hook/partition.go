@@ -16,6 +16,22 @@ const (
 	PartitionFile = "cpuset.cpus.partition"
 )
 
+// PartitionOptions tunes the hook that makes pods which own CPUs cpuset partitions.
+type PartitionOptions struct {
+	// Enabled switches the hook on. It needs cgroup v2 and Linux 6.7, and changes
+	// nothing elsewhere. Off by default: owned CPUs vanish from everybody, services
+	// of the host among them.
+	Enabled bool `json:"enabled"`
+}
+
+// Most is the hook with all that can be switched on.
+func (PartitionOptions) Most() Hook { return Partition{} }
+
+// Make makes the hook for a node.
+func (PartitionOptions) Make(n Node, _ *Options) (Hook, error) {
+	return Partition{Found: n.Probe(ExclusiveFile)}, nil
+}
+
 // Info describes the hook.
 func (Partition) Info() Info {
 	return Info{

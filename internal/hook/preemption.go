@@ -48,6 +48,44 @@ const (
 	groupFile = "memory.oom.group"
 )
 
+// PreemptionOptions tunes the preemption hook.
+type PreemptionOptions struct {
+	// Enabled switches the hook on. Off by default: schedulers use the same
+	// annotation for something else.
+	Enabled bool `json:"enabled"`
+	// Yield is how preemptable pods give way on the CPU: "idle" makes the pod's
+	// cgroup cpu.idle, or gives it the least weight where the kernel has no such
+	// file, "weight" gives it the least weight, "none" neither.
+	Yield string `json:"yield" default:"idle" check:"none|idle|weight"`
+	// MemoryHigh is the memory.high of preemptable pods in percent of their memory
+	// limit; 0 sets none.
+	MemoryHigh int `json:"memoryHigh" check:"0..100"`
+	// MemoryLow is the memory.low of pods that are not preemptable, and of their
+	// containers, in percent of the memory limit; 0 sets none. Namespaces need
+	// a rule that allows memory-protection.
+	MemoryLow int `json:"memoryLow" check:"0..100"`
+	// MemoryMin is the same for memory.min.
+	MemoryMin int `json:"memoryMin" check:"0..100"`
+	// KillTogether has the kernel kill all of a preemptable pod where it kills one
+	// process of it for want of memory.
+	KillTogether bool `json:"killTogether"`
+}
+
+// Most is the hook with all that can be switched on.
+func (PreemptionOptions) Most() Hook { return Preemption{Yield: YieldIdle} }
+
+// Make makes the hook for a node.
+func (o PreemptionOptions) Make(n Node, _ *Options) (Hook, error) {
+	h := Preemption{
+		Yield: YieldOf(o.Yield), Kernel: map[string]lifecycle.Support{},
+		High: o.MemoryHigh, Low: o.MemoryLow, Min: o.MemoryMin, KillTogether: o.KillTogether,
+	}
+	for _, file := range PreemptionFiles() {
+		h.Kernel[file] = n.Probe(file).Support
+	}
+	return h, nil
+}
+
 // Info describes the hook.
 func (h Preemption) Info() Info {
 	return Info{

@@ -12,6 +12,21 @@ type RDMA struct {
 	Host lifecycle.Host
 }
 
+// RDMAOptions tunes the RDMA hook.
+type RDMAOptions struct {
+	// Enabled switches the hook on. Off by default: it hands device nodes to
+	// whom an annotation names.
+	Enabled bool `json:"enabled"`
+}
+
+// Most is the hook with all that can be switched on.
+func (RDMAOptions) Most() Hook { return RDMA{} }
+
+// Make makes the hook for a node.
+func (RDMAOptions) Make(n Node, _ *Options) (Hook, error) {
+	return RDMA{Host: n.Host()}, nil
+}
+
 // Info describes the hook.
 func (RDMA) Info() Info {
 	return Info{

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
@@ -23,6 +24,53 @@ type RDT struct {
 
 // groupPrefix begins the names of our groups.
 const groupPrefix = "trimtab-"
+
+// RDTOptions tunes the hook of caches and memory bandwidth.
+type RDTOptions struct {
+	// Enabled switches the hook on.
+	Enabled bool `json:"enabled"`
+	// LSRCache is which part of the ways of the L3 cache LSE and LSR pods have,
+	// from one percentage to another; 0-100 is all of them.
+	LSRCache string `json:"lsrCache" default:"0-100" check:"ways"`
+	// LSRBandwidth is the percentage of the memory bandwidth they have.
+	LSRBandwidth int `json:"lsrBandwidth" default:"100" check:"1..100"`
+	// LSCache is the part of the cache of LS pods.
+	LSCache string `json:"lsCache" default:"0-100" check:"ways"`
+	// LSBandwidth is the percentage of the memory bandwidth of LS pods.
+	LSBandwidth int `json:"lsBandwidth" default:"100" check:"1..100"`
+	// BECache is the part of the cache of BE pods.
+	BECache string `json:"beCache" default:"0-30" check:"ways"`
+	// BEBandwidth is the percentage of the memory bandwidth of BE pods.
+	BEBandwidth int `json:"beBandwidth" default:"100" check:"1..100"`
+	// Measure has the kernel measure each container's use of cache and
+	// bandwidth, in a group below mon_groups.
+	Measure bool `json:"measure"`
+}
+
+// Most is the hook with all that can be switched on.
+func (RDTOptions) Most() Hook { return RDT{} }
+
+// Make makes the hook for a node.
+func (o RDTOptions) Make(n Node, _ *Options) (Hook, error) {
+	return RDT{
+		Measure: o.Measure, Found: n.Probe("resctrl"),
+		Shares: ByClass[string]{
+			LSR: sharesOf(o.LSRCache, o.LSRBandwidth), LS: sharesOf(o.LSCache, o.LSBandwidth), BE: sharesOf(o.BECache, o.BEBandwidth),
+		},
+	}, nil
+}
+
+// sharesOf are a class's, "" where it has everything.
+func sharesOf(cache string, bandwidth int) string {
+	var parts []string
+	if cache != "0-100" {
+		parts = append(parts, "L3 "+cache)
+	}
+	if bandwidth != 100 {
+		parts = append(parts, fmt.Sprintf("MB %d", bandwidth))
+	}
+	return strings.Join(parts, ", ")
+}
 
 // Info describes the hook.
 func (h RDT) Info() Info {

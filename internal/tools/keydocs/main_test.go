@@ -8,7 +8,7 @@ import (
 )
 
 func TestDescriptionsAreFresh(t *testing.T) {
-	want, err := describe("../../config/config.go")
+	want, err := describe("../../config")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,111 @@
+package hook
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// Options are what the configuration says of each hook, in the order in which
+// hooks are asked. It is the list of hooks: a new one is its file and one field
+// here.
+type Options struct {
+	// CPUSet tunes the cpuset hook.
+	CPUSet CPUSetOptions `json:"cpuset"`
+	// Batch tunes the batch resource hook.
+	Batch BatchOptions `json:"batch"`
+	// Normalization tunes the CPU normalization hook.
+	Normalization NormalizationOptions `json:"normalization"`
+	// GroupIdentity tunes the group identity hook.
+	GroupIdentity GroupIdentityOptions `json:"groupIdentity"`
+	// OOMScore tunes the OOM score hook.
+	OOMScore OOMScoreOptions `json:"oomScore"`
+	// GPU tunes the GPU environment hook.
+	GPU GPUOptions `json:"gpu"`
+	// RDMA tunes the RDMA hook.
+	RDMA RDMAOptions `json:"rdma"`
+	// Hugepages tunes the huge page hook.
+	Hugepages HugepagesOptions `json:"hugepages"`
+	// BlockIO tunes the block I/O hook.
+	BlockIO BlockIOOptions `json:"blockIO"`
+	// RDT tunes the hook of caches and memory bandwidth.
+	RDT RDTOptions `json:"rdt"`
+	// CoreSched tunes the core scheduling hook.
+	CoreSched CoreSchedOptions `json:"coreSched"`
+	// Preemption tunes the preemption hook.
+	Preemption PreemptionOptions `json:"preemption"`
+	// Burst tunes the CPU burst hook.
+	Burst BurstOptions `json:"burst"`
+	// Partition tunes the partition hook.
+	Partition PartitionOptions `json:"partition"`
+	// CPUEnv tunes the hook that tells containers of their CPUs.
+	CPUEnv CPUEnvOptions `json:"cpuEnv"`
+}
+
+// Node is what hooks are made for.
+type Node interface {
+	// Probe answers whether the node has a feature, by the name it has in Info.Kernel.
+	Probe(feature string) lifecycle.Finding
+	// Host returns the node's devices.
+	Host() lifecycle.Host
+	// Unified reports whether cgroups are of version 2; so they are where nothing is
+	// known of them.
+	Unified() bool
+	// MakeShared makes a directory of the host that containers of any user write
+	// to. Where nothing is to be changed it does nothing.
+	MakeShared(path string) error
+}
+
+// maker is the section of one hook.
+type maker interface {
+	Most() Hook
+	Make(n Node, all *Options) (Hook, error)
+}
+
+// section is one field of Options.
+type section struct {
+	key     string
+	enabled bool
+	maker
+}
+
+func (o *Options) sections() []section {
+	var all []section
+	for f, v := range reflect.ValueOf(o).Elem().Fields() {
+		m, _ := v.Interface().(maker) // TestSections: all are
+		all = append(all, section{f.Tag.Get("json"), v.FieldByName("Enabled").Bool(), m})
+	}
+	return all
+}
+
+// Hooks makes the hooks that are switched on.
+func (o *Options) Hooks(n Node) ([]Hook, error) {
+	var hooks []Hook
+	for _, s := range o.sections() {
+		if !s.enabled {
+			continue
+		}
+		h, err := s.Make(n, o)
+		if err != nil {
+			return nil, err
+		}
+		hooks = append(hooks, h)
+	}
+	return hooks, nil
+}
+
+// Catalogue returns what every hook says of itself, in the order in which status
+// and docs list them: as they are asked, but gpu before oomScore.
+func Catalogue() []Info {
+	all := new(Options).sections()
+	place := func(key string) int { return slices.IndexFunc(all, func(s section) bool { return s.key == key }) }
+	if i, j := place("oomScore"), place("gpu"); i >= 0 && j == i+1 {
+		all[i], all[j] = all[j], all[i]
+	}
+	var infos []Info
+	for _, s := range all {
+		infos = append(infos, s.Most().Info())
+	}
+	return infos
+}
