@@ -151,7 +151,6 @@ func everyHook(t *testing.T) []Hook {
 		BlockIO{WeightFile: ioWeightFile, PodWide: true, Disks: map[string]string{"sda": "8:0"}, Weights: ByClass[int]{LSR: 1000, LS: 500, BE: 10}, Classes: ByClass[string]{BE: "slow"}},
 		RDT{Shares: ByClass[string]{BE: "L3 0-30"}, Measure: true}, CoreSched{},
 		Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}, Burst{}, Partition{},
-		ClassEnv{Variable: "CLASS"},
 		CPUEnv{Usual: []intent.CPUVariable{{Name: "A", List: true}, {Name: "B"}}},
 	}
 	for _, h := range Catalogue() {

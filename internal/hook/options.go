@@ -39,8 +39,6 @@ type Options struct {
 	Burst BurstOptions `json:"burst"`
 	// Partition tunes the partition hook.
 	Partition PartitionOptions `json:"partition"`
-	// ClassEnv tunes the hook that tells containers their class.
-	ClassEnv ClassEnvOptions `json:"classEnv"`
 	// CPUEnv tunes the hook that tells containers of their CPUs.
 	CPUEnv CPUEnvOptions `json:"cpuEnv"`
 }
