@@ -195,7 +195,6 @@ func dialects() []dialect {
 		{"rubik", "rubik and its neighbours", readRubik, rubikKeys},
 		{"trimtab", "Trimtab", readTrimtab, trimtabKeys},
 		{"kubernetes", "", readKubernetes, nil},
-		{"example", "Example", readExample, exampleKeys},
 		{"nri-plugins", "nri-plugins", nil, nriPluginsKeys},
 		{"nri", "Plugins of the NRI repository", nil, nriKeys},
 	}
