@@ -94,7 +94,6 @@ var descriptions = map[string]string{
 	"BlockIOOptions.LSClass":           "lsClass is the same for LS pods.",
 	"BlockIOOptions.BEClass":           "beClass is the same for BE pods.",
 	"BurstOptions.Enabled":             "enabled switches the hook on.",
-	"BurstOptions.Limit":               "limitMicroseconds bounds the burst of a container, in microseconds; 0 does not.",
 	"CoreSchedOptions.Enabled":         "enabled switches the hook on. It cannot be on together with groupIdentity on a kernel that has group identities.",
 	"CPUEnvOptions.Enabled":            "enabled switches the hook on.",
 	"CPUEnvOptions.Variables":          "variables are those that pods get which ask for the usual ones: NAME=list is the list of the CPUs a container owns, and not there for one that owns none; NAME=count, or NAME, how many CPUs it can keep busy.",

@@ -12,8 +12,6 @@ import (
 // before. Annotation: rubik 2.0, service quotaBurst; kernel: Linux 5.14,
 // cpu.max.burst. The engine keeps it within the quota that comes out of all hooks.
 type Burst struct {
-	// Limit bounds the burst of a container in µs; 0 does not.
-	Limit int64
 	// Found says whether the kernel has the file.
 	Found lifecycle.Finding
 }
@@ -25,16 +23,14 @@ const burstFile = "cpu.max.burst"
 type BurstOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Limit bounds the burst of a container, in microseconds; 0 does not.
-	Limit int `json:"limitMicroseconds" check:"0..1000000"`
 }
 
 // Most is the hook with all that can be switched on.
 func (BurstOptions) Most() Hook { return Burst{} }
 
 // Make makes the hook for a node.
-func (o BurstOptions) Make(n Node, _ *Options) (Hook, error) {
-	return Burst{Limit: int64(o.Limit), Found: n.Probe(burstFile)}, nil
+func (BurstOptions) Make(n Node, _ *Options) (Hook, error) {
+	return Burst{Found: n.Probe(burstFile)}, nil
 }
 
 // Info describes the hook.
@@ -78,9 +74,6 @@ func (h Burst) Propose(in *Input, out *Output) {
 	if in.Container == "" {
 		why.Text = "its containers' together"
 		most = in.Bursts
-	} else if h.Limit > 0 && h.Limit < most {
-		why.Text += ", no more than the node allows"
-		most = h.Limit
 	}
 	if limit := in.limitMicros(); limit > 0 && limit < most {
 		why.Text += fmt.Sprintf(", no more than the limit its spec says now; %d was asked for", most)
