@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -16,8 +15,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -284,38 +281,30 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given,
 // list asks the kubelet. The first error is why it does not tell CPUs, the second
 // why nothing was told; unread are pods that cannot be read.
 func (g *Grants) list(ctx context.Context) (all map[podName]given, unread map[podName]error, noCPUs, err error) {
-	if _, err := os.Stat(g.o.Socket); err != nil {
-		err = g.because(err)
-		return nil, nil, err, err
+	answer, noCPUs, err := g.fetch(ctx)
+	if err == nil {
+		all, unread, err = grantsOf(answer, noCPUs == nil)
 	}
-	if g.conn == nil {
-		target, options := "unix://"+g.o.Socket, []grpc.DialOption(nil)
-		if g.o.Dial != nil {
-			target, options = "passthrough:///"+g.o.Socket, append(options, grpc.WithContextDialer(g.o.Dial))
-		}
-		conn, err := grpc.NewClient(target, append(options,
-			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions are what counts
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial(), MinConnectTimeout: 2 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))...)
-		if err != nil {
-			err = g.because(err)
-			return nil, nil, err, err
-		}
-		g.conn = conn
-	}
-	client := podresources.NewPodResourcesListerClient(g.conn)
-	noCPUs = g.tellsCPUs(ctx, client)
-	answer, err := client.List(ctx, &podresources.ListPodResourcesRequest{})
-	if err != nil {
-		err = g.because(err)
-		return nil, nil, err, err
-	}
-	all, unread, err = grantsOf(answer, noCPUs == nil)
 	if err != nil {
 		err = g.because(err)
 		return nil, nil, err, err
 	}
 	return all, unread, noCPUs, nil
+}
+
+func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourcesResponse, noCPUs, err error) {
+	if _, err := os.Stat(g.o.Socket); err != nil {
+		return nil, nil, err
+	}
+	if g.conn == nil {
+		if g.conn, err = connect(g.o.Socket, g.o.Dial); err != nil {
+			return nil, nil, err
+		}
+	}
+	client := podresources.NewPodResourcesListerClient(g.conn)
+	noCPUs = g.tellsCPUs(ctx, client)
+	answer, err = client.List(ctx, &podresources.ListPodResourcesRequest{})
+	return answer, noCPUs, err
 }
 
 // tellsCPUs returns why a container of which the kubelet lists no CPUs may have
@@ -338,15 +327,8 @@ func (g *Grants) tellsCPUs(ctx context.Context, client podresources.PodResources
 	return nil
 }
 
-// because says what an error of the connection means.
 func (g *Grants) because(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is not there: kubelets have it, and an agent in a container needs its directory mounted", g.o.Socket)
-	}
-	if s, ok := status.FromError(err); ok {
-		return fmt.Errorf("%s: %s", g.o.Socket, s.Message())
-	}
-	return fmt.Errorf("%s: %w", g.o.Socket, err)
+	return because(err, g.o.Socket, "kubelets have it, and an agent in a container needs its directory mounted")
 }
 
 // Ready returns once the kubelet was asked. It waits a short time at most.

@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// jsonPod is the part of a v1.Pod that is read. The types of k8s.io/api would
-// add megabytes to the binary for it.
-type jsonPod struct {
+// v1Pod is the part of a v1.Pod that is read. The types of k8s.io/api would add
+// megabytes to the binary for it.
+type v1Pod struct {
 	Metadata struct {
 		Name        string            `json:"name"`
 		Namespace   string            `json:"namespace"`
@@ -21,35 +21,35 @@ type jsonPod struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		NodeName            string                  `json:"nodeName"`
-		InitContainers      []jsonContainer         `json:"initContainers"`
-		Containers          []jsonContainer         `json:"containers"`
-		EphemeralContainers []jsonContainer         `json:"ephemeralContainers"`
-		Overhead            map[string]jsonQuantity `json:"overhead"`
-		Resources           jsonResources           `json:"resources"`
+		NodeName            string                `json:"nodeName"`
+		InitContainers      []v1Container         `json:"initContainers"`
+		Containers          []v1Container         `json:"containers"`
+		EphemeralContainers []v1Container         `json:"ephemeralContainers"`
+		Overhead            map[string]v1Quantity `json:"overhead"`
+		Resources           v1Resources           `json:"resources"`
 	} `json:"spec"`
 	Status struct {
 		QoS string `json:"qosClass"`
 	} `json:"status"`
 }
 
-type jsonContainer struct {
-	Name          string        `json:"name"`
-	RestartPolicy string        `json:"restartPolicy"`
-	Resources     jsonResources `json:"resources"`
+type v1Container struct {
+	Name          string      `json:"name"`
+	RestartPolicy string      `json:"restartPolicy"`
+	Resources     v1Resources `json:"resources"`
 }
 
-type jsonResources struct {
-	Requests map[string]jsonQuantity `json:"requests"`
-	Limits   map[string]jsonQuantity `json:"limits"`
+type v1Resources struct {
+	Requests map[string]v1Quantity `json:"requests"`
+	Limits   map[string]v1Quantity `json:"limits"`
 }
 
-// jsonQuantity is a quantity as text, which JSON may have as a number, too.
-type jsonQuantity string
+// v1Quantity is a quantity as text, which JSON may have as a number, too.
+type v1Quantity string
 
 // UnmarshalJSON keeps the text.
-func (q *jsonQuantity) UnmarshalJSON(b []byte) error {
-	*q = jsonQuantity(strings.Trim(string(b), `"`))
+func (q *v1Quantity) UnmarshalJSON(b []byte) error {
+	*q = v1Quantity(strings.Trim(string(b), `"`))
 	return nil
 }
 
@@ -107,7 +107,7 @@ func decodeItems(d *json.Decoder) (pods []*lifecycle.PodSpec, unread []Unread, e
 		if len(pods)+len(unread) == maxPods {
 			return nil, nil, fmt.Errorf("more than %d pods", maxPods)
 		}
-		var p jsonPod
+		var p v1Pod
 		// A text where a number should be is that pod's fault: the decoder has passed it.
 		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
 		if err != nil && !errors.As(err, &ofPod) {
@@ -115,7 +115,7 @@ func decodeItems(d *json.Decoder) (pods []*lifecycle.PodSpec, unread []Unread, e
 		}
 		var s *lifecycle.PodSpec
 		if err == nil {
-			s, err = p.spec()
+			s, err = p.spec(lifecycle.FromKubelet)
 		}
 		if err != nil {
 			unread = append(unread, Unread{p.Metadata.UID, err})
@@ -134,49 +134,11 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return err
 }
 
-func (p *jsonPod) spec() (*lifecycle.PodSpec, error) {
-	b := builder{spec: lifecycle.PodSpec{
-		UID: p.Metadata.UID, Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS,
-	}}
-	for key, text := range p.Metadata.Labels {
-		b.label(key, text)
-	}
-	for key, text := range p.Metadata.Annotations {
-		b.annotation(key, text)
-	}
-	for _, c := range p.Spec.InitContainers {
-		b.initContainer(c.spec(&b, lifecycle.Init), c.RestartPolicy)
-	}
-	for _, c := range p.Spec.Containers {
-		b.apps = append(b.apps, c.spec(&b, lifecycle.App))
-	}
-	for _, c := range p.Spec.EphemeralContainers {
-		b.ephemeral = append(b.ephemeral, c.spec(&b, lifecycle.Ephemeral))
-	}
-	b.amounts(&b.spec.Overhead, p.Spec.Overhead)
-	b.amounts(&b.spec.Requests, p.Spec.Resources.Requests)
-	b.amounts(&b.spec.Limits, p.Spec.Resources.Limits)
-	return b.finish(lifecycle.FromKubelet)
-}
-
-func (c *jsonContainer) spec(b *builder, kind lifecycle.ContainerKind) lifecycle.ContainerSpec {
-	out := lifecycle.ContainerSpec{Name: c.Name, Kind: kind}
-	b.amounts(&out.Requests, c.Resources.Requests)
-	b.amounts(&out.Limits, c.Resources.Limits)
-	return out
-}
-
-func (b *builder) amounts(into *lifecycle.Amounts, from map[string]jsonQuantity) {
-	for name, quantity := range from {
-		b.amount(into, name, string(quantity))
-	}
-}
-
 // Parse reads what one v1.Pod says in the kubelet's words.
 func Parse(text []byte) (*lifecycle.PodSpec, error) {
-	var p jsonPod
+	var p v1Pod
 	if err := json.Unmarshal(text, &p); err != nil {
 		return nil, fmt.Errorf("read a pod: %w", err)
 	}
-	return p.spec()
+	return p.spec(lifecycle.FromKubelet)
 }

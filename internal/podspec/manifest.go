@@ -129,7 +129,7 @@ func (m *manifest) template() ([]Manifest, error) {
 func (m *manifest) pod(meta manifestMeta, spec json.RawMessage) (Manifest, error) {
 	meta.Namespace = cmp.Or(meta.Namespace, "default")
 	name := meta.Namespace + "/" + meta.Name
-	var p jsonPod
+	var p v1Pod
 	if len(spec) == 0 {
 		return Manifest{}, fmt.Errorf("pod %s: no spec", name)
 	}
@@ -137,7 +137,7 @@ func (m *manifest) pod(meta manifestMeta, spec json.RawMessage) (Manifest, error
 		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
 	}
 	p.Metadata.Name, p.Metadata.Namespace, p.Metadata.UID = meta.Name, meta.Namespace, "planned-"+meta.Namespace+"-"+meta.Name
-	s, err := p.spec()
+	s, err := p.spec(lifecycle.FromKubelet)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
 	}

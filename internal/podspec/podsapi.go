@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -41,10 +42,7 @@ func (p *PodsAPI) client() (pods.PodsClient, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn == nil {
-		conn, err := grpc.NewClient("unix://"+p.socket,
-			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions are what counts
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial(), MinConnectTimeout: 2 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+		conn, err := connect(p.socket, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.socket, err)
 		}
@@ -53,10 +51,31 @@ func (p *PodsAPI) client() (pods.PodsClient, error) {
 	return pods.NewPodsClient(p.conn), nil
 }
 
-// redial is how soon a connection is tried again: a kubelet that was restarted
-// is back within seconds.
-func redial() backoff.Config {
-	return backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
+// connect makes a connection to a socket of the kubelet; by connects, nil for the
+// system's call. A kubelet that was restarted is back within seconds.
+func connect(socket string, by func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
+	redial := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
+	target, options := "unix://"+socket, []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions are what counts
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: 2 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+	}
+	if by != nil {
+		target, options = "passthrough:///"+socket, append(options, grpc.WithContextDialer(by))
+	}
+	return grpc.NewClient(target, options...)
+}
+
+// because says what an error of a connection means; a socket that is not there is
+// absent for the given reason.
+func because(err error, socket, absent string) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not there: %s", socket, absent)
+	}
+	if s, ok := status.FromError(err); ok {
+		return fmt.Errorf("%s: %s", socket, s.Message())
+	}
+	return fmt.Errorf("%s: %w", socket, err)
 }
 
 // Source names the rung.
@@ -169,14 +188,8 @@ func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecyc
 
 // because says what an error of the connection means.
 func (p *PodsAPI) because(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s is not there: kubelets have it from 1.37 on, or from 1.36 with the feature gate PodsAPI", p.socket)
-	case status.Code(err) == codes.Unimplemented:
+	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%s speaks another version of the Pods API than v1alpha1", p.socket)
 	}
-	if s, ok := status.FromError(err); ok {
-		return fmt.Errorf("%s: %s", p.socket, s.Message())
-	}
-	return fmt.Errorf("%s: %w", p.socket, err)
+	return because(err, p.socket, "kubelets have it from 1.37 on, or from 1.36 with the feature gate PodsAPI")
 }

@@ -27,8 +27,8 @@ func pemOf(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// message puts fields behind each other: numbers and their bytes.
-func message(fields ...any) []byte {
+// encoded puts fields behind each other: numbers and their bytes.
+func encoded(fields ...any) []byte {
 	var b []byte
 	for i := 0; i < len(fields); i += 2 {
 		n, _ := fields[i].(int)
@@ -43,19 +43,19 @@ func message(fields ...any) []byte {
 	return b
 }
 
-func entryOf(name, quantity string) []byte { return message(1, name, 2, message(1, quantity)) }
+func entryOf(name, quantity string) []byte { return encoded(1, name, 2, encoded(1, quantity)) }
 
 // webPod is webSpec as a v1.Pod in protobuf form, put together by field number.
 func webPod() []byte {
-	text := func(key, value string) []byte { return message(1, key, 2, value) }
-	meta := message(1, "web", 3, "shop", 5, "u1", 11, text("a", "b"), 11, text("volcano.sh/preemptable", "true"),
+	text := func(key, value string) []byte { return encoded(1, key, 2, value) }
+	meta := encoded(1, "web", 3, "shop", 5, "u1", 11, text("a", "b"), 11, text("volcano.sh/preemptable", "true"),
 		12, text("volcano.sh/quota-burst-time", "2000"))
-	proxy := message(1, "proxy", 2, "image", 8, message(2, entryOf("cpu", "100m")), 24, "Always")
-	setup := message(1, "setup", 8, message(1, entryOf("cpu", "1500m"), 1, entryOf("memory", "1Gi")))
-	app := message(1, "app", 8, message(1, entryOf("memory", "512Mi"), 2, entryOf("cpu", "2"), 2, entryOf("kubernetes.io/batch-cpu", "4k")))
-	spec := message(2, app, 10, "node1", 20, proxy, 20, setup, 32, entryOf("cpu", "250m"), 32, entryOf("memory", "128Mi"),
-		34, message(1, message(1, "debug")), 40, message(1, entryOf("memory", "2G"), 2, entryOf("cpu", "3")))
-	return message(1, meta, 2, spec, 3, message(9, "Burstable"))
+	proxy := encoded(1, "proxy", 2, "image", 8, encoded(2, entryOf("cpu", "100m")), 24, "Always")
+	setup := encoded(1, "setup", 8, encoded(1, entryOf("cpu", "1500m"), 1, entryOf("memory", "1Gi")))
+	app := encoded(1, "app", 8, encoded(1, entryOf("memory", "512Mi"), 2, entryOf("cpu", "2"), 2, entryOf("kubernetes.io/batch-cpu", "4k")))
+	spec := encoded(2, app, 10, "node1", 20, proxy, 20, setup, 32, entryOf("cpu", "250m"), 32, entryOf("memory", "128Mi"),
+		34, encoded(1, encoded(1, "debug")), 40, encoded(1, entryOf("memory", "2G"), 2, entryOf("cpu", "3")))
+	return encoded(1, meta, 2, spec, 3, encoded(9, "Burstable"))
 }
 
 func TestDecodePod(t *testing.T) {
@@ -155,7 +155,7 @@ func servePods(t *testing.T, socket string, s *podsServer) func() {
 }
 
 func smallPod(uid, name string) []byte {
-	return message(1, message(1, name, 3, "shop", 5, uid), 2, message(2, message(1, "app"), 10, "node1"))
+	return encoded(1, encoded(1, name, 3, "shop", 5, uid), 2, encoded(2, encoded(1, "app"), 10, "node1"))
 }
 
 // TestPodsAPI: the stream's pods, its changes, a pod asked for, the kubelet
@@ -210,7 +210,7 @@ func TestPodsAPI(t *testing.T) {
 	if st := l.States()[0]; !st.Up || st.Err == nil {
 		t.Errorf("a pod that cannot be read: %+v", st)
 	}
-	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_DELETED, Pod: message(1, message(1, "three", 3, "shop", 5, "u3"))}
+	s.events <- &pods.WatchPodsEvent{Type: pods.EventType_DELETED, Pod: encoded(1, encoded(1, "three", 3, "shop", 5, "u3"))}
 	until(t, "a pod's end is seen", func() bool { return l.Spec("u3") == nil })
 
 	stop()

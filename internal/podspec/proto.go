@@ -8,199 +8,101 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Field numbers of k8s.io/api/core/v1 generated.proto (v0.36); numbers never
-// change. The Pods API hands pods over in this form.
-const (
-	podMetadata, podSpec, podStatus = 1, 2, 3
+// message reads fields of a protobuf message by their numbers, which never change.
+// All others are passed over, and those that are not length-delimited.
+type message map[protowire.Number]func([]byte) error
 
-	metaName, metaNamespace, metaUID, metaLabels, metaAnnotations = 1, 3, 5, 11, 12
-
-	specContainers, specNodeName, specInit, specOverhead, specEphemeral, specResources = 2, 10, 20, 32, 34, 40
-
-	statusQoS = 9
-
-	containerName, containerResources, containerRestart = 1, 8, 24
-
-	ephemeralCommon = 1
-
-	resourcesLimits, resourcesRequests = 1, 2
-
-	mapKey, mapValue, quantityString = 1, 2, 1
-)
-
-// fields calls do with each length-delimited field of a message and passes over
-// all others.
-func fields(b []byte, do func(n protowire.Number, v []byte) error) error {
+func (m message) read(b []byte) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
 		if size < 0 {
 			return protowire.ParseError(size)
 		}
 		b = b[size:]
-		if kind != protowire.BytesType {
-			size := protowire.ConsumeFieldValue(n, kind, b)
-			if size < 0 {
-				return protowire.ParseError(size)
-			}
-			b = b[size:]
-			continue
-		}
-		v, size := protowire.ConsumeBytes(b)
-		if size < 0 {
+		if size = protowire.ConsumeFieldValue(n, kind, b); size < 0 {
 			return protowire.ParseError(size)
 		}
-		if err := do(n, v); err != nil {
-			return err
+		if read := m[n]; read != nil && kind == protowire.BytesType {
+			v, _ := protowire.ConsumeBytes(b)
+			if err := read(v); err != nil {
+				return err
+			}
 		}
 		b = b[size:]
 	}
 	return nil
 }
 
-// decodePod reads the protobuf form of a v1.Pod. Its UID is known also of one that
+// decodePod reads the protobuf form of a v1.Pod (k8s.io/api/core/v1 generated.proto,
+// v0.36), in which the Pods API hands pods over. Its UID is known also of one that
 // cannot be read, unless that is what cannot be.
 func decodePod(data []byte) (s *lifecycle.PodSpec, uid string, err error) {
-	b := &builder{}
-	if err := b.pod(data); err != nil {
-		return nil, b.spec.UID, fmt.Errorf("malformed pod: %w", err)
+	var p v1Pod
+	if err := p.message().read(data); err != nil {
+		return nil, p.Metadata.UID, fmt.Errorf("malformed pod: %w", err)
 	}
-	s, err = b.finish(lifecycle.FromPodsAPI)
-	return s, b.spec.UID, err
+	s, err = p.spec(lifecycle.FromPodsAPI)
+	return s, p.Metadata.UID, err
 }
 
-func (b *builder) pod(data []byte) error {
-	return fields(data, func(n protowire.Number, v []byte) error {
-		switch n {
-		case podMetadata:
-			return b.metadata(v)
-		case podSpec:
-			return b.podSpec(v)
-		case podStatus:
-			return fields(v, func(n protowire.Number, v []byte) error {
-				if n == statusQoS {
-					b.spec.QoS = string(v)
-				}
-				return nil
-			})
-		}
-		return nil
-	})
-}
-
-func (b *builder) metadata(data []byte) error {
-	return fields(data, func(n protowire.Number, v []byte) error {
-		switch n {
-		case metaName:
-			b.spec.Name = string(v)
-		case metaNamespace:
-			b.spec.Namespace = string(v)
-		case metaUID:
-			b.spec.UID = string(v)
-		case metaLabels:
-			return textEntry(v, b.label)
-		case metaAnnotations:
-			return textEntry(v, b.annotation)
-		}
-		return nil
-	})
-}
-
-// textEntry reads one entry of a map of texts.
-func textEntry(data []byte, add func(key, text string)) error {
-	key, text := "", ""
-	err := fields(data, func(n protowire.Number, v []byte) error {
-		switch n {
-		case mapKey:
-			key = string(v)
-		case mapValue:
-			text = string(v)
-		}
-		return nil
-	})
-	if err == nil {
-		add(key, text)
+func (p *v1Pod) message() message {
+	meta, spec := &p.Metadata, &p.Spec
+	return message{
+		1: message{
+			1: text(&meta.Name), 3: text(&meta.Namespace), 5: text(&meta.UID),
+			11: entry(&meta.Labels, text), 12: entry(&meta.Annotations, text),
+		}.read,
+		2: message{
+			2:  container(&spec.Containers, (*v1Container).message),
+			10: text(&spec.NodeName),
+			20: container(&spec.InitContainers, (*v1Container).message),
+			32: entry(&spec.Overhead, quantity),
+			34: container(&spec.EphemeralContainers, func(c *v1Container) message { return message{1: c.message().read} }),
+			40: spec.Resources.message().read,
+		}.read,
+		3: message{9: text(&p.Status.QoS)}.read,
 	}
-	return err
 }
 
-func (b *builder) podSpec(data []byte) error {
-	return fields(data, func(n protowire.Number, v []byte) error {
-		switch n {
-		case specNodeName:
-			b.spec.Node = string(v)
-		case specInit:
-			c, restart, err := b.container(v)
-			b.initContainer(c, restart)
+func (c *v1Container) message() message {
+	return message{1: text(&c.Name), 8: c.Resources.message().read, 24: text(&c.RestartPolicy)}
+}
+
+func (r *v1Resources) message() message {
+	return message{1: entry(&r.Limits, quantity), 2: entry(&r.Requests, quantity)}
+}
+
+// container adds a container to a list.
+func container(to *[]v1Container, of func(*v1Container) message) func([]byte) error {
+	return func(v []byte) error {
+		var c v1Container
+		err := of(&c).read(v)
+		*to = append(*to, c)
+		return err
+	}
+}
+
+// entry reads one entry of a map.
+func entry[T ~string](into *map[string]T, value func(*T) func([]byte) error) func([]byte) error {
+	return func(v []byte) error {
+		var key string
+		var t T
+		if err := (message{1: text(&key), 2: value(&t)}).read(v); err != nil {
 			return err
-		case specContainers:
-			c, _, err := b.container(v)
-			b.apps = append(b.apps, c)
-			return err
-		case specEphemeral:
-			return fields(v, func(n protowire.Number, v []byte) error {
-				if n != ephemeralCommon {
-					return nil
-				}
-				c, _, err := b.container(v)
-				c.Kind = lifecycle.Ephemeral
-				b.ephemeral = append(b.ephemeral, c)
-				return err
-			})
-		case specOverhead:
-			return b.entry(&b.spec.Overhead, v)
-		case specResources:
-			return b.resources(&b.spec.Requests, &b.spec.Limits, v)
 		}
-		return nil
-	})
-}
-
-func (b *builder) container(data []byte) (c lifecycle.ContainerSpec, restartPolicy string, err error) {
-	err = fields(data, func(n protowire.Number, v []byte) error {
-		switch n {
-		case containerName:
-			c.Name = string(v)
-		case containerRestart:
-			restartPolicy = string(v)
-		case containerResources:
-			return b.resources(&c.Requests, &c.Limits, v)
+		if *into == nil {
+			*into = map[string]T{}
 		}
+		(*into)[key] = t
 		return nil
-	})
-	return c, restartPolicy, err
-}
-
-func (b *builder) resources(requests, limits *lifecycle.Amounts, data []byte) error {
-	return fields(data, func(n protowire.Number, v []byte) error {
-		switch n {
-		case resourcesRequests:
-			return b.entry(requests, v)
-		case resourcesLimits:
-			return b.entry(limits, v)
-		}
-		return nil
-	})
-}
-
-// entry reads one entry of a map of quantities.
-func (b *builder) entry(into *lifecycle.Amounts, data []byte) error {
-	name, quantity := "", ""
-	err := fields(data, func(n protowire.Number, v []byte) error {
-		switch n {
-		case mapKey:
-			name = string(v)
-		case mapValue:
-			return fields(v, func(n protowire.Number, v []byte) error {
-				if n == quantityString {
-					quantity = string(v)
-				}
-				return nil
-			})
-		}
-		return nil
-	})
-	if err == nil {
-		b.amount(into, name, quantity)
 	}
-	return err
 }
+
+func text[T ~string](into *T) func([]byte) error {
+	return func(v []byte) error {
+		*into = T(v)
+		return nil
+	}
+}
+
+func quantity(into *v1Quantity) func([]byte) error { return message{1: text(into)}.read }

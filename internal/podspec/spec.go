@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -16,95 +17,103 @@ const (
 	maxName       = 1024
 )
 
-// builder makes a spec of what a decoder reads, and checks it.
-type builder struct {
-	spec                  lifecycle.PodSpec
-	init, apps, ephemeral []lifecycle.ContainerSpec
-	meta                  lifecycle.PodMeta
-	err                   error
+// spec returns what is read of a pod, or what is wrong with it.
+func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
+	var wrong error
+	read := func(from map[string]v1Quantity) lifecycle.Amounts {
+		out, err := amounts(from)
+		wrong = cmp.Or(wrong, err)
+		return out
+	}
+	s := &lifecycle.PodSpec{
+		UID: p.Metadata.UID, Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS, From: from,
+		Overhead: read(p.Spec.Overhead), Requests: read(p.Spec.Resources.Requests), Limits: read(p.Spec.Resources.Limits),
+		// The kubelet has all labels and annotations.
+		Meta: &lifecycle.PodMeta{Labels: editable(p.Metadata.Labels), Annotations: editable(p.Metadata.Annotations), Whole: true},
+	}
+	add := func(kind lifecycle.ContainerKind, c v1Container) {
+		s.Containers = append(s.Containers, lifecycle.ContainerSpec{
+			Name: c.Name, Kind: kind, Requests: read(c.Resources.Requests), Limits: read(c.Resources.Limits),
+		})
+	}
+	for _, c := range p.Spec.InitContainers {
+		kind := lifecycle.Init
+		if c.RestartPolicy == "Always" { // Kubernetes 1.29 and later
+			kind = lifecycle.Sidecar
+		}
+		add(kind, c)
+	}
+	for _, c := range p.Spec.Containers {
+		add(lifecycle.App, c)
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		add(lifecycle.Ephemeral, c)
+	}
+	if err := cmp.Or(wrong, check(s)); err != nil {
+		return nil, fmt.Errorf("pod %.80q: %w", s.Namespace+"/"+s.Name, err)
+	}
+	return s, nil
 }
 
-func (b *builder) fail(format string, args ...any) {
-	if b.err == nil {
-		b.err = fmt.Errorf(format, args...)
+// amounts reads resources; CPU is counted in milli-CPUs.
+func amounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
+	var out lifecycle.Amounts
+	for name, q := range from {
+		per := int64(1)
+		if name == lifecycle.ResourceCPU {
+			per = 1000
+		}
+		v, err := lifecycle.Quantity(string(q), per)
+		if err != nil {
+			return nil, fmt.Errorf("%.60q: %.40q %w", name, q, err)
+		}
+		if len(out) == maxAmounts || len(name) > maxName {
+			return nil, errors.New("too many resources, or a name too long")
+		}
+		if out == nil {
+			out = lifecycle.Amounts{}
+		}
+		out[name] = v
 	}
+	return out, nil
 }
-
-// amount adds one resource; CPU is counted in milli-CPUs.
-func (b *builder) amount(into *lifecycle.Amounts, name, quantity string) {
-	per := int64(1)
-	if name == lifecycle.ResourceCPU {
-		per = 1000
-	}
-	v, err := lifecycle.Quantity(quantity, per)
-	switch {
-	case err != nil:
-		b.fail("%.60q: %.40q %w", name, quantity, err)
-	case len(*into) == maxAmounts || len(name) > maxName:
-		b.fail("too many resources, or a name too long")
-	case *into == nil:
-		*into = lifecycle.Amounts{name: v}
-	default:
-		(*into)[name] = v
-	}
-}
-
-// label keeps a label whose edits count.
-func (b *builder) label(key, text string) { keep(&b.meta.Labels, key, text) }
-
-// annotation keeps an annotation whose edits count.
-func (b *builder) annotation(key, text string) { keep(&b.meta.Annotations, key, text) }
 
 // mostText bounds the text of one annotation: above what any dialect reads, so
-// that what is too long is still told to be.
+// that what is too long is still reported as too long.
 const mostText = lifecycle.MaxText + 1
 
-func keep(into *map[string]string, key, text string) {
-	if !lifecycle.Editable(key) {
-		return
+// editable returns the labels or annotations whose edits count.
+func editable(all map[string]string) map[string]string {
+	var out map[string]string
+	for key, text := range all {
+		if lifecycle.Editable(key) {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = text[:min(len(text), mostText)]
+		}
 	}
-	text = text[:min(len(text), mostText)]
-	if *into == nil {
-		*into = map[string]string{}
-	}
-	(*into)[key] = text
+	return out
 }
 
-// initContainer adds an init container or a sidecar.
-func (b *builder) initContainer(c lifecycle.ContainerSpec, restartPolicy string) {
-	c.Kind = lifecycle.Init
-	if restartPolicy == "Always" { // Kubernetes 1.29 and later
-		c.Kind = lifecycle.Sidecar
-	}
-	b.init = append(b.init, c)
-}
-
-// finish returns the spec, or what is wrong with it.
-func (b *builder) finish(from lifecycle.Source) (*lifecycle.PodSpec, error) {
-	s := b.spec
-	s.Containers = append(append(b.init, b.apps...), b.ephemeral...)
-	b.meta.Whole = true // the kubelet has all labels and annotations
-	s.From, s.Meta = from, &b.meta
+// check returns what is wrong with names and numbers.
+func check(s *lifecycle.PodSpec) error {
 	switch {
-	case b.err != nil:
 	case s.UID == "" || s.Name == "" || s.Namespace == "":
-		b.err = errors.New("without name, namespace or UID")
+		return errors.New("without name, namespace or UID")
 	case len(s.UID) > maxName || len(s.Name) > maxName || len(s.Namespace) > maxName:
-		b.err = errors.New("with a name too long")
+		return errors.New("with a name too long")
 	case len(s.Containers) > maxContainers:
-		b.err = errors.New("with too many containers")
+		return errors.New("with too many containers")
 	}
 	seen := map[string]bool{}
 	for _, c := range s.Containers {
 		if c.Name == "" || len(c.Name) > maxName || seen[c.Name] {
-			b.fail("a container has no name, or that of another")
+			return errors.New("a container has no name, or that of another")
 		}
 		seen[c.Name] = true
 	}
-	if b.err != nil {
-		return nil, fmt.Errorf("pod %.80q: %w", s.Namespace+"/"+s.Name, b.err)
-	}
-	return &s, nil
+	return nil
 }
 
 // listed checks an answer that lists all pods of a node, and returns it by UID.
