@@ -32,13 +32,9 @@ func (BatchOptions) Make(_ Node, _ *Options) (Hook, error) {
 func (Batch) Info() Info {
 	limits := []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 	return Info{
-		Name:  "batch",
-		About: "shares, quota and memory limit of batch-cpu and batch-memory",
-		Stages: []lifecycle.Kind{
-			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-			lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
-			lifecycle.StopContainer, lifecycle.RemoveContainer,
-		},
+		Name:    "batch",
+		About:   "shares, quota and memory limit of batch-cpu and batch-memory",
+		Stages:  lives(),
 		Reads:   []string{intent.KoordQoSClass, intent.KoordExtended},
 		Sets:    limits,
 		Pod:     limits,

@@ -73,13 +73,9 @@ func (o NormalizationOptions) Make(_ Node, _ *Options) (Hook, error) {
 func (Normalization) Info() Info {
 	quota := []lifecycle.Field{lifecycle.CPUQuota}
 	return Info{
-		Name:  "normalization",
-		About: "CPU quota divided by how much faster this node's CPUs are",
-		Stages: []lifecycle.Kind{
-			lifecycle.Synchronize, lifecycle.RunPodSandbox, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox,
-			lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.PostUpdateContainer,
-			lifecycle.StopContainer, lifecycle.RemoveContainer,
-		},
+		Name:    "normalization",
+		About:   "CPU quota divided by how much faster this node's CPUs are",
+		Stages:  lives(),
 		Reads:   []string{intent.KoordQoSClass},
 		Sets:    quota,
 		Pod:     quota,
