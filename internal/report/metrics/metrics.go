@@ -39,12 +39,13 @@ var (
 type Metrics struct {
 	registry *prometheus.Registry
 	kernel   []string
+	counted  []family
 
 	// By kind, so that counting an event looks nothing up.
 	events  [lifecycle.Inform + 1]prometheus.Counter
 	seconds [lifecycle.Inform + 1]prometheus.Observer
 
-	decisions prometheus.Histogram
+	decisions prometheus.Observer
 	hooks     *prometheus.CounterVec
 	refused   *prometheus.CounterVec
 	updates   *prometheus.CounterVec
@@ -57,40 +58,65 @@ type Metrics struct {
 // New makes metrics in a registry of their own.
 func New(b Build, l Labels) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), kernel: l.Kernel}
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: buildInfo.name, Help: buildInfo.help}, buildInfo.labels)
-	info.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
-	count := func(f family, known []string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.name, Help: f.help}, f.labels)
-		for _, k := range known {
-			v.WithLabelValues(k)
-		}
-		m.registry.MustRegister(v)
-		return v
-	}
-	m.hooks = count(hookErrors, l.Hooks)
-	m.refused = count(refused, l.Refused)
-	m.updates = count(runtimeUpdates, l.Updates)
-	m.switches, m.ignored = count(switches, nil), count(ignored, l.Ignored)
+	info := family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
+		"Always 1; what this program was built from.", ""}
+	built := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.name, Help: info.help}, info.labels)
+	built.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
+	m.add(info, built)
+	m.count(l)
 	for _, s := range l.Switches {
 		m.switches.WithLabelValues(s[0], s[1])
 	}
-	all := count(events, nil)
-	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: eventSeconds.name, Help: eventSeconds.help, Buckets: eventBuckets,
-	}, eventSeconds.labels)
+	return m
+}
+
+// count makes what is counted as it happens. A new metric is a field and a line here.
+func (m *Metrics) count(l Labels) {
+	m.switches = m.counter(family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
+		"How often another attachment took over (attach: auto).", "from, to: `nri`, `bypass`, or `none` while neither is connected"}, nil)
+	m.ignored = m.counter(family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
+		"Events that were not decided because another attachment had the say (attach: auto).", "mode: `bypass`"}, l.Ignored)
+	m.hooks = m.counter(family{"trimtab_hook_errors_total", counter, []string{"hook"},
+		"Problems that hooks reported and panics they were saved from.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}, l.Hooks)
+	m.refused = m.counter(family{"trimtab_refused_total", counter, []string{"kind"},
+		"What was asked for and not granted.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorisation` (the namespace may not ask for it), `placement` (CPUs or NUMA nodes could not be given)"}, l.Refused)
+	m.updates = m.counter(family{"trimtab_runtime_updates_total", counter, []string{"result"},
+		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.Updates)
+	m.calls = m.counter(family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
+		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ended` (the caller gave the event up, or its time was over)"}, nil)
+	m.callTimes = m.histogram(family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
+		"Time that calls of hook servers took.", "server: as above"}, callBuckets)
+	m.decisions = m.histogram(family{"trimtab_decision_duration_seconds", histogram, nil,
+		"The part of an event's time that was deciding.", ""}, decisionBuckets).WithLabelValues()
+	all := m.counter(family{"trimtab_events_total", counter, []string{"kind"},
+		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, and `Inform` for a pod spec that became known or changed"}, nil)
+	took := m.histogram(family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
+		"Time from an event's arrival to its answer: waiting for its turn, gathering, deciding and applying.", "kind: as above"}, eventBuckets)
 	for k := range m.events {
 		kind := lifecycle.Kind(k).String()
 		m.events[k], m.seconds[k] = all.WithLabelValues(kind), took.WithLabelValues(kind)
 	}
-	m.decisions = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: decisionSeconds.name, Help: decisionSeconds.help, Buckets: decisionBuckets,
-	})
-	m.calls = count(hookCalls, nil)
-	m.callTimes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: hookSeconds.name, Help: hookSeconds.help, Buckets: callBuckets,
-	}, hookSeconds.labels)
-	m.registry.MustRegister(info, took, m.decisions, m.callTimes)
-	return m
+}
+
+// counter makes a counter whose series of the known values start at 0.
+func (m *Metrics) counter(f family, known []string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.name, Help: f.help}, f.labels)
+	for _, k := range known {
+		v.WithLabelValues(k)
+	}
+	m.add(f, v)
+	return v
+}
+
+func (m *Metrics) histogram(f family, buckets []float64) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.name, Help: f.help, Buckets: buckets}, f.labels)
+	m.add(f, v)
+	return v
+}
+
+func (m *Metrics) add(f family, c prometheus.Collector) {
+	m.counted = append(m.counted, f)
+	m.registry.MustRegister(c)
 }
 
 // Watch adds what is read from the state each time the page is asked for. It is

@@ -2,21 +2,125 @@ package metrics
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// state collects from one summary, so that all of a page is of one moment.
+// now is the state that a page is made from, so that all of it is of one moment.
+type now struct {
+	api.Summary
+
+	kernel []string
+}
+
+// put adds one value to the page, with the values of its metric's labels.
+type put func(v float64, labels ...string)
+
+// ofState are the metrics that are read from the state. A new one is one row.
+var ofState = []struct {
+	family
+
+	read func(now, put)
+}{
+	{family{"trimtab_attached", gauge, []string{"mode"},
+		"1 where the attachment is registered and what the runtime runs was handed over.", "mode: `nri`, `cri`, `bypass`"}, func(n now, put put) {
+		for _, c := range n.Connections {
+			put(yes(c.Live), c.Mode)
+		}
+	}},
+	{family{"trimtab_connection_state", gauge, []string{"mode", "state"},
+		"1 for the state the attachment's connection is in, 0 for all others.", "mode: as above; state: those `trimtab status` prints"}, func(n now, put put) {
+		for _, c := range n.Connections {
+			for _, state := range c.States {
+				put(yes(state == c.State), c.Mode, state)
+			}
+		}
+	}},
+	{family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
+		"When what the runtime runs was last taken over, in seconds since the epoch; 0 for never.", ""}, one(func(n now) float64 { return seconds(n.LastSync) })},
+	{family{"trimtab_unapplied_values", gauge, []string{"reason"},
+		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (to somebody else who writes it)"}, func(n now, put put) {
+		for _, why := range api.Reasons() {
+			put(float64(n.Unapplied[why]), string(why))
+		}
+	}},
+	{family{"trimtab_containers_without_cgroup", gauge, nil,
+		"Containers that run and have no cgroup in the tree at cgroup.root: nothing is in force for them.", ""}, one(func(n now) float64 { return float64(n.WithoutCgroup) })},
+	{family{"trimtab_containers", gauge, []string{"class"},
+		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}, each(func(n now) map[string]int { return n.Classes })},
+	{family{"trimtab_pods", gauge, []string{"spec"},
+		"Pods, by who told what the runtime does not: requests, kinds of containers. Containers of pods nobody told of count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}, each(func(n now) map[lifecycle.Source]int { return n.Specs })},
+	{family{"trimtab_pool_cpus", gauge, []string{"pool", "node"},
+		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared` (the default one), `named` (all that pods name), `bound` (all that are bound to a NUMA node), `reclaimed`; node: NUMA node"}, func(n now, put put) {
+		for _, p := range n.Pools {
+			put(float64(p.CPUs), p.Pool, strconv.Itoa(p.Node))
+		}
+	}},
+	{family{"trimtab_pool_containers", gauge, []string{"pool"},
+		"Live containers in a pool. Those that own CPUs are in none.", "pool: `rest`, `shared`, `named`, `bound`, `reclaimed`, `system`"}, each(func(n now) map[string]int { return n.PoolMembers })},
+	{family{"trimtab_exclusive_cpus", gauge, nil,
+		"CPUs that containers own.", ""}, one(func(n now) float64 { return float64(n.Exclusive) })},
+	{family{"trimtab_kernel_writes_total", counter, []string{"result"},
+		"Values handed to the kernel.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (to somebody else who writes it)"}, func(n now, put put) {
+		for _, result := range n.kernel {
+			put(float64(n.Kernel[result]), result)
+		}
+	}},
+	{family{"trimtab_hookserver_up", gauge, []string{"server"},
+		"1 where a hook server's file is in force and the server is called; 0 where the file is refused, or the server left alone after failures in a row.", "server: the name of its file"}, func(n now, put put) {
+		for server, up := range n.HookServers {
+			put(yes(up), server)
+		}
+	}},
+	{family{"trimtab_drift_corrected_total", counter, []string{"file"},
+		"Values put right after somebody else had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]uint64 { return n.Drift })},
+	{family{"trimtab_contested_values", gauge, []string{"file"},
+		"Values left to somebody else who writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}, each(func(n now) map[string]int { return n.Ceded })},
+	{family{"trimtab_contested_lists", gauge, []string{"file"},
+		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so they are written again, less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]int { return n.Contested })},
+	{family{"trimtab_config_generation", gauge, nil,
+		"Counts the configurations that were in force since the start.", ""}, one(func(n now) float64 { return float64(n.ConfigGen) })},
+	{family{"trimtab_config_error", gauge, nil,
+		"1 where a newer configuration was refused and the one before is in force.", ""}, one(func(n now) float64 { return yes(n.ConfigError) })},
+}
+
+// each reads a value for each key of a map, which is the metric's label.
+func each[K ~string, V int | uint64](of func(now) map[K]V) func(now, put) {
+	return func(n now, put put) {
+		for key, v := range of(n) {
+			put(float64(v), string(key))
+		}
+	}
+}
+
+// one reads a value without labels.
+func one(of func(now) float64) func(now, put) {
+	return func(n now, put put) { put(of(n)) }
+}
+
+func yes(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// seconds is a moment since the epoch, 0 for none.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// state collects what is read from the state.
 type state struct {
 	summary func() api.Summary
 	kernel  []string
-}
-
-// ofState are the families a summary gives.
-var ofState = []family{
-	attached, connection, lastSync, unapplied, noCgroup, containers, podSpecs, poolCPUs, poolContainers, exclusiveCPUs, kernelWrites, hookUp, drift, ceded, contested, configGeneration, configError,
 }
 
 // Describe implements prometheus.Collector.
@@ -26,68 +130,16 @@ func (s *state) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-func (f family) desc() *prometheus.Desc { return prometheus.NewDesc(f.name, f.help, f.labels, nil) }
-
 // Collect implements prometheus.Collector.
 func (s *state) Collect(out chan<- prometheus.Metric) {
-	n := s.summary()
-	put := func(f family, v float64, labels ...string) {
-		kind := prometheus.GaugeValue
+	n := now{s.summary(), s.kernel}
+	for _, f := range ofState {
+		desc, kind := f.desc(), prometheus.GaugeValue
 		if f.kind == counter {
 			kind = prometheus.CounterValue
 		}
-		out <- prometheus.MustNewConstMetric(f.desc(), kind, v, labels...)
+		f.read(n, func(v float64, labels ...string) { out <- prometheus.MustNewConstMetric(desc, kind, v, labels...) })
 	}
-	for _, c := range n.Connections {
-		put(attached, yes(c.Live), c.Mode)
-		for _, st := range c.States {
-			put(connection, yes(st == c.State), c.Mode, st)
-		}
-	}
-	for server, up := range n.HookServers {
-		put(hookUp, yes(up), server)
-	}
-	for _, why := range api.Reasons() {
-		put(unapplied, float64(n.Unapplied[why]), string(why))
-	}
-	put(noCgroup, float64(n.WithoutCgroup))
-	for class, count := range n.Classes {
-		put(containers, float64(count), class)
-	}
-	for source, count := range n.Specs {
-		put(podSpecs, float64(count), string(source))
-	}
-	for _, p := range n.Pools {
-		put(poolCPUs, float64(p.CPUs), p.Pool, strconv.Itoa(p.Node))
-	}
-	for pool, count := range n.PoolMembers {
-		put(poolContainers, float64(count), pool)
-	}
-	for _, result := range s.kernel {
-		put(kernelWrites, float64(n.Kernel[result]), result)
-	}
-	for file, count := range n.Drift {
-		put(drift, float64(count), file)
-	}
-	for file, count := range n.Ceded {
-		put(ceded, float64(count), file)
-	}
-	for file, count := range n.Contested {
-		put(contested, float64(count), file)
-	}
-	put(exclusiveCPUs, float64(n.Exclusive))
-	put(configGeneration, float64(n.ConfigGen))
-	put(configError, yes(n.ConfigError))
-	synced := 0.0
-	if !n.LastSync.IsZero() {
-		synced = float64(n.LastSync.UnixMilli()) / 1000
-	}
-	put(lastSync, synced)
 }
 
-func yes(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
+func (f family) desc() *prometheus.Desc { return prometheus.NewDesc(f.name, f.help, f.labels, nil) }
