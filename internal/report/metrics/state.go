@@ -70,7 +70,6 @@ var ofState = []struct {
 			put(float64(n.Kernel[result]), result)
 		}
 	}},
-	{family{"trimtab_hookservers", gauge, nil, "Hook servers whose file is read.", ""}, one(func(n now) float64 { return float64(len(n.HookServers)) })},
 	{family{"trimtab_hookserver_up", gauge, []string{"server"},
 		"1 where a hook server's file is in force and the server is called; 0 where the file is refused, or the server left alone after failures in a row.", "server: the name of its file"}, func(n now, put put) {
 		for server, up := range n.HookServers {
