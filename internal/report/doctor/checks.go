@@ -67,7 +67,6 @@ func checks(ctx context.Context, o Options) []Check {
 		{byNRI | byEither, checkPlugins(Check{Name: "other nri plugins", Why: "two plugins that set the same value of a container fail its creation; of two with one index nobody knows which comes first"}, nri, c.NRI)},
 		{byProxy, checkProxy(Check{Name: "cri proxy", Why: "with attach: cri the kubelet reaches the runtime through the agent: without its socket no pod starts, and what runs goes on"}, h, c.CRI.Socket)},
 		{byProxy, checkKubeletEndpoint(Check{Name: "kubelet endpoint", Why: "a kubelet that talks to the runtime itself passes the proxy by, and its pods get nothing of what they were promised"}, k, c.CRI.Socket)},
-		{byProxy, checkImages(Check{Name: "image service", Why: "with attach: cri the kubelet reaches an image service of its own through the agent; without it no image is pulled"}, h, c.CRI.ImageEndpoint)},
 		{byHooks, checkHookService(Check{Name: "hook service", Why: "with attach: hooks a runtime proxy asks the agent about every container; without its socket, or where the proxy does not know of it, pods start without what they were promised"}, h, c.HookServers.Socket, c.HookServers.Register)},
 		{always, asked},
 		{always, configured},

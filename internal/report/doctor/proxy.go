@@ -24,18 +24,6 @@ func checkProxy(c Check, h host, path string) Check {
 	return c.ok("serves at %s", path)
 }
 
-// checkImages tells whether an image service of its own is there.
-func checkImages(c Check, h host, endpoint string) Check {
-	if endpoint == "" {
-		return c.ok("the runtime has it")
-	}
-	path := strings.TrimPrefix(endpoint, "unix://")
-	if _, err := h.stat(path); err != nil {
-		return c.unseen(path, err)
-	}
-	return c.ok("at %s", path)
-}
-
 // checkKubeletEndpoint tells whether the kubelet was given the proxy's socket.
 func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
 	want := "unix://" + socket
