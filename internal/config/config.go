@@ -31,7 +31,7 @@ type Config struct {
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
 	// Authorisation says what pods may ask for, by namespace. The first rule
 	// that matches wins; where none does, safe defaults hold, which
-	// docs/authorisation.md lists.
+	// docs/kinds.md lists.
 	Authorisation []Rule `json:"authorisation"`
 	// Pools says which CPUs the shared pools are made of.
 	Pools Pools `json:"pools"`

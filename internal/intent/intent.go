@@ -161,16 +161,6 @@ type Pod struct {
 	found lifecycle.ProblemList
 }
 
-// Silent reports whether no dialect asked for anything.
-func (p *Pod) Silent() bool {
-	return !p.Class.Said() && !p.CPUs.Said() && !p.Nodes.Said() && !p.Pool.Said() && !p.NUMA.Said() && !p.Cores.Said() && !p.CoreKind.Said() && !p.Isolated.Said() &&
-		!p.Batch.Said() && !p.GPU.Said() &&
-		!p.CPUQoS.Said() && !p.RDMA.Said() && !p.UnsetQuota.Said() && !p.OOMScore.Said() && !p.OOMScores.Said() &&
-		!p.Hugepages.Said() && !p.Disks.Said() && !p.BlockIOClass.Said() &&
-		!p.RDT.Said() && !p.RDTClass.Said() && !p.CoreSched.Said() &&
-		!p.Preemptable.Said() && !p.Burst.Said() && !p.CacheLevel.Said() && !p.CPUEnv.Said()
-}
-
 // Malformed returns the problems that strict mode refuses a pod for.
 func (p *Pod) Malformed() []lifecycle.Problem {
 	return slices.DeleteFunc(slices.Clone(p.Problems), func(q lifecycle.Problem) bool { return q.Warning || q.Unserved })
@@ -267,30 +257,12 @@ func (p *Pod) take(o *Pod) {
 		})
 		o.Preemptable = Sourced[bool]{} // it is the same word as the class that lost
 	}
-	takeFirst(&p.CPUs, o.CPUs)
-	takeFirst(&p.Nodes, o.Nodes)
-	takeFirst(&p.Pool, o.Pool)
-	takeFirst(&p.NUMA, o.NUMA)
 	takeFirst(&p.Cores, o.Cores)
-	takeFirst(&p.CoreKind, o.CoreKind)
-	takeFirst(&p.Isolated, o.Isolated)
-	takeFirst(&p.Batch, o.Batch)
-	takeFirst(&p.GPU, o.GPU)
-	takeFirst(&p.RDMA, o.RDMA)
-	takeFirst(&p.UnsetQuota, o.UnsetQuota)
-	takeFirst(&p.CPUQoS, o.CPUQoS)
-	takeFirst(&p.OOMScore, o.OOMScore)
-	takeFirst(&p.OOMScores, o.OOMScores)
-	takeFirst(&p.Hugepages, o.Hugepages)
-	takeFirst(&p.Disks, o.Disks)
-	takeFirst(&p.BlockIOClass, o.BlockIOClass)
-	takeFirst(&p.RDT, o.RDT)
-	takeFirst(&p.RDTClass, o.RDTClass)
-	takeFirst(&p.CoreSched, o.CoreSched)
-	takeFirst(&p.Preemptable, o.Preemptable)
-	takeFirst(&p.Burst, o.Burst)
-	takeFirst(&p.CacheLevel, o.CacheLevel)
-	takeFirst(&p.CPUEnv, o.CPUEnv)
+	for _, r := range requests {
+		if r.take != nil {
+			r.take(p, o)
+		}
+	}
 }
 
 func takeFirst[T any](have *Sourced[T], o Sourced[T]) {

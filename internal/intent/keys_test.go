@@ -133,7 +133,7 @@ func TestEveryKindHasAServer(t *testing.T) {
 		if d.Kind == Mounts || d.Kind == MemoryKept {
 			continue // asked for by nothing, and by preemptable: "false"
 		}
-		if len(servers[d.Kind]) == 0 {
+		if len(ServersOf(d.Kind, "")) == 0 {
 			t.Errorf("kind %s has no hook that serves it", d.Kind)
 		}
 	}

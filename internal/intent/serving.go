@@ -20,25 +20,13 @@ type Serving struct {
 	KubeletOwns bool
 }
 
-// classHooks are the hooks that go by a pod's class.
-var classHooks = []string{"cpuset", "batch", "normalization", "groupIdentity", "blockIO", "rdt", "coreSched"}
-
-// servers names the hooks that serve a kind, any of which is enough.
-var servers = map[Kind][]string{
-	ClassSystem: classHooks, ClassDedicated: classHooks, ClassShared: classHooks, ClassReclaimed: classHooks,
-	AssignedCPUs: {"cpuset"}, NUMANodes: {"cpuset"}, NUMAExclusive: {"cpuset"}, CPUPreference: {"cpuset"}, NamedPool: {"cpuset"}, Quota: {"cpuset"},
-	BatchResources: {"batch"}, GPUEnv: {"gpu"}, GPULibrary: {"gpu"}, Devices: {"rdma"}, CPUQoSKind: {"groupIdentity"},
-	HugepageLimits: {"hugepages"}, DiskLimits: {"blockIO"}, BlockIO: {"blockIO"}, OOMScore: {"oomScore"},
-	RDT: {"rdt"}, CacheLimit: {"rdt"}, CoreSched: {"coreSched"}, Preemption: {"preemption"}, BurstKind: {"burst"}, CPUEnvKind: {"cpuEnv"},
-}
-
 // ServersOf returns the hooks that serve a kind of intent asked for by a key;
 // any of them is enough.
 func ServersOf(kind Kind, key string) []string {
 	if key == RubikPreemptable {
-		return servers[Preemption]
+		kind = Preemption
 	}
-	return servers[kind]
+	return declared(kind).hooks
 }
 
 // apply takes out of what one dialect read whatever nothing serves, and reports
@@ -47,17 +35,17 @@ func (s *Serving) apply(p *Pod) {
 	if s == nil {
 		return
 	}
-	for _, sub := range subjects(p) {
+	for kind, sub := range requests {
 		key := sub.key(p)
 		if key == "" {
 			continue
 		}
-		if hooks := ServersOf(sub.kind, key); !slices.ContainsFunc(hooks, s.on) {
+		if hooks := ServersOf(kind, key); !slices.ContainsFunc(hooks, s.on) {
 			value := sub.value(p)
-			if sub.kind != GPUEnv && sub.kind != Devices { // CPUs may still be chosen near them
+			if kind != GPUEnv && kind != Devices { // CPUs may still be chosen near them
 				sub.drop(p)
 			}
-			p.unservedOnce(key, value, "%s: nothing on this node serves it; %s would", sub.kind, switches(hooks))
+			p.unservedOnce(key, value, "%s: nothing on this node serves it; %s would", kind, switches(hooks))
 		}
 	}
 	s.placed(p)

@@ -37,6 +37,7 @@ func pages() []page {
 		{"parity.md", parityPage},
 		{"metrics.md", metricsPage},
 		{"keys.md", keysPage},
+		{"kinds.md", kindsPage},
 	}
 }
 

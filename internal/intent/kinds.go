@@ -1,0 +1,292 @@
+package intent
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Kind names one thing a pod can ask for, as authorisation rules do.
+type Kind string
+
+// The kinds of intent. Mounts are asked for by nothing yet: the name is kept, and
+// refused where no rule allows it.
+const (
+	ClassSystem    Kind = "class/system"
+	ClassDedicated Kind = "class/dedicated"
+	ClassShared    Kind = "class/shared"
+	ClassReclaimed Kind = "class/reclaimed"
+	AssignedCPUs   Kind = "assigned-cpus"
+	NUMANodes      Kind = "numa-nodes"
+	NUMAExclusive  Kind = "numa-exclusive"
+	CPUPreference  Kind = "cpu-preference"
+	NamedPool      Kind = "pool"
+	BatchResources Kind = "batch"
+	GPUEnv         Kind = "gpu"
+	GPULibrary     Kind = "gpu-library"
+	CPUQoSKind     Kind = "cpu-qos"
+	Quota          Kind = "quota"
+	HugepageLimits Kind = "hugepages"
+	DiskLimits     Kind = "disk-limits"
+	BlockIO        Kind = "block-io-class"
+	OOMScore       Kind = "oom-score"
+	RDT            Kind = "rdt"
+	CoreSched      Kind = "core-sched"
+	Preemption     Kind = "preemptable"
+	MemoryKept     Kind = "memory-protection"
+	BurstKind      Kind = "cpu-burst"
+	CacheLimit     Kind = "cache-limit"
+	CPUEnvKind     Kind = "cpu-env"
+	Devices        Kind = "devices"
+	Mounts         Kind = "mounts"
+)
+
+// Default is what holds for a kind where no rule matches, and what people read
+// about the kind: docs/kinds.md is made from it.
+type Default struct {
+	Kind       Kind
+	Namespaces string // "*" for all; elsewhere the kind is refused
+	Decision   Decision
+	Asks       string // what a pod asks for by it
+	Why        string
+	// Cost is what others lose where a pod asks for it, is granted it, and requests
+	// neither CPU nor memory.
+	Cost string
+}
+
+// declaration is one kind: what people read about it, the hooks that serve it (any
+// of them is enough), and where in a pod it is asked for.
+type declaration struct {
+	Default
+
+	hooks    []string
+	requests []request
+}
+
+// classHooks are the hooks that go by a pod's class.
+var classHooks = []string{"cpuset", "batch", "normalization", "groupIdentity", "blockIO", "rdt", "coreSched"}
+
+// kinds declares every kind, in the order in which refusals are reported. A new
+// kind is a constant and a row here.
+var kinds = []declaration{
+	{Default{
+		ClassSystem, "kube-system", Allow, "the system pool", "the system pool is the cluster's own; elsewhere refused",
+		"it shares the system pool with the cluster's own pods",
+	}, classHooks, []request{ofClass(System)}},
+	{Default{
+		ClassDedicated, "*", Allow, "the class; by itself the shared pool", "by itself it gives the shared pool; CPUs are a kind of their own",
+		"nothing: it owns no CPU and shares the default pool by its CPU shares",
+	}, classHooks, []request{ofClass(Dedicated)}},
+	{Default{
+		ClassShared, "*", Allow, "the shared pool", "it gives no more than a pod without a class has",
+		"nothing: it shares the default pool by its CPU shares; its group identity is that of its class",
+	}, classHooks, []request{ofClass(Shared)}},
+	{Default{
+		ClassReclaimed, "*", Allow, "the reclaimed pool", "it gives less than a pod without a class has",
+		"nothing: it shares the reclaimed pool, and CPUs that LSR pods lend, by its CPU shares",
+	}, classHooks, []request{ofClass(Reclaimed)}},
+	{Default{
+		AssignedCPUs, "*", Cap, "CPUs nobody else may use", "at most what the scheduler charged the pod for",
+		"nothing: it owns none",
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[[]int] { return &p.CPUs }, topology.FormatList)}},
+	{Default{
+		NUMANodes, "*", Allow, "a pool narrowed to NUMA nodes", "it narrows a pool",
+		"nothing: the pool of a NUMA node takes CPUs from others for whole CPUs that its pods request, and memory counts as far as it is requested",
+	}, []string{"cpuset"}, []request{
+		field(func(p *Pod) *Sourced[[]int] { return &p.Nodes }, text),
+		field(func(p *Pod) *Sourced[NUMABinding] { return &p.NUMA }, text),
+	}},
+	{Default{
+		NUMAExclusive, "*", Refuse, "whole NUMA nodes, or nodes without pods of other classes and pools", "whole NUMA nodes are more than the scheduler charged the pod for",
+		"the NUMA nodes that it has alone: a rule that allows it gives them away",
+	}, []string{"cpuset"}, []request{{
+		key:   exclusiveKey,
+		value: func(p *Pod) string { return text(p.NUMA.V) },
+		drop:  func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.Alone = false, false },
+	}}},
+	{Default{
+		CPUPreference, "*", Allow, "which CPUs it rather owns, by kind of core and isolation", "which CPUs it owns, and not how many; what others own stays theirs",
+		"nothing: it owns none",
+	}, []string{"cpuset"}, []request{
+		field(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, text),
+		field(func(p *Pod) *Sourced[bool] { return &p.Isolated }, text),
+	}},
+	{Default{
+		NamedPool, "*", Allow, "a shared or system pool by name", "a pool is as large as its pods' requests",
+		"nothing: a pool that requests less than a CPU has the CPUs of the default pool",
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[string] { return &p.Pool }, text)}},
+	{Default{
+		BatchResources, "*", Cap, "shares, quota and memory limit", "only pods that are BestEffort to Kubernetes: the limits of others are not lifted",
+		"CPU time of other BestEffort pods: among these its CPU shares are what the annotation says",
+	}, []string{"batch"}, []request{field(func(p *Pod) *Sourced[map[string]Batch] { return &p.Batch }, names)}},
+	{Default{
+		GPUEnv, "*", Allow, "`NVIDIA_VISIBLE_DEVICES`", "an environment variable the pod's author could write as well",
+		"nothing of CPU or memory: which GPUs it sees is not kept from others",
+	}, []string{"gpu"}, []request{field(func(p *Pod) *Sourced[GPU] { return &p.GPU }, minors)}},
+	{Default{
+		Devices, "*", Refuse, "RDMA devices, and GPUs as device nodes or CDI devices", "host devices are the node's; what Kubernetes granted the container is handed over all the same",
+		"the devices that it is handed",
+	}, []string{"rdma"}, []request{field(func(p *Pod) *Sourced[[]string] { return &p.RDMA }, commas)}},
+	{Default{
+		OOMScore, "*", Refuse, "an OOM score of its own", "it decides whom the kernel kills first",
+		"their life before its own when memory is short",
+	}, []string{"oomScore"}, []request{
+		field(func(p *Pod) *Sourced[int64] { return &p.OOMScore }, text),
+		field(func(p *Pod) *Sourced[map[string]int64] { return &p.OOMScores }, names),
+	}},
+	{Default{
+		CPUQoSKind, "*", Allow, "another group identity than the class's", "a group identity within those of the classes; only LS pods are heeded",
+		"CPU time of pods with a lower group identity, as its class LS by itself",
+	}, []string{"groupIdentity"}, []request{field(func(p *Pod) *Sourced[CPUQoS] { return &p.CPUQoS }, text)}},
+	{Default{
+		Quota, "*", Allow, "whether the CFS quota is lifted", "it is heeded only where the pod owns its CPUs",
+		"nothing: it owns none",
+	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[bool] { return &p.UnsetQuota }, text)}},
+	{Default{
+		HugepageLimits, "*", Cap, "limits of huge pages by page size", "at most what Kubernetes gave the container",
+		"nothing: what Kubernetes gave it is nothing",
+	}, []string{"hugepages"}, []request{field(func(p *Pod) *Sourced[Hugepages] { return &p.Hugepages }, func(h Hugepages) string { return names(h.Limits) })}},
+	{Default{
+		DiskLimits, "*", Allow, "limits of reading and writing disks", "they take from the pod alone",
+		"nothing",
+	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[[]DiskLimit] { return &p.Disks }, text)}},
+	{Default{
+		BlockIO, "*", Refuse, "a class of the runtime's block I/O configuration", "a class of the runtime's may give more of the disks than others have",
+		"time of the disks, as the runtime's class says",
+	}, []string{"blockIO"}, []request{field(func(p *Pod) *Sourced[string] { return &p.BlockIOClass }, text)}},
+	{Default{
+		RDT, "*", Refuse, "shares of caches and bandwidth, a class of the runtime's RDT configuration", "cache and memory bandwidth are the node's",
+		"cache and memory bandwidth",
+	}, []string{"rdt"}, []request{
+		field(func(p *Pod) *Sourced[RDTShares] { return &p.RDT }, text),
+		field(func(p *Pod) *Sourced[string] { return &p.RDTClass }, text),
+	}},
+	{Default{
+		CoreSched, "*", Refuse, "a group of its own for sharing cores", "a cookie keeps others off a core",
+		"the other threads of the cores that it runs on, for as long as it runs there",
+	}, []string{"coreSched"}, []request{field(func(p *Pod) *Sourced[CoreSchedAsk] { return &p.CoreSched }, text)}},
+	{Default{
+		Preemption, "*", Allow, "yielding CPU and memory to others", "it takes from the pod alone",
+		"nothing",
+	}, []string{"preemption"}, []request{yields(field(func(p *Pod) *Sourced[bool] { return &p.Preemptable }, text))}},
+	{Default{
+		BurstKind, "*", Allow, "CPU time beyond the quota, out of what was left of it", "within the pod's own quota, and only what it left of it before",
+		"nothing beyond its CPU limit over time; in a burst it shares by its CPU shares",
+	}, []string{"burst"}, []request{field(func(p *Pod) *Sourced[int64] { return &p.Burst }, text)}},
+	{Default{
+		CacheLimit, "*", Allow, "a smaller part of cache and bandwidth", "it takes from the pod alone, in one of three groups",
+		"nothing: the three groups are the node's",
+	}, []string{"rdt"}, []request{field(func(p *Pod) *Sourced[string] { return &p.CacheLevel }, text)}},
+	{Default{
+		CPUEnvKind, "*", Allow, "environment variables that tell of its CPUs", "environment variables the pod's author could write as well",
+		"nothing",
+	}, []string{"cpuEnv"}, []request{field(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, text)}},
+	{Default{
+		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "a file of the host, and a directory that others write to; containers that were granted the GPU have it all the same",
+		"nothing of CPU or memory: it can hold the lock of containers that share a GPU, and have these wait",
+	}, []string{"gpu"}, []request{{
+		key:   libraryKey,
+		value: func(p *Pod) string { return minors(p.GPU.V) },
+		drop:  func(p *Pod) { p.GPU.V.Shared = nil },
+	}}},
+	{Default{
+		MemoryKept, "*", Refuse, "memory that is kept for it, where `hooks.preemption.memoryLow` or `memoryMin` keep some", "memory that is kept for it (hooks.preemption.memoryLow, memoryMin) is kept from others",
+		"the memory that is kept for it",
+	}, nil, nil},
+	{Default{
+		Mounts, "*", Refuse, "nothing yet: it is kept for hooks to come", "host paths are the node's",
+		"what the host paths hold",
+	}, nil, nil},
+}
+
+// declared returns what is declared of a kind; nothing of one that is unknown.
+func declared(kind Kind) declaration {
+	for _, d := range kinds {
+		if d.Kind == kind {
+			return d
+		}
+	}
+	return declaration{}
+}
+
+// requests goes through the requests for all kinds.
+func requests(yield func(Kind, request) bool) {
+	for _, d := range kinds {
+		for _, r := range d.requests {
+			if !yield(d.Kind, r) {
+				return
+			}
+		}
+	}
+}
+
+// request is a part of a pod by which a kind is asked for.
+type request struct {
+	key   func(*Pod) string // "" where it was not asked for
+	value func(*Pod) string // for people
+	drop  func(*Pod)
+	// take has the pod take over what a dialect said that is trusted less. It is nil
+	// of what is a part of a field.
+	take func(p, other *Pod)
+}
+
+// field is the request of a whole field of the pod; show writes its value.
+func field[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
+	return request{
+		key:   func(p *Pod) string { return of(p).Key },
+		value: func(p *Pod) string { return show(of(p).V) },
+		drop:  func(p *Pod) { *of(p) = Sourced[T]{} },
+		take:  func(p, other *Pod) { takeFirst(of(p), *of(other)) },
+	}
+}
+
+// ofClass is the request for a class. Of two dialects' classes take itself decides.
+func ofClass(class Class) request {
+	return request{
+		key: func(p *Pod) string {
+			if p.Class.V != class {
+				return ""
+			}
+			return p.Class.Key
+		},
+		value: func(p *Pod) string { return p.Name },
+		drop:  func(p *Pod) { p.Class, p.Name = Sourced[Class]{}, "" },
+	}
+}
+
+// yields is the request of a pod that says it yields; one that says it does not
+// asks for nothing.
+func yields(said request) request {
+	said.key = func(p *Pod) string {
+		if !p.Preemptable.V {
+			return ""
+		}
+		return p.Preemptable.Key
+	}
+	return said
+}
+
+// exclusiveKey names what keeps others off NUMA nodes.
+func exclusiveKey(p *Pod) string {
+	if !p.NUMA.V.Exclusive && !p.NUMA.V.Alone {
+		return ""
+	}
+	return p.NUMA.Key
+}
+
+// libraryKey names what asks for HAMi-core: a part of a GPU does.
+func libraryKey(p *Pod) string {
+	if p.GPU.V.Shared == nil {
+		return ""
+	}
+	return KoordGPUIsolation
+}
+
+func text[T any](v T) string { return fmt.Sprintf("%+v", v) }
+
+func names[T any](m map[string]T) string { return strings.Join(sortedKeys(m), ",") }
+
+func commas(list []string) string { return strings.Join(list, ",") }
+
+func minors(g GPU) string { return fmt.Sprint("minors ", g.Minors) }
