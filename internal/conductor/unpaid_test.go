@@ -69,7 +69,7 @@ func everyKind() []asks {
 		{intent.NUMANodes, "numa_binding, reclaimed", nil, level("reclaimed_cores", intent.KatalystMemory, bound), false},
 		{intent.NUMAExclusive, "numa_exclusive", nil, level("dedicated_cores", intent.KatalystMemory, exclusive), false},
 		{intent.NUMAExclusive, "numa_share", nil, level("shared_cores", intent.KatalystMemory, bound, intent.KatalystCPU, `{"numa_share":"false"}`), true},
-		{intent.IsolatedCPUs, "isolated", labelled("LSR"), always(intent.TrimtabIsolated, "true"), false},
+		{intent.CPUPreference, "isolated", labelled("LSR"), always(intent.TrimtabIsolated, "true"), false},
 		{intent.CPUPreference, "kind of core", labelled("LSR"), always(intent.TrimtabCoreType, "performance"), false},
 		{intent.NamedPool, "cpuset_pool", nil, func(i int) map[string]string {
 			return katalyst("shared_cores", fmt.Sprintf(`{"cpuset_pool":"mine-%d"}`, i))

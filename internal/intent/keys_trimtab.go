@@ -5,7 +5,7 @@ func trimtabKeys() []Key {
 	return []Key{
 		{Name: TrimtabUnsetQuota, Place: OnPod, Edit: EditLive, Kinds: []Kind{Quota}},
 		{Name: TrimtabCoreType, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}},
-		{Name: TrimtabIsolated, Place: OnPod, Edit: EditFixed, Kinds: []Kind{IsolatedCPUs}},
+		{Name: TrimtabIsolated, Place: OnPod, Edit: EditFixed, Kinds: []Kind{CPUPreference}},
 		{Name: TrimtabBlockIOClass, Place: OnPod, Edit: EditNext, Kinds: []Kind{BlockIO}},
 		{Name: TrimtabRDTClass, Place: OnPod, Edit: EditNext, Kinds: []Kind{RDT}},
 		{Name: TrimtabHugepages, Place: OnPod, Edit: EditLive, Kinds: []Kind{HugepageLimits}},

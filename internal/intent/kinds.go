@@ -21,7 +21,6 @@ const (
 	NUMANodes      Kind = "numa-nodes"
 	NUMAExclusive  Kind = "numa-exclusive"
 	CPUPreference  Kind = "cpu-preference"
-	IsolatedCPUs   Kind = "isolated-cpus"
 	NamedPool      Kind = "pool"
 	BatchResources Kind = "batch"
 	GPUEnv         Kind = "gpu"
@@ -111,11 +110,8 @@ var kinds = []declaration{
 		"nothing: it owns none",
 	}, []string{"cpuset"}, []request{
 		field(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, text),
+		field(func(p *Pod) *Sourced[bool] { return &p.Isolated }, text),
 	}},
-	{Default{
-		IsolatedCPUs, "*", Allow, "isolated CPUs rather than others, or others", "which CPUs it owns, and not how many",
-		"nothing: it owns none",
-	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[bool] { return &p.Isolated }, text)}},
 	{Default{
 		NamedPool, "*", Allow, "a shared or system pool by name", "a pool is as large as its pods' requests",
 		"nothing: a pool that requests less than a CPU has the CPUs of the default pool",
