@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -39,10 +40,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	fmt.Fprint(&b, "\nCPUs\n")
 	cpumap.New(n.CPUs).Text(&b, n.CPUs)
 	pools(&b, n.CPUs.Pools)
-	if len(n.Containers) > 0 {
-		fmt.Fprintln(&b)
-		containers(&b, n.Containers, o)
-	}
+	containers(&b, n.Containers, o)
 	return send(w, &b)
 }
 
@@ -142,25 +140,15 @@ func (o Options) trouble(unapplied, problems int) string {
 }
 
 func pools(w io.Writer, list []api.Pool) {
-	if len(list) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
-	t := table(w)
-	fmt.Fprintln(t, "POOL\tCLASS\tCPUS\tCONTAINERS")
-	for _, p := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", term.Clean(p.Name), dash(p.Class), dash(p.CPUs), p.Members)
-	}
-	flush(t)
+	rows(w, "POOL\tCLASS\tCPUS\tCONTAINERS", list, func(p api.Pool) []string {
+		return []string{term.Clean(p.Name), dash(p.Class), dash(p.CPUs), fmt.Sprint(p.Members)}
+	})
 }
 
 func containers(w io.Writer, list []api.Container, o Options) {
-	t := table(w)
-	fmt.Fprintln(t, "POD\tCONTAINER\tSTATE\tCLASS\tQOS\tSEAT\tCPUS\tVALUES\tPROBLEMS")
-	for _, c := range list {
-		applied, all := 0, 0
-		for _, v := range append(append([]api.Value{}, c.Values...), c.PodValues...) {
-			all++
+	rows(w, "POD\tCONTAINER\tSTATE\tCLASS\tQOS\tSEAT\tCPUS\tVALUES\tPROBLEMS", list, func(c api.Container) []string {
+		applied, all := 0, len(c.Values)+len(c.PodValues)
+		for _, v := range slices.Concat(c.Values, c.PodValues) {
 			if v.Applied {
 				applied++
 			}
@@ -169,10 +157,11 @@ func containers(w io.Writer, list []api.Container, o Options) {
 		if len(c.Problems) > 0 {
 			problems = o.alarm(fmt.Sprint(len(c.Problems)))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\n", term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class),
-			dash(c.QoS), dash(c.Seat), dash(c.CPUs), applied, all, problems)
-	}
-	flush(t)
+		return []string{
+			term.Clean(c.Pod), dash(c.Name), dash(c.State), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs),
+			fmt.Sprintf("%d/%d", applied, all), problems,
+		}
+	})
 }
 
 // RenderExplain shows what containers were promised and got, value by value.
@@ -224,39 +213,26 @@ func explainHead(w io.Writer, c api.Container) {
 }
 
 func explainFacts(w io.Writer, facts []api.Fact) {
-	if len(facts) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
-	t := table(w)
-	fmt.Fprintln(t, "  FACT\tVALUE\tFROM")
-	for _, f := range facts {
+	rows(w, "  FACT\tVALUE\tFROM", facts, func(f api.Fact) []string {
 		from := dash(string(f.From))
 		if f.Note != "" {
 			from += ": " + term.Clean(f.Note)
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", term.Clean(f.Name), dash(f.Value), from)
-	}
-	flush(t)
+		return []string{"  " + term.Clean(f.Name), dash(f.Value), from}
+	})
 }
 
 func explainValues(w io.Writer, values []api.Value, o Options) {
 	if len(values) == 0 {
 		fmt.Fprintln(w, "  nothing is set: the container runs as the runtime made it")
-		return
 	}
-	fmt.Fprintln(w)
-	t := table(w)
-	fmt.Fprintln(t, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tAPPLIED")
-	for _, v := range values {
+	rows(w, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tAPPLIED", values, func(v api.Value) []string {
 		from := dash(v.Why.Source)
 		if v.Why.Text != "" {
 			from += " (" + term.Clean(v.Why.Text) + ")"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", term.Clean(v.Field), dash(v.Value), dash(v.Why.Hook), from,
-			dash(v.Channel), o.applied(v))
-	}
-	flush(t)
+		return []string{"  " + term.Clean(v.Field), dash(v.Value), dash(v.Why.Hook), from, dash(v.Channel), o.applied(v)}
+	})
 }
 
 func (o Options) applied(v api.Value) string {
@@ -271,16 +247,9 @@ func (o Options) applied(v api.Value) string {
 }
 
 func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
-	if len(problems) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
-	t := table(w)
-	fmt.Fprintln(t, "  PROBLEM\tKEY\tVALUE\tREASON")
-	for _, p := range problems {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Kind(), dash(p.Key), dash(p.Value), o.alarm(term.Clean(p.Told())))
-	}
-	flush(t)
+	rows(w, "  PROBLEM\tKEY\tVALUE\tREASON", problems, func(p lifecycle.Problem) []string {
+		return []string{"  " + p.Kind(), dash(p.Key), dash(p.Value), o.alarm(term.Clean(p.Told()))}
+	})
 }
 
 // RenderEvent shows one event: a line for what happened, and an indented one
@@ -333,6 +302,20 @@ func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 
 
 // flush cannot fail: tables are written into memory.
 func flush(t *tabwriter.Writer) { _ = t.Flush() }
+
+// rows writes a table below an empty line; nothing where it would be empty.
+func rows[T any](w io.Writer, head string, list []T, row func(T) []string) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := table(w)
+	fmt.Fprintln(t, head)
+	for _, item := range list {
+		fmt.Fprintln(t, strings.Join(row(item), "\t"))
+	}
+	flush(t)
+}
 
 func send(w io.Writer, b *bytes.Buffer) error {
 	var out bytes.Buffer
