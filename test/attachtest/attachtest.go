@@ -17,7 +17,7 @@ import (
 // Until waits until a condition holds.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) { //nolint:forbidigo // this is the wait, with its deadline
 		if time.Now().After(end) {
 			t.Fatalf("not within 20 s: %s", what)
 		}

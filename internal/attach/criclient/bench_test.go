@@ -47,6 +47,9 @@ func BenchmarkList(b *testing.B) {
 			for _, c := range l.Containers {
 				items = append(items, Listed{c.Id, c.PodSandboxId, int32(c.State)})
 			}
+			if len(items) == 0 {
+				b.Fatal("nothing is listed")
+			}
 		}
 	})
 }

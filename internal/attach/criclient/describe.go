@@ -34,12 +34,17 @@ type Container struct {
 	InStatus *lifecycle.Resources
 }
 
-// sandbox is what lists and statuses say of a pod.
-type sandbox interface {
+// described is what lists and statuses say of pods and containers alike.
+type described interface {
 	GetId() string
-	GetMetadata() *cri.PodSandboxMetadata
 	GetLabels() map[string]string
 	GetAnnotations() map[string]string
+}
+
+// sandbox is what lists and statuses say of a pod.
+type sandbox interface {
+	described
+	GetMetadata() *cri.PodSandboxMetadata
 	GetRuntimeHandler() string
 }
 
@@ -53,11 +58,9 @@ func podOf(s sandbox) *lifecycle.Pod {
 
 // container is what lists and statuses say of a container.
 type container interface {
-	GetId() string
+	described
 	GetMetadata() *cri.ContainerMetadata
 	GetState() cri.ContainerState
-	GetLabels() map[string]string
-	GetAnnotations() map[string]string
 	GetCreatedAt() int64
 }
 
