@@ -46,7 +46,7 @@ type Options struct {
 	// Look is how often the runtime's list is compared with what was told:
 	// containers end by themselves, and that is to be known within a second.
 	// containerd's stream of events would tell sooner, but in 1.7 each event goes
-	// to one listener alone, and so would be lost to the kubelet. Default: 500 ms.
+	// to one listener alone, and so would be lost to the kubelet. Default: 800 ms.
 	Look time.Duration
 	// Patience is how long to wait for the runtime before the socket opens.
 	// Default: 5 s.
