@@ -51,8 +51,10 @@ type unplugged struct {
 	step    string
 	// born is with how many CPUs the owner's container was created. excused: it may
 	// have another number than it is due, if that is told.
-	born    int
-	excused bool
+	// bornWith are the CPUs that its record names.
+	born     int
+	bornWith []int
+	excused  bool
 }
 
 func newUnplugged(t *testing.T, v cgroup.Version, kind ownerKind) *unplugged {
@@ -76,7 +78,7 @@ func newUnplugged(t *testing.T, v cgroup.Version, kind ownerKind) *unplugged {
 	u.due[p] = kind.cpus
 	u.owner = u.mo.create(p, "a")
 	u.mo.start(u.owner)
-	u.born = kind.cpus
+	u.created(kind.cpus)
 	u.check()
 	return u
 }
@@ -194,7 +196,7 @@ func (u *unplugged) restart(saved bool) {
 	mo := u.mo
 	// Which CPUs a resize gave is known to nobody any more.
 	u.excused = u.excused || !saved && u.due[u.owner.pod] != u.born && len(u.offline) > 0
-	forgets := !saved && u.gaveUp()
+	forgets := !saved && (u.gaveUp() || u.grew())
 	mo.machine = found(u.offline)
 	u.host()
 	mo.unsaved = !saved
@@ -218,6 +220,20 @@ func (u *unplugged) gaveUp() bool {
 	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
 		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
 			return g.CPUs == "" && len(idsOf(g.Away)) < u.dueOf(u.owner.pod)
+		}
+	}
+	return false
+}
+
+// grew reports whether CPUs are kept for the owner, which has none now, that are online and that it got after it was created: on
+// version 1 those that came back are in no pod's reach. Its copy in the runtime has its pool's by now, so nothing but the state
+// directory tells of them. An agent without that counts them as nobody's, and pools have them.
+func (u *unplugged) grew() bool {
+	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
+		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name && g.CPUs == "" {
+			return slices.ContainsFunc(idsOf(g.Away), func(id int) bool {
+				return !slices.Contains(u.offline, id) && !slices.Contains(u.bornWith, id)
+			})
 		}
 	}
 	return false
@@ -271,8 +287,19 @@ func (u *unplugged) recreate() {
 	u.mo.remove(u.owner)
 	u.mo.dress = u.dress(u.kind, u.due[p])
 	u.podQuota(u.due[p])
-	u.owner, u.born = u.mo.create(p, "a"), u.due[p]
+	u.owner = u.mo.create(p, "a")
 	u.mo.start(u.owner)
+	u.created(u.due[p])
+}
+
+// created notes what the record of the owner's container has.
+func (u *unplugged) created(cpus int) {
+	u.born, u.bornWith = cpus, nil
+	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
+		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
+			u.bornWith = append(idsOf(g.CPUs), idsOf(g.Away)...)
+		}
+	}
 }
 
 func (u *unplugged) resize(by int) {

@@ -206,6 +206,10 @@ func (t *traces) owned(record, copied string) string {
 		return t.machine.Format(running)
 	case !copies.Empty():
 		return t.machine.Format(copies)
+	case t.lifted && was.Empty() && t.due == t.born.Len() && t.born.Contains(t.copied):
+		// All of its own is offline, and it asks for as many as its record has: it was created while
+		// some were offline, which its copy leaves out.
+		return record
 	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
 		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
 	case t.lifted, len(t.asked) > 0 && !is.Empty() && is.Len() < slices.Max(t.asked) && (was.Contains(is) || is.Contains(was)):
