@@ -217,26 +217,28 @@ func (u *unplugged) restart(saved bool) {
 // those as its own, and nothing else tells of them but the state directory. An agent without that has the owner run on them, which
 // is what it asks for, and so moves it.
 func (u *unplugged) gaveUp() bool {
-	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
-		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
-			return g.CPUs == "" && len(idsOf(g.Away)) < u.dueOf(u.owner.pod)
-		}
-	}
-	return false
+	cpus, away := u.granted()
+	return len(cpus) == 0 && len(away) > 0 && len(away) < u.dueOf(u.owner.pod)
 }
 
 // grew reports whether CPUs are kept for the owner, which has none now, that are online and that it got after it was created: on
 // version 1 those that came back are in no pod's reach. Its copy in the runtime has its pool's by now, so nothing but the state
 // directory tells of them. An agent without that counts them as nobody's, and pools have them.
 func (u *unplugged) grew() bool {
+	cpus, away := u.granted()
+	return len(cpus) == 0 && slices.ContainsFunc(away, func(id int) bool {
+		return !slices.Contains(u.offline, id) && !slices.Contains(u.bornWith, id)
+	})
+}
+
+// granted returns the CPUs that the agent says the owner has, and those that are kept for it.
+func (u *unplugged) granted() (cpus, away []int) {
 	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
-		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name && g.CPUs == "" {
-			return slices.ContainsFunc(idsOf(g.Away), func(id int) bool {
-				return !slices.Contains(u.offline, id) && !slices.Contains(u.bornWith, id)
-			})
+		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
+			return idsOf(g.CPUs), idsOf(g.Away)
 		}
 	}
-	return false
+	return nil, nil
 }
 
 // onMeanwhile starts the agent anew after all CPUs came back.
@@ -294,12 +296,8 @@ func (u *unplugged) recreate() {
 
 // created notes what the record of the owner's container has.
 func (u *unplugged) created(cpus int) {
-	u.born, u.bornWith = cpus, nil
-	for _, g := range nodeview.Status(u.mo.con).CPUs.Grants {
-		if g.Pod == "default/"+u.owner.pod.Name && g.Container == u.owner.Name {
-			u.bornWith = append(idsOf(g.CPUs), idsOf(g.Away)...)
-		}
-	}
+	has, away := u.granted()
+	u.born, u.bornWith = cpus, append(has, away...)
 }
 
 func (u *unplugged) resize(by int) {
