@@ -44,7 +44,7 @@ var arrows = map[string][]string{
 	"internal/report/metrics":        {"internal/lifecycle", "internal/report/api"},
 	"internal/report/top":            {"internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/topology"},
 	"internal/report/web":            {},
-	"internal/report/doctor":         {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/topology"},
+	"internal/report/doctor":         {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/report/term", "internal/topology"},
 	"internal/config":                {"internal/follow", "internal/hook", "internal/lifecycle", "internal/topology", "internal/intent"},
 	"internal/conductor/route":       {"internal/lifecycle", "internal/report/api", "internal/runtimes"},
 	"internal/runtimesync":           {"internal/conductor/route", "internal/engine", "internal/lifecycle", "internal/placement"},

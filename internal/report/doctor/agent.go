@@ -12,6 +12,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // checkConfig reads the agent's configuration, too: the defaults, where it is not valid.
@@ -88,9 +89,9 @@ func (c Check) judgeAgent(got api.Node) Check {
 	if p, some := c.contested(got); some {
 		return p
 	}
-	found := fmt.Sprintf("%s runs, %s, %s", got.Version, join(states), plural(len(got.Containers), "container"))
+	found := fmt.Sprintf("%s runs, %s, %s", got.Version, join(states), term.Count(len(got.Containers), "container"))
 	if got.Unapplied > 0 {
-		found += fmt.Sprintf("; %s not in force, see trimtab status", plural(got.Unapplied, "value"))
+		found += fmt.Sprintf("; %s not in force, see trimtab status", term.Count(got.Unapplied, "value"))
 	}
 	return c.ok("%s", found)
 }

@@ -124,12 +124,4 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// plural counts things.
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
 func join(list []string) string { return strings.Join(list, ", ") }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -137,7 +138,7 @@ func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.S
 	}
 	found := fmt.Sprintf("%s (%s)", m.policy, m.where)
 	if len(m.cpus) > 0 {
-		found += fmt.Sprintf(": CPUs %s are given to %s", topology.FormatList(m.cpus), plural(m.owners, "container"))
+		found += fmt.Sprintf(": CPUs %s are given to %s", topology.FormatList(m.cpus), term.Count(m.owners, "container"))
 	}
 	if !c.Hooks.CPUSet.Enabled {
 		return ch.ok("%s; Trimtab leaves CPUs alone (hooks.cpuset.enabled is false)", found)
