@@ -59,7 +59,9 @@ type Node interface {
 
 // maker is the section of one hook.
 type maker interface {
+	// Most is the hook with all that can be switched on.
 	Most() Hook
+	// Make makes the hook for a node; all are the options of every hook.
 	Make(n Node, all *Options) (Hook, error)
 }
 

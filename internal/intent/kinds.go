@@ -179,7 +179,7 @@ var kinds = []declaration{
 		"nothing: the three groups are the node's",
 	}, []string{"rdt"}, []request{field(func(p *Pod) *Sourced[string] { return &p.CacheLevel }, text)}},
 	{Default{
-		CPUEnvKind, "*", Allow, "environment variables that tell of its CPUs", "environment variables the pod's author could write as well",
+		CPUEnvKind, "*", Allow, "environment variables that name its CPUs", "environment variables the pod's author could write as well",
 		"nothing",
 	}, []string{"cpuEnv"}, []request{field(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, text)}},
 	{Default{

@@ -47,8 +47,7 @@ func (p *PodSpec) Request(name string) int64 {
 }
 
 // Limit is what the kubelet limits a pod's cgroup to: its own limit as a whole, else the sum of its containers' where
-// each has one; and its overhead beside. 0 is
-// no limit, which is what a sum that does not fit is, too.
+// each has one; and its overhead beside. 0 is no limit, which is what a sum that does not fit is, too.
 func (p *PodSpec) Limit(name string) int64 {
 	sum := p.Limits[name]
 	if sum <= 0 {

@@ -48,7 +48,7 @@ var settings = []setting{
 	{lifecycle.Env, "ContainerConfig.envs", addEnv, "a variable that is there keeps its place", hasEnv},
 	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "bind mounts alone; of the options, ro and the propagation", hasMount},
 	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "the node must exist at the same path on the host", hasDevice},
-	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.x passes it over, 1.7 unless it is told to heed it: not sent there, and reported as not applied", hasCDI},
+	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 where enable_cdi is off: not sent to either, and reported as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"at creation alone: containerd adds a limit to those of the same size when it updates", hasHugepages},
 	{lifecycle.Annotation, "ContainerConfig.annotations", addAnnotation,

@@ -14,8 +14,8 @@ import (
 )
 
 // verbose is what we use of the JSON that containerd (1.6 to 2.x) and CRI-O put under
-// the key "info" of a verbose status. Of the OCI spec it is what somebody decides by:
-// seccomp alone would be most of it.
+// the key "info" of a verbose status. Of the OCI spec it has only the
+// fields that decisions need: its seccomp part alone is larger than all of them.
 type verbose struct {
 	SandboxID string `json:"sandboxID"`
 	PID       uint32 `json:"pid"`

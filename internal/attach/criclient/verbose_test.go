@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
-// FuzzVerbose reads what a runtime may tell of a pod and of a container.
+// FuzzVerbose reads what a runtime may say about a pod and a container.
 func FuzzVerbose(f *testing.F) {
 	f.Add(`{"sandboxID":"p","pid":3,"runtimeSpec":{"process":{"args":["a"],"env":["A=b"],"oomScoreAdj":-5},"mounts":[{"destination":"/m"}],
 "linux":{"cgroupsPath":"/kubepods/p/c","resources":{"cpu":{"shares":2},"hugepageLimits":[{}]},"devices":[{}]}},"config":{"linux":{"resources":{"cpu_quota":-1}},"CDI_devices":[{}]}}`)

@@ -53,7 +53,7 @@ var ofState = []struct {
 	{family{"trimtab_containers", gauge, []string{"class"},
 		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}, each(func(n now) map[string]int { return n.Classes })},
 	{family{"trimtab_pods", gauge, []string{"spec"},
-		"Pods, by who told what the runtime does not: requests, kinds of containers. Containers of pods nobody told of count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}, each(func(n now) map[lifecycle.Source]int { return n.Specs })},
+		"Pods, by the source of what the runtime does not say: requests, kinds of containers. Containers of pods without a source count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}, each(func(n now) map[lifecycle.Source]int { return n.Specs })},
 	{family{"trimtab_pool_cpus", gauge, []string{"pool", "node"},
 		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared` (the default one), `named` (all that pods name), `bound` (all that are bound to a NUMA node), `reclaimed`; node: NUMA node"}, func(n now, put put) {
 		for _, p := range n.Pools {
@@ -65,7 +65,7 @@ var ofState = []struct {
 	{family{"trimtab_exclusive_cpus", gauge, nil,
 		"CPUs that containers own.", ""}, one(func(n now) float64 { return float64(n.Exclusive) })},
 	{family{"trimtab_kernel_writes_total", counter, []string{"result"},
-		"Values handed to the kernel.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (to somebody else who writes it)"}, func(n now, put put) {
+		"Values that the agent was to write to kernel files.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (to somebody else who writes it)"}, func(n now, put put) {
 		for _, result := range n.kernel {
 			put(float64(n.Kernel[result]), result)
 		}
@@ -77,7 +77,7 @@ var ofState = []struct {
 		}
 	}},
 	{family{"trimtab_drift_corrected_total", counter, []string{"file"},
-		"Values put right after somebody else had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]uint64 { return n.Drift })},
+		"Values that the agent wrote again after another program had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]uint64 { return n.Drift })},
 	{family{"trimtab_contested_values", gauge, []string{"file"},
 		"Values left to somebody else who writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}, each(func(n now) map[string]int { return n.Ceded })},
 	{family{"trimtab_contested_lists", gauge, []string{"file"},
