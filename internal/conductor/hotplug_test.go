@@ -251,7 +251,7 @@ func unpluggedRecovered(t *testing.T, seed int, history []step, offline func(res
 // has them a moment later.
 func (mo *model) copied() {
 	for _, c := range mo.live() {
-		if c.started && c.Resources.CPU.CPUs != "" {
+		if c.started && (c.Resources.CPU.CPUs != "" || mo.ownedBy(c) != "") {
 			c.Resources.CPU.CPUs = mo.effective(c)
 		}
 		quota, _, err := (&cgroup.Tree{FS: mo.kernel, Version: mo.version}).ReadBandwidth(c.dir())

@@ -47,14 +47,15 @@ func (b *recovery) find(reported *lifecycle.Container) *Record {
 func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
 	if c.Unread.Why == "" {
-		rec.CPUs = b.resizedSince(reported, rec)
+		rec.CPUs = b.untaken(reported, b.resizedSince(reported, rec))
 	} else {
 		rec.CPUs = b.unreadSince(rec)
 	}
 	c.decided.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
 	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // what is offline comes back
 	c.Pristine = askedSince(rec, &reported.Resources)
-	if rec.CPUs != "" && slices.Contains(rec.Ours, lifecycle.CPUQuota) && !rec.Late {
+	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.Late && (slices.Contains(rec.Ours, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
+		c.Pristine.CPU.Quota = had // an owner's is lifted, also when its CPUs come back
 		requota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
 	}
 	b.paidSince(reported, rec)
@@ -63,6 +64,29 @@ func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	c.Kept, c.Stamp.made = rec.Kept, true // what is ours from here on its record does not have
 	c.Pristine, c.Unplaced = asked, false
 	c.decided.proposed = carried(rec.Ours, &reported.Resources, &rec.Pristine)
+}
+
+// untaken returns what a container's claim is without the CPUs that a younger one of
+// another pod owns by its record and runs on: that one could only get what had been
+// given up. What the container itself runs on it has.
+func (b *recovery) untaken(reported *lifecycle.Container, claim string) string {
+	mine := b.n.machine.PlacesOf(claim)
+	left := mine
+	for pod, all := range b.n.listed {
+		for _, c := range all {
+			if pod == reported.PodID || c.State == lifecycle.StateStopped || c.CreatedAt <= reported.CreatedAt {
+				continue
+			}
+			theirs, runs := b.n.machine.PlacesOf(b.facts.Records[c.ID].CPUs), b.n.machine.OnlineOf(b.facts.Kernel[c.ID])
+			if theirs.Contains(runs) {
+				left = left.Minus(runs)
+			}
+		}
+	}
+	if left = left.Union(mine.And(b.n.machine.OnlineOf(b.facts.Kernel[reported.ID]))); left == mine {
+		return claim
+	}
+	return b.n.machine.Format(left)
 }
 
 // adopt makes do without a record: what the kernel gives a container now is
