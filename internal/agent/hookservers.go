@@ -31,7 +31,7 @@ func hookService(c config.Config) *cri.HookService {
 	if c.Attach != "hooks" {
 		return nil
 	}
-	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register}
+	return &cri.HookService{Socket: c.HookServers.Socket, Register: c.HookServers.Register, Without: c.HookServers.DisabledStages}
 }
 
 // callRecorder counts calls of hook servers in the metrics.

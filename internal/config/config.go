@@ -180,6 +180,11 @@ type NRI struct {
 	// are not claimed when a container is created, which would fail it, but
 	// written when it starts.
 	Cede []string `json:"cede" check:"fields"`
+	// DisabledStages are moments at which the agent changes nothing in the runtime's
+	// call: PreCreateContainer, PreUpdateContainerResources. What the kernel's files
+	// have is written afterwards; what a creation alone can bring is reported as not
+	// applied.
+	DisabledStages []string `json:"disabledStages" check:"stages" restart:"yes"`
 }
 
 // Pace returns UpdateInterval as a duration.
@@ -249,6 +254,11 @@ type CRI struct {
 	// Socket is where the CRI proxy serves: the kubelet is started with
 	// --container-runtime-endpoint=unix:// and this path.
 	Socket string `json:"socket" default:"/var/run/trimtab/cri.sock" check:"socket"`
+	// DisabledStages are moments at which the agent changes nothing in the runtime's
+	// call: PreCreateContainer, PreUpdateContainerResources. What the kernel's files
+	// have is written afterwards; what a creation alone can bring is reported as not
+	// applied.
+	DisabledStages []string `json:"disabledStages" check:"stages" restart:"yes"`
 }
 
 // Bypass configures the bypass attachment.
@@ -276,6 +286,11 @@ type HookServers struct {
 	// Register is the file that tells runtime proxies of that socket; it is
 	// written at a start with attach: hooks. Empty, none is.
 	Register string `json:"register" default:"/etc/runtime/hookserver.d/trimtab.json" check:"path or empty"`
+	// DisabledStages are moments at which the agent changes nothing in the runtime's
+	// call: PreCreateContainer, PreUpdateContainerResources. What the kernel's files
+	// have is written afterwards; what a creation alone can bring is reported as not
+	// applied. The file register does not name them, so that proxies do not ask.
+	DisabledStages []string `json:"disabledStages" check:"stages" restart:"yes"`
 }
 
 // Patience returns Timeout as a duration.

@@ -73,6 +73,7 @@ func checks() map[string]rule {
 		"dialects":          {choices: intent.Dialects()},
 		"hooks":             {choices: hookNames()},
 		"fields":            {choices: fieldNames()},
+		"stages":            {choices: []string{"PreCreateContainer", "PreUpdateContainerResources"}},
 		"kinds":             {choices: intent.KindNames(), required: true},
 		"namespaces":        {pattern: `^[a-z0-9*?\[\]^-]{1,63}$`, means: "names or patterns of namespaces", glob: true, required: true},
 		"decision":          {choices: intent.Decisions()},

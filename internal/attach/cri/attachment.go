@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/runtimes"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
@@ -43,6 +44,8 @@ type Options struct {
 	// Hooks, where not nil, has the attachment asked by a runtime proxy; Socket
 	// is not served then.
 	Hooks *HookService
+	// Disabled are the calls whose answers change nothing.
+	Disabled []runtimes.Call
 	// Look is how often the runtime's list is compared with what was told:
 	// containers end by themselves, and that is to be known within a second.
 	// containerd's stream of events would tell sooner, but in 1.7 each event goes
@@ -105,7 +108,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 	a.link.mu.Lock()
 	defer a.link.mu.Unlock()
 	can := a.link.can
-	can.About = a.link.runtime
+	can.About, can.Disabled = a.link.runtime, a.o.Disabled
 	return can
 }
 

@@ -23,6 +23,8 @@ type HookService struct {
 	Socket string
 	// Register is the file that tells proxies of it; "" writes none.
 	Register string
+	// Without are the stages that the file does not name.
+	Without []string
 }
 
 // runHooks serves hook calls until ctx ends.
@@ -43,7 +45,7 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	group.Go(func() error { return serveUntil(l, server) })
 	a.log.Info("serving hooks", logkey.Socket, a.o.Hooks.Socket)
 	if a.o.Hooks.Register != "" {
-		if err := Register(a.o.Hooks.Register, a.o.Hooks.Socket, a.o.Fail); err != nil {
+		if err := Register(*a.o.Hooks, a.o.Fail); err != nil {
 			// Somebody may have written it by hand.
 			a.log.Error("the file that tells runtime proxies about the hook service cannot be written", logkey.File, a.o.Hooks.Register, logkey.Err, err)
 		}

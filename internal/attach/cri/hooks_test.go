@@ -332,23 +332,23 @@ func TestFieldProxyOddities(t *testing.T) {
 // is replaced.
 func TestRegisterTwice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trimtab.json")
-	if err := cri.Register(file, "/run/a.sock", false); err != nil {
+	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock"}, false); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cri.Register(file, "/run/a.sock", false); err != nil {
+	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock"}, false); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := os.Stat(file); err != nil || !os.SameFile(before, again) {
 		t.Error("written again", err)
 	}
-	if err := cri.Register(file, "/run/a.sock", true); err != nil {
+	if err := cri.Register(cri.HookService{Register: file, Socket: "/run/a.sock", Without: []string{"PreCreateContainer"}}, true); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"Fail"`) {
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"Fail"`) || strings.Contains(string(text), "PreCreateContainer") {
 		t.Errorf("%s, %v", text, err)
 	}
 }

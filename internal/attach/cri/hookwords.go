@@ -126,19 +126,21 @@ func answer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value)
 
 // Register tells proxies of the hook service, by a file of the form they read.
 // It is put in place at once, whole, and only where it says something else.
-func Register(file, socket string, fail bool) error {
+func Register(s HookService, fail bool) error {
+	file := s.Register
 	policy := "Ignore"
 	if fail {
 		policy = "Fail"
 	}
+	stages := slices.DeleteFunc([]string{
+		"PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer",
+		"PreUpdateContainerResources", "PostStopContainer", "PostStopPodSandbox",
+	}, func(stage string) bool { return slices.Contains(s.Without, stage) })
 	text, err := json.MarshalIndent(struct {
 		Endpoint string   `json:"remote-endpoint"`
 		Policy   string   `json:"failure-policy"`
 		Stages   []string `json:"runtime-hooks"`
-	}{socket, policy, []string{
-		"PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer",
-		"PreUpdateContainerResources", "PostStopContainer", "PostStopPodSandbox",
-	}}, "", "\t")
+	}{s.Socket, policy, stages}, "", "\t")
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/runtimes"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
@@ -53,6 +54,8 @@ type Options struct {
 	// FailRequest asks the runtime to fail a request we do not answer in time,
 	// instead of going on without us. Runtimes before NRI 0.12.4 ignore it.
 	FailRequest bool
+	// Disabled are the calls whose answers change nothing.
+	Disabled []runtimes.Call
 	// OnConfigure receives the configuration the runtime keeps for a launched
 	// plugin, if there is any. An error refuses the connection.
 	OnConfigure func(yaml string) error
@@ -134,7 +137,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	can := a.can
-	can.AnswersWithin = a.answersWithin()
+	can.AnswersWithin, can.Disabled = a.answersWithin(), a.o.Disabled
 	return can
 }
 

@@ -17,6 +17,9 @@ type Capabilities struct {
 	Create, Update lifecycle.FieldSet
 	// Copy are the fields that Runtime.Update can write into the runtime's stored copy.
 	Copy lifecycle.FieldSet
+	// Disabled are the calls whose answers change nothing but the record of their
+	// container: the configuration has disabled their stages.
+	Disabled []runtimes.Call
 	// Takes says why the runtime does not take a value of a field that is carried: a
 	// call with it would fail, or succeed without it. "" where the runtime does;
 	// nil where it takes all.

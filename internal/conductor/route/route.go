@@ -149,6 +149,9 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Known, taken bo
 	case Copying, Piggyback:
 		fields = can.Copy
 	}
+	if slices.Contains(can.Disabled, calls[p]) {
+		fields = 0
+	}
 	for _, c := range [...]struct {
 		holds bool
 		cond  cond
@@ -198,8 +201,11 @@ func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal
 
 // notCarried is the reason why a field is not in force that only a creation gives.
 func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
-	if refusal != "" && can.Create.Has(v.Field) {
+	switch {
+	case refusal != "" && can.Create.Has(v.Field):
 		return refusal
+	case slices.Contains(can.Disabled, runtimes.Create):
+		return "the stage PreCreateContainer is disabled for " + can.Name
 	}
 	why := fmt.Sprintf("%s cannot carry %s when a container is created", can.Name, v.Field)
 	if can.About != "" {

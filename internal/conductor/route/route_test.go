@@ -37,6 +37,8 @@ func refuses(can *Capabilities) {
 
 func nothing(can *Capabilities) { can.Create, can.Update, can.Copy = 0, 0, 0 }
 
+func disabled(can *Capabilities) { can.Disabled = []runtimes.Call{runtimes.Create, runtimes.Request} }
+
 func old(can *Capabilities) { nothing(can); can.About = "old 1.0" }
 
 var errPath = errors.New("no such path")
@@ -69,6 +71,8 @@ func TestRoute(t *testing.T) {
 		{"not carried, without a cgroup", Creating, nothing, rdt, Known{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
 		{"not carried, and nothing else brings it", Creating, nothing, env, Known{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
 		{"not carried by an old runtime", Creating, old, env, Known{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created: the runtime is old 1.0"}},
+		{"disabled", Creating, disabled, cpus, Known{}, Route{To: Kernel}},
+		{"disabled, and nothing else brings it", Creating, disabled, env, Known{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
 		{"taken away", Creating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Known{}, Route{To: Answer}},
 		{"cannot be taken away", Creating, nil, removed, Known{}, Route{Unapplied, api.NotCarried, "test cannot take away what the runtime was asked for"}},
 
@@ -79,6 +83,7 @@ func TestRoute(t *testing.T) {
 		{"without a cgroup", Named, nil, cpus, Known{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
 		{"of the creation alone", Named, nil, env, Known{}, Route{}},
 
+		{"disabled at its creation", Starting, disabled, cpus, Known{}, Route{To: Runtime}},
 		{"changed meanwhile", Starting, nil, cpus, Known{}, Route{To: Runtime}},
 		{"the runtime has it", Starting, nil, cpus, Known{Stored: true}, Route{}},
 		{"kept from the runtime", Starting, nil, cpus, Known{Kept: true}, Route{}},
@@ -89,6 +94,7 @@ func TestRoute(t *testing.T) {
 		{"kept from the runtime", Updating, refuses, cpus, Known{Kept: true}, Route{To: Kernel}},
 		{"refused", Updating, refuses, cpus, Known{}, Route{To: Kernel, Why: refusedUpdate}},
 		{"not carried", Updating, nothing, cpus, Known{}, Route{To: Kernel}},
+		{"disabled", Updating, disabled, cpus, Known{}, Route{To: Kernel}},
 		{"lowers a limit", Updating, nil, memory, Known{Lowers: true}, Route{To: Kernel, Why: lowering}},
 		{"of the creation alone", Updating, nil, env, Known{}, Route{}},
 
@@ -101,6 +107,7 @@ func TestRoute(t *testing.T) {
 		{"created with it", Living, nil, env, Known{Given: true}, Route{To: Given}},
 		{"created without it", Living, nil, env, Known{}, Route{Unapplied, api.CreateOnly, createOnly}},
 		{"never carried", Living, nothing, env, Known{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
+		{"created while its stage is disabled", Living, disabled, env, Known{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
 		{"of no attachment's event", Living, nothing, env, Known{Unasked: true}, Route{Unapplied, api.CreateOnly, createOnly}},
 
 		{"carried", Losing, nil, cpus, Known{Stored: true}, Route{To: Runtime}},
