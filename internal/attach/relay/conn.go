@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
+	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
 // Options are what a relayed connection is made of.
