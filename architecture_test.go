@@ -86,6 +86,7 @@ var arrows = map[string][]string{
 	"test/conformance":           nil,
 	"test/lifetimes":             nil,
 	"test/hostile":               {},
+	"test/http2":                 {},
 	"test/nrirecorder":           {"internal/runtimes"},
 	"test/kernel":                {"internal/cgroup", "test/kernel/script"},
 	"test/kernel/script":         {"internal/cgroup", "internal/sim/kernel"},

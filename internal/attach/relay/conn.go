@@ -208,17 +208,21 @@ func (c *Conn) end(why string) {
 	}
 }
 
-// greet hands the backend's first frames on, and what Drain had to keep back
-// until then.
+// greet hands the backend's first frames on, and what had to be kept back until
+// then.
 func (c *Conn) greet(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
 	c.drain.greeted = true
 	closing := c.drain.closing
+	first = slices.Clip(first)
+	for _, k := range c.calls {
+		first = append(first, c.grants(k)...)
+	}
 	c.mu.Unlock()
 	if closing {
-		first = appendGoAway(slices.Clip(first), c.drain.limit, codeNone, c.drain.why)
+		first = appendGoAway(first, c.drain.limit, codeNone, c.drain.why)
 	}
 	return c.caller.writeLocked(first)
 }

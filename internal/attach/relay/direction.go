@@ -65,9 +65,9 @@ func (d *direction) flush() error {
 
 // instead writes b where the frame under way would have gone.
 func (d *direction) instead(b []byte) error {
-	if greet := d.greet; greet != nil {
-		d.greet = nil
-		return greet(b)
+	if err := d.flush(); err != nil {
+		return err
 	}
-	return errors.Join(d.flush(), d.out.write(b))
+	d.run = b
+	return d.flush()
 }

@@ -72,7 +72,7 @@ func (d *downward) data(f *frame) error {
 }
 
 func (d *downward) headers(f *frame) error {
-	single := f.kind == typeHeaders && f.has(flagEndHeaders)
+	single := f.begins() && f.has(flagEndHeaders)
 	first, fragment, raw, err := d.blocks.gather(f)
 	if err != nil {
 		return err

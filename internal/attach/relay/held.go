@@ -15,7 +15,10 @@ import (
 func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.stream <= c.last.Load() { // trailers, which gRPC does not know here
+	if last := c.last.Load(); f.stream <= last { // trailers, which gRPC does not know here
+		if _, ok := c.streams.open[f.stream]; !ok && h.path != "" && f.stream < last {
+			return nil, false, fmt.Errorf("%w: a request on stream %d, after stream %d", errFrame, f.stream, last)
+		}
 		if f.has(flagEndStream) {
 			c.streams.end(f.stream, callerEnd)
 			if k := c.calls[f.stream]; k != nil {
@@ -202,10 +205,13 @@ const (
 )
 
 // grants tells the caller to go on sending where what is held has filled a
-// window. A caller must not be kept from finishing a message by us. The mutex
-// is held.
+// window. A caller must not be kept from finishing a message by us. Before the
+// backend's first frames it takes none. The mutex is held.
 func (c *Conn) grants(k *call) []byte {
 	var out []byte
+	if !c.drain.greeted {
+		return nil
+	}
 	if n := c.flow.grant(); n > 0 {
 		out = appendWord(out, typeWindowUpdate, 0, n)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -420,6 +421,41 @@ func TestWindows(t *testing.T) {
 			t.Errorf("%v, %v", f, err)
 		}
 	})
+}
+
+// TestFirstFrames: a caller that waits for no greeting fills its windows with a message that is
+// held. What it is given comes after the greeting, whatever follows that at once.
+func TestFirstFrames(t *testing.T) {
+	a, callerConn := pair(t)
+	b, backendConn := pair(t)
+	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
+	go func() {
+		_ = relay.New(a, b, relay.Options{Pick: func(string) relay.Held { return relay.Held{Hook: hook} }}).Run(context.WithoutCancel(t.Context()))
+	}()
+	caller, backend := newEnd(t, callerConn), newEnd(t, backendConn)
+	caller.raw([]byte(preface))
+	caller.open(1, false)
+	message := make([]byte, 65535)
+	message[1+1] = 1 // 65,536 bytes and its prefix
+	for part := range slices.Chunk(message, 16<<10) {
+		caller.try(caller.WriteData(1, false, part))
+	}
+	if _, err := io.ReadFull(backendConn, make([]byte, len(preface))); err != nil {
+		t.Fatal(err)
+	}
+	backend.until("the call", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders })
+	time.Sleep(50 * time.Millisecond) // the relay has the message meanwhile
+	var first bytes.Buffer
+	w := http2.NewFramer(&first, nil)
+	_ = errors.Join(w.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 9}),
+		w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: backend.request()}),
+		w.WriteContinuation(1, true, nil))
+	backend.raw(first.Bytes())
+	f, err := caller.ReadFrame()
+	if err != nil || f.Header().Type != http2.FrameSettings {
+		t.Fatalf("the first frame is %v, %v", f, err)
+	}
+	caller.until("a window", func(f http2.Frame) bool { return f.Header().Type == http2.FrameWindowUpdate })
 }
 
 // TestPushed: the headers of a stream that the backend promises belong to the same

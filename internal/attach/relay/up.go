@@ -92,7 +92,7 @@ func (u *upward) settings(f *frame) error {
 // headers reads a header block and holds the call it opens, where that is
 // wanted.
 func (u *upward) headers(f *frame) error {
-	single := f.kind == typeHeaders && f.has(flagEndHeaders)
+	single := f.begins() && f.has(flagEndHeaders)
 	first, fragment, raw, err := u.blocks.gather(f)
 	if err != nil {
 		return err
