@@ -73,8 +73,8 @@ bench: ## Run the benchmarks
 benchreal: tools ## Run the benchmark on the real containerd (minutes, needs root)
 	@cd test/real && go test -count=1 -run '^$$' -bench . $(ARGS) .
 
-tools: ## Build the real containerds and runc the tests use (minutes once, then nothing)
-	@test/tools/build.sh containerd containerd17 runc >/dev/null
+tools: ## Build the real containerds, runc and h2spec the tests use (minutes once, then nothing)
+	@test/tools/build.sh containerd containerd17 runc h2spec >/dev/null
 
 deps: ## Install the Debian packages that the tests need and this machine lacks
 	@test/tools/deps.sh

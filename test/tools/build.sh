@@ -44,7 +44,9 @@ describe() {
       module=github.com/golangci/golangci-lint/v2 expected=120 recipe="CGO_ENABLED=0 $module/cmd/golangci-lint" ;;
     govulncheck)
       module=golang.org/x/vuln expected=10 recipe="CGO_ENABLED=0 $module/cmd/govulncheck" ;;
-    *) say "no such tool: $1 (containerd, containerd17, runc, kubelet, golangci-lint, govulncheck)"; exit 2 ;;
+    h2spec)
+      module=github.com/summerwind/h2spec expected=30 recipe="CGO_ENABLED=0 $module/cmd/h2spec" ;;
+    *) say "no such tool: $1 (containerd, containerd17, runc, kubelet, golangci-lint, govulncheck, h2spec)"; exit 2 ;;
   esac
 }
 

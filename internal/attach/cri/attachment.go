@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
+	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"

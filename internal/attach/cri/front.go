@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/socket"
 )

@@ -14,8 +14,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
+	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"

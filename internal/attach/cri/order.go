@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
-	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
+	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
 // order runs what follows a call: of one pod one after another, of containers

@@ -9,6 +9,12 @@
 // and passed on unchanged. So a method, message or header that is unknown here
 // needs nothing of this package.
 //
+// What a peer sends, or fails to send, costs a bounded amount of memory and
+// time; limits.go has the bounds. Settings that would allow more are lowered on
+// their way. Frames that leave nothing behind here, such as pings, empty DATA
+// and frames nobody knows, are not limited: they go on as fast as the other end
+// reads, and it answers them as it likes.
+//
 // It knows neither CRI nor any message; it keeps nothing after a call.
 //
 // References: RFC 9113 (HTTP/2), RFC 7541 (HPACK), gRPC over HTTP/2 as in

@@ -2,36 +2,58 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/codes"
 )
 
-// opened takes note of a block. It reports whether the block is dropped, since
-// its stream is beyond what the caller was told.
-func (c *Conn) opened(f *frame, h *headers) (dropped bool) {
+// opened takes note of a block. It is dropped if its stream is beyond what the caller was
+// told. A call that is returned is to be refused.
+func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.stream <= c.last.Load() { // trailers, which gRPC does not know here
-		if k := c.calls[f.stream]; k != nil && f.has(flagEndStream) {
-			c.callerEnded(k)
+	if last := c.last.Load(); f.stream <= last { // trailers, which gRPC does not know here
+		if _, ok := c.streams.open[f.stream]; !ok && h.path != "" && f.stream < last {
+			return nil, false, fmt.Errorf("%w: a request on stream %d, after stream %d", errFrame, f.stream, last)
 		}
-		return false
+		if f.has(flagEndStream) {
+			c.streams.end(f.stream, callerEnd)
+			if k := c.calls[f.stream]; k != nil {
+				c.callerEnded(k)
+			}
+		}
+		return nil, false, nil
 	}
 	c.last.Store(f.stream)
 	if c.drain.closing && f.stream > c.drain.limit {
-		return true
+		return nil, true, nil
 	}
-	if f.has(flagEndStream) {
-		return false // a call without a message is nothing to hold
+	switch {
+	case len(c.calls) >= 2*maxStreams || len(c.acks)-c.unanswered >= 2*maxStreams:
+		return nil, false, fmt.Errorf("%w: %d calls beside those that were refused", errCalm, maxStreams)
+	case len(c.streams.open) >= maxStreams || c.asked >= maxStreams:
+		k := c.newCall(f.stream, h)
+		k.refusal, k.callerDone = busy, f.has(flagEndStream)
+		return k, false, nil
+	case f.has(flagEndStream): // a call without a message is nothing to hold
+		c.streams.open[f.stream] = callerEnd
+		return nil, false, nil
 	}
+	c.streams.open[f.stream] = 0
 	if held := c.o.Pick(h.path); held.Hook != nil {
-		c.calls[f.stream] = &call{
-			id: f.stream, hook: held.Hook, quick: held.Quick, encoding: h.encoding, flow: flow{avail: c.initial}, cancel: func() {},
-		}
+		k := c.newCall(f.stream, h)
+		k.hook, k.quick = held.Hook, held.Quick
 	}
-	return false
+	return nil, false, nil
+}
+
+func (c *Conn) newCall(stream uint32, h *headers) *call {
+	k := &call{id: stream, encoding: h.encoding, flow: flow{avail: c.initial}, cancel: func() {}}
+	c.calls[stream] = k
+	return k
 }
 
 // callerEnded notes the end of the caller's side; a call that is over is
@@ -49,6 +71,7 @@ func (c *Conn) reset(stream uint32) bool {
 	c.mu.Lock()
 	k := c.calls[stream]
 	delete(c.calls, stream)
+	c.streams.close(stream)
 	told := k != nil && (k.stage == refusing || k.stage == over && k.refusal != nil)
 	c.mu.Unlock()
 	if k != nil {
@@ -91,32 +114,73 @@ func (c *Conn) atOnce(k *call, f *frame) bool {
 }
 
 // keep takes the bytes of a frame into a held call. It reports whether the
-// call's message is whole now. The mutex is held.
-func (c *Conn) keep(k *call, f *frame) (whole bool, err error) {
+// call's message is whole now, or what the call is to be refused with. The mutex is held.
+func (c *Conn) keep(k *call, f *frame) (whole bool, refusal *Status, err error) {
 	body, err := f.body()
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if f.has(flagEndStream) {
 		defer c.callerEnded(k)
 	}
 	if k.stage == refusing || k.stage == over {
-		return false, nil
+		return false, nil, nil
 	}
+	if c.kept+len(body) > maxKept {
+		return false, full, nil
+	}
+	c.kept, k.kept = c.kept+len(body), k.kept+len(body)
 	if k.held == nil {
 		k.room = c.roomFor(body)
 		k.held = k.room
 	}
 	k.held = append(k.held, body...)
 	if k.stage != collecting {
-		return false, nil
+		return false, nil, nil
 	}
 	n, whole := messageSize(k.held)
 	if whole || f.has(flagEndStream) || n > c.o.MaxMessage+prefixSize {
 		k.stage = deciding
-		return true, nil
+		return true, nil, nil
 	}
-	return false, nil
+	return false, nil, nil
+}
+
+// forget drops what a call holds; the bytes count until its hook has returned, which may
+// read them. The mutex is held.
+func (c *Conn) forget(k *call) {
+	k.held = nil
+	if !k.asked {
+		c.kept -= k.kept
+		k.kept = 0
+	}
+}
+
+// returned notes that a call's hook has returned, and all it held is sent or dropped.
+func (c *Conn) returned(k *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.asked = false
+	c.asked--
+	c.kept -= k.kept
+	k.kept = 0
+}
+
+// answer collects a frame of the backend's first message. The mutex is held.
+func (c *Conn) answer(k *call, b []byte) {
+	if k.replyLost || k.stage == over {
+		return
+	}
+	if n, whole := messageSize(k.reply); whole && len(k.reply) >= n {
+		return
+	}
+	if len(k.reply)+len(b) > c.o.MaxMessage || c.kept+len(b) > maxKept {
+		c.kept -= len(k.reply)
+		k.reply, k.replyLost = nil, true
+		return
+	}
+	c.kept += len(b)
+	k.reply = append(k.reply, b...)
 }
 
 // roomFor is where a held message is kept, as large as it may become by its first
@@ -141,10 +205,13 @@ const (
 )
 
 // grants tells the caller to go on sending where what is held has filled a
-// window. A caller must not be kept from finishing a message by us. The mutex
-// is held.
+// window. A caller must not be kept from finishing a message by us. Before the
+// backend's first frames it takes none. The mutex is held.
 func (c *Conn) grants(k *call) []byte {
 	var out []byte
+	if !c.drain.greeted {
+		return nil
+	}
 	if n := c.flow.grant(); n > 0 {
 		out = appendWord(out, typeWindowUpdate, 0, n)
 	}
@@ -163,9 +230,12 @@ func (c *Conn) start(k *call) {
 	held := k.held
 	n, complete := messageSize(held)
 	k.cancel = cancel
+	k.asked = true
+	c.asked++
 	c.mu.Unlock()
 	c.hooks.Go(func() {
 		defer cancel()
+		defer c.returned(k)
 		deepen()
 		v := c.ask(ctx, k, held, n, complete)
 		if v.Refuse != nil {
@@ -198,8 +268,11 @@ func (c *Conn) ask(ctx context.Context, k *call, held []byte, n int, complete bo
 	if !complete || n > c.o.MaxMessage+prefixSize {
 		return Verdict{}
 	}
-	msg, err := open(held[:n], k.encoding, c.o.MaxMessage)
-	if err != nil {
+	msg, err := c.message(k, held[:n])
+	switch {
+	case errors.Is(err, errCalm):
+		return Verdict{Refuse: full}
+	case err != nil:
 		return Verdict{}
 	}
 	v := k.hook(ctx, msg)
@@ -207,6 +280,26 @@ func (c *Conn) ask(ctx context.Context, k *call, held []byte, n int, complete bo
 		v.Message = append(slices.Clip(msg), v.More...) // compressed: it is not
 	}
 	return v
+}
+
+// message opens the message of a call. A compressed one can be a thousand times longer than
+// it was, so one is opened at a time, and counts as all that is held.
+func (c *Conn) message(k *call, b []byte) ([]byte, error) {
+	if b[0] != 0 {
+		c.opening.Lock()
+		defer c.opening.Unlock()
+	}
+	msg, err := open(b, k.encoding, c.o.MaxMessage)
+	if err != nil || b[0] == 0 {
+		return msg, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept+len(msg) > maxKept {
+		return nil, errCalm
+	}
+	c.kept, k.kept = c.kept+len(msg), k.kept+len(msg)
+	return msg, nil
 }
 
 // refuses reports whether a call's refusal is on its way.

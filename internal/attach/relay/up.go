@@ -2,33 +2,19 @@ package relay
 
 import (
 	"errors"
-	"io"
+	"fmt"
 )
 
 // upward is the direction from caller to backend.
 type upward struct{ direction }
 
-// relayUp passes on what the caller sends.
-func (c *Conn) relayUp() error {
-	u := &upward{direction{c: c, in: newReader(c.caller.Conn), out: &c.backend, blocks: c.up}}
-	first, err := u.in.exactly(len(preface))
-	if werr := c.backend.write(first); werr != nil || err != nil {
-		return errors.Join(err, werr)
-	}
-	if string(first) != preface {
-		return u.blindly()
-	}
-	return u.relay(u.take)
-}
-
-// blindly passes bytes of what is not HTTP/2: what to say of it is the
-// backend's business.
-func (u *upward) blindly() error {
-	if err := u.out.write(u.in.buf[u.in.r:u.in.w]); err != nil {
+// relayUp passes on what the caller sends. first is how it began.
+func (c *Conn) relayUp(first []byte) error {
+	u := &upward{direction{c: c, in: c.fromCaller, out: &c.backend, blocks: c.up}}
+	if err := c.backend.write(first); err != nil {
 		return err
 	}
-	_, err := io.Copy(u.out, u.c.caller.Conn)
-	return err
+	return u.relay(u.take)
 }
 
 // take deals with one frame.
@@ -39,7 +25,7 @@ func (u *upward) take(f *frame) error {
 	switch f.kind {
 	case typeData:
 		return u.data(f)
-	case typeHeaders, typeContinuation:
+	case typeHeaders, typePushPromise, typeContinuation:
 		return u.headers(f)
 	case typeReset:
 		if !u.c.reset(f.stream) {
@@ -56,7 +42,7 @@ func (u *upward) take(f *frame) error {
 // was told to open no more; it repeats that call elsewhere. Header blocks are
 // read all the same.
 func (u *upward) beyond(f *frame) bool {
-	if f.stream == 0 || f.kind == typeHeaders || f.kind == typeContinuation {
+	if f.stream == 0 || f.begins() || f.kind == typeContinuation {
 		return false
 	}
 	u.c.mu.Lock()
@@ -77,10 +63,14 @@ func (u *upward) settings(f *frame) error {
 	if f.has(flagAck) {
 		return nil
 	}
-	if err := f.settings(func(id uint16, v uint32) {
-		if id == settingTableSize {
+	if err := f.settings(func(id uint16, v uint32) uint32 {
+		switch v = clamp(id, v); id {
+		case settingTableSize:
 			u.c.down.allow(v)
+		case settingMaxFrame:
+			u.c.fromBackend.allow(v)
 		}
+		return v
 	}); err != nil {
 		return err
 	}
@@ -88,7 +78,12 @@ func (u *upward) settings(f *frame) error {
 	defer u.out.mu.Unlock()
 	u.c.mu.Lock()
 	u.c.acks = append(u.c.acks, nil)
+	u.c.unanswered++
+	n := u.c.unanswered
 	u.c.mu.Unlock()
+	if n > maxUnanswered {
+		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errCalm, n)
+	}
 	run := u.run
 	u.run = nil
 	return u.out.writeLocked(run)
@@ -97,7 +92,7 @@ func (u *upward) settings(f *frame) error {
 // headers reads a header block and holds the call it opens, where that is
 // wanted.
 func (u *upward) headers(f *frame) error {
-	single := f.kind == typeHeaders && f.has(flagEndHeaders)
+	single := f.begins() && f.has(flagEndHeaders)
 	first, fragment, raw, err := u.blocks.gather(f)
 	if err != nil {
 		return err
@@ -109,20 +104,32 @@ func (u *upward) headers(f *frame) error {
 	if err := u.blocks.read(fragment, &h); err != nil {
 		return err
 	}
-	if u.c.opened(first, &h) {
-		return u.flush()
+	var k *call
+	if first.kind == typeHeaders {
+		var dropped bool
+		if k, dropped, err = u.c.opened(first, &h); err != nil || dropped {
+			return errors.Join(err, u.flush())
+		}
 	}
 	if single {
 		u.pass(f)
-		return nil
+	} else if err := u.instead(raw); err != nil {
+		return err
 	}
-	return u.instead(raw)
+	if k != nil { // the backend has read the block, on which others may lean
+		err = u.flush()
+		u.c.refuse(k, Verdict{Refuse: k.refusal})
+	}
+	return err
 }
 
 // data passes or keeps a DATA frame.
 func (u *upward) data(f *frame) error {
 	u.c.mu.Lock()
 	k := u.c.calls[f.stream]
+	if f.has(flagEndStream) {
+		u.c.streams.end(f.stream, callerEnd)
+	}
 	if k == nil || k.stage == flowing {
 		u.c.mu.Unlock()
 		return u.through(f, k)
@@ -137,12 +144,15 @@ func (u *upward) data(f *frame) error {
 	}
 	u.c.flow.hold(f.size())
 	k.flow.hold(f.size())
-	whole, err := u.c.keep(k, f)
+	whole, refusal, err := u.c.keep(k, f)
 	grants := u.c.grants(k)
 	u.c.mu.Unlock()
 	// The call's headers go before its message.
 	err = errors.Join(err, u.flush(), u.c.caller.write(grants))
-	if whole {
+	switch {
+	case refusal != nil:
+		u.c.refuse(k, Verdict{Refuse: refusal})
+	case whole:
 		u.c.start(k)
 	}
 	return err

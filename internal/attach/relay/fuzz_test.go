@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/test/clock"
 )
 

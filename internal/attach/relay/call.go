@@ -82,6 +82,8 @@ type call struct {
 	// held are bytes of DATA frames the backend has not got; room is where they
 	// lay at first.
 	held, room []byte
+	kept       int  // bytes of the connection's that are this call's request
+	asked      bool // its hook has not returned, which reads held
 	// callerDone: the caller has ended its side.
 	callerDone bool
 
@@ -95,18 +97,12 @@ type call struct {
 	refusal       *Status
 }
 
-// answer collects a frame of the backend's first message.
-func (c *call) answer(b []byte, limit int) {
-	if c.replyLost {
-		return
-	}
-	if n, whole := messageSize(c.reply); whole && len(c.reply) >= n {
-		return
-	}
-	if c.reply = append(c.reply, b...); len(c.reply) > limit {
-		c.reply, c.replyLost = nil, true
-	}
-}
+// busy answers a call beyond maxStreams, by its address: a stream that is refused, and no
+// status of gRPC's.
+var busy = &Status{Code: codes.Unavailable}
+
+// full answers a call whose message does not fit into maxKept.
+var full = &Status{Code: codes.ResourceExhausted, Text: "trimtab holds too many bytes of this connection's messages"}
 
 // outcome says what is known now.
 func (c *call) outcome(limit int) Outcome {

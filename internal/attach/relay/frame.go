@@ -2,9 +2,7 @@ package relay
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 )
 
 // Frame types, flags, settings and error codes of RFC 9113 that mean something
@@ -14,6 +12,7 @@ const (
 	typeHeaders      = 0x1
 	typeReset        = 0x3
 	typeSettings     = 0x4
+	typePushPromise  = 0x5
 	typeGoAway       = 0x7
 	typeWindowUpdate = 0x8
 	typeContinuation = 0x9
@@ -25,13 +24,19 @@ const (
 	flagPriority   = 0x20
 
 	settingTableSize     = 0x1
+	settingMaxStreams    = 0x3
 	settingInitialWindow = 0x4
+	settingMaxFrame      = 0x5
 
 	codeNone          = 0x0
 	codeProtocol      = 0x1
+	codeInternal      = 0x2
+	codeFlowControl   = 0x3
+	codeFrameSize     = 0x6
 	codeRefusedStream = 0x7
 	codeCancel        = 0x8
 	codeCompression   = 0x9
+	codeCalm          = 0xb // ENHANCE_YOUR_CALM
 )
 
 const (
@@ -43,12 +48,11 @@ const (
 	maxWindow   = 1<<31 - 1
 	// bufferSize is what a direction reads at once: some frames of 16 KiB. A
 	// longer frame has its buffer grow.
-	bufferSize = 64 << 10
+	bufferSize  = 64 << 10
+	settingSize = 6
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-var errFrame = errors.New("malformed frame")
 
 // flagsAt is where in a frame its flags are.
 const flagsAt = 4
@@ -69,7 +73,8 @@ func (f *frame) payload() []byte { return f.raw[headerSize:] }
 // size is what the frame takes of a window, if it is a DATA frame.
 func (f *frame) size() int { return len(f.raw) - headerSize }
 
-// body is the payload of a DATA or HEADERS frame without padding and priority.
+// body is the payload of a DATA, HEADERS or PUSH_PROMISE frame without padding, priority
+// and promised stream.
 func (f *frame) body() ([]byte, error) {
 	b := f.payload()
 	if f.has(flagPadded) {
@@ -78,33 +83,49 @@ func (f *frame) body() ([]byte, error) {
 		}
 		b = b[1 : len(b)-int(b[0])]
 	}
-	if f.kind == typeHeaders && f.has(flagPriority) {
-		if len(b) < 5 {
-			return nil, fmt.Errorf("%w: no room for a priority", errFrame)
-		}
-		b = b[5:]
+	before := 0 // what a block begins after: a priority, or the stream that is promised
+	switch {
+	case f.kind == typeHeaders && f.has(flagPriority):
+		before = 5
+	case f.kind == typePushPromise:
+		before = 4
 	}
-	return b, nil
+	if len(b) < before {
+		return nil, fmt.Errorf("%w: %d bytes where %d have to be", errSize, len(b), before)
+	}
+	return b[before:], nil
 }
 
 // word reads a frame of one 32-bit word, such as WINDOW_UPDATE.
 func (f *frame) word() (uint32, error) {
 	if f.size() != 4 {
-		return 0, fmt.Errorf("%w: %d bytes in a frame of four", errFrame, f.size())
+		return 0, fmt.Errorf("%w: %d bytes in a frame of four", errSize, f.size())
 	}
 	return binary.BigEndian.Uint32(f.payload()) &^ (1 << 31), nil
 }
 
-// settings calls visit for each setting of a SETTINGS frame.
-func (f *frame) settings(visit func(id uint16, v uint32)) error {
+// settings calls visit for each setting of a SETTINGS frame, and writes the value that
+// visit returns in its place.
+func (f *frame) settings(visit func(id uint16, v uint32) uint32) error {
 	b := f.payload()
-	if len(b)%6 != 0 {
-		return fmt.Errorf("%w: settings of %d bytes", errFrame, len(b))
+	if len(b)%settingSize != 0 {
+		return fmt.Errorf("%w: settings of %d bytes", errSize, len(b))
 	}
-	for ; len(b) > 0; b = b[6:] {
-		visit(binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:]))
+	for ; len(b) > 0; b = b[settingSize:] {
+		v := binary.BigEndian.Uint32(b[2:])
+		if now := visit(binary.BigEndian.Uint16(b), v); now != v {
+			binary.BigEndian.PutUint32(b[2:], now)
+		}
 	}
 	return nil
+}
+
+// last reads a GOAWAY frame: the greatest stream its sender has dealt with.
+func (f *frame) last() (uint32, error) {
+	if f.size() < 8 {
+		return 0, fmt.Errorf("%w: %d bytes in a GOAWAY", errSize, f.size())
+	}
+	return binary.BigEndian.Uint32(f.payload()) &^ (1 << 31), nil
 }
 
 // appendHeader begins a frame of n bytes.
@@ -124,65 +145,4 @@ func appendGoAway(b []byte, last, code uint32, why string) []byte {
 	b = binary.BigEndian.AppendUint32(b, last)
 	b = binary.BigEndian.AppendUint32(b, code)
 	return append(b, why...)
-}
-
-// reader finds frames in a stream of bytes. What it returns lies in its buffer
-// and is good until the next fill.
-type reader struct {
-	from io.Reader
-	buf  []byte
-	r, w int
-}
-
-func newReader(from io.Reader) *reader { return &reader{from: from, buf: make([]byte, bufferSize)} }
-
-// next takes the next whole frame out of the buffer; false means that there is
-// none.
-func (r *reader) next(f *frame) bool {
-	b := r.buf[r.r:r.w]
-	if len(b) < headerSize {
-		return false
-	}
-	n := headerSize + int(b[0])<<16 + int(b[1])<<8 + int(b[2])
-	if len(b) < n {
-		return false
-	}
-	f.kind, f.flags, f.stream = b[3], b[4], binary.BigEndian.Uint32(b[5:])&^(1<<31)
-	f.raw = b[:n:n]
-	r.r += n
-	return true
-}
-
-// fill reads more. What is left of the buffer moves to its front first; a
-// frame longer than the buffer has it grow, to what a frame can be at most.
-func (r *reader) fill() error {
-	if r.r == r.w {
-		r.r, r.w = 0, 0
-		if len(r.buf) > 4*bufferSize {
-			r.buf = make([]byte, bufferSize)
-		}
-	} else if r.r > 0 {
-		r.w = copy(r.buf, r.buf[r.r:r.w])
-		r.r = 0
-	}
-	if r.w == len(r.buf) {
-		r.buf = append(r.buf, make([]byte, len(r.buf))...)
-	}
-	n, err := r.from.Read(r.buf[r.w:])
-	r.w += n
-	if n > 0 {
-		return nil
-	}
-	return err
-}
-
-// exactly reads n bytes at the start of a connection.
-func (r *reader) exactly(n int) ([]byte, error) {
-	for r.w-r.r < n {
-		if err := r.fill(); err != nil {
-			return r.buf[r.r:r.w], err
-		}
-	}
-	r.r += n
-	return r.buf[r.r-n : r.r], nil
 }

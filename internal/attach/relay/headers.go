@@ -1,25 +1,13 @@
 package relay
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"golang.org/x/net/http2/hpack"
 )
 
-const (
-	firstTable = 4096
-	// maxTable bounds the compression table of one direction. Peers that agree
-	// on more are not followed.
-	maxTable = 1 << 20
-	// maxBlock is the longest header block; gRPC's own limit.
-	maxBlock = 16 << 20
-)
-
-// errBlock marks a header block that cannot be read: after it the state of the
-// compression is unknown, and the connection has to end.
-var errBlock = errors.New("header block cannot be read")
+const firstTable = 4096
 
 // headers are those of a block that matter here.
 type headers struct {
@@ -33,6 +21,8 @@ type headers struct {
 type blocks struct {
 	decoder *hpack.Decoder
 	found   *headers
+	// list is the size of the fields of a block.
+	list uint64
 	// allowed is the greatest table the receiver allows the sender.
 	allowed atomic.Uint32
 	applied uint32
@@ -42,6 +32,7 @@ type blocks struct {
 		first    frame
 		raw      []byte
 		fragment []byte
+		frames   int
 	}
 }
 
@@ -54,6 +45,7 @@ func newBlocks() *blocks {
 }
 
 func (b *blocks) emit(h hpack.HeaderField) {
+	b.list += uint64(h.Size())
 	switch h.Name {
 	case ":path":
 		b.found.path = h.Value
@@ -74,7 +66,7 @@ func (b *blocks) read(fragment []byte, wanted *headers) error {
 		b.decoder.SetAllowedMaxDynamicTableSize(n)
 		b.applied = n
 	}
-	b.found = wanted
+	b.found, b.list = wanted, 0
 	b.decoder.SetEmitEnabled(wanted != nil)
 	if _, err := b.decoder.Write(fragment); err != nil {
 		return fmt.Errorf("%w: %w", errBlock, err)
@@ -82,16 +74,22 @@ func (b *blocks) read(fragment []byte, wanted *headers) error {
 	if err := b.decoder.Close(); err != nil {
 		return fmt.Errorf("%w: %w", errBlock, err)
 	}
+	if b.list > maxList {
+		return fmt.Errorf("%w: headers of %d bytes, where %d are allowed", errCalm, b.list, maxList)
+	}
 	return nil
 }
 
-// gather takes a HEADERS or CONTINUATION frame. It returns the first frame of
+// begins reports whether a frame begins a header block.
+func (f *frame) begins() bool { return f.kind == typeHeaders || f.kind == typePushPromise }
+
+// gather takes a frame of a header block. It returns the first frame of
 // the block, its fragment and all its bytes when the block is whole; nil while
 // it is not.
 func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	o := &b.open
 	switch {
-	case f.kind == typeHeaders && o.raw == nil:
+	case f.begins() && o.raw == nil:
 		body, err := f.body()
 		if err != nil {
 			return nil, nil, nil, err
@@ -99,6 +97,7 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 		if f.has(flagEndHeaders) {
 			return f, body, f.raw, nil
 		}
+		o.frames = 0
 		o.first = frame{kind: f.kind, flags: f.flags, stream: f.stream}
 		o.fragment = append([]byte(nil), body...)
 	case f.kind == typeContinuation && o.raw != nil && f.stream == o.first.stream:
@@ -107,8 +106,12 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 		return nil, nil, nil, fmt.Errorf("%w: header block out of order", errFrame)
 	}
 	o.raw = append(o.raw, f.raw...)
-	if len(o.raw) > maxBlock {
-		return nil, nil, nil, fmt.Errorf("%w: header block above %d bytes", errFrame, maxBlock)
+	o.frames++
+	switch {
+	case len(o.raw) > maxBlock:
+		return nil, nil, nil, fmt.Errorf("%w: a header block above %d bytes", errCalm, maxBlock)
+	case o.frames > maxContinuations:
+		return nil, nil, nil, fmt.Errorf("%w: a header block in more than %d frames", errCalm, maxContinuations)
 	}
 	if !f.has(flagEndHeaders) {
 		return nil, nil, nil, nil

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
 func some(n int) []byte { return bytes.Repeat([]byte("some \x00\xff bytes."), n/13+1)[:n] }

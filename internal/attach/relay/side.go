@@ -7,13 +7,8 @@ import (
 	"time"
 )
 
-const (
-	// DefaultPatience is how long one write may take: a peer that reads nothing for so
-	// long holds its connection's buffers, and is no peer any more.
-	DefaultPatience = 30 * time.Second
-	// handsOverWithin is how long a write may take once the connection is drained.
-	handsOverWithin = time.Second
-)
+// handsOverWithin is how long a write may take once the connection is drained.
+const handsOverWithin = time.Second
 
 // side is one end of a relayed connection. Frames are written whole, under the
 // mutex, since several goroutines write.

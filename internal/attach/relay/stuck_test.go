@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
 // pair are the two ends of a Unix connection.

@@ -19,20 +19,24 @@ type direction struct {
 func (d *direction) relay(take func(f *frame) error) error {
 	var f frame
 	for {
-		for d.in.next(&f) {
+		more, err := d.in.next(&f)
+		for ; more; more, err = d.in.next(&f) {
 			if d.blocks.open.raw != nil && f.kind != typeContinuation {
-				return d.c.protest(fmt.Errorf("%w: header block interrupted", errFrame))
+				return d.c.protest(d, fmt.Errorf("%w: header block interrupted", errFrame))
 			}
 			d.begin(&f)
 			if err := take(&f); err != nil {
-				return d.c.protest(err)
+				return d.c.protest(d, err)
 			}
+		}
+		if err != nil {
+			return d.c.protest(d, errors.Join(err, d.flush()))
 		}
 		if err := d.flush(); err != nil {
 			return err
 		}
-		if err := d.in.fill(); err != nil {
-			return err
+		if err := d.in.fill(d.blocks.open.raw != nil); err != nil {
+			return d.c.protest(d, err)
 		}
 	}
 }
@@ -61,5 +65,9 @@ func (d *direction) flush() error {
 
 // instead writes b where the frame under way would have gone.
 func (d *direction) instead(b []byte) error {
-	return errors.Join(d.flush(), d.out.write(b))
+	if err := d.flush(); err != nil {
+		return err
+	}
+	d.run = b
+	return d.flush()
 }

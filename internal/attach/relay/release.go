@@ -6,7 +6,7 @@ import "slices"
 // held bytes, and whatever was held after it.
 func (c *Conn) release(k *call, v Verdict, n int) {
 	c.mu.Lock()
-	if k.stage == over {
+	if k.stage != deciding { // over, or refused meanwhile
 		c.mu.Unlock()
 		if v.Done != nil {
 			v.Done(Outcome{})
@@ -84,16 +84,18 @@ func (c *Conn) refuse(k *call, v Verdict) {
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
-	k.done = v.Done
-	if k.stage == over {
-		k.done = nil
+	if k.stage == over || k.stage == refusing {
 		c.mu.Unlock()
 		if v.Done != nil {
 			v.Done(Outcome{})
 		}
 		return
 	}
-	k.stage, k.refusal, k.held = refusing, v.Refuse, nil
+	if v.Done != nil {
+		k.done = v.Done
+	}
+	k.stage, k.refusal = refusing, v.Refuse
+	c.forget(k)
 	c.acks = append(c.acks, k)
 	c.mu.Unlock()
 	out := appendWord(nil, typeReset, k.id, codeCancel)

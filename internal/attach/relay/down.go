@@ -1,11 +1,13 @@
 package relay
 
+import "fmt"
+
 // downward is the direction from backend to caller.
 type downward struct{ direction }
 
 // relayDown passes on what the backend sends.
 func (c *Conn) relayDown() error {
-	d := &downward{direction{c: c, in: newReader(c.backend.Conn), out: &c.caller, blocks: c.down, greet: c.greet}}
+	d := &downward{direction{c: c, in: c.fromBackend, out: &c.caller, blocks: c.down, greet: c.greet}}
 	return d.relay(d.take)
 }
 
@@ -16,9 +18,12 @@ func (d *downward) take(f *frame) error {
 		if err := d.data(f); err != nil {
 			return err
 		}
-	case typeHeaders, typeContinuation:
+	case typeHeaders, typePushPromise, typeContinuation:
 		return d.headers(f)
 	case typeReset:
+		d.c.mu.Lock()
+		d.c.streams.close(f.stream)
+		d.c.mu.Unlock()
 		if k := d.c.known(f.stream); k != nil {
 			if d.c.refuses(k) {
 				return d.flush() // the refusal follows
@@ -29,6 +34,14 @@ func (d *downward) take(f *frame) error {
 		return d.settings(f)
 	case typeWindowUpdate:
 		return d.window(f)
+	case typeGoAway:
+		last, err := f.last()
+		if err != nil {
+			return err
+		}
+		d.c.mu.Lock()
+		d.c.streams.above(last)
+		d.c.mu.Unlock()
 	}
 	d.pass(f)
 	return nil
@@ -36,7 +49,12 @@ func (d *downward) take(f *frame) error {
 
 // data watches the answer of a held call.
 func (d *downward) data(f *frame) error {
-	k := d.c.known(f.stream)
+	d.c.mu.Lock()
+	if f.has(flagEndStream) {
+		d.c.streams.end(f.stream, backendEnd)
+	}
+	k := d.c.calls[f.stream]
+	d.c.mu.Unlock()
 	if k == nil {
 		return nil
 	}
@@ -45,7 +63,7 @@ func (d *downward) data(f *frame) error {
 		return err
 	}
 	d.c.mu.Lock()
-	k.answer(body, d.c.o.MaxMessage)
+	d.c.answer(k, body)
 	d.c.mu.Unlock()
 	if f.has(flagEndStream) { // without trailers there is no status
 		d.c.ended(k, nil)
@@ -54,7 +72,7 @@ func (d *downward) data(f *frame) error {
 }
 
 func (d *downward) headers(f *frame) error {
-	single := f.kind == typeHeaders && f.has(flagEndHeaders)
+	single := f.begins() && f.has(flagEndHeaders)
 	first, fragment, raw, err := d.blocks.gather(f)
 	if err != nil {
 		return err
@@ -62,7 +80,15 @@ func (d *downward) headers(f *frame) error {
 	if first == nil {
 		return d.flush()
 	}
-	k := d.c.known(first.stream)
+	d.c.mu.Lock()
+	if first.kind == typeHeaders && first.has(flagEndStream) {
+		d.c.streams.end(first.stream, backendEnd)
+	}
+	k := d.c.calls[first.stream]
+	d.c.mu.Unlock()
+	if first.kind != typeHeaders {
+		k = nil // of a stream that is promised
+	}
 	var h headers
 	wanted := &h
 	if k == nil {
@@ -101,10 +127,15 @@ func (d *downward) settings(f *frame) error {
 	if f.has(flagAck) {
 		return d.acknowledged(f)
 	}
-	err := f.settings(func(id uint16, v uint32) {
-		switch id {
+	counted := false
+	err := f.settings(func(id uint16, v uint32) uint32 {
+		switch v = clamp(id, v); id {
 		case settingTableSize:
 			d.c.up.allow(v)
+		case settingMaxFrame:
+			d.c.fromCaller.allow(v)
+		case settingMaxStreams:
+			v, counted = min(v, maxStreams), true
 		case settingInitialWindow:
 			d.c.mu.Lock()
 			for _, k := range d.c.calls {
@@ -114,7 +145,11 @@ func (d *downward) settings(f *frame) error {
 			d.c.mu.Unlock()
 			d.c.changed.Broadcast()
 		}
+		return v
 	})
+	if err == nil && d.greet != nil && !counted {
+		return d.instead(announced(f.raw))
+	}
 	d.pass(f)
 	return err
 }
@@ -126,6 +161,7 @@ func (d *downward) acknowledged(f *frame) error {
 		k, d.c.acks = d.c.acks[0], d.c.acks[1:]
 	}
 	if k == nil {
+		d.c.unanswered = max(0, d.c.unanswered-1)
 		d.c.mu.Unlock()
 		d.pass(f)
 		return nil
@@ -135,7 +171,11 @@ func (d *downward) acknowledged(f *frame) error {
 		return d.flush()
 	}
 	trailers := appendTrailers(nil, k.id, k.refusal, k.begun)
-	if k.callerDone {
+	if k.refusal == busy {
+		trailers = appendWord(nil, typeReset, k.id, codeRefusedStream)
+	}
+	d.c.streams.end(k.id, backendEnd)
+	if k.callerDone || k.refusal == busy {
 		delete(d.c.calls, k.id)
 	}
 	d.c.mu.Unlock()
@@ -149,6 +189,10 @@ func (d *downward) window(f *frame) error {
 	if err != nil {
 		return err
 	}
+	if n == 0 { // the caller says what it is
+		d.pass(f)
+		return nil
+	}
 	d.c.mu.Lock()
 	w := &d.c.flow
 	if f.stream != 0 {
@@ -161,7 +205,11 @@ func (d *downward) window(f *frame) error {
 		w = &k.flow
 	}
 	give := w.update(n)
+	over := w.avail > maxWindow
 	d.c.mu.Unlock()
+	if over {
+		return fmt.Errorf("%w: of stream %d", errFlow, f.stream)
+	}
 	d.c.changed.Broadcast()
 	switch give {
 	case n:

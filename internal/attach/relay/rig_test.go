@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/relay"
+	"github.com/trimtab/trimtab/internal/attach/relay"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
+	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/cri/workerpool"
+	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
 // Options are what a relayed connection is made of.
@@ -25,6 +24,9 @@ type Options struct {
 	// Patience is how long one write to either end may take before the connection is
 	// given up. Default: DefaultPatience.
 	Patience time.Duration
+	// Idle is how long the connection may be without a call before the caller is asked
+	// to close it. Default: DefaultIdle.
+	Idle time.Duration
 }
 
 // DefaultMaxMessage is the greatest message kubelet and runtimes take.
@@ -40,6 +42,8 @@ type Conn struct {
 	cancel context.CancelFunc
 	hooks  workerpool.Pool
 
+	// fromCaller and fromBackend find the frames of the two.
+	fromCaller, fromBackend *reader
 	// up and down read the header blocks of requests and of answers.
 	up, down *blocks
 	// last is the greatest stream the caller opened; only Drain reads it beside.
@@ -51,12 +55,19 @@ type Conn struct {
 	spare   [][]byte // room that held messages have left, for the next
 	flow    flow     // of the connection, towards the backend
 	initial int64    // a new stream's window, as the backend said
+	streams streams
+	asked   int // hooks that have not returned
+	kept    int // bytes of messages that are held
 	// acks says for each SETTINGS frame the backend has not acknowledged whether
-	// it was ours, and which call it ends.
-	acks    []*call
+	// it was ours, and which call it ends. unanswered counts those that were not ours.
+	acks       []*call
+	unanswered int
+
 	drain   drain
 	dead    bool
 	stalled error // why a write ended the connection
+
+	opening sync.Mutex // one compressed message is opened at a time
 }
 
 // drain is how far a connection is drained.
@@ -64,6 +75,7 @@ type drain struct {
 	// closing: streams above limit are not relayed any more.
 	closing bool
 	limit   uint32
+	why     string
 	// greeted: the backend's first frames have gone to the caller, who takes no
 	// other before them.
 	greeted bool
@@ -77,13 +89,18 @@ func New(caller, backend net.Conn, o Options) *Conn {
 	if o.Patience <= 0 {
 		o.Patience = DefaultPatience
 	}
+	if o.Idle <= 0 {
+		o.Idle = DefaultIdle
+	}
 	if o.Pick == nil {
 		o.Pick = func(string) Held { return Held{} }
 	}
 	c := &Conn{
 		o: o, caller: side{Conn: caller, within: o.Patience}, backend: side{Conn: backend, within: o.Patience},
+		fromCaller: newReader(caller, o.Patience), fromBackend: newReader(backend, o.Patience),
 		up: newBlocks(), down: newBlocks(),
-		calls: map[uint32]*call{}, flow: flow{avail: firstWindow}, initial: firstWindow,
+		streams: streams{open: map[uint32]uint8{}, since: time.Now()},
+		calls:   map[uint32]*call{}, flow: flow{avail: firstWindow}, initial: firstWindow,
 	}
 	c.changed.L = &c.mu
 	c.caller.fail = func(err error) { c.unwritten("caller", err) }
@@ -102,11 +119,23 @@ func (c *Conn) Run(ctx context.Context) error {
 
 	var up, down error
 	var both sync.WaitGroup
-	both.Go(func() {
-		defer c.close()
-		down = c.relayDown()
-	})
-	up = c.relayUp()
+	first, same, err := c.fromCaller.begins(preface)
+	switch {
+	case err != nil:
+		up = c.protest(&direction{in: c.fromCaller}, err)
+	case same:
+		both.Go(c.watch)
+		both.Go(func() {
+			defer c.close()
+			down = c.relayDown()
+		})
+		up = c.relayUp(first)
+	default:
+		both.Go(func() { c.copy(&c.caller, c.backend.Conn) })
+		if err := c.backend.write(first); err == nil {
+			c.copy(&c.backend, c.caller.Conn)
+		}
+	}
 	c.close()
 	both.Wait()
 	c.abandon()
@@ -114,6 +143,20 @@ func (c *Conn) Run(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Join(ended("caller", up), ended("backend", down), c.stalled)
+}
+
+// copy passes bytes of what is not HTTP/2, such as the HTTP/1 that CRI-O serves on the same
+// socket.
+func (c *Conn) copy(to *side, from net.Conn) {
+	defer c.close()
+	b := make([]byte, smallFrame)
+	for {
+		_ = from.SetReadDeadline(time.Now().Add(c.o.Idle)) // of a closed connection, which the read finds
+		n, err := from.Read(b)
+		if werr := to.write(b[:n]); err != nil || werr != nil {
+			return
+		}
+	}
 }
 
 // unwritten ends the connection: a write to one end failed. That an end which is there
@@ -145,7 +188,10 @@ func (c *Conn) close() {
 // go on, and it closes the connection after the last. Calls it opens meanwhile
 // are safe for it to repeat on another connection. An end that reads nothing from
 // then on is waited for a moment, and then its connection is closed.
-func (c *Conn) Drain() {
+func (c *Conn) Drain() { c.end("trimtab hands over") }
+
+// end drains the connection for a reason.
+func (c *Conn) end(why string) {
 	c.caller.hurry(handsOverWithin)
 	c.backend.hurry(handsOverWithin)
 	c.caller.mu.Lock()
@@ -154,28 +200,29 @@ func (c *Conn) Drain() {
 	again, greeted := c.drain.closing, c.drain.greeted
 	c.drain.closing = true
 	if !again {
-		c.drain.limit = c.last.Load()
+		c.drain.limit, c.drain.why = c.last.Load(), why
 	}
 	c.mu.Unlock()
 	if !again && greeted {
-		_ = c.caller.writeLocked(appendGoAway(nil, c.drain.limit, codeNone, handsOver))
+		_ = c.caller.writeLocked(appendGoAway(nil, c.drain.limit, codeNone, why))
 	}
 }
 
-// handsOver is what a caller is told when its connection is drained.
-const handsOver = "trimtab hands over"
-
-// greet hands the backend's first frames on, and what Drain had to keep back
-// until then.
+// greet hands the backend's first frames on, and what had to be kept back until
+// then.
 func (c *Conn) greet(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
 	c.drain.greeted = true
 	closing := c.drain.closing
+	first = slices.Clip(first)
+	for _, k := range c.calls {
+		first = append(first, c.grants(k)...)
+	}
 	c.mu.Unlock()
 	if closing {
-		first = appendGoAway(slices.Clip(first), c.drain.limit, codeNone, handsOver)
+		first = appendGoAway(first, c.drain.limit, codeNone, c.drain.why)
 	}
 	return c.caller.writeLocked(first)
 }
@@ -211,7 +258,9 @@ func (c *Conn) abandon() {
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
 	k.stage = over
-	k.held = nil
+	c.forget(k)
+	c.kept -= len(k.reply)
+	k.reply = nil
 	done, cancel := k.done, k.cancel
 	k.done = nil
 	o.Sent = k.sent
@@ -223,20 +272,9 @@ func (c *Conn) finish(k *call, o Outcome) {
 	}
 }
 
-// protest tells the caller that its frame ends the connection.
-func (c *Conn) protest(err error) error {
-	switch {
-	case errors.Is(err, errBlock):
-		_ = c.caller.write(appendGoAway(nil, c.last.Load(), codeCompression, err.Error()))
-	case errors.Is(err, errFrame):
-		_ = c.caller.write(appendGoAway(nil, c.last.Load(), codeProtocol, err.Error()))
-	}
-	return err
-}
-
 // ended tells the ways a connection just ends from those worth a word.
 func ended(who string, err error) error {
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || !errors.Is(err, errFrame) && !errors.Is(err, errBlock) {
+	if f := (*fault)(nil); !errors.As(err, &f) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", who, err)

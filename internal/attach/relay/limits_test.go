@@ -1,0 +1,484 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/trimtab/trimtab/internal/attach/relay"
+)
+
+// end is one end of a relayed connection, which sends what it likes.
+type end struct {
+	*http2.Framer
+
+	t       *testing.T
+	conn    net.Conn
+	block   bytes.Buffer
+	encoder *hpack.Encoder
+	blocks  *hpack.Decoder
+}
+
+func newEnd(t *testing.T, conn net.Conn) *end {
+	t.Helper()
+	e := &end{Framer: http2.NewFramer(conn, conn), t: t, conn: conn}
+	e.SetMaxReadFrameSize(1<<24 - 1)
+	e.AllowIllegalWrites = true
+	e.encoder = hpack.NewEncoder(&e.block)
+	e.blocks = hpack.NewDecoder(1<<20, nil)
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return e
+}
+
+// ends are a caller that has sent its preface and a backend that has greeted it, with
+// a relay between them. The error of the relay comes from ran.
+func ends(t *testing.T, o relay.Options, greeting ...http2.Setting) (caller, backend *end, ran chan error) {
+	t.Helper()
+	a, c := pair(t)
+	b, d := pair(t)
+	ran = make(chan error, 1)
+	go func() { ran <- relay.New(a, b, o).Run(context.WithoutCancel(t.Context())) }()
+	caller, backend = newEnd(t, c), newEnd(t, d)
+	t.Cleanup(func() { _ = c.Close(); _ = d.Close() })
+	caller.raw([]byte(preface))
+	backend.try(backend.WriteSettings(greeting...))
+	if _, err := io.ReadFull(d, make([]byte, len(preface))); err != nil {
+		t.Fatal(err)
+	}
+	caller.until("the greeting", func(f http2.Frame) bool { return f.Header().Type == http2.FrameSettings })
+	return caller, backend, ran
+}
+
+func (e *end) try(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *end) raw(b []byte) {
+	e.t.Helper()
+	_, err := e.conn.Write(b)
+	e.try(err)
+}
+
+// until reads frames up to the one that is wanted.
+func (e *end) until(what string, is func(f http2.Frame) bool) http2.Frame {
+	e.t.Helper()
+	for {
+		f, err := e.ReadFrame()
+		if err != nil {
+			e.t.Fatalf("%s did not come: %v", what, err)
+		}
+		if is(f) {
+			return f
+		}
+	}
+}
+
+// goesAway reads up to a GOAWAY with a code, and that the connection ends.
+func (e *end) goesAway(code http2.ErrCode) {
+	e.t.Helper()
+	f := e.until("GOAWAY", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway })
+	g := f.(*http2.GoAwayFrame)
+	if g.ErrCode != code {
+		e.t.Errorf("%v %q, want %v", g.ErrCode, g.DebugData(), code)
+	}
+	e.t.Logf("%v: %s", g.ErrCode, g.DebugData())
+	e.ends()
+}
+
+func (e *end) ends() {
+	e.t.Helper()
+	for {
+		if _, err := e.ReadFrame(); errors.Is(err, context.DeadlineExceeded) || err != nil && strings.Contains(err.Error(), "timeout") {
+			e.t.Fatal("the connection does not end")
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+// request is the block of a call.
+func (e *end) request(more ...hpack.HeaderField) []byte {
+	e.block.Reset()
+	for _, h := range append([]hpack.HeaderField{
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/some.Service/Held"},
+		{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+	}, more...) {
+		_ = e.encoder.WriteField(h)
+	}
+	return bytes.Clone(e.block.Bytes())
+}
+
+// open opens a call.
+func (e *end) open(stream uint32, ended bool) {
+	e.t.Helper()
+	e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: e.request(), EndHeaders: true, EndStream: ended}))
+}
+
+// answers has a backend acknowledge settings until its connection ends, and answer calls
+// where they end.
+func (e *end) answers() {
+	e.block.Reset()
+	_ = e.encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	block := bytes.Clone(e.block.Bytes())
+	go func() {
+		for {
+			f, err := e.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch h := f.Header(); {
+			case h.Type == http2.FrameSettings && !h.Flags.Has(http2.FlagSettingsAck):
+				_ = e.WriteSettingsAck()
+			case (h.Type == http2.FrameData || h.Type == http2.FrameHeaders) && h.Flags.Has(http2.FlagDataEndStream):
+				_ = e.WriteHeaders(http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: block, EndHeaders: true, EndStream: true})
+			}
+		}
+	}()
+}
+
+func refusedStream(stream uint32) func(f http2.Frame) bool {
+	return func(f http2.Frame) bool {
+		r, ok := f.(*http2.RSTStreamFrame)
+		return ok && r.StreamID == stream && r.ErrCode == http2.ErrCodeRefusedStream
+	}
+}
+
+// TestTooMuch has either end send what no connection may have of this process. That end
+// is told what it did by the right code, and the connection ends.
+func TestTooMuch(t *testing.T) {
+	long := func(e *end, n int) { e.try(e.WriteRawFrame(0xfa, 0, 0, make([]byte, n))) }
+	for name, c := range map[string]struct {
+		code http2.ErrCode
+		do   func(e *end)
+	}{
+		"a frame above what was announced": {http2.ErrCodeFrameSize, func(e *end) { long(e, 16<<10+1) }},
+		"only the header of such a frame":  {http2.ErrCodeFrameSize, func(e *end) { e.raw([]byte{0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1}) }},
+		"settings of a wrong size":         {http2.ErrCodeFrameSize, func(e *end) { e.try(e.WriteRawFrame(http2.FrameSettings, 0, 0, make([]byte, 5))) }},
+		"a header block of 1 MiB and more": {http2.ErrCodeEnhanceYourCalm, func(e *end) {
+			e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.request()}))
+			for range 64 {
+				_ = e.WriteContinuation(1, false, make([]byte, 16<<10))
+			}
+		}},
+		"a header block in many empty frames": {http2.ErrCodeEnhanceYourCalm, func(e *end) {
+			e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.request()}))
+			for range 128 {
+				_ = e.WriteContinuation(1, false, nil)
+			}
+		}},
+		"a header block that another frame interrupts": {http2.ErrCodeProtocol, func(e *end) {
+			e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.request()}))
+			e.try(e.WritePing(false, [8]byte{}))
+		}},
+		"headers that cannot be read": {http2.ErrCodeCompression, func(e *end) {
+			e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true}))
+		}},
+		"a compression table above what was announced": {http2.ErrCodeCompression, func(e *end) {
+			e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x3f, 0xe2, 0x1f, 0x82}, EndHeaders: true}))
+		}},
+	} {
+		t.Run("caller, "+name, func(t *testing.T) {
+			caller, _, ran := ends(t, relay.Options{})
+			c.do(caller)
+			caller.goesAway(c.code)
+			if err := <-ran; err == nil || !strings.HasPrefix(err.Error(), "caller: ") {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+		t.Run("backend, "+name, func(t *testing.T) {
+			caller, backend, ran := ends(t, relay.Options{})
+			caller.open(1, false)
+			c.do(backend)
+			backend.goesAway(c.code)
+			caller.goesAway(http2.ErrCodeInternal)
+			if err := <-ran; err == nil || !strings.HasPrefix(err.Error(), "backend: ") {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestHeaderList: a block of some kB can stand for megabytes of headers.
+func TestHeaderList(t *testing.T) {
+	caller, _, ran := ends(t, relay.Options{})
+	large := hpack.HeaderField{Name: "x", Value: strings.Repeat("y", 3000)}
+	many := make([]hpack.HeaderField, 6000)
+	for i := range many {
+		many[i] = large
+	}
+	block := caller.request(many...)
+	t.Logf("a block of %d bytes", len(block))
+	caller.try(caller.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true}))
+	caller.goesAway(http2.ErrCodeEnhanceYourCalm)
+	<-ran
+}
+
+// TestAnnounced: what an end announces of itself reaches the other within the bounds of
+// the relay, and those are kept to.
+func TestAnnounced(t *testing.T) {
+	values := func(f http2.Frame) string {
+		out := ""
+		_ = f.(*http2.SettingsFrame).ForeachSetting(func(s http2.Setting) error {
+			out += fmt.Sprintf("%d=%d ", s.ID, s.Val)
+			return nil
+		})
+		return out
+	}
+	isSettings := func(f http2.Frame) bool {
+		return f.Header().Type == http2.FrameSettings && !f.Header().Flags.Has(http2.FlagSettingsAck)
+	}
+	caller, backend, _ := ends(t, relay.Options{})
+	for want, of := range map[string][]http2.Setting{
+		"1=65536 3=1024 5=1048576 ": {{ID: http2.SettingHeaderTableSize, Val: 1 << 30}, {ID: http2.SettingMaxConcurrentStreams, Val: 1 << 31}, {ID: http2.SettingMaxFrameSize, Val: 1<<24 - 1}},
+		"1=0 3=100 5=16384 4=7 99=8 ": {{ID: http2.SettingHeaderTableSize, Val: 0}, {ID: http2.SettingMaxConcurrentStreams, Val: 100},
+			{ID: http2.SettingMaxFrameSize, Val: 16384}, {ID: http2.SettingInitialWindowSize, Val: 7}, {ID: 99, Val: 8}},
+		"5=16777216 ": {{ID: http2.SettingMaxFrameSize, Val: 1 << 24}}, // not allowed: the one it is for says so
+	} {
+		backend.try(backend.WriteSettings(of...))
+		if got := values(caller.until("settings", isSettings)); got != want {
+			t.Errorf("the backend's %v reach the caller as %s, want %s", of, got, want)
+		}
+	}
+	caller.try(caller.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 1 << 30}, http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1<<24 - 1}))
+	if got, want := values(backend.until("settings", isSettings)), "1=65536 5=1048576 "; got != want {
+		t.Errorf("the caller's reach the backend as %s, want %s", got, want)
+	}
+	for _, way := range [][2]*end{{caller, backend}, {backend, caller}} {
+		from, to := way[0], way[1]
+		go func() { _ = from.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20)) }()
+		to.until("a frame of 1 MiB", func(f http2.Frame) bool { return f.Header().Length == 1<<20 })
+	}
+	_ = caller.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20+1)) // its header is enough
+	caller.goesAway(http2.ErrCodeFrameSize)
+}
+
+// TestAnnouncedStreams: a backend that says nothing of streams, as grpc-go, has a number
+// of them announced in its first frame.
+func TestAnnouncedStreams(t *testing.T) {
+	for _, c := range []struct {
+		greeting []http2.Setting
+		want     uint32
+	}{{nil, 1024}, {[]http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: 50}}, 50}} {
+		a, callerConn := pair(t)
+		b, backendConn := pair(t)
+		go func() { _ = relay.New(a, b, relay.Options{}).Run(context.WithoutCancel(t.Context())) }()
+		caller, backend := newEnd(t, callerConn), newEnd(t, backendConn)
+		caller.raw([]byte(preface))
+		backend.try(backend.WriteSettings(c.greeting...))
+		f, err := caller.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, ok := f.(*http2.SettingsFrame).Value(http2.SettingMaxConcurrentStreams); !ok || v != c.want {
+			t.Errorf("%v: %d, %v, want %d", c.greeting, v, ok, c.want)
+		}
+	}
+}
+
+// TestStreams: of calls that are open at a time, held or not, those beyond a number are
+// refused so that the caller may make them again; when others have ended, they pass.
+func TestStreams(t *testing.T) {
+	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
+	for name, pick := range map[string]relay.Pick{"held": func(string) relay.Held { return relay.Held{Hook: hook} }, "not held": nil} {
+		t.Run(name, func(t *testing.T) {
+			caller, backend, _ := ends(t, relay.Options{Pick: pick})
+			backend.answers()
+			for i := range uint32(1024) {
+				caller.open(2*i+1, false)
+			}
+			for _, ended := range []bool{false, true} {
+				for i := range uint32(3) {
+					stream := 2*1024 + 2*i + 1
+					if ended {
+						stream += 10
+					}
+					caller.open(stream, ended)
+					caller.until("the refusal", refusedStream(stream))
+				}
+			}
+			// One is reset, one ends.
+			caller.try(caller.WriteRSTStream(1, http2.ErrCodeCancel))
+			caller.try(caller.WriteData(3, true, []byte{0, 0, 0, 0, 0}))
+			caller.until("an answer", func(f http2.Frame) bool { return f.Header().StreamID == 3 && f.Header().Type == http2.FrameHeaders })
+			for _, stream := range []uint32{4001, 4003} {
+				caller.open(stream, true)
+				caller.until("an answer", func(f http2.Frame) bool {
+					return f.Header().StreamID == stream && f.Header().Type == http2.FrameHeaders
+				})
+			}
+			for stream := uint32(5001); stream < 20_000; stream += 2 { // nothing of them is left
+				caller.open(stream, true)
+				if stream%100 == 1 {
+					caller.until("an answer", func(f http2.Frame) bool {
+						return f.Header().StreamID == stream && f.Header().Type == http2.FrameHeaders
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestRapidResets: a caller that gives up every call at once has no more hooks asked than
+// calls may be open.
+func TestRapidResets(t *testing.T) {
+	asked, release := make(chan bool, 5000), make(chan bool)
+	defer close(release)
+	hook := func(context.Context, []byte) relay.Verdict {
+		asked <- true
+		<-release // one that does not heed its context
+		return relay.Verdict{}
+	}
+	caller, backend, _ := ends(t, relay.Options{Pick: func(string) relay.Held { return relay.Held{Hook: hook} }})
+	backend.answers()
+	for i := range uint32(1030) {
+		caller.open(2*i+1, false)
+		caller.try(caller.WriteData(2*i+1, true, []byte{0, 0, 0, 0, 0}))
+		if i < 1024 {
+			caller.try(caller.WriteRSTStream(2*i+1, http2.ErrCodeCancel))
+		}
+	}
+	caller.until("the refusal", refusedStream(2*1029+1))
+	eventually(t, func() bool { return len(asked) == 1024 })
+	if len(asked) != 1024 {
+		t.Errorf("%d hooks are asked", len(asked))
+	}
+}
+
+// TestFloods: frames that leave something behind until the other end has done its part,
+// which it does not.
+func TestFloods(t *testing.T) {
+	t.Run("settings that nobody acknowledges", func(t *testing.T) {
+		caller, backend, _ := ends(t, relay.Options{})
+		go func() { _, _ = io.Copy(io.Discard, backend.conn) }()
+		go func() { _, _ = caller.conn.Write(bytes.Repeat([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}, 1<<16+1)) }()
+		caller.goesAway(http2.ErrCodeEnhanceYourCalm)
+	})
+	t.Run("settings that are acknowledged", func(t *testing.T) {
+		caller, backend, _ := ends(t, relay.Options{})
+		backend.answers()
+		for range 1000 {
+			caller.try(caller.WriteSettings())
+			caller.until("an acknowledgement", func(f http2.Frame) bool { return f.Header().Type == http2.FrameSettings })
+		}
+	})
+	for name, reset := range map[string]bool{"calls that are refused": false, "calls that are refused and reset": true} {
+		t.Run(name, func(t *testing.T) {
+			caller, backend, _ := ends(t, relay.Options{})
+			go func() { _, _ = io.Copy(io.Discard, backend.conn) }()
+			go func() {
+				for i := range uint32(4000) {
+					block := caller.request()
+					if caller.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block, EndHeaders: true}) != nil {
+						return
+					}
+					if reset && i >= 1024 && caller.WriteRSTStream(2*i+1, http2.ErrCodeCancel) != nil {
+						return
+					}
+				}
+			}()
+			caller.goesAway(http2.ErrCodeEnhanceYourCalm)
+		})
+	}
+}
+
+// TestWindows: a backend that gives more than a window may have ends the connection, of
+// the connection's window and of a held call's.
+func TestWindows(t *testing.T) {
+	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
+	for name, c := range map[string]struct {
+		stream uint32
+		legal  uint32
+	}{"connection": {0, 1<<31 - 1 - 65535}, "call": {1, 1<<31 - 1 - 65535}} {
+		t.Run(name, func(t *testing.T) {
+			caller, backend, _ := ends(t, relay.Options{Pick: func(string) relay.Held { return relay.Held{Hook: hook} }})
+			caller.open(1, false)
+			backend.until("the call", func(f http2.Frame) bool { return f.Header().StreamID == 1 })
+			backend.try(backend.WriteWindowUpdate(c.stream, c.legal))
+			caller.until("the window", func(f http2.Frame) bool { return f.Header().Type == http2.FrameWindowUpdate })
+			backend.try(backend.WriteWindowUpdate(c.stream, 1))
+			backend.goesAway(http2.ErrCodeFlowControl)
+			caller.goesAway(http2.ErrCodeInternal)
+		})
+	}
+	t.Run("nothing given", func(t *testing.T) { // which the caller judges
+		caller, backend, _ := ends(t, relay.Options{})
+		backend.try(backend.WriteWindowUpdate(0, 0))
+		f, err := caller.ReadFrame()
+		if want := (http2.ConnectionError(http2.ErrCodeProtocol)); !errors.Is(err, want) {
+			t.Errorf("%v, %v", f, err)
+		}
+	})
+}
+
+// TestFirstFrames: a caller that waits for no greeting fills its windows with a message that is
+// held. What it is given comes after the greeting, whatever follows that at once.
+func TestFirstFrames(t *testing.T) {
+	a, callerConn := pair(t)
+	b, backendConn := pair(t)
+	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
+	go func() {
+		_ = relay.New(a, b, relay.Options{Pick: func(string) relay.Held { return relay.Held{Hook: hook} }}).Run(context.WithoutCancel(t.Context()))
+	}()
+	caller, backend := newEnd(t, callerConn), newEnd(t, backendConn)
+	caller.raw([]byte(preface))
+	caller.open(1, false)
+	message := make([]byte, 65535)
+	message[1+1] = 1 // 65,536 bytes and its prefix
+	for part := range slices.Chunk(message, 16<<10) {
+		caller.try(caller.WriteData(1, false, part))
+	}
+	if _, err := io.ReadFull(backendConn, make([]byte, len(preface))); err != nil {
+		t.Fatal(err)
+	}
+	backend.until("the call", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders })
+	time.Sleep(50 * time.Millisecond) // the relay has the message meanwhile
+	var first bytes.Buffer
+	w := http2.NewFramer(&first, nil)
+	_ = errors.Join(w.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 9}),
+		w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: backend.request()}),
+		w.WriteContinuation(1, true, nil))
+	backend.raw(first.Bytes())
+	f, err := caller.ReadFrame()
+	if err != nil || f.Header().Type != http2.FrameSettings {
+		t.Fatalf("the first frame is %v, %v", f, err)
+	}
+	caller.until("a window", func(f http2.Frame) bool { return f.Header().Type == http2.FrameWindowUpdate })
+}
+
+// TestPushed: the headers of a stream that the backend promises belong to the same
+// compression as all others.
+func TestPushed(t *testing.T) {
+	caller, backend, _ := ends(t, relay.Options{Pick: func(string) relay.Held {
+		return relay.Held{Hook: func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }}
+	}})
+	caller.open(1, false)
+	backend.try(backend.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: backend.request(), EndHeaders: true}))
+	again := backend.request() // leans on the first
+	backend.try(backend.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: again, EndHeaders: true}))
+	caller.ReadMetaHeaders = caller.blocks
+	caller.until("the promise", func(f http2.Frame) bool {
+		p, ok := f.(*http2.PushPromiseFrame)
+		if ok {
+			_, err := caller.blocks.DecodeFull(p.HeaderBlockFragment())
+			caller.try(err)
+		}
+		return ok
+	})
+	f := caller.until("headers", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders })
+	if got := fmt.Sprint(f); !strings.Contains(got, "HEADERS") {
+		t.Error(got)
+	}
+}

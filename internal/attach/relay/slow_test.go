@@ -1,0 +1,198 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
+
+	"github.com/trimtab/trimtab/internal/attach/relay"
+)
+
+// TestHalf: who sends a part of something and no more, or the rest byte by byte, is given
+// up after a while.
+func TestHalf(t *testing.T) {
+	half := relay.Options{Patience: 200 * time.Millisecond}
+	drip := func(conn net.Conn, b []byte) {
+		for range 1000 {
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond) // the pace of a slow sender
+		}
+	}
+	for name, drop := range map[string]func(e *end){
+		"a frame":               func(e *end) { e.raw([]byte{0, 0x40, 0, 0, 0, 0}) },
+		"a frame, drop by drop": func(e *end) { e.raw([]byte{0, 0x40, 0, 0, 0, 0, 0, 0, 1}); drip(e.conn, []byte{0}) },
+		"a header block": func(e *end) {
+			e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.request()}))
+		},
+		"a header block, frame by frame": func(e *end) {
+			e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.request()}))
+			drip(e.conn, []byte{0, 0, 0, 9, 0, 0, 0, 0, 1})
+		},
+	} {
+		t.Run("caller, "+name, func(t *testing.T) {
+			caller, _, ran := ends(t, half)
+			drop(caller)
+			caller.goesAway(http2.ErrCodeEnhanceYourCalm)
+			if err := <-ran; err == nil || !strings.Contains(err.Error(), "caller: sent the rest too late") {
+				t.Error(err)
+			}
+		})
+		t.Run("backend, "+name, func(t *testing.T) {
+			_, backend, ran := ends(t, half)
+			drop(backend)
+			backend.goesAway(http2.ErrCodeEnhanceYourCalm)
+			if err := <-ran; err == nil || !strings.Contains(err.Error(), "backend: sent the rest too late") {
+				t.Error(err)
+			}
+		})
+	}
+	for _, first := range []string{"", preface[:10]} {
+		t.Run(fmt.Sprintf("%q of the preface", first), func(t *testing.T) {
+			ours, theirs := pair(t)
+			backend, _ := pair(t)
+			caller := newEnd(t, theirs)
+			ran := make(chan error, 1)
+			go func() { ran <- relay.New(ours, backend, half).Run(context.WithoutCancel(t.Context())) }()
+			caller.raw([]byte(first))
+			caller.goesAway(http2.ErrCodeEnhanceYourCalm)
+			<-ran
+		})
+	}
+}
+
+// TestSlowly: whole frames may come as slowly as they like, and calls may last.
+func TestSlowly(t *testing.T) {
+	caller, backend, ran := ends(t, relay.Options{Patience: 100 * time.Millisecond, Idle: 100 * time.Millisecond})
+	caller.open(1, false)
+	for range 5 {
+		time.Sleep(150 * time.Millisecond) // longer than either
+		caller.try(caller.WriteData(1, false, []byte{0, 0, 0, 0, 0}))
+		backend.until("a message", func(f http2.Frame) bool { return f.Header().Type == http2.FrameData })
+		backend.try(backend.WritePing(false, [8]byte{}))
+		caller.until("a ping", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
+	}
+	select {
+	case err := <-ran:
+		t.Fatalf("it ended: %v", err)
+	default:
+	}
+}
+
+// TestIdle: a connection without a call is asked to end after a while, and ended. A grpc-go
+// caller does not notice.
+func TestIdle(t *testing.T) {
+	idle := relay.Options{Idle: 150 * time.Millisecond, Patience: 150 * time.Millisecond}
+	caller, backend, ran := ends(t, idle)
+	backend.answers()
+	for stream := uint32(1); stream < 10; stream += 2 { // calls that end, each in another way
+		switch caller.open(stream, stream != 3); stream {
+		case 3:
+			caller.try(caller.WriteRSTStream(3, http2.ErrCodeCancel))
+		case 5:
+			backend.try(backend.WriteRSTStream(5, http2.ErrCodeCancel))
+		}
+	}
+	caller.open(11, false)
+	backend.try(backend.WriteGoAway(9, http2.ErrCodeNo, nil)) // 11 is no call
+	start := time.Now()
+	caller.until("GOAWAY of the backend", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway })
+	caller.goesAway(http2.ErrCodeNo)
+	if err := <-ran; err != nil || time.Since(start) < 150*time.Millisecond {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+
+	b := startBackend(t, filepath.Join(t.TempDir(), "b.sock"))
+	p := startProxy(t, b.path, idle)
+	c := dial(t, p.path)
+	for i := range 4 {
+		if got := unary(bounded(t), c, "Echo", []byte("m")); !strings.HasPrefix(got, `"m" OK`) {
+			t.Fatalf("call %d: %s", i, got)
+		}
+		time.Sleep(time.Duration(i) * 100 * time.Millisecond) // around the limit
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) < 2 {
+		t.Errorf("%d connections", len(p.conns))
+	}
+}
+
+// TestKept: messages that wait for a verdict may have so many bytes, compressed ones as
+// they are when they are opened.
+func TestKept(t *testing.T) {
+	for name, o := range map[string][]grpc.CallOption{"plain": nil, "gzip": {grpc.UseCompressor(gzip.Name)}} {
+		t.Run(name, func(t *testing.T) {
+			asked, release := make(chan bool, 10), make(chan bool)
+			c, b, _ := held(t, picking("Echo", func(context.Context, []byte) relay.Verdict {
+				asked <- true
+				<-release
+				return relay.Verdict{}
+			}))
+			answers := make(chan string, 10)
+			var all sync.WaitGroup
+			large := make([]byte, 15<<20)
+			for range 4 {
+				all.Go(func() { answers <- unary(bounded(t), c, "Echo", large, o...) })
+				<-asked
+			}
+			got := unary(bounded(t), c, "Echo", large, o...)
+			if !strings.Contains(got, "ResourceExhausted") || !strings.Contains(got, "holds too many bytes") {
+				t.Errorf("the fifth: %.200s", got)
+			}
+			close(release)
+			all.Wait()
+			for range 4 {
+				if got := <-answers; !strings.HasPrefix(got, digest(large)+" OK") {
+					t.Errorf("one of four: %.200s", got)
+				}
+			}
+			if got := unary(bounded(t), c, "Echo", large, o...); !strings.HasPrefix(got, digest(large)+" OK") {
+				t.Errorf("afterwards: %.200s", got)
+			}
+			if n := len(b.told()); n != 5 {
+				t.Errorf("the backend saw %d", n)
+			}
+		})
+	}
+}
+
+// TestOtherProtocol: what is not HTTP/2 passes both ways.
+func TestOtherProtocol(t *testing.T) {
+	for _, request := range []string{"GET /info HTTP/1.1\r\nHost: x\r\n\r\n", "PRI\r\n", "x"} {
+		ours, theirs := pair(t)
+		backend, runtime := pair(t)
+		ran := make(chan error, 1)
+		go func() { ran <- relay.New(ours, backend, relay.Options{}).Run(context.WithoutCancel(t.Context())) }()
+		caller, server := newEnd(t, theirs), newEnd(t, runtime)
+		caller.raw([]byte(request))
+		for _, way := range []struct {
+			from, to net.Conn
+			text     string
+		}{{nil, server.conn, request}, {server.conn, caller.conn, "HTTP/1.1 200 OK\r\n\r\n"}, {caller.conn, server.conn, "more"}} {
+			if way.from != nil {
+				if _, err := way.from.Write([]byte(way.text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := make([]byte, 100)
+			if n, err := way.to.Read(b); err != nil || string(b[:n]) != way.text {
+				t.Errorf("%q, %v, want %q", b[:n], err, way.text)
+			}
+		}
+		_ = runtime.Close()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package http2_test
+
+import (
+	"encoding/xml"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// report is h2spec's, in JUnit's form.
+type report struct {
+	Suites []struct {
+		ID    string `xml:"id,attr"`
+		Cases []struct {
+			Name    string    `xml:"classname,attr"`
+			Failure *string   `xml:"failure"`
+			Error   *string   `xml:"error"`
+			Skipped *struct{} `xml:"skipped"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+// h2specCases is how many cases h2spec 2.2.1 has, with the strict ones.
+const h2specCases = 146
+
+// h2spec runs all cases against an address and returns how many passed, and why others did not.
+func h2spec(t *testing.T, address, path string) (passed int, failed map[string]string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := filepath.Join(t.TempDir(), "report.xml")
+	run(t, []int{1}, filepath.Join(built(t, "h2spec"), "h2spec"), "-h", host, "-p", port, "-P", path, "-S", "-o", "5", "-j", into)
+	text, err := os.ReadFile(into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := xml.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	failed = map[string]string{}
+	for _, s := range r.Suites {
+		for _, c := range s.Cases {
+			name := s.ID + " " + c.Name
+			switch {
+			case c.Failure != nil:
+				failed[name] = *c.Failure
+			case c.Error != nil:
+				failed[name] = *c.Error
+			case c.Skipped != nil:
+				failed[name] = "h2spec skipped it"
+			default:
+				passed++
+			}
+		}
+	}
+	return passed, failed
+}
+
+// TestH2spec runs all cases of h2spec, the strict ones too, against a relayed server of nghttp2,
+// with requests that pass and with requests that are held. None may fail, and none be skipped.
+func TestH2spec(t *testing.T) {
+	server := startNghttpd(t)
+	for name, path := range map[string]string{"passing": "/", "held": "/held/"} {
+		t.Run(name, func(t *testing.T) {
+			address, relayed := startRelay(t, server)
+			passed, failed := h2spec(t, address, path)
+			for name, why := range failed {
+				t.Errorf("%s: %s", name, why)
+			}
+			if passed < h2specCases {
+				t.Errorf("%d cases passed, want %d", passed, h2specCases)
+			}
+			t.Logf("h2spec: %d cases passed, %d failed, over %d relayed connections", passed, len(failed), relayed())
+		})
+	}
+}
