@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/report/api":        {"internal/lifecycle", "internal/nodelock"},
 	"internal/report/term":       {},
 	"internal/report/cpumap":     {"internal/report/api", "internal/report/term", "internal/topology"},
-	"internal/report/status":     {"internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/socket", "internal/topology"},
+	"internal/report/status":     {"internal/report/web", "internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/socket", "internal/topology"},
 	"internal/report/metrics":    {"internal/lifecycle", "internal/report/api"},
 	"internal/report/top":        {"internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/topology"},
 	"internal/report/web":        {},

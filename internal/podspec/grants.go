@@ -101,7 +101,7 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 		return known
 	}
 	if g.wantLocked(pod) {
-		g.wake()
+		wake(g.woken)
 	}
 	return g.before[pod.UID]
 }
@@ -134,20 +134,13 @@ func (g *Grants) wantLocked(pod *lifecycle.Pod) bool {
 	return true
 }
 
-func (g *Grants) wake() {
-	select {
-	case g.woken <- struct{}{}:
-	default:
-	}
-}
-
 // Invalidate says that what is known of a pod may be of before: it is asked for anew,
 // and stands until there is an answer.
 func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wantLocked(pod) {
-		g.wake()
+		wake(g.woken)
 	}
 }
 
@@ -170,7 +163,7 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 		return
 	}
 	if late || g.o.Wait <= 0 {
-		g.wake()
+		wake(g.woken)
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, g.o.Wait)
@@ -183,7 +176,7 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 		}
 		g.o.Log.Debug("what the kubelet granted is not known in time", logkey.Err, err)
 	}
-	g.wake()
+	wake(g.woken)
 }
 
 // ask asks for all pods that are wanted when it has the turn. Where none is,
@@ -332,15 +325,7 @@ func (g *Grants) because(err error) error {
 }
 
 // Ready returns once the kubelet was asked. It waits a short time at most.
-func (g *Grants) Ready(ctx context.Context) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-g.ready:
-	}
-}
+func (g *Grants) Ready(ctx context.Context) { awaitFirst(ctx, g.ready) }
 
 // State tells whether the kubelet answers, and of how many pods grants are
 // known.

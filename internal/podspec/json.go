@@ -13,14 +13,8 @@ import (
 // v1Pod is the part of a v1.Pod that is read. The types of k8s.io/api would add
 // megabytes to the binary for it.
 type v1Pod struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Namespace   string            `json:"namespace"`
-		UID         string            `json:"uid"`
-		Labels      map[string]string `json:"labels"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
+	Metadata v1Metadata `json:"metadata"`
+	Spec     struct {
 		NodeName            string                `json:"nodeName"`
 		InitContainers      []v1Container         `json:"initContainers"`
 		Containers          []v1Container         `json:"containers"`
@@ -31,6 +25,14 @@ type v1Pod struct {
 	Status struct {
 		QoS string `json:"qosClass"`
 	} `json:"status"`
+}
+
+type v1Metadata struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	UID         string            `json:"uid"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
 }
 
 type v1Container struct {

@@ -1,7 +1,6 @@
 package podspec
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -63,27 +62,9 @@ func (p *keptPod) grants() (*lifecycle.KubeletGrants, error) {
 
 // save keeps what is known of CPUs and memory nodes, where that changed.
 func (g *Grants) save() error {
-	g.mu.Lock()
-	var pods []keptPod
-	dirty := g.dirty && g.o.Save != nil
-	if g.dirty = false; dirty {
-		pods = g.keptLocked()
-	}
-	g.mu.Unlock()
-	if !dirty {
-		return nil
-	}
-	data, err := json.Marshal(memory[keptPod]{Version: 1, Pods: pods})
-	if err == nil {
-		err = g.o.Save(data)
-	}
-	if err != nil {
-		g.mu.Lock()
-		g.dirty = true
-		g.mu.Unlock()
+	return saveChanged(&g.mu, &g.dirty, g.o.Save, g.keptLocked, func(err error) {
 		g.o.Log.Warn("what the kubelet gave is not remembered; a restart without the kubelet would not know it", logkey.Err, err)
-	}
-	return err
+	})
 }
 
 // keptLocked lists what is kept, by UID: also of pods of which the kubelet told

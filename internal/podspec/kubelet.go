@@ -125,11 +125,7 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 		if end, bounded := ctx.Deadline(); bounded && time.Until(end) < wait {
 			return nil, ErrLater
 		}
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if !rest(ctx, wait) {
 			return nil, ctx.Err()
 		}
 	}
@@ -142,12 +138,7 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 }
 
 // Soon has Follow ask again as soon as the kubelet may be asked.
-func (k *Kubelet) Soon() {
-	select {
-	case k.kicked <- struct{}{}:
-	default:
-	}
-}
+func (k *Kubelet) Soon() { wake(k.kicked) }
 
 // Follow asks every now and then, and soon after somebody waited in vain. It
 // ends with the first question that is not answered.
@@ -281,7 +272,7 @@ func readBounded(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }()
+	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {
 		err = errors.New("is longer than 1 MiB")

@@ -157,13 +157,15 @@ const patience = 2 * time.Second
 // Ready returns when a source has told of the node's pods, or none can now:
 // what runs is taken over with what is known by then. It waits a short time at
 // most.
-func (l *Ladder) Ready(ctx context.Context) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+func (l *Ladder) Ready(ctx context.Context) { awaitFirst(ctx, l.ready) }
+
+// awaitFirst waits for the first answer, for a short time at most.
+func awaitFirst(ctx context.Context, ready <-chan struct{}) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-l.ready:
+	case <-limited.Done():
+	case <-ready:
 	}
 }
 
@@ -268,12 +270,7 @@ func (l *Ladder) follow(ctx context.Context, i int, r *rung) {
 			}
 			stop()
 		}
-		timer := time.NewTimer(pause + rand.N(pause/4+1)) //nolint:gosec // only spreads load
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		rest(ctx, pause+rand.N(pause/4+1)) //nolint:gosec // only spreads load
 		pause = min(2*pause, maxRetry)
 	}
 }
@@ -345,10 +342,15 @@ func (l *Ladder) take(r *rung, u Update) {
 		l.pruneLocked(u.All, u.Unread)
 	}
 	if len(l.changed) > 0 {
-		select {
-		case l.woken <- struct{}{}:
-		default:
-		}
+		wake(l.woken)
+	}
+}
+
+// wake wakes who waits, or will.
+func wake(woken chan<- struct{}) {
+	select {
+	case woken <- struct{}{}:
+	default:
 	}
 }
 
@@ -406,6 +408,18 @@ func (l *Ladder) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread)
 	}
 }
 
+// rest waits, and reports whether ctx still goes on.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
 // gather is how long changes are gathered before they are told, keepEvery the
 // least time between two writes of what is known.
 const (
@@ -430,12 +444,8 @@ func (l *Ladder) spread(ctx context.Context) {
 			continue
 		case <-l.woken:
 		}
-		timer := time.NewTimer(gather)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !rest(ctx, gather) {
 			return
-		case <-timer.C:
 		}
 		l.tell()
 	}

@@ -27,16 +27,9 @@ type Manifest struct {
 // manifest is the part of a Pod, a pod template's owner or a list that is read.
 type manifest struct {
 	Kind     string            `json:"kind"`
-	Metadata manifestMeta      `json:"metadata"`
+	Metadata v1Metadata        `json:"metadata"`
 	Spec     json.RawMessage   `json:"spec"`
 	Items    []json.RawMessage `json:"items"`
-}
-
-type manifestMeta struct {
-	Name        string            `json:"name"`
-	Namespace   string            `json:"namespace"`
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
 }
 
 // Manifests reads YAML or JSON documents: pods, lists of them, and workloads (Deployment, StatefulSet, DaemonSet,
@@ -113,7 +106,7 @@ func fromJSON(raw []byte) ([]Manifest, error) {
 func (m *manifest) template() ([]Manifest, error) {
 	var spec struct {
 		Template struct {
-			Metadata manifestMeta    `json:"metadata"`
+			Metadata v1Metadata      `json:"metadata"`
 			Spec     json.RawMessage `json:"spec"`
 		} `json:"template"`
 	}
@@ -126,7 +119,7 @@ func (m *manifest) template() ([]Manifest, error) {
 	return []Manifest{p}, err
 }
 
-func (m *manifest) pod(meta manifestMeta, spec json.RawMessage) (Manifest, error) {
+func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) {
 	meta.Namespace = cmp.Or(meta.Namespace, "default")
 	name := meta.Namespace + "/" + meta.Name
 	var p v1Pod

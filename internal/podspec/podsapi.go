@@ -165,7 +165,7 @@ func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecyc
 	s, uid, err := decodePod(ev.GetPod())
 	gone := ev.GetType() == pods.EventType_DELETED
 	switch {
-	case err != nil && gone && uid != "" && synced:
+	case gone && uid != "" && synced:
 		tell(Update{Gone: uid})
 	case err != nil && synced:
 		tell(Update{Unread: []Unread{{uid, err}}})
@@ -173,10 +173,8 @@ func (p *PodsAPI) change(ev *pods.WatchPodsEvent, synced bool, first *[]*lifecyc
 		return fmt.Errorf("more than %d pods that cannot be read, the last: %w", maxPods, err)
 	case err != nil:
 		*unread = append(*unread, Unread{uid, err})
-	case synced && gone:
-		tell(Update{Gone: s.UID})
 	case synced:
-		tell(Update{All: map[string]*lifecycle.PodSpec{s.UID: s}})
+		tell(Update{All: map[string]*lifecycle.PodSpec{uid: s}})
 	case !gone:
 		if len(*first) == maxPods {
 			return fmt.Errorf("more than %d pods", maxPods)

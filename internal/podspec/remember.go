@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
@@ -65,37 +66,49 @@ func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
 
 // save keeps what is known, where that changed.
 func (l *Ladder) save() error {
-	l.mu.Lock()
-	dirty := l.dirty
-	l.dirty = false
-	known := map[string]*lifecycle.PodSpec{}
-	if dirty && l.o.Save != nil {
-		for uid, s := range l.remembered {
-			known[uid] = s
-		}
-		for i := len(l.rungs) - 1; i >= 0; i-- {
-			for uid, s := range l.rungs[i].pods {
-				known[uid] = s
-			}
-		}
+	return saveChanged(&l.mu, &l.dirty, l.o.Save, l.keptLocked, func(err error) {
+		l.o.Log.Warn("pod specs are not remembered; a restart without the kubelet would not know them", logkey.Err, err)
+	})
+}
+
+// keptLocked lists what is known, by UID.
+func (l *Ladder) keptLocked() []*lifecycle.PodSpec {
+	known := maps.Clone(l.remembered)
+	if known == nil {
+		known = map[string]*lifecycle.PodSpec{}
 	}
-	l.mu.Unlock()
-	if !dirty || l.o.Save == nil {
+	for _, r := range slices.Backward(l.rungs) {
+		maps.Copy(known, r.pods)
+	}
+	out := make([]*lifecycle.PodSpec, 0, len(known))
+	for _, uid := range slices.Sorted(maps.Keys(known)) {
+		out = append(out, known[uid])
+	}
+	return out
+}
+
+// saveChanged saves what is known where it is dirty; mu guards both. It is dirty again,
+// and failed told, where that cannot be done. save is nil where nothing is kept.
+func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, known func() []P, failed func(error)) error {
+	mu.Lock()
+	var pods []P
+	changed := *dirty && save != nil
+	if *dirty = false; changed {
+		pods = known()
+	}
+	mu.Unlock()
+	if !changed {
 		return nil
 	}
-	m := memory[*lifecycle.PodSpec]{Version: 1, Pods: make([]*lifecycle.PodSpec, 0, len(known))}
-	for _, uid := range sorted(known) {
-		m.Pods = append(m.Pods, known[uid])
-	}
-	data, err := json.Marshal(m)
+	data, err := json.Marshal(memory[P]{Version: 1, Pods: pods})
 	if err == nil {
-		err = l.o.Save(data)
+		err = save(data)
 	}
 	if err != nil {
-		l.mu.Lock()
-		l.dirty = true
-		l.mu.Unlock()
-		l.o.Log.Warn("pod specs are not remembered; a restart without the kubelet would not know them", logkey.Err, err)
+		mu.Lock()
+		*dirty = true
+		mu.Unlock()
+		failed(err)
 	}
 	return err
 }
@@ -111,5 +124,3 @@ func saveLast(save func() error) {
 		}
 	}
 }
-
-func sorted(m map[string]*lifecycle.PodSpec) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,11 +1,12 @@
 package bypass
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
@@ -21,11 +22,11 @@ import (
 // The states of an attachment, as Status prints them.
 const (
 	StateIdle         = connect.Idle
-	StateStandby      = "standby"
+	StateStandby      = connect.Standby
 	StateDialing      = "dialing"
 	StateListing      = "listing"
 	StateSynchronised = connect.Synchronised
-	StateLost         = "connection lost"
+	StateLost         = connect.Lost
 )
 
 // ErrDetached is the error of Update while no runtime is there.
@@ -62,12 +63,10 @@ type Options struct {
 // Attachment is Trimtab beside a runtime. It is a conductor.Carrier that carries
 // nothing, and, while connected, a conductor.Runtime.
 type Attachment struct {
-	o     Options
-	state connect.State
-
-	mu      sync.Mutex
-	runtime criclient.Runtime
-	live    *session // synchronised, else nil
+	o       Options
+	state   connect.State
+	runtime atomic.Pointer[criclient.Runtime]
+	live    atomic.Pointer[session] // synchronised, else nil
 }
 
 var (
@@ -81,20 +80,12 @@ func New(o Options) (*Attachment, error) {
 	if _, err := topsBelow(o.CgroupRoot); err != nil {
 		return nil, err
 	}
-	if o.Proc == "" {
-		o.Proc = defaultProc
-	}
-	if o.Resync <= 0 {
-		o.Resync = time.Minute
-	}
-	if o.Look <= 0 {
-		o.Look = pollAgain
-	}
+	o.Proc = cmp.Or(o.Proc, defaultProc)
+	o.Resync, o.Look = cmp.Or(max(o.Resync, 0), time.Minute), cmp.Or(max(o.Look, 0), pollAgain)
 	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second})
-	if o.Admit == nil {
-		o.Admit = func() error { return nil }
-	}
-	return &Attachment{o: o}, nil
+	a := &Attachment{o: o}
+	a.runtime.Store(&criclient.Runtime{})
+	return a, nil
 }
 
 // Name is the attachment's name in status, journal and docs.
@@ -111,17 +102,11 @@ func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
 // takes says why the runtime does not take a value in a call; "" where it does.
 func (a *Attachment) takes(c runtimes.Call, v lifecycle.Value) (why string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.runtime.Kind.Takes(runtimes.CRI, c, v)
+	return a.runtime.Load().Kind.Takes(runtimes.CRI, c, v)
 }
 
 // About names the runtime and its version; empty while there is none.
-func (a *Attachment) About() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.runtime.About
-}
+func (a *Attachment) About() string { return a.runtime.Load().About }
 
 // Status returns the state of the connection, the runtime it is or was last
 // connected to, and the last error since it last worked.
@@ -138,7 +123,7 @@ func States() []string {
 // Update gives the runtime's stored copies new values, one container after
 // another, and returns the ids it refused.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	s := a.session()
+	s := a.live.Load()
 	if s == nil {
 		return nil, ErrDetached
 	}
@@ -158,15 +143,9 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 // Look has one container's resources asked for again, as when somebody has
 // written to its cgroup.
 func (a *Attachment) Look(id string) {
-	if s := a.session(); s != nil {
+	if s := a.live.Load(); s != nil {
 		s.hintContainer(id, askStatus)
 	}
-}
-
-func (a *Attachment) session() *session {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.live
 }
 
 // Run keeps the attachment connected until ctx ends; it then returns nil. It may
@@ -174,20 +153,8 @@ func (a *Attachment) session() *session {
 func (a *Attachment) Run(ctx context.Context) error {
 	defer a.enter(StateIdle, nil)
 	connect.Attempts{
-		Backoff: a.o.Backoff, Attempt: a.attempt,
-		Wait: func() time.Duration {
-			if err := a.o.Admit(); err != nil {
-				a.enter(StateStandby, err)
-				return connect.AdmitAgain
-			}
-			return 0
-		},
-		Lost: func(err error, isNew bool) {
-			a.enter(StateLost, err)
-			if isNew {
-				a.o.Log.Warn("no cri connection", logkey.Err, err)
-			}
-		},
+		Backoff: a.o.Backoff, Enter: a.enter, Admit: a.o.Admit, Attempt: a.attempt,
+		Failed: func(err error) { a.o.Log.Warn("no cri connection", logkey.Err, err) },
 	}.Run(ctx)
 	return nil
 }
@@ -205,16 +172,12 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	if err := s.synchronise(); err != nil {
 		return false, err
 	}
-	a.mu.Lock()
-	a.live = s
-	a.mu.Unlock()
+	a.live.Store(s)
 	a.enter(StateSynchronised, nil)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
 	s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
 	err = s.serve()
-	a.mu.Lock()
-	a.live = nil
-	a.mu.Unlock()
+	a.live.Store(nil)
 	s.finish()
 	s.contain("Detached", func() { a.o.Handler.Detached(a, err) })
 	return true, fmt.Errorf("connection to the runtime: %w", err)
@@ -222,10 +185,4 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 
 func (a *Attachment) enter(state string, err error) {
 	_ = a.state.Enter(a.o.Log, "cri connection", state, err)
-}
-
-func (a *Attachment) setRuntime(r criclient.Runtime) {
-	a.mu.Lock()
-	a.runtime = r
-	a.mu.Unlock()
 }

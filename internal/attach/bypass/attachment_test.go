@@ -481,7 +481,7 @@ func TestPodsEnd(t *testing.T) {
 	r := newCRI(t, k, "v2.1.0")
 	h := &recorder{}
 	a := run(t, r, h, func(o *Options) { o.Resync = 50 * time.Millisecond })
-	s := a.session()
+	s := a.live.Load()
 	for n := range 40 {
 		pod := r.pod("web", fmt.Sprint("u-", n), nil, nil)
 		name := fmt.Sprint("app-", n)
@@ -519,7 +519,7 @@ func TestPodsEnd(t *testing.T) {
 	}
 	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
 	s.tasks.fail(errors.New("planted")) // places are of one goroutine
-	attachtest.Until(t, "the session ended", func() bool { return a.session() != s })
+	attachtest.Until(t, "the session ended", func() bool { return a.live.Load() != s })
 	s.finish()
 	if n := len(s.places.pods) + len(s.places.learned); n > 0 {
 		t.Errorf("%d directories of pods are said to be watched, and no pod is left", n)

@@ -65,7 +65,7 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 	}
 	r, err := s.c.About(s.ctx)
 	if err == nil {
-		a.setRuntime(r)
+		a.runtime.Store(&r)
 		s.streams.Store(r.Streams)
 		s.watcher, err = a.o.Watch()
 	}

@@ -19,6 +19,8 @@ import (
 // States that every attachment has.
 const (
 	Idle         = "not running"
+	Standby      = "standby" // another agent decides
+	Lost         = "connection lost"
 	Synchronised = "synchronised" // it is known what runs
 )
 
@@ -79,13 +81,20 @@ func (b Backoff) Or(other Backoff) Backoff {
 // Attempts makes one connection after another.
 type Attempts struct {
 	Backoff
-	// Wait is how long to wait before an attempt is made at all; 0 where it can be made.
-	Wait func() time.Duration
+	// Enter moves to a state, for a reason or none.
+	Enter func(state string, err error)
+	// Absent is why no attempt is made yet, nil where the runtime is there. nil is never
+	// asked.
+	Absent func() error
+	// Admit is why this agent may not decide yet: it is in Standby until there is no
+	// error, and asks again every Again (AdmitAgain where 0). nil admits always.
+	Admit func() error
+	Again time.Duration
 	// Attempt serves one connection until it is lost. It tells whether it worked; the
 	// error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
-	// Lost takes the error of an attempt. It is new where the last one had another.
-	Lost func(err error, isNew bool)
+	// Failed takes the error of an attempt, where the last one had another.
+	Failed func(err error)
 	// Wake ends pauses: the runtime may be there again. nil never does.
 	Wake <-chan struct{}
 }
@@ -94,7 +103,7 @@ type Attempts struct {
 func (a Attempts) Run(ctx context.Context) {
 	delay, last := a.Min, ""
 	for ctx.Err() == nil {
-		if wait := a.Wait(); wait > 0 {
+		if wait := a.wait(); wait > 0 {
 			a.pause(ctx, wait)
 			delay = a.Min
 			continue
@@ -103,7 +112,10 @@ func (a Attempts) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.Lost(err, worked || err.Error() != last) // once, not at every attempt
+		a.Enter(Lost, err)
+		if worked || err.Error() != last { // once, not at every attempt
+			a.Failed(err)
+		}
 		last = err.Error()
 		if worked {
 			delay = a.Min
@@ -115,6 +127,22 @@ func (a Attempts) Run(ctx context.Context) {
 			delay = min(2*delay, a.Max)
 		}
 	}
+}
+
+// wait is how long to wait before an attempt is made at all; 0 where it can be made.
+func (a Attempts) wait() time.Duration {
+	if a.Absent != nil && a.Absent() != nil {
+		return a.Max
+	}
+	if a.Admit == nil {
+		return 0
+	}
+	err := a.Admit()
+	if err == nil {
+		return 0
+	}
+	a.Enter(Standby, err)
+	return cmp.Or(a.Again, AdmitAgain)
 }
 
 // pause waits, and reports whether there is a reason to connect at once.

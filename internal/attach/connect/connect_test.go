@@ -18,14 +18,16 @@ func TestAttempts(t *testing.T) {
 		wake := make(chan struct{}, 1)
 		begun, n := time.Now(), 0
 		var at []time.Duration
-		var isNew []bool
+		var entered []string
+		failed := 0
 		Attempts{
 			Backoff: Backoff{Min: time.Second, Max: 3 * time.Second}, Wake: wake,
-			Wait: func() time.Duration {
-				if n == 0 && time.Since(begun) == 0 {
-					return time.Minute
+			Enter: func(state string, _ error) { entered = append(entered, state) },
+			Again: time.Minute, Admit: func() error {
+				if time.Since(begun) == 0 {
+					return errors.New("another agent decides")
 				}
-				return 0
+				return nil
 			},
 			Attempt: func(context.Context) (bool, error) {
 				at = append(at, time.Since(begun))
@@ -38,10 +40,10 @@ func TestAttempts(t *testing.T) {
 				}
 				return n == 4, errors.New("lost")
 			},
-			Lost: func(_ error, is bool) { isNew = append(isNew, is) },
+			Failed: func(error) { failed++ },
 		}.Run(ctx)
-		if !slices.Equal(isNew, []bool{true, false, false, true, false}) || len(at) != 6 || at[0] != time.Minute {
-			t.Fatalf("attempts at %v, new errors %v", at, isNew)
+		if !slices.Equal(entered, []string{Standby, Lost, Lost, Lost, Lost, Lost}) || failed != 2 || len(at) != 6 || at[0] != time.Minute {
+			t.Fatalf("attempts at %v, states %v, %d new errors", at, entered, failed)
 		}
 		for i, most := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, time.Second} {
 			if pause := at[i+1] - at[i]; pause < most/2 || pause > most {

@@ -14,11 +14,11 @@ import (
 // The states of an attachment, as Status prints them.
 const (
 	StateIdle         = connect.Idle
-	StateStandby      = "standby"
+	StateStandby      = connect.Standby
 	StateListing      = "listing"
 	StatePassing      = "passing everything through"
 	StateSynchronised = connect.Synchronised
-	StateLost         = "connection lost"
+	StateLost         = connect.Lost
 )
 
 // States lists the states Status may return.

@@ -19,15 +19,15 @@ type Row struct {
 	Note      string // what to know about it; the reason where not carried
 }
 
-// field is one row of a conversion table. A row without in is not carried, and
+// row is one of a conversion table. A row without in is not carried, and
 // its note says why. A proto that ends in "." stands for all below it.
-type field[P, L any] struct {
+type row[P, L any] struct {
 	proto, life string
 	in          func(p *P, l *L)
 	note        string
 }
 
-func convert[P, L any](table []field[P, L], p *P, l *L) {
+func convert[P, L any](table []row[P, L], p *P, l *L) {
 	if p == nil {
 		return
 	}
@@ -50,7 +50,7 @@ type (
 	lPod = lifecycle.Pod
 )
 
-var resourceTable = []field[pRes, lRes]{
+var resourceTable = []row[pRes, lRes]{
 	{"cpu_period", "CPU.Period", func(p *pRes, l *lRes) { l.CPU.Period = said(uint64(max(p.CpuPeriod, 0))) }, ""},
 	{"cpu_quota", "CPU.Quota", func(p *pRes, l *lRes) { l.CPU.Quota = said(p.CpuQuota) }, ""},
 	{"cpu_shares", "CPU.Shares", func(p *pRes, l *lRes) { l.CPU.Shares = said(uint64(max(p.CpuShares, 0))) }, ""},
@@ -95,7 +95,7 @@ var containerTable = []configRow{
 	{proto: "stop_signal", note: passes},
 }
 
-var podTable = []field[pPod, lPod]{
+var podTable = []row[pPod, lPod]{
 	{"metadata.name", "Name", func(p *pPod, l *lPod) { l.Name = p.GetMetadata().GetName() }, ""},
 	{"metadata.uid", "UID", func(p *pPod, l *lPod) { l.UID = p.GetMetadata().GetUid() }, ""},
 	{"metadata.namespace", "Namespace", func(p *pPod, l *lPod) { l.Namespace = p.GetMetadata().GetNamespace() }, ""},
@@ -132,7 +132,7 @@ func PodOfConfig(p *pPod, id, handler string) *lPod {
 }
 
 // rowsOf lists a table for the docs.
-func rowsOf[P, L any](table []field[P, L], message, word string) []Row {
+func rowsOf[P, L any](table []row[P, L], message, word string) []Row {
 	var rows []Row
 	for _, f := range table {
 		rows = append(rows, rowOf(message, f.proto, word, f.life, f.note))

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -40,6 +41,8 @@ type reading struct {
 	commands, arguments []string
 
 	options []string // of mounts, two each
+
+	resources *pRes
 }
 
 var errText = errors.New("a text is not UTF-8")
@@ -61,6 +64,10 @@ func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bo
 	}
 	if l.Image != nil && *l.Image == (lifecycle.Image{}) {
 		l.Image = nil
+	}
+	if r.resources != nil {
+		convert(resourceTable, r.resources, &l.Resources)
+		l.OOMScoreAdj = lifecycle.Some(r.resources.OomScoreAdj) // 0 is a score
 	}
 	l.Args = append(r.commands, r.arguments...)
 	l.Together() // what outlives all else of it is apart
@@ -103,11 +110,19 @@ func (r *reading) text(b []byte) (string, error) {
 	return r.texts.String()[from:], nil
 }
 
-// named reads fields that are texts by their numbers.
-func (r *reading) named(b []byte, into func(n protowire.Number) *string) error {
+// field is where a text of a message goes, by its number.
+type field struct {
+	number protowire.Number
+	to     *string
+}
+
+// named reads fields that are texts.
+func (r *reading) named(b []byte, into ...field) error {
 	return EachField(b, func(n protowire.Number, _ uint64, b []byte) (err error) {
-		if to := into(n); to != nil && b != nil {
-			*to, err = r.text(b)
+		for _, f := range into {
+			if f.number == n && b != nil {
+				*f.to, err = r.text(b)
+			}
 		}
 		return err
 	})
@@ -115,51 +130,17 @@ func (r *reading) named(b []byte, into func(n protowire.Number) *string) error {
 
 // pair reads an entry of a map, and what looks like one.
 func (r *reading) pair(b []byte) (key, value string, err error) {
-	err = r.named(b, func(n protowire.Number) *string {
-		switch n {
-		case 1:
-			return &key
-		case 2:
-			return &value
-		}
-		return nil
-	})
+	err = r.named(b, field{1, &key}, field{2, &value})
 	return key, value, err
 }
 
-// first reads a message's field 1.
-func (r *reading) first(b []byte) (text string, err error) {
-	err = r.named(b, func(n protowire.Number) *string {
-		if n == 1 {
-			return &text
-		}
-		return nil
-	})
-	return text, err
-}
-
-func (r *reading) metadata(b []byte) error {
-	return r.named(b, func(n protowire.Number) *string {
-		if n == 1 {
-			return &r.into.Name
-		}
-		return nil
-	})
-}
+func (r *reading) metadata(b []byte) error { return r.named(b, field{1, &r.into.Name}) }
 
 func (r *reading) image(b []byte) error {
 	if r.into.Image == nil {
 		r.into.Image = &lifecycle.Image{}
 	}
-	return r.named(b, func(n protowire.Number) *string {
-		switch n {
-		case 1: // image
-			return &r.into.Image.Digest
-		case 18: // user_specified_image
-			return &r.into.Image.Name
-		}
-		return nil
-	})
+	return r.named(b, field{1, &r.into.Image.Digest}, field{18, &r.into.Image.Name}) // image, user_specified_image
 }
 
 func (r *reading) command(b []byte) error { return r.add(&r.commands, b) }
@@ -218,14 +199,17 @@ func (r *reading) mount(b []byte) error {
 	return err
 }
 
+// device reads the path of a device in the container.
 func (r *reading) device(b []byte) error {
-	path, err := r.first(b) // container_path
+	var path string
+	err := r.named(b, field{1, &path})
 	r.into.Devices = append(r.into.Devices, lifecycle.Device{Path: strings.Clone(path)})
 	return err
 }
 
 func (r *reading) cdi(b []byte) error {
-	name, err := r.first(b)
+	var name string
+	err := r.named(b, field{1, &name})
 	r.into.CDIDevices = append(r.into.CDIDevices, strings.Clone(name))
 	return err
 }
@@ -248,63 +232,9 @@ func (r *reading) linux(b []byte) error {
 		if n != 1 || b == nil {
 			return nil
 		}
-		r.into.OOMScoreAdj.Set = true // 0 is a score
-		return EachField(b, func(n protowire.Number, v uint64, b []byte) error {
-			if b == nil {
-				r.number(n, int64(v)) //nolint:gosec // as protobuf reads an int64
-				return nil
-			}
-			return r.resource(n, b)
-		})
-	})
-}
-
-// number takes a number of LinuxContainerResources, resource what is none.
-func (r *reading) number(n protowire.Number, v int64) {
-	l := &r.into.Resources
-	switch n {
-	case 1:
-		l.CPU.Period = said(uint64(max(v, 0)))
-	case 2:
-		l.CPU.Quota = said(v)
-	case 3:
-		l.CPU.Shares = said(uint64(max(v, 0)))
-	case 4:
-		l.Memory.Limit = said(v)
-	case 5:
-		r.into.OOMScoreAdj.V = v
-	case 10:
-		l.Memory.Swap = said(v)
-	}
-}
-
-func (r *reading) resource(n protowire.Number, b []byte) (err error) {
-	l := &r.into.Resources
-	switch n {
-	case 6:
-		l.CPU.CPUs, err = r.text(b)
-	case 7:
-		l.CPU.Mems, err = r.text(b)
-	case 8:
-		var h lifecycle.HugepageLimit
-		err = EachField(b, func(n protowire.Number, v uint64, b []byte) (err error) {
-			switch {
-			case n == 1 && b != nil:
-				h.Size, err = r.text(b)
-				h.Size = strings.Clone(h.Size)
-			case n == 2 && b == nil:
-				h.Limit = v
-			}
-			return err
-		})
-		l.Hugepages = append(l.Hugepages, h)
-	case 9:
-		var key, value string
-		key, value, err = r.pair(b)
-		if l.Unified == nil {
-			l.Unified = map[string]string{}
+		if r.resources == nil {
+			r.resources = &pRes{}
 		}
-		l.Unified[strings.Clone(key)] = strings.Clone(value)
-	}
-	return err
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, r.resources)
+	})
 }

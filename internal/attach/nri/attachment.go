@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -24,12 +24,12 @@ import (
 const (
 	StateIdle         = connect.Idle
 	StateWaiting      = "waiting for socket"
-	StateStandby      = "standby"
+	StateStandby      = connect.Standby
 	StateDialing      = "dialing"
 	StateRegistering  = "registering"
 	StateRegistered   = "registered"
 	StateSynchronised = connect.Synchronised
-	StateLost         = "connection lost"
+	StateLost         = connect.Lost
 )
 
 // Errors of Update and Run.
@@ -84,12 +84,22 @@ type Attachment struct {
 	o     Options
 	state connect.State
 
-	mu   sync.Mutex
+	met  atomic.Pointer[met]
+	live atomic.Pointer[session] // synchronised, else nil
+}
+
+// met is the runtime that configured us last.
+type met struct {
 	peer peer
 	can  conductor.Capabilities // with peer
-	live *session               // synchronised, else nil
-	// What the runtime said it waits.
+	// What it said it waits; 0 where it did not say.
 	registration, request time.Duration
+}
+
+func newMet(p peer, registration, request time.Duration) *met {
+	can := p.capabilities()
+	can.AnswersWithin = cmp.Or(max(request, 0), stub.DefaultRequestTimeout)
+	return &met{p, can, registration, request}
 }
 
 var (
@@ -99,29 +109,16 @@ var (
 
 // New returns an Attachment that does nothing until Run.
 func New(o Options) *Attachment {
-	if o.Socket == "" {
-		o.Socket = api.DefaultSocketPath
-	}
-	if o.Name == "" {
-		o.Name = "trimtab"
-	}
-	if o.Index == "" {
-		o.Index = "50"
-	}
+	o.Socket, o.Name, o.Index = cmp.Or(o.Socket, api.DefaultSocketPath), cmp.Or(o.Name, "trimtab"), cmp.Or(o.Index, "50")
 	o.Backoff = o.Backoff.Or(connect.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second})
-	if o.Again <= 0 {
-		o.Again = connect.AdmitAgain
-	}
+	o.Again = cmp.Or(max(o.Again, 0), connect.AdmitAgain)
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
-	if o.Handshake <= 0 {
-		o.Handshake = 10 * time.Second
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = 10 * time.Second
-	}
-	return &Attachment{o: o, can: peer{}.capabilities()}
+	o.Handshake, o.WriteTimeout = cmp.Or(max(o.Handshake, 0), 10*time.Second), cmp.Or(max(o.WriteTimeout, 0), 10*time.Second)
+	a := &Attachment{o: o}
+	a.met.Store(newMet(peer{}, 0, 0))
+	return a
 }
 
 // Launched reports whether a runtime started this process as a pre-installed
@@ -134,10 +131,8 @@ func (a *Attachment) Name() string { return "nri" }
 // Capabilities are what can be done with the runtime that is connected. Values of
 // pods are never carried: NRI has no way to change a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	can := a.can
-	can.AnswersWithin, can.Disabled = a.answersWithin(), a.o.Disabled
+	can := a.met.Load().can
+	can.Disabled = a.o.Disabled
 	return can
 }
 
@@ -145,11 +140,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 // connected to does not.
 func (a *Attachment) Lacks() []lifecycle.Field { return a.about().lacks() }
 
-func (a *Attachment) about() peer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.peer
-}
+func (a *Attachment) about() peer { return a.met.Load().peer }
 
 // About names the runtime and its NRI release; empty while there is none.
 func (a *Attachment) About() string { return a.about().about }
@@ -164,15 +155,8 @@ func (a *Attachment) Status() (state, runtime string, err error) {
 // Timeouts returns how long the runtime waits for a registration and for an
 // answer, as it said when it last configured us; 0 where it did not say.
 func (a *Attachment) Timeouts() (registration, request time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.registration, a.request
-}
-
-// answersWithin is how long the runtime waits for the answer to one event: what it said
-// when it configured us, else NRI's default.
-func (a *Attachment) answersWithin() time.Duration {
-	return cmp.Or(max(a.request, 0), stub.DefaultRequestTimeout)
+	m := a.met.Load()
+	return m.registration, m.request
 }
 
 // States lists the states Status may return.
@@ -188,9 +172,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	if ctx.Value(handling{}) != nil {
 		return nil, ErrInHandler
 	}
-	a.mu.Lock()
-	s := a.live
-	a.mu.Unlock()
+	s := a.live.Load()
 	if s == nil {
 		return nil, ErrDetached
 	}
@@ -206,16 +188,4 @@ func (a *Attachment) enter(state string, err error) {
 	if a.o.OnState != nil {
 		a.o.OnState(state, cause)
 	}
-}
-
-func (a *Attachment) setPeer(p peer, registration, request time.Duration) {
-	a.mu.Lock()
-	a.peer, a.can, a.registration, a.request = p, p.capabilities(), registration, request
-	a.mu.Unlock()
-}
-
-func (a *Attachment) setLive(s *session) {
-	a.mu.Lock()
-	a.live = s
-	a.mu.Unlock()
 }

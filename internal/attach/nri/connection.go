@@ -36,29 +36,19 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 	defer w.wait()
 
 	connect.Attempts{
-		Backoff: a.o.Backoff, Wait: a.wait, Attempt: a.attempt, Lost: a.lost, Wake: w.appeared,
+		Backoff: a.o.Backoff, Enter: a.enter, Absent: a.absent, Admit: a.o.Admit, Again: a.o.Again, Attempt: a.attempt, Wake: w.appeared,
+		Failed: func(err error) { a.o.Log.Warn("no nri connection", logkey.Err, err) },
 	}.Run(ctx)
 	return nil
 }
 
-// wait is how long to wait for the runtime's socket, or until this agent may decide.
-func (a *Attachment) wait() time.Duration {
-	if _, err := os.Stat(a.o.Socket); err != nil {
+// absent is why the runtime's socket is not there.
+func (a *Attachment) absent() error {
+	_, err := os.Stat(a.o.Socket)
+	if err != nil {
 		a.enter(StateWaiting, fmt.Errorf("wait for the runtime: %w", err))
-		return a.o.Backoff.Max
 	}
-	if err := a.o.Admit(); err != nil {
-		a.enter(StateStandby, err)
-		return a.o.Again
-	}
-	return 0
-}
-
-func (a *Attachment) lost(err error, isNew bool) {
-	a.enter(StateLost, err)
-	if isNew {
-		a.o.Log.Warn("no nri connection", logkey.Err, err)
-	}
+	return err
 }
 
 // attempt dials and serves one connection until it ends. It tells whether the
@@ -146,7 +136,7 @@ var errUntold = errors.New("the runtime did not tell what runs; what it started 
 // attend is the working part of a connection, until it ends. A Synchronize may
 // come late.
 func (a *Attachment) attend(ctx context.Context, s *session) error {
-	a.setLive(s)
+	a.live.Store(s)
 	a.o.Log.Info("attached to runtime", logkey.Runtime, a.About())
 	s.contain("Attached", func() { a.o.Handler.Attached(a, a) })
 	select {
@@ -182,7 +172,7 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 		err = errors.New("runtime closed the connection before synchronising")
 	case <-ctx.Done():
 	}
-	a.setLive(nil)
+	a.live.Store(nil)
 	s.finish()
 	if worked {
 		s.contain("Detached", func() { a.o.Handler.Detached(a, err) })

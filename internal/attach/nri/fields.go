@@ -81,6 +81,18 @@ func list[P, L any](t *table[P, L], in []*P) []L {
 	return out
 }
 
+// texts converts a repeated message to a text of each.
+func texts[P any](in []P, of func(P) string) []string {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]string, len(in))
+	for i, p := range in {
+		out[i] = of(p)
+	}
+	return out
+}
+
 // wrapper is any of NRI's Optional messages.
 type wrapper[T any, W any] interface {
 	*W

@@ -50,24 +50,13 @@ var containerTable = table[pCtr, lCtr]{
 	{"exit_code", "ExitCode", "0.10", func(p *pCtr, l *lCtr) { l.ExitCode = p.ExitCode }, nil, ""},
 	{"status_reason", "Reason", "0.10", func(p *pCtr, l *lCtr) { l.Reason = p.StatusReason }, nil, "containerd does not forward it"},
 	{"status_message", "Message", "0.10", func(p *pCtr, l *lCtr) { l.Message = p.StatusMessage }, nil, "containerd does not forward it"},
-	{"CDI_devices[]", "CDIDevices[]", "0.10", func(p *pCtr, l *lCtr) { l.CDIDevices = cdiIn(p.CDIDevices) }, nil, "CRI-O does not fill it"},
+	{"CDI_devices[]", "CDIDevices[]", "0.10", func(p *pCtr, l *lCtr) { l.CDIDevices = texts(p.CDIDevices, (*api.CDIDevice).GetName) }, nil, "CRI-O does not fill it"},
 	{"user", "User", "0.11", func(p *pCtr, l *lCtr) { l.User = one(&userTable, p.User) }, &userTable, "CRI-O does not fill it"},
 	{"image", "Image", "0.12.2", func(p *pCtr, l *lCtr) { l.Image = one(&imageTable, p.Image) }, &imageTable, ""},
 }
 
 // containerIn translates a container; nil stays nil.
 func containerIn(p *api.Container) *lifecycle.Container { return one(&containerTable, p) }
-
-func cdiIn(in []*api.CDIDevice) []string {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make([]string, len(in))
-	for i, d := range in {
-		out[i] = d.GetName()
-	}
-	return out
-}
 
 func netDevicesIn(in map[string]*api.LinuxNetDevice) map[string]string {
 	if len(in) == 0 {

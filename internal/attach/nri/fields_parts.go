@@ -77,7 +77,7 @@ var schedulerTable = table[pSched, lSched]{
 	{"policy", "Policy", "0.11", func(p *pSched, l *lSched) { l.Policy = p.Policy.String() }, nil, "by name"},
 	{"nice", "Nice", "0.11", func(p *pSched, l *lSched) { l.Nice = p.Nice }, nil, ""},
 	{"priority", "Priority", "0.11", func(p *pSched, l *lSched) { l.Priority = p.Priority }, nil, ""},
-	{"flags[]", "Flags[]", "0.11", func(p *pSched, l *lSched) { l.Flags = flagsIn(p.Flags) }, nil, "by name"},
+	{"flags[]", "Flags[]", "0.11", func(p *pSched, l *lSched) { l.Flags = texts(p.Flags, api.LinuxSchedulerFlag.String) }, nil, "by name"},
 	{"runtime", "Runtime", "0.11", func(p *pSched, l *lSched) { l.Runtime = p.Runtime }, nil, ""},
 	{"deadline", "Deadline", "0.11", func(p *pSched, l *lSched) { l.Deadline = p.Deadline }, nil, ""},
 	{"period", "Period", "0.11", func(p *pSched, l *lSched) { l.Period = p.Period }, nil, ""},
@@ -106,15 +106,4 @@ var imageTable = table[api.Image, lifecycle.Image]{
 	{"name", "Name", "0.12.2", func(p *api.Image, l *lifecycle.Image) { l.Name = p.Name }, nil, ""},
 	{"digest", "Digest", "0.12.2", func(p *api.Image, l *lifecycle.Image) { l.Digest = p.Digest }, nil, ""},
 	{"config_digest", "ConfigDigest", "0.12.2", func(p *api.Image, l *lifecycle.Image) { l.ConfigDigest = p.ConfigDigest }, nil, ""},
-}
-
-func flagsIn(in []api.LinuxSchedulerFlag) []string {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make([]string, len(in))
-	for i, f := range in {
-		out[i] = f.String()
-	}
-	return out
 }

@@ -48,7 +48,7 @@ func (s *session) Configure(_ context.Context, config, runtime, release string) 
 	if s.mute {
 		return subscription(nil, p), s.launchedWith(config)
 	}
-	s.a.setPeer(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout())
+	s.a.met.Store(newMet(p, s.stub.RegistrationTimeout(), s.stub.RequestTimeout()))
 	if err := s.launchedWith(config); err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -29,21 +30,21 @@ type setting struct {
 // be taken over: the runtime refuses the creation.
 var settings = []setting{
 	{
-		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: setShares,
+		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so 0 is never sent",
 	},
 	{
-		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: setQuota,
+		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: number(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
 		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so 0 is never sent",
 	},
 	{
-		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: setPeriod,
+		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: number(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so 0 is never sent",
 	},
-	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: setCPUs, note: "cannot be cleared: empty means unset"},
-	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: setMems, note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetCPUs, proto: "linux.resources.cpu.cpus", resource: text(func(r *api.LinuxResources, list string) { cpuOf(r).Cpus = list }), note: "cannot be cleared: empty means unset"},
+	{field: lifecycle.CPUSetMems, proto: "linux.resources.cpu.mems", resource: text(func(r *api.LinuxResources, list string) { cpuOf(r).Mems = list }), note: "cannot be cleared: empty means unset"},
 	{
-		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: setMemory,
+		field: lifecycle.MemoryLimit, proto: "linux.resources.memory.limit", resource: number(math.MinInt64, func(r *api.LinuxResources, n int64) { r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: n}} }),
 		note: "-1 lifts the limit, where the runtime takes that ([parity.md](parity.md)); 0 is ignored at creation and means unset in updates, so 0 is never sent; " +
 			"runtimes force swap to the same value, at creation always, in containerd's updates where swap is accounted",
 	},
@@ -75,13 +76,13 @@ var settings = []setting{
 		note: "containerd adds a limit to those of the same size, and the OCI runtime heeds the last; so it is never sent in updates",
 	},
 	{
-		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: setBlockIOClass,
+		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: class((*api.ContainerAdjustment).SetLinuxBlockIOClass),
 		note: "passed over by a runtime without a block I/O configuration; a class the configuration does not have fails the creation, " +
 			"and CRI-O drops it without an error; " +
 			"lost in containerd's updates",
 	},
 	{
-		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: setRDTClass,
+		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: class((*api.ContainerAdjustment).SetLinuxRDTClass),
 		note: "passed over by a runtime without an RDT configuration; a class the configuration does not have fails the creation; " +
 			"lost in containerd's updates",
 	},
@@ -162,52 +163,31 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	return r.Cpu
 }
 
-func setShares(r *api.LinuxResources, v lifecycle.Value) bool {
-	if v.Int <= 0 {
-		return false
+// number sets a number that is at least least and not 0, which stands for unset.
+func number(least int64, set func(r *api.LinuxResources, n int64)) func(*api.LinuxResources, lifecycle.Value) bool {
+	return func(r *api.LinuxResources, v lifecycle.Value) bool {
+		if v.Int == 0 || v.Int < least {
+			return false
+		}
+		set(r, v.Int)
+		return true
 	}
-	cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(v.Int)}
-	return true
 }
 
-func setQuota(r *api.LinuxResources, v lifecycle.Value) bool {
-	if v.Int == 0 {
-		return false
+// text sets a text that is not empty, which stands for unset or would clear what is there.
+func text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
+	return func(m *M, v lifecycle.Value) bool {
+		if v.Text != "" {
+			set(m, v.Text)
+		}
+		return v.Text != ""
 	}
-	cpuOf(r).Quota = &api.OptionalInt64{Value: v.Int}
-	return true
 }
 
-func setPeriod(r *api.LinuxResources, v lifecycle.Value) bool {
-	if v.Int <= 0 {
-		return false
-	}
-	cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(v.Int)}
-	return true
-}
-
-func setCPUs(r *api.LinuxResources, v lifecycle.Value) bool {
-	if v.Text == "" {
-		return false
-	}
-	cpuOf(r).Cpus = v.Text
-	return true
-}
-
-func setMems(r *api.LinuxResources, v lifecycle.Value) bool {
-	if v.Text == "" {
-		return false
-	}
-	cpuOf(r).Mems = v.Text
-	return true
-}
-
-func setMemory(r *api.LinuxResources, v lifecycle.Value) bool {
-	if v.Int == 0 {
-		return false
-	}
-	r.Memory = &api.LinuxMemory{Limit: &api.OptionalInt64{Value: v.Int}}
-	return true
+// class is text of what only a container being created can be given.
+func class(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
+	put := text(set)
+	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
 
 func setUnified(r *api.LinuxResources, v lifecycle.Value) bool {
@@ -286,22 +266,6 @@ func setHugepages(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Valu
 		return false
 	}
 	a.AddLinuxHugepageLimit(v.Key, uint64(v.Int))
-	return true
-}
-
-func setBlockIOClass(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
-	if v.Text == "" { // it would clear what is there
-		return false
-	}
-	a.SetLinuxBlockIOClass(v.Text)
-	return true
-}
-
-func setRDTClass(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
-	if v.Text == "" { // it would clear what is there
-		return false
-	}
-	a.SetLinuxRDTClass(v.Text)
 	return true
 }
 

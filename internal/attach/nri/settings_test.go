@@ -92,7 +92,7 @@ func TestUpdateOfEverything(t *testing.T) {
 // TestCarriesIsTrue: what is declared is done, and nothing else.
 func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
-	a.setPeer(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0)
+	a.met.Store(newMet(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
 	for _, v := range everything() {
 		adj, _ := newest.adjustment([]lifecycle.Value{v}, nil)
 		up, _ := newest.update("c", runtimes.Push, []lifecycle.Value{v})

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"io/fs"
 	"log/slog"
 	"strings"
 	"time"
@@ -68,15 +67,10 @@ func readHookServers(dir string) *api.HookServers {
 
 // checkHookService tells whether the agent can be asked by a runtime proxy.
 func checkHookService(c Check, h host, path, file string) Check {
-	info, err := h.stat(path)
-	switch {
-	case missing(err):
-		return c.problem("start the agent", "no socket at %s (hookServers.socket)", path)
-	case err != nil:
-		return c.unseen(path, err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return c.problem("remove it, or name another hookServers.socket", "%s is no socket", path)
-	case file == "":
+	if bad, some := c.socket(h, path, "hookServers.socket", "start the agent"); some {
+		return bad
+	}
+	if file == "" {
 		return c.ok("serves at %s; hookServers.register names no file to tell proxies of it", path)
 	}
 	if _, err := h.stat(file); missing(err) {

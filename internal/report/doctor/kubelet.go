@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -37,58 +38,56 @@ type kubelet struct {
 // its flags, its configuration file, in this order.
 func (k kubelet) manager(key, flag, state string) manager {
 	var m manager
-	take := func(policy, where string) {
-		m.seen = true
-		if m.policy == "" && policy != "" {
-			m.policy, m.where = policy, where
-		}
-	}
-	read := func(file string, use func([]byte) error) {
-		data, err := k.read(file)
-		if missing(err) {
-			return
-		}
-		if err == nil {
-			err = use(data)
-		}
-		if err != nil && m.err == nil {
-			m.err, m.file = err, file
-		}
-	}
 	if state != "" {
-		file := filepath.Join(k.root, state)
-		read(file, func(data []byte) error { return m.readState(data, file, take) })
+		m.read(k, state, m.readState)
 	}
-	file := filepath.Join(k.root, "kubeadm-flags.env")
-	read(file, func(data []byte) error {
-		if f := regexp.MustCompile(regexp.QuoteMeta(flag) + `[= ]"?([A-Za-z-]+)`).FindSubmatch(data); f != nil {
-			take(string(f[1]), file)
+	m.read(k, flagsFile, func(data []byte) (string, error) {
+		if f := regexp.MustCompile(regexp.QuoteMeta(flag) + `[= ]"?([^"\s]+)`).FindSubmatch(data); f != nil {
+			return string(f[1]), nil
 		}
-		return nil
+		return "", errNotSaid
 	})
-	file = filepath.Join(k.root, "config.yaml")
-	read(file, func(data []byte) error {
+	m.read(k, "config.yaml", func(data []byte) (string, error) {
 		var all map[string]any
-		if err := yaml.Unmarshal(data, &all); err != nil {
-			return err
-		}
+		err := yaml.Unmarshal(data, &all)
 		policy, _ := all[key].(string)
-		take(policy, file)
-		return nil
+		return policy, err
 	})
 	return m
 }
 
+// errNotSaid is of a file that says nothing, not even that there is a default.
+var errNotSaid = errors.New("not said")
+
+// read takes a policy from a file in the kubelet's directory, where none is known yet.
+func (m *manager) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
+	file := filepath.Join(k.root, name)
+	data, err := k.read(file)
+	if missing(err) {
+		return
+	}
+	policy := ""
+	if err == nil {
+		policy, err = policyOf(data)
+	}
+	if err != nil && m.err == nil && !errors.Is(err, errNotSaid) {
+		m.err, m.file = err, file
+	}
+	m.seen = m.seen || err == nil || policy != ""
+	if m.policy == "" && policy != "" {
+		m.policy, m.where = policy, file
+	}
+}
+
 // readState reads a checkpoint of the CPU or memory manager.
-func (m *manager) readState(data []byte, file string, take func(policy, where string)) error {
+func (m *manager) readState(data []byte) (policy string, err error) {
 	var s struct {
 		PolicyName string                     `json:"policyName"`
 		Entries    map[string]json.RawMessage `json:"entries"`
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
-		return err
+		return "", err
 	}
-	take(s.PolicyName, file)
 	for _, pod := range s.Entries {
 		var byContainer map[string]string // of the CPU manager
 		if json.Unmarshal(pod, &byContainer) != nil {
@@ -98,7 +97,7 @@ func (m *manager) readState(data []byte, file string, take func(policy, where st
 		for _, list := range byContainer {
 			ids, err := topology.ParseList(list)
 			if err != nil {
-				return err
+				return s.PolicyName, err
 			}
 			m.cpus = append(m.cpus, ids...)
 			m.owners++
@@ -106,7 +105,7 @@ func (m *manager) readState(data []byte, file string, take func(policy, where st
 	}
 	slices.Sort(m.cpus)
 	m.cpus = slices.Compact(m.cpus)
-	return nil
+	return s.PolicyName, nil
 }
 
 // judge answers where no policy was seen or it is one that leaves us alone.

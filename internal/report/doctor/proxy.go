@@ -1,27 +1,31 @@
 package doctor
 
 import (
-	"fmt"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // checkProxy tells whether the proxy's socket is there.
 func checkProxy(c Check, h host, path string) Check {
+	if bad, some := c.socket(h, path, "cri.socket", "start the agent before the kubelet, as a systemd unit and never as a pod"); some {
+		return bad
+	}
+	return c.ok("serves at %s", path)
+}
+
+// socket is what is wrong with a socket of the agent's that a key names.
+func (c Check) socket(h host, path, key, start string) (bad Check, some bool) {
 	info, err := h.stat(path)
 	switch {
 	case missing(err):
-		return c.problem("start the agent before the kubelet, as a systemd unit and never as a pod", "no socket at %s (cri.socket)", path)
+		return c.problem(start, "no socket at %s (%s)", path, key), true
 	case err != nil:
-		return c.unseen(path, err)
+		return c.unseen(path, err), true
 	case info.Mode().Type() != fs.ModeSocket:
-		return c.problem("remove it, or name another cri.socket", "%s is no socket", path)
+		return c.problem("remove it, or name another "+key, "%s is no socket", path), true
 	}
-	return c.ok("serves at %s", path)
+	return c, false
 }
 
 // checkKubeletEndpoint tells whether the kubelet was given the proxy's socket.
@@ -46,33 +50,15 @@ func (h host) samePath(a, b string) bool {
 	return a == b || erra == nil && errb == nil && ra == rb
 }
 
-var endpointFlag = regexp.MustCompile(`--container-runtime-endpoint[= ]"?([^" ]+)`)
+// flagsFile are the kubelet's flags as kubeadm writes them; they win over its configuration.
+const flagsFile = "kubeadm-flags.env"
 
 // endpoint looks for the endpoint in the kubelet's flags, then in its
 // configuration.
 func (k kubelet) endpoint() (endpoint, where string, err error) {
-	file := filepath.Join(k.root, "kubeadm-flags.env")
-	data, err := k.read(file)
-	if err == nil {
-		if f := endpointFlag.FindSubmatch(data); f != nil {
-			return string(f[1]), file, nil
-		}
-	} else if !missing(err) {
-		return "", file, err
+	m := k.manager("containerRuntimeEndpoint", "--container-runtime-endpoint", "")
+	if m.err != nil && filepath.Base(m.where) != flagsFile {
+		return "", m.file, m.err
 	}
-	file = filepath.Join(k.root, "config.yaml")
-	data, err = k.read(file)
-	if missing(err) {
-		return "", file, nil
-	}
-	if err != nil {
-		return "", file, err
-	}
-	var config struct {
-		Endpoint string `json:"containerRuntimeEndpoint"`
-	}
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		return "", file, fmt.Errorf("read it: %w", err)
-	}
-	return config.Endpoint, file, nil
+	return m.policy, m.where, nil
 }

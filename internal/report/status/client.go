@@ -78,28 +78,21 @@ func unreachable(path string, err error) error {
 
 // Status asks for the state of the whole node.
 func (c *Client) Status(ctx context.Context) (api.Node, error) {
-	var n api.Node
-	err := c.ask(ctx, "status", nil, &n)
-	return n, err
+	return ask[api.Node](ctx, c, http.MethodGet, "status", nil, nil)
 }
 
 // Explain asks for the containers of a pod, or for one of them. A *Refused
 // says that the agent does not know it.
 func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]api.Container, error) {
-	q := url.Values{"namespace": {namespace}, "pod": {pod}}
-	if container != "" {
-		q.Set("container", container)
-	}
-	var found []api.Container
-	err := c.ask(ctx, "explain", q, &found)
-	return found, err
+	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
+	return ask[[]api.Container](ctx, c, http.MethodGet, "explain", q, nil)
 }
 
 // Events hands each event after sequence number since to take, oldest first.
 // With follow it goes on until ctx ends, which is no error, or the agent does.
 func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(api.Event) error) error {
 	q := url.Values{"since": {strconv.FormatUint(since, 10)}, "follow": {strconv.FormatBool(follow)}}
-	body, err := c.get(ctx, "events", q)
+	body, err := c.send(ctx, http.MethodGet, "events", q, nil)
 	if err != nil {
 		return ended(ctx, err)
 	}
@@ -130,37 +123,22 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-func (c *Client) ask(ctx context.Context, what string, q url.Values, into any) error {
-	body, err := c.get(ctx, what, q)
+// ask sends a question and reads the answer.
+func ask[T any](ctx context.Context, c *Client, method, what string, q url.Values, question []byte) (answer T, err error) {
+	body, err := c.send(ctx, method, what, q, question)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	defer body.Close()
-	return decode(body, into)
-}
-
-func decode(body io.Reader, into any) error {
-	if err := json.NewDecoder(body).Decode(into); err != nil {
-		return fmt.Errorf("read the agent's answer: %w", err)
+	if err := json.NewDecoder(body).Decode(&answer); err != nil {
+		return answer, fmt.Errorf("read the agent's answer: %w", err)
 	}
-	return nil
+	return answer, nil
 }
 
-func (c *Client) get(ctx context.Context, what string, q url.Values) (io.ReadCloser, error) {
-	return c.do(ctx, http.MethodGet, what, q)
-}
-
-func (c *Client) do(ctx context.Context, method, what string, q url.Values) (io.ReadCloser, error) {
-	return c.send(ctx, method, what, q, http.NoBody)
-}
-
-func (c *Client) post(ctx context.Context, what string, text []byte) (io.ReadCloser, error) {
-	return c.send(ctx, http.MethodPost, what, nil, bytes.NewReader(text))
-}
-
-func (c *Client) send(ctx context.Context, method, what string, q url.Values, question io.Reader) (io.ReadCloser, error) {
+func (c *Client) send(ctx context.Context, method, what string, q url.Values, question []byte) (io.ReadCloser, error) {
 	target := url.URL{Scheme: "http", Host: "trimtab", Path: "/v1/" + what, RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, target.String(), question)
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(question))
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}

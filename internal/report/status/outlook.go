@@ -31,11 +31,7 @@ func plan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Outlook,
 		return
 	}
 	out, err := ask(text)
-	if err != nil {
-		answer(w, http.StatusBadRequest, failure{err.Error()})
-		return
-	}
-	answer(w, http.StatusOK, out)
+	reply(w, out, err, http.StatusBadRequest)
 }
 
 func plans(mux *http.ServeMux, src Source) {
@@ -49,36 +45,21 @@ func plans(mux *http.ServeMux, src Source) {
 
 // PlanPods asks what would become of pods, given as manifests.
 func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Outlook, error) {
-	return c.plan(ctx, "plan/pods", manifests)
+	return ask[api.Outlook](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
 }
 
 // PlanConfig asks which containers another configuration would move.
 func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Outlook, error) {
-	return c.plan(ctx, "plan/config", file)
-}
-
-func (c *Client) plan(ctx context.Context, what string, text []byte) (api.Outlook, error) {
-	var out api.Outlook
-	body, err := c.post(ctx, what, text)
-	if err != nil {
-		return out, err
-	}
-	defer body.Close()
-	return out, decode(body, &out)
+	return ask[api.Outlook](ctx, c, http.MethodPost, "plan/config", nil, file)
 }
 
 // RenderOutlook shows what would be.
 func RenderOutlook(w io.Writer, out api.Outlook) error {
 	var b bytes.Buffer
-	if len(out.Containers) > 0 {
-		t := table(&b)
-		fmt.Fprintln(t, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY")
-		for _, c := range out.Containers {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs), dash(c.SeatWhy))
-		}
-		flush(t)
-		values(&b, out.Containers)
-	}
+	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
+		return []string{term.Clean(c.Pod), dash(c.Name), dash(c.Class), dash(c.QoS), dash(c.Seat), dash(c.CPUs), dash(c.SeatWhy)}
+	})
+	values(&b, out.Containers)
 	for _, r := range out.Rejected {
 		fmt.Fprintf(&b, "\nrefused: %s %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), term.Clean(r.Reason))
 	}
@@ -86,12 +67,9 @@ func RenderOutlook(w io.Writer, out api.Outlook) error {
 		fmt.Fprint(&b, "\nno running container would get other CPUs\n")
 	} else {
 		fmt.Fprintf(&b, "\n%s would get other CPUs:\n", term.Count(len(out.Moves), "running container"))
-		t := table(&b)
-		fmt.Fprintln(t, "POD\tCONTAINER\tNOW\tTHEN")
-		for _, m := range out.Moves {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", term.Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After))
-		}
-		flush(t)
+		columns(&b, "POD\tCONTAINER\tNOW\tTHEN", out.Moves, func(m api.Move) []string {
+			return []string{term.Clean(m.Pod), dash(m.Container), dash(m.Before), dash(m.After)}
+		})
 	}
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"text/tabwriter"
 
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/term"
@@ -25,29 +24,19 @@ func release(w http.ResponseWriter, r *http.Request, src Source) {
 		return
 	}
 	out, err := can.Release(r.Context())
-	if err != nil {
-		answer(w, http.StatusInternalServerError, failure{err.Error()})
-		return
-	}
-	answer(w, http.StatusOK, out)
+	reply(w, out, err, http.StatusInternalServerError)
 }
 
 // Release has the agent give back everything it changed; it decides nothing
 // more until it is started anew.
 func (c *Client) Release(ctx context.Context) (api.Released, error) {
-	var out api.Released
-	body, err := c.do(ctx, http.MethodPost, "release", nil)
-	if err != nil {
-		return out, err
-	}
-	defer body.Close()
-	return out, decode(body, &out)
+	return ask[api.Released](ctx, c, http.MethodPost, "release", nil, nil)
 }
 
 // RenderReleased prints what was given back and what was not.
 func RenderReleased(w io.Writer, r api.Released) error {
 	fmt.Fprintf(w, "%d values given back, %d left, %d failed, %d stale in the runtime\n", r.Given, len(r.Left), len(r.Failed), len(r.Stale))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := table(w)
 	for _, list := range []struct {
 		what string
 		kept []api.Kept

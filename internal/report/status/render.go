@@ -305,10 +305,17 @@ func flush(t *tabwriter.Writer) { _ = t.Flush() }
 
 // rows writes a table below an empty line; nothing where it would be empty.
 func rows[T any](w io.Writer, head string, list []T, row func(T) []string) {
+	if len(list) > 0 {
+		fmt.Fprintln(w)
+	}
+	columns(w, head, list, row)
+}
+
+// columns writes a table; nothing where it would be empty.
+func columns[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintln(w)
 	t := table(w)
 	fmt.Fprintln(t, head)
 	for _, item := range list {

@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,15 +10,12 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/web"
 )
 
-const (
-	// patience is how long a client may take to send a request or to read one
-	// line; a client that hangs must not hold the agent's memory.
-	patience = 10 * time.Second
-	// farewell is how long answers under way may take once we stop.
-	farewell = time.Second
-)
+// patience is how long a client may take to send a request or to read one
+// line; a client that hangs must not hold the agent's memory.
+const patience = 10 * time.Second
 
 // failure is the body of every answer that is not 200.
 type failure struct {
@@ -73,7 +69,6 @@ func Serve(ctx context.Context, path string, src Source) error {
 // Serve answers questions about src until ctx ends, and closes the socket.
 func (s *Socket) Serve(ctx context.Context, src Source) error {
 	defer s.release()
-	l, path := s.listener, s.path
 	// Streams of events end with this context, not when their clients like.
 	answers, stop := context.WithCancel(ctx)
 	defer stop()
@@ -81,20 +76,8 @@ func (s *Socket) Serve(ctx context.Context, src Source) error {
 		Handler: handler(src), ReadHeaderTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: 1 << 16,
 		BaseContext: func(net.Listener) context.Context { return answers },
 	}
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve status on %s: %w", path, err)
-	case <-ctx.Done():
-	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-	defer cancel()
-	if err := srv.Shutdown(late); err != nil {
-		_ = srv.Close() // what did not end in time ends now
-	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve status on %s: %w", path, err)
+	if err := web.Until(ctx, srv, s.listener); err != nil {
+		return fmt.Errorf("serve status on %s: %w", s.path, err)
 	}
 	return nil
 }
@@ -131,6 +114,15 @@ func answer(w http.ResponseWriter, code int, v any) {
 	w.WriteHeader(code)
 	// A client that went away is the only thing that can go wrong here.
 	_ = json.NewEncoder(w).Encode(v)
+}
+
+// reply answers with v, or with an error and its code.
+func reply(w http.ResponseWriter, v any, err error, code int) {
+	if err != nil {
+		answer(w, code, failure{err.Error()})
+		return
+	}
+	answer(w, http.StatusOK, v)
 }
 
 // deadline gives the client patience to read what is written next.

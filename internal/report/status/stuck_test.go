@@ -4,6 +4,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/trimtab/trimtab/internal/report/web"
 )
 
 // TestServeToNobodyWhoReads: clients that ask and read nothing do not keep the agent
@@ -33,7 +35,7 @@ func TestServeToNobodyWhoReads(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 8*farewell {
+	if took := time.Since(start); took > 8*web.Farewell {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -17,8 +17,8 @@ const (
 	// patience is how long a client may take, so that one that hangs holds no
 	// memory.
 	patience = 10 * time.Second
-	// farewell is how long answers under way may take once we stop.
-	farewell = time.Second
+	// Farewell is how long answers under way may take once we stop.
+	Farewell = time.Second
 	// deadline is how long the agent may take to show that it is alive.
 	deadline = 2 * time.Second
 )
@@ -54,20 +54,28 @@ func serve(ctx context.Context, l net.Listener, o Options) error {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
+	if err := Until(ctx, srv, l); err != nil {
+		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Until serves until ctx ends, and lets answers under way end within Farewell.
+func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
+		return err
 	case <-ctx.Done():
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), Farewell)
 	defer cancel()
 	if err := srv.Shutdown(late); err != nil {
 		_ = srv.Close() // what did not end in time ends now
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve http on %s: %w", l.Addr(), err)
+		return err
 	}
 	return nil
 }
