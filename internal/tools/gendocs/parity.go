@@ -32,7 +32,7 @@ not carried must be reported with its reason.
 	}{
 		{parity.Created, "given with the creation of the container, by the runtime"},
 		{parity.Held, "written to the kernel by Trimtab before the first instruction"},
-		{parity.Late, "written to the kernel by Trimtab as soon as there is a cgroup; the container may run by then ([benchmarks.md](benchmarks.md) has how long)"},
+		{parity.Late, "written to the kernel by Trimtab as soon as there is a cgroup; the container may run by then ([benchmarks-attachments.md](benchmarks-attachments.md) has how long)"},
 		{parity.Never, "not in force; `trimtab explain` says why"},
 	} {
 		fmt.Fprintf(&b, "| **%s** | %s |\n", w.way, w.text)
