@@ -13,8 +13,8 @@ import (
 
 const module = "github.com/trimtab/trimtab/"
 
-// arrows says which rooms a room may import, beside those its targets may. A
-// room that is not here may not exist.
+// arrows says which packages a package may import, besides what those may
+// import. A package that is not here may not exist.
 var arrows = map[string][]string{
 	"internal/lifecycle":         {},
 	"internal/topology":          {},
@@ -121,17 +121,16 @@ func list(t *testing.T, args ...string) []listed {
 	}
 }
 
-// TestArrows checks that rooms import only what the picture in ARCHITECTURE.md
-// allows.
+// TestArrows checks that packages import only what arrows allows.
 func TestArrows(t *testing.T) {
 	for _, p := range list(t, "./...") {
-		room := strings.TrimPrefix(p.ImportPath, module)
-		allowed, known := arrows[room]
-		if room == strings.TrimSuffix(module, "/") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		allowed, known := arrows[name]
+		if name == strings.TrimSuffix(module, "/") {
 			continue
 		}
 		if !known {
-			t.Errorf("%s is a new room: give it its arrows here and its place in ARCHITECTURE.md", room)
+			t.Errorf("%s is a new package: give it a row in arrows here and a line in docs/packages.md", name)
 			continue
 		}
 		if allowed == nil {
@@ -139,7 +138,7 @@ func TestArrows(t *testing.T) {
 		}
 		for _, i := range p.Imports {
 			if to, ours := strings.CutPrefix(i, module); ours && !slices.Contains(allowed, to) {
-				t.Errorf("%s imports %s, which its arrows do not allow", room, to)
+				t.Errorf("%s imports %s, which its arrows do not allow", name, to)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 type proxyFlags struct{ socket, runtime, images, mode string }
 
 func (f *proxyFlags) add(flags *pflag.FlagSet, d config.CRI) {
-	flags.StringVar(&f.socket, "koord-runtimeproxy-endpoint", "", "serve the CRI proxy on this socket, as attach: cri does (default "+d.Socket+")")
+	flags.StringVar(&f.socket, "koord-runtimeproxy-endpoint", "", "serve the CRI proxy on this socket (default "+d.Socket+")")
 	flags.StringVar(&f.runtime, "remote-runtime-service-endpoint", "", "the runtime's CRI socket (default "+strings.TrimPrefix(d.Endpoint, "unix://")+")")
 	flags.StringVar(&f.images, "remote-image-service-endpoint", "", "socket of an image service of its own (default the runtime's)")
 	flags.StringVar(&f.mode, "backend-runtime-mode", "", "Containerd, which stands for every CRI runtime (default Containerd)")

@@ -11,13 +11,13 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// capabilities are those of an attachment, or for an event of none those of one that
-// is connected. Files of the unified hierarchy are left out of answers, as an OCI
-// runtime fails a container for a file its kernel does not have, and in version 1
-// for any (runc 1.5: "cannot use unified on cgroup v1"): the keeper writes them when
-// the cgroup exists, and reports what the kernel refuses. Where the cgroup comes
-// with the first instruction only the runtime is in time, which in version 2 is
-// asked.
+// capabilities are those of an attachment, or, for an event without one, of a
+// connected attachment. Answers have no files of the unified hierarchy if the
+// kernel may lack them, since an OCI runtime fails a container for an unknown file,
+// and in cgroup version 1 for any (runc 1.5: "cannot use unified on cgroup v1").
+// The keeper writes them when the cgroup exists, and reports what the kernel
+// refuses. If the cgroup comes only with the first instruction, only the runtime
+// can write them in time, and version 2 accepts that.
 func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
 		from = n.connected().from
@@ -32,7 +32,7 @@ func (n *node) capabilities(from Carrier) (can Capabilities) {
 	return can
 }
 
-// known is what a value's route depends on.
+// known are the inputs of a value's route.
 func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Known {
 	k := route.Known{Contest: n.contest(ctr, v.Field)}
 	if p == route.Creating {
@@ -47,9 +47,9 @@ func (n *node) known(ctr *engine.Container, v lifecycle.Value, p route.Phase, re
 	return k
 }
 
-// bring sends a container's values where they go in this phase of its life, and
-// returns them. reported is the container as the runtime describes it, nil where it is
-// known from before.
+// bring sends a container's values along their routes for this phase of its life,
+// and returns them. reported is the container as the runtime describes it, nil if
+// it is known already.
 func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
 	var before deliveries
@@ -85,8 +85,8 @@ func (n *node) bring(w *work, ctr *engine.Container, p route.Phase, reported *li
 			t.lost(v, r.Missing, r.Why)
 		}
 		if p == route.Updating && !k.Kept && (r.To == route.Kernel || v.Field == lifecycle.Unified) {
-			// Before the runtime writes: a burst above the new quota would have
-			// the kernel refuse the quota.
+			// Before the runtime writes: with a burst above the new quota the
+			// kernel would refuse the quota.
 			w.kernel.owner = ctr.ID
 		}
 	}
@@ -108,9 +108,9 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	t.give(v)
 }
 
-// toKernel gives the keeper a value. What a resize takes is gone from the kernel before
-// others get it, and what it gives is gone from them before: so it is written in one
-// batch with theirs, before the runtime writes it, as is what exists already.
+// toKernel gives the keeper a value. A resize takes CPUs before others get them,
+// and others lose CPUs before a resize gives them. So the value is written in one
+// batch with theirs, before the runtime writes it.
 func (w *work) toKernel(p route.Phase, it keeper.Item, carried bool) {
 	switch {
 	case p == route.Starting:
@@ -139,14 +139,14 @@ func (n *node) send(w *work, ctr *engine.Container, v lifecycle.Value, p route.P
 	}
 }
 
-// leaveToKernel has a value in the kernel alone, for a reason where the runtime could have
-// it, or until the runtime's stored copy is brought in line.
+// leaveToKernel writes a value to the kernel alone: for a reason, if the runtime
+// could have it, or until the runtime's stored copy is updated.
 func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Known, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
 	case route.Creating, route.Named:
 		if asked, ok := runtimesync.Of(&ctr.Pristine)[v.Field]; ok && why != "" {
-			t.Store(v.Field, asked) // the runtime's copy has what it was asked for
+			t.Store(v.Field, asked) // the runtime's copy has the request
 		}
 		if p == route.Named {
 			k.Contest = ""
@@ -171,7 +171,7 @@ func (n *node) leaveToKernel(ctr *engine.Container, v lifecycle.Value, p route.P
 	}
 }
 
-// contest says why a field is not claimed when a container is created, or "".
+// contest says why a field is not claimed at a container's creation, or "".
 func (n *node) contest(ctr *engine.Container, f lifecycle.Field) string {
 	switch failed := n.failedCreates[ctr.Key]; {
 	case n.ceded[f]:

@@ -23,53 +23,54 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Options are what a conductor is made of.
+// Options are the parts and settings of a conductor.
 type Options struct {
 	Machine *topology.Machine
 	Policy  engine.Policy
 	Keeper  *keeper.Keeper
 	// Key signs the records stamped into containers.
 	Key []byte
-	// Returning: the key is of an earlier agent, which may have written.
+	// Returning: the key is an earlier agent's, which may have written to the
+	// kernel.
 	Returning bool
 	Log       *slog.Logger
-	// Now is time.Now: its readings have a monotonic part, by which all is measured
-	// that is waited for.
+	// Now is time.Now: its readings have a monotonic part, by which all waits are
+	// measured.
 	Now func() time.Time
 	Tuning
-	// Checkpoint is what was saved last of one, or nothing.
+	// Checkpoint is the last saved checkpoint, or nothing.
 	Checkpoint []byte
-	// Recorder is told what happens; nil for none.
+	// Recorder counts events; nil for none.
 	Recorder nodeview.Recorder
-	// Specs know what runtimes do not tell; nil for nothing.
+	// Specs are the sources of what runtimes do not report; nil for none.
 	Specs facts.Specs
-	// Grants know which devices the kubelet gave pods; nil for nothing.
+	// Grants are the sources of the kubelet's device grants; nil for none.
 	Grants facts.Grants
-	// HookServers are policies that are no part of Trimtab; nil for none.
+	// HookServers are policies outside of Trimtab; nil for none.
 	HookServers facts.HookServers
 	// Sweep is how often the conductor checks for pods that ended without an event of
 	// the runtime; default: 5 s.
 	Sweep time.Duration
-	// FreeMemory gives memory back to the system, once a runtime's whole list was read
-	// of which little is kept; nil for nothing.
+	// FreeMemory returns memory to the system after a runtime's whole list was
+	// read, of which little is kept; nil for nothing.
 	FreeMemory func()
 }
 
-// Tuning is what of a configuration concerns the conductor itself.
+// Tuning are the settings of a configuration for the conductor itself.
 type Tuning struct {
 	// Pace is the pause between two updates of the runtime's stored copies.
 	Pace time.Duration
-	// Ceded are fields that other plugins own: they are never claimed when a
-	// container is created, but written when it starts, and that is reported.
+	// Ceded are fields that other plugins own: they are not claimed at a
+	// container's creation, but written when it starts, which is reported.
 	Ceded []lifecycle.Field
 	// Fail refuses a container that could not be decided because of a fault of
-	// ours; otherwise it is created without us.
+	// ours; otherwise it is created without our values.
 	Fail bool
 	// ConflictLimit says when a file that another program writes is left to it.
 	ConflictLimit keeper.ConflictLimit
 }
 
-// Conductor is the one writer of the engine's state.
+// Conductor is the only writer of the engine's state.
 type Conductor struct {
 	keeper  *keeper.Keeper
 	log     *slog.Logger
@@ -80,36 +81,36 @@ type Conductor struct {
 	ops     atomic.Uint32
 	uptimes uptimes
 
-	// turn lets one event at a time be decided and applied: the runtime sends
-	// them one after another, several runtimes might not.
+	// turn serializes events: the runtime sends them one after another, but several
+	// runtimes might not.
 	turn sync.Mutex
 
-	// answered is a creation that was answered and whose outcome is not confirmed yet;
-	// guarded by turn. confirmDue goes off when no other event has it confirmed.
+	// answered is a creation that was answered and whose outcome is not confirmed
+	// yet; guarded by turn. confirmDue fires if no other event confirms it first.
 	answered   *work
 	confirmDue *time.Timer
-	// later is a Synchronize that goes on after its answer; Run waits for it.
+	// later is a Synchronize that continues after its answer; Run waits for it.
 	later sync.WaitGroup
 
 	node       *node // its mu guards all below
 	presence   *facts.Presence
 	returning  bool      // Options.Returning
-	looked     bool      // whether an earlier agent wrote was looked for
+	looked     bool      // whether it was checked that an earlier agent wrote
 	synced     time.Time // the last Synchronize that was decided and applied
 	sweepEvery time.Duration
 	freeMemory func()
 }
 
-// uptimes are when events were under way. All is counted from when the conductor was
-// made, as no step of the wall clock changes how long ago something was.
+// uptimes are the times of events, counted from the conductor's start, so that a
+// step of the wall clock does not change them.
 type uptimes struct {
 	began time.Time
-	// since is when the event under way took its turn, in nanoseconds; 0 for none;
+	// since is when the present event took its turn, in nanoseconds; 0 for none;
 	// last is when the last one ended.
 	since, last atomic.Int64
 }
 
-// idle is how long nothing has happened: an event that is under way does.
+// idle is how long no event has been under way.
 func (u *uptimes) idle(uptime time.Duration) time.Duration {
 	if u.since.Load() != 0 {
 		return 0
@@ -143,7 +144,7 @@ func New(o Options) *Conductor {
 		freeMemory: o.FreeMemory, confirmDue: time.NewTimer(never),
 	}
 	c.reports = &nodeview.Reporter{Source: c, Log: o.Log, Now: o.Now, Count: o.Recorder}
-	c.uptimes.last.Store(math.MinInt64 / 2) // nothing has happened for long
+	c.uptimes.last.Store(math.MinInt64 / 2) // as if idle for long
 	c.keeper.SetClock(o.Now)
 	c.keeper.SetConflictLimit(o.ConflictLimit)
 	c.fail.Store(o.Fail)
@@ -176,8 +177,8 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 	return c.run(w)
 }
 
-// Configure puts a new policy in force for what runs: kernel first, the
-// runtime's copies after it, paced.
+// Configure applies a new policy to all that runs: to the kernel at once, to the
+// runtime's copies later, paced.
 func (c *Conductor) Configure(p engine.Policy, t Tuning) { c.configure(engine.Facts{Policy: &p}, t) }
 
 // Rehost is Configure on a machine some of whose CPUs went offline or came back,
@@ -192,8 +193,8 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	_, _ = c.run(w)
 }
 
-// unplaced are the containers of which no record tells whether they were
-// refused CPUs, before a Synchronize or a changed configuration decides it.
+// unplaced are the containers whose records do not say whether they were refused
+// CPUs, before a Synchronize or a changed configuration decides that.
 func (n *node) unplaced(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // a Synchronize's
@@ -219,11 +220,11 @@ func texts(sets map[string]topology.Set, m *topology.Machine) map[string]string 
 	return out
 }
 
-// Checkpoint is what of the node only this process knows, to be saved.
+// Checkpoint is the state that only this process has, to be saved.
 func (c *Conductor) Checkpoint() *record.Checkpoint { return c.node.checkpoint }
 
-// Wants lists the kinds of events the active hooks need, and those that tell
-// where everybody sits.
+// Wants lists the kinds of events that the active hooks need, and those that report
+// which pods and containers exist.
 func (c *Conductor) Wants() []lifecycle.Kind {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -237,7 +238,7 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 }
 
 // Attached notes a connected runtime; its copies are updated from now on. It
-// returns when what its Synchronize led to is in the kernel.
+// returns when the results of its Synchronize are in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Settled()
 	c.node.mu.Lock()
@@ -255,7 +256,7 @@ func (n *node) connected() attached {
 	return attached{}
 }
 
-// Detached notes that a runtime is away. What was decided stays in force.
+// Detached notes that a runtime has disconnected. Decisions stay in force.
 func (c *Conductor) Detached(from Carrier, err error) {
 	c.node.mu.Lock()
 	delete(c.node.runtimes, from.Name())

@@ -20,7 +20,7 @@ import (
 // updateTimeout bounds an update of the runtime's copy.
 const updateTimeout = 10 * time.Second
 
-// sendDue brings the runtime's copies in line, one at a time, until none is due.
+// sendDue updates the runtime's copies, one at a time, until none is due.
 func (c *Conductor) sendDue(ctx context.Context) {
 	due := func() bool { return c.node.copyDue(c.uptimes.idle(c.uptime())) }
 	locked := func() bool {
@@ -33,8 +33,8 @@ func (c *Conductor) sendDue(ctx context.Context) {
 	}
 }
 
-// copyDue reports whether a copy is sent now, and sets the timer where that is later.
-// Nothing has happened for as long as idle.
+// copyDue reports whether a copy can be sent now, and sets the timer if that is
+// later. idle is how long no event has been under way.
 func (n *node) copyDue(idle time.Duration) bool {
 	to := n.connected().from
 	if to == nil || len(n.queue.Waiting) == 0 {
@@ -47,10 +47,11 @@ func (n *node) copyDue(idle time.Duration) bool {
 	return wait == 0
 }
 
-// sendCopy sends what one copy lacks to its runtime, and reports whether there was a
-// copy. What is sent is chosen by one event and noted by another: no event waits for
-// the runtime, which may hold its lock until one is answered. Whether it is due is asked
-// in its turn: what happened while that was waited for counts.
+// sendCopy sends what one copy lacks to its runtime, and reports whether there was
+// a copy. One event chooses what is sent and another notes the result: no event
+// waits for the runtime, which may hold its lock until an event is answered. It
+// checks in its turn whether the copy is due, since other events may have happened
+// while it waited.
 func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to attached
 	var out *runtimesync.Copy
@@ -68,9 +69,9 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	cancel()
 	result := updateResult(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
-	// The keeper has the last word in the kernel: the runtime may have written what was
-	// decided before over what is decided now, what was given back meanwhile among it,
-	// and has it in its copy.
+	// The keeper writes last: the runtime may have written older values over
+	// present ones, and values that were restored meanwhile, and has them in its
+	// copy.
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
 		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
@@ -93,7 +94,7 @@ func updateResult(failed []string, err error) string {
 	return nodeview.UpdateDone
 }
 
-// nextCopy takes the next copy out of the queue, and returns what it lacks.
+// nextCopy removes the first copy from the queue, and returns what it lacks.
 func (n *node) nextCopy() (to attached, out *runtimesync.Copy, values []lifecycle.Value) {
 	if to = n.connected(); to.from == nil || len(n.queue.Waiting) == 0 {
 		return to, nil, nil
@@ -113,14 +114,14 @@ func (n *node) lacks(can *Capabilities, of *runtimesync.Copy, p route.Phase) []l
 	return of.Lacks(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.contest(ctr, f) })
 }
 
-// noteUpdate takes the lock. It returns what the kernel is to have again, where
-// something newer was decided than what was sent: then the copy is brought in line once
-// more. A runtime that refused too often is not asked again soon.
+// noteUpdate takes the lock. It returns what the kernel must get again because
+// something newer was decided than what was sent; that copy is queued again. A
+// runtime that refused too often is not tried again soon.
 func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.Sent()
-	// What an event has decided meanwhile is its own to report.
+	// A value that another event has decided meanwhile is reported by that event.
 	n.noteOutcomes(slices.DeleteFunc(wrote, func(o keeper.Outcome) bool {
 		d, known := n.tracks[o.Target.Owner].of(o.Value)
 		return known && d.Value != o.Value.String()
@@ -164,7 +165,8 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 // errRefused is the error of a runtime that refuses an update without a reason.
 var errRefused = errors.New("without a reason")
 
-// noteCopy notes what became of the runtime's copy of values that are decided still.
+// noteCopy notes the result for the runtime's copy of values that are still
+// decided.
 func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery)) {
 	t := n.track(id)
 	for _, v := range values {
@@ -175,8 +177,9 @@ func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery
 	}
 }
 
-// enqueue has the runtime's copy brought in line later, where it differs. That copy tells a restart what was asked for
-// where there is no record: then the checkpoint does, which is saved long before the queue is quiet enough to be sent.
+// enqueue queues the runtime's copy for an update if it differs. Without a record,
+// the copy shows a restart what was requested. The checkpoint has it then, which is
+// saved long before the queue is idle enough to be sent.
 func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	for _, v := range values {
 		t := n.track(ctr.ID)
@@ -190,17 +193,16 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	}
 }
 
-// piggyback has one container's copy brought in line with the answer to an event
-// on a node that is never quiet. The runtime writes it before it handles the next
-// event, so that no later decision meets it, as one meets an update of our own:
-// that waits for the runtime's lock with what was decided before, and would give
-// back for a moment what an owner has got meanwhile.
+// piggyback updates one container's copy with the answer to an event, on a node
+// that is never idle. The runtime writes it before it handles the next event, so no
+// later decision overtakes it. A separate update can be overtaken: it waits for the
+// runtime's lock with older values, and would undo a later grant for a moment.
 func (n *node) piggyback(w *work) {
 	if !w.can.Piggybacks || !w.tellsOthers() {
 		return
 	}
-	// Nothing goes to whom the runtime is about to write itself, and no field that
-	// another plugin has, which may set it in the same answer.
+	// The answer has no values for containers that the runtime writes next itself,
+	// and no field that another plugin sets, which may be in the same answer.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
 		if answered || w.done.Event.Container != nil && w.done.Event.Container.ID == c.ID {

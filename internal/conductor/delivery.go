@@ -10,19 +10,19 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// delivery is what became of one value.
+// delivery is the result of applying one value.
 type delivery = nodeview.Became
 
-// deliveries are what became of a container's or pod's values. There are a few,
-// of many: a list takes a fifth of a map's memory.
+// deliveries are the results for a container's or pod's values. Few values of many
+// have one: a list takes a fifth of a map's memory.
 type deliveries []delivery
 
-// at is where a value is in the list, -1 where it is not.
+// at is the index of a value in the list, -1 if it is missing.
 func (ds deliveries) at(v lifecycle.Value) int {
 	return slices.IndexFunc(ds, func(d delivery) bool { return d.Field == v.Field && d.Key == v.Key })
 }
 
-// of returns what became of a value.
+// of returns the result for a value.
 func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
 	if i := ds.at(v); i >= 0 {
 		return ds[i], true
@@ -30,7 +30,7 @@ func (ds deliveries) of(v lifecycle.Value) (d delivery, ok bool) {
 	return delivery{}, false
 }
 
-// unreported reports whether no runtime reports a field of a container that exists.
+// unreported reports whether no runtime reports a field of an existing container.
 func unreported(f lifecycle.Field) bool {
 	return f == lifecycle.BlockIOClass || f == lifecycle.RDTClass
 }
@@ -76,7 +76,7 @@ func present(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// fromKernel turns what the keeper says into a delivery.
+// fromKernel turns the keeper's outcome into a delivery.
 func fromKernel(o keeper.Outcome, before delivery) delivery {
 	d := delivery{Channel: "kernel", Value: o.Value.String(), Applied: true}
 	if before.Value == d.Value {
@@ -84,10 +84,10 @@ func fromKernel(o keeper.Outcome, before delivery) delivery {
 	}
 	switch o.State {
 	case keeper.Superseded, keeper.Forgotten:
-		return before // a later decision speaks for itself
+		return before // a later decision has its own result
 	case keeper.Same:
 		if before.Applied && before.Value == d.Value {
-			return before // somebody else, by our wish, had brought it there
+			return before // another program, by our request, had written it
 		}
 		d.Note = "the kernel had it already"
 	case keeper.Pending:

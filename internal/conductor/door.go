@@ -12,38 +12,39 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// work is one event on its way through the door.
+// work is one event while it is handled.
 type work struct {
 	done  nodeview.Done // what is reported of it
 	from  Carrier
 	start time.Time
 	facts engine.Facts
-	// first is done before facts are gathered, and last when the kernel has what was
-	// decided; nil for nothing.
+	// first runs before facts are gathered, and last when the kernel has the
+	// decision; nil for nothing.
 	first func()
 	last  func() []keeper.Outcome
-	// read and write are all that an event does by which nothing is decided: read runs
-	// under the node's lock, write has the keeper write what it knows; nil for nothing.
+	// read and write are for events that decide nothing: read runs under the node's
+	// lock, write makes the keeper write what it knows; nil for nothing.
 	read  func()
 	write func() []keeper.Outcome
 
-	can         Capabilities // of from; where that is nil, of a runtime that is connected
+	can         Capabilities // those of from; if that is nil, of a connected runtime
 	answer      Answer
 	kernel      writes
 	wasUnplaced map[string]bool // see unplaced
 	err         error           // a *Rejection
-	failed      bool            // a panic of ours cost it something
+	failed      bool            // a panic of ours cost the event something
 	rereads     bool            // it describes what the runtime could not describe before
 }
 
-// writes are what goes to the kernel.
+// writes are values for the kernel.
 type writes struct {
-	// items are written before the answer; notes are what the answer carries and the
-	// kernel must agree with from then on.
+	// items are written before the answer; notes are values in the answer that the
+	// kernel must have from then on.
 	items, notes []keeper.Item
-	owner        string   // whose rows are written out after items
-	forget       []string // who is gone
-	// rest is what the answer to a creation does not wait for, since the kernel's partitions make it as good as done.
+	owner        string   // their rows are written after items
+	forget       []string // pods and containers that have ended
+	// rest are writes that a creation's answer does not wait for, since the
+	// kernel's partitions have the same effect.
 	rest *keeper.Rest
 }
 
@@ -55,16 +56,16 @@ func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 	return w
 }
 
-// own is an event of ours by which nothing is decided.
+// own is an event of ours that decides nothing.
 func own(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
 	return &work{done: nodeview.Done{Event: &lifecycle.Event{Kind: k}}, read: read, write: write}
 }
 
-// run is the one door: whatever changes what is decided, or what is in force, goes
-// through it. The only error it returns is a *Rejection.
+// run handles one event. Everything that changes a decision, or what is in force,
+// goes through it. The only error it returns is a *Rejection.
 func (c *Conductor) run(w *work) (Answer, error) {
 	c.turn.Lock()
-	c.confirmAnswered() // what this event finds is what the creation before it came to
+	c.confirmAnswered() // this event reads what the previous creation led to
 	c.begin(w)
 	c.recoverPanic(w, func() {
 		c.gather(w)
@@ -95,9 +96,9 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	case w.isOver():
 		c.leave(w)
 	case w.done.Event.Kind == lifecycle.Synchronize:
-		// Runtimes drop a plugin that is slow here, and what runs does so with
-		// the CPUs it has. The turn stays taken: no later event is decided
-		// before this one is in the kernel.
+		// Runtimes drop a plugin that is slow here, and containers run on with the
+		// CPUs they have. The turn stays taken: no later event is decided before
+		// this one is in the kernel.
 		c.later.Go(func() {
 			finish()
 			c.freeMemory()
@@ -109,10 +110,10 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	return answer, nil
 }
 
-// decides reports whether something is decided by an event.
+// decides reports whether an event decides something.
 func (w *work) decides() bool { return w.done.Event.Kind < lifecycle.Repair }
 
-// isOver reports whether nothing follows from what became known, or was read.
+// isOver reports whether the new facts change nothing.
 func (w *work) isOver() bool {
 	return !w.decides() && w.write == nil || w.done.Event.Kind == lifecycle.Inform && w.done.Plan != nil && len(w.done.Plan.Changed)+len(w.done.Plan.ChangedPods) == 0 && !w.failed
 }
@@ -134,12 +135,12 @@ func (c *Conductor) leave(w *work) {
 	c.turn.Unlock()
 }
 
-// uptime is how long there has been a conductor. Of two of them the difference is
-// the time that passed between, whatever the wall clock did.
+// uptime is the time since the conductor was made. Differences between two uptimes
+// do not depend on the wall clock.
 func (c *Conductor) uptime() time.Duration { return c.now().Sub(c.uptimes.began) }
 
-// recoverPanic runs a part of an event. A panic of ours costs the event its decision,
-// never the pod its life: it is logged and answered with no change.
+// recoverPanic runs a part of an event. A panic of ours costs the event its
+// decision, never the pod its life: it is logged and answered with no change.
 func (c *Conductor) recoverPanic(w *work, part func()) {
 	defer func() {
 		r := recover()
@@ -157,7 +158,8 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 	part()
 }
 
-// rereads reports whether an event describes what the runtime could not describe until now.
+// rereads reports whether an event describes what the runtime could not describe
+// before.
 func rereads(s *engine.State, ev *lifecycle.Event) (is bool) {
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox:
@@ -168,7 +170,7 @@ func rereads(s *engine.State, ev *lifecycle.Event) (is bool) {
 	return is
 }
 
-// gather reads what is decided by: nothing of it is waited for.
+// gather reads the facts that need no wait.
 func (c *Conductor) gather(w *work) {
 	if !w.decides() {
 		return
@@ -186,8 +188,8 @@ func (c *Conductor) gather(w *work) {
 	}
 }
 
-// decide makes the plan the state. It runs under the lock, as route: no I/O happens
-// there.
+// decide makes the plan the state. It runs under the lock, like route: neither does
+// I/O.
 func (c *Conductor) decide(w *work) {
 	if w.read != nil {
 		c.trace(w, stopGather)
@@ -224,7 +226,7 @@ func (c *Conductor) decide(w *work) {
 	w.facts = engine.Facts{}
 }
 
-// route says where each value of the plan goes.
+// route decides where each value of the plan goes.
 func (c *Conductor) route(w *work) {
 	if w.decides() && w.err == nil {
 		c.trace(w, stopRoute)
@@ -232,8 +234,8 @@ func (c *Conductor) route(w *work) {
 	}
 }
 
-// apply writes to the kernel what cannot wait for the answer. What others lose
-// is gone from their cpusets when it returns.
+// apply writes the values that cannot wait for the answer. When it returns, others
+// have lost the CPUs that they give up.
 func (c *Conductor) apply(w *work) {
 	c.trace(w, stopApply)
 	c.recoverPanic(w, func() {
@@ -253,7 +255,8 @@ func (c *Conductor) apply(w *work) {
 			w.done.Wrote = c.keeper.Apply(to.items)
 		}
 		if w.done.Event.Kind == lifecycle.StartContainer {
-			// The last moment before its first instruction: what others were to give up for it and did not.
+			// The last moment before its first instruction: others must give up
+			// their CPUs now if they did not before.
 			w.done.Wrote = append(w.done.Wrote, c.keeper.RetryFailed()...)
 		}
 		if to.owner != "" {
@@ -268,7 +271,7 @@ func (c *Conductor) apply(w *work) {
 	w.done.Took = c.now().Sub(w.start)
 }
 
-// confirm takes note of what became of an event, and reports it.
+// confirm notes the results of an event, and reports it.
 func (c *Conductor) confirm(w *work) {
 	c.trace(w, stopConfirm)
 	c.recoverPanic(w, func() { w.done.Wrote = append(w.done.Wrote, w.kernel.rest.Apply()...) })
@@ -295,15 +298,15 @@ func (c *Conductor) confirm(w *work) {
 	}
 }
 
-// confirmLater leaves what the pod of a creation need not wait for until after the
-// answer: the keeper's notes, journal and log. A timer has it done a moment later, or
-// the next event, before anything else is decided.
+// confirmLater postpones what the pod of a creation need not wait for: the keeper's
+// notes, journal and log. A timer does it a moment later, or the next event, before
+// anything else is decided.
 func (c *Conductor) confirmLater(w *work) {
 	c.answered = w
 	c.confirmDue.Reset(answerDelay)
 }
 
-// confirmAnswered confirms the creation that was answered before, of which that is not
+// confirmAnswered confirms the creation that was answered before, if that is not
 // done yet. The caller has the turn.
 func (c *Conductor) confirmAnswered() {
 	if w := c.answered; w != nil {
@@ -313,21 +316,21 @@ func (c *Conductor) confirmAnswered() {
 	}
 }
 
-// Settled returns when what was decided so far is in the kernel and reported.
+// Settled returns when all decisions so far are in the kernel and reported.
 func (c *Conductor) Settled() {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	c.confirmAnswered()
 }
 
-// rewrite has the keeper write what it knows already, and takes note of the outcomes.
+// rewrite makes the keeper write what it knows already, and notes the results.
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
 	w := own(k, nil, write)
 	_, _ = c.run(w)
 	return w.done.Wrote
 }
 
-// noteOutcomes takes note of what the kernel did with what it was given, of whatever lives.
+// noteOutcomes notes the kernel's results for pods and containers that still live.
 func (n *node) noteOutcomes(outcomes []keeper.Outcome) {
 	for _, o := range outcomes {
 		owner := o.Target.Owner

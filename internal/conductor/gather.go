@@ -10,7 +10,7 @@ import (
 // kept is the node as the gatherer of facts sees it.
 type kept struct{ n *node }
 
-// Hold gives the state, which does not change until Free.
+// Hold returns the state, which does not change until Free.
 func (k kept) Hold() *engine.State {
 	k.n.mu.Lock()
 	return k.n.state
@@ -19,11 +19,11 @@ func (k kept) Hold() *engine.State {
 // Free ends Hold.
 func (k kept) Free() { k.n.mu.Unlock() }
 
-// Notify reports an event to hook servers that nothing is decided about.
+// Notify reports an event to hook servers that decides nothing.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
 
-// BeforePod returns what hook servers want of a pod whose sandbox does not exist yet.
-// The error is a *Rejection.
+// BeforePod returns what hook servers want for a pod whose sandbox does not exist
+// yet. The error is a *Rejection.
 func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.Outside, error) {
 	can := from.Capabilities()
 	o, err := c.facts.BeforePod(ctx, &can, pod)
@@ -34,13 +34,13 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 }
 
 // Inform decides pods anew whose specs or grants became known or changed: the
-// kernel at once, the runtime's copies later. Pods nobody reported are passed over.
+// kernel at once, the runtime's copies later. It skips pods that no runtime
+// reported.
 func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }
 
-// compact moves what is kept of an event's pods and containers out of the
-// message it came in. A runtime's whole list is megabytes, and a few kept words
-// in each page of it would hold all of them. Pods are replaced in the event's
-// list.
+// compact copies what is kept of an event's pods and containers out of its message.
+// A runtime's whole list is megabytes, and a few kept strings in each page of it
+// would hold all of them. It replaces the pods in the event's list.
 func compact(ev *lifecycle.Event) {
 	for i, p := range ev.Pods {
 		if p != nil {

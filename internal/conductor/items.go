@@ -9,18 +9,17 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// item is a value of a container for the keeper, with what would be there
-// without us.
+// item is a value of a container for the keeper, with its original value.
 func (n *node) item(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: t, Value: v, Asked: asked(&ctr.Pristine, v), Back: putsBack(v)}
 	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && it.Asked != nil && copied != it.Asked.String() {
-		it.Carried = true // by the runtime, into the kernel
+		it.Carried = true // the runtime writes it to the kernel
 	}
 	return it
 }
 
-// podItem is a value of a pod's own cgroup. What would be there without us is what the runtime told of the pod; of what
-// it did not tell, the kernel knows.
+// podItem is a value of a pod's own cgroup. Its original is the runtime's request
+// for the pod, or else what the kernel has.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	it := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Back: putsBack(v)}
 	requested := engine.PodPristine(p.Pod)
@@ -30,7 +29,7 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 		it.Unknown = !known
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
 		it.Unknown = !p.Limits()
-	default: // but for what the runtime has no part in
+	default: // except for what the runtime does not set
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.Exclusive || v.Key == cgroup.Partition)
 	}
 	if known {
@@ -39,8 +38,9 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	return it
 }
 
-// weightAfterIdle is the weight of a pod that is idle no more, where the runtime told it and nobody decides another: the
-// kernel forgets it, and so did an agent whose state is gone.
+// weightAfterIdle is the weight of a pod that is no longer idle, if the runtime
+// requested one and nobody decides another: the kernel forgets it, and so does an
+// agent that lost its state.
 func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodPristine(p.Pod).CPU.Shares
 	ends := false
@@ -55,12 +55,11 @@ func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 	}, ends && requested.Set
 }
 
-// putsBack reports whether a value only takes back what was decided before.
+// putsBack reports whether a value only undoes an earlier decision.
 func putsBack(v lifecycle.Value) bool { return v.Why.Hook == "" }
 
-// asked is what would be in a container's cgroup without us: what the runtime
-// asked for, and where it did not ask, what a new cgroup has. It is nil for what
-// runtimes do not tell.
+// asked is the original value of a container's cgroup file: the runtime's request,
+// or else the value in a new cgroup. It is nil for what runtimes do not report.
 func asked(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
 	out, known := p.Of(v.Field, v.Key)
 	switch v.Field {

@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// route turns a committed plan into what is answered and what is written.
+// route turns a committed plan into an answer and into writes.
 func (n *node) route(w *work) {
 	switch w.done.Event.Kind {
 	case lifecycle.Synchronize:
@@ -46,8 +46,8 @@ func (n *node) route(w *work) {
 	}
 }
 
-// routeChanged says where the values of a container go that was decided anew, by the
-// event; reported is how a Synchronize describes it.
+// routeChanged routes the values of a container that was decided anew; reported is
+// how a Synchronize describes it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.done.Event.Kind
 	if slices.Contains(w.done.Plan.Reseated, ctr.ID) || kind == lifecycle.UpdatePodSandbox || kind == lifecycle.UpdateContainer && ctr.ID != w.done.Event.Container.ID {
@@ -58,8 +58,8 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 	case lifecycle.CreateContainer:
 		n.prepareCreate(w, ctr)
 	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
-		// Between our answer and the runtime's write others may have been
-		// given CPUs: what was decided last counts.
+		// Others may have got CPUs between our answer and the runtime's write: the
+		// last decision counts.
 		w.kernel.owner = ctr.ID
 		n.written(ctr)
 	case lifecycle.UpdateContainer:
@@ -74,20 +74,21 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		if w.done.Event.Former == "" {
 			return
 		}
-		// Its cgroup has a name now. A pool that moved while the runtime was creating
-		// it has its stored copy changed before it starts.
+		// Its cgroup has a name now. If its pool moved while the runtime was
+		// creating it, its stored copy is changed before it starts.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
 		n.bring(w, ctr, route.Named, nil)
 	case lifecycle.Inform:
-		// It may have been created without a record, which a restart needs now.
+		// It may have been created without a record, which a restart needs from now
+		// on.
 		n.track(ctr.ID).Recorded = true
 		n.prepareFollowing(w, ctr)
 	}
 }
 
-// takeOut forgets who is gone.
+// takeOut forgets pods and containers that have ended.
 func (n *node) takeOut(w *work) {
 	for _, id := range slices.Concat(w.done.Plan.Gone, w.done.Plan.GonePods) {
 		n.forget(w, id)
@@ -100,8 +101,8 @@ func (n *node) takeOut(w *work) {
 	}
 }
 
-// losersFirst orders live containers so that those who share CPUs give them up
-// before those who own them get them.
+// losersFirst orders live containers so that those that lose CPUs come before those
+// that get them.
 func (n *node) losersFirst(ids []string) []string {
 	var share, own []string
 	for _, id := range ids {
@@ -121,7 +122,7 @@ func (n *node) forget(w *work, id string) {
 	if t := n.tracks[id]; t != nil {
 		n.queue.Drop(&t.Copy)
 	}
-	if w.done.Event.Kind != lifecycle.Synchronize { // prune knows better of these
+	if w.done.Event.Kind != lifecycle.Synchronize { // prune decides about these
 		n.checkpoint.Drop(id)
 	}
 	if n.state.Container(id) == nil && n.state.Pod(id) == nil {
@@ -168,12 +169,12 @@ func (n *node) preparePod(w *work, id string) {
 }
 
 // maxFailedCreates is how many creations of one container may fail in a row before
-// nothing contested is claimed for it any more: two plugins that claim one field
+// no contested field is claimed for it any more: two plugins that claim one field
 // fail every creation.
 const maxFailedCreates = 2
 
-// prepareCreate answers with what the attachment carries and nobody contests,
-// and leaves the rest for the moment the cgroup exists.
+// prepareCreate answers with what the attachment carries and nobody contests, and
+// leaves the rest for when the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.Create()
@@ -186,19 +187,18 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	values := n.bring(w, ctr, route.Creating, nil)
 	switch {
 	case !w.can.Stamps():
-		// Its creation is over when it is reported, and it carries no record: the checkpoint
-		// has it, and the runtime's copy is what the runtime reports.
+		// It was created before it was reported, and carries no record: the
+		// checkpoint has one, and the runtime's copy is as reported.
 		n.noteLate(ctr)
 		t.Report(&w.done.Event.Container.Resources)
 		n.enqueue(ctr, values...)
-	case len(values) > 0 || ctr.Found.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, also where nobody owns anything and so nothing is decided
+	case len(values) > 0 || ctr.Found.Refused || !ctr.Stamp.CPUs.Empty(): // which stays so, even if nobody owns anything and so nothing is decided
 		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
 		t.Recorded = true
 	}
 }
 
-// rename carries what is known of a container's deliveries over to the id the
-// runtime gave it.
+// rename moves a container's track to the id that the runtime gave it.
 func (n *node) rename(w *work) {
 	from, to := n.tracks[w.done.Event.Former], w.done.Event.Container.ID
 	if w.done.Plan.Container == nil || w.done.Plan.Container.ID != to || from == nil {
@@ -233,15 +233,16 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	}
 }
 
-// noteLate keeps what a container would return to now, where that is known.
+// noteLate stores in the checkpoint what a container would return to now, if that
+// is known.
 func (n *node) noteLate(ctr *engine.Container) {
 	if !ctr.Unread.Unasked {
 		n.checkpoint.Note(ctr.ID, n.recordOf(ctr))
 	}
 }
 
-// noteUnplaced keeps whether a container got the CPUs it may have had since its
-// creation: its record, which cannot be changed, does not know.
+// noteUnplaced stores whether a container got the CPUs it may own: its record is as
+// at its creation and lacks that.
 func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
 	if w.wasUnplaced[ctr.ID] && !ctr.Unplaced && p != nil && p.Intent.CPUs.Said() {
@@ -249,9 +250,9 @@ func (n *node) noteUnplaced(w *work, ctr *engine.Container) {
 	}
 }
 
-// prepareStart has the runtime's copy changed before the start goes on, where the
-// attachment can hold it: the cgroup comes with the start, and what was decided anew
-// since the creation would otherwise be in force only after the first instruction.
+// prepareStart changes the runtime's copy before the start continues, if the
+// attachment can hold it. Its cgroup comes with the start, and a decision since the
+// creation would otherwise apply only after the first instruction.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	delete(n.failedCreates, ctr.Key)
@@ -265,14 +266,14 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	case t.noCgroupPath: // only now its cgroup is known
 		t.noCgroupPath = false
 		n.prepareLive(w, ctr, nil)
-	case t.sent == nil: // created while we were away: what only a creation carries is lost
+	case t.sent == nil: // created while no agent ran: what only a creation carries is lost
 		n.prepareLive(w, ctr, w.done.Event.Container)
 	case w.can.HoldsStart:
 		n.bring(w, ctr, route.Starting, nil)
 	}
 }
 
-// prepareUpdate re-asserts what we own in whatever the kubelet requests.
+// prepareUpdate adds the values that we own to the kubelet's update.
 func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	n.noteLate(ctr)
@@ -282,27 +283,27 @@ func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t.Pending = runtimesync.Requested(w.done.Event.Requested)
 	n.bring(w, ctr, route.Updating, nil)
 	if !w.can.Stamps() {
-		n.written(ctr) // nobody waited for our answer: it is reported afterwards
+		n.written(ctr) // nobody waited for our answer: the update is reported afterwards
 	}
 }
 
-// prepareFollowing brings a container in line that was resized with its pod: its
-// record is of before.
+// prepareFollowing updates a container that was resized with its pod: its record is
+// older.
 func (n *node) prepareFollowing(w *work, ctr *engine.Container) {
 	n.noteLate(ctr)
 	n.prepareLive(w, ctr, nil)
 }
 
-// createDone notes that the runtime knows a container. What was sent to it until
-// now may have been passed over.
+// createDone notes that the runtime knows a container. It may have ignored what was
+// sent before.
 func (n *node) createDone(ctr *engine.Container) {
 	if n.track(ctr.ID).CreateDone() {
 		n.enqueue(ctr, n.state.Values(ctr)...)
 	}
 }
 
-// written notes that the runtime has stored what an update was answered with,
-// on top of whatever its copy got in between.
+// written notes that the runtime has stored the answer to an update, on top of
+// later values in its copy.
 func (n *node) written(ctr *engine.Container) {
 	wrote := n.track(ctr.ID).UpdateDone()
 	for _, v := range n.state.Values(ctr) {
@@ -312,9 +313,9 @@ func (n *node) written(ctr *engine.Container) {
 	}
 }
 
-// prepareLive brings a container that already exists to what is decided now:
-// the kernel at once, the runtime's copy later. reported is the container as the
-// runtime describes it, nil where it is known from before.
+// prepareLive applies the present decision to an existing container: to the kernel
+// at once, to the runtime's copy later. reported is the container as the runtime
+// describes it, nil if it is known already.
 func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	t := n.track(ctr.ID)
 	t.undescribed = t.undescribed || ctr.Unread.Why != ""
@@ -327,8 +328,9 @@ func (n *node) prepareLive(w *work, ctr *engine.Container, reported *lifecycle.C
 	n.bring(w, ctr, route.Living, reported)
 }
 
-// prepareSeat expands a pool's change to its members: the kernel before the
-// answer, and the runtime's copy of those that have no cgroup yet with it.
+// prepareSeat applies a pool's change to its containers: to the kernel before the
+// answer, and with the answer to the runtime's copy of those that have no cgroup
+// yet.
 func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 	w.kernel.items = slices.Grow(w.kernel.items, len(change.Members))
 	if q, now := n.state.Displaced(n.state.Container(change.Members[0])); now && !n.state.DisplacedBy(change.Seat, change.Before) {
@@ -359,8 +361,8 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 	}
 }
 
-// sendCreated changes the runtime's copy of a container that has no cgroup yet
-// with the answer: its start would bring back what it lost.
+// sendCreated changes the runtime's copy of a container that has no cgroup yet with
+// the answer: its start would restore the CPUs that it lost.
 func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
 	if ctr.Life != lifecycle.StateCreated || !w.tellsOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
 		return false
@@ -369,9 +371,9 @@ func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bo
 	return true
 }
 
-// tellsOthers reports whether the answer to an event can change containers that
-// it is not about. Where starts are held any can; of NRI's answers three have a
-// place for it.
+// tellsOthers reports whether the answer to an event can change other containers.
+// If starts can be held, any answer can; of NRI's answers three have a field for
+// it.
 func (w *work) tellsOthers() bool {
 	switch w.done.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
@@ -380,8 +382,8 @@ func (w *work) tellsOthers() bool {
 	return w.from != nil && w.can.HoldsStart
 }
 
-// refreshCreated does the same for containers that lose nothing now and whose
-// copy is still of an earlier time: what is given away may be in it.
+// refreshCreated does the same for containers that lose nothing now and whose copy
+// is out of date: it may have CPUs that others get.
 func (n *node) refreshCreated(w *work) {
 	if !w.tellsOthers() || !w.done.Plan.Moved() {
 		return

@@ -17,10 +17,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Release gives back everything that was decided: it puts a policy that decides
-// nothing in force, with what the kernel had before us where the engine cannot
-// know it, and returns when the runtime's copies agree or ctx ends. What
-// somebody else has changed since is left to them.
+// Release restores everything that was decided. It applies a policy that decides
+// nothing, with the kernel's original values where the engine cannot know them, and
+// returns when the runtime's copies agree or ctx ends. It leaves values that
+// another program has changed since.
 func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Released {
 	var out []keeper.Outcome
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
@@ -36,7 +36,7 @@ func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Rele
 	return r
 }
 
-// tune takes over what of a configuration concerns the conductor itself.
+// tune applies the settings of a configuration for the conductor itself.
 func (c *Conductor) tune(t Tuning) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -45,8 +45,8 @@ func (c *Conductor) tune(t Tuning) {
 	c.keeper.SetConflictLimit(t.ConflictLimit)
 }
 
-// awaitCopies waits until the runtime's stored copies are in line, and returns
-// how many are not. Without a runtime nothing is waited for.
+// awaitCopies waits until the runtime's stored copies are up to date, and returns
+// how many are not. Without a runtime it does not wait.
 func (c *Conductor) awaitCopies(ctx context.Context) int {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
@@ -68,8 +68,8 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	}
 }
 
-// staleCopies lists what the runtime's stored copies have of us still: a later
-// update of the kubelet's makes the runtime write it again.
+// staleCopies lists our values in the runtime's stored copies: the runtime would
+// write them again at the kubelet's next update.
 func (n *node) staleCopies() []api.Kept {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,7 +111,7 @@ func (n *node) staleCopy(to attached, can *Capabilities, id string) (out []api.K
 	return out
 }
 
-// Released sums up what became of values that were given back.
+// Released sums up the results of a release.
 func Released(out []keeper.Outcome) api.Released {
 	type setting struct {
 		dir, key string
@@ -144,9 +144,9 @@ func Released(out []keeper.Outcome) api.Released {
 	return r
 }
 
-// giveUp gives back what an earlier agent wrote for those that live and nobody
-// decides any more. Those that the runtime cannot describe keep what they have: it is
-// called again when one can be read.
+// giveUp restores what an earlier agent wrote for live containers, if nobody
+// decides it any more. Containers that the runtime cannot describe keep their
+// values: it is called again when one can be read.
 func (c *Conductor) giveUp(w *work) {
 	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {
@@ -177,9 +177,9 @@ func (n *node) dirs() (out []string) {
 	return out
 }
 
-// findEarlier notifies the keeper of an earlier agent: records show that one has
-// written, as does a key that signed some.
-// It is asked at each Synchronize; the first answer counts.
+// findEarlier notifies the keeper of an earlier agent: a record, or a key that was
+// used before, shows that one has written. Each Synchronize checks it until one
+// finds it.
 func (c *Conductor) findEarlier(records map[string]engine.Record) {
 	if c.looked {
 		return

@@ -9,30 +9,30 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// timer is a row of the table of what the conductor does when a time has come.
+// timer is a row of the conductor's table of timers.
 type timer struct {
 	what  string
 	due   *time.Timer
-	every time.Duration // when it is due again; 0 where who has something to do sets it
+	every time.Duration // when it is due again; 0 if the code with work for it sets that
 	do    func(context.Context)
 }
 
-// answerDelay lets an answer be on its way before what remains of its event takes
-// the processor.
+// answerDelay lets an answer leave before the rest of its event takes the
+// processor.
 const answerDelay = 300 * time.Microsecond
 
-// sweepInterval is how often the conductor checks for pods that ended without an event
-// of the runtime. It costs a look at one directory per pod.
+// sweepInterval is how often the conductor checks for pods that ended without an
+// event of the runtime. It costs one look-up of a directory per pod.
 const sweepInterval = 5 * time.Second
 
-// never is when a timer is due that nobody has set.
+// never is the due time of a timer that nobody has set.
 const never = math.MaxInt64
 
-// Run serves the table of timers until ctx ends. None waits for another: a node that
-// is never quiet, or a runtime that does not answer an update, keeps nobody from being
-// swept. What was answered is confirmed when it returns. What else waits for a time is
-// apart from it: the keeper's drift (Watch), and the checkpoint, which is kept after all
-// of these (record.Checkpoint.Keep).
+// Run serves the table of timers until ctx ends. No timer waits for another: the
+// sweep runs also on a node that is never idle, or while a runtime does not answer
+// an update. When Run returns, everything that was answered is confirmed. Other
+// timed work is separate: the keeper's drift (Watch), and the checkpoint, which is
+// saved after all of these (record.Checkpoint.Keep).
 func (c *Conductor) Run(ctx context.Context) error {
 	timers := []timer{
 		{"confirm a creation that was answered", c.confirmDue, 0, func(context.Context) { c.Settled() }},
@@ -71,9 +71,9 @@ func (n *node) retryCopies() {
 	n.queue.Retry()
 }
 
-// sweep ends pods whose cgroup was there and is gone: runtimes forget pods older than
-// their last restart, and do not report their end. They leave the memory, too. It finds
-// containers that run without a cgroup.
+// sweep ends pods whose cgroup existed and is gone: runtimes forget pods older than
+// their last restart, and do not report their end. Their memory is freed, too. It
+// also finds containers that run without a cgroup.
 func (c *Conductor) sweep() {
 	c.presence.Find()
 	c.reports.Absent()

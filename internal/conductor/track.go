@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// node is what is decided on the node and how far it has been brought there. Its
-// methods run under mu and do no I/O; those that take mu themselves say so.
+// node is the decided state of the node, and how far it is applied. Its methods run
+// under mu and do no I/O; those that take mu themselves say so.
 type node struct {
 	mu sync.Mutex // guards all below; never held across I/O
 
@@ -21,28 +21,29 @@ type node struct {
 	queue         *runtimesync.Queue
 	runtimes      map[string]attached
 	ceded         map[lifecycle.Field]bool
-	failedCreates map[placement.Key]int // creations in a row that failed after us
+	failedCreates map[placement.Key]int // creations in a row that failed after our answer
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer
 	unified       bool // cgroups are of version 2
 }
 
-// track is what is known of one container beyond the engine's state: what became
-// of its values, and how far the runtime is. Of a pod it is the values alone.
+// track is what is known of one container beyond the engine's state: the results
+// for its values, and what the runtime knows. For a pod it has the results alone.
 // node.track makes it and node.forget drops it.
 type track struct {
 	runtimesync.Copy                            // the runtime's stored copy
-	sent             deliveries                 // what became of its values; nil where nothing was brought to it
-	given            map[lifecycle.Field]string // what it was created with and no runtime reports
+	sent             deliveries                 // the results for its values; nil if none was applied
+	given            map[lifecycle.Field]string // values it was created with that no runtime reports
 	cgroup           cgroupPath
-	noCgroupPath     bool // its creation named no cgroup that can be used
+	noCgroupPath     bool // its creation named no cgroup that the keeper can use
 	undescribed      bool // the runtime listed it without a description
 }
 
-// cgroupPath is a container's cgroup, and what it follows from.
+// cgroupPath is a container's cgroup, and what it was derived from.
 type cgroupPath struct{ parent, path, dir string }
 
-// track returns what is known of a container or pod; it makes what it does not find.
+// track returns what is known of a container or pod; if nothing is, it adds an
+// empty one.
 func (n *node) track(id string) *track {
 	t := n.tracks[id]
 	if t == nil {
@@ -52,7 +53,7 @@ func (n *node) track(id string) *track {
 	return t
 }
 
-// of returns what became of a value. Nothing is known of a nil track.
+// of returns the result for a value. A nil track knows nothing.
 func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	if t == nil {
 		return delivery{}, false
@@ -60,8 +61,8 @@ func (t *track) of(v lifecycle.Value) (d delivery, ok bool) {
 	return t.sent.of(v)
 }
 
-// give remembers a value that a container is created with and no runtime reports
-// later; its record has it too.
+// give remembers a value that a container is created with and that no runtime
+// reports later; its record has it too.
 func (t *track) give(v lifecycle.Value) {
 	if !unreported(v.Field) {
 		return
@@ -72,7 +73,7 @@ func (t *track) give(v lifecycle.Value) {
 	t.given[v.Field] = v.Text
 }
 
-// deliver notes what became of a value.
+// deliver notes the result for a value.
 func (t *track) deliver(v lifecycle.Value, d delivery) {
 	d.Field, d.Key = v.Field, v.Key
 	if i := t.sent.at(v); i >= 0 {
@@ -82,12 +83,12 @@ func (t *track) deliver(v lifecycle.Value, d delivery) {
 	t.sent = append(t.sent, d)
 }
 
-// lost records a value that could not be brought anywhere.
+// lost notes a value that could not be applied.
 func (t *track) lost(v lifecycle.Value, missing api.Missing, why string) {
 	t.deliver(v, delivery{Channel: "none", Value: v.String(), Note: why, Missing: missing})
 }
 
-// carried records a value that is in an answer.
+// carried notes a value that is in an answer.
 func (t *track) carried(v lifecycle.Value, by string) {
 	t.deliver(v, delivery{Channel: by, Value: v.String(), Applied: true})
 }

@@ -22,7 +22,7 @@ func (c *Conductor) View(read func(*nodeview.View)) {
 	read(&v)
 }
 
-// attachedNow tells of the runtimes that are connected.
+// attachedNow lists the connected runtimes.
 func attachedNow(runtimes map[string]attached) (all []api.Attached) {
 	for _, a := range runtimes {
 		all = append(all, api.Attached{Name: a.from.Name(), State: "connected", Runtime: a.runtime.About()})
@@ -30,22 +30,21 @@ func attachedNow(runtimes map[string]attached) (all []api.Attached) {
 	return all
 }
 
-// Copied returns a copy of the state, to try on it what would be.
+// Copied returns a copy of the state for a what-if.
 func (c *Conductor) Copied() (s *engine.State) {
 	_, _ = c.run(own(lifecycle.WhatIf, func() { s = c.node.state.Copy() }, nil))
 	return s
 }
 
-// Journal returns what happened of late.
+// Journal returns the last events.
 func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 
-// stuck is how long one event may take before it counts as never ending. A
-// lower memory limit may make the kernel reclaim for many seconds.
+// stuck is after how long an event counts as never ending. A lower memory limit may
+// make the kernel reclaim for many seconds.
 const stuck = 2 * time.Minute
 
-// Alive reports whether the conductor still takes events: its lock is to be had
-// before ctx ends, and no event has been under way for ever. Nothing outside of
-// this process has a say in it.
+// Alive reports whether the conductor still handles events: its lock is free before
+// ctx ends, and no event is stuck. Nothing outside of this process affects it.
 func (c *Conductor) Alive(ctx context.Context) error {
 	if s := c.uptimes.since.Load(); s != 0 {
 		if took := c.uptime() - time.Duration(s); took > stuck {

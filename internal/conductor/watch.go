@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Watch finds values that others change in the kernel and puts them right, until
-// ctx ends. Without a watcher it reads all files in turn.
+// Watch finds values that others change in the kernel and repairs them, until ctx
+// ends. Without a watcher it reads all files in turn.
 func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	d := keeper.Drift{
 		Keeper: c.keeper, Watcher: w, Noticed: c.askAbout, Repair: c.repair, Retry: c.retryRefused,
@@ -22,8 +22,9 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	return d.Run(ctx)
 }
 
-// Mend looks at every value in force at once and writes again what others have
-// undone, and what the kernel refused. Watch does the same bit by bit, within a second.
+// Mend checks every value in force at once. It writes again what others have
+// changed and what the kernel refused. Watch does the same in small steps, within a
+// second.
 func (c *Conductor) Mend() {
 	if owners := c.keeper.Differing(); len(owners) > 0 {
 		c.repair(owners)
@@ -31,9 +32,8 @@ func (c *Conductor) Mend() {
 	c.retryRefused()
 }
 
-// askAbout has a runtime asked that does not report by itself whether it was the
-// one who wrote: new resources of a container are to be known before its values
-// are put right.
+// askAbout asks a runtime that does not report updates whether it changed a value:
+// a container's new resources must be known before its values are repaired.
 func (c *Conductor) askAbout(owner string) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -44,8 +44,8 @@ func (c *Conductor) askAbout(owner string) {
 	}
 }
 
-// retryRefused writes again what the kernel refused: a value may have been refused
-// for another that is gone by now, as a pod's quota for a container's.
+// retryRefused writes again what the kernel refused: the reason may have been
+// another value that is gone by now, such as a container's quota for its pod's.
 func (c *Conductor) retryRefused() {
 	if owners := c.keeper.Refused(); len(owners) > 0 {
 		c.rewrite(lifecycle.Repair, func() (out []keeper.Outcome) {

@@ -10,8 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// recovery is one container that runs already while it is found out what was decided
-// for it.
+// recovery finds out what was decided for a container that already runs.
 type recovery struct {
 	n     *view
 	facts *Facts
@@ -19,8 +18,8 @@ type recovery struct {
 	c     *Container
 }
 
-// find returns what the container's record says, brought in line with what happened
-// since, or what serves for one that has none; nil for a container that is new.
+// find returns what the container's record says, updated by what happened since, or
+// a substitute if it has none; nil for a new container.
 func (b *recovery) find(reported *lifecycle.Container) *Record {
 	if q, ok := b.facts.Distrusted[reported.ID]; ok {
 		b.c.decided.distrust = []lifecycle.Problem{q}
@@ -43,7 +42,7 @@ func (b *recovery) find(reported *lifecycle.Container) *Record {
 	return nil
 }
 
-// recorded gives a container what its record says.
+// recorded restores a container from its record.
 func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
 	if c.Unread.Why == "" {
@@ -52,7 +51,7 @@ func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 		rec.CPUs = b.unreadSince(rec)
 	}
 	c.decided.touched = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
-	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // what is offline comes back
+	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // an offline CPU will come back
 	c.Pristine = askedSince(rec, &reported.Resources)
 	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.Late && (slices.Contains(rec.Ours, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
 		c.Pristine.CPU.Quota = had // an owner's is lifted, also when its CPUs come back
@@ -61,7 +60,7 @@ func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	b.paidSince(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.Kept, c.Stamp.made = rec.Kept, true // what is ours from here on its record does not have
+	c.Kept, c.Stamp.made = rec.Kept, true // its record lacks the values that are ours from now on
 	c.Pristine, c.Unplaced = asked, false
 	c.decided.proposed = carried(rec.Ours, &reported.Resources, &rec.Pristine)
 }
@@ -89,12 +88,12 @@ func (b *recovery) untaken(reported *lifecycle.Container, claim string) string {
 	return b.n.machine.Format(left)
 }
 
-// adopt makes do without a record: what the kernel gives a container now is
-// what was decided before. One with the CPUs its pod was assigned owns them; one
-// that was narrowed otherwise did not get them.
+// adopt restores a container without a record: what the kernel gives it now is what
+// was decided before. If it has the CPUs its pod was assigned, it owns them; if it
+// was narrowed otherwise, it did not get them.
 //
-// Where it carries a record that is not trusted, as after the loss of the key, an
-// agent gave it what the runtime's copy says of CPUs.
+// If it carries a record that is not trusted, as after the loss of the key, an
+// agent gave it the CPUs in the runtime's copy.
 func (b *recovery) adopt() *Record {
 	has, whole := b.n.machine.OnlineOf(b.facts.Kernel[b.c.ID]), b.n.machine.Online()
 	_, ours := b.facts.Distrusted[b.c.ID]
@@ -102,11 +101,11 @@ func (b *recovery) adopt() *Record {
 		b.c.Pristine.CPU.CPUs = ""
 	}
 	if b.n.terms(b.p).Chooses {
-		// Whoever decided them, they stay its memory nodes, its limit counts on them,
-		// and giving values back moves no page.
+		// Whoever decided its memory nodes, it keeps them: its limit needs them,
+		// and a release moves no page.
 		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
-	if ours && has.Empty() { // bounded no more than the machine: it was given no CPUs to own
+	if ours && has.Empty() { // it may use the whole machine: it owns no CPUs
 		has = whole
 	}
 	whole = b.p.and(whole)
@@ -125,16 +124,16 @@ func (b *recovery) adopt() *Record {
 		b.c.Stamp.CPUs, b.c.Pristine = has, asked
 		return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
-	// Where the agent chooses, nobody but it gives the runtime's copy a list: one in
-	// a pool was refused, whatever the copy says by now.
+	// Where the agent chooses CPUs, only the agent puts a list into the runtime's
+	// copy: a container in a pool was refused, whatever the copy says now.
 	if !b.c.decided.touched && (!chosen || !narrowed) {
 		return nil
 	}
 	return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine, Home: b.c.Home}}
 }
 
-// adoptHome finds the NUMA node whose pool a container runs in: none of the others'
-// CPUs are in its cpuset.
+// adoptHome finds the NUMA node whose pool a container runs in: its cpuset has no
+// CPU of another node.
 func (b *recovery) adoptHome(has topology.Set) {
 	if !has.Empty() && b.p.Intent.NUMA.Said() {
 		b.c.Home = (&seating{n: b.n, p: b.p, c: b.c}).shares(true, has).Home
@@ -142,7 +141,7 @@ func (b *recovery) adoptHome(has topology.Set) {
 }
 
 // unlifted are a container's resources with the quota that was lifted because it
-// owns CPUs, as far as another value tells it: in a Guaranteed pod the shares do.
+// owns CPUs, if another value shows that quota: in a Guaranteed pod the shares do.
 func (p *Pod) unlifted(r *lifecycle.Resources) lifecycle.Resources {
 	out := *r
 	if r.CPU.Quota.V < 0 && p.Intent.QoS == intent.Guaranteed {
@@ -152,10 +151,10 @@ func (p *Pod) unlifted(r *lifecycle.Resources) lifecycle.Resources {
 	return out
 }
 
-// runsOnOwn reports whether the kernel gives a container without a record the CPUs
-// its pod was assigned, or as many as the agent would have chosen and to nobody else:
-// it owns them. Where owners' quotas are lifted, and an agent had the runtime's copy
-// say so, that alone tells.
+// runsOnOwn reports whether a container without a record owns CPUs: the kernel
+// gives it the CPUs its pod was assigned, or as many as the agent would have chosen
+// and to nobody else. Where owners' quotas are lifted and the runtime's copy has
+// that, the copy decides alone.
 func (b *recovery) runsOnOwn(has topology.Set) bool {
 	if b.p.Intent.CPUs.Said() {
 		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
@@ -173,14 +172,14 @@ func (b *recovery) runsOnOwn(has topology.Set) bool {
 		return false // the copy has what was decided, and no quota was lifted
 	}
 	as := slices.Contains(b.asksByNow(&asked), has.Len())
-	if !as && b.p.Intent.NUMA.V.Exclusive { // more than it asks for: all there is of NUMA nodes
+	if !as && b.p.Intent.NUMA.V.Exclusive { // more than it asks for: all CPUs of NUMA nodes
 		all := b.n.machine.Spread(topology.NodeLevel, has).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 		as = has.Contains(all) && (quota < 0 || !lifts)
 	}
 	return as && b.aloneOn(has)
 }
 
-// lifts reports whether a container would be without a quota if it owned CPUs.
+// lifts reports whether a container would lose its quota if it owned CPUs.
 func (b *recovery) lifts(cpus topology.Set) bool {
 	owner := *b.c
 	owner.Seat.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
@@ -188,8 +187,8 @@ func (b *recovery) lifts(cpus topology.Set) bool {
 	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUQuota && v.Int < 0 })
 }
 
-// aloneOn reports whether no other pod's container runs on some CPUs, but for those
-// they may have been lent to.
+// aloneOn reports whether no other pod's container runs on some CPUs, except
+// containers that they may have been lent to.
 func (b *recovery) aloneOn(has topology.Set) bool {
 	lent := b.n.terms(b.p).Lent
 	for pod, all := range b.n.listed {
@@ -206,7 +205,7 @@ func (b *recovery) aloneOn(has topology.Set) bool {
 	return true
 }
 
-// sitsOnOwn is runsOnOwn of a container as it is told.
+// sitsOnOwn is runsOnOwn for a container as the runtime reports it.
 func (b *recovery) sitsOnOwn(c *lifecycle.Container) bool {
 	list, known := b.facts.Kernel[c.ID]
 	if c.Unread != "" {

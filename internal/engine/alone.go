@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// alone returns the CPUs that a pod's containers own and share with nobody
-// outside of it, where none of its containers is to run elsewhere: what the
-// pod's cgroup can have alone. It is empty where there is nothing of the kind.
+// alone returns the CPUs that a pod's cgroup can have alone: those that its
+// containers own and lend to nobody. It is empty if a container of the pod runs
+// elsewhere.
 func (n *view) alone(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
-		return topology.Set{} // nobody asks
+		return topology.Set{} // no hook needs it
 	}
 	cpus := n.ledger.OfPod(p.Pod.UID)
 	if cpus.Empty() || p.Stopped || !cpus.And(n.ledger.Lent()).Empty() {

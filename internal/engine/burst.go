@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// burstFile is the one file whose bound is another value: the kernel keeps a
-// burst within the quota, and refuses either that would break it.
+// burstFile is the one file whose value is bounded by another: the kernel refuses a
+// burst above the quota, and a quota below the burst.
 const burstFile = "cpu.max.burst"
 
-// bound keeps bursts within the quotas that came out, whoever set those. Where
-// no quota is in force there is nothing to go beyond.
+// bound keeps bursts within the decided quotas, whoever set those. Without a quota
+// there is nothing to exceed.
 func (o *output) bound(in *hook.Input) {
 	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
 	if at < 0 {
@@ -39,8 +39,8 @@ func (o *output) bound(in *hook.Input) {
 	}
 }
 
-// bursts are the bursts of a pod's live containers together, in µs; 0 where the
-// pod asked for none.
+// bursts is the sum of the bursts of a pod's live containers, in µs; 0 if the pod
+// asked for none.
 func (n *view) bursts(p *Pod) (sum int64) {
 	if !p.Intent.Burst.Said() {
 		return 0
@@ -48,7 +48,7 @@ func (n *view) bursts(p *Pod) (sum int64) {
 	for _, c := range n.containersOf(p.Pod.ID) {
 		for i := range c.decided.proposed {
 			if v := &c.decided.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
-				burst, _ := strconv.ParseInt(v.Text, 10, 64) // of a hook server it may be no number
+				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server's may be no number
 				sum += max(burst, 0)
 			}
 		}
@@ -56,17 +56,17 @@ func (n *view) bursts(p *Pod) (sum int64) {
 	return sum
 }
 
-// recomputePod decides the pod's own values anew where its containers have other CPUs
-// alone, or other bursts, than they were decided with. So the pod's has room for theirs, and no
-// quota that the kubelet gives the pod after its containers' is below it.
+// recomputePod decides the pod's own values anew if its containers have other CPUs
+// alone, or other bursts, than before. So the pod's burst has room for theirs, and
+// the kubelet may lower the pod's quota after its containers'.
 func (d *draft) recomputePod(podID string) {
 	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.alone(p) != p.alone || d.n.bursts(p) != p.bursts) {
 		d.redecide(p, p.Values)
 	}
 }
 
-// boundAnew reports whether a pod that may burst has other CPU limits than
-// before, by its spec.
+// boundAnew reports whether the spec of a pod that may burst has other CPU limits
+// than before.
 func boundAnew(old, now *Pod) bool {
 	if !now.Intent.Burst.Said() || now.Spec == old.Spec {
 		return false

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy returns a state that changes by itself, for asking what would be. Pods and containers are shared: they are
-// replaced, never changed.
+// Copy returns an independent state for a what-if. Pods and containers are shared:
+// they are replaced, never changed.
 func (s *State) Copy() *State {
 	c := *s
 	c.ledger = s.ledger.Clone()
@@ -27,7 +27,8 @@ func (s *State) Copy() *State {
 	return &c
 }
 
-// Wish is a pod that is not there yet: what the kubelet would tell the runtime of it, and what its spec says.
+// Wish is a pod that does not exist yet: what the kubelet would send to the runtime
+// for it, and its spec.
 type Wish struct {
 	Pod        lifecycle.Pod
 	Spec       *lifecycle.PodSpec
@@ -40,8 +41,9 @@ type Rejected struct {
 	Reason         string
 }
 
-// WhatIf runs wishes one after another, as if each were created and started (an init container has ended before the next), and changes the state: ask a Copy. A pod
-// with a container that is refused goes on without it, as it would on a node.
+// WhatIf runs wishes one after another, as if each were created and started (an
+// init container ends before the next), and changes the state: call it on a Copy. A
+// pod with a refused container continues without it, as it would on a node.
 func (s *State) WhatIf(wishes []Wish) []Rejected {
 	var refused []Rejected
 	for i := range wishes {
@@ -74,7 +76,7 @@ func (s *State) whatIf(w *Wish) (refused []Rejected) {
 	return refused
 }
 
-// steps are what the runtime would tell of a wish that comes true.
+// steps are the events that the runtime would send for a wish.
 func (w *Wish) steps() []lifecycle.Event {
 	steps := []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: &w.Pod}}
 	for i := range w.Containers {
@@ -89,7 +91,8 @@ func (w *Wish) steps() []lifecycle.Event {
 	return steps
 }
 
-// Reconfigure decides everybody anew by another policy, and changes the state: ask a Copy.
+// Reconfigure decides all containers anew under another policy, and changes the
+// state: call it on a Copy.
 func (s *State) Reconfigure(p Policy) {
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Configure}, Facts{Policy: &p}))
 }

@@ -42,12 +42,12 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 }
 
 var (
-	// ofPod are events about a pod, whatever container they name.
+	// ofPod are events about a pod, even if they name a container.
 	ofPod = []lifecycle.Kind{lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.Inform, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox}
-	// begins are events that say of a container that is not known that there is one. All
-	// others follow something, and end nothing that is not known.
+	// begins are events that can introduce an unknown container. All others follow
+	// one of these, and end nothing unknown.
 	begins = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer}
-	// later are events that only say that an earlier one came through.
+	// later are events that only confirm an earlier one.
 	later = []lifecycle.Kind{lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer}
 )
 
@@ -86,7 +86,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	switch c := d.learn(ev.Container); {
 	case ev.Kind == lifecycle.CreateContainer:
 		d.dropFailed(ev)
-		d.facts.Records = nil // what is new has no past
+		d.facts.Records = nil // a new container has no past
 		d.create(ev.Container, lifecycle.StateCreated)
 		d.refuse()
 	case ev.Kind == lifecycle.RemoveContainer:
@@ -97,7 +97,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	case ev.Kind == lifecycle.UpdateContainer:
 		d.update(c, ev.Requested)
 	case ev.Kind == lifecycle.StartContainer && c == nil:
-		// Created while nobody listened: decide now what can be.
+		// It was created while no agent ran: decide now what still can be decided.
 		d.create(ev.Container, lifecycle.StateRunning)
 	case ev.Kind == lifecycle.StartContainer && c.Unread.Why != "" && ev.Container.Unread == "":
 		d.reread(c, ev.Container)
@@ -108,7 +108,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	}
 }
 
-// lives moves a container to the state of life that an event tells of.
+// lives sets a container's state to the one that an event implies.
 func (d *draft) lives(k lifecycle.Kind, c *Container) {
 	switch {
 	case k == lifecycle.StartContainer:
@@ -125,7 +125,7 @@ func (d *draft) lives(k lifecycle.Kind, c *Container) {
 	}
 }
 
-// learn returns a known container, with what its creation did not tell.
+// learn returns a known container, completed by what its creation did not report.
 func (d *draft) learn(reported *lifecycle.Container) *Container {
 	c := d.n.container(reported.ID)
 	if c == nil || c.Name != lifecycle.Unnamed && c.CgroupsPath != "" {
@@ -139,8 +139,8 @@ func (d *draft) learn(reported *lifecycle.Container) *Container {
 	return &n
 }
 
-// name gives a container that was decided before it existed the id and the
-// cgroup it has now. What was decided stays.
+// name gives a container that was decided before it existed its id and its cgroup.
+// What was decided stays.
 func (d *draft) name(ev *lifecycle.Event) {
 	c := d.n.container(ev.Former)
 	if c == nil || d.n.container(ev.Container.ID) != nil {
@@ -156,7 +156,7 @@ func (d *draft) name(ev *lifecycle.Event) {
 }
 
 // dropFailed drops earlier attempts at this container that never started: their
-// creation failed after we had decided it, and nobody tells of that.
+// creation failed after we had decided it, and no event reports that.
 func (d *draft) dropFailed(ev *lifecycle.Event) {
 	for _, id := range d.n.base.byPod[ev.Pod.ID] {
 		c := d.n.container(id)
@@ -168,8 +168,8 @@ func (d *draft) dropFailed(ev *lifecycle.Event) {
 	}
 }
 
-// repeated returns a pod as it is told once more: with the sum of resources that is
-// known by now, since the event has that of the pod's creation.
+// repeated returns a pod that is reported again, with the known sum of resources,
+// since the event has the sum at the pod's creation.
 func (d *draft) repeated(pod *lifecycle.Pod) *lifecycle.Pod {
 	known := d.n.pod(pod.ID)
 	if known == nil || known.Stopped || known.Pod.Resources == nil {
@@ -189,8 +189,8 @@ func (d *draft) runPod(pod *lifecycle.Pod) {
 	d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 }
 
-// updatePod takes in what the kubelet asks for the pod now. Runtimes tell the pod
-// as it was, and what is asked beside it.
+// updatePod applies the kubelet's new request for the pod. Runtimes send the old
+// pod and the new request beside it.
 func (d *draft) updatePod(ev *lifecycle.Event) {
 	pod := *ev.Pod
 	if ev.Requested != nil {
@@ -233,7 +233,8 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 	return np
 }
 
-// PodPristine is what the runtime told of a pod's own resources; empty where it told none.
+// PodPristine is the runtime's request for the pod's own resources; empty if it
+// sent none.
 func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
 	return cmp.Or(p.Resources, &lifecycle.Resources{})
 }
@@ -254,7 +255,7 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	s := d.seating(c, nil)
 	s.mergeExternal(d.facts.Outside, true)
 	if was := d.askedMore(pod, c); was != nil && rec == nil {
-		_ = d.resize(was, c) // the container's problems have it, and its creation goes on
+		_ = d.resize(was, c) // it is among the container's problems, and the creation continues
 	} else {
 		d.decideContainer(c, rec, nil)
 	}
@@ -264,9 +265,9 @@ func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	}
 }
 
-// askedSince returns what a container was asked for, by its record, or, where the
-// record is of its creation, by the runtime's copy in what we never changed: the
-// kubelet may have asked for something else since.
+// askedSince returns a container's request, by its record. If the record is of its
+// creation, fields of the runtime's copy that we never changed count, since the
+// kubelet may have requested something else since.
 func askedSince(rec *Record, requested *lifecycle.Resources) lifecycle.Resources {
 	out := rec.Pristine
 	if rec.Late {
@@ -284,17 +285,17 @@ func askedSince(rec *Record, requested *lifecycle.Resources) lifecycle.Resources
 	return out
 }
 
-// pristine keeps of a container's resources what can ever be put back.
+// pristine returns those of a container's resources that a release could restore.
 func pristine(r *lifecycle.Resources) lifecycle.Resources {
 	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}, Hugepages: r.Hugepages}
 }
 
-// decideContainer seats a container, asks the hooks and puts the result into the draft. r is
-// the resize that it is seated for, nil for none.
+// decideContainer gives a container its CPUs, asks the hooks and puts the result
+// into the draft. r is the resize in progress, nil for none.
 func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
-	before := c.decided.proposed // of one that runs already and is new to us
+	before := c.decided.proposed // it already runs and is new to us
 	if c.Unread.Unasked {
-		before = nil // what it would be put back to is not known
+		before = nil // its original values are not known
 	}
 	old := d.n.container(c.ID)
 	if old != nil {
@@ -328,9 +329,9 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	d.recomputePod(c.PodID)
 }
 
-// redecide asks the hooks for the pod's own values once more: it has come to
-// own CPUs, or to have others alone, or its containers have other bursts. before
-// are those it had.
+// redecide asks the hooks for the pod's own values once more, because it owns CPUs
+// now, has others alone, or its containers have other bursts. before are its
+// earlier values.
 func (d *draft) redecide(p *Pod, before []lifecycle.Value) {
 	n := *p
 	d.decidePod(&n)
@@ -341,15 +342,15 @@ func (d *draft) redecide(p *Pod, before []lifecycle.Value) {
 	}
 }
 
-// replace puts a pod in the place of what it was.
+// replace puts a new version of a pod into the state.
 func (d *draft) replace(p *Pod) {
 	if d.n.pods[p.Pod.ID] = p; d.plan.Pod != nil && d.plan.Pod.Pod.ID == p.Pod.ID {
 		d.plan.Pod = p
 	}
 }
 
-// refuse turns failures of hooks that must not fail into a no, and malformed
-// requests in strict mode.
+// refuse turns failures of hooks that must not fail, and malformed requests in
+// strict mode, into a refusal.
 func (d *draft) refuse() {
 	if d.n.failed != "" {
 		d.plan.Reject = d.n.failed + ": failurePolicy.hooks says that no container is created without it"
@@ -361,7 +362,7 @@ func (d *draft) refuse() {
 	d.plan.Reject = cmp.Or(malformed(d.plan.Pod.Intent.Problems), d.plan.Pod.Found.malformed, d.plan.Container.Found.malformed)
 }
 
-// live moves a container to another state of life; what was decided stays.
+// live sets a container's state; what was decided stays.
 func (d *draft) live(c *Container, life lifecycle.State) *Container {
 	n := *c
 	n.Life = life
@@ -371,7 +372,7 @@ func (d *draft) live(c *Container, life lifecycle.State) *Container {
 	return &n
 }
 
-// update takes in what the kubelet asks for now; what we own stays ours.
+// update applies the kubelet's new request; values that we decide stay ours.
 func (d *draft) update(c *Container, r *lifecycle.Resources) {
 	n := *c
 	n.Pristine = Updated(n.Pristine, r)
@@ -384,8 +385,8 @@ func (d *draft) update(c *Container, r *lifecycle.Resources) {
 	d.plan.Container = &n
 }
 
-// resize seats a container that asks for other resources than before, and those that
-// own CPUs together with it.
+// resize places a container that requests other resources than before, and those
+// that own CPUs together with it.
 func (d *draft) resize(was, c *Container) (failed error) {
 	r := &resize{was: was, less: lower(&was.Pristine, &c.Pristine), more: lower(&c.Pristine, &was.Pristine)}
 	d.account(was, c)
@@ -404,7 +405,7 @@ func (d *draft) resize(was, c *Container) (failed error) {
 	return r.failed
 }
 
-// Updated lays what an update asks for over what was asked for before.
+// Updated returns the earlier request with an update merged into it.
 func Updated(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resources {
 	if r == nil {
 		return have
@@ -421,8 +422,8 @@ func Updated(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resourc
 	return have
 }
 
-// latest lays a requested number over a known one. Zero means "leave it" to every
-// runtime.
+// latest returns a requested number, or the known one if the request is zero. Zero
+// means "leave it" to every runtime.
 func latest[T comparable](have, ask lifecycle.Opt[T]) lifecycle.Opt[T] {
 	if ask.V == *new(T) {
 		return have

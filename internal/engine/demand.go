@@ -9,26 +9,27 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// sharesOfCPU is what the kubelet makes of a request of one CPU, and defaultPeriod is
-// the kernel's period of quotas in µs.
+// sharesOfCPU are the CPU shares that the kubelet sets for a request of one CPU,
+// and defaultPeriod is the kernel's default CFS period in µs.
 const (
 	milliOfCPU    = 1000
 	sharesOfCPU   = 1024
 	defaultPeriod = 100000
 )
 
-// due measures the CPUs that resources of a pod, or of one of its containers, pay for.
+// due measures how many CPUs the resources of a pod, or of one of its containers,
+// pay for.
 func (p *Pod) due(r *lifecycle.Resources) intent.Share { return intent.Due(r, p.Intent.QoS) }
 
-// means are what the CPUs of a container are measured by.
+// means are the values that due measures a container by.
 func (p *Pod) means(sum, requested *lifecycle.Resources) intent.Means {
 	return intent.Means{Pod: sum, Container: requested, QoS: p.Intent.QoS}
 }
 
-// needs returns what the shared pools' containers ask for, with one more that is not
-// among them yet; nil for none.
+// needs returns what the containers of the shared pools request, with one more that
+// is not in the state yet; nil for none.
 func (n *view) needs(more *Container) map[placement.Which]need {
-	if laid := cmp.Or(n.laid, n.base.layout); !laid.Sized() { // the last one that was made, by the policy in force
+	if laid := cmp.Or(n.laid, n.base.layout); !laid.Sized() { // the last result, under the policy in force
 		return nil
 	}
 	needs := map[placement.Which]need{}
@@ -56,14 +57,16 @@ func (n *view) needs(more *Container) map[placement.Which]need {
 	return needs
 }
 
-// layout returns what the pools have now. It is the state's own as long as
-// nothing it depends on has changed. One container more counts; nil for none.
+// layout returns the CPUs of the pools. It returns the state's own layout while
+// nothing that it depends on has changed. extra is one more container to count; nil
+// for none.
 func (n *view) layout(more *Container) *placement.Layout {
 	if n.policy == &n.base.Policy && len(n.containers) == 0 && more == nil && !n.ledger.moved {
 		return n.base.layout
 	}
-	// A CPU that is kept for its owner may be online: version 1 takes one that was offline out of all cgroups for good.
-	// No pool is sized with it then, as nobody there could have it.
+	// A CPU that is reserved for its owner may be online: cgroup version 1 removes
+	// a CPU that was offline from all cgroups for good. No pool is sized with it
+	// then, as no container there could use it.
 	demand := placement.Demand{Owned: n.ledger.Held().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
 	if needs := n.needs(more); needs != nil {
 		demand.Needs = make(map[placement.Which]int64, len(needs))

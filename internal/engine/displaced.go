@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Displaced tells of a container of which the pool is bound to NUMA nodes, or was
-// put near some, and has no CPU left there; ok is false for all others.
+// Displaced returns a container's pool and owners if the pool is bound to NUMA
+// nodes, or preferred some, and has no CPU left there; ok is false for all others.
 func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 	home, cpus := homeOf(c.Seat.Seat, s.Machine), s.CPUs(c)
 	if !c.Alive() || !s.DisplacedBy(c.Seat.Seat, cpus) {
@@ -30,15 +30,15 @@ func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 	}, true
 }
 
-// DisplacedBy reports whether a seat that is bound to NUMA nodes, or was put near
-// some, has no CPU there where it has these.
+// DisplacedBy reports whether a seat that is bound to NUMA nodes, or prefers some,
+// has no CPU there if it has these.
 func (s *State) DisplacedBy(seat placement.Seat, cpus topology.Set) bool {
 	home := homeOf(seat, s.Machine)
 	return !home.Empty() && cpus.And(home).Empty()
 }
 
-// homeOf are the CPUs of the NUMA nodes that a seat in a pool is bound to, or was
-// put near; empty where there are none.
+// homeOf are the CPUs of the NUMA nodes that a seat in a pool is bound to, or
+// prefers; empty if there are none.
 func homeOf(seat placement.Seat, m *topology.Machine) topology.Set {
 	if seat.Which.Bound {
 		node, _ := m.Node(seat.Which.Node)

@@ -10,7 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// draft is a plan while it is made: what one event changes, and what was gathered for it.
+// draft is a plan in progress: what one event changes, and the facts that were
+// gathered for it.
 type draft struct {
 	n     view
 	plan  *Plan
@@ -19,22 +20,22 @@ type draft struct {
 	ended string
 }
 
-// view is a state with changes on top. The state below is never written.
+// view is a state with changes on top. It never writes the state below.
 type view struct {
 	base    *State
-	fresh   bool // what base holds does not count
+	fresh   bool // ignore what base holds
 	policy  *Policy
 	machine *topology.Machine
 	ledger  book
 	laid    *placement.Layout
 	pods    map[string]*Pod
-	// containers holds replaced ones, nil for removed; order is the order in
-	// which they came.
+	// containers holds the replaced ones, nil for removed ones; order is the order
+	// in which they came.
 	containers map[string]*Container
 	order      []string
-	// failed is why a hook that must not fail did; "" for none.
+	// failed is why a hook that must not fail failed; "" for none.
 	failed string
-	// listed are the containers a Synchronize tells of, by sandbox.
+	// listed are the containers in a Synchronize, by sandbox.
 	listed map[string][]*lifecycle.Container
 }
 
@@ -99,7 +100,7 @@ func (n *view) everyone(all bool) []*Container {
 	return out
 }
 
-// firstOf returns the first of some that meets a condition, or nothing.
+// firstOf returns the first element that meets a condition, or nothing.
 func firstOf[T any](all []T, meets func(T) bool) (none T) {
 	if i := slices.IndexFunc(all, meets); i >= 0 {
 		return all[i]
@@ -134,13 +135,13 @@ func (n *view) seats() []SeatChange {
 	return out
 }
 
-// book is who owns which CPUs, with changes: the ledger of the state is copied before
-// the first.
+// book is the ledger of who owns which CPUs, with changes: the state's own is
+// copied before the first change.
 type book struct {
 	*placement.Ledger
 
 	cloned bool
-	moved  bool // CPUs were given or taken, or the pools are others
+	moved  bool // the owned CPUs or the pools have changed
 }
 
 // write changes the book, and notes whether CPUs moved.
@@ -163,8 +164,8 @@ func (b *book) dropKey(key placement.Key) {
 // usualValues is how many values one container has, as a rule.
 const usualValues = 4
 
-// propose runs the hooks over one container, or over the pod where c is nil. A
-// hook that panics loses its say; the others keep theirs.
+// propose runs the hooks for one container, or for the pod if c is nil. A hook that
+// panics proposes nothing; the others still count.
 func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
 	out := output{n: n, p: p, c: c}
 	in := out.input()
@@ -184,7 +185,7 @@ func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Pro
 	}
 	run(true)
 	if c != nil && c.Unread.Unasked {
-		// What others are promised does not wait until the container can be read.
+		// What others were promised does not wait until this container can be read.
 		out.Values = slices.DeleteFunc(out.Values, func(v lifecycle.Value) bool { return v.Field != lifecycle.CPUSetCPUs })
 	}
 	n.failed = cmp.Or(n.failed, out.failed)

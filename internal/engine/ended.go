@@ -1,14 +1,14 @@
 package engine
 
-// mostEnded is how many of the last removed pods are remembered. Events that were on
-// their way when their pod was removed come within seconds.
+// mostEnded is how many of the last removed pods are remembered. Events that were
+// under way when their pod was removed come within seconds.
 const mostEnded = 512
 
-// endedPods are the ids of the last pods that were removed: what is reported of one
-// of them afterwards is late, and does not bring it back. The zero value is ready.
+// endedPods are the ids of the last pods that were removed: a later event about one
+// of them does not bring it back. The zero value is ready.
 type endedPods struct {
 	ids   map[string]bool
-	order []string // the same, as they came
+	order []string // the same, in order of arrival
 }
 
 func (e *endedPods) add(id string) {
@@ -26,8 +26,8 @@ func (e *endedPods) add(id string) {
 }
 
 // late reports whether an event is about a pod that has ended: one that the runtime
-// removed, or, for what only follows something else, one that nobody knows. Neither
-// is taken in again.
+// removed, or, for an event that only follows another, an unknown one. Neither is
+// added again.
 func (d *draft) late(podID string, follows bool) bool {
 	return d.n.pod(podID) == nil && (follows || d.n.base.ended.ids[podID])
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kindOf is what a container is to its pod, as its spec says; an app container
-// where nobody told.
+// kindOf is what a container is in its pod (app, init, sidecar), by its spec; an
+// app container without one.
 func (p *Pod) kindOf(name string) lifecycle.ContainerKind {
 	spec, _ := p.Spec.Container(name)
 	return spec.Kind
 }
 
-// comesAfter reports whether a container's spec comes after another's.
+// comesAfter reports whether a container comes after another in the pod's spec.
 func (p *Pod) comesAfter(name, other string) bool {
 	at := func(name string) int {
 		return slices.IndexFunc(p.Spec.Containers, func(s lifecycle.ContainerSpec) bool { return s.Name == name })
@@ -23,14 +23,15 @@ func (p *Pod) comesAfter(name, other string) bool {
 	return at(name) > at(other)
 }
 
-// passed returns the CPUs of its pod that a new container may take over, where
-// each container owns its own: what a pod owned before a restart and nobody came
-// for, and what init containers had. These end before what comes after them in
-// the spec is created, so nothing is asked of whether they run; who is told of
-// later without coming after them, as one may be beside a runtime, gets nothing
-// while they live. An init container, which runs
-// before all others, may have the CPUs of whoever does not live; those of sidecars
-// stay theirs.
+// passed returns the CPUs of its pod that a new container may take over, if each
+// container owns its own: those that a pod owned before a restart and that no
+// container has now, and those of init containers.
+//
+// Init containers end before the next container in the spec is created, so it does
+// not matter whether they are still reported as running. A container that is
+// reported later without coming after them, as bypass may do, gets nothing while
+// they live. An init container runs before all others, so it may have the CPUs of
+// any container that does not live; those of sidecars stay theirs.
 func (s *seating) passed() topology.Set {
 	out := s.n.ledger.Left(s.p.Pod.UID)
 	if s.p.Spec == nil {
@@ -52,7 +53,7 @@ func (s *seating) passed() topology.Set {
 	return out.Minus(kept)
 }
 
-// namesAlive are the names of a pod's containers that live, but for one.
+// namesAlive are the names of a pod's live containers, except for one.
 func (n *view) namesAlive(podID, but string) map[string]bool {
 	lives := map[string]bool{}
 	for _, c := range n.containersOf(podID) {
@@ -61,8 +62,8 @@ func (n *view) namesAlive(podID, but string) map[string]bool {
 	return lives
 }
 
-// handOver frees what init containers of a pod had and nobody took over, once all
-// that is to run is there.
+// handOver frees the CPUs of a pod's init containers that no container took over,
+// once all its containers exist.
 func (d *draft) handOver(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// input is what hooks see of a container, or of the pod where c is nil.
+// input is what hooks see of a container, or of the pod if c is nil.
 func (o *output) input() *hook.Input {
 	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
 	if o.c == nil {
@@ -35,19 +35,19 @@ func (o *output) input() *hook.Input {
 	}
 	in.Granted, in.RequestedDevices = o.p.Granted.Of(o.c.Name), o.c.RequestedDevices
 	in.Exports = o.c.Exports
-	if o.c.decided.creation != nil { // a new container as the runtime asked for it, with what we decided for it and its pod
+	if o.c.decided.creation != nil { // the runtime's request for a new container, with what we decided for it and its pod
 		now := *o.c.decided.creation
 		if now.PodValues = o.p.Values; o.c.Seat.Pool == placement.Own {
 			now.Owned = o.n.machine.Format(o.c.Seat.Owned)
 		}
-		cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat.Seat) // a pool is as large as its containers ask for, this one too
+		cpus, _ := o.n.layout(o.c).CPUs(o.c.Seat.Seat) // a pool is as large as its containers' requests, this one's included
 		now.CPUs, in.Creation = cpus.Len(), &now
 	}
 	return in
 }
 
-// seatText is the seat's CPUs as a kernel list, from the group where that
-// still holds.
+// seatText is the seat's CPUs as a kernel list; it comes from the seat's group if
+// the CPUs are still the same.
 func (n *view) seatText(seat placement.Seat) string {
 	if b := n.base.groups[seat]; b != nil && !n.ledger.moved && !n.fresh {
 		return b.text
@@ -56,7 +56,7 @@ func (n *view) seatText(seat placement.Seat) string {
 	return n.machine.Format(cpus)
 }
 
-// output collects proposals by the fields' composition rules.
+// output merges proposals by the fields' composition rules.
 type output struct {
 	hook.Output
 
@@ -66,8 +66,8 @@ type output struct {
 	failed string
 }
 
-// run asks one hook. Its panic is contained: it proposes nothing then, and
-// that is reported.
+// run asks one hook. If the hook panics, it proposes nothing, and the panic is
+// reported.
 func (o *output) run(h hook.Hook, in *hook.Input) {
 	had, scales, trouble := len(o.Values), len(o.Scales), len(o.Problems)
 	defer func() {
@@ -82,7 +82,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}()
 	h.Propose(in, &o.Output)
 	proposed := o.Values[had:]
-	o.Values = o.Values[:had] // add never gets ahead of what is read
+	o.Values = o.Values[:had] // add never overtakes what is read
 	for _, v := range proposed {
 		o.add(v)
 	}
@@ -91,7 +91,7 @@ func (o *output) run(h hook.Hook, in *hook.Input) {
 	}
 }
 
-// add keeps a value unless an earlier hook set the same thing otherwise.
+// add keeps a value unless an earlier hook set the same field to something else.
 func (o *output) add(v lifecycle.Value) {
 	for i, have := range o.Values {
 		if have.Field != v.Field || have.Key != v.Key || have.Scope != v.Scope {
@@ -108,10 +108,10 @@ func (o *output) add(v lifecycle.Value) {
 	o.Values = append(o.Values, v)
 }
 
-// minQuota is the least quota the kernel takes, in µs.
+// minQuota is the least quota that the kernel accepts, in µs.
 const minQuota = 1000
 
-// scale applies what hooks want scaled, once all values are set.
+// scale applies the factors of hooks to quotas, once all values are set.
 func (o *output) scale(in *hook.Input) {
 	for _, s := range o.Scales {
 		if s.Field != lifecycle.CPUQuota {
@@ -140,21 +140,21 @@ func (o *output) scale(in *hook.Input) {
 	}
 }
 
-// neutral are the values of cgroup files when nobody asks for anything.
+// neutral are the values of cgroup files that nobody sets.
 var neutral = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
 	hook.ExclusiveFile: "", hook.PartitionFile: "member",
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.oom.group": "0",
 }
 
-// Neutral is what a file of a new cgroup says, for files that hooks decide.
+// Neutral is the value of a file in a new cgroup, for files that hooks decide.
 func Neutral(key string) (text string, known bool) {
 	text, known = neutral[key]
 	return text, known
 }
 
-// revert adds values that put back what the runtime asked for, for every
-// resource that was proposed before and is not any more.
+// revert adds values that restore the runtime's request for every resource that was
+// proposed before and is no longer.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
 		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
@@ -164,7 +164,7 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 		asked, _ := pristine.Of(old.Field, old.Key)
 		switch old.Field {
 		case lifecycle.CPUShares:
-			v.Int = cmp.Or(asked.Int, 1024) // CRI-O says 0 for what it was not told
+			v.Int = cmp.Or(asked.Int, 1024) // CRI-O sends 0 for a value that it did not get
 		case lifecycle.CPUQuota, lifecycle.MemoryLimit:
 			v.Int = cmp.Or(asked.Int, unlimited)
 		case lifecycle.CPUPeriod:
@@ -173,12 +173,12 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 			v.Text = cmp.Or(asked.Text, topology.FormatList(memoryNodes(m)))
 		case lifecycle.CPUSetCPUs:
 			v.Text = cmp.Or(asked.Text, m.Format(m.Online()))
-		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: none of ours
+		case lifecycle.RDTGroup, lifecycle.RDTSchemata, lifecycle.RDTMonitor, lifecycle.CoreSched: // empty: we set none
 		case lifecycle.IOLimit:
 			v.Int = -1
 		case lifecycle.Hugepages:
 			v.Int = unlimited
-			for _, h := range pristine.Hugepages { // of one told twice the last counts, as in OCI runtimes
+			for _, h := range pristine.Hugepages { // of a size that occurs twice the last counts, as in OCI runtimes
 				if h.Size == old.Key {
 					v.Int = int64(min(h.Limit, math.MaxInt64))
 				}
@@ -196,8 +196,8 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// claim notes which resources hooks decide for a container now. A container is
-// new to us as long as nothing was proposed for it.
+// claim notes which resources hooks decide for a container now. A container is new
+// to us until something was proposed for it.
 func (c *Container) claim(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
@@ -210,14 +210,13 @@ func (c *Container) claim(values []lifecycle.Value) {
 	c.Stamp.made = true
 }
 
-// givenBack are the resources a runtime's copy may hold of us.
+// givenBack are the fields of ours that a runtime's copy may hold.
 var givenBack = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
-// carried lists what a container that runs already has of us: where the
-// runtime's copy of what we ever decided differs from what was asked for.
-// Whoever decides nothing for such a field gives it back, though nobody
-// remembers what was decided. Zero is what a runtime says of what it does not
-// know.
+// carried lists the values of ours that a running container has: fields that we may
+// decide and whose value in the runtime's copy differs from the request. If nothing
+// is decided for such a field now, its request is restored, although no record of
+// the decision is left. Zero is what a runtime sends for a value it does not know.
 func carried(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range ours {
@@ -233,6 +232,6 @@ func carried(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) [
 	return out
 }
 
-// unlimited is a limit as the runtime asked for it where it asked for none, or for zero,
-// which means the same to every runtime.
+// unlimited is a limit that was requested as none or as zero, which mean the same
+// to every runtime.
 const unlimited int64 = -1

@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// takeFacts gives a pod its spec, and what the kubelet granted its containers: what was
-// gathered now, else what was known. That of another pod counts for nothing; of a spec
-// that is reported.
+// takeFacts sets a pod's spec, and what the kubelet granted its containers: those
+// gathered now, else those known before. Facts of another pod do not count; a spec
+// of another pod is reported.
 func (d *draft) takeFacts(np, old *Pod) {
 	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
@@ -34,20 +34,21 @@ func (d *draft) decidePod(p *Pod) {
 	var err error
 	if p.assigned, err = d.n.assigned(p, placement.Key{PodUID: p.Pod.UID}, nil); err != nil ||
 		!d.n.ledger.Owns(p.Pod.UID) && slices.ContainsFunc(d.n.containersOf(p.Pod.ID), (*Container).Alive) {
-		p.assigned = topology.Set{} // none of those that live has them
+		p.assigned = topology.Set{} // no live container has any
 	}
 	values, trouble := d.n.propose(p, nil)
 	if p.Values = values; p.Pod.Unread != "" {
-		// What was asked for is not known. That it has its CPUs alone does not wait for that, where its cgroup is known.
+		// Its request is not known. It can have its CPUs alone without it, if its
+		// cgroup is known.
 		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !makesPartition(v) || p.Pod.CgroupParent == "" })
 		trouble = append(trouble, unread(p.Pod.Unread))
 	}
 	p.Found = finding(append(trouble, p.stranger...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
-// inform decides a pod anew whose spec became known, and those of its
-// containers that it concerns. Nobody's CPUs depend on it. A spec that changes
-// nothing leaves an empty plan.
+// inform decides a pod anew whose spec became known, and those of its containers
+// that the spec affects. Nobody's CPUs depend on it. A spec that changes nothing
+// leaves an empty plan.
 func (d *draft) inform(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)
 	if old == nil || old.Stopped {
@@ -59,10 +60,10 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	if !reflect.DeepEqual(n.Values, old.Values) || !reflect.DeepEqual(n.Found.Problems, old.Found.Problems) || n.Found.More != old.Found.More {
 		d.plan.ChangedPods = append(d.plan.ChangedPods, pod.ID)
 	}
-	// Else it counts for CPUs that are chosen later.
+	// Otherwise it counts for CPUs that are chosen later.
 	granted := (intent.AsksDevices(pod) || d.n.terms(n).Elsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
 	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !boundAnew(old, n) {
-		return // hooks heed nothing else of it in a container
+		return // hooks use nothing else of it for a container
 	}
 	for _, id := range d.n.base.byPod[pod.ID] {
 		if c := d.n.container(id); c != nil && c.Alive() {

@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// pinned returns the CPUs that the kubelet's static CPU manager gave to a
-// container alone, empty for none: by its word, where that counts, else by what the
-// runtime was asked for.
+// pinned returns the CPUs that the kubelet's static CPU manager gave to a container
+// alone, empty for none: by its PodResources API if that counts, else by the
+// runtime's request.
 func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) topology.Set {
 	if p == nil {
 		return topology.Set{}
@@ -24,9 +24,9 @@ func (n *view) pinned(p *Pod, container string, requested *lifecycle.Resources) 
 	return placement.Pinned(n.machine, p.Intent, requested)
 }
 
-// seatKubelets has a container own what the kubelet gave it, where the kubelet has
-// the say. Its CPUs are taken from all others and it is itself left alone. They are
-// not put on record: they are the kubelet's to tell, after a restart as well.
+// seatKubelets makes a container own what the kubelet gave it, if the kubelet
+// decides. Its CPUs are taken from all others, and nothing else of it changes. They
+// are not in its record: the kubelet reports them again after a restart.
 func (s *seating) seatKubelets() bool {
 	t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine)
 	if t.Elsewhere == nil || !s.n.policy.Place {
@@ -53,9 +53,9 @@ func (s *seating) seatKubelets() bool {
 	return true
 }
 
-// takenFrom returns who else owns some of CPUs that the kubelet gave to a
-// container, nil for nobody. Who had them by the kubelet's word and does not run
-// any more has lost them by this one.
+// takenFrom returns another owner of CPUs that the kubelet gave to a container, nil
+// if there is none. A container that had them from the kubelet and does not run any
+// more has lost them by this grant.
 func (n *view) takenFrom(key placement.Key, cpus topology.Set) *placement.Taken {
 	for {
 		var taken *placement.Taken
@@ -71,7 +71,7 @@ func (n *view) takenFrom(key placement.Key, cpus topology.Set) *placement.Taken 
 }
 
 // kubelets returns which of these CPUs the kubelet gave to containers of other
-// pods, and a pod that has some. What somebody owns already is the ledger's.
+// pods, and one such pod. CPUs with an owner in the ledger are not among them.
 func (n *view) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
 	for _, c := range n.everyone(n.base.listed > 0) {
 		if c.Pristine.CPU.CPUs == "" || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Seat.Pool == placement.Own {
@@ -87,8 +87,8 @@ func (n *view) kubelets(p *Pod, cpus topology.Set) (both topology.Set, owner str
 	return both, owner
 }
 
-// regroup brings pools in line where the kubelet has given CPUs to somebody by this
-// event, or has them back: what it told of others' CPUs counts only as long.
+// regroup updates pools if the kubelet gave away CPUs by this event, or has them
+// back: its grants count only that long.
 func (d *draft) regroup() {
 	if d.n.policy.Place && d.pinsMoved() {
 		d.seatAnew(func(p *Pod, c *Container) bool {
@@ -97,8 +97,8 @@ func (d *draft) regroup() {
 	}
 }
 
-// regrant has containers own what the kubelet gave them and somebody else had: an
-// owner's end may be told after the word that gives its CPUs to another.
+// regrant makes containers own what the kubelet gave them and somebody else had:
+// the end of the earlier owner may be reported after the grant.
 func (d *draft) regrant() {
 	if d.n.policy.KubeletGives() && d.freed() {
 		d.seatAnew(func(p *Pod, c *Container) bool {
@@ -111,8 +111,7 @@ func (d *draft) regrant() {
 	}
 }
 
-// seatAnew seats those containers anew that share a pool and that something is to be
-// done for.
+// seatAnew places those containers anew that share a pool and meet a condition.
 func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
 		c := d.n.container(id)
@@ -132,8 +131,8 @@ func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
 	}
 }
 
-// freed reports whether somebody owns less than before by this event, or has
-// ended who owns by the kubelet's word: others may have what is its then.
+// freed reports whether somebody owns less than before this event, or an owner by
+// the kubelet's grant has ended: others may use its CPUs then.
 func (d *draft) freed() bool {
 	return d.n.ledger.moved || slices.ContainsFunc(d.n.order, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]
@@ -141,8 +140,8 @@ func (d *draft) freed() bool {
 	})
 }
 
-// pinsMoved reports whether the kubelet has given CPUs by this event or has them
-// back, as far as nobody owns them by the ledger.
+// pinsMoved reports whether the kubelet gave away CPUs by this event, or has them
+// back, that have no owner in the ledger.
 func (d *draft) pinsMoved() bool {
 	pins := func(pod func(id string) *Pod, c *Container) topology.Set {
 		if c == nil || !c.Alive() || c.Seat.Pool == placement.Own {

@@ -10,10 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// chooseMemory decides the memory nodes of a container that is created: those of
-// its CPUs where these are its own or on a node it is bound to, else all but
-// those others have alone. What the kubelet chose stands, and what was decided
-// once is not decided again: pages would have to move.
+// chooseMemory decides the memory nodes of a new container: those of its CPUs if it
+// owns these or is bound to their node, else all nodes that no other pod has alone.
+// It keeps the kubelet's choice. It decides only once, as pages would have to move.
 func (s *seating) chooseMemory() {
 	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.Given.Mems) > 0 {
 		return
@@ -53,8 +52,8 @@ func (s *seating) chooseMemory() {
 	}
 }
 
-// memoryNodes lists the nodes that have ordinary memory, and those of them that
-// no other pod has alone.
+// memoryNodes lists the nodes that have ordinary memory, and those of them that no
+// other pod has alone.
 func (s *seating) memoryNodes() (all, usable []int) {
 	alone := s.n.ledger.Alone(s.p.Pod.UID)
 	for _, n := range s.n.machine.Nodes {
@@ -69,11 +68,11 @@ func (s *seating) memoryNodes() (all, usable []int) {
 	return all, usable
 }
 
-// freeMemory is what the limits of containers that were given memory nodes leave
-// of each node, in bytes; nil where the nodes' memory is not known. A container
-// on several nodes counts on all of them alike. Only limits of Guaranteed pods count,
-// which are requests as well: any other may be as large as its author likes, and would
-// drive others off a node for nothing.
+// freeMemory is the memory that the limits of placed containers leave on each node,
+// in bytes; nil if the nodes' memory is not known. A container on several nodes
+// counts equally on each. Only limits of Guaranteed pods count, since these are
+// requests as well. Any other limit may be as large as its author likes, and would
+// push others off a node for nothing.
 func (s *seating) freeMemory() []uint64 {
 	free := make([]uint64, len(s.n.machine.Nodes))
 	known := false

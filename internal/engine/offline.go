@@ -9,23 +9,24 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// This file is about CPUs that their owner cannot have now: they are offline, or gone
-// from its pod's cgroup. The ledger keeps them for it.
+// This file is about CPUs that their owner cannot use now: they are offline, or
+// missing in its pod's cgroup. The ledger reserves them for it.
 
-// reach are the CPUs that containers of a pod can have at this moment: those that are
-// online and in its cgroup. Version 1 takes a CPU that goes offline out of cgroups for
-// good.
+// reach are the CPUs that containers of a pod can use now: those that are online
+// and in its cgroup. Cgroup version 1 removes a CPU that goes offline from cgroups
+// for good.
 func (n *view) reach(p *Pod) topology.Set {
 	return p.and(n.machine.Online())
 }
 
-// heldBy are the CPUs of a pod: those its containers own, and those kept for them.
+// heldBy are the CPUs of a pod: those its containers own, and those reserved for
+// them.
 func (n *view) heldBy(p *Pod) topology.Set {
 	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.KeptOfPod(p.Pod.UID))
 }
 
-// missing are the CPUs of an owner that are out of its reach. One that is created
-// anew has those of its pod, or of the one before it.
+// missing are the CPUs that an owner cannot use. A container that is created anew
+// has the CPUs of its pod, or of its earlier attempt.
 func (s *seating) missing() topology.Set {
 	own := s.c.Stamp.CPUs.Union(s.n.ledger.Kept(s.c.Key))
 	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.Said() || s.n.ownsAsOne(s.p)) {
@@ -34,8 +35,8 @@ func (s *seating) missing() topology.Set {
 	return own.Minus(s.n.reach(s.p))
 }
 
-// waitsAnew has a container that is created anew wait for its pod's CPUs, where none of
-// them is in its reach: it has them when they are back.
+// waitsAnew makes a container that is created anew wait for its pod's CPUs if it
+// can use none of them; it gets them when they are back.
 func (s *seating) waitsAnew() bool {
 	away := s.missing()
 	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
@@ -46,8 +47,8 @@ func (s *seating) waitsAnew() bool {
 	return true
 }
 
-// seatAgain resizes an owner that runs in a pool as none of its CPUs is in its reach:
-// it may give some up. It owns what its pod was given meanwhile.
+// seatAgain resizes an owner that runs in a pool because it can use none of its
+// CPUs: it may give some up. It owns what its pod got meanwhile.
 func (s *seating) seatAgain() bool {
 	if s.p.Intent.CPUs.Said() || s.c.Stamp.CPUs.Empty() || s.n.ledger.Kept(s.c.Key).Empty() {
 		return false
@@ -63,8 +64,8 @@ func (s *seating) seatAgain() bool {
 	return true
 }
 
-// waitFor keeps the CPUs of an owner for it of which none is in its reach, unless
-// somebody else has come to own one, and reports that.
+// waitFor reserves the CPUs of an owner that can use none of them, unless somebody
+// else owns one by now, and reports that.
 func (s *seating) waitFor(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
@@ -74,7 +75,7 @@ func (s *seating) waitFor(from string) {
 	s.reportAway(from, s.c.Stamp.CPUs, "it runs in a shared pool")
 }
 
-// reportAway reports CPUs of an owner that it cannot have now.
+// reportAway reports CPUs that their owner cannot use now.
 func (s *seating) reportAway(key string, cpus topology.Set, then string) {
 	for _, q := range []struct {
 		cpus       topology.Set
@@ -94,7 +95,7 @@ func (s *seating) reportAway(key string, cpus topology.Set, then string) {
 	}
 }
 
-// stays reports whether an owner can go on with what of its CPUs is in its reach.
+// stays reports whether an owner can continue on those of its CPUs that it can use.
 func (s *seating) stays(old *Container) bool {
 	left := s.n.ownedBy(old).And(s.n.reach(s.p))
 	return !left.Empty() && s.n.grantable(s.p, old.Key, left) == nil
@@ -111,13 +112,14 @@ func first(cpus topology.Set, n int) topology.Set {
 	return out
 }
 
-// withOffline adds to what a container has the CPUs of its own that it cannot have
-// now, as they are offline.
+// withOffline adds the CPUs that a container owns and that are offline to those it
+// has.
 func (s *seating) withOffline(have topology.Set) topology.Set {
 	return have.Union(s.n.ledger.Kept(s.c.Key))
 }
 
-// keepAll has a key own those of its CPUs that are in its pod's reach, and keeps the others for it.
+// keepAll makes a key own those of its CPUs that its pod can use, and reserves the
+// others for it.
 func (n *view) keepAll(pod *Pod, key placement.Key, all topology.Set, from string) {
 	cpus := all.And(n.reach(pod))
 	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {
@@ -129,7 +131,7 @@ func (n *view) keepAll(pod *Pod, key placement.Key, all topology.Set, from strin
 	n.keep(pod, key, all.Minus(cpus), from)
 }
 
-// keep has CPUs of an owner that it cannot have now granted to nobody else.
+// keep reserves CPUs of an owner that it cannot use now: nobody else gets them.
 func (n *view) keep(p *Pod, key placement.Key, cpus topology.Set, from string) {
 	if n.ledger.Kept(key) != cpus {
 		n.ledger.write(func(l *placement.Ledger) { l.Keep(n.grantOf(p, key, cpus, from)) })

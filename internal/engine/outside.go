@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// mergeExternal grants a container what is wanted of it from outside now, as far as it
-// can be had, and keeps that. What is owned by others, or is not there, is
-// refused; of what only a creation can give, what came too late.
+// mergeExternal grants a container the values of hook servers as far as possible,
+// and keeps them. It refuses what others own, what does not exist, and what only a
+// creation can set once the container exists.
 func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 	if o.Empty() {
 		if creating {
@@ -43,26 +43,27 @@ func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 	}
 }
 
-// inUpdates are what an update can give a container.
+// inUpdates are the fields that an update can set.
 var inUpdates = []lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit, lifecycle.Unified,
 }
 
-// layer is a list of values with at most one for each thing that values set. A hook
-// server may answer thousands, as many as a container has variables.
+// layer is a list of values with at most one per slot. A hook server may answer
+// thousands, as many as a container has variables.
 type layer struct {
 	values []lifecycle.Value
 	at     map[slot]int // from 1
 }
 
-// slot is what a value sets.
+// slot is what a value sets: a field, and the name in it, such as that of a
+// variable.
 type slot struct {
 	field lifecycle.Field
 	scope lifecycle.Scope
 	key   string
 }
 
-// find returns where the value is that sets what another does, -1 for nowhere.
+// find returns the index of the value with the same slot, -1 if there is none.
 func (l *layer) find(v lifecycle.Value) int {
 	if l.at == nil {
 		l.at = make(map[slot]int, len(l.values))
@@ -73,7 +74,7 @@ func (l *layer) find(v lifecycle.Value) int {
 	return l.at[slot{v.Field, v.Scope, v.Key}] - 1
 }
 
-// lay adds a value, or puts it in the place of another.
+// lay adds a value, or replaces the one with the same slot.
 func (l *layer) lay(v lifecycle.Value) {
 	if i := l.find(v); i >= 0 {
 		l.values[i] = v
@@ -83,8 +84,8 @@ func (l *layer) lay(v lifecycle.Value) {
 	l.at[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 }
 
-// Standing are those values of before that an update leaves alone: what it asks
-// for anew counts, unless somebody outside says otherwise again.
+// Standing are the earlier values that an update does not mention. What an update
+// requests anew counts, unless a hook server answers otherwise again.
 func Standing(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have
@@ -103,8 +104,8 @@ func (c *Container) deny(v lifecycle.Value, why, then string) {
 	}), lifecycle.MaxProblems)
 }
 
-// grantExternalCPUs returns which of the CPUs wanted for a container it may have, as
-// a list: those of this machine that its pod's cgroup allows and nobody owns.
+// grantExternalCPUs returns which of a hook server's CPUs a container may use, as a
+// list: those of this machine that its pod's cgroup allows and nobody owns.
 func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 	cpus, err := s.n.machine.ParseCPUs(v.Text)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 		return ""
 	}
 	if _, owns := s.n.ledger.Of(s.c.Key); owns {
-		return v.Text // told when it is seated
+		return v.Text // reported when it gets its CPUs
 	}
 	given, _ := s.n.kubelets(s.p, cpus)
 	owner := firstOf(s.n.ledger.Grants(), func(g placement.Grant) bool { return !g.CPUs.And(cpus).Empty() })
@@ -137,8 +138,9 @@ func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 	return s.n.machine.Format(cpus)
 }
 
-// grantExternalMemory returns which memory nodes a container may have of those wanted:
-// all of them, or none where one has no memory or the kubelet bound it to others.
+// grantExternalMemory returns which of a hook server's memory nodes a container may
+// use: all, or none if one has no memory or the kubelet bound the container to
+// others.
 func (s *seating) grantExternalMemory(v lifecycle.Value) string {
 	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).Given.Mems; len(bound) > 0 {
 		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and authority says that the kubelet has the say", topology.FormatList(bound)), "it keeps these")
@@ -157,8 +159,8 @@ func (s *seating) grantExternalMemory(v lifecycle.Value) string {
 	return topology.FormatList(ids)
 }
 
-// memoryNodes are the ids of the nodes with memory; all of them, where nobody
-// tells how much they have.
+// memoryNodes are the ids of the nodes with memory; all nodes if their memory is
+// not known.
 func memoryNodes(m *topology.Machine) []int {
 	var with, all []int
 	for _, n := range m.Nodes {
@@ -173,15 +175,15 @@ func memoryNodes(m *topology.Machine) []int {
 	return with
 }
 
-// externalCPUs returns the CPUs granted to a container from outside, and the
-// value that says so.
+// externalCPUs returns the CPUs that a container was granted from a hook server,
+// and the value that has them.
 func (s *seating) externalCPUs() (topology.Set, lifecycle.Value) {
 	v := firstOf(s.c.Outside, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
 	return s.n.machine.OnlineOf(v.Text), v
 }
 
-// shareExternal bounds a container's seat by the CPUs it was granted from
-// outside. Whoever owns some of them later takes them away, as from any pool.
+// shareExternal limits a container in a pool to the CPUs it was granted from a hook
+// server. A later owner takes some away, as from any pool.
 func (s *seating) shareExternal() {
 	cpus, v := s.externalCPUs()
 	if cpus = cpus.And(s.n.reach(s.p)); cpus.Empty() {
@@ -189,10 +191,10 @@ func (s *seating) shareExternal() {
 	}
 	s.c.Seat.Seat = placement.Seat{Pool: placement.Rest, Within: cpus}
 	s.c.Seat.From, s.c.Seat.Why = v.Why.Source, "CPUs a hook server chose"
-	s.c.decided.touched = true // written out even where it is all there is
+	s.c.decided.touched = true // written even if it is the whole pool
 }
 
-// ownNotExternal takes CPUs wanted from outside away from a container that owns
+// ownNotExternal drops the CPUs that a hook server wants for a container that owns
 // some.
 func (s *seating) ownNotExternal(owned topology.Set) {
 	cpus, v := s.externalCPUs()
@@ -205,7 +207,7 @@ func (s *seating) ownNotExternal(owned topology.Set) {
 	}
 }
 
-// applyExternal puts values granted from outside in the place of what hooks proposed.
+// applyExternal replaces proposals of hooks by the granted values of hook servers.
 func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
 	if len(o.c.Outside) == 0 {
 		return values
@@ -214,7 +216,7 @@ func (o *output) applyExternal(values []lifecycle.Value) []lifecycle.Value {
 	for _, v := range o.c.Outside {
 		if v.Field == lifecycle.CPUSetCPUs {
 			if o.c.Seat.From != v.Why.Source || o.c.Seat.Pool != placement.Rest {
-				continue // its CPUs are gone: the pool stands
+				continue // none of its CPUs is left: the pool counts
 			}
 			v.Text = o.n.seatText(o.c.Seat.Seat)
 		}

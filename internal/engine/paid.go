@@ -10,20 +10,21 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// lower reports whether resources ask for less CPU than others did, by request or
+// lower reports whether resources request less CPU than others, by request or
 // limit.
 func lower(was, now *lifecycle.Resources) bool {
 	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
 	return intent.SharesMilli(now.CPU.Shares.V) < intent.SharesMilli(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
 }
 
-// account brings what is known of a pod's sum in line with a resize of one of its
-// containers. Runtimes report a pod's sum when the pod is created, few report a later
-// one, and none reports it with the container's: without this a pod would be measured
-// for ever by what it asked for first.
+// account updates the known sum of a pod after a resize of one of its containers.
+// Runtimes report a pod's sum when the pod is created, few report a later one, and
+// none reports it with the container's. Without this a pod would be measured for
+// ever by its first request.
 //
-// What the container gave up is taken off the sum. What it asks for in addition counts
-// where the sum has no room for it: otherwise the kubelet has reported it before.
+// What the container gave up is subtracted from the sum. What it requests in
+// addition counts if the sum has no room for it; otherwise the kubelet has reported
+// it before.
 func (d *draft) account(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
@@ -40,8 +41,8 @@ func (d *draft) account(was, now *Container) {
 	}
 }
 
-// accounted is a pod after a part of it came to ask for something else; live is what
-// all that lives of it asks for now.
+// accounted is a pod after one of its parts requests something else; live is the
+// request of all its live containers.
 func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	sum := p.Pod.Resources
 	if !p.due(sum).Told() {
@@ -58,11 +59,11 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// recounted is a pod after a part of it came to ask for something else, of which the sum
-// is from a Synchronize: that may be of any time. So no more of it counts than what is
-// known of the pod's parts, those that have ended included: the sum is none of resources
-// of the pod's own until it is reported again. What the part asks for in addition may be
-// none of the sum yet.
+// recounted is a pod after one of its parts requests something else, if its sum is
+// from a Synchronize and may be old. So no more of it counts than the known parts
+// of the pod, ended ones included: until the runtime reports the sum again, it is
+// not taken for resources of the pod's own. The sum may lack what the part requests
+// in addition.
 func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	if !p.due(p.Pod.Resources).Told() {
 		return p
@@ -87,7 +88,7 @@ func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// withSum is a pod with another sum of resources, which is known to be of now.
+// withSum is a pod with another sum of resources, which is known to be current.
 func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	if sum.CPU == p.Pod.Resources.CPU && !p.sumOld {
 		return p
@@ -97,13 +98,13 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	return &n
 }
 
-// sharesMilli is what a container asks for, in milli-CPUs, as its shares tell: the
-// kubelet makes them of the request. Nobody's CPUs depend on a pod's spec, which
-// may come late.
+// sharesMilli is a container's CPU request in milli-CPUs, by its shares, which the
+// kubelet makes from the request. Nobody's CPUs depend on a pod's spec, which may
+// come late.
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
-// moved is a sum, in thousandths, after one of its parts changed: never less than what
-// is known of the parts.
+// moved is a sum, in thousandths, after one of its parts changed: never less than
+// the known parts.
 func moved(sum, before, after, parts int64) int64 {
 	if after < before || sum < parts {
 		sum += after - before
@@ -111,8 +112,8 @@ func moved(sum, before, after, parts int64) int64 {
 	return max(sum, parts)
 }
 
-// paidNow is how many CPUs a pod pays for at a resize, and by what: its sum, or what
-// its containers ask for, where the sum is of before.
+// paidNow is how many CPUs a pod pays for at a resize, and by what: its sum, or its
+// containers' requests if the sum is old.
 func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	whole, parts := p.due(p.Pod.Resources), p.due(live)
 	if parts.CPUs > whole.CPUs {
@@ -121,11 +122,11 @@ func (p *Pod) paidNow(live *lifecycle.Resources) (n int, sum *lifecycle.Resource
 	return whole.CPUs, p.Pod.Resources
 }
 
-// unpaid takes the CPUs that a scheduler assigned from the containers of a pod that
-// came to ask for less than pays for them. An assignment is granted whole or not at
-// all, so nothing of it is left: from here on they are seated like containers of which
-// the assignment was refused when they were created. c is the container that is
-// resized, nil where it is the pod. It reports whether any were taken.
+// unpaid takes the CPUs that a scheduler assigned from the containers of a pod
+// whose request no longer pays for them. An assignment is granted whole or not at
+// all, so they lose all of it: from now on they are placed like containers whose
+// assignment was refused at creation. c is the container that is resized, nil if
+// the pod is. It reports whether any lost CPUs.
 func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 	p := d.n.pod(podID)
 	if !p.Intent.CPUs.Said() || !d.n.ledger.Owns(p.Pod.UID) {
@@ -138,7 +139,7 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 		case c != nil && c.Key == g.Key:
 			owner = c
 		case owner == nil && !p.due(p.Pod.Resources).Told():
-			continue // it is between two attempts, and measured when it is created
+			continue // it is between two attempts, and is measured at its creation
 		case owner == nil:
 			owner = &Container{}
 		}
@@ -150,8 +151,9 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 	return revoked
 }
 
-// stillPaid measures the CPUs that a container owns like those of one that is created,
-// by what its pod, of which live is what lives, and the container ask for now.
+// stillPaid measures the CPUs that a container owns as at a creation, by the
+// present requests of its pod and itself; live is the request of the pod's live
+// containers.
 func (n *view) stillPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
 	if p.due(sum).Told() {
@@ -160,12 +162,12 @@ func (n *view) stillPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.means(sum, requested))
 }
 
-// revoke ends what a container of a pod owns because it is no longer paid for. Its live
-// attempts are seated anew by reseatRevoked.
+// revoke ends what a container of a pod owns because it no longer pays for it.
+// reseatRevoked places its live attempts anew.
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
-		waits := c.Seat.Pool != placement.Own && !c.Stamp.CPUs.Empty() // all that it owned is offline
+		waits := c.Seat.Pool != placement.Own && !c.Stamp.CPUs.Empty() // all of its CPUs are offline
 		if c.Key != key || !c.Alive() || c.Seat.Pool != placement.Own && !waits || c.Seat.From == placement.ByKubelet {
 			continue
 		}
@@ -175,8 +177,8 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 	}
 }
 
-// reseatRevoked seats the containers of a pod anew of which the CPUs were revoked, but
-// for the one that the event is about, and decides the pod's own values anew.
+// reseatRevoked places the containers of a pod anew whose CPUs were revoked, except
+// the one that the event is about, and decides the pod's own values anew.
 func (d *draft) reseatRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat.Seat == (placement.Seat{}) && c.Stamp.CPUs.Empty() {
@@ -188,8 +190,8 @@ func (d *draft) reseatRevoked(podID string, about *Container) {
 	d.redecide(p, p.Values)
 }
 
-// lostAll tells that a container owns nothing any more because it asks for less than a
-// whole CPU by now.
+// lostAll reports that a container owns nothing any more because it requests less
+// than a whole CPU.
 func (s *seating) lostAll(key string, had int) {
 	sum := s.p.Pod.Resources
 	if !s.n.chosenForPod(s.p) {
@@ -198,7 +200,7 @@ func (s *seating) lostAll(key string, had int) {
 	s.refused(key, "0", fmt.Errorf("it owned %d CPUs and was resized: %w", had, noWhole(s.p, sum, &s.c.Pristine)))
 }
 
-// noWhole says why a container is to own no CPU that the agent would choose.
+// noWhole says why a container owns no CPU that the agent would choose.
 func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
 		if due := p.due(r); due.Told() {
@@ -208,9 +210,8 @@ func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	return errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
 }
 
-// askedMore returns the attempt at a container before a new one, where that asks
-// for less: it is measured like one that is resized, also where others own the CPUs of
-// its pod.
+// askedMore returns the previous attempt at a new container that requests less: it
+// is measured like a resize, also if others own the CPUs of its pod.
 func (d *draft) askedMore(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.fresh || !owns || g.From == placement.ByKubelet || d.n.container(c.ID) != nil {
 		return nil
@@ -218,14 +219,14 @@ func (d *draft) askedMore(p *Pod, c *Container) *Container {
 	var was *Container
 	for _, o := range d.n.containersOf(p.Pod.ID) {
 		if o.Key == c.Key && o.ID != c.ID && o.Seat.From != placement.ByKubelet {
-			was = o // they are listed in the order they came
+			was = o // they are listed in order of arrival
 		}
 	}
 	switch {
 	case was != nil && lower(&was.Pristine, &c.Pristine):
 		return was
 	case !p.due(p.Pod.Resources).Told():
-		return c // it owns by its own request, which says by itself what that pays for
+		return c // it owns by its own request, which alone says how many
 	}
 	return nil
 }

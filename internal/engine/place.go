@@ -21,7 +21,7 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 	list := topology.FormatList(p.Intent.CPUs.V)
 	cpus, err := n.machine.ParseCPUs(list)
 	if all := n.machine.PlacesOf(list); all.Len() == len(p.Intent.CPUs.V) && n.heldBy(p).Contains(all) {
-		// They were granted, and some may have gone offline since.
+		// They were granted; some may have gone offline since.
 		if cpus, err = all.And(n.reach(p)), nil; cpus.Empty() {
 			err = errors.New("these CPUs, which it owns, are offline")
 		}
@@ -30,8 +30,8 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 		return topology.Set{}, err
 	}
 	if g, owns := n.ledger.Of(key); owns && g.CPUs == cpus {
-		// The number was measured when they were granted. A later request does
-		// not take them away from what runs.
+		// The number was measured when they were granted. A later request does not
+		// take them from a running container.
 		return cpus, n.grantable(p, key, cpus)
 	}
 	if err := n.terms(p).Elsewhere; err != nil {
@@ -46,13 +46,13 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 	return cpus, n.grantable(p, key, cpus)
 }
 
-// refusesCPUs reports whether pods of a namespace may own no CPU, whoever
-// assigned them.
+// refusesCPUs reports whether pods of a namespace may own no CPU, whoever assigned
+// them.
 func (n *view) refusesCPUs(namespace string) bool {
 	return n.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
 
-// grantable reports in a sentence why CPUs cannot be owned by key.
+// grantable returns a sentence that says why key cannot own these CPUs, or nil.
 func (n *view) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	pools := &n.policy.Pools
 	format := func(s topology.Set) string { return intent.Printable(n.machine.Format(s)) }
@@ -72,13 +72,13 @@ func (n *view) grantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	return nil
 }
 
-// seating is one container while it is seated: what is found is put into it, and owned
-// CPUs into the ledger.
+// seating is one container while it gets its CPUs: it collects the result; owned
+// CPUs go into the ledger.
 type seating struct {
 	n *view
 	p *Pod
 	c *Container
-	// resize is the resize that it is seated for; nil for none.
+	// resize is the resize in progress; nil for none.
 	resize *resize
 }
 
@@ -95,7 +95,7 @@ func (s *seating) refused(key, value string, err error) {
 	s.c.Found.Problems = append(s.c.Found.Problems, q)
 }
 
-// seat finds where a container sits.
+// seat decides which CPUs a container uses: its own, or a pool's.
 func (s *seating) seat(rec *Record) {
 	old := s.n.container(s.c.ID)
 	s.c.Unplaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.Unplaced || old == nil && (rec == nil || rec.Unplaced))
@@ -108,14 +108,14 @@ func (s *seating) seat(rec *Record) {
 	}
 	cpus, err := s.n.assigned(s.p, s.c.Key, &s.c.Pristine)
 	if !isNew && err == nil && s.p.Intent.CPUs.Said() && s.n.policy.Place {
-		// It was refused when it was created, and its record says so: given
-		// the CPUs now, it would lose them at the next restart.
+		// It was refused at its creation, and its record says so: if it got the
+		// CPUs now, the next restart would take them away.
 		err = errors.New("they could not be granted when the container was created; it can have them when it is created anew")
 	}
 	switch {
 	case err != nil && isNew && s.waitsAnew():
 	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.reach(s.p)).Empty():
-		if rec == nil { // else it is told already
+		if rec == nil { // else it is reported already
 			s.waitFor(s.p.Intent.CPUs.Key)
 		}
 	case err != nil:
@@ -131,7 +131,7 @@ func (s *seating) seat(rec *Record) {
 	s.share(isNew)
 }
 
-// seatRecorded gives a container the CPUs that its record names: what runs stays
+// seatRecorded gives a container the CPUs in its record: a running container stays
 // where it is, if that is still possible.
 func (s *seating) seatRecorded(rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
@@ -145,8 +145,8 @@ func (s *seating) seatRecorded(rec *Record) bool {
 	}
 	if s.n.grantable(s.p, s.c.Key, cpus) != nil {
 		if cpus.And(s.n.policy.Pools.Reserved).Empty() {
-			// Somebody else has them by now: it would move when they are free,
-			// at a restart. What is reserved comes back with the configuration.
+			// Somebody else has them now: it would move at a restart when they are
+			// free. Reserved CPUs come back with the configuration.
 			s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		}
 		return false
@@ -159,8 +159,8 @@ func (s *seating) seatRecorded(rec *Record) bool {
 	return true
 }
 
-// reportRefused reports that a container owns no CPUs although it asks for some:
-// what was refused when it was created stays so.
+// reportRefused reports that a container owns no CPUs although it asks for some: a
+// refusal at its creation is final.
 func (s *seating) reportRefused() {
 	switch a, ok := s.n.asks(s.p, &s.c.Pristine); {
 	case !ok:
@@ -173,9 +173,9 @@ func (s *seating) reportRefused() {
 	}
 }
 
-// seatChosen gives a container CPUs that the agent chooses, where it is to have
-// some. One that had some once and cannot have these keeps none: other CPUs would
-// not be those its record names.
+// seatChosen gives a container CPUs that the agent chooses, if it is to own some. A
+// container that owned some before and cannot have these gets none: other CPUs
+// would not be those in its record.
 func (s *seating) seatChosen() bool {
 	old := s.n.container(s.c.ID)
 	switch {
@@ -212,8 +212,8 @@ func (s *seating) seatChosen() bool {
 	return true
 }
 
-// ownedBy returns what an owner has: the ledger knows of a resize before its
-// containers do.
+// ownedBy returns what an owner has: a resize changes the ledger before its
+// containers.
 func (n *view) ownedBy(c *Container) topology.Set {
 	if g, owns := n.ledger.Of(c.Key); owns {
 		return g.CPUs
@@ -221,7 +221,7 @@ func (n *view) ownedBy(c *Container) topology.Set {
 	return c.Seat.Owned
 }
 
-// share seats a container in a pool.
+// share places a container in a pool.
 func (s *seating) share(isNew bool) {
 	a := s.shares(isNew, topology.Set{})
 	s.c.Seat, s.c.Home = Seat{a.Seat, a.From, a.Why}, a.Home
@@ -236,8 +236,8 @@ func (s *seating) share(isNew bool) {
 	}
 }
 
-// within bounds a seat in a pool: by the pod's cgroup, and by what the runtime
-// was asked for where that counts.
+// within limits a container in a pool to its pod's cgroup, and to the runtime's
+// request where that counts.
 func (n *view) within(p *Pod, c *Container) topology.Set {
 	if bound := cmp.Or(p.and(c.Unread.bound), c.Unread.bound); !bound.Empty() && c.Seat.Pool == placement.Rest {
 		return bound
@@ -246,8 +246,8 @@ func (n *view) within(p *Pod, c *Container) topology.Set {
 		return p.Within
 	}
 	if c.Seat.Pool != placement.Rest {
-		// What the kubelet tells of a container's CPUs is what it left for all, where it
-		// gave some to other pods. Pools keep to that, too.
+		// The kubelet's list for a container has the CPUs that it gave to nobody.
+		// Pools keep to that list, too.
 		if others, _ := n.kubelets(p, n.machine.Online()); others.Empty() {
 			return p.Within
 		}
@@ -255,7 +255,7 @@ func (n *view) within(p *Pod, c *Container) topology.Set {
 	return p.and(n.machine.OnlineOf(c.Pristine.CPU.CPUs))
 }
 
-// and are those of some CPUs that the pod's cgroup allows.
+// and are some CPUs that the pod's cgroup allows.
 func (p *Pod) and(cpus topology.Set) topology.Set {
 	if p.Within.Empty() {
 		return cpus
@@ -266,7 +266,7 @@ func (p *Pod) and(cpus topology.Set) topology.Set {
 func (s *seating) own(cpus topology.Set, from, why string) {
 	s.ownNotExternal(cpus)
 	s.c.Seat.Seat = placement.Seat{Pool: placement.Own, Owned: cpus}
-	// Owned CPUs that went offline are its own when they come back.
+	// Owned CPUs that went offline are its own again when they come back.
 	gone := s.missing().Minus(cpus)
 	s.c.Stamp.CPUs = cpus.Union(gone)
 	s.c.Seat.From, s.c.Seat.Why = from, why

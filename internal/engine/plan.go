@@ -8,39 +8,40 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record is what was kept of a container.
+// Record is what was stored about a container.
 type Record = lifecycle.Record
 
-// Facts are what was gathered from outside for one event.
+// Facts are what was gathered for one event besides the runtime's request.
 type Facts struct {
 	// Records are the trusted records of the event's containers, by id.
 	Records map[string]Record
-	// Distrusted are what is wrong with records that are not trusted, by id of
-	// the container that carries one.
+	// Distrusted says what is wrong with records that are not trusted, by id of the
+	// container that carries one.
 	Distrusted map[string]lifecycle.Problem
-	// ParentCPUs are the CPUs pods' cgroups allow, by sandbox id, as kernel
+	// ParentCPUs are the CPUs that pods' cgroups allow, by sandbox id, as kernel
 	// lists; "" allows all.
 	ParentCPUs map[string]string
-	// Kernel are the CPUs the kernel gives containers of a Synchronize whose
-	// record is lost, or may be of before a resize, by id, as kernel lists; of all,
-	// where some are distrusted.
+	// Kernel are the CPUs that the kernel gives containers of a Synchronize whose
+	// record is lost or may be older than a resize, by id, as kernel lists; those
+	// of all containers if some records are distrusted.
 	Kernel map[string]string
-	// Runs are the CPUs the kernel gives all containers of a Synchronize, where one of
-	// them is unread; else none.
+	// Runs are the CPUs that the kernel gives all containers of a Synchronize if
+	// one of them is unread; else empty.
 	Runs map[string]string
 	// Grants are CPUs that pods are known to own, by pod UID, as kernel lists;
 	// of a Synchronize.
 	Grants map[string]string
-	// Ended are sandboxes whose cgroup is gone: their end was not told.
+	// Ended are sandboxes whose cgroup is gone and whose end no runtime reported.
 	Ended map[string]bool
-	// Swept: the event is one of ours, of a pod whose cgroup is gone. The runtime may
-	// still know the pod.
+	// Swept: the event is one of ours, for a pod whose cgroup is gone. The runtime
+	// may still list the pod.
 	Swept bool
-	// Specs are what pods' specs say, by pod UID, of those that somebody told.
+	// Specs are the specs of pods, by pod UID, as far as a source has them.
 	Specs map[string]*lifecycle.PodSpec
-	// Granted are the devices the kubelet gave pods' containers, by pod UID.
+	// Granted are the devices that the kubelet gave to pods' containers, by pod
+	// UID.
 	Granted map[string]*lifecycle.KubeletGrants
-	// Outside is what is wanted from outside of the event's container.
+	// Outside are the values that hook servers want for the event's container.
 	Outside lifecycle.Outside
 	// Policy is the new policy of a Configure.
 	Policy *Policy
@@ -48,37 +49,35 @@ type Facts struct {
 	Machine *topology.Machine
 }
 
-// SeatChange says that a pool's seat has other CPUs now. It stands for all its
-// members; it is expanded only where it is applied.
+// SeatChange says that a pool has other CPUs now. It stands for all containers in
+// it; it is expanded only when it is applied.
 type SeatChange struct {
 	Seat    placement.Seat
 	Before  topology.Set
 	After   topology.Set
 	Members []string // container ids, sorted
-	// Starved: nothing is left of what the seat may use, so it got CPUs
-	// outside of it.
+	// Starved: none of the CPUs that the seat may use is left, so it got others.
 	Starved bool
 }
 
-// Plan is the outcome of a decision. Nothing of it is in force before it is
-// committed to the state and applied to the node.
+// Plan is the result of a decision. It has no effect before it is committed to the
+// state and applied to the node.
 type Plan struct {
-	// Reject is a policy's no, for the runtime; "" where there is none. A
-	// rejecting plan changes nothing.
+	// Reject is a policy's refusal, for the runtime; "" for none. A plan that
+	// rejects changes nothing.
 	Reject string
-	// Container is the container the event was about, as it will be; nil for
-	// pod events.
+	// Container is the event's container, as it will be; nil for pod events.
 	Container *Container
-	// Pod is the pod the event was about, as it will be.
+	// Pod is the event's pod, as it will be.
 	Pod *Pod
 	// Changed are ids of containers decided anew by this event, sorted.
 	Changed []string
-	// Reseated are those of them that the event is not about, and that sit
-	// elsewhere because of it.
+	// Reseated are those of them that the event is not about, and whose CPUs it
+	// changes.
 	Reseated []string
 	// ChangedPods are ids of sandboxes decided anew, sorted.
 	ChangedPods []string
-	// Gone are ids of containers that need nothing any more.
+	// Gone are ids of containers whose state can be dropped.
 	Gone []string
 	// GonePods likewise, of sandboxes.
 	GonePods []string
@@ -94,8 +93,8 @@ type Plan struct {
 // Moved reports whether CPUs were given to or taken from somebody.
 func (p *Plan) Moved() bool { return p.draft != nil && p.draft.n.ledger.moved }
 
-// Commit makes the plan the state. It panics on a plan made on another state,
-// which only a programming error can bring.
+// Commit makes the plan the state. It panics on a plan made for another state,
+// which only a programming error can cause.
 func (s *State) Commit(p *Plan) {
 	if p.base != s.Generation {
 		panic("engine: a plan was committed to a state that moved")
@@ -129,7 +128,7 @@ func (s *State) Commit(p *Plan) {
 	s.refreshGroups(n.ledger.moved || resized)
 }
 
-// put replaces, adds or (nil) removes one container and its place in a group.
+// put replaces, adds or (nil) removes one container, in its group, too.
 func (s *State) put(id string, c *Container) {
 	old := s.containers[id]
 	if old != nil {
@@ -189,10 +188,10 @@ func (s *State) join(c *Container) {
 	}
 }
 
-// refreshGroups brings every group's CPUs in line with the ledger. Where
-// nothing was given or taken only new groups need it.
+// refreshGroups updates every group's CPUs from the ledger. If no CPUs were given
+// or taken, only new groups need it.
 func (s *State) refreshGroups(moved bool) {
-	var open *placement.Layout // on which nobody owns anything
+	var open *placement.Layout // nobody owns anything yet
 	for seat, b := range s.groups {
 		if b.text != "" && !moved {
 			continue
@@ -210,7 +209,7 @@ func (s *State) refreshGroups(moved bool) {
 	}
 }
 
-// touch marks containers as narrowed. It happens once per container.
+// touch marks containers as narrowed, once per container.
 func (s *State) touch(ids []string) {
 	for _, id := range ids {
 		if c := s.containers[id]; !c.decided.touched {

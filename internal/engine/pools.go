@@ -14,13 +14,12 @@ type PoolShare struct {
 	Pool  placement.Pool
 	Which placement.Which
 	CPUs  topology.Set
-	// Members are how many live containers sit in it.
+	// Members is the number of live containers in it.
 	Members int
 }
 
-// PoolShares lists the pools: those that are always there, and those that
-// containers sit in. Which CPUs of it a container may use, its pod's cgroup says
-// besides.
+// PoolShares lists the pools: those that always exist, and those with containers. A
+// pod's cgroup may limit a container further.
 func (s *State) PoolShares() []PoolShare {
 	type name struct {
 		pool  placement.Pool

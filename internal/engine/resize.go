@@ -13,37 +13,37 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// resize is a container's change of what it asks for, while it is decided.
+// resize is a change of a container's request while it is decided.
 type resize struct {
-	was    *Container // as it was before
+	was    *Container // the container before it
 	before topology.Set
-	// less and more: who is resized asks for less CPU than before, by request or limit, or
-	// for more. That may be another container than the owner.
+	// less and more: the resized container requests less CPU than before, by
+	// request or limit, or more. It may be another container than the owner.
 	less, more bool
-	// measured: an owner was brought in line with it.
+	// measured: an owner was adapted to it.
 	measured bool
-	// failed is why it could not own as many CPUs as it asks for now.
+	// failed is why it could not own as many CPUs as it requests now.
 	failed error
-	// ofPod: the sum of the pod is what changed.
+	// ofPod: the pod's sum has changed.
 	ofPod bool
-	// all: whatever the pod's containers own is the same.
+	// all: the pod's containers own the same CPUs.
 	all bool
-	// revoked: containers own nothing any more that they do not pay for, and are not
-	// seated anew yet.
+	// revoked: containers no longer own what they do not pay for, and are not
+	// placed anew yet.
 	revoked bool
 }
 
 // ownsAsOne reports whether all containers of a pod own the same CPUs. They do not
-// where the pod's sum was not told when they were created.
+// if the runtime did not report the pod's sum at their creation.
 func (n *view) ownsAsOne(p *Pod) bool {
 	all := n.ledger.OfPod(p.Pod.UID)
 	others := slices.ContainsFunc(n.ledger.OfPodByContainer(p.Pod.UID), func(g placement.Grant) bool { return g.CPUs != all })
 	return !others && n.chosenForPod(p)
 }
 
-// resized brings what an owner has in line with what it asks for by now: more
-// CPUs beside those it has, or the best part of those. Either all of it happens
-// or nothing; then the problem says why.
+// resized adapts what an owner has to its request: more CPUs beside those it has,
+// or the best part of those. It happens completely or not at all; then the problem
+// says why.
 func (s *seating) resized(have topology.Set) topology.Set {
 	r := s.resize
 	r.before, r.all, r.measured = have, s.n.ownsAsOne(s.p), true
@@ -72,7 +72,7 @@ func (s *seating) resized(have topology.Set) topology.Set {
 	if !r.all {
 		return cpus
 	}
-	for _, g := range append(s.n.ledger.Grants(), s.n.ledger.AllKept()...) { // whatever the pod's containers own is the same
+	for _, g := range append(s.n.ledger.Grants(), s.n.ledger.AllKept()...) { // the pod's containers own the same CPUs
 		if g.Key.PodUID == s.p.Pod.UID && g.Key != s.c.Key {
 			if g.CPUs = cpus; !cpus.Empty() {
 				s.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
@@ -83,8 +83,8 @@ func (s *seating) resized(have topology.Set) topology.Set {
 	return cpus
 }
 
-// resizeTo chooses the CPUs of an owner of some that is to have n. CPUs of its
-// own that are offline count: they are the first to be given up.
+// resizeTo chooses n CPUs for an owner that has some. Its offline CPUs count; they
+// are given up first.
 func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	all := s.withOffline(have)
 	switch numa := s.p.Intent.NUMA.V; {
@@ -102,9 +102,9 @@ func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (
 	return kept, nil
 }
 
-// shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for, whatever
-// else it asks for. Those that are out of its reach are given up first; what it keeps
-// of them is its Born.
+// shrinkTo chooses which of its CPUs an owner keeps: as many as it pays for,
+// whatever else it asks for. Those that it cannot use are given up first; its Born
+// has those of them that it keeps.
 func (s *seating) shrinkTo(have, away topology.Set, n int) topology.Set {
 	s.c.Stamp.CPUs = first(away, n-have.Len())
 	if n == 0 || have.Empty() {
@@ -139,14 +139,14 @@ func (s *seating) growTo(have topology.Set, n int, sum *lifecycle.Resources) (to
 	return got.CPUs, s.n.grantable(s.p, s.c.Key, got.CPUs)
 }
 
-// wanted is how many CPUs a container is to own that owns some, and the sum of
-// its pod's resources; known is false where nothing says how many.
+// wanted is how many CPUs an owner is to have, and the sum of its pod's resources;
+// known is false if nothing says how many.
 //
-// Where all containers of a pod own the same, their number follows from the
-// pod's sum. Not every runtime tells when that changes, and none tells it
-// together with the container's: where the containers' requests were what the
-// pod owned CPUs for, they are so still. Where they were not, as in a pod with
-// resources of its own, the pod's sum counts.
+// If all containers of a pod own the same CPUs, the number follows from the pod's
+// sum. Not every runtime reports a change of that, and none reports it together
+// with the container's. If the containers' requests equalled the pod's sum before,
+// their new sum counts. If not, as in a pod with resources of its own, the pod's
+// sum counts.
 func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := s.n.asks(s.p, &s.c.Pristine)
 	if !ok {
@@ -165,35 +165,36 @@ func (s *seating) wanted(was *Container, owns int) (n int, sum *lifecycle.Resour
 	}
 	had, has := s.p.due(&before).CPUs, s.p.due(&after).CPUs
 	if r := s.resize; r != nil && has > owns && a.n != has && (a.n <= owns || has == was.Wanted) {
-		// Its containers' requests are of before, when they were refused. What they ask for now comes next.
+		// Its containers' requests are older than the refusal. Their present
+		// requests come next.
 		return owns, s.p.Pod.Resources, a.key, true
 	}
-	// A pod never asks for less than its containers do: a lower sum is one of before.
+	// A pod never requests less than its containers: a lower sum is old.
 	if has != 0 && (had == a.n || had == owns || had == was.Wanted || had > a.n || has > a.n) {
 		return has, &after, a.key, true
 	}
 	return a.n, s.p.Pod.Resources, a.key, true
 }
 
-// paidByResize is how many CPUs a pod pays for when one of its containers is resized, and
-// the sum of requests that pays for them. after adds up what its containers request after
-// the resize.
+// paidByResize is how many CPUs a pod pays for when one of its containers is
+// resized, and the sum of requests that pays for them. after is the sum of its
+// containers' requests after the resize.
 func (s *seating) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	n, sum = s.p.paidNow(after)
-	resizes := was != s.c // not where the same container is seated again to report how its resize ended
+	resizes := was != s.c // not if the same container is placed again to report how its resize ended
 	less, more := resizes && s.resize.less, resizes && s.resize.more
 	if n < owns && !less {
-		// It asks for no less, so a lower sum is one of before.
+		// It requests no less, so a lower sum is old.
 		return owns, s.p.Pod.Resources
 	}
 	if less || !more && s.p.sumOld {
-		n = min(n, max(owns, was.Wanted)) // who asks for no more gets no more: a higher sum may be one of before
+		n = min(n, max(owns, was.Wanted)) // a container that requests no more gets no more: a higher sum may be old
 	}
 	return n, sum
 }
 
-// podSum adds up what a pod's live containers ask for, one of them as it is given; nil
-// for none.
+// podSum is the sum of the requests of a pod's live containers, with one of them
+// replaced; nil for none.
 func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	var all []*lifecycle.Resources
 	if one != nil {
@@ -207,8 +208,8 @@ func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
 	return sumOf(all)
 }
 
-// listedParts are what a pod's containers ask for that a Synchronize tells of and that
-// live, but for one.
+// listedParts are the requests of a pod's live containers in a Synchronize, except
+// for one.
 func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
 	for _, c := range n.listed[podID] {
 		if c.ID != but && c.State != lifecycle.StateStopped {
@@ -218,7 +219,7 @@ func (n *view) listedParts(podID, but string) (parts []*lifecycle.Resources) {
 	return parts
 }
 
-// sumOf adds up the CPU shares of containers, and their quotas where all have one.
+// sumOf adds up the CPU shares of containers, and their quotas if all have one.
 func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	var request, limit int64
 	set, unlimited := false, false
@@ -237,8 +238,8 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	return sum
 }
 
-// propagateResize seats the other containers of a pod that was resized on what it owns
-// now, or other attempts at the container.
+// propagateResize places the other containers of a resized pod, or other attempts
+// at the container, on the CPUs that it owns now.
 func (d *draft) propagateResize(c *Container, r *resize) {
 	moved, met := r.before != c.Seat.Owned, r.all && r.failed == nil
 	if !moved && !met {
@@ -257,15 +258,15 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 	}
 }
 
-// holds reports whether a container lives and owns CPUs, or waits for those it owns.
+// holds reports whether a container lives and owns CPUs, or waits for CPUs that it
+// owns.
 func (n *view) holds(c *Container) bool {
 	return c.Alive() && (c.Seat.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Kept(c.Key).Empty())
 }
 
-// alignBeside brings what the containers of a pod own together in line with what
-// another container of it asks for by now that owns nothing itself: the pod was refused
-// when that was created, and they were created anew since. It pays for their CPUs as
-// they do.
+// alignBeside adapts what the containers of a pod own together to the request of
+// another container of it that owns nothing itself: its creation was refused, and
+// the others were created anew since. It pays for their CPUs as they do.
 func (r *resize) alignBeside(d *draft, c *Container) {
 	if r.measured || !r.less && !r.more || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
 		return
@@ -286,8 +287,8 @@ func (r *resize) alignBeside(d *draft, c *Container) {
 	r.failed = beside.failed
 }
 
-// alignEnded does so where no container of the pod lives that owns its CPUs: those that
-// are created anew have what it owns by then.
+// alignEnded does the same if no live container of the pod owns its CPUs: those
+// that are created anew get the CPUs that the pod owns then.
 func (r *resize) alignEnded(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
@@ -307,7 +308,7 @@ func (r *resize) alignEnded(d *draft, podID string) {
 	}
 }
 
-// resizePod has a pod whose sum of resources changed own as many CPUs as that
+// resizePod makes a pod whose sum of resources changed own as many CPUs as the sum
 // says.
 func (d *draft) resizePod(podID string) {
 	if !d.n.ownsAsOne(d.n.pod(podID)) {
@@ -325,10 +326,10 @@ func (d *draft) resizePod(podID string) {
 	}
 }
 
-// asksInVain returns how many CPUs an owner with a record asks for that owns another
-// number; 0 where nothing tells. Without what was noted at a resize that was refused,
-// it is seen from what the runtime tells. Where containers ask for less than their pod,
-// either may be of before.
+// asksInVain returns how many CPUs an owner with a record requests if it owns
+// another number; 0 if nothing says. Without a note of the refused resize, it
+// follows from the runtime's report. If containers request less than their pod,
+// either may be old.
 func (s *seating) asksInVain(owns int) int {
 	a, asks := s.n.asks(s.p, &s.c.Pristine)
 	switch {
@@ -347,8 +348,8 @@ func (s *seating) asksInVain(owns int) int {
 	return 0
 }
 
-// createdAnew carries over to a container that is created anew what the one before
-// it asked for in vain, and reports whether there was one that owned CPUs.
+// createdAnew copies the refused resize of a container to its next attempt, and
+// reports whether the earlier one owned CPUs.
 func (s *seating) createdAnew() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
 	if !owns || g.Key != s.c.Key && g.Wanted == 0 {
@@ -364,9 +365,9 @@ func (s *seating) createdAnew() bool {
 	return true
 }
 
-// ownedBefore returns what a container owns that is created anew: what the one before it
-// did, or what other containers of its pod do, where they own as one. Of those it is a
-// grant that tells what was asked for in vain, where there is one.
+// ownedBefore returns the grant of a container that is created anew: that of its
+// earlier attempt, or of other containers of its pod if they own as one. If one of
+// these grants has a refused resize, it returns that one.
 func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns bool) {
 	if g, owns = n.ledger.Of(key); owns || !n.ownsAsOne(p) {
 		return g, owns
@@ -379,7 +380,7 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 	return g, owns
 }
 
-// reportResized reports that an owner asks for another number of CPUs than it has.
+// reportResized reports that an owner requests another number of CPUs than it has.
 func (s *seating) reportResized() {
 	owns := s.withOffline(s.c.Seat.Owned).Len()
 	n, _, key, known := s.wanted(s.c, owns)
@@ -394,7 +395,7 @@ func (s *seating) reportResized() {
 	}
 }
 
-// otherNumber tells that an owner asks for another number of CPUs than it has.
+// otherNumber says that an owner requests another number of CPUs than it has.
 func otherNumber(key string, asks, owns int) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: strconv.Itoa(asks), Warning: true,

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// since adds up what a pod's containers asked for by their records, and what they ask
-// for by now, of a Synchronize.
+// since adds up what a pod's containers requested by their records, and what they
+// request now, at a Synchronize.
 func (b *recovery) since() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
 	for _, reported := range b.n.listed[b.p.Pod.ID] {
@@ -24,7 +24,7 @@ func (b *recovery) since() (was, now lifecycle.Resources) {
 			switch first = &asked; {
 			case !rec.Late:
 				first = &rec.Pristine
-			case rec.Stamped != nil && !b.podOwns(): // who owns was measured when it was resized
+			case rec.Stamped != nil && !b.podOwns(): // owners were measured when they were resized
 				first = rec.Stamped
 			}
 		}
@@ -33,16 +33,16 @@ func (b *recovery) since() (was, now lifecycle.Resources) {
 	return sumOf(before), sumOf(after)
 }
 
-// podOwns reports whether containers of a pod own CPUs at a Synchronize, or did before
-// they ended.
+// podOwns reports whether containers of a pod own CPUs at a Synchronize, or did
+// before they ended.
 func (b *recovery) podOwns() bool {
 	return b.facts.Grants[b.p.Pod.UID] != "" || slices.ContainsFunc(b.n.listed[b.p.Pod.ID], func(c *lifecycle.Container) bool {
 		return b.facts.Records[c.ID].CPUs != ""
 	})
 }
 
-// accountSince notes what is known of pods' sums at a Synchronize, and recounts those
-// of which a container was resized since its record was stamped.
+// accountSince updates the pods' sums at a Synchronize: it recounts pods with a
+// container that was resized after its record was written.
 func (b *recovery) accountSince() {
 	for id, p := range b.n.pods {
 		n := *p
@@ -56,8 +56,8 @@ func (b *recovery) accountSince() {
 	}
 }
 
-// endedParts are what the containers of a pod asked for that do not live at a
-// Synchronize, of which a pod is charged for all the same: each by its last attempt.
+// endedParts are the requests of a pod's containers that have ended at a
+// Synchronize and that the pod is still charged for: each by its last attempt.
 func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
 	for _, c := range b.n.listed[podID] {
@@ -74,7 +74,7 @@ func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 	return ended
 }
 
-// endedSum adds up what the ended containers of a pod asked for that were not created
+// endedSum adds up the requests of a pod's ended containers that were not created
 // anew since.
 func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	if len(p.ended) == 0 {
@@ -90,9 +90,9 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	return &sum
 }
 
-// paidSince takes from what a container owns by its record what it does not pay for
-// any more, where it was resized since the record was stamped and nothing later tells
-// of it: whether the agent saw that, or was away.
+// paidSince takes from a container the CPUs of its record that it no longer pays
+// for, if it was resized after the record was written and no later source has that:
+// whether the agent saw the resize or was away.
 func (b *recovery) paidSince(reported *lifecycle.Container, rec *Record) {
 	if rec.Late || rec.CPUs == "" || !b.n.fresh {
 		return
@@ -127,7 +127,7 @@ func (b *recovery) paidSince(reported *lifecycle.Container, rec *Record) {
 		return
 	}
 	rec.CPUs, b.c.Stamp.CPUs = b.n.machine.Format(left), left
-	switch quota := reported.Resources.CPU.Quota.V; { // where the record's was lifted, it is of before
+	switch quota := reported.Resources.CPU.Quota.V; { // if the record's quota was lifted, it is older
 	case b.p.Intent.QoS == intent.Guaranteed && b.c.Pristine.CPU.Quota.V > 0:
 		b.c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&b.c.Pristine) * int64(b.c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	case quota > 0:
@@ -135,22 +135,22 @@ func (b *recovery) paidSince(reported *lifecycle.Container, rec *Record) {
 	}
 }
 
-// resizedSince returns the CPUs that a container owns by its record, or, where it
-// was resized since that was stamped and nothing later tells of it, by what it runs
-// on: the kernel had it first, the runtime's copy has it a moment later, and one is
-// part of the other. Either has to follow from what the container asks for by now,
-// with what is offline or without.
+// resizedSince returns the CPUs that a container owns: by its record, or, if it was
+// resized after that was written and no later source has that, by the CPUs it runs
+// on. The kernel got the new list first and the runtime's copy a moment later, and
+// one is a part of the other. Either has to follow from the container's present
+// request, with its offline CPUs or without.
 //
-// Where its last resize was refused it has another number. Only owners are without
-// the quota they asked for: where the copy is, it has what its container owns, and
-// the kernel what of it was not given up since.
+// If its last resize was refused, it has another number. Only owners run without
+// the quota they asked for: if the copy has none, it lists what its container owns,
+// and the kernel has those that were not given up since.
 func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
 	t := traces{machine: b.n.machine, online: b.n.reach(b.p), born: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
 	list, read := b.facts.Kernel[reported.ID]
 	t.runs = b.n.machine.OnlineOf(list)
 	if is.Quota.V > 0 && was.Quota.V > 0 && b.lifts(t.born) {
-		if t.copied = (topology.Set{}); read && list == "" { // it has what its pool had
+		if t.copied = (topology.Set{}); read && list == "" { // it has its pool's CPUs
 			t.runs = t.online
 		}
 	}
@@ -165,29 +165,31 @@ func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) stri
 	return t.owned(rec.CPUs, is.CPUs)
 }
 
-// traces are what tells which CPUs a container owns by now.
+// traces are the sources that show which CPUs a container owns now.
 type traces struct {
 	machine *topology.Machine
-	// born are those of its record, copied those of the runtime's copy, runs those the
-	// kernel gives it; online those it could use; held what its pod is known to own.
+	// born are the CPUs in its record, copied those in the runtime's copy, runs
+	// those the kernel gives it; online those it could use; held those its pod is
+	// known to own.
 	born, copied, runs, online, held topology.Set
-	// lifted: the copy is without the quota that was asked for, as an owner's is.
+	// lifted: the copy lacks the requested quota, as an owner's does.
 	lifted bool
 	// whole: it owns NUMA nodes as a whole.
 	whole bool
-	// asked is how many CPUs it asks for, one of them; due is which.
+	// asked are the numbers of CPUs that it may ask for; due returns the one that
+	// counts.
 	asked []int
 	due   int
 }
 
-// same reports whether copy and kernel have nothing but what the record has.
+// same reports whether copy and kernel have only CPUs of the record.
 func (t *traces) same() bool {
 	was, is := t.born.And(t.online), t.copied.And(t.online)
 	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.born.Contains(t.copied)
 }
 
-// owned returns what a container owns, by its record's list or its copy's, or what
-// follows.
+// owned returns the CPUs that a container owns: those of its record, those of its
+// copy, or those that follow from both.
 func (t *traces) owned(record, copied string) string {
 	was, is, same := t.born.And(t.online), t.copied.And(t.online), t.same()
 	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.born.Contains(t.runs)) {
@@ -198,7 +200,8 @@ func (t *traces) owned(record, copied string) string {
 	}
 	whole := t.due == 0 || t.due >= t.born.Len() || t.whole
 	if same && whole || t.held.Contains(t.born) && was.Contains(t.runs.Union(is)) {
-		// Where it runs on a part of what is known to be its own, nobody was there when the others came online again.
+		// It runs on a part of its known CPUs: no agent ran when the others came
+		// online again.
 		return record
 	}
 	switch running, copies := t.fits(t.runs), t.fits(is); {
@@ -207,20 +210,21 @@ func (t *traces) owned(record, copied string) string {
 	case !copies.Empty():
 		return t.machine.Format(copies)
 	case t.lifted && was.Empty() && t.due == t.born.Len() && t.born.Contains(t.copied):
-		// All of its own is offline, and it asks for as many as its record has: it was created while
-		// some were offline, which its copy leaves out.
+		// All its CPUs are offline, and it requests as many as its record has: it
+		// was created while some were offline, which its copy leaves out.
 		return record
 	case t.lifted && !t.runs.Empty() && t.copied.Contains(t.runs):
 		return t.machine.Format(t.runs.Union(t.copied.Minus(t.online)))
 	case t.lifted, len(t.asked) > 0 && !is.Empty() && is.Len() < slices.Max(t.asked) && (was.Contains(is) || is.Contains(was)):
-		// Fewer than it asks for: a later growth was refused.
+		// Fewer than it requests: a later growth was refused.
 		return copied
 	}
 	return record
 }
 
-// inPool returns what a container owns that may run in a pool for as long as all that it
-// owns is offline. Whole NUMA nodes are more than it asks for, and kept at a shrink.
+// inPool returns the CPUs of a container that may run in a pool while all its own
+// CPUs are offline. Whole NUMA nodes are more than it requests, and stay at a
+// shrink.
 func (t *traces) inPool(record string) string {
 	if away := t.born.Minus(t.online); !t.whole && t.due > 0 && t.due < t.born.Len() && t.due <= away.Len() {
 		return t.machine.Format(first(away, t.due))
@@ -228,8 +232,8 @@ func (t *traces) inPool(record string) string {
 	return record
 }
 
-// fits returns some CPUs, with as many that are offline as make the number that is asked
-// for; none where no number fits.
+// fits returns some CPUs with enough offline ones to make the requested number;
+// none if no number fits.
 func (t *traces) fits(has topology.Set) topology.Set {
 	away := t.born.Union(t.copied).Minus(t.online)
 	switch both := has.Union(away); {
@@ -244,9 +248,10 @@ func (t *traces) fits(has topology.Set) topology.Set {
 	return topology.Set{}
 }
 
-// dueBy is how many CPUs a container is due of what asksByNow returned, 0 where no
-// number follows: one that was not resized as many as it was created with, where that
-// is one of them; of one that was its pod's number may be of before.
+// dueBy is how many CPUs a container is due by the result of asksByNow, 0 if that
+// gives no number. A container that was not resized is due as many as at its
+// creation, if that is one of the numbers; one that owned by its pod's number may
+// be older.
 func dueBy(asked []int, resized bool, born int) int {
 	if !resized && slices.Contains(asked, born) {
 		return born
@@ -260,9 +265,9 @@ func dueBy(asked []int, resized bool, born int) int {
 	return n
 }
 
-// asksByNow returns how many CPUs a container asks for by what the runtime tells,
-// none where no number follows. Where its pod's sum decides, that may be of before
-// a resize of its containers: theirs is another.
+// asksByNow returns how many CPUs a container may request by the runtime's report;
+// none if that gives no number. If its pod's sum decides, the sum may be older than
+// a resize of the containers: the sum of these is another candidate.
 func (b *recovery) asksByNow(requested *lifecycle.Resources) []int {
 	a, ok := b.n.asks(b.p, requested)
 	switch {
@@ -275,9 +280,9 @@ func (b *recovery) asksByNow(requested *lifecycle.Resources) []int {
 	return []int{a.n, b.p.due(&sum).CPUs}
 }
 
-// requota follows an owner's request that changed with the quota that its record has:
-// the runtime's copy of it is ours, lifted as a rule. A limit is that of the request in a Guaranteed pod, and
-// never below it.
+// requota replaces the quota in an owner's changed request by that of its record:
+// the quota in the runtime's copy is ours, and usually lifted. In a Guaranteed pod
+// the limit equals the request, and it is never lower.
 func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return

@@ -18,17 +18,17 @@ type Policy struct {
 	Strict   bool
 	Dialects []string
 	Pools    placement.Pools
-	// Placement decides who owns which CPUs where no scheduler assigned any, and what
+	// Placement decides who owns which CPUs if no scheduler assigned any, and what
 	// the others share.
 	Placement placement.Policy
-	// Place switches placement on: without it nobody is given CPUs.
+	// Place switches placement on: without it no container owns CPUs.
 	Place bool
-	// Fatal names hooks whose failure refuses the container: its promise is
-	// worth more than its start.
+	// Fatal names hooks whose failure refuses the container: it must not start
+	// without their values.
 	Fatal map[string]bool
-	// Rules say what pods may ask for; without any the safe defaults hold.
+	// Rules say what pods may ask for; without rules the safe defaults apply.
 	Rules intent.Rules
-	// Serving is what this node does with what pods ask for; nil for everything.
+	// Serving is which requests of pods this node serves; nil for all.
 	Serving *intent.Serving
 	Hooks   []hook.Hook
 }
@@ -37,32 +37,33 @@ type Policy struct {
 type Pod struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
-	// Spec is what its spec says beyond what the runtime told; nil where nobody
-	// told it.
+	// Spec is what its spec says beyond the runtime's report; nil if no source has
+	// it.
 	Spec *lifecycle.PodSpec
-	// Granted are the devices the kubelet gave its containers; nil where nobody
-	// told them.
+	// Granted are the devices that the kubelet gave its containers; nil if not
+	// known.
 	Granted *lifecycle.KubeletGrants
 	// Within are the CPUs the pod's cgroup allows; empty where all.
 	Within  topology.Set
 	Values  []lifecycle.Value // for the pod's own cgroup
 	Found   Found
 	Stopped bool
-	// bySpec: the runtime told nothing of its resources, and its spec did of some.
+	// bySpec: its resources are those of its spec, as the runtime reported none.
 	bySpec bool
-	// bursts are those of its live containers together, in µs, as the pod's own
-	// values were decided with.
+	// bursts is the sum of those of its live containers, in µs, with which the
+	// pod's own values were decided.
 	bursts int64
-	// alone are the CPUs they have alone, as those were decided with.
+	// alone are the CPUs that it has alone, with which those were decided.
 	alone topology.Set
-	// assigned are the CPUs a scheduler assigned to it and that could be granted, as
-	// those were decided with.
+	// assigned are the CPUs that a scheduler assigned to it and that could be
+	// granted, with which those were decided.
 	assigned topology.Set
-	// sumOld: its sum of resources was reported by a Synchronize, so it may be of before a
-	// resize. ended is what its containers asked for then that had ended, by name.
+	// sumOld: a Synchronize reported its sum of resources, so the sum may be older
+	// than a resize. ended has the requests, by name, of containers that had ended
+	// by then.
 	sumOld bool
 	ended  map[string]*lifecycle.Resources
-	// stranger is what is wrong with the spec that somebody told of it.
+	// stranger is what is wrong with the spec that a source sent for it.
 	stranger []lifecycle.Problem
 }
 
@@ -78,7 +79,7 @@ type Container struct {
 	PodID       string
 	Life        lifecycle.State
 	CgroupsPath string
-	// Kept is what its record says, or would say.
+	// Kept is its record: as written, or as it would be.
 	lifecycle.Kept
 	Seat   Seat
 	Stamp  Stamp
@@ -90,50 +91,51 @@ type Container struct {
 	decided decision
 }
 
-// Seat is where a container sits, by what key and why.
+// Seat is the pool or the CPUs of a container, with the key that asked for them and
+// the reason.
 type Seat struct {
 	placement.Seat
 
 	From, Why string
 }
 
-// Stamp is how what a container's stamped record says stands to what is known now.
+// Stamp compares a container's written record with what is known now.
 type Stamp struct {
-	// CPUs are those it owned when it was created.
+	// CPUs are those that it owned at its creation.
 	CPUs topology.Set
-	// Stale: the record lacks something that no other file of ours has. Some values became
-	// ours later, the container owns other CPUs by now, or another container owns the CPUs
-	// that the record names.
+	// Stale: the record lacks something that is in no other file of ours. Some
+	// values became ours later, the container owns other CPUs now, or another
+	// container owns the CPUs in the record.
 	Stale bool
 
-	made bool // it was decided before, so its record has what was ours then
+	made bool // it was decided before, so its record has the values that were ours then
 }
 
-// Unread is what holds for a container that the runtime cannot describe.
+// Unread is the state of a container that the runtime cannot describe.
 type Unread struct {
-	// Why it cannot; "" where it did. The container keeps what it has until that is known.
+	// Why says why; "" if it can. The container keeps what it has until the runtime
+	// describes it.
 	Why string
-	// Unasked: no record says either what was asked for. Nothing is decided but what
-	// keeps CPUs apart.
+	// Unasked: its request is in no record either. Only what keeps CPUs apart is
+	// decided for it.
 	Unasked bool
 
-	bound topology.Set // the CPUs the kernel gave it: it is not given more in a pool without a class
+	bound topology.Set // the CPUs the kernel gave it: in a pool without a class it does not get more
 }
 
-// decision is what decided a container, and what came of it.
+// decision is the result of deciding a container, and its inputs.
 type decision struct {
-	// proposed are the hooks' values; the cpuset of a pool is filled in when
-	// they are asked for, because it moves with the pool.
+	// proposed are the hooks' values. The cpuset of a pool is filled in when the
+	// values are read, because it changes with the pool.
 	proposed []lifecycle.Value
-	// creation is there while a container that was not known before is decided,
-	// and only where a hook heeds it.
+	// creation is set while a new container is decided, if a hook needs it.
 	creation *hook.Creation
-	// touched: the container's cpuset was once narrowed by us, so an
-	// unbounded seat must be written out, not left alone.
+	// touched: we have narrowed the container's cpuset before, so a seat without
+	// bounds must be written, too.
 	touched bool
-	// distrust are records it carries that are not ours, and that it is unread.
+	// distrust says which of its records are not ours, and that it is unread.
 	distrust []lifecycle.Problem
-	// refusals are what was wrong with what was wanted from outside.
+	// refusals are hook servers' values that were refused, with the reasons.
 	refusals []lifecycle.Problem
 }
 
@@ -155,16 +157,17 @@ func (c *Container) Runs() bool {
 	return c.Life == lifecycle.StateRunning || c.Life == lifecycle.StatePaused
 }
 
-// cpuGroup is a seat with who sits on it and what CPUs it has now.
+// cpuGroup is a pool, or a set of owned CPUs, with its containers and the CPUs it
+// has now.
 type cpuGroup struct {
 	members []string // sorted ids
 	cpus    topology.Set
 	text    string
-	// open: the seat has all CPUs it would have if nobody owned any.
+	// open: the group has all CPUs that it would have if nobody owned any.
 	open bool
 }
 
-// need is what a shared pool's containers ask for together, in milli-CPUs.
+// need is the sum of the requests of a shared pool's containers, in milli-CPUs.
 type need struct {
 	milli   int64
 	members int
@@ -183,8 +186,8 @@ type State struct {
 	byPod      map[string][]string
 	groups     map[placement.Seat]*cpuGroup
 	needs      map[placement.Which]need
-	// listed is how many containers the runtime was told CPUs of: only the
-	// kubelet's static CPU manager does that.
+	// listed is the number of containers whose request names CPUs: only the
+	// kubelet's static CPU manager sets them.
 	listed int
 	layout *placement.Layout
 	ended  endedPods
@@ -231,8 +234,9 @@ func (s *State) PodsWhere(is func(*Pod) bool) []*Pod {
 // Container returns a container by id, or nil.
 func (s *State) Container(id string) *Container { return s.containers[id] }
 
-// Lives reports whether a pod, or a container that has not ended, is known by its id, and whether the runtime has yet to
-// describe it: then little is decided of it.
+// Lives reports whether a pod, or a container that has not ended, is known by its
+// id, and whether the runtime has yet to describe it: then few values are decided
+// for it.
 func (s *State) Lives(id string) (known, undecided bool) {
 	if p := s.pods[id]; p != nil {
 		return true, p.Pod.Unread != ""
@@ -259,7 +263,7 @@ func (s *State) Grants() []placement.Grant { return s.ledger.Grants() }
 // Owners returns the pods that own CPUs and have not been stopped.
 func (s *State) Owners() []*Pod {
 	held := s.Held()
-	if len(held) == 0 { // asked at every end of a container
+	if len(held) == 0 { // called at every end of a container
 		return nil
 	}
 	return s.PodsWhere(func(p *Pod) bool {
@@ -269,7 +273,7 @@ func (s *State) Owners() []*Pod {
 }
 
 // Held returns the CPUs of each pod that owns some, by UID: those its containers
-// own, and those that are kept for them while they are offline.
+// own, and those reserved for them while they are offline.
 func (s *State) Held() map[string]topology.Set {
 	held := map[string]topology.Set{}
 	for _, g := range append(s.ledger.Grants(), s.ledger.AllKept()...) {
@@ -278,7 +282,7 @@ func (s *State) Held() map[string]topology.Set {
 	return held
 }
 
-// Kept returns the CPUs that are kept for owners, as they cannot have them now.
+// Kept returns the CPUs that are reserved for owners that cannot use them now.
 func (s *State) Kept() []placement.Grant { return s.ledger.AllKept() }
 
 // Exclusive returns the CPUs somebody owns.
@@ -290,7 +294,7 @@ func (s *State) PoolCPUs(p placement.Pool) topology.Set {
 	return cpus
 }
 
-// CPUs returns the CPUs a container is meant to have.
+// CPUs returns the CPUs that were decided for a container.
 func (s *State) CPUs(c *Container) topology.Set {
 	if b := s.groups[c.Seat.Seat]; b != nil {
 		return b.cpus
@@ -299,9 +303,8 @@ func (s *State) CPUs(c *Container) topology.Set {
 	return cpus
 }
 
-// Values returns what is decided for a container now. A container nobody asked
-// anything for has a cpuset value only where it must keep clear of owned CPUs,
-// or once had to.
+// Values returns what is decided for a container now. A container that nobody asked
+// anything for has a cpuset value only if it must avoid owned CPUs, or once had to.
 func (s *State) Values(c *Container) []lifecycle.Value {
 	out := make([]lifecycle.Value, 0, len(c.decided.proposed))
 	for i := range c.decided.proposed {
@@ -312,10 +315,10 @@ func (s *State) Values(c *Container) []lifecycle.Value {
 	return out
 }
 
-// value is what became of one proposed value; ok is false where it is not set.
+// value is one proposed value, completed; ok is false if it has none.
 func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Value, ok bool) {
 	v = *proposed
-	// A value without a hook puts back what was asked for; it is no pool's.
+	// A value without a hook restores a request; it is no pool's.
 	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && c.Seat.Pool != placement.Own {
 		if b := s.groups[c.Seat.Seat]; b != nil {
 			if c.Seat.Pool == placement.Rest && b.open && !c.decided.touched {
@@ -327,7 +330,7 @@ func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Valu
 	return v, true
 }
 
-// CPUSet returns what of a container's values is its cpuset, if one is decided.
+// CPUSet returns the cpuset among a container's values, if one is decided.
 func (s *State) CPUSet(c *Container) (lifecycle.Value, bool) {
 	for i := range c.decided.proposed {
 		if v, ok := s.value(c, &c.decided.proposed[i]); ok && v.Field == lifecycle.CPUSetCPUs {

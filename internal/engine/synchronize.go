@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// synchronize rebuilds everything from what the runtime says runs. Those whose
-// record says that they own CPUs, or that the kubelet gave some, are seated
-// first, oldest first: what runs stays where it is.
+// synchronize rebuilds the state from the runtime's list of what runs. Containers
+// whose record says that they own CPUs, or that the kubelet gave them some, come
+// first, oldest first: they stay where they are.
 func (d *draft) synchronize(ev *lifecycle.Event) {
 	d.n.fresh, d.n.ledger = true, book{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	d.n.listed = map[string][]*lifecycle.Container{}
@@ -50,8 +50,8 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 	d.plan.Pod, d.plan.Container = nil, nil
 }
 
-// adoptionOrder sorts containers: owners first, then by age, then by id.
-// Containers that have ended or that nobody can name are left out.
+// adoptionOrder sorts containers: owners first, then by age, then by id. It leaves
+// out containers that have ended or have no name.
 func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) bool) []*lifecycle.Container {
 	live := slices.DeleteFunc(slices.Clone(all), func(c *lifecycle.Container) bool {
 		return c == nil || c.ID == "" || c.State == lifecycle.StateStopped
@@ -68,8 +68,8 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 	return live
 }
 
-// configure decides every live container anew under a new policy. Who owns
-// CPUs keeps them unless the policy forbids it.
+// configure decides every live container anew under a new policy. Owners keep their
+// CPUs unless the policy forbids it.
 func (d *draft) configure() {
 	if d.facts.Policy != nil {
 		d.n.policy = d.facts.Policy
@@ -107,21 +107,21 @@ func (d *draft) configure() {
 	}
 }
 
-// recordFor is what a live container's record would say now; nil where it owns
-// nothing and never did. Its key may own CPUs all the same: an earlier attempt
-// that is still running did not get what a later one has.
+// recordFor is what a live container's record would say now; nil if it owns nothing
+// and never did. Its key may own CPUs all the same: an earlier attempt that is
+// still running did not get those of a later one.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {
 		return nil
 	}
-	// What else a record says is in c already.
+	// The rest of the record is in c already.
 	g, _ := owners.Of(c.Key)
 	cpus := cmp.Or(g.CPUs.Union(owners.Kept(c.Key)), c.Stamp.CPUs)
 	return &Record{Kept: lifecycle.Kept{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
-// carryOver keeps the grants of pods that live but whose container does not at
-// this moment, between two attempts.
+// carryOver keeps the grants of live pods whose container does not live at the
+// moment, between two attempts.
 func (d *draft) carryOver(owners *placement.Ledger) {
 	decided := map[placement.Key]bool{}
 	for _, id := range d.plan.Changed {
@@ -138,8 +138,8 @@ func (d *draft) carryOver(owners *placement.Ledger) {
 	}
 }
 
-// reserve keeps the CPUs of pods that own some and whose container does not live
-// at this moment, between two attempts.
+// reserve keeps the CPUs of pods that own some and whose container does not live at
+// the moment, between two attempts.
 func (d *draft) reserve() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]

@@ -10,18 +10,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// terms are on what terms containers of a pod own CPUs by the policy.
+// terms says by the policy how containers of a pod own CPUs: all the same, or each
+// its own.
 func (n *view) terms(p *Pod) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent})
 }
 
-// termsOf are terms with what the kubelet gave one container of the pod; requested is what
-// the runtime was asked for.
+// termsOf are the terms with the kubelet's grant to one container of the pod;
+// requested is the runtime's request.
 func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, Given: p.Granted.StaticOf(container)})
 }
 
-// nobody asks for nothing.
+// it asks for nothing
 var nobody = Pod{Intent: &intent.Pod{}}
 
 // KubeletGives reports whether the kubelet's static managers say who owns what.
@@ -29,9 +30,9 @@ func (p *Policy) KubeletGives() bool {
 	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: nobody.Intent}).Elsewhere != nil
 }
 
-// HeedsGrants reports whether it matters which devices the kubelet granted a pod:
-// who is handed devices, and whose CPUs are chosen near them. in is what it asks for,
-// nil where that was not read yet.
+// HeedsGrants reports whether the kubelet's device grants matter for a pod: for
+// devices that it asks for, or because CPUs are chosen near them. in is the pod's
+// intent, nil if it was not read yet.
 func (p *Policy) HeedsGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.AsksDevices(pod) {
 		return true
@@ -45,10 +46,10 @@ func (p *Policy) HeedsGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 	return !in.CPUs.Said() && p.Placement.Terms(nil, placement.Subject{Intent: in}).Pays != placement.Nothing
 }
 
-// ask is what the policy is to choose.
+// ask is a request for CPUs that the policy is to choose.
 type ask struct {
 	n   int
-	key string // what asked for it
+	key string // the key that asked for it
 	// pod: the CPUs are for all containers of the pod.
 	pod bool
 }
@@ -59,8 +60,8 @@ func (n *view) chosenForPod(p *Pod) bool {
 	return n.policy.Place && !p.Intent.CPUs.Said() && n.terms(p).Pays == placement.Resources && p.due(p.Pod.Resources).Told()
 }
 
-// asks returns what is to be chosen for a container, by the resources the runtime
-// was asked for; ok is false where nothing is.
+// asks returns the request for CPUs of a container, by the resources in the
+// runtime's request; ok is false if there is none.
 func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	if !n.policy.Place || p.Intent.CPUs.Said() {
 		return a, false
@@ -78,7 +79,7 @@ func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	}
 }
 
-// wholeCPUs returns how many CPUs a container asks for, where they are whole and
+// wholeCPUs returns how many CPUs a container requests if they are whole and
 // request and limit are equal; else 0.
 func wholeCPUs(r *lifecycle.Resources) int {
 	shares, quota, period := r.CPU.Shares.V, r.CPU.Quota.V, int64(r.CPU.Period.Or(defaultPeriod))
@@ -88,8 +89,8 @@ func wholeCPUs(r *lifecycle.Resources) int {
 	return int(shares / sharesOfCPU)
 }
 
-// choose chooses CPUs for a container to own. The error is a sentence for
-// people; why lists what decided.
+// choose chooses CPUs for a container to own. The error is a sentence for people;
+// why lists the criteria that decided.
 func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 	a, ok := s.n.asks(s.p, &s.c.Pristine)
 	if !ok || a.n == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // which has no resources
@@ -130,12 +131,12 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 	return got.CPUs, a.key, "chosen: " + got.Why, err
 }
 
-// shown is what the policy sees of the node.
+// shown is the node as the policy sees it.
 func (n *view) shown(free topology.Set) placement.View {
 	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), Free: free, Off: !n.policy.Place}
 }
 
-// owner is a container as the policy sees it that chooses CPUs for it.
+// owner is a container that gets its own CPUs, as the policy sees it.
 func (s *seating) owner() placement.Subject {
 	grants := []lifecycle.DeviceGrant{s.p.Granted.Of(s.c.Name)}
 	if s.n.chosenForPod(s.p) && s.p.Granted != nil {
@@ -144,7 +145,7 @@ func (s *seating) owner() placement.Subject {
 	return placement.Subject{Intent: s.p.Intent, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices), Owned: s.n.ledger.OfPod(s.p.Pod.UID)}
 }
 
-// shares asks the policy where a container sits that owns nothing.
+// shares asks the policy for the pool of a container that owns nothing.
 func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, Given: s.p.Granted.StaticOf(s.c.Name),
@@ -163,8 +164,8 @@ func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
 	return s.n.policy.Placement.Share(s.n.shown(free), who)
 }
 
-// ownable are the CPUs a pod could come to own: nobody's, and none that are
-// reserved or that the kubelet gave away.
+// ownable are the CPUs that a pod could own: without an owner, not reserved, and
+// not given away by the kubelet.
 func (n *view) ownable(p *Pod) topology.Set {
 	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
 	for _, g := range n.ledger.AllKept() {

@@ -6,18 +6,20 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Found is what is wrong with a container, or with a pod itself.
+// Found are the problems of a container, or of a pod itself.
 type Found struct {
-	// Problems are as many as are kept of one pod, More how many more there are.
+	// Problems are the first of them, as many as are kept of one pod; More is the
+	// number of the others.
 	Problems []lifecycle.Problem
 	More     int
-	// Refused: it did not get something it asked for, whether that is told or not.
+	// Refused: it did not get something it asked for, whether that is among the
+	// problems or not.
 	Refused bool
 
-	malformed string // for what strict mode refuses it; "" for nothing
+	malformed string // the problem for which strict mode refuses it; "" for none
 }
 
-// finding is what all that is wrong comes to, of which so much is kept as there is room.
+// finding collects problems, and keeps as many as there is room for.
 func finding(all []lifecycle.Problem, room int) (f Found) {
 	if len(all) == 0 {
 		return f
@@ -28,8 +30,8 @@ func finding(all []lifecycle.Problem, room int) (f Found) {
 	return f
 }
 
-// room is how many problems are kept of a container, beside those of its pod and of the
-// pod's other containers.
+// room is how many problems are kept of a container, beside those of its pod and of
+// the pod's other containers.
 func (n *view) room(p *Pod, c *Container) int {
 	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.Found.Problems)
 	for _, o := range n.containersOf(p.Pod.ID) {
@@ -40,8 +42,8 @@ func (n *view) room(p *Pod, c *Container) int {
 	return room
 }
 
-// malformed returns the first sentence for which strict mode refuses a container;
-// what a hook server did is no fault of the pod's.
+// malformed returns the first problem for which strict mode refuses a container. A
+// hook server's mistake is no fault of the pod's.
 func malformed(problems []lifecycle.Problem) string {
 	for _, q := range problems {
 		if !q.Warning && !q.Unserved && q.Hook != lifecycle.OutsideHook {
@@ -51,12 +53,12 @@ func malformed(problems []lifecycle.Problem) string {
 	return ""
 }
 
-// Problems are what is wrong with a container now: what its decision came to, and
-// what others did to it since, which comes and goes without a decision of its own.
+// Problems are the present problems of a container: those of its decision, and
+// those that others cause since, which come and go without a decision of its own.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.Told()
 	p := s.Pod(c.PodID)
-	over := func(q lifecycle.Problem) bool { // what was not waited for when it was decided is known by now
+	over := func(q lifecycle.Problem) bool { // a fact that came too late for its decision is known now
 		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
 	}
 	if slices.ContainsFunc(out, over) {
@@ -68,12 +70,12 @@ func (s *State) Problems(c *Container) []lifecycle.Problem {
 	return out
 }
 
-// Told is what a container's decision came to.
+// Told are the problems of a container's decision.
 func (c *Container) Told() []lifecycle.Problem {
 	return withMore(slices.Clip(c.Found.Problems), c.Found.More)
 }
 
-// Problems are what is wrong with a pod itself.
+// Problems are the problems of a pod itself.
 func (p *Pod) Problems() []lifecycle.Problem {
 	return lifecycle.Bound(withMore(slices.Concat(p.Intent.Problems, p.Found.Problems), p.Found.More), lifecycle.MaxProblems)
 }

@@ -15,10 +15,10 @@ func unread(why string) lifecycle.Problem {
 	}
 }
 
-// adoptUnread makes do with what the kernel gives a container of which neither
-// record nor runtime says anything. CPUs that its pod is known to own, was assigned,
-// or has alone where the agent chooses, stay its own: given to others, they would
-// be taken from what runs.
+// adoptUnread restores a container from the CPUs that the kernel gives it if
+// neither its record nor the runtime says anything. It keeps CPUs that its pod is
+// known to own, was assigned, or has alone where the agent chooses: given to
+// others, they would be taken from a running container.
 func (b *recovery) adoptUnread() *Record {
 	has := b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
 	b.c.Unread.bound = has
@@ -34,7 +34,7 @@ func (b *recovery) adoptUnread() *Record {
 }
 
 // unreadSince returns the CPUs of an owner that is unread and may have been resized
-// since its record was stamped: those it runs on, where nobody else does.
+// after its record was written: those it runs on, if nobody else does.
 func (b *recovery) unreadSince(rec *Record) string {
 	born, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
 	if rec.Late || born.Empty() || runs.Empty() || runs == born.And(b.n.machine.Online()) || b.n.listed == nil || !b.aloneOn(runs) {
@@ -43,7 +43,7 @@ func (b *recovery) unreadSince(rec *Record) string {
 	return b.n.machine.Format(runs.Union(born.Minus(b.n.machine.Online())))
 }
 
-// unreadOwns reports whether a container of which little is known is to be taken for
+// unreadOwns reports whether a container of which little is known should count as
 // the owner of the CPUs it runs on.
 func (b *recovery) unreadOwns(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.Grants[b.p.Pod.UID]); !known.Empty() {
@@ -60,8 +60,8 @@ func (b *recovery) unreadOwns(has topology.Set) bool {
 	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.aloneOn(has)
 }
 
-// reread decides a container anew that the runtime describes now. It is as if it
-// was found when the agent started.
+// reread decides a container anew that the runtime describes again, as if it was
+// found at the agent's start.
 func (d *draft) reread(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.Of(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })

@@ -7,13 +7,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCgroups looks for the cgroups of the event's pods, and reads what they allow. CPUs
-// that went offline may be gone from cgroups for good, or be back in them.
+// readCgroups finds the cgroups of the event's pods, and reads the CPUs they allow.
+// CPUs that went offline may be gone from cgroups for good, or be back in them.
 func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
-			return // named when something has to be written there
+			return // it gets a name when something has to be written there
 		}
 		if list, ok := g.o.Allowed(dir); ok {
 			put(&f.ParentCPUs, p.ID, list)
@@ -35,9 +35,9 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	}
 }
 
-// findUnread looks for the cgroups of pods and containers that the runtime lists and
-// does not describe: what they have is there, and there they are kept from what others
-// own. What is found is put into copies: events are their attachments'.
+// findUnread finds the cgroups of pods and containers that the runtime lists and
+// does not describe. Their present values are there, and the keeper narrows them
+// there. The results are put into copies, since events belong to their attachments.
 func (g *Gatherer) findUnread(ev *lifecycle.Event) {
 	var dirs []string
 	eachPod(ev, func(p **lifecycle.Pod) {
@@ -61,7 +61,7 @@ func (g *Gatherer) findUnread(ev *lifecycle.Event) {
 		}
 		above, err := cgroup.PodPath(p.CgroupParent)
 		if err != nil {
-			return // named when something has to be written there
+			return // it gets a name when something has to be written there
 		}
 		if dir, found := g.o.Tree.Find(above, (*ctr).ID); found {
 			n := **ctr

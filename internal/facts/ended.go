@@ -20,8 +20,8 @@ func (g *Gatherer) readEnded(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	}
 }
 
-// owners returns the cgroup parents of the pods that own CPUs, where the event
-// asks for their CPUs or may have freed them.
+// owners returns the cgroup parents of the pods that own CPUs, if the event
+// requests CPUs or may have freed some.
 func (g *Gatherer) owners(ev *lifecycle.Event) map[string]string {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()

@@ -1,10 +1,10 @@
-// Package facts gathers what an event is decided by beyond what the runtime said of
-// it: pod specs, what the kubelet granted, what hook servers want, records, and what
-// cgroups allow. It decides nothing and writes nothing.
+// Package facts gathers what decides an event besides the runtime's report: pod
+// specs, the kubelet's grants, hook servers' answers, records, and what cgroups
+// allow. It decides nothing and writes nothing.
 //
-// Facts come in two steps. Gather waits for sources that take time, before the event
-// has its turn and with no lock held. Read adds, within the turn, what is known or can
-// be read at once: that must be of the moment of the decision.
+// It has two steps. Gather waits for sources that take time, before the event has
+// its turn and with no lock held. Read adds, during the turn, what is known already
+// or can be read at once, as it is at the moment of the decision.
 package facts
 
 import (
@@ -20,52 +20,53 @@ import (
 	"github.com/trimtab/trimtab/internal/record"
 )
 
-// Options are what a gatherer is made of.
+// Options are the sources and callbacks of a gatherer.
 type Options struct {
-	// Specs, Grants and HookServers are sources to wait for; nil for none.
+	// Specs, Grants and HookServers are the sources to wait for; nil for none.
 	Specs       Specs
 	Grants      Grants
 	HookServers HookServers
 	// Allowed returns the CPUs that a cgroup may use, as a kernel list.
 	Allowed    func(dir string) (list string, ok bool)
-	Tree       *cgroup.Tree // that the cgroups of pods and containers are looked for in
+	Tree       *cgroup.Tree // the tree that has the cgroups of pods and containers
 	Presence   *Presence
 	State      State
 	Signer     *record.Signer
 	Checkpoint *record.Checkpoint
-	// Renew decides a pod anew, by what is known of it now.
+	// Renew decides a pod anew with its present facts.
 	Renew func(pod *lifecycle.Pod)
-	// Fault counts a panic, by the hook that it was of; "" for none of them.
+	// Fault counts a panic, by its hook; "" if no hook caused it.
 	Fault func(hook string)
 	Log   *slog.Logger
 }
 
-// State gives the engine's state, which does not change until it is freed.
+// State returns the engine's state, which does not change until it is freed.
 type State interface {
 	Hold() *engine.State
 	Free()
 }
 
-// Gathered is what was waited for.
+// Gathered is the result of the waits.
 type Gathered struct {
 	Outside lifecycle.Outside
-	// Problems are of what was not waited for to the end, where the event has no
-	// container that shows them.
+	// Problems name the waits that were cut short, if the event has no container
+	// that shows them.
 	Problems []lifecycle.Problem
-	// Limit is how long the runtime waits for the answer; 0 where it does not say.
+	// Limit is how long the runtime waits for the answer; 0 if it does not say.
 	Limit time.Duration
 
 	refused error            // a hook server's
-	past    *lifecycle.Event // hook servers are notified of it when it is over
+	past    *lifecycle.Event // hook servers are notified of it at the end of the event
 }
 
-// source is one place that facts come from.
+// source is one source of facts.
 type source struct {
-	// key and what name, as a problem, that the event's time did not suffice for it.
+	// key and what describe it in the problem of a wait that was cut short.
 	key, what string
-	// await waits for what the event needs, and reports whether some is missing.
+	// await waits for what the event needs, and reports whether some of it is
+	// missing.
 	await func(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool)
-	// read adds what is known by now.
+	// read adds what is known now.
 	read func(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts)
 }
 
@@ -79,7 +80,7 @@ type Gatherer struct {
 // New makes a gatherer.
 func New(o Options) *Gatherer {
 	g := &Gatherer{o: o, line: line{last: map[string]chan struct{}{}}}
-	g.sources = []source{ // in the order in which they are asked
+	g.sources = []source{ // in the order of their calls
 		{key: lifecycle.LateGrants, what: "what the kubelet granted the pod", await: g.awaitGrants, read: g.readGrants},
 		{key: lifecycle.LateSpec, what: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
 		{await: g.askHookServers},
@@ -91,9 +92,9 @@ func New(o Options) *Gatherer {
 	return g
 }
 
-// Gather waits for what an event needs, with one budget for all sources. Events of one
-// container are gathered and decided in the order in which they came. done is called
-// when the event is over. The error is a hook server's refusal.
+// Gather waits for what an event needs, with one budget for all sources. Events of
+// one container are gathered and decided in the order of their arrival. The caller
+// calls done at the end of the event. The error is a hook server's refusal.
 func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (got Gathered, done func(), err error) {
 	ctx, limit, free := bound(ctx, can, ev)
 	defer free()
@@ -136,13 +137,13 @@ func (g *Gatherer) Read(can *route.Capabilities, ev *lifecycle.Event, f *engine.
 	}
 }
 
-// Of the time a runtime gives for an answer, so much may be waited for others. The
-// rest is for deciding, the kernel and the way back.
+// The part of a runtime's time limit that may be spent on waits. The rest is for
+// deciding, the kernel and the answer.
 const waitShare, ofShares = 3, 4
 
-// bound bounds all that an event waits for together by what the runtime waits for its
-// answer, which is returned too. free is called when nothing is waited for any more. A
-// Synchronize is answered before it is done.
+// bound limits all waits of an event together by the runtime's time limit, which it
+// returns, too. The caller calls free after the last wait. A Synchronize is
+// answered before it is done.
 func bound(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (bounded context.Context, limit time.Duration, free func()) {
 	if ev.Kind == lifecycle.Synchronize {
 		return ctx, 0, func() {}
@@ -180,8 +181,8 @@ func eachPod(ev *lifecycle.Event, do func(p **lifecycle.Pod)) {
 	}
 }
 
-// eachContainer calls a function with every container of an event, which may replace it,
-// and with its pod. A pod that was not told with them is empty.
+// eachContainer calls a function with every container of an event, which may
+// replace it, and with its pod, which is empty if the event does not have it.
 func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycle.Container)) {
 	if ev.Pod != nil && ev.Container != nil {
 		do(ev.Pod, &ev.Container)
@@ -196,7 +197,7 @@ func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycl
 	}
 }
 
-// pick returns those of some pods that have not ended and pass a test.
+// pick returns those pods that have not ended and pass a test.
 func (g *Gatherer) pick(of func(*engine.State) []*engine.Pod, test func(*engine.Pod) bool) []*lifecycle.Pod {
 	defer g.o.State.Free()
 	var out []*lifecycle.Pod
@@ -208,7 +209,7 @@ func (g *Gatherer) pick(of func(*engine.State) []*engine.Pod, test func(*engine.
 	return out
 }
 
-// allPods are those that the state knows.
+// allPods are the pods in the state.
 func allPods(s *engine.State) []*engine.Pod {
 	return s.PodsWhere(anyPod)
 }

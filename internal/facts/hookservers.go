@@ -15,20 +15,21 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// HookServers are policies that are no part of Trimtab. They are asked before an event
-// has its turn, so that a slow one holds up its own container alone.
+// HookServers are policies outside of Trimtab. They are asked before an event has
+// its turn, so that a slow one delays its own container alone.
 type HookServers interface {
-	// Asks reports whether anybody is to be asked, or notified, of a kind of event.
+	// Asks reports whether any server is asked about, or notified of, a kind of
+	// event.
 	Asks(kind lifecycle.Kind) bool
-	// Ask returns what is wanted of the event's container or pod, within a time of
-	// its own. The error is a refusal: the event must not go on.
+	// Ask returns what they want for the event's container or pod, within their own
+	// time limit. The error is a refusal: the event must fail.
 	Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outside, error)
-	// Notify reports an event that is over. It does not wait.
+	// Notify reports an event that has ended. It does not wait.
 	Notify(ev *lifecycle.Event)
 }
 
-// Wants are the events that hook servers may want to know of. A runtime is told once
-// which events we want, and hook servers come and go.
+// Wants are all events that a hook server may need. We subscribe at a runtime once,
+// and hook servers come and go.
 func (g *Gatherer) Wants() []lifecycle.Kind {
 	if g.o.HookServers == nil {
 		return nil
@@ -39,7 +40,7 @@ func (g *Gatherer) Wants() []lifecycle.Kind {
 	}
 }
 
-// Notify reports an event to hook servers that nothing is decided about.
+// Notify reports an event to hook servers that decides nothing.
 func (g *Gatherer) Notify(ev *lifecycle.Event) {
 	g.overlay(ev)
 	if ev.Pod == nil {
@@ -50,7 +51,8 @@ func (g *Gatherer) Notify(ev *lifecycle.Event) {
 	}
 }
 
-// BeforePod returns what hook servers want of a pod whose sandbox does not exist yet.
+// BeforePod returns what hook servers want for a pod whose sandbox does not exist
+// yet.
 func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *lifecycle.Pod) (lifecycle.Outside, error) {
 	ev := &lifecycle.Event{Kind: lifecycle.RunPodSandbox, Pod: pod}
 	ctx, _, free := bound(ctx, can, ev)
@@ -58,15 +60,15 @@ func (g *Gatherer) BeforePod(ctx context.Context, can *route.Capabilities, pod *
 	return g.ask(ctx, can, ev)
 }
 
-// askHookServers asks about an event what can be asked. What they are notified of
-// afterwards is read now: it may be forgotten then.
+// askHookServers asks about an event. It also reads now what they are notified of
+// afterwards, since that may be forgotten then.
 func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *Gathered) (missing bool) {
 	g.overlay(ev)
 	switch {
 	case ev.Pod == nil:
 		return false
 	case ev.Kind == lifecycle.StartContainer && !can.Stamps():
-		// An attachment beside the runtime tells of starts alone, afterwards.
+		// Bypass reports only starts, afterwards.
 		got.past = g.past(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
 		got.past = g.past(ev, ev.Kind)
@@ -86,7 +88,7 @@ func (g *Gatherer) asks(kind lifecycle.Kind) bool {
 	return g.o.HookServers != nil && g.o.HookServers.Asks(kind)
 }
 
-// past is what hook servers are notified of; nil where none wants to be.
+// past is the event that hook servers are notified of; nil if none needs it.
 func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Event {
 	if !g.asks(kind) {
 		return nil
@@ -96,8 +98,8 @@ func (g *Gatherer) past(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Eve
 	return past
 }
 
-// ask asks about one event. A refusal counts where the attachment can still hold the
-// event; elsewhere it is reported. A panic costs the answer.
+// ask asks about one event. A refusal counts if the attachment can still fail the
+// event; else it is reported. A panic costs the answer.
 func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.Outside, err error) {
 	if !g.asks(ev.Kind) {
 		return o, nil
@@ -120,8 +122,8 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	return o, nil
 }
 
-// overlay lays over an event's pods what hook servers wanted of them before. Pods of the
-// event are replaced, not changed.
+// overlay adds earlier answers of hook servers to an event's pods. It replaces pods
+// of the event and does not change them.
 func (g *Gatherer) overlay(ev *lifecycle.Event) {
 	eachPod(ev, func(p **lifecycle.Pod) {
 		if o, wanted := g.o.Checkpoint.Overlay((*p).ID); wanted {
@@ -132,8 +134,8 @@ func (g *Gatherer) overlay(ev *lifecycle.Event) {
 	})
 }
 
-// merged returns a map with the entries of another laid over it, but for records,
-// which are the agent's own.
+// merged returns a map with the entries of another added, except for records, which
+// are the agent's own.
 func merged(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have
@@ -147,8 +149,8 @@ func merged(have, more map[string]string) map[string]string {
 	return n
 }
 
-// stored is an event with its pod and container as they are known: as they were
-// asked for, with what hook servers wanted since. They need remember nothing.
+// stored is an event with its pod and container as the state has them: the request
+// with earlier answers of hook servers, so that these need no state.
 func (g *Gatherer) stored(ev *lifecycle.Event) *lifecycle.Event {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()

@@ -9,13 +9,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCPUs reads what the kernel gives containers of which a record does not say what
-// they have by now.
+// readCPUs reads the CPUs that the kernel gives containers whose record does not
+// have their present ones.
 //
-// Of a Synchronize they are those whose record is lost, of an attachment whose records
-// only the checkpoint had, and those that own CPUs by a record that may be of before a
-// resize. Where a record is not trusted, or a container is unread, what all have tells
-// who owned what. Of a start it is one that could not be read before, or cannot now.
+// At a Synchronize these are containers whose record is lost, those of an
+// attachment whose records only the checkpoint had, and owners whose record may be
+// older than a resize. If a record is not trusted, or a container is unread, the
+// CPUs of all containers show who owned what. At a start it is a container that
+// could not be read before, or cannot be read now.
 func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	list := ev.Kind == lifecycle.Synchronize
 	if !list && ev.Kind != lifecycle.StartContainer {
@@ -34,7 +35,7 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 		f.Grants = g.o.Checkpoint.Grants()
 		dir, err := cgroup.Path(p.CgroupParent, c.CgroupsPath)
 		if err != nil {
-			return // named when something has to be written there
+			return // it gets a name when something has to be written there
 		}
 		given, ok := g.o.Allowed(dir)
 		if ok && kernel {
@@ -46,8 +47,8 @@ func (g *Gatherer) readCPUs(can *route.Capabilities, ev *lifecycle.Event, f *eng
 	})
 }
 
-// unsaid reports whether a record does not say what a container has by now, so that the
-// kernel is asked, and whether it is asked because the runtime cannot describe the
+// unsaid reports whether a record lacks a container's present CPUs, so that the
+// kernel is read, and whether that is because the runtime cannot describe the
 // container at its start.
 func (g *Gatherer) unsaid(can *route.Capabilities, c *lifecycle.Container, f *engine.Facts, list bool) (kernel, runs bool) {
 	r, recorded := f.Records[c.ID]

@@ -12,25 +12,26 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Specs know what runtimes do not tell of pods.
+// Specs are sources of what runtimes do not report of pods.
 type Specs interface {
-	// Await returns when the pod's spec is known, or cannot be in time. How long
-	// that is at most is its own business; a runtime waits.
+	// Await returns when the pod's spec is known, or cannot be in time. It has its
+	// own time limit; a runtime waits meanwhile.
 	Await(ctx context.Context, pod *lifecycle.Pod)
-	// Spec returns what is known of a pod at once, nil for nothing.
+	// Spec returns the known spec at once, nil for none.
 	Spec(podUID string) *lifecycle.PodSpec
 }
 
-// Grants know which devices the kubelet gave pods, and which CPUs and memory nodes.
+// Grants are sources of the devices, CPUs and memory nodes that the kubelet gave
+// pods.
 type Grants interface {
-	// Await returns when they are known, or cannot be in time, as that of Specs.
+	// Await returns when they are known, or cannot be in time, like that of Specs.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
-	// Invalidate has a pod asked for anew: what is known may be of before.
+	// Invalidate makes a pod's grants be read anew: the known ones may be old.
 	Invalidate(pod *lifecycle.Pod)
-	// Granted returns what is known at once, nil for nothing; what is not known
-	// is asked for, and Inform is called later.
+	// Granted returns what is known at once, nil for nothing. It asks for what is
+	// not known, and Inform is called later.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
-	// Known returns what is known at once, and asks nobody.
+	// Known returns what is known at once, without a request.
 	Known(podUID string) *lifecycle.KubeletGrants
 }
 
@@ -48,8 +49,8 @@ func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
 	return g.o.Grants.Known(uid)
 }
 
-// awaitSpec waits for the spec of a new pod or container. A pod that came without what
-// is known of it now is decided anew before its container is.
+// awaitSpec waits for the spec of a new pod or container. If a pod lacks the spec
+// that is known now, it is decided anew before its container.
 func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return false
@@ -77,9 +78,9 @@ func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	})
 }
 
-// awaitGrants waits for what the kubelet granted the event's pods. Pods whose CPUs are
-// others by its answer are decided anew first: the event may be of a container that
-// was given them.
+// awaitGrants waits for the kubelet's grants to the event's pods. Pods whose CPUs
+// change by the answer are decided anew first: the event's container may have got
+// them.
 func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	var pods []*lifecycle.Pod
 	switch {
@@ -113,8 +114,8 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *l
 	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.granted(p.UID) == nil })
 }
 
-// readGrants adds what is known of pods that it matters to: where a new policy gives the
-// kubelet the say, of all.
+// readGrants adds the known grants of pods that they matter to; of all pods if a
+// new policy makes the kubelet the authority.
 func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.Grants == nil {
 		return
@@ -141,7 +142,7 @@ func (g *Gatherer) kubeletOwns() bool {
 	return g.o.State.Hold().Policy.KubeletGives()
 }
 
-// heedsGrants reports whether it matters what a pod was granted.
+// heedsGrants reports whether the grants to a pod matter.
 func (g *Gatherer) heedsGrants(p *lifecycle.Pod) bool {
 	s := g.o.State.Hold()
 	policy, known := s.Policy, s.Pod(p.ID)
@@ -153,9 +154,8 @@ func (g *Gatherer) heedsGrants(p *lifecycle.Pod) bool {
 	return policy.KubeletGives() || policy.HeedsGrants(p, in)
 }
 
-// asksOthers reports whether an update asks for other CPUs than the kubelet said that
-// it gave the container: a resize may have changed that. Only Guaranteed pods are
-// given some.
+// asksOthers reports whether an update requests other CPUs than the kubelet's
+// grant: a resize may have changed that. Only Guaranteed pods have such grants.
 func (g *Gatherer) asksOthers(ev *lifecycle.Event) bool {
 	if ev.Container == nil || ev.Requested == nil || ev.Requested.CPU.CPUs == "" {
 		return false
@@ -168,17 +168,17 @@ func (g *Gatherer) asksOthers(ev *lifecycle.Event) bool {
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 
-// Inform decides pods anew whose specs or grants became known or changed. Pods that are
-// not known are passed over.
+// Inform decides pods anew whose specs or grants became known or changed. It skips
+// pods that are not known.
 func (g *Gatherer) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
 		g.renew(uid, func(s *engine.State) []*engine.Pod { return s.PodsOf(uid) })
 	}
 }
 
-// renew decides those sandboxes of a pod anew that do not have its spec, or what it was
-// granted, as it is now. A creation names its sandbox, so that it need not look through
-// all pods. A fault of ours costs no more than that.
+// renew decides those sandboxes of a pod anew that lack its present spec or grants.
+// A creation names its sandbox, so that not all pods are searched. A fault of ours
+// costs no more than that.
 func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod) {
 	defer func() {
 		if r := recover(); r != nil {

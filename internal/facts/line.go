@@ -6,14 +6,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// line keeps events of one container in the order in which they came: the next one
-// begins when the one before it is over. Events of others do not wait for them.
+// line keeps events of one container in their order of arrival: each begins when
+// the one before it is over. Events of other containers do not wait for them.
 type line struct {
 	mu   sync.Mutex
 	last map[string]chan struct{} // by container id; closed when its last event is over
 }
 
-// enter waits until the events before it are over. Each of them has an end.
+// enter waits until the earlier events are over. Each of them has a time limit.
 func (l *line) enter(ev *lifecycle.Event) (leave func()) {
 	if ev.Container == nil || ev.Container.ID == "" {
 		return func() {}

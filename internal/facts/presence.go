@@ -10,10 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Presence is what is known of the cgroups of pods and containers: which were seen by
-// this agent, and which containers run without one. That a cgroup is absent ends
-// nobody by itself: the tree may be the wrong one (cgroup.root, another cgroup
-// namespace's). It takes a second witness: it was there, or the runtime reports the end.
+// Presence is what is known of the cgroups of pods and containers: which this agent
+// has seen, and which containers run without one. An absent cgroup alone ends no
+// pod: the tree may be the wrong one (cgroup.root, another cgroup namespace's). It
+// takes a second sign: it existed before, or the runtime reports the end.
 type Presence struct {
 	tree  *cgroup.Tree
 	state State
@@ -22,12 +22,12 @@ type Presence struct {
 
 	mu   sync.Mutex      // guards all below; taken after the state is held
 	seen map[string]bool // by sandbox or container id
-	// absent are containers that the runtime says run, and their pods, by the time
-	// since when no cgroup of theirs was found.
+	// absent are containers that the runtime says run, and their pods, with the
+	// time since when their cgroup is missing.
 	absent map[string]time.Time
-	// faults are those that two calls of Find did not find, with their directories: a
-	// start, or an end, may have been under way at the first one. It is replaced, not
-	// changed.
+	// faults are those that two calls of Find did not find, with their directories:
+	// at the first one, a start or an end may have been under way. It is replaced,
+	// not changed.
 	faults map[string]string
 }
 
@@ -36,7 +36,7 @@ func NewPresence(tree *cgroup.Tree, state State, now func() time.Time, every tim
 	return &Presence{tree: tree, state: state, now: now, every: every, seen: map[string]bool{}, absent: map[string]time.Time{}}
 }
 
-// Seen notes that a pod's cgroup exists, where it does.
+// Seen notes that a pod's cgroup exists, if it does.
 func (p *Presence) Seen(pod *lifecycle.Pod) {
 	p.mu.Lock()
 	known := p.seen[pod.ID]
@@ -50,7 +50,7 @@ func (p *Presence) Seen(pod *lifecycle.Pod) {
 	p.mu.Unlock()
 }
 
-// Vanished reports whether a pod's cgroup was there and is gone.
+// Vanished reports whether a pod's cgroup existed and is gone.
 func (p *Presence) Vanished(id, parent string) bool {
 	dir, err := cgroup.PodPath(parent)
 	if err != nil || !p.tree.Gone(dir) {
@@ -61,9 +61,9 @@ func (p *Presence) Vanished(id, parent string) bool {
 	return p.seen[id]
 }
 
-// Ended returns pods without a cgroup: those whose end the runtime reported, and of
-// all others those that this agent has seen with one. A cgroup may come late, and the
-// tree may be the wrong one.
+// Ended returns pods without a cgroup: those whose end the runtime reported, and
+// those whose cgroup this agent has seen. A cgroup may come late, and the tree may
+// be the wrong one.
 func (p *Presence) Ended() (gone []*lifecycle.Pod) {
 	all := allPods(p.state.Hold())
 	p.state.Free()
@@ -88,8 +88,8 @@ func (p *Presence) Absent() map[string]string {
 	return p.faults
 }
 
-// Find searches the cgroups that were not seen yet: those of owners' pods and of
-// containers that run. What was seen is not searched again.
+// Find looks for cgroups that were not seen yet: those of owners' pods and of
+// running containers. It does not look for those it has seen.
 func (p *Presence) Find() {
 	wanted := p.unseen()
 	found := map[string]bool{}
@@ -114,8 +114,8 @@ func (p *Presence) Find() {
 	p.faults = faults
 }
 
-// unseen are the directories to search, by sandbox or container id. What has ended is
-// forgotten.
+// unseen are the directories to look for, by sandbox or container id. It forgets
+// ended ones.
 func (p *Presence) unseen() map[string]string {
 	s := p.state.Hold()
 	defer p.state.Free()

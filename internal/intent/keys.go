@@ -29,7 +29,7 @@ const (
 
 // String returns the effect as docs/keys.md names it.
 func (e Edit) String() string {
-	return [...]string{"", "at once", "containers created after it", "none: fixed when the pod is created"}[e]
+	return [...]string{"", "at once", "containers created after it", "no, fixed when the pod is created"}[e]
 }
 
 // Place is where a key stands.

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// entry is the journal's line about what an event came to: what was decided for whom it
-// is about, what others lost or got, and what is wrong.
+// entry is the journal's line about an event: the values decided for its pod or
+// container, what others lost or got, and the problems.
 func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
 	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
 	if ev.Pod != nil {
@@ -48,18 +48,18 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 	}
 	most := maxTroubles + 1
 	if ev.Pod != nil {
-		most = lifecycle.MaxProblems // as much as is kept of it
+		most = lifecycle.MaxProblems // as many as are kept
 	}
 	e.Problems = lifecycle.Bound(e.Problems, most)
 	return e
 }
 
-// maxTroubles bounds what one line of the journal tells of a whole node;
+// maxTroubles limits the problems of a whole node in one line of the journal;
 // explain has the rest.
 const maxTroubles = 50
 
-// troubles are what is malformed or refused of pods and containers that were
-// decided anew together, each with whose it is.
+// troubles are the malformed or refused requests of pods and containers that were
+// decided anew together, each with its pod or container.
 func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
 	var out []lifecycle.Problem
 	add := func(whose string, problems []lifecycle.Problem) {

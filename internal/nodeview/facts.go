@@ -11,8 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// factsOf are what is known of a container beyond the values it has, each with
-// the source it came from.
+// factsOf are the facts about a container besides its values, each with its source.
 func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 	spec, named := p.Spec.Container(ctr.Name)
 	out := []api.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
@@ -65,7 +64,7 @@ func qosFact(p *engine.Pod) api.Fact {
 	return f
 }
 
-// amounts lists the resources something is said of, by name.
+// amounts lists the resources that have an amount, by name.
 func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fact {
 	var out []api.Fact
 	for name, v := range all {
@@ -79,8 +78,8 @@ func amounts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fa
 	return out
 }
 
-// fallbackFacts adds what the less trusted sources know: batch resources of the annotation, and
-// what the runtime was asked for.
+// fallbackFacts adds facts of less trusted sources: batch resources of the
+// annotation, and the runtime's request.
 func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named bool) []api.Fact {
 	put := func(name string, from lifecycle.Source, v int64, unit string) {
 		out = append(out, api.Fact{Name: name, Value: fmt.Sprint(v) + unit, From: from})
@@ -99,7 +98,7 @@ func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named b
 		return out
 	}
 	r := ctr.Pristine
-	if s := r.CPU.Shares.V; s > 2 { // the kubelet's shares of no request
+	if s := r.CPU.Shares.V; s > 2 { // the shares that the kubelet sets for no request
 		put("request cpu", lifecycle.FromRuntime, int64((s*1000+1023)/1024), "m")
 	}
 	if q := r.CPU.Quota.V; q > 0 {

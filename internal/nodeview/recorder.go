@@ -9,18 +9,18 @@ import (
 // Recorder counts what happens, for metrics. It is called while a runtime
 // waits: its methods return at once. Every text is one of a bounded set.
 type Recorder interface {
-	// Event is told of each event at its end: how long it took to gather,
-	// decide and apply, and how much of that was deciding.
+	// Event counts an event at its end: how long it took to gather, decide and
+	// apply, and how much of that was deciding.
 	Event(kind lifecycle.Kind, took, decision time.Duration)
-	// Refused is told of what was asked for and not granted.
+	// Refused counts a request that was not granted.
 	Refused(kind string)
-	// HookError is told of each problem a hook had, a panic too.
+	// HookError counts a problem of a hook, such as a panic.
 	HookError(hook string)
-	// RuntimeUpdate is told of each update of the runtime's stored copy.
+	// RuntimeUpdate counts an update of the runtime's stored copy.
 	RuntimeUpdate(result string)
 }
 
-// The kinds Refused is told of.
+// The kinds for Refused.
 const (
 	refusedRequest    = "request"    // a whole pod or container
 	refusedAnnotation = "annotation" // what could not be read
@@ -33,15 +33,15 @@ const (
 // Ourselves is the hook of a panic that was no hook's.
 const Ourselves = "none"
 
-// The results RuntimeUpdate is told of.
+// The results for RuntimeUpdate.
 const (
 	UpdateDone    = "done"
 	UpdateRefused = "refused" // by the runtime, for this container
 	UpdateFailed  = "failed"  // no answer
 )
 
-// RefusedKinds lists the kinds Refused is told of, so
-// that a series can be there before its first event.
+// RefusedKinds lists the kinds for Refused, so that each series exists before its
+// first event.
 func RefusedKinds() []string {
 	return []string{refusedRequest, refusedAnnotation, refusedAuthorisation, refusedPlacement, refusedUnserved}
 }

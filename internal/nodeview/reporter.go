@@ -28,7 +28,7 @@ type Reporter struct {
 	Journal Journal
 
 	foreignAt time.Time // when the log last named a creation with a foreign record
-	absentAt  time.Time // and containers that run without a cgroup; zero where there are none
+	absentAt  time.Time // and containers that run without a cgroup; zero if there are none
 }
 
 // Done is an event that is over.
@@ -87,7 +87,7 @@ func (r *Reporter) Done(d *Done) {
 	r.Log.Info("decided", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
 }
 
-// kernelRefused logs what the kernel refused: of each pod no more than is kept of
+// kernelRefused logs what the kernel refused: for each pod no more than is kept of
 // its problems. Status has all of it.
 func (r *Reporter) kernelRefused(d *Done) {
 	logged := map[string]int{}
@@ -131,12 +131,12 @@ func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 	}
 }
 
-// remind is how often the log names the same fault of the node.
+// remind is how often the log repeats the same fault of the node.
 const remind = 5 * time.Minute
 
-// Foreign logs a creation that carries a record already, and not one of ours: an
-// agent that answers before this one has put it there, unless somebody forged it. The
-// runtime refuses a container that both adjust. It is called by one event at a time.
+// Foreign logs a creation that carries another's record already: an agent that
+// answers before this one has added it, unless somebody forged it. The runtime
+// refuses a container that both adjust. It is called by one event at a time.
 func (r *Reporter) Foreign(d *Done, why string) {
 	now := r.Now()
 	if !r.foreignAt.IsZero() && now.Sub(r.foreignAt) < remind {
@@ -163,7 +163,7 @@ func (r *Reporter) Absent() {
 	}
 }
 
-// Repaired logs what became of a value that others had changed.
+// Repaired logs the result of repairing a value that others had changed.
 func (r *Reporter) Repaired(o keeper.Outcome) {
 	about := append(r.Whose(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())
 	switch o.State {
@@ -180,8 +180,8 @@ func (r *Reporter) Repaired(o keeper.Outcome) {
 	}
 }
 
-// Whose names an owner of values in a log line: its pod and container where they
-// are known, with its id.
+// Whose names an owner of values in a log line: its pod and container if they are
+// known, with its id.
 func (r *Reporter) Whose(owner string) []any {
 	out := []any{logkey.Owner, owner}
 	r.View(func(v *View) {
@@ -197,7 +197,7 @@ func (r *Reporter) Whose(owner string) []any {
 	return out
 }
 
-// About says which event a log line is about.
+// About returns the attributes of a log line that name the event.
 func (d *Done) About() []any {
 	out := []any{logkey.Op, d.Op, logkey.Event, d.Event.Kind.String()}
 	if p := d.Event.Pod; p != nil {
@@ -209,7 +209,7 @@ func (d *Done) About() []any {
 	return out
 }
 
-// tooLate is the problem of an answer that no runtime waited for.
+// tooLate is the problem of an answer that came after the runtime's time limit.
 func tooLate(d *Done) lifecycle.Problem {
 	return lifecycle.Problem{
 		Warning: true, Value: d.Event.Kind.String(),

@@ -12,15 +12,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// mostContested bounds what status lists of files that others write, mostAbsent the
-// containers it names that run without a cgroup.
+// mostContested limits the files that others write in a status, and mostAbsent the
+// containers without a cgroup.
 const (
 	mostContested = 20
 	mostAbsent    = 20
 )
 
-// Status returns what is decided on the node. The agent adds what it knows of
-// itself.
+// Status returns what is decided on the node. The agent adds its own parts.
 func Status(of Source) api.Node {
 	n, k := read(of, (*View).status)
 	n.Contested = contested(k)
@@ -96,7 +95,7 @@ func (v *View) cpus() api.NodeCPUs {
 	return out
 }
 
-// grants tells who owns which CPUs, and what of them nobody can have now.
+// grants lists who owns which CPUs, and which of these nobody can use now.
 func (v *View) grants() []api.Grant {
 	m := v.State.Machine
 	away := map[placement.Key]placement.Grant{}
@@ -116,7 +115,7 @@ func (v *View) grants() []api.Grant {
 	return out
 }
 
-// numa tells of a NUMA node. A node without CPUs is of no package, -1.
+// numa describes a NUMA node. A node without CPUs has no package, -1.
 func numa(m *topology.Machine, n topology.Node) api.NUMA {
 	out := api.NUMA{ID: n.ID, CPUs: m.Format(n.CPUs), Memory: n.Memory, Package: -1}
 	left := n.CPUs
@@ -131,8 +130,8 @@ func numa(m *topology.Machine, n topology.Node) api.NUMA {
 	return out
 }
 
-// Explain returns of one pod's containers, or one of them, what was decided, why
-// and what became of it. A pod without containers is explained by itself.
+// Explain returns, for one or all containers of a pod, what was decided, why, and
+// the results. A pod without containers is explained by itself.
 func Explain(of Source, namespace, pod, container string) (out []api.Container, known bool) {
 	of.View(func(v *View) {
 		for _, id := range v.State.Pods() {
@@ -169,7 +168,7 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	p := v.State.Pod(ctr.PodID)
 	s := v.podOnly(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
-	if dir, absent := v.Absent[ctr.ID]; absent { // the first, which no bound cuts off
+	if dir, absent := v.Absent[ctr.ID]; absent { // the first, which no limit cuts off
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
 			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: nothing is in force for it",
 		})

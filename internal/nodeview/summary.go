@@ -24,7 +24,7 @@ func Summary(of Source) api.Summary {
 	return n
 }
 
-// summary formats nothing: events wait for the view.
+// summary formats nothing, since events wait for the view.
 func (v *View) summary() api.Summary {
 	n := api.Summary{
 		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.Absent))),
@@ -59,8 +59,8 @@ func (v *View) addMissing(into map[api.Missing]int, owner string, values []lifec
 	}
 }
 
-// The pools that pods give a name, and those bound to a NUMA node, are counted
-// together: there may be any number of them.
+// Pools with a name, and pools bound to a NUMA node, are counted together: there
+// may be any number of them.
 const (
 	namedPools = "named"
 	boundPools = "bound"
@@ -96,7 +96,7 @@ func (v *View) poolSizes() (sizes []api.PoolSize, members map[string]int) {
 	return sizes, members
 }
 
-// specCounts counts pods that have not ended by who told their spec.
+// specCounts counts pods that have not ended by the source of their spec.
 func specCounts(s *engine.State) map[lifecycle.Source]int {
 	n := map[lifecycle.Source]int{}
 	for _, from := range []lifecycle.Source{lifecycle.FromPodsAPI, lifecycle.FromKubelet, lifecycle.FromAPIServer, lifecycle.FromNothing} {

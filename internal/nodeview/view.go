@@ -13,14 +13,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Source has a View of the node.
+// Source gives access to a View of the node.
 type Source interface {
-	// View calls a function with the node as it is. Nothing changes while it runs: it
-	// formats, and waits for nothing.
+	// View calls a function with the present node. Nothing changes while it runs,
+	// so it must not wait.
 	View(read func(*View))
 }
 
-// read reads the view, and returns the keeper, which is asked without it.
+// read reads the view, and returns the keeper, which is called outside of it.
 func read[T any](of Source, f func(*View) T) (out T, k *keeper.Keeper) {
 	of.View(func(v *View) { out, k = f(v), v.Keeper })
 	return out, k
@@ -34,20 +34,20 @@ type View struct {
 	// Absent are the cgroup directories of containers that run without one, by
 	// container or sandbox id.
 	Absent map[string]string
-	// Became returns what became of a value of a container or pod; nil where nothing is
-	// applied.
+	// Became returns the result for a value of a container or pod; nil if nothing
+	// is applied.
 	Became func(owner string, v lifecycle.Value) (Became, bool)
-	Keeper *keeper.Keeper // which counts for itself; it is asked without the view
+	Keeper *keeper.Keeper // counts for itself; it is called outside of the view
 }
 
-// Became is what became of a value.
+// Became is the result of applying a value.
 type Became struct {
 	Field   lifecycle.Field
 	Key     string
-	Value   string // this text of it
+	Value   string // the text that the result is about
 	Channel string
 	Note    string
-	Alone   string // why it is kept from the runtime; "" where it is not
+	Alone   string // why the runtime does not get it; "" if it does
 	Applied bool
 	Missing api.Missing // why it is not in force
 }
@@ -60,7 +60,7 @@ func (b Became) told() string {
 	return strings.TrimSuffix("in the kernel alone: "+b.Alone+"; "+b.Note, "; ")
 }
 
-// became returns what became of a value, and why it is not in force: "" where it is.
+// became returns the result for a value, and why it is not in force; "" if it is.
 func (v *View) became(owner string, val lifecycle.Value) (b Became, missing api.Missing, ok bool) {
 	if v.Became != nil {
 		b, ok = v.Became(owner, val)
@@ -77,7 +77,7 @@ func (v *View) became(owner string, val lifecycle.Value) (b Became, missing api.
 	return b, missing, ok
 }
 
-// values joins what is decided with what became of it.
+// values joins decided values with their results.
 func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	var out []api.Value
 	for _, val := range values {
@@ -118,8 +118,8 @@ func (e *noCgroups) Error() string {
 		e.count, strings.Join(e.names, ", "))
 }
 
-// Ready reports why the node is not kept yet: nil where a runtime is attached
-// and what it runs has been taken over.
+// Ready reports why the agent is not ready; nil if a runtime is attached and its
+// list was decided and applied.
 func Ready(of Source) (err error) {
 	of.View(func(v *View) {
 		all := v.withoutCgroup(len(v.Absent))

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// WhatIf returns what would become of pods if they came now, one after another, and of everybody else. Nothing is decided
-// or written.
+// WhatIf returns what would be decided for pods if they came now, one after
+// another, and for all others. Nothing is decided or written.
 func WhatIf(of Copier, wishes []engine.Wish) api.Outlook {
 	then := View{State: of.Copied()}
 	was := then.seats()
@@ -34,7 +34,7 @@ func WhatIfConfigured(of Copier, p engine.Policy) api.Outlook {
 	return api.Outlook{Moves: moves(was, then.seats()), CPUs: then.cpus()}
 }
 
-// Copier has a copy of the state, which is of no event.
+// Copier makes a copy of the state, outside of any event.
 type Copier interface {
 	Copied() *engine.State
 }

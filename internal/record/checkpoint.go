@@ -16,44 +16,44 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Checkpoint holds what came after containers were created and their records
-// were stamped: what the kubelet requested since, and containers that were
-// narrowed without a record; and all records of containers that no attachment
-// could stamp. It is small, and losing it moves nothing by itself: what is lost
-// is what such containers return to.
+// Checkpoint has what came after containers were created and their records were
+// written: later requests of the kubelet, containers that were narrowed without a
+// record, and all records of containers that cannot carry one. It is small, and its
+// loss moves nothing by itself; such containers only return to something older.
 type Checkpoint struct {
 	log *slog.Logger
-	// decision is the lock under which decisions change it: what is saved is never
-	// the half of one.
+	// decision is the lock under which decisions change it, so that no half of a
+	// decision is saved.
 	decision sync.Locker
 	woken    chan struct{}
 	dirty    atomic.Bool
 
 	mu   sync.Mutex // guards all below
 	held file[lifecycle.Record, Overlay]
-	// missing counts in how many lists running the runtime left out one of them.
+	// missing counts the runtime's lists in a row that left out one of them.
 	missing map[string]int
 }
 
-// file is the stored form; read, a container or pod is a json.RawMessage.
+// file is the stored form; when it is read, a container or pod is a
+// json.RawMessage.
 type file[R, P any] struct {
 	Version    int          `json:"v"`
 	Containers map[string]R `json:"containers"`
-	// Grants are CPUs by the UID of the pod that owns them, also while it has
-	// no container, between two attempts.
+	// Grants are CPUs by the UID of the pod that owns them, also while it has no
+	// container, between two attempts.
 	Grants map[string]string `json:"grants"`
-	// Pods are what was requested from outside of pods, by sandbox id.
+	// Pods are hook servers' answers for pods, by sandbox id.
 	Pods map[string]P `json:"pods,omitempty"`
 }
 
-// Overlay is what was requested from outside of a pod, where the runtime does not keep
-// it for us.
+// Overlay is what hook servers answered for a pod, if the runtime does not keep it
+// for us.
 type Overlay struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Open reads a checkpoint that was saved, or none. What of it cannot be read is logged.
+// Open reads a saved checkpoint, or none. It logs the parts that cannot be read.
 func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	held, unread, err := read(data)
 	if err != nil {
@@ -65,14 +65,13 @@ func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	return &Checkpoint{log: log, decision: decision, held: held, missing: map[string]int{}, woken: make(chan struct{}, 1)}
 }
 
-// Check says what is wrong with a checkpoint that was saved, so that it can be put
-// aside.
+// Check says what is wrong with a saved checkpoint, so that it can be renamed.
 func Check(data []byte) error {
 	_, _, err := read(data)
 	return err
 }
 
-// read reads a checkpoint; unread are why parts of it cannot be read.
+// read reads a checkpoint; unread are the reasons why parts of it cannot be read.
 func read(data []byte) (held file[lifecycle.Record, Overlay], unread []error, err error) {
 	held = file[lifecycle.Record, Overlay]{Version: 1, Containers: map[string]lifecycle.Record{}, Pods: map[string]Overlay{}}
 	if len(data) == 0 {
@@ -89,8 +88,8 @@ func read(data []byte) (held file[lifecycle.Record, Overlay], unread []error, er
 	return held, append(readEach(held.Containers, f.Containers), readEach(held.Pods, f.Pods)...), nil
 }
 
-// readEach reads what is kept of each container or pod; one that cannot be read loses
-// none of the others.
+// readEach reads what is kept of each container or pod; if one cannot be read, the
+// others still are.
 func readEach[V any](into map[string]V, texts map[string]json.RawMessage) (unread []error) {
 	for id, text := range texts {
 		var v V
@@ -103,7 +102,7 @@ func readEach[V any](into map[string]V, texts map[string]json.RawMessage) (unrea
 	return unread
 }
 
-// Note keeps what a container would return to now.
+// Note stores what a container would return to now.
 func (cp *Checkpoint) Note(id string, r lifecycle.Record) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -120,7 +119,7 @@ func (cp *Checkpoint) Record(id string) (lifecycle.Record, bool) {
 	return r, ok
 }
 
-// NotePod keeps what was requested from outside of a pod.
+// NotePod stores what hook servers answered for a pod.
 func (cp *Checkpoint) NotePod(id string, o Overlay) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -128,7 +127,7 @@ func (cp *Checkpoint) NotePod(id string, o Overlay) {
 	cp.mark()
 }
 
-// Overlay returns what was requested from outside of a pod.
+// Overlay returns what hook servers answered for a pod.
 func (cp *Checkpoint) Overlay(id string) (Overlay, bool) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -154,13 +153,14 @@ func (cp *Checkpoint) drop(id string) {
 	}
 }
 
-// maxMissing is how many lists in a row may leave out a container before what is kept of it is dropped. A runtime that was
-// killed leaves out those whose shim does not answer in time (containerd 2.4), reports them after its next restart, and
-// then as requested what we had decided.
+// maxMissing is how many lists in a row may leave out a container before it is
+// dropped. A runtime that was killed leaves out those whose shim does not answer in
+// time (containerd 2.4). It reports them after its next restart, and then our
+// values look like requests.
 const maxMissing = 3
 
-// Prune drops what is kept of containers and pods that a list of the runtime leaves
-// out again and again: they went while nobody watched.
+// Prune drops containers and pods that the runtime's lists leave out again and
+// again: they ended while no agent ran.
 func (cp *Checkpoint) Prune(list *lifecycle.Event) {
 	lives := make(map[string]bool, len(list.Containers)+len(list.Pods))
 	for _, ctr := range list.Containers {
@@ -223,19 +223,18 @@ func (cp *Checkpoint) Text() []byte {
 	return data
 }
 
-// delay coalesces changes that come close together.
+// delay merges changes that come close together into one save.
 const delay = 200 * time.Millisecond
 
-// Keep hands a changed checkpoint to save, a moment after it changed and off the
-// request path, until ctx ends. One that could not be saved is saved again after a
-// pause that grows.
+// Keep saves a changed checkpoint a moment after the change, outside of the request
+// path, until ctx ends. After a failure it tries again, after a pause that grows.
 func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
 	var due <-chan time.Time // nil while nothing is to be saved
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // Finish follows, once nothing changes any more
+			return nil // Finish saves once nothing changes any more
 		case <-cp.woken:
 			if due == nil { // else the next try has this, too
 				due = time.After(delay)
@@ -253,8 +252,8 @@ func (cp *Checkpoint) Keep(ctx context.Context, save func([]byte) error) error {
 // lastTries is how often a clean end tries to save a checkpoint.
 const lastTries = 3
 
-// Finish hands the checkpoint to save at a clean end, when nothing changes it any
-// more, where it is not saved yet.
+// Finish saves the checkpoint at a clean end, when nothing changes it any more, if
+// it is not saved yet.
 func (cp *Checkpoint) Finish(save func([]byte) error) {
 	for range lastTries {
 		if cp.save(save) == nil {

@@ -17,11 +17,11 @@ import (
 // longest bounds a record's text; ours are below 400 bytes.
 const longest = 4096
 
-// Signer writes and reads records. A record is bound to its pod and container: copied
-// elsewhere it is worthless, and a pod's author cannot write one.
+// Signer writes and reads records. A record is bound to its pod and container: a
+// copy of it elsewhere is worthless, and a pod's author cannot write one.
 type Signer struct {
 	mu  sync.Mutex
-	mac hash.Hash // with the key; making it anew costs more than a sum
+	mac hash.Hash // with the key; making a new one costs more than a code
 }
 
 // NewSigner returns a signer with a key.
@@ -39,8 +39,8 @@ func (s *Signer) sum(podUID, container, body string) string {
 	return hex.EncodeToString(s.mac.Sum(text[:0])[:16])
 }
 
-// Stamp returns the text of a container's record. whole is false where some of it did
-// not fit: what is requested from outside may be anything, and variables many.
+// Stamp returns the text of a container's record. whole is false if some of it did
+// not fit: a hook server's answer may be of any size, and have many variables.
 func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text string, whole bool) {
 	if text = s.signed(podUID, container, r); len(text) <= longest {
 		return text, true
@@ -57,8 +57,8 @@ func (s *Signer) signed(podUID, container string, r lifecycle.Record) string {
 	return s.sum(podUID, container, string(body)) + " " + string(body)
 }
 
-// Read checks and reads a record. The error says why it cannot be trusted. It may be
-// stamped when the runtime had not reported the container's name yet.
+// Read checks and reads a record. The error says why it is not trusted. The runtime
+// may not have reported the container's name when it was written.
 func (s *Signer) Read(podUID, container, text string) (r lifecycle.Record, err error) {
 	if len(text) > longest {
 		return r, fmt.Errorf("longer than %d bytes", longest)

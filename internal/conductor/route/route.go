@@ -1,6 +1,6 @@
-// Package route says where a decided value goes: into the answer to an event, to
-// the kernel, into the runtime's stored copy, or nowhere, with the reason. It is
-// plain arithmetic on values: the conductor does what it says.
+// Package route decides where a value goes: into the answer to an event, to the
+// kernel, into the runtime's stored copy, or nowhere, with the reason. It is plain
+// arithmetic on values; the conductor does what it says.
 package route
 
 import (
@@ -24,8 +24,8 @@ const (
 	Updating               // a kubelet's update of it is answered
 	Living                 // it exists, and no answer is about it
 	Losing                 // it has not started, and CPUs of its pool go to others
-	Copying                // an update of our own brings the runtime's stored copy in line
-	Piggyback              // the same, with the answer to an event of another container
+	Copying                // an update of our own brings the runtime's stored copy up to date
+	Piggyback              // the same, with the answer to another container's event
 )
 
 // calls are the calls a value would be sent with.
@@ -39,15 +39,15 @@ type Sink uint8
 
 // The sinks.
 const (
-	Nowhere   Sink = iota // it is there, or nothing can bring it in this phase
+	Nowhere   Sink = iota // it is there already, or nothing can carry it in this phase
 	Answer                // the answer to the container's own event
 	Runtime               // the runtime's stored copy
 	Kernel                // the kernel alone, now or when its cgroup exists
 	Given                 // the container was created with it at an earlier time
-	Unapplied             // nothing can bring it
+	Unapplied             // nothing can carry it
 )
 
-// Known is what is known of a value beside the attachment's capabilities.
+// Known is what is known of a value besides the attachment's capabilities.
 type Known struct {
 	NoCgroup error  // why the container's cgroup cannot be named
 	Contest  string // why its field is left to other plugins
@@ -56,15 +56,15 @@ type Known struct {
 	Stored   bool   // the runtime's stored copy has it
 	Kept     bool   // it is kept from the runtime's stored copy
 	Lowers   bool   // it lowers a limit, which the kernel may refuse
-	Unasked  bool   // the event is of no attachment
+	Unasked  bool   // the event has no attachment
 }
 
 // Route is where a value goes.
 type Route struct {
 	To      Sink
-	Missing api.Missing // why it is not in force, of Unapplied
-	// Why is the reason for people: of Unapplied, and of Kernel why it is kept from
-	// the runtime, where it could carry it.
+	Missing api.Missing // why it is not in force, for Unapplied
+	// Why is the reason for people: for Unapplied, and for Kernel if the runtime
+	// could carry the value and does not get it.
 	Why string
 }
 
@@ -72,21 +72,21 @@ type Route struct {
 type cond uint16
 
 const (
-	carried    cond = 1 << iota // the call can hold it, and the runtime takes it
+	carried    cond = 1 << iota // the call can hold it, and the runtime accepts it
 	inKernel                    // the keeper can write it
-	copied                      // the runtime's stored copy of it is kept in line
-	unremoved                   // it takes away what the attachment cannot
+	copied                      // the runtime's stored copy of it is kept up to date
+	unremoved                   // it removes something, and the attachment cannot
 	noCgroup                    // its cgroup cannot be named
 	contested                   // its field is left to others
 	inForce                     // it was delivered before
 	given                       // the container was created with it
-	stale                       // the runtime's stored copy is to have it, and lacks it
+	stale                       // the runtime's stored copy should have it, and lacks it
 	kernelOnly                  // it is kept from the runtime
-	unasked                     // the event is of no attachment
+	unasked                     // the event has no attachment
 )
 
-// row says where values go in a phase that meet all conditions in when and none in
-// unless.
+// row is the sink in one phase for values that meet all conditions in when and none
+// in unless.
 type row struct {
 	in           Phase
 	when, unless cond
@@ -94,8 +94,8 @@ type row struct {
 	missing      api.Missing
 }
 
-// table is asked from the top; the first row that fits counts. What no row fits
-// goes nowhere.
+// table is read from the top; the first row that matches counts. A value without a
+// row goes nowhere.
 var table = [...]row{
 	{Creating, unremoved, 0, Unapplied, api.NotCarried},
 	{Creating, carried, contested, Answer, ""},
@@ -199,7 +199,7 @@ func why(p Phase, r *row, can *Capabilities, v lifecycle.Value, k Known, refusal
 	return refusal
 }
 
-// notCarried is the reason why a field is not in force that only a creation gives.
+// notCarried is the reason for a field that only a creation can set.
 func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	switch {
 	case refusal != "" && can.Create.Has(v.Field):
@@ -224,10 +224,12 @@ var resources = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
-// Stored lists the fields of which the runtime's stored copy is kept in line.
+// Stored lists the fields whose value in the runtime's stored copy is kept up to
+// date.
 func Stored() []lifecycle.Field { return resources[:] }
 
-// Copied reports whether the runtime's stored copy of a field is kept in line.
+// Copied reports whether a field's value in the runtime's stored copy is kept up to
+// date.
 func Copied(f lifecycle.Field) bool { return slices.Contains(resources[:], f) }
 
 // InKernel reports whether the keeper writes a field, into a cgroup file or beside it.

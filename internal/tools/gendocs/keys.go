@@ -11,28 +11,32 @@ func keysPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Labels, annotations and resource names
 
-For everybody whose pods carry keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins: what becomes of each key
-on a node that runs Trimtab.
+` + "```sh\ntrimtab plan PODS.yaml           # what a pod's keys would get it, and what nothing serves\n" +
+		"trimtab explain NAMESPACE/POD    # what the keys of a running pod got it\n```" + `
 
-| | |
-|---|---|
-| **read** | it asks for the kinds named beside it, which [authorisation.md](authorisation.md) decides about, and the hooks named there serve it ([hooks.md](hooks.md)) |
-| **not supported** | it asks for something that Trimtab does not do. ` + "`trimtab explain`, `trimtab status`, the log (`kind=unserved`) and `trimtab_refused_total{kind=\"unserved\"}`" + ` say so for each pod that has it |
-| **ignored** | it asks nothing of a node agent; nothing is reported |
+For authors of pods that carry keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins: what each key does on a
+node that runs Trimtab.
 
-A key that is read and whose hooks are all off has no effect, and is reported in the same way; so are keys of a system that
-` + "`dialects`" + ` in [config.md](config.md) leaves out, and requests that only ` + "`placement.policy: pools`" + ` serves while the policy is
-` + "`none`" + `. Such a report never stops a pod, also not with ` + "`strict: true`" + `.
+` + item("**read**: it asks for the kinds named beside it, which [authorisation.md](authorisation.md) decides about, and the hooks named there "+
+		"serve it ([hooks.md](hooks.md))") +
+		item("**not supported**: it asks for something that Trimtab does not do. `trimtab explain`, `trimtab status`, the log (`kind=unserved`) "+
+			"and `trimtab_refused_total{kind=\"unserved\"}` report that for each pod that has it") +
+		item("**ignored**: it asks a node agent for nothing, and nothing is reported") + `
+A key that is read and whose hooks are all off has no effect, and is reported in the same way. So are keys of a system that
+` + "`dialects` in [config.md](config.md)" + ` leaves out, and requests that only ` + "`placement.policy: pools`" + ` serves while the policy is
+` + "`none`" + `. Such a report never stops a pod, not even with ` + "`strict: true`" + `.
 
-**Edits.** A label or annotation can be edited while its pod runs. The column says what that does. "at once" needs a source of
-pod specs (` + "`podspec`" + ` in [config.md](config.md)); without one the values that the pod was created with count.
-A scoped key also counts as ` + "`KEY/pod` and `KEY/container.NAME`" + `.
+**Edits.** A label or annotation can be edited while its pod runs. "at once" needs a source of pod specs (` + "`podspec`" + ` in
+[config.md](config.md)); without one the values that the pod was created with count. A scoped key also counts as ` +
+		"`KEY/pod`\nand `KEY/container.NAME`" + `.
 `)
 	for _, title := range intent.Systems() {
-		fmt.Fprintf(&b, "\n## %s\n\n| key | where | what becomes of it | asks for | served by | an edit counts | note |\n|---|---|---|---|---|---|---|\n", title[1])
+		fmt.Fprintf(&b, "\n## %s\n\n", title[1])
 		for _, k := range intent.Keys() {
 			if k.System == title[0] {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", keyName(k), k.Place, k.Fate, kinds(k), codes(serversOf(k)), k.Edit, cell(k.Why))
+				text := clauses("; ", k.Fate.String(), labelled("asks for", kinds(k)), labelled("served by", codes(serversOf(k))),
+					labelled("an edit counts:", k.Edit.String()))
+				b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Place, text), sentence(upper(k.Why)))))
 			}
 		}
 	}

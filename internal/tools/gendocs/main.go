@@ -30,14 +30,14 @@ type page struct {
 
 func pages() []page {
 	return []page{
-		{"config.md", configPage},
+		{"config.md", reflowed(configPage)},
 		{"config.schema.json", schemaPage},
-		{"hooks.md", hooksPage},
-		{"fields.md", fieldsPage},
-		{"parity.md", parityPage},
-		{"metrics.md", metricsPage},
-		{"keys.md", keysPage},
-		{"kinds.md", kindsPage},
+		{"hooks.md", reflowed(hooksPage)},
+		{"fields.md", reflowed(fieldsPage)},
+		{"parity.md", reflowed(parityPage)},
+		{"metrics.md", reflowed(metricsPage)},
+		{"keys.md", reflowed(keysPage)},
+		{"kinds.md", reflowed(kindsPage)},
 	}
 }
 

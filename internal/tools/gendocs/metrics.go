@@ -11,34 +11,31 @@ func metricsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Metrics and probes
 
-With ` + "`http.address`" + ` set (or ` + "`trimtab agent --http-address`" + `), the agent serves
+` + "```sh\ntrimtab agent --http-address 127.0.0.1:9464    # or http.address in the configuration\ncurl -s http://127.0.0.1:9464/metrics\n```" + `
 
-| path | answers |
-|---|---|
-| ` + "`/metrics`" + ` | the metrics below, and the usual ` + "`go_` and `process_`" + ` ones |
-| ` + "`/healthz`" + ` | 200 while the process takes events; 503 and why where it should be started anew. A runtime, kubelet or API server that is away is no reason. |
-| ` + "`/readyz`" + ` | 200 while a runtime is attached and what it runs was taken over; 503 and why not otherwise |
+For operators who watch nodes: every metric and probe, and which are worth an alert. The agent serves
 
-It is off by default: the page is for whoever reaches the port. The status socket, which only root may use, is apart from it.
+` + item("`/metrics`: the metrics below, and the usual `go_` and `process_` ones") +
+		item("`/healthz`: 200 while the process handles events; otherwise 503 and the reason, and it should be restarted. A runtime, kubelet or "+
+			"API server that does not answer is no such reason") +
+		item("`/readyz`: 200 while a runtime is attached and the agent has read what it runs; otherwise 503 and the reason") + `
+It is off by default, because everybody who reaches the port can read it. The status socket, which only root may use, is
+separate.
 
-Every metric is in base units and counts from the agent's start. Labels are of the small sets named here: no pod, no
-container and no namespace is ever one; ` + "`trimtab status`" + ` and ` + "`trimtab explain`" + ` tell of those.
+Every metric is in base units and counts from the agent's start. Labels have the few values named here. No pod, container or
+namespace is ever a label; ` + "`trimtab status` and `trimtab explain`" + ` report those.
 
-| metric | type | meaning | labels |
-|---|---|---|---|
 `)
 	for _, r := range metrics.Rows() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Name, r.Kind, cell(r.Help), cell(r.Labels))
+		b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s", code(r.Name), r.Kind, r.Help), sentence(labelled("Labels:", r.Labels)))))
 	}
 	b.WriteString(`
 ## Worth an alert
 
-| expression | says |
-|---|---|
-| ` + "`max(trimtab_attached) by (instance) == 0`" + ` for 5 minutes | pods start without what they were promised |
-| ` + "`sum(trimtab_unapplied_values{reason!=\"not yet\"}) by (instance) > 0`" + ` for 10 minutes | something decided is not in force; ` + "`trimtab status`" + ` names it |
-| ` + "`trimtab_config_error == 1`" + ` | the newest configuration was refused |
-| ` + "`increase(trimtab_drift_corrected_total[15m]) > 10`" + ` | somebody else writes what Trimtab writes; ` + "`trimtab doctor`" + ` may know who |
-`)
+` + item("`max(trimtab_attached) by (instance) == 0` for 5 minutes: pods start without what they were promised") +
+		item("`sum(trimtab_unapplied_values{reason!=\"not yet\"}) by (instance) > 0` for 10 minutes: some decided values are not in force; "+
+			"`trimtab status` names them") +
+		item("`trimtab_config_error == 1`: the newest configuration was refused") +
+		item("`increase(trimtab_drift_corrected_total[15m]) > 10`: another program writes the same files as Trimtab; `trimtab doctor` may know which"))
 	return b.String(), nil
 }

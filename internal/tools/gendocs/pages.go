@@ -17,31 +17,28 @@ func configPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Configuration
 
-One YAML file, by default ` + "`/etc/trimtab/config.yaml`" + `; everything it does not say has its default, and without
-a file all defaults apply. It is read strictly: unknown, repeated and wrongly cased keys, wrong types and impossible
-values are refused, all at once, with file and line. ` + "`trimtab config check FILE`" + ` does the same without an agent, and
-` + "`config.schema.json`" + ` describes the file to editors.
+` + "```sh\ntrimtab config check FILE    # what is wrong with a file, with line numbers\ntrimtab config print         # the file with all defaults\n```" + `
 
-The agent follows the file. A valid change is put in force for what lives and what comes; an invalid one is
-refused and reported, and the configuration in force stays.
+For operators: every key of the configuration file, with its type, default and meaning.
+
+The agent reads one YAML file, by default ` + "`/etc/trimtab/config.yaml`" + `. A key that is missing has its default, and without a file
+all defaults apply. The file is read strictly: the agent refuses unknown, repeated and wrongly cased keys, wrong types and
+impossible values, and reports all of them at once, with file and line. ` + "`config.schema.json`" + ` describes the file to editors.
+
+The agent watches the file. It applies a valid change at once, to running pods and new ones. It refuses and reports an invalid
+one, and keeps the configuration that is in force.
 
 A file starts with
 
-` + "```yaml\napiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n```\n")
-	row := func(k config.Key) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Path, k.Type, code(k.Default), cell(meaning(k)))
-	}
-	const head = "\n| key | type | default | meaning |\n|---|---|---|---|\n"
-	b.WriteString(head)
+` + "```yaml\napiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n```\n\n")
 	for _, k := range config.Keys() {
-		switch {
-		case !k.Section():
-			row(k)
-		default:
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n", k.Path, k.About)
-			if holdsValues(k) {
-				b.WriteString(head)
-			}
+		if !k.Section() {
+			b.WriteString(item(fmt.Sprintf("%s (%s, default %s): %s", code(k.Path), k.Type, code(k.Default), meaning(k))))
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s", k.Path, paragraph(k.About))
+		if holdsValues(k) {
+			b.WriteString("\n")
 		}
 	}
 	b.WriteString("\n## All defaults\n\n```yaml\n" + string(config.Print(config.Default())) + "```\n")
@@ -76,30 +73,28 @@ func schemaPage() (string, error) {
 
 func hooksPage() (string, error) {
 	var b strings.Builder
-	b.WriteString(generated + `# Hooks
-
-A hook is a unit of policy: at certain lifecycle steps it reads what a pod asks for and proposes values. ` +
-		"`trimtab hooks`" + ` prints this page's content for the program at hand; ` + "`hooks.NAME.enabled`" + ` in the
-configuration switches a hook.
-`)
+	b.WriteString(generated + "# Hooks\n\n```sh\ntrimtab hooks [NAME]    # this page, for the program at hand\n```\n\n" + paragraph(`
+For operators, and authors of pods: what each hook reads, what it sets, and where it differs from the system whose keys it
+reads. A hook is a unit of policy. At certain steps in the life of a pod or container it reads what the pod asks for and
+proposes values. `+"`hooks.NAME.enabled` in the [configuration](config.md)"+` switches it on or off.`))
 	for _, h := range hook.Catalogue() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| | |\n|---|---|\n", h.Name, upper(h.About))
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", h.Name, paragraph(upper(h.About)+"."))
 		row := func(name, text string) {
 			if text != "" {
-				fmt.Fprintf(&b, "| %s | %s |\n", name, cell(text))
+				b.WriteString(item("**" + name + "**: " + text))
 			}
 		}
 		row("acts at", codes(texts(h.Stages)))
 		row("reads", codes(h.Reads))
 		row("sets", codes(texts(h.Sets)))
 		row("sets on the pod", codes(texts(h.Pod)))
-		row("needs of the kernel", strings.ReplaceAll(codes(h.Kernel), "|", "` or `"))
+		row("needs of the kernel", strings.ReplaceAll(codes(h.Kernel), "\\|", "` or `"))
 		row("beside other hooks", h.Compose)
 		row("tried on", cmp.Or(h.Tried, "containerd and kernel models; a real containerd where `test/real` plays it"))
 		if len(h.Differs) > 0 {
-			b.WriteString("\nWhat it knowingly does otherwise than the system whose annotations it reads:\n\n")
+			b.WriteString("\nDifferences from the system whose keys it reads:\n\n")
 			for _, d := range h.Differs {
-				b.WriteString("* " + d + "\n")
+				b.WriteString(item(d))
 			}
 		}
 	}
@@ -110,38 +105,55 @@ func fieldsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# NRI fields
 
-Every field of the messages in which a runtime tells of pods and containers over NRI, the word of
-` + "`internal/lifecycle`" + ` it becomes for policies, and, where a policy can set it, what NRI carries back: at creation, and for
-a container that exists. A field without a word is not for policies, and its note says why.
+For authors of hooks and hook servers: which fields of NRI and CRI messages policies can read and set.
 
-| NRI | since | lifecycle | setting | at create | live | note |
-|---|---|---|---|---|---|---|
+The tables have every field of the messages by which a runtime reports pods and containers. "lifecycle" is the field of
+` + "`internal/lifecycle`" + ` that policies read; a field without one is not for policies, and its note says why. "setting" is what a
+policy can set. "carried" says when the message can carry it: "create" at creation alone, "live" also while the container lives.
+
+| NRI | since | lifecycle | setting | carried |
+|---|---|---|---|---|
 `)
+	notes := ""
 	for _, r := range nri.Rows() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", code(r.Proto), cell(r.Since), code(r.Lifecycle), code(r.Setting),
-			yes(r.Adjust), yes(r.Update), cell(r.Note))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", code(r.Proto), cell(r.Since), code(r.Lifecycle), code(r.Setting), carried(r.Adjust, r.Update))
+		notes += note(r.Proto, r.Note)
 	}
-	b.WriteString(`
+	b.WriteString("\n## Notes on NRI fields\n\n" + notes + `
 # CRI fields
 
 The same for the CRI proxy: every field of the requests that make pods and containers. All fields reach the runtime, also
-those that are newer than Trimtab; a field without a word is not for policies.
+those that are newer than Trimtab.
 
-| CRI | lifecycle | setting | at create | live | note |
-|---|---|---|---|---|---|
+| CRI | lifecycle | setting | carried |
+|---|---|---|---|
 `)
+	notes = ""
 	for _, r := range cri.Rows() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", code(strings.TrimSuffix(r.Proto, ".")), code(r.Lifecycle), code(r.Setting),
-			yes(r.Create), yes(r.Update), cell(r.Note))
+		name := strings.TrimSuffix(r.Proto, ".")
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(name), code(r.Lifecycle), code(r.Setting), carried(r.Create, r.Update))
+		notes += note(name, r.Note)
 	}
+	b.WriteString("\n## Notes on CRI fields\n\n" + notes)
 	return b.String(), nil
 }
 
-func yes(b bool) string {
-	if b {
-		return "yes"
+func note(field, text string) string {
+	if text == "" {
+		return ""
 	}
-	return ""
+	return item(code(field) + ": " + text)
+}
+
+func carried(atCreation, live bool) string {
+	switch {
+	case live:
+		return "live"
+	case atCreation:
+		return "create"
+	default:
+		return ""
+	}
 }
 
 func texts[T fmt.Stringer](list []T) []string {

@@ -13,90 +13,102 @@ import (
 // as its code calls it.
 var titles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
+// inTable are the ways as the table of fields calls them, which has little room.
+var inTable = map[parity.Way]string{
+	parity.Created: "creation", parity.Held: "before", parity.Late: "after", parity.Never: "no",
+}
+
 func parityPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# The same through every attachment
 
-Whichever way Trimtab sits at the runtime, the same scenario comes to the same effective state, but for what this page lists.
-The tables are made from what hooks and attachments declare, and ` + "`test/conformance`" + ` plays every scenario of ` + "`test/scenarios`" + `
-through the engine alone and through each attachment, with cgroup versions 1 and 2: decisions and effective state of every
-container and pod must be equal after each step, a value that the table calls carried must be in force, and one that it calls
-not carried must be reported with its reason.
+For people who choose a value of ` + "`attach`" + `: which values come later, or never, with which attachment.
 
-| | |
-|---|---|
+The same scenario has the same effect with every attachment, except for what this page lists. The tables are made from what
+hooks and attachments declare. ` + "`test/conformance`" + ` plays every scenario of ` + "`test/scenarios`" + ` through the engine alone and through
+each attachment, with cgroup versions 1 and 2. After each step, decisions and effective state of every container and pod must be
+equal. A value that the table calls carried must be in force, and one that it calls not carried must be reported with its
+reason.
+
 `)
 	for _, w := range []struct {
 		way  parity.Way
 		text string
 	}{
-		{parity.Created, "given with the creation of the container, by the runtime"},
-		{parity.Held, "written to the kernel by Trimtab before the first instruction"},
-		{parity.Late, "written to the kernel by Trimtab as soon as there is a cgroup; the container may run by then ([benchmarks.md](benchmarks.md) has how long)"},
+		{parity.Created, "the runtime sets it when it creates the container"},
+		{parity.Held, "Trimtab writes it to the kernel before the container's first instruction"},
+		{parity.Late, "Trimtab writes it to the kernel as soon as there is a cgroup; the container may run already " +
+			"([benchmarks-attachments.md](benchmarks-attachments.md) has how long)"},
 		{parity.Never, "not in force; `trimtab explain` says why"},
 	} {
-		fmt.Fprintf(&b, "| **%s** | %s |\n", w.way, w.text)
+		b.WriteString(item("**" + inTable[w.way] + "**: " + w.text))
 	}
-	b.WriteString("\n## Fields\n\n| field | of the | set by | engine |")
-	rule := "\n|---|---|---|---|"
+	b.WriteString("\n## Fields\n\n| field | of the | set by |")
+	rule := "\n|---|---|---|"
 	for _, a := range parity.Attachments() {
 		b.WriteString(" " + title(a) + " |")
 		rule += "---|"
 	}
 	b.WriteString(rule + "\n")
 	for _, r := range parity.Table() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | decided |", r.Field, r.Scope, strings.Join(r.Hooks, ", "))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |", r.Field, r.Scope, strings.Join(r.Hooks, ", "))
 		for _, c := range r.Cells {
-			fmt.Fprintf(&b, " %s |", c.Way)
+			fmt.Fprintf(&b, " %s |", inTable[c.Way])
 		}
 		b.WriteString("\n")
 	}
 	b.WriteString(`
-What no hook of this release sets is not in the table. Runtimes older than the newest known may carry less; what the one at
-hand does not is reported in the same way ([fields.md](fields.md)).
+A field that no hook of this release sets is not in the table. Older runtimes may carry less; what a node's runtime does not
+carry is reported in the same way ([fields.md](fields.md)).
 
 ## Exceptions
-
-| attachment | what | why, and what happens instead |
-|---|---|---|
 `)
-	b.WriteString(limits())
+	for i, a := range parity.Attachments() {
+		if text := limits(i, a); text != "" {
+			b.WriteString("\n### " + upper(title(a)) + "\n\n" + text)
+		}
+	}
 	b.WriteString(notTaken())
 	return b.String(), nil
 }
 
-// limits are the rows of what each attachment has less.
-func limits() string {
+// limits are what one attachment has less than the others, and why.
+func limits(at int, a parity.Attachment) string {
 	var b strings.Builder
-	for i, a := range parity.Attachments() {
-		for _, r := range parity.Table() {
-			if r.Cells[i].Way == parity.Never {
-				fmt.Fprintf(&b, "| %s | `%s` of the %s | %s |\n", title(a), r.Field, r.Scope, cell(r.Cells[i].Why))
+	var reasons []string
+	without := map[string][]string{}
+	for _, r := range parity.Table() {
+		if c := r.Cells[at]; c.Way == parity.Never {
+			if without[c.Why] == nil {
+				reasons = append(reasons, c.Why)
 			}
+			without[c.Why] = append(without[c.Why], fmt.Sprintf("`%s` of the %s", r.Field, r.Scope))
 		}
-		if late := lateFields(i); late != "" {
-			fmt.Fprintf(&b, "| %s | %s | in force only after the start |\n", title(a), late)
-		}
-		for _, l := range a.Limits {
-			fmt.Fprintf(&b, "| %s | %s | %s |\n", title(a), l.Name, cell(l.Text))
-		}
+	}
+	for _, why := range reasons {
+		b.WriteString(item("Never: " + strings.Join(without[why], ", ") + ". Reason: " + why))
+	}
+	if late := lateFields(at); late != "" {
+		b.WriteString(item("In force only after the start: " + late))
+	}
+	for _, l := range a.Limits {
+		b.WriteString(item("**" + l.Name + "**: " + l.Text))
 	}
 	return b.String()
 }
 
-// notTaken is the table of what runtimes do not take.
+// notTaken lists what runtimes do not take.
 func notTaken() string {
 	var b strings.Builder
 	b.WriteString(`
 ## What runtimes do not take
 
-A runtime that refuses a value fails the whole request, which would stop the pod; one that drops a value says nothing. So Trimtab
-does not send these. Where the kernel has a file for the field, the value is written there and nowhere else, and ` + "`trimtab explain`" + `
-says "in the kernel alone" and why; elsewhere it is reported as not in force. Trimtab reads the runtime's name and release from the
-runtime itself. The conformance tests play every scenario beside runtimes that refuse like the real ones.
+Some runtimes refuse a value, which fails the whole request and would stop the pod. Others drop a value and report nothing.
+Trimtab does not send such values. Where the kernel has a file for the field, Trimtab writes the value there and nowhere else,
+and ` + "`trimtab explain`" + ` says "in the kernel alone" and why; elsewhere it reports the value as not in force. It reads the runtime's
+name and release from the runtime itself. The conformance tests play every scenario beside runtimes that refuse like the real
+ones.
 
-| runtime | releases | by | with | field | it | known from |
-|---|---|---|---|---|---|---|
 `)
 	for _, r := range runtimes.Rules() {
 		var ways, calls []string
@@ -106,8 +118,8 @@ runtime itself. The conformance tests play every scenario beside runtimes that r
 		for _, c := range r.Calls {
 			calls = append(calls, c.String())
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | `%s` | %s | %s |\n", r.Runtime, r.Releases(), strings.Join(ways, ", "), strings.Join(calls, ", "),
-			r.Field, r.Says(), cell(r.Source))
+		b.WriteString(item(fmt.Sprintf("**%s** (releases: %s) %s `%s` by %s, with %s. Source: %s", r.Runtime, r.Releases(),
+			r.Says(), r.Field, strings.Join(ways, " or "), strings.Join(calls, ", "), sentence(r.Source))))
 	}
 	return b.String()
 }

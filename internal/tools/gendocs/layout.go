@@ -1,0 +1,107 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// columns is how wide a line of a page may be.
+const columns = 120
+
+// mark is what Markdown reads as a list, heading or quotation at the beginning
+// of a line.
+var mark = regexp.MustCompile(`^([-+*#>]+|[0-9]+[.)])$`)
+
+// wrap breaks text into lines of at most columns, the first after lead and all
+// others after rest. A code span stays on one line.
+func wrap(lead, rest, text string) string {
+	var b strings.Builder
+	line, empty := lead, true
+	for _, word := range words(text) {
+		fits := utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= columns
+		switch {
+		case empty:
+			line += word
+		case fits:
+			line += " " + word
+		default:
+			b.WriteString(line + "\n")
+			line = rest + word
+		}
+		empty = false
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}
+
+// words splits text at its spaces, but for those in code spans and before marks.
+func words(text string) []string {
+	var list []string
+	for _, part := range strings.Fields(text) {
+		if last := len(list) - 1; last >= 0 && (strings.Count(list[last], "`")%2 == 1 || mark.MatchString(part)) {
+			list[last] += " " + part
+			continue
+		}
+		list = append(list, part)
+	}
+	return list
+}
+
+// item is an entry of a list.
+func item(text string) string { return wrap("* ", "  ", text) }
+
+// paragraph is text between blank lines.
+func paragraph(text string) string { return wrap("", "", text) }
+
+// clauses joins those that are not empty.
+func clauses(separator string, list ...string) string {
+	var some []string
+	for _, s := range list {
+		if s != "" {
+			some = append(some, s)
+		}
+	}
+	return strings.Join(some, separator)
+}
+
+// labelled is a value behind its name, or nothing where there is none.
+func labelled(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + " " + value
+}
+
+// sentence ends text with a full stop where it has no end yet.
+func sentence(text string) string {
+	if text == "" || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
+}
+
+// made is a block that is no paragraph, by how it begins.
+var made = regexp.MustCompile("^(\\* |\\||#|<|```|$)")
+
+// reflowed wraps the paragraphs of a page; lists, tables, headings and code are
+// as they were made.
+func reflowed(make func() (string, error)) func() (string, error) {
+	return func() (string, error) {
+		page, err := make()
+		if err != nil {
+			return "", err
+		}
+		blocks := strings.Split(page, "\n\n")
+		inCode := false
+		for i, block := range blocks {
+			if !inCode && !made.MatchString(block) {
+				blocks[i] = strings.TrimSuffix(paragraph(block), "\n")
+			}
+			if strings.Count(block, "```")%2 == 1 {
+				inCode = !inCode
+			}
+		}
+		return strings.TrimRight(strings.Join(blocks, "\n\n"), "\n") + "\n", nil
+	}
+}
