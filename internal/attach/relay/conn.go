@@ -56,8 +56,9 @@ type Conn struct {
 	flow    flow     // of the connection, towards the backend
 	initial int64    // a new stream's window, as the backend said
 	streams streams
-	asked   int // hooks that have not returned
-	kept    int // bytes of messages that are held
+	refused []uint32 // streams beyond maxStreams that the caller may still send for
+	asked   int      // hooks that have not returned
+	kept    int      // bytes of messages that are held
 	// acks says for each SETTINGS frame the backend has not acknowledged whether
 	// it was ours, and which call it ends. unanswered counts those that were not ours.
 	acks       []*call

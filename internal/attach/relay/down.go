@@ -147,11 +147,14 @@ func (d *downward) settings(f *frame) error {
 		}
 		return v
 	})
-	if err == nil && d.greet != nil && !counted {
+	switch {
+	case err != nil:
+		return err
+	case d.greet != nil && !counted:
 		return d.instead(announced(f.raw))
 	}
 	d.pass(f)
-	return err
+	return nil
 }
 
 func (d *downward) acknowledged(f *frame) error {
@@ -175,8 +178,11 @@ func (d *downward) acknowledged(f *frame) error {
 		trailers = appendWord(nil, typeReset, k.id, codeRefusedStream)
 	}
 	d.c.streams.end(k.id, backendEnd)
-	if k.callerDone || k.refusal == busy {
+	switch {
+	case k.callerDone:
 		delete(d.c.calls, k.id)
+	case k.refusal == busy:
+		d.c.remember(k)
 	}
 	d.c.mu.Unlock()
 	d.c.finish(k, Outcome{})

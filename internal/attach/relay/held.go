@@ -32,7 +32,7 @@ func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err er
 		return nil, true, nil
 	}
 	switch {
-	case len(c.calls) >= 2*maxStreams || len(c.acks)-c.unanswered >= 2*maxStreams:
+	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.acks)-c.unanswered >= 2*maxStreams:
 		return nil, false, fmt.Errorf("%w: %d calls beside those that were refused", errCalm, maxStreams)
 	case len(c.streams.open) >= maxStreams || c.asked >= maxStreams:
 		k := c.newCall(f.stream, h)
@@ -54,6 +54,15 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 	k := &call{id: stream, encoding: h.encoding, flow: flow{avail: c.initial}, cancel: func() {}}
 	c.calls[stream] = k
 	return k
+}
+
+// remember keeps a refused call, what still comes of which is dropped, in place of the oldest
+// one. Its caller may never say that it has ended. The mutex is held.
+func (c *Conn) remember(k *call) {
+	if c.refused = append(c.refused, k.id); len(c.refused) > maxRefused {
+		delete(c.calls, c.refused[0])
+		c.refused = c.refused[1:]
+	}
 }
 
 // callerEnded notes the end of the caller's side; a call that is over is

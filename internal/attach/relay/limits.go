@@ -27,6 +27,9 @@ const (
 	// has one call for each pod under way at most, probes beside them, and waits with
 	// others until one has ended. A hook takes some 40 KiB of stack.
 	maxStreams = 1024
+	// maxRefused is how many refused streams are remembered, as long as their caller may
+	// not know and send more of them.
+	maxRefused = maxStreams
 	// maxUnanswered is how many of the caller's SETTINGS frames the backend has not
 	// acknowledged: half a MiB of notes, and more than fit into the sockets' buffers. A
 	// grpc-go client sends one at a time.

@@ -331,6 +331,28 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestRefusedStream: what comes on a stream that was refused does not reach the backend, which
+// has closed it.
+func TestRefusedStream(t *testing.T) {
+	caller, backend, _ := ends(t, relay.Options{})
+	go func() {
+		for i := range uint32(1025) {
+			caller.open(2*i+1, false)
+		}
+	}()
+	backend.until("a reset", func(f http2.Frame) bool { return f.Header().Type == http2.FrameRSTStream })
+	backend.try(backend.WriteSettingsAck())
+	caller.until("the refusal", refusedStream(2049))
+	caller.try(caller.WriteData(2049, true, []byte{0, 0, 0, 0, 0}))
+	caller.try(caller.WritePing(false, [8]byte{}))
+	backend.until("a ping", func(f http2.Frame) bool {
+		if f.Header().Type == http2.FrameData {
+			t.Errorf("%v", f)
+		}
+		return f.Header().Type == http2.FramePing
+	})
+}
+
 // TestRapidResets: a caller that gives up every call at once has no more hooks asked than
 // calls may be open.
 func TestRapidResets(t *testing.T) {

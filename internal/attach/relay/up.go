@@ -59,8 +59,8 @@ func (u *upward) beyond(f *frame) bool {
 // settings follows what the caller says of itself, and keeps count of who is
 // waiting for an acknowledgement.
 func (u *upward) settings(f *frame) error {
-	u.pass(f)
 	if f.has(flagAck) {
+		u.pass(f)
 		return nil
 	}
 	if err := f.settings(func(id uint16, v uint32) uint32 {
@@ -74,6 +74,7 @@ func (u *upward) settings(f *frame) error {
 	}); err != nil {
 		return err
 	}
+	u.pass(f)
 	u.out.mu.Lock()
 	defer u.out.mu.Unlock()
 	u.c.mu.Lock()
