@@ -20,8 +20,8 @@ const (
 func (c *Conn) Left() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kept != 0 || c.asked != 0 || len(c.calls) != 0 {
-		return fmt.Sprintf("%d bytes, %d hooks, %d calls", c.kept, c.asked, len(c.calls))
+	if c.use.kept != 0 || c.use.asked != 0 || len(c.calls) != 0 {
+		return fmt.Sprintf("%d bytes, %d hooks, %d calls", c.use.kept, c.use.asked, len(c.calls))
 	}
 	return ""
 }
@@ -32,10 +32,10 @@ func (c *Conn) Beyond() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most := 2 * (headerSize + maxFrame)
-	if len(c.fromCaller.buf) > most || len(c.fromBackend.buf) > most || cap(c.up.open.raw)+cap(c.down.open.raw) > 4*(maxBlock+maxFrame) ||
-		len(c.streams.open) > maxStreams || len(c.calls) > 2*maxStreams+maxRefused || len(c.acks) > maxUnanswered+2*maxStreams+1 || c.kept > maxKept {
-		return fmt.Sprintf("%d and %d bytes of frames, %d and %d of blocks, %d streams, %d calls, %d acks, %d bytes", len(c.fromCaller.buf),
-			len(c.fromBackend.buf), cap(c.up.open.raw), cap(c.down.open.raw), len(c.streams.open), len(c.calls), len(c.acks), c.kept)
+	if len(c.caller.in.buf) > most || len(c.backend.in.buf) > most || cap(c.caller.blocks.open.raw)+cap(c.backend.blocks.open.raw) > 4*(maxBlock+maxFrame) ||
+		len(c.streams.open) > maxStreams || len(c.calls) > 2*maxStreams+maxRefused || len(c.acks) > maxUnanswered+2*maxStreams+1 || c.use.kept > maxKept {
+		return fmt.Sprintf("%d and %d bytes of frames, %d and %d of blocks, %d streams, %d calls, %d acks, %d bytes", len(c.caller.in.buf),
+			len(c.backend.in.buf), cap(c.caller.blocks.open.raw), cap(c.backend.blocks.open.raw), len(c.streams.open), len(c.calls), len(c.acks), c.use.kept)
 	}
 	return ""
 }

@@ -49,6 +49,13 @@ const (
 	DefaultIdle = time.Hour
 )
 
+// use is what of its limits a connection has taken, beside its streams.
+type use struct {
+	asked      int // hooks that have not returned
+	kept       int // bytes of messages that are held
+	unanswered int // SETTINGS frames of the caller that the backend has not acknowledged
+}
+
 // clamp is what a peer is told of a setting that the other announced. A value no peer may
 // announce goes on: the one it is for answers it.
 func clamp(id uint16, v uint32) uint32 {

@@ -10,7 +10,7 @@ type upward struct{ direction }
 
 // relayUp passes on what the caller sends. first is how it began.
 func (c *Conn) relayUp(first []byte) error {
-	u := &upward{direction{c: c, in: c.fromCaller, out: &c.backend, blocks: c.up}}
+	u := &upward{direction{c: c, in: c.caller.in, out: &c.backend, blocks: c.caller.blocks}}
 	if err := c.backend.write(first); err != nil {
 		return err
 	}
@@ -66,9 +66,9 @@ func (u *upward) settings(f *frame) error {
 	if err := f.settings(func(id uint16, v uint32) uint32 {
 		switch v = clamp(id, v); id {
 		case settingTableSize:
-			u.c.down.allow(v)
+			u.c.backend.blocks.allow(v)
 		case settingMaxFrame:
-			u.c.fromBackend.allow(v)
+			u.c.backend.in.allow(v)
 		}
 		return v
 	}); err != nil {
@@ -79,8 +79,8 @@ func (u *upward) settings(f *frame) error {
 	defer u.out.mu.Unlock()
 	u.c.mu.Lock()
 	u.c.acks = append(u.c.acks, nil)
-	u.c.unanswered++
-	n := u.c.unanswered
+	u.c.use.unanswered++
+	n := u.c.use.unanswered
 	u.c.mu.Unlock()
 	if n > maxUnanswered {
 		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errCalm, n)
