@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 rounds=${ROUNDS:-100}
-parts=${PARTS:-guests restarts switches churn lifetimes attacks histories unplugged oracle}
+parts=${PARTS:-guests restarts switches churn lifetimes attacks fuzz histories unplugged oracle}
 told=()
 failed=()
 # What passed before is played again: go test would else repeat its old words, and those of old random histories.
@@ -33,6 +33,7 @@ part churn "a thousand containers come, go and are resized, 5,000 steps; 10,000 
 part lifetimes "a million pods come and go in every order of their ends, and leave nothing in memory" env TRIMTAB_SOAK="$rounds" go test -v -timeout 60m ./test/lifetimes
 part attacks "every kind of intent without requests that pay for it, every scenario beside every kind of runtime" \
   env TRIMTAB_SOAK="$rounds" go test -timeout 60m ./internal/conductor ./test/conformance -run 'TestUnpaid|TestKinds'
+part fuzz "the relay of the CRI proxy is sent frames and headers at random for an hour" test/tools/fuzz.sh 3600 ./internal/attach/relay
 # What follows only computes, with little memory: collecting it less often saves a third of the time.
 export GOGC=400
 part histories "new random histories, a thousand of each kind" go test ./internal/conductor -timeout 60m -rapid.seed=0 -rapid.checks=1000

@@ -42,10 +42,6 @@ type Conn struct {
 	cancel context.CancelFunc
 	hooks  workerpool.Pool
 
-	// fromCaller and fromBackend find the frames of the two.
-	fromCaller, fromBackend *reader
-	// up and down read the header blocks of requests and of answers.
-	up, down *blocks
 	// last is the greatest stream the caller opened; only Drain reads it beside.
 	last atomic.Uint32
 
@@ -56,12 +52,10 @@ type Conn struct {
 	flow    flow     // of the connection, towards the backend
 	initial int64    // a new stream's window, as the backend said
 	streams streams
-	asked   int // hooks that have not returned
-	kept    int // bytes of messages that are held
+	use     use
 	// acks says for each SETTINGS frame the backend has not acknowledged whether
-	// it was ours, and which call it ends. unanswered counts those that were not ours.
-	acks       []*call
-	unanswered int
+	// it was ours, and which call it ends.
+	acks []*call
 
 	drain   drain
 	dead    bool
@@ -96,9 +90,8 @@ func New(caller, backend net.Conn, o Options) *Conn {
 		o.Pick = func(string) Held { return Held{} }
 	}
 	c := &Conn{
-		o: o, caller: side{Conn: caller, within: o.Patience}, backend: side{Conn: backend, within: o.Patience},
-		fromCaller: newReader(caller, o.Patience), fromBackend: newReader(backend, o.Patience),
-		up: newBlocks(), down: newBlocks(),
+		o: o, caller: side{Conn: caller, in: newReader(caller, o.Patience), blocks: newBlocks(), within: o.Patience},
+		backend: side{Conn: backend, in: newReader(backend, o.Patience), blocks: newBlocks(), within: o.Patience},
 		streams: streams{open: map[uint32]uint8{}, since: time.Now()},
 		calls:   map[uint32]*call{}, flow: flow{avail: firstWindow}, initial: firstWindow,
 	}
@@ -119,10 +112,10 @@ func (c *Conn) Run(ctx context.Context) error {
 
 	var up, down error
 	var both sync.WaitGroup
-	first, same, err := c.fromCaller.begins(preface)
+	first, same, err := c.caller.in.begins(preface)
 	switch {
 	case err != nil:
-		up = c.protest(&direction{in: c.fromCaller}, err)
+		up = c.protest(&direction{in: c.caller.in}, err)
 	case same:
 		both.Go(c.watch)
 		both.Go(func() {
@@ -192,8 +185,8 @@ func (c *Conn) Drain() { c.end("trimtab hands over") }
 
 // end drains the connection for a reason.
 func (c *Conn) end(why string) {
-	c.caller.hurry(handsOverWithin)
-	c.backend.hurry(handsOverWithin)
+	c.caller.hurry()
+	c.backend.hurry()
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
@@ -259,7 +252,7 @@ func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
 	k.stage = over
 	c.forget(k)
-	c.kept -= len(k.reply)
+	c.use.kept -= len(k.reply)
 	k.reply = nil
 	done, cancel := k.done, k.cancel
 	k.done = nil

@@ -22,14 +22,15 @@ func (d *direction) relay(take func(f *frame) error) error {
 		more, err := d.in.next(&f)
 		for ; more; more, err = d.in.next(&f) {
 			if d.blocks.open.raw != nil && f.kind != typeContinuation {
-				return d.c.protest(d, fmt.Errorf("%w: header block interrupted", errFrame))
+				err = fmt.Errorf("%w: header block interrupted", errFrame)
+				break
 			}
 			d.begin(&f)
-			if err := take(&f); err != nil {
-				return d.c.protest(d, err)
+			if err = take(&f); err != nil {
+				break
 			}
 		}
-		if err != nil {
+		if err != nil { // what came before goes on
 			return d.c.protest(d, errors.Join(err, d.flush()))
 		}
 		if err := d.flush(); err != nil {

@@ -7,7 +7,7 @@ type downward struct{ direction }
 
 // relayDown passes on what the backend sends.
 func (c *Conn) relayDown() error {
-	d := &downward{direction{c: c, in: c.fromBackend, out: &c.caller, blocks: c.down, greet: c.greet}}
+	d := &downward{direction{c: c, in: c.backend.in, out: &c.caller, blocks: c.backend.blocks, greet: c.greet}}
 	return d.relay(d.take)
 }
 
@@ -131,9 +131,9 @@ func (d *downward) settings(f *frame) error {
 	err := f.settings(func(id uint16, v uint32) uint32 {
 		switch v = clamp(id, v); id {
 		case settingTableSize:
-			d.c.up.allow(v)
+			d.c.caller.blocks.allow(v)
 		case settingMaxFrame:
-			d.c.fromCaller.allow(v)
+			d.c.caller.in.allow(v)
 		case settingMaxStreams:
 			v, counted = min(v, maxStreams), true
 		case settingInitialWindow:
@@ -147,11 +147,14 @@ func (d *downward) settings(f *frame) error {
 		}
 		return v
 	})
-	if err == nil && d.greet != nil && !counted {
+	switch {
+	case err != nil:
+		return err
+	case d.greet != nil && !counted:
 		return d.instead(announced(f.raw))
 	}
 	d.pass(f)
-	return err
+	return nil
 }
 
 func (d *downward) acknowledged(f *frame) error {
@@ -161,7 +164,7 @@ func (d *downward) acknowledged(f *frame) error {
 		k, d.c.acks = d.c.acks[0], d.c.acks[1:]
 	}
 	if k == nil {
-		d.c.unanswered = max(0, d.c.unanswered-1)
+		d.c.use.unanswered = max(0, d.c.use.unanswered-1)
 		d.c.mu.Unlock()
 		d.pass(f)
 		return nil
@@ -175,8 +178,11 @@ func (d *downward) acknowledged(f *frame) error {
 		trailers = appendWord(nil, typeReset, k.id, codeRefusedStream)
 	}
 	d.c.streams.end(k.id, backendEnd)
-	if k.callerDone || k.refusal == busy {
+	switch {
+	case k.callerDone:
 		delete(d.c.calls, k.id)
+	case k.refusal == busy:
+		d.c.remember(k)
 	}
 	d.c.mu.Unlock()
 	d.c.finish(k, Outcome{})

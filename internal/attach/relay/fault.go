@@ -30,10 +30,10 @@ func (c *Conn) protest(d *direction, err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	c.caller.hurry(handsOverWithin)
-	c.backend.hurry(handsOverWithin)
+	c.caller.hurry()
+	c.backend.hurry()
 	// A failure to write is that of an end which is gone already.
-	if d.in == c.fromCaller {
+	if d.in == c.caller.in {
 		_ = c.caller.write(appendGoAway(nil, c.last.Load(), f.code, err.Error()))
 	} else {
 		_ = c.backend.write(appendGoAway(nil, 0, f.code, err.Error()))

@@ -32,9 +32,9 @@ func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err er
 		return nil, true, nil
 	}
 	switch {
-	case len(c.calls) >= 2*maxStreams || len(c.acks)-c.unanswered >= 2*maxStreams:
+	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.acks)-c.use.unanswered >= 2*maxStreams:
 		return nil, false, fmt.Errorf("%w: %d calls beside those that were refused", errCalm, maxStreams)
-	case len(c.streams.open) >= maxStreams || c.asked >= maxStreams:
+	case len(c.streams.open) >= maxStreams || c.use.asked >= maxStreams:
 		k := c.newCall(f.stream, h)
 		k.refusal, k.callerDone = busy, f.has(flagEndStream)
 		return k, false, nil
@@ -54,6 +54,15 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 	k := &call{id: stream, encoding: h.encoding, flow: flow{avail: c.initial}, cancel: func() {}}
 	c.calls[stream] = k
 	return k
+}
+
+// remember keeps a refused call, what still comes of which is dropped, in place of the oldest
+// one. Its caller may never say that it has ended. The mutex is held.
+func (c *Conn) remember(k *call) {
+	if c.streams.refused = append(c.streams.refused, k.id); len(c.streams.refused) > maxRefused {
+		delete(c.calls, c.streams.refused[0])
+		c.streams.refused = c.streams.refused[1:]
+	}
 }
 
 // callerEnded notes the end of the caller's side; a call that is over is
@@ -126,10 +135,10 @@ func (c *Conn) keep(k *call, f *frame) (whole bool, refusal *Status, err error) 
 	if k.stage == refusing || k.stage == over {
 		return false, nil, nil
 	}
-	if c.kept+len(body) > maxKept {
+	if c.use.kept+len(body) > maxKept {
 		return false, full, nil
 	}
-	c.kept, k.kept = c.kept+len(body), k.kept+len(body)
+	c.use.kept, k.kept = c.use.kept+len(body), k.kept+len(body)
 	if k.held == nil {
 		k.room = c.roomFor(body)
 		k.held = k.room
@@ -151,7 +160,7 @@ func (c *Conn) keep(k *call, f *frame) (whole bool, refusal *Status, err error) 
 func (c *Conn) forget(k *call) {
 	k.held = nil
 	if !k.asked {
-		c.kept -= k.kept
+		c.use.kept -= k.kept
 		k.kept = 0
 	}
 }
@@ -161,8 +170,8 @@ func (c *Conn) returned(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.asked = false
-	c.asked--
-	c.kept -= k.kept
+	c.use.asked--
+	c.use.kept -= k.kept
 	k.kept = 0
 }
 
@@ -174,12 +183,12 @@ func (c *Conn) answer(k *call, b []byte) {
 	if n, whole := messageSize(k.reply); whole && len(k.reply) >= n {
 		return
 	}
-	if len(k.reply)+len(b) > c.o.MaxMessage || c.kept+len(b) > maxKept {
-		c.kept -= len(k.reply)
+	if len(k.reply)+len(b) > c.o.MaxMessage || c.use.kept+len(b) > maxKept {
+		c.use.kept -= len(k.reply)
 		k.reply, k.replyLost = nil, true
 		return
 	}
-	c.kept += len(b)
+	c.use.kept += len(b)
 	k.reply = append(k.reply, b...)
 }
 
@@ -231,7 +240,7 @@ func (c *Conn) start(k *call) {
 	n, complete := messageSize(held)
 	k.cancel = cancel
 	k.asked = true
-	c.asked++
+	c.use.asked++
 	c.mu.Unlock()
 	c.hooks.Go(func() {
 		defer cancel()
@@ -295,10 +304,10 @@ func (c *Conn) message(k *call, b []byte) ([]byte, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kept+len(msg) > maxKept {
+	if c.use.kept+len(msg) > maxKept {
 		return nil, errCalm
 	}
-	c.kept, k.kept = c.kept+len(msg), k.kept+len(msg)
+	c.use.kept, k.kept = c.use.kept+len(msg), k.kept+len(msg)
 	return msg, nil
 }
 

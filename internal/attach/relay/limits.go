@@ -27,6 +27,9 @@ const (
 	// has one call for each pod under way at most, probes beside them, and waits with
 	// others until one has ended. A hook takes some 40 KiB of stack.
 	maxStreams = 1024
+	// maxRefused is how many refused streams are remembered, as long as their caller may
+	// not know and send more of them.
+	maxRefused = maxStreams
 	// maxUnanswered is how many of the caller's SETTINGS frames the backend has not
 	// acknowledged: half a MiB of notes, and more than fit into the sockets' buffers. A
 	// grpc-go client sends one at a time.
@@ -45,6 +48,13 @@ const (
 	// close theirs after half an hour by themselves.
 	DefaultIdle = time.Hour
 )
+
+// use is what of its limits a connection has taken, beside its streams.
+type use struct {
+	asked      int // hooks that have not returned
+	kept       int // bytes of messages that are held
+	unanswered int // SETTINGS frames of the caller that the backend has not acknowledged
+}
 
 // clamp is what a peer is told of a setting that the other announced. A value no peer may
 // announce goes on: the one it is for answers it.

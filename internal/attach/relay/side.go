@@ -15,6 +15,8 @@ const handsOverWithin = time.Second
 type side struct {
 	net.Conn
 
+	in     *reader // finds the frames it sends
+	blocks *blocks // reads the header blocks it sends
 	// fail is called once a write has failed: half a frame may be out, so that nothing
 	// can follow it.
 	fail func(err error)
@@ -40,10 +42,10 @@ func (s *side) Write(b []byte) (int, error) {
 }
 
 // hurry bounds the write under way, and all that follow.
-func (s *side) hurry(within time.Duration) {
+func (s *side) hurry() {
 	s.limiting.Lock()
 	defer s.limiting.Unlock()
-	s.within = min(s.within, within)
+	s.within = min(s.within, handsOverWithin)
 	_ = s.SetWriteDeadline(time.Now().Add(s.within)) // of a closed connection, where nobody writes
 }
 

@@ -14,6 +14,8 @@ type streams struct {
 	open map[uint32]uint8
 	// since is when the last one closed, or the connection began.
 	since time.Time
+	// refused are those beyond maxStreams that the caller may still send for.
+	refused []uint32
 }
 
 // end notes that an end has said its last.

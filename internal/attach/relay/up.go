@@ -10,7 +10,7 @@ type upward struct{ direction }
 
 // relayUp passes on what the caller sends. first is how it began.
 func (c *Conn) relayUp(first []byte) error {
-	u := &upward{direction{c: c, in: c.fromCaller, out: &c.backend, blocks: c.up}}
+	u := &upward{direction{c: c, in: c.caller.in, out: &c.backend, blocks: c.caller.blocks}}
 	if err := c.backend.write(first); err != nil {
 		return err
 	}
@@ -59,27 +59,28 @@ func (u *upward) beyond(f *frame) bool {
 // settings follows what the caller says of itself, and keeps count of who is
 // waiting for an acknowledgement.
 func (u *upward) settings(f *frame) error {
-	u.pass(f)
 	if f.has(flagAck) {
+		u.pass(f)
 		return nil
 	}
 	if err := f.settings(func(id uint16, v uint32) uint32 {
 		switch v = clamp(id, v); id {
 		case settingTableSize:
-			u.c.down.allow(v)
+			u.c.backend.blocks.allow(v)
 		case settingMaxFrame:
-			u.c.fromBackend.allow(v)
+			u.c.backend.in.allow(v)
 		}
 		return v
 	}); err != nil {
 		return err
 	}
+	u.pass(f)
 	u.out.mu.Lock()
 	defer u.out.mu.Unlock()
 	u.c.mu.Lock()
 	u.c.acks = append(u.c.acks, nil)
-	u.c.unanswered++
-	n := u.c.unanswered
+	u.c.use.unanswered++
+	n := u.c.use.unanswered
 	u.c.mu.Unlock()
 	if n > maxUnanswered {
 		return fmt.Errorf("%w: %d SETTINGS frames, none of which the server has acknowledged", errCalm, n)
