@@ -32,9 +32,9 @@ type rule struct {
 // of checks.
 func rules() map[string]rule {
 	all, named := map[string]rule{}, checks()
-	eachField(reflect.TypeFor[Config](), "", func(path string, f reflect.StructField) {
+	each(shape(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if tag, ok := f.Tag.Lookup("check"); ok {
-			all[path] = ruleOf(tag, named)
+			all[anyElement(path)] = ruleOf(tag, named)
 		}
 	})
 	return all
