@@ -76,7 +76,7 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 		s.finish()
 		return nil, err
 	}
-	s.starts = starts{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher, waking: map[string]chan struct{}{}}
+	s.starts = starts{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher}
 	return s, nil
 }
 
