@@ -17,6 +17,7 @@ var wallClock = map[string]string{
 	"internal/agent/attach.go UTC":               "the time of day since when an attachment is in force, for people",
 	"internal/report/status/svg.go UTC":          "the time of day of a drawing, for people",
 	"internal/nodelock/holder.go UTC":            "the time of day an agent was started, for people",
+	"internal/attach/nri/socket.go ModTime":      "whether a socket is another file than before: the times are only told apart",
 
 	"internal/attach/criclient/describe.go GetCreatedAt": "the runtime's own word, by which nothing is measured: who is adopted first",
 }

@@ -97,7 +97,9 @@ func serveStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- status.Serve(ctx, ts.MkAbs(args[0]), canned{}) }()
+	socket, err := status.Open(ctx, ts.MkAbs(args[0]))
+	ts.Check(err)
+	go func() { done <- socket.Serve(ctx, canned{}) }()
 	ts.Defer(func() {
 		cancel()
 		if err := <-done; err != nil {

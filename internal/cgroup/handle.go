@@ -66,7 +66,8 @@ func (h Handle) Encode(v lifecycle.Value) (string, error) {
 // Same reports whether two kernel texts of the setting mean the same.
 func (h Handle) Same(a, b string) bool { return a == b || h.set != nil && h.set.same(a, b) }
 
-// Compare orders two kernel texts as the function Compare does.
+// Compare orders two kernel texts of a setting whose values have an order, no limit
+// above all; 0 of what is no setting.
 func (h Handle) Compare(a, b string) int {
 	if h.set == nil {
 		return 0

@@ -109,7 +109,7 @@ func TestSigned(t *testing.T) {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	if cgroup.Compare(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "0") != -1 || !cgroup.Same(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "-1\n") {
+	if (&cgroup.Tree{Version: cgroup.V2}).Resolve("a", lifecycle.Unified, "cpu.bvt_warp_ns").Compare("-1", "0") != -1 || !cgroup.Same(lifecycle.Unified, "cpu.bvt_warp_ns", "-1", "-1\n") {
 		t.Error("-1 is not below 0, or not itself")
 	}
 	if v, err := cgroup.Decode(cgroup.V2, lifecycle.Unified, "cpu.bvt_warp_ns", "-1\n"); err != nil || v.Text != "-1" {

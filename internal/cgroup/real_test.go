@@ -56,7 +56,7 @@ func TestRealTree(t *testing.T) {
 	if err := tree.Write(name, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: "0"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := tree.ParentCPUs(name); err != nil || got != "0" {
+	if got, err := tree.Allowed(name, lifecycle.CPUSetCPUs); err != nil || got != "0" {
 		t.Errorf("ParentCPUs: %q, %v", got, err)
 	}
 	if got, err := tree.Children(name, "cpu"); err != nil || strings.Join(got, " ") != "a" {

@@ -28,19 +28,19 @@ func (t *Tree) writeLimitV1(dir, file, text string) error {
 	limit, knowsLimit := limitV1(limitText)
 	swap, knowsSwap := limitV1(swapText)
 	follows := knowsLimit && knowsSwap && limit == swap && limit != UnlimitedBytes()
+	order := []string{file}
 	switch {
 	case knowsSwap && swap < wanted:
-		if err := t.write(both, text); err != nil {
-			return err
-		}
-		return t.write(file, text)
+		order = []string{both, file}
 	case follows:
-		if err := t.write(file, text); err != nil {
+		order = []string{file, both}
+	}
+	for _, f := range order {
+		if err := t.write(f, text); err != nil {
 			return err
 		}
-		return t.write(both, text)
 	}
-	return t.write(file, text)
+	return nil
 }
 
 // UnlimitedBytes is what the kernel stores for no limit: the largest number of

@@ -208,18 +208,10 @@ func (s *Setting) same(a, b string) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// Compare orders two kernel texts of a setting whose values have an order: -1
+// compare orders two kernel texts of a setting whose values have an order: -1
 // where a is less than b, 0 where they are the same, 1 where a is more. No limit
 // is more than any limit. Text that cannot be read counts as no limit, so that
 // leaving it counts as shrinking, the side to be careful on.
-func Compare(field lifecycle.Field, key, a, b string) int {
-	s, err := Find(field, key)
-	if err != nil {
-		return 0
-	}
-	return s.compare(a, b)
-}
-
 func (s *Setting) compare(a, b string) int {
 	read := func(text string) uint64 {
 		n, err := s.parse(text)

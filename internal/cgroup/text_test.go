@@ -149,7 +149,7 @@ func TestSameAndCompare(t *testing.T) {
 		if tt.field == lifecycle.CPUSetCPUs {
 			continue
 		}
-		if got := Compare(tt.field, "", tt.a, tt.b); got != tt.cmp {
+		if got := (&Tree{Version: V2}).Resolve("a", tt.field, "").Compare(tt.a, tt.b); got != tt.cmp {
 			t.Errorf("Compare(%v, %q, %q) = %d, want %d", tt.field, tt.a, tt.b, got, tt.cmp)
 		}
 	}

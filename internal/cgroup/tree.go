@@ -178,11 +178,6 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 	return err
 }
 
-// EffectiveCPUs returns the CPUs tasks of dir may run on now.
-func (t *Tree) EffectiveCPUs(dir string) (string, error) {
-	return t.Effective(dir, lifecycle.CPUSetCPUs)
-}
-
 // Effective returns what a list, CPUSetCPUs or CPUSetMems, amounts to in dir.
 func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
 	name := effectiveFile(t.Version, field)
@@ -195,23 +190,14 @@ func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
 // effectiveFile names the file that shows what a list amounts to, "" for fields
 // that are no lists.
 func effectiveFile(v Version, field lifecycle.Field) string {
-	switch {
-	case field == lifecycle.CPUSetCPUs && v == V1:
-		return "cpuset.effective_cpus"
-	case field == lifecycle.CPUSetCPUs:
-		return "cpuset.cpus.effective"
-	case field == lifecycle.CPUSetMems && v == V1:
-		return "cpuset.effective_mems"
-	case field == lifecycle.CPUSetMems:
-		return "cpuset.mems.effective"
+	names := map[lifecycle.Field][2]string{
+		lifecycle.CPUSetCPUs: {"cpuset.effective_cpus", "cpuset.cpus.effective"},
+		lifecycle.CPUSetMems: {"cpuset.effective_mems", "cpuset.mems.effective"},
+	}[field]
+	if v == V1 {
+		return names[0]
 	}
-	return ""
-}
-
-// ParentCPUs returns the CPUs dir allows its children: in version 1 its own set,
-// in version 2 what its own set amounts to.
-func (t *Tree) ParentCPUs(dir string) (string, error) {
-	return t.Allowed(dir, lifecycle.CPUSetCPUs)
+	return names[1]
 }
 
 // Allowed returns which members of a list, CPUSetCPUs or CPUSetMems, dir allows

@@ -44,10 +44,9 @@ func fill(section reflect.Value) {
 // reads: the tag restart says so, "yes" or what becomes of the key until then.
 func NeedRestart(old, c Config) []string {
 	var keys []string
-	a, b := reflect.ValueOf(old), reflect.ValueOf(c)
-	eachField(a.Type(), "", func(path string, f reflect.StructField) {
+	each(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		note, only := f.Tag.Lookup("restart")
-		if !only || reflect.DeepEqual(at(a, path), at(b, path)) {
+		if !only || reflect.DeepEqual(v.Interface(), at(reflect.ValueOf(c), path)) {
 			return
 		}
 		if note != "yes" {
@@ -65,19 +64,4 @@ func at(v reflect.Value, path string) any {
 		v = v.Field(fields[name])
 	}
 	return v.Interface()
-}
-
-// eachField visits every field of a section and of those in it, top down, with
-// its path; of a list of sections, those of an element.
-func eachField(section reflect.Type, path string, visit func(path string, f reflect.StructField)) {
-	for f := range section.Fields() {
-		at := join(path, f.Tag.Get("json"))
-		visit(at, f)
-		switch {
-		case f.Type.Kind() == reflect.Struct:
-			eachField(f.Type, at, visit)
-		case isSections(f.Type):
-			eachField(f.Type.Elem(), at+"[]", visit)
-		}
-	}
 }

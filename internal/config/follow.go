@@ -39,13 +39,6 @@ type Follower struct {
 	Report func(error)
 }
 
-// Follow hands every new configuration in file to apply, the first included,
-// and to report why one is not in force (see Follower). It blocks until ctx
-// ends and fails only where nothing can be watched.
-func Follow(ctx context.Context, file string, apply func(Config) error, report func(error)) error {
-	return Follower{File: file, Apply: apply, Report: report}.Run(ctx)
-}
-
 // Run follows the file until ctx ends. It watches directories, not the file:
 // ConfigMap volumes and careful editors replace it.
 func (f Follower) Run(ctx context.Context) error {

@@ -250,10 +250,10 @@ func TestFollow(t *testing.T) {
 	write(t, file, level("info"))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err := Follow(ctx, file, func(c Config) error {
+	err := Follower{File: file, Report: func(err error) { t.Errorf("reported %v", err) }, Apply: func(Config) error {
 		cancel()
 		return nil
-	}, func(err error) { t.Errorf("reported %v", err) })
+	}}.Run(ctx)
 	if err != nil || !errors.Is(ctx.Err(), context.Canceled) {
 		t.Error(err, ctx.Err())
 	}

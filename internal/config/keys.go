@@ -25,22 +25,26 @@ func (k Key) Section() bool { return k.Type == "section" }
 func Keys() []Key {
 	var keys []Key
 	rules := rules()
-	shape := Default()
-	shape.Authorisation = []Rule{{Kinds: []string{}, Namespaces: []string{}}} // so that its keys are seen
-	each(reflect.ValueOf(shape), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
-		k := Key{Path: path, Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
-		if path = anyElement(path); path == "authorisation" {
+	each(shape(), "", func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value) {
+		k := Key{Path: anyElement(path), Type: typeName(f.Type), About: descriptions[owner.Name()+"."+f.Name]}
+		if isSections(f.Type) {
 			v = reflect.ValueOf([]Rule{})
 		}
-		k.Path = path
 		if !k.Section() {
 			k.Default = asJSON(v.Interface())
-			r := rules[path]
+			r := rules[k.Path]
 			k.Values, k.Allowed = r.choices, r.allowed()
 		}
 		keys = append(keys, k)
 	})
 	return keys
+}
+
+// shape is a configuration with a rule, so that all keys are seen.
+func shape() reflect.Value {
+	c := Default()
+	c.Authorisation = []Rule{{Kinds: []string{}, Namespaces: []string{}}}
+	return reflect.ValueOf(c)
 }
 
 // each visits every field of a struct and of the structs in it, top down; of a

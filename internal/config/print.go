@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"strconv"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -39,21 +38,13 @@ func node(v reflect.Value) *yaml.Node {
 			n.Content = append(n.Content, node(v.Index(i)))
 		}
 		return n
+	}
+	tag := "!!str" // the encoder quotes what would read as something else
+	switch v.Kind() {
 	case reflect.Bool:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
+		tag = "!!bool"
 	case reflect.Int:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
-	default:
-		return text(fmt.Sprint(v.Interface()))
+		tag = "!!int"
 	}
-}
-
-// text quotes what would otherwise read as something else, or as nothing.
-func text(s string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	plain := yaml.Node{Kind: yaml.ScalarNode, Value: s}
-	if s == "" || plain.ShortTag() != "!!str" {
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	return n
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: fmt.Sprint(v.Interface())}
 }

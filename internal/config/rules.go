@@ -14,17 +14,13 @@ import (
 // rule is what a value must be beyond having the right type. Validation,
 // schema and docs all read it.
 type rule struct {
-	choices  []string // one of these; of a list: each element, once
-	pattern  string   // a regular expression, and
-	means    string   // what it means
-	cpus     bool     // a kernel CPU list
-	absolute bool     // an absolute path
-	socket   bool     // an absolute path that fits a socket address
-	address  bool     // an IP address, or nothing, and a port
-	optional bool     // a path or address that may be empty
-	required bool     // a list with an element at least
-	glob     bool     // a pattern of namespaces
-	min, max int      // of an integer; no bound where both are 0
+	choices  []string              // one of these; of a list: each element, once
+	pattern  string                // a regular expression, and
+	means    string                // what it means
+	wrong    func(s string) string // what is wrong with a text, "" for nothing; nil goes by the pattern alone
+	most     int                   // bytes of a text, where not 0
+	required bool                  // a list with an element at least
+	min, max int                   // of an integer; no bound where both are 0
 }
 
 // rules returns the rule of every key that has one, by path. A key's rule is the
@@ -32,9 +28,9 @@ type rule struct {
 // of checks.
 func rules() map[string]rule {
 	all, named := map[string]rule{}, checks()
-	eachField(reflect.TypeFor[Config](), "", func(path string, f reflect.StructField) {
+	each(shape(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		if tag, ok := f.Tag.Lookup("check"); ok {
-			all[path] = ruleOf(tag, named)
+			all[anyElement(path)] = ruleOf(tag, named)
 		}
 	})
 	return all
@@ -60,14 +56,14 @@ func ruleOf(tag string, named map[string]rule) rule {
 // checks are the rules that tags name.
 func checks() map[string]rule {
 	return map[string]rule{
-		"CPU list":          {cpus: true},
+		"CPU list":          {pattern: `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`, means: `CPU list, e.g. "0-3,8"`, wrong: cpuList},
 		"CPUs":              {min: 1, max: topology.MaxCPUs},
 		"CPUs or 0":         {min: 0, max: topology.MaxCPUs},
-		"path":              {absolute: true},
-		"path or empty":     {absolute: true, optional: true},
-		"socket":            {socket: true},
-		"socket or empty":   {socket: true, optional: true},
-		"address or empty":  {address: true, optional: true},
+		"path":              {pattern: "^/", means: "absolute path", wrong: absolute},
+		"path or empty":     orEmpty(rule{pattern: "^(/.*)?$", means: "absolute path", wrong: absolute}),
+		"socket":            {pattern: "^/", means: socketPath, wrong: socket, most: maxSocketPath},
+		"socket or empty":   orEmpty(rule{pattern: "^(/.*)?$", means: socketPath, wrong: socket, most: maxSocketPath}),
+		"address or empty":  orEmpty(rule{pattern: "^(.*:[0-9]+)?$", means: `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address`, wrong: address}),
 		"version":           {choices: []string{APIVersion}},
 		"kind":              {choices: []string{Kind}},
 		"dialects":          {choices: intent.Dialects()},
@@ -75,7 +71,7 @@ func checks() map[string]rule {
 		"fields":            {choices: fieldNames()},
 		"stages":            {choices: []string{"PreCreateContainer", "PreUpdateContainerResources"}},
 		"kinds":             {choices: intent.KindNames(), required: true},
-		"namespaces":        {pattern: `^[a-z0-9*?\[\]^-]{1,63}$`, means: "names or patterns of namespaces", glob: true, required: true},
+		"namespaces":        {pattern: namespacePattern, means: "names or patterns of namespaces", wrong: namespaces, required: true},
 		"decision":          {choices: intent.Decisions()},
 		"kubelet URL":       {pattern: `^$|^https://[^/@?#]+/?$|^http://(127\.0\.0\.1|\[::1\]|localhost):[0-9]+/?$`, means: `empty, "https://HOST:PORT", or "http://127.0.0.1:PORT" for a read-only port of this machine`},
 		"host name":         {pattern: `^[A-Za-z0-9.:_-]{0,253}$`, means: "a host name or address, or empty"},

@@ -84,21 +84,11 @@ func (r rule) constrain(s *jsonschema.Schema) {
 	for _, c := range r.choices {
 		s.Enum = append(s.Enum, c)
 	}
-	switch {
-	case r.pattern != "":
-		s.Pattern = r.pattern
-	case r.cpus:
-		s.Pattern = `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$`
-	case (r.absolute || r.socket) && r.optional:
-		s.Pattern = "^(/.*)?$"
-	case r.address:
-		s.Pattern = "^(.*:[0-9]+)?$"
-	case r.absolute, r.socket:
-		s.Pattern = "^/"
-	case r.max != 0:
+	s.Pattern = r.pattern
+	if r.max != 0 {
 		s.Minimum, s.Maximum = new(float64(r.min)), new(float64(r.max))
 	}
-	if r.socket {
-		s.MaxLength = new(maxSocketPath)
+	if r.most != 0 {
+		s.MaxLength = new(r.most)
 	}
 }

@@ -39,7 +39,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 
 // TestDefaultTags: what a tag says is what its type can be, and what Parse accepts.
 func TestDefaultTags(t *testing.T) {
-	eachField(reflect.TypeFor[Config](), "", func(path string, f reflect.StructField) {
+	each(shape(), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
 		text, ok := f.Tag.Lookup("default")
 		_, errInt := strconv.Atoi(text)
 		switch k := f.Type.Kind(); {

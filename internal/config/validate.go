@@ -18,28 +18,27 @@ import (
 // maxSocketPath is what fits into the kernel's sockaddr_un next to its NUL.
 const maxSocketPath = 107
 
+var socketPath = fmt.Sprintf("absolute path of at most %d bytes", maxSocketPath)
+
 // allowed says for people what the rule asks for, where choices do not.
 func (r rule) allowed() string {
-	switch {
-	case r.cpus:
-		return `CPU list, e.g. "0-3,8"`
-	case r.socket:
-		return fmt.Sprintf("absolute path of at most %d bytes%s", maxSocketPath, r.orEmpty())
-	case r.absolute:
-		return "absolute path" + r.orEmpty()
-	case r.address:
-		return `IP address and port, e.g. "127.0.0.1:9464"; ":9464" is every address` + r.orEmpty()
-	case r.max != 0:
+	if r.max != 0 {
 		return fmt.Sprintf("%d to %d", r.min, r.max)
 	}
 	return r.means
 }
 
-func (r rule) orEmpty() string {
-	if r.optional {
-		return ", or empty"
+// orEmpty is a rule that empty text keeps, too.
+func orEmpty(r rule) rule {
+	wrong := r.wrong
+	r.means += ", or empty"
+	r.wrong = func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return wrong(s)
 	}
-	return ""
+	return r
 }
 
 // Validate returns everything wrong with the values of a configuration, with
@@ -163,18 +162,29 @@ func (r rule) text(s string) string {
 	switch {
 	case r.choices != nil:
 		return r.choice(s)
+	case r.wrong != nil:
+		return r.wrong(s)
 	case r.pattern != "" && !regexp.MustCompile(r.pattern).MatchString(s):
 		return fmt.Sprintf("is %s, want %s", quoteShort(s), r.means)
-	case r.glob && !intent.ValidPattern(s):
+	}
+	return ""
+}
+
+func cpuList(s string) string {
+	if _, err := topology.ParseList(s); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+const namespacePattern = `^[a-z0-9*?\[\]^-]{1,63}$`
+
+func namespaces(s string) string {
+	switch {
+	case !regexp.MustCompile(namespacePattern).MatchString(s):
+		return fmt.Sprintf("is %s, want names or patterns of namespaces", quoteShort(s))
+	case !intent.ValidPattern(s):
 		return fmt.Sprintf("is %s, a pattern with a [ that nothing closes, or an empty one", quoteShort(s))
-	case r.cpus:
-		if _, err := topology.ParseList(s); err != nil {
-			return err.Error()
-		}
-	case r.absolute, r.socket:
-		return r.path(s)
-	case r.address && (s != "" || !r.optional):
-		return address(s)
 	}
 	return ""
 }
@@ -209,14 +219,16 @@ func (r rule) choice(s string) string {
 	return fmt.Sprintf("is %s, want %s", quoteShort(s), want)
 }
 
-func (r rule) path(s string) string {
-	switch {
-	case s == "" && r.optional:
-		return ""
-	case !filepath.IsAbs(s) || strings.ContainsRune(s, 0):
+func absolute(s string) string {
+	if !filepath.IsAbs(s) || strings.ContainsRune(s, 0) {
 		return fmt.Sprintf("is %s, want an absolute path", quoteShort(s))
-	case r.socket && len(s) > maxSocketPath:
-		return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)
 	}
 	return ""
+}
+
+func socket(s string) string {
+	if wrong := absolute(s); wrong != "" || len(s) <= maxSocketPath {
+		return wrong
+	}
+	return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)
 }

@@ -125,7 +125,7 @@ func (h BlockIO) Propose(in *Input, out *Output) {
 		name, why.Source, why.Text = own.V, own.Key, "its own"
 	}
 	if name != "" {
-		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.BlockIOClass, Text: name, Why: why})
+		out.text(in, lifecycle.BlockIOClass, "", name, why)
 	}
 }
 
@@ -137,10 +137,7 @@ func (h BlockIO) weigh(in *Input, out *Output) {
 	if h.WeightFile == bfqWeightFile {
 		weight = min(weight, 1000)
 	}
-	out.Values = append(out.Values, lifecycle.Value{
-		Field: lifecycle.Unified, Scope: lifecycle.OfPod, Key: h.WeightFile, Text: strconv.Itoa(weight),
-		Why: lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"},
-	})
+	out.file(in, h.WeightFile, strconv.Itoa(weight), lifecycle.Reason{Hook: "blockIO", Source: in.Intent.Class.Key, Text: "its class's"})
 }
 
 // limit sets the limits of every disk the pod names. A disk named twice is a
@@ -149,7 +146,7 @@ func (h BlockIO) limit(in *Input, out *Output) {
 	for _, l := range in.Intent.Disks.V {
 		disk, err := h.disk(l.Disk)
 		if err != "" {
-			out.Problems = append(out.Problems, lifecycle.Problem{Key: in.Intent.Disks.Key, Value: l.Disk, Reason: err, Refused: true})
+			out.report(lifecycle.Problem{Key: in.Intent.Disks.Key, Value: l.Disk, Reason: err, Refused: true})
 			continue
 		}
 		for _, d := range []struct {
@@ -168,11 +165,8 @@ func (h BlockIO) limit(in *Input, out *Output) {
 
 // disk returns the numbers of a disk, or why it has none.
 func (h BlockIO) disk(name string) (number, problem string) {
-	if n, has := h.Disks[name]; has {
-		return n, ""
-	}
-	for _, n := range h.Disks {
-		if n == name {
+	for disk, n := range h.Disks {
+		if name == disk || name == n {
 			return n, ""
 		}
 	}

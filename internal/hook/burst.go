@@ -63,7 +63,7 @@ func (h Burst) Propose(in *Input, out *Output) {
 		return
 	case h.Found.Support == lifecycle.NotSupported:
 		if in.Container == "" {
-			out.Problems = append(out.Problems, lifecycle.Problem{
+			out.report(lifecycle.Problem{
 				Key: ask.Key, Value: strconv.FormatInt(ask.V, 10), Reason: "burst: " + h.Found.Why, Refused: true,
 			})
 		}
@@ -82,9 +82,7 @@ func (h Burst) Propose(in *Input, out *Output) {
 	if most == 0 && in.Container == "" && ask.V > 0 {
 		return // no container of its has one
 	}
-	out.Values = append(out.Values, lifecycle.Value{
-		Field: lifecycle.Unified, Scope: in.Scope(), Key: burstFile, Text: strconv.FormatInt(most, 10), Why: why,
-	})
+	out.file(in, burstFile, strconv.FormatInt(most, 10), why)
 }
 
 // limitMicros is the quota that the spec's CPU limit of a container, or of the
@@ -92,7 +90,6 @@ func (h Burst) Propose(in *Input, out *Output) {
 // MilliCPUToQuota); 0 where the spec says none. The kubelet's request that makes
 // it the quota may be under way.
 func (in *Input) limitMicros() int64 {
-	const usualPeriod, leastQuota = 100_000, 1000
 	if in.Spec == nil {
 		return 0
 	}
@@ -104,11 +101,11 @@ func (in *Input) limitMicros() int64 {
 	if milli <= 0 {
 		return 0
 	}
-	period := int64(usualPeriod)
+	period := int64(defaultPeriod)
 	if in.Pristine != nil && in.Pristine.CPU.Period.V > 0 {
-		period = int64(min(in.Pristine.CPU.Period.V, usualPeriod*10))
+		period = int64(min(in.Pristine.CPU.Period.V, longestPeriod))
 	}
-	return max(min(milli, mostMilli)*period/1000, leastQuota)
+	return max(min(milli, mostMilli)*period/1000, minQuota)
 }
 
 // mostMilli is more CPUs than there are; beyond it products would run over.

@@ -65,7 +65,7 @@ func (h CoreSched) Propose(in *Input, out *Output) {
 		return
 	case h.Found.Support == lifecycle.NotSupported:
 		if ask.Said() && in.Container == "" {
-			out.Problems = append(out.Problems, lifecycle.Problem{Key: ask.Key, Reason: "coreSched: " + h.Found.Why, Refused: true})
+			out.report(lifecycle.Problem{Key: ask.Key, Reason: "coreSched: " + h.Found.Why, Refused: true})
 		}
 		return
 	case in.Container == "":
@@ -78,5 +78,5 @@ func (h CoreSched) Propose(in *Input, out *Output) {
 	case ask.V.Group != "":
 		group, why.Source, why.Text = ask.V.Group, ask.Key, "its own"
 	}
-	out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CoreSched, Text: group + end, Why: why})
+	out.text(in, lifecycle.CoreSched, "", group+end, why)
 }

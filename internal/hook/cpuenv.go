@@ -136,13 +136,13 @@ func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
 		return 0
 	}
 	if period <= 0 {
-		period = usualPeriod
+		period = defaultPeriod
 	}
 	return int((quota-1)/period + 1)
 }
 
-// The kernel's CFS periods in µs: the longest, and that where none was told.
-const longestPeriod, usualPeriod = 1e6, 100000
+// longestPeriod is the kernel's longest CFS period, in µs.
+const longestPeriod = 1e6
 
 // sets reports whether a container has a variable by itself.
 func (c *Creation) sets(name string) bool {

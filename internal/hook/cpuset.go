@@ -64,11 +64,11 @@ func (CPUSet) Info() Info {
 func (h CPUSet) Propose(in *Input, out *Output) {
 	why := lifecycle.Reason{Hook: "cpuset", Source: in.SeatFrom, Text: in.SeatWhy}
 	if in.Container != "" && in.CPUs != "" {
-		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUSetCPUs, Text: in.CPUs, Why: why})
+		out.text(in, lifecycle.CPUSetCPUs, "", in.CPUs, why)
 	}
 	if in.Container != "" && in.Mems != "" {
 		why := lifecycle.Reason{Hook: "cpuset", Source: in.SeatFrom, Text: "memory near its CPUs, and none that others have alone; as decided when it was created"}
-		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CPUSetMems, Text: in.Mems, Why: why})
+		out.text(in, lifecycle.CPUSetMems, "", in.Mems, why)
 	}
 	unset := h.UnsetQuota
 	if own := in.Intent.UnsetQuota; own.Said() {

@@ -119,11 +119,8 @@ func (h GPU) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "gpu", Source: gpu.Key, Text: "allocated by the scheduler"}
-	env := func(name, value string) {
-		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Env, Key: name, Text: value, Why: why})
-	}
 	if rule := gpu.V.NodesRefused; rule != "" && h.Devices != ByEnv {
-		out.Problems = append(out.Problems, lifecycle.Problem{
+		out.report(lifecycle.Problem{
 			Key: gpu.Key, Refused: true, Rule: rule,
 			Reason: "gpu: the namespace may not ask for devices; the container is told of its GPUs by environment alone (authorisation: " + rule + ")",
 		})
@@ -134,14 +131,14 @@ func (h GPU) Propose(in *Input, out *Output) {
 		by, no := h.granted(in, names)
 		if no != nil {
 			no.Reason = "gpu: the namespace may not ask for devices; the container is told of its GPUs by environment alone; " + no.Reason
-			out.Problems = append(out.Problems, *no)
+			out.report(*no)
 			h.Devices = ByEnv
 		} else {
 			why.Text += by
 		}
 	}
 	if !ok {
-		out.Problems = append(out.Problems, lifecycle.Problem{
+		out.report(lifecycle.Problem{
 			Key: gpu.Key, Reason: "gpu: an entry without the id of a GPU, which hooks.gpu.name: uuid needs; the container gets none",
 		})
 		return
@@ -149,10 +146,10 @@ func (h GPU) Propose(in *Input, out *Output) {
 	if h.Devices == ByCDI { // the CDI specification brings the environment, too
 		for _, n := range names {
 			n = cdiGPU + n
-			out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.CDIDevice, Key: n, Text: n, Why: why})
+			out.text(in, lifecycle.CDIDevice, n, n, why)
 		}
 	} else {
-		env("NVIDIA_VISIBLE_DEVICES", strings.Join(names, ","))
+		out.env("NVIDIA_VISIBLE_DEVICES", strings.Join(names, ","), why)
 	}
 	if h.Devices == ByNode {
 		h.nodes(gpu.V.Minors, why, out)
@@ -175,7 +172,7 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 			i < len(in.Intent.GPU.V.UUIDs) && in.grantedGPU(in.Intent.GPU.V.UUIDs[i]) != "" {
 			continue
 		}
-		out.Problems = append(out.Problems, lifecycle.Problem{
+		out.report(lifecycle.Problem{
 			Key: intent.KoordGPUIsolation, Value: intent.Printable(name), Refused: true, Rule: rule,
 			Reason: "gpu-library: pods of namespace " + intent.Printable(in.Pod.Namespace) +
 				" may not ask for it, and Kubernetes did not grant the GPU to the container (authorisation: " + rule + ")",
@@ -228,32 +225,27 @@ func (h GPU) nodes(minors []int, why lifecycle.Reason, out *Output) {
 // share gives the container its part of a GPU.
 func (h GPU) share(in *Input, names []string, why lifecycle.Reason, out *Output) {
 	share := in.Intent.GPU.V.Shared
-	env := func(name, value string) {
-		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Env, Key: name, Text: value, Why: why})
-	}
-	if h.HAMiLibrary == "" {
-		out.Problems = append(out.Problems, lifecycle.Problem{
-			Key: intent.KoordGPUIsolation, Value: "HAMi-core",
-			Reason: "hooks.gpu.hamiLibrary is not configured: the container's part of the GPU is not enforced",
-		})
+	without := ""
+	switch {
+	case h.HAMiLibrary == "":
+		without = "hooks.gpu.hamiLibrary is not configured"
+	case !h.mayShare(in, names, out):
 		return
+	case h.HAMiLock == "":
+		without = "hooks.gpu.hamiLock: there is no directory for the lock: " + cmp.Or(h.NoLock, "none is configured")
 	}
-	if !h.mayShare(in, names, out) {
-		return
-	}
-	if h.HAMiLock == "" {
-		out.Problems = append(out.Problems, lifecycle.Problem{
-			Key: intent.KoordGPUIsolation, Value: "HAMi-core",
-			Reason: "hooks.gpu.hamiLock: there is no directory for the lock: " + cmp.Or(h.NoLock, "none is configured") + ": the container's part of the GPU is not enforced",
+	if without != "" {
+		out.report(lifecycle.Problem{
+			Key: intent.KoordGPUIsolation, Value: "HAMi-core", Reason: without + ": the container's part of the GPU is not enforced",
 		})
 		return
 	}
 	why.Text = "its part of a shared GPU"
-	env("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(share.Memory, 10))
+	out.env("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(share.Memory, 10), why)
 	if share.Core > 0 {
-		env("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share.Core, 10))
+		out.env("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share.Core, 10), why)
 	}
-	env("LD_PRELOAD", h.HAMiLibrary)
+	out.env("LD_PRELOAD", h.HAMiLibrary, why)
 	out.mount(h.HAMiLibrary, h.HAMiLibrary, toRead, why)
 	out.mount(vgpuLock, h.HAMiLock, toWrite, why)
 }

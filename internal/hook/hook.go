@@ -122,6 +122,21 @@ func (o *Output) number(in *Input, f lifecycle.Field, v int64, why lifecycle.Rea
 	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Int: v, Why: why})
 }
 
+// text proposes a text for the container, or for the pod where the input has no
+// container.
+func (o *Output) text(in *Input, f lifecycle.Field, key, text string, why lifecycle.Reason) {
+	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Key: key, Text: text, Why: why})
+}
+
+// file proposes the text of a file of cgroup version 2, which the tree knows by
+// its other name in version 1 where it has one.
+func (o *Output) file(in *Input, key, text string, why lifecycle.Reason) {
+	o.text(in, lifecycle.Unified, key, text, why)
+}
+
+// report reports a problem.
+func (o *Output) report(p lifecycle.Problem) { o.Problems = append(o.Problems, p) }
+
 // device hands over a node of the host, or reports that it is not there. A node
 // given twice is given once.
 func (o *Output) device(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {

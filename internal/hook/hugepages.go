@@ -79,6 +79,6 @@ func (h Hugepages) Propose(in *Input, out *Output) {
 			})
 			continue
 		}
-		out.Problems = append(out.Problems, p)
+		out.report(p)
 	}
 }

@@ -102,20 +102,17 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 	if !ok {
 		return
 	}
-	set := func(key, text string) {
-		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Unified, Scope: lifecycle.OfPod, Key: key, Text: text, Why: why})
-	}
 	switch {
 	case h.BVT != lifecycle.NotSupported:
-		set(bvtFile, strconv.Itoa(id))
+		out.file(in, bvtFile, strconv.Itoa(id), why)
 	case id < 0 && h.Fallback == FallbackIdle:
 		why.Text += ", by cpu.idle for want of group identities"
-		set(idleFile, "1")
+		out.file(in, idleFile, "1", why)
 	case id < 0 && h.Fallback == FallbackWeight && !in.Intent.Batch.Said():
 		why.Text += ", by weight for want of group identities"
 		out.number(in, lifecycle.CPUShares, minShares, why)
 	case in.Intent.CPUQoS.Said() && in.Intent.Name == "LS" && h.Fallback == FallbackNone:
-		out.Problems = append(out.Problems, lifecycle.Problem{
+		out.report(lifecycle.Problem{
 			Key: in.Intent.CPUQoS.Key, Value: strconv.Itoa(id), Reason: "the kernel has no " + bvtFile, Warning: true,
 		})
 	}

@@ -52,7 +52,6 @@ func (h Partition) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "partition", Source: in.SeatFrom, Text: "its containers own these CPUs and share them with nobody"}
-	for _, v := range []struct{ key, text string }{{ExclusiveFile, in.Alone}, {PartitionFile, "root"}} {
-		out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.Unified, Scope: lifecycle.OfPod, Key: v.key, Text: v.text, Why: why})
-	}
+	out.file(in, ExclusiveFile, in.Alone, why)
+	out.file(in, PartitionFile, "root", why)
 }

@@ -175,7 +175,7 @@ func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
 		case n == 0:
 		case in.Intent.Unprotected != "":
 			if in.Container == "" {
-				out.Problems = append(out.Problems, lifecycle.Problem{
+				out.report(lifecycle.Problem{
 					Key: why.Source, Value: "false", Refused: true, Rule: in.Intent.Unprotected,
 					Reason: "memory-protection: " + k.file + " may not be set for pods of this namespace (authorisation: " + in.Intent.Unprotected + ")",
 				})
@@ -195,10 +195,4 @@ func percentOf(r *lifecycle.Resources, percent int) int64 {
 	const page = 4096
 	limit := r.Memory.Limit.V
 	return (limit/100*int64(percent) + limit%100*int64(percent)/100) / page * page
-}
-
-// file proposes the text of a file of cgroup version 2, which the tree knows by
-// its other name in version 1 where it has one.
-func (o *Output) file(in *Input, key, text string, why lifecycle.Reason) {
-	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.Unified, Scope: in.Scope(), Key: key, Text: text, Why: why})
 }

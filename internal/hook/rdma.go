@@ -61,7 +61,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	if in.Intent.OnlyGranted != "" {
 		by, no := in.granted(ask.Key, ask.V, func(address string) string { return h.granted(in, address) })
 		if no != nil {
-			out.Problems = append(out.Problems, *no)
+			out.report(*no)
 			return
 		}
 		why.Text += by
@@ -71,7 +71,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	for _, address := range ask.V {
 		verbs, has := h.Host.Verbs[address]
 		if !has {
-			out.Problems = append(out.Problems, lifecycle.Problem{
+			out.report(lifecycle.Problem{
 				Key: ask.Key, Value: address, Reason: "rdma: no verbs device belongs to this PCI address on this node",
 			})
 			continue

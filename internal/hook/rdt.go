@@ -107,32 +107,29 @@ func (h RDT) Propose(in *Input, out *Output) {
 	case in.Intent.RDTClass.Said():
 		if in.Container != "" {
 			why := lifecycle.Reason{Hook: "rdt", Source: in.Intent.RDTClass.Key, Text: "its own"}
-			out.Values = append(out.Values, lifecycle.Value{Field: lifecycle.RDTClass, Text: in.Intent.RDTClass.V, Why: why})
+			out.text(in, lifecycle.RDTClass, "", in.Intent.RDTClass.V, why)
 		}
 		return
 	case h.Found.Support == lifecycle.NotSupported:
 		if own.Said() && in.Container == "" {
-			out.Problems = append(out.Problems, lifecycle.Problem{Key: own.Key, Value: string(own.V), Reason: "rdt: " + h.Found.Why, Refused: true})
+			out.report(lifecycle.Problem{Key: own.Key, Value: string(own.V), Reason: "rdt: " + h.Found.Why, Refused: true})
 		}
 		return
 	case own.Said() && group == "":
 		if in.Container == "" {
-			out.Problems = append(out.Problems, lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID cannot be the name of a group"})
+			out.report(lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID cannot be the name of a group"})
 		}
 		return
 	}
-	value := func(f lifecycle.Field, key, text string) {
-		out.Values = append(out.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Key: key, Text: text, Why: why})
-	}
 	switch {
 	case in.Container == "" && group != "":
-		value(lifecycle.RDTSchemata, group, shares)
+		out.text(in, lifecycle.RDTSchemata, group, shares, why)
 	case in.Container != "" && group != "":
-		value(lifecycle.RDTGroup, "", group)
+		out.text(in, lifecycle.RDTGroup, "", group, why)
 	}
 	if name := groupName(in.Pod.UID + "-" + in.Container); h.Measure && in.Container != "" && name != "" {
 		why.Text, why.Source = "measured by itself", "hooks.rdt.measure"
-		value(lifecycle.RDTMonitor, "", group+"/"+name)
+		out.text(in, lifecycle.RDTMonitor, "", group+"/"+name, why)
 	}
 }
 

@@ -349,7 +349,7 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 	if s.is = is; is != "root" {
 		return s.root.differs(is)
 	}
-	list, err := tree.EffectiveCPUs(s.dir)
+	list, err := tree.Effective(s.dir, lifecycle.CPUSetCPUs)
 	if err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 // names it; whoever was bounded meanwhile would stay without it. What partitions of
 // ours have counts as allowed likewise.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
-	list, err := k.tree.ParentCPUs(dir)
+	list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
 	if err == nil && k.tree.Version == cgroup.V2 {
 		var root string
 		if list, root, err = k.withPartitions(dir); root == list {
@@ -216,11 +216,11 @@ func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 		}
 		dir = path.Dir(dir)
 	}
-	list, err = k.tree.ParentCPUs(dir)
+	list, err = k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
 	if err != nil {
 		return "", "", err
 	}
-	if root, err = k.tree.ParentCPUs("."); err != nil || parted.Empty() {
+	if root, err = k.tree.Allowed(".", lifecycle.CPUSetCPUs); err != nil || parted.Empty() {
 		return list, root, err
 	}
 	bound := parted

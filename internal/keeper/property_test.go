@@ -95,7 +95,7 @@ func TestLegalLayouts(t *testing.T) {
 			r.fake.OnWrite(func(path, value string) {
 				var all cgroup.IDs
 				for _, leaf := range leafDirs {
-					text, err := r.tree.EffectiveCPUs(leaf)
+					text, err := r.tree.Effective(leaf, lifecycle.CPUSetCPUs)
 					own, _ := cgroup.ParseIDs(text)
 					if err != nil || own.Empty() || !own.And(all).Empty() {
 						rt.Errorf("%v: after %s=%s: %s has %q (%v), others %v", v, path, value, leaf, text, err, all)
@@ -151,7 +151,7 @@ func checkOutcomes(rt *rapid.T, r *rig, out []Outcome) {
 		latest[o.Target.Dir] = o
 	}
 	for dir, o := range latest {
-		now, err := r.tree.EffectiveCPUs(dir)
+		now, err := r.tree.Effective(dir, lifecycle.CPUSetCPUs)
 		switch {
 		case o.State == Pending:
 			if err == nil || dir != "p1/none" {

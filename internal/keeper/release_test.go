@@ -24,7 +24,7 @@ func TestReleaseUnderTasks(t *testing.T) {
 	if o.State != Applied || o.Err != nil {
 		t.Errorf("%+v", o)
 	}
-	if got, err := r.tree.EffectiveCPUs("p/a"); err != nil || got != "0-7" {
+	if got, err := r.tree.Effective("p/a", lifecycle.CPUSetCPUs); err != nil || got != "0-7" {
 		t.Errorf("tasks may use %q, %v", got, err)
 	}
 	if rows := r.Rows(); len(rows) != 0 {

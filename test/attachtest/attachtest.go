@@ -64,9 +64,16 @@ func Serve(t testing.TB, path string, runtime cri.RuntimeServiceServer, o ...grp
 	return stop
 }
 
-// Broken is what a runtime answers when it is asked for the status of a pod or container
+// Broken is what a runtime answers to a request for the status of a pod or container
 // whose id is in bad, which mu guards; a nil error is one that is never answered.
-func Broken(ctx context.Context, mu sync.Locker, bad *map[string]error, id string) error {
+func Broken(ctx context.Context, mu sync.Locker, bad *map[string]error, request any) error {
+	id := ""
+	switch q := request.(type) {
+	case *cri.PodSandboxStatusRequest:
+		id = q.PodSandboxId
+	case *cri.ContainerStatusRequest:
+		id = q.ContainerId
+	}
 	mu.Lock()
 	err, is := (*bad)[id]
 	mu.Unlock()

@@ -512,9 +512,9 @@ func TestPodsEnd(t *testing.T) {
 		x := &s.index
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		s.starts.mu.Lock()
-		defer s.starts.mu.Unlock()
-		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.kept), ", directories ", len(x.byDir), ", starting ", len(s.starts.waking),
+		starting := 0
+		s.starts.waking.Range(func(any, any) bool { starting++; return true })
+		return fmt.Sprint("pods ", len(x.pods), ", containers ", len(x.kept), ", directories ", len(x.byDir), ", starting ", starting,
 			", unknown ", len(x.unknown))
 	}
 	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })

@@ -67,7 +67,7 @@ func (s *session) takeIn(p *pod, c *ctr) {
 	switch {
 	case c.running:
 		s.reconcile(p, c)
-	case c.dir != "" && s.a.o.Tree.Exists(c.dir, "cpuset"):
+	case c.dir != "" && s.a.o.Tree.Has(c.dir):
 		s.begin(p, c)
 	}
 }
@@ -153,7 +153,7 @@ func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
 const maxVanish = 8
 
 func (s *session) waitForEnd(p *pod, c *ctr) {
-	if s.a.o.Tree.Exists(c.dir, "cpuset") {
+	if s.a.o.Tree.Has(c.dir) {
 		c.vanish = 0
 		return
 	}

@@ -3,154 +3,23 @@ package bypass
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/conductor"
-	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/test/attachtest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// noticed is a simulated tree whose changes are noticed as inotify would.
-type noticed struct {
-	*kernel.Cgroups
-	version cgroup.Version
-
-	mu      sync.Mutex
-	watched map[string]bool
-	out     chan cgroup.Notice
-	mute    bool // notices are lost
-}
-
-func newKernel(t *testing.T, v cgroup.Version) *noticed {
-	t.Helper()
-	f, err := kernel.NewCgroups(v, "0-7", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &noticed{Cgroups: f, version: v, watched: map[string]bool{}, out: make(chan cgroup.Notice, 1024)}
-	f.OnWrite(func(file, _ string) { k.notice(cgroup.Written, file) })
-	for _, dir := range []string{"kubepods", "kubepods/burstable", "kubepods/besteffort"} {
-		if err := f.MkdirRunc(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return k
-}
-
-func (k *noticed) notice(h cgroup.Change, file string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.watched[path.Dir(file)] && !k.mute {
-		k.out <- cgroup.Notice{Change: h, Path: file}
-	}
-}
-
-// firstPID is the first process of every fake container.
-const firstPID = 4242
-
-// proc is a procfs with these processes.
-func proc(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for file, text := range map[string]string{
-		"4242/stat":    "4242 (runc:[2:INIT]) S 4240 1",
-		"4241/cmdline": "runc\x00--root\x00/run/runc\x00create\x00--bundle\x00/b", "4240/cmdline": "containerd-shim\x00-namespace\x00k8s.io",
-	} {
-		file = filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// ReadFile knows the process of each container beside what the tree knows.
-func (k *noticed) ReadFile(file string) ([]byte, error) {
-	if path.Base(file) == "cgroup.procs" {
-		return fmt.Appendln(nil, firstPID), nil
-	}
-	return k.Cgroups.ReadFile(file)
-}
-
-// files are what a directory is in the hierarchies.
-func (k *noticed) files(dir string) []string {
-	if k.version == cgroup.V2 {
-		return []string{dir}
-	}
-	return []string{"cpuset/" + dir, "cpu/" + dir, "memory/" + dir}
-}
-
-func (k *noticed) mkdir(dir string) {
-	if k.MkdirRunc(dir) == nil {
-		for _, f := range k.files(dir) {
-			k.notice(cgroup.Made, f)
-		}
-	}
-}
-
-func (k *noticed) rmdir(dir string) {
-	if k.Rmdir(dir) == nil {
-		for _, f := range k.files(dir) {
-			k.notice(cgroup.Removed, f)
-			k.Remove(f)
-		}
-	}
-}
-
-func (k *noticed) Add(dir string) error {
-	if _, err := k.List(dir); err != nil {
-		return err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.watched[dir] = true
-	return nil
-}
-
-func (k *noticed) Remove(dir string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.watched, dir)
-}
-
-func (k *noticed) Notices() <-chan cgroup.Notice { return k.out }
-
-func (k *noticed) Close() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.watched = map[string]bool{}
-	return nil
-}
-
-func (k *noticed) silent(mute bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.mute = mute
-}
 
 // fakeCRI is a runtime over a socket, as containerd is: what is created has no
 // cgroup, and starting makes one and writes the stored resources into it.
@@ -201,6 +70,9 @@ func (r *fakeCRI) listen(t *testing.T) {
 	t.Helper()
 	r.close = attachtest.Serve(t, r.socket, r, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 		r.asked.Add(1)
+		if err := attachtest.Broken(ctx, &r.mu, &r.bad, req); err != nil {
+			return nil, err
+		}
 		return h(ctx, req)
 	}))
 }
@@ -354,10 +226,7 @@ func (r *fakeCRI) ListContainers(_ context.Context, q *cri.ListContainersRequest
 	return out, nil
 }
 
-func (r *fakeCRI) PodSandboxStatus(ctx context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
-	if err := attachtest.Broken(ctx, &r.mu, &r.bad, q.PodSandboxId); err != nil {
-		return nil, err
-	}
+func (r *fakeCRI) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pods[q.PodSandboxId]
@@ -368,10 +237,7 @@ func (r *fakeCRI) PodSandboxStatus(ctx context.Context, q *cri.PodSandboxStatusR
 	return &cri.PodSandboxStatusResponse{Status: proto.CloneOf(p.status), Info: map[string]string{"info": string(info)}}, err
 }
 
-func (r *fakeCRI) ContainerStatus(ctx context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
-	if err := attachtest.Broken(ctx, &r.mu, &r.bad, q.ContainerId); err != nil {
-		return nil, err
-	}
+func (r *fakeCRI) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.ctrs[q.ContainerId]
@@ -424,84 +290,4 @@ func (r *fakeCRI) GetContainerEvents(_ *cri.GetEventsRequest, s cri.RuntimeServi
 			}
 		}
 	}
-}
-
-// recorder remembers what was told, as "Kind name".
-type recorder struct {
-	mu       sync.Mutex
-	told     []string
-	asked    []*lifecycle.Resources
-	attached int
-	sync     lifecycle.Event
-	all      []lifecycle.Event
-}
-
-func (h *recorder) Handle(_ context.Context, _ conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = append(h.all, ev)
-	name := ""
-	switch {
-	case ev.Container != nil:
-		name = " " + ev.Container.Name
-	case ev.Pod != nil:
-		name = " " + ev.Pod.Name
-	default:
-		h.sync = ev
-	}
-	h.told = append(h.told, ev.Kind.String()+name)
-	if ev.Kind == lifecycle.UpdateContainer {
-		h.asked = append(h.asked, ev.Requested)
-	}
-	return conductor.Answer{}, nil
-}
-
-func (h *recorder) Wants() []lifecycle.Kind { return nil }
-
-func (h *recorder) Attached(conductor.Carrier, conductor.Runtime) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.attached++
-}
-
-func (h *recorder) Detached(conductor.Carrier, error) {}
-
-// events are what was told, without what is repeated as often as files change.
-func (h *recorder) events() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(h.told), func(e string) bool { return strings.HasPrefix(e, "PostUpdateContainer") })
-}
-
-func (h *recorder) count(event string) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for _, e := range h.told {
-		if e == event {
-			n++
-		}
-	}
-	return n
-}
-
-// run starts an attachment until the test ends, and waits until it has
-// synchronised.
-func run(t *testing.T, r *fakeCRI, h conductor.Handler, more ...func(*Options)) *Attachment {
-	t.Helper()
-	o := Options{
-		Endpoint: "unix://" + r.socket, Tree: &cgroup.Tree{FS: r.kernel, Version: r.kernel.version},
-		Proc: proc(t), Watch: func() (cgroup.Watcher, error) { return r.kernel, nil }, Handler: h, Log: slog.New(slog.DiscardHandler),
-		Backoff: connect.Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}, Resync: time.Hour,
-	}
-	for _, f := range more {
-		f(&o)
-	}
-	a, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	attachtest.Run(t, a.Run)
-	attachtest.Until(t, "synchronised", func() bool { s, _, _ := a.Status(); return s == StateSynchronised })
-	return a
 }

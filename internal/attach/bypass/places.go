@@ -84,18 +84,18 @@ func (p *places) dir(file string) (string, bool) {
 func (p *places) scan() map[string]string {
 	p.blind = ""
 	for _, kind := range []map[string]bool{p.pods, p.groups, p.above} {
-		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Exists(dir, "cpuset") }) // its notice may have been lost
+		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // its notice may have been lost
 	}
 	found := map[string]string{}
 	for _, top := range p.tops {
-		if !p.tree.Exists(top, "cpuset") {
+		if !p.tree.Has(top) {
 			p.await(top)
 			continue
 		}
 		p.group(top, found, 0)
 	}
 	for dir := range p.learned {
-		if !p.tree.Exists(dir, "cpuset") {
+		if !p.tree.Has(dir) {
 			delete(p.learned, dir)
 			continue
 		}
@@ -114,7 +114,7 @@ func (p *places) rescan() map[string]string {
 // await watches the nearest directory above a top that is not there yet.
 func (p *places) await(top string) {
 	for dir := path.Dir(top); ; dir = path.Dir(dir) {
-		if dir == "." || p.tree.Exists(dir, "cpuset") {
+		if dir == "." || p.tree.Has(dir) {
 			p.add(dir, p.above)
 			return
 		}
@@ -149,9 +149,14 @@ func (p *places) pod(dir string, found map[string]string) {
 	}
 	names, _ := p.tree.Children(dir, "cpuset")
 	for _, name := range names {
-		if n := cgroup.Named(name); n.Sort == cgroup.ContainerDir {
-			found[n.ID] = path.Join(dir, name)
-		}
+		note(path.Join(dir, name), found)
+	}
+}
+
+// note notes the directory of a container.
+func note(dir string, found map[string]string) {
+	if n := cgroup.Named(dir); n.Sort == cgroup.ContainerDir {
+		found[n.ID] = dir
 	}
 }
 
@@ -182,9 +187,7 @@ func (p *places) made(file string) map[string]string {
 	case p.groups[above]:
 		p.child(dir, found, strings.Count(dir, "/")-p.level(dir)-1)
 	case p.pods[above]:
-		if n := cgroup.Named(dir); n.Sort == cgroup.ContainerDir {
-			found[n.ID] = dir
-		}
+		note(dir, found)
 	case p.above[above]:
 		return p.scan()
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
-	"github.com/trimtab/trimtab/internal/conductor"
-	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
@@ -76,7 +74,7 @@ func newSession(ctx context.Context, a *Attachment) (*session, error) {
 		s.finish()
 		return nil, err
 	}
-	s.starts = starts{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher, waking: map[string]chan struct{}{}}
+	s.starts = starts{tree: a.o.Tree, proc: a.o.Proc, watcher: s.watcher}
 	return s, nil
 }
 
@@ -217,20 +215,3 @@ func (s *session) pollNext() {
 		s.hintContainer(id, askStatus)
 	}
 }
-
-// report hands one event to the conductor.
-func (s *session) report(ev lifecycle.Event) {
-	s.contain(ev.Kind.String(), func() {
-		_, err := s.a.o.Handler.Handle(s.ctx, s.a, ev)
-		var no *conductor.Rejection
-		if errors.As(err, &no) {
-			s.a.o.Log.Warn("bypass cannot refuse a container; it runs with defaults", logkey.Event, ev.Kind.String(),
-				logkey.Pod, ev.Pod.Name, logkey.Namespace, ev.Pod.Namespace, logkey.Reason, no.Reason)
-		} else if err != nil {
-			s.a.o.Log.Error("event had no effect", logkey.Event, ev.Kind.String(), logkey.Err, err)
-		}
-	})
-}
-
-// contain keeps a panic of what it calls from ending the agent.
-func (s *session) contain(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }

@@ -69,7 +69,7 @@ func (f *fresh) watch(p *pod, c *ctr) {
 			dirty = false
 		}
 		polls := poll.C
-		if at == making && f.awaits(ctx, creator) || !dirty && f.complete() {
+		if at == making && f.awaits(ctx, creator) || !dirty && f.complete {
 			polls = nil // we are woken
 		}
 		select {
@@ -82,7 +82,7 @@ func (f *fresh) watch(p *pod, c *ctr) {
 		case <-f.wake:
 			dirty = true
 		case <-polls:
-			dirty = dirty || !f.complete()
+			dirty = dirty || !f.complete
 		case <-ask.C:
 			s.hint(p.id, c.id, askStatus)
 			again = min(2*again, time.Second)
@@ -117,13 +117,14 @@ func poke(wake chan<- struct{}) {
 
 // fresh is a cgroup that a runtime is filling.
 type fresh struct {
-	s       *session
-	dir     string
-	wake    chan struct{}
-	done    <-chan struct{}
-	watched map[string]bool
-	awaited int         // the process that was waited for last
-	waits   atomic.Bool // it is waited for
+	s        *session
+	dir      string
+	wake     chan struct{}
+	done     <-chan struct{}
+	watched  map[string]bool
+	complete bool        // all of it is watched
+	awaited  int         // the process that was waited for last
+	waits    atomic.Bool // it is waited for
 }
 
 // files are the directories whose files tell what the runtime sets: in version
@@ -137,22 +138,11 @@ func (f *fresh) files() []string {
 
 // open watches what is there and not watched yet.
 func (f *fresh) open() {
+	f.complete = true
 	for _, dir := range f.files() {
-		if f.watched[dir] {
-			continue
-		}
-		f.watched[dir] = f.s.starts.watch(dir, f.wake)
+		f.watched[dir] = f.watched[dir] || f.s.starts.watch(dir, f.wake)
+		f.complete = f.complete && f.watched[dir]
 	}
-}
-
-// complete reports whether all of it is watched.
-func (f *fresh) complete() bool {
-	for _, dir := range f.files() {
-		if !f.watched[dir] {
-			return false
-		}
-	}
-	return true
 }
 
 func (f *fresh) close() {
@@ -165,22 +155,20 @@ func (f *fresh) close() {
 func (f *fresh) calm() {
 	most := time.NewTimer(mostCalm)
 	defer most.Stop()
+	still := time.NewTimer(calm)
+	defer still.Stop()
 	for {
-		still := time.NewTimer(calm)
 		select {
 		case <-f.wake:
-			still.Stop()
 			f.open()
+			still.Reset(calm)
 		case <-still.C:
 			return
 		case <-most.C:
-			still.Stop()
 			return
 		case <-f.done:
-			still.Stop()
 			return
 		case <-f.s.ctx.Done():
-			still.Stop()
 			return
 		}
 	}
@@ -193,32 +181,25 @@ type starts struct {
 	proc    string
 	watcher cgroup.Watcher
 
-	mu     sync.Mutex
-	waking map[string]chan struct{} // woken when a file below the directory is written
+	waking sync.Map // channels that are woken when a file below a directory is written
 }
 
 // watch reports whether a directory is watched from now on.
 func (s *starts) watch(dir string, wake chan struct{}) bool {
-	s.mu.Lock()
-	s.waking[dir] = wake
-	s.mu.Unlock()
+	s.waking.Store(dir, wake)
 	return s.watcher.Add(dir) == nil
 }
 
 func (s *starts) unwatch(dir string) {
-	s.mu.Lock()
-	delete(s.waking, dir)
-	s.mu.Unlock()
+	s.waking.Delete(dir)
 	s.watcher.Remove(dir)
 }
 
 // written wakes who follows the start of a container.
 func (s *starts) written(file string) {
-	s.mu.Lock()
-	wake := s.waking[path.Dir(file)]
-	s.mu.Unlock()
-	if wake != nil && setting(path.Base(file)) {
-		poke(wake)
+	wake, _ := s.waking.Load(path.Dir(file))
+	if to, waits := wake.(chan struct{}); waits && settings[path.Base(file)] {
+		poke(to)
 	}
 }
 
@@ -233,8 +214,6 @@ func settingFiles() map[string]bool {
 	}
 	return files
 }
-
-func setting(name string) bool { return settings[name] }
 
 // appeared takes in cgroups of containers that are there.
 func (s *session) appeared(found map[string]string) {
@@ -285,7 +264,7 @@ func (s *session) resolve(id, dir string) {
 		if known, err := s.whose(id); known || criclient.Away(s.ctx, err) {
 			return
 		}
-		if !connect.Pause(s.ctx, delay) || !s.a.o.Tree.Exists(dir, "cpuset") {
+		if !connect.Pause(s.ctx, delay) || !s.a.o.Tree.Has(dir) {
 			return
 		}
 		waited += delay

@@ -2,10 +2,8 @@ package bypass
 
 import (
 	"cmp"
-	"path"
 
 	"github.com/trimtab/trimtab/internal/attach/criclient"
-	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -62,26 +60,12 @@ func (s *session) takeUnread(p *pod, left hints, why error) {
 			continue
 		}
 		criclient.LogRead(s.a.o.Log, logkey.Container, now.Name, now.Unread, false)
-		s.takeIn(p, newCtr(criclient.Container{Container: now}, dirOf(s.a.o.Tree, p, id, s.index.foundDir(id))))
-	}
-}
-
-// dirOf is where the cgroup of a container is, if it was not found, "" where there is none.
-func dirOf(tree *cgroup.Tree, p *pod, id, found string) string {
-	if found != "" {
-		return found
-	}
-	above, ok := p.dir()
-	if !ok {
-		return ""
-	}
-	names, _ := tree.Children(above, "cpuset") // none, where it is gone
-	for _, name := range names {
-		if cgroup.Named(name) == (cgroup.Name{Sort: cgroup.ContainerDir, ID: id}) {
-			return path.Join(above, name)
+		dir := s.index.foundDir(id)
+		if above, ok := p.dir(); ok && dir == "" {
+			dir, _ = s.a.o.Tree.Find(above, id)
 		}
+		s.takeIn(p, newCtr(criclient.Container{Container: now}, dir))
 	}
-	return ""
 }
 
 // rereadPod asks about a pod again that the runtime could not describe.

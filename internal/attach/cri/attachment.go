@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -77,12 +78,7 @@ var (
 
 // New returns an Attachment that does nothing until Run.
 func New(o Options) *Attachment {
-	if o.Look <= 0 {
-		o.Look = 800 * time.Millisecond
-	}
-	if o.Patience <= 0 {
-		o.Patience = 5 * time.Second
-	}
+	o.Look, o.Patience = cmp.Or(max(o.Look, 0), 800*time.Millisecond), cmp.Or(max(o.Patience, 0), 5*time.Second)
 	if o.Admit == nil {
 		o.Admit = func() error { return nil }
 	}
@@ -105,32 +101,25 @@ func (a *Attachment) Name() string { return nameOf(a.o.Hooks != nil) }
 // Capabilities are what calls can do with the runtime that answers. Values of pods
 // are never carried.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	a.link.mu.Lock()
-	defer a.link.mu.Unlock()
-	can := a.link.can
-	can.About, can.Disabled = a.link.runtime, a.o.Disabled
+	can := a.link.met.Load().can
+	can.Disabled = a.o.Disabled
 	return can
 }
 
 // About names the runtime and its version; empty before it was first asked.
-func (a *Attachment) About() string {
-	_, about, _ := a.Status()
-	return about
-}
+func (a *Attachment) About() string { return a.Capabilities().About }
 
 // Status returns the state of the attachment, the runtime, and the last error
 // since it last worked.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	state, err = a.link.state.Get()
-	a.link.mu.Lock()
-	defer a.link.mu.Unlock()
-	return state, a.link.runtime, err
+	return state, a.About(), err
 }
 
 // Update brings values into the runtime's copy of containers, one call each. It
 // returns the ids of those the runtime does not know or refuses.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	if _, _, live := a.link.now(); !live {
+	if !a.link.live.Load() {
 		return nil, ErrDetached
 	}
 	var failed []string
@@ -196,9 +185,9 @@ func (a *Attachment) Run(ctx context.Context) error {
 // runs, then by comparing its list with what is known.
 func (a *Attachment) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		known, _, live := a.link.now()
+		live := a.link.live.Load()
 		var err error
-		if known {
+		if a.link.known.Load() {
 			err = a.lists.compare(ctx)
 		} else {
 			err = a.lists.synchronise(ctx)
@@ -209,24 +198,21 @@ func (a *Attachment) follow(ctx context.Context) {
 		a.noteLive(live, err)
 		connect.Pause(ctx, a.o.Look)
 	}
-	_, _, live := a.link.now()
-	a.link.setLive(false)
-	if live {
+	if a.link.live.Swap(false) {
 		connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, nil) })
 	}
 }
 
 // noteLive notifies the handler of a runtime that comes or goes.
 func (a *Attachment) noteLive(live bool, err error) {
-	a.link.setLive(err == nil)
-	known, standby, _ := a.link.now()
+	a.link.live.Store(err == nil)
 	switch {
 	case err == nil:
 		a.link.enter(StateSynchronised, nil)
 		if !live {
 			connect.RecoverPanic(a.log, "Attached", func() { a.o.Handler.Attached(a, a) })
 		}
-	case known:
+	case a.link.known.Load():
 		a.paths.forget()
 		a.link.enter(StateLost, err)
 		if live {
@@ -237,7 +223,7 @@ func (a *Attachment) noteLive(live bool, err error) {
 			a.log.Warn("it is not known what runs; every call passes", logkey.Err, err)
 		}
 		state := StatePassing
-		if standby {
+		if a.link.standby.Load() {
 			state = StateStandby
 		}
 		a.link.enter(state, err)

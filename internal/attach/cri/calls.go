@@ -73,12 +73,12 @@ func (c *calls) pick(path string) relay.Held {
 		if !ok {
 			return relay.Held{}
 		}
-		switch known, standby, _ := c.link.now(); {
-		case known:
+		switch {
+		case c.link.known.Load():
 			return relay.Held{Quick: call.ends, Hook: func(ctx context.Context, msg []byte) relay.Verdict {
 				return c.decide(ctx, method, call, msg)
 			}}
-		case c.fail && !standby && method == "CreateContainer":
+		case c.fail && !c.link.standby.Load() && method == "CreateContainer":
 			return relay.Held{Quick: true, Hook: func(context.Context, []byte) relay.Verdict {
 				return refuse(codes.Unavailable, "trimtab: it is not known yet what runs; failurePolicy.agent says that no container is created undecided")
 			}}

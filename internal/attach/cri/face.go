@@ -42,17 +42,14 @@ func (f *hookFace) intercept(ctx context.Context, req any, info *grpc.UnaryServe
 
 // ready is an error until it is known what runs.
 func (f *hookFace) ready() error {
-	if known, _, _ := f.link.now(); !known {
+	if !f.link.known.Load() {
 		return status.Error(codes.Unavailable, "trimtab: it is not known yet what runs")
 	}
 	return nil
 }
 
 // aside reports whether another agent decides: then answers change nothing.
-func (f *hookFace) aside() bool {
-	known, standby, _ := f.link.now()
-	return standby && !known
-}
+func (f *hookFace) aside() bool { return f.link.standby.Load() && !f.link.known.Load() }
 
 // podFor is the pod as the runtime knows it; the proxy tells no sandbox's id.
 func (f *hookFace) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*lifecycle.Pod, error) {
@@ -91,9 +88,7 @@ func (f *hookFace) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandbox
 	f.mu.Lock()
 	delete(f.sandbox, r.GetPodMeta().GetUid()) // another is to come
 	f.mu.Unlock()
-	resp := &hooks.PodSandboxHookResponse{
-		Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations), CgroupParent: r.CgroupParent, Resources: r.Resources,
-	}
+	resp := echoPod(r)
 	if f.aside() {
 		return resp, nil
 	}
@@ -122,18 +117,22 @@ func (f *hookFace) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSandbox
 	uid := r.GetPodMeta().GetUid()
 	f.mu.Lock()
 	id := f.sandbox[uid]
-	delete(f.sandbox, uid)
 	f.mu.Unlock()
 	if id == "" {
 		id = f.store.podOfUID(uid) // of before our start
 	}
-	f.mu.Lock()
-	maps.DeleteFunc(f.creating, func(k attemptOf, _ *lifecycle.Container) bool { return k.pod == id })
-	f.mu.Unlock()
+	f.forget(id)
 	if id != "" {
 		f.events.endPod(id, lifecycle.StopPodSandbox)
 	}
-	return &hooks.PodSandboxHookResponse{Labels: r.Labels, Annotations: r.Annotations, CgroupParent: r.CgroupParent, Resources: r.Resources}, nil
+	return echoPod(r), nil
+}
+
+// echoPod is the answer about a pod that changes nothing.
+func echoPod(r *hooks.PodSandboxHookRequest) *hooks.PodSandboxHookResponse {
+	return &hooks.PodSandboxHookResponse{
+		Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations), CgroupParent: r.CgroupParent, Resources: r.Resources,
+	}
 }
 
 // echo is the answer that changes nothing: proxies take cpusets and oom_score_adj

@@ -138,7 +138,7 @@ func TestMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := New(Options{Log: slog.New(slog.DiscardHandler)})
-	a.link.kind = runtimes.Of("containerd", "2.1.0", runtimes.Version{})
+	a.link.meet(criclient.Runtime{Kind: runtimes.Of("containerd", "2.1.0", runtimes.Version{})})
 	anew := map[lifecycle.Field]bool{}
 	for _, s := range settings {
 		for _, text := range []string{"k", "l"} {

@@ -2,7 +2,7 @@ package cri
 
 import (
 	"log/slog"
-	"sync"
+	"sync/atomic"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
@@ -33,17 +33,22 @@ type link struct {
 	admit func() error // whether this agent may decide
 	state connect.State
 
-	mu      sync.Mutex // guards all below
-	runtime string
-	kind    runtimes.Runtime // what it takes
-	can     conductor.Capabilities
-	known   bool // what runs; from then on calls are held
-	standby bool // another agent decides
-	live    bool // the runtime answers
+	met     atomic.Pointer[met]
+	known   atomic.Bool // what runs; from then on calls are held
+	standby atomic.Bool // another agent decides
+	live    atomic.Bool // the runtime answers
+}
+
+// met is the runtime that answered last, and what calls can do with it.
+type met struct {
+	kind runtimes.Runtime
+	can  conductor.Capabilities
 }
 
 func newLink(log *slog.Logger, hooks bool, admit func() error) *link {
-	return &link{log: log, hooks: hooks, admit: admit, can: capabilities(hooks, runtimes.Runtime{})}
+	l := &link{log: log, hooks: hooks, admit: admit}
+	l.meet(criclient.Runtime{})
+	return l
 }
 
 // nameOf is the attachment's name in status, journal and docs.
@@ -77,41 +82,18 @@ func capabilities(hooks bool, kind runtimes.Runtime) conductor.Capabilities {
 	}
 }
 
-// now is how things stand: whether it is known what runs, whether another agent
-// decides, and whether the runtime answers.
-func (l *link) now() (known, standby, live bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.known, l.standby, l.live
-}
-
 // meet takes in which runtime answers.
 func (l *link) meet(r criclient.Runtime) {
 	can := capabilities(l.hooks, r.Kind)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.runtime, l.kind, l.can = r.About, r.Kind, can
-}
-
-func (l *link) setKnown() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known = true
+	can.About = r.About
+	l.met.Store(&met{r.Kind, can})
 }
 
 // admitted asks whether this agent may decide.
 func (l *link) admitted() error {
 	err := l.admit()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.standby = err != nil
+	l.standby.Store(err != nil)
 	return err
-}
-
-func (l *link) setLive(live bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.live = live
 }
 
 // enter moves to a state; an error stays for people to read until it works.
@@ -128,9 +110,7 @@ func (l *link) isNew(err error) bool {
 // taken parts values into those the runtime takes in a call and those that would
 // fail the call or be dropped.
 func (l *link) taken(c runtimes.Call, values []lifecycle.Value) (send, left []lifecycle.Value) {
-	l.mu.Lock()
-	kind := l.kind
-	l.mu.Unlock()
+	kind := l.met.Load().kind
 	for _, v := range values {
 		if kind.Takes(runtimes.CRI, c, v) == "" {
 			send = append(send, v)

@@ -42,7 +42,7 @@ func (s *lists) synchronise(ctx context.Context) error {
 	s.store.reset(ev, before)
 	s.events.notify(ctx, ev)
 	s.store.replacePods(ev.Pods)
-	s.link.setKnown()
+	s.link.known.Store(true)
 	debug.FreeOSMemory() // all verbose statuses were read; little of them is kept
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -29,12 +30,12 @@ func (a *Attachment) Run(ctx context.Context) error {
 
 // runSocket keeps a connection to the runtime's socket until ctx ends.
 func (a *Attachment) runSocket(ctx context.Context) error {
-	w := &socketWatch{} // which tells nothing
+	w := newSocketWatch(a.o.Socket)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	if !a.o.Polls {
-		w = watchSocket(ctx, a.o.Socket, a.o.Log)
+		watching.Go(func() { w.run(ctx, a.o.Log) })
 	}
-	defer w.wait()
-
 	connect.Attempts{
 		Backoff: a.o.Backoff, Enter: a.enter, Absent: a.absent, Admit: a.o.Admit, Again: a.o.Again, Attempt: a.attempt, Wake: w.appeared,
 		Failed: func(err error) { a.o.Log.Warn("no nri connection", logkey.Err, err) },

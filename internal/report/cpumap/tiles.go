@@ -58,58 +58,48 @@ func (t Tiles) Block(width int, c term.Ink) term.Block {
 	var packages []term.Block
 	for _, pkg := range t.packages() {
 		var nodes []term.Block
-		for _, n := range pkg.nodes {
-			nodes = append(nodes, term.Box(fmt.Sprintf("node %d", n.id), t.tiles(n.cores, width-8, c)))
+		for _, n := range pkg.parts {
+			nodes = append(nodes, term.Box(fmt.Sprintf("node %d", n.id), t.tiles(n.parts, width-8, c)))
 		}
 		packages = append(packages, term.Box(fmt.Sprintf("socket %d", pkg.id), term.Flow(nodes, width-4, 1)))
 	}
 	return term.Below(term.Flow(packages, width, 1), t.explain(width, c))
 }
 
-type drawnNode struct {
-	id    int
-	cores [][]int // kernel ids of each core's threads
+// group is a part of the machine: packages, nodes in them, cores in these.
+type group struct {
+	id      int
+	parts   []group
+	threads []int // of a core, by kernel id
 }
 
-type drawnPackage struct {
-	id    int
-	nodes []drawnNode
+// part is the part of an id, made where there is none.
+func (g *group) part(id int) *group {
+	at := slices.IndexFunc(g.parts, func(p group) bool { return p.id == id })
+	if at < 0 {
+		at, g.parts = len(g.parts), append(g.parts, group{id: id})
+	}
+	return &g.parts[at]
 }
 
 // packages arranges the machine's CPUs as boxes.
-func (t Tiles) packages() []drawnPackage {
-	var out []drawnPackage
-	at := map[[3]int][2]int{} // package, node, core -> place of the core
+func (t Tiles) packages() []group {
+	var all group
 	for _, c := range t.machine.CPUs {
-		pi := slices.IndexFunc(out, func(d drawnPackage) bool { return d.id == c.Package })
-		if pi < 0 {
-			out, pi = append(out, drawnPackage{id: c.Package}), len(out)
-		}
-		pkg := &out[pi]
-		ni := slices.IndexFunc(pkg.nodes, func(n drawnNode) bool { return n.id == c.Node })
-		if ni < 0 {
-			pkg.nodes, ni = append(pkg.nodes, drawnNode{id: c.Node}), len(pkg.nodes)
-		}
-		n := &pkg.nodes[ni]
-		place, seen := at[[3]int{c.Package, c.Node, c.Core}]
-		if !seen {
-			place = [2]int{ni, len(n.cores)}
-			at[[3]int{c.Package, c.Node, c.Core}] = place
-			n.cores = append(n.cores, nil)
-		}
-		n.cores[place[1]] = append(n.cores[place[1]], c.ID)
+		core := all.part(c.Package).part(c.Node).part(c.Core)
+		core.threads = append(core.threads, c.ID)
 	}
-	return out
+	return all.parts
 }
 
 // tiles draws cores side by side, each thread as its id over its mark.
-func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
+func (t Tiles) tiles(cores []group, width int, c term.Ink) term.Block {
 	// A tile is as wide as the longest id, and wide enough to be seen.
 	tile := max(3, len(fmt.Sprint(t.machine.CPUs[len(t.machine.CPUs)-1].ID)))
 	var columns []term.Block
-	for _, threads := range cores {
+	for _, core := range cores {
 		b := term.Block{Width: tile}
-		for _, id := range threads {
+		for _, id := range core.threads {
 			mark, color := t.of(id)
 			number := fmt.Sprint(id)
 			left := (tile - len(number) + 1) / 2

@@ -53,19 +53,6 @@ func Open(ctx context.Context, path string) (*Socket, error) {
 // Wrap has connections come from what wrap makes of the listener.
 func (s *Socket) Wrap(wrap func(net.Listener) net.Listener) { s.listener = wrap(s.listener) }
 
-// Serve answers questions about src on a Unix socket that only its owner may
-// use. It blocks until ctx ends.
-func Serve(ctx context.Context, path string, src Source) error {
-	s, err := Open(ctx, path)
-	if err == nil {
-		return s.Serve(ctx, src)
-	}
-	if ctx.Err() == nil {
-		return err
-	}
-	return nil
-}
-
 // Serve answers questions about src until ctx ends, and closes the socket.
 func (s *Socket) Serve(ctx context.Context, src Source) error {
 	defer s.release()

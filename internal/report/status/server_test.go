@@ -56,11 +56,23 @@ func (j *journal) Events(_ context.Context, since uint64) ([]api.Event, <-chan s
 }
 
 // serve starts a server and returns what ends it and waits for its error.
+// serveAt opens a socket and answers at it until ctx ends.
+func serveAt(ctx context.Context, path string, src Source) error {
+	s, err := Open(ctx, path)
+	if err == nil {
+		return s.Serve(ctx, src)
+	}
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
 func serve(t *testing.T, path string, src Source) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, path, src) }()
+	go func() { done <- serveAt(ctx, path, src) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() })
 	for deadline := time.Now().Add(20 * time.Second); ; {
@@ -125,7 +137,7 @@ func TestServeOccupiedPath(t *testing.T) {
 	t.Run("living agent", func(t *testing.T) {
 		path := socketPath(t)
 		serve(t, path, newJournal())
-		err := Serve(t.Context(), path, newJournal())
+		err := serveAt(t.Context(), path, newJournal())
 		if err == nil || !strings.Contains(err.Error(), "another agent serves") {
 			t.Errorf("second server: %v", err)
 		}
@@ -143,7 +155,7 @@ func TestServeOccupiedPath(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		if err := Serve(t.Context(), path, newJournal()); err == nil || !strings.Contains(err.Error(), "another agent serves") {
+		if err := serveAt(t.Context(), path, newJournal()); err == nil || !strings.Contains(err.Error(), "another agent serves") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -166,7 +178,7 @@ func TestServeOccupiedPath(t *testing.T) {
 		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := Serve(t.Context(), path, newJournal()); err == nil || !strings.Contains(err.Error(), "is not a socket") {
+		if err := serveAt(t.Context(), path, newJournal()); err == nil || !strings.Contains(err.Error(), "is not a socket") {
 			t.Errorf("got %v", err)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
@@ -194,7 +206,7 @@ func leaveSocket(t *testing.T, path string) {
 func TestServeAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Serve(ctx, socketPath(t), newJournal()); err != nil {
+	if err := serveAt(ctx, socketPath(t), newJournal()); err != nil {
 		t.Errorf("got %v", err)
 	}
 }

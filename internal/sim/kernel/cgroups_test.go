@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/test/clock"
 )
 
@@ -158,7 +159,7 @@ func TestCgroupsDirs(t *testing.T) {
 	if err != nil || tree.Version != cgroup.V1 {
 		t.Fatalf("Open: %+v, %v", tree, err)
 	}
-	if got, err := tree.EffectiveCPUs("a/b"); err != nil || got != "0-3" {
+	if got, err := tree.Effective("a/b", lifecycle.CPUSetCPUs); err != nil || got != "0-3" {
 		t.Errorf("after MkdirRunc: %q, %v", got, err)
 	}
 	if got, err := tree.Children("a", "cpu"); err != nil || strings.Join(got, " ") != "b" {
