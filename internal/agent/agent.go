@@ -34,16 +34,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// Options are what an agent is made of. Machine and Tree are given by tests and
-// the embedded runtime; left nil, they are read from the node, as are
-// the devices of Host.
+// Options are the parts and settings of an agent. Tests and the embedded runtime
+// set Machine and Tree; if nil, they are read from the node, as are the devices of
+// Host.
 type Options struct {
 	Config     config.Config
-	ConfigFile string // followed for changes; "" for none
-	// Override puts what stands above the file (flags) over each configuration
-	// read from it; nil for nothing.
+	ConfigFile string // watched for changes; "" for none
+	// Override sets values with a higher priority than the file (flags) in each
+	// configuration read from it; nil for none.
 	Override func(*config.Config)
-	// Level follows log.level; nil where the log has another master.
+	// Level follows log.level; nil if the log's level is set elsewhere.
 	Level   *slog.LevelVar
 	Version string
 	Commit  string
@@ -55,17 +55,17 @@ type Options struct {
 	Cookies coresched.Kernel
 	// Listeners are sockets the CRI proxy serves instead of its own.
 	Listeners []net.Listener
-	// Watch tells of changes of Tree; nil for the node's own.
+	// Watch notifies of changes in Tree; nil for the node's own.
 	Watch func() (cgroup.Watcher, error)
-	// Proc is where the bypass finds processes; "" for /proc.
+	// Proc is where bypass finds processes; "" for /proc.
 	Proc string
-	// Look is how often the bypass asks for each container's resources; 0 for
-	// its default.
+	// Look is how often bypass asks for each container's resources; 0 for its
+	// default.
 	Look time.Duration
-	// Sweep is how often it is looked for pods that ended unnoticed and containers
-	// without a cgroup; 0 for the conductor's default.
+	// Sweep is how often the agent checks for pods that ended without an event and
+	// containers without a cgroup; 0 for the conductor's default.
 	Sweep time.Duration
-	// CgroupDir stands for the kubelet's cgroup root where Tree is given, as the
+	// CgroupDir replaces the kubelet's cgroup root if Tree is given, as the
 	// directory that agents of one node lock; "" for none.
 	CgroupDir string
 	// Files makes the calls of a directory of state files; nil for the disk.
@@ -91,7 +91,7 @@ type Agent struct {
 	files     stateFiles
 	specs     *podspec.Ladder
 	grants    *podspec.Grants
-	servers   *hookserver.Servers // nil where nobody is asked
+	servers   *hookserver.Servers // nil if there is no source
 	attached  attachments
 	metrics   *metrics.Metrics
 	started   time.Time
@@ -120,7 +120,7 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// build makes what an agent is of.
+// build makes the parts of an agent.
 func (a *Agent) build() error {
 	o := a.opt
 	machine, tree, err := a.read()
@@ -159,7 +159,7 @@ func (a *Agent) build() error {
 	return nil
 }
 
-// newKeeper makes the keeper of the node's cgroups and of what is beside them.
+// newKeeper makes the keeper of the node's cgroups, and its actors.
 func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
 	a.close = a.files.keepOriginals(k, a.close)
@@ -189,7 +189,7 @@ func (a *Agent) resctrl() resctrl.FS {
 // socketOf returns the path of an endpoint.
 func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
-// read reads what was not given: the machine, and its cgroup files.
+// read reads what the options lack: the machine, and its cgroup files.
 func (a *Agent) read() (*topology.Machine, *cgroup.Tree, error) {
 	m := a.opt.Machine
 	if m == nil {
@@ -228,10 +228,10 @@ func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 	return tree, nil
 }
 
-// Run attaches to the runtime and serves until ctx ends or the agent cannot go
-// on. Containers keep what they have when it returns. What is attached ends
-// first: calls under way are decided to their end, and what they changed is
-// saved with the rest.
+// Run attaches to the runtime and serves until ctx ends or the agent cannot
+// continue. Containers keep their values when it returns. Attachments end first:
+// calls under way are decided to their end, and their changes are saved with the
+// rest.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -242,7 +242,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.neighbour.open(ctx)
 	a.serve(inner, group)
 
-	// What runs is taken over with what its pods say now: a runtime tells what they said when they were made.
+	// Containers that run are decided by their pods' present specs: a runtime
+	// reports what specs said at the pods' creation.
 	a.specs.Ready(ctx)
 	err := a.attached.run(ctx)
 	end()
@@ -250,11 +251,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if save := a.files.save(checkpointName); save != nil {
 		a.conductor.Checkpoint().Finish(save)
 	}
-	// The next agent reads what was saved, so the lock is the last to go.
+	// The next agent reads what was saved, so the lock is released last.
 	return errors.Join(err, a.close(), a.neighbour.lock.Release())
 }
 
-// serve starts what goes on until nothing is attached any more.
+// serve starts everything that runs until no attachment is left.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.conductor.Run(ctx) })
 	group.Go(func() error { return a.watchDrift(ctx) })
@@ -283,7 +284,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 	}
 }
 
-// follow has changes of the configuration file put in force, until ctx ends.
+// follow applies changes of the configuration file, until ctx ends.
 func (a *Agent) follow(ctx context.Context) {
 	inForce := a.opt.Config
 	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.settings.fromFile, Report: a.settings.problem}
@@ -292,8 +293,8 @@ func (a *Agent) follow(ctx context.Context) {
 	}
 }
 
-// Reconfigure puts a new configuration in force for what lives and what comes.
-// Settings that only a start can change are named and keep their old value.
+// Reconfigure applies a new configuration to running pods and new ones. It names
+// settings that only a start can change; these keep their old value.
 func (a *Agent) Reconfigure(c config.Config) error { return a.settings.apply(c) }
 
 // Connected reports whether an attachment is registered and synchronised.
@@ -309,7 +310,7 @@ func (a *Agent) Connected() bool {
 // Source is what the status server and tests ask.
 func (a *Agent) Source() status.Source { return source{a} }
 
-// source adds to the conductor's answers what the agent knows of itself.
+// source adds the agent's own parts to the conductor's answers.
 type source struct{ a *Agent }
 
 func (s source) Status() api.Node {

@@ -22,8 +22,8 @@ type attachments struct {
 	auto   *auto.Switch // between nri and bypass
 }
 
-// attach makes the attachment the configuration chooses. A runtime that launched
-// us ends us, too: there nothing stands in for NRI.
+// attach makes the attachment that the configuration chooses. A runtime that
+// launched us ends us, too: then nothing replaces NRI.
 func (a *Agent) attach() error {
 	c := a.opt.Config
 	switch {
@@ -67,8 +67,8 @@ func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	return err
 }
 
-// run is attached until ctx ends. A plugin the runtime launched ends with
-// its connection.
+// run is attached until ctx ends. A plugin that the runtime launched ends with its
+// connection.
 func (a attachments) run(ctx context.Context) error {
 	switch {
 	case a.auto != nil:
@@ -84,21 +84,20 @@ func (a attachments) run(ctx context.Context) error {
 	return nil
 }
 
-// nriState tells the switch when NRI is away.
+// nriState tells `auto` when NRI is away.
 func (a *attachments) nriState(state string, err error) {
 	if state == nri.StateWaiting || state == nri.StateLost {
 		a.auto.Away(err)
 	}
 }
 
-// attachment is what people are told of whichever attachment there is.
+// attachment is what status needs of any attachment.
 type attachment interface {
 	Name() string
 	Status() (state, runtime string, err error)
 }
 
-// all returns those the configuration chose, the one that is to be
-// preferred first.
+// all returns those that the configuration chose, the preferred one first.
 func (a attachments) all() []attachment {
 	var all []attachment
 	if a.cri != nil {
@@ -124,8 +123,7 @@ func statesOf(at attachment) []string {
 	return nri.States()
 }
 
-// inForce reports whether an attachment has the say, and why where another
-// could have it.
+// inForce reports whether an attachment is active, and why if another could be.
 func (a attachments) inForce(name string) (is bool, why string) {
 	if a.auto == nil {
 		return true, ""
@@ -138,8 +136,8 @@ func (a attachments) inForce(name string) (is bool, why string) {
 	return true, fmt.Sprintf("in force since %s: %s", since.UTC().Format(time.RFC3339), text)
 }
 
-// told are the attachments for status: those the conductor counts as attached,
-// and the others as they say themselves.
+// told are the attachments for status: those the conductor counts as attached, and
+// the others by their own states.
 func (a attachments) told(attached []api.Attached) []api.Attached {
 	for _, at := range a.all() {
 		has := false
@@ -165,7 +163,7 @@ func (a attachments) told(attached []api.Attached) []api.Attached {
 	return attached
 }
 
-// whoKeeps is a line about the attachment in force; "" where there is but one.
+// whoKeeps is a line about the active attachment; "" if there is only one.
 func (a attachments) whoKeeps() string {
 	for _, at := range a.all() {
 		if is, why := a.inForce(at.Name()); is && why != "" {
@@ -175,8 +173,8 @@ func (a attachments) whoKeeps() string {
 	return ""
 }
 
-// addRuntime adds what is known of the runtime: its patience, and what it does
-// not obey.
+// addRuntime adds what is known of the runtime: its time limit, and what it does
+// not apply.
 func (a attachments) addRuntime(at *api.Attached) {
 	if a.nri == nil || at.Name != a.nri.Name() {
 		return

@@ -23,7 +23,8 @@ const (
 	grantsName     = "granted.json"
 )
 
-// directory returns a directory of state files, whose calls files makes, or the disk where that is nil.
+// directory returns a directory of state files. files makes its calls, or the disk
+// if it is nil.
 func directory(files func(dir string) statefile.FS, path string) *statefile.Dir {
 	if files != nil {
 		return statefile.New(files(path), path)
@@ -31,12 +32,12 @@ func directory(files func(dir string) statefile.FS, path string) *statefile.Dir 
 	return statefile.New(statefile.Disk(path), path)
 }
 
-// stateFiles are what the agent keeps in paths.state, and the key that they are signed by.
+// stateFiles are the files in paths.state, and the key that signs them.
 type stateFiles struct {
 	log       *slog.Logger
 	paths     config.Paths
 	disk      func(dir string) statefile.FS // nil for the disk
-	dir       *statefile.Dir                // paths.state; nil where nothing is kept
+	dir       *statefile.Dir                // paths.state; nil if nothing is kept
 	seal      []byte                        // signs them
 	returning bool                          // the key was there: an agent has run here before
 
@@ -44,8 +45,8 @@ type stateFiles struct {
 	unsaved map[string]string // why a file's last save failed, by name
 }
 
-// prepare makes the state directory. One that others can write to is
-// reported and used: its files are checked one by one.
+// prepare makes the state directory. It reports one that others can write to and
+// uses it: its files are checked one by one.
 func (s *stateFiles) prepare() error {
 	path := s.paths.State
 	s.dir = directory(s.disk, path)
@@ -60,9 +61,9 @@ func (s *stateFiles) prepare() error {
 	return nil
 }
 
-// load reads a file of paths.state. The agent renames a file that it cannot read, or
-// that another program may have written, and goes on without it: the runtime's records
-// and the kubelet say more.
+// load reads a file of paths.state. The agent renames a file that it cannot read,
+// or that another program may have written, and works without it: the runtime's
+// records and the kubelet have more.
 func (s *stateFiles) load(name string) []byte {
 	if s.dir == nil {
 		return nil
@@ -86,8 +87,8 @@ func (s *stateFiles) load(name string) []byte {
 	return nil
 }
 
-// save returns what writes a file of paths.state in place of the last; nil
-// where nothing is kept.
+// save returns a function that replaces a file of paths.state; nil if nothing is
+// kept.
 func (s *stateFiles) save(name string) func([]byte) error {
 	if s.dir == nil {
 		return nil
@@ -113,8 +114,8 @@ func (s *stateFiles) note(name string, err error) {
 	s.unsaved[name] = err.Error()
 }
 
-// unsavedWith lists what a restart would not know, with the reason. originals is why
-// what was in the kernel before is not kept.
+// unsavedWith lists what a restart would lose, with the reasons. originals is why
+// original values are not saved.
 func (s *stateFiles) unsavedWith(originals error) []string {
 	if s.dir == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// askedServers makes what asks hook servers; nil where nobody is to be asked. They are
-// read once here, so that the first pod finds them.
+// askedServers makes the client of hook servers; nil if none are asked. It reads
+// their files once, so that the first pod finds them.
 func (a *Agent) askedServers() facts.HookServers {
 	c := a.opt.Config.HookServers
 	if c.Directory == "" {
@@ -25,8 +25,7 @@ func (a *Agent) askedServers() facts.HookServers {
 	return a.servers
 }
 
-// hookService is what makes the agent a hook server itself; nil where it is
-// none.
+// hookService makes the agent a hook server itself; nil if it is none.
 func hookService(c config.Config) *cri.HookService {
 	if c.Attach != "hooks" {
 		return nil
@@ -42,7 +41,7 @@ func (r callRecorder) Call(server string, _ hookserver.Stage, result hookserver.
 	r.m.HookServerCall(server, string(result), took)
 }
 
-// hookServers tells of the hook servers; nil where nobody is asked.
+// hookServers reports the hook servers; nil if none are asked.
 func (a *Agent) hookServers() *api.HookServers {
 	if a.servers == nil {
 		return nil

@@ -19,10 +19,10 @@ import (
 const lockName = "agent.lock"
 
 // handover is how long an agent waits for the one before it to end: an upgrade
-// starts the new one while the old one saves what it knows.
+// starts the new one while the old one saves its state.
 const handover = 10 * time.Second
 
-// lockPause is between two looks at a lock that somebody holds.
+// lockPause is the pause between two checks of a lock that another process holds.
 const lockPause = 50 * time.Millisecond
 
 // own takes the state directory for this agent alone, before anything in it is
@@ -46,8 +46,8 @@ func (a *Agent) own() error {
 	return nil
 }
 
-// lockState takes the lock of a state directory. It waits while another has it,
-// having told whom, and the error says so.
+// lockState takes the lock of a state directory. If another process has it, it logs
+// which one and waits; the error names it.
 func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)) (io.Closer, error) {
 	f, err := dir.Open(lockName)
 	if err != nil {
@@ -83,8 +83,8 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 	}
 }
 
-// holder names the process that has a lock, for people. What a longer number left
-// behind the first line does not count.
+// holder names the process that has a lock, for people. It ignores the rest of a
+// longer number behind the first line.
 func holder(dir *statefile.Dir) string {
 	text, err := dir.Read(lockName)
 	line, _, _ := bytes.Cut(text, []byte("\n"))

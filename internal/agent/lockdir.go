@@ -9,10 +9,11 @@ import (
 	"syscall"
 )
 
-// makeShared makes a directory that containers of any user write to, in one that nobody
-// else on the host can enter. So a program of one container that is set-user-ID, or
-// a link it makes, is met by nobody outside of containers. One that is there already
-// must be ours: whoever has another at its path could have containers write elsewhere.
+// makeShared makes a directory that containers of any user write to, inside one
+// that nobody else on the host can enter. So no process outside of containers
+// reaches a set-user-ID program or a link that a container puts there. An existing
+// directory must be ours: with another one at this path, containers could write
+// elsewhere.
 func makeShared(path string) error {
 	above := filepath.Dir(path)
 	if err := os.MkdirAll(filepath.Dir(above), 0o755); err != nil {
@@ -49,7 +50,7 @@ func makeOwned(path string, mode fs.FileMode) error {
 	if info.Mode().Perm() == mode {
 		return nil
 	}
-	if err := d.Chmod(mode); err != nil { // the umask may have taken some away
+	if err := d.Chmod(mode); err != nil { // the umask may have removed some bits
 		return fmt.Errorf("set mode %o of directory %s: %w", mode, path, err)
 	}
 	return nil

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// headRoom is how much garbage may lie between two collections of a heap of
-	// headRoom or more, in bytes. A node agent is paid for by pods: the 4 MiB
-	// are what a thousand containers leave of 40 MiB.
+	// headRoom is how much garbage may exist between two collections of a heap of
+	// headRoom or more, in bytes. Pods pay for a node agent's memory: the 4 MiB are
+	// what a thousand containers leave of 40 MiB.
 	headRoom = 4 << 20
-	// leastPercent bounds the work of collecting large heaps, mostPercent the
+	// leastPercent limits the work of collecting large heaps, mostPercent the
 	// garbage of small ones: Go's own default.
 	leastPercent, mostPercent = 30, 100
-	// The heap is looked at every startInterval for memoryInterval, then every
-	// memoryInterval: what a start leaves lying between what it keeps cannot be
-	// given back in pages.
+	// The heap is checked every startInterval for memoryInterval, then every
+	// memoryInterval: the garbage of a start lies between live memory, whose pages
+	// cannot be returned.
 	startInterval  = 50 * time.Millisecond
 	memoryInterval = 5 * time.Second
 )
 
-// RunAlone is Run in a process that is the agent's alone: the memory of the whole
-// process is kept within bounds, too.
+// RunAlone is Run in a process of the agent's own: it limits the memory of the
+// whole process, too.
 func (a *Agent) RunAlone(ctx context.Context) error {
 	bounded, end := context.WithCancel(ctx)
 	var w sync.WaitGroup
@@ -34,9 +34,9 @@ func (a *Agent) RunAlone(ctx context.Context) error {
 	return a.Run(ctx)
 }
 
-// boundMemory keeps the process's garbage within bounds until ctx ends. A hard
-// limit (GOMEMLIMIT) near what lives would have the collector run without pause;
-// this only has it run earlier.
+// boundMemory limits the process's garbage until ctx ends. A hard limit
+// (GOMEMLIMIT) near the live heap would make the collector run without pause; this
+// only makes it run earlier.
 func boundMemory(ctx context.Context) {
 	before := debug.SetGCPercent(mostPercent)
 	defer debug.SetGCPercent(before)
@@ -45,11 +45,10 @@ func boundMemory(ctx context.Context) {
 	at := mostPercent
 	for i := 0; ; i++ {
 		if i == int(memoryInterval/startInterval) { // the start is over
-			_ = forgetProgram() // it only stays mapped otherwise
+			_ = forgetProgram() // otherwise it only stays mapped
 			t.Reset(memoryInterval)
 		}
-		// Setting it stops the world for a moment: small differences do not
-		// count.
+		// A change stops the world for a moment: small differences do not count.
 		if p := percent(liveHeap()); p/5 != at/5 {
 			at = p
 			debug.SetGCPercent(p)
@@ -62,7 +61,7 @@ func boundMemory(ctx context.Context) {
 	}
 }
 
-// percent is by how much a heap may grow, in percent of what lives in it.
+// percent is by how much a heap may grow, in percent of its live part.
 func percent(live uint64) int {
 	if live <= headRoom {
 		return mostPercent

@@ -14,19 +14,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// node is what hooks are made for: what was found of the kernel and the
-// machine's devices.
+// node is what hooks are made for: what was found of the kernel and the machine's
+// devices.
 type node struct {
 	tree    *cgroup.Tree
 	devices func() (lifecycle.Host, error)
-	resctrl resctrl.FS       // nil where there is none
-	cookies coresched.Kernel // nil where nobody may ask
-	// makes: directories of the host that containers are given are made; elsewhere
-	// they are taken for made.
+	resctrl resctrl.FS       // nil if there is none
+	cookies coresched.Kernel // nil if no source has it
+	// makes: the agent makes directories of the host for containers; without it
+	// they count as made.
 	makes bool
 }
 
-// nodeOf is a node as far as it was given.
+// nodeOf is a node by the given options.
 func nodeOf(o Options) node {
 	n := node{tree: o.Tree, resctrl: o.Resctrl, cookies: o.Cookies, devices: hostOf(o.Config.Paths)}
 	if o.Host != nil {
@@ -35,7 +35,7 @@ func nodeOf(o Options) node {
 	return n
 }
 
-// Host reads the node's devices. What cannot be read is not there.
+// Host reads the node's devices. It leaves out what cannot be read.
 func (n node) Host() lifecycle.Host {
 	if n.devices == nil {
 		return lifecycle.Host{}
@@ -87,8 +87,8 @@ func (n node) probeDevice(prefix string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "there is no " + prefix + "*"}
 }
 
-// Effective tells of every hook of the catalogue whether a node with this
-// cgroup tree, and its devices below these directories, lets it take effect.
+// Effective says for every hook of the catalogue whether it can take effect on a
+// node with this cgroup tree, and with its devices below these directories.
 func Effective(tree *cgroup.Tree, p config.Paths, hooks []hook.Info) []api.Hook {
 	n := node{tree: tree, devices: hostOf(p), cookies: coresched.Real{}}
 	if files, err := resctrl.OpenRoot(p.Resctrl); err == nil {

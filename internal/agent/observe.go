@@ -33,7 +33,7 @@ func newMetrics(o Options) *metrics.Metrics {
 }
 
 // serveHTTP answers on http.address until ctx ends. A node whose metrics page
-// cannot be served still needs its QoS, so a failure is only told.
+// cannot be served still needs its QoS, so a failure is only logged.
 func (a *Agent) serveHTTP(ctx context.Context, address string) {
 	a.log.Info("serving metrics and probes", logkey.Address, address)
 	err := web.Serve(ctx, address, web.Options{
@@ -44,8 +44,8 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) {
 	}
 }
 
-// Ready reports why the node's containers are not kept yet; nil where a runtime
-// is attached and what it runs has been taken over.
+// Ready reports why the agent is not ready; nil if a runtime is attached and its
+// list was decided and applied.
 func (a *Agent) Ready() error {
 	if other := a.neighbour.standby(); other != "" {
 		return errors.New("standby: " + other)
@@ -71,7 +71,7 @@ func (a *Agent) Ready() error {
 	return err
 }
 
-// summary adds to the conductor's numbers what the agent knows of itself.
+// summary adds the agent's own numbers to the conductor's.
 func (a *Agent) summary() api.Summary {
 	n := nodeview.Summary(a.conductor)
 	set := a.settings

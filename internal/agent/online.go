@@ -14,23 +14,23 @@ import (
 )
 
 // lookAtCPUs is how often the kernel is asked which CPUs are online, and which NUMA
-// nodes have memory. It tells by uevents too, but only those who are in the host's
-// network namespace.
+// nodes have memory. It sends uevents, too, but only into the host's network
+// namespace.
 const lookAtCPUs = time.Second
 
-// lookAtMemory is after how many looks nodes' sizes are read, too: memory can come
-// to a node that has some.
+// lookAtMemory is after how many polls the nodes' sizes are read, too: memory can
+// be added to a node that has some.
 const lookAtMemory = 30
 
-// hardware is the node's, as the kernel shows it.
+// hardware is the node's machine, as the kernel shows it.
 type hardware struct {
 	sys      fs.FS
 	log      *slog.Logger
 	settings *settings
 }
 
-// watch has everything decided anew when CPUs or memory go offline or come
-// back, until ctx ends.
+// watch decides everything anew when CPUs or memory go offline or come back, until
+// ctx ends.
 func (h hardware) watch(ctx context.Context) {
 	tick := time.NewTicker(lookAtCPUs)
 	defer tick.Stop()
@@ -44,7 +44,8 @@ func (h hardware) watch(ctx context.Context) {
 		text, err := fs.ReadFile(h.sys, "devices/system/cpu/online")
 		if list := strings.TrimSpace(string(text)); err == nil && list != cpus {
 			ids, err := topology.ParseList(list)
-			// Cgroups follow a CPU that came a moment later: they are asked once the kernel had time for that.
+			// The kernel updates cgroups a moment after a CPU comes online: they
+			// are read once it has had time for that.
 			if late := list == seen || h.settings.hardware().OnlineIDs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
 				cpus = list
 				h.takeOnline(ids)
@@ -59,8 +60,8 @@ func (h hardware) watch(ctx context.Context) {
 	}
 }
 
-// takeMemory puts it in force that NUMA nodes have other memory. Containers that run
-// keep their memory nodes.
+// takeMemory applies a change of NUMA nodes' memory. Containers that run keep their
+// memory nodes.
 func (h hardware) takeMemory() {
 	nodes, err := sysfs.Memory(h.sys)
 	if err != nil {
@@ -83,7 +84,7 @@ func (h hardware) takeMemory() {
 	h.settings.rehost(now)
 }
 
-// takeOnline puts it in force that these CPUs are online.
+// takeOnline applies a change of the online CPUs.
 func (h hardware) takeOnline(ids []int) {
 	h.settings.applying.Lock()
 	defer h.settings.applying.Unlock()
@@ -102,7 +103,7 @@ func (h hardware) takeOnline(ids []int) {
 	h.settings.rehost(now)
 }
 
-// learn finds out where CPUs are that were offline when the machine was read, and
+// learn reads the places of CPUs that were offline when the machine was read, and
 // are online now.
 func (h hardware) learn(m *topology.Machine) *topology.Machine {
 	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.Unread }) {

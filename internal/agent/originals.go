@@ -13,11 +13,12 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// originalsName is the file in paths.state that says what was in cgroup files
-// before us. Its first line names the boot it is of: cgroups do not outlive one.
+// originalsName is the file in paths.state with the contents of cgroup files from
+// before our first write. Its first line names the boot: cgroups do not outlive
+// one.
 const originalsName = "originals.jsonl"
 
-// errInUse is why the originals cannot be given back beside a running agent.
+// errInUse is why the originals cannot be restored beside a running agent.
 var errInUse = errors.New("an agent is running on this state directory")
 
 // originals is the keeper's journal in a file. It logs the first of many
@@ -31,19 +32,19 @@ type originals struct {
 	failed bool
 }
 
-// openOriginals opens the journal in a state directory, and returns what an
-// earlier agent of this boot left there, nil where there was none at all. locked
-// says that nobody else has it. After an error it can be used nevertheless: what
-// the keeper knows is written once that is possible.
+// openOriginals opens the journal in a state directory, and returns what an earlier
+// agent of this boot left there, nil if there was none. locked says that no other
+// process has it. After an error it can still be used: what the keeper knows is
+// written once that is possible.
 func openOriginals(dir *statefile.Dir, log *slog.Logger) (o *originals, earlier []byte, locked bool, err error) {
 	o = &originals{path: dir.Path(originalsName), log: log}
 	o.Lines, earlier, locked, err = statefile.OpenLines(dir, originalsName, bootID())
 	return o, earlier, locked, err
 }
 
-// keepOriginals has the keeper remember what was there before over a restart. It returns
-// what closes that, and then the rest.
-// Without a state directory, or where it fails, it does so while it runs.
+// keepOriginals makes the keeper remember original values over a restart. It
+// returns a function that closes the journal, and one for the rest. Without a state
+// directory, or if it fails, the keeper remembers them only while it runs.
 func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() error {
 	if s.dir == nil {
 		return rest
@@ -62,12 +63,12 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 		s.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
 	}
 	return func() error {
-		k.Originals.KeepNow() // what a full disk did not take before
+		k.Originals.KeepNow() // what a full disk refused before
 		return errors.Join(rest(), journal.Close())
 	}
 }
 
-// Append adds lines. The keeper replaces all of them where that fails.
+// Append adds lines. The keeper replaces all of them if that fails.
 func (o *originals) Append(lines []byte) error {
 	err := o.Lines.Append(lines)
 	if err == nil {
@@ -95,7 +96,7 @@ func (o *originals) report(err error) {
 	o.failed = err != nil
 }
 
-// bootID names this boot of the machine, "" where nobody tells.
+// bootID names this boot of the machine, "" if that is not known.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

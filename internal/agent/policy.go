@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy is what an agent made of these options would give its engine. The
+// Policy is the policy that an agent with these options would give its engine. The
 // options must have a machine and a tree.
 func Policy(o Options) (engine.Policy, error) {
 	return policyOf(o.Config, o.Machine, nodeOf(o))
@@ -93,7 +93,7 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 	return p
 }
 
-// present reads a list of CPUs, without those that are there and offline now.
+// present reads a list of CPUs, without those that are offline now.
 func present(m *topology.Machine, list string) (topology.Set, error) {
 	ids, err := topology.ParseList(list)
 	if err != nil {
@@ -118,8 +118,8 @@ func rulesOf(all []config.Rule) intent.Rules {
 	return rules
 }
 
-// tuning translates what concerns the conductor itself. Names are validated
-// with the configuration.
+// tuning translates the settings for the conductor itself. Names are validated with
+// the configuration.
 func tuning(c config.Config) conductor.Tuning {
 	t := conductor.Tuning{Pace: c.NRI.Pace(), Fail: c.FailurePolicy.Agent == "fail"}
 	t.ConflictLimit = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}

@@ -17,7 +17,7 @@ func (s *settings) active() []hook.Hook {
 	return active
 }
 
-// hooks tells of every hook whether it is switched on and can take effect.
+// hooks says for every hook whether it is switched on and can take effect.
 func (s *settings) hooks() []api.Hook {
 	on := map[string]hook.Info{}
 	for _, h := range s.active() {
@@ -34,12 +34,12 @@ func (s *settings) hooks() []api.Hook {
 	return out
 }
 
-// lookAgain is how often a node is probed again while it could not be told
-// whether a hook can take effect.
+// lookAgain is how often a node is probed again while it is not known whether a
+// hook can take effect.
 const lookAgain = 10 * time.Second
 
-// probeAgain makes the hooks anew once what could not be told at the start,
-// because the node had no cgroups of pods yet, can be.
+// probeAgain makes the hooks anew once a probe has an answer that it lacked at the
+// start, because the node had no cgroups of pods yet.
 func (s *settings) probeAgain(ctx context.Context) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A start reads most of the program once: what packages set up, tables of
-// message types, names of all functions. Those pages stay mapped, some 20 MB,
-// though hardly any is read again. forgetProgram unmaps them; what is read again
-// is mapped again from the page cache, which keeps it as long as there is room.
+// A start reads most of the program once: what packages set up, tables of message
+// types, names of all functions. Those pages stay mapped, some 20 MB, though hardly
+// any is read again. forgetProgram unmaps them. A page that is read again is mapped
+// again from the page cache, which keeps it while there is room.
 func forgetProgram() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 // copiesPatience is how long a release waits for the runtime's stored copies.
 const copiesPatience = time.Minute
 
-// Release gives back everything the agent changed. From then on it decides
-// nothing until it is started anew; a configuration that changes meanwhile is
-// taken in and has no effect.
+// Release restores everything that the agent changed. From then on it decides
+// nothing until its next start; a changed configuration is read and has no effect.
 func (a *Agent) Release(ctx context.Context) (api.Released, error) { return a.settings.release(ctx) }
 
 // ran reports whether an agent has run with a configuration: it made the key.
@@ -29,11 +28,11 @@ func ran(c config.Config) bool {
 	return c.Paths.Key != "" && err == nil
 }
 
-// Release has the running agent give back what it changed.
+// Release asks the running agent to restore what it changed.
 func (s source) Release(ctx context.Context) (api.Released, error) { return s.a.Release(ctx) }
 
-// ReleaseAlone gives back what an agent that runs no more left in the kernel. It
-// fails where one runs. The runtime's stored copies stay as they are.
+// ReleaseAlone restores what an agent that has ended left in the kernel. It fails
+// if one runs. The runtime's stored copies stay as they are.
 func ReleaseAlone(c config.Config) (r api.Released, err error) {
 	files, err := cgroup.OpenRoot(c.Cgroup.Root)
 	if err != nil {

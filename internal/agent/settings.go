@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// settings are the configuration in force, and the machine that it is in force on.
+// settings are the configuration in force, and the machine that it applies to.
 type settings struct {
 	log       *slog.Logger
 	level     *slog.LevelVar // follows log.level; nil for none
@@ -25,8 +25,8 @@ type settings struct {
 	node      node
 	conductor *conductor.Conductor
 
-	// applying is held while a policy is made and put in force: the last one made
-	// is the one in force.
+	// applying is held while a policy is made and applied: the last one made is the
+	// one in force.
 	applying sync.Mutex
 
 	mu         sync.Mutex // guards all below
@@ -35,7 +35,7 @@ type settings struct {
 	generation uint64
 	badConfig  string // why a newer file is not in force
 	dropIn     bool   // the configuration came from the runtime
-	released   bool   // nothing is decided any more
+	released   bool   // nothing is decided any more, after a release
 }
 
 // current is the configuration in force.
@@ -52,8 +52,8 @@ func (s *settings) hardware() *topology.Machine {
 	return s.machine
 }
 
-// policy makes the policy of a configuration on a machine: one that decides nothing after
-// a release. The caller holds applying.
+// policy makes the policy of a configuration on a machine; after a release, one
+// that decides nothing. The caller holds applying.
 func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, error) {
 	p, err := policyOf(c, m, s.node)
 	s.mu.Lock()
@@ -64,8 +64,7 @@ func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, 
 	return p, err
 }
 
-// problem notes why a newer configuration is not in force; nil, that it
-// is again.
+// problem notes why a newer configuration is not in force; nil says that it is.
 func (s *settings) problem(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +76,8 @@ func (s *settings) problem(err error) {
 	s.log.Error("the new configuration is refused; the old one stays in force", logkey.Err, err)
 }
 
-// fromFile takes a changed configuration file, unless the runtime gave us a
-// configuration of its own: of the two the one nearer to our start counts.
+// fromFile applies a changed configuration file, unless the runtime sent a
+// configuration of its own: that one has priority.
 func (s *settings) fromFile(c config.Config) error {
 	s.mu.Lock()
 	dropIn := s.dropIn
@@ -89,7 +88,8 @@ func (s *settings) fromFile(c config.Config) error {
 	return s.apply(c)
 }
 
-// fromRuntime takes the configuration a runtime hands to a plugin it launched.
+// fromRuntime applies the configuration that a runtime sends to a plugin it
+// launched.
 func (s *settings) fromRuntime(yaml string) error {
 	c, err := config.Parse("the runtime's drop-in", []byte(yaml))
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *settings) fromRuntime(yaml string) error {
 	return nil
 }
 
-// partly notes what of the configuration in force has no effect.
+// partly notes which parts of the configuration in force have no effect.
 func (s *settings) partly(err error) {
 	s.mu.Lock()
 	s.badConfig = err.Error()
@@ -122,8 +122,8 @@ func (s *settings) partly(err error) {
 	s.log.Error("a part of the configuration has no effect", logkey.Err, err)
 }
 
-// apply puts a new configuration in force for what lives and what comes.
-// Settings that only a start can change are named and keep their old value.
+// apply applies a new configuration to running pods and new ones. It names settings
+// that only a start can change; these keep their old value.
 func (s *settings) apply(c config.Config) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -148,8 +148,8 @@ func (s *settings) apply(c config.Config) error {
 	return nil
 }
 
-// keepStart puts back into a drop-in what only a start reads, and names what of
-// it the drop-in says. What it leaves at the default it does not say.
+// keepStart restores in a drop-in the keys that only a start reads, and names those
+// that the drop-in sets to something else than the default.
 func keepStart(c *config.Config, inForce config.Config) []string {
 	def := config.Default()
 	mine, theirs, plain := startOf(inForce.NRI), startOf(c.NRI), startOf(def.NRI)
@@ -175,13 +175,12 @@ func keepStart(c *config.Config, inForce config.Config) []string {
 	return keys
 }
 
-// startOf is what only a start reads of how NRI is used.
+// startOf are the keys of nri that only a start reads.
 func startOf(n config.NRI) config.NRI {
 	return config.NRI{Enabled: n.Enabled, Socket: n.Socket, Name: n.Name, Index: n.Index}
 }
 
-// rehost puts the policy in force on a machine that changed. The caller holds
-// applying.
+// rehost applies the policy to a machine that changed. The caller holds applying.
 func (s *settings) rehost(now *topology.Machine) {
 	c := s.current()
 	policy, err := s.policy(c, now)
@@ -195,7 +194,8 @@ func (s *settings) rehost(now *topology.Machine) {
 	s.conductor.Rehost(now, policy, tuning(c))
 }
 
-// release gives back everything the agent changed, and decides nothing from then on.
+// release restores everything that the agent changed; it decides nothing from then
+// on.
 func (s *settings) release(ctx context.Context) (api.Released, error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()

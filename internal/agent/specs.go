@@ -28,7 +28,7 @@ func rungsOf(c config.PodSpec, dial socket.Dialer) []podspec.Rung {
 	return rungs
 }
 
-// ladder makes what tells the pod specs.
+// ladder makes the chain of sources of pod specs.
 func (a *Agent) ladder() *podspec.Ladder {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
@@ -38,7 +38,8 @@ func (a *Agent) ladder() *podspec.Ladder {
 	})
 }
 
-// grantsOf makes what tells the devices, CPUs and memory nodes Kubernetes granted.
+// grantsOf makes the source of the devices, CPUs and memory nodes that Kubernetes
+// granted.
 func grantsOf(c config.PodSpec) podspec.GrantsOptions {
 	return podspec.GrantsOptions{Socket: c.Kubelet.PodResourcesSocket, Wait: time.Duration(c.Wait) * time.Millisecond}
 }
@@ -59,7 +60,7 @@ func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 	return sourceOf(g.State())
 }
 
-// ask runs what asks the kubelet until it is ready, and on until end is called.
+// ask runs a source until it is ready; it runs on until end is called.
 func ask(ctx context.Context, who interface {
 	Run(ctx context.Context) error
 	Ready(ctx context.Context)
@@ -68,7 +69,7 @@ func ask(ctx context.Context, who interface {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = who.Run(ctx) // only of connections that do not close
+		_ = who.Run(ctx) // only errors of connections that do not close
 	}()
 	who.Ready(ctx)
 	return func() {
@@ -77,7 +78,7 @@ func ask(ctx context.Context, who interface {
 	}
 }
 
-// AskSpecs asks the sources that a configuration names once.
+// AskSpecs asks the configured sources once.
 func AskSpecs(ctx context.Context, c config.PodSpec) []api.SpecSource {
 	l := podspec.New(podspec.Options{Rungs: rungsOf(c, nil)})
 	defer ask(ctx, l)()

@@ -17,39 +17,39 @@ import (
 )
 
 const (
-	// reopenStatus is the pause before a status socket is opened again that another
-	// agent serves.
+	// reopenStatus is the pause before the agent tries again to open a status
+	// socket that another agent serves.
 	reopenStatus = 200 * time.Millisecond
-	// askNeighbour bounds the question who serves it, and is how long an answer is
-	// taken for true.
+	// askNeighbour limits the time of the question who serves it, and is how long
+	// an answer counts.
 	askNeighbour = 2 * time.Second
 	// remindNeighbour is how often the log names the other agent.
 	remindNeighbour = 5 * time.Minute
 )
 
-// neighbour is another agent of this node, as far as it is known.
+// neighbour is what is known of another agent on this node.
 type neighbour struct {
 	log    *slog.Logger
-	lock   *nodelock.Lock // against a second agent
-	path   string         // of our status socket; "" for none
+	lock   *nodelock.Lock // the locks against a second agent
+	path   string         // the path of our status socket; "" for none
 	accept func(net.Listener) net.Listener
-	// socket is our status socket; nil where it is not ours, or none is configured.
+	// socket is our status socket; nil if it is not ours, or none is configured.
 	socket *status.Socket
 
 	mu sync.Mutex // guards all below
 	// used is why the status socket cannot be opened: another agent serves it.
 	used  error
-	asked time.Time       // last, who that is
+	asked time.Time       // the process that served it last
 	by    nodelock.Holder // the answer
-	taken *nodelock.Taken // why this agent stays out; nil where it works
-	told  time.Time       // the log, last
-	lacks map[string]bool // places that cannot be locked, already in the log
+	taken *nodelock.Taken // why this agent is in standby; nil if it works
+	told  time.Time       // what the log named last
+	lacks map[string]bool // places that cannot be locked, and that the log has named
 }
 
 // places are the directories that agents of one node lock: the kubelet's cgroup
 // root, which each must write below, and those of the sockets it attaches through.
-// They follow from where it attaches, so that two agents cannot be configured not to
-// see each other and to share a runtime all the same.
+// They follow from where it attaches, so that two agents at one runtime always
+// share one, whatever their configuration.
 func (a *Agent) places() []nodelock.Place {
 	c := a.opt.Config
 	var all []nodelock.Place
@@ -73,8 +73,8 @@ func (a *Agent) places() []nodelock.Place {
 	return all
 }
 
-// admit is asked by attachments before they connect: an error, which is a
-// *nodelock.Taken, says that another agent works on this node.
+// admit is called by attachments before they connect. An error, a *nodelock.Taken,
+// says that another agent works on this node.
 func (n *neighbour) admit() error {
 	taken := n.socketTaken()
 	if taken == nil {
@@ -117,7 +117,7 @@ func (n *neighbour) unlocked(err error) {
 	}
 }
 
-// standby is why this agent decides nothing; "" where it works.
+// standby is why this agent decides nothing; "" if it works.
 func (n *neighbour) standby() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,8 +127,8 @@ func (n *neighbour) standby() string {
 	return n.taken.Error()
 }
 
-// open opens the status socket, before anything is attached: where another
-// agent serves it, this one stays out.
+// open opens the status socket before anything is attached: if another agent serves
+// it, this one stays in standby.
 func (n *neighbour) open(ctx context.Context) {
 	if n.path == "" {
 		return
@@ -143,10 +143,10 @@ func (n *neighbour) open(ctx context.Context) {
 	n.mu.Unlock()
 }
 
-// serve answers at the status socket until ctx ends. While another agent
-// serves it, it is waited for. Where it cannot be opened, or accepting fails, as it
-// does for good where the kernel has no memory for a moment, it is opened again: a
-// node without a status socket still needs its QoS.
+// serve answers at the status socket until ctx ends. While another agent serves it,
+// it waits. If it cannot be opened, or accepting fails (as it does for good if the
+// kernel has no memory for a moment), it is opened again: a node without a status
+// socket still needs its QoS.
 func (n *neighbour) serve(ctx context.Context, source status.Source) {
 	again := time.NewTicker(reopenStatus)
 	defer again.Stop()
@@ -174,7 +174,8 @@ func (n *neighbour) serve(ctx context.Context, source status.Source) {
 	}
 }
 
-// socketTaken is who serves our status socket; nil for nobody else.
+// socketTaken is the other agent that serves our status socket; nil if there is
+// none.
 func (n *neighbour) socketTaken() *nodelock.Taken {
 	n.mu.Lock()
 	used, by, asked := errors.Is(n.used, status.ErrInUse), n.by, n.asked
@@ -204,7 +205,7 @@ func whoServes(path string) nodelock.Holder {
 	if err != nil {
 		return nodelock.Holder{}
 	}
-	if n.Agent.PID == 0 { // an agent of before it said so
+	if n.Agent.PID == 0 { // an agent older than this answer
 		return nodelock.Holder{Config: n.ConfigFile, Version: n.Version, Started: n.Started}
 	}
 	return n.Agent

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// watchDrift has values that others change put right, until ctx ends.
+// watchDrift has foreign changes of values repaired, until ctx ends.
 func (a *Agent) watchDrift(ctx context.Context) error {
 	w, err := a.watcher()
 	if err != nil {
@@ -20,7 +20,7 @@ func (a *Agent) watchDrift(ctx context.Context) error {
 	return a.conductor.Watch(ctx, w)
 }
 
-// watcher watches the tree's files; nil where nobody can tell of a given tree's.
+// watcher watches the tree's files; nil if a given tree has no notices.
 func (a *Agent) watcher() (cgroup.Watcher, error) {
 	switch {
 	case a.opt.Watch != nil:

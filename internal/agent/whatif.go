@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// PlanPods tells what would become of pods, given as manifests.
+// PlanPods returns what would be decided for pods, given as manifests.
 func (s source) PlanPods(manifests []byte) (api.Outlook, error) {
 	all, err := podspec.Manifests(manifests)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s source) PlanPods(manifests []byte) (api.Outlook, error) {
 	return nodeview.WhatIf(s.a.conductor, wishes(all)), nil
 }
 
-// PlanConfig tells which containers a configuration file would move.
+// PlanConfig returns which containers a configuration file would move.
 func (s source) PlanConfig(file []byte) (api.Outlook, error) {
 	c, err := config.Parse("the new configuration", file)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s source) PlanConfig(file []byte) (api.Outlook, error) {
 	return nodeview.WhatIfConfigured(s.a.conductor, policy), nil
 }
 
-// wishes are manifests as a kubelet would tell the runtime of them.
+// wishes are manifests as a kubelet would send them to the runtime.
 func wishes(manifests []podspec.Manifest) []engine.Wish {
 	var all []engine.Wish
 	for i, m := range manifests {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cookie asks the kernel, which writes the answer where it is told.
+// cookie asks the kernel, which writes the answer to the given address.
 func cookie(thread int) (uint64, error) {
 	var c uint64
 	at := uintptr(unsafe.Pointer(&c)) //nolint:gosec // prctl takes addresses as numbers; c is used below

@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// Groups keeps which cookie stands for which group. A group is known for as
-// long as a thread of it lives. Its methods may be called at once from many
-// goroutines.
+// Groups keeps which cookie belongs to which group. A group is known while one of
+// its threads lives. Its methods may be called at once from many goroutines.
 type Groups struct {
 	kernel Kernel
 
@@ -19,10 +18,10 @@ type Groups struct {
 	cookies map[string]uint64
 	members map[string][]int  // threads by group
 	groups  map[uint64]string // by cookie
-	crowded int               // how many groups there are before the dead ones are looked for
+	crowded int               // the number of groups at which dead ones are removed
 }
 
-// fewGroups is how many groups are not worth looking for dead ones among them.
+// fewGroups is a number of groups that is too small to look for dead ones.
 const fewGroups = 64
 
 // New makes groups of a kernel's threads.
@@ -30,13 +29,13 @@ func New(k Kernel) *Groups {
 	return &Groups{kernel: k, cookies: map[string]uint64{}, members: map[string][]int{}, groups: map[uint64]string{}}
 }
 
-// maxRounds bounds how often new threads are looked for while some are moved.
+// maxRounds limits how often new threads are looked for while some are moved.
 const maxRounds = 5
 
-// Join gives threads the cookie of a group, "" for none, and says whether there
+// Join gives threads the cookie of a group, "" for none, and reports whether there
 // were any, and whether one had another. Threads that start meanwhile have their
-// parent's cookie, so it is looked again until nothing new is found. A cookie
-// that threads have from an earlier run of ours is taken for the group's.
+// parent's cookie, so it repeats until there are no new ones. A cookie from an
+// earlier run of ours counts as the group's.
 func (g *Groups) Join(group string, threads func() ([]int, error)) (found, changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +113,8 @@ func (g *Groups) knowLocked(group string, cookie uint64) {
 	if len(g.cookies) <= max(g.crowded, fewGroups) {
 		return
 	}
-	// Nobody reports the end of a group: its last thread ends, and its name does not
-	// come again.
+	// No event reports the end of a group: its last thread ends, and its name does
+	// not come again.
 	for _, other := range slices.Collect(maps.Keys(g.cookies)) {
 		if other != group {
 			g.memberLocked(other)
@@ -124,8 +123,9 @@ func (g *Groups) knowLocked(group string, cookie uint64) {
 	g.crowded = 2 * len(g.cookies)
 }
 
-// memberLocked returns a live thread of a group and its cookie, or zeros. Who
-// ended or has another cookie falls out; without a member the cookie is gone.
+// memberLocked returns a live thread of a group and its cookie, or zeros. It
+// removes threads that have ended or have another cookie; without a member the
+// cookie is gone.
 func (g *Groups) memberLocked(group string) (thread int, cookie uint64) {
 	seen := map[int]bool{}
 	var live []int

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Kernel is what the kernel does with cookies of single threads.
+// Kernel are the kernel's calls for cookies of single threads.
 type Kernel interface {
 	// Cookie returns a thread's cookie, 0 for none.
 	Cookie(thread int) (uint64, error)
@@ -37,8 +37,8 @@ func (Real) Create(thread int) error {
 	return unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_CREATE, uintptr(thread), oneThread, 0)
 }
 
-// Share goes by way of a thread of ours, which takes the cookie and gives it
-// on. The thread ends with that: nothing else of ours may run with a cookie.
+// Share uses a thread of ours, which takes the cookie and passes it on. The thread
+// then ends: nothing else of ours may run with a cookie.
 func (Real) Share(from, to int) error {
 	done := make(chan error)
 	go func() {
@@ -55,7 +55,7 @@ func (Real) Share(from, to int) error {
 	return <-done
 }
 
-// Probe tells whether a kernel gives cookies, by asking for one of our own.
+// Probe says whether a kernel gives cookies, by asking for one for ourselves.
 func Probe(k Kernel) lifecycle.Finding {
 	if k == nil {
 		return lifecycle.Finding{Why: "nobody can ask"}

@@ -1,5 +1,5 @@
-// Package follow calls a function whenever files may have changed. It knows
-// nothing of what is in them.
+// Package follow calls a function when files may have changed. It knows nothing of
+// their content.
 package follow
 
 import (
@@ -10,24 +10,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follower says what is followed. Dirs and Look are required.
+// Follower says which directories to watch, and what to call. Dirs and Look are
+// required.
 type Follower struct {
-	// Settle is how long the directories must be quiet before Look is called:
-	// somebody may still be writing.
+	// Settle is how long the directories must be unchanged before Look is called:
+	// another program may still be writing.
 	Settle time.Duration
-	// Patience bounds Settle in a directory that is never quiet.
+	// Patience limits Settle in a directory that always changes.
 	Patience time.Duration
-	// Recheck is how often Look is called without having been told of anything:
-	// a watch dies with its directory and is blind on some network file systems.
+	// Recheck is how often Look is called without a notice: a watch ends with its
+	// directory, and sees nothing on some network file systems.
 	Recheck time.Duration
-	// Dirs are the directories to watch, asked for anew before each look. One
-	// that is not there is tried again at the next.
+	// Dirs returns the directories to watch, before each call of Look. A missing
+	// one is tried again at the next.
 	Dirs func() []string
 	// Look is called first at once.
 	Look func()
 }
 
-// Run follows until ctx ends, and fails only where nothing can be watched.
+// Run watches until ctx ends, and fails only if nothing can be watched.
 func (f Follower) Run(ctx context.Context) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -53,7 +54,7 @@ func (r *run) loop(ctx context.Context) error {
 	quiet := time.NewTimer(0)
 	quiet.Stop()
 	defer quiet.Stop()
-	var since time.Time // first event not looked at yet; zero for none
+	var since time.Time // first notice without a call of Look; zero for none
 	poke := func() {
 		now := time.Now()
 		if since.IsZero() {
@@ -74,7 +75,7 @@ func (r *run) loop(ctx context.Context) error {
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			poke() // events were lost: look
+			poke() // notices were lost: call Look
 		case <-tick.C:
 			poke()
 		case <-quiet.C:
@@ -84,7 +85,7 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// look watches what is to be watched now, and looks. Adding a directory again
+// look watches the present directories, and calls Look. To add a directory again
 // revives a watch whose directory was replaced.
 func (r *run) look() {
 	dirs := map[string]bool{}

@@ -9,17 +9,17 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Names a rule may use for several kinds at once.
+// Names that stand for several kinds in a rule.
 const (
 	anyKind  Kind = "*"
 	anyClass Kind = "class"
 )
 
-// Decision is what a rule says.
+// Decision is the decision of a rule.
 type Decision string
 
-// The decisions. Cap lets an intent pass as far as it stays within what
-// Kubernetes itself gave the pod.
+// The decisions. Cap grants a request as far as it stays within what Kubernetes
+// itself gave the pod.
 const (
 	Allow  Decision = "allow"
 	Cap    Decision = "cap"
@@ -34,20 +34,20 @@ type Rule struct {
 	Kinds      []Kind
 	Namespaces []string // names or patterns of path.Match
 	Decision   Decision
-	// MostCPUs bounds assigned CPUs further under Cap; 0 does not.
+	// MostCPUs limits assigned CPUs further under Cap; 0 does not.
 	MostCPUs int
-	// Name says where the rule stands, for people.
+	// Name is the rule's place in the list, for people.
 	Name string
-	// granted: a refusal leaves what Kubernetes itself gave the container. That
-	// is measured for each container, by hooks; an operator's refusal is final.
+	// granted: a refusal leaves what Kubernetes itself gave the container. Hooks
+	// measure that for each container. A refusal by an operator's rule is final.
 	granted bool
 }
 
-// Rules are the rules of the configuration. The first that matches wins; where
-// none does, the safe defaults hold. So no rules at all are safe.
+// Rules are the rules of the configuration. The first that matches wins; without a
+// match the safe defaults apply. So it is safe to have no rules.
 type Rules []Rule
 
-// Defaults returns what holds where no rule matches: every kind has a row.
+// Defaults returns the default of each kind, for requests that no rule matches.
 func Defaults() []Default {
 	all := make([]Default, len(kinds))
 	for i, k := range kinds {
@@ -59,7 +59,7 @@ func Defaults() []Default {
 // HasCap reports whether a kind can be capped.
 func HasCap(k Kind) bool { return slices.Contains(Capped(), string(k)) }
 
-// Capped returns the kinds that can be capped: those that are where no rule matches.
+// Capped returns the kinds that can be capped: those whose default is cap.
 func Capped() []string {
 	var names []string
 	for _, k := range kinds {
@@ -79,7 +79,7 @@ func KindNames() []string {
 	return names
 }
 
-// For returns the rule that holds for a kind of intent in a namespace.
+// For returns the rule for a kind of request in a namespace.
 func (r Rules) For(kind Kind, namespace string) Rule {
 	for _, rule := range r {
 		if rule.names(kind) && rule.matches(namespace) {
@@ -102,18 +102,17 @@ func (r *Rule) matches(namespace string) bool {
 	return slices.ContainsFunc(r.Namespaces, func(p string) bool { return MatchNamespace(p, namespace) })
 }
 
-// MatchNamespace reports whether a namespace's name fits a pattern. Only the
-// name counts: labels of a pod are written by whoever writes the pod. A slash,
-// which no namespace of Kubernetes has, is a letter like any other, so that no
-// name slips past "*".
+// MatchNamespace reports whether a namespace's name matches a pattern. Only the
+// name counts: a pod's author writes the pod's labels. A slash, which no namespace
+// of Kubernetes has, is an ordinary letter, so that no name avoids "*".
 func MatchNamespace(pattern, namespace string) bool {
 	ok, err := path.Match(pattern, strings.ReplaceAll(namespace, "/", "\x00"))
 	return ok && err == nil
 }
 
-// Authorise returns a pod's intent without what its namespace may not ask for.
-// Each refusal is a problem; nothing of it is partly granted. The number of
-// assigned CPUs is measured for each container, by CPUs.
+// Authorise returns a pod's intent without what its namespace may not ask for. Each
+// refusal is a problem; nothing of it is partly granted. CPUs measures the number
+// of assigned CPUs for each container.
 func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	out := *p
 	out.Problems = slices.Clone(p.Problems)
@@ -161,13 +160,13 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	return &out
 }
 
-// Refusal is an authorisation rule's no, in a sentence for people.
+// Refusal is the refusal by an authorisation rule, in a sentence for people.
 type Refusal struct{ Reason, Rule string }
 
 // Error returns the sentence.
 func (r *Refusal) Error() string { return r.Reason }
 
-// ValidPattern reports whether MatchNamespace understands a pattern.
+// ValidPattern reports whether MatchNamespace accepts a pattern.
 func ValidPattern(pattern string) bool {
 	_, err := path.Match(pattern, "")
 	return err == nil

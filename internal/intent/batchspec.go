@@ -6,13 +6,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// BatchSpecKey stands for the key of batch resources that only the pod's spec
-// names.
+// BatchSpecKey is the key in reports of batch resources that only the pod's spec
+// has.
 const BatchSpecKey = "spec: " + batchCPU + ", " + batchMemory
 
-// readBatchSpec lays the batch resources of a pod's spec over those of the
-// annotation: the annotation is a copy that Koordinator's webhook makes for
-// nodes that cannot see the spec, and it leaves out init containers.
+// readBatchSpec replaces the batch resources of the annotation by those of a pod's
+// spec. The annotation is a copy that Koordinator's webhook makes for nodes that
+// cannot see the spec, and it leaves out init containers.
 func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	if spec == nil {
 		return
@@ -68,9 +68,9 @@ func sameBatch(a, b Batch) bool {
 		max(a.LimitMemory, 0) == max(b.LimitMemory, 0)
 }
 
-// PodOverhead is what a pod's runtime class costs beside its containers, in
-// batch resources: those of that name, else the ordinary ones, which count the
-// same units.
+// PodOverhead is what a pod's runtime class costs besides its containers, in batch
+// resources: those of that name, else the ordinary ones, which count the same
+// units.
 func PodOverhead(spec *lifecycle.PodSpec) (cpu, memory int64) {
 	of := func(names ...string) int64 {
 		for _, n := range names {

@@ -5,24 +5,23 @@ import (
 	"strings"
 )
 
-// DiskLimit is what a pod may read and write of one disk at most.
+// DiskLimit limits what a pod may read and write of one disk.
 type DiskLimit struct {
 	Disk string // a name as sda, or numbers as 8:0
 	// Bytes and operations per second; 0 where there is no limit.
 	ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64
 }
 
-// Bounds of what is read: disks of a pod, operations per second (the kernel
-// keeps 32 bits, of which the last is no limit), and the letters of a class's name.
+// Limits of what is read: disks of a pod, operations per second (the kernel keeps
+// 32 bits, and the highest value is no limit), and the letters of a class's name.
 const (
 	maxDisks     = 64
 	maxIOPS      = 1<<32 - 2
 	maxClassName = 64
 )
 
-// blkioConfig is what Koordinator's annotation says of one disk. Its other
-// entries tune cost models and latencies, which belong to the disk and with
-// that to the node.
+// blkioConfig is the annotation's entry for one disk. Its other entries tune cost
+// models and latencies, which belong to the disk and so to the node.
 type blkioConfig struct {
 	ReadBPS   int64  `json:"readBPS"`
 	WriteBPS  int64  `json:"writeBPS"`
@@ -86,8 +85,8 @@ func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// readClassName reads the name of a class of the runtime's configuration. It
-// must not lead anywhere else where it becomes a path.
+// readClassName reads the name of a class of the runtime's configuration. As a part
+// of a path, it must not lead anywhere else.
 func readClassName(t *texts, key string, out *Pod) Sourced[string] {
 	name := t.annotation(key)
 	if name == "" {

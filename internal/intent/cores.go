@@ -1,17 +1,17 @@
 package intent
 
 // KoordResourceSpec says how a pod wants its CPUs chosen. Koordinator's scheduler
-// reads it; the node does where no scheduler chose.
+// reads it; this node reads it if no scheduler chose.
 const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 
-// CoreUse is how a pod that is to own CPUs wants them to be of cores. It takes
-// effect where the agent chooses them.
+// CoreUse says how an owner wants to use cores. It takes effect if the agent
+// chooses its CPUs.
 type CoreUse struct {
-	// Whole takes nothing but whole cores; Spread takes threads of as many cores
-	// as possible.
+	// Whole accepts only whole cores; Spread takes threads of as many cores as
+	// possible.
 	Whole, Spread bool
-	// CoreApart and NodeApart keep off cores, or NUMA nodes, where another owns
-	// CPUs, as far as that is possible.
+	// CoreApart and NodeApart avoid cores, or NUMA nodes, on which others own CPUs,
+	// as far as possible.
 	CoreApart, NodeApart bool
 }
 
@@ -29,7 +29,7 @@ func readResourceSpec(t *texts, out *Pod) {
 		switch policy {
 		case "", "Default":
 		case "FullPCPUs":
-			// Whole cores are what is tried first in any case.
+			// Whole cores are tried first in any case.
 			use.Whole, use.Spread = policy == spec.Required, false
 		case "SpreadByPCPUs":
 			use.Whole, use.Spread = false, true

@@ -4,11 +4,11 @@ import (
 	"strings"
 )
 
-// CoreSchedAsk is what a pod says of whom it shares cores with.
+// CoreSchedAsk says with whom a pod shares cores.
 type CoreSchedAsk struct {
-	Group     string // "" for its class's
-	Exclusive bool   // with nobody but its own containers
-	None      bool   // with everybody
+	Group     string // the group; "" for that of its class
+	Exclusive bool   // it shares cores with its own containers alone
+	None      bool   // it shares cores with all pods
 }
 
 func readCoreSched(t *texts, out *Pod) {

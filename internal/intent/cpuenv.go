@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// CPUVariable is an environment variable that tells a container of its CPUs.
+// CPUVariable is an environment variable with a container's CPUs.
 type CPUVariable struct {
 	Name string
-	// List has it be the list of the CPUs the container owns, else their count.
+	// List: it has the list of the CPUs that the container owns, else their number.
 	List bool
 }
 
-// CPUVariables are variables by which a pod wants to be told of its CPUs.
+// CPUVariables are the variables that a pod asks for.
 type CPUVariables struct {
 	Variables []CPUVariable
-	// Usual asks for those the node's configuration names.
+	// Usual asks for those in the node's configuration.
 	Usual bool
 }
 
-// Bounds of what is told by environment.
+// Limits of what a pod may ask for.
 const (
 	maxVariables    = 16
 	maxVariableName = 64
@@ -39,7 +39,7 @@ func ParseCPUVariable(text string) (CPUVariable, error) {
 	return v, nil
 }
 
-// readCPUEnv reads "true", "false", or variables divided by commas.
+// readCPUEnv reads "true", "false", or variables separated by commas.
 func readCPUEnv(t *texts, out *Pod) {
 	text := t.annotation(TrimtabCPUEnv)
 	switch text {

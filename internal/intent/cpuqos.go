@@ -2,7 +2,7 @@ package intent
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// CPUQoS is what a pod asks for in place of its class's CPU scheduling.
+// CPUQoS is a pod's request that replaces its class's CPU scheduling.
 type CPUQoS struct {
 	// Malformed: it asks for something that makes no sense.
 	Malformed bool

@@ -8,16 +8,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Means are the resources by which the CPUs of a container are measured.
+// Means are the resources that the CPUs of a container are measured by.
 type Means struct {
 	// Pod are the resources that the kubelet reported for the whole pod, Container
-	// those of the container; nil where there are none.
+	// those of the container; nil if there are none.
 	Pod, Container *lifecycle.Resources
 	// QoS is the pod's class in Kubernetes: in a Guaranteed pod the request is the limit.
 	QoS QoS
 }
 
-// CPUs returns a *Refusal where a container may not own so many CPUs.
+// CPUs returns a *Refusal if a container may not own so many CPUs.
 func (r Rules) CPUs(namespace string, n int, m Means) error {
 	rule := r.For(AssignedCPUs, namespace)
 	if why := rule.tooMany(namespace, n, m); why != "" {
@@ -61,9 +61,9 @@ func unpaid(all ...*lifecycle.Resources) bool {
 	return false
 }
 
-// Share is how many CPUs resources pay for, and by what.
+// Share is how many CPUs resources pay for, and by which of them.
 type Share struct {
-	CPUs  int    // whole ones: what is left over pays for none
+	CPUs  int    // whole CPUs: a fraction pays for none
 	Milli int64  // all of it, in thousandths of a CPU
 	By    string // "limit" or "request"; "" where no request was reported
 }
@@ -87,21 +87,21 @@ func FormatMilli(milli int64) string {
 
 const milliOfCPU = 1000
 
-// Shares of the kubelet: 1024 for one CPU, at least 2, and at most 262144, from
-// which on they tell nothing.
+// Shares of the kubelet: 1024 for one CPU, at least 2, and at most 262144, which
+// all larger requests get.
 const (
 	sharesOfCPU = 1024
 	noShares    = 2
 	mostShares  = 262144
 )
 
-// Due measures the CPUs a pod or container may own: whole ones up to its request,
-// for which the scheduler took room on the node, and up to its limit where a quota
-// is in force.
+// Due measures how many CPUs a pod or container may own: whole ones up to its
+// request, for which the scheduler reserved room on the node, and up to its limit
+// if a quota is in force.
 //
 // A limit alone pays for nothing: the kubelet always reports a request, and a limit
-// is as large as its author likes. In a Guaranteed pod both are the same, so there
-// the limit stands for a request that is not reported, or is above what shares tell.
+// is as large as its author likes. In a Guaranteed pod both are equal, so there the
+// limit replaces a request that is missing, or too large for shares.
 func Due(r *lifecycle.Resources, qos QoS) Share {
 	if r == nil {
 		return Share{}
@@ -123,9 +123,10 @@ func Due(r *lifecycle.Resources, qos QoS) Share {
 	return Share{By: "request", Milli: request, CPUs: int(request / milliOfCPU)}
 }
 
-// SharesMilli is the CPU request that the kubelet made shares of, in thousandths.
-// It rounds down, and to no value from two requests above 2: so the request is known
-// exactly, and sums of requests are. Above the largest shares nothing more is paid for.
+// SharesMilli is the CPU request that the kubelet made shares from, in thousandths.
+// It rounds down, and maps no two requests above 2 to one value: so the request is
+// known exactly, and sums of requests are. Above the largest shares nothing more is
+// paid for.
 func SharesMilli(shares uint64) int64 {
 	if shares <= noShares {
 		return 0
@@ -139,7 +140,7 @@ func MilliShares(milli int64) uint64 {
 }
 
 // LimitMilli is the CPU limit of a quota in thousandths, 0 for none. The kubelet
-// rounds down, to no quota from two limits.
+// rounds down, and maps no two limits to one quota.
 func LimitMilli(cpu *lifecycle.CPU) int64 {
 	quota, period := cpu.Quota.V, int64(defaultPeriod)
 	if p := cpu.Period.V; p > 0 && p <= 1e6 { // the kernel's longest period is 1 s
@@ -152,5 +153,5 @@ func LimitMilli(cpu *lifecycle.CPU) int64 {
 	return min(whole, math.MaxInt32)*milliOfCPU + min((part*milliOfCPU+period-1)/period, milliOfCPU-1)
 }
 
-// defaultPeriod is the kernel's CFS period in µs, where none was told.
+// defaultPeriod is the kernel's CFS period in µs, if none is set.
 const defaultPeriod = 100000

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Hugepages are limits a pod sets its containers.
+// Hugepages are the limits that a pod sets for its containers.
 type Hugepages struct {
 	// Limits are bytes by container and size of pages, as "2MB".
 	Limits map[string]map[string]int64
-	// Capped names the authorisation rule that keeps the limits within what the
-	// runtime told for the container; "" where none does.
+	// Capped names the authorisation rule that keeps the limits within the
+	// runtime's request for the container; "" for none.
 	Capped string
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Class is the quality of service class every dialect is mapped onto.
+// Class is the quality of service class; every dialect maps its own classes to it.
 type Class int
 
-// The classes. None is a pod that no dialect says anything about.
+// The classes. None is a pod that no dialect classifies.
 const (
 	None Class = iota
 	System
@@ -27,7 +27,7 @@ func (c Class) String() string {
 	return [...]string{"none", "system", "dedicated", "shared", "reclaimed"}[c]
 }
 
-// QoS is the Kubernetes QoS class, as the kubelet's cgroup tree tells it.
+// QoS is the Kubernetes QoS class, from the pod's cgroup path.
 type QoS int
 
 // The Kubernetes QoS classes.
@@ -40,56 +40,56 @@ const (
 // String returns the name Kubernetes uses.
 func (q QoS) String() string { return [...]string{"Guaranteed", "Burstable", "BestEffort"}[q] }
 
-// Sourced is a value and the label or annotation key it came from.
+// Sourced is a value with the label or annotation key it came from.
 type Sourced[T any] struct {
 	V   T
-	Key string // "" where nothing was said
+	Key string // "" if no key has it
 }
 
-// Said reports whether some dialect said it.
+// Said reports whether some dialect has it.
 func (s Sourced[T]) Said() bool { return s.Key != "" }
 
-// Batch is what a container asked for in resources that batch work borrows.
-// CPU is in milli-CPU, memory in bytes; 0 or less means not said.
+// Batch is a container's request in batch resources, which the node borrows from
+// idle pods. CPU is in milli-CPU, memory in bytes; 0 or less means none.
 type Batch struct {
 	RequestCPU  int64
 	LimitCPU    int64
 	LimitMemory int64
-	// From is the pod spec's source where that told it, and not the key.
+	// From is the pod spec's source if the request came from there, and not from
+	// the key.
 	From lifecycle.Source
 }
 
-// GPU is what a scheduler allocated of the node's GPUs.
+// GPU are the GPUs that a scheduler allocated.
 type GPU struct {
 	Minors []int // device minors, in the scheduler's order
-	// UUIDs are those of the same devices, "" for one without; none where no
-	// device has one.
+	// UUIDs are those of the same devices, "" for one without; empty if no device
+	// has one.
 	UUIDs  []string
 	Shared *GPUShare
-	// NodesRefused names the authorisation rule that keeps the devices
-	// themselves from the pod; the environment is left.
+	// NodesRefused names the authorisation rule that refuses the devices
+	// themselves; the environment is still granted.
 	NodesRefused string
 }
 
 // GPUShare is a part of one GPU, isolated by HAMi-core.
 type GPUShare struct {
 	Memory int64 // bytes
-	Core   int64 // percent of the multiprocessors, 0 where not said
+	Core   int64 // percent of the multiprocessors, 0 if not given
 }
 
-// NUMABinding says how a pod is bound to NUMA nodes. The zero value binds its
-// CPUs and memory to the same nodes, to as few as hold it.
+// NUMABinding says how a pod is bound to NUMA nodes. The zero value binds its CPUs
+// and memory to the same nodes, as few as possible.
 type NUMABinding struct {
-	// Exclusive gives the pod whole nodes, with every CPU and all memory of
-	// theirs that is nobody's yet.
+	// Exclusive gives the pod whole nodes, with all their free CPUs and memory.
 	Exclusive bool
-	// Count is exactly how many nodes, 0 for as few as it takes; IDs are exactly
-	// which, none where that is left open.
+	// Count is the exact number of nodes, 0 for as few as possible; IDs are the
+	// exact nodes, none if any will do.
 	Count int
 	IDs   []int
 	// Even takes equally many CPUs from each node.
 	Even bool
-	// WholeCores takes no core of which another has a thread.
+	// WholeCores takes no core on which another pod owns a thread.
 	WholeCores bool
 	// BySocket spans no more sockets than the CPUs need.
 	BySocket bool
@@ -101,23 +101,24 @@ type NUMABinding struct {
 type Pod struct {
 	Class Sourced[Class]
 	Name  string // the dialect's own name of the class, e.g. LSR
-	QoS   QoS    // as the pod's cgroup says, which is never unknown
+	QoS   QoS    // from the pod's cgroup path, which always has one
 	// CPUs are kernel ids of CPUs a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes a scheduler chose for the pod's CPUs.
 	Nodes Sourced[[]int]
-	// Pool is the shared or system pool the pod sits in, where it names one.
+	// Pool is the name of the shared or system pool that the pod asks for; "" for
+	// none.
 	Pool Sourced[string]
 	// NUMA binds the pod's CPUs and memory to NUMA nodes.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
-	// CoreKind is the kind of cores it would rather own CPUs of, Isolated whether it
-	// would rather own CPUs that the kernel's scheduler leaves out.
+	// CoreKind is the kind of cores that it prefers for its own CPUs, Isolated
+	// whether it prefers CPUs that the kernel's scheduler leaves out.
 	CoreKind Sourced[topology.CoreKind]
 	Isolated Sourced[bool]
 	Batch    Sourced[map[string]Batch] // by container name
 	GPU      Sourced[GPU]
-	// UnsetQuota says whether the CPU quota is lifted where the pod owns its CPUs.
+	// UnsetQuota says whether the CPU quota is lifted if the pod owns its CPUs.
 	UnsetQuota Sourced[bool]
 	// RDMA are the PCI addresses of the functions of RDMA cards a scheduler
 	// allocated.
@@ -137,27 +138,27 @@ type Pod struct {
 	RDT       Sourced[RDTShares]
 	RDTClass  Sourced[string]
 	CoreSched Sourced[CoreSchedAsk]
-	// Preemptable says whether the pod yields CPU and memory to others, or is one
-	// of those others.
+	// Preemptable says whether the pod gives way to others on CPU and memory, or is
+	// one of those others.
 	Preemptable Sourced[bool]
-	// Unprotected names the rule that keeps memory protection from a pod that
-	// does not yield.
+	// Unprotected names the rule that refuses memory protection to a pod that does
+	// not give way.
 	Unprotected string
-	// Burst is how much CPU time in µs a container may use beyond its quota in one
-	// period, out of what it left of earlier ones.
+	// Burst is the CPU time in µs that a container may use beyond its quota in one
+	// period, if it used less in earlier ones.
 	Burst Sourced[int64]
 	// CacheLevel names one of CacheLevels.
 	CacheLevel Sourced[string]
-	// CPUEnv are environment variables that tell containers of their CPUs.
+	// CPUEnv are environment variables with the CPUs of containers.
 	CPUEnv Sourced[CPUVariables]
-	// OnlyGranted names the rule by which devices are handed over only to
-	// containers that Kubernetes granted them; "" where another rule decides.
+	// OnlyGranted names the rule by which containers get only devices that
+	// Kubernetes granted them; "" if another rule decides.
 	OnlyGranted string
-	// LibraryGranted names the rule by which HAMi-core is given only to containers
-	// that were granted their GPU; "" where another rule decides.
+	// LibraryGranted names the rule by which containers get HAMi-core only if
+	// Kubernetes granted them their GPU; "" if another rule decides.
 	LibraryGranted string
 	Problems       []lifecycle.Problem
-	// found are problems while the pod is read.
+	// found collects problems while the pod is read.
 	found lifecycle.ProblemList
 }
 
@@ -169,9 +170,9 @@ func (p *Pod) Malformed() []lifecycle.Problem {
 // A dialect is one system whose keys pods carry.
 type dialect struct {
 	name  string
-	title string // of its keys in docs/keys.md, "" where it has none of its own
-	// read reads the system's labels and annotations into an intent; nil where
-	// none of its keys is read.
+	title string // of its keys in docs/keys.md, "" if it has no keys
+	// read reads the system's labels and annotations into an intent; nil if none of
+	// its keys is read.
 	read func(*texts, *lifecycle.PodSpec, *Pod)
 	keys func() []Key // nil for none
 }
@@ -212,15 +213,15 @@ func Systems() [][2]string {
 	return all
 }
 
-// Read reads a pod in the given dialects, most trusted first. What an earlier
-// dialect said stands; a later one that disagrees is reported. spec is what the
-// pod's spec says, nil where no source has it. Everything is taken for served.
+// Read reads a pod in the given dialects, most trusted first. An earlier dialect
+// has priority; a later one that disagrees is reported. spec is the pod's spec, nil
+// if no source has it. It assumes that everything is served.
 func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	return (*Serving)(nil).Read(pod, spec, order)
 }
 
-// Read reads a pod as the function Read does. What this node does not serve is
-// left out and reported; a nil Serving serves everything.
+// Read reads a pod as the function Read does. It leaves out and reports what this
+// node does not serve; a nil Serving serves everything.
 func (s *Serving) Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	out, t := &Pod{}, textsOf(pod, spec)
 	for _, name := range order {
@@ -255,7 +256,7 @@ func (p *Pod) take(o *Pod) {
 			Key: o.Class.Key, Value: o.Name,
 			Reason: fmt.Sprintf("disagrees with %s, which says %s and wins", p.Class.Key, p.Class.V),
 		})
-		o.Preemptable = Sourced[bool]{} // it is the same word as the class that lost
+		o.Preemptable = Sourced[bool]{} // it is the same text as the class that lost
 	}
 	takeFirst(&p.Cores, o.Cores)
 	for _, r := range requests {
@@ -276,17 +277,18 @@ func (p *Pod) problem(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key}, value, format, args)
 }
 
-// warn adds a suspicion: what was asked is done all the same.
+// warn adds a suspicion: the request is served all the same.
 func (p *Pod) warn(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Warning: true}, value, format, args)
 }
 
-// refuse adds something that was asked for in good form and is not granted.
+// refuse adds a well-formed request that is not granted.
 func (p *Pod) refuse(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Refused: true}, value, format, args)
 }
 
-// add adds a problem. One of too many is counted, and nothing is formatted.
+// add adds a problem. If there are too many, it only counts it, and formats
+// nothing.
 func (p *Pod) add(q lifecycle.Problem, value, format string, args []any) {
 	if !p.found.Full(q) {
 		q.Value, q.Reason = printable(value), fmt.Sprintf(format, args...)
@@ -294,16 +296,16 @@ func (p *Pod) add(q lifecycle.Problem, value, format string, args []any) {
 	p.found.Add(q)
 }
 
-// RecordKey is the annotation the agent stamps a container's record into. A pod
-// has no business with it.
+// RecordKey is the annotation that has a container's record. A pod must not have
+// it.
 const RecordKey = "trimtab.io/record"
 
-// Printable shortens foreign text and takes out of it what cannot be seen.
+// Printable shortens foreign text and removes invisible characters.
 func Printable(s string) string { return printable(s) }
 
-// printable shortens foreign text and takes out of it what cannot be seen
-// (control characters, marks of direction, odd spaces), so that it can stand in
-// a log line or on a terminal.
+// printable shortens foreign text and removes invisible characters (control
+// characters, bidirectional marks, odd spaces), so that it can stand in a log line
+// or on a terminal.
 func printable(s string) string {
 	const most = 120
 	if len(s) > most {

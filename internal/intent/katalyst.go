@@ -26,9 +26,9 @@ var katalystClasses = map[string]Class{
 	"dedicated_cores": Dedicated, "shared_cores": Shared, "reclaimed_cores": Reclaimed, "system_cores": System,
 }
 
-// readKatalyst reads the QoS level and the enhancements. Where they contradict
-// each other, what promises the pod more isolation stands, and what cannot go
-// with it is dropped and reported; the order of keys plays no part.
+// readKatalyst reads the QoS level and the enhancements. If these contradict each
+// other, the one with more isolation counts, and the other is dropped and reported;
+// the order of keys does not matter.
 func readKatalyst(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	k := katalyst{out: out, values: map[string]string{}, from: map[string]string{}}
 	for _, object := range []string{KatalystCPU, KatalystMemory, KatalystNetwork} {
@@ -46,8 +46,8 @@ func readKatalyst(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	k.rest()
 }
 
-// katalyst is a pod's enhancements, all objects laid into one, as Katalyst does
-// before it looks at them.
+// katalyst is a pod's enhancements, all objects merged into one, as Katalyst does
+// first.
 type katalyst struct {
 	out    *Pod
 	values map[string]string
@@ -55,8 +55,8 @@ type katalyst struct {
 	used   []string
 }
 
-// flatten adds the keys of one object. Values are strings, all of them: Katalyst
-// throws an object away in which one is not.
+// flatten adds the keys of one object. All values are strings: Katalyst ignores an
+// object with another value.
 func (k *katalyst) flatten(t *texts, object string) {
 	var said map[string]string
 	if !t.decode(object, &said, k.out) {
@@ -121,13 +121,13 @@ func (k *katalyst) class(t *texts) {
 		k.out.Class, k.out.Name = Sourced[Class]{class, KatalystQoSLevel}, name
 	case name != "":
 		k.out.problem(KatalystQoSLevel, name, "not a QoS level: dedicated_cores, shared_cores, reclaimed_cores or system_cores")
-	case len(k.values) > 0: // whoever speaks of enhancements means the default
+	case len(k.values) > 0: // a pod with enhancements has the default level
 		first := slices.Min(sortedKeys(k.values))
 		k.out.Class, k.out.Name = Sourced[Class]{Shared, k.from[first]}, "shared_cores"
 	}
 }
 
-// katalystPools are pools no shared pod may name: they are made by the agent.
+// katalystPools are pools that no shared pod may name: the agent makes them.
 var katalystPools = []string{"reclaim", "dedicated", "reserve", "interrupt", "fallback"}
 
 func (k *katalyst) pool() {
@@ -225,7 +225,7 @@ func (k *katalyst) count(n *NUMABinding, bound bool) {
 	}
 }
 
-// contradictions drops what cannot go together, as Katalyst refuses it.
+// contradictions drops keys that exclude each other, as Katalyst refuses them.
 func (k *katalyst) contradictions(n *NUMABinding) {
 	drop := func(key string, flag *bool, why string) {
 		*flag = false
@@ -242,7 +242,7 @@ func (k *katalyst) contradictions(n *NUMABinding) {
 	}
 }
 
-// rest reports enhancements that nothing acts on, and those nobody knows.
+// rest reports enhancements that nothing serves, and unknown ones.
 func (k *katalyst) rest() {
 	for _, key := range sortedKeys(k.values) {
 		if slices.Contains(k.used, key) {

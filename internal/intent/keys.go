@@ -1,10 +1,11 @@
 package intent
 
-// Fate is what becomes of a key.
+// Fate is what the agent does with a key.
 type Fate int
 
-// The fates. Keys that are not supported ask for something that this agent does not do: a
-// pod that has one gets a problem. Ignored keys ask nothing of a node agent.
+// The fates. A key that is not supported asks for something that this agent does
+// not do: a pod that has one gets a problem. An ignored key asks a node agent for
+// nothing.
 const (
 	KeyRead Fate = iota
 	KeyUnsupported
@@ -32,7 +33,7 @@ func (e Edit) String() string {
 	return [...]string{"", "at once", "containers created after it", "no, fixed when the pod is created"}[e]
 }
 
-// Place is where a key stands.
+// Place is where a key is: label, annotation or resource name.
 type Place string
 
 // The places of keys.
@@ -49,8 +50,8 @@ const (
 // onPods reports whether a pod can carry the key.
 func (p Place) onPods() bool { return p == OnPod || p == AsLabel || p == AsEither }
 
-// Key is one label, annotation or resource name of a system that this agent
-// works beside, and what becomes of it here.
+// Key is one label, annotation or resource name of a system that this agent works
+// beside, and what the agent does with it.
 type Key struct {
 	System string
 	// Name is the key as it is written. A scoped key also has the forms
@@ -62,9 +63,10 @@ type Key struct {
 	Place Place
 	Fate  Fate
 	Edit  Edit
-	// Kinds are what a key that is read can ask for, as authorisation has it.
+	// Kinds are the kinds of request that the key can make, as authorisation names
+	// them.
 	Kinds []Kind
-	// Why says what is special about a key that is read, and why another is not.
+	// Why says what is special about a key that is read, or why a key is not read.
 	Why string
 }
 

@@ -76,8 +76,7 @@ func katalystUnused() []enhancement {
 	}
 }
 
-// unusedEnhancement returns why nothing serves an enhancement, whichever object
-// it stands in.
+// unusedEnhancement returns why nothing serves an enhancement, in any object.
 func unusedEnhancement(key string) (why string, known bool) {
 	for _, e := range katalystUnused() {
 		if e.key == key {

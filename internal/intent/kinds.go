@@ -7,11 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Kind names one thing a pod can ask for, as authorisation rules do.
+// Kind names one thing that a pod can ask for, as authorisation rules do.
 type Kind string
 
-// The kinds of intent. Mounts are asked for by nothing yet: the name is kept, and
-// refused where no rule allows it.
+// The kinds. Nothing asks for mounts yet: the name is reserved, and refused without
+// a rule that allows it.
 const (
 	ClassSystem    Kind = "class/system"
 	ClassDedicated Kind = "class/dedicated"
@@ -42,21 +42,21 @@ const (
 	Mounts         Kind = "mounts"
 )
 
-// Default is what holds for a kind where no rule matches, and what people read
-// about the kind: docs/kinds.md is made from it.
+// Default is the decision for a kind without a matching rule, and the text for
+// people: docs/kinds.md is made from it.
 type Default struct {
 	Kind       Kind
 	Namespaces string // "*" for all; elsewhere the kind is refused
 	Decision   Decision
 	Asks       string // what a pod asks for by it
 	Why        string
-	// Cost is what others lose where a pod asks for it, is granted it, and requests
+	// Cost is what others lose if a pod asks for it, is granted it, and requests
 	// neither CPU nor memory.
 	Cost string
 }
 
-// declaration is one kind: what people read about it, the hooks that serve it (any
-// of them is enough), and where in a pod it is asked for.
+// declaration is one kind: the text for people, the hooks that serve it (any of
+// them is enough), and the fields of a pod that ask for it.
 type declaration struct {
 	Default
 
@@ -64,7 +64,7 @@ type declaration struct {
 	requests []request
 }
 
-// classHooks are the hooks that go by a pod's class.
+// classHooks are the hooks that depend on a pod's class.
 var classHooks = []string{"cpuset", "batch", "normalization", "groupIdentity", "blockIO", "rdt", "coreSched"}
 
 // kinds declares every kind, in the order in which refusals are reported. A new
@@ -200,7 +200,7 @@ var kinds = []declaration{
 	}, nil, nil},
 }
 
-// declared returns what is declared of a kind; nothing of one that is unknown.
+// declared returns the declaration of a kind; an empty one if it is unknown.
 func declared(kind Kind) declaration {
 	for _, d := range kinds {
 		if d.Kind == kind {
@@ -210,7 +210,7 @@ func declared(kind Kind) declaration {
 	return declaration{}
 }
 
-// requests goes through the requests for all kinds.
+// requests calls a function for each request of all kinds.
 func requests(yield func(Kind, request) bool) {
 	for _, d := range kinds {
 		for _, r := range d.requests {
@@ -221,13 +221,13 @@ func requests(yield func(Kind, request) bool) {
 	}
 }
 
-// request is a part of a pod by which a kind is asked for.
+// request is a part of a pod that asks for a kind.
 type request struct {
-	key   func(*Pod) string // "" where it was not asked for
+	key   func(*Pod) string // "" if it does not ask
 	value func(*Pod) string // for people
 	drop  func(*Pod)
-	// take has the pod take over what a dialect said that is trusted less. It is nil
-	// of what is a part of a field.
+	// take copies the request of a less trusted dialect into the pod. It is nil for
+	// a part of a field.
 	take func(p, other *Pod)
 }
 
@@ -241,7 +241,8 @@ func field[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
 	}
 }
 
-// ofClass is the request for a class. Of two dialects' classes take itself decides.
+// ofClass is the request for a class. take itself decides between two dialects'
+// classes.
 func ofClass(class Class) request {
 	return request{
 		key: func(p *Pod) string {
@@ -255,8 +256,8 @@ func ofClass(class Class) request {
 	}
 }
 
-// yields is the request of a pod that says it yields; one that says it does not
-// asks for nothing.
+// yields is the request of a pod that gives way; one that says it does not asks for
+// nothing.
 func yields(said request) request {
 	said.key = func(p *Pod) string {
 		if !p.Preemptable.V {
@@ -267,7 +268,7 @@ func yields(said request) request {
 	return said
 }
 
-// exclusiveKey names what keeps others off NUMA nodes.
+// exclusiveKey is the key that keeps others off NUMA nodes.
 func exclusiveKey(p *Pod) string {
 	if !p.NUMA.V.Exclusive && !p.NUMA.V.Alone {
 		return ""
@@ -275,7 +276,7 @@ func exclusiveKey(p *Pod) string {
 	return p.NUMA.Key
 }
 
-// libraryKey names what asks for HAMi-core: a part of a GPU does.
+// libraryKey is the key that asks for HAMi-core: that of a part of a GPU.
 func libraryKey(p *Pod) string {
 	if p.GPU.V.Shared == nil {
 		return ""

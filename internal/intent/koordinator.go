@@ -33,11 +33,11 @@ const (
 	gpuMemoryRatio = "koordinator.sh/gpu-memory-ratio"
 )
 
-// maxMinor bounds a GPU's minor number; it also bounds how many there are.
+// maxMinor limits a GPU's minor number, and so their number.
 const maxMinor = 255
 
-// suspiciousMilli is the largest batch-cpu amount taken for a mix-up of cores
-// and milli-cores: nobody asks for less than a tenth of a CPU in earnest.
+// suspiciousMilli is the largest batch-cpu amount that looks like cores instead of
+// milli-cores: nobody really asks for less than a tenth of a CPU.
 const suspiciousMilli = 100
 
 // koordClasses maps Koordinator's QoS classes, which are case sensitive.
@@ -150,7 +150,7 @@ func readExtended(t *texts, out *Pod) {
 	out.Batch = Sourced[map[string]Batch]{batch, KoordExtended}
 }
 
-// readShare reads a part of a GPU; nil where the whole GPU was allocated.
+// readShare reads a part of a GPU; nil if the whole GPU was allocated.
 func readShare(r map[string]quantity) (*GPUShare, error) {
 	ratio, said := r[gpuMemoryRatio]
 	if !said {

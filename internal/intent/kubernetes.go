@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readKubernetes reads what Kubernetes itself says: the QoS class, which the
-// kubelet writes into the pod's cgroup parent in both naming schemes.
+// readKubernetes reads the QoS class, which the kubelet writes into the pod's
+// cgroup parent in both naming schemes.
 func readKubernetes(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	out.QoS = qosOf(t.parent)
 }

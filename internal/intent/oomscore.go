@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// The kernel's bounds of oom_score_adj.
+// The kernel's limits of oom_score_adj.
 const minOOMScore, maxOOMScore = -1000, 1000
 
 func inOOMScore(n int64) error {

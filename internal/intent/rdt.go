@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// RDTShares is what a pod asks for of caches and memory bandwidth, as text that
-// package resctrl reads: "L3 0-40, L3@1 20-60, MB 30".
+// RDTShares is a pod's request for shares of caches and memory bandwidth, as text
+// that package resctrl reads: "L3 0-40, L3@1 20-60, MB 30".
 type RDTShares string
 
 // maxCaches bounds the caches a pod may name.

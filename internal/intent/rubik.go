@@ -20,7 +20,7 @@ const (
 	RubikCPI         = "volcano.sh/cpi"
 )
 
-// maxBurst bounds a burst in µs: what the kernel stores of a quota.
+// maxBurst limits a burst in µs: the kernel's largest quota.
 const maxBurst = 1<<44 - 1
 
 // The names of rubik's two classes.
@@ -59,8 +59,8 @@ func readRubik(t *texts, _ *lifecycle.PodSpec, out *Pod) {
 	readCacheLimit(t, out)
 }
 
-// readPreemptable reads the class. Rubik takes it from an annotation or a label;
-// where both are there and disagree, the annotation stands.
+// readPreemptable reads the class. Rubik takes it from an annotation or a label; if
+// both exist and disagree, the annotation counts.
 func readPreemptable(t *texts, out *Pod) {
 	text, label := t.annotation(RubikPreemptable), t.label(RubikPreemptable)
 	if text == "" {
@@ -114,9 +114,9 @@ type rubikLimit struct {
 	Value  quantity `json:"value"`
 }
 
-// readBlkioLimit reads limits of disks: a list for each direction. Whatever is
-// wrong with one takes away all, so that a typing error never lifts a limit of
-// one disk alone.
+// readBlkioLimit reads limits of disks: a list for each direction. One mistake
+// drops all of them, so that a typing error never lifts the limit of one disk
+// alone.
 func readBlkioLimit(t *texts, out *Pod) {
 	var ask struct {
 		ReadBPS   []rubikLimit `json:"device_read_bps"`

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Serving is what this node does with what pods ask for. What nothing serves has
-// no effect, and is reported for the pod that asks for it.
+// Serving says which requests of pods this node serves. A request that nothing
+// serves has no effect, and is reported for its pod.
 type Serving struct {
 	// Hooks are the names of the hooks that are on.
 	Hooks []string
@@ -20,8 +20,8 @@ type Serving struct {
 	KubeletOwns bool
 }
 
-// ServersOf returns the hooks that serve a kind of intent asked for by a key;
-// any of them is enough.
+// ServersOf returns the hooks that serve a kind of request made by a key; any of
+// them is enough.
 func ServersOf(kind Kind, key string) []string {
 	if key == RubikPreemptable {
 		kind = Preemption
@@ -29,8 +29,8 @@ func ServersOf(kind Kind, key string) []string {
 	return declared(kind).hooks
 }
 
-// apply takes out of what one dialect read whatever nothing serves, and reports
-// it. A nil Serving serves everything.
+// apply removes from one dialect's result what nothing serves, and reports it. A
+// nil Serving serves everything.
 func (s *Serving) apply(p *Pod) {
 	if s == nil {
 		return
@@ -62,7 +62,7 @@ func switches(hooks []string) string {
 	return strings.Join(keys, " or ")
 }
 
-// placed takes out what only a policy serves that chooses CPUs.
+// placed removes what only a policy serves that chooses CPUs.
 func (s *Serving) placed(p *Pod) {
 	if s.Chooses {
 		return
@@ -89,27 +89,27 @@ func (s *Serving) placed(p *Pod) {
 	}
 }
 
-// unserved adds a request in good form that nothing on this node serves.
+// unserved adds a well-formed request that nothing on this node serves.
 func (p *Pod) unserved(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Unserved: true}, value, format, args)
 }
 
-// unservedOnce is unserved for the first request of a key: one switch that is
-// off is one problem, however many things the key asks for.
+// unservedOnce is unserved for the first request of a key: one hook that is off is
+// one problem, however many things the key asks for.
 func (p *Pod) unservedOnce(key, value, format string, args ...any) {
 	if !p.found.Contains(func(q lifecycle.Problem) bool { return q.Unserved && q.Key == key }) {
 		p.unserved(key, value, format, args...)
 	}
 }
 
-// keyIndex is Keys as reading a pod needs them.
+// keyIndex is the table of keys in the form that reading a pod needs.
 type keyIndex struct {
 	unsupported []Key // each key once
 	scoped      map[string]Key
 	read        []Key // each key of a dialect once
 }
 
-// indexed is made of Keys once: pods are read on the runtime's path.
+// indexed makes it once: pods are read on the runtime's path.
 var indexed = indexOf(Keys())
 
 func indexOf(keys []Key) keyIndex {
@@ -133,13 +133,13 @@ func indexOf(keys []Key) keyIndex {
 	return x
 }
 
-// mostScanned bounds the annotations that are gone through for scoped keys. A pod
-// with more of them has a key of a container overlooked; its other keys are looked up.
+// mostScanned limits the annotations that are searched for scoped keys. In a pod
+// with more of them, a key of a container may be missed; its other keys are looked
+// up.
 const mostScanned = 512
 
-// reportUnread adds what a pod's labels and annotations ask for by keys that
-// nothing reads: keys that are not supported, and those of dialects that the
-// configuration leaves out.
+// reportUnread adds requests by keys that nothing reads: keys that are not
+// supported, and those of dialects that the configuration leaves out.
 func (p *Pod) reportUnread(t *texts, order []string) {
 	for _, k := range indexed.unsupported {
 		p.unsupported(k, k.Name, t.under(k, k.Name))

@@ -10,35 +10,35 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Bounds of what is read of one pod. The API server accepts 256 KiB of
-// annotations, and the agent decides one event at a time: reading the worst pod
-// must not delay the others. What schedulers write stays far below: 3 KiB for the
-// CPUs of a node of 1,024, 200 bytes for each container with batch resources, 250
-// bytes for each device. One text has lifecycle.MaxText at most.
+// Limits of what is read of one pod. The API server accepts 256 KiB of annotations,
+// and the agent decides one event at a time: reading the worst pod must not delay
+// the others. Schedulers write far less: 3 KiB for the CPUs of a node of 1,024, 200
+// bytes for each container with batch resources, 250 bytes for each device. One
+// text has at most lifecycle.MaxText.
 const (
-	// maxTexts bounds all labels and annotations of a pod that are read.
+	// maxTexts limits all labels and annotations of a pod that are read.
 	maxTexts = 32 << 10
-	// maxValues bounds the objects, lists and members in their JSON: each costs
-	// more time than its bytes. It is seven for a container with batch resources.
+	// maxValues limits the objects, lists and members in their JSON: each costs
+	// more time than its bytes. A container with batch resources has seven.
 	maxValues = 768
-	// maxMember bounds the name of a member of a JSON object, which errors repeat.
+	// maxMember limits the name of a member of a JSON object, which errors repeat.
 	maxMember = 512
 )
 
-// texts are the labels and annotations of one pod. Dialects are given them in
-// place of the pod, so that no key can be read past the bounds.
+// texts are the labels and annotations of one pod. Dialects get them instead of the
+// pod, so that no key can be read past the limits.
 type texts struct {
 	labels, annotations edited
 	parent              string // the pod's cgroup parent
-	// read are the texts that were read, each by its kind and key. A text that is
-	// out of bounds is there as "".
+	// read are the texts that were read, each by its kind and key. A text beyond
+	// the limits is there as "".
 	read map[string]string
 	*allowance
 }
 
-// edited are the labels, or the annotations, of a pod as they were when it was
-// created and as they are now. A runtime keeps the former, the pod's spec has the
-// latter; which of them counts is what Keys says of an edit.
+// edited are the labels, or the annotations, of a pod at its creation and as they
+// are now. A runtime keeps the former, the pod's spec has the latter; Keys says
+// which of them counts for each key.
 type edited struct {
 	created, now map[string]string
 	meta         *lifecycle.PodMeta // nil where now is not known
@@ -51,7 +51,7 @@ func (e edited) of(key string) string {
 	return e.created[key]
 }
 
-// allowance is what of a pod may still be read, and what was wrong with the rest.
+// allowance is how much of a pod may still be read, and the problems with the rest.
 type allowance struct {
 	bytes, values int
 	problems      []lifecycle.Problem
@@ -69,24 +69,24 @@ func textsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *texts {
 	return t
 }
 
-// AsksDevices reports whether a pod may ask for devices: what the kubelet
-// granted matters to no other.
+// AsksDevices reports whether a pod may ask for devices: the kubelet's grants do
+// not matter to others.
 func AsksDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
 
-// forgesRecord returns what a pod has in place of a container's record.
+// forgesRecord returns what a pod has under the key of records.
 func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
 	text, forged = pod.Annotations[RecordKey]
 	return text, forged
 }
 
-// label returns a label, "" where there is none or it is out of bounds.
+// label returns a label, "" if it is missing or beyond the limits.
 func (t *texts) label(key string) string { return t.text("label ", key, t.labels) }
 
-// annotation returns an annotation, as label does a label.
+// annotation returns an annotation, like label.
 func (t *texts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
 
-// under returns what stands under a key where the table says it can stand. It is
-// not read for what it asks, so no bound counts it.
+// under returns the text of a key, as label or annotation as the table says. Only
+// its presence counts, so it is not charged to the limits.
 func (t *texts) under(k Key, name string) string {
 	if k.Place == OnPod {
 		return t.annotations.of(name)
@@ -119,14 +119,14 @@ func (t *texts) text(kind, key string, from edited) string {
 	return t.read[kind+key]
 }
 
-// refuse reports a text that is out of bounds.
+// refuse reports a text beyond the limits.
 func (t *texts) refuse(key, text, format string, args ...any) {
 	t.problems = append(t.problems, lifecycle.Problem{Key: key, Value: printable(text), Reason: fmt.Sprintf(format, args...)})
 }
 
 // decode reads the JSON of an annotation: case-sensitive, no key twice, unknown
-// keys allowed because newer schedulers add some. It reports and returns false
-// where the text is malformed, and returns false where the key is absent.
+// keys allowed because newer schedulers add some. It returns false if the text is
+// malformed, which it reports, or the key is absent.
 func (t *texts) decode(key string, into any, out *Pod) bool {
 	text := t.annotation(key)
 	if text == "" {
@@ -162,9 +162,9 @@ func (t *texts) members(key string) []string {
 
 func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
-// shape returns how many objects, lists, and members after the first JSON text has,
-// and the length of the longest name of a member. Text that is no JSON is left to
-// the decoder to refuse.
+// shape returns how many objects, lists, and members after the first a JSON text
+// has, and the length of the longest name of a member. The decoder refuses text
+// that is no JSON.
 func shape(text string) (values, member int) {
 	length := 0 // of the last string
 	for i := 0; i < len(text); i++ {

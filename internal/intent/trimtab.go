@@ -5,7 +5,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Keys of our own, for what no other dialect has a word for.
+// Keys of our own, for requests that no other dialect has.
 const (
 	// TrimtabUnsetQuota lifts ("true") or keeps ("false") the CPU quota of a pod
 	// that owns its CPUs, whatever the node does with others.
@@ -20,16 +20,16 @@ const (
 	// TrimtabCPUEnv asks for environment variables that tell containers of their
 	// CPUs: "true" for those of the node, or names, GOMAXPROCS=count,MY_CPUS=list.
 	TrimtabCPUEnv = "trimtab.io/cpu-env"
-	// TrimtabCoreType has a pod that is to own CPUs rather own those of
-	// "performance" or of "efficient" cores.
+	// TrimtabCoreType makes an owner prefer CPUs of "performance" or of "efficient"
+	// cores.
 	TrimtabCoreType = "trimtab.io/prefer-core-type"
-	// TrimtabIsolated has a pod that is to own CPUs rather own isolated ones
-	// ("true") or others ("false"), however many it owns.
+	// TrimtabIsolated makes an owner prefer isolated CPUs ("true") or others
+	// ("false"), however many it owns.
 	TrimtabIsolated = "trimtab.io/prefer-isolated-cpus"
 )
 
-// CoreTypes are the kinds of cores by the names that nri-plugins' balloons have for
-// them (preferCoreType, 0.12).
+// CoreTypes are the kinds of cores by their names in nri-plugins' balloons
+// (preferCoreType, 0.12).
 func CoreTypes() map[string]topology.CoreKind {
 	return map[string]topology.CoreKind{"performance": topology.PerformanceCore, "efficient": topology.EfficiencyCore}
 }

@@ -9,20 +9,21 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Actor brings into force values that are no cgroup file: they are for the
-// threads of a cgroup, or on another tree of the kernel's. The keeper remembers
-// them and asks again whenever it settles.
+// Actor applies values that are no cgroup file: they are for the threads of a
+// cgroup, or in another tree of the kernel's. The keeper remembers them and asks
+// again at each reconcile.
 type Actor interface {
-	// Act brings a value into force and says what became of it. The threads are
-	// those of the target's cgroup and of cgroups below it.
+	// Act applies a value and returns the result. The threads are those of the
+	// target's cgroup and of cgroups below it.
 	Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error)
-	// Forget ends what was done for an owner that is gone.
+	// Forget undoes what was applied for an owner that has ended.
 	Forget(owner string) error
-	// Tidy removes what earlier runs left for owners nobody knows any more.
+	// Tidy removes what earlier runs left for owners that are unknown now.
 	Tidy() error
 }
 
-// actors are the actors, and what is asked of them. They are fixed before use.
+// actors are the actors, and the values that they are asked for. They are fixed
+// before use.
 type actors struct {
 	tree *cgroup.Tree
 	of   map[lifecycle.Field]Actor
@@ -30,7 +31,7 @@ type actors struct {
 
 	mu     *sync.Mutex       // the keeper's; it guards the rest
 	counts *Tally            // the keeper's
-	wanted map[string][]Item // by owner, one of each field and key
+	wanted map[string][]Item // by owner, at most one of each field and key
 }
 
 // note remembers the values of a batch that are for actors. The lock is held.
@@ -44,10 +45,10 @@ func (a *actors) note(batch []Item) {
 	}
 }
 
-// kind is the place of an item of which the directory does not matter.
+// kind is the place of an item whose directory does not matter.
 func (it Item) kind() place { return place{field: it.Value.Field, key: it.Value.Key} }
 
-// Use has an actor see to a field. It is called before the keeper is used.
+// Use registers an actor for a field. It is called before the keeper is used.
 func (k *Keeper) Use(a Actor, fields ...lifecycle.Field) {
 	k.actors.all = append(k.actors.all, a)
 	for _, f := range fields {
@@ -71,14 +72,14 @@ func (a *actors) act(it Item) Outcome {
 	return o
 }
 
-// count counts what became of a value.
+// count counts the result of a value.
 func (a *actors) count(s State) {
 	a.mu.Lock()
 	a.counts.Results[s]++
 	a.mu.Unlock()
 }
 
-// ask asks the actors for everything one owner is to have.
+// ask asks the actors for all values of one owner.
 func (a *actors) ask(owner string) (out []Outcome) {
 	a.mu.Lock()
 	items := slices.SortedFunc(slices.Values(a.wanted[owner]), func(a, b Item) int { return a.kind().compare(b.kind()) })
@@ -89,7 +90,7 @@ func (a *actors) ask(owner string) (out []Outcome) {
 	return out
 }
 
-// forget ends what actors did for an owner.
+// forget undoes what actors did for an owner.
 func (a *actors) forget(owner string) {
 	a.mu.Lock()
 	_, had := a.wanted[owner]
@@ -97,12 +98,12 @@ func (a *actors) forget(owner string) {
 	a.mu.Unlock()
 	for _, actor := range a.all {
 		if had && actor.Forget(owner) != nil {
-			a.count(Refused) // what stays is found by Tidy
+			a.count(Refused) // Tidy finds what remains
 		}
 	}
 }
 
-// Tidy has actors remove what earlier runs left. It is called when everything
+// Tidy makes actors remove what earlier runs left. It is called when everything
 // that lives is known.
 func (k *Keeper) Tidy() error {
 	var errs []error

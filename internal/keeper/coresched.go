@@ -13,7 +13,7 @@ func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error
 	return joined(c.Groups.Join(v.Text, threads))
 }
 
-// Forget has nothing to end: a cookie goes with its threads.
+// Forget does nothing: a cookie ends with its threads.
 func (CoreSched) Forget(string) error { return nil }
 
 // Tidy has nothing to remove.

@@ -10,19 +10,20 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// A write is answered when nothing more was written to that owner's cgroups for
-// a while, or did not stop: an OCI runtime writes a cgroup's files one after
-// another, and is not to be interrupted half-way. Both leave room within a second.
+// A foreign write is repaired when that owner's cgroups were not written for a
+// while, or the writes did not stop: an OCI runtime writes a cgroup's files one
+// after another, and a repair should not interrupt it. Both pauses end within a
+// second.
 const (
 	calm     = 250 * time.Millisecond
 	mostCalm = 700 * time.Millisecond
 )
 
-// Files are also read in turn: all of them in fullRound where notices come, for
-// writers whose mount of the tree cannot be watched and for what the kernel changes
-// by itself; else as many at each poll as half a percent of one processor buys. To
-// wake up costs as much as several files, so where notices come many are read
-// together.
+// Files are also read in turn. Where notices come, all are read within fullRound,
+// for writers in a mount that cannot be watched and for what the kernel changes by
+// itself. Elsewhere each poll reads as many as half a percent of one processor
+// allows. A wake-up costs as much as several files, so where notices come many are
+// read together.
 const (
 	pollBlind   = 250 * time.Millisecond
 	pollWatched = 5 * time.Second
@@ -30,8 +31,8 @@ const (
 	perPoll     = 75 // at 15 µs a file, as measured on a virtual machine
 )
 
-// What cannot be put right is tried again, less and less often: some times, and for
-// ever where it keeps containers apart.
+// A value that cannot be repaired is tried again, less and less often: a few times,
+// or for ever if it keeps containers apart.
 const (
 	firstRetry = time.Second
 	mostTries  = 8
@@ -39,15 +40,15 @@ const (
 	retryRefused = 2 * time.Minute
 )
 
-// Drift watches the files that hold values, and has those put right that others
-// change. All fields but Watcher are required.
+// Drift watches the files that hold values, and has foreign changes repaired. All
+// fields but Watcher are required.
 type Drift struct {
 	Keeper *Keeper
-	// Watcher reports writes; nil where nothing can be watched and all files are
-	// read in turn.
+	// Watcher reports writes; nil if nothing can be watched and all files are read
+	// in turn.
 	Watcher cgroup.Watcher
-	// Noticed is called when values of an owner are found to differ, a while
-	// before they are repaired.
+	// Noticed is called when values of an owner differ, a while before their
+	// repair.
 	Noticed func(owner string)
 	// Repair calls Keeper.Repair for the owners.
 	Repair func(owners []string) []Outcome
@@ -59,7 +60,7 @@ type Drift struct {
 	blind   bool // there is no watcher, or it cannot watch all
 	waiting map[string]drifter
 	retried time.Time // when Retry was last called
-	files   []string  // that this round has still to read
+	files   []string  // files that this round has still to read
 }
 
 // drifter is an owner whose values differ from what the kernel has.
@@ -131,8 +132,8 @@ func (d *Drift) share(files int) int {
 	return (files + rounds - 1) / rounds
 }
 
-// sweep reads some of the files, where it left off, and returns the owners whose
-// values differ. After as many calls as it takes it has read all.
+// sweep reads the next files, and returns the owners whose values differ. After
+// enough calls it has read all files.
 func (d *Drift) sweep() []string {
 	d.Keeper.mu.Lock()
 	all := len(d.Keeper.watch.files)
@@ -157,8 +158,9 @@ func (d *Drift) next() (at time.Time, some bool) {
 	return at, some
 }
 
-// directories watches those that came and no longer those that went. It returns
-// the owners whose values were changed before their directory was watched.
+// directories starts to watch new directories and stops to watch those that are
+// gone. It returns the owners whose values were changed before their directory was
+// watched.
 func (d *Drift) directories() (owners []string) {
 	k := d.Keeper
 	k.mu.Lock()
@@ -188,12 +190,12 @@ func (d *Drift) directories() (owners []string) {
 }
 
 // failed are owners of values that the kernel refused for a reason that may have
-// passed, and that do not wait for another try already.
+// passed, and that do not already wait for another try.
 func (d *Drift) failed() []string {
 	return slices.DeleteFunc(d.Keeper.Failed(), func(owner string) bool { _, waits := d.waiting[owner]; return waits })
 }
 
-// note has owners repaired once their cgroups are calm.
+// note schedules owners for a repair once writes to their cgroups have stopped.
 func (d *Drift) note(owners []string, now time.Time) {
 	for _, owner := range owners {
 		w, known := d.waiting[owner]
@@ -208,8 +210,7 @@ func (d *Drift) note(owners []string, now time.Time) {
 	}
 }
 
-// repair has those owners repaired that are due, and notes which of them to try
-// again.
+// repair repairs the owners that are due, and schedules those that failed.
 func (d *Drift) repair(now time.Time) {
 	var due []string
 	for owner, w := range d.waiting {
@@ -223,7 +224,7 @@ func (d *Drift) repair(now time.Time) {
 	}
 }
 
-// postpone notes which of the owners that were repaired to try again, and when.
+// postpone schedules the repaired owners that need another try.
 func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 	refusals := map[string]bool{} // and whether they concern what keeps containers apart
 	for _, o := range outcomes {
@@ -251,8 +252,8 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 	}
 }
 
-// due returns when Repair puts a contested file of an owner right again, where that
-// is still to come.
+// due returns when Repair will write a contested file of an owner, if it has yet
+// to.
 func (k *Keeper) due(owner string) (first time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,22 +13,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// job is one row on its way into the kernel: a copy of what the row wanted when
-// the work began.
+// job is one row while it is written to the kernel: a copy of the row's desired
+// value at the start of the work.
 type job struct {
 	place
 	desired
 	k   *Keeper
 	row *row
 
-	// known is a verified text that may spare reading; fresh jobs have none.
+	// known is a verified text that may save reading; fresh jobs have none.
 	known    string
 	hasKnown bool
-	found    string // in the kernel
-	// drifted: somebody else changed the verified text since. watched: nobody
-	// reported a reason to.
+	found    string // the text in the kernel
+	// drifted: another program changed the verified text since. watched: no notice
+	// came that it did.
 	drifted, watched bool
-	// extra: it is of no batch, but may have what the batch gives to others.
+	// extra: it is of no batch, but may hold CPUs that the batch gives to others.
 	extra bool
 
 	done   bool
@@ -46,9 +46,9 @@ func (k *Keeper) newJob(r *row) *job {
 	return j
 }
 
-// alive reports whether the job is still what its row wants. If not, the job
-// ends: a row that went is not written any more, and a newer value is written by
-// who brought it.
+// alive reports whether the job still has its row's value. If not, the job ends: a
+// removed row is not written any more, and a newer value is written by its own
+// batch.
 func (j *job) alive() bool {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -67,9 +67,9 @@ func (j *job) aliveLocked() bool {
 	return false
 }
 
-// read returns the kernel's text, or the verified one the job knows if that is
-// not what is wanted: then it is overwritten whatever it is. Where it is what is
-// wanted only the kernel can say that nothing needs writing.
+// read returns the kernel's text, or the verified text if that is not the desired
+// one: then it is overwritten in any case. If it is the desired one, only the
+// kernel can say that nothing needs writing.
 func (j *job) read() (string, error) {
 	if j.hasKnown && !j.holds(j.known) {
 		return j.known, nil
@@ -77,12 +77,13 @@ func (j *job) read() (string, error) {
 	return j.row.at.Read()
 }
 
-// holds reports whether the kernel's text is what the job wants. Of a container's
-// shares in version 2 there are two right images: the kubelet's line and the curve
-// of newer OCI runtimes. A runtime that carried the shares chose one; changing it
-// into the other would only start a quarrel, and using both in one pod would turn
-// the order of weights around. So what is seen is learned. Pods compete with pods,
-// whose weights the kubelet writes, by its line: there only the line is right.
+// holds reports whether the kernel's text means the desired value. A container's
+// shares have two correct weights in version 2: by the kubelet's line and by the
+// curve of newer OCI runtimes. The runtime that applied the shares chose one.
+// Changing it would start a write conflict, and using both in one pod would reverse
+// the order of weights. So the keeper learns from what it reads. Pods compete with
+// pods, whose weights the kubelet writes by its line: there only the line is
+// correct.
 func (j *job) holds(kernel string) bool {
 	k, same := j.k, j.row.at.Same(kernel, j.want)
 	if k.tree.Version != cgroup.V2 || j.field != lifecycle.CPUShares || j.target.Parent || j.releasing {
@@ -96,7 +97,8 @@ func (j *job) holds(kernel string) bool {
 		k.curve.Store(false)
 		return true
 	case kernel == curve && j.value.Int == defaultShares:
-		// The weight of a cgroup nobody has set, too: it teaches nothing.
+		// It may be the weight of a cgroup that nobody has set: nothing is learned
+		// from it.
 		return k.curve.Load()
 	case kernel == curve:
 		k.curve.Store(true)
@@ -110,15 +112,15 @@ const defaultShares = 1024
 
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
-// seen notes what the kernel said before the job writes. A text other than the
-// one last verified is somebody else's.
+// seen notes the kernel's text before the job writes. If it differs from the last
+// verified one, another program wrote it.
 func (j *job) seen(text string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
 	j.drifted = j.row.drifted(text)
 }
 
-// keepOriginal records what was there before the first write.
+// keepOriginal stores the text from before the first write.
 func (j *job) keepOriginal(current string) {
 	o := j.k.Originals
 	j.k.mu.Lock()
@@ -132,8 +134,8 @@ func (j *job) keepOriginal(current string) {
 	}
 }
 
-// keepFound records what was there and is just what is wanted. Where somebody
-// reported what would be there, that counts: what was found may be ours.
+// keepFound stores a text that was found and equals the desired one. If a requested
+// value was reported, that counts: the text found may be ours.
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
@@ -146,10 +148,10 @@ func (j *job) end(s State, kernel string, err error) {
 	j.done, j.state, j.kernel, j.err = true, s, kernel, err
 }
 
-// inForce ends a job whose text is in force, as s says.
+// inForce ends a job whose text is in force, in state s.
 func (j *job) inForce(s State, text string) { j.finish(s, text, text, nil) }
 
-// ended is inForce, or fail where there is an error.
+// ended is inForce, or fail if there is an error.
 func (j *job) ended(err error, s State, text string) {
 	if err != nil {
 		j.fail(err)
@@ -158,14 +160,14 @@ func (j *job) ended(err error, s State, text string) {
 	j.inForce(s, text)
 }
 
-// finish ends a job, and its row takes note. Verified is the text of the file
-// itself, which for a clipped list is not what the kernel makes of it.
+// finish ends a job and updates its row. Verified is the text of the file itself;
+// for a clipped list the effective CPUs are another.
 func (j *job) finish(s State, kernel, verified string, err error) {
 	k, r := j.k, j.row
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	inForce := s == Applied || s == Same || s == Clipped
-	// Whoever's value it was, this is what the file says now.
+	// Whoever wrote it, this is the file's text now.
 	r.verified = inForce
 	if inForce {
 		r.kernel = verified
@@ -178,7 +180,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 	if inForce {
 		k.watch.set(r, true)
-		if r.left != nil { // this was once too often
+		if r.left != nil { // this change was one too many
 			s, err = Ceded, r.left
 		}
 	}
@@ -187,7 +189,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	if j.watched && s == Applied {
 		j.err = k.watch.contested(r)
 	}
-	// What a batch took in stays failed: its outcome is nobody's yet.
+	// A job that a batch added stays failed: no caller gets its outcome.
 	if s == Refused && passes(err) {
 		k.table.failed[r] = true
 	} else if !j.extra {
@@ -202,7 +204,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 }
 
-// fail ends a job by an error: a cgroup that is not there leaves it pending.
+// fail ends a job by an error: a missing cgroup leaves it pending.
 func (j *job) fail(err error) {
 	if cgroup.Gone(err) && j.row.at.Missing() {
 		j.finish(Pending, "", "", nil)
@@ -212,7 +214,7 @@ func (j *job) fail(err error) {
 	j.finish(Refused, kernel, "", err)
 }
 
-// differs is the error of a write the kernel took and did not keep.
+// differs is the error of a write that the kernel accepted and did not keep.
 func (j *job) differs(kernel string) error {
 	return j.row.at.Refuse("verify", j.want, fmt.Errorf("reads back %q", kernel))
 }
@@ -225,9 +227,9 @@ func outcomes(jobs []*job) []Outcome {
 	return out
 }
 
-// passing are what a kernel file answers for reasons that pass, whatever the
-// value: no descriptors or memory are left, a call was interrupted, a cgroup is
-// busy, a disk or bus failed.
+// passing are errors of a kernel file whose reason may pass, whatever the value: no
+// descriptors or memory are left, a call was interrupted, a cgroup is busy, a disk
+// or bus failed.
 var passing = []error{
 	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrHeld,
 }
@@ -236,8 +238,8 @@ func passes(err error) bool {
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
 }
 
-// withFailed adds to the lists of a batch those that others were to give up and did
-// not: what they still have is not given to anybody.
+// withFailed adds to the lists of a batch those that should have lost CPUs and did
+// not: the CPUs that they still have are given to nobody.
 func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -250,16 +252,16 @@ func (k *Keeper) withFailed(jobs []*job) []*job {
 	return append(slices.Clip(jobs), failed...)
 }
 
-// Failed returns the owners of values that were refused for a reason that may
-// have passed: others may still have what is to be taken from them.
+// Failed returns the owners of values that were refused for a reason that may have
+// passed: they may still have CPUs that they should lose.
 func (k *Keeper) Failed() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return owners(maps.Keys(k.table.failed), func(*row) bool { return true })
 }
 
-// Refused lists the owners of values that the kernel refused last. What stood in
-// their way may be gone by now, and nobody notifies us of that.
+// Refused lists the owners of values that the kernel refused last. The reason may
+// be gone now, and nothing notifies us of that.
 func (k *Keeper) Refused() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -279,10 +281,9 @@ func owners(rows iter.Seq[*row], match func(*row) bool) (all []string) {
 
 // Tally counts what a keeper has done since it was made.
 type Tally struct {
-	// Results counts values handed to the kernel, by what became of them.
+	// Results counts values handed to the kernel, by result.
 	Results map[State]uint64
-	// Drift counts values that somebody else had changed and that were put
-	// right, by the name of the setting.
+	// Drift counts repaired values, by the name of the setting.
 	Drift map[string]uint64
 }
 
@@ -293,8 +294,7 @@ func (k *Keeper) Tally() Tally {
 	return Tally{Results: maps.Clone(k.counts.Results), Drift: maps.Clone(k.counts.Drift)}
 }
 
-// end counts the end of a job, and reports whether it put right what somebody else
-// had changed.
+// end counts the end of a job, and reports whether it repaired a foreign change.
 func (t *Tally) end(j *job, s State) bool {
 	t.Results[s]++
 	if !j.drifted || s != Applied && s != Clipped {

@@ -14,20 +14,20 @@ import (
 // Keeper keeps values in cgroups. Its methods may be called at once from many
 // goroutines.
 type Keeper struct {
-	// Originals is what was there before us, kept over a restart.
+	// Originals are the values from before the first write, kept over a restart.
 	Originals *Originals
 
 	tree *cgroup.Tree
 	// curve: this node's runtime maps containers' shares to weights by the newer
-	// curve. It is learned from what the runtime wrote; until then the kubelet's line.
+	// curve. The keeper learns that from what the runtime wrote; until then it uses
+	// the kubelet's line.
 	curve atomic.Bool
 
-	// lists is held over recording and writing of CPU and memory node lists. It
-	// is what orders those writes: which CPUs a cgroup may grow to depends on
-	// which ones another has already lost, so batches of them must not mix. The
-	// writes take microseconds. Other files wait only for their own row (see
-	// row.writing): a lower memory limit may make the kernel reclaim for
-	// seconds.
+	// lists is held while CPU and memory node lists are recorded and written. It
+	// orders those writes: which CPUs a cgroup may get depends on which ones
+	// another has lost already, so batches must not mix. The writes take
+	// microseconds. Other files wait only for their own row (see row.writing): a
+	// lower memory limit may make the kernel reclaim for seconds.
 	lists sync.Mutex
 
 	mu     sync.Mutex // guards the rest
@@ -55,10 +55,10 @@ func New(tree *cgroup.Tree) *Keeper {
 // Tree is the tree whose files it keeps.
 func (k *Keeper) Tree() *cgroup.Tree { return k.tree }
 
-// Apply records values as desired and writes those that differ from what the
-// kernel has: what shrinks before what grows, children before parents where they
-// shrink and after them where they grow. It returns one outcome per item, in
-// their order. A value that cannot be encoded is refused and not recorded.
+// Apply records desired values and writes those that differ from the kernel's: what
+// shrinks before what grows, children before parents where they shrink and after
+// them where they grow. It returns one outcome per item, in their order. A value
+// that cannot be encoded is refused and not recorded.
 func (k *Keeper) Apply(batch []Item) []Outcome {
 	out, _ := k.apply(batch, false)
 	return out
@@ -104,7 +104,7 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *Rest) {
 	return done, &Rest{k: k, jobs: later}
 }
 
-// Rest is what ApplyUrgent left for later. A nil one has nothing.
+// Rest is what ApplyUrgent left for later. A nil Rest is empty.
 type Rest struct {
 	k    *Keeper
 	jobs []*job
@@ -122,14 +122,15 @@ func (r *Rest) Apply() []Outcome {
 	return outcomes(r.jobs)
 }
 
-// ApplyUrgent is Apply for a caller that needs no more than that what is taken from cgroups is out of their reach when it
-// returns. Where the kernel sees to that by partitions of the same batch, however many have to lose the same
-// CPUs, the lists of those that lose nothing else are left for later. They are to be written before anything else is
-// decided. Outcomes are of what was done.
+// ApplyUrgent is Apply for a caller that needs only that cgroups have lost the CPUs
+// taken from them when it returns. If partitions of the same batch take these CPUs,
+// the lists of cgroups that lose nothing else are left for later, however many
+// there are. They must be written before anything else is decided. The outcomes are
+// those of the writes made.
 func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *Rest) { return k.apply(batch, true) }
 
-// Note records values as desired without writing them: they were carried
-// in-line, and the cgroup may not exist yet.
+// Note records desired values without writing them: an answer carried them, and the
+// cgroup may not exist yet.
 func (k *Keeper) Note(batch []Item) {
 	k.mu.Lock()
 	k.actors.note(batch)
@@ -151,20 +152,19 @@ func (k *Keeper) Note(batch []Item) {
 	k.Originals.flush()
 }
 
-// Reconcile writes everything desired for one owner that the kernel does not have,
-// trusting nothing read before. It is called when a container has started, after
-// a refusal, and to find what others changed.
+// Reconcile writes all desired values of one owner that the kernel lacks, without
+// trusting earlier reads. It is called when a container has started, after a
+// refusal, and to find foreign changes.
 func (k *Keeper) Reconcile(owner string) []Outcome {
 	return append(k.rewrite(false, owner), k.actors.ask(owner)...)
 }
 
-// Repair is Reconcile of the cgroup files of several owners, in one order the
-// kernel accepts. What it puts right somebody has changed behind our back: it
-// counts as a write conflict. A file that is contested waits until it is due.
+// Repair is Reconcile of the cgroup files of several owners, in one order that the
+// kernel accepts. It counts what it repairs as write conflicts. A contested file
+// waits until it is due.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
-// RetryFailed writes again what Failed lists, all in one order the kernel
-// accepts.
+// RetryFailed writes again what Failed lists, in one order that the kernel accepts.
 func (k *Keeper) RetryFailed() []Outcome {
 	owners := k.Failed()
 	if len(owners) == 0 {
@@ -173,8 +173,8 @@ func (k *Keeper) RetryFailed() []Outcome {
 	return k.rewrite(false, owners...)
 }
 
-// rewrite writes what owners want and the kernel does not have. Where that is watched,
-// what is contested waits.
+// rewrite writes desired values of owners that the kernel lacks. If watched is set,
+// contested files wait.
 func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
@@ -190,8 +190,8 @@ func (k *Keeper) rewrite(watched bool, owners ...string) []Outcome {
 	})
 }
 
-// sync writes the rows that are picked, in one order the kernel accepts; with the
-// lists that failed before, where that is asked.
+// sync writes the rows that are picked, in one order that the kernel accepts, with
+// the lists that failed before if that is asked.
 func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	var jobs []*job
 	func() {
@@ -211,10 +211,10 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	return outcomes(jobs)
 }
 
-// Forget drops the rows of an owner that is gone. Nothing is written. What was
-// there before us stays known while the cgroup is there: runtimes take containers
-// for ended that go on (containerd does when it cannot reach a shim after a
-// restart), and a release gives back to those too.
+// Forget drops the rows of an owner that has ended. It writes nothing. The
+// originals stay known while the cgroup exists: runtimes report the end of
+// containers that continue (containerd does if it cannot reach a shim after a
+// restart), and a release restores those, too.
 func (k *Keeper) Forget(owner string) {
 	k.actors.forget(owner)
 	k.mu.Lock()
@@ -232,7 +232,7 @@ func (k *Keeper) Forget(owner string) {
 	delete(k.table.byOwner, owner)
 }
 
-// dropLocked takes a row out of the table.
+// dropLocked removes a row from the table.
 func (k *Keeper) dropLocked(r *row) {
 	k.table.remove(r)
 	k.table.byOwner.remove(r.target.Owner, r)

@@ -13,35 +13,35 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// move is one CPU or memory node list on its way from what is there to what is
-// wanted, perhaps by a set between the two.
+// move is one CPU or memory node list on its way from the found set to the desired
+// one, perhaps by a set between the two.
 type move struct {
 	job       *job
 	before    string      // the text found
 	cur, want *cgroup.IDs // shared by moves of one pool, never changed
-	final     string      // the text to write at last; "" gives the choice back to the parent
-	same      bool        // final was there already
-	wrote     bool        // final is there, or what was left of it
+	final     string      // the text to write at the end; "" means the parent's list
+	same      bool        // the kernel had final already
+	wrote     bool        // the kernel has final, or what was left of it
 	clip      error       // why only a part was written
 }
 
 // listPass is the work on all lists of one kind in a batch. Keeper.lists is held.
 //
-// The order: first everything that has its tasks in it loses what it is to lose,
-// so that nothing is given to two. A set cannot be empty, so those whose old and
-// new set have nothing in common wait, and then move in the order in which their
-// new CPUs become free. Parents grow to the union of old and new before their
-// children get more, and shrink to the new set after they got less: version 1
-// refuses anything else, and version 2 would run the children elsewhere.
+// The order: first each cgroup with tasks loses what it should lose, so that no CPU
+// is given to two. A set cannot be empty, so cgroups whose old and new sets have
+// nothing in common wait, and then move in the order in which their new CPUs become
+// free. Parents grow to the union of old and new before their children get more,
+// and shrink to the new set after the children got less: version 1 refuses anything
+// else, and version 2 would run the children elsewhere.
 type listPass struct {
 	tree  *cgroup.Tree
 	moves []*move
-	held  cgroup.IDs // to be given up in this batch, and refused
-	blind bool       // it is not known what somebody still has: nothing may be given
+	held  cgroup.IDs // they should be lost in this batch, and the kernel refused
+	blind bool       // it is not known what a cgroup still has: nothing may be given
 	parsed
 }
 
-// parsed remembers lists that were read: a pool's members have the same.
+// parsed caches lists that were read: the containers of a pool have the same.
 type parsed map[string]*cgroup.IDs
 
 // parse is cgroup.ParseIDs.
@@ -66,9 +66,9 @@ func runLists(jobs []*job) {
 	}
 }
 
-// runAgain makes a second pass after a refusal: what was read before may have
-// been out of date, so that the order was not the right one. All are read
-// again, as a parent may change what its children have in force.
+// runAgain makes a second pass after a refusal: earlier readings may have been old,
+// so that the order was wrong. It reads all lists again, as a parent may change its
+// children's effective ones.
 func runAgain(jobs []*job) {
 	written := map[*job]bool{}
 	again := slices.DeleteFunc(jobs, func(j *job) bool {
@@ -86,7 +86,7 @@ func runAgain(jobs []*job) {
 	}
 }
 
-// runPass reports false where a refusal may come from an outdated reading.
+// runPass returns false if a refusal may come from an old reading.
 func runPass(jobs []*job) bool {
 	p := &listPass{tree: jobs[0].k.tree, parsed: parsed{}}
 	for _, j := range jobs {
@@ -131,7 +131,7 @@ func (p *listPass) plan(j *job) {
 	p.moves = append(p.moves, m)
 }
 
-// read finds out where a move starts and ends.
+// read reads where a move starts, and computes where it ends.
 func (p *listPass) read(m *move) (err error) {
 	if m.before, err = m.job.read(); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (p *listPass) read(m *move) (err error) {
 		m.cur, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
 	}
 	if err == nil && m.job.want == "" {
-		// Only what is given back can be no set: what the parent has.
+		// Only a restored value can be no set: the parent's list.
 		if m.want, err = p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field)); v1 {
 			m.final = m.want.String()
 		}
@@ -155,8 +155,8 @@ func (p *listPass) read(m *move) (err error) {
 	return err
 }
 
-// holdUnread keeps from others what a cgroup may have whose list cannot be read:
-// what it had last, or anything where that is not known.
+// holdUnread keeps from others what a cgroup with an unreadable list may have: what
+// it had last, or any CPU if that is not known.
 func (p *listPass) holdUnread(j *job) {
 	if j.state != Refused || j.target.Parent || !passes(j.err) {
 		return
@@ -181,7 +181,7 @@ func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 }
 
 // split returns the moves of cgroups that hold tasks and those of cgroups above
-// others, these from the top down.
+// others, the latter from the top down.
 func (p *listPass) split() (leaves, parents []*move) {
 	above := map[string]bool{}
 	for _, m := range p.moves {
@@ -202,15 +202,15 @@ func (p *listPass) split() (leaves, parents []*move) {
 	return leaves, parents
 }
 
-// shrink takes from all what they are to lose, as far as something remains.
+// shrink takes from all what they should lose, as far as something remains.
 func (p *listPass) shrink(leaves, parents []*move) {
 	for _, m := range leaves {
 		p.step(m, m.cur.And(*m.want))
 	}
 	for _, m := range slices.Backward(parents) {
 		if rest := m.cur.And(*m.want); rest != *m.cur && p.coversChildren(m, &rest) {
-			// Children that are not in the batch may still be in the way; then it is
-			// tried once more at the end.
+			// Children outside of the batch may still prevent it; then it is tried
+			// once more at the end.
 			before := *m.job
 			if p.step(m, rest); !before.done && m.job.state == Refused && errors.Is(m.job.err, syscall.EBUSY) {
 				*m.job = before
@@ -219,7 +219,7 @@ func (p *listPass) shrink(leaves, parents []*move) {
 	}
 }
 
-// step writes a set on the way, where it is another than is there.
+// step writes a set between the two, if it differs from the present one.
 func (p *listPass) step(m *move, set cgroup.IDs) {
 	if !m.job.done && !set.Empty() && set != *m.cur {
 		p.write(m, &set)
@@ -236,8 +236,8 @@ func (p *listPass) coversChildren(parent *move, set *cgroup.IDs) bool {
 	return true
 }
 
-// moveApart moves those that have nothing in common with their new set, each
-// when nobody waiting still has what it gets. In a circle one has to go first.
+// moveApart moves those whose old and new sets have nothing in common, each when no
+// waiting cgroup still has its new CPUs. In a circle one has to go first.
 func (p *listPass) moveApart(leaves []*move) {
 	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *move) bool {
 		return m.job.done || m.cur.Empty() || !m.cur.And(*m.want).Empty()
@@ -251,7 +251,7 @@ func (p *listPass) moveApart(leaves []*move) {
 	}
 }
 
-// finalWrite writes what is wanted, if that is not there yet.
+// finalWrite writes the desired list, if the kernel lacks it.
 func (p *listPass) finalWrite(m *move) {
 	if m.job.done || m.wrote {
 		return
@@ -267,15 +267,16 @@ func (p *listPass) finalWrite(m *move) {
 	p.write(m, m.want)
 }
 
-// fail ends a move. What its cgroup was to lose it keeps, and nobody else gets.
+// fail ends a move. Its cgroup keeps what it should have lost, and nobody else gets
+// that.
 func (p *listPass) fail(m *move, err error) {
 	if m.job.fail(err); m.job.state == Refused && !m.job.target.Parent {
 		p.held = p.held.Union(m.cur.Minus(*m.want))
 	}
 }
 
-// write sets a list on its way. It ends the move when that is refused, and
-// notes whether there is nothing more to write.
+// write sets a list on its way. It ends the move if the kernel refuses, and notes
+// whether there is nothing more to write.
 func (p *listPass) write(m *move, set *cgroup.IDs) {
 	if !m.job.alive() {
 		return
@@ -293,8 +294,8 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 	case p.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
 		set, err = p.clip(m, set, err)
 	case text == "" && errors.Is(err, syscall.ENOSPC):
-		// Both versions refuse to take a set away from tasks. What the parent has
-		// is the same to them, until the parent changes.
+		// Both versions refuse to empty the set of a cgroup with tasks. The
+		// parent's list has the same effect, until the parent changes.
 		m.final = set.String()
 		err = m.job.row.at.Write(m.final)
 	}
@@ -308,8 +309,9 @@ func (p *listPass) write(m *move, set *cgroup.IDs) {
 	}
 }
 
-// clip writes what the parent allows of a set version 1 refused because of the
-// parent, and returns that. From here on this is what is wanted.
+// clip writes the part of a set that the parent allows, after version 1 refused the
+// set because of the parent. It returns that part, which is the desired list from
+// now on.
 func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, error) {
 	allowed, err := p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field))
 	if err != nil {
@@ -327,16 +329,17 @@ func (p *listPass) clip(m *move, set *cgroup.IDs, refused error) (*cgroup.IDs, e
 	return &part, m.job.row.at.Write(part.String())
 }
 
-// confirm reads back what a move wrote and ends it. In version 2 the parents may still
-// allow only a part of it, or nothing, in which case all the parent has is used.
+// confirm reads back what a move wrote and ends it. In version 2 the parents may
+// allow only a part of it, or nothing, in which case all of the parent's list is
+// used.
 func (p *listPass) confirm(m *move) {
 	if m.job.done {
 		return
 	}
 	v2 := p.tree.Version == cgroup.V2 && m.final != ""
 	if v2 && !m.same {
-		// What it amounts to is the better proof: it says that the text was
-		// taken and that the parents let it be in force.
+		// The effective list is the better proof: it shows that the kernel took the
+		// text and that the parents allow it.
 		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.want {
 			m.job.inForce(Applied, m.final)
 			return

@@ -19,26 +19,26 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Journal keeps lines where a later keeper finds them. A line is with the
-// journal before the kernel gets the value it tells of; it need not be on a
-// disk: cgroups do not outlive the kernel, and what a dead process has written
-// does.
+// Journal keeps lines for a later keeper. A line is in the journal before the
+// kernel gets its value. It need not be on a disk: cgroups do not outlive the
+// kernel, and what a dead process has written does.
 type Journal interface {
 	// Append adds whole lines.
 	Append(lines []byte) error
-	// Replace puts lines in place of all that were there.
+	// Replace writes lines in place of all earlier ones.
 	Replace(lines []byte) error
 }
 
-// Originals is what the keeper and its journal know of texts from before us.
+// Originals is what the keeper and its journal know of texts from before the first
+// write.
 type Originals struct {
 	journal Journal
 	tree    *cgroup.Tree
-	// flushing orders what reaches the journal; it guards appended and retry.
+	// flushing orders writes to the journal; it guards appended and retry.
 	flushing sync.Mutex
 	// appended counts lines since the journal was last replaced.
 	appended int
-	// retry says when the journal is written anew after it failed.
+	// retry says when a failed journal is written anew.
 	retry statefile.Retry
 
 	mu *sync.Mutex // the keeper's; it guards the rest
@@ -46,39 +46,38 @@ type Originals struct {
 	table *table
 	// written are lines the journal has, for their room.
 	lines, written []byte
-	// seed is of the sums by which a row's line differs from its last one.
+	// seed is for the hashes by which a row's line differs from its last one.
 	seed maphash.Seed
-	// remembered are settings that an earlier keeper wrote and nobody has claimed,
-	// or whose owner is said to be gone. parted counts the latter since it was
-	// last checked which of them are.
+	// remembered are settings that an earlier keeper wrote and that no row has
+	// claimed, or whose owner is reported to have ended. parted counts the latter
+	// since it was last checked which of them are.
 	remembered map[place]origin
 	parted     int
-	unkept     error // why the journal does not have all of it
-	// empty: no earlier keeper left a journal. lost: one wrote all the same, so
-	// what is found in the kernel may be ours.
+	unkept     error // why the journal lacks some lines
+	// empty: no earlier keeper left a journal. lost: one wrote to the kernel all
+	// the same, so texts found there may be ours.
 	empty, lost bool
-	// older are the cgroups that were there when it was noticed that it is lost.
+	// older are the cgroups that existed when the loss was noticed.
 	older map[string]bool
 }
 
 // past is what is known of a setting from before its last write.
 type past struct {
-	// Was is what is there until our text is written.
+	// Was is the text that is there until ours is written.
 	Was string `json:"was,omitempty"`
-	// Original was found there before the first write; it is not searched for where
-	// Carried: there the runtime wrote our value, and nothing was before. Asked is
-	// what would be there without us, as somebody reported who asked for AskedFor.
+	// Original is the text from before the first write. It is not read if Carried:
+	// then the runtime wrote our value, and nothing was there before. Asked is the
+	// original as reported with the request AskedFor.
 	Original *string `json:"original,omitempty"`
 	Asked    *string `json:"asked,omitempty"`
 	AskedFor string  `json:"askedFor,omitempty"`
 	Carried  bool    `json:"carried,omitempty"`
-	// Weight is the cpu.weight or cpu.shares a row of cpu.idle put aside: the
+	// Weight is the cpu.weight or cpu.shares that a row of cpu.idle saved: the
 	// kernel forgets it while a cgroup is idle.
 	Weight string `json:"weight,omitempty"`
 }
 
-// origin is one line of the journal: a setting of ours, and what is to be given
-// back for it.
+// origin is one line of the journal: a setting of ours, and what to restore for it.
 type origin struct {
 	Owner  string          `json:"owner,omitempty"`
 	Dir    string          `json:"dir"`
@@ -97,10 +96,9 @@ func (o *origin) place() place { return place{o.Dir, o.Field, o.Key} }
 // slack is how many lines more than twice its rows a journal may have.
 const slack = 1000
 
-// Keep has the keeper remember, over a restart, what was there before it wrote.
-// What an earlier keeper left in the journal is read first, nil where there was
-// no journal; lines that cannot be read are passed over and reported. It is called
-// before the keeper is used.
+// Keep makes the keeper remember originals over a restart. It first reads what an
+// earlier keeper left in the journal, nil if there was none; it skips and reports
+// lines that cannot be read. It is called before the keeper is used.
 func (s *Originals) Keep(j Journal, earlier []byte) error {
 	s.journal, s.empty = j, earlier == nil
 	bad := 0
@@ -126,15 +124,15 @@ func (s *Originals) Keep(j Journal, earlier []byte) error {
 	return nil
 }
 
-// KeepLater says why the journal could not be opened: it is written anew once
-// that is possible.
+// KeepLater says why the journal could not be opened: it is written anew once that
+// is possible.
 func (s *Originals) KeepLater(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unkept = why
 }
 
-// dropGone forgets what is remembered of cgroups that are gone.
+// dropGone forgets what is remembered of removed cgroups.
 func (s *Originals) dropGone() {
 	s.mu.Lock()
 	gone := map[string]bool{}
@@ -150,13 +148,13 @@ func (s *Originals) dropGone() {
 	defer s.mu.Unlock()
 	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), place.compare) {
 		if gone[p.dir] {
-			s.forget(p) // a container that has not started yet is to have it
+			s.forget(p) // a container that has not started yet will have it
 		}
 	}
 }
 
-// Kept reports why what was there before us would not be known after a restart;
-// nil where it would.
+// Kept reports why the originals would not be known after a restart; nil if they
+// would.
 func (s *Originals) Kept() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,9 +164,9 @@ func (s *Originals) Kept() error {
 	return s.unkept
 }
 
-// Wrote tells the keeper that an earlier one has written. It reports whether
-// nothing is known of that: then what is found in the cgroups that are there by
-// now is not taken for what was there before.
+// Wrote tells the keeper that an earlier one has written. It reports whether the
+// originals of that are lost: then texts found in present cgroups do not count as
+// originals.
 func (s *Originals) Wrote(there []string) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,20 +180,20 @@ func (s *Originals) Wrote(there []string) (lost bool) {
 	return true
 }
 
-// doubtful reports whether what is found in a cgroup may be ours, written by an
-// earlier keeper that left no word of it.
+// doubtful reports whether the text found in a cgroup may be ours, from an earlier
+// keeper that left no line about it.
 func (s *Originals) doubtful(r *row) bool { return s.lost && s.older[r.dir] }
 
-// Copied is a setting of a container that the runtime was given too, and so has
-// in its stored copy.
+// Copied is a setting of a container that the runtime got, too, and so has in its
+// stored copy.
 type Copied struct {
 	Owner, Dir string
 	Field      lifecycle.Field
-	Was        string // that the runtime was asked for; "" where that is not known
+	Was        string // the requested value; "" if that is not known
 }
 
-// Copied lists what an earlier keeper left of containers that still have a
-// cgroup, as far as the runtime wrote it.
+// Copied lists what an earlier keeper left in containers that still have a cgroup,
+// if the runtime wrote it, too.
 func (s *Originals) Copied() (out []Copied) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.remembered))
@@ -212,7 +210,7 @@ func (s *Originals) Copied() (out []Copied) {
 	return out
 }
 
-// claim has a row know what an earlier keeper knew of its setting.
+// claim copies to a row what an earlier keeper knew of its setting.
 func (s *Originals) claim(r *row) {
 	o, known := s.remembered[r.place]
 	if !known {
@@ -221,16 +219,16 @@ func (s *Originals) claim(r *row) {
 	delete(s.remembered, r.place)
 	r.past = o.past
 	r.past.Was = ""
-	r.noted = 1 // some line is: when the row goes, another is to say so
+	r.noted = 1 // there is a line: when the row is dropped, another line must say so
 }
 
-// remember keeps what is known of a row that goes, and whose text stays.
+// remember keeps what is known of a dropped row whose text stays in the kernel.
 func (s *Originals) remember(r *row) {
 	s.remembered[r.place] = r.origin()
 	s.parted++
 }
 
-// forget drops what is remembered of a setting: nothing of ours is there any more.
+// forget drops what is remembered of a setting: nothing of ours is left there.
 func (s *Originals) forget(p place) {
 	delete(s.remembered, p)
 	if s.journal != nil {
@@ -239,31 +237,31 @@ func (s *Originals) forget(p place) {
 	}
 }
 
-// keep records what was there before.
+// keep stores the original text.
 func (s *Originals) keep(r *row, text string) {
 	r.past.Original = &text
 	s.note(r)
 }
 
-// found records what was there before, if that is known and was not before.
+// found stores the original text if it is known and was not stored before.
 func (s *Originals) found(r *row, text string) {
 	if text != "" && r.past.Original == nil && !r.past.Carried {
 		s.keep(r, text)
 	}
 }
 
-// lineLength is about that of a line.
+// lineLength is about the length of a line.
 const lineLength = 320
 
-// appendJSON appends what json.Marshal makes of a line. Lines are written while
-// containers are created, and made all anew now and then: reflection would be
-// most of the work.
+// appendJSON appends what json.Marshal would make of a line. Lines are written
+// while containers are created, and all of them anew now and then: reflection would
+// be most of the work.
 func (o *origin) appendJSON(b []byte) []byte {
 	at, field := len(b), o.Field.String()
 	for _, m := range [...]struct {
 		name string
 		has  bool
-		text *string // nil of what is true
+		text *string // nil if true
 	}{
 		{"owner", o.Owner != "", &o.Owner}, {"dir", true, &o.Dir}, {"parent", o.Parent, nil}, {"field", true, &field},
 		{"key", o.Key != "", &o.Key}, {"ours", o.Ours != "", &o.Ours}, {"was", o.Was != "", &o.Was},
@@ -282,8 +280,8 @@ func (o *origin) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendText appends a member of an object. What is not plain is quoted by the
-// library.
+// appendText appends a member of an object. The library quotes texts that are not
+// plain.
 func appendText(b []byte, name, text string) []byte {
 	b = append(append(append(b, `,"`...), name...), `":`...)
 	for i := range len(text) {
@@ -298,7 +296,7 @@ func appendText(b []byte, name, text string) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// note has the journal know a row, if it does not yet.
+// note adds a row to the journal, if it has none yet.
 func (s *Originals) note(r *row) {
 	if s.journal == nil {
 		return
@@ -319,15 +317,15 @@ func (r *row) origin() origin {
 	}
 }
 
-// noteGone has the journal know that nothing of ours is there any more.
+// noteGone adds to the journal that nothing of ours is left there.
 func (s *Originals) noteGone(r *row) {
 	if r.noted != 0 {
 		s.forget(r.place)
 	}
 }
 
-// flush hands the journal the lines there are. It returns when they, and all
-// that came before, are there, or Kept says why not.
+// flush writes the pending lines to the journal. It returns when they, and all
+// earlier ones, are there, or when Kept says why not.
 func (s *Originals) flush() {
 	s.mu.Lock()
 	many := s.parted > slack
@@ -342,9 +340,9 @@ func (s *Originals) flush() {
 	}
 }
 
-// flushLocked is flush, with flushing held. A journal that failed has lines
-// missing, or torn ones: until all are written anew nothing is added to it. That
-// is tried after a pause, or at once where now is set.
+// flushLocked is flush, with flushing held. A journal that failed lacks lines, or
+// has torn ones: nothing is added to it until all lines are written anew. That is
+// tried after a pause, or at once if now is set.
 func (s *Originals) flushLocked(now bool) {
 	s.mu.Lock()
 	lines := s.lines
@@ -376,7 +374,7 @@ func (s *Originals) flushLocked(now bool) {
 	}
 }
 
-// replaceAll writes the journal anew. Lines that are made meanwhile come after it.
+// replaceAll writes the journal anew. Lines that are added meanwhile come after it.
 func (s *Originals) replaceAll() error {
 	s.mu.Lock()
 	all := s.allLocked()
@@ -388,10 +386,10 @@ func (s *Originals) replaceAll() error {
 	return err
 }
 
-// lastTries is how often a clean end tries to write what the journal lacks.
+// lastTries is how often a clean end tries to write the missing lines.
 const lastTries = 3
 
-// KeepNow writes what the journal lacks at a clean end, whenever that failed last.
+// KeepNow writes the missing lines at a clean end, whenever the last try was.
 func (s *Originals) KeepNow() {
 	if s.journal == nil {
 		return
@@ -406,12 +404,12 @@ func (s *Originals) KeepNow() {
 	}
 }
 
-// tryEvery is how often it is checked whether a journal that failed is to be
-// written anew, on a node where nothing happens that would do it.
+// tryEvery is how often a failed journal is checked for another try, on a node
+// without events.
 const tryEvery = time.Second
 
-// KeepTrying writes what the journal lacks, again and again with growing pauses
-// where that fails, until ctx ends.
+// KeepTrying writes the missing lines until ctx ends, with growing pauses after
+// failures.
 func (s *Originals) KeepTrying(ctx context.Context) error {
 	tick := time.NewTicker(tryEvery)
 	defer tick.Stop()
@@ -430,10 +428,10 @@ func (s *Originals) KeepTrying(ctx context.Context) error {
 	}
 }
 
-// mostRoom is how much room for lines is kept.
+// mostRoom is the largest buffer for lines that is kept.
 const mostRoom = 16 << 10
 
-// allLocked are the lines of all that is ours now.
+// allLocked are the lines of everything that is ours now.
 func (s *Originals) allLocked() []byte {
 	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.remembered)))
 	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }

@@ -12,20 +12,21 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// chainOwner owns what cgroups above partitions are given, which is nobody's of
-// theirs alone.
+// chainOwner owns the values of cgroups above partitions, which belong to no single
+// pod.
 const chainOwner = "partitions"
 
-// ErrInPartition is why a cgroup is no partition: one above it is, and is not
-// ours.
+// ErrInPartition is why a cgroup is no partition: a cgroup above it is a partition
+// that is not ours.
 var ErrInPartition = errors.New("a cgroup above is a partition already")
 
-// partition is a cgroup that is to be a remote cpuset partition, or to be none any
-// more. It is two files, whose CPUs every cgroup above has to let it have: these get
-// the sum of what is below them.
+// partition is a cgroup that should become a remote cpuset partition, or stop being
+// one. It has two files. Every cgroup above it must allow its CPUs: these get the
+// sum of what is below them.
 type partition struct {
 	dir string
-	// cpus and root are the work on its two files; done where that is not kept.
+	// cpus and root are the jobs for its two files; they are done if no value is
+	// kept there.
 	cpus, root *job
 	want, had  cgroup.IDs
 	wanted     bool   // else it ends
@@ -35,22 +36,22 @@ type partition struct {
 
 // partitionPass is the work on all partitions of a batch. Keeper.lists is held.
 //
-// The order: what ends ends, and what loses CPUs loses them; then the cgroups
-// above, from the bottom, so that the same CPUs can be had elsewhere below them.
-// Then come the lists of the batch: a cgroup that is left with none of its CPUs by a
-// partition has all that the one above it has, those of owners too. Then, from the
-// top, the cgroups above get what is new, and at last the partitions do.
+// The order: partitions end, and others lose CPUs; then the cgroups above, from the
+// bottom, so that the same CPUs are free for others below them. Then come the lists
+// of the batch: a cgroup that a partition leaves none of its CPUs has all of its
+// parent's, also those of owners. Then, from the top, the cgroups above get new
+// CPUs, and at last the partitions do.
 type partitionPass struct {
 	k     *Keeper
 	jobs  map[place]*job
 	all   []*partition
-	above []*job           // from free to form
-	wrong map[string]error // why a cgroup above did not get what it was to
+	above []*job           // set in free, used in form
+	wrong map[string]error // why a cgroup above did not get its CPUs
 	wrote map[string]bool  // cgroups above that were written
 }
 
-// runSets writes the partitions and lists among jobs. Of what is urgent it leaves the lists that its partitions make as
-// good as written, and returns them.
+// runSets writes the partitions and lists among jobs. Of urgent jobs it returns,
+// unwritten, the lists that its partitions make as good as written.
 func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	p := &partitionPass{k: k, jobs: map[place]*job{}, wrong: map[string]error{}, wrote: map[string]bool{}}
 	if !p.gather(jobs) {
@@ -71,7 +72,7 @@ func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	return later
 }
 
-// gather finds the work on partitions, and reports whether there is some.
+// gather finds the work on partitions, and reports whether there is any.
 func (p *partitionPass) gather(jobs []*job) bool {
 	for _, j := range jobs {
 		if j.isPartition() {
@@ -95,9 +96,9 @@ func (p *partitionPass) gather(jobs []*job) bool {
 	return true
 }
 
-// adopt takes in partitions whose owner is forgotten: the CPUs are for others. It
-// reports whether there were any; of those whose cgroup is gone nothing is left
-// to do but in the cgroups above.
+// adopt adds partitions whose owner was forgotten: others get their CPUs. It
+// reports whether there were any. If their cgroup is gone, only the cgroups above
+// need work.
 func (p *partitionPass) adopt() bool {
 	k := p.k
 	k.mu.Lock()
@@ -112,15 +113,15 @@ func (p *partitionPass) adopt() bool {
 	return len(orphans) > 0
 }
 
-// orphaned reports whether there is something to adopt.
+// orphaned reports whether there is a partition to adopt.
 func (k *Keeper) orphaned() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.table.orphans) > 0
 }
 
-// job returns the work on a file: that of the batch, or else on what was wanted
-// there before. It is done where nothing is.
+// job returns the job for a file: that of the batch, or one for the earlier desired
+// value. It is done if there is none.
 func (p *partitionPass) job(dir, key string) *job {
 	at := place{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
@@ -136,7 +137,7 @@ func (p *partitionPass) job(dir, key string) *job {
 	return p.jobs[at]
 }
 
-// free takes from partitions what they are to have no more.
+// free takes from partitions the CPUs that they should lose.
 func (p *partitionPass) free() {
 	for _, s := range p.all {
 		s.read(p.k.tree)
@@ -148,7 +149,7 @@ func (p *partitionPass) free() {
 	p.each(slices.Backward(p.above), p.narrow)
 }
 
-// form gives them what they are to have.
+// form gives partitions the CPUs that they should have.
 func (p *partitionPass) form() {
 	p.each(slices.All(p.above), p.widen)
 	for _, s := range p.all {
@@ -159,10 +160,11 @@ func (p *partitionPass) form() {
 	p.each(slices.Backward(p.above), p.level)
 }
 
-// postpone parts the jobs whose lists a partition of the batch narrows for them from the others: they only lose CPUs, all
-// of these are the partitions', and something is left to them, so that the kernel gives them nobody else's instead. What
-// was never read and verified is not among them. Nothing is postponed where a list of the batch gets such CPUs: that is
-// written before there is a partition.
+// postpone separates the jobs whose lists a partition of the batch narrows: they
+// only lose CPUs, all of these go to partitions, and some CPUs are left, so that
+// the kernel gives them nobody else's instead. A list that was never verified is
+// not postponed. None is if a list of the batch gets such CPUs, since that is
+// written before the partition exists.
 func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	var parted cgroup.IDs
 	for _, s := range p.all {
@@ -179,7 +181,7 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 			now = append(now, j)
 			continue
 		}
-		// Both are what the kernel said, or is to be given.
+		// Both are what the kernel has, or will get.
 		want, _ := lists.parse(j.want)
 		has := new(cgroup.IDs)
 		if j.hasKnown {
@@ -198,7 +200,7 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	return now, later
 }
 
-// read finds out what is there.
+// read reads the present files.
 func (s *partition) read(tree *cgroup.Tree) {
 	var err error
 	read := func(key string, j *job) (text string) {
@@ -233,13 +235,14 @@ func (s *partition) fail(err error) {
 	}
 }
 
-// put writes the file and keeps what was there before.
+// put writes the file and stores the original.
 func (j *job) put(before, text string) error {
 	j.keepOriginal(before)
 	return j.row.at.Write(text)
 }
 
-// giveUp ends what is not wanted, and takes CPUs from what is to have others.
+// giveUp ends unwanted partitions, and takes CPUs from those that should have
+// others.
 func (s *partition) giveUp() {
 	switch {
 	case !s.wanted:
@@ -251,8 +254,8 @@ func (s *partition) giveUp() {
 	}
 	rest := s.had.And(s.want)
 	if s.is != "root" && s.is != "member" {
-		// Not valid. What the kernel keeps for it is free again only when all of it
-		// is taken back (seen on 6.12).
+		// Not valid. The kernel frees the CPUs that it reserves for it only when
+		// all of it is undone (seen on 6.12).
 		rest = cgroup.IDs{}
 	}
 	var err error
@@ -270,7 +273,7 @@ func (s *partition) giveUp() {
 	}
 }
 
-// end gives back what was there before, and first that it was no partition.
+// end restores the originals, after it has made the cgroup no partition.
 func (s *partition) end() {
 	s.root.giveBack(s.is)
 	s.cpus.giveBack(s.had.String())
@@ -279,7 +282,7 @@ func (s *partition) end() {
 	}
 }
 
-// giveBack writes what was in a partition's file before us, where that is to be.
+// giveBack restores the original of a partition's file, if that is wanted.
 func (j *job) giveBack(now string) {
 	if j.done || !j.alive() {
 		return
@@ -298,7 +301,7 @@ func (j *job) giveBack(now string) {
 	}
 }
 
-// take makes a partition, and undoes it where the kernel does not have it.
+// take makes a partition, and undoes it if the kernel does not accept it.
 func (p *partitionPass) take(s *partition) {
 	state := Applied
 	if !s.wrote && s.is == "root" && s.had == s.want {
@@ -359,10 +362,10 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 	return nil
 }
 
-// undo leaves nothing half done: the sets of the others hold without it.
+// undo leaves nothing half done: the sets of the others are correct without it.
 func (s *partition) undo(k *Keeper) {
 	if s.is != "member" {
-		_ = s.root.row.at.Write("member") // what went wrong is reported
+		_ = s.root.row.at.Write("member") // the first error is reported
 	}
 	k.mu.Lock()
 	before, _ := s.cpus.row.past.back()
@@ -372,7 +375,8 @@ func (s *partition) undo(k *Keeper) {
 	}
 }
 
-// spoiled reports whether a text is what the kernel made of a partition of ours.
+// spoiled reports whether a text is what the kernel writes for an invalid partition
+// of ours.
 func spoiled(p place, text, ours string) bool {
 	return p.key == cgroup.Partition && ours == "root" && strings.HasPrefix(text, "root invalid")
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// chain returns the cgroups above partitions, those that were and those that are
-// to be, from the top.
+// chain returns the cgroups above present and future partitions, from the top.
 func (p *partitionPass) chain() []*job {
 	k := p.k
 	k.mu.Lock()
@@ -52,12 +51,12 @@ func (p *partitionPass) chain() []*job {
 	return out
 }
 
-// inPartitions adds up the CPUs that partitions of ours have, without those in some
+// inPartitions adds up the CPUs that our partitions have, except in some
 // directories.
 func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 	for at, r := range t.parts {
 		if at.key == cgroup.Exclusive && r.target.Owner != chainOwner && r.verified && in(at.dir) {
-			has, _ := cgroup.ParseIDs(r.kernel) // of what the kernel said
+			has, _ := cgroup.ParseIDs(r.kernel) // of the kernel's text
 			sum = sum.Union(has)
 		}
 	}
@@ -65,7 +64,8 @@ func (t *table) inPartitions(in func(dir string) bool) (sum cgroup.IDs) {
 }
 
 // below adds up the CPUs of partitions below a cgroup: what they have, or, with
-// those of the batch, what they are to have. What was there before us stays.
+// those of the batch, what they should have. It includes what other programs gave
+// the cgroup before.
 func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	var sum cgroup.IDs
 	for _, s := range p.all {
@@ -83,17 +83,17 @@ func (p *partitionPass) below(dir string, wanted bool) cgroup.IDs {
 	}))
 }
 
-// foreign are the CPUs a cgroup was given before us.
+// foreign are the CPUs that a cgroup was given before our first write.
 func (p *partitionPass) foreign(j *job) cgroup.IDs {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	text, _ := j.row.past.back()
-	before, _ := cgroup.ParseIDs(text) // of what the kernel said
+	before, _ := cgroup.ParseIDs(text) // of the kernel's text
 	return before
 }
 
-// each does a step with each cgroup above partitions: it reads what is there, and writes
-// what the step makes of it.
+// each runs a step for each cgroup above partitions: it reads the present set, and
+// writes the step's result.
 func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
 	for _, j := range jobs {
 		if j.done || !j.alive() {
@@ -114,7 +114,7 @@ func (p *partitionPass) each(jobs iter.Seq2[int, *job], step func(*job, cgroup.I
 	}
 }
 
-// drop has the work on a cgroup above be the last.
+// drop makes this the last write to a cgroup above.
 func (p *partitionPass) drop(j *job) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
@@ -124,14 +124,14 @@ func (p *partitionPass) drop(j *job) {
 	j.generation, j.releasing = j.row.generation, true
 }
 
-// narrow takes from a cgroup above what nobody below has any more.
+// narrow takes from a cgroup above what no partition below has any more.
 func (p *partitionPass) narrow(j *job, cur cgroup.IDs) {
 	j.seen(cur.String())
 	j.keepOriginal(cur.String())
 	p.set(j, cur, cur.And(p.below(j.dir, false).Union(p.foreign(j))))
 }
 
-// widen gives a cgroup above what is to be had below it.
+// widen gives a cgroup above what partitions below should have.
 func (p *partitionPass) widen(j *job, cur cgroup.IDs) {
 	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.Partition); err != nil || is != "member" {
 		p.wrong[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition of its own (%s): %w", j.dir, is, ErrInPartition))
@@ -140,7 +140,7 @@ func (p *partitionPass) widen(j *job, cur cgroup.IDs) {
 	p.set(j, cur, cur.Union(p.below(j.dir, true)))
 }
 
-// set gives a cgroup above a set, where it has another.
+// set writes a set to a cgroup above, if it has another.
 func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	if set == cur {
 		return
@@ -158,7 +158,8 @@ func (p *partitionPass) set(j *job, cur, set cgroup.IDs) {
 	}
 }
 
-// level leaves a cgroup above what is had below it, or what was there before us.
+// level reduces a cgroup above to what partitions below have, or restores its
+// original.
 func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 	need := p.below(j.dir, false)
 	delete(p.wrong, j.dir)
@@ -181,11 +182,11 @@ func (p *partitionPass) level(j *job, cur cgroup.IDs) {
 	j.inForce(state, text)
 }
 
-// ParentCPUs returns the CPUs an existing cgroup allows its children, "" if it
-// bounds them no more than the root does, and whether they could be read. In
-// version 2 what the root lacks is offline, and comes back to every cgroup that
-// names it; whoever was bounded meanwhile would stay without it. What partitions of
-// ours have counts as allowed likewise.
+// ParentCPUs returns the CPUs that an existing cgroup allows its children, "" if it
+// limits them no more than the root does, and whether they could be read. In
+// version 2 CPUs that the root lacks are offline, and come back to every cgroup
+// that lists them; a container narrowed meanwhile would stay without them. The CPUs
+// of our partitions count as allowed, too.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
 	if err == nil && k.tree.Version == cgroup.V2 {
@@ -197,8 +198,8 @@ func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	return list, err == nil
 }
 
-// withPartitions returns the CPUs a cgroup would allow its children if there
-// were no partitions of ours, or of an earlier keeper's, and those the root would.
+// withPartitions returns the CPUs that a cgroup would allow its children without
+// our partitions or those of an earlier keeper, and those that the root would.
 func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
 	parted := k.table.inPartitions(func(string) bool { return true })

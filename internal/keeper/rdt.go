@@ -8,8 +8,8 @@ import (
 // RDT is the actor of the fields RDTSchemata, RDTGroup and RDTMonitor.
 type RDT struct{ Groups *resctrl.Groups }
 
-// Act makes a group and gives it its shares, or moves a cgroup's threads into
-// one. An empty text takes back what was done before.
+// Act makes a group and sets its shares, or moves a cgroup's threads into one. An
+// empty text undoes it.
 func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	switch {
 	case v.Field == lifecycle.RDTSchemata && v.Text == "":
@@ -34,7 +34,7 @@ func joined(found, changed bool, err error) (State, error) {
 	return Same, err
 }
 
-// Forget ends the groups an owner has.
+// Forget removes an owner's groups.
 func (r RDT) Forget(owner string) error { return r.Groups.Forget(owner) }
 
 // Tidy removes groups of earlier runs.

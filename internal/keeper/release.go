@@ -11,20 +11,18 @@ import (
 )
 
 var (
-	// ErrTheirs is why a value is not given back: somebody else has changed it
+	// ErrTheirs is why a value is not restored: another program has changed it
 	// since it was written.
 	ErrTheirs = errors.New("somebody else changed it since")
-	// ErrUnknown is why a value is not given back: nobody remembers what was
-	// there before.
+	// ErrUnknown is why a value is not restored: its original is not known.
 	ErrUnknown = errors.New("what was there before is not known")
-	// ErrOtherTree is why a value cannot be given back that was written to a tree
-	// which is not the one at hand.
+	// ErrOtherTree is why a value cannot be restored: it was written to another
+	// cgroup tree than the present one.
 	ErrOtherTree = errors.New("not in this cgroup tree")
 )
 
 // Cede compares every value in force with the kernel, and gives up those that
-// somebody else has changed since: they are left as they are from now on. It
-// returns them.
+// another program has changed since: they stay as they are. It returns them.
 func (k *Keeper) Cede() []Outcome {
 	k.mu.Lock()
 	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.left == nil })
@@ -32,7 +30,7 @@ func (k *Keeper) Cede() []Outcome {
 	return outcomes(slices.DeleteFunc(jobs, func(j *job) bool {
 		text, err := j.row.at.Read()
 		if err != nil || j.hidden(k.tree) {
-			return true // releasing it says what is wrong
+			return true // its release says what is wrong
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -46,10 +44,10 @@ func (k *Keeper) Cede() []Outcome {
 	}))
 }
 
-// ReleaseAll gives back every value that is still in the table or that an
-// earlier keeper left, all in one order the kernel accepts. What nobody knows
-// the original of stays and is reported. Values somebody else changed are left
-// where Cede was called before, and where an earlier keeper wrote them.
+// ReleaseAll restores every value that is still in the table or that an earlier
+// keeper left, in one order that the kernel accepts. It leaves and reports values
+// without a known original. It also leaves values that another program changed, if
+// Cede was called before or an earlier keeper wrote them.
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimRemembered(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
@@ -68,19 +66,20 @@ func (k *Keeper) ReleaseAll() []Outcome {
 	return append(out, released...)
 }
 
-// ReleaseForgotten gives back what an earlier keeper wrote and nobody wants any
-// more, of owners that are known and not undecided: those keep what they have. It is
-// called when all that lives is decided.
+// ReleaseForgotten restores what an earlier keeper wrote and nobody wants any more,
+// for owners that are known and not undecided: those keep what they have. It is
+// called when everything that lives is decided.
 func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bool)) []Outcome {
 	out := k.claimRemembered(func(o origin) bool {
 		known, undecided := owners(o.Owner)
-		// Partitions keep CPUs from everybody, whoever had them.
+		// A partition keeps CPUs from all others, whoever owned it.
 		return !undecided && (known || o.place().isPartition())
 	})
 	return append(out, k.release(func(r *row) bool { return r.releasing && r.state == Pending })...)
 }
 
-// release writes the rows that match. What has no cgroup has nothing to give back.
+// release writes the originals of the rows that match. Without a cgroup there is
+// nothing to restore.
 func (k *Keeper) release(match func(*row) bool) []Outcome {
 	out := k.sync(false, func() []*job { return k.pick(maps.Values(k.table.rows), match) })
 	for i := range out {
@@ -91,9 +90,9 @@ func (k *Keeper) release(match func(*row) bool) []Outcome {
 	return out
 }
 
-// claimRemembered makes rows to be released of what an earlier keeper left in
-// the kernel. What is no longer there is dropped; what somebody else changed
-// since, and what has no original, is returned.
+// claimRemembered makes rows, to be released, of what an earlier keeper left in the
+// kernel. It drops what no longer exists, and returns what another program changed
+// since and what has no original.
 func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	k.mu.Lock()
 	all := maps.Clone(k.Originals.remembered)
@@ -110,7 +109,7 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	return out
 }
 
-// claim makes a row of one line, to be released; the outcome says why not.
+// claim makes a row, to be released, of one line; the outcome says why it cannot.
 func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
 	at := k.tree.Resolve(p.dir, p.field, p.key)
 	text, err := at.Read()
@@ -127,7 +126,7 @@ func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
 	case !still:
 		return false, nil
 	case err != nil && cgroup.Gone(err), err == nil && !hidden && o.isBack(at, text):
-		k.Originals.forget(p) // or the next to read the journal takes what is there by then for ours
+		k.Originals.forget(p) // otherwise the next reader of the journal takes the file's text for ours
 		return false, nil
 	case err != nil:
 	case !hidden && !o.mayBeOurs(at, text):
@@ -147,7 +146,7 @@ func (k *Keeper) claim(p place) (claimed bool, left *Outcome) {
 }
 
 // hidden reports whether a file shows something else than was written to it: the
-// weight of a cgroup that is idle.
+// weight of an idle cgroup.
 func (p place) hidden(tree *cgroup.Tree) bool {
 	if p.field != lifecycle.CPUShares {
 		return false
@@ -156,23 +155,23 @@ func (p place) hidden(tree *cgroup.Tree) bool {
 	return err == nil && text == "1"
 }
 
-// isBack reports whether a text is what was there before us.
+// isBack reports whether a text is the original.
 func (o *origin) isBack(at cgroup.Handle, text string) bool {
 	back, known := o.back()
 	switch list := o.place().isList(); {
 	case !known:
 		return false
 	case list && text == "":
-		return true // of a cgroup made since: an empty list is never ours
+		return true // the cgroup is newer: an empty list is never ours
 	case back != "" && at.Same(o.Ours, back) && (o.Was == "" || !at.Same(text, o.Was)):
-		return true // it was given back already: what is there since is not ours, a part of the list too
+		return true // it was restored already: what is there since is not ours, nor is a part of the list
 	default:
 		return (back != "" || !list) && at.Same(text, back)
 	}
 }
 
-// mayBeOurs reports whether a text is what a keeper wrote. Of a list version 1
-// or the parent may have taken a part; of shares there are two images.
+// mayBeOurs reports whether a text is what a keeper wrote. Version 1 or the parent
+// may have removed a part of a list; shares have two weights.
 func (o *origin) mayBeOurs(at cgroup.Handle, text string) bool {
 	if spoiled(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.Was != "" && at.Same(text, o.Was) {
 		return true

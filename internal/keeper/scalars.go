@@ -15,14 +15,14 @@ const (
 	burstKey = "cpu.max.burst"
 )
 
-// errIdle is why a weight is desired and not in the kernel.
+// errIdle is why a desired weight is not in the kernel.
 var errIdle = errors.New("kept aside while cpu.idle is 1")
 
-// unit is what is written at once: one job, or those of quota and period.
+// unit is what is written together: one job, or those of quota and period.
 type unit struct {
 	jobs  []*job
 	grows bool
-	// hidden: what was read is not what was written, as the cgroup is idle.
+	// hidden: the file does not show what was written, as the cgroup is idle.
 	hidden bool
 }
 
@@ -62,9 +62,9 @@ func group(jobs []*job) []*unit {
 	return units
 }
 
-// rank has what grows after what shrinks, and orders files of one cgroup that depend
-// on each other: a burst stays within the quota, and a weight cannot be written while
-// the cgroup is idle.
+// rank puts what grows after what shrinks, and orders files of one cgroup that
+// depend on each other: a burst stays within the quota, and a weight cannot be
+// written while the cgroup is idle.
 func (u *unit) rank() int {
 	before := 0 // those that shrink and are written later
 	switch u.jobs[0].key {
@@ -79,9 +79,9 @@ func (u *unit) rank() int {
 	return -1 - before
 }
 
-// plan finds out what the kernel has and in which direction a unit goes. It
-// reports whether something is to be written. The answer "the same" is given
-// under the row's lock: outside of it an older write could still be under way.
+// plan reads what the kernel has and in which direction a unit goes. It reports
+// whether there is something to write. It answers "the same" under the row's lock:
+// otherwise an older write could still be under way.
 func (u *unit) plan() bool {
 	j := u.jobs[0]
 	j.row.writing.Lock()
@@ -128,9 +128,9 @@ func (j *job) idle() (byUs, idle bool) {
 	return byUs, byUs && r.want == "1" && r.verified
 }
 
-// bounds reports whether a unit gives a bandwidth to a cgroup that has none of its
-// own. In version 1 such a one has its parent's for a limit, and a child's may not
-// be above that: it goes with those that grow, after the parent.
+// bounds reports whether a unit gives a quota to a cgroup that has none of its own.
+// In version 1 its parent's quota limits it then, and a child's may not be higher:
+// it is written with those that grow, after the parent.
 func (u *unit) bounds() bool {
 	i := slices.IndexFunc(u.jobs, func(j *job) bool { return j.field == lifecycle.CPUQuota })
 	return i >= 0 && number(u.jobs[i].found) == unlimited
@@ -168,8 +168,8 @@ func (u *unit) read() error {
 	return nil
 }
 
-// more reports whether a unit gives more than there is. Bandwidth is a ratio: a
-// longer period gives less.
+// more reports whether a unit allows more than the present values. Quota and period
+// are a ratio: a longer period allows less.
 func (u *unit) more() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
 		return j.row.at.Compare(j.want, j.found) >= 0
@@ -206,7 +206,7 @@ func (u *unit) write() {
 		return
 	}
 	for _, j := range u.jobs {
-		if !u.hidden { // or writeIdle knows what was there, if anybody does
+		if !u.hidden { // otherwise writeIdle knows the original, if anybody does
 			j.keepOriginal(j.found)
 		}
 	}
@@ -226,7 +226,7 @@ func (u *unit) write() {
 			j.fail(j.differs(j.found))
 			continue
 		}
-		// Plain text may be shown in another form than it was written in.
+		// The kernel may show plain text in another form than it was written in.
 		j.inForce(Applied, j.found)
 	}
 }
@@ -239,7 +239,7 @@ func (u *unit) set() error {
 		for _, j := range u.jobs {
 			switch {
 			case j.k.tree.Version == cgroup.V1 && j.holds(j.found):
-				// Two files: the one that is right is not written.
+				// Two files: the one that is correct is not written.
 			case j.field == lifecycle.CPUPeriod:
 				period = j.want
 			default:
@@ -253,8 +253,8 @@ func (u *unit) set() error {
 	return j.row.at.Write(j.want)
 }
 
-// setIdle makes a cgroup idle or not. The kernel forgets its weight meanwhile
-// and then gives it the default one, so the weight is put aside and given back.
+// setIdle makes a cgroup idle or not. An idle cgroup loses its weight and gets the
+// default one later, so the weight is saved and restored.
 func (j *job) setIdle() error {
 	k := j.k
 	if j.want == "1" && j.found == "0" {

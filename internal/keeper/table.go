@@ -41,12 +41,12 @@ func (p place) isBandwidth() bool {
 }
 
 // keepsApart reports whether a file keeps containers off the CPUs and memory nodes
-// that others own. Such a file is never left to another program: whose list is wide
-// now is no reason, as a later owner gets CPUs that it has.
+// that others own. Such a file is never left to another program, even if its list
+// has no owned CPU now: a later owner may get some of it.
 func (p place) keepsApart() bool { return p.isList() || p.isPartition() }
 
-// setting names what a place holds, out of a bounded set: the field, the file
-// where the table of settings has it, or "other".
+// setting names the setting of a place, as one of a few names: the field, the file
+// if it is in the table of settings, or "other".
 func (p place) setting() string {
 	if p.field != lifecycle.Unified {
 		return p.field.String()
@@ -59,13 +59,14 @@ func (p place) setting() string {
 	return "other"
 }
 
-// desired is what a row wants now, and what a job of it is to bring into force.
+// desired is the present value of a row, which a job applies.
 type desired struct {
 	target     Target
 	value      lifecycle.Value
 	want       string // the kernel text of value
 	generation uint64
-	// releasing says that want is the original, and the row goes when it is in force.
+	// releasing says that want is the original, and that the row is dropped when it
+	// is in force.
 	releasing bool
 }
 
@@ -74,17 +75,17 @@ type row struct {
 	place
 	desired
 	at    cgroup.Handle // of the place, resolved once
-	waits bool          // releasing: where the cgroup is not there the row waits for it, if it is to come
+	waits bool          // releasing: without a cgroup the row waits for it, if it is to come
 	past  past
-	// shown is the kernel's text of want, where that is another.
+	// shown is the kernel's text for want, if that is another.
 	shown   string
 	foreign foreign
-	// noted sums up what the journal has of the row.
+	// noted sums up the journal's lines about the row.
 	noted uint64
-	// left is why the row is not written: the value is somebody else's.
+	// left is why the row is not written: the value is another program's.
 	left error
-	// kernel is the text last read back, where verified; what others write since
-	// is found by Reconcile.
+	// kernel is the last text read back, if verified; Reconcile finds later foreign
+	// writes.
 	kernel   string
 	verified bool
 	state    State
@@ -94,8 +95,8 @@ type row struct {
 	writing *sync.Mutex
 }
 
-// back returns what would be in the file without us, where that is known: what
-// was found there, or else what somebody reported.
+// back returns the original text of the file if it is known: the one found there,
+// or else a reported request.
 func (p past) back() (string, bool) {
 	switch {
 	case p.Original != nil:
@@ -106,10 +107,10 @@ func (p past) back() (string, bool) {
 	return "", false
 }
 
-// leave has somebody else's value stay where the row's is wanted.
+// leave keeps another program's value in place of the row's.
 func (r *row) leave(err error) { r.left, r.state, r.err = err, Ceded, err }
 
-// drifted reports whether a text is another than was last found in force.
+// drifted reports whether a text differs from the last one found in force.
 func (r *row) drifted(text string) bool { return r.verified && !r.at.Same(text, r.kernel) }
 
 // index finds rows by a text. A list of rows is never changed: others may be
@@ -125,14 +126,14 @@ func (x index) remove(key string, r *row) {
 	}
 }
 
-// table is what is desired. Keeper.mu guards it.
+// table has the desired values. Keeper.mu guards it.
 type table struct {
 	rows       map[place]*row
 	byOwner    index // the same rows
 	generation uint64
 	failed     map[*row]bool // refused for a reason that may pass
 	// parts are the rows of partitions' files. orphans are places of those whose
-	// owner was forgotten, and whose cgroup may still be there.
+	// owner was forgotten, and whose cgroup may still exist.
 	parts   map[place]*row
 	orphans []place
 }
@@ -150,7 +151,7 @@ func (t *table) remove(r *row) {
 	delete(t.failed, r)
 }
 
-// idle is the row by which we keep a cgroup idle; nil where there is none.
+// idle is the row that keeps a cgroup idle; nil if there is none.
 func (t *table) idle(dir string) *row { return t.rows[place{dir, lifecycle.Unified, idleKey}] }
 
 // lock returns the lock of a new row: that of the other half, for quota and period.
@@ -164,12 +165,12 @@ func (t *table) lock(p place) *sync.Mutex {
 	return new(sync.Mutex)
 }
 
-// release has a row want what was there before.
+// release makes the original the desired value of a row.
 func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
 	r.generation, r.releasing, r.waits = t.generation, true, false
 	r.want, _ = r.past.back()
-	// The canonical value where there is one; status shows the text too.
+	// The canonical value if there is one; status shows the text, too.
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.want)
 }
 
@@ -204,15 +205,15 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 	return text, nil
 }
 
-// record puts a batch into the table. Of two items for one setting the later
-// counts, and both get its job. The outcomes are of those that get none.
+// record adds a batch to the table. Of two items for one setting the later counts,
+// and both get its job. The outcomes are of those without a job.
 func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.actors.note(batch)
 	jobs, out, of = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
 	byRow := make(map[*row]*job, len(batch))
-	var last lifecycle.Value // list, and its text: the members of a pool have the same
+	var last lifecycle.Value // a list and its text: the containers of a pool have the same
 	var text string
 	for i, it := range batch {
 		out[i] = Outcome{Target: it.Target, Value: it.Value}
@@ -242,7 +243,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, of []*job) {
 			jobs = append(jobs, j)
 		}
 		j.desired = r.desired
-		// Before the first write the original is still to be found out.
+		// Before the first write the original must be read.
 		j.known, j.hasKnown = r.kernel, r.verified && (r.past.Original != nil || r.past.Carried)
 		of[i] = j
 	}
@@ -264,14 +265,14 @@ func (k *Keeper) recordLocked(it Item, at cgroup.Handle, want string) *row {
 	r.past.Carried = r.past.Carried || (it.Carried || k.Originals.lost && p.isPartition()) && r.past.Original == nil
 	k.noteAskedLocked(r, it)
 	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
-		k.Originals.found(r, idle.past.Weight) // what was there before the cgroup was idle; the kernel has forgotten it
+		k.Originals.found(r, idle.past.Weight) // the weight before the cgroup was idle, which the kernel has forgotten
 	}
 	if it.Back {
 		if text, known := r.past.back(); known {
 			want = text
 		}
 	} else if want != r.want {
-		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // what is wanted now may be taken
+		r.left, r.foreign.n, r.foreign.pause = nil, 0, 0 // the present value may be in force already
 	}
 	if want != r.want && r.want != "" {
 		r.past.Was, r.shown = cmp.Or(r.shown, r.want), ""
@@ -289,8 +290,8 @@ func (k *Keeper) newRowLocked(p place, at cgroup.Handle, owner string) *row {
 	return r
 }
 
-// noteAskedLocked keeps what would be there without us. What was found there
-// before does not count any more once somebody asks for something new.
+// noteAskedLocked stores the reported request. The text found before does not count
+// any more once a new request is reported.
 func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	if it.Asked == nil {
 		return
@@ -309,8 +310,8 @@ func (k *Keeper) noteAskedLocked(r *row, it Item) {
 	}
 }
 
-// leaveLocked leaves a value as it is from now on that is to be put back where nobody
-// knows what was there. It is Pending where that is known.
+// leaveLocked makes a value stay as it is if it should be restored and its original
+// is not known. It returns Pending if the original is known.
 func (k *Keeper) leaveLocked(it Item, at cgroup.Handle, want string) (State, error) {
 	if !it.Back || !it.Unknown || it.Asked != nil {
 		return Pending, nil

@@ -18,22 +18,22 @@ type Target struct {
 type Item struct {
 	Target Target
 	Value  lifecycle.Value
-	// Asked is what would be there without us, where somebody reported it; nil where
-	// only the kernel knows. An empty list is what the cgroup above has.
+	// Asked is the original value as reported; nil if only the kernel knows. An
+	// empty list means the parent's list.
 	Asked *lifecycle.Value
-	// Carried says that our value may be there already, not by a write of this
-	// keeper: what is found is not the original.
+	// Carried says that our value may be there already without a write of this
+	// keeper: the text found is not the original.
 	Carried bool
-	// Back says that nobody wants anything there any more: what would be there
-	// without us is given back, Value where neither Asked nor an original is
-	// known, and then the setting is no longer kept.
+	// Back says that nobody decides the value any more: its original is restored,
+	// or Value if neither Asked nor an original is known, and then the setting is
+	// no longer kept.
 	Back bool
-	// Unknown says, with Back, that nobody knows what would be there: where the
-	// keeper has not found it there before, the value stays and is reported.
+	// Unknown says, with Back, that the request is not known: if the keeper has no
+	// original, the value stays and is reported.
 	Unknown bool
 }
 
-// State says what became of a desired value.
+// State is the result for a desired value.
 type State int
 
 // The states of a value.
@@ -43,8 +43,8 @@ const (
 	Same                    // the kernel had it already; nothing was written
 	Refused                 // the kernel or a check of ours refused it; Err says why
 	Clipped                 // only what the parent cgroup allows of it is in force
-	Forgotten               // its row went; nothing was written
-	Superseded              // a later value was recorded meanwhile and will be written by who brought it
+	Forgotten               // its row was dropped; nothing was written
+	Superseded              // a later value was recorded meanwhile, and its own batch writes it
 	Ceded                   // another program's value is there and stays; Err says why
 )
 
@@ -58,20 +58,20 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// Outcome is what became of one value.
+// Outcome is the result for one value.
 type Outcome struct {
 	Target Target
 	Value  lifecycle.Value
 	State  State
-	Kernel string // what the kernel now says, where it was asked
+	Kernel string // the kernel's text, if it was read
 	Err    error
 }
 
-// ErrHeld refuses CPUs that another cgroup of the same batch was to give up and
-// did not: what is taken from one is not given to another before it is free.
+// ErrHeld refuses CPUs that another cgroup of the same batch should have lost and
+// did not: a CPU is given to nobody before it is free.
 var ErrHeld = errors.New("another cgroup has not given these up")
 
-// KeepsApart reports whether the outcome is that of a file which is never left to
+// KeepsApart reports whether the outcome is for a file that is never left to
 // another program.
 func (o Outcome) KeepsApart() bool {
 	return Item{Value: o.Value}.kind().keepsApart()

@@ -16,14 +16,14 @@ import (
 // ConflictLimit says when the keeper leaves a file to another program that writes it
 // again and again.
 type ConflictLimit struct {
-	// Limit is how often one file is put right within Per before it is left
-	// alone, or, where it keeps containers apart, written again less often; 0 is for
-	// ever, and at once.
+	// Limit is how often one file is repaired within Per before it is left to the
+	// other program, or, if it keeps containers apart, written less often; 0
+	// repairs for ever, and at once.
 	Limit int
 	Per   time.Duration
 }
 
-// ErrConflict is why a value is left alone: somebody else writes it again and
+// ErrConflict is why a value is left alone: another program writes it again and
 // again.
 var ErrConflict = errors.New("somebody else writes it again and again")
 
@@ -32,42 +32,43 @@ var ErrConflict = errors.New("somebody else writes it again and again")
 var ErrContested = errors.New("another program keeps changing it")
 
 // A list that another program keeps changing is written again after a pause, which
-// doubles up to the longest. So long the containers may have each other's CPUs.
+// doubles up to the longest. Meanwhile containers may use each other's CPUs.
 const (
 	firstPause   = time.Second
 	longestPause = 10 * time.Second
 )
 
-// foreign counts what others wrote into a row's file.
+// foreign counts foreign writes to a row's file.
 type foreign struct {
-	indexed bool // the row is found by its file, as it is in force
+	indexed bool // the row whose value is in force in the file
 	writes  uint64
-	since   time.Time // begin of the window n counts in
+	since   time.Time // start of the time window of n
 	n       int
-	last    time.Time     // when it was last put right
-	pause   time.Duration // until it is put right once more; 0 for at once
+	last    time.Time     // the last repair
+	pause   time.Duration // until the next repair; 0 for at once
 }
 
-// watch is what is known of files others may write.
+// watch is what is known of foreign writes.
 type watch struct {
 	now func() time.Time
 
 	mu    *sync.Mutex // the keeper's; it guards the rest
 	limit ConflictLimit
-	// files are the values in force, by file, quota and period may share one; dirs
-	// are the same by directory.
+	// files are the values in force, by file, which quota and period may share;
+	// dirs are the same by directory.
 	files, dirs index
-	// turned are directories that came or went since they were last asked for, which
-	// changed notifies of.
+	// turned are directories that appeared or went since the last call of news;
+	// changed signals them.
 	turned  map[string]bool
 	changed chan struct{}
 }
 
-// SetClock sets the clock by which others' writes are counted. It is called before the
+// SetClock sets the clock for counting foreign writes. It is called before the
 // keeper is used.
 func (k *Keeper) SetClock(now func() time.Time) { k.watch.now = now }
 
-// SetConflictLimit changes when files are left alone, and takes up all that were.
+// SetConflictLimit changes when files are left to other programs, and takes back
+// all that were.
 func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,8 +84,7 @@ func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	}
 }
 
-// set has the file of a row looked at by others' writes, as its value is in force, or no
-// longer.
+// set starts or stops watching a row's file, as its value is in force or not.
 func (w *watch) set(r *row, inForce bool) {
 	if r.foreign.indexed == inForce {
 		return
@@ -100,7 +100,7 @@ func (w *watch) set(r *row, inForce bool) {
 		return
 	}
 	if w.turned[dir] = !w.turned[dir]; !w.turned[dir] {
-		delete(w.turned, dir) // it is as it was when it was last asked for
+		delete(w.turned, dir) // no change since the last call of news
 	}
 	select {
 	case w.changed <- struct{}{}:
@@ -108,8 +108,8 @@ func (w *watch) set(r *row, inForce bool) {
 	}
 }
 
-// news returns the directories of files with values in force that came, and those
-// that went, since it was last called.
+// news returns the directories with values in force that appeared, and those that
+// went, since the last call.
 func (w *watch) news() (fresh, stale []string) {
 	for _, dir := range slices.Sorted(maps.Keys(w.turned)) {
 		if len(w.dirs[dir]) > 0 {
@@ -122,9 +122,8 @@ func (w *watch) news() (fresh, stale []string) {
 	return fresh, stale
 }
 
-// conflict counts that a row's file was put right. Once that is too often the
-// file is left to the other program, or, where it keeps containers apart, written
-// again less often.
+// conflict counts a repair of a row's file. After too many the file is left to the
+// other program, or, if it keeps containers apart, written less often.
 func (w *watch) conflict(r *row) {
 	f := &r.foreign
 	f.writes++
@@ -151,7 +150,7 @@ func (w *watch) conflict(r *row) {
 	}
 }
 
-// paused returns when a row's file is written again, where it is not before.
+// paused returns when a row's file may be written again, if that is later.
 func (w *watch) paused(r *row) (due time.Time, paused bool) {
 	if r.foreign.pause == 0 {
 		return time.Time{}, false
@@ -160,8 +159,8 @@ func (w *watch) paused(r *row) (due time.Time, paused bool) {
 	return due, due.After(w.now())
 }
 
-// contested is why a row's file was changed again and again until now; nil where
-// it is left in peace.
+// contested is why a row's file is written less often; nil if no program changes
+// it.
 func (w *watch) contested(r *row) error {
 	f := r.foreign
 	if f.pause == 0 || w.now().Sub(f.last) >= w.limit.Per {
@@ -171,13 +170,13 @@ func (w *watch) contested(r *row) error {
 		"%w: it was put right %d times and is written again every %v, between which containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
 }
 
-// Contested is a file somebody else writes.
+// Contested is a file that another program writes.
 type Contested struct {
 	Owner, File string
-	Writes      uint64 // that were put right
-	Ceded       error  // why it is left to them; nil where it is kept
-	// Kept says that it is written again, less often, as they do not stop; nil where
-	// they have, or it is left to them.
+	Writes      uint64 // the number of repairs
+	Ceded       error  // why it is left to that program; nil if it is not
+	// Kept is why it is written again, less often; nil if the other program has
+	// stopped, or the file is left to it.
 	Kept error
 }
 
@@ -192,8 +191,9 @@ func (c Contested) rank() int {
 	return 2
 }
 
-// Contests lists the files that others have written, the most contested first, and
-// how many are left to them, and are kept though they do not stop, by setting.
+// Contests lists the files that others have written, the most contested first. It
+// also counts, by setting, those that are left to other programs, and those that
+// are still repaired.
 func (k *Keeper) Contests(most int) (list []Contested, left, kept map[string]int) {
 	count := func(in *map[string]int, r *row, err error) {
 		if err == nil {
@@ -228,8 +228,8 @@ func (w *watch) differing(rows []*row) (owners []string) {
 		text, err := r.at.Read()
 		w.mu.Lock()
 		_, paused := w.paused(r)
-		// A cgroup that is gone is reported by others, and what cannot be read by the
-		// repair. What is paused is put right when it is due.
+		// A missing cgroup is reported elsewhere, and a failed read by the repair.
+		// A paused file is repaired when it is due.
 		skip := err != nil && cgroup.Gone(err) || !r.verified || r.left != nil || paused
 		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)

@@ -2,9 +2,9 @@ package lifecycle
 
 import "strings"
 
-// Compact returns a copy of the pod that holds nothing of the message it came
-// in, and has its texts in one piece of memory. Namespaces are left out: nobody
-// decides by them.
+// Compact returns a copy of the pod that holds nothing of the message it came in,
+// and has its texts in one piece of memory. It leaves out namespaces, which no
+// decision needs.
 func (p *Pod) Compact() *Pod {
 	n := *p
 	n.Namespaces = nil
@@ -22,13 +22,13 @@ func (p *Pod) Compact() *Pod {
 	return &n
 }
 
-// Together puts the texts by which containers are known and seated into one piece
-// of memory, apart from the message they came in.
+// Together moves the texts that identify and place containers into one piece of
+// memory, apart from the message they came in.
 func (c *Container) Together() {
 	together(&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems)
 }
 
-// Compact is Together of labels, annotations and environment as well. There are
+// Compact is Together for labels, annotations and environment as well. There are
 // dozens of them, and hundreds of containers.
 func (c *Container) Compact() {
 	labels, annotations := pairs(c.Labels), pairs(c.Annotations)
@@ -46,7 +46,7 @@ func addresses(to []*string, of []string) []*string {
 	return to
 }
 
-// together gives texts one piece of memory.
+// together moves texts into one piece of memory.
 func together(texts ...*string) {
 	var b strings.Builder
 	size := 0
@@ -63,9 +63,9 @@ func together(texts ...*string) {
 	}
 }
 
-// mostPairs is how many entries of a map are moved. Pods have dozens; the author of one
-// can write tens of thousands, and to make maps of these again takes longer than all
-// else. They stay in the map they came in, which has little that is not kept.
+// mostPairs is how many entries of a map are moved. Pods have dozens. The author of
+// one can write tens of thousands, and to make maps of these again takes longer
+// than all else; they stay in the map they came in.
 const mostPairs = 1024
 
 // pairs lists a map's keys, each before its value; nil of a map that is not moved.
@@ -80,8 +80,8 @@ func pairs(m map[string]string) []string {
 	return out
 }
 
-// unpaired is the map of a list of pairs; nil where there is none. A map that was not
-// moved is given back.
+// unpaired is the map of a list of pairs; nil if there is none. It returns a map
+// that was not moved as it is.
 func unpaired(list []string, was map[string]string) map[string]string {
 	switch {
 	case len(was) > mostPairs:

@@ -69,11 +69,11 @@ type Event struct {
 	Kind      Kind
 	Pod       *Pod
 	Container *Container
-	// Former is the id a container was decided under at its CreateContainer,
-	// where the runtime has now given it another (PostCreateContainer).
+	// Former is the id under which a container was decided at its CreateContainer,
+	// if the runtime has now given it another (PostCreateContainer).
 	Former string
-	// Requested are the resources an UpdateContainer or UpdatePodSandbox asks
-	// for; Overhead those of the pod's overhead in an UpdatePodSandbox.
+	// Requested are the resources in an UpdateContainer or UpdatePodSandbox;
+	// Overhead those of the pod's overhead in an UpdatePodSandbox.
 	Requested *Resources
 	Overhead  *Resources
 

@@ -2,7 +2,7 @@ package lifecycle
 
 import "fmt"
 
-// Field names one thing a policy can set.
+// Field is a setting that a policy can make.
 type Field int
 
 // The fields. Their kind, composition rule and names are in the table Fields.
@@ -31,7 +31,7 @@ const (
 	fields
 )
 
-// Scope says whose value a field is.
+// Scope says whether a field is a container's or a pod's.
 type Scope int
 
 // The scopes of a value.
@@ -51,7 +51,7 @@ const (
 	Once    Compose = iota // one hook sets it; a second proposal is a conflict
 	Minimum                // the smallest wins
 	Keyed                  // a map: set once per key
-	Scaled                 // one hook sets it; others may scale it, or else what the runtime asked for
+	Scaled                 // one hook sets it; others may scale it, or the runtime's request if none sets it
 )
 
 // String returns the rule's name as the docs print it.
@@ -158,10 +158,9 @@ type Value struct {
 	Mount  *Mount  `json:"mount,omitempty"`
 	Device *Device `json:"device,omitempty"`
 	Why    Reason  `json:"why"`
-	// Gone takes an entry away instead of setting it; of environment variables
-	// alone.
+	// Gone removes an entry instead of setting it; for environment variables alone.
 	Gone bool `json:"gone,omitempty"`
-	// Scaled says that the value was computed from what the runtime asked for.
+	// Scaled says that the value was computed from the runtime's request.
 	Scaled bool `json:"-"`
 }
 
@@ -203,29 +202,29 @@ func (v Value) SameSetting(o Value) bool {
 	return v.Field == o.Field && v.Scope == o.Scope && v.Key == o.Key && v.String() == o.String()
 }
 
-// Problem is something wrong with what was asked, or with what could be done
-// about it. It never stops a pod by itself; strict mode turns it into one.
+// Problem is something wrong with a request, or with what could be done about it.
+// It never stops a pod by itself; strict mode makes it do so.
 type Problem struct {
 	Key    string `json:"key,omitempty"`   // annotation or label key
 	Value  string `json:"value,omitempty"` // its value, shortened
 	Reason string `json:"reason"`
-	Hook   string `json:"hook,omitempty"` // whose problem it is, where a hook's
-	// Then is what is done instead, one clause; a strict refusal leaves it out.
+	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
+	// Then is what happens instead, one clause; a strict refusal leaves it out.
 	Then string `json:"then,omitempty"`
-	// Warning is a suspicion: what was asked is done all the same, and strict
-	// mode does not refuse it.
+	// Warning is a suspicion: the request is served all the same, and strict mode
+	// does not refuse it.
 	Warning bool `json:"warning,omitempty"`
-	// Refused marks what was asked for in good form and is not granted: by
-	// authorisation, or because it is not there to be given.
+	// Refused marks a well-formed request that is not granted: by authorisation, or
+	// because there is not enough.
 	Refused bool `json:"refused,omitempty"`
-	// Rule names the authorisation rule that refused it; "" where none did.
+	// Rule names the authorisation rule that refused it; "" if none did.
 	Rule string `json:"rule,omitempty"`
-	// More is how many problems this one stands for that are not listed; 0 for one
-	// of its own.
+	// More is how many unlisted problems this one stands for; 0 for a problem of
+	// its own.
 	More int `json:"more,omitempty"`
-	// Unserved marks what was asked for in good form and what nothing on this node
-	// does: its hook is off, its key is not supported. Strict mode does not refuse
-	// it, because the node's configuration causes it and not the pod.
+	// Unserved marks a well-formed request that nothing on this node serves: its
+	// hook is off, its key is not supported. Strict mode does not refuse it,
+	// because the node's configuration causes it and not the pod.
 	Unserved bool `json:"unserved,omitempty"`
 }
 
@@ -242,7 +241,7 @@ func (p Problem) Kind() string {
 	return "error"
 }
 
-// Told is the reason with what is done instead.
+// Told is the reason with what happens instead.
 func (p Problem) Told() string {
 	if p.Then == "" {
 		return p.Reason
@@ -250,8 +249,7 @@ func (p Problem) Told() string {
 	return p.Reason + "; " + p.Then
 }
 
-// String is the sentence of a strict refusal, and of whatever else does nothing
-// instead.
+// String is the sentence of a strict refusal, or of a problem without a Then.
 func (p Problem) String() string {
 	if p.Key == "" {
 		return p.Reason

@@ -33,8 +33,9 @@ func (p *PodSpec) Sum(of func(*ContainerSpec) int64) (most int64, every bool) {
 	return max(most, AddAmounts(apps, sidecars)), every
 }
 
-// Request is what a pod asks for of a resource: what it asks for as a whole, else what its containers ask for, else its
-// own limit, which the API server takes for the request then; and its overhead in any case. 0 is nothing.
+// Request is a pod's request for a resource: that of the pod as a whole, else the
+// sum of its containers', else its own limit, which the API server takes for the
+// request then; and its overhead in any case. 0 is none.
 func (p *PodSpec) Request(name string) int64 {
 	sum := p.Requests[name]
 	if sum <= 0 {

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// MaxProblems bounds the problems that are kept and logged of one pod, whatever
-// finds them: text that a pod's author writes must not make log, journal and
-// status long.
+// MaxProblems limits the problems that are kept and logged of one pod, whatever
+// finds them: text of a pod's author must not make log, journal and status long.
 const MaxProblems = 20
 
-// rank orders problems by what must not be lost: refusals, then what strict mode
-// refuses, then what nothing serves, then warnings.
+// rank orders problems by importance: refusals, then what strict mode refuses, then
+// what nothing serves, then warnings.
 func (p Problem) rank() int {
 	switch {
 	case p.Refused:
@@ -59,8 +58,8 @@ func Worst(problems []Problem, most int) (kept []Problem, left int) {
 	return kept, more
 }
 
-// Bound returns at most so many problems, the last of which says how many more
-// there were.
+// Bound shortens a list of problems; the last one then says how many more there
+// were.
 func Bound(problems []Problem, most int) []Problem {
 	if len(problems) <= most && !slices.ContainsFunc(problems, func(p Problem) bool { return p.More > 0 }) {
 		return problems
@@ -75,16 +74,16 @@ func Bound(problems []Problem, most int) []Problem {
 	return append(kept, MoreProblems(left))
 }
 
-// ProblemList collects problems. However many are added, it holds few of each
-// rank, so that the worst of them are there in the end. The zero value is empty.
+// ProblemList collects problems. However many are added, it keeps a few of each
+// rank, so that the worst are among them. The zero value is empty.
 type ProblemList struct {
 	held [4]int // by rank
 	list []Problem
 	more int
 }
 
-// Full reports whether a problem like this one would be counted and not held, so
-// that its text need not be made.
+// Full reports whether a problem like this one would only be counted, so that its
+// text need not be made.
 func (l *ProblemList) Full(p Problem) bool { return l.held[p.rank()] >= MaxProblems }
 
 // Add adds problems.

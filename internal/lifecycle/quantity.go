@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// What is wrong with a quantity.
+// The errors of Quantity.
 var (
 	ErrNoQuantity  = errors.New("is not a quantity")
 	ErrBigQuantity = errors.New("is above 9223372036854775807")
@@ -22,9 +22,9 @@ var factors = map[string][2]uint64{
 	"Ki": {1 << 10, 1}, "Mi": {1 << 20, 1}, "Gi": {1 << 30, 1}, "Ti": {1 << 40, 1}, "Pi": {1 << 50, 1}, "Ei": {1 << 60, 1},
 }
 
-// plainQuantity is Quantity for what quantities mostly are: digits, with a fraction
-// or not, and a suffix. It takes a tenth of the time; what it does not take
-// anyQuantity does. A pod can name hundreds of quantities.
+// plainQuantity is Quantity for most quantities: digits, with a fraction or not,
+// and a suffix. It takes a tenth of the time; anyQuantity reads all others. A pod
+// can name hundreds of quantities.
 func plainQuantity(text string, per int64) (int64, bool) {
 	var digits uint64
 	at, divide := 0, uint64(0) // 0 until the point

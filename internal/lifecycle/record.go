@@ -6,35 +6,35 @@ import (
 	"slices"
 )
 
-// Kept is what of a container no runtime reports later. Each field is declared here
-// and nowhere else: records and checkpoints are written and read by these tags, in
-// this order, and the engine's containers embed it.
+// Kept are those properties of a container that no runtime reports later. Each
+// field is declared here and nowhere else: records and checkpoints are written and
+// read by these tags, in this order, and the engine's containers embed it.
 type Kept struct {
-	// Ours are the resources a hook ever decided for it: the runtime's copy may still
-	// hold our value when nobody decides one any more.
+	// Ours are the resources that a hook ever decided for it: the runtime's copy
+	// may still hold our value when nobody decides one any more.
 	Ours []Field `json:"ours,omitempty"`
-	// Unplaced: placement has been off all its life, so CPUs were never refused to it
-	// and it may have them when placement is switched on.
+	// Unplaced: placement has been off all its life, so CPUs were never refused to
+	// it and it may get them when placement is switched on.
 	Unplaced bool `json:"unplaced,omitempty"`
-	// Wanted is how many CPUs it requested in vain at its last resize; 0 where it has
+	// Wanted is how many CPUs it requested in vain at its last resize; 0 if it got
 	// as many as it requested.
 	Wanted int `json:"wanted,omitempty"`
-	// Home is the NUMA node whose pool it was put into.
+	// Home is the NUMA node of its pool.
 	Home Opt[int] `json:"home,omitzero"`
-	// Mems are the memory nodes it was created with, as a kernel list; "" where none
+	// Mems are the memory nodes it was created with, as a kernel list; "" if none
 	// were decided. They are not decided again: pages would have to move.
 	Mems string `json:"mems,omitempty"`
 	// Exports are the environment variables about its CPUs that it was created with.
 	Exports map[string]string `json:"exports,omitempty"`
-	// Outside are the values that were requested from outside and granted; they go
-	// before those of hooks.
+	// Outside are the granted values of hook servers; they have priority over those
+	// of hooks.
 	Outside []Value `json:"outside,omitempty"`
-	// Pristine are the resources the runtime requested, without our changes. A record
-	// spells them in its own way (pristine).
+	// Pristine are the resources of the runtime's request, without our changes. A
+	// record has them in a form of its own (pristine).
 	Pristine Resources `json:"-"`
 }
 
-// Record is what is kept of a container outside of the process.
+// Record is what is stored of a container outside of the process.
 type Record struct {
 	Version    int    `json:"v"`
 	Generation uint64 `json:"gen"`
@@ -42,10 +42,10 @@ type Record struct {
 	// Given are values it was created with that no runtime reports.
 	Given map[Field]string `json:"given,omitempty"`
 	Kept
-	// Late: it is of after the container was created, and nothing is later.
+	// Late: it was written after the container was created, and nothing is newer.
 	Late bool `json:"-"`
-	// Stamped are the resources that were requested when the container was created, of
-	// one that is Late and carries a record of its creation; else nil.
+	// Stamped are the resources that were requested at the container's creation, if
+	// it is Late and carries a record of its creation; else nil.
 	Stamped *Resources `json:"-"`
 }
 
@@ -53,7 +53,8 @@ type Record struct {
 // that is read.
 const RecordVersion = 1
 
-// pristine is how a record spells resources: those that can ever be put back.
+// pristine is the form of resources in a record: those that a release could
+// restore.
 type pristine struct {
 	Shares Opt[uint64]       `json:"shares,omitzero"`
 	Quota  Opt[int64]        `json:"quota,omitzero"`
@@ -90,7 +91,7 @@ func (r Record) Storable() Record {
 	return r
 }
 
-// plain is a Record whose fields are written by their tags alone.
+// plain is a Record that is written by its fields' tags alone.
 type plain Record
 
 // stored is a record's JSON.

@@ -10,7 +10,7 @@ type Opt[T comparable] struct {
 // Some returns a present value.
 func Some[T comparable](v T) Opt[T] { return Opt[T]{V: v, Set: true} }
 
-// Or returns the value, or def where it is absent.
+// Or returns the value, or def if it is absent.
 func (o Opt[T]) Or(def T) T {
 	if o.Set {
 		return o.V
@@ -55,8 +55,8 @@ type Memory struct {
 	UseHierarchy     Opt[bool]
 }
 
-// Of returns the value of a field, and whether it is set. It knows what runtimes store
-// and the kernel shows.
+// Of returns the value of a field, and whether it is set. It covers the fields that
+// runtimes store and the kernel shows.
 func (r *Resources) Of(f Field, key string) (v Value, set bool) {
 	v = Value{Field: f, Key: key}
 	switch f {

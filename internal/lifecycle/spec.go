@@ -1,10 +1,10 @@
 package lifecycle
 
-// Source names where something came from that the runtime does not tell of a
-// pod. They are the rungs of a ladder: what an earlier one knows stands.
+// Source names where a fact about a pod comes from that the runtime does not
+// report. Sources form a chain: an earlier one has priority.
 type Source string
 
-// The rungs, most trusted first.
+// The sources, most trusted first.
 const (
 	FromPodsAPI    Source = "kubelet Pods API"
 	FromKubelet    Source = "kubelet /pods"
@@ -14,19 +14,19 @@ const (
 	FromNothing    Source = "nothing"
 )
 
-// FromPodResources is the kubelet's PodResources API. It tells of devices, and is
-// no rung.
+// FromPodResources is the kubelet's PodResources API. It reports devices, and is
+// not in the chain.
 const FromPodResources Source = "kubelet PodResources API"
 
-// Sources returns the rungs, most trusted first.
+// Sources returns the chain, most trusted first.
 func Sources() []Source {
 	return []Source{FromPodsAPI, FromKubelet, FromAPIServer, FromAnnotation, FromRuntime, FromNothing}
 }
 
-// ContainerKind is what a container is to its pod.
+// ContainerKind is the role of a container in its pod.
 type ContainerKind int
 
-// The kinds. A container nothing is known of counts as App.
+// The kinds. A container that no source knows counts as App.
 const (
 	App       ContainerKind = iota
 	Init                    // runs to its end before the next starts
@@ -49,45 +49,44 @@ const (
 // Amounts are amounts of resources by name.
 type Amounts map[string]int64
 
-// PodSpec is what a pod's spec says beyond what the runtime tells of it. It is
-// replaced, not changed.
+// PodSpec is what a pod's spec has beyond the runtime's report. It is replaced, not
+// changed.
 type PodSpec struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node,omitempty"`
-	// QoS is the QoS class as Kubernetes names it; "" where it is not told.
+	// QoS is the QoS class as Kubernetes names it; "" if it is not known.
 	QoS string `json:"qos,omitempty"`
 	// Containers are init containers and sidecars in the order they start,
 	// then app containers, then ephemeral ones.
 	Containers []ContainerSpec `json:"containers"`
-	// Overhead is what the runtime class costs beside the containers.
+	// Overhead is what the runtime class costs besides the containers.
 	Overhead Amounts `json:"overhead,omitempty"`
 	// Requests and Limits are those of the pod as a whole.
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta is what of the pod's labels and annotations is read anew while it
-	// lives, as they are now; nil where nobody told them.
+	// Meta are those labels and annotations of the pod that are read anew while it
+	// lives; nil if no source has them.
 	Meta *PodMeta `json:"meta,omitempty"`
-	// Remembered: told to an earlier agent on this node, and to this one not
-	// yet.
+	// Remembered: an earlier agent on this node got it, and this one not yet.
 	Remembered bool `json:"-"`
 }
 
-// PodMeta is a part of a pod's labels and annotations as they are now: those that
-// are Editable.
+// PodMeta are the Editable labels and annotations of a pod as they are now.
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Whole: keys of every dialect are there. What agents kept before that was so
-	// has rubik's keys alone.
+	// Whole: it has keys of every dialect. Files of older agents have rubik's keys
+	// alone.
 	Whole bool `json:"whole,omitempty"`
 }
 
 // editable are the keys whose edits count while their pod runs, and whether older
-// agents kept them. It is a list, so that a pod's author cannot have the agent keep
-// many; package intent says what an edit of each does, and its tests compare the two.
+// agents kept them. It is a fixed list, so that a pod's author cannot make the
+// agent keep many. Package intent says what an edit of each does, and its tests
+// compare the two.
 var editable = map[string]bool{
 	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true, "volcano.sh/blkio-limit": true,
 
@@ -101,7 +100,7 @@ var editable = map[string]bool{
 	"trimtab.io/blockio-class": false, "trimtab.io/rdt-class": false,
 }
 
-// MaxText bounds one label or annotation that is read, in bytes. The API server
+// MaxText limits one label or annotation that is read, in bytes. The API server
 // accepts 256 KiB; schedulers write some 3 KiB for a node of 1,024 CPUs.
 const MaxText = 16 << 10
 
@@ -112,8 +111,8 @@ func Editable(key string) bool {
 	return is
 }
 
-// Has reports whether the labels and annotations say what a key is now, also where
-// they do not have it.
+// Has reports whether the present value of a key is known, even if the pod lacks
+// the key.
 func (m *PodMeta) Has(key string) bool {
 	early, is := editable[key]
 	return m != nil && is && (m.Whole || early)

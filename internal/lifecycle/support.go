@@ -6,7 +6,7 @@ import "fmt"
 // something.
 type Support int
 
-// The answers. The zero Support is that nobody could tell.
+// The answers. The zero Support means that it is not known.
 const (
 	Unknown Support = iota
 	Supported
@@ -37,7 +37,7 @@ func (s *Support) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown support %q", b)
 }
 
-// Finding is an answer and why it is so; "" where it needs no words.
+// Finding is an answer and the reason for it; "" if it needs none.
 type Finding struct {
 	Support Support `json:"support"`
 	Why     string  `json:"why,omitempty"`

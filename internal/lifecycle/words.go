@@ -1,6 +1,6 @@
 package lifecycle
 
-// Pod is a pod sandbox as the runtime tells it. Field names follow NRI and CRI.
+// Pod is a pod sandbox as the runtime reports it. Field names follow NRI and CRI.
 type Pod struct {
 	ID             string
 	Name           string
@@ -15,15 +15,15 @@ type Pod struct {
 	// CgroupsPath is the sandbox container's own OCI cgroupsPath.
 	CgroupsPath string
 	Namespaces  []Namespace
-	// Overhead is the pod overhead; Resources the sum the kubelet computed for
-	// the pod; Sandbox what the sandbox container itself was given.
+	// Overhead is the pod overhead; Resources the sum that the kubelet computed for
+	// the pod; Sandbox the resources of the sandbox container itself.
 	Overhead  *Resources
 	Resources *Resources
 	Sandbox   *Resources
 	PID       uint32
 	IPs       []string
-	// Unread is why the runtime did not say what it knows of the pod: all else is
-	// from a list then. "" where it did.
+	// Unread is why the runtime could not describe the pod: the other fields are
+	// from a list then. "" if it could.
 	Unread string
 }
 
@@ -44,11 +44,11 @@ func (s State) String() string {
 	return [...]string{"unknown", "created", "paused", "running", "stopped"}[min(max(s, 0), StateStopped)]
 }
 
-// Unnamed stands for the name of a container whose creation told none. No
-// container in Kubernetes can be called so.
+// Unnamed stands for the name of a container whose creation had none. No container
+// in Kubernetes can have this name.
 const Unnamed = "(unnamed)"
 
-// Container is a container as the runtime tells it.
+// Container is a container as the runtime reports it.
 type Container struct {
 	ID           string
 	PodID        string
@@ -77,11 +77,11 @@ type Container struct {
 	User         *User
 	Image        *Image
 	PID          uint32
-	// Unread is why the runtime did not say what it knows of the container, or of
-	// its pod: all else is from a list then, and resources are not known. "" where
-	// it did.
+	// Unread is why the runtime could not describe the container, or its pod: the
+	// other fields are from a list then, and resources are not known. "" if it
+	// could.
 	Unread     string
-	CreatedAt  int64 // ns since the epoch, as the three that follow
+	CreatedAt  int64 // ns since the epoch, like the next three
 	StartedAt  int64
 	FinishedAt int64
 	ExitCode   int32
@@ -139,11 +139,11 @@ type IOPriority struct {
 	Priority int32
 }
 
-// SecurityProfile names the seccomp profile a container was asked to run under.
+// SecurityProfile names the seccomp profile that was requested for a container.
 type SecurityProfile struct{ Type, Localhost string }
 
-// SeccompPolicy is the resolved seccomp filter, kept opaque: policies may see
-// that there is one and what it defaults to, and never rewrite it.
+// SeccompPolicy is the resolved seccomp filter, kept opaque: policies may see that
+// it exists and its default action, and never rewrite it.
 type SeccompPolicy struct {
 	DefaultAction string
 	Architectures []string

@@ -63,16 +63,16 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// noticeNames are the attributes a notice is looked for in. File systems without
-// the first have the second, which needs CAP_SYS_ADMIN: tmpfs before Linux 6.6,
-// cgroup before 5.7.
+// noticeNames are the attributes that may have a notice. File systems without the
+// first have the second, which needs CAP_SYS_ADMIN: tmpfs before Linux 6.6, cgroup
+// before 5.7.
 var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
 
-// maxNotice bounds a notice's text.
+// maxNotice limits a notice's text.
 const maxNotice = 2048
 
-// describe leaves a notice at a locked directory. Where no attribute can be
-// written, others find the process by its lock alone.
+// describe writes a notice to a locked directory. If no attribute can be written,
+// others find the process by its lock alone.
 func describe(dir *os.File, h Holder) {
 	h.Config, h.Version, h.Host = short(h.Config), short(h.Version), short(h.Host)
 	text, err := json.Marshal(h)
@@ -89,7 +89,7 @@ func describe(dir *os.File, h Holder) {
 	}
 }
 
-// short bounds one text of a notice.
+// short limits one text of a notice.
 func short(s string) string { return s[:min(len(s), 256)] }
 
 // erase removes the notice.
@@ -112,7 +112,7 @@ func holderOf(dir *os.File) Holder {
 	return Holder{PID: ownerOf(dir)}
 }
 
-// noAgent is why the process that holds a lock cannot be an agent, where that is
+// noAgent is why the process that holds a lock cannot be an agent, if that is
 // known: everybody who can open a directory can lock it, and an agent runs as root.
 func noAgent(dir *os.File) error {
 	pid := ownerOf(dir)

@@ -18,10 +18,10 @@ type Place struct {
 	What string
 }
 
-// Taken is why an agent stays out: another one works on this node.
+// Taken is why an agent stays in standby: another one works on this node.
 type Taken struct {
 	By Holder
-	// Sign is how it was noticed.
+	// Sign is what showed it.
 	Sign string
 }
 
@@ -30,7 +30,7 @@ func (t *Taken) Error() string {
 	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays out and takes over when that one ends: run one agent on a node", t.By, t.Sign)
 }
 
-// Lock is this agent's hold on a node.
+// Lock is this agent's lock on a node.
 type Lock struct {
 	self   Holder
 	places []Place
@@ -39,8 +39,8 @@ type Lock struct {
 	held map[string]*os.File
 }
 
-// New returns a lock that holds nothing yet. Places that several agents share must
-// have the same order in all of them.
+// New returns a Lock without any locked place. Agents that share several places
+// must have them in the same order.
 func New(self Holder, places ...Place) *Lock {
 	return &Lock{self: self, places: places, held: map[string]*os.File{}}
 }
@@ -48,10 +48,10 @@ func New(self Holder, places ...Place) *Lock {
 // Self returns who this agent is.
 func (l *Lock) Self() Holder { return l.self }
 
-// Take locks all places that exist. It may be called again at any time: it keeps what
-// is held, and locks directories that came, or were replaced, since. Where another agent
-// has a place the error is a *Taken, and nothing is locked that was not before. Any
-// other error names places that cannot be locked; the rest is locked then.
+// Take locks all places that exist. It may be called again at any time: it keeps
+// its locks, and locks directories that appeared, or were replaced, since. If
+// another agent has a place, the error is a *Taken, and no further place is locked.
+// Any other error names places that cannot be locked; the rest is locked then.
 func (l *Lock) Take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *Lock) sameLocked(f *os.File, fresh map[string]*os.File) bool {
 	return false
 }
 
-// Release gives up all places.
+// Release unlocks all places.
 func (l *Lock) Release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

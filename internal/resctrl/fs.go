@@ -33,10 +33,10 @@ func OpenRoot(dir string) (*Real, error) {
 	return &Real{root: root}, nil
 }
 
-// Close gives up the root.
+// Close closes the root.
 func (r *Real) Close() error { return r.root.Close() }
 
-// maxFile bounds what is read of one file: a list of the threads of a node.
+// maxFile limits what is read of one file: a list of the threads of a node.
 const maxFile = 4 << 20
 
 // ReadFile returns a file's text.

@@ -15,8 +15,8 @@ import (
 // Prefix begins the names of groups made here.
 const Prefix = "trimtab-"
 
-// Groups keeps groups on a tree. A group lives as long as somebody owns it. Its
-// methods may be called at once from many goroutines.
+// Groups keeps groups on a tree. A group lives while it has an owner. Its methods
+// may be called at once from many goroutines.
 type Groups struct {
 	files FS
 
@@ -24,12 +24,11 @@ type Groups struct {
 	owners map[string]map[string]bool // by path of the group
 }
 
-// New makes a keeper of groups on a tree. Groups of an earlier run are found by
-// Tidy.
+// New makes a keeper of groups on a tree. Tidy finds groups of an earlier run.
 func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
 
-// valid refuses names that are not ours to make: a path is "", a group's name,
-// or a group's (or nothing), a slash and the name of a group that measures.
+// valid refuses names of groups that are not ours. A path is "", a group's name, or
+// a group's (or nothing), a slash and the name of a group that measures.
 func valid(name string) error {
 	group, measure, measures := strings.Cut(name, "/")
 	ok := group == "" || strings.HasPrefix(group, Prefix)
@@ -50,8 +49,9 @@ func dir(name string) string {
 	return path.Join(name, ".")
 }
 
-// Own makes a group, where it is missing, that lives as long as its owners, and
-// gives it an allocation. It reports whether something had to be changed.
+// Own adds an owner to a group, which it makes if it is missing, and sets its
+// allocation. The group lives as long as its owners. It reports whether something
+// had to be changed.
 func (g *Groups) Own(owner, name, allocation string) (changed bool, err error) {
 	if err := valid(name); err != nil || name == "" {
 		return false, errors.Join(err, errors.New("the root group is the kernel's"))
@@ -105,7 +105,7 @@ func (g *Groups) makeLocked(owner, name string) (made bool, err error) {
 	return err == nil, nil
 }
 
-// status is what the kernel says of its last refusal.
+// status is the kernel's text about its last refusal.
 func (g *Groups) status() string {
 	text, err := g.files.ReadFile("info/last_cmd_status")
 	if s := strings.TrimSpace(string(text)); err == nil && s != "" && s != "ok" {
@@ -114,13 +114,13 @@ func (g *Groups) status() string {
 	return ""
 }
 
-// maxRounds bounds how often new threads are looked for while some are moved.
+// maxRounds limits how often new threads are looked for while some are moved.
 const maxRounds = 5
 
-// Join moves threads into a group, "" for the root's, and says whether there
-// were any, and whether one had to be moved. A group that measures is made for
-// the owner. Threads that start meanwhile are in their parent's group, so it is
-// looked again until nothing new is found.
+// Join moves threads into a group, "" for the root's, and reports whether there
+// were any, and whether one had to be moved. A group that measures is made for the
+// owner. Threads that start meanwhile are in their parent's group, so it repeats
+// until there are no new ones.
 func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, moved bool, err error) {
 	if err := valid(name); err != nil {
 		return false, false, err
@@ -162,7 +162,7 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (any, m
 	return any, moved, nil
 }
 
-// Leave ends what an owner owns of a group, and the group with its last owner.
+// Leave removes an owner from a group, and the group with its last owner.
 func (g *Groups) Leave(owner, name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -184,7 +184,7 @@ func (g *Groups) leaveLocked(owner, name string) error {
 	return nil
 }
 
-// Forget ends everything an owner owns.
+// Forget removes an owner from all groups.
 func (g *Groups) Forget(owner string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,7 +195,7 @@ func (g *Groups) Forget(owner string) error {
 	return errors.Join(errs...)
 }
 
-// Tidy removes the groups of earlier runs that nobody owns now.
+// Tidy removes groups of earlier runs without an owner.
 func (g *Groups) Tidy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Features a node may have: the file system itself, and what it shares out and
+// Features that a node may have: the file system itself, and what it divides and
 // measures.
 const (
 	Mounted   = "resctrl"
@@ -16,8 +16,7 @@ const (
 	Measuring = "resctrl.L3_MON"
 )
 
-// Probe tells whether a tree has a feature. A nil tree is a node on which there
-// is nothing to open.
+// Probe says whether a tree has a feature. A nil tree is a node without resctrl.
 func Probe(files FS, feature string) lifecycle.Finding {
 	if files == nil {
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no resctrl, or paths.resctrl is wrong"}

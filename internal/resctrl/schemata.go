@@ -13,9 +13,9 @@ import (
 // To percent of the bandwidth.
 type Share struct{ From, To int }
 
-// Allocation is what a group is given: shares by resource, "L3" or "MB", and
-// there by cache id; AnyCache is every cache that has no share of its own. A
-// resource that is not there is left alone.
+// Allocation is what a group gets: shares by resource, "L3" or "MB", and there by
+// cache id; AnyCache is every cache that has no share of its own. A resource that
+// is missing is not changed.
 type Allocation map[string]map[int]Share
 
 // AnyCache stands for every cache.
@@ -52,13 +52,13 @@ func ParseAllocation(text string) (Allocation, error) {
 	return a, nil
 }
 
-// machine is what a tree tells of the hardware.
+// machine is what a tree says about the hardware.
 type machine struct {
 	cbm     uint64           // mask of all ways of a cache
 	minBits int              // fewest ways of a group
 	step    int              // of bandwidth, in percent
 	ids     map[string][]int // ids of caches by resource
-	full    map[string]int64 // of MB, what a group without limit has
+	full    map[string]int64 // of MB, the value of a group without limit
 }
 
 // amdFull and amdUnit are AMD's bandwidth: no limit, and what 100 percent are in
@@ -68,8 +68,8 @@ const (
 	amdUnit = 160
 )
 
-// lines makes the lines of schemata of an allocation. A resource of which some
-// cache would have no share has no line (Koordinator 1.7, plugin Resctrl).
+// lines makes the lines of schemata of an allocation. A resource has no line if a
+// cache would have no share of it (Koordinator 1.7, plugin Resctrl).
 func (m *machine) lines(a Allocation) ([]string, error) {
 	var out []string
 	for _, resource := range []string{"L3", "MB"} {
@@ -148,7 +148,7 @@ func waysMask(cbm uint64, s Share) (uint64, error) {
 	return 1<<end - 1<<start, nil
 }
 
-// readMachine reads what the root of a tree tells.
+// readMachine reads the root of a tree.
 func readMachine(files FS) (*machine, error) {
 	m := &machine{ids: map[string][]int{}, full: map[string]int64{}, minBits: 1, step: 10}
 	text, err := files.ReadFile("schemata")
@@ -195,8 +195,8 @@ func readNumber(files FS, path string, base int) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), base, 32)
 }
 
-// sameLine reports whether a schemata file has a line already, whatever blanks
-// and zeros stand before its numbers.
+// sameLine reports whether a schemata file has a line already, apart from blanks
+// and leading zeros.
 func sameLine(schemata, line string) bool {
 	plain := func(s string) string {
 		s = strings.TrimSpace(s)

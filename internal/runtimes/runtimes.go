@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Way is the protocol a value is sent by.
+// Way is the protocol by which a value is sent.
 type Way uint8
 
 // The ways.
@@ -22,7 +22,7 @@ const (
 // String names the protocol.
 func (w Way) String() string { return [...]string{"NRI", "CRI"}[w] }
 
-// Call is what a value is sent with.
+// Call is the call that has the value.
 type Call uint8
 
 // The calls.
@@ -40,7 +40,7 @@ func (c Call) String() string {
 	return [...]string{"the creation of a container", "a kubelet's update", "an update of our own"}[c]
 }
 
-// Effect is what a runtime does with a value that it does not take.
+// Effect is what a runtime does with a value that it does not accept.
 type Effect uint8
 
 // The effects.
@@ -54,23 +54,24 @@ const (
 // String is the effect in a sentence.
 func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 
-// NoLimit is what becomes of -1, "no limit", where a rule has a least value.
+// NoLimit is what happens to -1, "no limit", if a rule has a least value.
 type NoLimit bool
 
-// Taken says that -1 is no small value but no limit.
+// Taken says that -1 is accepted: it means no limit and not a small value.
 const Taken NoLimit = true
 
-// Rule is one thing that a runtime does not take.
+// Rule is one thing that a runtime does not accept.
 type Rule struct {
 	Runtime string // one of the names of this package
-	Unless  string // a runtime that the rule is not about where its release is known
-	// Since and Until bound the releases, the second exclusively; BeforeNRI
-	// bounds those of the NRI library in it. Zero is no bound.
+	Unless  string // a runtime that the rule is not about if its release is known
+	// Since and Until limit the releases, the second exclusively; BeforeNRI limits
+	// those of the NRI library in it. Zero is no limit.
 	Since, Until, BeforeNRI Version
 	Ways                    []Way
 	Calls                   []Call
 	Field                   lifecycle.Field
-	// Least and Most bound the numbers that are taken; without either nothing is.
+	// Least and Most limit the numbers that are accepted; without either no value
+	// is.
 	Least, Most int64
 	NoLimit     NoLimit
 	Effect      Effect
@@ -98,7 +99,7 @@ func (rule Rule) Releases() string {
 	return cmp.Or(strings.Join(out, ", "), "all")
 }
 
-// Says is what the rule says of values, as a sentence without its subject.
+// Says is the effect of the rule, as a sentence without its subject.
 func (rule Rule) Says() string {
 	switch {
 	case rule.Least == 0 && rule.Most == 0:
@@ -119,8 +120,8 @@ type Runtime struct {
 	about   string
 }
 
-// Of is the runtime that introduces itself with a name and a release. nri is the
-// release of its NRI library; zero where it is not known or not in use.
+// Of is the runtime that reports a name and a release. nri is the release of its
+// NRI library; zero if it is not known or not in use.
 func Of(name, release string, nri Version) Runtime {
 	return Runtime{
 		Name: cmp.Or(names[strings.ToLower(name)], Unknown), Release: ParseVersion(release), NRI: nri,
@@ -128,7 +129,7 @@ func Of(name, release string, nri Version) Runtime {
 	}
 }
 
-// Takes says why the runtime does not take a value: "" where it does.
+// Takes says why the runtime does not accept a value; "" if it does.
 func (r Runtime) Takes(by Way, c Call, v lifecycle.Value) (why string) {
 	for i := range table {
 		rule := &table[i]
@@ -139,7 +140,7 @@ func (r Runtime) Takes(by Way, c Call, v lifecycle.Value) (why string) {
 	return ""
 }
 
-// Has reports whether the runtime obeys a field at all, whatever its value.
+// Has reports whether the runtime applies a field at all, whatever its value.
 func (r Runtime) Has(by Way, c Call, f lifecycle.Field) bool {
 	return !slices.ContainsFunc(table, func(rule Rule) bool {
 		return rule.Field == f && rule.Effect == Drops && rule.about(r, by, c)
@@ -163,8 +164,8 @@ func (r Runtime) why(rule *Rule, c Call, v lifecycle.Value) string {
 	return fmt.Sprintf("%s: it takes %d and more", text, rule.Least)
 }
 
-// about reports whether the rule is about a call to a runtime. Of a release that
-// is not known, rules that say since when apply.
+// about reports whether the rule is about a call to a runtime. If the release is
+// not known, rules with a Since apply.
 func (rule *Rule) about(r Runtime, by Way, c Call) bool {
 	switch {
 	case !slices.Contains(rule.Ways, by), !slices.Contains(rule.Calls, c):
@@ -181,7 +182,7 @@ func (rule *Rule) about(r Runtime, by Way, c Call) bool {
 	return !r.Release.Known() || !r.Release.Before(rule.Since)
 }
 
-// forbids reports whether a value is out of the rule's bounds.
+// forbids reports whether a value is outside of the rule's limits.
 func (rule *Rule) forbids(v lifecycle.Value) bool {
 	switch {
 	case rule.Least == 0 && rule.Most == 0:

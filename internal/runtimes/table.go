@@ -10,15 +10,15 @@ const (
 	Docker     = "Docker with cri-dockerd"
 	Embedded   = "the embedded runtime"
 	Unknown    = "any other runtime"
-	// Every stands for all of them: what the kernel and the OCI runtimes below
+	// Every stands for all runtimes: what the kernel and the OCI runtimes below
 	// them refuse.
 	Every = "every runtime"
 )
 
-// names are what runtimes call themselves, in lower case, over NRI and the CRI.
+// names are the names that runtimes report, in lower case, over NRI and the CRI.
 var names = map[string]string{
 	"containerd": Containerd, "cri-o": CRIO, "isulad": ISulad, "docker": Docker, "trimtab-sim": Embedded,
-	"v2": ISulad, // over NRI: nri_adaption.cc names the version of its configuration
+	"v2": ISulad, // over NRI: nri_adaption.cc sends the version of its configuration
 }
 
 const mebi = 1 << 20
@@ -32,7 +32,7 @@ var (
 	overAny   = []Way{NRI, CRI}
 )
 
-// table is what is known. A value that no rule forbids is sent.
+// table has all known rules. A value that no rule forbids is sent.
 var table = []Rule{
 	{
 		Runtime: Every, Ways: overAny, Calls: all, Field: lifecycle.CPUShares, Least: 2, Most: 262144, Effect: Refuses,

@@ -2,27 +2,27 @@ package runtimes
 
 import "slices"
 
-// The annotations in which CRI-O tells of a pod what containerd has in the
-// configuration under "info" of a verbose status: its cgroup, and as JSON of the
-// CRI's LinuxContainerResources what it was asked for. Recorded from 1.36.3; up
-// to 1.35 the latter two have other names (pkg/annotations of CRI-O).
+// The annotations in which CRI-O has what containerd puts under "info" of a pod's
+// verbose status: its cgroup, and its requested resources as JSON of the CRI's
+// LinuxContainerResources. Recorded from 1.36.3; up to 1.35 the latter two have
+// other names (pkg/annotations of CRI-O).
 var (
 	crioCgroupParent = []string{"io.kubernetes.cri-o.CgroupParent"}
 	crioResources    = []string{"pod-linux-resources.crio.io", "io.kubernetes.cri-o.PodLinuxResources"}
 	crioOverhead     = []string{"pod-linux-overhead.crio.io", "io.kubernetes.cri-o.PodLinuxOverhead"}
 )
 
-// Annotated is what the annotations of a sandbox's OCI spec tell of its pod;
-// empty where they do not.
+// Annotated is what the annotations of a sandbox's OCI spec say of its pod; empty
+// if they say nothing.
 type Annotated struct {
 	CgroupParent string
 	// Resources and Overhead are JSON of LinuxContainerResources.
 	Resources, Overhead string
 }
 
-// AnnotatedOf reads the annotations of a sandbox's OCI spec. CRI-O adds a pod's
-// own annotations and labels to them: what a pod's author wrote under one of
-// these keys is not CRI-O's word, and is not read.
+// AnnotatedOf reads the annotations of a sandbox's OCI spec. CRI-O adds a pod's own
+// annotations and labels to them: it does not read what a pod's author wrote under
+// one of these keys.
 func AnnotatedOf(annotations map[string]string, own ...map[string]string) Annotated {
 	theirs := func(k string) bool {
 		return slices.ContainsFunc(own, func(m map[string]string) bool { _, has := m[k]; return has })

@@ -1,6 +1,5 @@
-// Package socket opens Unix sockets that have their mode before anybody can
-// reach them. It owns no path: what lies where a socket shall be is its
-// caller's to judge.
+// Package socket opens Unix sockets that have their mode before anybody can reach
+// them. It owns no path: the caller decides about a file that is in the way.
 package socket
 
 import (
@@ -13,10 +12,10 @@ import (
 	"syscall"
 )
 
-// Listen opens a Unix socket with a mode. Linux makes the socket file with the
-// mode the socket has when it is bound, less the umask (net/unix/af_unix.c,
-// unix_bind_bsd), so there is no moment in which others may connect; what the
-// umask took is added afterwards.
+// Listen opens a Unix socket with a mode. Linux makes the socket file with the mode
+// that the socket has when it is bound, less the umask (net/unix/af_unix.c,
+// unix_bind_bsd), so others can connect at no moment. Listen adds afterwards what
+// the umask took.
 func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	mode = mode.Perm()
 	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

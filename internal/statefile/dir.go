@@ -27,12 +27,12 @@ func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 // Damaged is the end of the name of a file that was put aside.
 const Damaged = ".damaged"
 
-// maxSize bounds what is read of one file. A node's state is some megabytes.
+// maxSize limits what is read of one file. A node's state is some megabytes.
 const maxSize = 256 << 20
 
-// Prepare makes the directory where it is missing, and reports whether others
-// could put files into it. What writes of the named files left behind, when an
-// earlier agent was killed over them, is removed.
+// Prepare makes the directory if it is missing, and reports whether others could
+// put files into it. It removes half-written copies of the named files, which an
+// earlier agent left when it was killed.
 func (d *Dir) Prepare(names ...string) error {
 	if err := d.fs.Make(); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
@@ -126,9 +126,9 @@ func readAll(f io.Reader, path string) ([]byte, error) {
 	return data, nil
 }
 
-// Write puts data in place of what a file held, so that a crash leaves the old
-// content or the new, and makes the directory where somebody has removed it. The
-// file is its owner's alone.
+// Write replaces the content of a file, so that a crash leaves the old content or
+// the new, and makes the directory if somebody has removed it. Only its owner can
+// read the file.
 func (d *Dir) Write(name string, data []byte) error { return d.write(name, data, 0o600) }
 
 // WriteShared is Write of a file that all may read.
@@ -154,8 +154,8 @@ func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// replace has fill write a new file, puts that in place of the old one and
-// returns it, still open. Where that fails the old file stays.
+// replace has fill write a new file, renames it to the old one's name and returns
+// it, still open. If that fails the old file stays.
 func (d *Dir) replace(name string, fill func(File) error) (File, error) {
 	f, err := d.replaceOnce(name, fill)
 	if errors.Is(err, fs.ErrNotExist) && d.fs.Make() == nil {
@@ -179,7 +179,7 @@ func (d *Dir) replaceOnce(name string, fill func(File) error) (File, error) {
 	return f, nil
 }
 
-// writeAll writes data, and takes a short write for the failure that it is.
+// writeAll writes data, and returns an error for a short write.
 func writeAll(f io.Writer, data []byte) error {
 	n, err := f.Write(data)
 	if err == nil && n < len(data) {
@@ -197,8 +197,8 @@ func (d *Dir) syncSelf() error {
 	return errors.Join(self.Sync(), self.Close())
 }
 
-// PutAside renames a file that is not to be used, in place of one put aside
-// before, and returns its new name.
+// PutAside renames a file that must not be used, in place of one renamed before,
+// and returns its new name.
 func (d *Dir) PutAside(name string) (string, error) {
 	err := d.fs.Rename(name, name+Damaged)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 // FS makes the calls of one directory's files. Names have no directory part; "."
 // is the directory itself.
 type FS interface {
-	// Open opens a file; one that it makes is its owner's alone. It refuses a
+	// Open opens a file; if it makes one, only the owner can read it. It refuses a
 	// symbolic link.
 	Open(name string, flag int) (File, error)
 	Rename(from, to string) error
@@ -38,11 +38,11 @@ type File interface {
 // disk is a directory of this machine.
 type disk struct {
 	dir  string
-	mode fs.FileMode // of the directory, where it is made
+	mode fs.FileMode // of the directory, if it is made
 }
 
-// Disk returns a directory of this machine. One that has to be made is its
-// owner's alone.
+// Disk returns a directory of this machine. If it has to be made, only the owner
+// can read it.
 func Disk(dir string) FS { return disk{dir, 0o700} }
 
 // SharedDisk returns a directory of this machine. One that has to be made can be

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// ErrClosed is why lines cannot be added: the file is not open, since that
-// failed before.
+// ErrClosed is why lines cannot be added: the file is not open, since that failed
+// before.
 var ErrClosed = errors.New("the file is not open")
 
-// Lines is a file of lines below a first line that says what they are of. No
-// disk is waited for: what a dead process has written is there, and lines of
-// another boot are not wanted.
+// Lines is a file of lines below a first line that says what they are about. It
+// does not wait for the disk: what a dead process has written is there, and lines
+// of another boot are not wanted.
 type Lines struct {
 	dir        *Dir
 	name, head string
@@ -23,16 +23,16 @@ type Lines struct {
 	mu   sync.Mutex
 	file File // nil: it could not be opened
 	torn bool // the last line may not be whole
-	// unread: what an earlier process left is there and could not be read. It is
-	// put aside before anything takes its place.
+	// unread: an earlier process left a file that could not be read. It is renamed
+	// before anything takes its place.
 	unread bool
 }
 
-// OpenLines opens a file of lines, and returns those that an earlier process
-// left below the same first line: nil where there was no file at all or none that
-// can be read, empty where they are below another first line. alone reports
-// whether no other process holds the file. After an error Lines can be used
-// nevertheless: Replace opens the file anew.
+// OpenLines opens a file of lines, and returns those that an earlier process left
+// below the same first line: nil if there was no file or none that can be read,
+// empty if they are below another first line. alone reports whether no other
+// process holds the file. After an error Lines can still be used: Replace opens the
+// file anew.
 func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
 	l = &Lines{dir: dir, name: name, head: head}
 	err = patiently(func() (err error) {
@@ -40,7 +40,7 @@ func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone boo
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrUntrusted) {
-		// A disk that can still be read must not cost what it holds.
+		// A failed write to the disk must not lose a file that can still be read.
 		again := patiently(func() (err error) {
 			earlier, alone, err = l.open(os.O_RDONLY)
 			return err
@@ -62,7 +62,7 @@ func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone boo
 	return l, earlier, alone, err
 }
 
-// open opens and reads the file. It keeps open what can be added to.
+// open opens and reads the file. It keeps it open if lines can be added.
 func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	f, err := l.dir.open(l.name, flag)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	return nil, alone, nil
 }
 
-// Append adds whole lines. Where it fails they may be there in part.
+// Append adds whole lines. If it fails, some of them may be there.
 func (l *Lines) Append(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +114,8 @@ func (l *Lines) Append(lines []byte) error {
 	return err
 }
 
-// Replace puts lines in place of all that were there, and opens the file where
-// that failed before.
+// Replace writes lines in place of all earlier ones, and opens the file if that
+// failed before.
 func (l *Lines) Replace(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,15 +12,15 @@ const (
 	maxPause   = time.Minute
 )
 
-// Retry says when a save that failed is tried again: after a second, then after
-// twice as long each time, and every minute in the end. The zero value is one
-// of which nothing failed. It is for one goroutine.
+// Retry says when a failed save is tried again: after a second, then after twice as
+// long each time, and every minute in the end. The zero value has no failure. It is
+// for one goroutine.
 type Retry struct {
 	pause time.Duration
 	at    time.Time
 }
 
-// Note takes note of how a save went at now, which is monotonic.
+// Note notes the result of a save at now, which is monotonic.
 func (r *Retry) Note(now time.Time, err error) {
 	if err == nil {
 		*r = Retry{}
@@ -36,17 +36,18 @@ func (r *Retry) Resting(now time.Time) bool { return r.pause > 0 && now.Before(r
 // Failed reports whether the last save failed.
 func (r *Retry) Failed() bool { return r.pause > 0 }
 
-// Wait is how long it is until a save that failed is tried again.
+// Wait is the time until a failed save is tried again.
 func (r *Retry) Wait(now time.Time) time.Duration { return max(r.at.Sub(now), 0) }
 
-// A read that fails is tried again at once, since what it reads is put aside where
-// it cannot be read: a disk that answers a moment later must not cost that.
+// A failed read is tried again at once, since a file that cannot be read is
+// renamed: a short failure of the disk must not cause that.
 const (
 	readTries = 5
 	readPause = 10 * time.Millisecond // at first
 )
 
-// patiently reads until that succeeds, or shows what trying again does not change.
+// patiently reads until that succeeds, or fails for a reason that another try does
+// not change.
 func patiently(read func() error) error {
 	pause := readPause
 	for try := 1; ; try++ {

@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted is why a file or directory is not used: somebody else could have
-// written what it holds.
+// ErrUntrusted is why a file or directory is not used: another user could have
+// written it.
 var ErrUntrusted = errors.New("not trusted")
 
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) }
 
-// trusted reports why a file is not to be believed: it is no plain file of ours,
-// or its mode has bits that it must not have.
+// trusted says why a file is not trusted: it is no plain file of ours, or its mode
+// has bits that it must not have.
 func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is no regular file", ErrUntrusted)
@@ -34,8 +34,8 @@ func trusted(info fs.FileInfo, forbidden fs.FileMode) error {
 	return nil
 }
 
-// trustedDir reports why others could have put files into a directory. A group
-// may write to it where the group is ours or root's, as a umask of 002 makes it.
+// trustedDir says why others could have put files into a directory. A group may
+// write to it if the group is ours or root's, as a umask of 002 allows.
 func trustedDir(info fs.FileInfo) error {
 	uid, gid := ownerOf(info)
 	mode := info.Mode().Perm()
@@ -64,11 +64,11 @@ func isRemoved(info fs.FileInfo) bool {
 }
 
 // sealMark stands before the code, which is the last member of an object: other
-// readers of JSON pass over it.
+// readers of JSON ignore it.
 const sealMark = `,"mac":"`
 
-// Seal adds to a JSON object that has members a code over its text and the name
-// of its file, which only who knows the key can make.
+// Seal adds a code to a JSON object that has members. The code covers the text and
+// the name of its file, and only a process with the key can make it.
 func Seal(key []byte, name string, object []byte) []byte {
 	body := object[:len(object)-1]
 	return append(append(slices.Clip(body), sealMark+codeOf(key, name, body)...), `"}`...)

@@ -76,7 +76,7 @@ func (m *Machine) Groups(l Level) []Set { return m.groups[l] }
 // GroupOf returns the index in Groups of the group a CPU is in.
 func (m *Machine) GroupOf(l Level, cpu int) int { return m.member[l][cpu] }
 
-// Spread returns the CPUs of all groups of a level that have one of the given.
+// Spread returns the CPUs of all groups of a level that have one of the given CPUs.
 func (m *Machine) Spread(l Level, cpus Set) Set {
 	var s Set
 	for i := range cpus.All() {

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Machine is what the node is: its CPUs and their places, and its NUMA
-// nodes. It is a value made once (by sysfs or describe) and then only read.
+// Machine describes the node: its CPUs and their places, and its NUMA nodes. It is
+// made once (by sysfs or describe) and then only read.
 type Machine struct {
 	// CPUs are the CPUs that have a place, online or not, in ascending order of
-	// kernel id. Their index here is the dense index sets use.
+	// kernel id. Sets use their index here.
 	CPUs []CPU
 	// Nodes are the NUMA nodes in ascending order of id.
 	Nodes []Node
-	// Offline are the kernel ids of CPUs that are there and not online.
+	// Offline are the kernel ids of CPUs that exist and are not online.
 	Offline []int
 	// Devices are the devices whose place is known, by PCI address.
 	Devices []Device
@@ -25,10 +25,9 @@ type Machine struct {
 	member [levels][]int
 }
 
-// CPU is one online hardware thread. Core, Die and Package are numbered as the
-// kernel does: a core within its die, a die within its package. L2, L3 and
-// Cluster are equal where CPUs share one, and 0 everywhere where nothing is
-// known.
+// CPU is one hardware thread. Core, Die and Package are numbered as the kernel
+// does: a core within its die, a die within its package. L2, L3 and Cluster are
+// equal for CPUs that share one, and 0 everywhere if nothing is known.
 type CPU struct {
 	ID      int // kernel id
 	Core    int
@@ -44,19 +43,19 @@ type CPU struct {
 	// Isolated CPUs are left out by the kernel's scheduler (isolcpus); NoHz
 	// CPUs have no tick while one task runs (nohz_full).
 	Isolated, NoHz bool
-	// Unread: it was offline when the machine was read, and the kernel tells no
-	// more of such a CPU than its NUMA node. See NewUnread.
+	// Unread: it was offline when the machine was read, and the kernel shows only
+	// the NUMA node of such a CPU. See NewUnread.
 	Unread bool
 }
 
-// NewUnread returns a CPU that is offline while the machine is read: a core of
-// its own on a NUMA node, until it is Learned where it is.
+// NewUnread returns a CPU that was offline when the machine was read: it counts as
+// a core of its own on a NUMA node, until Learned has its place.
 func NewUnread(id, node int) CPU {
-	alone := -1 - id // no kernel numbers anything so
+	alone := -1 - id // the kernel numbers nothing like this
 	return CPU{ID: id, Node: node, Core: alone, Cluster: alone, L2: alone, L3: alone, Unread: true}
 }
 
-// CoreKind says what a core of a hybrid processor is made for.
+// CoreKind is the kind of a core on a hybrid processor.
 type CoreKind uint8
 
 // The kinds of cores. All cores of a processor that is not hybrid are plain.
@@ -90,8 +89,8 @@ type Node struct {
 	CPUs   Set
 	Memory uint64
 	Kind   MemoryKind
-	// Distance to each node of Machine.Nodes, in their order, as the firmware
-	// says (10 is local); nil where nothing is known.
+	// Distance to each node of Machine.Nodes, in their order, as the firmware says
+	// (10 is local); nil if nothing is known.
 	Distance []int
 	// HugePages are the pages set aside at this node, by their size in bytes.
 	HugePages map[uint64]uint64
@@ -101,19 +100,18 @@ type Node struct {
 type Device struct {
 	Address string // PCI address such as "0000:3b:00.0"
 	Class   uint32 // PCI class code, 24 bits
-	Node    int    // NUMA node id, -1 where the firmware does not say
+	Node    int    // NUMA node id, -1 if the firmware does not say
 	CPUs    Set    // the CPUs near it
 	// Numbers are those of its character device nodes, major:minor.
 	Numbers []string
 }
 
-// Layout is what a machine is made from where there is more to tell than CPUs
-// and memory.
+// Layout is what a machine is made from if there is more than CPUs and memory.
 type Layout struct {
 	CPUs  []CPU
 	Nodes []Node // CPUs are filled in by Build
 	// Offline are the ids of CPUs that are not online. Those that are among CPUs
-	// have a place all the same.
+	// have a place nevertheless.
 	Offline []int
 	Devices []Device
 }
@@ -195,10 +193,10 @@ func (m *Machine) seatNodes(nodes []Node) error {
 // Online returns all online CPUs.
 func (m *Machine) Online() Set { return m.all }
 
-// WithOnline returns the machine as it is while other CPUs are online, by kernel
-// id. Sets of the one mean the same on the other: a CPU that went offline keeps
-// its place in CPUs and in its groups, and is in no node and not online. CPUs that
-// were not there when the machine was read have no place; they are returned.
+// WithOnline returns the machine with other CPUs online, by kernel id. Sets mean
+// the same on both: a CPU that went offline keeps its place in CPUs and in its
+// groups, and is in no node and not online. CPUs that did not exist when the
+// machine was read have no place; they are returned.
 func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	n := *m
 	n.all, n.Offline = Set{}, nil
@@ -231,8 +229,8 @@ func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 }
 
 // Learned returns the machine with the places of CPUs that were offline when it was
-// read, as a later reading of the same machine has them. Sets of the one mean the
-// same on the other. A CPU on a NUMA node that the machine has not got stays unread.
+// read, from a later reading of the same machine. Sets mean the same on both. A CPU
+// on a NUMA node that the machine lacks stays unread.
 func (m *Machine) Learned(later *Machine) *Machine {
 	n := *m
 	n.CPUs = slices.Clone(m.CPUs)
@@ -256,9 +254,9 @@ func (m *Machine) Learned(later *Machine) *Machine {
 	return now
 }
 
-// numbered is a CPU of a later reading with the numbers that this one has for its
-// cores and caches: where nothing but the order numbers them, another CPU of the same
-// group tells.
+// numbered is a CPU of a later reading with this machine's numbers for cores and
+// caches. If only their order numbers them, the numbers are those of another CPU in
+// the same group.
 func (m *Machine) numbered(later *Machine, at int) CPU {
 	c := later.CPUs[at]
 	same := func(l Level) (CPU, bool) {
@@ -287,9 +285,8 @@ func (m *Machine) numbered(later *Machine, at int) CPU {
 	return c
 }
 
-// WithMemory returns the machine as it is while its NUMA nodes have other memory:
-// sizes, kinds and huge pages as told, by id. Nodes that the machine has not got are
-// returned.
+// WithMemory returns the machine with other memory on its NUMA nodes: sizes, kinds
+// and huge pages, by id. Nodes that the machine lacks are returned.
 func (m *Machine) WithMemory(told []Node) (now *Machine, unknown []int) {
 	n := *m
 	n.Nodes = slices.Clone(m.Nodes)
@@ -312,13 +309,13 @@ func (m *Machine) Node(id int) (Node, bool) {
 	return Node{}, false
 }
 
-// NodeIndex returns where in Nodes the node with the given id is.
+// NodeIndex returns the index in Nodes of the node with the given id.
 func (m *Machine) NodeIndex(id int) (int, bool) {
 	return slices.BinarySearchFunc(m.Nodes, id, func(n Node, id int) int { return n.ID - id })
 }
 
-// Distance returns how far node b is from node a, both by index in Nodes. Where
-// the firmware says nothing it is 10 for the node itself and 20 for any other.
+// Distance returns how far node b is from node a, both by index in Nodes. If the
+// firmware does not say, it is 10 for the node itself and 20 for any other.
 func (m *Machine) Distance(a, b int) int {
 	if d := m.Nodes[a].Distance; d != nil {
 		return d[b]
@@ -338,7 +335,7 @@ func (m *Machine) DeviceAt(address string) (Device, bool) {
 	return m.Devices[i], true
 }
 
-// DeviceOf returns the device one of whose character device nodes has a number,
+// DeviceOf returns the device that has a character device node with this number,
 // major:minor.
 func (m *Machine) DeviceOf(number string) (Device, bool) {
 	for _, d := range m.Devices {
@@ -349,9 +346,9 @@ func (m *Machine) DeviceOf(number string) (Device, bool) {
 	return Device{}, false
 }
 
-// Near returns the online CPUs near a device: those of its NUMA node, or, where the
-// firmware names none, those it tells. Empty where nothing is known, or where all are
-// as near.
+// Near returns the online CPUs near a device: those of its NUMA node, or, if the
+// firmware names none, those that the device lists. Empty if nothing is known, or
+// if all CPUs are equally near.
 func (m *Machine) Near(d Device) Set {
 	near := d.CPUs.And(m.all)
 	if n, ok := m.Node(d.Node); d.Node >= 0 && ok {

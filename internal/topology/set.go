@@ -120,7 +120,7 @@ func ParseList(text string) ([]int, error) {
 	return seen.Members(), nil
 }
 
-// Bits has a bit for every kernel id there can be, CPU or node, online or not.
+// Bits has a bit for every possible kernel id, CPU or node, online or not.
 type Bits [(MaxID + 1) / 64]uint64
 
 // Members returns the ids whose bit is set in ascending order, nil where there
@@ -143,7 +143,7 @@ func (b *Bits) Members() []int {
 }
 
 // add sets the bits from lo to hi, a word at a time: a text of many wide ranges
-// must not cost more than it is long.
+// must not cost more than its length.
 func (b *Bits) add(lo, hi int) {
 	first, last := lo>>6, hi>>6
 	from, to := ^uint64(0)<<(lo&63), ^uint64(0)>>(63-hi&63)
@@ -195,8 +195,8 @@ func parseRange(part string) (lo, hi int, err error) {
 	return lo, hi, nil
 }
 
-// plainRange reads what well-formed lists are made of; what it does not take,
-// parseRange reads again and says what is wrong with it.
+// plainRange reads a well-formed range; parseRange reads all others and says what
+// is wrong with them.
 func plainRange(part string) (lo, hi int, ok bool) {
 	ids, digits, at := [2]int{}, 0, 0
 	for i := 0; i < len(part); i++ {

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// budget is how long all servers together may take for one event, where the event
-	// has no sooner end of its own: NRI runtimes wait two seconds for a plugin.
+	// budget is how long all servers together may take for one event, unless the
+	// event ends sooner: NRI runtimes wait two seconds for a plugin.
 	budget = 1500 * time.Millisecond
-	// mostTells bounds what is still to be told of things that happened.
+	// mostTells limits the pending notices of past events.
 	mostTells = 1024
 )
 
-// SkipLabel of a pod with the value "true" has no server called about it, as the
-// proxies in the field have it.
+// SkipLabel with the value "true" keeps a pod from all servers, as with the
+// existing proxies.
 const SkipLabel = "runtimeproxy.koordinator.sh/skip-hookserver"
 
 func skipped(p *lifecycle.Pod) bool { return p.Labels[SkipLabel] == "true" }
 
-// Refusal is that of a server whose policy is Fail: the event must not go on.
+// Refusal is the failure of a server whose policy is Fail: the event must fail.
 type Refusal struct {
 	Server string
 	Err    error
@@ -54,17 +54,17 @@ func (s *Servers) asked(stage Stage) []*server {
 	return out
 }
 
-// Asks reports whether any server is to be asked, or told, of a kind of event.
+// Asks reports whether any server is asked about, or notified of, a kind of event.
 func (s *Servers) Asks(kind lifecycle.Kind) bool {
 	stage, ok := stageOf(kind)
 	return ok && len(s.asked(stage.Stage)) > 0
 }
 
-// Ask asks the servers of an event's stage one after the other, each with what
-// those before it answered. It returns when all have answered, at the latest
-// after a second and a half. The event's pod and container are as they are
-// stored; they are not changed. The error is a *Refusal: of a server whose
-// policy is Fail. Of the others, what is wrong is in the answer.
+// Ask asks the servers of an event's stage one after the other, each with the
+// earlier answers. It returns when all have answered, at the latest after a second
+// and a half. The event's pod and container are the stored ones; it does not change
+// them. The error is a *Refusal, of a server whose policy is Fail. Failures of the
+// others are problems in the result.
 func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.Outside, error) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || ev.Pod == nil || skipped(ev.Pod) {
@@ -93,7 +93,7 @@ func (i StageInfo) pod() bool {
 	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
 }
 
-// question is what all servers of a stage are asked, until end.
+// question is the question to all servers of a stage, and its end.
 type question struct {
 	*Servers
 
@@ -123,7 +123,7 @@ func (q *question) pod(ctx context.Context, first *hooks.PodSandboxHookRequest) 
 	return out, nil
 }
 
-// newer are the entries that another map does not have so; nil for none.
+// newer are the entries that another map lacks or has differently; nil for none.
 func newer(was, is map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range is {
@@ -140,7 +140,7 @@ func newer(was, is map[string]string) map[string]string {
 
 func (q *question) container(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.Outside, error) {
 	var out lifecycle.Outside
-	said := map[slot]string{} // who said it last
+	said := map[slot]string{} // the last server that set it
 	req := first
 	for _, srv := range q.servers {
 		resp := &hooks.ContainerResourceHookResponse{}
@@ -173,8 +173,8 @@ func (q *question) container(ctx context.Context, first *hooks.ContainerResource
 	return out, nil
 }
 
-// failed takes note of a call that failed. It returns a *Refusal where the
-// server's policy is Fail and the event can still be stopped.
+// failed notes a failed call. It returns a *Refusal if the server's policy is Fail
+// and the event can still be stopped.
 func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle.Outside) error {
 	if srv.r.Policy == Fail && stage.Waits {
 		return &Refusal{srv.name, err}
@@ -186,15 +186,15 @@ func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle
 	return nil
 }
 
-// tell is something that has happened.
+// tell is a notice of a past event.
 type tell struct {
 	stage     StageInfo
 	pod       *hooks.PodSandboxHookRequest
 	container *hooks.ContainerResourceHookRequest
 }
 
-// Notify notifies the servers of an event that is over, in the order of the events.
-// It does not wait.
+// Notify notifies the servers of an event that has ended, in the order of the
+// events. It does not wait.
 func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.asked(stage.Stage)) == 0 {
@@ -217,7 +217,7 @@ func (s *Servers) Notify(ev *lifecycle.Event) {
 	}
 }
 
-// tellAll tells what is to be told, until ctx ends. Answers do not count.
+// tellAll sends the pending notices, until ctx ends. Answers do not count.
 func (s *Servers) tellAll(ctx context.Context) {
 	for {
 		select {

@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// settle is how long the directory must be quiet before files are read;
-	// patience bounds that. Together with reading they stay below a second.
+	// settle is how long the directory must be unchanged before files are read;
+	// patience limits that. Together with reading they stay below a second.
 	settle   = 100 * time.Millisecond
 	patience = 400 * time.Millisecond
-	// recheck finds a directory that was made or replaced where no watch tells.
+	// recheck finds a directory that was made or replaced without a notice.
 	recheck = 700 * time.Millisecond
-	// mostFiles bounds how many files are read.
+	// mostFiles limits how many files are read.
 	mostFiles = 64
 )
 
-// Options are what Servers are made of. Directory and Log are required.
+// Options are the settings of Servers. Directory and Log are required.
 type Options struct {
 	// Directory holds a file per server.
 	Directory string
 	// Timeout is how long one server may take for one call.
 	Timeout time.Duration
-	// Own is the path of our own hook socket: a file that names it is ours, and
-	// is passed over.
+	// Own is the path of our own hook socket: a file that names it is ours, and is
+	// skipped.
 	Own string
 	Log *slog.Logger
-	// Recorder is told of calls; nil for none.
+	// Recorder counts calls; nil for none.
 	Recorder Recorder
 	// Now is the clock; nil for the real one.
 	Now func() time.Time
@@ -54,14 +54,14 @@ type Servers struct {
 
 	mu    sync.RWMutex // guards all below; never held across I/O
 	files map[string]*file
-	order []string // names, in the order they are asked
+	order []string // names, in the order of their calls
 	err   error    // of the directory
 }
 
 // file is one file of the directory. It is replaced, not changed.
 type file struct {
 	name    string
-	server  *server // nil where no good content was ever read
+	server  *server // nil if it never had valid content
 	odd     []string
 	content string // as it was last read
 	err     error  // why its newest content is not in force
@@ -81,8 +81,7 @@ func New(o Options) *Servers {
 	return &Servers{o: o, files: map[string]*file{}, tells: make(chan tell, mostTells)}
 }
 
-// Run follows the directory, and tells servers of what has happened, until ctx
-// ends.
+// Run watches the directory, and notifies servers of past events, until ctx ends.
 func (s *Servers) Run(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
@@ -95,7 +94,7 @@ func (s *Servers) Run(ctx context.Context) error {
 	return err
 }
 
-// Close ends connections; no server is known afterwards. Run does so at its end.
+// Close closes connections; no server is known afterwards. Run does so at its end.
 func (s *Servers) Close() {
 	s.mu.Lock()
 	before := s.files
@@ -108,15 +107,15 @@ func (s *Servers) Close() {
 	}
 }
 
-// dirs are the directory, and the one above it: it may be made later.
+// dirs are the directory, and its parent: it may be made later.
 func (s *Servers) dirs() []string {
 	return []string{s.o.Directory, filepath.Dir(s.o.Directory)}
 }
 
-// Look reads what is new in the directory; one look at a time. A file that
-// cannot be read any more, or holds no registration, leaves its last good one in
-// force; one that is not for root alone to write, or that is gone, does not. The same
-// holds for the directory.
+// Look reads what has changed in the directory; one call at a time. If a file
+// cannot be read any more, or holds no registration, its last valid one stays in
+// force; if it is gone, or others than root may write it, none does. The same holds
+// for the directory.
 func (s *Servers) Look() {
 	names, err := s.list()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
@@ -175,9 +174,9 @@ func (s *Servers) list() ([]string, error) {
 	return names, nil
 }
 
-// untrusted says why a file is not believed, "" where it is: whoever may write
-// it decides about every pod. A sticky bit is no excuse: on a file it means
-// nothing, and in a directory everybody may still add files.
+// untrusted says why a file is not trusted, "" if it is: its author decides about
+// every pod. A sticky bit does not help: on a file it means nothing, and in a
+// directory everybody may still add files.
 func untrusted(info fs.FileInfo) string {
 	mode := info.Mode().Perm()
 	if mode&0o002 != 0 {
@@ -189,7 +188,7 @@ func untrusted(info fs.FileInfo) string {
 	return foreign(info)
 }
 
-// foreign says whose a file is where it is neither root's nor ours.
+// foreign names the owner of a file if that is neither root nor our user.
 func foreign(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && !trusted(st.Uid) {
@@ -202,7 +201,7 @@ func trusted(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
 
 func trustedGroup(gid uint32) bool { return gid == 0 || gid == uint32(os.Getegid()) }
 
-// read brings one file up to date.
+// read updates one file.
 func (s *Servers) read(name string, old *file) *file {
 	f := &file{name: name}
 	if old != nil {
@@ -227,7 +226,7 @@ func (s *Servers) read(name string, old *file) *file {
 	return f
 }
 
-// take puts a file's content in force, where it is good.
+// take puts a file's content in force, if it is valid.
 func (s *Servers) take(f *file) {
 	r, odd, err := parse([]byte(f.content))
 	if err != nil {
@@ -240,7 +239,7 @@ func (s *Servers) take(f *file) {
 	}
 	f.odd, f.err = odd, nil
 	if f.server != nil && f.server.r.Endpoint == r.Endpoint {
-		f.server = f.server.with(r) // the connection stays, and what is known of it
+		f.server = f.server.with(r) // the connection stays, with its state
 	} else {
 		f.server = newServer(f.name, r, s.o)
 	}
@@ -250,21 +249,21 @@ func (s *Servers) take(f *file) {
 // errOwn is the state of the file that the agent itself wrote for proxies.
 var errOwn = errors.New("it names the agent's own socket: the agent does not ask itself")
 
-// samePath compares paths, through symbolic links where they are there.
+// samePath compares paths, through symbolic links if they exist.
 func samePath(a, b string) bool {
 	ra, erra := filepath.EvalSymlinks(a)
 	rb, errb := filepath.EvalSymlinks(b)
 	return a == b || erra == nil && errb == nil && ra == rb
 }
 
-// distrust is why a file is not believed.
+// distrust is why a file is not trusted.
 type distrust struct{ why string }
 
 func (d *distrust) Error() string { return "refused: " + d.why }
 
-// load reads a file that is to be believed.
+// load reads a trusted file.
 func load(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold us up
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not make us wait
 	if err != nil {
 		return "", fmt.Errorf("open it: %w", err)
 	}

@@ -1,5 +1,5 @@
 // Package hookserver owns hook servers: policies outside of Trimtab, asked over
-// runtime.v1alpha1.RuntimeHookService before a container is decided. It follows
-// the directory that names them, asks them in order and turns what they answer
-// into values. It decides nothing: what becomes of the values is the engine's.
+// runtime.v1alpha1.RuntimeHookService before a container is decided. It watches the
+// directory that names them, asks them in order and turns their answers into
+// values. It decides nothing: the engine decides about the values.
 package hookserver

@@ -13,11 +13,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Rule is one row of the merge table: what an answer's field does to what was
-// asked. The docs print it, and a test holds merge to it.
+// Rule is one row of the merge table: how a field of the answer changes the
+// request. The docs print it, and a test compares merge with it.
 type Rule struct{ Field, Rule string }
 
-// Rules is the merge table. It is that of koordinator's runtime proxy 1.8, but
+// Rules is the merge table. It is that of koordinator's runtime proxy 1.8, except
 // for the rows that say otherwise.
 func Rules() []Rule {
 	return []Rule{
@@ -51,10 +51,10 @@ func problem(server, field, value, reason, then string) lifecycle.Problem {
 	}
 }
 
-// longest is what is told of a stranger's text at most, in bytes.
+// longest is the longest foreign text in a message, in bytes.
 const longest = 300
 
-// short bounds what is told of a stranger's text.
+// short shortens foreign text.
 func short(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) > longest {
@@ -71,10 +71,10 @@ func short(s string) string {
 // reserved are prefixes of keys that no answer sets: records are the agent's.
 const reserved = "trimtab.io/record"
 
-// mergeMap lays an answer's map over another. Keys and values that nobody could
-// have meant are left out.
+// mergeMap adds an answer's map to another. It leaves out keys and values that
+// cannot be valid.
 func mergeMap(have, answer map[string]string, complain func(key, why string)) map[string]string {
-	more := newer(have, answer) // most answers repeat what they were asked with
+	more := newer(have, answer) // most answers repeat the request
 	if len(more) == 0 {
 		return have
 	}
@@ -99,8 +99,8 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 
 const leftOut = "it is left out"
 
-// mergePod makes of a pod what a server answered. What it was asked with is not
-// changed; the two share what is the same.
+// mergePod returns a pod with a server's answer. It does not change the original,
+// and shares its unchanged parts.
 func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.PodSandboxHookResponse) (*hooks.PodSandboxHookRequest, []lifecycle.Problem) {
 	out := &hooks.PodSandboxHookRequest{
 		PodMeta: asked.PodMeta, RuntimeHandler: asked.RuntimeHandler, CgroupParent: asked.CgroupParent,
@@ -115,8 +115,7 @@ func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.P
 	return out, m.problems.List()
 }
 
-// mergeContainer makes of a container what a server answered, as mergePod of a
-// pod.
+// mergeContainer returns a container with a server's answer, like mergePod.
 func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, answer *hooks.ContainerResourceHookResponse) (*hooks.ContainerResourceHookRequest, []lifecycle.Problem) {
 	out := &hooks.ContainerResourceHookRequest{
 		PodMeta: asked.PodMeta, ContainerMeta: asked.ContainerMeta, ContainerResources: asked.ContainerResources, PodResources: asked.PodResources,
@@ -140,7 +139,7 @@ func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, an
 	return out, m.problems.List()
 }
 
-// merge is one answer being merged.
+// merge is the work on one answer.
 type merge struct {
 	server   string
 	problems lifecycle.ProblemList
@@ -174,8 +173,8 @@ func (m *merge) envs(out *hooks.ContainerResourceHookRequest, envs map[string]st
 	}
 }
 
-// The kernel's bounds (sched/core.c, tg_set_cfs_bandwidth; cpu.shares): a period
-// is 1 ms to 1 s, a quota at least 1 ms, shares 2 to 262144.
+// The kernel's limits (sched/core.c, tg_set_cfs_bandwidth; cpu.shares): a period is
+// 1 ms to 1 s, a quota at least 1 ms, shares 2 to 262144.
 const (
 	minPeriod, maxPeriod = 1000, 1000000
 	minQuota             = 1000
@@ -210,8 +209,8 @@ func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
 	}
 }
 
-// number takes a number that is above 0, if it is within its bounds. What was
-// asked is never complained of.
+// number accepts a number above 0 that is within its limits. It never reports the
+// request itself.
 func (m *merge) number(field string, out *int64, v, least, most int64) {
 	switch {
 	case v <= 0 || v == *out:
@@ -222,7 +221,7 @@ func (m *merge) number(field string, out *int64, v, least, most int64) {
 	}
 }
 
-// list takes a list of CPUs or nodes that is not empty.
+// list accepts a list of CPUs or nodes that is not empty.
 func (m *merge) list(field string, out *string, text string) {
 	if text == "" || text == *out {
 		return
@@ -239,7 +238,7 @@ func (m *merge) list(field string, out *string, text string) {
 	}
 }
 
-// fielded are files of cgroup v2 that another field of an answer stands for.
+// fielded are files of cgroup v2 that have a field of their own in an answer.
 var fielded = []string{"cpu.max", "cpu.weight", "memory.max"}
 
 func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
@@ -262,7 +261,7 @@ func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
 	}
 }
 
-// changes lists what became of a container, as values without reasons.
+// changes lists the changes to a container, as values without reasons.
 func changes(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
 	var out []lifecycle.Value
 	a, n := asked.GetContainerResources(), now.GetContainerResources()

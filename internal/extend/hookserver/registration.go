@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Policy says what a call that fails does to the event that waits for it.
+// Policy says what a failed call does to the event that waits for it.
 type Policy string
 
-// The policies. Absent is Ignore.
+// The policies. Without one it is Ignore.
 const (
-	Ignore Policy = "Ignore" // as if the server were not there
+	Ignore Policy = "Ignore" // as if the server did not exist
 	Fail   Policy = "Fail"   // the event fails
 )
 
-// Registration is what a server's file says of it. Its form is that of the
-// proxies in the field (koordinator 1.8, runtimeproxy/config); keys it does not
-// name are passed over, as they do.
+// Registration is the content of a server's file. Its form is that of the existing
+// proxies (koordinator 1.8, runtimeproxy/config); unknown keys are ignored, as they
+// do.
 type Registration struct {
 	// Endpoint is the path of the server's socket.
 	Endpoint string  `json:"remote-endpoint"`
@@ -29,7 +29,7 @@ type Registration struct {
 }
 
 const (
-	// maxFile bounds a server's file, in bytes.
+	// maxFile limits a server's file, in bytes.
 	maxFile = 64 << 10
 	// maxSocket is what fits into the kernel's sockaddr_un next to its NUL.
 	maxSocket = 107

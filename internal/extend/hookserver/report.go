@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Result is what came of a call.
+// Result is the result of a call.
 type Result string
 
 // The results.
@@ -15,7 +15,7 @@ const (
 	Done        Result = "done"
 	Failed      Result = "failed"      // it answered with an error
 	TimedOut    Result = "timeout"     // it did not answer in time
-	Unreachable Result = "unreachable" // nobody serves, or somebody who must not
+	Unreachable Result = "unreachable" // nobody serves, or a process that must not
 	Skipped     Result = "skipped"     // it was not called, after failures in a row
 	Ended       Result = "ended"       // the event was over before it answered, or before it was called
 )
@@ -41,8 +41,8 @@ type State struct {
 	Endpoint string
 	Policy   Policy
 	Stages   []Stage
-	// InForce says that a registration of the file is in force, Err what is wrong
-	// with its newest content or with the server; "" for nothing.
+	// InForce says that a registration of the file is in force. Err says what is
+	// wrong with its newest content or with the server; "" for nothing.
 	InForce bool
 	Err     string
 	// Resting says that the server is not called for now.
@@ -51,8 +51,8 @@ type State struct {
 	Failed  uint64
 }
 
-// States returns all files of the directory, but for our own, in the order their
-// servers are asked, and what is wrong with the directory.
+// States returns all files of the directory except our own, in the order of their
+// servers' calls, and what is wrong with the directory.
 func (s *Servers) States() ([]State, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// maxAnswer bounds one answer, in bytes.
+	// maxAnswer limits one answer, in bytes.
 	maxAnswer = 4 << 20
-	// failures in a row open a server's circuit: it is not called for a while,
-	// which doubles each time up to the longest.
+	// failures in a row open a server's circuit breaker: it is not called for a
+	// while, which doubles each time up to the longest.
 	failures     = 3
 	shortestRest = time.Second
 	longestRest  = 30 * time.Second
@@ -40,10 +40,10 @@ type server struct {
 	link *link
 }
 
-// link is the connection to a server, and how it has been doing.
+// link is the connection to a server, and its recent results.
 type link struct {
 	conn *grpc.ClientConn
-	err  error // why there is none
+	err  error // why there is no connection
 
 	mu      sync.Mutex // guards all below
 	calls   uint64
@@ -52,12 +52,12 @@ type link struct {
 	inRow   int
 	until   time.Time // not called before then
 	rest    time.Duration
-	trying  bool // one call finds out whether it is back
+	trying  bool // one call tests whether it is back
 	under   int  // calls under way
 	closing bool
 }
 
-// close ends the connection when the last call under way has.
+// close closes the connection after the last call under way.
 func (l *link) close() {
 	l.mu.Lock()
 	l.closing = true
@@ -70,7 +70,7 @@ func (l *link) closeIdle() {
 	now := l.closing && l.under == 0 && l.conn != nil
 	l.mu.Unlock()
 	if now {
-		_ = l.conn.Close() // the second time is an error, and nothing else
+		_ = l.conn.Close() // a second close only returns an error
 	}
 }
 
@@ -94,8 +94,8 @@ func (s *server) with(r Registration) *server {
 	return &n
 }
 
-// dial connects to a server's socket, if root or our own user serves there:
-// whoever answers decides about every pod.
+// dial connects to a server's socket, if root or our own user serves there: its
+// answers decide about every pod.
 func dial(ctx context.Context, path string) (net.Conn, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -118,8 +118,8 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// peer checks who serves: the socket may have been replaced since it was looked
-// at.
+// peer checks who serves: the socket may have been replaced since the check of its
+// file.
 func peer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -156,11 +156,11 @@ func (r *resting) Error() string {
 	return fmt.Sprintf("not called for %v more: %d calls in a row failed, the last: %v", r.until.Round(time.Millisecond), failures, r.last)
 }
 
-// call makes one call, which ends at the server's own timeout or at end, where
-// that is set and sooner. Its error says in one sentence what was wrong.
+// call makes one call, which ends after the server's timeout, or at end if that is
+// sooner. Its error says in one sentence what was wrong.
 func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, resp proto.Message) error {
 	own := time.Now().Add(s.o.Timeout)
-	cut := false // those asked before it took its time
+	cut := false // earlier servers took all the time
 	if !end.IsZero() && end.Before(own) {
 		own = end
 		cut = time.Until(end) < s.o.Timeout/2
@@ -185,7 +185,7 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	took := now.Sub(start)
 	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if given || late && cut {
-		// Nobody waits any more: that says nothing of the server.
+		// Nobody waits any more: that says nothing about the server.
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
 		s.link.leave(errOver, now)
 		s.link.closeIdle()
@@ -198,8 +198,8 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	return err
 }
 
-// deadlineSlack is how far before a deadline a server may end a call that is
-// late: it is given the deadline too, and its word may come first.
+// deadlineSlack is how long before a deadline a server may end a late call itself:
+// it knows the deadline, too, and its error may come first.
 const deadlineSlack = 20 * time.Millisecond
 
 // over reports whether a call ended because its context did.
@@ -211,8 +211,7 @@ func over(ctx context.Context, err error) bool {
 	return bounded && status.Code(err) == codes.DeadlineExceeded && time.Until(end) < deadlineSlack
 }
 
-// result names what came of a call, for metrics. late: it took longer than it
-// may.
+// result names the result of a call, for metrics. late: it took too long.
 func result(err error, late bool) Result {
 	switch {
 	case err == nil:
@@ -241,13 +240,13 @@ func (s *server) told(err error, late bool, took time.Duration) error {
 	return &callError{false, fmt.Sprintf("answers %s: %s", text.Code(), short(text.Message()))}
 }
 
-// errOver ends a call that says nothing of its server.
+// errOver ends a call that says nothing about its server.
 var errOver = errors.New("the event ended first")
 
 // overError is the error of a call that ended with its event.
 type overError struct {
-	asked bool // the server had the question
-	given bool // the caller gave the event up; else its time was over
+	asked bool // the server got the question
+	given bool // the caller cancelled the event; else its time was over
 }
 
 func (e *overError) Error() string {
@@ -285,8 +284,8 @@ func (l *link) enter(now time.Time) error {
 	return nil
 }
 
-// leave takes note of what came of a call. A server that answers with an error
-// is there, whatever it says of one pod.
+// leave notes the result of a call. A server that answers with an error works,
+// whatever it says about one pod.
 func (l *link) leave(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,11 +2,10 @@ package hookserver
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// Stage is a moment at which hook servers are called, by the name their files
-// have for it.
+// Stage is a moment at which hook servers are called, by its name in their files.
 type Stage string
 
-// The stages. For PreRemoveRunPodSandbox the protocol has a name and no call.
+// The stages. The protocol has the name PreRemoveRunPodSandbox and no call for it.
 const (
 	PreRunPodSandbox            Stage = "PreRunPodSandbox"
 	PreCreateContainer          Stage = "PreCreateContainer"
@@ -25,8 +24,8 @@ type StageInfo struct {
 	Kind lifecycle.Kind
 	// Call is the name of the protocol's call; "" where it has none.
 	Call string
-	// Answered: the event waits for the call, whose answer counts. Waits: it
-	// waits for the call, and only a refusal counts. Else nobody waits.
+	// Answered: the event waits for the call, whose answer counts. Waits: it waits
+	// for the call, and only a refusal counts. Else it does not wait.
 	Answered, Waits bool
 }
 
@@ -44,8 +43,8 @@ var stages = []StageInfo{
 // Stages returns all stages.
 func Stages() []StageInfo { return stages }
 
-// stageOf returns the stage of an event's kind; ok is false where it has none,
-// or none with a call.
+// stageOf returns the stage for an event's kind; ok is false if it has none, or
+// none with a call.
 func stageOf(k lifecycle.Kind) (StageInfo, bool) {
 	for _, s := range stages {
 		if s.Kind == k && s.Call != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// restarts is the kubelet's annotation with the number of a container's
-// attempt, which the CRI has in the container's metadata.
+// restarts is the kubelet's annotation with the number of a container's attempt,
+// which the CRI has in the container's metadata.
 const restarts = "io.kubernetes.container.restartCount"
 
 // metaOf names a pod.
@@ -18,7 +18,7 @@ func metaOf(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
 }
 
-// podOut is a pod as servers are told of it. It shares the pod's maps, which
+// podOut is a pod in the form of the protocol. It shares the pod's maps, which
 // nobody changes.
 func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	return &hooks.PodSandboxHookRequest{
@@ -27,8 +27,8 @@ func podOut(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	}
 }
 
-// containerOut is a container as servers are told of it, sharing as podOut does.
-// At its creation it has no id yet, whatever stands in for one.
+// containerOut is a container in the form of the protocol, sharing as podOut does.
+// At its creation it has no id yet.
 func containerOut(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
 		PodMeta: metaOf(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: attempt(c)},
@@ -51,8 +51,8 @@ func attempt(c *lifecycle.Container) uint32 {
 	return uint32(n)
 }
 
-// envOut makes a map of a list; of a name given twice the last counts, as it
-// does for the process.
+// envOut makes a map of a list. If a name occurs twice the last counts, as it does
+// for the process.
 func envOut(list []string) map[string]string {
 	out := make(map[string]string, len(list))
 	for _, e := range list {

@@ -12,9 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// DefaultMemory is the memory of each NUMA node where the text says nothing:
-// a node without memory would be a special machine, which nobody means who
-// just leaves it out.
+// DefaultMemory is the memory of each NUMA node if the text has none: nobody who
+// leaves it out means a node without memory.
 const DefaultMemory = 16 << 30
 
 // shape is what the text says: how many of the inner in each of the outer.
@@ -45,14 +44,13 @@ var units = []struct {
 	bytes uint64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-// Parse makes the machine a text describes: sockets (s), dies per socket (d),
-// NUMA nodes per die (n), L3 caches per node (l), cores per node or, where
-// caches are told, per cache (c), and threads per core (t), in this order and
-// joined by x, each 1 where left out; then, after a comma, the memory of each
-// node.
+// Parse makes the machine that a text describes: sockets (s), dies per socket (d),
+// NUMA nodes per die (n), L3 caches per node (l), cores per node or, if there are
+// caches, per cache (c), and threads per core (t), in this order and joined by x,
+// each 1 if left out; then, after a comma, the memory of each node.
 //
-// CPUs are numbered as Linux does on most machines: first the first threads of
-// all cores, socket by socket and node by node, then the second threads.
+// CPUs are numbered as Linux does on most machines: first the first threads of all
+// cores, socket by socket and node by node, then the second threads.
 func Parse(text string) (*topology.Machine, error) {
 	cpus, memory, said := strings.Cut(text, ",")
 	s, err := parseShape(cpus)

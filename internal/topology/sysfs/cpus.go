@@ -12,8 +12,8 @@ import (
 
 func cpuPath(id int) string { return path.Join(cpuDir, "cpu"+strconv.Itoa(id)) }
 
-// cpus reads what each online CPU's own directory says, and the lists of
-// isolated and tickless CPUs.
+// cpus reads each online CPU's own directory, and the lists of isolated and
+// tickless CPUs.
 func (r *reader) cpus(online []int) []topology.CPU {
 	isolated, noHz := r.list(cpuDir, "isolated"), r.list(cpuDir, "nohz_full")
 	cpus := make([]topology.CPU, len(online))
@@ -42,8 +42,8 @@ func (r *reader) cpus(online []int) []topology.CPU {
 	return cpus
 }
 
-// withOffline adds CPUs that are offline, as many as there is room for. Lists tell of
-// them all the same, and CPUs of one NUMA node are of one package.
+// withOffline adds CPUs that are offline, as many as there is room for. The lists
+// have them, too, and CPUs of one NUMA node are in one package.
 func (r *reader) withOffline(cpus []topology.CPU, offline []int, home func(id int) int) []topology.CPU {
 	if len(cpus) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (r *reader) withOffline(cpus []topology.CPU, offline []int, home func(id in
 	return cpus
 }
 
-// offline returns the CPUs that are there and not online.
+// offline returns the CPUs that exist and are not online.
 func (r *reader) offline(online []int) []int {
 	var out []int
 	for _, id := range r.list(cpuDir, "present") {
@@ -77,9 +77,9 @@ func (r *reader) offline(online []int) []int {
 	return out
 }
 
-// numberCores checks that core_id tells cores apart. On ARM with a device tree
-// it counts anew in every cluster; cores are then numbered by the lowest of
-// their threads, which is never wrong.
+// numberCores makes core numbers unique. On ARM with a device tree, core_id
+// restarts in every cluster; cores are then numbered by the lowest of their
+// threads, which is always right.
 func numberCores(cpus []topology.CPU, threads [][]int) {
 	type place struct{ pack, die, core int }
 	lists := map[place]string{}
@@ -100,7 +100,7 @@ func numberCores(cpus []topology.CPU, threads [][]int) {
 	}
 }
 
-// cachesOf are the lists of CPUs a CPU shares its level 2 and 3 caches with.
+// cachesOf are the lists of CPUs that share a CPU's level 2 and 3 caches.
 type cachesOf struct{ l2, l3 string }
 
 func (r *reader) caches(cpu string) cachesOf {
@@ -139,10 +139,9 @@ func numberOf(known map[string]int, list string) int {
 	return n
 }
 
-// kinds finds the efficient cores of hybrid processors. Intel's have a PMU of
-// their own for each kind; ARM's say how much a core achieves compared with the
-// largest (cpu_capacity, 1024). Where neither is told, the highest clock rates
-// say it (slow).
+// kinds finds the efficient cores of hybrid processors. Intel's have a PMU of their
+// own for each kind; ARM's have a capacity relative to the largest (cpu_capacity,
+// 1024). Without either, the highest clock rates decide (slow).
 func (r *reader) kinds(cpus []topology.CPU) {
 	efficient := map[int]bool{}
 	for _, name := range []string{"devices/cpu_atom/cpus", "devices/cpu_lowpower/cpus"} {
@@ -177,9 +176,9 @@ func (r *reader) kinds(cpus []topology.CPU) {
 	}
 }
 
-// slow are the CPUs whose highest clock rate is less than four fifths of the highest
-// there is, as that of dense cores is; none where a CPU does not tell its own. What a
-// processor's best cores have more than others of the same kind is less.
+// slow are the CPUs whose highest clock rate is less than four fifths of the
+// highest of all; none if a CPU does not report its own. Differences between cores
+// of one kind are smaller.
 func slow(cpus []topology.CPU) map[int]bool {
 	most, out := 0, map[int]bool{}
 	for _, c := range cpus {
@@ -195,8 +194,8 @@ func slow(cpus []topology.CPU) map[int]bool {
 	return out
 }
 
-// devices reads the places of PCI functions. Bridges and the platform's own
-// peripherals (classes 05, 06, 08) are left out: nobody works near them.
+// devices reads the places of PCI functions. It leaves out bridges and the
+// platform's own peripherals (classes 05, 06, 08): no pod works near them.
 func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 	const dir = "bus/pci/devices"
 	index := make(map[int]int, len(cpus))

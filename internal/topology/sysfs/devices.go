@@ -24,7 +24,7 @@ var deviceFiles = []string{
 const verbsDirs = "bus/pci/devices/*/infiniband_verbs/uverbs*"
 
 // Host reads which devices a node has, from the file systems usually mounted on
-// /dev and /sys. What is not there is left out.
+// /dev and /sys. It leaves out what does not exist.
 func Host(dev, sys fs.FS) (lifecycle.Host, error) {
 	h := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{}}
 	for _, pattern := range deviceFiles {
@@ -97,8 +97,8 @@ func disks(sys fs.FS, h *lifecycle.Host) error {
 	return nil
 }
 
-// charDevice reads the numbers of a character device. A link is followed by
-// nobody: what a name in /dev points to may be anything.
+// charDevice reads the numbers of a character device. It follows no link: the
+// target of a name in /dev may be anything.
 func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
 	info, err := fs.Lstat(dev, name)
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 || strings.HasPrefix(path.Base(name), ".") {

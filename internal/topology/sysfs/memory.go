@@ -22,8 +22,8 @@ func (r *reader) tiers() map[int]int {
 	return out
 }
 
-// bandwidths reads, in MB/s and by node id, how fast the nearest CPUs read a
-// node's memory, where firmware says so (HMAT).
+// bandwidths reads, in MB/s and by node id, how fast the nearest CPUs read a node's
+// memory, if the firmware says so (HMAT).
 func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 	out := map[int]int{}
 	for _, n := range nodes {
@@ -34,10 +34,10 @@ func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 	return out
 }
 
-// tellMemory finds out what the memory of nodes without CPUs is: by its tier,
-// else by its bandwidth, else by its size beside that of nodes with CPUs, since
-// HBM is smaller than the DRAM beside it and PMEM and CXL are larger. local are
-// the nodes that have CPUs, online or not.
+// tellMemory finds the kind of memory of nodes without CPUs: by its tier, else by
+// its bandwidth, else by its size compared with nodes with CPUs, since HBM is
+// smaller than the DRAM beside it and PMEM and CXL are larger. local are the nodes
+// that have CPUs, online or not.
 func tellMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths map[int]int) {
 	var bytes, n, speed, timed int
 	for _, node := range nodes {
@@ -68,7 +68,7 @@ func tellMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths map
 
 const dramTier = 4
 
-// kindBy is the kind of memory that is faster, by more than 0, or slower.
+// kindBy is the kind of memory that is faster (above 0) or slower than DRAM.
 func kindBy(faster int) topology.MemoryKind {
 	switch {
 	case faster > 0:

@@ -63,8 +63,8 @@ func (r *reader) distance(dir string) []int {
 	return out
 }
 
-// settleDistances forgets distances that are not between all nodes: a node that
-// came or went while the tree was read, or firmware that left some out.
+// settleDistances drops distances that are not between all nodes: a node came or
+// went while the tree was read, or firmware left some out.
 func settleDistances(nodes []topology.Node) {
 	complete := true
 	for _, n := range nodes {

@@ -1,9 +1,8 @@
-// Package sysfs reads a machine from a /sys tree: CPUs with their cores,
-// clusters, dies, packages, caches, kinds and clock rates, of those that are offline
-// the NUMA node alone, as the kernel takes the rest away; NUMA nodes with their
-// memory, its kind, distances and huge pages; isolated and tickless CPUs; and
-// the NUMA nodes of PCI devices. Every file but the list of online CPUs may be
-// missing.
+// Package sysfs reads a machine from a /sys tree: CPUs with their cores, clusters,
+// dies, packages, caches, kinds and clock rates; of offline CPUs the NUMA node
+// alone, as the kernel hides the rest; NUMA nodes with their memory, its kind,
+// distances and huge pages; isolated and tickless CPUs; and the NUMA nodes of PCI
+// devices. Every file but the list of online CPUs may be missing.
 package sysfs
 
 import (
@@ -22,10 +21,10 @@ const (
 	nodeDir = "devices/system/node"
 )
 
-// Read makes the machine a tree rooted at /sys describes. Only the list of
-// online CPUs must be there. Without topology files every CPU is a core of its
-// own in one package; without NUMA directories there is one node 0 with all
-// CPUs and unknown memory. A file that is there and makes no sense is an error.
+// Read makes the machine that a tree rooted at /sys describes. Only the list of
+// online CPUs must exist. Without topology files every CPU is a core of its own in
+// one package; without NUMA directories there is one node 0 with all CPUs and
+// unknown memory. A file that exists and makes no sense is an error.
 func Read(fsys fs.FS) (*topology.Machine, error) {
 	text, err := fs.ReadFile(fsys, path.Join(cpuDir, "online"))
 	if err != nil {
@@ -58,7 +57,7 @@ func Memory(fsys fs.FS) ([]topology.Node, error) {
 	return nodes, r.err
 }
 
-// memories reads the NUMA nodes with all that is told of their memory, and the node
+// memories reads the NUMA nodes with everything known of their memory, and the node
 // of each CPU.
 func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
 	nodes, nodeOf, local := r.nodes()
@@ -67,8 +66,8 @@ func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
 	return nodes, nodeOf
 }
 
-// home is the node of a CPU. One in no node's list is left at the first node, as
-// the kernel does itself.
+// home is the node of a CPU. A CPU in no node's list is on the first node, as in
+// the kernel itself.
 func home(cpu int, nodeOf map[int]int, nodes []topology.Node) int {
 	if id, told := nodeOf[cpu]; told || len(nodes) == 0 {
 		return id
@@ -80,7 +79,7 @@ func home(cpu int, nodeOf map[int]int, nodes []topology.Node) int {
 	return first
 }
 
-// reader reads small files. It keeps the first error; a missing file is none.
+// reader reads small files. It keeps the first error; a missing file is no error.
 type reader struct {
 	sys fs.FS
 	err error
@@ -93,9 +92,9 @@ func (r *reader) fail(name string, err error) {
 	}
 }
 
-// text returns a file without the space around it, "" where it is missing.
-// Some files cannot be read while their CPU goes offline, or on a machine that
-// does not know the answer: those are missing, too.
+// text returns a file without surrounding space, "" if it is missing. Some files
+// cannot be read while their CPU goes offline, or if the machine does not know the
+// answer: these count as missing, too.
 func (r *reader) text(parts ...string) string {
 	name := path.Join(parts...)
 	b, err := fs.ReadFile(r.sys, name)
@@ -105,8 +104,8 @@ func (r *reader) text(parts ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// number reads one number, def where it is missing. Some machines say -1, and
-// x86 0xffff in places, for "not known", which is def as well.
+// number reads one number, def if it is missing. Some machines use -1, and x86
+// 0xffff in places, for "not known", which is def as well.
 func (r *reader) number(def int, parts ...string) int {
 	text := r.text(parts...)
 	if text == "" {
@@ -149,8 +148,8 @@ func (r *reader) names(parts ...string) []string {
 }
 
 // absent reports whether an error means that there is nothing to read. Drivers
-// answer ENODEV, ENXIO, EINVAL and the like for what they do not know; what is
-// forbidden is not absent.
+// answer ENODEV, ENXIO, EINVAL and the like for what they do not know; a forbidden
+// file is not absent.
 func absent(err error) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist) || isUnknown(err)
 }
