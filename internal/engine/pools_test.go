@@ -173,6 +173,11 @@ func TestPools(t *testing.T) {
 		{name: "Koordinator: spread over cores", pods: []asking{
 			{name: "a", level: "LSR", milli: 2000, cpus: "3,10", mems: "1", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUBindPolicy":"SpreadByPCPUs"}`}},
 		}},
+		{name: "Koordinator: whole cores are preferred", pods: []asking{
+			{name: "s", level: "shared", milli: 1000, cpus: "8"},
+			{name: "a", level: "LSR", milli: 7000, cpus: "4-7,12-14", mems: "2-3"},
+			{name: "b", level: "LSR", milli: 4000, cpus: "1,3,9,11", mems: "0-1", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUBindPolicy":"FullPCPUs"}`}, why: "near whole cores"},
+		}},
 		{name: "Koordinator: whole cores are required", pods: []asking{
 			{name: "a", level: "LSR", milli: 3000, cpus: "4,8,10", problem: "3 CPUs are no whole cores", more: map[string]string{intent.KoordResourceSpec: `{"requiredCPUBindPolicy":"FullPCPUs"}`}},
 		}},

@@ -33,6 +33,12 @@ func (p *picker) usable(from topology.Set) topology.Set {
 	if p.want.Cores != WholeCores && p.want.Cores != OneThread {
 		return from
 	}
+	return p.ofWhole(from)
+}
+
+// ofWhole returns all threads of the whole cores of a set, or, where one thread
+// of each is wanted, the first.
+func (p *picker) ofWhole(from topology.Set) topology.Set {
 	var out topology.Set
 	for first := range from.All() {
 		core := p.tree.cores[p.tree.machine.GroupOf(topology.CoreLevel, first)]
@@ -63,7 +69,7 @@ func (p *picker) check(free topology.Set) error {
 	w := p.want
 	if have := free.Len(); have < w.N {
 		return &ShortError{w.N, have, [...]string{
-			"to choose from", "in whole cores to choose from", "whole cores to choose one thread of each", "to choose from",
+			"to choose from", "in whole cores to choose from", "whole cores to choose one thread of each", "to choose from", "to choose from",
 		}[w.Cores]}
 	}
 	if w.Cores == WholeCores && w.N%p.unit() != 0 {
@@ -124,6 +130,23 @@ func (p *picker) narrow(free topology.Set) topology.Set {
 		if kept {
 			free = left
 		}
+	}
+	return p.keepWhole(free)
+}
+
+// keepWhole narrows a set to whole cores, where these are preferred and enough.
+func (p *picker) keepWhole(free topology.Set) topology.Set {
+	if p.want.Cores != PreferWhole || p.want.N < p.tree.threads {
+		return free
+	}
+	whole := p.ofWhole(free)
+	if whole == free {
+		return free
+	}
+	kept := whole.Len() >= p.want.N && p.check(whole) == nil
+	p.why = append(p.why, Reason{Rule: "whole cores", Step: Narrowed, Of: free.Len(), Left: whole.Len(), Kept: kept})
+	if kept {
+		return whole
 	}
 	return free
 }

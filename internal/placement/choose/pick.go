@@ -79,11 +79,11 @@ func (p *picker) take(at, n int) bool {
 	}
 	best, rule, of := p.best(g.parts, n, nil)
 	if of > 0 {
-		p.why = append(p.why, Reason{Step: Entered, Rule: rule, Level: p.tree.groups[best.group].outer, Of: of})
+		p.why = append(p.why, Reason{Step: Entered, Rule: rule, Level: p.tree.groups[best.group].outer, Kinds: p.tree.byKind(g), Of: of})
 		return p.take(best.group, n)
 	}
 	shares, c, ok := p.fill(g.parts, n)
-	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Of: len(g.parts), Left: len(shares)})
+	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(shares)})
 	if fewer, level, of := p.overPackages(g, n, shares, c); ok && of > 0 {
 		shares = fewer
 		p.why = append(p.why, Reason{Step: Filled, Level: level, Of: of, Left: len(shares)})
@@ -124,6 +124,9 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	}
 	for l := g.outer; l <= g.inner && l < topology.CoreLevel; l++ {
 		c.spans[l]++
+	}
+	if g.ofKind {
+		c.kinds++
 	}
 	if alike && ok {
 		p.known = append(p.known, measured{g.shape, n, c})
@@ -209,6 +212,10 @@ func (p *picker) fillFrom(parts []int, n, seed int) (shares []share, sum cost, f
 	for next := seed; next >= 0; next = p.largest(parts, shares) {
 		take := min(p.have[next], n)
 		c, ok := p.measure(next, take)
+		for !ok && take > 1 { // cores of two threads, and an odd number of CPUs
+			take--
+			c, ok = p.measure(next, take)
+		}
 		if !ok {
 			return nil, sum, far, false
 		}

@@ -130,7 +130,8 @@ func coresOfGroup(m *topology.Machine, chosen, from topology.Set, n int) int {
 // A second, slow way to the same answer: all subsets are looked at. As few
 // groups as possible are used at the outermost level that divides the machine;
 // where one is enough, as few as possible at the next, and so on; and where one
-// innermost group is enough, no more whole cores are broken than must be. Over
+// innermost group is enough, as few cores as possible, and no more whole ones
+// broken than must be. Over
 // several packages as few dies are used as possible, or, where packages are one
 // die each, NUMA nodes.
 func TestNoSubsetIsBetter(t *testing.T) {
@@ -158,7 +159,7 @@ func TestNoSubsetIsBetter(t *testing.T) {
 }
 
 // price counts, level by level, how many groups some CPUs are in, nested as the
-// levels are, up to the first with more than one; then the cores broken.
+// levels are, up to the first with more than one; then the cores, and those broken.
 func price(m *topology.Machine, from, s topology.Set) []int {
 	var out []int
 	for _, l := range []topology.Level{
@@ -176,6 +177,7 @@ func price(m *topology.Machine, from, s topology.Set) []int {
 		}
 		return out
 	}
+	out = append(out, m.Count(topology.CoreLevel, s))
 	broken := 0
 	for _, core := range m.Groups(topology.CoreLevel) {
 		if both := s.And(core); from.Contains(core) && !both.Empty() && both != core {

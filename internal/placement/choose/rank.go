@@ -12,17 +12,20 @@ type candidate struct {
 	far   int // from the groups already filled
 }
 
-// cost is what a choice uses up: how many groups of each level it is in, and
-// how many cores it breaks that were whole.
+// cost is what a choice uses up: how many groups of each level it is in, of how
+// many kinds the cores are in each NUMA node, and how many CPUs are of efficient
+// ones; and how many cores it breaks that were whole.
 type cost struct {
-	spans  [topology.CoreLevel + 1]int16
-	broken int16
+	spans            [topology.CoreLevel + 1]int16
+	kinds, efficient int16
+	broken           int16
 }
 
 func (c cost) plus(d cost) cost {
 	for l := range c.spans {
 		c.spans[l] += d.spans[l]
 	}
+	c.kinds, c.efficient = c.kinds+d.kinds, c.efficient+d.efficient
 	c.broken += d.broken
 	return c
 }
@@ -42,6 +45,10 @@ var ranking = [...]criterion{
 	{"the shortest way to the others chosen", func(_ *picker, a, b *candidate) int { return a.far - b.far }},
 	{"the fewest dies", spans(topology.DieLevel)},
 	{"the fewest NUMA nodes", spans(topology.NodeLevel)},
+	{"the fewest kinds of cores", func(_ *picker, a, b *candidate) int { return int(a.cost.kinds) - int(b.cost.kinds) }},
+	{"the fewest efficient cores", func(_ *picker, a, b *candidate) int {
+		return int(a.cost.efficient) - int(b.cost.efficient)
+	}},
 	{"the fewest L3 caches", spans(topology.L3Level)},
 	{"the fewest clusters", spans(topology.ClusterLevel)},
 	{"the fewest L2 caches", spans(topology.L2Level)},
@@ -50,6 +57,12 @@ var ranking = [...]criterion{
 			return 0
 		}
 		return int(b.cost.spans[topology.CoreLevel]) - int(a.cost.spans[topology.CoreLevel])
+	}},
+	{"the fewest cores", func(p *picker, a, b *candidate) int {
+		if p.want.Cores == SpreadThreads {
+			return 0
+		}
+		return int(a.cost.spans[topology.CoreLevel]) - int(b.cost.spans[topology.CoreLevel])
 	}},
 	{"the fewest whole cores broken", func(_ *picker, a, b *candidate) int {
 		return int(a.cost.broken) - int(b.cost.broken)

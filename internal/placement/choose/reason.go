@@ -33,6 +33,7 @@ type Reason struct {
 	// chosen group from the next best.
 	Rule  string
 	Level topology.Level
+	Kinds bool // of kinds of cores, not of groups of a level
 	// Of is how many groups, or CPUs, there were to choose from; Left how many
 	// of them the preference left.
 	Of, Left    int
@@ -53,19 +54,27 @@ func (r Reason) String() string {
 		return fmt.Sprintf("%s%s: not possible, it would leave %d of %d CPUs", verb, r.Rule, r.Left, r.Of)
 	case Entered:
 		if r.Of == 1 {
-			return fmt.Sprintf("%s: the only one that holds all", r.Level)
+			return fmt.Sprintf("%s: the only one that holds all", r.what())
 		}
-		return fmt.Sprintf("%s: of %d that hold all, the one with %s", r.Level, r.Of, r.Rule)
+		return fmt.Sprintf("%s: of %d that hold all, the one with %s", r.what(), r.Of, r.Rule)
 	case Bound:
 		if r.Of == 1 {
 			return fmt.Sprintf("%s: the only choice that holds all", count(r.Left, "NUMA node"))
 		}
 		return fmt.Sprintf("%s: of %d choices that hold all, the one with %s", count(r.Left, "NUMA node"), r.Of, r.Rule)
 	case Filled:
-		return "no one " + r.Level.String() + " holds all: as few as possible of " + count(r.Of, r.Level.String())
+		return "no one " + r.what() + " holds all: as few as possible of " + count(r.Of, r.what())
 	default:
-		return "divided over " + count(r.Of, r.Level.String())
+		return "divided over " + count(r.Of, r.what())
 	}
+}
+
+// what names the groups a reason is about.
+func (r Reason) what() string {
+	if r.Kinds {
+		return "core kind"
+	}
+	return r.Level.String()
 }
 
 // count writes a number of things.

@@ -17,16 +17,10 @@ func (p *picker) threads(at, n int) (c cost, ok bool) {
 		return p.oneOfEach(cores, n)
 	}
 	n = p.wholeCores(cores, n)
-	if n > 0 && p.want.Cores == AnyThread {
+	if n > 0 && p.want.Cores != WholeCores {
 		n = p.parts(cores, n)
 	}
-	for _, s := range p.some {
-		c.spans[topology.CoreLevel]++
-		if p.whole(s.group) && s.n < p.tree.groups[s.group].size {
-			c.broken++
-		}
-	}
-	return c, n == 0
+	return p.threadCost(), n == 0
 }
 
 func (p *picker) whole(core int) bool { return p.have[core] == p.tree.groups[core].size }
@@ -117,11 +111,20 @@ func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 			}
 		}
 	}
+	return p.threadCost(), n == 0
+}
+
+// threadCost is what the threads of p.some cost.
+func (p *picker) threadCost() (c cost) {
 	for _, s := range p.some {
+		g := &p.tree.groups[s.group]
 		c.spans[topology.CoreLevel]++
-		if p.whole(s.group) && s.n < p.tree.groups[s.group].size {
+		if g.efficient {
+			c.efficient += int16(s.n)
+		}
+		if p.whole(s.group) && s.n < g.size {
 			c.broken++
 		}
 	}
-	return c, n == 0
+	return c
 }

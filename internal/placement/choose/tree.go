@@ -26,6 +26,8 @@ type group struct {
 	node         int   // index of the NUMA node all CPUs are at, or -1
 	parts        []int // indices of what it is divided into
 	ofCores      bool  // the parts are cores, or it is one
+	ofKind       bool  // it is the cores of one kind of a NUMA node
+	efficient    bool  // all cores are
 	// Groups of one shape are divided alike all the way down.
 	shape int
 }
@@ -39,25 +41,31 @@ func NewTree(m *topology.Machine) *Tree {
 		t.uniform = t.uniform && c.Len() == cores[0].Len()
 		t.cores = append(t.cores, c.Members())
 	}
-	t.add(m.Online(), topology.PackageLevel, map[string]int{})
+	t.add(m.Online(), topology.PackageLevel, false, map[string]int{})
 	return t
 }
 
 // add appends the group of some CPUs and everything below it. level is the
-// outermost it is a group of.
-func (t *Tree) add(cpus topology.Set, level topology.Level, shapes map[string]int) int {
+// outermost it is a group of; ofKind says that a NUMA node was divided by kinds of
+// cores.
+func (t *Tree) add(cpus topology.Set, level topology.Level, ofKind bool, shapes map[string]int) int {
 	at := len(t.groups)
-	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), ofCores: true}
+	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), ofCores: true, ofKind: ofKind}
 	t.groups = append(t.groups, g)
 	form := ""
 	for ; level <= topology.CoreLevel; level++ {
-		sets := t.divide(cpus, level)
+		sets, kinds := t.divide(cpus, level), false
+		if level == topology.L3Level && !ofKind {
+			if byKind := t.kinds(cpus); len(byKind) > 1 {
+				sets, kinds = byKind, true
+			}
+		}
 		if len(sets) == 1 {
 			g.inner = level
 			continue
 		}
 		for _, s := range sets {
-			part := t.add(s, level, shapes)
+			part := t.add(s, level, kinds, shapes)
 			g.parts = append(g.parts, part)
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
@@ -67,7 +75,11 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, shapes map[string]in
 	if g.parts == nil {
 		g.threads = cpus.Members()
 	}
-	form = fmt.Sprint(g.outer, g.inner, g.size, form)
+	if g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel {
+		g.ofKind = len(g.parts) == 0 || !t.groups[g.parts[0]].ofKind
+	}
+	g.efficient = t.machine.Of(topology.EfficiencyCore).Contains(cpus)
+	form = fmt.Sprint(g.outer, g.inner, g.ofKind, g.efficient, g.size, form)
 	if _, known := shapes[form]; !known {
 		shapes[form] = len(shapes)
 	}
@@ -85,6 +97,29 @@ func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
 		cpus = cpus.Minus(g)
 	}
 	return parts
+}
+
+// kinds splits CPUs by the kind of their cores, those with the lowest CPU first.
+// On a hybrid processor an owner is on one kind where that holds it: its threads
+// would not be equally fast on two.
+func (t *Tree) kinds(cpus topology.Set) []topology.Set {
+	var parts []topology.Set
+	for !cpus.Empty() {
+		kind, part := t.machine.CPUs[cpus.First()].Kind, topology.Set{}
+		for cpu := range cpus.All() {
+			if t.machine.CPUs[cpu].Kind == kind {
+				part.Add(cpu)
+			}
+		}
+		parts, cpus = append(parts, part), cpus.Minus(part)
+	}
+	return parts
+}
+
+// byKind reports whether the parts of a group are kinds of cores.
+func (t *Tree) byKind(g *group) bool {
+	part := &t.groups[g.parts[0]]
+	return part.ofKind && part.outer > topology.NodeLevel
 }
 
 // nodeOf returns the index of the one NUMA node CPUs are at, or -1.

@@ -23,6 +23,9 @@ const (
 	// SpreadThreads takes one thread of as many cores as possible before it
 	// takes a second of any. Siblings are left to others.
 	SpreadThreads
+	// PreferWhole keeps to whole cores where there are enough of them, and is
+	// AnyThread where there are not, or where less than a core is wanted.
+	PreferWhole
 )
 
 // Preference narrows what is chosen from, where enough is left.

@@ -120,6 +120,8 @@ func cores(in *intent.Pod) choose.Cores {
 	switch {
 	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
 		return choose.WholeCores
+	case in.Cores.V.PreferWhole:
+		return choose.PreferWhole
 	case in.Cores.V.Spread:
 		return choose.SpreadThreads
 	}
