@@ -158,7 +158,7 @@ func TestPools(t *testing.T) {
 		{name: "less than a CPU", pods: []asking{{name: "a", level: "dedicated", milli: 999, cpus: "8", problem: "a CPU limit of 0.999 pays for no whole CPU"}}},
 		{name: "owners keep to what no shared pool needs", pods: []asking{
 			{name: "s", level: "shared", milli: 4000, cpus: "4,8,10,12"},
-			{name: "a", level: "dedicated", milli: 4000, cpus: "6-7,14-15", mems: "3", why: "near CPUs no shared pool needs"},
+			{name: "a", level: "dedicated", milli: 4000, cpus: "6-7,14-15", mems: "3", why: "the one with the fewest CPUs of shared pools"},
 		}, after: map[string]string{"s": "4,8,10,12"}},
 		{name: "and take from it where there is no other way", pods: []asking{
 			{name: "s", level: "shared", milli: 4000, cpus: "4,8,10,12"},
@@ -183,7 +183,7 @@ func TestPools(t *testing.T) {
 		}},
 		{name: "Koordinator: apart from other owners' NUMA nodes", pods: []asking{
 			{name: "a", level: "LSR", milli: 1000, cpus: "10", mems: "1"},
-			{name: "b", level: "LSR", milli: 1000, cpus: "1", mems: "0", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUExclusivePolicy":"NUMANodeLevel"}`}},
+			{name: "b", level: "LSR", milli: 1000, cpus: "8", mems: "0", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUExclusivePolicy":"NUMANodeLevel"}`}},
 		}},
 		{name: "Koordinator: the scheduler's word counts", pods: []asking{
 			{name: "a", level: "LSR", milli: 2000, cpus: "6-7", why: "assigned", mems: "3", more: map[string]string{intent.KoordResourceStatus: `{"cpuset":"6-7"}`}},

@@ -17,7 +17,7 @@ func (t *Tree) Choose(w Want) (Chosen, error) {
 		return Chosen{}, err
 	}
 	free = p.narrow(free)
-	if !p.spread(free, w.N, w.Spread) {
+	if !p.leaving(free) && !p.spread(free, w.N, w.Spread) {
 		return Chosen{}, &ShapeError{w.N, "cannot be put together from the whole cores there are"}
 	}
 	c := Chosen{CPUs: p.out, Why: p.why}
@@ -124,14 +124,45 @@ func (p *picker) narrow(free topology.Set) topology.Set {
 			left = p.usable(left)
 		}
 		kept := left.Len() >= p.want.N && p.check(left) == nil
+		partly := !kept && pref.Partly && !left.Empty() && p.near.Empty()
 		p.why = append(p.why, Reason{
-			Rule: pref.Name, Step: Narrowed, Avoid: pref.Avoid, Of: free.Len(), Left: left.Len(), Kept: kept,
+			Rule: pref.Name, Step: Narrowed, Avoid: pref.Avoid, Of: free.Len(), Left: left.Len(), Kept: kept, Partly: partly,
 		})
 		if kept {
 			free = left
+		} else if partly {
+			p.near, p.nearName = cpus, pref.Name
 		}
 	}
 	return p.keepWhole(free)
+}
+
+// leaving chooses so that what others need of NUMA nodes is left to them. It reports
+// false, and nothing is chosen, where that is not possible or nobody needs anything.
+func (p *picker) leaving(free topology.Set) bool {
+	if len(p.want.Spread) > 0 {
+		return false
+	}
+	for _, l := range p.want.Leave {
+		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
+			at, _ := p.tree.machine.NodeIndex(l.Node)
+			p.leave = append(p.leave, leave{at, n})
+		}
+	}
+	if len(p.leave) == 0 {
+		return false
+	}
+	p.from(free)
+	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: Narrowed, Avoid: true, Of: free.Len(), Left: p.have[0]}
+	r.Kept = r.Left >= p.want.N
+	said := len(p.why)
+	p.why = append(p.why, r)
+	if r.Kept && p.take(0, p.want.N) {
+		return true
+	}
+	p.why[said].Kept = false
+	p.why, p.out, p.leave = p.why[:said+1], topology.Set{}, nil
+	return false
 }
 
 // keepWhole narrows a set to whole cores, where these are preferred and enough.

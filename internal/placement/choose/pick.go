@@ -10,14 +10,26 @@ type picker struct {
 	want Want
 	why  []Reason
 	out  topology.Set
+	// near are CPUs that are preferred as far as possible.
+	near     topology.Set
+	nearName string
+	// leave is what is left of NUMA nodes.
+	leave []leave
 
 	// Of the set that is chosen from at the moment, by group:
 	free   topology.Set
-	have   []int // how many of its CPUs are free
+	have   []int // how many of its CPUs are free, less those that are left to others
 	beside []int // how many of its CPUs are in Beside; nil where that is empty
+	nearby []int // how many of those that are free are near; nil where nothing is
+	shared []int // how many of those that are free are Shared; nil where that is empty
 	known  []measured
 	some   []share
+	// besideNodes are the NUMA nodes of Beside, by index.
+	besideNodes []int
 }
+
+// leave is how many CPUs of a NUMA node, by its index, are left.
+type leave struct{ node, n int }
 
 // share is how many CPUs a group gives.
 type share struct{ group, n int }
@@ -33,8 +45,50 @@ type measured struct {
 func (p *picker) from(free topology.Set) {
 	p.free, p.known = free, p.known[:0]
 	p.have = p.count(p.have, free)
-	if !p.want.Beside.Empty() && p.beside == nil {
-		p.beside = p.count(nil, p.want.Beside)
+	if len(p.leave) > 0 {
+		p.hold()
+	}
+	if near := p.near.And(free); !near.Empty() {
+		p.nearby = p.count(p.nearby, near)
+	} else {
+		p.nearby = nil
+	}
+	if shared := p.want.Shared.And(free); !shared.Empty() {
+		p.shared = p.count(p.shared, shared)
+	} else {
+		p.shared = nil
+	}
+	if p.want.Beside.Empty() || p.beside != nil {
+		return
+	}
+	p.beside = p.count(nil, p.want.Beside)
+	for i, n := range p.tree.machine.Nodes {
+		if !n.CPUs.And(p.want.Beside).Empty() {
+			p.besideNodes = append(p.besideNodes, i)
+		}
+	}
+}
+
+// hold takes what is left to others out of what NUMA nodes have. Inside of a node it
+// does not matter which CPUs these are.
+func (p *picker) hold() {
+	groups := p.tree.groups
+	for i := len(groups) - 1; i >= 0; i-- {
+		g := &groups[i]
+		switch {
+		case g.node < 0 && g.parts != nil:
+			p.have[i] = 0
+			for _, part := range g.parts {
+				p.have[i] += p.have[part]
+			}
+		case g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel:
+			for _, l := range p.leave {
+				if l.node == g.node {
+					n := max(0, p.have[i]-l.n)
+					p.have[i] = n - n%p.unit()
+				}
+			}
+		}
 	}
 }
 
@@ -77,37 +131,63 @@ func (p *picker) take(at, n int) bool {
 		}
 		return ok
 	}
-	best, rule, of := p.best(g.parts, n, nil)
+	best, rule, of, f, ok := p.split(g, n)
 	if of > 0 {
 		p.why = append(p.why, Reason{Step: Entered, Rule: rule, Level: p.tree.groups[best.group].outer, Kinds: p.tree.byKind(g), Of: of})
 		return p.take(best.group, n)
 	}
-	shares, c, ok := p.fill(g.parts, n)
-	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(shares)})
-	if fewer, level, of := p.overPackages(g, n, shares, c); ok && of > 0 {
-		shares = fewer
-		p.why = append(p.why, Reason{Step: Filled, Level: level, Of: of, Left: len(shares)})
+	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(f.shares)})
+	if fewer, level, of := p.overPackages(g, n, f.shares, f.cost); ok && of > 0 {
+		f.shares = fewer
+		p.why = append(p.why, Reason{Step: Filled, Level: level, Of: of, Left: len(fewer)})
 	}
-	for _, s := range shares {
+	for _, s := range f.shares {
 		ok = ok && p.take(s.group, s.n)
 	}
 	return ok
 }
 
-// takeThreads adds the lowest free threads of a core.
+// split says which parts of a group give n CPUs: of is how many hold them all, and best
+// the best of these. Where it is 0, several give a part: none holds all, or some are
+// beside those they are used with, and that takes no new group and no core more.
+func (p *picker) split(g *group, n int) (best candidate, rule string, of int, f filling, ok bool) {
+	best, rule, of = p.best(g.parts, n, nil)
+	if of > 0 && (p.beside == nil || best.beside > 0) {
+		return best, rule, of, f, true
+	}
+	f, ok = p.fill(g.parts, n)
+	if of > 0 && (!ok || f.fresh > 1 || f.beside == 0 || f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel]) {
+		return best, rule, of, f, true
+	}
+	return best, rule, 0, f, ok
+}
+
+// takeThreads adds the lowest free threads of a core, those first that are near and
+// that nobody else runs on.
 func (p *picker) takeThreads(s share) {
-	for _, cpu := range p.tree.groups[s.group].threads {
-		if s.n > 0 && p.free.Has(cpu) {
-			p.out.Add(cpu)
-			s.n--
+	turns := p.turns()
+	for turn := range turns {
+		for _, cpu := range p.tree.groups[s.group].threads {
+			if s.n > 0 && p.free.Has(cpu) && (turns == 1 || turn == p.turnOfCPU(cpu)) {
+				p.out.Add(cpu)
+				s.n--
+			}
 		}
 	}
+}
+
+func (p *picker) turnOfCPU(cpu int) int {
+	sharing := 0
+	if p.shared != nil && p.want.Shared.Has(cpu) {
+		sharing = 1
+	}
+	return p.turnOf(!p.near.Has(cpu), sharing)
 }
 
 // measure says what take would cost, without a word.
 func (p *picker) measure(at, n int) (c cost, ok bool) {
 	g := &p.tree.groups[at]
-	alike := p.have[at] == g.size && p.besides(at) == 0
+	alike := p.have[at] == g.size && p.besides(at) == 0 && (p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
 	if alike {
 		for i := range p.known {
 			if p.known[i].shape == g.shape && p.known[i].n == n {
@@ -117,10 +197,11 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	}
 	if g.ofCores {
 		c, ok = p.threads(at, n)
-	} else if best, _, of := p.best(g.parts, n, nil); of > 0 {
-		c, ok = best.cost, true
 	} else {
-		_, c, ok = p.fill(g.parts, n)
+		best, _, of, f, found := p.split(g, n)
+		if c, ok = f.cost, found; of > 0 {
+			c = best.cost
+		}
 	}
 	for l := g.outer; l <= g.inner && l < topology.CoreLevel; l++ {
 		c.spans[l]++
@@ -143,7 +224,7 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, rule st
 		if p.have[part] < n || isUsed(used, part) {
 			continue
 		}
-		c := candidate{group: part, far: p.far(part, used)}
+		c := candidate{group: part, far: p.far(part, used), beside: p.besides(part), left: p.have[part]}
 		var ok bool
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
@@ -152,104 +233,29 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, rule st
 		switch {
 		case of == 1:
 			best = c
-		case first(p.better(&c, &best)):
+		case yes(p.better(&c, &best)):
 			best, next = c, best
-		case of == 2 || first(p.better(&c, &next)):
+		case of == 2 || yes(p.better(&c, &next)):
 			next = c
 		}
 	}
 	if of > 1 {
-		_, rule = p.better(&best, &next)
+		if _, rule = p.better(&best, &next); rule == mostCPUsNear {
+			rule += p.nearName
+		}
 	}
 	return best, rule, of
 }
 
-// fill divides n over several parts, none of which holds them all: the largest
-// are emptied until one holds the rest, so that no fewer would do. Of equally
-// large ones the nearest to each other are taken.
-func (p *picker) fill(parts []int, n int) (best []share, c cost, found bool) {
-	nearest := 0
-	for _, seed := range p.seeds(parts) {
-		shares, sum, far, ok := p.fillFrom(parts, n, seed)
-		if ok && (!found || far < nearest) {
-			best, c, nearest, found = shares, sum, far, true
-		}
-	}
-	return best, c, found
-}
-
-// maxSeeds bounds how many equally large groups are tried as the first.
-const maxSeeds = 8
-
-// seeds returns the groups with the most free CPUs, where it matters which of
-// them is the first.
-func (p *picker) seeds(parts []int) []int {
-	var out [maxSeeds]int
-	most, n := 0, 0
-	for _, part := range parts {
-		if p.have[part] > most {
-			n, most = 0, p.have[part]
-		}
-		if p.have[part] == most && n < maxSeeds {
-			out[n] = part
-			n++
-		}
-	}
-	if n > 1 && !p.distancesMatter(out[0]) {
-		n = 1
-	}
-	return out[:n]
-}
-
-// distancesMatter reports whether one NUMA node may be nearer to a group than
-// another.
-func (p *picker) distancesMatter(group int) bool {
-	at := p.tree.groups[group].node
-	return at >= 0 && p.tree.machine.Nodes[at].Distance != nil
-}
-
-func (p *picker) fillFrom(parts []int, n, seed int) (shares []share, sum cost, far int, ok bool) {
-	for next := seed; next >= 0; next = p.largest(parts, shares) {
-		take := min(p.have[next], n)
-		c, ok := p.measure(next, take)
-		for !ok && take > 1 { // cores of two threads, and an odd number of CPUs
-			take--
-			c, ok = p.measure(next, take)
-		}
-		if !ok {
-			return nil, sum, far, false
-		}
-		far += p.far(next, shares)
-		shares, sum = append(shares, share{next, take}), sum.plus(c)
-		if n -= take; n == 0 {
-			return shares, sum, far, true
-		}
-		if last, _, of := p.best(parts, n, shares); of > 0 {
-			return append(shares, share{last.group, n}), sum.plus(last.cost), far + last.far, true
-		}
-	}
-	return nil, sum, far, false
-}
-
-// largest returns the group with the most free CPUs of those not used yet, the
-// nearest to the used ones where several have as many; -1 where none has any.
-func (p *picker) largest(parts []int, used []share) int {
-	best, near := -1, 0
-	for _, part := range parts {
-		have := p.have[part]
-		if have == 0 || best >= 0 && have < p.have[best] || isUsed(used, part) {
-			continue
-		}
-		if far := p.far(part, used); best < 0 || have > p.have[best] || far < near {
-			best, near = part, far
-		}
-	}
-	return best
-}
-
-// far returns how far a group is from others, as the sum over their NUMA nodes.
+// far returns how far a group is from others, and from those beside, as the sum over
+// their NUMA nodes.
 func (p *picker) far(part int, others []share) int {
 	sum, at := 0, p.tree.groups[part].node
+	if at >= 0 {
+		for _, node := range p.besideNodes {
+			sum += p.tree.machine.Distance(node, at)
+		}
+	}
 	for _, o := range others {
 		if to := p.tree.groups[o.group].node; at >= 0 && to >= 0 {
 			sum += p.tree.machine.Distance(to, at)
@@ -258,13 +264,4 @@ func (p *picker) far(part int, others []share) int {
 	return sum
 }
 
-func first(yes bool, _ string) bool { return yes }
-
-func isUsed(list []share, group int) bool {
-	for i := range list {
-		if list[i].group == group {
-			return true
-		}
-	}
-	return false
-}
+func yes(yes bool, _ string) bool { return yes }

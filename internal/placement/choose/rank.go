@@ -7,18 +7,22 @@ import (
 // candidate is a group that holds all that is wanted of it, and what that would
 // cost.
 type candidate struct {
-	group int
-	cost  cost
-	far   int // from the groups already filled
+	group  int
+	cost   cost
+	far    int // from the groups already filled, and those beside
+	beside int // how many CPUs it has that the chosen ones are used with
+	left   int // how many of its CPUs are free
 }
 
 // cost is what a choice uses up: how many groups of each level it is in, of how
 // many kinds the cores are in each NUMA node, and how many CPUs are of efficient
-// ones; and how many cores it breaks that were whole.
+// ones; how many cores it breaks that were whole; how many of its CPUs are near, and
+// on how many others run.
 type cost struct {
 	spans            [topology.CoreLevel + 1]int16
 	kinds, efficient int16
 	broken           int16
+	near, shared     int16
 }
 
 func (c cost) plus(d cost) cost {
@@ -27,6 +31,7 @@ func (c cost) plus(d cost) cost {
 	}
 	c.kinds, c.efficient = c.kinds+d.kinds, c.efficient+d.efficient
 	c.broken += d.broken
+	c.near, c.shared = c.near+d.near, c.shared+d.shared
 	return c
 }
 
@@ -39,12 +44,11 @@ type criterion struct {
 // ranking lists the criteria, the most important first. The first that tells
 // two candidates apart decides; where none does, the lowest CPU.
 var ranking = [...]criterion{
-	{"the most CPUs beside those it works with", func(p *picker, a, b *candidate) int {
-		return p.besides(b.group) - p.besides(a.group)
-	}},
-	{"the shortest way to the others chosen", func(_ *picker, a, b *candidate) int { return a.far - b.far }},
+	{"the most CPUs beside those it works with", func(_ *picker, a, b *candidate) int { return b.beside - a.beside }},
 	{"the fewest dies", spans(topology.DieLevel)},
 	{"the fewest NUMA nodes", spans(topology.NodeLevel)},
+	{mostCPUsNear, func(_ *picker, a, b *candidate) int { return int(b.cost.near) - int(a.cost.near) }},
+	{"the shortest way to the others chosen", func(_ *picker, a, b *candidate) int { return a.far - b.far }},
 	{"the fewest kinds of cores", func(_ *picker, a, b *candidate) int { return int(a.cost.kinds) - int(b.cost.kinds) }},
 	{"the fewest efficient cores", func(_ *picker, a, b *candidate) int {
 		return int(a.cost.efficient) - int(b.cost.efficient)
@@ -67,19 +71,26 @@ var ranking = [...]criterion{
 	{"the fewest whole cores broken", func(_ *picker, a, b *candidate) int {
 		return int(a.cost.broken) - int(b.cost.broken)
 	}},
+	{"the fewest CPUs of shared pools", func(_ *picker, a, b *candidate) int {
+		return int(a.cost.shared) - int(b.cost.shared)
+	}},
 	{"the most left over", func(p *picker, a, b *candidate) int {
 		if !p.want.Roomy {
 			return 0
 		}
-		return p.have[b.group] - p.have[a.group]
+		return b.left - a.left
 	}},
 	{"the least left over", func(p *picker, a, b *candidate) int {
 		if p.want.Roomy {
 			return 0
 		}
-		return p.have[a.group] - p.have[b.group]
+		return a.left - b.left
 	}},
 }
+
+// mostCPUsNear is the criterion of a preference that all cannot have; its name says
+// what is near.
+const mostCPUsNear = "the most CPUs near "
 
 // lowest is what decides where the ranking does not.
 const lowest = "the lowest CPU"

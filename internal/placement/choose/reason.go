@@ -38,6 +38,8 @@ type Reason struct {
 	// of them the preference left.
 	Of, Left    int
 	Avoid, Kept bool
+	// Partly: as many CPUs as possible were preferred where not all could be had.
+	Partly bool
 }
 
 // String puts a reason into words.
@@ -50,6 +52,9 @@ func (r Reason) String() string {
 		}
 		if r.Kept {
 			return fmt.Sprintf("%s%s: %d of %d CPUs are left", verb, r.Rule, r.Left, r.Of)
+		}
+		if r.Partly {
+			return fmt.Sprintf("%s%s: as many as possible of %d CPUs, of %d in all", verb, r.Rule, r.Left, r.Of)
 		}
 		return fmt.Sprintf("%s%s: not possible, it would leave %d of %d CPUs", verb, r.Rule, r.Left, r.Of)
 	case Entered:

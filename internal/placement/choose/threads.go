@@ -1,6 +1,8 @@
 package choose
 
 import (
+	"cmp"
+
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -28,11 +30,14 @@ func (p *picker) whole(core int) bool { return p.have[core] == p.tree.groups[cor
 // wholeCores takes whole cores that fit and returns how many CPUs are still
 // missing. Large cores come first: small ones fill what is left over.
 func (p *picker) wholeCores(cores []int, n int) int {
+	turns := p.turns()
 	for size := p.tree.threads; size > 0 && n > 0; size-- {
-		for _, core := range cores {
-			if size <= n && p.tree.groups[core].size == size && p.whole(core) {
-				p.some = append(p.some, share{core, size})
-				n -= size
+		for turn := range turns {
+			for _, core := range cores {
+				if size <= n && p.tree.groups[core].size == size && p.whole(core) && (turns == 1 || p.turn(core) == turn) {
+					p.some = append(p.some, share{core, size})
+					n -= size
+				}
 			}
 		}
 		if p.tree.uniform {
@@ -55,11 +60,13 @@ func (p *picker) parts(cores []int, n int) int {
 		return 0
 	}
 	for size := p.tree.threads; size > 0; size-- {
-		for _, core := range cores {
-			if n > 0 && p.have[core] == size && !p.taken(core, taken) {
-				take := min(n, size)
-				p.some = append(p.some, share{core, take})
-				n -= take
+		for turn := range p.turns() {
+			for _, core := range cores {
+				if n > 0 && p.have[core] == size && p.turn(core) == turn && !p.taken(core, taken) {
+					take := min(n, size)
+					p.some = append(p.some, share{core, take})
+					n -= take
+				}
 			}
 		}
 	}
@@ -67,12 +74,15 @@ func (p *picker) parts(cores []int, n int) int {
 }
 
 // fullest returns the core with the fewest free threads that are n or more, of
-// the whole ones or of the broken ones; -1 where there is none.
+// the whole ones or of the broken ones, those first that are near and of equally full
+// ones those nobody else runs on; -1 where there is none.
 func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
-		if p.have[core] >= n && p.whole(core) == whole && (best < 0 || p.have[core] < p.have[best]) &&
-			!p.taken(core, taken) {
+		if p.have[core] < n || p.whole(core) != whole || p.taken(core, taken) {
+			continue
+		}
+		if best < 0 || cmp.Or(p.distant(core)-p.distant(best), p.have[core]-p.have[best], p.sharing(core)-p.sharing(best)) < 0 {
 			best = core
 		}
 	}
@@ -84,7 +94,7 @@ func (p *picker) taken(core, n int) bool {
 	if n == 0 || !p.whole(core) {
 		return false
 	}
-	if p.tree.uniform { // they were taken in order
+	if p.tree.uniform && p.turns() == 1 { // they were taken in order
 		return core <= p.some[n-1].group
 	}
 	return isUsed(p.some[:n], core)
@@ -94,10 +104,12 @@ func (p *picker) taken(core, n int) bool {
 // second one of any.
 func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 	for _, whole := range []bool{true, false} {
-		for _, core := range cores {
-			if n > 0 && p.have[core] > 0 && p.whole(core) == whole {
-				p.some = append(p.some, share{core, 1})
-				n--
+		for turn := range p.turns() {
+			for _, core := range cores {
+				if n > 0 && p.have[core] > 0 && p.whole(core) == whole && p.turn(core) == turn {
+					p.some = append(p.some, share{core, 1})
+					n--
+				}
 			}
 		}
 	}
@@ -125,6 +137,46 @@ func (p *picker) threadCost() (c cost) {
 		if p.whole(s.group) && s.n < g.size {
 			c.broken++
 		}
+		if p.nearby != nil {
+			c.near += int16(min(s.n, p.nearby[s.group]))
+		}
+		if p.shared != nil {
+			c.shared += int16(max(0, s.n-p.have[s.group]+p.shared[s.group]))
+		}
 	}
 	return c
+}
+
+// turns is how many turns cores are taken in: see turnOf.
+func (p *picker) turns() int {
+	n := 1
+	if p.shared != nil {
+		n = p.tree.threads + 1
+	}
+	if p.nearby != nil {
+		n *= 2
+	}
+	return n
+}
+
+// turn is the turn of a core.
+func (p *picker) turn(core int) int {
+	return p.turnOf(p.distant(core) > 0, p.sharing(core))
+}
+
+// distant is 1 for a core that has nothing of what is near.
+func (p *picker) distant(core int) int {
+	if p.nearby != nil && p.nearby[core] == 0 {
+		return 1
+	}
+	return 0
+}
+
+// turnOf says in which of several turns a core or CPU is taken: first what is near, and
+// of that what has the fewest CPUs others run on.
+func (p *picker) turnOf(far bool, sharing int) (turn int) {
+	if far && p.nearby != nil {
+		turn = p.turns() / 2
+	}
+	return turn + sharing
 }

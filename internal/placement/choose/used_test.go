@@ -11,9 +11,11 @@ import (
 func TestUsedMachine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, machine, from string
-		want                Want
-		cpus                string
+		name, machine, from, shared, beside, near string
+
+		leave []Left
+		want  Want
+		cpus  string
 	}{
 		{name: "whole cores rather than halves beside others", machine: "2n x 4c x 2t", from: "0-3,4-7,12-15", want: Want{N: 4}, cpus: "4-5,12-13"},
 		{name: "one half is all that is wanted", machine: "2n x 4c x 2t", from: "0-3,4-7,12-15", want: Want{N: 1}, cpus: "0"},
@@ -24,11 +26,30 @@ func TestUsedMachine(t *testing.T) {
 		{name: "FullPCPUs: too few whole cores", machine: "2n x 4c x 2t", from: "0-3,8,4-5,12", want: Want{N: 5, Cores: PreferWhole}, cpus: "0-3,8"},
 		{name: "FullPCPUs: less than a core", machine: "2n x 4c x 2t", from: "0-3,4-7,12-15", want: Want{N: 1, Cores: PreferWhole}, cpus: "0"},
 		{name: "FullPCPUs: an odd number", machine: "2n x 4c x 2t", from: "0-3,4-7,12-15", want: Want{N: 3, Cores: PreferWhole}, cpus: "4-5,12"},
+		{name: "CPUs others share are no reason for two nodes", machine: "2s x 4c x 2t", from: "0-9", shared: "0", want: Want{N: 6}, cpus: "0-3,8-9"},
+		{name: "the socket with the fewest of them, of two", machine: "2s x 4c x 2t", from: "0-15", shared: "0-1,8,4", want: Want{N: 6}, cpus: "5-7,13-15"},
+		{name: "cores without them", machine: "4c x 2t", from: "0-7", shared: "0,5", want: Want{N: 4}, cpus: "2-3,6-7"},
+		{name: "threads without them", machine: "4c x 2t", from: "0-7", shared: "0-2,4-6", want: Want{N: 3}, cpus: "0,3,7"},
+		{name: "caches without them", machine: "4l x 2c x 2t", from: "0-15", shared: "0,8", want: Want{N: 8}, cpus: "2-5,10-13"},
+		{name: "others need a part of a node", machine: "2s x 4c x 2t", from: "0-3,8-11,4-6,12-14", leave: []Left{{Node: 1, N: 4}}, want: Want{N: 4}, cpus: "0-1,8-9"},
+		{name: "and have it elsewhere", machine: "2s x 4c x 2t", from: "0-3,8-11,4-6,12-13", leave: []Left{{Node: 1, CPUs: topology.SetOf(7, 14, 15), N: 4}}, want: Want{N: 4}, cpus: "4-5,12-13"},
+		{name: "and there is not enough beside", machine: "2s x 4c x 2t", from: "0-7", leave: []Left{{Node: 1, N: 4}, {Node: 0, N: 1}}, want: Want{N: 4}, cpus: "0-3"},
+		{name: "beside what it has, and one node more", machine: "2s x 2n x 4c x 2t", from: "2-3,4-7,8-15", beside: "0-1,16-19", want: Want{N: 4}, cpus: "2-5"},
+		{name: "beside on the other socket only what its own has not", machine: "2s x 4c x 2t", from: "3,11,4-7,12-15", beside: "0-2,8-10", want: Want{N: 4}, cpus: "3-4,11-12"},
+		{name: "the most near devices that fit", machine: "2s x 2n x 4c x 2t", from: "0-31", near: "8-11,24-26", want: Want{N: 12}, cpus: "8-13,24-29"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := machine(t, tt.machine)
-			tt.want.From = cpus(t, m, tt.from)
+			tt.want.From, tt.want.Shared, tt.want.Beside, tt.want.Leave = cpus(t, m, tt.from), cpus(t, m, tt.shared), cpus(t, m, tt.beside), tt.leave
+			if near := cpus(t, m, tt.near); !near.Empty() {
+				tt.want.Preferences = []Preference{{Name: "its devices", CPUs: near, Partly: true}}
+			}
+			for i, l := range tt.leave {
+				if l.CPUs.Empty() {
+					tt.leave[i].CPUs = m.Nodes[l.Node].CPUs.And(tt.want.From)
+				}
+			}
 			got, err := NewTree(m).Choose(tt.want)
 			if err != nil || m.Format(got.CPUs) != tt.cpus {
 				t.Errorf("%s, %v, by %v; want %s", m.Format(got.CPUs), err, got.Why, tt.cpus)

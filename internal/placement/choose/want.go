@@ -33,6 +33,16 @@ type Preference struct {
 	Name  string // for people: what is near or avoided
 	CPUs  topology.Set
 	Avoid bool // rather not these, instead of rather these
+	// Partly: where these are too few, as many of them as possible are preferred, as
+	// far as that takes no more dies and NUMA nodes.
+	Partly bool
+}
+
+// Left is what others need of a NUMA node and can have nowhere else.
+type Left struct {
+	Node int          // its id
+	CPUs topology.Set // of these
+	N    int
 }
 
 // Want is a question for CPUs. The zero value of each field is a good default.
@@ -47,6 +57,12 @@ type Want struct {
 	// Beside are CPUs the chosen ones will be used together with: groups that
 	// have more of them are preferred to anything but preferences.
 	Beside topology.Set
+	// Shared are CPUs that others run on who can run elsewhere: of choices that are
+	// equal for the one who asks, the one with the fewest of them is taken.
+	Shared topology.Set
+	// Leave is left to others where enough is left beside. It does not count with
+	// Spread.
+	Leave []Left
 	// Roomy prefers the group with the most left over to the one with the
 	// least: it spreads load over the machine instead of packing it.
 	Roomy bool

@@ -108,7 +108,10 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 
 // question asks for n CPUs that a container of a pod could come to own.
 func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
-	w := choose.Want{N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n)}
+	w := choose.Want{
+		N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
+		Shared: p.shared(v.Layout), Leave: p.needed(v),
+	}
 	if !passed.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: passed})
 	}
