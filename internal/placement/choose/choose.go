@@ -10,8 +10,13 @@ func (t *Tree) Choose(w Want) (Chosen, error) {
 	if w.N <= 0 {
 		return Chosen{}, nil
 	}
-	w.From = w.From.And(t.machine.Online())
-	p := picker{tree: t, want: w}
+	w.From, w.Beside = w.From.And(t.machine.Online()), w.Beside.And(t.machine.Online())
+	room, _ := t.spare.Get().(*scratch)
+	if room == nil {
+		room = &scratch{}
+	}
+	defer t.spare.Put(room)
+	p := picker{tree: t, want: w, scratch: room}
 	free := p.usable(w.From)
 	if err := p.check(free); err != nil {
 		return Chosen{}, err
@@ -153,7 +158,7 @@ func (p *picker) leaving(free topology.Set) bool {
 		return false
 	}
 	p.from(free)
-	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: Narrowed, Avoid: true, Of: free.Len(), Left: p.have[0]}
+	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: Narrowed, Avoid: true, Of: free.Len(), Left: int(p.have[0])}
 	r.Kept = r.Left >= p.want.N
 	said := len(p.why)
 	p.why = append(p.why, r)

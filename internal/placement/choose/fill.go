@@ -2,7 +2,8 @@ package choose
 
 import (
 	"cmp"
-	"slices"
+
+	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // filling is some groups that hold together what is wanted of them.
@@ -14,7 +15,7 @@ type filling struct {
 
 func (f *filling) add(p *picker, s share, c cost) {
 	f.far += p.far(s.group, f.shares)
-	f.shares, f.cost, f.left = append(f.shares, s), f.cost.plus(c), f.left+p.have[s.group]
+	f.shares, f.cost, f.left = append(f.shares, s), f.cost.plus(c), f.left+int(p.have[s.group])
 	if n := p.besides(s.group); n > 0 {
 		f.beside += n
 	} else {
@@ -26,49 +27,59 @@ func (f *filling) add(p *picker, s share, c cost) {
 // are emptied until one holds the rest, so that no fewer would do. It may begin with
 // those that have CPUs beside or near; the best of what is found by the ranking stays.
 func (p *picker) fill(parts []int, n int) (best filling, found bool) {
-	try := func(first ...int) {
-		f, ok := p.fillFrom(parts, n, first)
-		if !ok || found && f.fresh > best.fresh {
-			return
-		}
-		if !found || f.fresh < best.fresh || yes(p.better(&f.candidate, &best.candidate)) {
-			best, found = f, true
-		}
+	var first [topology.MaxNodes]int
+	for i := range p.seeds(parts, &first) {
+		found = p.try(parts, n, first[i:i+1], &best, found)
 	}
-	seeds := p.seeds(parts)
-	for i := range seeds {
-		try(seeds[i])
-	}
-	for _, has := range [][]int{p.beside, p.nearby} {
-		if first := p.with(parts, has); len(first) > 0 {
-			try(first...)
+	for _, has := range [...]tally{p.beside, p.nearby} {
+		if k := p.with(parts, has, &first); k > 0 {
+			found = p.try(parts, n, first[:k], &best, found)
 		}
 	}
 	return best, found
 }
 
+// try fills groups beginning with some and keeps the better of that and what was found
+// before. It reports whether anything is found.
+func (p *picker) try(parts []int, n int, first []int, best *filling, found bool) bool {
+	f, ok := p.fillFrom(parts, n, first)
+	f.rank = p.rank(&f.candidate)
+	if !ok || found && (f.fresh > best.fresh || f.fresh == best.fresh && !f.rank.better(&best.rank)) {
+		p.release(f.shares)
+		return found
+	}
+	p.release(best.shares)
+	*best = f
+	return true
+}
+
 // with lists the groups of which has counts any, those with the most free CPUs first.
-func (p *picker) with(parts, has []int) (groups []int) {
+// It returns how many there are.
+func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n int) {
 	if has == nil {
-		return nil
+		return 0
 	}
 	for _, part := range parts {
-		if has[part] > 0 && p.have[part] > 0 {
-			groups = append(groups, part)
+		if has[part] == 0 || p.have[part] == 0 || n == len(groups) {
+			continue
 		}
+		at := n
+		for ; at > 0 && p.have[groups[at-1]] < p.have[part]; at-- {
+			groups[at] = groups[at-1]
+		}
+		groups[at] = part
+		n++
 	}
-	slices.SortStableFunc(groups, func(a, b int) int { return p.have[b] - p.have[a] })
-	return groups
+	return n
 }
 
 // maxSeeds bounds how many equally large groups are tried as the first.
 const maxSeeds = 8
 
-// seeds returns the groups with the most free CPUs, where it matters which of
-// them is the first; else that with the fewest CPUs others run on.
-func (p *picker) seeds(parts []int) []int {
-	var out [maxSeeds]int
-	most, n := 0, 0
+// seeds lists the groups with the most free CPUs, where it matters which of them is the
+// first; else that with the fewest CPUs others run on. It returns how many there are.
+func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
+	most := int32(0)
 	for _, part := range parts {
 		if p.have[part] > most {
 			n, most = 0, p.have[part]
@@ -86,7 +97,7 @@ func (p *picker) seeds(parts []int) []int {
 		}
 		n = 1
 	}
-	return out[:n]
+	return n
 }
 
 // sharing is on how many free CPUs of a group others run.
@@ -94,7 +105,7 @@ func (p *picker) sharing(group int) int {
 	if p.shared == nil {
 		return 0
 	}
-	return p.shared[group]
+	return int(p.shared[group])
 }
 
 // distancesMatter reports whether one NUMA node may be nearer to a group than
@@ -106,6 +117,7 @@ func (p *picker) distancesMatter(group int) bool {
 
 // fillFrom empties some groups in their order, then the largest others.
 func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) {
+	f.shares = p.list()
 	for i := 0; n > 0; i++ {
 		next := -1
 		if i < len(first) {
@@ -116,7 +128,7 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) 
 		} else if next = p.largest(parts, f.shares); next < 0 {
 			return f, false
 		}
-		take := min(p.have[next], n)
+		take := min(int(p.have[next]), n)
 		c, ok := p.measure(next, take)
 		for !ok && take > 1 { // cores of two threads, and an odd number of CPUs
 			take--

@@ -46,7 +46,7 @@ func (p *picker) inside(g *group, l topology.Level) []inner {
 		switch of := &p.tree.groups[at]; {
 		case p.have[at] == 0:
 		case of.inner >= l:
-			parts = append(parts, inner{at, pkg, p.have[at]})
+			parts = append(parts, inner{at, pkg, int(p.have[at])})
 		default:
 			for _, part := range of.parts {
 				add(part, pkg)

@@ -16,14 +16,13 @@ type picker struct {
 	// leave is what is left of NUMA nodes.
 	leave []leave
 
+	*scratch
 	// Of the set that is chosen from at the moment, by group:
 	free   topology.Set
-	have   []int // how many of its CPUs are free, less those that are left to others
-	beside []int // how many of its CPUs are in Beside; nil where that is empty
-	nearby []int // how many of those that are free are near; nil where nothing is
-	shared []int // how many of those that are free are Shared; nil where that is empty
-	known  []measured
-	some   []share
+	have   tally // how many of its CPUs are free, less those that are left to others
+	beside tally // how many of its CPUs are in Beside; nil where that is empty
+	nearby tally // how many of those that are free are near; nil where nothing is
+	shared tally // how many of those that are free are Shared; nil where that is empty
 	// besideNodes are the NUMA nodes of Beside, by index.
 	besideNodes []int
 }
@@ -34,39 +33,35 @@ type leave struct{ node, n int }
 // share is how many CPUs a group gives.
 type share struct{ group, n int }
 
-// measured is what n CPUs of an entirely free group cost. Groups of one shape
-// cost the same.
-type measured struct {
-	shape, n int
-	cost     cost
-}
-
 // from starts to choose from other CPUs.
 func (p *picker) from(free topology.Set) {
-	p.free, p.known = free, p.known[:0]
-	p.have = p.count(p.have, free)
+	p.free = free
+	p.known.reset(len(p.tree.groups) + p.tree.shapes)
+	p.have = p.count(haveTally, &free)
 	if len(p.leave) > 0 {
 		p.hold()
 	}
-	if near := p.near.And(free); !near.Empty() {
-		p.nearby = p.count(p.nearby, near)
-	} else {
-		p.nearby = nil
-	}
-	if shared := p.want.Shared.And(free); !shared.Empty() {
-		p.shared = p.count(p.shared, shared)
-	} else {
-		p.shared = nil
-	}
+	near, shared := p.near.And(free), p.want.Shared.And(free)
+	p.nearby, p.shared = p.count(nearbyTally, &near), p.count(sharedTally, &shared)
 	if p.want.Beside.Empty() || p.beside != nil {
 		return
 	}
-	p.beside = p.count(nil, p.want.Beside)
-	for i, n := range p.tree.machine.Nodes {
-		if !n.CPUs.And(p.want.Beside).Empty() {
+	p.beside = p.count(besideTally, &p.want.Beside)
+	for i := range p.tree.machine.Nodes {
+		if !p.tree.machine.Nodes[i].CPUs.And(p.want.Beside).Empty() {
 			p.besideNodes = append(p.besideNodes, i)
 		}
 	}
+}
+
+// count returns how many CPUs of a set each group has, and nil of the empty set, unless
+// it is the set that is chosen from.
+func (p *picker) count(what int, s *topology.Set) tally {
+	if what != haveTally && s.Empty() {
+		return nil
+	}
+	p.tallies[what] = p.tree.count(p.tallies[what], s)
+	return p.tallies[what]
 }
 
 // hold takes what is left to others out of what NUMA nodes have. Inside of a node it
@@ -84,40 +79,19 @@ func (p *picker) hold() {
 		case g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel:
 			for _, l := range p.leave {
 				if l.node == g.node {
-					n := max(0, p.have[i]-l.n)
-					p.have[i] = n - n%p.unit()
+					n := max(0, int(p.have[i])-l.n)
+					p.have[i] = int32(n - n%p.unit())
 				}
 			}
 		}
 	}
 }
 
-// count returns how many CPUs of a set each group has.
-func (p *picker) count(into []int, s topology.Set) []int {
-	groups := p.tree.groups
-	if into == nil {
-		into = make([]int, len(groups))
-	}
-	for i := len(groups) - 1; i >= 0; i-- {
-		n := 0
-		for _, cpu := range groups[i].threads {
-			if s.Has(cpu) {
-				n++
-			}
-		}
-		for _, part := range groups[i].parts {
-			n += into[part]
-		}
-		into[i] = n
-	}
-	return into
-}
-
 func (p *picker) besides(group int) int {
 	if p.beside == nil {
 		return 0
 	}
-	return p.beside[group]
+	return int(p.beside[group])
 }
 
 // take adds n CPUs of a group to the answer, walking inwards, and notes what
@@ -131,9 +105,10 @@ func (p *picker) take(at, n int) bool {
 		}
 		return ok
 	}
-	best, rule, of, f, ok := p.split(g, n)
+	best, by, of, f, ok := p.split(g, n)
+	defer p.release(f.shares)
 	if of > 0 {
-		p.why = append(p.why, Reason{Step: Entered, Rule: rule, Level: p.tree.groups[best.group].outer, Kinds: p.tree.byKind(g), Of: of})
+		p.why = append(p.why, Reason{Step: Entered, Rule: p.rule(by, of), Level: p.tree.groups[best.group].outer, Kinds: p.tree.byKind(g), Of: of})
 		return p.take(best.group, n)
 	}
 	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(f.shares)})
@@ -150,16 +125,16 @@ func (p *picker) take(at, n int) bool {
 // split says which parts of a group give n CPUs: of is how many hold them all, and best
 // the best of these. Where it is 0, several give a part: none holds all, or some are
 // beside those they are used with, and that takes no new group and no core more.
-func (p *picker) split(g *group, n int) (best candidate, rule string, of int, f filling, ok bool) {
-	best, rule, of = p.best(g.parts, n, nil)
+func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f filling, ok bool) {
+	best, by, of = p.best(g.parts, n, nil)
 	if of > 0 && (p.beside == nil || best.beside > 0) {
-		return best, rule, of, f, true
+		return best, by, of, f, true
 	}
 	f, ok = p.fill(g.parts, n)
 	if of > 0 && (!ok || f.fresh > 1 || f.beside == 0 || f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel]) {
-		return best, rule, of, f, true
+		return best, by, of, f, true
 	}
-	return best, rule, 0, f, ok
+	return best, by, 0, f, ok
 }
 
 // takeThreads adds the lowest free threads of a core, those first that are near and
@@ -187,13 +162,12 @@ func (p *picker) turnOfCPU(cpu int) int {
 // measure says what take would cost, without a word.
 func (p *picker) measure(at, n int) (c cost, ok bool) {
 	g := &p.tree.groups[at]
-	alike := p.have[at] == g.size && p.besides(at) == 0 && (p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
-	if alike {
-		for i := range p.known {
-			if p.known[i].shape == g.shape && p.known[i].n == n {
-				return p.known[i].cost, true
-			}
-		}
+	key := at
+	if p.alike(at) { // groups of one shape cost the same
+		key = len(p.tree.groups) + g.shape
+	}
+	if m := p.known.find(key, n); m != nil {
+		return m.cost, m.ok
 	}
 	if g.ofCores {
 		c, ok = p.threads(at, n)
@@ -202,6 +176,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 		if c, ok = f.cost, found; of > 0 {
 			c = best.cost
 		}
+		p.release(f.shares)
 	}
 	for l := g.outer; l <= g.inner && l < topology.CoreLevel; l++ {
 		c.spans[l]++
@@ -209,42 +184,46 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	if g.ofKind {
 		c.kinds++
 	}
-	if alike && ok {
-		p.known = append(p.known, measured{g.shape, n, c})
-	}
+	p.known.add(key, n, c, ok)
 	return c, ok
 }
 
-// best returns the best of the groups that hold n, by what rule it beat the
+// alike reports whether a group is entirely free, and nothing of it is better or worse
+// to have.
+func (p *picker) alike(at int) bool {
+	return int(p.have[at]) == p.tree.groups[at].size && p.besides(at) == 0 &&
+		(p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
+}
+
+// best returns the best of the groups that hold n, by what criterion it beat the
 // next best, and how many there were. Groups already used are left out, and
 // nearness to them counts.
-func (p *picker) best(parts []int, n int, used []share) (best candidate, rule string, of int) {
-	var next candidate
+func (p *picker) best(parts []int, n int, used []share) (best candidate, by criterion, of int) {
+	var next rank
 	for _, part := range parts {
-		if p.have[part] < n || isUsed(used, part) {
+		if int(p.have[part]) < n || isUsed(used, part) {
 			continue
 		}
-		c := candidate{group: part, far: p.far(part, used), beside: p.besides(part), left: p.have[part]}
+		c := candidate{group: part, far: p.far(part, used), beside: p.besides(part), left: int(p.have[part])}
 		var ok bool
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
 		}
+		c.rank = p.rank(&c)
 		of++
 		switch {
 		case of == 1:
 			best = c
-		case yes(p.better(&c, &best)):
-			best, next = c, best
-		case of == 2 || yes(p.better(&c, &next)):
-			next = c
+		case c.rank.better(&best.rank):
+			best, next = c, best.rank
+		case of == 2 || c.rank.better(&next):
+			next = c.rank
 		}
 	}
 	if of > 1 {
-		if _, rule = p.better(&best, &next); rule == mostCPUsNear {
-			rule += p.nearName
-		}
+		_, by = best.rank.before(&next)
 	}
-	return best, rule, of
+	return best, by, of
 }
 
 // far returns how far a group is from others, and from those beside, as the sum over
@@ -263,5 +242,3 @@ func (p *picker) far(part int, others []share) int {
 	}
 	return sum
 }
-
-func yes(yes bool, _ string) bool { return yes }

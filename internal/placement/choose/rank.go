@@ -7,6 +7,7 @@ import (
 // candidate is a group that holds all that is wanted of it, and what that would
 // cost.
 type candidate struct {
+	rank   rank
 	group  int
 	cost   cost
 	far    int // from the groups already filled, and those beside
@@ -35,77 +36,107 @@ func (c cost) plus(d cost) cost {
 	return c
 }
 
-// criterion compares two candidates: negative where a is better.
-type criterion struct {
-	name    string
-	compare func(p *picker, a, b *candidate) int
+// criterion is a place in the ranking.
+type criterion int
+
+// The criteria, the most important first. The first that tells two candidates apart
+// decides; where none does, the lowest CPU.
+const (
+	mostBeside criterion = iota
+	fewestDies
+	fewestNodes
+	mostCPUsNear
+	shortestWay
+	fewestKinds
+	fewestEfficient
+	fewestL3
+	fewestClusters
+	fewestL2
+	mostCores
+	fewestCores
+	fewestBroken
+	fewestShared
+	mostLeft
+	leastLeft
+	lowest
+)
+
+// criteria are their names, for people.
+var criteria = [...]string{
+	mostBeside:      "the most CPUs beside those it works with",
+	fewestDies:      "the fewest dies",
+	fewestNodes:     "the fewest NUMA nodes",
+	mostCPUsNear:    "the most CPUs near ", // what is near is said by the question
+	shortestWay:     "the shortest way to the others chosen",
+	fewestKinds:     "the fewest kinds of cores",
+	fewestEfficient: "the fewest efficient cores",
+	fewestL3:        "the fewest L3 caches",
+	fewestClusters:  "the fewest clusters",
+	fewestL2:        "the fewest L2 caches",
+	mostCores:       "the most cores",
+	fewestCores:     "the fewest cores",
+	fewestBroken:    "the fewest whole cores broken",
+	fewestShared:    "the fewest CPUs of shared pools",
+	mostLeft:        "the most left over",
+	leastLeft:       "the least left over",
+	lowest:          "the lowest CPU",
 }
 
-// ranking lists the criteria, the most important first. The first that tells
-// two candidates apart decides; where none does, the lowest CPU.
-var ranking = [...]criterion{
-	{"the most CPUs beside those it works with", func(_ *picker, a, b *candidate) int { return b.beside - a.beside }},
-	{"the fewest dies", spans(topology.DieLevel)},
-	{"the fewest NUMA nodes", spans(topology.NodeLevel)},
-	{mostCPUsNear, func(_ *picker, a, b *candidate) int { return int(b.cost.near) - int(a.cost.near) }},
-	{"the shortest way to the others chosen", func(_ *picker, a, b *candidate) int { return a.far - b.far }},
-	{"the fewest kinds of cores", func(_ *picker, a, b *candidate) int { return int(a.cost.kinds) - int(b.cost.kinds) }},
-	{"the fewest efficient cores", func(_ *picker, a, b *candidate) int {
-		return int(a.cost.efficient) - int(b.cost.efficient)
-	}},
-	{"the fewest L3 caches", spans(topology.L3Level)},
-	{"the fewest clusters", spans(topology.ClusterLevel)},
-	{"the fewest L2 caches", spans(topology.L2Level)},
-	{"the most cores", func(p *picker, a, b *candidate) int {
-		if p.want.Cores != SpreadThreads {
-			return 0
-		}
-		return int(b.cost.spans[topology.CoreLevel]) - int(a.cost.spans[topology.CoreLevel])
-	}},
-	{"the fewest cores", func(p *picker, a, b *candidate) int {
-		if p.want.Cores == SpreadThreads {
-			return 0
-		}
-		return int(a.cost.spans[topology.CoreLevel]) - int(b.cost.spans[topology.CoreLevel])
-	}},
-	{"the fewest whole cores broken", func(_ *picker, a, b *candidate) int {
-		return int(a.cost.broken) - int(b.cost.broken)
-	}},
-	{"the fewest CPUs of shared pools", func(_ *picker, a, b *candidate) int {
-		return int(a.cost.shared) - int(b.cost.shared)
-	}},
-	{"the most left over", func(p *picker, a, b *candidate) int {
-		if !p.want.Roomy {
-			return 0
-		}
-		return b.left - a.left
-	}},
-	{"the least left over", func(p *picker, a, b *candidate) int {
-		if p.want.Roomy {
-			return 0
-		}
-		return a.left - b.left
-	}},
+// rank is a number for each criterion: less is better.
+type rank [lowest]int32
+
+// rank says what a candidate is worth by each criterion.
+func (p *picker) rank(c *candidate) rank {
+	r := rank{
+		mostBeside:      -int32(c.beside),
+		fewestDies:      int32(c.cost.spans[topology.DieLevel]),
+		fewestNodes:     int32(c.cost.spans[topology.NodeLevel]),
+		mostCPUsNear:    -int32(c.cost.near),
+		shortestWay:     int32(c.far),
+		fewestKinds:     int32(c.cost.kinds),
+		fewestEfficient: int32(c.cost.efficient),
+		fewestL3:        int32(c.cost.spans[topology.L3Level]),
+		fewestClusters:  int32(c.cost.spans[topology.ClusterLevel]),
+		fewestL2:        int32(c.cost.spans[topology.L2Level]),
+		fewestBroken:    int32(c.cost.broken),
+		fewestShared:    int32(c.cost.shared),
+	}
+	if cores := int32(c.cost.spans[topology.CoreLevel]); p.want.Cores == SpreadThreads {
+		r[mostCores] = -cores
+	} else {
+		r[fewestCores] = cores
+	}
+	if p.want.Roomy {
+		r[mostLeft] = -int32(c.left)
+	} else {
+		r[leastLeft] = int32(c.left)
+	}
+	return r
 }
 
-// mostCPUsNear is the criterion of a preference that all cannot have; its name says
-// what is near.
-const mostCPUsNear = "the most CPUs near "
-
-// lowest is what decides where the ranking does not.
-const lowest = "the lowest CPU"
-
-func spans(l topology.Level) func(*picker, *candidate, *candidate) int {
-	return func(_ *picker, a, b *candidate) int { return int(a.cost.spans[l]) - int(b.cost.spans[l]) }
-}
-
-// better reports whether a is better than b, and by which criterion. b comes
-// first in the order of the lowest CPU.
-func (p *picker) better(a, b *candidate) (yes bool, rule string) {
-	for i := range ranking {
-		if c := ranking[i].compare(p, a, b); c != 0 {
-			return c < 0, ranking[i].name
+// before reports whether a is better than b, and by which criterion. b comes first in the
+// order of the lowest CPU.
+func (a *rank) before(b *rank) (yes bool, by criterion) {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i], criterion(i)
 		}
 	}
 	return false, lowest
+}
+
+func (a *rank) better(b *rank) bool {
+	yes, _ := a.before(b)
+	return yes
+}
+
+// rule names the criterion that decided among several.
+func (p *picker) rule(by criterion, of int) string {
+	switch {
+	case of < 2:
+		return ""
+	case by == mostCPUsNear:
+		return criteria[by] + p.nearName
+	}
+	return criteria[by]
 }

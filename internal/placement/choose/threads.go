@@ -25,7 +25,7 @@ func (p *picker) threads(at, n int) (c cost, ok bool) {
 	return p.threadCost(), n == 0
 }
 
-func (p *picker) whole(core int) bool { return p.have[core] == p.tree.groups[core].size }
+func (p *picker) whole(core int) bool { return int(p.have[core]) == p.tree.groups[core].size }
 
 // wholeCores takes whole cores that fit and returns how many CPUs are still
 // missing. Large cores come first: small ones fill what is left over.
@@ -62,7 +62,7 @@ func (p *picker) parts(cores []int, n int) int {
 	for size := p.tree.threads; size > 0; size-- {
 		for turn := range p.turns() {
 			for _, core := range cores {
-				if n > 0 && p.have[core] == size && p.turn(core) == turn && !p.taken(core, taken) {
+				if n > 0 && int(p.have[core]) == size && p.turn(core) == turn && !p.taken(core, taken) {
 					take := min(n, size)
 					p.some = append(p.some, share{core, take})
 					n -= take
@@ -79,10 +79,10 @@ func (p *picker) parts(cores []int, n int) int {
 func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
-		if p.have[core] < n || p.whole(core) != whole || p.taken(core, taken) {
+		if int(p.have[core]) < n || p.whole(core) != whole || p.taken(core, taken) {
 			continue
 		}
-		if best < 0 || cmp.Or(p.distant(core)-p.distant(best), p.have[core]-p.have[best], p.sharing(core)-p.sharing(best)) < 0 {
+		if best < 0 || cmp.Or(p.distant(core)-p.distant(best), int(p.have[core]-p.have[best]), p.sharing(core)-p.sharing(best)) < 0 {
 			best = core
 		}
 	}
@@ -116,7 +116,7 @@ func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 	for took := true; took && n > 0; {
 		took = false
 		for i := range p.some {
-			if s := &p.some[i]; n > 0 && s.n < p.have[s.group] {
+			if s := &p.some[i]; n > 0 && s.n < int(p.have[s.group]) {
 				s.n++
 				n--
 				took = true
@@ -138,10 +138,10 @@ func (p *picker) threadCost() (c cost) {
 			c.broken++
 		}
 		if p.nearby != nil {
-			c.near += int16(min(s.n, p.nearby[s.group]))
+			c.near += int16(min(s.n, int(p.nearby[s.group])))
 		}
 		if p.shared != nil {
-			c.shared += int16(max(0, s.n-p.have[s.group]+p.shared[s.group]))
+			c.shared += int16(max(0, s.n-int(p.have[s.group]-p.shared[s.group])))
 		}
 	}
 	return c

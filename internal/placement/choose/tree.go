@@ -2,6 +2,7 @@ package choose
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -13,7 +14,12 @@ type Tree struct {
 	groups  []group // the root first, parents before their parts
 	threads int     // of the largest core
 	uniform bool    // all cores have as many
+	shapes  int     // how many there are
 	cores   [][]int // the CPUs of each, by the machine's number of the core
+	// leaf is the innermost group of each CPU.
+	leaf [topology.MaxCPUs]int32
+	// spare are scratches for further questions: they hold nothing but room.
+	spare sync.Pool
 }
 
 // group is some CPUs that are close to each other.
@@ -25,6 +31,7 @@ type group struct {
 	threads      []int // the CPUs of a core; nil where there is more than one
 	node         int   // index of the NUMA node all CPUs are at, or -1
 	parts        []int // indices of what it is divided into
+	parent       int   // index of what it is a part of; -1 of the root
 	ofCores      bool  // the parts are cores, or it is one
 	ofKind       bool  // it is the cores of one kind of a NUMA node
 	efficient    bool  // all cores are
@@ -41,16 +48,18 @@ func NewTree(m *topology.Machine) *Tree {
 		t.uniform = t.uniform && c.Len() == cores[0].Len()
 		t.cores = append(t.cores, c.Members())
 	}
-	t.add(m.Online(), topology.PackageLevel, false, map[string]int{})
+	shapes := map[string]int{}
+	t.add(m.Online(), topology.PackageLevel, -1, false, shapes)
+	t.shapes = len(shapes)
 	return t
 }
 
 // add appends the group of some CPUs and everything below it. level is the
 // outermost it is a group of; ofKind says that a NUMA node was divided by kinds of
 // cores.
-func (t *Tree) add(cpus topology.Set, level topology.Level, ofKind bool, shapes map[string]int) int {
+func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind bool, shapes map[string]int) int {
 	at := len(t.groups)
-	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), ofCores: true, ofKind: ofKind}
+	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), parent: parent, ofCores: true, ofKind: ofKind}
 	t.groups = append(t.groups, g)
 	form := ""
 	for ; level <= topology.CoreLevel; level++ {
@@ -65,7 +74,7 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, ofKind bool, shapes 
 			continue
 		}
 		for _, s := range sets {
-			part := t.add(s, level, kinds, shapes)
+			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
@@ -74,6 +83,9 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, ofKind bool, shapes 
 	}
 	if g.parts == nil {
 		g.threads = cpus.Members()
+		for _, cpu := range g.threads {
+			t.leaf[cpu] = int32(at)
+		}
 	}
 	if g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel {
 		g.ofKind = len(g.parts) == 0 || !t.groups[g.parts[0]].ofKind
