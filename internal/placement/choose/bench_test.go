@@ -23,7 +23,7 @@ func BenchmarkChoose(b *testing.B) {
 		}
 	}
 	for _, shape := range []string{"2s x 4n x 4l x 4c x 2t", "8s x 4n x 4l x 4c x 2t", "8s x 8n x 2l x 4c x 2t"} {
-		m := machine(b, shape)
+		m := withDistances(b, shape)
 		tree := NewTree(m)
 		for _, full := range []int{0, 50, 80, 95} {
 			b.Run(fmt.Sprintf("%s/%d%%full", shape, full), func(b *testing.B) {
@@ -31,6 +31,35 @@ func BenchmarkChoose(b *testing.B) {
 			})
 		}
 	}
+}
+
+// withDistances is a machine whose firmware tells how far NUMA nodes are from each other
+// and whose cores have L2 caches of their own.
+func withDistances(b *testing.B, shape string) *topology.Machine {
+	b.Helper()
+	m := machine(b, shape)
+	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
+	for i := range l.CPUs {
+		l.CPUs[i].L2 = m.GroupOf(topology.CoreLevel, i)
+	}
+	for i := range l.Nodes {
+		l.Nodes[i].Distance = nil
+		for j := range l.Nodes {
+			distance := 32
+			switch {
+			case i == j:
+				distance = 10
+			case m.Count(topology.PackageLevel, m.Nodes[i].CPUs.Union(m.Nodes[j].CPUs)) == 1:
+				distance = 12
+			}
+			l.Nodes[i].Distance = append(l.Nodes[i].Distance, distance)
+		}
+	}
+	m, err := topology.Build(l)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
 }
 
 // wantsOn are questions on a machine of which others own so many percent. On a machine

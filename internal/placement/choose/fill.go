@@ -27,6 +27,9 @@ func (f *filling) add(p *picker, s share, c cost) {
 // are emptied until one holds the rest, so that no fewer would do. It may begin with
 // those that have CPUs beside or near; the best of what is found by the ranking stays.
 func (p *picker) fill(parts []int, n int) (best filling, found bool) {
+	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.ofKind && part.outer > topology.NodeLevel {
+		return p.fillKinds(parts[0], parts[1], n)
+	}
 	var first [topology.MaxNodes]int
 	for i := range p.seeds(parts, &first) {
 		found = p.try(parts, n, first[i:i+1], &best, found)
@@ -39,17 +42,36 @@ func (p *picker) fill(parts []int, n int) (best filling, found bool) {
 	return best, found
 }
 
+// fillKinds divides n over two kinds of cores in the best of all ways: how many cores
+// are shared with others depends on each number.
+func (p *picker) fillKinds(a, b, n int) (best filling, found bool) {
+	for k := max(1, n-int(p.have[b])); k <= min(n-1, int(p.have[a])); k++ {
+		one, okA := p.measure(a, k)
+		two, okB := p.measure(b, n-k)
+		f := filling{shares: p.list()}
+		f.add(p, share{a, k}, one)
+		f.add(p, share{b, n - k}, two)
+		found = p.keep(&f, okA && okB, &best, found)
+	}
+	return best, found
+}
+
 // try fills groups beginning with some and keeps the better of that and what was found
 // before. It reports whether anything is found.
 func (p *picker) try(parts []int, n int, first []int, best *filling, found bool) bool {
 	f, ok := p.fillFrom(parts, n, first)
+	return p.keep(&f, ok, best, found)
+}
+
+// keep replaces what was found before where a filling is better.
+func (p *picker) keep(f *filling, ok bool, best *filling, found bool) bool {
 	f.rank = p.rank(&f.candidate)
 	if !ok || found && (f.fresh > best.fresh || f.fresh == best.fresh && !f.rank.better(&best.rank)) {
 		p.release(f.shares)
 		return found
 	}
 	p.release(best.shares)
-	*best = f
+	*best = *f
 	return true
 }
 

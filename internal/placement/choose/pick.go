@@ -131,7 +131,8 @@ func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f
 		return best, by, of, f, true
 	}
 	f, ok = p.fill(g.parts, n)
-	if of > 0 && (!ok || f.fresh > 1 || f.beside == 0 || f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel]) {
+	if of > 0 && (!ok || f.fresh > 1 || f.beside == 0 ||
+		f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel] || f.cost.split > best.cost.split) {
 		return best, by, of, f, true
 	}
 	return best, by, 0, f, ok
@@ -178,7 +179,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 		}
 		p.release(f.shares)
 	}
-	for l := g.outer; l <= g.inner && l < topology.CoreLevel; l++ {
+	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // those of cores are counted
 		c.spans[l]++
 	}
 	if g.ofKind {

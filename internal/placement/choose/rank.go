@@ -17,12 +17,13 @@ type candidate struct {
 
 // cost is what a choice uses up: how many groups of each level it is in, of how
 // many kinds the cores are in each NUMA node, and how many CPUs are of efficient
-// ones; how many cores it breaks that were whole; how many of its CPUs are near, and
-// on how many others run.
+// ones; how many cores it takes a part of, and how many of these were whole; how many of
+// its CPUs are near, and on how many others run. A core of which the one who asks has
+// the rest is no further one, and one that is taken in part less.
 type cost struct {
 	spans            [topology.CoreLevel + 1]int16
 	kinds, efficient int16
-	broken           int16
+	split, broken    int16
 	near, shared     int16
 }
 
@@ -31,7 +32,7 @@ func (c cost) plus(d cost) cost {
 		c.spans[l] += d.spans[l]
 	}
 	c.kinds, c.efficient = c.kinds+d.kinds, c.efficient+d.efficient
-	c.broken += d.broken
+	c.split, c.broken = c.split+d.split, c.broken+d.broken
 	c.near, c.shared = c.near+d.near, c.shared+d.shared
 	return c
 }
@@ -48,6 +49,7 @@ const (
 	mostCPUsNear
 	shortestWay
 	fewestKinds
+	fewestSplit
 	fewestEfficient
 	fewestL3
 	fewestClusters
@@ -69,6 +71,7 @@ var criteria = [...]string{
 	mostCPUsNear:    "the most CPUs near ", // what is near is said by the question
 	shortestWay:     "the shortest way to the others chosen",
 	fewestKinds:     "the fewest kinds of cores",
+	fewestSplit:     "the fewest cores shared with others",
 	fewestEfficient: "the fewest efficient cores",
 	fewestL3:        "the fewest L3 caches",
 	fewestClusters:  "the fewest clusters",
@@ -105,6 +108,9 @@ func (p *picker) rank(c *candidate) rank {
 		r[mostCores] = -cores
 	} else {
 		r[fewestCores] = cores
+	}
+	if p.tree.hybrid && p.want.Cores != SpreadThreads && p.want.Cores != OneThread {
+		r[fewestSplit] = int32(c.cost.split)
 	}
 	if p.want.Roomy {
 		r[mostLeft] = -int32(c.left)

@@ -7,8 +7,8 @@ import (
 )
 
 // threads divides n over the cores of a group, into p.some, and says what that
-// costs: whole cores as long as they fit, the rest out of one that is broken
-// already, the fullest that holds it.
+// costs: the rest of cores it is used with, whole cores as long as they fit, and what is
+// then missing out of one that is broken already, the fullest that holds it.
 func (p *picker) threads(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {
@@ -18,7 +18,7 @@ func (p *picker) threads(at, n int) (c cost, ok bool) {
 	if p.want.Cores == SpreadThreads || p.want.Cores == OneThread {
 		return p.oneOfEach(cores, n)
 	}
-	n = p.wholeCores(cores, n)
+	n = p.wholeCores(cores, p.completing(cores, n))
 	if n > 0 && p.want.Cores != WholeCores {
 		n = p.parts(cores, n)
 	}
@@ -26,6 +26,27 @@ func (p *picker) threads(at, n int) (c cost, ok bool) {
 }
 
 func (p *picker) whole(core int) bool { return int(p.have[core]) == p.tree.groups[core].size }
+
+// completing takes what is free of cores that have CPUs beside, where all of it fits, and
+// returns how many CPUs are still missing.
+func (p *picker) completing(cores []int, n int) int {
+	if p.beside == nil || p.want.Cores == WholeCores {
+		return n
+	}
+	for _, core := range cores {
+		if have := int(p.have[core]); p.rest(core) && have <= n {
+			p.some = append(p.some, share{core, have})
+			n -= have
+		}
+	}
+	return n
+}
+
+// rest reports whether what is free of a core is the rest of one that it is used with.
+func (p *picker) rest(core int) bool {
+	beside, have := p.besides(core), int(p.have[core])
+	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
+}
 
 // wholeCores takes whole cores that fit and returns how many CPUs are still
 // missing. Large cores come first: small ones fill what is left over.
@@ -89,12 +110,13 @@ func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
 	return best
 }
 
-// taken reports whether a core is one of the first n that were taken, as a whole.
+// taken reports whether a core is one of the first n that were taken, as a whole or to
+// complete it.
 func (p *picker) taken(core, n int) bool {
-	if n == 0 || !p.whole(core) {
+	if n == 0 || !p.whole(core) && !p.rest(core) {
 		return false
 	}
-	if p.tree.uniform && p.turns() == 1 { // they were taken in order
+	if p.tree.uniform && p.beside == nil && p.turns() == 1 { // they were taken in order
 		return core <= p.some[n-1].group
 	}
 	return isUsed(p.some[:n], core)
@@ -130,13 +152,10 @@ func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 func (p *picker) threadCost() (c cost) {
 	for _, s := range p.some {
 		g := &p.tree.groups[s.group]
-		c.spans[topology.CoreLevel]++
 		if g.efficient {
 			c.efficient += int16(s.n)
 		}
-		if p.whole(s.group) && s.n < g.size {
-			c.broken++
-		}
+		c.addCore(g, s.n, p.whole(s.group), p.rest(s.group), p.besides(s.group))
 		if p.nearby != nil {
 			c.near += int16(min(s.n, int(p.nearby[s.group])))
 		}
@@ -145,6 +164,25 @@ func (p *picker) threadCost() (c cost) {
 		}
 	}
 	return c
+}
+
+// addCore adds what n threads of a core cost, of which the one who asks may have others.
+func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
+	if rest {
+		if n+beside == g.size {
+			c.split--
+		}
+		return
+	}
+	for l := g.outer; l <= topology.CoreLevel; l++ {
+		c.spans[l]++
+	}
+	if n < g.size {
+		c.split++
+		if whole {
+			c.broken++
+		}
+	}
 }
 
 // turns is how many turns cores are taken in: see turnOf.

@@ -14,6 +14,7 @@ type Tree struct {
 	groups  []group // the root first, parents before their parts
 	threads int     // of the largest core
 	uniform bool    // all cores have as many
+	hybrid  bool    // they have not, and there are several kinds
 	shapes  int     // how many there are
 	cores   [][]int // the CPUs of each, by the machine's number of the core
 	// leaf is the innermost group of each CPU.
@@ -48,6 +49,7 @@ func NewTree(m *topology.Machine) *Tree {
 		t.uniform = t.uniform && c.Len() == cores[0].Len()
 		t.cores = append(t.cores, c.Members())
 	}
+	t.hybrid = !t.uniform && len(t.kinds(m.Online())) > 1
 	shapes := map[string]int{}
 	t.add(m.Online(), topology.PackageLevel, -1, false, shapes)
 	t.shapes = len(shapes)
@@ -76,9 +78,9 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 		for _, s := range sets {
 			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
+			g.ofCores = g.ofCores && t.groups[part].threads != nil // as where each has an L2 cache of its own
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
-		g.ofCores = level == topology.CoreLevel
 		break
 	}
 	if g.parts == nil {

@@ -92,7 +92,7 @@ func TestOneKindOfCores(t *testing.T) {
 		{name: "ten of fifteen threads", nodes: 1, from: "1-23", want: Want{N: 10}, cpus: "2-11", why: "core kind: the only one that holds all"},
 		{name: "eight", nodes: 1, from: "1-23", want: Want{N: 8}, cpus: "2-9", why: "core kind: of 2 that hold all, the one with the fewest efficient cores"},
 		{name: "eight, with seven threads left", nodes: 1, from: "1,3-8,16-23", want: Want{N: 8}, cpus: "16-23"},
-		{name: "more than one kind has", nodes: 1, from: "1-23", want: Want{N: 17}, cpus: "1-15,16-17", why: "no one core kind holds all: as few as possible of 2 core kinds"},
+		{name: "more than one kind has", nodes: 1, from: "1-23", want: Want{N: 17}, cpus: "2-15,16-18", why: "no one core kind holds all: as few as possible of 2 core kinds"},
 		{name: "the node where one kind holds it", nodes: 2, from: "0-7,16-23,24-39", want: Want{N: 10}, cpus: "24-33"},
 		{name: "both kinds rather than two nodes", nodes: 2, from: "0-7,16-23,24-31", want: Want{N: 10}, cpus: "0-7,16-17"},
 		{name: "whole cores of one kind", nodes: 1, from: "0-23", want: Want{N: 10, Cores: WholeCores}, cpus: "0-9"},
