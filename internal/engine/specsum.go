@@ -8,10 +8,7 @@ import "github.com/trimtab/trimtab/internal/lifecycle"
 // a pod whose containers request nothing, which may be one whose spec is not
 // complete.
 func RequestedBySpec(spec *lifecycle.PodSpec) *lifecycle.Resources {
-	milli := spec.Requests[lifecycle.ResourceCPU] // of the pod as a whole
-	if milli <= 0 {
-		milli = containersRequest(spec) + max(spec.Overhead[lifecycle.ResourceCPU], 0)
-	}
+	milli := spec.Request(lifecycle.ResourceCPU)
 	if milli <= 0 || milli > maxMilli {
 		return nil
 	}
@@ -24,24 +21,5 @@ func RequestedBySpec(spec *lifecycle.PodSpec) *lifecycle.Resources {
 // none among them.
 func (p *Pod) Limits() bool { return p.Pod.Resources != nil && !p.bySpec }
 
-// maxMilli is more than any machine has, and keeps sums from overflowing.
+// maxMilli is more than any machine has.
 const maxMilli = 1 << 30
-
-// containersRequest is the largest sum of requests of containers that run at once.
-func containersRequest(spec *lifecycle.PodSpec) int64 {
-	var sidecars, apps, peak int64
-	for _, c := range spec.Containers {
-		milli := min(max(c.Requests[lifecycle.ResourceCPU], 0), maxMilli)
-		switch c.Kind {
-		case lifecycle.Sidecar:
-			sidecars += milli
-			peak = max(peak, sidecars)
-		case lifecycle.Init:
-			peak = max(peak, sidecars+milli)
-		case lifecycle.Ephemeral:
-		default:
-			apps += milli
-		}
-	}
-	return max(peak, sidecars+apps)
-}

@@ -15,14 +15,17 @@ func TestRequestedBySpec(t *testing.T) {
 		spec lifecycle.PodSpec
 		want uint64 // 0 for nothing
 	}{
-		"apps":               {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1000), ctr(lifecycle.App, 500)}}, 1536},
-		"an init":            {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Init, 4000), ctr(lifecycle.App, 500)}}, 4096},
-		"a sidecar":          {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Sidecar, 1000), ctr(lifecycle.Init, 1000), ctr(lifecycle.App, 500)}}, 2048},
-		"overhead":           {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1000)}, Overhead: lifecycle.Amounts{lifecycle.ResourceCPU: 250}}, 1280},
-		"of the pod":         {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1000)}, Requests: lifecycle.Amounts{lifecycle.ResourceCPU: 3000}}, 3072},
-		"ephemeral counts":   {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Ephemeral, 1000)}}, 0},
-		"nothing":            {lifecycle.PodSpec{}, 0},
-		"more than there is": {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1<<62), ctr(lifecycle.App, 1<<62)}}, 0},
+		"apps":                      {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1000), ctr(lifecycle.App, 500)}}, 1536},
+		"an init":                   {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Init, 4000), ctr(lifecycle.App, 500)}}, 4096},
+		"a sidecar":                 {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Sidecar, 1000), ctr(lifecycle.Init, 1000), ctr(lifecycle.App, 500)}}, 2048},
+		"a larger init after":       {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Sidecar, 1000), ctr(lifecycle.Init, 6000), ctr(lifecycle.App, 2000)}}, 7168},
+		"a larger init before":      {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Init, 6000), ctr(lifecycle.Sidecar, 1000), ctr(lifecycle.App, 2000)}}, 6144},
+		"of the pod, with overhead": {lifecycle.PodSpec{Requests: lifecycle.Amounts{lifecycle.ResourceCPU: 3000}, Overhead: lifecycle.Amounts{lifecycle.ResourceCPU: 1000}}, 4096},
+		"overhead":                  {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1000)}, Overhead: lifecycle.Amounts{lifecycle.ResourceCPU: 250}}, 1280},
+		"of the pod":                {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1000)}, Requests: lifecycle.Amounts{lifecycle.ResourceCPU: 3000}}, 3072},
+		"ephemeral counts":          {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.Ephemeral, 1000)}}, 0},
+		"nothing":                   {lifecycle.PodSpec{}, 0},
+		"more than there is":        {lifecycle.PodSpec{Containers: []lifecycle.ContainerSpec{ctr(lifecycle.App, 1<<62), ctr(lifecycle.App, 1<<62)}}, 0},
 	} {
 		var got uint64
 		if r := RequestedBySpec(&tc.spec); r != nil {

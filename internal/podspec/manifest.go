@@ -221,37 +221,16 @@ func Resources(c lifecycle.ContainerSpec) lifecycle.Resources {
 }
 
 // PodResources is what the kubelet sets on a pod's cgroup (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod,
-// Kubernetes 1.36): the app containers' and sidecars' sums or, where that is more, an init container's; a limit only
-// where every container has one.
+// Kubernetes 1.36): what the pod asks for as a whole, or the sums of its containers, and its overhead.
 func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
 	if p.QoS == "BestEffort" {
 		return lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}}
 	}
 	sum := lifecycle.ContainerSpec{Requests: lifecycle.Amounts{}, Limits: lifecycle.Amounts{}}
-	unlimited := map[string]bool{}
 	for _, name := range []string{lifecycle.ResourceCPU, lifecycle.ResourceMemory} {
-		for _, c := range p.Containers {
-			unlimited[name] = unlimited[name] || c.Limits[name] == 0
-			if c.Kind != lifecycle.Init {
-				sum.Requests[name] += c.Requests[name]
-				sum.Limits[name] += c.Limits[name]
-			}
-		}
-		for _, c := range p.Containers {
-			if c.Kind == lifecycle.Init {
-				sum.Requests[name] = max(sum.Requests[name], c.Requests[name])
-				sum.Limits[name] = max(sum.Limits[name], c.Limits[name])
-			}
-		}
+		sum.Requests[name], sum.Limits[name] = p.Request(name), p.Limit(name)
 	}
-	r := Resources(sum)
-	if unlimited[lifecycle.ResourceCPU] {
-		r.CPU.Quota, r.CPU.Period = lifecycle.Opt[int64]{}, lifecycle.Opt[uint64]{}
-	}
-	if unlimited[lifecycle.ResourceMemory] {
-		r.Memory.Limit = lifecycle.Opt[int64]{}
-	}
-	return r
+	return Resources(sum)
 }
 
 const (

@@ -102,11 +102,43 @@ func TestPodResources(t *testing.T) {
 		{"one without", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.App, 500, 1000), c(lifecycle.App, 250, 0)}, 768, 0},
 		{"a larger init container", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.Init, 2000, 2000), c(lifecycle.App, 250, 500)}, 2048, 200_000},
 		{"a sidecar counts beside", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.Sidecar, 1000, 1000), c(lifecycle.App, 1000, 1000)}, 2048, 200_000},
+		{"a sidecar beside a larger init container after it", "Burstable", []lifecycle.ContainerSpec{
+			c(lifecycle.Sidecar, 1000, 1000), c(lifecycle.Init, 6000, 6000), c(lifecycle.App, 2000, 2000),
+		}, 7168, 700_000},
+		{"a sidecar that starts after it", "Burstable", []lifecycle.ContainerSpec{
+			c(lifecycle.Init, 6000, 6000), c(lifecycle.Sidecar, 1000, 1000), c(lifecycle.App, 2000, 2000),
+		}, 6144, 600_000},
+		{"an init container without a limit beside a sidecar with one", "Burstable", []lifecycle.ContainerSpec{
+			c(lifecycle.Sidecar, 1000, 1000), c(lifecycle.Init, 0, 0), c(lifecycle.App, 1000, 1000),
+		}, 2048, 200_000},
+		{"one that was added while it runs", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.App, 1000, 1000), c(lifecycle.Ephemeral, 0, 0)}, 1024, 100_000},
 		{"the least", "Burstable", []lifecycle.ContainerSpec{c(lifecycle.App, 1, 1)}, 2, 1000},
 	} {
 		r := PodResources(&lifecycle.PodSpec{QoS: tc.qos, Containers: tc.of})
 		if r.CPU.Shares.V != tc.shares || r.CPU.Quota.V != tc.quota || r.CPU.Quota.Set != (tc.quota != 0) {
 			t.Errorf("%s: %d shares and quota %+v, want %d and %d", tc.name, r.CPU.Shares.V, r.CPU.Quota, tc.shares, tc.quota)
+		}
+	}
+}
+
+// TestPodResourcesOfItsOwn: overhead, and what a pod asks for as a whole.
+func TestPodResourcesOfItsOwn(t *testing.T) {
+	amounts := func(milli int64) lifecycle.Amounts { return lifecycle.Amounts{"cpu": milli} }
+	app := []lifecycle.ContainerSpec{{Requests: amounts(1000), Limits: amounts(1000)}}
+	for name, c := range map[string]struct {
+		of     lifecycle.PodSpec
+		shares uint64
+		quota  int64
+	}{
+		"overhead":                     {lifecycle.PodSpec{Containers: app, Overhead: amounts(500)}, 1536, 150_000},
+		"of the pod":                   {lifecycle.PodSpec{Containers: app, Requests: amounts(3000), Limits: amounts(4000)}, 3072, 400_000},
+		"of the pod, and overhead":     {lifecycle.PodSpec{Containers: app, Requests: amounts(3000), Overhead: amounts(1000)}, 4096, 200_000},
+		"a limit of the pod":           {lifecycle.PodSpec{Containers: app, Limits: amounts(4000)}, 1024, 400_000},
+		"a limit of the pod, no other": {lifecycle.PodSpec{Containers: make([]lifecycle.ContainerSpec, 1), Limits: amounts(4000)}, 4096, 400_000},
+	} {
+		r := PodResources(&c.of)
+		if r.CPU.Shares.V != c.shares || r.CPU.Quota.V != c.quota {
+			t.Errorf("%s: %d shares and quota %d, want %d and %d", name, r.CPU.Shares.V, r.CPU.Quota.V, c.shares, c.quota)
 		}
 	}
 }
