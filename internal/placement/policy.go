@@ -157,6 +157,9 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	case class == intent.Reclaimed && s.Home.Set:
 		node, _ := v.Machine.Node(s.Home.V)
 		sit(Seat{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
+	case class == intent.Reclaimed && in.NUMA.Said() && len(in.Nodes.V) > 1 && v.Layout.Sized():
+		sit(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
+		a.near(v.Machine, in)
 	case in.Nodes.Said() && class != intent.Reclaimed:
 		sit(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
 		a.near(v.Machine, in)

@@ -194,7 +194,9 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	in := s.Intent
 	class := in.Class.V
 	var trouble []lifecycle.Problem
-	if s.New && !s.Home.Set && (class == intent.Shared || class == intent.Reclaimed) && in.NUMA.Said() && p.Sizing != nil {
+	// One of class reclaimed may be on several nodes, where a scheduler chose these. A shared pool is on one.
+	binds := class == intent.Shared || class == intent.Reclaimed && len(in.Nodes.V) < 2
+	if s.New && !s.Home.Set && binds && in.NUMA.Said() && p.Sizing != nil {
 		var err error
 		if s.Home, err = p.home(v, s); err != nil {
 			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
