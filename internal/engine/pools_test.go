@@ -237,7 +237,7 @@ func TestPools(t *testing.T) {
 		{name: "memory where one node is short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "1", mems: "0"},
 			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "3", mems: "0-1"},
-			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "5-6", mems: "1", problem: "bytes of memory are wanted"},
+			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "5-6", mems: "0-1", problem: "bytes of memory are wanted"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
