@@ -2,6 +2,7 @@ package choose
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -30,6 +31,9 @@ func (p *picker) fill(parts []int, n int) (best filling, found bool) {
 	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.ofKind && part.outer > topology.NodeLevel {
 		return p.fillKinds(parts[0], parts[1], n)
 	}
+	if best, found = p.fillAll(parts, n); found {
+		return best, true
+	}
 	var first [topology.MaxNodes]int
 	for i := range p.seeds(parts, &first) {
 		found = p.try(parts, n, first[i:i+1], &best, found)
@@ -40,6 +44,30 @@ func (p *picker) fill(parts []int, n int) (best filling, found bool) {
 		}
 	}
 	return best, found
+}
+
+// fillAll takes all that parts have, where that is what is wanted: there is no other way.
+func (p *picker) fillAll(parts []int, n int) (f filling, ok bool) {
+	for _, part := range parts {
+		n -= int(p.have[part])
+	}
+	if n != 0 {
+		return f, false
+	}
+	f.shares = p.list()
+	for _, part := range parts {
+		have := int(p.have[part])
+		if have == 0 {
+			continue
+		}
+		c, ok := p.measure(part, have)
+		if !ok {
+			p.release(f.shares)
+			return filling{}, false
+		}
+		f.add(p, share{part, have}, c)
+	}
+	return f, true
 }
 
 // fillKinds divides n over two kinds of cores in the best of all ways: how many cores
@@ -99,27 +127,61 @@ func (p *picker) with(parts []int, has tally, groups *[topology.MaxNodes]int) (n
 const maxSeeds = 8
 
 // seeds lists the groups with the most free CPUs, where it matters which of them is the
-// first; else that with the fewest CPUs others run on. It returns how many there are.
+// first; of those that are as good as each other that with the fewest CPUs others run on. It
+// returns how many there are.
 func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
-	most := int32(0)
+	most, first := int32(0), parts[0]
 	for _, part := range parts {
-		if p.have[part] > most {
-			n, most = 0, p.have[part]
+		if have := p.have[part]; have > most || have == most && p.sharing(part) < p.sharing(first) {
+			most, first = have, part
 		}
-		if p.have[part] == most && n < maxSeeds {
-			out[n] = part
+	}
+	if !p.distancesMatter(first) {
+		out[0] = first
+		return 1
+	}
+	var known [maxSeeds]uint64 // what is around them
+	for _, part := range parts {
+		if p.have[part] != most {
+			continue
+		}
+		around := p.around(part, parts)
+		switch i := slices.Index(known[:n], around); {
+		case i >= 0 && p.sharing(part) < p.sharing(out[i]):
+			out[i] = part
+		case i < 0 && n < maxSeeds:
+			out[n], known[n] = part, around
 			n++
 		}
 	}
-	if n > 1 && !p.distancesMatter(out[0]) {
-		for _, part := range out[1:n] {
-			if p.sharing(part) < p.sharing(out[0]) {
-				out[0] = part
-			}
-		}
-		n = 1
-	}
 	return n
+}
+
+// around sums up a group and how many free CPUs there are at which distance from it. Of two
+// groups that are entirely free and have the same sum it does not matter which is emptied
+// first: on an empty machine all have. Other groups have sums of their own.
+func (p *picker) around(part int, parts []int) (sum uint64) {
+	g := &p.tree.groups[part]
+	if int(p.have[part]) != g.size || g.node < 0 || p.besides(part) > 0 || p.nearby != nil && p.nearby[part] > 0 {
+		return spreadBits(uint64(part) + 1)
+	}
+	for _, other := range parts {
+		o := &p.tree.groups[other]
+		h := uint64(p.have[other])<<32 | uint64(p.besides(other))<<16
+		if o.node >= 0 {
+			h |= uint64(p.tree.machine.Distance(g.node, o.node))
+		}
+		sum += spreadBits(h)
+	}
+	return sum ^ spreadBits(uint64(g.shape)+1)<<1
+}
+
+// spreadBits is the last step of SplitMix64 (Steele, Lea, Flood: Fast Splittable
+// Pseudorandom Number Generators, 2014).
+func spreadBits(h uint64) uint64 {
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
 }
 
 // sharing is on how many free CPUs of a group others run.
