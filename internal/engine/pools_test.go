@@ -236,8 +236,12 @@ func TestPools(t *testing.T) {
 		}},
 		{name: "memory where one node is short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "1", mems: "0"},
-			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "3", mems: "0-1"},
-			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "5-6", mems: "0-1", problem: "bytes of memory are wanted"},
+			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "5", mems: "1", why: "the one with the nearest memory"},
+			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "6-7", mems: "0-1", problem: "bytes of memory are wanted"},
+		}},
+		{name: "memory where both nodes are short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{
+			{name: "a", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "1", mems: "0"},
+			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 5 * gib, cpus: "5", mems: "0-1", why: "the one with the nearest memory"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

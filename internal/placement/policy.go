@@ -109,6 +109,16 @@ type Want struct {
 	Passed topology.Set
 	// Loose: any of them will do.
 	Loose bool
+	// Memory is what a new owner that is bound to NUMA nodes may use.
+	Memory Memory
+}
+
+// Memory is an amount of memory, and what there is.
+type Memory struct {
+	Bytes uint64 // 0 where there is no limit
+	// Left is how many bytes are left of each NUMA node, in the order of the machine; nil
+	// where that is not known.
+	Left []uint64
 }
 
 // Assignment is where somebody is put, and why.

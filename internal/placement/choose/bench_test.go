@@ -33,6 +33,32 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
+// How long it takes to choose NUMA nodes: for what one holds, and for what two hold.
+func BenchmarkBind(b *testing.B) {
+	for _, shape := range []string{"2s x 4n x 4l x 4c x 2t", "8s x 8n x 2l x 4c x 2t"} {
+		m := withDistances(b, shape)
+		tree := NewTree(m)
+		for _, full := range []int{0, 50, 80} {
+			b.Run(fmt.Sprintf("%s/%d%%full", shape, full), func(b *testing.B) {
+				wants := wantsOn(m, full, true)
+				fastest := make([]time.Duration, len(wants))
+				for i := 0; b.Loop(); i++ {
+					w := &wants[i%len(wants)]
+					start := time.Now()
+					_, _, _ = tree.Bind(BindWant{
+						N: 1 + w.N%(m.Nodes[0].CPUs.Len()*5/4), From: w.From, Cores: w.Cores, Roomy: w.Roomy, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
+					})
+					d := time.Since(start)
+					if f := &fastest[i%len(wants)]; *f == 0 || d < *f {
+						*f = d
+					}
+				}
+				b.ReportMetric(float64(slices.Max(fastest).Nanoseconds())/1e3, "slowest-µs")
+			})
+		}
+	}
+}
+
 // withDistances is a machine whose firmware tells how far NUMA nodes are from each other
 // and whose cores have L2 caches of their own.
 func withDistances(b *testing.B, shape string) *topology.Machine {

@@ -114,21 +114,10 @@ func (p *picker) unit() int {
 // wanted.
 func (p *picker) narrow(free topology.Set) topology.Set {
 	for _, pref := range p.want.Preferences {
-		cpus := pref.CPUs
-		if p.want.Cores == OneThread { // one thread stands for its siblings
-			cpus = p.tree.machine.Spread(topology.CoreLevel, cpus)
-		}
-		left := free.And(cpus)
-		if pref.Avoid {
-			left = free.Minus(cpus)
-		}
+		left, kept := p.prefer(free, &pref)
 		if left == free {
 			continue
 		}
-		if p.want.Cores == WholeCores {
-			left = p.usable(left)
-		}
-		kept := left.Len() >= p.want.N && p.check(left) == nil
 		partly := !kept && pref.Partly && !left.Empty() && p.near.Empty()
 		p.why = append(p.why, Reason{
 			Rule: pref.Name, Step: Narrowed, Avoid: pref.Avoid, Of: free.Len(), Left: left.Len(), Kept: kept, Partly: partly,
@@ -136,10 +125,33 @@ func (p *picker) narrow(free topology.Set) topology.Set {
 		if kept {
 			free = left
 		} else if partly {
-			p.near, p.nearName = cpus, pref.Name
+			p.near, p.nearName = p.of(pref.CPUs), pref.Name
 		}
 	}
 	return p.keepWhole(free)
+}
+
+// of are those CPUs that stand for some of a preference: one thread for its siblings.
+func (p *picker) of(cpus topology.Set) topology.Set {
+	if p.want.Cores == OneThread {
+		return p.tree.machine.Spread(topology.CoreLevel, cpus)
+	}
+	return cpus
+}
+
+// prefer says what a preference leaves of free CPUs, and whether that holds what is wanted.
+func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set, kept bool) {
+	left = free.And(p.of(pref.CPUs))
+	if pref.Avoid {
+		left = free.Minus(p.of(pref.CPUs))
+	}
+	if left == free {
+		return free, true
+	}
+	if p.want.Cores == WholeCores {
+		left = p.usable(left)
+	}
+	return left, left.Len() >= p.want.N && p.check(left) == nil
 }
 
 // leaving chooses so that what others need of NUMA nodes is left to them. It reports
@@ -148,13 +160,7 @@ func (p *picker) leaving(free topology.Set) bool {
 	if len(p.want.Spread) > 0 {
 		return false
 	}
-	for _, l := range p.want.Leave {
-		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
-			at, _ := p.tree.machine.NodeIndex(l.Node)
-			p.leave = append(p.leave, leave{at, n})
-		}
-	}
-	if len(p.leave) == 0 {
+	if p.leaves(free); len(p.leave) == 0 {
 		return false
 	}
 	p.from(free)
@@ -168,6 +174,28 @@ func (p *picker) leaving(free topology.Set) bool {
 	p.why[said].Kept = false
 	p.why, p.out, p.leave = p.why[:said+1], topology.Set{}, nil
 	return false
+}
+
+// leaves works out how many CPUs of each NUMA node are left to others where these may be
+// taken.
+func (p *picker) leaves(free topology.Set) {
+	for _, l := range p.want.Leave {
+		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
+			at, _ := p.tree.machine.NodeIndex(l.Node)
+			p.leave = append(p.leave, leave{at, n})
+		}
+	}
+}
+
+// reduced is how many of n CPUs of a NUMA node, by its index, are not left to others.
+func (p *picker) reduced(node, n int) int {
+	for _, l := range p.leave {
+		if l.node == node {
+			n = max(0, n-l.n)
+			n -= n % p.unit()
+		}
+	}
+	return n
 }
 
 // keepWhole narrows a set to whole cores, where these are preferred and enough.

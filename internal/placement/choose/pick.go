@@ -77,12 +77,7 @@ func (p *picker) hold() {
 				p.have[i] += p.have[part]
 			}
 		case g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel:
-			for _, l := range p.leave {
-				if l.node == g.node {
-					n := max(0, int(p.have[i])-l.n)
-					p.have[i] = int32(n - n%p.unit())
-				}
-			}
+			p.have[i] = int32(p.reduced(g.node, int(p.have[i])))
 		}
 	}
 }
@@ -108,7 +103,9 @@ func (p *picker) take(at, n int) bool {
 	best, by, of, f, ok := p.split(g, n)
 	defer p.release(f.shares)
 	if of > 0 {
-		p.why = append(p.why, Reason{Step: Entered, Rule: p.rule(by, of), Level: p.tree.groups[best.group].outer, Kinds: p.tree.byKind(g), Of: of})
+		r := Reason{Step: Entered, Rule: p.rule(by, of), Level: p.tree.groups[best.group].outer, Kinds: p.tree.byKind(g), Of: of}
+		p.runnersUp(&r, g.parts, n, &best)
+		p.why = append(p.why, r)
 		return p.take(best.group, n)
 	}
 	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(f.shares)})
@@ -120,6 +117,23 @@ func (p *picker) take(at, n int) bool {
 		ok = ok && p.take(s.group, s.n)
 	}
 	return ok
+}
+
+// runnersUp notes what decided against each other part that holds all.
+func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
+	for _, part := range parts {
+		if r.Of < 2 || part == best.group || int(p.have[part]) < n {
+			continue
+		}
+		c := candidate{group: part, far: p.far(part, nil), beside: p.besides(part), left: int(p.have[part])}
+		var ok bool
+		if c.cost, ok = p.measure(part, n); !ok {
+			continue
+		}
+		c.rank = p.rank(&c)
+		_, by := best.rank.before(&c.rank)
+		r.against(int(by), p.rule(by, r.Of), p.tree.id(part))
+	}
 }
 
 // split says which parts of a group give n CPUs: of is how many hold them all, and best

@@ -17,6 +17,8 @@ type Tree struct {
 	hybrid  bool    // they have not, and there are several kinds
 	shapes  int     // how many there are
 	cores   [][]int // the CPUs of each, by the machine's number of the core
+	// byNode is the group of each NUMA node, by its index; -1 where it is none.
+	byNode []int
 	// leaf is the innermost group of each CPU.
 	leaf [topology.MaxCPUs]int32
 	// spare are scratches for further questions: they hold nothing but room.
@@ -53,6 +55,15 @@ func NewTree(m *topology.Machine) *Tree {
 	shapes := map[string]int{}
 	t.add(m.Online(), topology.PackageLevel, -1, false, shapes)
 	t.shapes = len(shapes)
+	t.byNode = make([]int, len(m.Nodes))
+	for i := range t.byNode {
+		t.byNode[i] = -1
+	}
+	for at := len(t.groups) - 1; at >= 0; at-- { // outer groups last, where several are the node
+		if g := &t.groups[at]; g.node >= 0 && g.outer <= topology.NodeLevel && g.size == m.Nodes[g.node].CPUs.And(m.Online()).Len() {
+			t.byNode[g.node] = at
+		}
+	}
 	return t
 }
 
@@ -143,4 +154,20 @@ func (t *Tree) nodeOf(cpus topology.Set) int {
 		return first
 	}
 	return -1
+}
+
+// id names a group for people: the id of a package or NUMA node, else its first CPU.
+func (t *Tree) id(at int) int {
+	g := &t.groups[at]
+	for g.threads == nil {
+		g = &t.groups[g.parts[0]]
+	}
+	switch cpu := t.machine.CPUs[g.threads[0]]; t.groups[at].outer {
+	case topology.PackageLevel:
+		return cpu.Package
+	case topology.NodeLevel:
+		return cpu.Node
+	default:
+		return cpu.ID
+	}
 }

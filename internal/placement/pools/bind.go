@@ -11,22 +11,20 @@ import (
 )
 
 // bind chooses NUMA nodes and, on these, CPUs.
-func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want) (topology.Set, []choose.Reason, error) {
+func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memory placement.Memory) (topology.Set, []choose.Reason, error) {
 	numa := s.Intent.NUMA.V
 	if err := absent(v.Machine, numa.IDs); err != nil {
 		return topology.Set{}, nil, err
 	}
 	q := choose.BindWant{
 		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
+		Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave, Memory: memory.Bytes, MemoryLeft: memory.Left,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
 	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))
-	// What pools bound to a node have is the last to be taken: they have nowhere
-	// else to go.
-	q.From = w.From.Minus(ofBoundPools(v.Layout))
 	ids, why, err := p.Tree.Bind(q)
-	if err != nil {
-		q.From = w.From
+	if err != nil { // what pools bound to a node need is the last to be taken: they have nowhere else to go
+		q.Leave = nil
 		ids, why, err = p.Tree.Bind(q)
 	}
 	if err != nil {
@@ -67,18 +65,6 @@ func absent(m *topology.Machine, ids []int) error {
 	}
 	return fmt.Errorf("NUMA nodes %s are wanted, and %s is not there: this machine has %s",
 		topology.FormatList(ids), topology.FormatList(none), topology.FormatList(all))
-}
-
-// ofBoundPools are the CPUs of shared pools that are bound to a NUMA node.
-func ofBoundPools(l *placement.Layout) topology.Set {
-	var all topology.Set
-	for w, milli := range l.Demand.Needs {
-		if w.Bound && !isGuest(w, milli) {
-			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Shared, Which: w})
-			all = all.Union(cpus)
-		}
-	}
-	return all
 }
 
 // nodes are the ids of the NUMA nodes a bound pod may have.

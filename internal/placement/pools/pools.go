@@ -99,7 +99,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 	case s.Intent.NUMA.Said():
 		q := p.question(v, s, w.N, w.Passed)
 		q.From = q.From.Union(w.Passed)
-		cpus, why, err = p.bind(v, s, q)
+		cpus, why, err = p.bind(v, s, q, w.Memory)
 	default:
 		cpus, why, err = p.among(p.question(v, s, w.N, w.Passed), w.Passed)
 	}
