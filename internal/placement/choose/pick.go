@@ -196,7 +196,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	for l := g.outer; l <= g.inner && g.threads == nil; l++ { // those of cores are counted
 		c.spans[l]++
 	}
-	if g.ofKind {
+	if g.ofKind && g.threads == nil {
 		c.kinds++
 	}
 	p.known.add(key, n, c, ok)

@@ -143,10 +143,10 @@ func TestNoSubsetIsBetter(t *testing.T) {
 			m = hybridOf(t, m)
 		}
 		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: someOf(t, m, "from"), Roomy: rapid.Bool().Draw(t, "roomy")}
-		if rapid.Bool().Draw(t, "pools") {
+		tree := NewTree(m)
+		if tree.uniform && rapid.Bool().Draw(t, "pools") { // of cores of different sizes whole ones come first
 			w.Shared = someOf(t, m, "shared").And(w.From)
 		}
-		tree := NewTree(m)
 		got, err := tree.Choose(w)
 		if err != nil {
 			return

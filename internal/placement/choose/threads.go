@@ -177,6 +177,9 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	for l := g.outer; l <= topology.CoreLevel; l++ {
 		c.spans[l]++
 	}
+	if g.ofKind {
+		c.kinds++
+	}
 	if n < g.size {
 		c.split++
 		if whole {

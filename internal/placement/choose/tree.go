@@ -86,6 +86,9 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 			g.inner = level
 			continue
 		}
+		if level == g.outer { // a kind of cores that has several
+			g.inner = level - 1
+		}
 		for _, s := range sets {
 			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
