@@ -19,6 +19,8 @@ type BindWant struct {
 	Count int
 	// Even demands that each node gives equally many.
 	Even bool
+	// Whole says that all there is on the nodes is taken: N is what it has to come to.
+	Whole bool
 	// Cores says how threads may be divided, as for Want.
 	Cores Cores
 	// BySocket spans no more packages than N CPUs need.

@@ -31,6 +31,7 @@ func TestBind(t *testing.T) {
 		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: BindWant{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
 		{name: "A19: evenly and whole cores of an odd part", machine: t16, from: "4-7,12-15", want: BindWant{N: 6, Count: 2, Even: true, Cores: WholeCores}, err: "exactly 2 nodes, evenly, whole cores"},
 		{name: "H23: two nodes for what one would hold", machine: t16, from: "1,3-15", want: BindWant{N: 2, Count: 2}, nodes: "[0 1]"},
+		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindWant{N: 4, Count: 2, Whole: true}, nodes: "[0 1]", why: "the least left over"},
 		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{1}, Count: 1}, nodes: "[1]"},
 		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{0, 2, 4}, Count: 3}, err: "7 on 2 NUMA nodes"},
 		{name: "more than there is", machine: t16, from: "1,3-15", want: BindWant{N: 15}, err: "hold 15 CPUs (as few as it takes): there are 14 on 4 NUMA nodes to choose from, at most 4 on one"},

@@ -81,9 +81,10 @@ func (a *nodeSet) order(roomy bool) {
 const maxPriced = 8
 
 // price ranks sets by the CPUs that would be chosen there, where nothing before that
-// decides. Those whose nodes do not hold what is wanted after all are left out.
+// decides. Those whose nodes do not hold what is wanted after all are left out. Where whole
+// nodes are taken no N CPUs are chosen there: what is left over of these decides.
 func (s *nodeSearch) price(all []nodeSet, k int) []nodeSet {
-	if len(all) < 2 {
+	if len(all) < 2 || s.want.Whole {
 		return all
 	}
 	ofNodes := func(c *nodeSet) []int64 { return c.rank[:mostPreferred] }

@@ -17,16 +17,12 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 		return topology.Set{}, nil, err
 	}
 	q := choose.BindWant{
-		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
+		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, BySocket: numa.BySocket, Roomy: w.Roomy,
 		Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave, Memory: memory.Bytes, MemoryLeft: memory.Left,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
 	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))
-	ids, why, err := p.Tree.Bind(q)
-	if err != nil { // what pools bound to a node need is the last to be taken: they have nowhere else to go
-		q.Leave = nil
-		ids, why, err = p.Tree.Bind(q)
-	}
+	ids, why, err := p.bindLeaving(q)
 	if err != nil {
 		return topology.Set{}, nil, err
 	}
@@ -51,6 +47,21 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 		}
 	}
 	return chosen.CPUs, append(why, chosen.Why...), err
+}
+
+// bindLeaving chooses NUMA nodes. What pools that are bound to a node need there is the last to
+// be taken, but an owner is not spread over more nodes for it: pools come and go, it stays.
+func (p *Policy) bindLeaving(q choose.BindWant) (ids []int, why []choose.Reason, err error) {
+	ids, why, err = p.Tree.Bind(q)
+	if len(q.Leave) == 0 || err == nil && len(ids) == 1 {
+		return ids, why, err
+	}
+	q.Leave = nil
+	all, reason, errAll := p.Tree.Bind(q)
+	if errAll == nil && err == nil && len(all) >= len(ids) {
+		return ids, why, nil
+	}
+	return all, reason, errAll
 }
 
 // absent refuses NUMA nodes that the machine does not have.

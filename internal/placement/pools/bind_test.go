@@ -64,6 +64,10 @@ func TestBound(t *testing.T) {
 			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4,6,12,14", why: "the only choice that holds all",
 		},
 		{
+			name: "and from it rather than of two nodes", machine: "2s x 4c x 2t", owned: "0-2,8-10,7,15",
+			needs: map[placement.Which]int64{{Bound: true, Node: 1}: 5000}, n: 4, cpus: "4-5,12-13", why: "the only choice that holds all",
+		},
+		{
 			name: "whole cores, preferred", machine: "2s x 4c x 2t", owned: "0-2,7,15", n: 4, cpus: "4-5,12-13",
 			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{PreferWhole: true}}}, why: "the most that is preferred",
 		},
