@@ -27,8 +27,9 @@ type BindWant struct {
 	BySocket bool
 	// Roomy prefers the nodes with the most left over.
 	Roomy bool
-	// Preferences, Shared and Leave are as for Want: what is then chosen on the nodes keeps
+	// Efficient, Preferences, Shared and Leave are as for Want: what is then chosen on the nodes keeps
 	// to them.
+	Efficient   bool
 	Preferences []Preference
 	Shared      topology.Set
 	Leave       []Left
@@ -83,7 +84,7 @@ func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 	defer t.spare.Put(room)
 	w.From = w.From.And(t.machine.Online())
 	s := nodeSearch{tree: t, want: w, holds: make([]int, len(t.machine.Nodes)), picker: picker{tree: t, scratch: room, want: Want{
-		N: w.N, From: w.From, Cores: w.Cores, Roomy: w.Roomy, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
+		N: w.N, From: w.From, Cores: w.Cores, Roomy: w.Roomy, Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
 	}}}
 	p := &s.picker
 	p.leaves(w.From)

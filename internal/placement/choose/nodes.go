@@ -53,7 +53,7 @@ func (s *nodeSearch) rule(by nodeCriterion) string {
 	case by == lowestNodes:
 		return "the lowest nodes"
 	}
-	return criteria[criterion(by-ofCPUs)+fewestKinds]
+	return s.picker.name(criterion(by-ofCPUs) + fewestKinds)
 }
 
 // before reports whether a is better than b, and by which criterion.

@@ -112,6 +112,9 @@ func (p *picker) rank(c *candidate) rank {
 	if p.tree.hybrid && p.want.Cores != SpreadThreads && p.want.Cores != OneThread {
 		r[fewestSplit] = int32(c.cost.split)
 	}
+	if p.want.Efficient {
+		r[fewestEfficient] *= -1
+	}
 	if p.want.Roomy {
 		r[mostLeft] = -int32(c.left)
 	} else {
@@ -143,6 +146,14 @@ func (p *picker) rule(by criterion, of int) string {
 		return ""
 	case by == mostCPUsNear:
 		return criteria[by] + p.nearName
+	}
+	return p.name(by)
+}
+
+// name names a criterion of CPUs.
+func (p *picker) name(by criterion) string {
+	if by == fewestEfficient && p.want.Efficient {
+		return "the most efficient cores"
 	}
 	return criteria[by]
 }

@@ -63,6 +63,8 @@ type Want struct {
 	// Leave is left to others where enough is left beside. It does not count with
 	// Spread.
 	Leave []Left
+	// Efficient prefers efficient cores to others, also where there are too few for all.
+	Efficient bool
 	// Roomy prefers the group with the most left over to the one with the
 	// least: it spreads load over the machine instead of packing it.
 	Roomy bool

@@ -18,7 +18,7 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memo
 	}
 	q := choose.BindWant{
 		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, BySocket: numa.BySocket, Roomy: w.Roomy,
-		Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave, Memory: memory.Bytes, MemoryLeft: memory.Left,
+		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave, Memory: memory.Bytes, MemoryLeft: memory.Left,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
 	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))

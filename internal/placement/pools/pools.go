@@ -110,7 +110,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
 	w := choose.Want{
 		N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
-		Shared: p.shared(v.Layout), Leave: p.needed(v),
+		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.shared(v.Layout), Leave: p.needed(v),
 	}
 	if !passed.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: passed})
