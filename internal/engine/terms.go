@@ -123,11 +123,31 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 	if a.n == 0 {
 		return cpus, a.key, "", noWhole(s.p, sum, &s.c.Pristine)
 	}
-	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.passed()})
+	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.passed(), Memory: s.memory()})
 	if err == nil {
 		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
 	}
 	return got.CPUs, a.key, "chosen: " + got.Why, err
+}
+
+// memory is how much a container may use that is bound to NUMA nodes, and what is left of
+// those that nobody else has alone.
+func (s *seating) memory() placement.Memory {
+	bytes := s.c.Pristine.Memory.Limit.V
+	if sum := s.p.Pod.Resources; sum != nil && s.n.chosenForPod(s.p) {
+		bytes = max(bytes, sum.Memory.Limit.V)
+	}
+	if bytes <= 0 || !s.p.Intent.NUMA.Said() {
+		return placement.Memory{}
+	}
+	left := s.freeMemory()
+	usable, _ := s.memoryNodes()
+	for i := range left {
+		if n := &s.n.machine.Nodes[i]; n.Kind != topology.DRAM || !slices.Contains(usable, n.ID) {
+			left[i] = 0
+		}
+	}
+	return placement.Memory{Bytes: uint64(bytes), Left: left}
 }
 
 // shown is what the policy sees of the node.

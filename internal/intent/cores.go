@@ -7,9 +7,9 @@ const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 // CoreUse is how a pod that is to own CPUs wants them to be of cores. It takes
 // effect where the agent chooses them.
 type CoreUse struct {
-	// Whole takes nothing but whole cores; Spread takes threads of as many cores
-	// as possible.
-	Whole, Spread bool
+	// Whole takes nothing but whole cores, PreferWhole as far as there are enough;
+	// Spread takes threads of as many cores as possible.
+	Whole, PreferWhole, Spread bool
 	// CoreApart and NodeApart keep off cores, or NUMA nodes, where another owns
 	// CPUs, as far as that is possible.
 	CoreApart, NodeApart bool
@@ -29,10 +29,9 @@ func readResourceSpec(t *texts, out *Pod) {
 		switch policy {
 		case "", "Default":
 		case "FullPCPUs":
-			// Whole cores are what is tried first in any case.
-			use.Whole, use.Spread = policy == spec.Required, false
+			use.Whole, use.PreferWhole, use.Spread = policy == spec.Required, true, false
 		case "SpreadByPCPUs":
-			use.Whole, use.Spread = false, true
+			use.Whole, use.PreferWhole, use.Spread = false, false, true
 		case "ConstrainedBurst":
 			out.unserved(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst is not supported")
 		default:

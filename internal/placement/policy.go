@@ -109,6 +109,16 @@ type Want struct {
 	Passed topology.Set
 	// Loose: any of them will do.
 	Loose bool
+	// Memory is what a new owner that is bound to NUMA nodes may use.
+	Memory Memory
+}
+
+// Memory is an amount of memory, and what there is.
+type Memory struct {
+	Bytes uint64 // 0 where there is no limit
+	// Left is how many bytes are left of each NUMA node, in the order of the machine; nil
+	// where that is not known.
+	Left []uint64
 }
 
 // Assignment is where somebody is put, and why.
@@ -157,6 +167,9 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	case class == intent.Reclaimed && s.Home.Set:
 		node, _ := v.Machine.Node(s.Home.V)
 		sit(Seat{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
+	case class == intent.Reclaimed && in.NUMA.Said() && len(in.Nodes.V) > 1 && v.Layout.Sized():
+		sit(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
+		a.near(v.Machine, in)
 	case in.Nodes.Said() && class != intent.Reclaimed:
 		sit(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
 		a.near(v.Machine, in)

@@ -19,12 +19,24 @@ type BindWant struct {
 	Count int
 	// Even demands that each node gives equally many.
 	Even bool
+	// Whole says that all there is on the nodes is taken: N is what it has to come to.
+	Whole bool
 	// Cores says how threads may be divided, as for Want.
 	Cores Cores
 	// BySocket spans no more packages than N CPUs need.
 	BySocket bool
 	// Roomy prefers the nodes with the most left over.
 	Roomy bool
+	// Efficient, Preferences, Shared and Leave are as for Want: what is then chosen on the nodes keeps
+	// to them.
+	Efficient   bool
+	Preferences []Preference
+	Shared      topology.Set
+	Leave       []Left
+	// Memory is how many bytes are to be near the CPUs, MemoryLeft how many are left of
+	// each node of the machine, in its order; nil where that is not known.
+	Memory     uint64
+	MemoryLeft []uint64
 	// Near are CPUs whose nodes are preferred to all others, NearName says what is
 	// near, for people. It does not make the choice take more nodes.
 	Near     topology.Set
@@ -58,41 +70,6 @@ func (e *BindError) Error() string {
 		count(w.N, "CPU"), how, e.Have, count(e.Nodes, "NUMA node"), e.Largest)
 }
 
-// nodeSet is a choice of nodes, by index, ascending.
-type nodeSet struct {
-	nodes    []int
-	packages int
-	way      int // sum of the distances between all of them
-	left     int
-	near     int // of them with CPUs that are to be near
-}
-
-// mostNear is the criterion of what is to be near; NearName says what that is.
-const mostNear = "the most nodes near "
-
-// nodeRanking lists the criteria by which sets of equally many nodes are told
-// apart, the most important first; where none does, the lowest nodes win.
-var nodeRanking = [...]struct {
-	name    string
-	compare func(w *BindWant, a, b *nodeSet) int
-}{
-	{mostNear, func(_ *BindWant, a, b *nodeSet) int { return b.near - a.near }},
-	{"the fewest packages", func(_ *BindWant, a, b *nodeSet) int { return a.packages - b.packages }},
-	{"the shortest way between them", func(_ *BindWant, a, b *nodeSet) int { return a.way - b.way }},
-	{"the most left over", func(w *BindWant, a, b *nodeSet) int {
-		if !w.Roomy {
-			return 0
-		}
-		return b.left - a.left
-	}},
-	{"the least left over", func(w *BindWant, a, b *nodeSet) int {
-		if w.Roomy {
-			return 0
-		}
-		return a.left - b.left
-	}},
-}
-
 // maxSets is how many sets of nodes are looked at one by one. Where there are
 // more, each node is tried as the first, and the nearest are added to it.
 const maxSets = 5000
@@ -100,14 +77,23 @@ const maxSets = 5000
 // Bind chooses NUMA nodes. It returns their ids, ascending, and what decided.
 // The error is a *BindError.
 func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
-	s := nodeSearch{tree: t, want: w, holds: make([]int, len(t.machine.Nodes))}
-	p := picker{tree: t, want: Want{Cores: w.Cores}}
+	room, _ := t.spare.Get().(*scratch)
+	if room == nil {
+		room = &scratch{}
+	}
+	defer t.spare.Put(room)
+	w.From = w.From.And(t.machine.Online())
+	s := nodeSearch{tree: t, want: w, holds: make([]int, len(t.machine.Nodes)), picker: picker{tree: t, scratch: room, want: Want{
+		N: w.N, From: w.From, Cores: w.Cores, Roomy: w.Roomy, Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
+	}}}
+	p := &s.picker
+	p.leaves(w.From)
 	e := &BindError{Want: w}
 	for i, n := range t.machine.Nodes {
 		if w.Among != nil && !slices.Contains(w.Among, n.ID) {
 			continue
 		}
-		if s.holds[i] = p.usable(w.From.And(n.CPUs)).Len(); s.holds[i] > 0 {
+		if s.holds[i] = p.reduced(i, p.usable(w.From.And(n.CPUs)).Len()); s.holds[i] > 0 {
 			s.from = append(s.from, i)
 			e.Have, e.Largest = e.Have+s.holds[i], max(e.Largest, s.holds[i])
 		}
@@ -121,11 +107,11 @@ func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 		least, most = w.Count, w.Count
 	}
 	for k := least; k <= most; k++ {
-		if best, rule, of := s.best(k); of > 0 {
+		if best, why := s.best(k); why.Of > 0 {
 			for _, i := range best.nodes {
 				ids = append(ids, t.machine.Nodes[i].ID)
 			}
-			return ids, []Reason{{Step: Bound, Rule: rule, Of: of, Left: k}}, nil
+			return ids, []Reason{why}, nil
 		}
 	}
 	return nil, nil, e
@@ -136,50 +122,40 @@ type nodeSearch struct {
 	want  BindWant
 	holds []int // by node
 	from  []int // nodes that hold anything
+	// picker says what CPUs of the nodes would cost.
+	picker picker
 }
 
-// best returns the best set of k nodes that holds what is wanted, by what rule it
-// beat the next best, and how many there were.
-func (s *nodeSearch) best(k int) (best nodeSet, rule string, of int) {
-	var next nodeSet
+// best returns the best set of k nodes that holds what is wanted, and why it is that one.
+func (s *nodeSearch) best(k int) (best nodeSet, why Reason) {
+	var all []nodeSet
 	for _, nodes := range s.sets(k) {
-		c, ok := s.measure(nodes)
-		if !ok {
+		if c, ok := s.measure(nodes); ok {
+			all = append(all, c)
+		}
+	}
+	if all = s.price(all, k); len(all) == 0 {
+		return best, why
+	}
+	best = all[0]
+	for _, c := range all[1:] {
+		if yes, _ := c.before(&best); yes {
+			best = c
+		}
+	}
+	why = Reason{Step: Bound, Of: len(all), Left: k, Level: topology.NodeLevel}
+	for i := range all {
+		if &all[i].nodes[0] == &best.nodes[0] {
 			continue
 		}
-		of++
-		switch {
-		case of == 1:
-			best = c
-		case s.compare(&c, &best) < 0:
-			best, next = c, best
-		case of == 2 || s.compare(&c, &next) < 0:
-			next = c
+		_, by := best.before(&all[i])
+		id := -1
+		if k == 1 {
+			id = s.tree.machine.Nodes[all[i].nodes[0]].ID
 		}
+		why.against(int(by), s.rule(by), id)
 	}
-	if of > 1 {
-		rule = lowestNode
-		for _, r := range nodeRanking {
-			if r.compare(&s.want, &best, &next) != 0 {
-				if rule = r.name; rule == mostNear {
-					rule += s.want.NearName
-				}
-				break
-			}
-		}
-	}
-	return best, rule, of
-}
-
-const lowestNode = "the lowest nodes"
-
-func (s *nodeSearch) compare(a, b *nodeSet) int {
-	for _, r := range nodeRanking {
-		if c := r.compare(&s.want, a, b); c != 0 {
-			return c
-		}
-	}
-	return slices.Compare(a.nodes, b.nodes)
+	return best, why
 }
 
 // measure says what a set costs, and whether it holds what is wanted.
@@ -196,15 +172,21 @@ func (s *nodeSearch) measure(nodes []int) (c nodeSet, ok bool) {
 		c.left += s.holds[at]
 		all = all.Union(m.Nodes[at].CPUs)
 		if !m.Nodes[at].CPUs.And(w.Near).Empty() {
-			c.near++
+			c.rank[mostNodesNear]--
 		}
 		for _, other := range nodes[:i] {
-			c.way += m.Distance(other, at)
+			c.rank[shortestBetween] += int64(m.Distance(other, at))
 		}
 	}
 	c.left -= w.N
-	c.packages = m.Count(topology.PackageLevel, all)
-	return c, c.left >= 0 && (!w.BySocket || c.packages <= s.packagesFor(w.N))
+	packages := m.Count(topology.PackageLevel, all)
+	c.rank[fewestPackages] = int64(packages)
+	if c.left < 0 || w.BySocket && packages > s.packagesFor(w.N) {
+		return c, false
+	}
+	c.rank[nearestMemory] = s.farMemory(nodes)
+	c.order(w.Roomy)
+	return c, true
 }
 
 // packagesFor is how many packages n CPUs need.

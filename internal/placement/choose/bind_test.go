@@ -11,13 +11,15 @@ import (
 	"pgregory.net/rapid"
 )
 
+const gib = 1 << 30
+
 // TestBind are the hints that Katalyst's unit tests prefer (katalyst-core,
 // 2026-04, cpu dynamicpolicy hints), of which the agent takes one.
 func TestBind(t *testing.T) {
 	for _, c := range []struct {
 		name, machine, from string
 		want                BindWant
-		nodes, err          string
+		nodes, err, why     string
 	}{
 		{name: "H2: two CPUs of any node", machine: t16, from: "1,3-15", want: BindWant{N: 2}, nodes: "[0]"},
 		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: BindWant{N: 2, Roomy: true}, nodes: "[2]"},
@@ -29,6 +31,7 @@ func TestBind(t *testing.T) {
 		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: BindWant{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
 		{name: "A19: evenly and whole cores of an odd part", machine: t16, from: "4-7,12-15", want: BindWant{N: 6, Count: 2, Even: true, Cores: WholeCores}, err: "exactly 2 nodes, evenly, whole cores"},
 		{name: "H23: two nodes for what one would hold", machine: t16, from: "1,3-15", want: BindWant{N: 2, Count: 2}, nodes: "[0 1]"},
+		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindWant{N: 4, Count: 2, Whole: true}, nodes: "[0 1]", why: "the least left over"},
 		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{1}, Count: 1}, nodes: "[1]"},
 		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{0, 2, 4}, Count: 3}, err: "7 on 2 NUMA nodes"},
 		{name: "more than there is", machine: t16, from: "1,3-15", want: BindWant{N: 15}, err: "hold 15 CPUs (as few as it takes): there are 14 on 4 NUMA nodes to choose from, at most 4 on one"},
@@ -37,6 +40,28 @@ func TestBind(t *testing.T) {
 		{name: "near a device, and another for want of room", machine: t16, from: "1,3-15", want: BindWant{N: 6, Near: topology.SetOf(6)}, nodes: "[2 3]"},
 		{name: "near devices at two nodes, where one holds it", machine: t16, from: "1,3-15", want: BindWant{N: 2, Near: topology.SetOf(2, 6)}, nodes: "[1]"},
 		{name: "near devices apart", machine: t16, from: "0-15", want: BindWant{N: 6, Near: topology.SetOf(1, 6)}, nodes: "[0 3]"},
+		{name: "memory is left", machine: "4n x 2c x 2t", from: "0-15", want: BindWant{N: 2, Memory: 60 * gib, MemoryLeft: []uint64{0, 12 * gib, 64 * gib, 20 * gib}}, nodes: "[2]", why: "the nearest memory"},
+		{name: "the least memory elsewhere", machine: t16, from: "0-15", want: BindWant{N: 2, Memory: 16 * gib, MemoryLeft: []uint64{4 * gib, 8 * gib, 12 * gib, 8 * gib}}, nodes: "[2]", why: "the nearest memory"},
+		{name: "nothing tells of memory", machine: t16, from: "0-15", want: BindWant{N: 2, Memory: 16 * gib}, nodes: "[0]", why: "the lowest nodes"},
+		{name: "devices before memory", machine: t16, from: "0-15", want: BindWant{N: 2, Near: topology.SetOf(0), Memory: gib, MemoryLeft: []uint64{0, gib, gib, gib}}, nodes: "[0]", why: "the most nodes near "},
+		{name: "memory of two nodes", machine: t16, from: "0-15", want: BindWant{N: 6, Memory: 16 * gib, MemoryLeft: []uint64{4 * gib, 4 * gib, 8 * gib, 8 * gib}}, nodes: "[2 3]", why: "the nearest memory"},
+		{
+			name: "one L3 cache, and not a part of four", machine: "2s x 4l x 4c x 2t", from: "0,32,4,36,8,40,12,44,16-20,48-52", want: BindWant{N: 8}, nodes: "[1]",
+			why: "the fewest L3 caches",
+		},
+		{name: "a whole core, and not two halves", machine: "2s x 4c x 2t", from: "0-1,4-6,12-14", want: BindWant{N: 2}, nodes: "[1]", why: "the fewest cores"},
+		{name: "four halves, where these are to be spread", machine: "2s x 4c x 2t", from: "0-3,4-5,12-13", want: BindWant{N: 4, Cores: SpreadThreads}, nodes: "[0]", why: "the most cores"},
+		{
+			name: "what is preferred", machine: "2s x 4c x 2t", from: "0-3,4-7,12-15", why: "the most that is preferred", nodes: "[1]",
+			want: BindWant{N: 2, Preferences: []Preference{{Name: "x", CPUs: topology.SetOf(0, 1, 2), Avoid: true}}},
+		},
+		{name: "whole cores, where these are preferred", machine: "2s x 4c x 2t", from: "0-3,8,4-7,12-15", want: BindWant{N: 4, Cores: PreferWhole}, nodes: "[1]", why: "the most that is preferred"},
+		{
+			name: "what pools need there", machine: "2s x 4c x 2t", from: "0-1,8-9,4-7,12-15", nodes: "[1]", why: "",
+			want: BindWant{N: 2, Leave: []Left{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},
+		},
+		{name: "CPUs of shared pools", machine: "2s x 4c x 2t", from: "0-15", want: BindWant{N: 2, Shared: topology.SetOf(0, 1, 2, 3, 8, 9, 10, 11)}, nodes: "[1]", why: "the fewest CPUs of shared pools"},
+		{name: "a core less on two nodes", machine: "2s x 2n x 2c x 2t", from: "0-4,5,8-12,14", want: BindWant{N: 5}, nodes: "[0 1]", why: "the fewest packages"},
 		{name: "many sets", machine: "8s x 8n x 2c x 2t", from: "0-255", want: BindWant{N: 30}, nodes: "[0 1 2 3 4 5 6 7]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -48,7 +73,7 @@ func TestBind(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("nodes %v, error %v; want %q", ids, err, c.err)
 				}
-			case err != nil || fmt.Sprint(ids) != c.nodes || len(why) != 1:
+			case err != nil || fmt.Sprint(ids) != c.nodes || len(why) != 1 || c.why != "" && why[0].Rule != c.why:
 				t.Errorf("nodes %v by %v, error %v; want %s", ids, why, err, c.nodes)
 			}
 		})

@@ -99,7 +99,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 	case s.Intent.NUMA.Said():
 		q := p.question(v, s, w.N, w.Passed)
 		q.From = q.From.Union(w.Passed)
-		cpus, why, err = p.bind(v, s, q)
+		cpus, why, err = p.bind(v, s, q, w.Memory)
 	default:
 		cpus, why, err = p.among(p.question(v, s, w.N, w.Passed), w.Passed)
 	}
@@ -108,7 +108,10 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 
 // question asks for n CPUs that a container of a pod could come to own.
 func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
-	w := choose.Want{N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n)}
+	w := choose.Want{
+		N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
+		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.shared(v.Layout), Leave: p.needed(v),
+	}
 	if !passed.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: passed})
 	}
@@ -120,6 +123,8 @@ func cores(in *intent.Pod) choose.Cores {
 	switch {
 	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
 		return choose.WholeCores
+	case in.Cores.V.PreferWhole:
+		return choose.PreferWhole
 	case in.Cores.V.Spread:
 		return choose.SpreadThreads
 	}
@@ -189,7 +194,9 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	in := s.Intent
 	class := in.Class.V
 	var trouble []lifecycle.Problem
-	if s.New && !s.Home.Set && (class == intent.Shared || class == intent.Reclaimed) && in.NUMA.Said() && p.Sizing != nil {
+	// One of class reclaimed may be on several nodes, where a scheduler chose these. A shared pool is on one.
+	binds := class == intent.Shared || class == intent.Reclaimed && len(in.Nodes.V) < 2
+	if s.New && !s.Home.Set && binds && in.NUMA.Said() && p.Sizing != nil {
 		var err error
 		if s.Home, err = p.home(v, s); err != nil {
 			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}

@@ -179,13 +179,33 @@ func (s *Sizing) leave(l *placement.Layout) {
 	}
 	// The back of the default pool is the last to be missed.
 	for n := 1; left.Len() < s.Least && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
-		both := free.And(l.Shared[placement.Which{}]).Minus(left)
-		if both.Empty() {
-			both = free.Minus(left)
-		}
-		left = left.Union(s.first(both, -1))
+		left = left.Union(s.last(l, free.Minus(left), 1))
 	}
 	l.Reclaimed = left.Union(l.Demand.Lent.And(l.Pools.Reclaimed))
+	for node, cpus := range s.nodes {
+		if at := free.And(cpus); l.Reclaimed.And(cpus).Empty() && !at.Empty() && !isAlone(l, node) {
+			l.ReclaimedNear = l.ReclaimedNear.Union(s.last(l, at, max(s.Least, 1)))
+		}
+	}
+}
+
+// last returns up to n of some CPUs that shared pools have: those of the default pool
+// before others, from its back, where they are the last to be missed.
+func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Set {
+	if both := from.And(l.Shared[placement.Which{}]); !both.Empty() {
+		from = both
+	}
+	return s.first(from, -n)
+}
+
+// isAlone reports whether a pool has a NUMA node alone.
+func isAlone(l *placement.Layout, node int) bool {
+	for w := range l.Demand.Needs {
+		if w.Alone && w.Node == node {
+			return true
+		}
+	}
+	return false
 }
 
 // divide gives each pool its part of some CPUs.

@@ -208,8 +208,14 @@ func TestLayoutHolds(t *testing.T) {
 		if least := min(s.Least, rest.Minus(d.Owned).Len()); l.Reclaimed.Minus(d.Lent).Len() < least {
 			t.Fatalf("%d CPUs are reclaimed, want %d", l.Reclaimed.Len(), least)
 		}
+		for _, n := range m.Nodes {
+			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Reclaimed, Near: n.CPUs})
+			if open := n.CPUs.And(rest).Minus(d.Owned); !open.Empty() && !isAlone(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.Lent))) != (topology.Set{}) {
+				t.Fatalf("a reclaimed container that is bound to node %d is on %s", n.ID, m.Format(cpus))
+			}
+		}
 		again := s.lay(p, d)
-		if diff := cmp.Diff(l.Shared, again.Shared); diff != "" || l.Reclaimed != again.Reclaimed {
+		if diff := cmp.Diff(l.Shared, again.Shared); diff != "" || l.Reclaimed != again.Reclaimed || l.ReclaimedNear != again.ReclaimedNear {
 			t.Fatal("the same demand has another layout", diff)
 		}
 	})
