@@ -125,11 +125,12 @@ type Pools struct {
 type Placement struct {
 	// Policy is "none" or "pools". With "none" containers own CPUs that a
 	// scheduler assigned, and pools are what pools says. With "pools" the agent
-	// chooses CPUs for pods of class dedicated, shared pools are as large as
-	// their containers' requests, and the reclaimed pool has what is left.
+	// chooses CPUs for pods of class dedicated, shared pools are at least as large as
+	// their containers' requests, and the reclaimed pool has what these leave.
 	Policy string `json:"policy"`
-	// Reclaim is what the reclaimed pool has: "leftover" is every CPU no shared
-	// pool needs; with "overlap" shared pools grow over all CPUs nobody owns, and
+	// Reclaim is what the reclaimed pool has. With "together" it is every CPU no
+	// shared pool needs, and shared pools use these, too; with "leftover" it alone
+	// has them; with "overlap" shared pools divide all CPUs nobody owns, and
 	// reclaimed containers run on a part of them.
 	Reclaim string `json:"reclaim"`
 	// ReclaimedCPUs is how many CPUs the reclaimed pool has at least. Where fewer
@@ -566,7 +567,7 @@ func Default() Config {
 		FailurePolicy: FailurePolicy{Agent: "ignore", Hooks: []string{}},
 		Authorisation: []Rule{},
 		Authority:     "agent",
-		Placement:     Placement{Policy: "none", Reclaim: "leftover", ReclaimedCPUs: 1, WholeCPUs: "never", NearDevices: true, PreferCoreType: "any", IsolatedCPUs: "single"},
+		Placement:     Placement{Policy: "none", Reclaim: "together", ReclaimedCPUs: 1, WholeCPUs: "never", NearDevices: true, PreferCoreType: "any", IsolatedCPUs: "single"},
 		Hooks: Hooks{
 			CPUSet: CPUSetHook{Enabled: true, UnsetQuota: true, Unlabelled: "leave"},
 			Batch:  BatchHook{Enabled: true},

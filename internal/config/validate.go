@@ -103,7 +103,7 @@ func placementRules() map[string]rule {
 		"pools.system":             cpus,
 		"authority":                {choices: []string{"agent", "kubelet"}},
 		"placement.policy":         {choices: []string{"none", "pools"}},
-		"placement.reclaim":        {choices: []string{"leftover", "overlap"}},
+		"placement.reclaim":        {choices: []string{"together", "leftover", "overlap"}},
 		"placement.reclaimedCPUs":  {min: 1, max: topology.MaxCPUs},
 		"placement.wholeCPUs":      {choices: []string{"never", "guaranteed", "any"}},
 		"placement.preferCoreType": {choices: []string{"any", "performance", "efficient"}},

@@ -69,13 +69,13 @@ func absent(m *topology.Machine, ids []int) error {
 		topology.FormatList(ids), topology.FormatList(none), topology.FormatList(all))
 }
 
-// ofBoundPools are the CPUs of shared pools that are bound to a NUMA node.
+// ofBoundPools are the CPUs that shared pools need which are bound to a NUMA node.
 func ofBoundPools(l *placement.Layout) topology.Set {
 	var all topology.Set
 	for w, milli := range l.Demand.Needs {
 		if w.Bound && !isGuest(w, milli) {
 			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Shared, Which: w})
-			all = all.Union(cpus)
+			all = all.Union(cpus.Minus(l.Reclaimed))
 		}
 	}
 	return all
