@@ -23,6 +23,9 @@ type Sizing struct {
 	// Expand lets shared pools grow over all CPUs nobody owns; the reclaimed
 	// pool then overlaps with them.
 	Expand bool
+	// Together lets all shared pools use what none of them needs, beside the reclaimed
+	// pool, which has it. It means nothing with Expand.
+	Together bool
 	// Least is how many CPUs the reclaimed pool has at least. Where fewer are
 	// left over it overlaps with the default pool.
 	Least int
@@ -118,7 +121,28 @@ func (s *Sizing) size(l *placement.Layout) {
 	}
 	s.divide(l, rest, open, s.Expand)
 	s.leave(l)
+	if s.Together && !s.Expand {
+		s.share(l, len(guests) > 0)
+	}
 	s.seatGuests(l, byNode, guests)
+}
+
+// share lets shared pools use the CPUs that none of them needs, each on its node where it
+// is bound to one. A default pool without containers needs none.
+func (s *Sizing) share(l *placement.Layout, guests bool) {
+	spare := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
+	for w, cpus := range l.Shared {
+		if _, used := l.Demand.Needs[w]; used || guests {
+			spare = spare.Minus(cpus)
+		}
+	}
+	for w, cpus := range l.Shared {
+		more := spare
+		if w.Bound {
+			more = spare.And(s.nodes[w.Node])
+		}
+		l.Shared[w] = cpus.Union(more)
+	}
 }
 
 // isGuest reports whether a pool, of which the containers request so many milli-CPUs, is
