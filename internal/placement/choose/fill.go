@@ -12,6 +12,9 @@ type filling struct {
 	candidate // what they cost in all
 	shares    []share
 	fresh     int // how many of them have nothing that it is used with
+	// instead is what they are better by than one that would hold all; empty where none
+	// would.
+	instead string
 }
 
 func (f *filling) add(p *picker, s share, c cost) {
@@ -42,6 +45,10 @@ func (p *picker) fill(parts []int, n int) (best filling, found bool) {
 		if k := p.with(parts, has, &first); k > 0 {
 			found = p.try(parts, n, first[:k], &best, found)
 		}
+	}
+	if p.wholes != nil {
+		f, ok := p.fillWhole(parts, n)
+		found = p.keep(&f, ok, &best, found)
 	}
 	return best, found
 }

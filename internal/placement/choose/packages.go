@@ -136,5 +136,22 @@ func (p *picker) fewest(parts []inner, n int, sets []packageSet) (shares []share
 			return nil, c, false
 		}
 	}
-	return append(shares, share{last.group, n}), c.plus(last.cost), true
+	c, shares = c.plus(last.cost), append(shares, share{last.group, n})
+	c.spans[topology.DieLevel] = p.dies(shares)
+	return shares, c, true
+}
+
+// dies is on how many dies some groups are: those inside of a die do not count it.
+func (p *picker) dies(shares []share) (n int16) {
+	var seen [topology.MaxNodes]int
+	for _, s := range shares {
+		at := s.group
+		for p.tree.groups[at].outer > topology.DieLevel {
+			at = p.tree.groups[at].parent
+		}
+		if int(n) < len(seen) && !slices.Contains(seen[:n], at) {
+			seen[n], n = at, n+1
+		}
+	}
+	return n
 }

@@ -23,6 +23,7 @@ type picker struct {
 	beside tally // how many of its CPUs are in Beside; nil where that is empty
 	nearby tally // how many of those that are free are near; nil where nothing is
 	shared tally // how many of those that are free are Shared; nil where that is empty
+	wholes tally // how many of those that are free are in whole cores; nil where that does not matter
 	// besideNodes are the NUMA nodes of Beside, by index.
 	besideNodes []int
 }
@@ -43,6 +44,10 @@ func (p *picker) from(free topology.Set) {
 	}
 	near, shared := p.near.And(free), p.want.Shared.And(free)
 	p.nearby, p.shared = p.count(nearbyTally, &near), p.count(sharedTally, &shared)
+	if p.tree.hybrid && (p.want.Cores == AnyThread || p.want.Cores == PreferWhole) {
+		whole := p.ofWhole(free)
+		p.wholes = p.count(wholeTally, &whole)
+	}
 	if p.want.Beside.Empty() || p.beside != nil {
 		return
 	}
@@ -108,7 +113,7 @@ func (p *picker) take(at, n int) bool {
 		p.why = append(p.why, r)
 		return p.take(best.group, n)
 	}
-	p.why = append(p.why, Reason{Step: Filled, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(f.shares)})
+	p.why = append(p.why, Reason{Step: Filled, Rule: f.instead, Level: p.tree.groups[g.parts[0]].outer, Kinds: p.tree.byKind(g), Of: len(g.parts), Left: len(f.shares)})
 	if fewer, level, of := p.overPackages(g, n, f.shares, f.cost); ok && of > 0 {
 		f.shares = fewer
 		p.why = append(p.why, Reason{Step: Filled, Level: level, Of: of, Left: len(fewer)})
@@ -138,10 +143,14 @@ func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
 
 // split says which parts of a group give n CPUs: of is how many hold them all, and best
 // the best of these. Where it is 0, several give a part: none holds all, or some are
-// beside those they are used with, and that takes no new group and no core more.
+// beside those they are used with, and that takes no new group and no core more; or, inside
+// of a NUMA node of a hybrid processor, fewer cores are taken in part.
 func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f filling, ok bool) {
 	best, by, of = p.best(g.parts, n, nil)
 	if of > 0 && (p.beside == nil || best.beside > 0) {
+		if f, ok = p.wholer(g, n, &best); ok {
+			return best, by, 0, f, true
+		}
 		return best, by, of, f, true
 	}
 	f, ok = p.fill(g.parts, n)
@@ -149,7 +158,24 @@ func (p *picker) split(g *group, n int) (best candidate, by criterion, of int, f
 		f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel] || f.cost.split > best.cost.split) {
 		return best, by, of, f, true
 	}
+	if of > 0 {
+		f.instead = criteria[mostBeside]
+	}
 	return best, by, 0, f, ok
+}
+
+// wholer fills several parts of a NUMA node instead of the best one that holds all, where that
+// takes fewer cores in part.
+func (p *picker) wholer(g *group, n int, best *candidate) (f filling, ok bool) {
+	if p.wholes == nil || best.cost.split == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.byKind(g) {
+		return f, false
+	}
+	if f, ok = p.fillWhole(g.parts, n); !ok || f.cost.split >= best.cost.split {
+		p.release(f.shares)
+		return filling{}, false
+	}
+	f.instead = criteria[fewestSplit]
+	return f, true
 }
 
 // takeThreads adds the lowest free threads of a core, those first that are near and

@@ -97,6 +97,9 @@ func (r Reason) String() string {
 		}
 		return fmt.Sprintf("%s: of %d choices that hold all, the one with %s", count(r.Left, "NUMA node"), r.Of, r.rules())
 	case Filled:
+		if r.Rule != "" {
+			return fmt.Sprintf("%s: several of %d, with %s", r.what(), r.Of, r.Rule)
+		}
 		return "no one " + r.what() + " holds all: as few as possible of " + count(r.Of, r.what())
 	default:
 		return "divided over " + count(r.Of, r.what())

@@ -21,6 +21,7 @@ const (
 	besideTally
 	nearbyTally
 	sharedTally
+	wholeTally
 	tallies
 )
 
