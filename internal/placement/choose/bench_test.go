@@ -33,7 +33,8 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// How long it takes to choose NUMA nodes: for what one holds, and for what two hold.
+// How long it takes to choose NUMA nodes: for what one holds, for what two hold and, of every
+// eighth, for what four hold; a half of those who ask use memory, and every third node has little.
 func BenchmarkBind(b *testing.B) {
 	for _, shape := range []string{"2s x 4n x 4l x 4c x 2t", "8s x 8n x 2l x 4c x 2t"} {
 		m := withDistances(b, shape)
@@ -41,13 +42,24 @@ func BenchmarkBind(b *testing.B) {
 		for _, full := range []int{0, 50, 80} {
 			b.Run(fmt.Sprintf("%s/%d%%full", shape, full), func(b *testing.B) {
 				wants := wantsOn(m, full, true)
+				memory := make([]uint64, len(m.Nodes))
+				for i := range memory {
+					memory[i] = uint64(8+i%3*48) << 30
+				}
 				fastest := make([]time.Duration, len(wants))
 				for i := 0; b.Loop(); i++ {
 					w := &wants[i%len(wants)]
-					start := time.Now()
-					_, _, _ = tree.Bind(BindWant{
+					q := BindWant{
 						N: 1 + w.N%(m.Nodes[0].CPUs.Len()*5/4), From: w.From, Cores: w.Cores, Roomy: w.Roomy, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
-					})
+					}
+					if i%8 == 7 {
+						q.N = 1 + w.N%(m.Nodes[0].CPUs.Len()*4)
+					}
+					if i/4%2 == 1 {
+						q.Memory, q.MemoryLeft = 48<<30, memory
+					}
+					start := time.Now()
+					_, _, _ = tree.Bind(q)
 					d := time.Since(start)
 					if f := &fastest[i%len(wants)]; *f == 0 || d < *f {
 						*f = d

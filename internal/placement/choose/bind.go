@@ -1,8 +1,8 @@
 package choose
 
 import (
-	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/trimtab/trimtab/internal/topology"
@@ -70,10 +70,6 @@ func (e *BindError) Error() string {
 		count(w.N, "CPU"), how, e.Have, count(e.Nodes, "NUMA node"), e.Largest)
 }
 
-// maxSets is how many sets of nodes are looked at one by one. Where there are
-// more, each node is tried as the first, and the nearest are added to it.
-const maxSets = 5000
-
 // Bind chooses NUMA nodes. It returns their ids, ascending, and what decided.
 // The error is a *BindError.
 func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
@@ -83,110 +79,60 @@ func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 	}
 	defer t.spare.Put(room)
 	w.From = w.From.And(t.machine.Online())
-	s := nodeSearch{tree: t, want: w, holds: make([]int, len(t.machine.Nodes)), picker: picker{tree: t, scratch: room, want: Want{
+	s := nodeSearch{tree: t, want: &w, sets: room.sets, worse: room.worse, picker: picker{tree: t, scratch: room, want: Want{
 		N: w.N, From: w.From, Cores: w.Cores, Roomy: w.Roomy, Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave,
 	}}}
-	p := &s.picker
-	p.leaves(w.From)
-	e := &BindError{Want: w}
-	for i, n := range t.machine.Nodes {
-		if w.Among != nil && !slices.Contains(w.Among, n.ID) {
-			continue
-		}
-		if s.holds[i] = p.reduced(i, p.usable(w.From.And(n.CPUs)).Len()); s.holds[i] > 0 {
-			s.from = append(s.from, i)
-			e.Have, e.Largest = e.Have+s.holds[i], max(e.Largest, s.holds[i])
-		}
-	}
-	e.Nodes = len(s.from)
-	if w.N <= 0 || e.Have < w.N || w.Count > len(s.from) {
+	defer func() { room.sets, room.worse = s.sets, s.worse }()
+	e := s.size()
+	if w.N <= 0 || e.Have < w.N || w.Count > e.Nodes {
 		return nil, nil, e
 	}
-	least, most := 1, len(s.from)
+	least, most := 1, e.Nodes
 	if w.Count > 0 {
 		least, most = w.Count, w.Count
 	}
 	for k := least; k <= most; k++ {
-		if best, why := s.best(k); why.Of > 0 {
-			for _, i := range best.nodes {
-				ids = append(ids, t.machine.Nodes[i].ID)
-			}
-			return ids, []Reason{why}, nil
+		if s.search(k); len(s.sets) == 0 {
+			continue
 		}
+		best, reason := s.decide()
+		for b := best.nodes; b != 0; b &= b - 1 {
+			ids = append(ids, t.machine.Nodes[bits.TrailingZeros64(b)].ID)
+		}
+		return ids, []Reason{reason}, nil
 	}
 	return nil, nil, e
 }
 
-type nodeSearch struct {
-	tree  *Tree
-	want  BindWant
-	holds []int // by node
-	from  []int // nodes that hold anything
-	// picker says what CPUs of the nodes would cost.
-	picker picker
-}
-
-// best returns the best set of k nodes that holds what is wanted, and why it is that one.
-func (s *nodeSearch) best(k int) (best nodeSet, why Reason) {
-	var all []nodeSet
-	for _, nodes := range s.sets(k) {
-		if c, ok := s.measure(nodes); ok {
-			all = append(all, c)
+// size works out what each node holds, once for all sets. It returns the refusal that would
+// say so.
+func (s *nodeSearch) size() *BindError {
+	w, p, e := s.want, &s.picker, &BindError{Want: *s.want}
+	p.leaves(w.From)
+	for i := range p.tree.machine.Nodes {
+		n := &p.tree.machine.Nodes[i]
+		if w.MemoryLeft != nil && w.MemoryLeft[i] == 0 {
+			s.full |= 1 << i
 		}
-	}
-	if all = s.price(all, k); len(all) == 0 {
-		return best, why
-	}
-	best = all[0]
-	for _, c := range all[1:] {
-		if yes, _ := c.before(&best); yes {
-			best = c
-		}
-	}
-	why = Reason{Step: Bound, Of: len(all), Left: k, Level: topology.NodeLevel}
-	for i := range all {
-		if &all[i].nodes[0] == &best.nodes[0] {
+		if w.Among != nil && !slices.Contains(w.Among, n.ID) {
 			continue
 		}
-		_, by := best.before(&all[i])
-		id := -1
-		if k == 1 {
-			id = s.tree.machine.Nodes[all[i].nodes[0]].ID
+		holds := p.reduced(i, p.usable(w.From.And(n.CPUs)).Len())
+		if holds <= 0 {
+			continue
 		}
-		why.against(int(by), s.rule(by), id)
+		s.holds[i] = holds
+		if !n.CPUs.And(w.Near).Empty() {
+			s.near |= 1 << i
+		}
+		s.from[e.Nodes] = i
+		e.Nodes, e.Have, e.Largest = e.Nodes+1, e.Have+holds, max(e.Largest, holds)
 	}
-	return best, why
-}
-
-// measure says what a set costs, and whether it holds what is wanted.
-func (s *nodeSearch) measure(nodes []int) (c nodeSet, ok bool) {
-	w, m := &s.want, s.tree.machine
-	c.nodes = nodes
-	var all topology.Set
-	unit := (&picker{tree: s.tree, want: Want{Cores: w.Cores}}).unit()
-	for i, at := range nodes {
-		each := w.N / len(nodes)
-		if w.Even && (each*len(nodes) != w.N || each%unit != 0 || s.holds[at] < each) {
-			return c, false
-		}
-		c.left += s.holds[at]
-		all = all.Union(m.Nodes[at].CPUs)
-		if !m.Nodes[at].CPUs.And(w.Near).Empty() {
-			c.rank[mostNodesNear]--
-		}
-		for _, other := range nodes[:i] {
-			c.rank[shortestBetween] += int64(m.Distance(other, at))
-		}
+	s.nodes = e.Nodes
+	if w.BySocket {
+		s.packages = s.packagesFor(w.N)
 	}
-	c.left -= w.N
-	packages := m.Count(topology.PackageLevel, all)
-	c.rank[fewestPackages] = int64(packages)
-	if c.left < 0 || w.BySocket && packages > s.packagesFor(w.N) {
-		return c, false
-	}
-	c.rank[nearestMemory] = s.farMemory(nodes)
-	c.order(w.Roomy)
-	return c, true
+	return e
 }
 
 // packagesFor is how many packages n CPUs need.
@@ -196,66 +142,4 @@ func (s *nodeSearch) packagesFor(n int) int {
 		largest = max(largest, p.Len())
 	}
 	return (n + largest - 1) / largest
-}
-
-// sets lists the sets of k nodes that are looked at.
-func (s *nodeSearch) sets(k int) [][]int {
-	if combinations(len(s.from), k) > maxSets {
-		return s.nearestSets(k)
-	}
-	var out [][]int
-	at := make([]int, 0, k)
-	var add func(from int)
-	add = func(from int) {
-		if len(at) == k {
-			out = append(out, slices.Clone(at))
-			return
-		}
-		for i := from; i <= len(s.from)-(k-len(at)); i++ {
-			at = append(at, s.from[i])
-			add(i + 1)
-			at = at[:len(at)-1]
-		}
-	}
-	add(0)
-	return out
-}
-
-// nearestSets starts with each node and adds those nearest to all it has; of
-// equally near ones those that hold the most.
-func (s *nodeSearch) nearestSets(k int) [][]int {
-	out := make([][]int, 0, len(s.from))
-	for _, seed := range s.from {
-		set := []int{seed}
-		for len(set) < k {
-			best, way := -1, 0
-			for _, i := range s.from {
-				if slices.Contains(set, i) {
-					continue
-				}
-				far := 0
-				for _, o := range set {
-					far += s.tree.machine.Distance(o, i)
-				}
-				if best < 0 || cmp.Or(cmp.Compare(far, way), cmp.Compare(s.holds[best], s.holds[i])) < 0 {
-					best, way = i, far
-				}
-			}
-			set = append(set, best)
-		}
-		slices.Sort(set)
-		out = append(out, set)
-	}
-	return out
-}
-
-// combinations is how many sets of k there are of n, as far as it matters.
-func combinations(n, k int) int {
-	c := 1
-	for i := range min(k, n-k) {
-		if c = c * (n - i) / (i + 1); c > maxSets {
-			break
-		}
-	}
-	return c
 }

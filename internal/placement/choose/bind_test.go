@@ -88,6 +88,9 @@ func TestBindAgainstOracle(t *testing.T) {
 		if len(m.Nodes) > 6 {
 			return
 		}
+		if rapid.Bool().Draw(t, "distances") {
+			m = distant(t, m)
+		}
 		from := topology.SetOf(rapid.SliceOf(rapid.IntRange(0, len(m.CPUs)-1)).Draw(t, "from")...)
 		w := BindWant{
 			N: rapid.IntRange(1, 12).Draw(t, "n"), From: from, Count: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "count"),
@@ -95,11 +98,22 @@ func TestBindAgainstOracle(t *testing.T) {
 			Roomy: rapid.Bool().Draw(t, "roomy"), BySocket: rapid.IntRange(0, 3).Draw(t, "by socket") == 0,
 		}
 		w.Even = w.Count > 1 && rapid.Bool().Draw(t, "even")
-		ids, _, err := NewTree(m).Bind(w)
-		var best []int // nodes, those far from what is to be near, packages
+		if rapid.Bool().Draw(t, "memory") {
+			w.Memory = uint64(rapid.IntRange(1, 40).Draw(t, "GiB")) << 30
+			for range m.Nodes {
+				w.MemoryLeft = append(w.MemoryLeft, uint64(rapid.IntRange(0, 20).Draw(t, "GiB left"))<<30)
+			}
+		}
+		ids, why, err := NewTree(m).Bind(w)
+		var best []int // nodes, those far from what is to be near, packages, memory elsewhere, the way between them
 		var of []int
+		hold := map[int]int{} // how many sets of as many nodes do
 		for mask := 1; mask < 1<<len(m.Nodes); mask++ {
-			if cost, ok := nodeCost(m, w, mask); ok && (best == nil || slices.Compare(cost, best) < 0) {
+			cost, ok := nodeCost(m, w, mask)
+			if !ok {
+				continue
+			}
+			if hold[cost[0]]++; best == nil || slices.Compare(cost, best) < 0 {
 				best = cost
 				of = membersOf(m, mask)
 			}
@@ -121,7 +135,53 @@ func TestBindAgainstOracle(t *testing.T) {
 		if cost, ok := nodeCost(m, w, mask); !ok || slices.Compare(cost, best) != 0 {
 			t.Fatalf("%+v: %v were chosen at a cost of %v, though %v cost %v", w, ids, cost, of, best)
 		}
+		lost := 0
+		for _, a := range why[0].Against {
+			lost += a.N
+		}
+		if why[0].Of != hold[best[0]] || lost != why[0].Of-1 {
+			t.Fatalf("%+v: %v is said, of %d that hold it, %d of them lost", w, why[0], hold[best[0]], lost)
+		}
 	})
+}
+
+// distant is a machine whose firmware says how far its NUMA nodes are from each other.
+func distant(t *rapid.T, m *topology.Machine) *topology.Machine {
+	l := topology.Layout{CPUs: m.CPUs, Nodes: slices.Clone(m.Nodes)}
+	for i := range l.Nodes {
+		l.Nodes[i].Distance = make([]int, len(l.Nodes))
+		for j := range i {
+			d := rapid.IntRange(11, 13).Draw(t, "distance")
+			l.Nodes[i].Distance[j], l.Nodes[j].Distance[i] = d, d
+		}
+		l.Nodes[i].Distance[i] = 10
+	}
+	m, err := topology.Build(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// memoryAway is how many GiB are not on some nodes, times how much farther they are, taken one
+// by one from the nearest node that has one.
+func memoryAway(m *topology.Machine, w BindWant, mask int) (away int) {
+	left := slices.Clone(w.MemoryLeft)
+	for range w.Memory >> 30 {
+		best, way := -1, unreachable
+		for i := range left {
+			for j := range left {
+				if mask>>j&1 == 1 && left[i] > 0 && (best < 0 || m.Distance(j, i) < way) {
+					best, way = i, m.Distance(j, i)
+				}
+			}
+		}
+		if best >= 0 {
+			left[best] -= 1 << 30
+		}
+		away += way - localDistance
+	}
+	return away
 }
 
 func membersOf(m *topology.Machine, mask int) (ids []int) {
@@ -171,5 +231,5 @@ func nodeCost(m *topology.Machine, w BindWant, mask int) (cost []int, ok bool) {
 	if have < w.N || w.Count > 0 && k != w.Count || w.Even && w.N%k != 0 || w.BySocket && len(packages) > (w.N+largest-1)/largest {
 		return nil, false
 	}
-	return []int{k, far, len(packages), way}, true
+	return []int{k, far, len(packages), memoryAway(m, w, mask), way}, true
 }

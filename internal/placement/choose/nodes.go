@@ -1,16 +1,15 @@
 package choose
 
 import (
-	"slices"
+	"math/bits"
 
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // nodeSet is a choice of NUMA nodes.
 type nodeSet struct {
-	nodes []int // by index, ascending
-	left  int   // how many CPUs they have beside those that are wanted
-	tied  bool  // what follows from the nodes alone does not decide against it
+	nodes uint64 // by index, a bit each
+	left  int    // how many CPUs they have beside those that are wanted
 	rank  nodeRank
 }
 
@@ -63,7 +62,8 @@ func (a *nodeSet) before(b *nodeSet) (yes bool, by nodeCriterion) {
 			return a.rank[i] < b.rank[i], nodeCriterion(i)
 		}
 	}
-	return slices.Compare(a.nodes, b.nodes) < 0, lowestNodes
+	differ := a.nodes ^ b.nodes
+	return a.nodes&differ&-differ != 0, lowestNodes // of as many nodes, that with the lowest that differs
 }
 
 // order ranks a set by what is left over.
@@ -75,82 +75,77 @@ func (a *nodeSet) order(roomy bool) {
 	}
 }
 
-// maxPriced is of how many sets of several nodes it is worked out what CPUs there would
-// cost: of those that are equal until then, the ones with the least left over (the most, where
-// that is preferred).
-const maxPriced = 8
+// decide chooses of the sets that were found, and says why it is that one.
+func (s *nodeSearch) decide() (best nodeSet, why Reason) {
+	s.price()
+	best = s.sets[0]
+	for i := range s.sets[1:] {
+		if yes, _ := s.sets[1+i].before(&best); yes {
+			best = s.sets[1+i]
+		}
+	}
+	why = Reason{Step: Bound, Of: len(s.sets), Left: s.k, Level: topology.NodeLevel}
+	lost := func(c *nodeSet) {
+		id := -1
+		if s.k == 1 {
+			id = s.tree.machine.Nodes[bits.TrailingZeros64(c.nodes)].ID
+		}
+		_, by := best.before(c)
+		why.against(int(by), s.rule(by), 1, id)
+	}
+	for i := range s.sets {
+		if s.sets[i].nodes != best.nodes {
+			lost(&s.sets[i])
+		}
+	}
+	for by, n := range s.lost {
+		if why.Of += n; n > 0 && s.k > 1 {
+			why.against(by, s.rule(nodeCriterion(by)), n, -1)
+		}
+	}
+	for i := range s.worse {
+		lost(&s.worse[i])
+	}
+	return best, why
+}
 
 // price ranks sets by the CPUs that would be chosen there, where nothing before that
 // decides. Those whose nodes do not hold what is wanted after all are left out. Where whole
 // nodes are taken no N CPUs are chosen there: what is left over of these decides.
-func (s *nodeSearch) price(all []nodeSet, k int) []nodeSet {
-	if len(all) < 2 || s.want.Whole {
-		return all
+func (s *nodeSearch) price() {
+	if len(s.sets) < 2 || s.want.Whole {
+		return
 	}
-	ofNodes := func(c *nodeSet) []int64 { return c.rank[:mostPreferred] }
-	least := &all[0]
-	for i := range all {
-		if slices.Compare(ofNodes(&all[i]), ofNodes(least)) < 0 {
-			least = &all[i]
-		}
-	}
-	var best []*nodeSet
-	groups := true
-	for i := range all {
-		if slices.Equal(ofNodes(&all[i]), ofNodes(least)) {
-			best, all[i].tied = append(best, &all[i]), true
-			groups = groups && !slices.ContainsFunc(all[i].nodes, func(at int) bool { return s.tree.byNode[at] < 0 })
-		}
-	}
-	if len(best) == 1 || !groups { // of nodes that are cut by caches or dies nothing can be said
-		return all
-	}
-	if k == 1 {
-		s.prepareEach(best)
-	} else {
-		s.picker.from(s.picker.usable(s.want.From))
-		best = firstOf(best, maxPriced)
-	}
-	var out []nodeSet
-	for _, c := range best {
-		if s.priceOne(c) {
-			out = append(out, *c)
-		}
-	}
-	if len(out) == 0 {
-		return all
-	}
-	for i := range all {
-		if !all[i].tied {
-			out = append(out, all[i])
-		}
-	}
-	return out
-}
-
-// firstOf returns the n best of some sets.
-func firstOf(sets []*nodeSet, n int) []*nodeSet {
-	var out []*nodeSet
-	for _, c := range sets {
-		at := len(out)
-		for ; at > 0; at-- {
-			if yes, _ := c.before(out[at-1]); !yes {
-				break
+	for i := range s.sets {
+		for b := s.sets[i].nodes; b != 0; b &= b - 1 {
+			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // of nodes that are cut by caches or dies nothing can be said
+				return
 			}
 		}
-		if at < n {
-			out = slices.Insert(out, at, c)
-			out = out[:min(n, len(out))]
+	}
+	if s.k == 1 {
+		s.prepareEach()
+	} else {
+		s.picker.from(s.picker.usable(s.want.From))
+	}
+	n := 0
+	for i := range s.sets {
+		if s.priceOne(&s.sets[i]) {
+			s.sets[n], s.sets[i] = s.sets[i], s.sets[n]
+			n++
 		}
 	}
-	return out
+	if n > 0 {
+		s.sets = s.sets[:n]
+	}
 }
 
 // prepareEach starts to choose on single nodes, on each from what the preferences leave there.
-func (s *nodeSearch) prepareEach(sets []*nodeSet) {
+func (s *nodeSearch) prepareEach() {
 	var all topology.Set
-	for _, c := range sets {
-		free, dropped := s.picker.preferred(s.picker.usable(s.want.From.And(s.tree.machine.Nodes[c.nodes[0]].CPUs)))
+	for i := range s.sets {
+		c := &s.sets[i]
+		free, dropped := s.picker.preferred(s.picker.usable(s.want.From.And(s.tree.machine.Nodes[bits.TrailingZeros64(c.nodes)].CPUs)))
 		c.rank[mostPreferred] = dropped
 		all = all.Union(free)
 	}
@@ -185,10 +180,11 @@ func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64)
 
 // priceOne ranks one set by its CPUs; ok is false where they cannot be chosen.
 func (s *nodeSearch) priceOne(c *nodeSet) (ok bool) {
-	p, k := &s.picker, len(c.nodes)
+	p, k := &s.picker, 0
 	var groups [topology.MaxNodes]int
-	for i, at := range c.nodes {
-		groups[i] = s.tree.byNode[at]
+	for b := c.nodes; b != 0; b &= b - 1 {
+		groups[k] = s.tree.byNode[bits.TrailingZeros64(b)]
+		k++
 	}
 	var sum candidate
 	switch {
@@ -211,38 +207,4 @@ func (s *nodeSearch) priceOne(c *nodeSet) (ok bool) {
 		c.rank[ofCPUs+nodeCriterion(i-fewestKinds)] = int64(r[i])
 	}
 	return ok
-}
-
-// localDistance is what firmware tells of a node to itself (ACPI, SLIT), unreachable the
-// most it can tell.
-const localDistance, unreachable = 10, 254
-
-// farMemory is how much memory would not be on the nodes themselves, in MiB times how much
-// farther it is than theirs.
-func (s *nodeSearch) farMemory(nodes []int) (far int64) {
-	w := &s.want
-	if w.Memory == 0 || w.MemoryLeft == nil {
-		return 0
-	}
-	short := w.Memory
-	for _, at := range nodes {
-		short -= min(short, w.MemoryLeft[at])
-	}
-	if short == 0 {
-		return 0
-	}
-	m := s.tree.machine
-	var others []int
-	for i := range m.Nodes {
-		if w.MemoryLeft[i] > 0 && !slices.Contains(nodes, i) {
-			others = append(others, i)
-		}
-	}
-	slices.SortStableFunc(others, func(a, b int) int { return nearest(m, nodes, a) - nearest(m, nodes, b) })
-	for _, i := range others {
-		some := min(short, w.MemoryLeft[i])
-		far += int64(some>>20) * int64(max(0, nearest(m, nodes, i)-localDistance))
-		short -= some
-	}
-	return far + int64(short>>20)*(unreachable-localDistance)
 }

@@ -137,7 +137,7 @@ func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
 		}
 		c.rank = p.rank(&c)
 		_, by := best.rank.before(&c.rank)
-		r.against(int(by), p.rule(by, r.Of), p.tree.id(part))
+		r.against(int(by), p.rule(by, r.Of), 1, p.tree.id(part))
 	}
 }
 

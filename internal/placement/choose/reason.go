@@ -58,14 +58,14 @@ type Against struct {
 }
 
 // against notes that a criterion, a number that is higher for those looked at later, decided
-// against one more. id is -1 for none.
-func (r *Reason) against(by int, rule string, id int) {
+// against n more. id is that of one, or -1.
+func (r *Reason) against(by int, rule string, n, id int) {
 	i, known := slices.BinarySearchFunc(r.Against, by, func(a Against, by int) int { return by - a.by })
 	if !known {
 		r.Against = slices.Insert(r.Against, i, Against{Rule: rule, by: by})
 	}
 	a := &r.Against[i]
-	if a.N++; id >= 0 {
+	if a.N += n; id >= 0 {
 		a.IDs = append(a.IDs, id)
 	}
 	r.Rule = r.Against[0].Rule

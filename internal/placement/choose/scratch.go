@@ -13,6 +13,8 @@ type scratch struct {
 	known   memo
 	some    []share
 	lists   [][]share // that nothing uses at the moment
+	// sets are choices of NUMA nodes: those that are equal by their nodes, and others.
+	sets, worse []nodeSet
 }
 
 // The tallies of a question.

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/trimtab/trimtab/internal/topology"
@@ -19,6 +20,10 @@ type Tree struct {
 	cores   [][]int // the CPUs of each, by the machine's number of the core
 	// byNode is the group of each NUMA node, by its index; -1 where it is none.
 	byNode []int
+	// nearest lists the NUMA nodes by how near they are to each, by index; packages has the
+	// packages of each, a bit each, and is nil where there are more than 64.
+	nearest  [][]uint8
+	packages []uint64
 	// leaf is the innermost group of each CPU.
 	leaf [topology.MaxCPUs]int32
 	// spare are scratches for further questions: they hold nothing but room.
@@ -64,7 +69,29 @@ func NewTree(m *topology.Machine) *Tree {
 			t.byNode[g.node] = at
 		}
 	}
+	t.neighbours()
 	return t
+}
+
+// neighbours works out what is asked again and again of pairs of NUMA nodes.
+func (t *Tree) neighbours() {
+	m := t.machine
+	if packages := len(m.Groups(topology.PackageLevel)); packages <= 64 {
+		t.packages = make([]uint64, len(m.Nodes))
+		for i := range m.Nodes {
+			for cpu := range m.Nodes[i].CPUs.And(m.Online()).All() {
+				t.packages[i] |= 1 << m.GroupOf(topology.PackageLevel, cpu)
+			}
+		}
+	}
+	for i := range m.Nodes {
+		order := make([]uint8, len(m.Nodes))
+		for j := range order {
+			order[j] = uint8(j)
+		}
+		slices.SortStableFunc(order, func(a, b uint8) int { return m.Distance(i, int(a)) - m.Distance(i, int(b)) })
+		t.nearest = append(t.nearest, order)
+	}
 }
 
 // add appends the group of some CPUs and everything below it. level is the
