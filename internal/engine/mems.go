@@ -56,6 +56,8 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 		return node.CPUs
 	case c.Seat.Pool == placement.Reclaimed && p.Intent.NUMA.Said():
 		return c.Seat.Near
+	case c.Seat.Which.Nodes != "":
+		return homeOf(c.Seat.Seat, n.machine)
 	}
 	return cpus
 }

@@ -109,5 +109,5 @@ func (w Which) Compare(o Which) int {
 		}
 		return 0
 	}
-	return cmp.Or(flag(w.Bound)-flag(o.Bound), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Name, o.Name), flag(w.Alone)-flag(o.Alone))
+	return cmp.Or(flag(w.Bound)-flag(o.Bound), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Nodes, o.Nodes), cmp.Compare(w.Name, o.Name), flag(w.Alone)-flag(o.Alone))
 }

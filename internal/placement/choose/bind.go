@@ -109,11 +109,9 @@ func (t *Tree) Bind(w BindWant) (ids []int, why []Reason, err error) {
 func (s *nodeSearch) size() *BindError {
 	w, p, e := s.want, &s.picker, &BindError{Want: *s.want}
 	p.leaves(w.From)
+	s.find(w)
 	for i := range p.tree.machine.Nodes {
 		n := &p.tree.machine.Nodes[i]
-		if w.MemoryLeft != nil && w.MemoryLeft[i] == 0 {
-			s.full |= 1 << i
-		}
 		if w.Among != nil && !slices.Contains(w.Among, n.ID) {
 			continue
 		}
@@ -122,9 +120,6 @@ func (s *nodeSearch) size() *BindError {
 			continue
 		}
 		s.holds[i] = holds
-		if !n.CPUs.And(w.Near).Empty() {
-			s.near |= 1 << i
-		}
 		s.from[e.Nodes] = i
 		e.Nodes, e.Have, e.Largest = e.Nodes+1, e.Have+holds, max(e.Largest, holds)
 	}
@@ -133,6 +128,18 @@ func (s *nodeSearch) size() *BindError {
 		s.packages = s.packagesFor(w.N)
 	}
 	return e
+}
+
+// find notes which nodes are near what is to be near, and which have no memory left.
+func (s *nodeSearch) find(w *BindWant) {
+	for i := range s.tree.machine.Nodes {
+		if !s.tree.machine.Nodes[i].CPUs.And(w.Near).Empty() {
+			s.near |= 1 << i
+		}
+		if w.MemoryLeft != nil && w.MemoryLeft[i] == 0 {
+			s.full |= 1 << i
+		}
+	}
 }
 
 // packagesFor is how many packages n CPUs need.

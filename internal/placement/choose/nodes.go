@@ -84,18 +84,15 @@ func (s *nodeSearch) decide() (best nodeSet, why Reason) {
 			best = s.sets[1+i]
 		}
 	}
-	why = Reason{Step: Bound, Of: len(s.sets), Left: s.k, Level: topology.NodeLevel}
-	lost := func(c *nodeSet) {
-		id := -1
-		if s.k == 1 {
-			id = s.tree.machine.Nodes[bits.TrailingZeros64(c.nodes)].ID
-		}
-		_, by := best.before(c)
-		why.against(int(by), s.rule(by), 1, id)
-	}
+	return best, s.against(&best)
+}
+
+// against says what decided for the best of the sets that were found.
+func (s *nodeSearch) against(best *nodeSet) Reason {
+	why := Reason{Step: Bound, Of: len(s.sets), Left: s.k, Level: topology.NodeLevel}
 	for i := range s.sets {
 		if s.sets[i].nodes != best.nodes {
-			lost(&s.sets[i])
+			s.lostTo(&why, best, &s.sets[i])
 		}
 	}
 	for by, n := range s.lost {
@@ -104,9 +101,24 @@ func (s *nodeSearch) decide() (best nodeSet, why Reason) {
 		}
 	}
 	for i := range s.worse {
-		lost(&s.worse[i])
+		s.lostTo(&why, best, &s.worse[i])
 	}
-	return best, why
+	return why
+}
+
+// lostTo notes what decided against one set.
+func (s *nodeSearch) lostTo(why *Reason, best, c *nodeSet) {
+	id := -1
+	if s.k == 1 {
+		id = s.named(c.nodes)
+	}
+	_, by := best.before(c)
+	why.against(int(by), s.rule(by), 1, id)
+}
+
+// named is the id of the first node of a set.
+func (s *nodeSearch) named(nodes uint64) int {
+	return s.tree.machine.Nodes[bits.TrailingZeros64(nodes)].ID
 }
 
 // price ranks sets by the CPUs that would be chosen there, where nothing before that

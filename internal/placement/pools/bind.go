@@ -101,7 +101,7 @@ func untouched(v placement.View, n topology.Node) bool {
 		return false
 	}
 	for w, milli := range v.Layout.Demand.Needs {
-		if w.Bound && w.Node == n.ID && !isGuest(w, milli) {
+		if w.IsOn(n.ID) && !isGuest(w, milli) {
 			return false
 		}
 	}

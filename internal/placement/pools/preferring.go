@@ -71,11 +71,12 @@ func (p *Policy) needed(v placement.View) (out []choose.Left) {
 		need := 0
 		for w, milli := range v.Layout.Demand.Needs {
 			switch {
-			case !w.Bound || w.Node != n.ID || isGuest(w, milli):
+			case !w.IsOn(n.ID) || isGuest(w, milli):
 			case w.Alone:
 				need += n.CPUs.Len()
 			default:
-				need += max(1, int((milli+milliOfCPU-1)/milliOfCPU))
+				of := int64(len(w.On())) * milliOfCPU // one on several nodes has a part on each
+				need += max(1, int((milli+of-1)/of))
 			}
 		}
 		if need > 0 {

@@ -183,6 +183,9 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 		if rapid.Bool().Draw(t, "bound") {
 			w.Bound, w.Node = true, m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "node")].ID
 			w.Alone = rapid.IntRange(0, 5).Draw(t, "alone") == 0
+			if other := m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "other")].ID; !w.Alone {
+				w = placement.BoundTo(w.Name, slices.Compact([]int{w.Node, other}))
+			}
 		}
 		d.Needs[w] = int64(rapid.IntRange(0, 9000).Draw(t, "need"))
 	}
@@ -238,6 +241,18 @@ func TestLayoutHolds(t *testing.T) {
 			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Reclaimed, Near: n.CPUs})
 			if open := n.CPUs.And(rest).Minus(d.Owned); !open.Empty() && !isAlone(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.Lent))) != (topology.Set{}) {
 				t.Fatalf("a reclaimed container that is bound to node %d is on %s", n.ID, m.Format(cpus))
+			}
+		}
+		for w := range d.Needs {
+			var there topology.Set
+			for _, id := range w.On() {
+				if n, _ := m.Node(id); w.Nodes != "" && !isAlone(l, id) {
+					there = there.Union(n.CPUs)
+				}
+			}
+			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Shared, Which: w})
+			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isGuest(w, d.Needs[w]) && !there.Contains(cpus)) {
+				t.Fatalf("%+v is on %s, of %s in all, with %+v, owned %s", w, m.Format(cpus), m.Format(there), d.Needs, m.Format(d.Owned))
 			}
 		}
 		again := s.lay(p, d)
