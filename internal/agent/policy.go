@@ -80,7 +80,7 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 	var p placement.Policy = none.Policy{}
 	if c := all.Placement; c.Policy == "pools" {
 		sizing := pools.NewSizing(m)
-		sizing.Expand, sizing.Least = c.Reclaim == "overlap", c.ReclaimedCPUs
+		sizing.Expand, sizing.Together, sizing.Least = c.Reclaim == "overlap", c.Reclaim == "together", c.ReclaimedCPUs
 		p = &pools.Policy{
 			Tree: choose.NewTree(m), Sizing: sizing, Lend: c.LendLSR, Roomy: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
 			Isolated: map[string]pools.IsolatedCPUs{"prefer": pools.IsolatedPreferred, "avoid": pools.IsolatedAvoided}[c.IsolatedCPUs],

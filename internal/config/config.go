@@ -129,13 +129,14 @@ type Pools struct {
 type Placement struct {
 	// Policy is "none" or "pools". With "none" containers own CPUs that a
 	// scheduler assigned, and pools are what pools says. With "pools" the agent
-	// chooses CPUs for pods of class dedicated, shared pools are as large as
-	// their containers' requests, and the reclaimed pool has what is left.
+	// chooses CPUs for pods of class dedicated, shared pools are at least as large as
+	// their containers' requests, and the reclaimed pool has what these leave.
 	Policy string `json:"policy" default:"none" check:"none|pools"`
-	// Reclaim is what the reclaimed pool has: "leftover" is every CPU no shared
-	// pool needs; with "overlap" shared pools grow over all CPUs nobody owns, and
+	// Reclaim is what the reclaimed pool has. With "together" it is every CPU no
+	// shared pool needs, and shared pools use these, too; with "leftover" it alone
+	// has them; with "overlap" shared pools divide all CPUs nobody owns, and
 	// reclaimed containers run on a part of them.
-	Reclaim string `json:"reclaim" default:"leftover" check:"leftover|overlap"`
+	Reclaim string `json:"reclaim" default:"together" check:"together|leftover|overlap"`
 	// ReclaimedCPUs is how many CPUs the reclaimed pool has at least. Where fewer
 	// are left it overlaps with the default pool.
 	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" check:"CPUs"`

@@ -33,7 +33,7 @@ func newBesideOwner(t *testing.T) *besideOwner {
 	do(t, b.s, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: hog.pod()})
 	b.tell(lifecycle.RemoveContainer, "side", nil)
 	b.create("a", "side", 100)
-	b.check("5,12-13", "")
+	b.check("1,8-9", "")
 	return b
 }
 
@@ -77,9 +77,9 @@ func TestResizeBesideOwner(t *testing.T) {
 		cpus    string
 		problem string
 	}{
-		{name: "to less", milli: 1000, cpus: "12"},
-		{name: "to more", milli: 4000, cpus: "5,12-14"},
-		{name: "to more than there is", milli: 20000, cpus: "5,12-13", problem: "it asks for 20 CPUs now and owns 3"},
+		{name: "to less", milli: 1000, cpus: "8"},
+		{name: "to more", milli: 4000, cpus: "1,8-10"},
+		{name: "to more than there is", milli: 20000, cpus: "1,8-9", problem: "it asks for 20 CPUs now and owns 3"},
 		{name: "to less than a CPU", milli: 500, problem: "it owned 3 CPUs and was resized"},
 	} {
 		for _, told := range []bool{false, true} {
@@ -106,9 +106,9 @@ func TestResizeBesideEnded(t *testing.T) {
 		cpus    string
 		problem string
 	}{
-		{name: "less", milli: 1000, cpus: "12"},
-		{name: "more", milli: 4000, cpus: "5,12-14"},
-		{name: "more than there is", milli: 20000, cpus: "5,12-13", problem: "it asks for 20 CPUs now and owns 3"},
+		{name: "less", milli: 1000, cpus: "8"},
+		{name: "more", milli: 4000, cpus: "1,8-10"},
+		{name: "more than there is", milli: 20000, cpus: "1,8-9", problem: "it asks for 20 CPUs now and owns 3"},
 		{name: "less than a CPU", milli: 500, problem: "pays for no whole CPU"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,9 +129,9 @@ func TestCreatedAnewBesideOwner(t *testing.T) {
 		b.tell(lifecycle.StartContainer, "main", nil)
 		b.tell(lifecycle.StopContainer, "main", nil)
 		b.create("anew", "main", 1000)
-		b.check("12", "")
-		if got := b.m.Format(b.s.Container("anew").Seat.Owned); got != "12" {
-			t.Errorf("it owns %s, wanted 12", got)
+		b.check("8", "")
+		if got := b.m.Format(b.s.Container("anew").Seat.Owned); got != "8" {
+			t.Errorf("it owns %s, wanted 8", got)
 		}
 	})
 	t.Run("after a resize that was refused", func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestCreatedAnewBesideOwner(t *testing.T) {
 			t.Errorf("of who is created anew is said %v", said)
 		}
 		b.resize(4000)
-		b.check("4-5,12-13", "")
+		b.check("1,8-10", "")
 	})
 }
 

@@ -40,11 +40,12 @@ func (s *State) DisplacedBy(seat placement.Seat, cpus topology.Set) bool {
 // homeOf are the CPUs of the NUMA nodes that a seat in a pool is bound to, or
 // prefers; empty if there are none.
 func homeOf(seat placement.Seat, m *topology.Machine) topology.Set {
-	if seat.Which.Bound {
-		node, _ := m.Node(seat.Which.Node)
-		return node.CPUs
+	home := seat.Near
+	for _, id := range seat.Which.On() {
+		node, _ := m.Node(id)
+		home = home.Union(node.CPUs)
 	}
-	return seat.Near
+	return home
 }
 
 // mostOwners bounds how many owners one problem names.

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/lifecycle"
@@ -11,68 +13,81 @@ import (
 )
 
 // chooseMemory decides the memory nodes of a new container: those of its CPUs if it
-// owns these or is bound to their node, else all nodes that no other pod has alone.
-// It keeps the kubelet's choice. It decides only once, as pages would have to move.
+// owns these or is bound to their nodes, else all nodes that no other pod has alone.
+// If nothing is left on its nodes, it is not confined to them. It keeps the kubelet's
+// choice. It decides only once, as pages would have to move.
 func (s *seating) chooseMemory() {
 	if t := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine); !t.Chooses || s.c.Pristine.CPU.Mems != "" || len(s.n.machine.Nodes) < 2 || len(t.Given.Mems) > 0 {
 		return
 	}
-	all, usable := s.memoryNodes()
-	q := choose.Memory{Within: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0))}
-	switch {
-	case s.c.Seat.Pool == placement.Own:
-		q.CPUs = s.c.Seat.Owned
-	case s.c.Home.Set:
-		node, _ := s.n.machine.Node(s.c.Home.V)
-		q.CPUs = node.CPUs
-	case s.c.Seat.Pool == placement.Reclaimed && s.p.Intent.NUMA.Said():
-		q.CPUs = s.c.Seat.Near
-	case s.c.Seat.Pool == placement.Shared || s.c.Seat.Pool == placement.Reclaimed:
-		if len(usable) > 0 && len(usable) < len(all) {
+	usable, bounded := s.memoryNodes()
+	q := choose.Memory{
+		Within: usable, Bytes: uint64(max(s.c.Pristine.Memory.Limit.V, 0)), CPUs: s.n.memoryNear(s.p, s.c),
+		Further: []topology.MemoryKind{topology.HBM, topology.PMEM},
+	}
+	if q.CPUs.Empty() {
+		if bounded && (s.c.Seat.Pool == placement.Shared || s.c.Seat.Pool == placement.Reclaimed) {
 			s.c.Mems = topology.FormatList(usable)
 		}
 		return
 	}
-	if q.CPUs.Empty() {
-		return
-	}
-	if q.Bytes > 0 {
-		q.Free = s.freeMemory()
-	}
+	q.Free = s.freeMemory()
 	ids, err := choose.Nodes(s.n.machine, q)
-	if short := (*choose.MemoryError)(nil); errors.As(err, &short) {
-		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
-			Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "the nearest nodes are used all the same",
-		})
-		q.Bytes = 0
-		ids, err = choose.Nodes(s.n.machine, q)
+	if short := (*choose.MemoryError)(nil); errors.As(err, &short) && len(usable) > 0 {
+		ids = usable
+		if q.Bytes > 0 {
+			s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
+				Key: "cpuset.mems", Value: topology.FormatList(usable), Reason: err.Error(), Warning: true, Then: "all of them are used, the nearest first",
+			})
+		}
 	}
-	if err == nil {
-		s.c.Mems = topology.FormatList(ids)
-	}
+	s.c.Mems = topology.FormatList(ids)
 }
 
-// memoryNodes lists the nodes that have ordinary memory, and those of them that no
-// other pod has alone.
-func (s *seating) memoryNodes() (all, usable []int) {
-	alone := s.n.ledger.Alone(s.p.Pod.UID)
+// memoryNear are the CPUs that a container's memory is to be near to: its own, or those of
+// the NUMA nodes it is bound to. There are none where it may run on all.
+func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
+	switch {
+	case c.Seat.Pool == placement.Own:
+		return c.Seat.Owned
+	case c.Home.Set:
+		node, _ := n.machine.Node(c.Home.V)
+		return node.CPUs
+	case c.Seat.Pool == placement.Reclaimed && p.Intent.NUMA.Said():
+		return c.Seat.Near
+	case c.Seat.Which.Nodes != "":
+		return homeOf(c.Seat.Seat, n.machine)
+	}
+	return cpus
+}
+
+// memoryNodes lists the nodes that have memory, ordinary or other, but for those that
+// another pod has alone; bounded reports whether there are any of these. Where others
+// have all ordinary memory alone, nobody is kept off it.
+func (s *seating) memoryNodes() (usable []int, bounded bool) {
+	var all []int
+	alone, ordinary := s.n.ledger.Alone(s.p.Pod.UID), false
 	for _, n := range s.n.machine.Nodes {
-		if n.Kind != topology.DRAM {
+		if n.Kind == topology.NoMemory {
 			continue
 		}
 		all = append(all, n.ID)
 		if n.CPUs.And(alone).Empty() {
 			usable = append(usable, n.ID)
+			ordinary = ordinary || n.Kind == topology.DRAM
 		}
 	}
-	return all, usable
+	if !ordinary {
+		return all, false
+	}
+	return usable, len(usable) < len(all)
 }
 
 // freeMemory is the memory that the limits of placed containers leave on each node,
-// in bytes; nil if the nodes' memory is not known. A container on several nodes
-// counts equally on each. Only limits of Guaranteed pods count, since these are
-// requests as well. Any other limit may be as large as its author likes, and would
-// push others off a node for nothing.
+// in bytes; nil if the nodes' memory is not known. A container on several nodes uses
+// the nearest first. Only limits of Guaranteed pods count, since these are requests as
+// well. Any other limit may be as large as its author likes, and would push others off
+// a node for nothing.
 func (s *seating) freeMemory() []uint64 {
 	free := make([]uint64, len(s.n.machine.Nodes))
 	known := false
@@ -82,20 +97,28 @@ func (s *seating) freeMemory() []uint64 {
 	if !known {
 		return nil
 	}
+	type user struct {
+		c    *Container
+		ids  []int
+		near topology.Set
+	}
+	var users []user
 	for _, c := range s.n.everyone(true) {
-		p, limit := s.n.pod(c.PodID), c.Pristine.Memory.Limit.V
-		if !c.Alive() || c.Mems == "" || limit <= 0 || p == nil || p.Intent.QoS != intent.Guaranteed {
+		p, list := s.n.pod(c.PodID), cmp.Or(c.Mems, c.Pristine.CPU.Mems)
+		if !c.Alive() || list == "" || c.Pristine.Memory.Limit.V <= 0 || p == nil || p.Intent.QoS != intent.Guaranteed {
 			continue
 		}
-		ids, err := topology.ParseList(c.Mems)
-		if err != nil || len(ids) == len(s.n.machine.Nodes) {
+		ids, err := topology.ParseList(list)
+		near := s.n.memoryNear(p, c)
+		if err != nil || near.Empty() && len(ids) == len(s.n.machine.Nodes) {
 			continue
 		}
-		for _, id := range ids {
-			if i, ok := s.n.machine.NodeIndex(id); ok {
-				free[i] -= min(free[i], uint64(limit)/uint64(len(ids)))
-			}
-		}
+		users = append(users, user{c, ids, near})
+	}
+	// Those who have no choice first.
+	slices.SortFunc(users, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })
+	for _, u := range users {
+		choose.Charge(s.n.machine, free, u.near, u.ids, uint64(u.c.Pristine.Memory.Limit.V))
 	}
 	return free
 }

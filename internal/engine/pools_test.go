@@ -158,7 +158,7 @@ func TestPools(t *testing.T) {
 		{name: "less than a CPU", pods: []asking{{name: "a", level: "dedicated", milli: 999, cpus: "8", problem: "a CPU limit of 0.999 pays for no whole CPU"}}},
 		{name: "owners keep to what no shared pool needs", pods: []asking{
 			{name: "s", level: "shared", milli: 4000, cpus: "4,8,10,12"},
-			{name: "a", level: "dedicated", milli: 4000, cpus: "6-7,14-15", mems: "3", why: "near CPUs no shared pool needs"},
+			{name: "a", level: "dedicated", milli: 4000, cpus: "6-7,14-15", mems: "3", why: "the one with the fewest CPUs of shared pools"},
 		}, after: map[string]string{"s": "4,8,10,12"}},
 		{name: "and take from it where there is no other way", pods: []asking{
 			{name: "s", level: "shared", milli: 4000, cpus: "4,8,10,12"},
@@ -173,12 +173,17 @@ func TestPools(t *testing.T) {
 		{name: "Koordinator: spread over cores", pods: []asking{
 			{name: "a", level: "LSR", milli: 2000, cpus: "3,10", mems: "1", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUBindPolicy":"SpreadByPCPUs"}`}},
 		}},
+		{name: "Koordinator: whole cores are preferred", pods: []asking{
+			{name: "s", level: "shared", milli: 1000, cpus: "8"},
+			{name: "a", level: "LSR", milli: 7000, cpus: "4-7,12-14", mems: "2-3"},
+			{name: "b", level: "LSR", milli: 4000, cpus: "1,3,9,11", mems: "0-1", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUBindPolicy":"FullPCPUs"}`}, why: "near whole cores"},
+		}},
 		{name: "Koordinator: whole cores are required", pods: []asking{
 			{name: "a", level: "LSR", milli: 3000, cpus: "4,8,10", problem: "3 CPUs are no whole cores", more: map[string]string{intent.KoordResourceSpec: `{"requiredCPUBindPolicy":"FullPCPUs"}`}},
 		}},
 		{name: "Koordinator: apart from other owners' NUMA nodes", pods: []asking{
 			{name: "a", level: "LSR", milli: 1000, cpus: "10", mems: "1"},
-			{name: "b", level: "LSR", milli: 1000, cpus: "1", mems: "0", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUExclusivePolicy":"NUMANodeLevel"}`}},
+			{name: "b", level: "LSR", milli: 1000, cpus: "8", mems: "0", more: map[string]string{intent.KoordResourceSpec: `{"preferredCPUExclusivePolicy":"NUMANodeLevel"}`}},
 		}},
 		{name: "Koordinator: the scheduler's word counts", pods: []asking{
 			{name: "a", level: "LSR", milli: 2000, cpus: "6-7", why: "assigned", mems: "3", more: map[string]string{intent.KoordResourceStatus: `{"cpuset":"6-7"}`}},
@@ -231,8 +236,12 @@ func TestPools(t *testing.T) {
 		}},
 		{name: "memory where one node is short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{
 			{name: "a", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "1", mems: "0"},
-			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "3", mems: "0-1"},
-			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "5-6", mems: "1", problem: "bytes of memory are wanted"},
+			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "5", mems: "1", why: "the one with the nearest memory"},
+			{name: "c", level: "dedicated", memory: numaBound, milli: 2000, bytes: 64 * gib, cpus: "6-7", mems: "0-1", problem: "bytes of memory are wanted"},
+		}},
+		{name: "memory where both nodes are short", machine: "2s x 1n x 4c, 4GiB/node", pods: []asking{
+			{name: "a", level: "dedicated", memory: numaBound, milli: 1000, bytes: 3 * gib, cpus: "1", mems: "0"},
+			{name: "b", level: "dedicated", memory: numaBound, milli: 1000, bytes: 5 * gib, cpus: "5", mems: "0-1", why: "the one with the nearest memory"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

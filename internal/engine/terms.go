@@ -124,11 +124,36 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 	if a.n == 0 {
 		return cpus, a.key, "", noWhole(s.p, sum, &s.c.Pristine)
 	}
-	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.passed()})
+	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.passed(), Memory: s.memory()})
 	if err == nil {
 		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
 	}
 	return got.CPUs, a.key, "chosen: " + got.Why, err
+}
+
+// leastMemory is what somebody without a limit uses at least: a node with nothing left is not
+// the place for it.
+const leastMemory = 1 << 20
+
+// memory is how much a container may use that is bound to NUMA nodes, and what is left of
+// those that nobody else has alone. What all containers of a pod use counts where they are
+// on the same nodes.
+func (s *seating) memory() placement.Memory {
+	if !s.p.Intent.NUMA.Said() {
+		return placement.Memory{}
+	}
+	bytes := max(s.c.Pristine.Memory.Limit.V, leastMemory)
+	if sum := s.p.Pod.Resources; sum != nil && (s.p.Intent.Class.V != intent.Dedicated || s.n.chosenForPod(s.p)) {
+		bytes = max(bytes, sum.Memory.Limit.V)
+	}
+	left := s.freeMemory()
+	usable, _ := s.memoryNodes()
+	for i := range left {
+		if n := &s.n.machine.Nodes[i]; n.Kind != topology.DRAM || !slices.Contains(usable, n.ID) {
+			left[i] = 0
+		}
+	}
+	return placement.Memory{Bytes: uint64(bytes), Left: left}
 }
 
 // shown is the node as the policy sees it.
@@ -153,7 +178,8 @@ func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
 	}
 	var free topology.Set
 	if isNew && s.p.Intent.NUMA.Said() {
-		free = s.n.ownable(s.p)
+		free, who.Memory = s.n.ownable(s.p), s.memory()
+		who.Devices = s.owner().Devices
 		for _, id := range slices.Concat(s.n.order, s.n.base.byPod[s.c.PodID]) {
 			if o := s.n.container(id); o != nil && o.Key.PodUID == s.c.Key.PodUID && o.Home.Set {
 				who.PodHome = o.Home

@@ -7,9 +7,9 @@ const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 // CoreUse says how an owner wants to use cores. It takes effect if the agent
 // chooses its CPUs.
 type CoreUse struct {
-	// Whole accepts only whole cores; Spread takes threads of as many cores as
-	// possible.
-	Whole, Spread bool
+	// Whole accepts only whole cores, PreferWhole as far as there are enough; Spread
+	// takes threads of as many cores as possible.
+	Whole, PreferWhole, Spread bool
 	// CoreApart and NodeApart avoid cores, or NUMA nodes, on which others own CPUs,
 	// as far as possible.
 	CoreApart, NodeApart bool
@@ -29,10 +29,9 @@ func readResourceSpec(t *texts, out *Pod) {
 		switch policy {
 		case "", "Default":
 		case "FullPCPUs":
-			// Whole cores are tried first in any case.
-			use.Whole, use.Spread = policy == spec.Required, false
+			use.Whole, use.PreferWhole, use.Spread = policy == spec.Required, true, false
 		case "SpreadByPCPUs":
-			use.Whole, use.Spread = false, true
+			use.Whole, use.PreferWhole, use.Spread = false, false, true
 		case "ConstrainedBurst":
 			out.unserved(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst is not supported")
 		default:

@@ -28,6 +28,9 @@ type Layout struct {
 	// as it is configured.
 	Shared    map[Which]topology.Set
 	Reclaimed topology.Set
+	// ReclaimedNear are CPUs of NUMA nodes where the reclaimed pool has none: for
+	// reclaimed containers that are bound there. Shared pools have them, too.
+	ReclaimedNear topology.Set
 }
 
 // Lay makes the layout of pools that are as they are configured.
@@ -80,8 +83,12 @@ func (l *Layout) CPUs(s Seat) (cpus topology.Set, ok bool) {
 	}
 	free := l.pool(s)
 	all := l.Pools.base(Rest).Minus(l.Demand.Owned)
+	var there topology.Set
+	if s.Pool == Reclaimed {
+		there = l.ReclaimedNear.And(s.Near)
+	}
 	for _, try := range []topology.Set{
-		bound(bound(free, s.Near), s.Within), bound(free, s.Within), bound(all, s.Within),
+		bound(bound(free, s.Near), s.Within), bound(there, s.Within), bound(free, s.Within), bound(all, s.Within),
 	} {
 		if !try.Empty() {
 			return try, true
@@ -102,5 +109,5 @@ func (w Which) Compare(o Which) int {
 		}
 		return 0
 	}
-	return cmp.Or(flag(w.Bound)-flag(o.Bound), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Name, o.Name), flag(w.Alone)-flag(o.Alone))
+	return cmp.Or(flag(w.Bound)-flag(o.Bound), cmp.Compare(w.Node, o.Node), cmp.Compare(w.Nodes, o.Nodes), cmp.Compare(w.Name, o.Name), flag(w.Alone)-flag(o.Alone))
 }

@@ -51,6 +51,8 @@ type Subject struct {
 	// decided that and left no word of it; empty for others.
 	New    bool
 	RunsOn topology.Set
+	// Memory is what it may use that is to be near, where it is bound to NUMA nodes.
+	Memory Memory
 	// Home is the NUMA node whose pool it sits in, PodHome that of the others of its
 	// pod; Only are the nodes that may be chosen, none for all.
 	Home, PodHome lifecycle.Opt[int]
@@ -109,6 +111,16 @@ type Want struct {
 	Passed topology.Set
 	// Loose: any of them will do.
 	Loose bool
+	// Memory is what a new owner that is bound to NUMA nodes may use.
+	Memory Memory
+}
+
+// Memory is an amount of memory, and what there is.
+type Memory struct {
+	Bytes uint64 // 0 where there is no limit
+	// Left is how many bytes are left of each NUMA node, in the order of the machine; nil
+	// where that is not known.
+	Left []uint64
 }
 
 // Assignment is where somebody is put, and why.
@@ -154,9 +166,16 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	case class == intent.Shared && s.Home.Set:
 		w := Which{Name: in.Pool.V, Bound: true, Node: s.Home.V, Alone: in.NUMA.V.Alone}
 		sit(Seat{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
+	case class == intent.Shared && len(SharedNodes(v, in)) > 1:
+		w := BoundTo(in.Pool.V, SharedNodes(v, in))
+		sit(Seat{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA nodes the scheduler chose")
+		a.Problems = unknownNodes(v.Machine, in)
 	case class == intent.Reclaimed && s.Home.Set:
 		node, _ := v.Machine.Node(s.Home.V)
 		sit(Seat{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
+	case class == intent.Reclaimed && in.NUMA.Said() && len(in.Nodes.V) > 1 && v.Layout.Sized():
+		sit(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
+		a.near(v.Machine, in)
 	case in.Nodes.Said() && class != intent.Reclaimed:
 		sit(shared, in.Nodes.Key, "the shared pool of the NUMA nodes the scheduler chose")
 		a.near(v.Machine, in)
@@ -183,21 +202,48 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	return a
 }
 
+// SharedNodes are the NUMA nodes, by id, that a pod of class shared is bound to together: those
+// that a scheduler chose where these are several. None where it is bound to one, or to none.
+func SharedNodes(v View, in *intent.Pod) (ids []int) {
+	if in.Class.V != intent.Shared || !in.NUMA.Said() || in.NUMA.V.Alone || len(in.NUMA.V.IDs) > 0 || !v.Layout.Sized() {
+		return nil
+	}
+	for _, id := range in.Nodes.V {
+		if n, ok := v.Machine.Node(id); ok && !n.CPUs.Empty() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); len(ids) < 2 {
+		return nil
+	}
+	return ids
+}
+
 // near narrows a pool to the NUMA nodes a scheduler chose.
 func (a *Assignment) near(m *topology.Machine, in *intent.Pod) {
+	for _, id := range in.Nodes.V {
+		if n, ok := m.Node(id); ok {
+			a.Seat.Near = a.Seat.Near.Union(n.CPUs)
+		}
+	}
+	a.Problems = append(a.Problems, unknownNodes(m, in)...)
+}
+
+// unknownNodes tells of NUMA nodes that a scheduler chose and that the machine does not have.
+func unknownNodes(m *topology.Machine, in *intent.Pod) []lifecycle.Problem {
 	var unknown []int
 	for _, id := range in.Nodes.V {
-		if n, ok := m.Node(id); ok && !n.CPUs.Empty() {
-			a.Seat.Near = a.Seat.Near.Union(n.CPUs)
-			continue
+		if n, ok := m.Node(id); !ok || n.CPUs.Empty() {
+			unknown = append(unknown, id)
 		}
-		unknown = append(unknown, id)
 	}
-	if len(unknown) > 0 {
-		slices.Sort(unknown)
-		a.Problems = append(a.Problems, lifecycle.Problem{
-			Key: in.Nodes.Key, Value: intent.Printable(topology.FormatList(unknown)),
-			Reason: "this node has no such NUMA node with CPUs", Refused: true,
-		})
+	if len(unknown) == 0 {
+		return nil
 	}
+	slices.Sort(unknown)
+	return []lifecycle.Problem{{
+		Key: in.Nodes.Key, Value: intent.Printable(topology.FormatList(unknown)),
+		Reason: "this node has no such NUMA node with CPUs", Refused: true,
+	}}
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/topology"
@@ -59,17 +60,47 @@ func (p *Pools) base(pool Pool) topology.Set {
 // Which tells pools of one kind apart.
 type Which struct {
 	Name string // "" is the default one
-	// Bound confines the pool to the NUMA node with id Node; Alone lets no
-	// other pool onto it.
+	// Bound confines the pool to the NUMA node with id Node, or to several: Nodes lists them
+	// then, and Node is the first. Alone lets no other pool onto its one node.
 	Bound bool
 	Node  int
+	Nodes string
 	Alone bool
+}
+
+// BoundTo is the pool of a name that is bound to the NUMA nodes with some ids.
+func BoundTo(name string, ids []int) Which {
+	w := Which{Name: name, Bound: true, Node: slices.Min(ids)}
+	if len(ids) > 1 {
+		w.Nodes = topology.FormatList(slices.Sorted(slices.Values(ids)))
+	}
+	return w
+}
+
+// On returns the ids of the NUMA nodes that the pool is bound to.
+func (w Which) On() []int {
+	switch ids, err := topology.ParseList(w.Nodes); {
+	case !w.Bound:
+		return nil
+	case w.Nodes == "" || err != nil:
+		return []int{w.Node}
+	default:
+		return ids
+	}
+}
+
+// IsOn reports whether the pool is bound to a NUMA node, or to several of which it is one.
+func (w Which) IsOn(id int) bool {
+	return w.Bound && (w.Node == id || w.Nodes != "" && slices.Contains(w.On(), id))
 }
 
 // String tells the pool from others of its kind, for people: "web of node 1".
 func (w Which) String() string {
 	text := w.Name
-	if w.Bound {
+	switch {
+	case w.Nodes != "":
+		text = strings.TrimSpace(text + " of nodes " + w.Nodes)
+	case w.Bound:
 		text = strings.TrimSpace(fmt.Sprintf("%s of node %d", text, w.Node))
 	}
 	if w.Alone {

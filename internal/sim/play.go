@@ -21,7 +21,6 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/internal/topology"
-	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
 // RunOptions are how a scenario is played.
@@ -245,39 +244,6 @@ func node(n scenario.Node) (*topology.Machine, *kernel.Cgroups, cgroup.Version, 
 		err = k.Offer(n.Kernel...)
 	}
 	return m, k, version, err
-}
-
-// machineOf makes a scenario's machine.
-func machineOf(n scenario.Node) (*topology.Machine, error) {
-	m, err := describe.Parse(n.CPUs)
-	if err != nil || !n.Special() {
-		return m, err
-	}
-	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
-	isolated, err := m.ParseCPUs(n.Isolated)
-	if err != nil {
-		return nil, fmt.Errorf("node: isolated: %w", err)
-	}
-	efficient, err := m.ParseCPUs(n.Efficient)
-	if err != nil {
-		return nil, fmt.Errorf("node: efficient: %w", err)
-	}
-	for i := range l.CPUs {
-		l.CPUs[i].Isolated = isolated.Has(i)
-		switch {
-		case efficient.Has(i):
-			l.CPUs[i].Kind = topology.EfficiencyCore
-		case !efficient.Empty():
-			l.CPUs[i].Kind = topology.PerformanceCore
-		}
-	}
-	for address, node := range n.Cards {
-		if _, is := m.Node(node); !is {
-			return nil, fmt.Errorf("node: card %s: there is no NUMA node %d", address, node)
-		}
-		l.Devices = append(l.Devices, topology.Device{Address: address, Node: node})
-	}
-	return topology.Build(l)
 }
 
 // hostOf makes a scenario's devices.

@@ -15,8 +15,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// ours is policy pools with its defaults, asked by the engine as on a node: so ledger,
-// layout, memory nodes and resizes are those of a node.
+// ours is policy pools, asked by the engine as on a node: so ledger, layout, memory nodes and
+// resizes are those of a node. placement.reclaim is leftover, so that what a pool loses is what
+// it needs.
 type ours struct {
 	tb     testing.TB
 	state  *engine.State

@@ -13,7 +13,7 @@ func TestPools(t *testing.T) {
 	needTwoCPUs(t)
 	c := real.Start(t)
 	needV1(t, c)
-	a := startTrimtab(t, c, "placement: {policy: pools}")
+	a := startTrimtab(t, c, "placement: {policy: pools, reclaim: leftover}")
 	others := named{
 		"silent":    c.RunContainer(c.RunPod(plain("silent", "")), real.ContainerSpec{Name: "app"}),
 		"shared":    c.RunContainer(c.RunPod(plain("shared", "LS")), real.ContainerSpec{Name: "app"}),

@@ -11,13 +11,15 @@ import (
 	"pgregory.net/rapid"
 )
 
+const gib = 1 << 30
+
 // TestBind are the hints that Katalyst's unit tests prefer (katalyst-core,
 // 2026-04, cpu dynamicpolicy hints), of which the agent takes one.
 func TestBind(t *testing.T) {
 	for _, c := range []struct {
 		name, machine, from string
 		want                BindWant
-		nodes, err          string
+		nodes, err, why     string
 	}{
 		{name: "H2: two CPUs of any node", machine: t16, from: "1,3-15", want: BindWant{N: 2}, nodes: "[0]"},
 		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: BindWant{N: 2, Roomy: true}, nodes: "[2]"},
@@ -29,6 +31,7 @@ func TestBind(t *testing.T) {
 		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: BindWant{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
 		{name: "A19: evenly and whole cores of an odd part", machine: t16, from: "4-7,12-15", want: BindWant{N: 6, Count: 2, Even: true, Cores: WholeCores}, err: "exactly 2 nodes, evenly, whole cores"},
 		{name: "H23: two nodes for what one would hold", machine: t16, from: "1,3-15", want: BindWant{N: 2, Count: 2}, nodes: "[0 1]"},
+		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindWant{N: 4, Count: 2, Whole: true}, nodes: "[0 1]", why: "the least left over"},
 		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{1}, Count: 1}, nodes: "[1]"},
 		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindWant{N: 2, Among: []int{0, 2, 4}, Count: 3}, err: "7 on 2 NUMA nodes"},
 		{name: "more than there is", machine: t16, from: "1,3-15", want: BindWant{N: 15}, err: "hold 15 CPUs (as few as it takes): there are 14 on 4 NUMA nodes to choose from, at most 4 on one"},
@@ -37,6 +40,28 @@ func TestBind(t *testing.T) {
 		{name: "near a device, and another for want of room", machine: t16, from: "1,3-15", want: BindWant{N: 6, Near: topology.SetOf(6)}, nodes: "[2 3]"},
 		{name: "near devices at two nodes, where one holds it", machine: t16, from: "1,3-15", want: BindWant{N: 2, Near: topology.SetOf(2, 6)}, nodes: "[1]"},
 		{name: "near devices apart", machine: t16, from: "0-15", want: BindWant{N: 6, Near: topology.SetOf(1, 6)}, nodes: "[0 3]"},
+		{name: "memory is left", machine: "4n x 2c x 2t", from: "0-15", want: BindWant{N: 2, Memory: 60 * gib, MemoryLeft: []uint64{0, 12 * gib, 64 * gib, 20 * gib}}, nodes: "[2]", why: "the nearest memory"},
+		{name: "the least memory elsewhere", machine: t16, from: "0-15", want: BindWant{N: 2, Memory: 16 * gib, MemoryLeft: []uint64{4 * gib, 8 * gib, 12 * gib, 8 * gib}}, nodes: "[2]", why: "the nearest memory"},
+		{name: "nothing tells of memory", machine: t16, from: "0-15", want: BindWant{N: 2, Memory: 16 * gib}, nodes: "[0]", why: "the lowest nodes"},
+		{name: "devices before memory", machine: t16, from: "0-15", want: BindWant{N: 2, Near: topology.SetOf(0), Memory: gib, MemoryLeft: []uint64{0, gib, gib, gib}}, nodes: "[0]", why: "the most nodes near "},
+		{name: "memory of two nodes", machine: t16, from: "0-15", want: BindWant{N: 6, Memory: 16 * gib, MemoryLeft: []uint64{4 * gib, 4 * gib, 8 * gib, 8 * gib}}, nodes: "[2 3]", why: "the nearest memory"},
+		{
+			name: "one L3 cache, and not a part of four", machine: "2s x 4l x 4c x 2t", from: "0,32,4,36,8,40,12,44,16-20,48-52", want: BindWant{N: 8}, nodes: "[1]",
+			why: "the fewest L3 caches",
+		},
+		{name: "a whole core, and not two halves", machine: "2s x 4c x 2t", from: "0-1,4-6,12-14", want: BindWant{N: 2}, nodes: "[1]", why: "the fewest cores"},
+		{name: "four halves, where these are to be spread", machine: "2s x 4c x 2t", from: "0-3,4-5,12-13", want: BindWant{N: 4, Cores: SpreadThreads}, nodes: "[0]", why: "the most cores"},
+		{
+			name: "what is preferred", machine: "2s x 4c x 2t", from: "0-3,4-7,12-15", why: "the most that is preferred", nodes: "[1]",
+			want: BindWant{N: 2, Preferences: []Preference{{Name: "x", CPUs: topology.SetOf(0, 1, 2), Avoid: true}}},
+		},
+		{name: "whole cores, where these are preferred", machine: "2s x 4c x 2t", from: "0-3,8,4-7,12-15", want: BindWant{N: 4, Cores: PreferWhole}, nodes: "[1]", why: "the most that is preferred"},
+		{
+			name: "what pools need there", machine: "2s x 4c x 2t", from: "0-1,8-9,4-7,12-15", nodes: "[1]", why: "",
+			want: BindWant{N: 2, Leave: []Left{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},
+		},
+		{name: "CPUs of shared pools", machine: "2s x 4c x 2t", from: "0-15", want: BindWant{N: 2, Shared: topology.SetOf(0, 1, 2, 3, 8, 9, 10, 11)}, nodes: "[1]", why: "the fewest CPUs of shared pools"},
+		{name: "a core less on two nodes", machine: "2s x 2n x 2c x 2t", from: "0-4,5,8-12,14", want: BindWant{N: 5}, nodes: "[0 1]", why: "the fewest packages"},
 		{name: "many sets", machine: "8s x 8n x 2c x 2t", from: "0-255", want: BindWant{N: 30}, nodes: "[0 1 2 3 4 5 6 7]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -48,7 +73,7 @@ func TestBind(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("nodes %v, error %v; want %q", ids, err, c.err)
 				}
-			case err != nil || fmt.Sprint(ids) != c.nodes || len(why) != 1:
+			case err != nil || fmt.Sprint(ids) != c.nodes || len(why) != 1 || c.why != "" && why[0].Rule != c.why:
 				t.Errorf("nodes %v by %v, error %v; want %s", ids, why, err, c.nodes)
 			}
 		})
@@ -63,6 +88,9 @@ func TestBindAgainstOracle(t *testing.T) {
 		if len(m.Nodes) > 6 {
 			return
 		}
+		if rapid.Bool().Draw(t, "distances") {
+			m = distant(t, m)
+		}
 		from := topology.SetOf(rapid.SliceOf(rapid.IntRange(0, len(m.CPUs)-1)).Draw(t, "from")...)
 		w := BindWant{
 			N: rapid.IntRange(1, 12).Draw(t, "n"), From: from, Count: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "count"),
@@ -70,11 +98,22 @@ func TestBindAgainstOracle(t *testing.T) {
 			Roomy: rapid.Bool().Draw(t, "roomy"), BySocket: rapid.IntRange(0, 3).Draw(t, "by socket") == 0,
 		}
 		w.Even = w.Count > 1 && rapid.Bool().Draw(t, "even")
-		ids, _, err := NewTree(m).Bind(w)
-		var best []int // nodes, those far from what is to be near, packages
+		if rapid.Bool().Draw(t, "memory") {
+			w.Memory = uint64(rapid.IntRange(1, 40).Draw(t, "GiB")) << 30
+			for range m.Nodes {
+				w.MemoryLeft = append(w.MemoryLeft, uint64(rapid.IntRange(0, 20).Draw(t, "GiB left"))<<30)
+			}
+		}
+		ids, why, err := NewTree(m).Bind(w)
+		var best []int // nodes, those far from what is to be near, packages, memory elsewhere, the way between them
 		var of []int
+		hold := map[int]int{} // how many sets of as many nodes do
 		for mask := 1; mask < 1<<len(m.Nodes); mask++ {
-			if cost, ok := nodeCost(m, w, mask); ok && (best == nil || slices.Compare(cost, best) < 0) {
+			cost, ok := nodeCost(m, w, mask)
+			if !ok {
+				continue
+			}
+			if hold[cost[0]]++; best == nil || slices.Compare(cost, best) < 0 {
 				best = cost
 				of = membersOf(m, mask)
 			}
@@ -96,7 +135,53 @@ func TestBindAgainstOracle(t *testing.T) {
 		if cost, ok := nodeCost(m, w, mask); !ok || slices.Compare(cost, best) != 0 {
 			t.Fatalf("%+v: %v were chosen at a cost of %v, though %v cost %v", w, ids, cost, of, best)
 		}
+		lost := 0
+		for _, a := range why[0].Against {
+			lost += a.N
+		}
+		if why[0].Of != hold[best[0]] || lost != why[0].Of-1 {
+			t.Fatalf("%+v: %v is said, of %d that hold it, %d of them lost", w, why[0], hold[best[0]], lost)
+		}
 	})
+}
+
+// distant is a machine whose firmware says how far its NUMA nodes are from each other.
+func distant(t *rapid.T, m *topology.Machine) *topology.Machine {
+	l := topology.Layout{CPUs: m.CPUs, Nodes: slices.Clone(m.Nodes)}
+	for i := range l.Nodes {
+		l.Nodes[i].Distance = make([]int, len(l.Nodes))
+		for j := range i {
+			d := rapid.IntRange(11, 13).Draw(t, "distance")
+			l.Nodes[i].Distance[j], l.Nodes[j].Distance[i] = d, d
+		}
+		l.Nodes[i].Distance[i] = 10
+	}
+	m, err := topology.Build(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// memoryAway is how many GiB are not on some nodes, times how much farther they are, taken one
+// by one from the nearest node that has one.
+func memoryAway(m *topology.Machine, w BindWant, mask int) (away int) {
+	left := slices.Clone(w.MemoryLeft)
+	for range w.Memory >> 30 {
+		best, way := -1, unreachable
+		for i := range left {
+			for j := range left {
+				if mask>>j&1 == 1 && left[i] > 0 && (best < 0 || m.Distance(j, i) < way) {
+					best, way = i, m.Distance(j, i)
+				}
+			}
+		}
+		if best >= 0 {
+			left[best] -= 1 << 30
+		}
+		away += way - localDistance
+	}
+	return away
 }
 
 func membersOf(m *topology.Machine, mask int) (ids []int) {
@@ -146,5 +231,5 @@ func nodeCost(m *topology.Machine, w BindWant, mask int) (cost []int, ok bool) {
 	if have < w.N || w.Count > 0 && k != w.Count || w.Even && w.N%k != 0 || w.BySocket && len(packages) > (w.N+largest-1)/largest {
 		return nil, false
 	}
-	return []int{k, far, len(packages), way}, true
+	return []int{k, far, len(packages), memoryAway(m, w, mask), way}, true
 }

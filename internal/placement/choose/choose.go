@@ -10,14 +10,19 @@ func (t *Tree) Choose(w Want) (Chosen, error) {
 	if w.N <= 0 {
 		return Chosen{}, nil
 	}
-	w.From = w.From.And(t.machine.Online())
-	p := picker{tree: t, want: w}
+	w.From, w.Beside = w.From.And(t.machine.Online()), w.Beside.And(t.machine.Online())
+	room, _ := t.spare.Get().(*scratch)
+	if room == nil {
+		room = &scratch{}
+	}
+	defer t.spare.Put(room)
+	p := picker{tree: t, want: w, scratch: room}
 	free := p.usable(w.From)
 	if err := p.check(free); err != nil {
 		return Chosen{}, err
 	}
 	free = p.narrow(free)
-	if !p.spread(free, w.N, w.Spread) {
+	if !p.leaving(free) && !p.spread(free, w.N, w.Spread) {
 		return Chosen{}, &ShapeError{w.N, "cannot be put together from the whole cores there are"}
 	}
 	c := Chosen{CPUs: p.out, Why: p.why}
@@ -33,6 +38,12 @@ func (p *picker) usable(from topology.Set) topology.Set {
 	if p.want.Cores != WholeCores && p.want.Cores != OneThread {
 		return from
 	}
+	return p.ofWhole(from)
+}
+
+// ofWhole returns all threads of the whole cores of a set, or, where one thread
+// of each is wanted, the first.
+func (p *picker) ofWhole(from topology.Set) topology.Set {
 	var out topology.Set
 	for first := range from.All() {
 		core := p.tree.cores[p.tree.machine.GroupOf(topology.CoreLevel, first)]
@@ -63,7 +74,7 @@ func (p *picker) check(free topology.Set) error {
 	w := p.want
 	if have := free.Len(); have < w.N {
 		return &ShortError{w.N, have, [...]string{
-			"to choose from", "in whole cores to choose from", "whole cores to choose one thread of each", "to choose from",
+			"to choose from", "in whole cores to choose from", "whole cores to choose one thread of each", "to choose from", "to choose from",
 		}[w.Cores]}
 	}
 	if w.Cores == WholeCores && w.N%p.unit() != 0 {
@@ -103,27 +114,103 @@ func (p *picker) unit() int {
 // wanted.
 func (p *picker) narrow(free topology.Set) topology.Set {
 	for _, pref := range p.want.Preferences {
-		cpus := pref.CPUs
-		if p.want.Cores == OneThread { // one thread stands for its siblings
-			cpus = p.tree.machine.Spread(topology.CoreLevel, cpus)
-		}
-		left := free.And(cpus)
-		if pref.Avoid {
-			left = free.Minus(cpus)
-		}
+		left, kept := p.prefer(free, &pref)
 		if left == free {
 			continue
 		}
-		if p.want.Cores == WholeCores {
-			left = p.usable(left)
-		}
-		kept := left.Len() >= p.want.N && p.check(left) == nil
+		partly := !kept && pref.Partly && !left.Empty() && p.near.Empty()
 		p.why = append(p.why, Reason{
-			Rule: pref.Name, Step: Narrowed, Avoid: pref.Avoid, Of: free.Len(), Left: left.Len(), Kept: kept,
+			Rule: pref.Name, Step: Narrowed, Avoid: pref.Avoid, Of: free.Len(), Left: left.Len(), Kept: kept, Partly: partly,
 		})
 		if kept {
 			free = left
+		} else if partly {
+			p.near, p.nearName = p.of(pref.CPUs), pref.Name
 		}
+	}
+	return p.keepWhole(free)
+}
+
+// of are those CPUs that stand for some of a preference: one thread for its siblings.
+func (p *picker) of(cpus topology.Set) topology.Set {
+	if p.want.Cores == OneThread {
+		return p.tree.machine.Spread(topology.CoreLevel, cpus)
+	}
+	return cpus
+}
+
+// prefer says what a preference leaves of free CPUs, and whether that holds what is wanted.
+func (p *picker) prefer(free topology.Set, pref *Preference) (left topology.Set, kept bool) {
+	left = free.And(p.of(pref.CPUs))
+	if pref.Avoid {
+		left = free.Minus(p.of(pref.CPUs))
+	}
+	if left == free {
+		return free, true
+	}
+	if p.want.Cores == WholeCores {
+		left = p.usable(left)
+	}
+	return left, left.Len() >= p.want.N && p.check(left) == nil
+}
+
+// leaving chooses so that what others need of NUMA nodes is left to them. It reports
+// false, and nothing is chosen, where that is not possible or nobody needs anything.
+func (p *picker) leaving(free topology.Set) bool {
+	if len(p.want.Spread) > 0 {
+		return false
+	}
+	if p.leaves(free); len(p.leave) == 0 {
+		return false
+	}
+	p.from(free)
+	r := Reason{Rule: "CPUs that pools bound to a NUMA node need", Step: Narrowed, Avoid: true, Of: free.Len(), Left: int(p.have[0])}
+	r.Kept = r.Left >= p.want.N
+	said := len(p.why)
+	p.why = append(p.why, r)
+	if r.Kept && p.take(0, p.want.N) {
+		return true
+	}
+	p.why[said].Kept = false
+	p.why, p.out, p.leave = p.why[:said+1], topology.Set{}, nil
+	return false
+}
+
+// leaves works out how many CPUs of each NUMA node are left to others where these may be
+// taken.
+func (p *picker) leaves(free topology.Set) {
+	for _, l := range p.want.Leave {
+		if n := l.N - l.CPUs.Minus(free).Len(); n > 0 {
+			at, _ := p.tree.machine.NodeIndex(l.Node)
+			p.leave = append(p.leave, leave{at, n})
+		}
+	}
+}
+
+// reduced is how many of n CPUs of a NUMA node, by its index, are not left to others.
+func (p *picker) reduced(node, n int) int {
+	for _, l := range p.leave {
+		if l.node == node {
+			n = max(0, n-l.n)
+			n -= n % p.unit()
+		}
+	}
+	return n
+}
+
+// keepWhole narrows a set to whole cores, where these are preferred and enough.
+func (p *picker) keepWhole(free topology.Set) topology.Set {
+	if p.want.Cores != PreferWhole || p.want.N < p.tree.threads {
+		return free
+	}
+	whole := p.ofWhole(free)
+	if whole == free {
+		return free
+	}
+	kept := whole.Len() >= p.want.N && p.check(whole) == nil
+	p.why = append(p.why, Reason{Rule: "whole cores", Step: Narrowed, Of: free.Len(), Left: whole.Len(), Kept: kept})
+	if kept {
+		return whole
 	}
 	return free
 }

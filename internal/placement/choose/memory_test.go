@@ -37,6 +37,8 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	m := memoryMachine(t)
 	both := []topology.MemoryKind{topology.DRAM, topology.HBM}
+	slow := []topology.MemoryKind{topology.PMEM}
+	further := append(slow, topology.HBM)
 	for _, tt := range []struct {
 		name string
 		q    Memory
@@ -52,6 +54,12 @@ func TestNodes(t *testing.T) {
 		{"what is left counts", Memory{Bytes: 50, Free: []uint64{40, 90, 0, 0, 0}}, "0", "[0 1]"},
 		{"within a bound", Memory{Bytes: 50, Within: []int{1}}, "0", "[1]"},
 		{"nothing asked", Memory{}, "5", "[1]"},
+		{"nothing is left there", Memory{Free: []uint64{0, 90, 0, 0, 0}}, "0", "[0 1]"},
+		{"nor at the next", Memory{Bytes: 1, Free: []uint64{0, 0, 9, 0, 9}, Kinds: both}, "0", "[0 2]"},
+		{"nothing is left anywhere", Memory{Free: make([]uint64, 5)}, "0", "0 bytes of memory are wanted, and 0 are left on 2 NUMA nodes"},
+		{"further kinds where it does not fit", Memory{Bytes: 150, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1 4]"},
+		{"no further kinds where it does", Memory{Bytes: 130, Further: slow, Free: []uint64{40, 90, 20, 20, 500}}, "0", "[0 1]"},
+		{"further kinds by distance", Memory{Bytes: 45, Further: further, Free: []uint64{40, 0, 20, 20, 500}}, "0", "[0 2]"},
 		{"too much", Memory{Bytes: 201}, "0", "201 bytes of memory are wanted, and 200 are left on 2 NUMA nodes"},
 		{"no such kind", Memory{Kinds: []topology.MemoryKind{topology.NoMemory}}, "0", "0 bytes of memory are wanted, and 0 are left on 0 NUMA nodes"},
 	} {
@@ -80,21 +88,96 @@ func TestNodesHoldWhatIsAsked(t *testing.T) {
 		for k := range topology.NoMemory {
 			if rapid.Bool().Draw(t, "kind") {
 				q.Kinds = append(q.Kinds, k)
+			} else if rapid.Bool().Draw(t, "further") && (k != topology.DRAM || len(q.Kinds) > 0) {
+				q.Further = append(q.Further, k)
 			}
 		}
 		for range m.Nodes {
 			q.Free = append(q.Free, rapid.Uint64Range(0, 200).Draw(t, "free"))
 		}
 		var all, got uint64
-		for _, i := range usableNodes(m, q) {
+		kinds := q.Kinds
+		if len(kinds) == 0 {
+			kinds = []topology.MemoryKind{topology.DRAM}
+		}
+		for _, i := range usableNodes(m, q.Within, append(kinds, q.Further...)) {
 			all += q.Free[i]
 		}
 		nodes, err := Nodes(m, q)
 		for _, id := range nodes {
 			got += q.Free[id]
 		}
-		if err == nil && got < q.Bytes || err != nil && all >= q.Bytes {
+		if err == nil && got < q.Bytes || err != nil && all >= max(q.Bytes, 1) {
 			t.Fatalf("%d wanted, %d on %v, %d in all: %v", q.Bytes, got, nodes, all, err)
 		}
 	})
+}
+
+// twoPackages are packages of two nodes each: 10 to itself, 12 beside, and across 21 or 31.
+func twoPackages(t testing.TB) *topology.Machine {
+	t.Helper()
+	l := topology.Layout{}
+	for i := range 4 {
+		l.CPUs = append(l.CPUs, topology.CPU{ID: i, Core: i % 2, Node: i, Package: i / 2})
+	}
+	for id, far := range [][]int{{10, 12, 31, 21}, {12, 10, 21, 31}, {31, 21, 10, 12}, {21, 31, 12, 10}} {
+		l.Nodes = append(l.Nodes, topology.Node{ID: id, Memory: 100, Distance: far})
+	}
+	m, err := topology.Build(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestSpillsToTheNearest: first within the package, then to the nearest node of the other,
+// wherever more is left.
+func TestSpillsToTheNearest(t *testing.T) {
+	t.Parallel()
+	m := twoPackages(t)
+	for _, tt := range []struct {
+		cpu   string
+		bytes uint64
+		free  []uint64
+		want  string
+	}{
+		{"0", 110, []uint64{100, 20, 100, 100}, "[0 1]"},
+		{"0", 110, []uint64{100, 0, 100, 50}, "[0 3]"},
+		{"1", 110, []uint64{0, 100, 20, 100}, "[1 2]"},
+		{"1", 150, []uint64{0, 100, 20, 100}, "[1 2 3]"},
+		{"3", 10, []uint64{90, 50, 0, 0}, "[0 3]"},
+		{"2", 0, []uint64{90, 50, 0, 0}, "[1 2]"},
+		{"0-1", 250, []uint64{100, 100, 60, 60}, "[0 1 2]"},
+	} {
+		got, err := Nodes(m, Memory{Bytes: tt.bytes, CPUs: cpus(t, m, tt.cpu), Free: tt.free})
+		if fmt.Sprint(got) != tt.want || err != nil {
+			t.Errorf("%d bytes for CPUs %s of %v: %v, %v, want %s", tt.bytes, tt.cpu, tt.free, got, err, tt.want)
+		}
+	}
+}
+
+// TestCharge: memory is used as near as there is room.
+func TestCharge(t *testing.T) {
+	t.Parallel()
+	m := twoPackages(t)
+	for _, tt := range []struct {
+		cpus  string
+		ids   []int
+		bytes uint64
+		want  string
+	}{
+		{"0", []int{0}, 30, "[70 40 100 100]"},
+		{"0", []int{0, 1}, 120, "[0 20 100 100]"},
+		{"0", []int{0, 1, 3}, 160, "[0 0 100 80]"},
+		{"0-1", []int{0, 1}, 60, "[70 10 100 100]"},
+		{"0-1", []int{0, 1}, 120, "[20 0 100 100]"},
+		{"", []int{1, 2, 3}, 150, "[100 0 45 45]"},
+		{"0", []int{0, 7}, 500, "[0 40 100 100]"},
+	} {
+		free := []uint64{100, 40, 100, 100}
+		Charge(m, free, cpus(t, m, tt.cpus), tt.ids, tt.bytes)
+		if fmt.Sprint(free) != tt.want {
+			t.Errorf("%d bytes at %v for CPUs %q: %v are left, want %s", tt.bytes, tt.ids, tt.cpus, free, tt.want)
+		}
+	}
 }

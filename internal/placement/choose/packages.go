@@ -17,9 +17,10 @@ type inner struct{ group, pkg, have int }
 
 // overPackages improves on n CPUs that were divided over packages, one filled
 // after the other, at some cost: where as few packages have them on fewer dies, or
-// on no more dies and fewer NUMA nodes, it returns these and of how many they are.
+// on no more dies and fewer NUMA nodes, it returns these and of how many they are. What
+// is used with others is where these are.
 func (p *picker) overPackages(g *group, n int, filled []share, c cost) (best []share, level topology.Level, of int) {
-	if p.tree.groups[g.parts[0]].outer != topology.PackageLevel {
+	if p.tree.groups[g.parts[0]].outer != topology.PackageLevel || p.beside != nil {
 		return nil, 0, 0
 	}
 	for _, l := range [...]topology.Level{topology.DieLevel, topology.NodeLevel} {
@@ -45,7 +46,7 @@ func (p *picker) inside(g *group, l topology.Level) []inner {
 		switch of := &p.tree.groups[at]; {
 		case p.have[at] == 0:
 		case of.inner >= l:
-			parts = append(parts, inner{at, pkg, p.have[at]})
+			parts = append(parts, inner{at, pkg, int(p.have[at])})
 		default:
 			for _, part := range of.parts {
 				add(part, pkg)
@@ -135,5 +136,22 @@ func (p *picker) fewest(parts []inner, n int, sets []packageSet) (shares []share
 			return nil, c, false
 		}
 	}
-	return append(shares, share{last.group, n}), c.plus(last.cost), true
+	c, shares = c.plus(last.cost), append(shares, share{last.group, n})
+	c.spans[topology.DieLevel] = p.dies(shares)
+	return shares, c, true
+}
+
+// dies is on how many dies some groups are: those inside of a die do not count it.
+func (p *picker) dies(shares []share) (n int16) {
+	var seen [topology.MaxNodes]int
+	for _, s := range shares {
+		at := s.group
+		for p.tree.groups[at].outer > topology.DieLevel {
+			at = p.tree.groups[at].parent
+		}
+		if int(n) < len(seen) && !slices.Contains(seen[:n], at) {
+			seen[n], n = at, n+1
+		}
+	}
+	return n
 }

@@ -127,43 +127,76 @@ func coresOfGroup(m *topology.Machine, chosen, from topology.Set, n int) int {
 	return min(best, n)
 }
 
-// A second, slow way to the same answer: all subsets are looked at. As few
-// groups as possible are used at the outermost level that divides the machine;
-// where one is enough, as few as possible at the next, and so on; and where one
-// innermost group is enough, no more whole cores are broken than must be. Over
-// several packages as few dies are used as possible, or, where packages are one
-// die each, NUMA nodes.
+// A second, slow way to the same answer: all subsets of the CPUs that others left are looked
+// at, on machines with several kinds of cores and shared pools, too. They are compared by the
+// criteria in the order of docs/placement.md: as few groups as possible are used at the
+// outermost level that divides the machine; where one is enough, as few as possible at the
+// next, and so on; and where one innermost group is enough, as few cores as possible, no more
+// whole ones broken than must be, and the fewest CPUs of shared pools. Over several packages as
+// few dies are used as possible, or, where packages are one die each, NUMA nodes.
 func TestNoSubsetIsBetter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := oddMachine(t, 11)
-		from := someOf(t, m, "from")
-		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: from, Roomy: rapid.Bool().Draw(t, "roomy")}
-		got, err := NewTree(m).Choose(w)
+		hybrid := rapid.IntRange(0, 3).Draw(t, "hybrid") == 0
+		if hybrid {
+			m = hybridOf(t, m)
+		}
+		w := Want{N: rapid.IntRange(1, 8).Draw(t, "n"), From: someOf(t, m, "from"), Roomy: rapid.Bool().Draw(t, "roomy")}
+		tree := NewTree(m)
+		if tree.uniform && rapid.Bool().Draw(t, "pools") { // of cores of different sizes whole ones come first
+			w.Shared = someOf(t, m, "shared").And(w.From)
+		}
+		got, err := tree.Choose(w)
 		if err != nil {
 			return
 		}
-		mine := price(m, from, got.CPUs)
+		mine := price(m, &w, tree.hybrid, got.CPUs)
 		for mask := range uint64(1) << len(m.CPUs) {
 			s := topology.Set{0: mask}
-			if bits.OnesCount64(mask) != w.N || !from.Contains(s) {
+			if bits.OnesCount64(mask) != w.N || !w.From.Contains(s) {
 				continue
 			}
-			if other := price(m, from, s); less(other, mine) {
-				t.Fatalf("%d of %s: chose %s at a cost of %v, though %s costs %v",
-					w.N, m.Format(from), m.Format(got.CPUs), mine, m.Format(s), other)
+			if other := price(m, &w, tree.hybrid, s); less(other, mine) {
+				t.Fatalf("%d of %s, pools on %s: chose %s at a cost of %v, though %s costs %v",
+					w.N, m.Format(w.From), m.Format(w.Shared), m.Format(got.CPUs), mine, m.Format(s), other)
 			}
 		}
 	})
 }
 
+// hybridOf has cores of one thread be efficient ones.
+func hybridOf(t *rapid.T, m *topology.Machine) *topology.Machine {
+	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
+	for i := range l.CPUs {
+		if l.CPUs[i].Kind = topology.PerformanceCore; m.Groups(topology.CoreLevel)[m.GroupOf(topology.CoreLevel, i)].Len() == 1 {
+			l.CPUs[i].Kind = topology.EfficiencyCore
+		}
+	}
+	m, err := topology.Build(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // price counts, level by level, how many groups some CPUs are in, nested as the
-// levels are, up to the first with more than one; then the cores broken.
-func price(m *topology.Machine, from, s topology.Set) []int {
+// levels are, up to the first with more than one; then the cores, those broken, and CPUs of
+// shared pools. Inside of a NUMA node kinds of cores come first.
+func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 	var out []int
 	for _, l := range []topology.Level{
 		topology.PackageLevel, topology.DieLevel, topology.NodeLevel, topology.L3Level,
 	} {
+		if l == topology.L3Level {
+			kinds, split := ofKinds(m, s)
+			if out = append(out, kinds); kinds > 1 {
+				return out
+			}
+			if hybrid {
+				out = append(out, split, s.And(m.Of(topology.EfficiencyCore)).Len())
+			}
+		}
 		n := m.Count(l, s)
 		out = append(out, n)
 		switch {
@@ -176,13 +209,30 @@ func price(m *topology.Machine, from, s topology.Set) []int {
 		}
 		return out
 	}
+	out = append(out, m.Count(topology.CoreLevel, s))
 	broken := 0
 	for _, core := range m.Groups(topology.CoreLevel) {
-		if both := s.And(core); from.Contains(core) && !both.Empty() && both != core {
+		if both := s.And(core); w.From.Contains(core) && !both.Empty() && both != core {
 			broken++
 		}
 	}
-	return append(out, broken)
+	return append(out, broken, s.And(w.Shared).Len())
+}
+
+// ofKinds counts of how many kinds the cores of some CPUs are, and how many of them are taken
+// in part.
+func ofKinds(m *topology.Machine, s topology.Set) (kinds, split int) {
+	for k := topology.PlainCore; k <= topology.EfficiencyCore; k++ {
+		if !s.And(m.Of(k)).Empty() {
+			kinds++
+		}
+	}
+	for _, core := range m.Groups(topology.CoreLevel) {
+		if both := s.And(core); !both.Empty() && both != core {
+			split++
+		}
+	}
+	return kinds, split
 }
 
 func less(a, b []int) bool {

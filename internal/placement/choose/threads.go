@@ -1,12 +1,14 @@
 package choose
 
 import (
+	"cmp"
+
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
 // threads divides n over the cores of a group, into p.some, and says what that
-// costs: whole cores as long as they fit, the rest out of one that is broken
-// already, the fullest that holds it.
+// costs: the rest of cores it is used with, whole cores as long as they fit, and what is
+// then missing out of one that is broken already, the fullest that holds it.
 func (p *picker) threads(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {
@@ -16,29 +18,47 @@ func (p *picker) threads(at, n int) (c cost, ok bool) {
 	if p.want.Cores == SpreadThreads || p.want.Cores == OneThread {
 		return p.oneOfEach(cores, n)
 	}
-	n = p.wholeCores(cores, n)
-	if n > 0 && p.want.Cores == AnyThread {
+	n = p.wholeCores(cores, p.completing(cores, n))
+	if n > 0 && p.want.Cores != WholeCores {
 		n = p.parts(cores, n)
 	}
-	for _, s := range p.some {
-		c.spans[topology.CoreLevel]++
-		if p.whole(s.group) && s.n < p.tree.groups[s.group].size {
-			c.broken++
-		}
-	}
-	return c, n == 0
+	return p.threadCost(), n == 0
 }
 
-func (p *picker) whole(core int) bool { return p.have[core] == p.tree.groups[core].size }
+func (p *picker) whole(core int) bool { return int(p.have[core]) == p.tree.groups[core].size }
+
+// completing takes what is free of cores that have CPUs beside, where all of it fits, and
+// returns how many CPUs are still missing.
+func (p *picker) completing(cores []int, n int) int {
+	if p.beside == nil || p.want.Cores == WholeCores {
+		return n
+	}
+	for _, core := range cores {
+		if have := int(p.have[core]); p.rest(core) && have <= n {
+			p.some = append(p.some, share{core, have})
+			n -= have
+		}
+	}
+	return n
+}
+
+// rest reports whether what is free of a core is the rest of one that it is used with.
+func (p *picker) rest(core int) bool {
+	beside, have := p.besides(core), int(p.have[core])
+	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
+}
 
 // wholeCores takes whole cores that fit and returns how many CPUs are still
 // missing. Large cores come first: small ones fill what is left over.
 func (p *picker) wholeCores(cores []int, n int) int {
+	turns := p.turns()
 	for size := p.tree.threads; size > 0 && n > 0; size-- {
-		for _, core := range cores {
-			if size <= n && p.tree.groups[core].size == size && p.whole(core) {
-				p.some = append(p.some, share{core, size})
-				n -= size
+		for turn := range turns {
+			for _, core := range cores {
+				if size <= n && p.tree.groups[core].size == size && p.whole(core) && (turns == 1 || p.turn(core) == turn) {
+					p.some = append(p.some, share{core, size})
+					n -= size
+				}
 			}
 		}
 		if p.tree.uniform {
@@ -61,11 +81,13 @@ func (p *picker) parts(cores []int, n int) int {
 		return 0
 	}
 	for size := p.tree.threads; size > 0; size-- {
-		for _, core := range cores {
-			if n > 0 && p.have[core] == size && !p.taken(core, taken) {
-				take := min(n, size)
-				p.some = append(p.some, share{core, take})
-				n -= take
+		for turn := range p.turns() {
+			for _, core := range cores {
+				if n > 0 && int(p.have[core]) == size && p.turn(core) == turn && !p.taken(core, taken) {
+					take := min(n, size)
+					p.some = append(p.some, share{core, take})
+					n -= take
+				}
 			}
 		}
 	}
@@ -73,24 +95,28 @@ func (p *picker) parts(cores []int, n int) int {
 }
 
 // fullest returns the core with the fewest free threads that are n or more, of
-// the whole ones or of the broken ones; -1 where there is none.
+// the whole ones or of the broken ones, those first that are near and of equally full
+// ones those nobody else runs on; -1 where there is none.
 func (p *picker) fullest(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
-		if p.have[core] >= n && p.whole(core) == whole && (best < 0 || p.have[core] < p.have[best]) &&
-			!p.taken(core, taken) {
+		if int(p.have[core]) < n || p.whole(core) != whole || p.taken(core, taken) {
+			continue
+		}
+		if best < 0 || cmp.Or(p.distant(core)-p.distant(best), int(p.have[core]-p.have[best]), p.sharing(core)-p.sharing(best)) < 0 {
 			best = core
 		}
 	}
 	return best
 }
 
-// taken reports whether a core is one of the first n that were taken, as a whole.
+// taken reports whether a core is one of the first n that were taken, as a whole or to
+// complete it.
 func (p *picker) taken(core, n int) bool {
-	if n == 0 || !p.whole(core) {
+	if n == 0 || !p.whole(core) && !p.rest(core) {
 		return false
 	}
-	if p.tree.uniform { // they were taken in order
+	if p.tree.uniform && p.beside == nil && p.turns() == 1 { // they were taken in order
 		return core <= p.some[n-1].group
 	}
 	return isUsed(p.some[:n], core)
@@ -100,28 +126,98 @@ func (p *picker) taken(core, n int) bool {
 // second one of any.
 func (p *picker) oneOfEach(cores []int, n int) (c cost, ok bool) {
 	for _, whole := range []bool{true, false} {
-		for _, core := range cores {
-			if n > 0 && p.have[core] > 0 && p.whole(core) == whole {
-				p.some = append(p.some, share{core, 1})
-				n--
+		for turn := range p.turns() {
+			for _, core := range cores {
+				if n > 0 && p.have[core] > 0 && p.whole(core) == whole && p.turn(core) == turn {
+					p.some = append(p.some, share{core, 1})
+					n--
+				}
 			}
 		}
 	}
 	for took := true; took && n > 0; {
 		took = false
 		for i := range p.some {
-			if s := &p.some[i]; n > 0 && s.n < p.have[s.group] {
+			if s := &p.some[i]; n > 0 && s.n < int(p.have[s.group]) {
 				s.n++
 				n--
 				took = true
 			}
 		}
 	}
+	return p.threadCost(), n == 0
+}
+
+// threadCost is what the threads of p.some cost.
+func (p *picker) threadCost() (c cost) {
 	for _, s := range p.some {
-		c.spans[topology.CoreLevel]++
-		if p.whole(s.group) && s.n < p.tree.groups[s.group].size {
+		g := &p.tree.groups[s.group]
+		if g.efficient {
+			c.efficient += int16(s.n)
+		}
+		c.addCore(g, s.n, p.whole(s.group), p.rest(s.group), p.besides(s.group))
+		if p.nearby != nil {
+			c.near += int16(min(s.n, int(p.nearby[s.group])))
+		}
+		if p.shared != nil {
+			c.shared += int16(max(0, s.n-int(p.have[s.group]-p.shared[s.group])))
+		}
+	}
+	return c
+}
+
+// addCore adds what n threads of a core cost, of which the one who asks may have others.
+func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
+	if rest {
+		if n+beside == g.size {
+			c.split--
+		}
+		return
+	}
+	for l := g.outer; l <= topology.CoreLevel; l++ {
+		c.spans[l]++
+	}
+	if g.ofKind {
+		c.kinds++
+	}
+	if n < g.size {
+		c.split++
+		if whole {
 			c.broken++
 		}
 	}
-	return c, n == 0
+}
+
+// turns is how many turns cores are taken in: see turnOf.
+func (p *picker) turns() int {
+	n := 1
+	if p.shared != nil {
+		n = p.tree.threads + 1
+	}
+	if p.nearby != nil {
+		n *= 2
+	}
+	return n
+}
+
+// turn is the turn of a core.
+func (p *picker) turn(core int) int {
+	return p.turnOf(p.distant(core) > 0, p.sharing(core))
+}
+
+// distant is 1 for a core that has nothing of what is near.
+func (p *picker) distant(core int) int {
+	if p.nearby != nil && p.nearby[core] == 0 {
+		return 1
+	}
+	return 0
+}
+
+// turnOf says in which of several turns a core or CPU is taken: first what is near, and
+// of that what has the fewest CPUs others run on.
+func (p *picker) turnOf(far bool, sharing int) (turn int) {
+	if far && p.nearby != nil {
+		turn = p.turns() / 2
+	}
+	return turn + sharing
 }

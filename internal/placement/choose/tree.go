@@ -2,6 +2,8 @@ package choose
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -13,7 +15,19 @@ type Tree struct {
 	groups  []group // the root first, parents before their parts
 	threads int     // of the largest core
 	uniform bool    // all cores have as many
+	hybrid  bool    // they have not, and there are several kinds
+	shapes  int     // how many there are
 	cores   [][]int // the CPUs of each, by the machine's number of the core
+	// byNode is the group of each NUMA node, by its index; -1 where it is none.
+	byNode []int
+	// nearest lists the NUMA nodes by how near they are to each, by index; packages has the
+	// packages of each, a bit each, and is nil where there are more than 64.
+	nearest  [][]uint8
+	packages []uint64
+	// leaf is the innermost group of each CPU.
+	leaf [topology.MaxCPUs]int32
+	// spare are scratches for further questions: they hold nothing but room.
+	spare sync.Pool
 }
 
 // group is some CPUs that are close to each other.
@@ -25,7 +39,10 @@ type group struct {
 	threads      []int // the CPUs of a core; nil where there is more than one
 	node         int   // index of the NUMA node all CPUs are at, or -1
 	parts        []int // indices of what it is divided into
+	parent       int   // index of what it is a part of; -1 of the root
 	ofCores      bool  // the parts are cores, or it is one
+	ofKind       bool  // it is the cores of one kind of a NUMA node
+	efficient    bool  // all cores are
 	// Groups of one shape are divided alike all the way down.
 	shape int
 }
@@ -39,35 +56,85 @@ func NewTree(m *topology.Machine) *Tree {
 		t.uniform = t.uniform && c.Len() == cores[0].Len()
 		t.cores = append(t.cores, c.Members())
 	}
-	t.add(m.Online(), topology.PackageLevel, map[string]int{})
+	t.hybrid = !t.uniform && len(t.kinds(m.Online())) > 1
+	shapes := map[string]int{}
+	t.add(m.Online(), topology.PackageLevel, -1, false, shapes)
+	t.shapes = len(shapes)
+	t.byNode = make([]int, len(m.Nodes))
+	for i := range t.byNode {
+		t.byNode[i] = -1
+	}
+	for at := len(t.groups) - 1; at >= 0; at-- { // outer groups last, where several are the node
+		if g := &t.groups[at]; g.node >= 0 && g.outer <= topology.NodeLevel && g.size == m.Nodes[g.node].CPUs.And(m.Online()).Len() {
+			t.byNode[g.node] = at
+		}
+	}
+	t.neighbours()
 	return t
 }
 
+// neighbours works out what is asked again and again of pairs of NUMA nodes.
+func (t *Tree) neighbours() {
+	m := t.machine
+	if packages := len(m.Groups(topology.PackageLevel)); packages <= 64 {
+		t.packages = make([]uint64, len(m.Nodes))
+		for i := range m.Nodes {
+			for cpu := range m.Nodes[i].CPUs.And(m.Online()).All() {
+				t.packages[i] |= 1 << m.GroupOf(topology.PackageLevel, cpu)
+			}
+		}
+	}
+	for i := range m.Nodes {
+		order := make([]uint8, len(m.Nodes))
+		for j := range order {
+			order[j] = uint8(j)
+		}
+		slices.SortStableFunc(order, func(a, b uint8) int { return m.Distance(i, int(a)) - m.Distance(i, int(b)) })
+		t.nearest = append(t.nearest, order)
+	}
+}
+
 // add appends the group of some CPUs and everything below it. level is the
-// outermost it is a group of.
-func (t *Tree) add(cpus topology.Set, level topology.Level, shapes map[string]int) int {
+// outermost it is a group of; ofKind says that a NUMA node was divided by kinds of
+// cores.
+func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind bool, shapes map[string]int) int {
 	at := len(t.groups)
-	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), ofCores: true}
+	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), parent: parent, ofCores: true, ofKind: ofKind}
 	t.groups = append(t.groups, g)
 	form := ""
 	for ; level <= topology.CoreLevel; level++ {
-		sets := t.divide(cpus, level)
+		sets, kinds := t.divide(cpus, level), false
+		if level == topology.L3Level && !ofKind {
+			if byKind := t.kinds(cpus); len(byKind) > 1 {
+				sets, kinds = byKind, true
+			}
+		}
 		if len(sets) == 1 {
 			g.inner = level
 			continue
 		}
+		if level == g.outer { // a kind of cores that has several
+			g.inner = level - 1
+		}
 		for _, s := range sets {
-			part := t.add(s, level, shapes)
+			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
+			g.ofCores = g.ofCores && t.groups[part].threads != nil && !kinds // as where each has an L2 cache of its own
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
-		g.ofCores = level == topology.CoreLevel
 		break
 	}
 	if g.parts == nil {
 		g.threads = cpus.Members()
+		for _, cpu := range g.threads {
+			t.leaf[cpu] = int32(at)
+		}
 	}
-	form = fmt.Sprint(g.outer, g.inner, g.size, form)
+	if g.outer <= topology.NodeLevel && g.inner >= topology.NodeLevel {
+		g.ofKind = len(g.parts) == 0 || !t.groups[g.parts[0]].ofKind
+	}
+	g.efficient = t.machine.Of(topology.EfficiencyCore).Contains(cpus)
+	form = fmt.Sprint(g.outer, g.inner, g.ofKind, g.efficient, g.size, form)
 	if _, known := shapes[form]; !known {
 		shapes[form] = len(shapes)
 	}
@@ -87,6 +154,29 @@ func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
 	return parts
 }
 
+// kinds splits CPUs by the kind of their cores, those with the lowest CPU first.
+// On a hybrid processor an owner is on one kind where that holds it: its threads
+// would not be equally fast on two.
+func (t *Tree) kinds(cpus topology.Set) []topology.Set {
+	var parts []topology.Set
+	for !cpus.Empty() {
+		kind, part := t.machine.CPUs[cpus.First()].Kind, topology.Set{}
+		for cpu := range cpus.All() {
+			if t.machine.CPUs[cpu].Kind == kind {
+				part.Add(cpu)
+			}
+		}
+		parts, cpus = append(parts, part), cpus.Minus(part)
+	}
+	return parts
+}
+
+// byKind reports whether the parts of a group are kinds of cores.
+func (t *Tree) byKind(g *group) bool {
+	part := &t.groups[g.parts[0]]
+	return part.ofKind && part.outer > topology.NodeLevel
+}
+
 // nodeOf returns the index of the one NUMA node CPUs are at, or -1.
 func (t *Tree) nodeOf(cpus topology.Set) int {
 	first, _ := t.machine.NodeIndex(t.machine.CPUs[cpus.First()].Node)
@@ -94,4 +184,20 @@ func (t *Tree) nodeOf(cpus topology.Set) int {
 		return first
 	}
 	return -1
+}
+
+// id names a group for people: the id of a package or NUMA node, else its first CPU.
+func (t *Tree) id(at int) int {
+	g := &t.groups[at]
+	for g.threads == nil {
+		g = &t.groups[g.parts[0]]
+	}
+	switch cpu := t.machine.CPUs[g.threads[0]]; t.groups[at].outer {
+	case topology.PackageLevel:
+		return cpu.Package
+	case topology.NodeLevel:
+		return cpu.Node
+	default:
+		return cpu.ID
+	}
 }

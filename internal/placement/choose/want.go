@@ -23,6 +23,9 @@ const (
 	// SpreadThreads takes one thread of as many cores as possible before it
 	// takes a second of any. Siblings are left to others.
 	SpreadThreads
+	// PreferWhole keeps to whole cores where there are enough of them, and is
+	// AnyThread where there are not, or where less than a core is wanted.
+	PreferWhole
 )
 
 // Preference narrows what is chosen from, where enough is left.
@@ -30,6 +33,16 @@ type Preference struct {
 	Name  string // for people: what is near or avoided
 	CPUs  topology.Set
 	Avoid bool // rather not these, instead of rather these
+	// Partly: where these are too few, as many of them as possible are preferred, as
+	// far as that takes no more dies and NUMA nodes.
+	Partly bool
+}
+
+// Left is what others need of a NUMA node and can have nowhere else.
+type Left struct {
+	Node int          // its id
+	CPUs topology.Set // of these
+	N    int
 }
 
 // Want is a question for CPUs. The zero value of each field is a good default.
@@ -44,6 +57,14 @@ type Want struct {
 	// Beside are CPUs the chosen ones will be used together with: groups that
 	// have more of them are preferred to anything but preferences.
 	Beside topology.Set
+	// Shared are CPUs that others run on who can run elsewhere: of choices that are
+	// equal for the one who asks, the one with the fewest of them is taken.
+	Shared topology.Set
+	// Leave is left to others where enough is left beside. It does not count with
+	// Spread.
+	Leave []Left
+	// Efficient prefers efficient cores to others, also where there are too few for all.
+	Efficient bool
 	// Roomy prefers the group with the most left over to the one with the
 	// least: it spreads load over the machine instead of packing it.
 	Roomy bool

@@ -11,24 +11,18 @@ import (
 )
 
 // bind chooses NUMA nodes and, on these, CPUs.
-func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want) (topology.Set, []choose.Reason, error) {
+func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want, memory placement.Memory) (topology.Set, []choose.Reason, error) {
 	numa := s.Intent.NUMA.V
 	if err := absent(v.Machine, numa.IDs); err != nil {
 		return topology.Set{}, nil, err
 	}
 	q := choose.BindWant{
-		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, BySocket: numa.BySocket, Roomy: w.Roomy,
+		N: w.N, From: w.From, Among: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, Whole: numa.Exclusive, BySocket: numa.BySocket, Roomy: w.Roomy,
+		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Leave: w.Leave, Memory: memory.Bytes, MemoryLeft: memory.Left,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
 	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))
-	// What pools bound to a node have is the last to be taken: they have nowhere
-	// else to go.
-	q.From = w.From.Minus(ofBoundPools(v.Layout))
-	ids, why, err := p.Tree.Bind(q)
-	if err != nil {
-		q.From = w.From
-		ids, why, err = p.Tree.Bind(q)
-	}
+	ids, why, err := p.bindLeaving(q)
 	if err != nil {
 		return topology.Set{}, nil, err
 	}
@@ -55,6 +49,21 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Want) (top
 	return chosen.CPUs, append(why, chosen.Why...), err
 }
 
+// bindLeaving chooses NUMA nodes. What pools that are bound to a node need there is the last to
+// be taken, but an owner is not spread over more nodes for it: pools come and go, it stays.
+func (p *Policy) bindLeaving(q choose.BindWant) (ids []int, why []choose.Reason, err error) {
+	ids, why, err = p.Tree.Bind(q)
+	if len(q.Leave) == 0 || err == nil && len(ids) == 1 {
+		return ids, why, err
+	}
+	q.Leave = nil
+	all, reason, errAll := p.Tree.Bind(q)
+	if errAll == nil && err == nil && len(all) >= len(ids) {
+		return ids, why, nil
+	}
+	return all, reason, errAll
+}
+
 // absent refuses NUMA nodes that the machine does not have.
 func absent(m *topology.Machine, ids []int) error {
 	var all []int
@@ -67,18 +76,6 @@ func absent(m *topology.Machine, ids []int) error {
 	}
 	return fmt.Errorf("NUMA nodes %s are wanted, and %s is not there: this machine has %s",
 		topology.FormatList(ids), topology.FormatList(none), topology.FormatList(all))
-}
-
-// ofBoundPools are the CPUs of shared pools that are bound to a NUMA node.
-func ofBoundPools(l *placement.Layout) topology.Set {
-	var all topology.Set
-	for w, milli := range l.Demand.Needs {
-		if w.Bound && !isGuest(w, milli) {
-			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Shared, Which: w})
-			all = all.Union(cpus)
-		}
-	}
-	return all
 }
 
 // nodes are the ids of the NUMA nodes a bound pod may have.
@@ -104,7 +101,7 @@ func untouched(v placement.View, n topology.Node) bool {
 		return false
 	}
 	for w, milli := range v.Layout.Demand.Needs {
-		if w.Bound && w.Node == n.ID && !isGuest(w, milli) {
+		if w.IsOn(n.ID) && !isGuest(w, milli) {
 			return false
 		}
 	}

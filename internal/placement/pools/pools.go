@@ -4,12 +4,10 @@
 package pools
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/trimtab/trimtab/internal/intent"
-	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
 	"github.com/trimtab/trimtab/internal/topology"
@@ -99,7 +97,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 	case s.Intent.NUMA.Said():
 		q := p.question(v, s, w.N, w.Passed)
 		q.From = q.From.Union(w.Passed)
-		cpus, why, err = p.bind(v, s, q)
+		cpus, why, err = p.bind(v, s, q, w.Memory)
 	default:
 		cpus, why, err = p.among(p.question(v, s, w.N, w.Passed), w.Passed)
 	}
@@ -108,7 +106,10 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 
 // question asks for n CPUs that a container of a pod could come to own.
 func (p *Policy) question(v placement.View, s placement.Subject, n int, passed topology.Set) choose.Want {
-	w := choose.Want{N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n)}
+	w := choose.Want{
+		N: n, From: v.Free, Roomy: p.Roomy, Cores: cores(s.Intent), Preferences: p.preferences(v, s, n),
+		Efficient: p.coreKind(s.Intent) == topology.EfficiencyCore, Shared: p.shared(v.Layout), Leave: p.needed(v),
+	}
 	if !passed.Empty() {
 		w.Preferences = slices.Insert(w.Preferences, 0, choose.Preference{Name: "CPUs its pod has already", CPUs: passed})
 	}
@@ -120,6 +121,8 @@ func cores(in *intent.Pod) choose.Cores {
 	switch {
 	case in.NUMA.V.WholeCores, in.Cores.V.Whole:
 		return choose.WholeCores
+	case in.Cores.V.PreferWhole:
+		return choose.PreferWhole
 	case in.Cores.V.Spread:
 		return choose.SpreadThreads
 	}
@@ -181,69 +184,4 @@ func (p *Policy) fewer(s placement.Subject, w placement.Want) (topology.Set, err
 	}
 	got, err := p.Tree.Choose(q)
 	return got.CPUs, err
-}
-
-// Share puts containers into the pools of their classes, those of a pod that is bound to
-// NUMA nodes into the pool of one of them.
-func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
-	in := s.Intent
-	class := in.Class.V
-	var trouble []lifecycle.Problem
-	if s.New && !s.Home.Set && (class == intent.Shared || class == intent.Reclaimed) && in.NUMA.Said() && p.Sizing != nil {
-		var err error
-		if s.Home, err = p.home(v, s); err != nil {
-			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
-		}
-	}
-	a := placement.ShareByClass(v, s)
-	a.Problems = append(trouble, a.Problems...)
-	return a
-}
-
-// home finds the NUMA node of a pod that shares one. All containers of a pod are on one
-// node. The error is a sentence for people.
-func (p *Policy) home(v placement.View, s placement.Subject) (home lifecycle.Opt[int], err error) {
-	if !s.RunsOn.Empty() {
-		for _, n := range v.Machine.Nodes {
-			if n.CPUs.Contains(s.RunsOn) && slices.Contains(p.nodes(v, s), n.ID) {
-				home = lifecycle.Some(n.ID)
-			}
-		}
-		return home, nil
-	}
-	if s.PodHome.Set {
-		return s.PodHome, nil
-	}
-	milli := intent.SharesMilli(s.Requested.CPU.Shares.V)
-	if s.PodRequested != nil {
-		milli = max(milli, intent.SharesMilli(s.PodRequested.CPU.Shares.V))
-	}
-	most := int64(-1)
-	for _, id := range p.nodes(v, s) {
-		if len(s.Only) > 0 && !slices.Contains(s.Only, id) {
-			continue
-		}
-		if left, open := room(v, s.Intent, id); open && left-milli > most {
-			most, home = left-milli, lifecycle.Some(id)
-		}
-	}
-	if !home.Set {
-		return home, fmt.Errorf("no NUMA node has room for %d milli-CPUs more", milli)
-	}
-	return home, nil
-}
-
-// room is what the pools of a NUMA node leave of its CPUs, in milli-CPUs; open is false
-// where no other pool may come onto it.
-func room(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
-	node, _ := v.Machine.Node(id)
-	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.Owned).Len()) * milliOfCPU
-	open = left != 0
-	for w, milli := range v.Layout.Demand.Needs {
-		if w.Bound && w.Node == id {
-			left -= milli
-			open = open && !w.Alone && (!in.NUMA.V.Alone || isGuest(w, milli))
-		}
-	}
-	return left, open
 }

@@ -21,6 +21,11 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 			out = append(out, choose.Preference{Name: name, CPUs: cpus, Avoid: avoid})
 		}
 	}
+	partly := func(name string, cpus topology.Set) {
+		if !cpus.Empty() {
+			out = append(out, choose.Preference{Name: name, CPUs: cpus, Partly: true})
+		}
+	}
 	in := s.Intent
 	var near topology.Set
 	for _, id := range in.Nodes.V {
@@ -28,9 +33,9 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 			near = near.Union(node.CPUs)
 		}
 	}
-	prefer("the NUMA nodes a scheduler chose", near, false)
+	partly("the NUMA nodes a scheduler chose", near)
 	cpus, devices := p.devices(v, s).near()
-	prefer(devices, cpus, false)
+	partly(devices, cpus)
 	others := v.Layout.Demand.Owned.Minus(s.Owned)
 	if in.Cores.V.NodeApart {
 		prefer("NUMA nodes where others own CPUs", v.Machine.Spread(topology.NodeLevel, others), true)
@@ -42,9 +47,42 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	if kind := p.coreKind(in); kind != topology.PlainCore {
 		prefer(kind.String()+" cores", v.Machine.Of(kind), false)
 	}
-	if v.Layout.Sized() {
-		unneeded, _ := v.Layout.CPUs(placement.Seat{Pool: placement.Reclaimed})
-		prefer("CPUs no shared pool needs", unneeded, false)
+	return out
+}
+
+// shared are the CPUs that shared pools have and reclaimed containers have not. A pool
+// can have others, so where an owner is best off comes first.
+func (p *Policy) shared(l *placement.Layout) (cpus topology.Set) {
+	if p.Sizing == nil || p.Sizing.Expand { // a pool of all that is left
+		return cpus
+	}
+	for _, s := range l.Shared {
+		cpus = cpus.Union(s)
+	}
+	return cpus.Minus(l.Reclaimed)
+}
+
+// needed is what pools need that are bound to a NUMA node: they can have no others.
+func (p *Policy) needed(v placement.View) (out []choose.Left) {
+	if p.Sizing == nil {
+		return nil
+	}
+	for _, n := range v.Machine.Nodes {
+		need := 0
+		for w, milli := range v.Layout.Demand.Needs {
+			switch {
+			case !w.IsOn(n.ID) || isGuest(w, milli):
+			case w.Alone:
+				need += n.CPUs.Len()
+			default:
+				of := int64(len(w.On())) * milliOfCPU // one on several nodes has a part on each
+				need += max(1, int((milli+of-1)/of))
+			}
+		}
+		if need > 0 {
+			free := v.Pools.Shared.And(n.CPUs).Minus(v.Layout.Demand.Owned).And(p.Sizing.usable())
+			out = append(out, choose.Left{Node: n.ID, CPUs: free, N: min(need, free.Len())})
+		}
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 // Sizing makes shared pools as large as the requests of their containers.
 //
 // Pools take CPUs in a fixed order, whole cores in turn from each NUMA node:
-// those bound to a node first, on their node; then the default pool from the
+// those bound to a node first, on their node, and then those bound to several; then the default pool from the
 // front and pools with names from the back, by name. What nobody took is the
 // reclaimed pool's. So a pool that grows keeps what it has, and CPUs that
 // somebody comes to own in the middle move nobody. Pools that request less than a
@@ -23,6 +23,9 @@ type Sizing struct {
 	// Expand lets shared pools grow over all CPUs nobody owns; the reclaimed
 	// pool then overlaps with them.
 	Expand bool
+	// Together lets all shared pools use what none of them needs, beside the reclaimed
+	// pool, which has it. It means nothing with Expand.
+	Together bool
 	// Least is how many CPUs the reclaimed pool has at least. Where fewer are
 	// left over it overlaps with the default pool.
 	Least int
@@ -76,6 +79,27 @@ func (s *Sizing) first(from topology.Set, n int) topology.Set {
 	return out
 }
 
+// on are the CPUs of the NUMA nodes that a pool is bound to.
+func (s *Sizing) on(w placement.Which) (cpus topology.Set) {
+	for _, id := range w.On() {
+		cpus = cpus.Union(s.nodes[id])
+	}
+	return cpus
+}
+
+// open are those of the NUMA nodes that no other pool has alone; all where others have all.
+func (s *Sizing) open(l *placement.Layout, w placement.Which) (cpus topology.Set) {
+	for _, id := range w.On() {
+		if !isAlone(l, id) {
+			cpus = cpus.Union(s.nodes[id])
+		}
+	}
+	if cpus.Empty() {
+		return s.on(w)
+	}
+	return cpus
+}
+
 func (s *Sizing) usable() topology.Set { return topology.SetOf(s.order...) }
 
 // lay makes the layout of a demand.
@@ -90,11 +114,13 @@ func (s *Sizing) size(l *placement.Layout) {
 	free := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
 	l.Shared = make(map[placement.Which]topology.Set, len(l.Demand.Needs)+1)
 	rest := free
-	var open, guests []placement.Which // pools that are not bound, and that have no CPUs of their own
+	var open, wide, guests []placement.Which // pools that are not bound, on several nodes, and that have no CPUs of their own
 	byNode := map[int][]placement.Which{}
 	for _, w := range slices.SortedFunc(maps.Keys(l.Demand.Needs), placement.Which.Compare) {
 		if isGuest(w, l.Demand.Needs[w]) {
 			guests = append(guests, w)
+		} else if w.Nodes != "" {
+			wide = append(wide, w)
 		} else if w.Bound {
 			byNode[w.Node] = append(byNode[w.Node], w)
 		} else {
@@ -110,6 +136,13 @@ func (s *Sizing) size(l *placement.Layout) {
 			rest = rest.Minus(l.Shared[w])
 		}
 	}
+	for _, w := range wide {
+		s.divide(l, rest.And(s.on(w)), []placement.Which{w}, s.Expand)
+		if l.Shared[w].Empty() { // other pools have all there
+			l.Shared[w] = free.And(s.open(l, w))
+		}
+		rest = rest.Minus(l.Shared[w])
+	}
 	if rest.Empty() { // bound pools have everything
 		rest = free
 	}
@@ -118,7 +151,28 @@ func (s *Sizing) size(l *placement.Layout) {
 	}
 	s.divide(l, rest, open, s.Expand)
 	s.leave(l)
-	s.seatGuests(l, byNode, guests)
+	if s.Together && !s.Expand {
+		s.share(l, len(guests) > 0)
+	}
+	s.seatGuests(l, guests)
+}
+
+// share lets shared pools use the CPUs that none of them needs, each on its node where it
+// is bound to one. A default pool without containers needs none.
+func (s *Sizing) share(l *placement.Layout, guests bool) {
+	spare := l.Pools.Shared.Minus(l.Demand.Owned).And(s.usable())
+	for w, cpus := range l.Shared {
+		if _, used := l.Demand.Needs[w]; used || guests {
+			spare = spare.Minus(cpus)
+		}
+	}
+	for w, cpus := range l.Shared {
+		more := spare
+		if w.Bound {
+			more = spare.And(s.on(w))
+		}
+		l.Shared[w] = cpus.Union(more)
+	}
 }
 
 // isGuest reports whether a pool, of which the containers request so many milli-CPUs, is
@@ -133,22 +187,31 @@ func isGuest(w placement.Which, milli int64) bool {
 const milliOfCPU = 1000
 
 // seatGuests gives guests the CPUs of the default pool: one that is bound to a node
-// those on its node, else what is left there, else those of the pools there.
-func (s *Sizing) seatGuests(l *placement.Layout, byNode map[int][]placement.Which, guests []placement.Which) {
+// those on its node, else what is left there, else those of the pools that are bound there, else
+// of all others.
+func (s *Sizing) seatGuests(l *placement.Layout, guests []placement.Which) {
+	var bound, others topology.Set
+	for o, cpus := range l.Shared {
+		if others = others.Union(cpus); o.Bound && !o.Alone {
+			bound = bound.Union(cpus)
+		}
+	}
+	for o, cpus := range l.Shared {
+		if o.Alone {
+			others = others.Minus(cpus)
+		}
+	}
+	left := l.Reclaimed.Minus(l.Demand.Owned)
 	for _, w := range guests {
 		cpus := l.Shared[placement.Which{}]
-		if w.Bound {
-			var others topology.Set
-			for _, o := range byNode[w.Node] {
-				if !o.Alone {
-					others = others.Union(l.Shared[o])
-				}
-			}
-			for _, from := range []topology.Set{cpus, l.Reclaimed.Minus(l.Demand.Owned), others} {
-				if at := from.And(s.nodes[w.Node]); !at.Empty() {
-					cpus = at
-					break
-				}
+		near := cpus
+		if s.Together && !s.Expand { // what is left is for all
+			near = near.Union(left)
+		}
+		for _, from := range []topology.Set{near, left, bound, others} {
+			if at := from.And(s.open(l, w)); !at.Empty() {
+				cpus = at
+				break
 			}
 		}
 		l.Shared[w] = cpus
@@ -179,13 +242,33 @@ func (s *Sizing) leave(l *placement.Layout) {
 	}
 	// The back of the default pool is the last to be missed.
 	for n := 1; left.Len() < s.Least && n <= len(s.order) && !free.Minus(left).Empty(); n++ {
-		both := free.And(l.Shared[placement.Which{}]).Minus(left)
-		if both.Empty() {
-			both = free.Minus(left)
-		}
-		left = left.Union(s.first(both, -1))
+		left = left.Union(s.last(l, free.Minus(left), 1))
 	}
 	l.Reclaimed = left.Union(l.Demand.Lent.And(l.Pools.Reclaimed))
+	for node, cpus := range s.nodes {
+		if at := free.And(cpus); l.Reclaimed.And(cpus).Empty() && !at.Empty() && !isAlone(l, node) {
+			l.ReclaimedNear = l.ReclaimedNear.Union(s.last(l, at, max(s.Least, 1)))
+		}
+	}
+}
+
+// last returns up to n of some CPUs that shared pools have: those of the default pool
+// before others, from its back, where they are the last to be missed.
+func (s *Sizing) last(l *placement.Layout, from topology.Set, n int) topology.Set {
+	if both := from.And(l.Shared[placement.Which{}]); !both.Empty() {
+		from = both
+	}
+	return s.first(from, -n)
+}
+
+// isAlone reports whether a pool has a NUMA node alone.
+func isAlone(l *placement.Layout, node int) bool {
+	for w := range l.Demand.Needs {
+		if w.Alone && w.Node == node {
+			return true
+		}
+	}
+	return false
 }
 
 // divide gives each pool its part of some CPUs.

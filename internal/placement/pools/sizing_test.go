@@ -80,6 +80,7 @@ func TestLayout(t *testing.T) {
 		needs       map[placement.Which]int64
 		owned, lent string
 		expand      bool
+		together    bool
 		least       int
 		want        map[placement.Which]string
 		reclaimed   string
@@ -124,11 +125,32 @@ func TestLayout(t *testing.T) {
 			name: "a guest on a node that another has alone", needs: map[placement.Which]int64{alone: 1000, at("", 3): 0},
 			want: map[placement.Which]string{{}: "8", alone: "6-7,14-15", at("", 3): "8"}, reclaimed: "1,3-5,9-13",
 		},
+		{
+			name: "together: what nobody needs is everybody's", together: true, needs: map[placement.Which]int64{{}: 2000, {Name: "a"}: 2000},
+			want: map[placement.Which]string{{}: "1,3-6,8-14", {Name: "a"}: "1,3-7,9,11-15"}, reclaimed: "1,3-6,9,11-14",
+		},
+		{
+			name: "together: a pool that is bound has what nobody needs on its node", together: true, needs: map[placement.Which]int64{at("", 0): 1000, {}: 1000},
+			want: map[placement.Which]string{{}: "1,3-7,9-15", at("", 0): "1,8-9"}, reclaimed: "1,3-7,9,11-15",
+		},
+		{
+			name: "together: a default pool without containers needs nothing", together: true, needs: map[placement.Which]int64{{Name: "a"}: 1000},
+			want: map[placement.Which]string{{}: "1,3-14", {Name: "a"}: "1,3-15"}, reclaimed: "1,3-7,9-14",
+		},
+		{
+			name: "together: but what its guests need is its own", together: true, needs: map[placement.Which]int64{{Name: "a"}: 1000, {Name: "b"}: 10},
+			want: map[placement.Which]string{{}: "1,3-14", {Name: "a"}: "1,3-7,9-15", {Name: "b"}: "1,3-14"}, reclaimed: "1,3-7,9-14",
+		},
+		{
+			name: "together: not what is owned", together: true, needs: map[placement.Which]int64{{}: 500}, owned: "4-7,12-15", lent: "6-7",
+			want: map[placement.Which]string{{}: "1,3,8-11"}, reclaimed: "1,3,6-7,9-11",
+		},
+		{name: "together: too many requests", together: true, needs: map[placement.Which]int64{{}: 64000}, least: 2, want: map[placement.Which]string{{}: "1,3-15"}, reclaimed: "7,15"},
 		{name: "lent CPUs", needs: map[placement.Which]int64{{}: 1000}, owned: "4-7,12-15", lent: "6-7", want: map[placement.Which]string{{}: "8"}, reclaimed: "1,3,6-7,9-11"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, p, s := rig(t, t16, "0,2")
-			s.Expand, s.Least = c.expand, max(c.least, 1)
+			s.Expand, s.Together, s.Least = c.expand, c.together, max(c.least, 1)
 			l := s.lay(p, placement.Demand{Owned: m.OnlineOf(c.owned), Lent: m.OnlineOf(c.lent), Needs: c.needs})
 			got := map[placement.Which]string{}
 			for w, s := range l.Shared {
@@ -161,6 +183,9 @@ func demand(t *rapid.T, m *topology.Machine, p *placement.Pools) placement.Deman
 		if rapid.Bool().Draw(t, "bound") {
 			w.Bound, w.Node = true, m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "node")].ID
 			w.Alone = rapid.IntRange(0, 5).Draw(t, "alone") == 0
+			if other := m.Nodes[rapid.IntRange(0, len(m.Nodes)-1).Draw(t, "other")].ID; !w.Alone {
+				w = placement.BoundTo(w.Name, slices.Compact([]int{w.Node, other}))
+			}
 		}
 		d.Needs[w] = int64(rapid.IntRange(0, 9000).Draw(t, "need"))
 	}
@@ -191,8 +216,12 @@ func TestLayoutHolds(t *testing.T) {
 		rest := m.Online().Minus(kept)
 		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest, Hard: rapid.Bool().Draw(t, "hard")}, NewSizing(m)
 		s.Expand, s.Least = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
+		s.Together = rapid.Bool().Draw(t, "together")
 		d := demand(t, m, p)
 		l := s.lay(p, d)
+		if s.Together && !s.Expand {
+			testTogether(t, s, p, d, l)
+		}
 		for _, s := range seatsOf(d) {
 			cpus, _ := l.CPUs(s)
 			if cpus.Empty() {
@@ -208,11 +237,51 @@ func TestLayoutHolds(t *testing.T) {
 		if least := min(s.Least, rest.Minus(d.Owned).Len()); l.Reclaimed.Minus(d.Lent).Len() < least {
 			t.Fatalf("%d CPUs are reclaimed, want %d", l.Reclaimed.Len(), least)
 		}
+		for _, n := range m.Nodes {
+			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Reclaimed, Near: n.CPUs})
+			if open := n.CPUs.And(rest).Minus(d.Owned); !open.Empty() && !isAlone(l, n.ID) && cpus.Minus(open.Union(n.CPUs.And(d.Lent))) != (topology.Set{}) {
+				t.Fatalf("a reclaimed container that is bound to node %d is on %s", n.ID, m.Format(cpus))
+			}
+		}
+		for w := range d.Needs {
+			var there topology.Set
+			for _, id := range w.On() {
+				if n, _ := m.Node(id); w.Nodes != "" && !isAlone(l, id) {
+					there = there.Union(n.CPUs)
+				}
+			}
+			cpus, _ := l.CPUs(placement.Seat{Pool: placement.Shared, Which: w})
+			if !there.And(rest).Minus(d.Owned).Empty() && (cpus.And(there).Empty() || !isGuest(w, d.Needs[w]) && !there.Contains(cpus)) {
+				t.Fatalf("%+v is on %s, of %s in all, with %+v, owned %s", w, m.Format(cpus), m.Format(there), d.Needs, m.Format(d.Owned))
+			}
+		}
 		again := s.lay(p, d)
-		if diff := cmp.Diff(l.Shared, again.Shared); diff != "" || l.Reclaimed != again.Reclaimed {
+		if diff := cmp.Diff(l.Shared, again.Shared); diff != "" || l.Reclaimed != again.Reclaimed || l.ReclaimedNear != again.ReclaimedNear {
 			t.Fatal("the same demand has another layout", diff)
 		}
 	})
+}
+
+// testTogether: no CPU that nobody owns is idle while a shared pool has work, and each pool has
+// what it has without that.
+func testTogether(t *rapid.T, s *Sizing, p *placement.Pools, d placement.Demand, l *placement.Layout) {
+	t.Helper()
+	apart := *s
+	apart.Together = false
+	was := apart.lay(p, d)
+	idle := p.Shared.Minus(d.Owned)
+	for w, cpus := range l.Shared {
+		idle = idle.Minus(cpus)
+		if !cpus.Contains(was.Shared[w]) {
+			t.Fatalf("%+v has less than it has alone", w)
+		}
+		if !cpus.Minus(was.Shared[w]).Minus(l.Reclaimed.Union(was.Shared[placement.Which{}])).Empty() {
+			t.Fatalf("%+v has what others need", w)
+		}
+	}
+	if !idle.Empty() || l.Reclaimed != was.Reclaimed {
+		t.Fatalf("%v are idle, %v reclaimed, %v without that", idle.Members(), l.Reclaimed.Members(), was.Reclaimed.Members())
+	}
 }
 
 // TestGuestsCostNothing: pools with names and bonds that request less than a CPU leave
@@ -227,6 +296,7 @@ func TestGuestsCostNothing(t *testing.T) {
 		rest := m.Online().Minus(kept)
 		p, s := &placement.Pools{Online: m.Online(), Reserved: kept, Shared: rest, Reclaimed: rest}, NewSizing(m)
 		s.Expand, s.Least = rapid.Bool().Draw(t, "expand"), rapid.IntRange(0, 4).Draw(t, "least")
+		s.Together = rapid.Bool().Draw(t, "together")
 		d := demand(t, m, p)
 		for w, milli := range d.Needs {
 			if isGuest(w, milli) {

@@ -30,6 +30,11 @@ type Node struct {
 	// performance cores.
 	Isolated  string `json:"isolated,omitempty"`
 	Efficient string `json:"efficient,omitempty"`
+	// FarMemory are the sizes of NUMA nodes that have memory and no CPUs (CXL), such as
+	// "8Gi"; they come after those with CPUs.
+	FarMemory []string `json:"farMemory,omitempty"`
+	// Distances are those of all NUMA nodes from each.
+	Distances [][]int `json:"distances,omitempty"`
 	// Cards are the NUMA nodes of devices by PCI address.
 	Cards  map[string]int `json:"cards,omitempty"`
 	Cgroup string         `json:"cgroup,omitempty"` // v2 (default) or v1
@@ -50,9 +55,11 @@ type Node struct {
 	CoreSched bool `json:"coreSched,omitempty"`
 }
 
-// Special reports whether the node's processors or cards are described: other
+// Special reports whether the node's processors, cards or memory are described: other
 // machines than the described one have others.
-func (n *Node) Special() bool { return n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 }
+func (n *Node) Special() bool {
+	return n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || len(n.Distances) > 0
+}
 
 // NeedsKubelet reports whether a kubelet must tell pods' specs for it, or what it
 // gave them.

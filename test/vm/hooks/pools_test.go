@@ -87,7 +87,7 @@ func poolLife(t *testing.T, g vm.Guest, w poolWay) {
 	t.Helper()
 	g.Topology = vm.FourNodes
 	keys := map[string]any{
-		"placement": map[string]any{"policy": "pools", "lendLSR": true}, "pools": map[string]any{"reserved": "0"},
+		"placement": map[string]any{"policy": "pools", "reclaim": "leftover", "lendLSR": true}, "pools": map[string]any{"reserved": "0"},
 		"authorisation": []any{map[string]any{"kinds": []string{"numa-exclusive"}, "namespaces": []string{"shop"}, "decision": "allow"}},
 	}
 	if w.attach != "" {

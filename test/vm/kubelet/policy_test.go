@@ -36,7 +36,7 @@ func TestStaticPolicy(t *testing.T) {
 	n.unmoved(before, n.awaitAll("kubelet restarted", wants))
 
 	// The same node by the kubelet's word: what it gives away is kept from all others, and pools are made of the rest.
-	keys["authority"], keys["placement"] = "kubelet", map[string]any{"policy": "pools"}
+	keys["authority"], keys["placement"] = "kubelet", map[string]any{"policy": "pools", "reclaim": "leftover"}
 	text, err := json.Marshal(keys)
 	if err == nil {
 		err = n.a.Reconfigure(text)

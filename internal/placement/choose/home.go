@@ -1,0 +1,48 @@
+package choose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// HomeWant is a question for the NUMA node of somebody who shares CPUs there.
+type HomeWant struct {
+	// Nodes are those with room.
+	Nodes []Room
+	// Memory, MemoryLeft, Near and NearName are as for BindWant.
+	Memory     uint64
+	MemoryLeft []uint64
+	Near       topology.Set
+	NearName   string
+}
+
+// Room is how much is left of a NUMA node, in milli-CPUs, beside what is asked for.
+type Room struct {
+	Node int // its id
+	Left int64
+}
+
+// Home chooses a NUMA node: by what is near, by memory, and then the one with the most left.
+// ok is false where there is none.
+func (t *Tree) Home(w HomeWant) (id int, why Reason, ok bool) {
+	s := nodeSearch{tree: t, k: 1, want: &BindWant{Memory: w.Memory, MemoryLeft: w.MemoryLeft, Near: w.Near, NearName: w.NearName}}
+	s.find(s.want)
+	for _, room := range w.Nodes {
+		i, _ := t.machine.NodeIndex(room.Node)
+		c := nodeSet{nodes: 1 << i, left: int(room.Left)}
+		c.rank[nearestMemory] = s.farMemory(c.nodes, math.MaxInt64)
+		c.rank[mostNodesNear] = -int64(s.near >> i & 1)
+		c.order(true)
+		s.sets = append(s.sets, c)
+	}
+	if len(s.sets) == 0 {
+		return 0, why, false
+	}
+	slices.SortFunc(s.sets, func(a, b nodeSet) int {
+		return cmp.Or(slices.Compare(a.rank[:], b.rank[:]), cmp.Compare(a.nodes, b.nodes))
+	})
+	return s.named(s.sets[0].nodes), s.against(&s.sets[0]), true
+}

@@ -1,0 +1,37 @@
+package choose
+
+// memo remembers what so many CPUs of a group cost, while one set is chosen from. A
+// group is asked for the same number by each way to fill those around it.
+type memo struct {
+	first []int32 // by group: the last entry, and one more; 0 for none
+	all   []measured
+}
+
+// measured is what n CPUs of a group cost.
+type measured struct {
+	n, next int32
+	cost    cost
+	ok      bool
+}
+
+func (m *memo) reset(groups int) {
+	if m.all = m.all[:0]; m.first == nil {
+		m.first = make([]int32, groups)
+		return
+	}
+	clear(m.first)
+}
+
+func (m *memo) find(group, n int) *measured {
+	for i := m.first[group]; i > 0; i = m.all[i-1].next {
+		if e := &m.all[i-1]; e.n == int32(n) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (m *memo) add(group, n int, c cost, ok bool) {
+	m.all = append(m.all, measured{int32(n), m.first[group], c, ok})
+	m.first[group] = int32(len(m.all))
+}

@@ -1,0 +1,222 @@
+package choose
+
+import (
+	"math/bits"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// nodeSet is a choice of NUMA nodes.
+type nodeSet struct {
+	nodes uint64 // by index, a bit each
+	left  int    // how many CPUs they have beside those that are wanted
+	rank  nodeRank
+}
+
+// nodeCriterion is a place in the ranking of sets of equally many nodes: first what
+// follows from the nodes, then from the CPUs that would be chosen there.
+type nodeCriterion int
+
+// The criteria, the most important first. Where none tells two sets apart, the lowest nodes
+// decide.
+const (
+	mostNodesNear nodeCriterion = iota
+	fewestPackages
+	nearestMemory
+	shortestBetween
+	mostPreferred
+	ofCPUs // the criteria of CPUs follow, from the fewest kinds of cores on
+)
+
+const lowestNodes = ofCPUs + nodeCriterion(lowest-fewestKinds)
+
+// nodeCriteria are their names, for people.
+var nodeCriteria = [...]string{
+	mostNodesNear:   "the most nodes near ", // NearName says what is near
+	fewestPackages:  "the fewest packages",
+	nearestMemory:   "the nearest memory",
+	shortestBetween: "the shortest way between them",
+	mostPreferred:   "the most that is preferred",
+}
+
+// nodeRank is a number for each criterion: less is better.
+type nodeRank [lowestNodes]int64
+
+// rule names a criterion.
+func (s *nodeSearch) rule(by nodeCriterion) string {
+	switch {
+	case by == mostNodesNear:
+		return nodeCriteria[by] + s.want.NearName
+	case by < ofCPUs:
+		return nodeCriteria[by]
+	case by == lowestNodes:
+		return "the lowest nodes"
+	}
+	return s.picker.name(criterion(by-ofCPUs) + fewestKinds)
+}
+
+// before reports whether a is better than b, and by which criterion.
+func (a *nodeSet) before(b *nodeSet) (yes bool, by nodeCriterion) {
+	for i := range a.rank {
+		if a.rank[i] != b.rank[i] {
+			return a.rank[i] < b.rank[i], nodeCriterion(i)
+		}
+	}
+	differ := a.nodes ^ b.nodes
+	return a.nodes&differ&-differ != 0, lowestNodes // of as many nodes, that with the lowest that differs
+}
+
+// order ranks a set by what is left over.
+func (a *nodeSet) order(roomy bool) {
+	if roomy {
+		a.rank[ofCPUs+nodeCriterion(mostLeft-fewestKinds)] = -int64(a.left)
+	} else {
+		a.rank[ofCPUs+nodeCriterion(leastLeft-fewestKinds)] = int64(a.left)
+	}
+}
+
+// decide chooses of the sets that were found, and says why it is that one.
+func (s *nodeSearch) decide() (best nodeSet, why Reason) {
+	s.price()
+	best = s.sets[0]
+	for i := range s.sets[1:] {
+		if yes, _ := s.sets[1+i].before(&best); yes {
+			best = s.sets[1+i]
+		}
+	}
+	return best, s.against(&best)
+}
+
+// against says what decided for the best of the sets that were found.
+func (s *nodeSearch) against(best *nodeSet) Reason {
+	why := Reason{Step: Bound, Of: len(s.sets), Left: s.k, Level: topology.NodeLevel}
+	for i := range s.sets {
+		if s.sets[i].nodes != best.nodes {
+			s.lostTo(&why, best, &s.sets[i])
+		}
+	}
+	for by, n := range s.lost {
+		if why.Of += n; n > 0 && s.k > 1 {
+			why.against(by, s.rule(nodeCriterion(by)), n, -1)
+		}
+	}
+	for i := range s.worse {
+		s.lostTo(&why, best, &s.worse[i])
+	}
+	return why
+}
+
+// lostTo notes what decided against one set.
+func (s *nodeSearch) lostTo(why *Reason, best, c *nodeSet) {
+	id := -1
+	if s.k == 1 {
+		id = s.named(c.nodes)
+	}
+	_, by := best.before(c)
+	why.against(int(by), s.rule(by), 1, id)
+}
+
+// named is the id of the first node of a set.
+func (s *nodeSearch) named(nodes uint64) int {
+	return s.tree.machine.Nodes[bits.TrailingZeros64(nodes)].ID
+}
+
+// price ranks sets by the CPUs that would be chosen there, where nothing before that
+// decides. Those whose nodes do not hold what is wanted after all are left out. Where whole
+// nodes are taken no N CPUs are chosen there: what is left over of these decides.
+func (s *nodeSearch) price() {
+	if len(s.sets) < 2 || s.want.Whole {
+		return
+	}
+	for i := range s.sets {
+		for b := s.sets[i].nodes; b != 0; b &= b - 1 {
+			if s.tree.byNode[bits.TrailingZeros64(b)] < 0 { // of nodes that are cut by caches or dies nothing can be said
+				return
+			}
+		}
+	}
+	if s.k == 1 {
+		s.prepareEach()
+	} else {
+		s.picker.from(s.picker.usable(s.want.From))
+	}
+	n := 0
+	for i := range s.sets {
+		if s.priceOne(&s.sets[i]) {
+			s.sets[n], s.sets[i] = s.sets[i], s.sets[n]
+			n++
+		}
+	}
+	if n > 0 {
+		s.sets = s.sets[:n]
+	}
+}
+
+// prepareEach starts to choose on single nodes, on each from what the preferences leave there.
+func (s *nodeSearch) prepareEach() {
+	var all topology.Set
+	for i := range s.sets {
+		c := &s.sets[i]
+		free, dropped := s.picker.preferred(s.picker.usable(s.want.From.And(s.tree.machine.Nodes[bits.TrailingZeros64(c.nodes)].CPUs)))
+		c.rank[mostPreferred] = dropped
+		all = all.Union(free)
+	}
+	s.picker.from(all)
+}
+
+// preferred applies the preferences without a word. What cannot be kept to is a bit of
+// dropped, the most important first.
+func (p *picker) preferred(free topology.Set) (left topology.Set, dropped int64) {
+	for i := range p.want.Preferences {
+		pref := &p.want.Preferences[i]
+		if pref.Partly { // it is the nodes' to be near
+			continue
+		}
+		dropped <<= 1
+		if left, kept := p.prefer(free, pref); kept {
+			free = left
+		} else {
+			dropped |= 1
+		}
+	}
+	dropped <<= 1
+	if p.want.Cores == PreferWhole && p.want.N >= p.tree.threads {
+		if whole := p.ofWhole(free); whole.Len() >= p.want.N {
+			free = whole
+		} else {
+			dropped |= 1
+		}
+	}
+	return free, dropped
+}
+
+// priceOne ranks one set by its CPUs; ok is false where they cannot be chosen.
+func (s *nodeSearch) priceOne(c *nodeSet) (ok bool) {
+	p, k := &s.picker, 0
+	var groups [topology.MaxNodes]int
+	for b := c.nodes; b != 0; b &= b - 1 {
+		groups[k] = s.tree.byNode[bits.TrailingZeros64(b)]
+		k++
+	}
+	var sum candidate
+	switch {
+	case k == 1:
+		sum.cost, ok = p.measure(groups[0], s.want.N)
+	case s.want.Even:
+		ok = true
+		for _, g := range groups[:k] {
+			one, can := p.measure(g, s.want.N/k)
+			sum.cost, ok = sum.cost.plus(one), ok && can
+		}
+	default:
+		f, found := p.fill(groups[:k], s.want.N)
+		sum.cost, ok = f.cost, found
+		p.release(f.shares)
+	}
+	sum.left = c.left
+	r := p.rank(&sum)
+	for i := fewestKinds; i < mostLeft; i++ {
+		c.rank[ofCPUs+nodeCriterion(i-fewestKinds)] = int64(r[i])
+	}
+	return ok
+}

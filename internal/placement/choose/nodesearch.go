@@ -1,0 +1,310 @@
+package choose
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// nodeSearch looks for sets of NUMA nodes. What follows from the nodes alone is compared
+// while they are found: of the sets that are best by that, the first few are kept in sets.
+type nodeSearch struct {
+	tree     *Tree
+	picker   picker // says what CPUs of the nodes would cost
+	want     *BindWant
+	holds    [topology.MaxNodes]int // how many CPUs, by node
+	from     [topology.MaxNodes]int // the nodes that hold any
+	nodes    int                    // how many these are
+	near     uint64                 // those near what is to be near
+	full     uint64                 // those without memory
+	packages int                    // how many there may be, where that is asked
+
+	// Of the number of nodes that is tried at the moment:
+	k    int
+	some []int                      // the nodes that can be part of a set
+	most [topology.MaxNodes + 1]int // what each of those from there on holds at most
+	// sets are the best so far, worse are others, where they are single nodes. lost is how many
+	// were found by which criterion each is worse than the best.
+	sets, worse []nodeSet
+	lost        [lowestNodes + 1]int
+}
+
+// maxSets is how many sets of nodes are looked at one by one. Where there are
+// more, each node is tried as the first, and the nearest or the emptiest are added to it.
+const maxSets = 5000
+
+// maxPriced is of how many sets of several nodes it is worked out what CPUs there would
+// cost: of those that are equal until then, the ones with the least left over (the most, where
+// that is preferred).
+const maxPriced = 8
+
+// nodesSoFar is a set of nodes that grows.
+type nodesSoFar struct {
+	nodes, packages        uint64
+	n, holds, far, besides int
+}
+
+// search finds the best sets of k nodes that hold what is wanted.
+func (s *nodeSearch) search(k int) {
+	s.k, s.sets, s.worse, s.lost = k, s.sets[:0], s.worse[:0], [lowestNodes + 1]int{}
+	if !s.candidates() {
+		return
+	}
+	if combinations(len(s.some), k) <= maxSets {
+		s.every(nodesSoFar{}, 0)
+		return
+	}
+	s.grow()
+}
+
+// candidates lists the nodes that can be part of a set; ok is false where there is none.
+func (s *nodeSearch) candidates() (ok bool) {
+	w := s.want
+	each, even := w.N/s.k, w.Even
+	if even && (each*s.k != w.N || each%s.picker.unit() != 0) {
+		return false
+	}
+	s.some = s.from[:s.nodes]
+	if even {
+		s.some = slices.DeleteFunc(slices.Clone(s.some), func(at int) bool { return s.holds[at] < each })
+	}
+	s.most[len(s.some)] = 0
+	for i := len(s.some) - 1; i >= 0; i-- {
+		s.most[i] = max(s.most[i+1], s.holds[s.some[i]])
+	}
+	return len(s.some) >= s.k && s.most[0]*s.k >= w.N
+}
+
+// every offers all sets that begin with some nodes.
+func (s *nodeSearch) every(set nodesSoFar, from int) {
+	missing := s.k - set.n
+	if missing == 0 {
+		s.offer(&set)
+		return
+	}
+	for i := from; i <= len(s.some)-missing && set.holds+missing*s.most[i] >= s.want.N; i++ {
+		s.every(s.with(set, s.some[i]), i+1)
+	}
+}
+
+// with adds a node to a set.
+func (s *nodeSearch) with(set nodesSoFar, at int) nodesSoFar {
+	for b := set.nodes; b != 0; b &= b - 1 {
+		o := bits.TrailingZeros64(b)
+		set.far += s.tree.machine.Distance(min(o, at), max(o, at))
+	}
+	set.nodes |= 1 << at
+	set.n++
+	set.holds += s.holds[at]
+	if s.tree.packages != nil {
+		set.packages |= s.tree.packages[at]
+	}
+	return set
+}
+
+// grow offers sets that are made of each node and those nearest to all it has, of
+// equally near ones the emptiest; and the other way round, as those may be too full.
+func (s *nodeSearch) grow() {
+	seen := make([]uint64, 0, 2*topology.MaxNodes)
+	for _, nearFirst := range [...]bool{true, false} {
+		for _, seed := range s.some {
+			set := s.grown(seed, nearFirst)
+			if !slices.Contains(seen, set.nodes) {
+				seen = append(seen, set.nodes)
+				s.offer(&set)
+			}
+		}
+	}
+}
+
+func (s *nodeSearch) grown(seed int, nearFirst bool) nodesSoFar {
+	set := s.with(nodesSoFar{}, seed)
+	var far [topology.MaxNodes]int
+	for last := seed; set.n < s.k; {
+		best := -1
+		for _, i := range s.some {
+			if set.nodes>>i&1 != 0 {
+				continue
+			}
+			far[i] += s.tree.machine.Distance(last, i)
+			if best < 0 {
+				best = i
+				continue
+			}
+			nearer, emptier := far[i]-far[best], s.holds[best]-s.holds[i]
+			if first, second := nearer, emptier; nearFirst && (first < 0 || first == 0 && second < 0) ||
+				!nearFirst && (second < 0 || second == 0 && first < 0) {
+				best = i
+			}
+		}
+		set, last = s.with(set, best), best
+	}
+	return set
+}
+
+// offer compares a set with the best by what follows from its nodes.
+func (s *nodeSearch) offer(set *nodesSoFar) {
+	c := nodeSet{nodes: set.nodes, left: set.holds - s.want.N}
+	if c.left < 0 {
+		return
+	}
+	packages := s.packagesOf(set)
+	if s.want.BySocket && packages > s.packages {
+		return
+	}
+	c.rank[mostNodesNear] = -int64(bits.OnesCount64(set.nodes & s.near))
+	c.rank[fewestPackages] = int64(packages)
+	c.rank[shortestBetween] = int64(set.far)
+	c.order(s.want.Roomy)
+	if len(s.sets) == 0 {
+		c.rank[nearestMemory] = s.farMemory(c.nodes, math.MaxInt64)
+		s.sets = append(s.sets, c)
+		return
+	}
+	best := &s.sets[0]
+	way, by := compareNodes(&c, best, nearestMemory)
+	if way <= 0 {
+		limit := int64(math.MaxInt64)
+		if way == 0 { // how much worse it is does not matter
+			limit = best.rank[nearestMemory]
+		}
+		c.rank[nearestMemory] = s.farMemory(c.nodes, limit)
+		way, by = compareNodes(&c, best, mostPreferred)
+	}
+	switch {
+	case way > 0:
+		s.lose(&c, by, 1)
+	case way == 0:
+		s.keep(&c)
+	default:
+		s.replace(&c, by)
+	}
+}
+
+// compareNodes compares two sets by the criteria before one, and says which told them apart.
+func compareNodes(a, b *nodeSet, before nodeCriterion) (way int, by nodeCriterion) {
+	for by := range before {
+		switch {
+		case a.rank[by] < b.rank[by]:
+			return -1, by
+		case a.rank[by] > b.rank[by]:
+			return 1, by
+		}
+	}
+	return 0, before
+}
+
+// lose notes that a criterion decided against n sets; single nodes are kept, to name them.
+func (s *nodeSearch) lose(c *nodeSet, by nodeCriterion, n int) {
+	if s.k == 1 {
+		s.worse = append(s.worse, *c)
+	}
+	s.lost[by] += n
+}
+
+// replace begins anew with a set that is better than all before by a criterion. Those that
+// were worse than these by a later one are worse than it by this.
+func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
+	for i := range s.sets {
+		s.lose(&s.sets[i], by, 1)
+	}
+	for later := by + 1; later <= lowestNodes; later++ {
+		s.lost[by], s.lost[later] = s.lost[by]+s.lost[later], 0
+	}
+	s.sets = append(s.sets[:0], *c)
+}
+
+// keep notes one more of the best sets; of several nodes, only maxPriced of them.
+func (s *nodeSearch) keep(c *nodeSet) {
+	s.sets = append(s.sets, *c)
+	if s.k == 1 {
+		return
+	}
+	for i := len(s.sets) - 1; i > 0; i-- {
+		if yes, _ := s.sets[i].before(&s.sets[i-1]); !yes {
+			break
+		}
+		s.sets[i-1], s.sets[i] = s.sets[i], s.sets[i-1]
+	}
+	if len(s.sets) > maxPriced {
+		_, by := s.sets[maxPriced-1].before(&s.sets[maxPriced])
+		s.sets = s.sets[:maxPriced]
+		s.lose(nil, by, 1)
+	}
+}
+
+// packagesOf is on how many packages a set is.
+func (s *nodeSearch) packagesOf(set *nodesSoFar) int {
+	if s.tree.packages != nil {
+		return bits.OnesCount64(set.packages)
+	}
+	var all topology.Set
+	for b := set.nodes; b != 0; b &= b - 1 {
+		all = all.Union(s.tree.machine.Nodes[bits.TrailingZeros64(b)].CPUs)
+	}
+	return s.tree.machine.Count(topology.PackageLevel, all)
+}
+
+// combinations is how many sets of k there are of n, as far as it matters.
+func combinations(n, k int) int {
+	c := 1
+	for i := range min(k, n-k) {
+		if c = c * (n - i) / (i + 1); c > maxSets {
+			break
+		}
+	}
+	return c
+}
+
+// localDistance is what firmware tells of a node to itself (ACPI, SLIT), unreachable the
+// most it can tell.
+const localDistance, unreachable = 10, 254
+
+// farMemory is how much memory would not be on the nodes themselves, in MiB times how much
+// farther it is than theirs. Where that is more than a limit it says no more than that.
+func (s *nodeSearch) farMemory(nodes uint64, limit int64) (far int64) {
+	w := s.want
+	if w.Memory == 0 || w.MemoryLeft == nil {
+		return 0
+	}
+	short := w.Memory
+	for b := nodes; b != 0; b &= b - 1 {
+		short -= min(short, w.MemoryLeft[bits.TrailingZeros64(b)])
+	}
+	done, read := nodes|s.full, [topology.MaxNodes]uint8{}
+	for short > 0 && far <= limit {
+		next, way := s.nearestLeft(nodes, done, &read)
+		if next < 0 {
+			break
+		}
+		some := min(short, w.MemoryLeft[next])
+		far += int64(some>>20) * int64(max(0, way-localDistance))
+		short -= some
+		done |= 1 << next
+	}
+	return far + int64(short>>20)*(unreachable-localDistance)
+}
+
+// nearestLeft returns the node that is nearest to any of some and not done yet, the lowest of
+// equally near ones, and how far it is; -1 where there is none. read is how far the list of
+// each was read.
+func (s *nodeSearch) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, way int) {
+	next = -1
+	for b := nodes; b != 0; b &= b - 1 {
+		i := bits.TrailingZeros64(b)
+		order := s.tree.nearest[i]
+		for int(read[i]) < len(order) && done>>order[read[i]]&1 != 0 {
+			read[i]++
+		}
+		if int(read[i]) == len(order) {
+			continue
+		}
+		o := int(order[read[i]])
+		if d := s.tree.machine.Distance(i, o); next < 0 || d < way || d == way && o < next {
+			next, way = o, d
+		}
+	}
+	return next, way
+}

@@ -1,0 +1,86 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+)
+
+// Share puts containers into the pools of their classes, those of a pod that is bound to
+// NUMA nodes into the pool of one of them, or of all that a scheduler chose.
+func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
+	in := s.Intent
+	class := in.Class.V
+	var trouble []lifecycle.Problem
+	var why []choose.Reason
+	binds := class == intent.Shared && len(placement.SharedNodes(v, in)) == 0 || class == intent.Reclaimed && len(in.Nodes.V) < 2
+	if s.PodHome.Set { // all containers of a pod are on one node
+		binds = binds || class == intent.Shared
+	}
+	if s.New && !s.Home.Set && binds && in.NUMA.Said() && p.Sizing != nil {
+		var err error
+		if s.Home, why, err = p.home(v, s); err != nil {
+			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
+		}
+	}
+	a := placement.ShareByClass(v, s)
+	if len(why) > 0 {
+		a.Why += ": " + words(why)
+	}
+	a.Problems = append(trouble, a.Problems...)
+	return a
+}
+
+// home finds the NUMA node of a pod that shares one. All containers of a pod are on one
+// node. The error is a sentence for people.
+func (p *Policy) home(v placement.View, s placement.Subject) (home lifecycle.Opt[int], why []choose.Reason, err error) {
+	if !s.RunsOn.Empty() {
+		for _, n := range v.Machine.Nodes {
+			if n.CPUs.Contains(s.RunsOn) && slices.Contains(p.nodes(v, s), n.ID) {
+				home = lifecycle.Some(n.ID)
+			}
+		}
+		return home, nil, nil
+	}
+	if s.PodHome.Set {
+		return s.PodHome, nil, nil
+	}
+	milli := intent.SharesMilli(s.Requested.CPU.Shares.V)
+	if s.PodRequested != nil {
+		milli = max(milli, intent.SharesMilli(s.PodRequested.CPU.Shares.V))
+	}
+	w := choose.HomeWant{Memory: s.Memory.Bytes, MemoryLeft: s.Memory.Left}
+	w.Near, w.NearName = p.devices(v, s).near()
+	for _, id := range p.nodes(v, s) {
+		if len(s.Only) > 0 && !slices.Contains(s.Only, id) {
+			continue
+		}
+		if left, open := room(v, s.Intent, id); open && left >= milli {
+			w.Nodes = append(w.Nodes, choose.Room{Node: id, Left: left - milli})
+		}
+	}
+	id, reason, ok := p.Tree.Home(w)
+	if !ok {
+		return home, nil, fmt.Errorf("no NUMA node has room for %d milli-CPUs more", milli)
+	}
+	return lifecycle.Some(id), []choose.Reason{reason}, nil
+}
+
+// room is what the pools of a NUMA node leave of its CPUs, in milli-CPUs; open is false
+// where no other pool may come onto it.
+func room(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
+	node, _ := v.Machine.Node(id)
+	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.Owned).Len()) * milliOfCPU
+	open = left != 0
+	for w, milli := range v.Layout.Demand.Needs {
+		if w.IsOn(id) {
+			left -= milli / int64(len(w.On()))
+			open = open && !w.Alone && (!in.NUMA.V.Alone || isGuest(w, milli))
+		}
+	}
+	return left, open
+}

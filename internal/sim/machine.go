@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/internal/topology"
+	"github.com/trimtab/trimtab/internal/topology/describe"
+)
+
+// machineOf makes a scenario's machine.
+func machineOf(n scenario.Node) (*topology.Machine, error) {
+	m, err := describe.Parse(n.CPUs)
+	if err != nil || !n.Special() {
+		return m, err
+	}
+	l := topology.Layout{CPUs: m.CPUs, Nodes: m.Nodes}
+	isolated, err := m.ParseCPUs(n.Isolated)
+	if err != nil {
+		return nil, fmt.Errorf("node: isolated: %w", err)
+	}
+	efficient, err := m.ParseCPUs(n.Efficient)
+	if err != nil {
+		return nil, fmt.Errorf("node: efficient: %w", err)
+	}
+	for i := range l.CPUs {
+		l.CPUs[i].Isolated = isolated.Has(i)
+		switch {
+		case efficient.Has(i):
+			l.CPUs[i].Kind = topology.EfficiencyCore
+		case !efficient.Empty():
+			l.CPUs[i].Kind = topology.PerformanceCore
+		}
+	}
+	if err := describeMemory(&l, n); err != nil {
+		return nil, err
+	}
+	for address, node := range n.Cards {
+		if _, is := m.Node(node); !is {
+			return nil, fmt.Errorf("node: card %s: there is no NUMA node %d", address, node)
+		}
+		l.Devices = append(l.Devices, topology.Device{Address: address, Node: node})
+	}
+	return topology.Build(l)
+}
+
+// describeMemory adds nodes of memory alone to a scenario's machine, and how far its nodes are.
+func describeMemory(l *topology.Layout, n scenario.Node) error {
+	for _, size := range n.FarMemory {
+		bytes, err := lifecycle.Quantity(size, 1)
+		if err != nil {
+			return fmt.Errorf("node: far memory %q: %w", size, err)
+		}
+		l.Nodes = append(l.Nodes, topology.Node{ID: len(l.Nodes), Memory: uint64(bytes), Kind: topology.PMEM})
+	}
+	if len(n.Distances) > 0 && len(n.Distances) != len(l.Nodes) {
+		return fmt.Errorf("node: %d rows of distances, for %d NUMA nodes", len(n.Distances), len(l.Nodes))
+	}
+	for i, row := range n.Distances {
+		l.Nodes[i].Distance = row
+	}
+	return nil
+}
