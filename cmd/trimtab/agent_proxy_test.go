@@ -55,6 +55,7 @@ func TestProxyFlags(t *testing.T) {
 			case tc.err == "" && err != nil:
 				t.Error(err)
 			case tc.err == "":
+				tc.want.DisabledStages = []string{}
 				if d := cmp.Diff(tc.want, c.CRI); d != "" || c.Attach != tc.attach {
 					t.Errorf("attach %s, want %s\n%s", c.Attach, tc.attach, d)
 				}
