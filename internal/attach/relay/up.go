@@ -3,6 +3,8 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"os"
+	"time"
 )
 
 // upward is the direction from caller to backend.
@@ -175,8 +177,11 @@ func (u *upward) through(f *frame, k *call) error {
 		}
 		u.begin(f)
 		u.c.mu.Lock()
-		for !room() {
-			u.c.changed.Wait()
+		if err := u.await(room); err != nil {
+			u.c.mu.Unlock()
+			err = fmt.Errorf("window for %d bytes: %w", n, err)
+			u.c.unwritten("backend", err)
+			return err
 		}
 	}
 	u.c.flow.pass(n)
@@ -188,5 +193,24 @@ func (u *upward) through(f *frame, k *call) error {
 	}
 	u.c.mu.Unlock()
 	u.pass(f)
+	return nil
+}
+
+// await waits until there is room, as long as a write may take. The mutex is held.
+func (u *upward) await(room func() bool) error {
+	late := false
+	timer := time.AfterFunc(u.c.o.Patience, func() {
+		u.c.mu.Lock()
+		defer u.c.mu.Unlock()
+		late = true
+		u.c.changed.Broadcast()
+	})
+	defer timer.Stop()
+	for !room() {
+		if late {
+			return os.ErrDeadlineExceeded
+		}
+		u.c.changed.Wait()
+	}
 	return nil
 }
