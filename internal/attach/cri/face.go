@@ -276,10 +276,7 @@ func (f *hookFace) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *l
 		if limited.Err() != nil {
 			break
 		}
-		select {
-		case <-limited.Done():
-		case <-time.After(pause):
-		}
+		connect.Pause(limited, pause)
 	}
 	f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: p, Container: c})
 }
