@@ -81,6 +81,11 @@ func (o *Options) sections() []section {
 	return all
 }
 
+// Enabled reports whether a hook is switched on.
+func (o *Options) Enabled(name string) bool {
+	return slices.ContainsFunc(o.sections(), func(s section) bool { return s.key == name && s.enabled })
+}
+
 // Hooks makes the hooks that are switched on.
 func (o *Options) Hooks(n Node) ([]Hook, error) {
 	var hooks []Hook

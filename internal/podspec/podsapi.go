@@ -28,27 +28,21 @@ const maxMessage = 16 << 20
 // alone.
 type PodsAPI struct {
 	socket string
-
-	mu   sync.Mutex // guards conn
-	conn *grpc.ClientConn
+	conn   func() (*grpc.ClientConn, error) // the one connection, made at the first call
 }
 
 // NewPodsAPI returns a client of the socket. Nothing is dialed yet.
-func NewPodsAPI(socket string) *PodsAPI { return &PodsAPI{socket: socket} }
+func NewPodsAPI(socket string) *PodsAPI {
+	return &PodsAPI{socket, sync.OnceValues(func() (*grpc.ClientConn, error) { return connect(socket, nil) })}
+}
 
-// client returns a client on the one connection, which is made when it is first
-// needed.
+// client returns a client on the one connection.
 func (p *PodsAPI) client() (pods.PodsClient, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		conn, err := connect(p.socket, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.socket, err)
-		}
-		p.conn = conn
+	conn, err := p.conn()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.socket, err)
 	}
-	return pods.NewPodsClient(p.conn), nil
+	return pods.NewPodsClient(conn), nil
 }
 
 // connect makes a connection to a socket of the kubelet; by connects, nil for the
@@ -83,12 +77,11 @@ func (*PodsAPI) Source() lifecycle.Source { return lifecycle.FromPodsAPI }
 
 // Close ends the connection.
 func (p *PodsAPI) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		return nil
+	conn, err := p.conn()
+	if err != nil {
+		return nil //nolint:nilerr // there is none to close
 	}
-	return p.conn.Close()
+	return conn.Close()
 }
 
 // Get asks for one pod.

@@ -28,9 +28,6 @@ const (
 	StandIn
 )
 
-// Sides returns all sides, in order.
-func Sides() []Side { return []Side{Neither, Preferred, StandIn} }
-
 // Recorder counts transitions; from and to are the names of attachments, or
 // "none".
 type Recorder interface {

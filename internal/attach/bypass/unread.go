@@ -106,11 +106,11 @@ func (s *session) reread(p *pod, c *ctr) error {
 	c.reporting.Lock()
 	c.reported = n.reported
 	c.reporting.Unlock()
-	if c.running = c.running || n.running; !c.running {
-		s.keep(p, c)
+	c.running = c.running || n.running
+	s.keep(p, c)
+	if !c.running {
 		return nil // its start tells
 	}
-	s.keep(p, c)
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
 	c.started = true

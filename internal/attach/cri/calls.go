@@ -12,7 +12,6 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
@@ -252,24 +251,10 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 		return relay.Verdict{}
 	}
 	k = c.paths.complete(ctx, k, p)
-	serial, end := c.order.start()
-	handed := false // to Done
-	defer func() {
-		if !handed {
-			end()
-		}
-	}()
-	ans, err := c.events.handle(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: k})
+	end, err := c.events.starting(ctx, k, p)
 	if err != nil {
 		return refuse(codes.FailedPrecondition, err.Error())
 	}
-	if err := c.events.sendPending(ctx, k.ID); err != nil {
-		c.log.Warn("a container starts with what it was created with; the kernel is corrected at once", append(c.events.whose(k.ID), logkey.Err, err)...)
-	}
-	if ans.Owns {
-		c.order.awaitStarts(ctx, serial)
-	}
-	handed = true
 	return relay.Verdict{Done: func(relay.Outcome) {
 		c.order.after(p.ID, func(ctx context.Context) {
 			defer end()

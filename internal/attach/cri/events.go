@@ -133,6 +133,29 @@ func (e *events) others(all []conductor.Settings) {
 	}
 }
 
+// starting handles that a container is about to start, brings what waited for that to
+// the runtime, and has one that owns CPUs wait for those that start before it. end is
+// called when it has started. The error is a no.
+func (e *events) starting(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
+	serial, started := e.order.start()
+	defer func() {
+		if end == nil { // nobody else ends it
+			started()
+		}
+	}()
+	ans, err := e.handle(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.sendPending(ctx, c.ID); err != nil {
+		e.log.Warn("a container starts with what it was created with; the kernel is corrected at once", append(e.whose(c.ID), logkey.Err, err)...)
+	}
+	if ans.Owns {
+		e.order.awaitStarts(ctx, serial)
+	}
+	return started, nil
+}
+
 // sendPending notes that a container starts, and brings what waited for that to
 // the runtime.
 func (e *events) sendPending(ctx context.Context, id string) error {

@@ -15,7 +15,6 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
-	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
@@ -180,16 +179,9 @@ func (f *hookFace) PreStartContainerHook(ctx context.Context, r *hooks.Container
 	if c == nil {
 		return echo(r), nil // it is found in the runtime's list
 	}
-	ans, err := f.events.handle(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
+	end, err := f.events.starting(ctx, c, p)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
-	}
-	serial, end := f.order.start()
-	if err := f.events.sendPending(ctx, c.ID); err != nil {
-		f.log.Warn("a container starts with what it was created with; the kernel is corrected at once", logkey.Container, c.ID, logkey.Err, err)
-	}
-	if ans.Owns {
-		f.order.awaitStarts(ctx, serial)
 	}
 	end() // the proxy may never tell that it has started
 	return echo(r), nil
@@ -284,10 +276,7 @@ func (f *hookFace) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *l
 		if limited.Err() != nil {
 			break
 		}
-		select {
-		case <-limited.Done():
-		case <-time.After(pause):
-		}
+		connect.Pause(limited, pause)
 	}
 	f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: p, Container: c})
 }

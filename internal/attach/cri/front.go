@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/socket"
@@ -51,10 +52,7 @@ func (f *front) accept(s served) {
 			return
 		case err != nil: // too many open files, for example
 			f.log.Error("a connection cannot be accepted", logkey.Err, err)
-			select {
-			case <-f.order.ctx.Done():
-			case <-time.After(acceptAgain):
-			}
+			connect.Pause(f.order.ctx, acceptAgain)
 			continue
 		}
 		f.mu.Lock()

@@ -37,7 +37,6 @@ type table[P, L any] []field[P, L]
 // nested is a table whose types do not matter.
 type nested interface {
 	describe(parent Row, seen map[nested]string) []Row
-	names() map[string]string
 }
 
 func (t *table[P, L]) convert(p *P, l *L) {
@@ -128,16 +127,6 @@ func (t *table[P, L]) describe(parent Row, seen map[nested]string) []Row {
 		}
 	}
 	return rows
-}
-
-// names maps the field names of the table's message to lifecycle names, for
-// the test that no field of the protocol is without a row.
-func (t *table[P, L]) names() map[string]string {
-	m := make(map[string]string, len(*t))
-	for _, f := range *t {
-		m[strings.TrimRight(f.proto, "[]{}")] = f.life
-	}
-	return m
 }
 
 // Rows lists every field of the messages a runtime sends about pods and

@@ -56,7 +56,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 			t.Errorf("message %s has no table", m.Name())
 			return
 		}
-		names := tab.names()
+		names := names(tab)
 		for i := range m.Fields().Len() {
 			f := m.Fields().Get(i)
 			if _, ok := names[string(f.Name())]; !ok {
@@ -186,7 +186,7 @@ func scalar(t *rapid.T, f protoreflect.FieldDescriptor, n *int) protoreflect.Val
 // expect reads what the tables promise of a message by reflection, without
 // their functions: lifecycle path -> value. Zero values promise nothing.
 func expect(out map[string]string, m protoreflect.Message, at string, all map[protoreflect.FullName]nested) {
-	names := all[m.Descriptor().FullName()].names()
+	names := names(all[m.Descriptor().FullName()])
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		life := names[string(f.Name())]
 		path := strings.TrimSuffix(at+"."+strings.TrimRight(life, "[]{}"), ".")
@@ -357,4 +357,15 @@ func TestNilIn(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+}
+
+// names maps the field names of a table's message to lifecycle names.
+func names(of nested) map[string]string {
+	m := map[string]string{}
+	for _, r := range of.describe(Row{}, map[nested]string{}) {
+		if name := strings.TrimPrefix(r.Proto, "."); !strings.Contains(name, ".") {
+			m[strings.TrimRight(name, "[]{}")] = strings.TrimPrefix(r.Lifecycle, ".")
+		}
+	}
+	return m
 }

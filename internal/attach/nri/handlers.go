@@ -153,14 +153,12 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 
 // PostCreateContainer tells that the runtime knows the container.
 func (s *session) PostCreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer}, p, c)
-	return err
+	return s.told(ctx, lifecycle.PostCreateContainer, p, c)
 }
 
 // StartContainer relays the event.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.StartContainer}, p, c)
-	return err
+	return s.told(ctx, lifecycle.StartContainer, p, c)
 }
 
 // PostStartContainer tells that the container runs. Nothing is decided about
@@ -180,8 +178,7 @@ func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *ap
 
 // PostUpdateContainer tells that the runtime has written an update.
 func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer}, p, c)
-	return err
+	return s.told(ctx, lifecycle.PostUpdateContainer, p, c)
 }
 
 // UpdateContainer answers with our values for the container asserted anew, so
@@ -212,8 +209,7 @@ func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.C
 
 // RemoveContainer relays the event.
 func (s *session) RemoveContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	_, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.RemoveContainer}, p, c)
-	return err
+	return s.told(ctx, lifecycle.RemoveContainer, p, c)
 }
 
 func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
@@ -243,6 +239,12 @@ func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodS
 		s.a.o.Log.Warn("nothing can be decided for a container without id and name", logkey.Event, ev.Kind.String(), logkey.Pod, ev.Pod.Name)
 	}
 	return s.handle(ctx, ev)
+}
+
+// told relays an event that has no answer.
+func (s *session) told(ctx context.Context, kind lifecycle.Kind, p *api.PodSandbox, c *api.Container) error {
+	_, err := s.container(ctx, lifecycle.Event{Kind: kind}, p, c)
+	return err
 }
 
 // handle asks the handler. Only a policy's no comes out as an error: a panic

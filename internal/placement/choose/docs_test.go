@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestDocumented: docs/placement.md lists the criteria in the order in which they decide.
+// TestDocumented: docs/choosing.md lists the criteria in the order in which they decide.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/placement.md")
+	text, err := os.ReadFile("../../../docs/choosing.md")
 	if err != nil {
 		t.Fatal(err)
 	}

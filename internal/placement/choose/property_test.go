@@ -129,7 +129,7 @@ func coresOfGroup(m *topology.Machine, chosen, from topology.Set, n int) int {
 
 // A second, slow way to the same answer: all subsets of the CPUs that others left are looked
 // at, on machines with several kinds of cores and shared pools, too. They are compared by the
-// criteria in the order of docs/placement.md: as few groups as possible are used at the
+// criteria in the order of docs/choosing.md: as few groups as possible are used at the
 // outermost level that divides the machine; where one is enough, as few as possible at the
 // next, and so on; and where one innermost group is enough, as few cores as possible, no more
 // whole ones broken than must be, and the fewest CPUs of shared pools. Over several packages as

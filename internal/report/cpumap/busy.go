@@ -39,7 +39,7 @@ func Busy(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []strin
 	}
 	var lines []string
 	for _, n := range c.Nodes {
-		ids := cpus(n.CPUs)
+		ids := CPUs(n.CPUs)
 		if len(ids) == 0 {
 			continue
 		}

@@ -23,7 +23,7 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	}
 	for _, n := range c.Nodes {
 		label := fmt.Sprintf("  node %-2d  %*s  ", n.ID, widest, n.CPUs)
-		for line := range slices.Chunk(cpus(n.CPUs), perLine) {
+		for line := range slices.Chunk(CPUs(n.CPUs), perLine) {
 			fmt.Fprintln(w, label+p.line(line))
 			label = strings.Repeat(" ", len(label))
 		}

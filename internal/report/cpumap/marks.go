@@ -36,7 +36,7 @@ func Marks(c api.NodeCPUs) []Mark {
 	p := New(c)
 	at := map[string]int{}
 	var all []Mark
-	for _, id := range cpus(c.Online) {
+	for _, id := range CPUs(c.Online) {
 		key := p.marks[id] + "\x00" + p.pods[id]
 		i, known := at[key]
 		if !known {
@@ -61,17 +61,17 @@ type Map struct {
 func New(c api.NodeCPUs) Map {
 	p := Map{marks: map[int]string{}, pods: map[int]string{}}
 	p.pools(c)
-	if ids := cpus(c.Reserved); len(ids) > 0 {
+	if ids := CPUs(c.Reserved); len(ids) > 0 {
 		p.paint(ids, entry{mark: markReserved, text: "reserved"})
 	}
 	var pods []string
 	own, away := map[string][]int{}, map[string][]int{}
 	for _, g := range c.Grants {
-		away[g.Pod] = append(away[g.Pod], cpus(g.Away)...)
+		away[g.Pod] = append(away[g.Pod], CPUs(g.Away)...)
 		if own[g.Pod] == nil {
 			pods = append(pods, g.Pod)
 		}
-		own[g.Pod] = append(own[g.Pod], cpus(g.CPUs)...)
+		own[g.Pod] = append(own[g.Pod], CPUs(g.CPUs)...)
 	}
 	slices.Sort(pods)
 	for i, pod := range pods {
@@ -94,8 +94,8 @@ func New(c api.NodeCPUs) Map {
 }
 
 func (p *Map) pools(c api.NodeCPUs) {
-	shared, reclaimed := cpus(c.Shared), cpus(c.Reclaimed)
-	for _, id := range cpus(c.Online) {
+	shared, reclaimed := CPUs(c.Shared), CPUs(c.Reclaimed)
+	for _, id := range CPUs(c.Online) {
 		p.marks[id] = markNone
 	}
 	for _, id := range shared {
@@ -130,8 +130,8 @@ func (p *Map) paint(ids []int, o entry) {
 	p.legend = append(p.legend, o)
 }
 
-// cpus reads a list the agent sent; what it cannot be read as is not drawn.
-func cpus(list string) []int {
+// CPUs reads a list the agent sent; what it cannot be read as is not drawn.
+func CPUs(list string) []int {
 	ids, err := topology.ParseList(list)
 	if err != nil {
 		return nil

@@ -155,10 +155,10 @@ func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 func cores(n api.NUMA) [][]int {
 	var all [][]int
 	for _, list := range n.Cores {
-		all = append(all, cpus(list))
+		all = append(all, CPUs(list))
 	}
 	if len(all) == 0 {
-		for _, id := range cpus(n.CPUs) {
+		for _, id := range CPUs(n.CPUs) {
 			all = append(all, []int{id})
 		}
 	}

@@ -42,7 +42,7 @@ type Tiles struct {
 func NewTiles(m *topology.Machine, c api.NodeCPUs, uses []Use) Tiles {
 	t := Tiles{machine: m, who: New(c), load: map[int]int{}, broken: map[int]bool{}}
 	for _, u := range uses {
-		for _, id := range cpus(u.CPUs) {
+		for _, id := range CPUs(u.CPUs) {
 			t.load[id]++
 			if owner := t.who.pods[id]; owner != "" && owner != term.Clean(u.Pod) {
 				t.broken[id] = true

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -101,21 +100,6 @@ func checkCgroup(c Check, g cgroups) Check {
 	return c.ok("%s, %s driver (%s)", version, driver, dir)
 }
 
-// enabled reports what the configuration says of a hook.
-func enabled(c config.Config, name string) bool {
-	text, err := json.Marshal(c.Hooks)
-	if err != nil {
-		return true
-	}
-	var hooks map[string]struct {
-		Enabled *bool `json:"enabled"`
-	}
-	if json.Unmarshal(text, &hooks) != nil || hooks[name].Enabled == nil {
-		return true
-	}
-	return *hooks[name].Enabled
-}
-
 // checkHooks says of each hook whether the kernel has what it needs.
 func checkHooks(g cgroups, config config.Config) []Check {
 	v, versionErr := g.version()
@@ -124,12 +108,12 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	for _, h := range hook.Catalogue() {
 		h = asConfigured(config, h)
 		c := Check{Name: "hook " + h.Name, Why: "where it has no effect, pods go without this: " + h.About}
-		needs := files(h, v)
+		needs, lacks := files(h, v), g.lacksDevice(config.Paths, h)
 		switch {
-		case !enabled(config, h.Name):
+		case !config.Hooks.Enabled(h.Name):
 			c = c.ok("switched off (hooks.%s.enabled)", h.Name)
-		case g.lacksDevice(config.Paths, h) != "":
-			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", g.lacksDevice(config.Paths, h))
+		case lacks != "":
+			c = c.problem("install the device's driver, or mount what is missing, or switch the hook off", "not effective: there is no %s", lacks)
 		case slices.Contains(h.Kernel, "coreSched"):
 			c = c.unknown("trimtab hooks, on the node itself, asks the kernel", "whether the kernel gives core scheduling cookies shows in no file")
 		case len(controllers(h)) == 0:

@@ -50,7 +50,7 @@ func Rows(n api.Node) []Row {
 		pools = []api.Pool{{Name: "shared", CPUs: n.CPUs.Shared, Members: -1}, {Name: "reclaimed", CPUs: n.CPUs.Reclaimed, Members: -1}}
 	}
 	for _, pool := range pools {
-		if ids := list(pool.CPUs); len(ids) > 0 {
+		if ids := cpumap.CPUs(pool.CPUs); len(ids) > 0 {
 			r := Row{Name: term.Clean(pool.Name) + " pool", CPUs: ids}
 			if pool.Members >= 0 {
 				r.Containers = strconv.Itoa(pool.Members)
@@ -58,7 +58,7 @@ func Rows(n api.Node) []Row {
 			rows = append(rows, r)
 		}
 	}
-	if ids := list(n.CPUs.Reserved); len(ids) > 0 {
+	if ids := cpumap.CPUs(n.CPUs.Reserved); len(ids) > 0 {
 		rows = append(rows, Row{Name: "reserved", CPUs: ids})
 	}
 	return rows
@@ -146,11 +146,3 @@ func (f Frame) rows() []string {
 func (f Frame) cut(line string) string { return term.Cut(line, f.Width) }
 
 func (f Frame) paint(color, text string) string { return term.Ink{On: f.Color}.Paint(color, text) }
-
-func list(text string) []int {
-	ids, err := topology.ParseList(text)
-	if err != nil {
-		return nil // what the agent sent is drawn as far as it can be read
-	}
-	return ids
-}
