@@ -26,7 +26,7 @@ GUESTS = $(if $(TRIMTAB_SOAK),-p 1 -parallel 2 -timeout 4h,-p 2 -parallel 1 -tim
 ARGS ?=
 
 .PHONY: help build demo check test e2e soak lint generate stale size bench benchreal tools deps clean \
-	programs image
+	programs image chart
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ PACK = cd deploy/pack && go build -trimpath -buildvcs=false -o ../../.cache/dist
 
 image: programs ## Make the container image for amd64 and arm64, as an OCI layout that `ctr images import` takes
 	@$(PACK) image -out $(DIST)/trimtab-image.tar -name $(IMAGE) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+
+chart: ## Write anew what is made from the chart: values.schema.json, deploy/trimtab.yaml, the lists in docs/install.md
+	@cd deploy/pack && go test -count=1 -run '^TestGenerated$$' ./chart -update
 
 demo: build ## Show what Trimtab does, without a cluster
 	@bin/trimtab demo
@@ -92,8 +95,8 @@ bench: ## Run the benchmarks
 benchreal: tools ## Run the benchmark on the real containerd (minutes, needs root)
 	@cd test/real && go test -count=1 -run '^$$' -bench . $(ARGS) .
 
-tools: ## Build the real containerds, runc and ctr that the tests use (minutes once, then nothing)
-	@test/tools/build.sh containerd containerd17 runc ctr >/dev/null
+tools: ## Build the real containerds, runc, ctr and helm that the tests use (minutes once, then nothing)
+	@test/tools/build.sh containerd containerd17 runc ctr helm >/dev/null
 
 deps: ## Install the Debian packages that the tests need and this machine lacks
 	@test/tools/deps.sh

@@ -102,6 +102,7 @@ func opened(t *testing.T, archive string) v1.ImageIndex {
 }
 
 func check(t *testing.T, one v1.Image, arch string) {
+	t.Helper()
 	config, err := one.ConfigFile()
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ func run(args []string, out io.Writer) error {
 			return command(args[1:], out)
 		}
 	}
-	return fmt.Errorf("usage: pack image -out FILE PROGRAM...")
+	return errors.New("the first argument has to be image")
 }
 
 func makeImage(args []string, out io.Writer) error {
