@@ -38,7 +38,8 @@ type Path struct {
 	Above   bool   `json:"above"`   // the directory above it is mounted
 	At      string `json:"at"`      // where, if not at the same path
 	Write   bool   `json:"write"`
-	Type    string `json:"type"` // as of a hostPath volume
+	Type    string `json:"type"`    // as of a hostPath volume
+	Without string `json:"without"` // what the agent says where it is not mounted; a test takes it away
 }
 
 // Mounted is the path on a node whose configuration says nothing of it.
@@ -95,7 +96,11 @@ func (n Needs) Table() string {
 		if p.At != "" {
 			at = ", mounted at `" + p.At + "`"
 		}
-		lines = append(lines, fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", p.Mounted(), p.Key, access, at, n.When[p.For], p.Reason))
+		line := fmt.Sprintf("`%s` (of `%s`), %s%s; %s: %s", p.Mounted(), p.Key, access, at, n.When[p.For], p.Reason)
+		if p.Without != "" {
+			line += fmt.Sprintf("; without it the agent says %q", p.Without)
+		}
+		lines = append(lines, line)
 	}
 	write("Directories of the node:", lines)
 	return strings.TrimSuffix(b.String(), "\n")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/deploy/pack/chart"
 	"github.com/trimtab/trimtab/deploy/pack/test/render"
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 	"github.com/trimtab/trimtab/test/real"
@@ -40,6 +42,36 @@ func TestNode(t *testing.T) {
 	tag := imported(t, c)
 	t.Run("nri", func(t *testing.T) { play(t, c.For(t), tag, "nri") })
 	t.Run("bypass", func(t *testing.T) { play(t, c.For(t), tag, "bypass") })
+	t.Run("without", func(t *testing.T) { each(t, c.For(t), tag) })
+}
+
+// each takes one directory of the node after another away from the agent, and reads what it says then. The kubelet's are
+// not among them: no kubelet runs here.
+func each(t *testing.T, c *real.Containerd, tag string) {
+	t.Helper()
+	c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
+	needs, err := chart.ReadNeeds(tree.Root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range needs.Paths {
+		if p.Without == "" {
+			continue
+		}
+		attach := map[string]string{"cri": "bypass"}[p.For]
+		if attach == "" {
+			attach = "nri"
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			a := start(t, c.For(t), tag, attach, p.Name)
+			real.Eventually(t, patience, func() error {
+				if said := a.complaint(); !strings.Contains(said, p.Without) {
+					return fmt.Errorf("%q is not in what it says: %s", p.Without, said)
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // imported makes the image, has ctr import it, and compares what containerd has then. It returns the image's tag.
@@ -119,8 +151,8 @@ func play(t *testing.T, c *real.Containerd, tag, attach string) {
 	c.StopPod(pod)
 }
 
-// start runs the agent's pod as a kubelet would, from what the chart renders.
-func start(t *testing.T, c *real.Containerd, tag, attach string) *agent {
+// start runs the agent's pod as a kubelet would, from what the chart renders, without some of the volumes.
+func start(t *testing.T, c *real.Containerd, tag, attach string, without ...string) *agent {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ttn") // t.TempDir is too long a path for a socket
 	if err != nil {
@@ -140,11 +172,15 @@ config:
   http: {address: %[8]q}
 `, repository, tag, attach, c.NRISocket(), c.Socket(), c.CgroupParent(), dir, a.address, a.socket))
 	template := o.DaemonSet.Spec.Template.Spec
+	main := &template.Containers[0]
+	main.VolumeMounts = slices.DeleteFunc(main.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return slices.Contains(without, m.Name)
+	})
 	if err := os.Mkdir(filepath.Dir(a.config), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	a.write(o.Config)
-	pod := c.RunPod(real.PodSpec{Namespace: "kube-system", Name: "trimtab-" + attach, QoS: real.Burstable})
+	pod := c.RunPod(real.PodSpec{Namespace: "kube-system", QoS: real.Burstable})
 	request := c.CreateRequest(pod, real.ContainerSpec{Name: "trimtab", Image: template.Containers[0].Image})
 	container(t, request.Config, template, filepath.Dir(a.config))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -265,6 +301,21 @@ func (a *agent) ready() {
 		}
 		return nil
 	})
+}
+
+// complaint is what the probe answers while it fails, and what the agent has logged.
+func (a *agent) complaint() string {
+	said := ""
+	if answer, err := http.Get("http://" + a.address + "/readyz"); err == nil {
+		body, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		said = answer.Status + " " + string(body)
+	}
+	log, err := os.ReadFile(a.log)
+	if err != nil {
+		return said
+	}
+	return said + string(log)
 }
 
 // follows: a change of the mounted file is put in force, as that of a ConfigMap is.
