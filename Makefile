@@ -26,7 +26,7 @@ GUESTS = $(if $(TRIMTAB_SOAK),-p 1 -parallel 2 -timeout 4h,-p 2 -parallel 1 -tim
 ARGS ?=
 
 .PHONY: help build demo check test e2e soak lint generate stale size bench benchreal tools deps clean \
-	programs image chart
+	programs image deb release chart
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,13 @@ PACK = cd deploy/pack && go build -trimpath -buildvcs=false -o ../../.cache/dist
 
 image: programs ## Make the container image for amd64 and arm64, as an OCI layout that `ctr images import` takes
 	@$(PACK) image -out $(DIST)/trimtab-image.tar -name $(IMAGE) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+
+deb: programs ## Make the Debian packages for amd64 and arm64
+	@dir=$$(test/tools/build.sh nfpm); $(PACK) deb -nfpm $$dir/nfpm -out $(DIST) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+
+release: programs ## Make everything of a release, from a commit with a tag: image, packages, archives, chart, checksums
+	@dir=$$(test/tools/build.sh nfpm); \
+		$(PACK) release -nfpm $$dir/nfpm -out $(DIST) -name $(IMAGE) $(ARCHES:%=.cache/dist/linux-%/trimtab)
 
 chart: ## Write anew what is made from the chart: values.schema.json, deploy/trimtab.yaml, the lists in docs/install.md
 	@cd deploy/pack && go test -count=1 -run '^TestGenerated$$' ./chart -update
@@ -95,8 +102,8 @@ bench: ## Run the benchmarks
 benchreal: tools ## Run the benchmark on the real containerd (minutes, needs root)
 	@cd test/real && go test -count=1 -run '^$$' -bench . $(ARGS) .
 
-tools: ## Build the real containerds, runc, ctr and helm that the tests use (minutes once, then nothing)
-	@test/tools/build.sh containerd containerd17 runc ctr helm >/dev/null
+tools: ## Build the real containerds, runc, ctr, helm and nfpm that the tests use (minutes once, then nothing)
+	@test/tools/build.sh containerd containerd17 runc ctr helm nfpm >/dev/null
 
 deps: ## Install the Debian packages that the tests need and this machine lacks
 	@test/tools/deps.sh

@@ -46,11 +46,13 @@ describe() {
     helm)
       module=helm.sh/helm/v4 expected=240
       recipe="$static -ldflags=-X=$module/internal/version.version=VERSION $module/cmd/helm" ;;
+    nfpm)
+      module=github.com/goreleaser/nfpm/v2 expected=60 recipe="$static -ldflags=-X=main.version=VERSION $module/cmd/nfpm" ;;
     golangci-lint)
       module=github.com/golangci/golangci-lint/v2 expected=120 recipe="CGO_ENABLED=0 $module/cmd/golangci-lint" ;;
     govulncheck)
       module=golang.org/x/vuln expected=10 recipe="CGO_ENABLED=0 $module/cmd/govulncheck" ;;
-    *) say "no such tool: $1 (containerd, containerd17, ctr, runc, kubelet, helm, golangci-lint, govulncheck)"; exit 2 ;;
+    *) say "no such tool: $1 (containerd, containerd17, ctr, runc, kubelet, helm, nfpm, golangci-lint, govulncheck)"; exit 2 ;;
   esac
 }
 

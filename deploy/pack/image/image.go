@@ -3,7 +3,6 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/trimtab/trimtab/deploy/pack/files"
 	"github.com/trimtab/trimtab/deploy/pack/program"
 	"github.com/trimtab/trimtab/deploy/pack/sbom"
 )
@@ -62,7 +62,11 @@ func single(p program.Program, licence []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := files(p.Time, []file{{Program, 0o755, data}, {Licence, 0o644, licence}, {Parts, 0o644, parts}})
+	content, err := files.Tar(p.Time, []files.File{
+		{Path: Program[1:], Mode: 0o755, Data: data},
+		{Path: Licence[1:], Mode: 0o644, Data: licence},
+		{Path: Parts[1:], Mode: 0o644, Data: parts},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -110,48 +114,4 @@ func labels(p program.Program) map[string]string {
 		of[prefix+"revision"] = p.Revision
 	}
 	return of
-}
-
-type file struct {
-	path string
-	mode int64
-	data []byte
-}
-
-// files is a tar of files and of the directories above them, all root's and of one time.
-func files(at time.Time, all []file) ([]byte, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	made := map[string]bool{"/": true}
-	head := func(h tar.Header) error {
-		h.ModTime, h.Format = at, tar.FormatPAX
-		return w.WriteHeader(&h)
-	}
-	for _, f := range all {
-		if err := above(f.path, made, head); err != nil {
-			return nil, err
-		}
-		err := head(tar.Header{Typeflag: tar.TypeReg, Name: f.path[1:], Mode: f.mode, Size: int64(len(f.data))})
-		if err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.data); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
-	return b.Bytes(), err
-}
-
-// above writes the directories above name that are not made yet, the topmost first.
-func above(name string, made map[string]bool, head func(tar.Header) error) error {
-	dir := path.Dir(name)
-	if made[dir] {
-		return nil
-	}
-	if err := above(dir, made, head); err != nil {
-		return err
-	}
-	made[dir] = true
-	return head(tar.Header{Typeflag: tar.TypeDir, Name: dir[1:] + "/", Mode: 0o755})
 }

@@ -27,8 +27,11 @@ func Root(t testing.TB) string {
 	return filepath.Join(filepath.Dir(file), "../../../..")
 }
 
+// File is one that a tree has in place of the repository's.
+type File struct{ Name, Text string }
+
 // Copy makes a tree in a new directory, of the files that git knows or would add, as they are now.
-func Copy(t testing.TB) string {
+func Copy(t testing.TB, instead ...File) string {
 	t.Helper()
 	root, dir := Root(t), t.TempDir()
 	list := Run(t, root, "git", "ls-files", "-co", "--exclude-standard", "-z")
@@ -49,6 +52,11 @@ func Copy(t testing.TB) string {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(to, data, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range instead {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), []byte(f.Text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
