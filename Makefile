@@ -7,7 +7,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 # Every Go module with tests of its own. The tools' modules have none.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
 # The virtual machines have a command of their own, and the kubelet as an oracle is the soak's: it takes minutes to build.
 TESTED := $(filter-out test/vm test/oracle,$(MODULES))
 # For the build stamp; without a usable git the build goes on unstamped.
@@ -15,12 +15,18 @@ VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # The NRI library would bring a WebAssembly runtime along, and gRPC pages of its own with a template engine: nothing of
 # ours uses either.
 TAGS := nri_no_wasm,grpcnotrace
+# What is delivered: static, and for the oldest processors of each architecture whatever this one is.
+ARCHES := amd64 arm64
+# Where to, and what the image is called.
+DIST ?= dist
+IMAGE ?= ghcr.io/trimtab/trimtab
 # Two guests at a time, a processor each: of two suites, or, in the soak, of the one that takes far longer than the others.
 GUESTS = $(if $(TRIMTAB_SOAK),-p 1 -parallel 2 -timeout 4h,-p 2 -parallel 1 -timeout 80m)
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
-.PHONY: help build demo check test e2e soak lint generate stale size bench benchreal tools deps clean
+.PHONY: help build demo check test e2e soak lint generate stale size bench benchreal tools deps clean \
+	programs image deb release chart
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +34,29 @@ help: ## Print this list
 build: ## Build bin/trimtab
 	@mkdir -p bin
 	@go build -buildvcs=$(VCS) -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/trimtab
+
+programs:
+	@for arch in $(ARCHES); do \
+		mkdir -p .cache/dist/linux-$$arch; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 go build -buildvcs=$(VCS) -trimpath -tags $(TAGS) \
+			-ldflags '-s -w' -o .cache/dist/linux-$$arch/ ./cmd/trimtab; \
+	done
+
+# The packer has a module of its own: nothing it needs becomes a part of the agent.
+PACK = cd deploy/pack && go build -trimpath -buildvcs=false -o ../../.cache/dist/ ./cmd/pack && cd ../.. && .cache/dist/pack
+
+image: programs ## Make the container image for amd64 and arm64, as an OCI layout that `ctr images import` takes
+	@$(PACK) image -out $(DIST)/trimtab-image.tar -name $(IMAGE) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+
+deb: programs ## Make the Debian packages for amd64 and arm64
+	@dir=$$(test/tools/build.sh nfpm); $(PACK) deb -nfpm $$dir/nfpm -out $(DIST) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+
+release: programs ## Make everything of a release, from a commit with a tag: image, packages, archives, chart, checksums
+	@dir=$$(test/tools/build.sh nfpm); \
+		$(PACK) release -nfpm $$dir/nfpm -out $(DIST) -name $(IMAGE) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+
+chart: ## Write anew what is made from the chart: values.schema.json, deploy/trimtab.yaml, the lists in docs/install.md
+	@cd deploy/pack && go test -count=1 -run '^TestGenerated$$' ./chart -update
 
 demo: build ## Show what Trimtab does, without a cluster
 	@bin/trimtab demo
@@ -73,11 +102,11 @@ bench: ## Run the benchmarks
 benchreal: tools ## Run the benchmark on the real containerd (minutes, needs root)
 	@cd test/real && go test -count=1 -run '^$$' -bench . $(ARGS) .
 
-tools: ## Build the real containerds, runc and h2spec the tests use (minutes once, then nothing)
-	@test/tools/build.sh containerd containerd17 runc h2spec >/dev/null
+tools: ## Build the real containerds, runc, ctr, helm, nfpm and h2spec that the tests use (minutes once, then nothing)
+	@test/tools/build.sh containerd containerd17 runc ctr helm nfpm h2spec >/dev/null
 
 deps: ## Install the Debian packages that the tests need and this machine lacks
 	@test/tools/deps.sh
 
 clean: ## Remove what was built, the tools too
-	@rm -rf bin .cache
+	@rm -rf bin dist .cache

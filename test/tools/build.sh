@@ -19,12 +19,12 @@ export GOWORK=off GOFLAGS=-mod=readonly
 
 say() { printf 'tools: %s\n' "$*" >&2; }
 
-# describe TOOL sets module, expected (cold seconds on two cores), needs (C libraries) and recipe: the arguments of `go build`
-# after the environment it wants, in which VERSION stands for the module's version. The runtime's binaries and the kubelet are
+# describe TOOL sets module, folder (of its go.mod), expected (cold seconds on two cores), needs (C libraries) and recipe:
+# the arguments of `go build` after the environment it wants, in which VERSION stands for the module's version. The runtime's binaries and the kubelet are
 # static, so they also run inside other root file systems.
 describe() {
   local static="CGO_ENABLED=0 -tags netgo,osusergo"
-  needs=""
+  needs="" folder=$1
   case $1 in
     containerd)
       module=github.com/containerd/containerd/v2 expected=180
@@ -34,19 +34,27 @@ describe() {
       module=github.com/containerd/containerd expected=130
       recipe="$static,no_btrfs,no_devmapper,no_zfs -ldflags=-X=$module/version.Version=VERSION
         $module/cmd/containerd $module/cmd/containerd-shim-runc-v2" ;;
+    ctr)
+      module=github.com/containerd/containerd/v2 expected=60 folder=containerd
+      recipe="$static,no_btrfs,no_devmapper,no_zfs -ldflags=-X=$module/version.Version=VERSION $module/cmd/ctr" ;;
     runc)
       module=github.com/opencontainers/runc expected=50 needs=libseccomp
       recipe="CGO_ENABLED=1 -tags netgo,osusergo,seccomp -ldflags=-extldflags=-static $module" ;;
     kubelet)
       module=k8s.io/kubernetes expected=400
       recipe="$static -ldflags=-X=k8s.io/component-base/version.gitVersion=VERSION $module/cmd/kubelet" ;;
+    helm)
+      module=helm.sh/helm/v4 expected=240
+      recipe="$static -ldflags=-X=$module/internal/version.version=VERSION $module/cmd/helm" ;;
+    nfpm)
+      module=github.com/goreleaser/nfpm/v2 expected=60 recipe="$static -ldflags=-X=main.version=VERSION $module/cmd/nfpm" ;;
     golangci-lint)
       module=github.com/golangci/golangci-lint/v2 expected=120 recipe="CGO_ENABLED=0 $module/cmd/golangci-lint" ;;
     govulncheck)
       module=golang.org/x/vuln expected=10 recipe="CGO_ENABLED=0 $module/cmd/govulncheck" ;;
     h2spec)
       module=github.com/summerwind/h2spec expected=30 recipe="CGO_ENABLED=0 $module/cmd/h2spec" ;;
-    *) say "no such tool: $1 (containerd, containerd17, runc, kubelet, golangci-lint, govulncheck, h2spec)"; exit 2 ;;
+    *) say "no such tool: $1 (containerd, containerd17, ctr, runc, kubelet, helm, nfpm, golangci-lint, govulncheck, h2spec)"; exit 2 ;;
   esac
 }
 
@@ -74,9 +82,9 @@ need() {
 build() {
   local tool=$1 version hash dir start took last work
   describe "$tool"
-  cd "$here/$tool"
+  cd "$here/$folder"
   version=$(awk -v m="$module" '$1 == m && $2 ~ /^v/ {print $2} $2 == m && $3 ~ /^v/ {print $3}' go.mod | head -1)
-  [ -n "$version" ] || { say "$tool: $module is not in $here/$tool/go.mod"; exit 1; }
+  [ -n "$version" ] || { say "$tool: $module is not in $here/$folder/go.mod"; exit 1; }
   hash=$(cat go.mod go.sum <(echo "$go_version $(uname -m) $recipe") | sha256sum | cut -c1-12)
   dir=$cache/$tool-$version-$hash
   if [ ! -e "$dir/done" ] && [ -n "$built" ]; then

@@ -1,0 +1,97 @@
+{{/* The release's objects are called this. */}}
+{{- define "trimtab.name" -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "trimtab.selector" -}}
+app.kubernetes.io/name: trimtab
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "trimtab.labels" -}}
+{{ include "trimtab.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end -}}
+
+{{- define "trimtab.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "trimtab.name" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
+{{- define "trimtab.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* What of needs.yaml this configuration wants, as a list of the names of its "when". */}}
+{{- define "trimtab.wanted" -}}
+{{- $hooks := .Values.config.hooks | default dict -}}
+{{- $kubelet := (.Values.config.podspec | default dict).kubelet | default dict -}}
+{{- $on := dict "always" true -}}
+{{- $_ := set $on "nri" (has .Values.attach (list "nri" "auto")) -}}
+{{- $_ := set $on "cri" (has .Values.attach (list "bypass" "auto")) -}}
+{{- range $hook := list "coreSched" "partition" "rdt" "rdma" -}}
+{{- $_ := set $on $hook (dig $hook "enabled" false $hooks) -}}
+{{- end -}}
+{{- $_ := set $on "processes" (or $on.cri $on.coreSched $on.rdt) -}}
+{{- $_ := set $on "devices" (or $on.rdma (eq (dig "gpu" "devices" "env" $hooks) "nodes")) -}}
+{{- $_ := set $on "podSpecs" (ne (dig "podsSocket" "default" $kubelet) "") -}}
+{{- $_ := set $on "podResources" (ne (dig "podResourcesSocket" "default" $kubelet) "") -}}
+{{- range $name, $is := $on }}{{ if $is }}
+- {{ $name }}
+{{- end }}{{ end }}
+{{- end -}}
+
+{{/* What is mounted of the node: a list of name, path, at, write, type, each place once. */}}
+{{- define "trimtab.paths" -}}
+{{- $wanted := include "trimtab.wanted" . | fromYamlArray -}}
+{{- $seen := dict -}}
+{{- range $need := (.Files.Get "needs.yaml" | fromYaml).paths -}}
+{{- if has $need.for $wanted -}}
+{{- $value := $.Values.config -}}
+{{- range $key := splitList "." $need.key -}}
+{{- $value = index ($value | default dict) $key -}}
+{{- end -}}
+{{- $path := $value | default $need.default | trimPrefix "unix://" -}}
+{{- if $need.above }}{{ $path = dir $path }}{{ end -}}
+{{- $at := $need.at | default $path -}}
+{{- if not (hasKey $seen $at) -}}
+{{- $_ := set $seen $at true }}
+- {name: {{ $need.name }}, path: {{ $path | quote }}, at: {{ $at | quote }}, write: {{ $need.write | default false }}, type: {{ $need.type }}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The agent's configuration file. */}}
+{{- define "trimtab.config" -}}
+{{- if eq .Values.attach "cri" -}}
+{{- fail "attach: cri is not for a pod, since pods need the proxy to start: install the Debian package on the node (docs/install.md)" -}}
+{{- end -}}
+{{- $head := dict "apiVersion" "trimtab.io/v1alpha1" "kind" "Config" "attach" .Values.attach -}}
+{{- $config := merge $head (deepCopy .Values.config) -}}
+{{- $wanted := include "trimtab.wanted" . | fromYamlArray -}}
+{{- range $need := (.Files.Get "needs.yaml" | fromYaml).paths -}}
+{{- if and $need.at (has $need.for $wanted) -}}
+{{- $keys := splitList "." $need.key -}}
+{{- $section := deepCopy (index $config (first $keys) | default dict) -}}
+{{- $_ := set $section (last $keys) $need.at -}}
+{{- $_ := set $config (first $keys) $section -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* The values of the keys that only a start reads. */}}
+{{- define "trimtab.start" -}}
+{{- .Values.attach }}
+{{- range $path := (.Files.Get "needs.yaml" | fromYaml).startKeys -}}
+{{- $value := $.Values.config -}}
+{{- range $key := splitList "." $path -}}
+{{- $value = index ($value | default dict) $key -}}
+{{- end }}
+{{ $path }}={{ toJson $value }}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,274 @@
+package chart_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/trimtab/trimtab/deploy/pack/chart"
+	"github.com/trimtab/trimtab/deploy/pack/test/render"
+	"github.com/trimtab/trimtab/deploy/pack/test/tree"
+	"github.com/trimtab/trimtab/internal/config"
+)
+
+// everything switches on all that wants more of a node.
+const everything = `
+attach: auto
+image: {repository: registry.example/trimtab, digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `"}
+config:
+  pools: {reserved: "0"}
+  hooks:
+    coreSched: {enabled: true}
+    partition: {enabled: true}
+    rdt: {enabled: true}
+    rdma: {enabled: true}
+    gpu: {devices: nodes}
+  cri: {endpoint: unix:///run/crio/crio.sock}
+  http: {address: "[::1]:9464"}
+maxUnavailable: 10%
+seLinuxType: spc_t
+imagePullSecrets: [{name: pull}]
+serviceAccount: {create: false}
+podLabels: {team: nodes}
+podAnnotations: {example.com/note: one}
+extraEnv: [{name: GOGC, value: "50"}]
+extraVolumes: [{name: hooks, hostPath: {path: /etc/runtime/hookserver.d}}]
+extraVolumeMounts: [{name: hooks, mountPath: /etc/runtime/hookserver.d, readOnly: true}]
+`
+
+func TestDefaults(t *testing.T) {
+	o := render.Chart(t, "")
+	ds := o.DaemonSet
+	if o.Account == nil || ds.Spec.Template.Spec.ServiceAccountName != o.Account.Name {
+		t.Error("the pods do not run as the chart's service account")
+	}
+	update := ds.Spec.UpdateStrategy.RollingUpdate
+	if *update.MaxUnavailable != intstr.FromInt32(1) || *update.MaxSurge != intstr.FromInt32(0) {
+		t.Errorf("update strategy %v: one node at a time, the old agent first", update)
+	}
+	pod := ds.Spec.Template.Spec
+	if pod.PriorityClassName != "system-node-critical" || pod.HostPID || pod.HostIPC || !pod.HostNetwork {
+		t.Errorf("priority %q, host PIDs %v, IPC %v, network %v", pod.PriorityClassName, pod.HostPID, pod.HostIPC, pod.HostNetwork)
+	}
+	if *pod.AutomountServiceAccountToken {
+		t.Error("the agent is given a token, which it does not need")
+	}
+	if pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Error("no seccomp profile")
+	}
+	main := pod.Containers[0]
+	if len(main.SecurityContext.Capabilities.Add) != 0 {
+		t.Errorf("capabilities %v by default, want none", main.SecurityContext.Capabilities.Add)
+	}
+	if main.Resources.Requests.Cpu().IsZero() || main.Resources.Requests.Memory().IsZero() || main.Resources.Limits.Memory().IsZero() {
+		t.Errorf("resources %v", main.Resources)
+	}
+	for name, probe := range map[string]*corev1.Probe{"live": main.LivenessProbe, "start": main.StartupProbe, "ready": main.ReadinessProbe} {
+		if probe == nil || probe.HTTPGet.Host != "127.0.0.1" || probe.HTTPGet.Port != intstr.FromInt32(9464) {
+			t.Errorf("%s probe %v", name, probe)
+		}
+	}
+}
+
+// TestNeeds: whatever the configuration, the pods have of a node what needs.yaml names for it, and nothing else.
+func TestNeeds(t *testing.T) {
+	needs, err := chart.ReadNeeds(tree.Root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nri := []string{"always", "nri", "podSpecs", "podResources"}
+	for name, c := range map[string]struct {
+		values string
+		wanted []string
+	}{
+		"default":    {"", nri},
+		"bypass":     {"attach: bypass", []string{"always", "cri", "processes", "podSpecs", "podResources"}},
+		"auto":       {"attach: auto", append(nri, "cri", "processes")},
+		"core sched": {"config: {hooks: {coreSched: {enabled: true}}}", append(nri, "coreSched", "processes")},
+		"partition":  {"config: {hooks: {partition: {enabled: true}}}", append(nri, "partition")},
+		"rdt":        {"config: {hooks: {rdt: {enabled: true}}}", append(nri, "rdt", "processes")},
+		"devices":    {"config: {hooks: {gpu: {devices: nodes}}}", append(nri, "devices")},
+		"no kubelet": {`config: {podspec: {kubelet: {podsSocket: "", podResourcesSocket: ""}}}`, nri[:2]},
+		"everything": {everything, slices.Collect(maps.Keys(needs.When))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := render.Chart(t, c.values)
+			checkNeeds(t, o, needs, c.wanted)
+			checkConfig(t, o.Config)
+		})
+	}
+}
+
+func checkNeeds(t *testing.T, o render.Objects, needs chart.Needs, wanted []string) {
+	t.Helper()
+	pod := o.DaemonSet.Spec.Template.Spec
+	security := pod.Containers[0].SecurityContext
+	if *security.Privileged || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem {
+		t.Errorf("security context %v", security)
+	}
+	if !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("dropped: %v", security.Capabilities.Drop)
+	}
+	var capabilities []corev1.Capability
+	for _, need := range needs.Capabilities {
+		if slices.Contains(wanted, need.For) {
+			capabilities = append(capabilities, corev1.Capability(need.Name))
+		}
+	}
+	if !slices.Equal(security.Capabilities.Add, capabilities) {
+		t.Errorf("capabilities %v, want %v", security.Capabilities.Add, capabilities)
+	}
+	if pod.HostPID != slices.Contains(wanted, "processes") {
+		t.Errorf("host PIDs: %v", pod.HostPID)
+	}
+	mounts := map[string]corev1.VolumeMount{}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		mounts[m.Name] = m
+	}
+	var names, want []string
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil && v.Name != "hooks" {
+			names = append(names, v.Name)
+		}
+	}
+	for _, p := range needs.Paths {
+		if !slices.Contains(wanted, p.For) {
+			continue
+		}
+		want = append(want, p.Name)
+		if mounts[p.Name].ReadOnly == p.Write {
+			t.Errorf("%s is mounted read only: %v", p.Name, mounts[p.Name].ReadOnly)
+		}
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("host paths %v, want %v", names, want)
+	}
+}
+
+// agent is the program, built as it is delivered.
+var agent = sync.OnceValues(func() (string, error) {
+	cmd := exec.Command("make", "-s", "programs", "ARCHES="+runtime.GOARCH)
+	cmd.Dir = "../../.."
+	cmd.Stderr = os.Stderr
+	return filepath.Join(cmd.Dir, ".cache/dist/linux-"+runtime.GOARCH+"/trimtab"), cmd.Run()
+})
+
+// checkConfig asks the agent what it thinks of its configuration.
+func checkConfig(t *testing.T, text string) {
+	t.Helper()
+	program, err := agent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program, "config", "check", file).CombinedOutput(); err != nil {
+		t.Errorf("trimtab config check: %v\n%s\n%s", err, out, text)
+	}
+}
+
+// TestValues: what values say is where it belongs.
+func TestValues(t *testing.T) {
+	o := render.Chart(t, everything)
+	pod := o.DaemonSet.Spec.Template
+	main := pod.Spec.Containers[0]
+	if !strings.HasPrefix(main.Image, "registry.example/trimtab@sha256:0123") {
+		t.Errorf("image %s", main.Image)
+	}
+	if o.Account != nil || pod.Spec.ServiceAccountName != "default" {
+		t.Errorf("service account %v, %q", o.Account, pod.Spec.ServiceAccountName)
+	}
+	if pod.Labels["team"] != "nodes" || pod.Annotations["example.com/note"] != "one" || main.Env[0].Value != "50" {
+		t.Errorf("labels %v, annotations %v, environment %v", pod.Labels, pod.Annotations, main.Env)
+	}
+	if main.LivenessProbe.HTTPGet.Host != "::1" || pod.Spec.SecurityContext.SELinuxOptions.Type != "spc_t" {
+		t.Errorf("probe %v, SELinux %v", main.LivenessProbe.HTTPGet, pod.Spec.SecurityContext.SELinuxOptions)
+	}
+	for _, line := range []string{"attach: auto", "resctrl: /host/resctrl", "dev: /host/dev", "endpoint: unix:///run/crio/crio.sock"} {
+		if !strings.Contains(o.Config, line+"\n") {
+			t.Errorf("no %q in the configuration:\n%s", line, o.Config)
+		}
+	}
+	cri := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "cri" })
+	if cri < 0 || pod.Spec.Volumes[cri].HostPath.Path != "/run/crio" {
+		t.Errorf("volumes %v", pod.Spec.Volumes)
+	}
+}
+
+// TestRestarts: a changed configuration restarts the pods only where the agent must be started to read it.
+func TestRestarts(t *testing.T) {
+	of := func(values string) string {
+		return render.Chart(t, values).DaemonSet.Spec.Template.Annotations["trimtab.io/start-config"]
+	}
+	plain := of("")
+	if live := of(`config: {pools: {reserved: "0"}}`); live != plain {
+		t.Error("a key that is read live restarts the pods")
+	}
+	if live := of("config: {log: {level: debug}, nri: {updateIntervalMilliseconds: 60}}"); live != plain {
+		t.Error("keys of a section with others that only a start reads restart the pods")
+	}
+	for _, values := range []string{`config: {nri: {index: "50"}}`, "config: {cgroup: {version: v2}}", "attach: auto"} {
+		if of(values) == plain {
+			t.Errorf("%s does not restart the pods", values)
+		}
+	}
+}
+
+// TestStartKeys: the chart knows the keys that the agent reads at its start alone.
+func TestStartKeys(t *testing.T) {
+	needs, err := chart.ReadNeeds(tree.Root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	var walk func(reflect.Type, string)
+	walk = func(section reflect.Type, above string) {
+		for f := range section.Fields() {
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch path := above + key; {
+			case path == "attach": // a value of its own
+			case f.Tag.Get("restart") == "yes":
+				want = append(want, path)
+			case f.Type.Kind() == reflect.Struct:
+				walk(f.Type, path+".")
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config](), "")
+	slices.Sort(want)
+	slices.Sort(needs.StartKeys)
+	if !slices.Equal(needs.StartKeys, want) {
+		t.Errorf("startKeys %v, want %v", needs.StartKeys, want)
+	}
+}
+
+// TestRefused: mistakes are told by Helm, before anything is installed.
+func TestRefused(t *testing.T) {
+	dir := filepath.Join(tree.Root(t), chart.Dir)
+	for set, want := range map[string]string{
+		"attach=hooks":                     "attach",
+		"attach=cri":                       "install the Debian package",
+		"config.pools.reservd=0":           "reservd",
+		"config.attach=nri":                "attach",
+		"config.placement.policy=balloons": "policy",
+		"imagee.tag=x":                     "imagee",
+		"maxUnavailable=0":                 "maxUnavailable",
+	} {
+		_, err := render.Helm(t, "template", "trimtab", dir, "--set", set)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--set %s: %v, want an error with %q", set, err, want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package chart
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+//go:embed values.schema.json
+var valuesSchema []byte
+
+// Schema is the JSON schema of the chart's values: that of values.schema.json in this package, with the schema of the
+// agent's configuration (docs/config.schema.json) as that of "config". So Helm refuses what the agent would refuse. The
+// chart itself writes the keys that name the file's shape, and attach.
+func Schema(root string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(root, "docs/config.schema.json"))
+	if err != nil {
+		return nil, err
+	}
+	values, config := map[string]any{}, map[string]any{}
+	if err := json.Unmarshal(valuesSchema, &values); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return nil, err
+	}
+	keys, ok := config["properties"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("docs/config.schema.json has no properties")
+	}
+	for _, own := range []string{"apiVersion", "kind", "attach"} {
+		delete(keys, own)
+	}
+	for _, head := range []string{"$schema", "title", "required"} {
+		delete(config, head)
+	}
+	top, ok := values["properties"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("values.schema.json has no properties")
+	}
+	top["config"] = config
+	text, err := json.MarshalIndent(values, "", "  ")
+	return append(text, '\n'), err
+}

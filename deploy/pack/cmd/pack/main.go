@@ -1,0 +1,165 @@
+// Command pack makes what Trimtab is delivered as out of built programs. The Makefile calls it.
+//
+//	pack image -out FILE [-name REPOSITORY] [-licence FILE] PROGRAM...
+//	pack deb -nfpm NFPM -out DIRECTORY PROGRAM...
+//	pack release -nfpm NFPM -out DIRECTORY [-name REPOSITORY] PROGRAM...
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/trimtab/trimtab/deploy/pack/debian"
+	"github.com/trimtab/trimtab/deploy/pack/image"
+	"github.com/trimtab/trimtab/deploy/pack/program"
+	"github.com/trimtab/trimtab/deploy/pack/release"
+)
+
+// commands are what the first argument names.
+var commands = map[string]func(args []string, out io.Writer) error{
+	"image":   makeImage,
+	"deb":     makePackages,
+	"release": makeRelease,
+}
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "pack:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	if len(args) > 0 {
+		if command, ok := commands[args[0]]; ok {
+			return command(args[1:], out)
+		}
+	}
+	return errors.New("the first argument has to be image, deb or release")
+}
+
+func makeImage(args []string, out io.Writer) error {
+	set := flag.NewFlagSet("image", flag.ContinueOnError)
+	to := set.String("out", "", "file to write, a tar of an OCI layout")
+	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository the image is called by")
+	licence := set.String("licence", "LICENSE", "file of the licence")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	programs, err := program.ReadAll(set.Args())
+	if err != nil {
+		return err
+	}
+	return writeImage(*to, *name, *licence, programs, out)
+}
+
+func writeImage(to, name, licence string, programs []program.Program, out io.Writer) error {
+	text, err := os.ReadFile(licence)
+	if err != nil {
+		return err
+	}
+	index, err := image.New(programs, text)
+	if err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	tag := programs[0].Tag()
+	err = written(to, func(w io.Writer) error { return image.Archive(w, index, name, tag) })
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: image %s:%s, digest %s\n", to, name, tag, digest)
+	return err
+}
+
+func makePackages(args []string, out io.Writer) error {
+	set := flag.NewFlagSet("deb", flag.ContinueOnError)
+	nfpm := set.String("nfpm", "", "the program nfpm")
+	dir := set.String("out", "dist", "directory to write to")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	programs, err := program.ReadAll(set.Args())
+	if err != nil {
+		return err
+	}
+	return writePackages(*nfpm, *dir, programs, out)
+}
+
+func writePackages(nfpm, dir string, programs []program.Program, out io.Writer) error {
+	for _, p := range programs {
+		file, err := debian.Make(context.Background(), nfpm, ".", dir, p)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(out, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRelease makes everything, in a new directory that is named after the version.
+func makeRelease(args []string, out io.Writer) error {
+	set := flag.NewFlagSet("release", flag.ContinueOnError)
+	nfpm := set.String("nfpm", "", "the program nfpm")
+	above := set.String("out", "dist", "directory in which that of the release is made")
+	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository the image is called by")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	programs, err := program.ReadAll(set.Args())
+	if err != nil {
+		return err
+	}
+	if err := release.Check(".", programs[0]); err != nil {
+		return err
+	}
+	dir := filepath.Join(*above, programs[0].Version)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := writeImage(filepath.Join(dir, "trimtab-image.tar"), *name, "LICENSE", programs, out); err != nil {
+		return err
+	}
+	if err := writePackages(*nfpm, dir, programs, out); err != nil {
+		return err
+	}
+	if err := release.Make(".", dir, programs); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, filepath.Join(dir, release.Sums))
+	return err
+}
+
+// written has a file written under another name first, so that a half written one is never taken for it.
+func written(to string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), ".pack")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), to)
+}

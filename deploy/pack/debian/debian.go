@@ -1,0 +1,88 @@
+// Package debian makes the Debian package, by nfpm, of a program and what deploy/deb and deploy/systemd have.
+package debian
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/deploy/pack/program"
+)
+
+// Make makes the package of a program in directory out and returns the file. root is the repository's. The same program
+// gives the same bytes.
+func Make(ctx context.Context, nfpm, root, out string, p program.Program) (string, error) {
+	// Of packages and sources alike the files are those below root; nfpm runs there.
+	for _, path := range []*string{&nfpm, &out, &p.Path} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return "", err
+		}
+		*path = absolute
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return "", err
+	}
+	stage, err := os.MkdirTemp("", "trimtab-deb")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(stage)
+	if err := fill(stage, root, p); err != nil {
+		return "", err
+	}
+	file := filepath.Join(out, "trimtab_"+strings.TrimPrefix(p.Version, "v")+"_"+p.Arch+".deb")
+	cmd := exec.CommandContext(ctx, nfpm, "package", "--config", "deploy/deb/nfpm.yaml", "--packager", "deb", "--target", file)
+	cmd.Dir = root
+	cmd.Env = append(cmd.Environ(), "ARCH="+p.Arch, "VERSION="+p.Version, "STAGE="+stage,
+		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", p.Time.Unix()))
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("nfpm: %w: %s", err, said.String())
+	}
+	return file, nil
+}
+
+// fill copies into stage what the package will have, all of the commit's time, which nfpm takes over.
+func fill(stage, root string, p program.Program) error {
+	if err := stageFile(p.Path, filepath.Join(stage, "trimtab"), p.Time); err != nil {
+		return err
+	}
+	for _, from := range []string{"deploy/systemd/*", "docs/man/*.1", "deploy/deb/config.yaml", "LICENSE"} {
+		found, err := filepath.Glob(filepath.Join(root, from))
+		if err != nil {
+			return err
+		}
+		for _, file := range found {
+			to := filepath.Join(stage, filepath.Base(filepath.Dir(from)), filepath.Base(file))
+			if err := stageFile(file, to, p.Time); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stageFile copies one file. Units name the program where it is installed by hand; in the package they name its place there.
+func stageFile(from, to string, at time.Time) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if filepath.Ext(from) == ".service" {
+		data = bytes.ReplaceAll(data, []byte("/usr/local/bin/trimtab"), []byte("/usr/bin/trimtab"))
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(to, data, 0o600); err != nil {
+		return err
+	}
+	return os.Chtimes(to, at, at)
+}

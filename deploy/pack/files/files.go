@@ -1,0 +1,70 @@
+// Package files makes tars that depend on their contents alone: of root's files, of one time, in the order given.
+package files
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"path"
+	"time"
+)
+
+// File is a file in a tar. Path is relative to its root.
+type File struct {
+	Path string
+	Mode int64
+	Data []byte
+}
+
+// Tar has the files, and before each the directories above it that are not there yet.
+func Tar(at time.Time, all []File) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	made := map[string]bool{".": true}
+	head := func(h tar.Header) error {
+		h.ModTime, h.Format = at, tar.FormatPAX
+		return w.WriteHeader(&h)
+	}
+	for _, f := range all {
+		if err := above(f.Path, made, head); err != nil {
+			return nil, err
+		}
+		err := head(tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: f.Mode, Size: int64(len(f.Data))})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.Data); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return b.Bytes(), err
+}
+
+// above writes the directories above name that are not made yet, the topmost first.
+func above(name string, made map[string]bool, head func(tar.Header) error) error {
+	dir := path.Dir(name)
+	if made[dir] {
+		return nil
+	}
+	if err := above(dir, made, head); err != nil {
+		return err
+	}
+	made[dir] = true
+	return head(tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755})
+}
+
+// Compressed is a tar of the files as gzip.
+func Compressed(at time.Time, all []File) ([]byte, error) {
+	data, err := Tar(at, all)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return b.Bytes(), err
+}

@@ -1,0 +1,117 @@
+// Package image makes Trimtab's container image: the static program, its list of parts and its licence, and nothing
+// else. The same programs give the same digest: no time but the commit's is in it, and no order but the sorted one.
+package image
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/trimtab/trimtab/deploy/pack/files"
+	"github.com/trimtab/trimtab/deploy/pack/program"
+	"github.com/trimtab/trimtab/deploy/pack/sbom"
+)
+
+// Where things are in the image.
+const (
+	Program = "/usr/local/bin/trimtab"
+	Licence = "/usr/share/doc/trimtab/LICENSE"
+	// Parts is where scanners look for a list.
+	Parts = "/var/lib/db/sbom/trimtab.spdx.json"
+)
+
+// New makes the image for all the programs' architectures.
+func New(programs []program.Program, licence []byte) (v1.ImageIndex, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, p := range programs {
+		one, err := single(p, licence)
+		if err != nil {
+			return nil, fmt.Errorf("image for %s: %w", p.Arch, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        one,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.Arch}},
+		})
+	}
+	return annotated(index, programs[0])
+}
+
+func annotated(index v1.ImageIndex, p program.Program) (v1.ImageIndex, error) {
+	with, ok := mutate.Annotations(index, labels(p)).(v1.ImageIndex)
+	if !ok {
+		return nil, fmt.Errorf("an index with annotations is no index any more")
+	}
+	return with, nil
+}
+
+func single(p program.Program, licence []byte) (v1.Image, error) {
+	data, err := os.ReadFile(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := sbom.Of(p)
+	if err != nil {
+		return nil, err
+	}
+	content, err := files.Tar(p.Time, []files.File{
+		{Path: Program[1:], Mode: 0o755, Data: data},
+		{Path: Licence[1:], Mode: 0o644, Data: licence},
+		{Path: Parts[1:], Mode: 0o644, Data: parts},
+	})
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	made := v1.Time{Time: p.Time}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if image, err = mutate.Append(image, mutate.Addendum{
+		Layer: layer, History: v1.History{Created: made, CreatedBy: "trimtab-pack", Comment: "trimtab " + p.Version},
+	}); err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", p.Arch, made
+	config.Config = v1.Config{
+		User: "0:0", Entrypoint: []string{Program}, Cmd: []string{"agent"}, WorkingDir: "/",
+		Env: []string{"PATH=" + path.Dir(Program)}, Labels: labels(p),
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+// labels are those that the OCI image specification names.
+func labels(p program.Program) map[string]string {
+	const home, prefix = "https://github.com/trimtab/trimtab", "org.opencontainers.image."
+	of := map[string]string{
+		prefix + "title":         "trimtab",
+		prefix + "description":   "Node agent for Kubernetes: CPUs, memory nodes and quality of service of containers",
+		prefix + "licenses":      "Apache-2.0",
+		prefix + "vendor":        "The Trimtab authors",
+		prefix + "url":           home,
+		prefix + "source":        home,
+		prefix + "documentation": home + "/blob/main/docs/install.md",
+		prefix + "version":       p.Version,
+		prefix + "created":       p.Time.Format(time.RFC3339),
+	}
+	if p.Revision != "" {
+		of[prefix+"revision"] = p.Revision
+	}
+	return of
+}

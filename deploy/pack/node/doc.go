@@ -1,0 +1,2 @@
+// Package node tests what is delivered on a real runtime: the image, imported by ctr, run as the chart says.
+package node

@@ -1,0 +1,356 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/trimtab/trimtab/deploy/pack/chart"
+	"github.com/trimtab/trimtab/deploy/pack/test/render"
+	"github.com/trimtab/trimtab/deploy/pack/test/tree"
+	"github.com/trimtab/trimtab/test/real"
+)
+
+const (
+	repository = "trimtab.test/trimtab"
+	patience   = 60 * time.Second
+)
+
+// TestNode runs the agent on a real containerd out of the image that `make image` makes, with what the chart renders for
+// it and no more: user, capabilities, seccomp, read-only root, mounts, configuration. It must decide, and put in force
+// in the kernel, and answer the probes.
+func TestNode(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("needs two CPUs")
+	}
+	c := real.Start(t)
+	tag := imported(t, c)
+	t.Run("nri", func(t *testing.T) { play(t, c.For(t), tag, "nri") })
+	t.Run("bypass", func(t *testing.T) { play(t, c.For(t), tag, "bypass") })
+	t.Run("without", func(t *testing.T) { each(t, c.For(t), tag) })
+}
+
+// each takes one directory of the node after another away from the agent, and reads what it says then. The kubelet's are
+// not among them: no kubelet runs here.
+func each(t *testing.T, c *real.Containerd, tag string) {
+	t.Helper()
+	c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
+	needs, err := chart.ReadNeeds(tree.Root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range needs.Paths {
+		if p.Without == "" {
+			continue
+		}
+		attach := map[string]string{"cri": "bypass"}[p.For]
+		if attach == "" {
+			attach = "nri"
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			a := start(t, c.For(t), tag, attach, p.Name)
+			real.Eventually(t, patience, func() error {
+				if said := a.complaint(); !strings.Contains(said, p.Without) {
+					return fmt.Errorf("%q is not in what it says: %s", p.Without, said)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// imported makes the image, has ctr import it, and compares what containerd has then. It returns the image's tag.
+func imported(t *testing.T, c *real.Containerd) string {
+	t.Helper()
+	dist := t.TempDir()
+	said := tree.Run(t, tree.Root(t), "make", "image", "DIST="+dist, "IMAGE="+repository)
+	made := regexp.MustCompile(`image (\S+):(\S+), digest (sha256:\w+)`).FindStringSubmatch(said)
+	if made == nil {
+		t.Fatalf("make image said %q", said)
+	}
+	ctr := func(args ...string) string {
+		args = append([]string{"--address", c.Socket(), "--namespace", "k8s.io", "images"}, args...)
+		out, err := exec.CommandContext(t.Context(), filepath.Join(render.Tool(t, "ctr"), "ctr"), args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("ctr %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	ctr("import", filepath.Join(dist, "trimtab-image.tar"))
+	row := slices.IndexFunc(strings.Split(ctr("ls"), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, made[1]+":"+made[2]+" ") && strings.Contains(line, made[3])
+	})
+	if row < 0 {
+		t.Fatalf("no image %s:%s with digest %s:\n%s", made[1], made[2], made[3], ctr("ls"))
+	}
+	return made[2]
+}
+
+// agent is one that runs as a pod.
+type agent struct {
+	t       *testing.T
+	c       *real.Containerd
+	id      string
+	log     string
+	address string // of its probes
+	config  string // its mounted file
+	socket  string // of its status
+}
+
+func play(t *testing.T, c *real.Containerd, tag, attach string) {
+	t.Helper()
+	// What runs already is taken over, and kept off the CPU that is owned later.
+	other := c.RunContainer(c.RunPod(real.PodSpec{}), real.ContainerSpec{Args: []string{"spin"}})
+	a := start(t, c, tag, attach)
+	a.confined()
+	a.ready()
+
+	pod := c.RunPod(real.PodSpec{
+		QoS:         real.Guaranteed,
+		Labels:      map[string]string{"koordinator.sh/qosClass": "LSR"},
+		Annotations: map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":"1"}`},
+		Resources:   &cri.LinuxContainerResources{CpuShares: 1024, CpuPeriod: 100_000, CpuQuota: 100_000},
+	})
+	owner := c.RunContainer(pod, real.ContainerSpec{Resources: &cri.LinuxContainerResources{
+		CpuShares: 1024, CpuPeriod: 100_000, CpuQuota: 100_000,
+	}})
+	inForce := func(file, want string, read func(string) string) {
+		real.Eventually(t, patience, func() error {
+			if got := read(file); got != want {
+				return fmt.Errorf("%s is %q, want %q", file, got, want)
+			}
+			return nil
+		})
+	}
+	inForce("cpuset.cpus", "1", func(f string) string { return c.KernelFile(owner, f) })
+	rest := fmt.Sprintf("0,2-%d", runtime.NumCPU()-1)
+	if n := runtime.NumCPU(); n <= 3 {
+		rest = []string{"", "", "0", "0,2"}[n]
+	}
+	inForce("cpuset.cpus", rest, func(f string) string { return c.KernelFile(other, f) })
+	// The pod's own cgroup no runtime writes: the agent did, without any capability.
+	if c.CgroupVersion() == 1 {
+		inForce("cpu.cfs_quota_us", "-1", func(f string) string { return c.PodKernelFile(pod, f) })
+	}
+	a.follows()
+	c.StopPod(pod)
+}
+
+// start runs the agent's pod as a kubelet would, from what the chart renders, without some of the volumes.
+func start(t *testing.T, c *real.Containerd, tag, attach string, without ...string) *agent {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ttn") // t.TempDir is too long a path for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	a := &agent{t: t, c: c, address: free(t), config: filepath.Join(dir, "config/config.yaml"), socket: filepath.Join(dir, "run/s.sock")}
+	o := render.Chart(t, fmt.Sprintf(`
+image: {repository: %[1]s, tag: %[2]q}
+attach: %[3]s
+config:
+  nri: {socket: %[4]s}
+  cri: {endpoint: "unix://%[5]s"}
+  bypass: {cgroupRoot: %[6]s}
+  paths: {statusSocket: %[9]s, key: %[7]s/key/record.key, state: %[7]s/state}
+  podspec: {kubelet: {podsSocket: %[7]s/pods/p.sock, podResourcesSocket: %[7]s/devices/k.sock}}
+  http: {address: %[8]q}
+`, repository, tag, attach, c.NRISocket(), c.Socket(), c.CgroupParent(), dir, a.address, a.socket))
+	template := o.DaemonSet.Spec.Template.Spec
+	main := &template.Containers[0]
+	main.VolumeMounts = slices.DeleteFunc(main.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return slices.Contains(without, m.Name)
+	})
+	if err := os.Mkdir(filepath.Dir(a.config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.write(o.Config)
+	pod := c.RunPod(real.PodSpec{Namespace: "kube-system", QoS: real.Burstable})
+	request := c.CreateRequest(pod, real.ContainerSpec{Name: "trimtab", Image: template.Containers[0].Image})
+	container(t, request.Config, template, filepath.Dir(a.config))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	made, err := c.CRI().CreateContainer(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.id = made.ContainerId
+	a.log = filepath.Join(request.SandboxConfig.LogDirectory, request.Config.LogPath)
+	t.Cleanup(func() {
+		if log, err := os.ReadFile(a.log); err == nil && t.Failed() {
+			t.Logf("the agent said:\n%s", log)
+		}
+		c.StopPod(pod)
+	})
+	if _, err := c.CRI().StartContainer(ctx, &cri.StartContainerRequest{ContainerId: a.id}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// container puts into a request what a kubelet would make of the pod.
+func container(t *testing.T, to *cri.ContainerConfig, pod corev1.PodSpec, config string) {
+	t.Helper()
+	from := pod.Containers[0]
+	to.Args = from.Args
+	to.Linux.Resources = &cri.LinuxContainerResources{MemoryLimitInBytes: from.Resources.Limits.Memory().Value()}
+	pids := cri.NamespaceMode_CONTAINER
+	if pod.HostPID {
+		pids = cri.NamespaceMode_NODE
+	}
+	security := from.SecurityContext
+	to.Linux.SecurityContext = &cri.LinuxContainerSecurityContext{
+		Privileged: *security.Privileged, ReadonlyRootfs: *security.ReadOnlyRootFilesystem,
+		NoNewPrivs: !*security.AllowPrivilegeEscalation, RunAsUser: &cri.Int64Value{Value: *security.RunAsUser},
+		Capabilities: &cri.Capability{
+			AddCapabilities: texts(security.Capabilities.Add), DropCapabilities: texts(security.Capabilities.Drop),
+		},
+		Seccomp:          &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault},
+		NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: pids},
+	}
+	paths := map[string]string{"config": config}
+	for _, v := range pod.Volumes {
+		if v.HostPath == nil {
+			continue
+		}
+		paths[v.Name] = v.HostPath.Path
+		if *v.HostPath.Type == corev1.HostPathDirectoryOrCreate {
+			if err := os.MkdirAll(v.HostPath.Path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, m := range from.VolumeMounts {
+		to.Mounts = append(to.Mounts, &cri.Mount{ContainerPath: m.MountPath, HostPath: paths[m.Name], Readonly: m.ReadOnly})
+	}
+}
+
+func texts(capabilities []corev1.Capability) []string {
+	var all []string
+	for _, c := range capabilities {
+		all = append(all, string(c))
+	}
+	return all
+}
+
+// free is an address of this machine that nobody listened at a moment ago.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (a *agent) write(config string) {
+	a.t.Helper()
+	next := a.config + ".new"
+	if err := os.WriteFile(next, []byte(config), 0o644); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.Rename(next, a.config); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// confined: what the chart asks for is what the process has.
+func (a *agent) confined() {
+	a.t.Helper()
+	pid := a.c.ContainerPID(real.ContainerID(a.id))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, line := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+		if !strings.Contains(string(status), line+"\n") {
+			a.t.Errorf("no %q in the status of the agent's process:\n%s", line, status)
+		}
+	}
+}
+
+// ready waits for the probe, which says that the agent is attached and has taken over what runs.
+func (a *agent) ready() {
+	a.t.Helper()
+	real.Eventually(a.t, patience, func() error {
+		for _, path := range []string{"/healthz", "/readyz"} {
+			answer, err := http.Get("http://" + a.address + path)
+			if err != nil {
+				return err
+			}
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s: %s", path, answer.Status)
+			}
+		}
+		return nil
+	})
+}
+
+// complaint is what the probe answers while it fails, and what the agent has logged.
+func (a *agent) complaint() string {
+	said := ""
+	if answer, err := http.Get("http://" + a.address + "/readyz"); err == nil {
+		body, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		said = answer.Status + " " + string(body)
+	}
+	log, err := os.ReadFile(a.log)
+	if err != nil {
+		return said
+	}
+	return said + string(log)
+}
+
+// follows: a change of the mounted file is put in force, as that of a ConfigMap is.
+func (a *agent) follows() {
+	a.t.Helper()
+	text, err := os.ReadFile(a.config)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	before := a.generation()
+	a.write(string(text) + "keeper: {giveUpAfter: 29}\n")
+	real.Eventually(a.t, patience, func() error {
+		if now := a.generation(); now <= before {
+			return fmt.Errorf("configuration %d, was %d", now, before)
+		}
+		return nil
+	})
+}
+
+// generation asks `trimtab status` in the container, as kubectl exec does.
+func (a *agent) generation() int {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	answer, err := a.c.CRI().ExecSync(ctx, &cri.ExecSyncRequest{
+		ContainerId: a.id, Timeout: 30, Cmd: []string{"trimtab", "status", "--socket", a.socket, "-o", "json"},
+	})
+	if err != nil || answer.ExitCode != 0 {
+		a.t.Fatalf("trimtab status: %v %s", err, answer)
+	}
+	var status struct {
+		Generation int `json:"configGeneration"`
+	}
+	if err := json.Unmarshal(answer.Stdout, &status); err != nil {
+		a.t.Fatal(err)
+	}
+	return status.Generation
+}

@@ -1,0 +1,81 @@
+// Package program reads from a built trimtab what it was built from: the Go toolchain records version, commit and
+// modules in every program. So image, list of parts and packages say the same as `trimtab version`.
+package program
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Program is a built trimtab.
+type Program struct {
+	Path     string
+	Arch     string // as Go names it: amd64, arm64
+	Version  string // of the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
+	Revision string // the commit; empty without git
+	Modified bool   // built from a changed tree
+	Time     time.Time
+	Info     *debug.BuildInfo
+}
+
+// Read reads the program at path. It is an error where it is not a static program for Linux: the image has nothing else
+// in it that could load it.
+func Read(path string) (Program, error) {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return Program{}, err
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if settings["GOOS"] != "linux" || settings["CGO_ENABLED"] != "0" {
+		return Program{}, fmt.Errorf("%s: built for GOOS=%q with CGO_ENABLED=%q, not a static program for Linux",
+			path, settings["GOOS"], settings["CGO_ENABLED"])
+	}
+	p := Program{
+		Path: path, Arch: settings["GOARCH"], Version: "devel", Revision: settings["vcs.revision"],
+		Modified: settings["vcs.modified"] == "true", Time: time.Unix(0, 0).UTC(), Info: info,
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		p.Version = v
+	}
+	if text := settings["vcs.time"]; text != "" {
+		if p.Time, err = time.Parse(time.RFC3339, text); err != nil {
+			return Program{}, fmt.Errorf("%s: %w", path, err)
+		}
+		p.Time = p.Time.UTC()
+	}
+	return p, nil
+}
+
+// Tag is the version in letters that the tag of an image may have.
+func (p Program) Tag() string { return strings.ReplaceAll(p.Version, "+", "-") }
+
+// ReadAll reads programs that are delivered together: of one version, each for another architecture.
+func ReadAll(paths []string) ([]Program, error) {
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no programs")
+	}
+	seen := map[string]bool{}
+	programs := make([]Program, 0, len(paths))
+	for _, path := range paths {
+		p, err := Read(path)
+		if err != nil {
+			return nil, err
+		}
+		if seen[p.Arch] {
+			return nil, fmt.Errorf("%s: a second program for %s", path, p.Arch)
+		}
+		seen[p.Arch] = true
+		if first := append(programs, p)[0]; p.Version != first.Version || p.Revision != first.Revision {
+			return nil, fmt.Errorf("%s is %s of commit %q, %s is %s of commit %q",
+				first.Path, first.Version, first.Revision, path, p.Version, p.Revision)
+		}
+		programs = append(programs, p)
+	}
+	return programs, nil
+}

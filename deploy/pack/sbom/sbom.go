@@ -1,0 +1,120 @@
+// Package sbom lists what a program consists of, as SPDX 2.3 in JSON. The list is made from the modules that the Go
+// toolchain recorded in the program, so it has what was linked and nothing else.
+package sbom
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/deploy/pack/program"
+)
+
+const noAssertion = "NOASSERTION"
+
+// The parts of an SPDX 2.3 document that are used here, named as in its JSON schema.
+type document struct {
+	SPDXVersion   string         `json:"spdxVersion"`
+	DataLicense   string         `json:"dataLicense"`
+	ID            string         `json:"SPDXID"`
+	Name          string         `json:"name"`
+	Namespace     string         `json:"documentNamespace"`
+	Creation      creation       `json:"creationInfo"`
+	Packages      []part         `json:"packages"`
+	Relationships []relationship `json:"relationships"`
+}
+
+type creation struct {
+	Created  string   `json:"created"`
+	Creators []string `json:"creators"`
+}
+
+type part struct {
+	ID               string      `json:"SPDXID"`
+	Name             string      `json:"name"`
+	Version          string      `json:"versionInfo,omitempty"`
+	Supplier         string      `json:"supplier"`
+	DownloadLocation string      `json:"downloadLocation"`
+	FilesAnalyzed    bool        `json:"filesAnalyzed"`
+	LicenseConcluded string      `json:"licenseConcluded"`
+	LicenseDeclared  string      `json:"licenseDeclared"`
+	Copyright        string      `json:"copyrightText"`
+	Purpose          string      `json:"primaryPackagePurpose,omitempty"`
+	Checksums        []checksum  `json:"checksums,omitempty"`
+	References       []reference `json:"externalRefs,omitempty"`
+}
+
+type checksum struct {
+	Algorithm string `json:"algorithm"`
+	Value     string `json:"checksumValue"`
+}
+
+type reference struct {
+	Category string `json:"referenceCategory"`
+	Type     string `json:"referenceType"`
+	Locator  string `json:"referenceLocator"`
+}
+
+type relationship struct {
+	Element string `json:"spdxElementId"`
+	Type    string `json:"relationshipType"`
+	Related string `json:"relatedSpdxElement"`
+}
+
+// Of lists the parts of a program. The same program gives the same bytes.
+func Of(p program.Program) ([]byte, error) {
+	data, err := os.ReadFile(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	main := module(p.Info.Main.Path, p.Version, "APPLICATION")
+	main.LicenseDeclared = "Apache-2.0"
+	main.Checksums = []checksum{{"SHA256", digest}}
+	d := document{
+		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT",
+		Name: "trimtab-" + p.Version + "-linux-" + p.Arch,
+		// Unique for each program, as SPDX wants it, and the same each time it is built.
+		Namespace:     "https://github.com/trimtab/trimtab/spdx/" + p.Arch + "/" + digest,
+		Creation:      creation{p.Time.Format(time.RFC3339), []string{"Tool: trimtab-pack"}},
+		Packages:      []part{main},
+		Relationships: []relationship{{"SPDXRef-DOCUMENT", "DESCRIBES", main.ID}},
+	}
+	add := func(o part) {
+		d.Packages = append(d.Packages, o)
+		d.Relationships = append(d.Relationships, relationship{main.ID, "DEPENDS_ON", o.ID})
+	}
+	add(module("stdlib", strings.TrimPrefix(p.Info.GoVersion, "go"), "LIBRARY"))
+	for _, m := range p.Info.Deps {
+		m = replaced(m)
+		add(module(m.Path, m.Version, "LIBRARY"))
+	}
+	text, err := json.MarshalIndent(d, "", "  ")
+	return append(text, '\n'), err
+}
+
+// replaced is the module that was linked where go.mod replaces another by it.
+func replaced(m *debug.Module) *debug.Module {
+	for m.Replace != nil {
+		m = m.Replace
+	}
+	return m
+}
+
+// outside are the letters that an SPDX identifier may not have.
+var outside = regexp.MustCompile(`[^A-Za-z0-9.-]`)
+
+func module(path, version, purpose string) part {
+	return part{
+		ID: "SPDXRef-" + outside.ReplaceAllString(path, "-"), Name: path, Version: version, Supplier: noAssertion,
+		DownloadLocation: noAssertion, LicenseConcluded: noAssertion, LicenseDeclared: noAssertion, Copyright: noAssertion,
+		Purpose:    purpose,
+		References: []reference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")}},
+	}
+}

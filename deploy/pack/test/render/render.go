@@ -1,0 +1,119 @@
+// Package render has tests see the Helm chart as Helm and an API server do: by the real helm, and decoded strictly into
+// Kubernetes' own types.
+package render
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	strictjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/deploy/pack/chart"
+	"github.com/trimtab/trimtab/deploy/pack/test/tree"
+)
+
+// Tool is the folder of a program that the cache of tools has; what is not built yet is, which takes minutes once.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(tree.Root(t), "test/tools/build.sh"), name)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("build %s: %v", name, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+var (
+	once sync.Once
+	dir  string
+)
+
+// Helm runs helm, which knows of no cluster. The error has what it said.
+func Helm(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	once.Do(func() { dir = Tool(t, "helm") })
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "helm"), args...)
+	home := t.TempDir()
+	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		err = errors.New(strings.TrimSpace(string(out) + said.String()))
+	}
+	return string(out), err
+}
+
+// Objects are what the chart makes of values.
+type Objects struct {
+	DaemonSet *appsv1.DaemonSet
+	Account   *corev1.ServiceAccount
+	Config    string // the agent's configuration file
+}
+
+// Chart lints and renders the chart with values. An object that an API server would refuse or prune ends the test.
+func Chart(t testing.TB, values string) Objects {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	from := filepath.Join(tree.Root(t), chart.Dir)
+	if out, err := Helm(t, "lint", "--strict", from, "-f", file); err != nil {
+		t.Fatalf("helm lint: %v\n%s", err, out)
+	}
+	text, err := Helm(t, "template", "trimtab", from, "--namespace", "kube-system", "-f", file)
+	if err != nil {
+		t.Fatalf("helm template: %v", err)
+	}
+	var o Objects
+	for document := range strings.SplitSeq(strings.TrimPrefix(text, "---\n"), "\n---\n") {
+		o.add(t, document)
+	}
+	return o
+}
+
+func (o *Objects) add(t testing.TB, document string) {
+	t.Helper()
+	data, err := yaml.YAMLToJSONStrict([]byte(document))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, document)
+	}
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	if err := strictjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
+		t.Fatal(err)
+	}
+	switch head.Kind {
+	case "DaemonSet":
+		o.DaemonSet = decoded[appsv1.DaemonSet](t, data)
+	case "ServiceAccount":
+		o.Account = decoded[corev1.ServiceAccount](t, data)
+	case "ConfigMap":
+		o.Config = decoded[corev1.ConfigMap](t, data).Data["config.yaml"]
+	default:
+		t.Errorf("the chart makes a %q", head.Kind)
+	}
+}
+
+// decoded is as strict as an API server with fieldValidation=Strict.
+func decoded[T any](t testing.TB, data []byte) *T {
+	t.Helper()
+	into := new(T)
+	problems, err := strictjson.UnmarshalStrict(data, into)
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("%T: %v %v in\n%s", into, err, problems, data)
+	}
+	return into
+}
