@@ -99,6 +99,7 @@ func TestNeeds(t *testing.T) {
 		"rdt":        {"config: {hooks: {rdt: {enabled: true}}}", append(nri, "rdt", "processes")},
 		"devices":    {"config: {hooks: {gpu: {devices: nodes}}}", append(nri, "devices")},
 		"no kubelet": {`config: {podspec: {kubelet: {podsSocket: "", podResourcesSocket: ""}}}`, nri[:2]},
+		"empty":      {"config: {hooks: {coreSched: null, gpu: null}, podspec: {kubelet: null}, nri: null, http: null}", nri},
 		"everything": {everything, slices.Collect(maps.Keys(needs.When))},
 	} {
 		t.Run(name, func(t *testing.T) {

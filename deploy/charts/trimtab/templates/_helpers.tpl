@@ -33,10 +33,10 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- $_ := set $on "nri" (has .Values.attach (list "nri" "auto")) -}}
 {{- $_ := set $on "cri" (has .Values.attach (list "bypass" "auto")) -}}
 {{- range $hook := list "coreSched" "partition" "rdt" "rdma" -}}
-{{- $_ := set $on $hook (dig $hook "enabled" false $hooks) -}}
+{{- $_ := set $on $hook (index $hooks $hook | default dict).enabled -}}
 {{- end -}}
 {{- $_ := set $on "processes" (or $on.cri $on.coreSched $on.rdt) -}}
-{{- $_ := set $on "devices" (or $on.rdma (eq (dig "gpu" "devices" "env" $hooks) "nodes")) -}}
+{{- $_ := set $on "devices" (or $on.rdma (eq ((index $hooks "gpu" | default dict).devices | default "env") "nodes")) -}}
 {{- $_ := set $on "podSpecs" (ne (dig "podsSocket" "default" $kubelet) "") -}}
 {{- $_ := set $on "podResources" (ne (dig "podResourcesSocket" "default" $kubelet) "") -}}
 {{- range $name, $is := $on }}{{ if $is }}
