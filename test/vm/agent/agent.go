@@ -28,6 +28,9 @@ const (
 
 // Agent is the agent in a guest.
 type Agent struct {
+	// Units are those of systemd that it runs as; without any it is a process of its own.
+	Units []string
+
 	m   *vm.Machine
 	pid int
 	web *http.Client
@@ -63,7 +66,13 @@ func (a *Agent) Configure(keys json.RawMessage) error {
 }
 
 // Spawn starts the agent.
-func (a *Agent) Spawn() { a.pid = a.m.Spawn("trimtab", Program, "agent", "--config", ConfigFile) }
+func (a *Agent) Spawn() {
+	if len(a.Units) > 0 {
+		a.m.Run(append([]string{"systemctl", "start"}, a.Units...)...)
+		return
+	}
+	a.pid = a.m.Spawn("trimtab", Program, "agent", "--config", ConfigFile)
+}
 
 // Run starts the agent and waits until it is attached.
 func (a *Agent) Run() error {
@@ -73,6 +82,10 @@ func (a *Agent) Run() error {
 
 // Kill ends the agent without a chance to tidy up.
 func (a *Agent) Kill() {
+	if n := len(a.Units); n > 0 {
+		a.m.Run("systemctl", "kill", "-s", "KILL", a.Units[n-1])
+		return
+	}
 	if a.pid != 0 {
 		a.m.Run("kill", "-9", strconv.Itoa(a.pid))
 		a.pid = 0

@@ -1,0 +1,58 @@
+package hooks_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/trimtab/trimtab/internal/parity"
+	"github.com/trimtab/trimtab/internal/sim/scenario"
+	"github.com/trimtab/trimtab/test/vm"
+	"github.com/trimtab/trimtab/test/vm/agent"
+)
+
+// TestUnits has systemd run the agent by the units of the Debian package, with all that they deny it: what one pod of each
+// kind was promised is in force through each attachment, a kill included.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	for name, units := range map[string][]string{
+		"nri": {"trimtab-nri.service"}, "bypass": {"trimtab-bypass.service"}, "cri": {"trimtab.socket", "trimtab.service"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := scenario.Load("../../scenarios/tour.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			shape, err := vm.Shaped(s.Node.CPUs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := boot(t, vm.Guest{Systemd: true, Topology: shape})
+			n.at = parity.Named(name)
+			if name == "bypass" {
+				n.withoutNRI()
+			}
+			n.a.Units = units
+			n.m.Sh("cp " + agent.Program + " /usr/local/bin/trimtab")
+			for _, unit := range units {
+				text, err := os.ReadFile(filepath.Join("../../../deploy/systemd", unit))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.m.Put("/etc/systemd/system/"+unit, 0o644, text)
+			}
+			n.m.Run("systemctl", "daemon-reload")
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Log(n.m.Sh("systemctl status --no-pager -l trimtab*; journalctl --no-pager -u 'trimtab*' | tail -n 60; true"))
+				}
+			})
+			if err := errors.Join(n.equip(s), n.configure(s.Config), n.attach()); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d wants compared", play(t, n, s))
+		})
+	}
+}
