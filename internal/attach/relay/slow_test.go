@@ -78,7 +78,7 @@ func TestHalf(t *testing.T) {
 func TestNoWindow(t *testing.T) {
 	hook := func(context.Context, []byte) relay.Verdict { return relay.Verdict{} }
 	first := relay.Held{Hook: hook}
-	caller, backend, ran := ends(t, relay.Options{Patience: 300 * time.Millisecond, Pick: func(string) (held relay.Held) {
+	caller, backend, ran := ends(t, relay.Options{Patience: time.Second, Pick: func(string) (held relay.Held) {
 		held, first = first, held
 		return held
 	}})
@@ -117,10 +117,10 @@ func TestNoWindow(t *testing.T) {
 
 // TestSlowly: whole frames may come as slowly as they like, and calls may last.
 func TestSlowly(t *testing.T) {
-	caller, backend, ran := ends(t, relay.Options{Patience: 100 * time.Millisecond, Idle: 100 * time.Millisecond})
+	caller, backend, ran := ends(t, relay.Options{Patience: 400 * time.Millisecond, Idle: 400 * time.Millisecond})
 	caller.open(1, false)
-	for range 5 {
-		time.Sleep(150 * time.Millisecond) // longer than either
+	for range 3 {
+		time.Sleep(500 * time.Millisecond) // longer than either
 		caller.try(caller.WriteData(1, false, []byte{0, 0, 0, 0, 0}))
 		backend.until("a message", func(f http2.Frame) bool { return f.Header().Type == http2.FrameData })
 		backend.try(backend.WritePing(false, [8]byte{}))
@@ -136,7 +136,7 @@ func TestSlowly(t *testing.T) {
 // TestIdle: a connection without a call is asked to end after a while, and ended. A grpc-go
 // caller does not notice.
 func TestIdle(t *testing.T) {
-	idle := relay.Options{Idle: 150 * time.Millisecond, Patience: 150 * time.Millisecond}
+	idle := relay.Options{Idle: 600 * time.Millisecond, Patience: 300 * time.Millisecond}
 	caller, backend, ran := ends(t, idle)
 	backend.answers()
 	for stream := uint32(1); stream < 10; stream += 2 { // calls that end, each in another way
@@ -148,11 +148,11 @@ func TestIdle(t *testing.T) {
 		}
 	}
 	caller.open(11, false)
-	backend.try(backend.WriteGoAway(9, http2.ErrCodeNo, nil)) // 11 is no call
 	start := time.Now()
+	backend.try(backend.WriteGoAway(9, http2.ErrCodeNo, nil)) // 11 is no call
 	caller.until("GOAWAY of the backend", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway })
 	caller.goesAway(http2.ErrCodeNo)
-	if err := <-ran; err != nil || time.Since(start) < 150*time.Millisecond {
+	if err := <-ran; err != nil || time.Since(start) < 600*time.Millisecond {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 
@@ -163,7 +163,7 @@ func TestIdle(t *testing.T) {
 		if got := unary(bounded(t), c, "Echo", []byte("m")); !strings.HasPrefix(got, `"m" OK`) {
 			t.Fatalf("call %d: %s", i, got)
 		}
-		time.Sleep(time.Duration(i) * 100 * time.Millisecond) // around the limit
+		time.Sleep(time.Duration(i) * 300 * time.Millisecond) // around the limit
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
