@@ -108,15 +108,7 @@ func (s *Switch) Away(why error) {
 	if s.side == Preferred {
 		s.enter(Neither)
 	}
-	s.nudge()
-}
-
-// nudge has Run look again.
-func (s *Switch) nudge() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	connect.Poke(s.wake) // Run looks again
 }
 
 // enter changes sides; the lock is held.

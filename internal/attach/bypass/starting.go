@@ -102,17 +102,10 @@ func (f *fresh) awaits(ctx context.Context, pid int) bool {
 		f.s.tasks.run(func() {
 			_ = exit(ctx, pid) // where it cannot be waited for we poll
 			f.waits.Store(false)
-			poke(f.wake)
+			connect.Poke(f.wake)
 		})
 	}
 	return f.waits.Load()
-}
-
-func poke(wake chan<- struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
 }
 
 // fresh is a cgroup that a runtime is filling.
@@ -199,7 +192,7 @@ func (s *starts) unwatch(dir string) {
 func (s *starts) written(file string) {
 	wake, _ := s.waking.Load(path.Dir(file))
 	if to, waits := wake.(chan struct{}); waits && settings[path.Base(file)] {
-		poke(to)
+		connect.Poke(to)
 	}
 }
 

@@ -164,6 +164,14 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
+// Poke wakes who waits on a channel with room for one, or will.
+func Poke(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
 // RecoverPanic keeps a panic of what it calls from ending the agent. It reports whether
 // there was none.
 func RecoverPanic(log *slog.Logger, what string, f func()) (ok bool) {

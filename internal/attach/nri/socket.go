@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/follow"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
@@ -57,10 +58,7 @@ func (w *socketWatch) look() {
 		return
 	}
 	if w.last == nil || !os.SameFile(now, w.last) || !now.ModTime().Equal(w.last.ModTime()) {
-		select {
-		case w.appeared <- struct{}{}:
-		default:
-		}
+		connect.Poke(w.appeared)
 	}
 	w.last = now
 }
