@@ -210,7 +210,7 @@ func (p *picker) distancesMatter(group int) bool {
 func (p *picker) fillFrom(parts []int, n int, first []int) (f filling, ok bool) {
 	f.shares = p.list()
 	for i := 0; n > 0; i++ {
-		next := -1
+		var next int
 		if i < len(first) {
 			next = first[i]
 		} else if last, _, of := p.best(parts, n, f.shares); of > 0 {

@@ -42,8 +42,8 @@ const maxPriced = 8
 
 // nodesSoFar is a set of nodes that grows.
 type nodesSoFar struct {
-	nodes, packages        uint64
-	n, holds, far, besides int
+	nodes, packages uint64
+	n, holds, far   int
 }
 
 // search finds the best sets of k nodes that hold what is wanted.

@@ -3,7 +3,7 @@ package choose
 import (
 	"fmt"
 	"slices"
-	"sync"
+	"sync" //nolint:depguard // only to keep scratches: a tree that is only read has callers in parallel
 
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -103,12 +103,7 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 	t.groups = append(t.groups, g)
 	form := ""
 	for ; level <= topology.CoreLevel; level++ {
-		sets, kinds := t.divide(cpus, level), false
-		if level == topology.L3Level && !ofKind {
-			if byKind := t.kinds(cpus); len(byKind) > 1 {
-				sets, kinds = byKind, true
-			}
-		}
+		sets, kinds := t.divideOrKinds(cpus, level, ofKind)
 		if len(sets) == 1 {
 			g.inner = level
 			continue
@@ -141,6 +136,17 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 	g.shape = shapes[form]
 	t.groups[at] = g
 	return at
+}
+
+// divideOrKinds splits CPUs into the groups of a level, or, before L3 caches, into several
+// kinds of cores; ofKind says that this was done.
+func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, ofKind bool) (sets []topology.Set, kinds bool) {
+	if level == topology.L3Level && !ofKind {
+		if byKind := t.kinds(cpus); len(byKind) > 1 {
+			return byKind, true
+		}
+	}
+	return t.divide(cpus, level), false
 }
 
 // divide splits CPUs into the parts that different groups of a level have.
