@@ -47,8 +47,8 @@ func homeOf(seat placement.Seat, m *topology.Machine) topology.Set {
 	return seat.Near
 }
 
-// mostOwners bounds how many owners one problem names.
-const mostOwners = 3
+// maxOwners bounds how many owners one problem names.
+const maxOwners = 3
 
 // ownersOf names the pods that own some of these CPUs.
 func (s *State) ownersOf(cpus topology.Set) string {
@@ -59,9 +59,9 @@ func (s *State) ownersOf(cpus topology.Set) string {
 		}
 	}
 	slices.Sort(pods)
-	if pods = slices.Compact(pods); len(pods) > mostOwners {
-		more := fmt.Sprintf("%d more pods", len(pods)-mostOwners)
-		return strings.Join(pods[:mostOwners], ", ") + " and " + more
+	if pods = slices.Compact(pods); len(pods) > maxOwners {
+		more := fmt.Sprintf("%d more pods", len(pods)-maxOwners)
+		return strings.Join(pods[:maxOwners], ", ") + " and " + more
 	}
 	return strings.Join(pods, ", ")
 }
