@@ -27,15 +27,15 @@ func newAgent() *cobra.Command {
 		Use:   "agent",
 		Short: "Run the agent on this node",
 		Long: `Attaches to the container runtime over NRI and keeps what pods were promised until
-it is told to end. Containers keep what they have when it ends.
+it ends. Containers then keep their values.
 
-The configuration file is followed: a valid change is put in force at once, for
-what lives and for what comes; an invalid one is refused and reported, and the
-old one stays in force. Flags stand above the file and only a start reads them.
+The agent watches the configuration file. It applies a valid change at once, to
+running pods and new ones. It refuses and reports an invalid one, and the old one
+stays in force. Flags have priority over the file, and only a start reads them.
 
 A runtime may also start this program itself, as a pre-installed NRI plugin: put
-it into the runtime's plugin directory as NN-trimtab, NN being two digits that
-order plugins. So named, or so started, it is the agent without being told.`,
+it into the runtime's plugin directory as NN-trimtab, where NN are two digits that
+order plugins. With this name, or started like this, it needs no subcommand.`,
 		Example: `  trimtab agent
   trimtab agent --config /etc/trimtab/config.yaml --log-level debug`,
 		Args: cobra.NoArgs,
@@ -100,7 +100,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 		return err
 	}
 	if len(handed) > 0 && c.Attach != "cri" {
-		log.Warn("systemd holds a socket for the cri proxy, which attach does not choose: who connects to it waits for ever", logkey.Mode, c.Attach)
+		log.Warn("systemd passed a socket for the CRI proxy, but attach is not cri: connections to that socket wait for ever", logkey.Mode, c.Attach)
 	}
 	a, err := agent.New(agent.Options{
 		Listeners: handed,

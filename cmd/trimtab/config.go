@@ -28,9 +28,9 @@ func newConfig() *cobra.Command {
 func newConfigCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE...",
-		Short: "Say everything that is wrong with configuration files",
+		Short: "Check configuration files",
 		Long: `Reads configuration files as the agent would and names every problem with file,
-line and key. The exit code is 2 where there is one.`,
+line and key. The exit code is 2 if there is one.`,
 		Example: "  trimtab config check /etc/trimtab/config.yaml",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,9 +54,8 @@ func newConfigPrint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print [FILE]",
 		Short: "Print the effective configuration of a file, or the defaults",
-		Long: `Prints what is in force with a file: its values, and the defaults for what it does
-not say. Without a file it prints the defaults, a good start for a file of one's
-own.`,
+		Long: `Prints the configuration that a file gives: its values, and the defaults for all
+other keys. Without a file it prints the defaults, to start a file of your own.`,
 		Example: "  trimtab config print > config.yaml\n  trimtab config print -o json /etc/trimtab/config.yaml",
 		Args:    cobra.MaximumNArgs(1),
 	}

@@ -16,22 +16,22 @@ import (
 func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "What on this node keeps Trimtab from doing its work",
+		Short: "Check what on this node keeps Trimtab from working",
 		Long: `Looks at the runtime, its NRI settings and socket, the kubelet's static managers,
 the cgroup files, the hooks' needs and the agent itself. Each check is ok, a problem,
-or could not be told, and says what was found; what is not ok says what to do.
+or not known, and says what was found, and what to do if it is not ok.
 
-It only reads and needs no root: what it may not read could not be told, and it
-says so. The exit code is 1 where there is a problem. In a container, mount the
+It only reads and needs no root: a check is not known if its files may not be
+read. The exit code is 1 if there is a problem. In a container, mount the
 node's root directory and name it with --host-root.`,
 		Example: "  trimtab doctor\n  trimtab doctor --host-root /host -o yaml",
 		Args:    cobra.NoArgs,
 	}
 	var o doctor.Options
-	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is seen")
-	cmd.Flags().StringVar(&o.ConfigFile, "config", configFile, "configuration of the agent, as the node names it")
+	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
+	cmd.Flags().StringVar(&o.ConfigFile, "config", configFile, "the agent's configuration file, as a path on the node")
 	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
-	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as the node names it")
+	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
@@ -45,7 +45,7 @@ node's root directory and name it with --host-root.`,
 			return err
 		}
 		if r.Problems > 0 {
-			return fmt.Errorf("doctor found what keeps Trimtab from its work: %d of %d checks", r.Problems, len(r.Checks))
+			return fmt.Errorf("doctor found problems: %d of %d checks", r.Problems, len(r.Checks))
 		}
 		return nil
 	}

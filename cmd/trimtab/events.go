@@ -16,15 +16,15 @@ func newEvents() *cobra.Command {
 		Use:   "events",
 		Short: "Each event as it happens, and what was decided",
 		Long: `Shows the agent's journal, oldest first: each event from the runtime, the values
-decided for it, and what others lost or got by it. It goes on until interrupted;
---follow=false ends after what there is. With -o json each line is one event,
-with -o yaml each document.`,
+decided for it, and what others lost or got by it. It continues until interrupted;
+with --follow=false it prints the past events and ends. With -o json each line is
+one event, with -o yaml each document.`,
 		Example: "  trimtab events\n  trimtab events --follow=false -o json",
 		Args:    cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
 	out := addFormat(cmd, "table", "json", "yaml")
-	follow := cmd.Flags().BoolP("follow", "f", true, "go on with new events until interrupted")
+	follow := cmd.Flags().BoolP("follow", "f", true, "continue with new events until interrupted")
 	since := cmd.Flags().Uint64("since", 0, "begin after the event with this number")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()

@@ -19,10 +19,10 @@ func newHooks() *cobra.Command {
 		Use:   "hooks",
 		Short: "The policies built in: what each reads, sets and needs",
 		Long: `Lists every hook with the lifecycle steps it acts at, the labels and annotations it
-reads, the values it sets, the kernel features it needs, how it gets along with
-other hooks, and whether this node's kernel lets it take effect: effective, not
-effective, or unknown, with the reason. -o json and -o yaml also say where a hook
-knowingly does otherwise than the system whose annotations it reads.`,
+reads, the values it sets, the kernel features it needs, how it works with other
+hooks, and whether it can take effect on this node: effective, not effective, or
+unknown, with the reason. -o json and -o yaml also list the differences from the
+system whose annotations it reads.`,
 		Example: "  trimtab hooks\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
 		Args:    cobra.NoArgs,
 	}
@@ -36,13 +36,13 @@ knowingly does otherwise than the system whose annotations it reads.`,
 	return cmd
 }
 
-// hookHere is a hook and whether it can take effect on this node.
-type hookHere struct {
+// hookOnNode is a hook and whether it can take effect on this node.
+type hookOnNode struct {
 	hook.Info
 	Here string `json:"here"`
 }
 
-func hooksHere(root string) []hookHere {
+func hooksHere(root string) []hookOnNode {
 	var tree *cgroup.Tree
 	if files, err := cgroup.OpenRoot(root); err == nil {
 		defer files.Close()
@@ -51,15 +51,15 @@ func hooksHere(root string) []hookHere {
 		}
 	}
 	all := hook.Catalogue()
-	var out []hookHere
+	var out []hookOnNode
 	for i, h := range agent.Effective(tree, config.Default().Paths, all) {
-		out = append(out, hookHere{all[i], h.Effective()})
+		out = append(out, hookOnNode{all[i], h.Effective()})
 	}
 	return out
 }
 
 // hookTable shows one block per hook: the lists are too long for columns.
-func hookTable(w io.Writer, hooks []hookHere) error {
+func hookTable(w io.Writer, hooks []hookOnNode) error {
 	for i, h := range hooks {
 		if i > 0 {
 			fmt.Fprintln(w)

@@ -13,31 +13,31 @@ import (
 )
 
 func newPlan() *cobra.Command {
-	return planning(&cobra.Command{
+	return planCommand(&cobra.Command{
 		Use:   "plan PODS.yaml",
-		Short: "Where pods would land on this node now, without placing them",
-		Long: `Asks the running agent what would become of pods if they came now, one after another:
-their class, their CPUs and every value, what would be refused, and which running
-containers would get other CPUs. Nothing is placed or written.
+		Short: "Show where pods would be placed on this node now",
+		Long: `Asks the running agent what it would decide for pods if they came now, one after
+another: their class, their CPUs and every value, what it would refuse, and which
+running containers would get other CPUs. Nothing is placed or written.
 
-The file holds pods, lists of them, or workloads, of which one pod is taken; - is
-standard input. Exit code 1 says that something would be refused.`,
+The file has pods, lists of pods, or workloads (one pod of each); - is standard
+input. The exit code is 1 if something would be refused.`,
 		Example: "  trimtab plan pods.yaml\n  kubectl get pod db -o yaml | trimtab plan -",
 	}, "PODS.yaml", (*status.Client).PlanPods)
 }
 
 func newConfigPlan() *cobra.Command {
-	return planning(&cobra.Command{
+	return planCommand(&cobra.Command{
 		Use:   "plan FILE",
-		Short: "Which running containers another configuration would move",
-		Long: `Has the running agent check a configuration file against what runs, and tells which
-containers would get other CPUs. Nothing changes.`,
+		Short: "Show which running containers another configuration would move",
+		Long: `Asks the running agent to check a configuration file against what runs, and shows
+which containers would get other CPUs. Nothing changes.`,
 		Example: "  trimtab config plan new.yaml",
 	}, "FILE", (*status.Client).PlanConfig)
 }
 
-// planning completes a command that asks what would be.
-func planning(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
+// planCommand completes a command that asks for a what-if.
+func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	socket := addSocket(cmd)
 	out := addFormat(cmd, "table", "json", "yaml")

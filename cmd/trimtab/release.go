@@ -16,19 +16,19 @@ import (
 func newRelease() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release",
-		Short: "Give back what Trimtab changed in the kernel, before it is removed",
-		Long: `Asks the running agent to give back every value it changed in the kernel and in the
-runtime's stored copies, and to decide nothing more until it is started anew. Where
-no agent runs, the values are given back from what it left in paths.state; stored
-copies of the runtime then stay as they are.
+		Short: "Restore what Trimtab changed in the kernel, before you remove it",
+		Long: `Asks the running agent to restore every value that it changed in the kernel and in the
+runtime's stored copies, and to decide nothing more until its next start. Without a
+running agent, the command restores kernel values from the files in paths.state; the
+runtime's stored copies then stay as they are.
 
-What somebody else has changed since is theirs: it is left and listed. What a container
+Values that another program has changed since are left and listed. What a container
 was created with (environment, mounts, devices) stays with it.
 
-Ends with 1, and names what is not as it was, where the kernel refused to take something
-back, nobody knows what was there before (paths.state was deleted), or a stored copy of the
-runtime has a value still that the next update by the kubelet would write again; releasing
-again tries again.`,
+The exit code is 1 if something could not be restored: the kernel refused it, the original
+value is not known (paths.state was deleted), or a stored copy of the runtime still has a
+value that the next update by the kubelet would write again. The command names each; call
+it again to try again.`,
 		Example: "  trimtab release\n  trimtab release -o json | jq .left",
 		Args:    cobra.NoArgs,
 	}
@@ -61,7 +61,7 @@ again tries again.`,
 			return err
 		}
 		if n := r.Unrestored(); n > 0 {
-			return fmt.Errorf("release: %d values or containers are not as they were", n)
+			return fmt.Errorf("release: %d values or containers could not be restored", n)
 		}
 		return nil
 	}

@@ -32,11 +32,11 @@ func newSimRun() *cobra.Command {
 	var svg string
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
-		Short: "Play a scenario with the agent and show what comes of it",
+		Short: "Play a scenario with the agent and show the results",
 		Long: `Plays a scenario, a file with a node, a configuration and what happens to pods,
-against the agent, and shows after each step what every container got and why,
-with a picture of the node's CPUs. Where the scenario says what it wants and
-something else comes, it says so and the exit code is 1.`,
+with the agent. After each step it shows what every container got and why, with a
+picture of the node's CPUs. If the result differs from what the scenario wants, it
+says so and the exit code is 1.`,
 		Example: "  trimtab sim run test/scenarios/demo.yaml\n  trimtab sim run --svg node.svg test/scenarios/demo.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,10 +70,9 @@ func newSimServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [SCENARIO.yaml]",
 		Short: "Offer the embedded runtime's NRI socket to any plugin",
-		Long: `Offers an NRI socket that any NRI plugin can connect to, and lets pods come, change
-and go each time one does: those of the scenario, or a few of its own. Shows each
-event, what the plugin answered, and what came of it. It goes on until
-interrupted.`,
+		Long: `Offers an NRI socket to any NRI plugin. Each time one connects, it creates, changes
+and removes pods: those of the scenario, or a few of its own. It shows each event,
+the plugin's answer, and the result. It continues until interrupted.`,
 		Example: `  trimtab sim serve --socket /tmp/nri.sock
   my-plugin -idx 10 -socket-path /tmp/nri.sock`,
 		Args: cobra.MaximumNArgs(1),

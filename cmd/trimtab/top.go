@@ -19,17 +19,17 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch the node: how busy each CPU is, who may use it, what waits",
-		Long: `Shows the node's CPUs by NUMA node, how busy each has been since the last look and
-whose it is, the pods that own CPUs and the pools with what they did lately, and the
+		Long: `Shows the node's CPUs by NUMA node, how busy each has been since the last reading and
+who owns it, the pods that own CPUs and the pools with their recent use, and the
 kernel's pressure figures. Marks are those of 'trimtab status'. Keys: q ends, space
 pauses, s sorts by name or by use.
 
-Without a terminal, or with --once, it looks twice and prints one picture.`,
+Without a terminal, or with --once, it reads twice and prints one picture.`,
 		Example: "  trimtab top\n  trimtab top --every 5s\n  trimtab top --once",
 		Args:    cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
-	every := cmd.Flags().Duration("every", time.Second, "time between two looks, at least 100ms")
+	every := cmd.Flags().Duration("every", time.Second, "time between two readings, at least 100ms")
 	once := cmd.Flags().Bool("once", false, "print one picture and end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *every < 100*time.Millisecond {
@@ -41,7 +41,7 @@ Without a terminal, or with --once, it looks twice and prints one picture.`,
 			m := top.New(cmd.Context(), ask, os.DirFS("/proc"), *every, colors(out))
 			width, live := terminal(out)
 			if *once || !live {
-				f, err := glance(cmd.Context(), m, ask, *every)
+				f, err := printOnce(cmd.Context(), m, ask, *every)
 				if err != nil {
 					return err
 				}
@@ -58,8 +58,8 @@ Without a terminal, or with --once, it looks twice and prints one picture.`,
 	return cmd
 }
 
-// glance looks twice.
-func glance(ctx context.Context, m top.Model, ask top.Ask, between time.Duration) (top.Frame, error) {
+// printOnce looks twice.
+func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Duration) (top.Frame, error) {
 	for i := range 2 {
 		if i > 0 {
 			select {

@@ -289,7 +289,7 @@ func (a *Agent) follow(ctx context.Context) {
 	inForce := a.opt.Config
 	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.settings.fromFile, Report: a.settings.problem}
 	if err := f.Run(ctx); err != nil {
-		a.log.Error("the configuration file is not followed", logkey.File, a.opt.ConfigFile, logkey.Err, err)
+		a.log.Error("the configuration file is not watched", logkey.File, a.opt.ConfigFile, logkey.Err, err)
 	}
 }
 
@@ -330,7 +330,7 @@ func (s source) Status() api.Node {
 		n.KubeletCPUs = granted.TellsCPUs()
 	}
 	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.badConfig
-	n.Attachments = s.a.attached.told(n.Attachments)
+	n.Attachments = s.a.attached.forStatus(n.Attachments)
 	return n
 }
 

@@ -136,9 +136,9 @@ func (a attachments) inForce(name string) (is bool, why string) {
 	return true, fmt.Sprintf("in force since %s: %s", since.UTC().Format(time.RFC3339), text)
 }
 
-// told are the attachments for status: those the conductor counts as attached, and
+// forStatus are the attachments for status: those the conductor counts as attached, and
 // the others by their own states.
-func (a attachments) told(attached []api.Attached) []api.Attached {
+func (a attachments) forStatus(attached []api.Attached) []api.Attached {
 	for _, at := range a.all() {
 		has := false
 		for i := range attached {
@@ -163,8 +163,8 @@ func (a attachments) told(attached []api.Attached) []api.Attached {
 	return attached
 }
 
-// whoKeeps is a line about the active attachment; "" if there is only one.
-func (a attachments) whoKeeps() string {
+// activeAttachment is a line about the active attachment; "" if there is only one.
+func (a attachments) activeAttachment() string {
 	for _, at := range a.all() {
 		if is, why := a.inForce(at.Name()); is && why != "" {
 			return at.Name() + ": " + why

@@ -17,7 +17,7 @@ func TestDropIn(t *testing.T) {
 	const head = "apiVersion: trimtab.io/v1alpha1\nkind: Config\n"
 	for _, tc := range []struct {
 		name, text string
-		unheeded   string
+		ignored    string
 	}{
 		{"nothing", "strict: true", ""},
 		{"the same", "strict: true\nnri: {socket: /s}\ncgroup: {version: auto}", ""},
@@ -36,8 +36,8 @@ func TestDropIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := a.Source().Status().ConfigError
-			if (said == "") != (tc.unheeded == "") || !strings.Contains(said, tc.unheeded) {
-				t.Errorf("told %q, want %q", said, tc.unheeded)
+			if (said == "") != (tc.ignored == "") || !strings.Contains(said, tc.ignored) {
+				t.Errorf("told %q, want %q", said, tc.ignored)
 			}
 			if !a.settings.config.Strict || a.settings.config.Paths.State != a.opt.Config.Paths.State || a.settings.config.Cgroup != config.Default().Cgroup || a.settings.config.NRI.Socket != "/s" {
 				t.Errorf("in force: %+v", a.settings.config)

@@ -52,7 +52,7 @@ func (s *stateFiles) prepare() error {
 	s.dir = directory(s.disk, path)
 	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, originalsName)
 	if errors.Is(err, statefile.ErrUntrusted) {
-		s.log.Warn("others can remove what the agent keeps for a restart", logkey.Key, "paths.state", logkey.Err, err)
+		s.log.Warn("other users can remove the agent's state files", logkey.Key, "paths.state", logkey.Err, err)
 		return nil
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *stateFiles) load(name string) []byte {
 		return data
 	}
 	file, moved := s.dir.PutAside(name)
-	s.log.Warn("a state file is damaged or not the agent's own, and was put aside; the runtime's records, the kernel and the kubelet are used alone",
+	s.log.Warn("a state file is damaged or not the agent's own, and was renamed; only the runtime's records, the kernel and the kubelet are used",
 		logkey.File, file, logkey.Err, errors.Join(err, moved))
 	return nil
 }

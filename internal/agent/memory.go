@@ -13,9 +13,9 @@ const (
 	// headRoom or more, in bytes. Pods pay for a node agent's memory: the 4 MiB are
 	// what a thousand containers leave of 40 MiB.
 	headRoom = 4 << 20
-	// leastPercent limits the work of collecting large heaps, mostPercent the
+	// minPercent limits the work of collecting large heaps, maxPercent the
 	// garbage of small ones: Go's own default.
-	leastPercent, mostPercent = 30, 100
+	minPercent, maxPercent = 30, 100
 	// The heap is checked every startInterval for memoryInterval, then every
 	// memoryInterval: the garbage of a start lies between live memory, whose pages
 	// cannot be returned.
@@ -38,11 +38,11 @@ func (a *Agent) RunAlone(ctx context.Context) error {
 // (GOMEMLIMIT) near the live heap would make the collector run without pause; this
 // only makes it run earlier.
 func boundMemory(ctx context.Context) {
-	before := debug.SetGCPercent(mostPercent)
+	before := debug.SetGCPercent(maxPercent)
 	defer debug.SetGCPercent(before)
 	t := time.NewTicker(startInterval)
 	defer t.Stop()
-	at := mostPercent
+	at := maxPercent
 	for i := 0; ; i++ {
 		if i == int(memoryInterval/startInterval) { // the start is over
 			_ = forgetProgram() // otherwise it only stays mapped
@@ -64,9 +64,9 @@ func boundMemory(ctx context.Context) {
 // percent is by how much a heap may grow, in percent of its live part.
 func percent(live uint64) int {
 	if live <= headRoom {
-		return mostPercent
+		return maxPercent
 	}
-	return max(leastPercent, int(100*headRoom/live))
+	return max(minPercent, int(100*headRoom/live))
 }
 
 // liveHeap returns what the last collection found alive, in bytes.

@@ -13,14 +13,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/sysfs"
 )
 
-// lookAtCPUs is how often the kernel is asked which CPUs are online, and which NUMA
+// cpuPollInterval is how often the kernel is asked which CPUs are online, and which NUMA
 // nodes have memory. It sends uevents, too, but only into the host's network
 // namespace.
-const lookAtCPUs = time.Second
+const cpuPollInterval = time.Second
 
-// lookAtMemory is after how many polls the nodes' sizes are read, too: memory can
+// memoryPollEvery is after how many polls the nodes' sizes are read, too: memory can
 // be added to a node that has some.
-const lookAtMemory = 30
+const memoryPollEvery = 30
 
 // hardware is the node's machine, as the kernel shows it.
 type hardware struct {
@@ -32,7 +32,7 @@ type hardware struct {
 // watch decides everything anew when CPUs or memory go offline or come back, until
 // ctx ends.
 func (h hardware) watch(ctx context.Context) {
-	tick := time.NewTicker(lookAtCPUs)
+	tick := time.NewTicker(cpuPollInterval)
 	defer tick.Stop()
 	var cpus, seen, memory string
 	for looks := 0; ; looks++ {
@@ -48,21 +48,21 @@ func (h hardware) watch(ctx context.Context) {
 			// are read once it has had time for that.
 			if late := list == seen || h.settings.hardware().OnlineIDs(ids).Len() == len(ids); err == nil && len(ids) > 0 && late {
 				cpus = list
-				h.takeOnline(ids)
+				h.applyOnline(ids)
 			}
 			seen = list
 		}
 		text, err = fs.ReadFile(h.sys, "devices/system/node/has_memory")
-		if err == nil && (string(text) != memory || looks%lookAtMemory == 0) {
+		if err == nil && (string(text) != memory || looks%memoryPollEvery == 0) {
 			memory = string(text)
-			h.takeMemory()
+			h.applyMemory()
 		}
 	}
 }
 
-// takeMemory applies a change of NUMA nodes' memory. Containers that run keep their
+// applyMemory applies a change of NUMA nodes' memory. Containers that run keep their
 // memory nodes.
-func (h hardware) takeMemory() {
+func (h hardware) applyMemory() {
 	nodes, err := sysfs.Memory(h.sys)
 	if err != nil {
 		h.log.Error("the memory of NUMA nodes cannot be read; what was known stays", logkey.Err, err)
@@ -73,7 +73,7 @@ func (h hardware) takeMemory() {
 	before := h.settings.hardware()
 	now, unknown := before.WithMemory(nodes)
 	if len(unknown) > 0 {
-		h.log.Warn("NUMA nodes came that were not there when the agent was started; they are used once it is started anew",
+		h.log.Warn("new NUMA nodes appeared; they are used after the agent's next start",
 			logkey.Nodes, topology.FormatList(unknown))
 	}
 	same := func(n, o topology.Node) bool { return n.Memory == o.Memory && n.Kind == o.Kind }
@@ -84,14 +84,14 @@ func (h hardware) takeMemory() {
 	h.settings.rehost(now)
 }
 
-// takeOnline applies a change of the online CPUs.
-func (h hardware) takeOnline(ids []int) {
+// applyOnline applies a change of the online CPUs.
+func (h hardware) applyOnline(ids []int) {
 	h.settings.applying.Lock()
 	defer h.settings.applying.Unlock()
 	before := h.settings.hardware()
 	now, unknown := h.learn(before).WithOnline(ids)
 	if len(unknown) > 0 {
-		h.log.Warn("CPUs came online that were not there when the agent was started; they are used once it is started anew",
+		h.log.Warn("new CPUs appeared; they are used after the agent's next start",
 			logkey.CPUs, topology.FormatList(unknown))
 	}
 	if now.Online() == before.Online() || now.Online().Empty() {
@@ -111,7 +111,7 @@ func (h hardware) learn(m *topology.Machine) *topology.Machine {
 	}
 	later, err := sysfs.Read(h.sys)
 	if err != nil {
-		h.log.Warn("it cannot be read where CPUs are that came online; they count as cores of their own", logkey.Err, err)
+		h.log.Warn("the places of CPUs that came online cannot be read; each counts as a core of its own", logkey.Err, err)
 		return m
 	}
 	return m.Learned(later)

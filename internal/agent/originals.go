@@ -51,7 +51,7 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 	}
 	journal, earlier, locked, err := openOriginals(s.dir, s.log)
 	if err != nil {
-		s.log.Error("what was in the kernel before could not be read or cannot be kept yet; the agent tries again", logkey.Err, err)
+		s.log.Error("the original kernel values cannot be read or saved yet; the agent tries again", logkey.Err, err)
 	}
 	if !locked {
 		s.log.Warn("another agent uses this state directory", logkey.File, s.dir.Path(originalsName))
@@ -60,7 +60,7 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 		k.Originals.KeepLater(err)
 	}
 	if err := k.Originals.Keep(journal, earlier); err != nil {
-		s.log.Warn("what an earlier agent knew cannot be read", logkey.Err, err)
+		s.log.Warn("the file of an earlier agent cannot be read", logkey.Err, err)
 	}
 	return func() error {
 		k.Originals.KeepNow() // what a full disk refused before
@@ -89,9 +89,9 @@ func (o *originals) report(err error) {
 	defer o.mu.Unlock()
 	switch failed := err != nil; {
 	case failed && !o.failed:
-		o.log.Error("what was in the kernel before is not kept; a restart would not know it", logkey.File, o.path, logkey.Err, err)
+		o.log.Error("the original kernel values are not saved; a restart would lose them", logkey.File, o.path, logkey.Err, err)
 	case !failed && o.failed:
-		o.log.Info("what was in the kernel before is kept again", logkey.File, o.path)
+		o.log.Info("the original kernel values are saved again", logkey.File, o.path)
 	}
 	o.failed = err != nil
 }

@@ -34,14 +34,14 @@ func (s *settings) hooks() []api.Hook {
 	return out
 }
 
-// lookAgain is how often a node is probed again while it is not known whether a
+// probeInterval is how often a node is probed again while it is not known whether a
 // hook can take effect.
-const lookAgain = 10 * time.Second
+const probeInterval = 10 * time.Second
 
 // probeAgain makes the hooks anew once a probe has an answer that it lacked at the
 // start, because the node had no cgroups of pods yet.
 func (s *settings) probeAgain(ctx context.Context) {
-	tick := time.NewTicker(lookAgain)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for s.undecided() {
 		select {

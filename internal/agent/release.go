@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
-// copiesPatience is how long a release waits for the runtime's stored copies.
-const copiesPatience = time.Minute
+// copiesTimeout is how long a release waits for the runtime's stored copies.
+const copiesTimeout = time.Minute
 
 // Release restores everything that the agent changed. From then on it decides
 // nothing until its next start; a changed configuration is read and has no effect.
@@ -52,18 +52,18 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		defer journal.Close()
 	}
 	if err != nil && earlier == nil {
-		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
+		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if !locked {
 		return r, fmt.Errorf("%w (%s): ask it to release, or stop it", errInUse, c.Paths.State)
 	}
 	k := keeper.New(tree)
 	if err := k.Originals.Keep(journal, earlier); err != nil {
-		return r, fmt.Errorf("read what was there before (paths.state): %w", err)
+		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if earlier == nil && ran(c) {
 		return r, fmt.Errorf("release without an agent: %w: there is no %s, and an agent has run here (%s is there): "+
-			"values of pods and containers may be left; they go with their cgroups", keeper.ErrUnknown, dir.Path(originalsName), c.Paths.Key)
+			"values of pods and containers may remain until their cgroups are removed", keeper.ErrUnknown, dir.Path(originalsName), c.Paths.Key)
 	}
 	copied := k.Originals.Copied()
 	r = conductor.Released(k.ReleaseAll())

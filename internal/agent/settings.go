@@ -103,19 +103,19 @@ func (s *settings) fromRuntime(yaml string) error {
 	s.dropIn = true
 	inForce := s.config
 	s.mu.Unlock()
-	unheeded := keepStart(&c, inForce)
+	ignored := keepStart(&c, inForce)
 	if err := s.apply(c); err != nil {
 		return err
 	}
-	if len(unheeded) > 0 {
-		s.partly(fmt.Errorf("the runtime's drop-in: %s: read before the runtime hands a drop-in over, so it has no effect there; "+
-			"say it in the configuration file; all else is in force", strings.Join(unheeded, ", ")))
+	if len(ignored) > 0 {
+		s.notePartial(fmt.Errorf("the runtime's drop-in: %s: read before the runtime sends the drop-in, so it has no effect there; "+
+			"set it in the configuration file; all other keys are in force", strings.Join(ignored, ", ")))
 	}
 	return nil
 }
 
-// partly notes which parts of the configuration in force have no effect.
-func (s *settings) partly(err error) {
+// notePartial notes which parts of the configuration in force have no effect.
+func (s *settings) notePartial(err error) {
 	s.mu.Lock()
 	s.badConfig = err.Error()
 	s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *settings) rehost(now *topology.Machine) {
 	c := s.current()
 	policy, err := s.policy(c, now)
 	if err != nil {
-		s.log.Error("the configuration cannot hold on these CPUs; what was decided stays", logkey.Err, err)
+		s.log.Error("the configuration is not possible on these CPUs; earlier decisions stay", logkey.Err, err)
 		return
 	}
 	s.mu.Lock()
@@ -207,7 +207,7 @@ func (s *settings) release(ctx context.Context) (api.Released, error) {
 	if err != nil {
 		return api.Released{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, copiesPatience)
+	ctx, cancel := context.WithTimeout(ctx, copiesTimeout)
 	defer cancel()
 	return s.conductor.Release(ctx, policy), nil
 }

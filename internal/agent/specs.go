@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// rungsOf makes the sources that a configuration names, most trusted first.
-func rungsOf(c config.PodSpec, dial socket.Dialer) []podspec.Rung {
+// specSources makes the sources that a configuration names, most trusted first.
+func specSources(c config.PodSpec, dial socket.Dialer) []podspec.Rung {
 	var rungs []podspec.Rung
 	k := c.Kubelet
 	if k.PodsSocket != "" {
@@ -32,7 +32,7 @@ func rungsOf(c config.PodSpec, dial socket.Dialer) []podspec.Rung {
 func (a *Agent) ladder() *podspec.Ladder {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
-		Rungs: rungsOf(c, a.opt.DialKubelet), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
+		Rungs: specSources(c, a.opt.DialKubelet), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
 		Changed:    func(uids []string) { a.conductor.Inform(uids) },
 		Remembered: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
 	})
@@ -80,7 +80,7 @@ func ask(ctx context.Context, who interface {
 
 // AskSpecs asks the configured sources once.
 func AskSpecs(ctx context.Context, c config.PodSpec) []api.SpecSource {
-	l := podspec.New(podspec.Options{Rungs: rungsOf(c, nil)})
+	l := podspec.New(podspec.Options{Rungs: specSources(c, nil)})
 	defer ask(ctx, l)()
 	return sources(l)
 }

@@ -20,11 +20,11 @@ const (
 	// reopenStatus is the pause before the agent tries again to open a status
 	// socket that another agent serves.
 	reopenStatus = 200 * time.Millisecond
-	// askNeighbour limits the time of the question who serves it, and is how long
+	// askOtherTimeout limits the time of the question who serves it, and is how long
 	// an answer counts.
-	askNeighbour = 2 * time.Second
-	// remindNeighbour is how often the log names the other agent.
-	remindNeighbour = 5 * time.Minute
+	askOtherTimeout = 2 * time.Second
+	// remindOther is how often the log names the other agent.
+	remindOther = 5 * time.Minute
 )
 
 // neighbour is what is known of another agent on this node.
@@ -86,7 +86,7 @@ func (n *neighbour) admit() error {
 	n.mu.Lock()
 	before := n.taken
 	n.taken = taken
-	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.told) >= remindNeighbour)
+	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.told) >= remindOther)
 	if remind {
 		n.told = time.Now()
 	}
@@ -183,7 +183,7 @@ func (n *neighbour) socketTaken() *nodelock.Taken {
 	if !used {
 		return nil
 	}
-	if asked.IsZero() || time.Since(asked) >= askNeighbour {
+	if asked.IsZero() || time.Since(asked) >= askOtherTimeout {
 		by = whoServes(n.path)
 		n.mu.Lock()
 		n.by, n.asked = by, time.Now()
@@ -194,7 +194,7 @@ func (n *neighbour) socketTaken() *nodelock.Taken {
 
 // whoServes asks the agent at a status socket who it is.
 func whoServes(path string) nodelock.Holder {
-	ctx, cancel := context.WithTimeout(context.Background(), askNeighbour)
+	ctx, cancel := context.WithTimeout(context.Background(), askOtherTimeout)
 	defer cancel()
 	c, err := status.Dial(ctx, path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 func (a *Agent) watchDrift(ctx context.Context) error {
 	w, err := a.watcher()
 	if err != nil {
-		a.log.Warn("cgroup files cannot be watched; they are looked at in turn", logkey.Err, err)
+		a.log.Warn("cgroup files cannot be watched; they are polled", logkey.Err, err)
 	}
 	if w == nil {
 		return a.conductor.Watch(ctx, nil)

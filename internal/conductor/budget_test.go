@@ -130,10 +130,10 @@ func TestOneBudget(t *testing.T) {
 			t.Errorf("hook servers were given %v after all that was waited for", given)
 		}
 	}
-	if got := late(con); len(got) != 2 || !strings.Contains(got[0]+got[1], "the pod's spec was not waited for") || !strings.Contains(got[0]+got[1], "granted the pod was not waited for") {
+	if got := late(con); len(got) != 2 || !strings.Contains(got[0]+got[1], "the pod's spec came too late") || !strings.Contains(got[0]+got[1], "granted the pod came too late") {
 		t.Errorf("problems %q", got)
 	}
-	if got := log.String(); !strings.Contains(got, "was not waited for to the end") {
+	if got := log.String(); !strings.Contains(got, "came too late") {
 		t.Errorf("log: %s", got)
 	}
 	s.known.Store(true)

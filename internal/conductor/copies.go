@@ -198,7 +198,7 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 // later decision overtakes it. A separate update can be overtaken: it waits for the
 // runtime's lock with older values, and would undo a later grant for a moment.
 func (n *node) piggyback(w *work) {
-	if !w.can.Piggybacks || !w.tellsOthers() {
+	if !w.can.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
 	// The answer has no values for containers that the runtime writes next itself,

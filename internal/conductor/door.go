@@ -152,7 +152,7 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 		w.failed = true
 		w.answer, w.kernel.items, w.kernel.notes, w.kernel.owner, w.err = Answer{}, nil, nil, "", nil
 		if c.fail.Load() && w.done.Event.Kind == lifecycle.CreateContainer {
-			w.err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent says that no container is created undecided", r)}
+			w.err = &Rejection{Reason: fmt.Sprintf("deciding failed: %v: failurePolicy.agent allows no container without a decision", r)}
 		}
 	}()
 	part()

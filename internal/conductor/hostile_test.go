@@ -102,7 +102,7 @@ func attacks() []attack {
 		{name: "key twice", annotations: assigned(`{"cpuset":"4","cpuset":"2-3"}`), want: "duplicate"},
 		{name: "nested key twice", annotations: extended(`{"containers":{"a":{"limits":{}},"a":{}}}`), want: "duplicate"},
 		{name: "deep lists", annotations: assigned(strings.Repeat("[", 700)), want: "malformed JSON"},
-		{name: "deep lists without end", annotations: assigned(strings.Repeat("[", 16000)), want: "more values"},
+		{name: "deep lists without end", annotations: assigned(strings.Repeat("[", 16000)), want: "too many values"},
 		{name: "deep objects", annotations: assigned(strings.Repeat(`{"a":`, 12000) + "1" + strings.Repeat("}", 12000)), want: "longer than"},
 		{name: "deep amount", annotations: assigned(`{"numaNodeResources":[{"node":1,"resources":{"cpu":` + strings.Repeat("[", 700) + strings.Repeat("]", 700) + `}}]}`), want: "not a quantity"},
 		{name: "huge text", annotations: cpuset(strings.Repeat("4,", 1<<20)), want: "longer than"},

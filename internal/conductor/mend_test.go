@@ -22,7 +22,7 @@ func TestMend(t *testing.T) {
 		for _, p := range []*modelPod{owner, other} {
 			must(tree.Write(p.CgroupParent[1:], quota))
 		}
-		mo.con.Mend()
+		mo.con.RepairAll()
 		for p, want := range map[*modelPod]string{owner: unlimited, other: "50000"} {
 			if got, _, err := tree.ReadBandwidth(p.CgroupParent[1:]); err != nil || got != want {
 				t.Errorf("version %v: the quota of %s is %s (%v), want %s", version, p.Name, got, err, want)

@@ -219,7 +219,7 @@ func TestUpdatesAndAnswers(t *testing.T) {
 	again = true
 	mo.update(c, lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](600)}})
 	values, problems := whatIsSaid(t, mo, c)
-	if values["cpu.shares"] != "777 hookserver 10-a.json" || len(problems) != 1 || !strings.Contains(problems[0], "when it is created alone") {
+	if values["cpu.shares"] != "777 hookserver 10-a.json" || len(problems) != 1 || !strings.Contains(problems[0], "only the creation of a container") {
 		t.Errorf("%v %v", values, problems)
 	}
 	mo.restart()
@@ -253,7 +253,7 @@ func TestNoIsHeldWhereItCanBe(t *testing.T) {
 		t.Error(err)
 	}
 	found, _ := nodeview.Explain(mo.con, "default", p.Name, "a")
-	if len(found) != 1 || len(found[0].Problems) != 1 || !strings.Contains(found[0].Problems[0].Told(), "it stays") {
+	if len(found) != 1 || len(found[0].Problems) != 1 || !strings.Contains(found[0].Problems[0].Told(), "cannot stop it") {
 		t.Errorf("%+v", found)
 	}
 }

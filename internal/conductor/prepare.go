@@ -23,7 +23,7 @@ func (n *node) route(w *work) {
 	case lifecycle.PostCreateContainer:
 		n.rename(w)
 	}
-	n.takeOut(w)
+	n.dropEnded(w)
 	for _, id := range w.done.Plan.ChangedPods {
 		n.preparePod(w, id)
 	}
@@ -88,8 +88,8 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 	}
 }
 
-// takeOut forgets pods and containers that have ended.
-func (n *node) takeOut(w *work) {
+// dropEnded forgets pods and containers that have ended.
+func (n *node) dropEnded(w *work) {
 	for _, id := range slices.Concat(w.done.Plan.Gone, w.done.Plan.GonePods) {
 		n.forget(w, id)
 	}
@@ -364,17 +364,17 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 // sendCreated changes the runtime's copy of a container that has no cgroup yet with
 // the answer: its start would restore the CPUs that it lost.
 func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
-	if ctr.Life != lifecycle.StateCreated || !w.tellsOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
+	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
 		return false
 	}
 	n.send(w, ctr, v, route.Losing)
 	return true
 }
 
-// tellsOthers reports whether the answer to an event can change other containers.
+// canUpdateOthers reports whether the answer to an event can change other containers.
 // If starts can be held, any answer can; of NRI's answers three have a field for
 // it.
-func (w *work) tellsOthers() bool {
+func (w *work) canUpdateOthers() bool {
 	switch w.done.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
 		return w.from != nil
@@ -385,7 +385,7 @@ func (w *work) tellsOthers() bool {
 // refreshCreated does the same for containers that lose nothing now and whose copy
 // is out of date: it may have CPUs that others get.
 func (n *node) refreshCreated(w *work) {
-	if !w.tellsOthers() || !w.done.Plan.Moved() {
+	if !w.canUpdateOthers() || !w.done.Plan.Moved() {
 		return
 	}
 	for _, c := range n.queue.Waiting {

@@ -156,7 +156,7 @@ func (c *Conductor) giveUp(w *work) {
 		})
 		for _, o := range out {
 			if o.Err != nil {
-				c.log.Warn("what an earlier agent wrote stays", append(c.reports.Whose(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+				c.log.Warn("values of an earlier agent are not restored", append(c.reports.Whose(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
 	})
@@ -186,7 +186,7 @@ func (c *Conductor) findEarlier(records map[string]engine.Record) {
 	}
 	c.looked = true
 	if (len(records) > 0 || c.returning) && c.keeper.Originals.Wrote(c.node.dirs()) {
-		c.log.Warn("an earlier agent wrote to the kernel and left no word of what was there before (paths.state): " +
-			"what the runtime does not tell of that cannot be given back")
+		c.log.Warn("an earlier agent wrote to the kernel, and its file of original values is missing (paths.state): " +
+			"values that the runtime does not report cannot be restored")
 	}
 }

@@ -50,7 +50,7 @@ func TestRefusalEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.Mend()
+		b.RepairAll()
 		if v := b.memory(); !v.Applied {
 			t.Errorf("it stays a problem: %+v", v)
 		}

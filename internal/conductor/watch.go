@@ -14,27 +14,27 @@ import (
 // ends. Without a watcher it reads all files in turn.
 func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	d := keeper.Drift{
-		Keeper: c.keeper, Watcher: w, Noticed: c.askAbout, Repair: c.repair, Retry: c.retryRefused,
+		Keeper: c.keeper, Watcher: w, Noticed: c.askForResources, Repair: c.repair, Retry: c.retryRefused,
 		Unwatched: func(dir string, err error) {
-			c.log.Warn("cgroup files cannot all be watched; they are looked at in turn", logkey.File, dir, logkey.Err, err)
+			c.log.Warn("cgroup files cannot all be watched; they are polled", logkey.File, dir, logkey.Err, err)
 		},
 	}
 	return d.Run(ctx)
 }
 
-// Mend checks every value in force at once. It writes again what others have
+// RepairAll checks every value in force at once. It writes again what others have
 // changed and what the kernel refused. Watch does the same in small steps, within a
 // second.
-func (c *Conductor) Mend() {
+func (c *Conductor) RepairAll() {
 	if owners := c.keeper.Differing(); len(owners) > 0 {
 		c.repair(owners)
 	}
 	c.retryRefused()
 }
 
-// askAbout asks a runtime that does not report updates whether it changed a value:
+// askForResources asks a runtime that does not report updates whether it changed a value:
 // a container's new resources must be known before its values are repaired.
-func (c *Conductor) askAbout(owner string) {
+func (c *Conductor) askForResources(owner string) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	for _, a := range c.node.runtimes {

@@ -60,7 +60,7 @@ func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	b.paidSince(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.Kept, c.Stamp.made = rec.Kept, true // its record lacks the values that are ours from now on
+	c.Kept, c.Stamp.decidedBefore = rec.Kept, true // its record lacks the values that are ours from now on
 	c.Pristine, c.Unplaced = asked, false
 	c.decided.proposed = carried(rec.Ours, &reported.Resources, &rec.Pristine)
 }
@@ -205,8 +205,8 @@ func (b *recovery) aloneOn(has topology.Set) bool {
 	return true
 }
 
-// sitsOnOwn is runsOnOwn for a container as the runtime reports it.
-func (b *recovery) sitsOnOwn(c *lifecycle.Container) bool {
+// reportedOnOwn is runsOnOwn for a container as the runtime reports it.
+func (b *recovery) reportedOnOwn(c *lifecycle.Container) bool {
 	list, known := b.facts.Kernel[c.ID]
 	if c.Unread != "" {
 		list, known = b.facts.Runs[c.ID]

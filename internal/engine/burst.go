@@ -48,7 +48,7 @@ func (n *view) bursts(p *Pod) (sum int64) {
 	for _, c := range n.containersOf(p.Pod.ID) {
 		for i := range c.decided.proposed {
 			if v := &c.decided.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
-				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server's may be no number
+				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server's value may be no number
 				sum += max(burst, 0)
 			}
 		}
@@ -65,9 +65,9 @@ func (d *draft) recomputePod(podID string) {
 	}
 }
 
-// boundAnew reports whether the spec of a pod that may burst has other CPU limits
+// limitsChanged reports whether the spec of a pod that may burst has other CPU limits
 // than before.
-func boundAnew(old, now *Pod) bool {
+func limitsChanged(old, now *Pod) bool {
 	if !now.Intent.Burst.Said() || now.Spec == old.Spec {
 		return false
 	}

@@ -209,7 +209,7 @@ func (d *draft) updatePod(ev *lifecycle.Event) {
 func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 	np, old := &Pod{Pod: pod}, cmp.Or(d.n.pod(pod.ID), &Pod{Pod: &lifecycle.Pod{}})
 	np.sumOld, np.ended, np.Within = old.sumOld, old.ended, old.Within
-	d.takeFacts(np, old)
+	d.setFacts(np, old)
 	if pod.Resources == nil && np.Spec != nil || old.bySpec && pod.Resources == old.Pod.Resources {
 		reported := *pod
 		if reported.Resources = nil; np.Spec != nil {
@@ -219,7 +219,7 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 	}
 	np.Intent = d.n.policy.Rules.Authorise(d.n.policy.Serving.Read(np.Pod, np.Spec, d.n.policy.Dialects), pod.Namespace)
 	if np.Pod.Resources == nil && (np.Intent.CPUs.Said() || np.Intent.Class.V == intent.Dedicated) {
-		np.stranger = append(np.stranger, lifecycle.Problem{
+		np.specProblems = append(np.specProblems, lifecycle.Problem{
 			Key: np.Intent.CPUs.Key, Value: intent.Printable(pod.Name), Warning: true,
 			Reason: "the runtime does not say what the pod requests, and no pod spec does: CPUs are measured by its containers alone (podspec)",
 		})
@@ -353,7 +353,7 @@ func (d *draft) replace(p *Pod) {
 // strict mode, into a refusal.
 func (d *draft) refuse() {
 	if d.n.failed != "" {
-		d.plan.Reject = d.n.failed + ": failurePolicy.hooks says that no container is created without it"
+		d.plan.Reject = d.n.failed + ": failurePolicy.hooks allows no container without it"
 		return
 	}
 	if !d.n.policy.Strict {
@@ -398,7 +398,7 @@ func (d *draft) resize(was, c *Container) (failed error) {
 	}
 	d.decideContainer(c, nil, r)
 	d.propagateResize(c, r)
-	r.alignBeside(d, c)
+	r.resizeFromOther(d, c)
 	if r.revoked {
 		d.reseatRevoked(c.PodID, c)
 	}

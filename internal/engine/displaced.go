@@ -48,8 +48,8 @@ func homeOf(seat placement.Seat, m *topology.Machine) topology.Set {
 	return home
 }
 
-// mostOwners bounds how many owners one problem names.
-const mostOwners = 3
+// maxOwners bounds how many owners one problem names.
+const maxOwners = 3
 
 // ownersOf names the pods that own some of these CPUs.
 func (s *State) ownersOf(cpus topology.Set) string {
@@ -60,9 +60,9 @@ func (s *State) ownersOf(cpus topology.Set) string {
 		}
 	}
 	slices.Sort(pods)
-	if pods = slices.Compact(pods); len(pods) > mostOwners {
-		more := fmt.Sprintf("%d more pods", len(pods)-mostOwners)
-		return strings.Join(pods[:mostOwners], ", ") + " and " + more
+	if pods = slices.Compact(pods); len(pods) > maxOwners {
+		more := fmt.Sprintf("%d more pods", len(pods)-maxOwners)
+		return strings.Join(pods[:maxOwners], ", ") + " and " + more
 	}
 	return strings.Join(pods, ", ")
 }

@@ -1,8 +1,8 @@
 package engine
 
-// mostEnded is how many of the last removed pods are remembered. Events that were
+// maxEnded is how many of the last removed pods are remembered. Events that were
 // under way when their pod was removed come within seconds.
-const mostEnded = 512
+const maxEnded = 512
 
 // endedPods are the ids of the last pods that were removed: a later event about one
 // of them does not bring it back. The zero value is ready.
@@ -16,9 +16,9 @@ func (e *endedPods) add(id string) {
 		return
 	}
 	if e.ids == nil {
-		e.ids = make(map[string]bool, mostEnded)
+		e.ids = make(map[string]bool, maxEnded)
 	}
-	if len(e.order) == mostEnded {
+	if len(e.order) == maxEnded {
 		delete(e.ids, e.order[0])
 		e.order = e.order[1:]
 	}

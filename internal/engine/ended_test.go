@@ -39,11 +39,11 @@ func TestLateEvents(t *testing.T) {
 // TestEndedIsBounded removes more pods than are remembered, some of them twice.
 func TestEndedIsBounded(t *testing.T) {
 	var e endedPods
-	for i := range 5 * mostEnded {
+	for i := range 5 * maxEnded {
 		e.add(fmt.Sprint(i))
 		e.add(fmt.Sprint(i))
 	}
-	if len(e.ids) != mostEnded || len(e.order) != mostEnded || !e.ids[fmt.Sprint(4*mostEnded)] || e.ids[fmt.Sprint(4*mostEnded-1)] {
+	if len(e.ids) != maxEnded || len(e.order) != maxEnded || !e.ids[fmt.Sprint(4*maxEnded)] || e.ids[fmt.Sprint(4*maxEnded-1)] {
 		t.Errorf("%d and %d are remembered", len(e.ids), len(e.order))
 	}
 }

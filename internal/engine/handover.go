@@ -23,7 +23,7 @@ func (p *Pod) comesAfter(name, other string) bool {
 	return at(name) > at(other)
 }
 
-// passed returns the CPUs of its pod that a new container may take over, if each
+// takeOverFrom returns the CPUs of its pod that a new container may take over, if each
 // container owns its own: those that a pod owned before a restart and that no
 // container has now, and those of init containers.
 //
@@ -32,7 +32,7 @@ func (p *Pod) comesAfter(name, other string) bool {
 // reported later without coming after them, as bypass may do, gets nothing while
 // they live. An init container runs before all others, so it may have the CPUs of
 // any container that does not live; those of sidecars stay theirs.
-func (s *seating) passed() topology.Set {
+func (s *seating) takeOverFrom() topology.Set {
 	out := s.n.ledger.Left(s.p.Pod.UID)
 	if s.p.Spec == nil {
 		return out

@@ -205,9 +205,9 @@ func (c *Container) claim(values []lifecycle.Value) {
 			continue
 		}
 		c.Ours = append(slices.Clone(c.Ours), f)
-		c.Stamp.Stale = c.Stamp.Stale || c.Stamp.made
+		c.Stamp.Stale = c.Stamp.Stale || c.Stamp.decidedBefore
 	}
-	c.Stamp.made = true
+	c.Stamp.decidedBefore = true
 }
 
 // givenBack are the fields of ours that a runtime's copy may hold.

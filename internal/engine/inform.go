@@ -11,14 +11,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// takeFacts sets a pod's spec, and what the kubelet granted its containers: those
+// setFacts sets a pod's spec, and what the kubelet granted its containers: those
 // gathered now, else those known before. Facts of another pod do not count; a spec
 // of another pod is reported.
-func (d *draft) takeFacts(np, old *Pod) {
+func (d *draft) setFacts(np, old *Pod) {
 	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
 		np.Spec = nil
-		np.stranger = []lifecycle.Problem{{
+		np.specProblems = []lifecycle.Problem{{
 			Key: string(s.From), Value: intent.Printable(s.Namespace + "/" + s.Name), Warning: true,
 			Reason: "this spec has the pod's UID and another name: it is not used",
 		}}
@@ -43,7 +43,7 @@ func (d *draft) decidePod(p *Pod) {
 		p.Values = slices.DeleteFunc(values, func(v lifecycle.Value) bool { return !makesPartition(v) || p.Pod.CgroupParent == "" })
 		trouble = append(trouble, unread(p.Pod.Unread))
 	}
-	p.Found = finding(append(trouble, p.stranger...), lifecycle.MaxProblems-len(p.Intent.Problems))
+	p.Found = finding(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
 // inform decides a pod anew whose spec became known, and those of its containers
@@ -62,7 +62,7 @@ func (d *draft) inform(pod *lifecycle.Pod) {
 	}
 	// Otherwise it counts for CPUs that are chosen later.
 	granted := (intent.AsksDevices(pod) || d.n.terms(n).Elsewhere != nil) && !reflect.DeepEqual(n.Granted, old.Granted)
-	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !boundAnew(old, n) {
+	if reflect.DeepEqual(n.Intent, old.Intent) && !granted && !limitsChanged(old, n) {
 		return // hooks use nothing else of it for a container
 	}
 	for _, id := range d.n.base.byPod[pod.ID] {

@@ -35,9 +35,9 @@ func (s *seating) missing() topology.Set {
 	return own.Minus(s.n.reach(s.p))
 }
 
-// waitsAnew makes a container that is created anew wait for its pod's CPUs if it
+// waitOnCreate makes a container that is created anew wait for its pod's CPUs if it
 // can use none of them; it gets them when they are back.
-func (s *seating) waitsAnew() bool {
+func (s *seating) waitOnCreate() bool {
 	away := s.missing()
 	if _, owns := s.n.ledger.Of(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || away.Empty() || !s.n.ledger.OfPod(s.p.Pod.UID).Empty() {
 		return false

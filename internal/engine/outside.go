@@ -27,10 +27,10 @@ func (s *seating) mergeExternal(o lifecycle.Outside, creating bool) {
 	for _, v := range o.Values {
 		switch {
 		case !creating && !slices.Contains(inUpdates, v.Field):
-			s.c.deny(v, "a container is given it when it is created alone", "nothing changes")
+			s.c.deny(v, "only the creation of a container can set it", "nothing changes")
 			continue
 		case makesPartition(v):
-			s.c.deny(v, "pods that own CPUs are made partitions by hooks.partition, and nobody else is", "nothing changes")
+			s.c.deny(v, "only hooks.partition makes partitions, of pods that own CPUs", "nothing changes")
 			continue
 		case v.Field == lifecycle.CPUSetCPUs:
 			v.Text = s.grantExternalCPUs(v)
@@ -143,7 +143,7 @@ func (s *seating) grantExternalCPUs(v lifecycle.Value) string {
 // others.
 func (s *seating) grantExternalMemory(v lifecycle.Value) string {
 	if bound := s.n.termsOf(s.p, s.c.Name, &s.c.Pristine).Given.Mems; len(bound) > 0 {
-		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and authority says that the kubelet has the say", topology.FormatList(bound)), "it keeps these")
+		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound it to nodes %s, and with authority: kubelet the kubelet decides", topology.FormatList(bound)), "it keeps these")
 		return ""
 	}
 	ids, err := topology.ParseList(v.Text)

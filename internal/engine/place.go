@@ -113,7 +113,7 @@ func (s *seating) seat(rec *Record) {
 		err = errors.New("they could not be granted when the container was created; it can have them when it is created anew")
 	}
 	switch {
-	case err != nil && isNew && s.waitsAnew():
+	case err != nil && isNew && s.waitOnCreate():
 	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.reach(s.p)).Empty():
 		if rec == nil { // else it is reported already
 			s.waitFor(s.p.Intent.CPUs.Key)
@@ -153,8 +153,8 @@ func (s *seating) seatRecorded(rec *Record) bool {
 	}
 	s.own(cpus, from, "owned since it was created")
 	owns := s.withOffline(cpus).Len()
-	if asks := s.asksInVain(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.Said() && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.Found.Problems = append(s.c.Found.Problems, otherNumber(s.c.Seat.From, asks, owns))
+	if asks := s.refusedResize(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.Said() && !s.p.Intent.NUMA.V.Exclusive {
+		s.c.Found.Problems = append(s.c.Found.Problems, ownsOtherNumber(s.c.Seat.From, asks, owns))
 	}
 	return true
 }
@@ -193,7 +193,7 @@ func (s *seating) seatChosen() bool {
 			s.reportResized()
 		}
 		return true
-	case !s.c.Stamp.CPUs.Empty() || s.waitsAnew():
+	case !s.c.Stamp.CPUs.Empty() || s.waitOnCreate():
 		return false
 	}
 	cpus, key, why, err := s.choose()

@@ -264,10 +264,10 @@ func (n *view) holds(c *Container) bool {
 	return c.Alive() && (c.Seat.Pool == placement.Own || !c.Stamp.CPUs.Empty() && !n.ledger.Kept(c.Key).Empty())
 }
 
-// alignBeside adapts what the containers of a pod own together to the request of
+// resizeFromOther adapts what the containers of a pod own together to the request of
 // another container of it that owns nothing itself: its creation was refused, and
 // the others were created anew since. It pays for their CPUs as they do.
-func (r *resize) alignBeside(d *draft, c *Container) {
+func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if r.measured || !r.less && !r.more || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
 		return
 	}
@@ -275,7 +275,7 @@ func (r *resize) alignBeside(d *draft, c *Container) {
 	all := d.n.containersOf(c.PodID)
 	i := slices.IndexFunc(all, func(o *Container) bool { return o.ID != c.ID && d.n.holds(o) })
 	if i < 0 {
-		beside.alignEnded(d, c.PodID)
+		beside.resizeEndedOwner(d, c.PodID)
 		return
 	}
 	o := *all[i]
@@ -287,9 +287,9 @@ func (r *resize) alignBeside(d *draft, c *Container) {
 	r.failed = beside.failed
 }
 
-// alignEnded does the same if no live container of the pod owns its CPUs: those
+// resizeEndedOwner does the same if no live container of the pod owns its CPUs: those
 // that are created anew get the CPUs that the pod owns then.
-func (r *resize) alignEnded(d *draft, podID string) {
+func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
 	if !owns || g.From == placement.ByKubelet {
@@ -326,11 +326,11 @@ func (d *draft) resizePod(podID string) {
 	}
 }
 
-// asksInVain returns how many CPUs an owner with a record requests if it owns
+// refusedResize returns how many CPUs an owner with a record requests if it owns
 // another number; 0 if nothing says. Without a note of the refused resize, it
 // follows from the runtime's report. If containers request less than their pod,
 // either may be old.
-func (s *seating) asksInVain(owns int) int {
+func (s *seating) refusedResize(owns int) int {
 	a, asks := s.n.asks(s.p, &s.c.Pristine)
 	switch {
 	case s.c.Wanted != 0 || !asks:
@@ -386,7 +386,7 @@ func (s *seating) reportResized() {
 	n, _, key, known := s.wanted(s.c, owns)
 	a, _ := s.n.asks(s.p, &s.c.Pristine)
 	if known && n != owns && (a.n != owns || n == s.c.Wanted) && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.Found.Problems = append(s.c.Found.Problems, otherNumber(key, n, owns))
+		s.c.Found.Problems = append(s.c.Found.Problems, ownsOtherNumber(key, n, owns))
 	}
 	if !known {
 		s.c.Found.Problems = append(s.c.Found.Problems, lifecycle.Problem{
@@ -395,8 +395,8 @@ func (s *seating) reportResized() {
 	}
 }
 
-// otherNumber says that an owner requests another number of CPUs than it has.
-func otherNumber(key string, asks, owns int) lifecycle.Problem {
+// ownsOtherNumber says that an owner requests another number of CPUs than it has.
+func ownsOtherNumber(key string, asks, owns int) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: strconv.Itoa(asks), Warning: true,
 		Reason: fmt.Sprintf("it asks for %d CPUs now and owns %d", asks, owns), Then: "it may own as many at its next resize",

@@ -63,8 +63,8 @@ type Pod struct {
 	// by then.
 	sumOld bool
 	ended  map[string]*lifecycle.Resources
-	// stranger is what is wrong with the spec that a source sent for it.
-	stranger []lifecycle.Problem
+	// specProblems say what is wrong with the spec that a source sent for it.
+	specProblems []lifecycle.Problem
 }
 
 // FullName returns namespace/name.
@@ -108,7 +108,7 @@ type Stamp struct {
 	// container owns the CPUs in the record.
 	Stale bool
 
-	made bool // it was decided before, so its record has the values that were ours then
+	decidedBefore bool // it was decided before, so its record has the values that were ours then
 }
 
 // Unread is the state of a container that the runtime cannot describe.

@@ -32,7 +32,7 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 		if _, known := d.facts.Records[c.ID]; known {
 			asked = askedSince(&rec, &c.Resources)
 		}
-		return rec.CPUs != "" || all.sitsOnOwn(c) || !d.n.pinned(d.n.pod(c.PodID), c.Name, &asked).Empty()
+		return rec.CPUs != "" || all.reportedOnOwn(c) || !d.n.pinned(d.n.pod(c.PodID), c.Name, &asked).Empty()
 	}) {
 		if d.plan.Pod = d.n.pod(c.PodID); d.plan.Pod != nil {
 			d.create(c, c.State)

@@ -30,10 +30,10 @@ func (p *Policy) KubeletGives() bool {
 	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: nobody.Intent}).Elsewhere != nil
 }
 
-// HeedsGrants reports whether the kubelet's device grants matter for a pod: for
+// GrantsMatter reports whether the kubelet's device grants matter for a pod: for
 // devices that it asks for, or because CPUs are chosen near them. in is the pod's
 // intent, nil if it was not read yet.
-func (p *Policy) HeedsGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
+func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.AsksDevices(pod) {
 		return true
 	}
@@ -124,7 +124,7 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 	if a.n == 0 {
 		return cpus, a.key, "", noWhole(s.p, sum, &s.c.Pristine)
 	}
-	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.passed(), Memory: s.memory()})
+	got, err := s.n.policy.Placement.Choose(s.n.shown(s.n.ownable(s.p)), s.owner(), placement.Want{N: a.n, Passed: s.takeOverFrom(), Memory: s.memory()})
 	if err == nil {
 		err = s.n.grantable(s.p, s.c.Key, got.CPUs)
 	}

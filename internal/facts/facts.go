@@ -109,8 +109,8 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	for _, s := range g.sources {
 		if s.await != nil && s.await(ctx, can, ev, &got) && ctx.Err() != nil {
 			late = append(late, lifecycle.Problem{
-				Key: s.key, Warning: true, Reason: s.what + " was not waited for to the end: the time that the runtime gives an event was over",
-				Then: "it is decided without, and anew when it is known",
+				Key: s.key, Warning: true, Reason: s.what + " came too late: the runtime's time limit for the event was over",
+				Then: "the event is decided without it, and again when it is known",
 			})
 		}
 	}

@@ -117,7 +117,7 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	}
 	o.Problems = append(o.Problems, lifecycle.Problem{
 		Hook: lifecycle.OutsideHook, Value: ev.Kind.String(), Refused: true,
-		Reason: err.Error(), Then: can.Name + " is told of it when it has happened: it stays",
+		Reason: err.Error(), Then: can.Name + " is notified only afterwards and cannot stop it",
 	})
 	return o, nil
 }

@@ -92,10 +92,10 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *l
 		}
 	case ev.Pod == nil:
 	case ev.Kind == lifecycle.RunPodSandbox || ev.Kind == lifecycle.CreateContainer:
-		if g.heedsGrants(ev.Pod) {
+		if g.grantsMatter(ev.Pod) {
 			pods = []*lifecycle.Pod{ev.Pod}
 		}
-	case ev.Kind == lifecycle.UpdateContainer && g.asksOthers(ev):
+	case ev.Kind == lifecycle.UpdateContainer && g.requestsOtherCPUs(ev):
 		g.o.Grants.Invalidate(ev.Pod)
 		pods = []*lifecycle.Pod{ev.Pod}
 	}
@@ -126,7 +126,7 @@ func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *eng
 		}
 	}
 	eachPod(ev, func(p **lifecycle.Pod) {
-		if (*p).UID != "" && g.heedsGrants(*p) {
+		if (*p).UID != "" && g.grantsMatter(*p) {
 			read(*p)
 		}
 	})
@@ -142,8 +142,8 @@ func (g *Gatherer) kubeletOwns() bool {
 	return g.o.State.Hold().Policy.KubeletGives()
 }
 
-// heedsGrants reports whether the grants to a pod matter.
-func (g *Gatherer) heedsGrants(p *lifecycle.Pod) bool {
+// grantsMatter reports whether the grants to a pod matter.
+func (g *Gatherer) grantsMatter(p *lifecycle.Pod) bool {
 	s := g.o.State.Hold()
 	policy, known := s.Policy, s.Pod(p.ID)
 	g.o.State.Free()
@@ -151,12 +151,12 @@ func (g *Gatherer) heedsGrants(p *lifecycle.Pod) bool {
 	if known != nil && known.Pod.UID == p.UID {
 		in = known.Intent
 	}
-	return policy.KubeletGives() || policy.HeedsGrants(p, in)
+	return policy.KubeletGives() || policy.GrantsMatter(p, in)
 }
 
-// asksOthers reports whether an update requests other CPUs than the kubelet's
+// requestsOtherCPUs reports whether an update requests other CPUs than the kubelet's
 // grant: a resize may have changed that. Only Guaranteed pods have such grants.
-func (g *Gatherer) asksOthers(ev *lifecycle.Event) bool {
+func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 	if ev.Container == nil || ev.Requested == nil || ev.Requested.CPU.CPUs == "" {
 		return false
 	}

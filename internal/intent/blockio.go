@@ -58,7 +58,7 @@ func readBlkioQoS(t *texts, out *Pod) {
 			continue
 		}
 		if b.Config.Weight != nil {
-			out.warn(KoordBlkioQoS, b.Name, "ioWeightPercent is not heeded: weights are those of the pod's class")
+			out.warn(KoordBlkioQoS, b.Name, "ioWeightPercent is ignored: weights are those of the pod's class")
 		}
 		limits = append(limits, limit)
 	}

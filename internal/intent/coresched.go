@@ -29,7 +29,7 @@ func readCoreSched(t *texts, out *Pod) {
 		return
 	}
 	if len(group) > 63 || strings.Trim(group, letters+"-_.") != "" { // no label either
-		out.problem(KoordCoreSchedGroup, group, "not the value of a label")
+		out.problem(KoordCoreSchedGroup, group, "not a valid label value")
 		return
 	}
 	if ask.Group = group; ask != (CoreSchedAsk{}) {

@@ -31,7 +31,7 @@ func readDevices(t *texts, out *Pod) {
 	}
 	for _, kind := range t.members(KoordDevices) {
 		if kind != "gpu" && kind != "rdma" {
-			out.unserved(KoordDevices, kind, "device kind %q is not supported: nothing here hands such devices over", printable(kind))
+			out.unserved(KoordDevices, kind, "device kind %q is not supported: no hook gives such devices to containers", printable(kind))
 		}
 	}
 	if len(devices.GPU) > 0 {

@@ -92,7 +92,7 @@ const milliOfCPU = 1000
 const (
 	sharesOfCPU = 1024
 	noShares    = 2
-	mostShares  = 262144
+	maxShares   = 262144
 )
 
 // Due measures how many CPUs a pod or container may own: whole ones up to its
@@ -111,7 +111,7 @@ func Due(r *lifecycle.Resources, qos QoS) Share {
 	shares := r.CPU.Shares.V
 	guaranteed := qos == Guaranteed && limit > 0
 	switch {
-	case (shares == 0 || shares >= mostShares) && guaranteed:
+	case (shares == 0 || shares >= maxShares) && guaranteed:
 		return limited
 	case shares == 0:
 		return Share{}
@@ -131,12 +131,12 @@ func SharesMilli(shares uint64) int64 {
 	if shares <= noShares {
 		return 0
 	}
-	return int64((min(shares, mostShares)*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU)
+	return int64((min(shares, maxShares)*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU)
 }
 
 // MilliShares are the shares that the kubelet makes of a CPU request.
 func MilliShares(milli int64) uint64 {
-	return uint64(max(noShares, min(milli*sharesOfCPU/milliOfCPU, mostShares)))
+	return uint64(max(noShares, min(milli*sharesOfCPU/milliOfCPU, maxShares)))
 }
 
 // LimitMilli is the CPU limit of a quota in thousandths, 0 for none. The kubelet

@@ -27,7 +27,7 @@ func katalystKeys() []Key {
 		why   string
 		names []string
 	}{
-		{OnPod, KeyUnsupported, "the agent hands no such device over yet", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
+		{OnPod, KeyUnsupported, "the agent gives no such device to containers yet", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
 		{OnPod, KeyUnsupported, "this agent sets no net_cls class", []string{reserved + "net_class_id"}},
 		{OnPod, KeyUnsupported, "the CPU weight follows the request", []string{reserved + "cpu_weight_demand_cores", reserved + "cpu_weight_burst_ratio"}},
 		{OnPod, KeyUnsupported, "resource packages are not read", []string{reserved + "resource_pool", reserved + "resource_package"}},

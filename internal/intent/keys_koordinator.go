@@ -5,7 +5,7 @@ const (
 	forScheduler = "an input of the scheduler, which writes what it decided into another key"
 	forEviction  = "it orders evictions; this agent evicts no pod"
 	ofNode       = "no request of a pod; this agent reads no Node or topology object"
-	devicePlugin = "a resource of a scheduler or device plugin; what they hand out is read from device-allocated and from the kubelet"
+	devicePlugin = "a resource of a scheduler or device plugin; what they assign is read from device-allocated and from the kubelet"
 )
 
 // koordinatorKeys are the keys of Koordinator 1.7, and of 1.8 where it is newer.
@@ -15,10 +15,10 @@ func koordinatorKeys() []Key {
 		{Name: KoordResourceStatus, Place: OnPod, Field: "cpuset", Edit: EditFixed, Kinds: []Kind{AssignedCPUs}},
 		{Name: KoordResourceStatus, Place: OnPod, Field: "numaNodeResources", Edit: EditFixed, Kinds: []Kind{NUMANodes}},
 		{Name: KoordResourceSpec, Place: OnPod, Edit: EditFixed, Why: "it counts where the agent chooses CPUs (placement.policy: pools); elsewhere the scheduler alone acts on it"},
-		{Name: KoordExtended, Place: OnPod, Edit: EditLive, Kinds: []Kind{BatchResources}, Why: "batch resources of the pod's spec go before it, where that is known"},
+		{Name: KoordExtended, Place: OnPod, Edit: EditLive, Kinds: []Kind{BatchResources}, Why: "batch resources of the pod's spec have priority, if the spec is known"},
 		{Name: KoordDevices, Place: OnPod, Field: "gpu", Edit: EditFixed, Kinds: []Kind{GPUEnv, Devices}},
 		{Name: KoordDevices, Place: OnPod, Field: "rdma", Edit: EditFixed, Kinds: []Kind{Devices}},
-		{Name: KoordDevices, Place: OnPod, Field: "fpga", Fate: KeyUnsupported, Why: "nothing here hands FPGAs over"},
+		{Name: KoordDevices, Place: OnPod, Field: "fpga", Fate: KeyUnsupported, Why: "no hook gives FPGAs to containers"},
 		{Name: KoordGPUIsolation, Place: AsLabel, Edit: EditFixed, Kinds: []Kind{GPULibrary}},
 		{Name: KoordCPUQoS, Place: OnPod, Field: "enable", Edit: EditLive, Kinds: []Kind{CPUQoSKind}},
 		{Name: KoordCPUQoS, Place: OnPod, Field: "groupIdentity", Edit: EditLive, Kinds: []Kind{CPUQoSKind}},

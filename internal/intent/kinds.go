@@ -106,7 +106,7 @@ var kinds = []declaration{
 		drop:  func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.Alone = false, false },
 	}}},
 	{Default{
-		CPUPreference, "*", Allow, "which CPUs it rather owns, by kind of core and isolation", "which CPUs it owns, and not how many; what others own stays theirs",
+		CPUPreference, "*", Allow, "which CPUs it prefers to own, by kind of core and isolation", "which CPUs it owns, and not how many; what others own stays theirs",
 		"nothing: it owns none",
 	}, []string{"cpuset"}, []request{
 		field(func(p *Pod) *Sourced[topology.CoreKind] { return &p.CoreKind }, text),
@@ -125,7 +125,7 @@ var kinds = []declaration{
 		"nothing of CPU or memory: which GPUs it sees is not kept from others",
 	}, []string{"gpu"}, []request{field(func(p *Pod) *Sourced[GPU] { return &p.GPU }, minors)}},
 	{Default{
-		Devices, "*", Refuse, "RDMA devices, and GPUs as device nodes or CDI devices", "host devices are the node's; what Kubernetes granted the container is handed over all the same",
+		Devices, "*", Refuse, "RDMA devices, and GPUs as device nodes or CDI devices", "host devices are the node's; the container still gets what Kubernetes granted it",
 		"the devices that it is handed",
 	}, []string{"rdma"}, []request{field(func(p *Pod) *Sourced[[]string] { return &p.RDMA }, commas)}},
 	{Default{
@@ -136,11 +136,11 @@ var kinds = []declaration{
 		field(func(p *Pod) *Sourced[map[string]int64] { return &p.OOMScores }, names),
 	}},
 	{Default{
-		CPUQoSKind, "*", Allow, "another group identity than the class's", "a group identity within those of the classes; only LS pods are heeded",
+		CPUQoSKind, "*", Allow, "another group identity than the class's", "a group identity within those of the classes; it counts for LS pods only",
 		"CPU time of pods with a lower group identity, as its class LS by itself",
 	}, []string{"groupIdentity"}, []request{field(func(p *Pod) *Sourced[CPUQoS] { return &p.CPUQoS }, text)}},
 	{Default{
-		Quota, "*", Allow, "whether the CFS quota is lifted", "it is heeded only where the pod owns its CPUs",
+		Quota, "*", Allow, "whether the CFS quota is lifted", "it counts only if the pod owns its CPUs",
 		"nothing: it owns none",
 	}, []string{"cpuset"}, []request{field(func(p *Pod) *Sourced[bool] { return &p.UnsetQuota }, text)}},
 	{Default{
@@ -183,7 +183,7 @@ var kinds = []declaration{
 		"nothing",
 	}, []string{"cpuEnv"}, []request{field(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, text)}},
 	{Default{
-		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "a file of the host, and a directory that others write to; containers that were granted the GPU have it all the same",
+		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "a file of the host, and a directory that others write to; containers that Kubernetes granted the GPU still get it",
 		"nothing of CPU or memory: it can hold the lock of containers that share a GPU, and have these wait",
 	}, []string{"gpu"}, []request{{
 		key:   libraryKey,

@@ -80,7 +80,7 @@ func readResctrl(t *texts, out *Pod) {
 
 func cacheID(id int, err error) error {
 	if id < 0 || id >= 1<<16 {
-		return fmt.Errorf("%d is no id of a cache", id)
+		return fmt.Errorf("%d is not a cache id", id)
 	}
 	return err
 }

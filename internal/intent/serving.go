@@ -109,7 +109,7 @@ type keyIndex struct {
 	read        []Key // each key of a dialect once
 }
 
-// indexed makes it once: pods are read on the runtime's path.
+// indexed is made once, because a runtime waits while pods are read.
 var indexed = indexOf(Keys())
 
 func indexOf(keys []Key) keyIndex {
@@ -133,10 +133,10 @@ func indexOf(keys []Key) keyIndex {
 	return x
 }
 
-// mostScanned limits the annotations that are searched for scoped keys. In a pod
+// maxScanned limits the annotations that are searched for scoped keys. In a pod
 // with more of them, a key of a container may be missed; its other keys are looked
 // up.
-const mostScanned = 512
+const maxScanned = 512
 
 // reportUnread adds requests by keys that nothing reads: keys that are not
 // supported, and those of dialects that the configuration leaves out.
@@ -148,7 +148,7 @@ func (p *Pod) reportUnread(t *texts, order []string) {
 		}
 	}
 	var scoped []string
-	if len(t.annotations.created) <= mostScanned {
+	if len(t.annotations.created) <= maxScanned {
 		for key := range t.annotations.created {
 			if name, scope, has := strings.Cut(key, "/"); has && scope != "pod" {
 				if _, is := indexed.scoped[name]; is {

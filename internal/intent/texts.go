@@ -111,7 +111,7 @@ func (t *texts) text(kind, key string, from edited) string {
 	case len(text) > lifecycle.MaxText:
 		t.refuse(key, text, "longer than %d bytes", lifecycle.MaxText)
 	case len(text) > t.bytes:
-		t.refuse(key, text, "longer than what is left of %d bytes that are read of one pod", maxTexts)
+		t.refuse(key, text, "too long: at most %d bytes are read of one pod", maxTexts)
 	default:
 		t.bytes -= len(text)
 		t.read[kind+key] = text
@@ -135,7 +135,7 @@ func (t *texts) decode(key string, into any, out *Pod) bool {
 	values, member := shape(text)
 	switch {
 	case values > t.values:
-		out.problem(key, text, "more values than what is left of %d that are read of one pod", maxValues)
+		out.problem(key, text, "too many values: at most %d are read of one pod", maxValues)
 		return false
 	case member > maxMember:
 		out.problem(key, text, "malformed JSON: a name longer than %d bytes", maxMember)

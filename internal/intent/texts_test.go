@@ -95,8 +95,8 @@ func TestTextsAreBoundedTogether(t *testing.T) {
 	}{
 		"bytes": {map[string]string{
 			KatalystCPU: half + `{}`, KatalystMemory: half + `{}`, KatalystNetwork: half + `{}`,
-		}, "longer than what is left of 32768 bytes"},
-		"values":      {map[string]string{KoordResourceStatus: many, KoordExtended: many}, "more values than what is left of 768"},
+		}, "too long: at most 32768 bytes"},
+		"values":      {map[string]string{KoordResourceStatus: many, KoordExtended: many}, "too many values: at most 768"},
 		"a long name": {map[string]string{KoordExtended: `{"` + strings.Repeat("n", maxMember+1) + `":0}`}, "a name longer than 512 bytes"},
 	} {
 		got := read(nil, c.annotations)

@@ -15,8 +15,8 @@ import (
 // after another, and a repair should not interrupt it. Both pauses end within a
 // second.
 const (
-	calm     = 250 * time.Millisecond
-	mostCalm = 700 * time.Millisecond
+	calm    = 250 * time.Millisecond
+	maxCalm = 700 * time.Millisecond
 )
 
 // Files are also read in turn. Where notices come, all are read within fullRound,
@@ -25,17 +25,17 @@ const (
 // allows. A wake-up costs as much as several files, so where notices come many are
 // read together.
 const (
-	pollBlind   = 250 * time.Millisecond
-	pollWatched = 5 * time.Second
-	fullRound   = 2 * time.Minute
-	perPoll     = 75 // at 15 µs a file, as measured on a virtual machine
+	pollUnwatched = 250 * time.Millisecond
+	pollWatched   = 5 * time.Second
+	fullRound     = 2 * time.Minute
+	perPoll       = 75 // at 15 µs a file, as measured on a virtual machine
 )
 
 // A value that cannot be repaired is tried again, less and less often: a few times,
 // or for ever if it keeps containers apart.
 const (
 	firstRetry = time.Second
-	mostTries  = 8
+	maxTries   = 8
 	// retryRefused is how often values that the kernel refused are written again.
 	retryRefused = 2 * time.Minute
 )
@@ -118,7 +118,7 @@ func (d *Drift) Run(ctx context.Context) error {
 // pause is the time between two polls.
 func (d *Drift) pause() time.Duration {
 	if d.blind {
-		return pollBlind
+		return pollUnwatched
 	}
 	return pollWatched
 }
@@ -204,7 +204,7 @@ func (d *Drift) note(owners []string, now time.Time) {
 			d.Noticed(owner)
 		}
 		if w.tries == 0 {
-			w.due = now.Add(min(calm, max(0, mostCalm-now.Sub(w.first))))
+			w.due = now.Add(min(calm, max(0, maxCalm-now.Sub(w.first))))
 		}
 		d.waiting[owner] = w
 	}
@@ -237,14 +237,14 @@ func (d *Drift) postpone(now time.Time, due []string, outcomes []Outcome) {
 		w := drifter{first: now}
 		apart, refused := refusals[owner]
 		if refused {
-			w.tries = min(d.waiting[owner].tries+1, mostTries)
+			w.tries = min(d.waiting[owner].tries+1, maxTries)
 			w.due = now.Add(firstRetry << (w.tries - 1))
 		}
 		at, contested := d.Keeper.due(owner)
 		if contested && (!refused || at.Before(w.due)) {
 			w.due = at
 		}
-		if contested || refused && (w.tries < mostTries || apart || slices.Contains(failed, owner)) {
+		if contested || refused && (w.tries < maxTries || apart || slices.Contains(failed, owner)) {
 			d.waiting[owner] = w
 		} else {
 			delete(d.waiting, owner)

@@ -124,7 +124,7 @@ func (j *job) seen(text string) {
 func (j *job) keepOriginal(current string) {
 	o := j.k.Originals
 	j.k.mu.Lock()
-	first := j.row.past.Original == nil && !j.row.past.Carried && !o.doubtful(j.row)
+	first := j.row.past.Original == nil && !j.row.past.Carried && !o.maybeOurs(j.row)
 	if first {
 		o.keep(j.row, current)
 	}
@@ -139,7 +139,7 @@ func (j *job) keepOriginal(current string) {
 func (j *job) keepFound(current string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
-	if r, o := j.row, j.k.Originals; r.past.Asked == nil && !r.releasing && !o.doubtful(r) {
+	if r, o := j.row, j.k.Originals; r.past.Asked == nil && !r.releasing && !o.maybeOurs(r) {
 		o.found(r, current)
 	}
 }

@@ -119,7 +119,7 @@ func (s *Originals) Keep(j Journal, earlier []byte) error {
 	}
 	s.dropGone()
 	if bad > 0 {
-		return fmt.Errorf("%d lines of what was there before us cannot be read", bad)
+		return fmt.Errorf("%d lines of original values cannot be read", bad)
 	}
 	return nil
 }
@@ -180,9 +180,9 @@ func (s *Originals) Wrote(there []string) (lost bool) {
 	return true
 }
 
-// doubtful reports whether the text found in a cgroup may be ours, from an earlier
+// maybeOurs reports whether the text found in a cgroup may be ours, from an earlier
 // keeper that left no line about it.
-func (s *Originals) doubtful(r *row) bool { return s.lost && s.older[r.dir] }
+func (s *Originals) maybeOurs(r *row) bool { return s.lost && s.older[r.dir] }
 
 // Copied is a setting of a container that the runtime got, too, and so has in its
 // stored copy.
@@ -369,7 +369,7 @@ func (s *Originals) flushLocked(now bool) {
 		s.unkept = err
 		s.retry.Note(time.Now(), err)
 	}
-	if cap(lines) <= mostRoom {
+	if cap(lines) <= maxRoom {
 		s.written = lines
 	}
 }
@@ -428,8 +428,8 @@ func (s *Originals) KeepTrying(ctx context.Context) error {
 	}
 }
 
-// mostRoom is the largest buffer for lines that is kept.
-const mostRoom = 16 << 10
+// maxRoom is the largest buffer for lines that is kept.
+const maxRoom = 16 << 10
 
 // allLocked are the lines of everything that is ours now.
 func (s *Originals) allLocked() []byte {

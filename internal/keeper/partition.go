@@ -375,8 +375,8 @@ func (s *partition) undo(k *Keeper) {
 	}
 }
 
-// spoiled reports whether a text is what the kernel writes for an invalid partition
+// invalidated reports whether a text is what the kernel writes for an invalid partition
 // of ours.
-func spoiled(p place, text, ours string) bool {
+func invalidated(p place, text, ours string) bool {
 	return p.key == cgroup.Partition && ours == "root" && strings.HasPrefix(text, "root invalid")
 }

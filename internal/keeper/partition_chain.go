@@ -205,7 +205,7 @@ func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	parted := k.table.inPartitions(func(string) bool { return true })
 	for at, o := range k.Originals.remembered {
 		if at.key == cgroup.Exclusive && o.Owner != chainOwner {
-			has, _ := cgroup.ParseIDs(o.Ours) // of what it wrote
+			has, _ := cgroup.ParseIDs(o.Ours) // the set that it wrote
 			parted = parted.Union(has)
 		}
 	}

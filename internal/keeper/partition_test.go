@@ -143,7 +143,7 @@ func TestSpoiledPartition(t *testing.T) {
 	r := partRig(t, "k/a", "k/b")
 	r.Apply(pod("k/a", "2-3"))
 	must(r.tree.WriteText("k/b", lifecycle.CPUSetCPUs, "", "1-2"))
-	r.wantFiles(t, "spoiled", map[string]string{"k/a/cpuset.cpus.partition": "root invalid"})
+	r.wantFiles(t, "invalidated", map[string]string{"k/a/cpuset.cpus.partition": "root invalid"})
 	out := r.Repair("of k/a")
 	if got := endings(out); !slices.Equal(got, []State{Refused, Refused}) || out[0].Err == nil {
 		t.Errorf("while it stands: %v", out)
@@ -159,12 +159,12 @@ func TestSpoiledPartition(t *testing.T) {
 // TestPartitionReleased has a keeper that knows the journal alone give back what
 // one before it made, also of what the kernel has ended.
 func TestPartitionReleased(t *testing.T) {
-	for _, spoiled := range []bool{false, true} {
+	for _, invalidated := range []bool{false, true} {
 		r := partRig(t, "k/q/a", "k/q/b")
 		j := &pages{}
 		must(r.Originals.Keep(j, nil))
 		r.Apply(pod("k/q/a", "2-3"))
-		if spoiled {
+		if invalidated {
 			must(r.tree.WriteText("k/q/b", lifecycle.CPUSetCPUs, "", "1-2"))
 		}
 		later := New(r.tree)
@@ -174,7 +174,7 @@ func TestPartitionReleased(t *testing.T) {
 		}
 		for _, o := range later.ReleaseAll() {
 			if o.Err != nil {
-				t.Errorf("spoiled %t: %+v", spoiled, o)
+				t.Errorf("invalidated %t: %+v", invalidated, o)
 			}
 		}
 		r.wantFiles(t, "released", map[string]string{

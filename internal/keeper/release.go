@@ -13,9 +13,9 @@ import (
 var (
 	// ErrTheirs is why a value is not restored: another program has changed it
 	// since it was written.
-	ErrTheirs = errors.New("somebody else changed it since")
+	ErrTheirs = errors.New("another program changed it since")
 	// ErrUnknown is why a value is not restored: its original is not known.
-	ErrUnknown = errors.New("what was there before is not known")
+	ErrUnknown = errors.New("the original value is not known")
 	// ErrOtherTree is why a value cannot be restored: it was written to another
 	// cgroup tree than the present one.
 	ErrOtherTree = errors.New("not in this cgroup tree")
@@ -35,7 +35,7 @@ func (k *Keeper) Cede() []Outcome {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		r := j.row
-		if !r.drifted(text) || r.at.Same(text, r.want) || spoiled(j.place, text, r.want) {
+		if !r.drifted(text) || r.at.Same(text, r.want) || invalidated(j.place, text, r.want) {
 			return true
 		}
 		r.leave(r.at.Refuse("release", r.want, fmt.Errorf("%w to %q", ErrTheirs, text)))
@@ -173,7 +173,7 @@ func (o *origin) isBack(at cgroup.Handle, text string) bool {
 // mayBeOurs reports whether a text is what a keeper wrote. Version 1 or the parent
 // may have removed a part of a list; shares have two weights.
 func (o *origin) mayBeOurs(at cgroup.Handle, text string) bool {
-	if spoiled(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.Was != "" && at.Same(text, o.Was) {
+	if invalidated(o.place(), text, o.Ours) || at.Same(text, o.Ours) || o.Was != "" && at.Same(text, o.Was) {
 		return true
 	}
 	if !o.place().isList() {

@@ -106,7 +106,7 @@ func (u *unit) plan() bool {
 		same = same && j.holds(j.found)
 	}
 	if !same {
-		u.grows = u.more() || j.k.tree.Version == cgroup.V1 && u.bounds()
+		u.grows = u.allowsMore() || j.k.tree.Version == cgroup.V1 && u.bounds()
 		return true
 	}
 	for _, j := range u.jobs {
@@ -168,9 +168,9 @@ func (u *unit) read() error {
 	return nil
 }
 
-// more reports whether a unit allows more than the present values. Quota and period
+// allowsMore reports whether a unit allows more than the present values. Quota and period
 // are a ratio: a longer period allows less.
-func (u *unit) more() bool {
+func (u *unit) allowsMore() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
 		return j.row.at.Compare(j.want, j.found) >= 0
 	}

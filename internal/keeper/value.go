@@ -69,7 +69,7 @@ type Outcome struct {
 
 // ErrHeld refuses CPUs that another cgroup of the same batch should have lost and
 // did not: a CPU is given to nobody before it is free.
-var ErrHeld = errors.New("another cgroup has not given these up")
+var ErrHeld = errors.New("another cgroup still has these")
 
 // KeepsApart reports whether the outcome is for a file that is never left to
 // another program.

@@ -25,7 +25,7 @@ type ConflictLimit struct {
 
 // ErrConflict is why a value is left alone: another program writes it again and
 // again.
-var ErrConflict = errors.New("somebody else writes it again and again")
+var ErrConflict = errors.New("another program writes it again and again")
 
 // ErrContested is why a value is written again less often: another program keeps
 // changing it, and it is not left to that program.
@@ -146,7 +146,7 @@ func (w *watch) conflict(r *row) {
 	case apart:
 		f.pause = firstPause
 	default:
-		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; it is left to them", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
+		r.left = r.at.Refuse("keep", r.want, fmt.Errorf("%w: %d times within %v; it is left to that program", ErrConflict, f.n, now.Sub(f.since).Round(time.Second)))
 	}
 }
 

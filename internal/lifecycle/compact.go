@@ -63,14 +63,14 @@ func together(texts ...*string) {
 	}
 }
 
-// mostPairs is how many entries of a map are moved. Pods have dozens. The author of
+// maxPairs is how many entries of a map are moved. Pods have dozens. The author of
 // one can write tens of thousands, and to make maps of these again takes longer
 // than all else; they stay in the map they came in.
-const mostPairs = 1024
+const maxPairs = 1024
 
 // pairs lists a map's keys, each before its value; nil of a map that is not moved.
 func pairs(m map[string]string) []string {
-	if len(m) > mostPairs {
+	if len(m) > maxPairs {
 		return nil
 	}
 	out := make([]string, 0, 2*len(m))
@@ -84,7 +84,7 @@ func pairs(m map[string]string) []string {
 // that was not moved as it is.
 func unpaired(list []string, was map[string]string) map[string]string {
 	switch {
-	case len(was) > mostPairs:
+	case len(was) > maxPairs:
 		return was
 	case len(list) == 0:
 		return nil

@@ -123,7 +123,7 @@ func noAgent(dir *os.File) error {
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || st.Uid == 0 {
 		return nil //nolint:nilerr // it has ended meanwhile, or is root
 	}
-	return fmt.Errorf("process %d of user %d has locked it, which is no agent and is passed over: end it", pid, st.Uid)
+	return fmt.Errorf("process %d of user %d has locked it, which is no agent and is ignored: end it", pid, st.Uid)
 }
 
 // ownerOf is the process that has locked a directory; 0 where that is not known.

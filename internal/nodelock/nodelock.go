@@ -27,7 +27,7 @@ type Taken struct {
 
 // Error names the other agent and says what to do.
 func (t *Taken) Error() string {
-	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays out and takes over when that one ends: run one agent on a node", t.By, t.Sign)
+	return fmt.Sprintf("another agent works on this node (%s): %s; this one stays in standby and takes over when that one ends: run one agent on a node", t.By, t.Sign)
 }
 
 // Lock is this agent's lock on a node.

@@ -151,7 +151,7 @@ func (r *Reporter) Foreign(d *Done, why string) {
 // calls it.
 func (r *Reporter) Absent() {
 	var names []string
-	r.View(func(v *View) { names = v.withoutCgroup(mostAbsent) })
+	r.View(func(v *View) { names = v.withoutCgroup(maxAbsent) })
 	now := r.Now()
 	switch first := r.absentAt.IsZero(); {
 	case len(names) == 0 && !first:
@@ -172,11 +172,11 @@ func (r *Reporter) Repaired(o keeper.Outcome) {
 			r.Log.Error("another program keeps changing a list that keeps containers apart; it is written again, less often", append(about, logkey.Err, o.Err)...)
 			return
 		}
-		r.Log.Warn("written again what others had undone", about...)
+		r.Log.Warn("restored a value that another program had changed", about...)
 	case keeper.Ceded:
-		r.Log.Warn("somebody else writes a value of ours; it is left to them", append(about, logkey.Err, o.Err)...)
+		r.Log.Warn("another program keeps writing a value of ours; it is left to that program", append(about, logkey.Err, o.Err)...)
 	case keeper.Refused:
-		r.Log.Warn("what others had undone cannot be written again", append(about, logkey.Err, o.Err)...)
+		r.Log.Warn("a value that another program had changed cannot be restored", append(about, logkey.Err, o.Err)...)
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// mostContested limits the files that others write in a status, and mostAbsent the
+// maxContested limits the files that others write in a status, and maxAbsent the
 // containers without a cgroup.
 const (
-	mostContested = 20
-	mostAbsent    = 20
+	maxContested = 20
+	maxAbsent    = 20
 )
 
 // Status returns what is decided on the node. The agent adds its own parts.
@@ -27,7 +27,7 @@ func Status(of Source) api.Node {
 }
 
 func (v *View) status() api.Node {
-	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(mostAbsent), Attachments: v.Attached()}
+	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxAbsent), Attachments: v.Attached()}
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
 		s := v.container(ctr)
@@ -48,7 +48,7 @@ func (v *View) status() api.Node {
 
 // contested lists the files of ours that others write.
 func contested(k *keeper.Keeper) (out []api.Contested) {
-	list, _, _ := k.Contests(mostContested)
+	list, _, _ := k.Contests(maxContested)
 	for _, f := range list {
 		s := api.Contested{Owner: f.Owner, File: f.File, Writes: f.Writes}
 		if f.Ceded != nil {

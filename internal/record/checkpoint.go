@@ -57,10 +57,10 @@ type Overlay struct {
 func Open(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	held, unread, err := read(data)
 	if err != nil {
-		log.Warn("the checkpoint is ignored; the runtime's records are used alone", logkey.Err, err)
+		log.Warn("the checkpoint is ignored; only the runtime's records are used", logkey.Err, err)
 	}
 	for _, err := range unread {
-		log.Warn("a part of the checkpoint is ignored; of this container or pod the runtime's record is used alone", logkey.Err, err)
+		log.Warn("a part of the checkpoint is ignored; for this container or pod only the runtime's record is used", logkey.Err, err)
 	}
 	return &Checkpoint{log: log, decision: decision, held: held, missing: map[string]int{}, woken: make(chan struct{}, 1)}
 }

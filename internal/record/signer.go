@@ -21,7 +21,7 @@ const longest = 4096
 // copy of it elsewhere is worthless, and a pod's author cannot write one.
 type Signer struct {
 	mu  sync.Mutex
-	mac hash.Hash // with the key; making a new one costs more than a code
+	mac hash.Hash // keyed; to make a new one would cost more than to compute a code
 }
 
 // NewSigner returns a signer with a key.

@@ -38,7 +38,7 @@ func Probe(files FS, feature string) lifecycle.Finding {
 	_, err = files.ReadFile(what[0])
 	switch {
 	case what[0] == "":
-		return lifecycle.Finding{Why: "nobody knows the feature " + feature}
+		return lifecycle.Finding{Why: "unknown feature " + feature}
 	case errors.Is(err, fs.ErrNotExist):
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: what[1]}
 	case err != nil:

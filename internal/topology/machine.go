@@ -106,7 +106,7 @@ type Device struct {
 	Numbers []string
 }
 
-// Layout is what a machine is made from if there is more than CPUs and memory.
+// Layout is the input of Build: everything that is known of a machine.
 type Layout struct {
 	CPUs  []CPU
 	Nodes []Node // CPUs are filled in by Build

@@ -281,7 +281,7 @@ var podNamed = regexp.MustCompile(`churn/[a-z]+-[0-9]+`)
 
 // names are the pods that some text is about, and what happens to all.
 func (s *storm) names(wrong []string) []string {
-	names := []string{"attached", "put aside"}
+	names := []string{"attached", "was renamed"}
 	for _, ref := range podNamed.FindAllString(strings.Join(wrong, " "), -1) {
 		_, name, _ := strings.Cut(ref, "/")
 		name, _, _ = strings.Cut(name, "/")

@@ -79,7 +79,7 @@ func (c *calls) pick(path string) relay.Held {
 			}}
 		case c.fail && !c.link.standby.Load() && method == "CreateContainer":
 			return relay.Held{Quick: true, Hook: func(context.Context, []byte) relay.Verdict {
-				return refuse(codes.Unavailable, "trimtab: it is not known yet what runs; failurePolicy.agent says that no container is created undecided")
+				return refuse(codes.Unavailable, "trimtab: it is not known yet what runs; failurePolicy.agent allows no container without a decision")
 			}}
 		}
 		return relay.Held{}
@@ -97,7 +97,7 @@ func (c *calls) decide(ctx context.Context, method string, call heldCall, msg []
 	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
 		v = relay.Verdict{}
 		if c.fail && method == "CreateContainer" {
-			v = refuse(codes.Internal, "trimtab: deciding failed; failurePolicy.agent says that no container is created undecided")
+			v = refuse(codes.Internal, "trimtab: deciding failed; failurePolicy.agent allows no container without a decision")
 		}
 	}
 	return v

@@ -17,8 +17,8 @@ const (
 	// budget is how long all servers together may take for one event, unless the
 	// event ends sooner: NRI runtimes wait two seconds for a plugin.
 	budget = 1500 * time.Millisecond
-	// mostTells limits the pending notices of past events.
-	mostTells = 1024
+	// maxNotices limits the pending notices of past events.
+	maxNotices = 1024
 )
 
 // SkipLabel with the value "true" keeps a pod from all servers, as with the
@@ -179,15 +179,15 @@ func (s *Servers) failed(srv *server, stage StageInfo, err error, out *lifecycle
 	if srv.r.Policy == Fail && stage.Waits {
 		return &Refusal{srv.name, err}
 	}
-	s.o.Log.Warn("hook server passed over", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
+	s.o.Log.Warn("hook server skipped", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
 	out.Problems = append(out.Problems, lifecycle.Problem{
 		Hook: lifecycle.OutsideHook, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "as if it were not there", Warning: true,
 	})
 	return nil
 }
 
-// tell is a notice of a past event.
-type tell struct {
+// notice is the notice of a past event.
+type notice struct {
 	stage     StageInfo
 	pod       *hooks.PodSandboxHookRequest
 	container *hooks.ContainerResourceHookRequest
@@ -200,7 +200,7 @@ func (s *Servers) Notify(ev *lifecycle.Event) {
 	if !ok || stage.Waits || ev.Pod == nil || skipped(ev.Pod) || len(s.asked(stage.Stage)) == 0 {
 		return
 	}
-	t := tell{stage: stage}
+	t := notice{stage: stage}
 	switch {
 	case stage.pod():
 		t.pod = podOut(ev.Pod)
@@ -210,27 +210,27 @@ func (s *Servers) Notify(ev *lifecycle.Event) {
 		return
 	}
 	select {
-	case s.tells <- t:
+	case s.notices <- t:
 	default:
 		atomic.AddUint64(&s.dropped, 1)
-		s.o.Log.Warn("hook servers are not told of an event: too many wait to be told", logkey.Event, string(stage.Stage))
+		s.o.Log.Warn("hook servers are not notified of an event: too many notices are pending", logkey.Event, string(stage.Stage))
 	}
 }
 
-// tellAll sends the pending notices, until ctx ends. Answers do not count.
-func (s *Servers) tellAll(ctx context.Context) {
+// notifyAll sends the pending notices, until ctx ends. Answers do not count.
+func (s *Servers) notifyAll(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case t := <-s.tells:
+		case t := <-s.notices:
 			for _, srv := range s.asked(t.stage.Stage) {
 				var req, resp proto.Message = t.pod, &hooks.PodSandboxHookResponse{}
 				if t.pod == nil {
 					req, resp = t.container, &hooks.ContainerResourceHookResponse{}
 				}
 				if err := srv.call(ctx, time.Time{}, t.stage, req, resp); err != nil && ctx.Err() == nil {
-					s.o.Log.Warn("a hook server was not told of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
+					s.o.Log.Warn("a hook server was not notified of an event", logkey.File, srv.name, logkey.Event, string(t.stage.Stage), logkey.Err, err)
 				}
 			}
 		}

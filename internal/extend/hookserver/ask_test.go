@@ -271,7 +271,7 @@ func TestCircuitThroughSteps(t *testing.T) {
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		l := &link{}
 		for range failures {
-			l.leave(&callError{away: true, text: "planted"}, clk.Now())
+			l.leave(&callError{unreachable: true, text: "planted"}, clk.Now())
 		}
 		clk.Step(step)
 		if clk.Pass(shortestRest - 1); l.enter(clk.Now()) == nil {
@@ -335,8 +335,8 @@ func TestSkipped(t *testing.T) {
 		}
 		ev.Kind = lifecycle.StopContainer
 		s.Notify(ev)
-		if len(s.tells) != asked {
-			t.Errorf("%s: %d to be told", value, len(s.tells))
+		if len(s.notices) != asked {
+			t.Errorf("%s: %d to be told", value, len(s.notices))
 		}
 		if value == "true" && len(f.seen()) > 0 {
 			t.Errorf("called: %v", f.seen())

@@ -26,8 +26,8 @@ const (
 	patience = 400 * time.Millisecond
 	// recheck finds a directory that was made or replaced without a notice.
 	recheck = 700 * time.Millisecond
-	// mostFiles limits how many files are read.
-	mostFiles = 64
+	// maxFiles limits how many files are read.
+	maxFiles = 64
 )
 
 // Options are the settings of Servers. Directory and Log are required.
@@ -49,7 +49,7 @@ type Options struct {
 // Servers are the hook servers of a directory.
 type Servers struct {
 	o       Options
-	tells   chan tell
+	notices chan notice
 	dropped uint64
 
 	mu    sync.RWMutex // guards all below; never held across I/O
@@ -78,7 +78,7 @@ func New(o Options) *Servers {
 	if o.Own != "" {
 		o.Own = filepath.Clean(o.Own)
 	}
-	return &Servers{o: o, files: map[string]*file{}, tells: make(chan tell, mostTells)}
+	return &Servers{o: o, files: map[string]*file{}, notices: make(chan notice, maxNotices)}
 }
 
 // Run watches the directory, and notifies servers of past events, until ctx ends.
@@ -86,7 +86,7 @@ func (s *Servers) Run(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.tellAll(ctx)
+		s.notifyAll(ctx)
 	}()
 	err := follow.Follower{Settle: settle, Patience: patience, Recheck: recheck, Dirs: s.dirs, Look: s.Look}.Run(ctx)
 	<-ended
@@ -119,7 +119,7 @@ func (s *Servers) dirs() []string {
 func (s *Servers) Look() {
 	names, err := s.list()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.o.Log.Error("hook servers are not read as they should be", logkey.File, s.o.Directory, logkey.Err, err)
+		s.o.Log.Error("the directory of hook servers cannot be used completely", logkey.File, s.o.Directory, logkey.Err, err)
 	}
 	if refused := (*distrust)(nil); err != nil && names == nil && !errors.As(err, &refused) {
 		s.mu.Lock()
@@ -168,8 +168,8 @@ func (s *Servers) list() ([]string, error) {
 		}
 	}
 	slices.Sort(names)
-	if len(names) > mostFiles {
-		return names[:mostFiles], fmt.Errorf("%s has %d files: only the first %d are used", s.o.Directory, len(names), mostFiles)
+	if len(names) > maxFiles {
+		return names[:maxFiles], fmt.Errorf("%s has %d files: only the first %d are used", s.o.Directory, len(names), maxFiles)
 	}
 	return names, nil
 }

@@ -118,7 +118,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"long":              {text: `{"remote-endpoint":"/` + strings.Repeat("x", 120) + `"}`, mode: 0o644, want: "at most 107"},
 		"odd policy":        {text: `{"remote-endpoint":"/a","failure-policy":"fail"}`, mode: 0o644, want: "want Ignore or Fail"},
 		"with scheme":       {text: `{"remote-endpoint":"unix:///run/a.sock"}`, mode: 0o644},
-		"odd stage and key": {text: `{"remote-endpoint":"/a","runtime-hooks":["PreTea"],"x":1}`, mode: 0o644, want: "unknown stages passed over: PreTea"},
+		"odd stage and key": {text: `{"remote-endpoint":"/a","runtime-hooks":["PreTea"],"x":1}`, mode: 0o644, want: "unknown stages ignored: PreTea"},
 		"huge":              {text: strings.Repeat(" ", maxFile) + good, mode: 0o644, want: "above 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

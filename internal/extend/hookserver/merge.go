@@ -21,20 +21,20 @@ type Rule struct{ Field, Rule string }
 // for the rows that say otherwise.
 func Rules() []Rule {
 	return []Rule{
-		{"pod labels, annotations", "laid over what the pod has"},
-		{"pod cgroup_parent", "another than the pod's is refused and reported: the kubelet owns its pods' cgroups (the existing proxy moves the pod)"},
+		{"pod labels, annotations", "added to the pod's, replacing those of the same key"},
+		{"pod cgroup_parent", "a parent other than the pod's is refused and reported: the kubelet owns its pods' cgroups (the existing proxy moves the pod)"},
 		{"pod resources", "not used, as in the existing proxy"},
-		{"container_annotations", "laid over what the container has"},
-		{"container_resources", "absent, nothing changes"},
-		{"cpu_period, cpu_shares, memory_limit_in_bytes", "taken where above 0"},
-		{"memory_swap_limit_in_bytes", "another than what was asked is refused and reported: nothing here sets swap"},
-		{"cpu_quota", "taken where not 0; -1 lifts the limit"},
-		{"oom_score_adj", "taken where within -1000 to 1000, 0 too: a server copies what it was asked with"},
-		{"cpuset_cpus, cpuset_mems", "taken where not empty; an empty list leaves what was asked (the existing proxy empties the cpuset)"},
-		{"unified", "laid over what was asked; files that another field stands for, and those of cpuset and cgroup, are refused and reported"},
-		{"hugepage_limits", "not used: what was asked stays"},
-		{"container_envs", "replaces all variables where there is any in it: what it leaves out is taken away; empty, nothing changes"},
-		{"container pod_cgroup_parent", "another than the pod's is refused and reported (the existing proxy moves the container)"},
+		{"container_annotations", "added to the container's, replacing those of the same key"},
+		{"container_resources", "if absent, nothing changes"},
+		{"cpu_period, cpu_shares, memory_limit_in_bytes", "applied if above 0"},
+		{"memory_swap_limit_in_bytes", "a value other than the request is refused and reported: nothing here sets swap"},
+		{"cpu_quota", "applied if not 0; -1 lifts the limit"},
+		{"oom_score_adj", "applied if within -1000 to 1000, also if 0: a server copies the request"},
+		{"cpuset_cpus, cpuset_mems", "applied if not empty; an empty list leaves the request (the existing proxy empties the cpuset)"},
+		{"unified", "added to the request; files that have a field of their own, and those of cpuset and cgroup, are refused and reported"},
+		{"hugepage_limits", "not used: the request stays"},
+		{"container_envs", "replaces all variables, if it has any: those it leaves out are removed; if empty, nothing changes"},
+		{"container pod_cgroup_parent", "a parent other than the pod's is refused and reported (the existing proxy moves the container)"},
 	}
 }
 
@@ -187,20 +187,20 @@ func (m *merge) resources(out, r *hooks.LinuxContainerResources) {
 	m.number("cpu_shares", &out.CpuShares, r.CpuShares, minShares, maxShares)
 	m.number("memory_limit_in_bytes", &out.MemoryLimitInBytes, r.MemoryLimitInBytes, 1, 1<<62)
 	if s := r.MemorySwapLimitInBytes; s > 0 && s != out.MemorySwapLimitInBytes {
-		m.add("memory_swap_limit_in_bytes", fmt.Sprint(s), "swap is not set by Trimtab", "what was asked stays")
+		m.add("memory_swap_limit_in_bytes", fmt.Sprint(s), "swap is not set by Trimtab", "the request stays")
 	}
 	switch q := r.CpuQuota; {
 	case q == 0:
 	case q == -1 || q >= minQuota:
 		out.CpuQuota = q
 	case q != out.CpuQuota:
-		m.add("cpu_quota", fmt.Sprint(q), fmt.Sprintf("is not -1 and below %d", minQuota), "what was asked stays")
+		m.add("cpu_quota", fmt.Sprint(q), fmt.Sprintf("is not -1 and below %d", minQuota), "the request stays")
 	}
 	switch o := r.OomScoreAdj; {
 	case o >= -oomBound && o <= oomBound:
 		out.OomScoreAdj = o
 	case o != out.OomScoreAdj:
-		m.add("oom_score_adj", fmt.Sprint(o), "is not within -1000 to 1000", "what was asked stays")
+		m.add("oom_score_adj", fmt.Sprint(o), "is not within -1000 to 1000", "the request stays")
 	}
 	m.list("cpuset_cpus", &out.CpusetCpus, r.CpusetCpus)
 	m.list("cpuset_mems", &out.CpusetMems, r.CpusetMems)
@@ -215,7 +215,7 @@ func (m *merge) number(field string, out *int64, v, least, most int64) {
 	switch {
 	case v <= 0 || v == *out:
 	case v < least || v > most:
-		m.add(field, fmt.Sprint(v), fmt.Sprintf("is not within %d to %d", least, most), "what was asked stays")
+		m.add(field, fmt.Sprint(v), fmt.Sprintf("is not within %d to %d", least, most), "the request stays")
 	default:
 		*out = v
 	}
@@ -229,7 +229,7 @@ func (m *merge) list(field string, out *string, text string) {
 	ids, err := topology.ParseList(text)
 	switch {
 	case err != nil:
-		m.add(field, text, err.Error(), "what was asked stays")
+		m.add(field, text, err.Error(), "the request stays")
 	case len(ids) == 0:
 	default:
 		if had, err := topology.ParseList(*out); err != nil || !slices.Equal(had, ids) {
@@ -246,13 +246,13 @@ func (m *merge) unified(out *hooks.LinuxContainerResources, file, text string) {
 	case out.Unified[file] == text && text != "":
 	case file == "" || strings.Trim(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" ||
 		!strings.Contains(file, ".") || strings.HasPrefix(file, "."):
-		m.add("unified", file, "is no file of a cgroup", leftOut)
+		m.add("unified", file, "is not a cgroup file", leftOut)
 	case strings.HasPrefix(file, "cpuset.") || strings.HasPrefix(file, "cgroup."):
-		m.add("unified", file, "would take what others were given, or move processes", leftOut)
+		m.add("unified", file, "would take CPUs or memory of others, or move processes", leftOut)
 	case slices.Contains(fielded, file):
-		m.add("unified", file, "another field of the answer stands for it", leftOut)
+		m.add("unified", file, "another field of the answer sets it", leftOut)
 	case strings.ContainsAny(text, "\x00") || len(text) > 4096:
-		m.add("unified", file, "has a value that no file of a cgroup takes", leftOut)
+		m.add("unified", file, "has a value that no cgroup file accepts", leftOut)
 	default:
 		if out.Unified == nil {
 			out.Unified = map[string]string{}

@@ -78,9 +78,9 @@ func TestMergeTable(t *testing.T) {
 		"unified": {resources(func(r *pRes) { r.Unified = map[string]string{"memory.low": "7"} }), func(r *pAsk) {
 			r.ContainerResources.Unified = map[string]string{"memory.high": "5", "memory.low": "7"}
 		}, ""},
-		"unified cpuset":  {resources(func(r *pRes) { r.Unified = map[string]string{"cpuset.cpus": "0-7"} }), nil, "take what others"},
+		"unified cpuset":  {resources(func(r *pRes) { r.Unified = map[string]string{"cpuset.cpus": "0-7"} }), nil, "take CPUs or memory of others"},
 		"unified freezer": {resources(func(r *pRes) { r.Unified = map[string]string{"cgroup.kill": "1"} }), nil, "move processes"},
-		"unified path":    {resources(func(r *pRes) { r.Unified = map[string]string{"../memory.max": "1"} }), nil, "no file of a cgroup"},
+		"unified path":    {resources(func(r *pRes) { r.Unified = map[string]string{"../memory.max": "1"} }), nil, "not a cgroup file"},
 		"unified twice":   {resources(func(r *pRes) { r.Unified = map[string]string{"cpu.max": "max"} }), nil, "another field"},
 	} {
 		t.Run(name, func(t *testing.T) {

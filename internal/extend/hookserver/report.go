@@ -71,12 +71,12 @@ func (f *file) state(now time.Time) State {
 	var wrong []string
 	switch {
 	case f.err != nil && f.server != nil:
-		wrong = append(wrong, f.err.Error()+"; what it said before stays in force")
+		wrong = append(wrong, f.err.Error()+"; its earlier content stays in force")
 	case f.err != nil:
 		wrong = append(wrong, f.err.Error())
 	}
 	if len(f.odd) > 0 {
-		wrong = append(wrong, fmt.Sprintf("unknown stages passed over: %s", short(strings.Join(f.odd, ", "))))
+		wrong = append(wrong, fmt.Sprintf("unknown stages ignored: %s", short(strings.Join(f.odd, ", "))))
 	}
 	if srv := f.server; srv != nil {
 		st.InForce, st.Endpoint, st.Policy, st.Stages = true, srv.r.Endpoint, srv.r.Policy, srv.r.Stages

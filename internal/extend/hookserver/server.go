@@ -262,8 +262,8 @@ func (e *overError) Error() string {
 
 // callError is what was wrong with a call.
 type callError struct {
-	away bool // it did not answer at all
-	text string
+	unreachable bool // it did not answer at all
+	text        string
 }
 
 func (e *callError) Error() string { return e.text }
@@ -300,7 +300,7 @@ func (l *link) leave(err error, now time.Time) {
 		l.lastErr = err
 	}
 	var call *callError
-	if err == nil || errors.As(err, &call) && !call.away {
+	if err == nil || errors.As(err, &call) && !call.unreachable {
 		l.inRow, l.rest = 0, 0
 		if err == nil {
 			l.lastErr = nil

@@ -40,11 +40,11 @@ type Report struct {
 
 // Options say where to look.
 type Options struct {
-	// HostRoot is where the node's root directory is seen: "/" on the node.
+	// HostRoot is where the node's root directory is mounted: "/" on the node.
 	HostRoot string
 	// Endpoint is the runtime's CRI socket; "" looks at the usual places.
 	Endpoint string
-	// KubeletRoot is the kubelet's directory, as the node names it.
+	// KubeletRoot is the kubelet's directory, as a path on the node.
 	KubeletRoot string
 	// ConfigFile is the agent's configuration, as the node names it.
 	ConfigFile string

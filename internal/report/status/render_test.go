@@ -55,7 +55,7 @@ func sample() api.Node {
 		ConfigGen: 3, ConfigError: "config.yaml:3: lok: unknown key\nthe configuration in force stays",
 		Contested: []api.Contested{
 			{Owner: "c1", File: "kubepods/podu/c1/cpuset.cpus", Writes: 31, Kept: "keep kubepods/podu/c1/cpuset.cpus: another program keeps changing it\x1b[1m"},
-			{Owner: "c2", File: "kubepods/podu/c2/cpu.max", Writes: 30, Left: "keep kubepods/podu/c2/cpu.max: somebody else writes it again and again"},
+			{Owner: "c2", File: "kubepods/podu/c2/cpu.max", Writes: 30, Left: "keep kubepods/podu/c2/cpu.max: another program writes it again and again"},
 		},
 		Unsaved: []string{"/s/originals.jsonl: no space left on device\x1b[1m", "/s/checkpoint.json: read-only file system"},
 		Hooks: []api.Hook{

@@ -63,9 +63,9 @@ func (r *reader) distance(dir string) []int {
 	return out
 }
 
-// settleDistances drops distances that are not between all nodes: a node came or
+// checkDistances drops distances that are not between all nodes: a node came or
 // went while the tree was read, or firmware left some out.
-func settleDistances(nodes []topology.Node) {
+func checkDistances(nodes []topology.Node) {
 	complete := true
 	for _, n := range nodes {
 		complete = complete && len(n.Distance) == len(nodes)

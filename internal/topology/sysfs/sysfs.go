@@ -61,8 +61,8 @@ func Memory(fsys fs.FS) ([]topology.Node, error) {
 // of each CPU.
 func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
 	nodes, nodeOf, local := r.nodes()
-	settleDistances(nodes)
-	tellMemory(nodes, local, r.tiers(), r.bandwidths(nodes))
+	checkDistances(nodes)
+	classifyMemory(nodes, local, r.tiers(), r.bandwidths(nodes))
 	return nodes, nodeOf
 }
 
