@@ -185,7 +185,11 @@ func (u *unplugged) host() {
 		now.Shared, now.Reclaimed = now.Online, now.Online
 		return
 	}
-	mo.choosing(func(p *pools.Policy) { p.Tree, p.Sizing = choose.NewTree(mo.machine), pools.NewSizing(mo.machine) })
+	mo.choosing(func(p *pools.Policy) {
+		was := p.Sizing
+		p.Tree, p.Sizing = choose.NewTree(mo.machine), pools.NewSizing(mo.machine)
+		p.Sizing.Expand, p.Sizing.Together, p.Sizing.Least = was.Expand, was.Together, was.Least
+	})
 	now.Reserved = mo.reserved().And(mo.machine.Online())
 	now.Shared = now.Online.Minus(now.Reserved)
 	now.Reclaimed = now.Shared

@@ -125,12 +125,20 @@ func (e *end) open(stream uint32, ended bool) {
 	e.try(e.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: e.request(), EndHeaders: true, EndStream: ended}))
 }
 
+// second writes to the same connection, for another goroutine: a frame is one write.
+func (e *end) second() *http2.Framer {
+	w := http2.NewFramer(e.conn, nil)
+	w.AllowIllegalWrites = true
+	return w
+}
+
 // answers has a backend acknowledge settings until its connection ends, and answer calls
 // where they end.
 func (e *end) answers() {
 	e.block.Reset()
 	_ = e.encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
 	block := bytes.Clone(e.block.Bytes())
+	w := e.second()
 	go func() {
 		for {
 			f, err := e.ReadFrame()
@@ -139,9 +147,9 @@ func (e *end) answers() {
 			}
 			switch h := f.Header(); {
 			case h.Type == http2.FrameSettings && !h.Flags.Has(http2.FlagSettingsAck):
-				_ = e.WriteSettingsAck()
+				_ = w.WriteSettingsAck()
 			case (h.Type == http2.FrameData || h.Type == http2.FrameHeaders) && h.Flags.Has(http2.FlagDataEndStream):
-				_ = e.WriteHeaders(http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: block, EndHeaders: true, EndStream: true})
+				_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: block, EndHeaders: true, EndStream: true})
 			}
 		}
 	}()

@@ -119,7 +119,7 @@ func TestAnnounced(t *testing.T) {
 	}
 	for _, way := range [][2]*end{{caller, backend}, {backend, caller}} {
 		from, to := way[0], way[1]
-		go func() { _ = from.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20)) }()
+		go func(w *http2.Framer) { _ = w.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20)) }(from.second())
 		to.until("a frame of 1 MiB", func(f http2.Frame) bool { return f.Header().Length == 1<<20 })
 	}
 	_ = caller.WriteRawFrame(0xfa, 0, 0, make([]byte, 1<<20+1)) // its header is enough

@@ -183,14 +183,16 @@ func TestKept(t *testing.T) {
 				<-release
 				return relay.Verdict{}
 			}))
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
 			answers := make(chan string, 10)
 			var all sync.WaitGroup
 			large := make([]byte, 15<<20) // of 64 MiB
 			for range 4 {
-				all.Go(func() { answers <- unary(bounded(t), c, "Deadline", large, o...) })
+				all.Go(func() { answers <- unary(ctx, c, "Deadline", large, o...) })
 				<-asked
 			}
-			got := unary(bounded(t), c, "Deadline", large, o...)
+			got := unary(ctx, c, "Deadline", large, o...)
 			if !strings.Contains(got, "ResourceExhausted") || !strings.Contains(got, "holds too many bytes") {
 				t.Errorf("the fifth: %.200s", got)
 			}
@@ -201,7 +203,7 @@ func TestKept(t *testing.T) {
 					t.Errorf("one of four: %.200s", got)
 				}
 			}
-			if got := unary(bounded(t), c, "Deadline", large, o...); !strings.HasPrefix(got, `"true, `) {
+			if got := unary(ctx, c, "Deadline", large, o...); !strings.HasPrefix(got, `"true, `) {
 				t.Errorf("afterwards: %.200s", got)
 			}
 		})

@@ -91,8 +91,9 @@ func TestEveryDependencyHasAReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, _, _ := strings.Cut(string(page), "\n`test/oracle` needs") // from there on it is about other modules
 	var reasons []string
-	for _, m := range regexp.MustCompile("(?m)^\\* `([^`]+)` \\((?:program|tests)\\): .{20,}$").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\* `([^`]+)` \\((?:program|tests)\\): .{20,}$").FindAllStringSubmatch(own, -1) {
 		reasons = append(reasons, m[1])
 	}
 	direct := directDependencies(t)
