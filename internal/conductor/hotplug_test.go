@@ -119,11 +119,7 @@ func (mo *model) plug(offline []int) {
 		}
 	}
 	mo.machine, _ = mo.machine.WithOnline(ids)
-	mo.choosing(func(p *pools.Policy) {
-		sizing := pools.NewSizing(mo.machine)
-		sizing.Expand, sizing.Least = p.Sizing.Expand, p.Sizing.Least
-		p.Tree, p.Sizing = choose.NewTree(mo.machine), sizing
-	})
+	mo.choosing(func(p *pools.Policy) { p.Tree, p.Sizing = choose.NewTree(mo.machine), sizingOf(mo.machine, p.Sizing) })
 	now := &mo.policy.Pools
 	now.Online, now.Reserved = mo.machine.Online(), mo.reserved().And(mo.machine.Online())
 	now.Shared = now.Online.Minus(now.Reserved)
@@ -245,6 +241,13 @@ func unpluggedRecovered(t *testing.T, seed int, history []step, offline func(res
 		}
 	}
 	return mo.broken
+}
+
+// sizingOf is how pools are sized on a machine, by the same rules as before.
+func sizingOf(m *topology.Machine, was *pools.Sizing) *pools.Sizing {
+	sizing := pools.NewSizing(m)
+	sizing.Expand, sizing.Together, sizing.Least = was.Expand, was.Together, was.Least
+	return sizing
 }
 
 // copied has the runtime's copies follow what is in the kernel, as the queue of updates

@@ -185,11 +185,7 @@ func (u *unplugged) host() {
 		now.Shared, now.Reclaimed = now.Online, now.Online
 		return
 	}
-	mo.choosing(func(p *pools.Policy) {
-		was := p.Sizing
-		p.Tree, p.Sizing = choose.NewTree(mo.machine), pools.NewSizing(mo.machine)
-		p.Sizing.Expand, p.Sizing.Together, p.Sizing.Least = was.Expand, was.Together, was.Least
-	})
+	mo.choosing(func(p *pools.Policy) { p.Tree, p.Sizing = choose.NewTree(mo.machine), sizingOf(mo.machine, p.Sizing) })
 	now.Reserved = mo.reserved().And(mo.machine.Online())
 	now.Shared = now.Online.Minus(now.Reserved)
 	now.Reclaimed = now.Shared
