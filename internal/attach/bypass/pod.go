@@ -92,6 +92,9 @@ func newPod(id string) *pod {
 // newCtr is a container as the runtime describes it. Its cgroup is at dir; "" where none
 // was found.
 func newCtr(d criclient.Container, dir string) *ctr {
+	if d.Stateless && dir == "" { // containerd after a kill in the middle of a start: without a cgroup nothing runs
+		d.State, d.Unread = lifecycle.StateUnknown, ""
+	}
 	c := &ctr{
 		id: d.ID, reported: d.Container, blank: d.Unread != "", running: d.State == lifecycle.StateRunning,
 		ended: d.State == lifecycle.StateStopped, seen: storedOf(&d.Resources), inStatus: d.InStatus != nil,

@@ -32,6 +32,8 @@ type Container struct {
 	*lifecycle.Container
 	// InStatus are its resources as its plain status has them; nil where it has none.
 	InStatus *lifecycle.Resources
+	// Stateless: the runtime describes it, and cannot tell whether it runs.
+	Stateless bool
 }
 
 // described is what lists and statuses say of pods and containers alike.
@@ -115,7 +117,10 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	if err != nil {
 		c.log.Debug("little is known of a container", logkey.Container, id, logkey.Err, err)
 	}
-	out := Container{containerOf(s.GetStatus(), cmp.Or(pod, v.SandboxID)), Resources(s.GetStatus().GetResources().GetLinux())}
+	out := Container{
+		Container: containerOf(s.GetStatus(), cmp.Or(pod, v.SandboxID)), InStatus: Resources(s.GetStatus().GetResources().GetLinux()),
+		Stateless: s.GetStatus().GetState() == cri.ContainerState_CONTAINER_UNKNOWN,
+	}
 	if out.InStatus != nil {
 		out.Resources = *out.InStatus
 	}
