@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
@@ -48,5 +49,18 @@ func TestStored(t *testing.T) {
 	var s stored
 	if left := s.put([]lifecycle.Value{{Field: lifecycle.OOMScoreAdj, Int: 1}}); len(left) != 1 || s != (stored{}) {
 		t.Errorf("put %+v, left %+v", s, left)
+	}
+}
+
+// TestStateless: a container of which the runtime cannot say whether it runs does not without a cgroup. With one it is taken
+// for running, so that nothing of its is given away.
+func TestStateless(t *testing.T) {
+	for dir, want := range map[string]lifecycle.State{"": lifecycle.StateUnknown, "kubepods/pod1/a": lifecycle.StateRunning} {
+		c := newCtr(criclient.Container{
+			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Unread: "the runtime says that its state is unknown"}, Stateless: true,
+		}, dir)
+		if c.reported.State != want || c.running != (want == lifecycle.StateRunning) || c.blank != c.running {
+			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.reported.State, c.running, c.blank, want)
+		}
 	}
 }
