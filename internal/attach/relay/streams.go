@@ -14,6 +14,9 @@ type streams struct {
 	open map[uint32]uint8
 	// since is when the last one closed, or the connection began.
 	since time.Time
+	// leaving: the backend has said that it deals with none above most.
+	leaving bool
+	most    uint32
 	// refused are those beyond maxStreams that the caller may still send for.
 	refused []uint32
 }
@@ -41,8 +44,9 @@ func (s *streams) close(stream uint32) {
 	}
 }
 
-// above closes those the backend will not deal with.
+// above closes those the backend will not deal with, also those that come later.
 func (s *streams) above(last uint32) {
+	s.leaving, s.most = true, last
 	for stream := range s.open {
 		if stream > last {
 			s.close(stream)
