@@ -43,18 +43,33 @@ describe() {
     kubelet)
       module=k8s.io/kubernetes expected=400
       recipe="$static -ldflags=-X=k8s.io/component-base/version.gitVersion=VERSION $module/cmd/kubelet" ;;
+    kube-apiserver | kube-controller-manager | kube-scheduler)
+      module=k8s.io/kubernetes expected=400 folder=kubernetes
+      recipe="$static -ldflags=-X=k8s.io/component-base/version.gitVersion=VERSION $module/cmd/$1" ;;
+    kubectl)
+      module=k8s.io/kubernetes expected=120
+      recipe="$static -ldflags=-X=k8s.io/component-base/version.gitVersion=VERSION $module/cmd/kubectl" ;;
+    topology-scheduler)
+      module=sigs.k8s.io/scheduler-plugins expected=400 folder=scheduler recipe="$static ." ;;
+    etcd)
+      module=go.etcd.io/etcd/server/v3 expected=90 recipe="CGO_ENABLED=0 $module" ;;
     helm)
       module=helm.sh/helm/v4 expected=240
       recipe="$static -ldflags=-X=$module/internal/version.version=VERSION $module/cmd/helm" ;;
     nfpm)
       module=github.com/goreleaser/nfpm/v2 expected=60 recipe="$static -ldflags=-X=main.version=VERSION $module/cmd/nfpm" ;;
+    promtool)
+      # Without the discovery of targets, which is most of it and checks no rule.
+      module=github.com/prometheus/prometheus expected=120
+      recipe="$static,remove_all_sd -ldflags=-X=github.com/prometheus/common/version.Version=VERSION $module/cmd/promtool" ;;
     golangci-lint)
       module=github.com/golangci/golangci-lint/v2 expected=120 recipe="CGO_ENABLED=0 $module/cmd/golangci-lint" ;;
     govulncheck)
       module=golang.org/x/vuln expected=10 recipe="CGO_ENABLED=0 $module/cmd/govulncheck" ;;
     h2spec)
       module=github.com/summerwind/h2spec expected=30 recipe="CGO_ENABLED=0 $module/cmd/h2spec" ;;
-    *) say "no such tool: $1 (containerd, containerd17, ctr, runc, kubelet, helm, nfpm, golangci-lint, govulncheck, h2spec)"; exit 2 ;;
+    *) say "no such tool: $1 (containerd, containerd17, ctr, runc, kubelet, kube-apiserver, kube-controller-manager, kube-scheduler,
+      topology-scheduler, kubectl, etcd, helm, nfpm, promtool, golangci-lint, govulncheck, h2spec)"; exit 2 ;;
   esac
 }
 
@@ -85,7 +100,7 @@ build() {
   cd "$here/$folder"
   version=$(awk -v m="$module" '$1 == m && $2 ~ /^v/ {print $2} $2 == m && $3 ~ /^v/ {print $3}' go.mod | head -1)
   [ -n "$version" ] || { say "$tool: $module is not in $here/$folder/go.mod"; exit 1; }
-  hash=$(cat go.mod go.sum <(echo "$go_version $(uname -m) $recipe") | sha256sum | cut -c1-12)
+  hash=$(cat go.mod go.sum $(find . -maxdepth 1 -name '*.go') <(echo "$go_version $(uname -m) $recipe") | sha256sum | cut -c1-12)
   dir=$cache/$tool-$version-$hash
   if [ ! -e "$dir/done" ] && [ -n "$built" ]; then
     say "$tool $version: is not built"
