@@ -111,7 +111,7 @@ type Want struct {
 	Passed topology.Set
 	// Loose: any of them will do.
 	Loose bool
-	// Memory is what a new owner that is bound to NUMA nodes may use.
+	// Memory is what a new owner may use.
 	Memory Memory
 }
 

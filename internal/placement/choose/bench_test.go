@@ -29,6 +29,13 @@ func BenchmarkChoose(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d%%full", shape, full), func(b *testing.B) {
 				benchmarkChoose(b, tree, wantsOn(m, full, true))
 			})
+			b.Run(fmt.Sprintf("%s/%d%%full/memory", shape, full), func(b *testing.B) {
+				wants := wantsOn(m, full, true)
+				for i := range wants {
+					wants[i].Memory, wants[i].MemoryLeft = 48<<30, memoryLeft(m)
+				}
+				benchmarkChoose(b, tree, wants)
+			})
 		}
 	}
 }
@@ -42,10 +49,7 @@ func BenchmarkBind(b *testing.B) {
 		for _, full := range []int{0, 50, 80} {
 			b.Run(fmt.Sprintf("%s/%d%%full", shape, full), func(b *testing.B) {
 				wants := wantsOn(m, full, true)
-				memory := make([]uint64, len(m.Nodes))
-				for i := range memory {
-					memory[i] = uint64(8+i%3*48) << 30
-				}
+				memory := memoryLeft(m)
 				fastest := make([]time.Duration, len(wants))
 				for i := 0; b.Loop(); i++ {
 					w := &wants[i%len(wants)]
@@ -69,6 +73,15 @@ func BenchmarkBind(b *testing.B) {
 			})
 		}
 	}
+}
+
+// memoryLeft is what is left of each NUMA node: every third has little.
+func memoryLeft(m *topology.Machine) []uint64 {
+	left := make([]uint64, len(m.Nodes))
+	for i := range left {
+		left[i] = uint64(8+i%3*48) << 30
+	}
+	return left
 }
 
 // withDistances is a machine whose firmware tells how far NUMA nodes are from each other

@@ -130,16 +130,14 @@ func (s *nodeSearch) size() *BindError {
 	return e
 }
 
-// find notes which nodes are near what is to be near, and which have no memory left.
+// find notes which nodes are near what is to be near, and what is left of their memory.
 func (s *nodeSearch) find(w *BindWant) {
 	for i := range s.tree.machine.Nodes {
 		if !s.tree.machine.Nodes[i].CPUs.And(w.Near).Empty() {
 			s.near |= 1 << i
 		}
-		if w.MemoryLeft != nil && w.MemoryLeft[i] == 0 {
-			s.full |= 1 << i
-		}
 	}
+	s.memory = s.tree.needOf(w.Memory, w.MemoryLeft)
 }
 
 // packagesFor is how many packages n CPUs need.

@@ -22,6 +22,7 @@ func (t *Tree) Choose(w Want) (Chosen, error) {
 		return Chosen{}, err
 	}
 	free = p.narrow(free)
+	p.weighMemory()
 	if !p.leaving(free) && !p.spread(free, w.N, w.Spread) {
 		return Chosen{}, &ShapeError{w.N, "cannot be put together from the whole cores there are"}
 	}

@@ -19,6 +19,7 @@ type filling struct {
 
 func (f *filling) add(p *picker, s share, c cost) {
 	f.far += p.far(s.group, f.shares)
+	f.nodes |= p.nodesIn(s.group, s.n)
 	f.shares, f.cost, f.left = append(f.shares, s), f.cost.plus(c), f.left+int(p.have[s.group])
 	if n := p.besides(s.group); n > 0 {
 		f.beside += n

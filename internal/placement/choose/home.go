@@ -33,7 +33,7 @@ func (t *Tree) Home(w HomeWant) (id int, why Reason, ok bool) {
 	for _, room := range w.Nodes {
 		i, _ := t.machine.NodeIndex(room.Node)
 		c := nodeSet{nodes: 1 << i, left: int(room.Left)}
-		c.rank[nearestMemory] = s.farMemory(c.nodes, math.MaxInt64)
+		c.rank[nearestMemory] = s.memory.far(c.nodes, math.MaxInt64)
 		c.rank[mostNodesNear] = -int64(s.near >> i & 1)
 		c.order(true)
 		s.sets = append(s.sets, c)

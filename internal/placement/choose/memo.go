@@ -10,6 +10,7 @@ type memo struct {
 // measured is what n CPUs of a group cost.
 type measured struct {
 	n, next int32
+	nodes   uint64 // NUMA nodes, as in candidate, of a group in several
 	cost    cost
 	ok      bool
 }
@@ -31,7 +32,8 @@ func (m *memo) find(group, n int) *measured {
 	return nil
 }
 
-func (m *memo) add(group, n int, c cost, ok bool) {
-	m.all = append(m.all, measured{int32(n), m.first[group], c, ok})
+func (m *memo) add(group int, e measured) {
+	e.next = m.first[group]
+	m.all = append(m.all, e)
 	m.first[group] = int32(len(m.all))
 }

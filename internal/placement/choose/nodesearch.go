@@ -18,8 +18,8 @@ type nodeSearch struct {
 	from     [topology.MaxNodes]int // the nodes that hold any
 	nodes    int                    // how many these are
 	near     uint64                 // those near what is to be near
-	full     uint64                 // those without memory
-	packages int                    // how many there may be, where that is asked
+	memory   memoryNeed
+	packages int // how many there may be, where that is asked
 
 	// Of the number of nodes that is tried at the moment:
 	k    int
@@ -159,7 +159,7 @@ func (s *nodeSearch) offer(set *nodesSoFar) {
 	c.rank[shortestBetween] = int64(set.far)
 	c.order(s.want.Roomy)
 	if len(s.sets) == 0 {
-		c.rank[nearestMemory] = s.farMemory(c.nodes, math.MaxInt64)
+		c.rank[nearestMemory] = s.memory.far(c.nodes, math.MaxInt64)
 		s.sets = append(s.sets, c)
 		return
 	}
@@ -170,7 +170,7 @@ func (s *nodeSearch) offer(set *nodesSoFar) {
 		if way == 0 { // how much worse it is does not matter
 			limit = best.rank[nearestMemory]
 		}
-		c.rank[nearestMemory] = s.farMemory(c.nodes, limit)
+		c.rank[nearestMemory] = s.memory.far(c.nodes, limit)
 		way, by = compareNodes(&c, best, mostPreferred)
 	}
 	switch {
@@ -256,55 +256,4 @@ func combinations(n, k int) int {
 		}
 	}
 	return c
-}
-
-// localDistance is what firmware tells of a node to itself (ACPI, SLIT), unreachable the
-// most it can tell.
-const localDistance, unreachable = 10, 254
-
-// farMemory is how much memory would not be on the nodes themselves, in MiB times how much
-// farther it is than theirs. Where that is more than a limit it says no more than that.
-func (s *nodeSearch) farMemory(nodes uint64, limit int64) (far int64) {
-	w := s.want
-	if w.Memory == 0 || w.MemoryLeft == nil {
-		return 0
-	}
-	short := w.Memory
-	for b := nodes; b != 0; b &= b - 1 {
-		short -= min(short, w.MemoryLeft[bits.TrailingZeros64(b)])
-	}
-	done, read := nodes|s.full, [topology.MaxNodes]uint8{}
-	for short > 0 && far <= limit {
-		next, way := s.nearestLeft(nodes, done, &read)
-		if next < 0 {
-			break
-		}
-		some := min(short, w.MemoryLeft[next])
-		far += int64(some>>20) * int64(max(0, way-localDistance))
-		short -= some
-		done |= 1 << next
-	}
-	return far + int64(short>>20)*(unreachable-localDistance)
-}
-
-// nearestLeft returns the node that is nearest to any of some and not done yet, the lowest of
-// equally near ones, and how far it is; -1 where there is none. read is how far the list of
-// each was read.
-func (s *nodeSearch) nearestLeft(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, way int) {
-	next = -1
-	for b := nodes; b != 0; b &= b - 1 {
-		i := bits.TrailingZeros64(b)
-		order := s.tree.nearest[i]
-		for int(read[i]) < len(order) && done>>order[read[i]]&1 != 0 {
-			read[i]++
-		}
-		if int(read[i]) == len(order) {
-			continue
-		}
-		o := int(order[read[i]])
-		if d := s.tree.machine.Distance(i, o); next < 0 || d < way || d == way && o < next {
-			next, way = o, d
-		}
-	}
-	return next, way
 }

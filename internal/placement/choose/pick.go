@@ -15,6 +15,8 @@ type picker struct {
 	nearName string
 	// leave is what is left of NUMA nodes.
 	leave []leave
+	// memory is how far it would be, nil where that is the same everywhere.
+	memory *weighed
 
 	*scratch
 	// Of the set that is chosen from at the moment, by group:
@@ -135,6 +137,7 @@ func (p *picker) runnersUp(r *Reason, parts []int, n int, best *candidate) {
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
 		}
+		c.nodes = p.nodesIn(part, n)
 		c.rank = p.rank(&c)
 		_, by := best.rank.before(&c.rank)
 		r.against(int(by), p.rule(by, r.Of), 1, p.tree.id(part))
@@ -210,12 +213,13 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	if m := p.known.find(key, n); m != nil {
 		return m.cost, m.ok
 	}
+	var nodes uint64
 	if g.ofCores {
 		c, ok = p.threads(at, n)
 	} else {
 		best, _, of, f, found := p.split(g, n)
-		if c, ok = f.cost, found; of > 0 {
-			c = best.cost
+		if c, nodes, ok = f.cost, f.nodes, found; of > 0 {
+			c, nodes = best.cost, best.nodes
 		}
 		p.release(f.shares)
 	}
@@ -225,7 +229,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 	if g.ofKind && g.threads == nil {
 		c.kinds++
 	}
-	p.known.add(key, n, c, ok)
+	p.known.add(key, measured{n: int32(n), cost: c, nodes: nodes, ok: ok})
 	return c, ok
 }
 
@@ -233,6 +237,7 @@ func (p *picker) measure(at, n int) (c cost, ok bool) {
 // to have.
 func (p *picker) alike(at int) bool {
 	return int(p.have[at]) == p.tree.groups[at].size && p.besides(at) == 0 &&
+		(p.memory == nil || p.tree.groups[at].node >= 0) &&
 		(p.nearby == nil || p.nearby[at] == 0) && (p.shared == nil || p.shared[at] == 0)
 }
 
@@ -249,6 +254,9 @@ func (p *picker) best(parts []int, n int, used []share) (best candidate, by crit
 		var ok bool
 		if c.cost, ok = p.measure(part, n); !ok {
 			continue
+		}
+		if p.memory != nil {
+			c.nodes = p.nodesOf(used) | p.nodesIn(part, n)
 		}
 		c.rank = p.rank(&c)
 		of++

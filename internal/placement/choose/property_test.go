@@ -2,6 +2,7 @@ package choose
 
 import (
 	"math/bits"
+	"slices"
 	"testing"
 
 	"github.com/trimtab/trimtab/internal/topology"
@@ -147,6 +148,12 @@ func TestNoSubsetIsBetter(t *testing.T) {
 		if tree.uniform && rapid.Bool().Draw(t, "pools") { // of cores of different sizes whole ones come first
 			w.Shared = someOf(t, m, "shared").And(w.From)
 		}
+		if rapid.Bool().Draw(t, "memory") {
+			w.Memory = uint64(rapid.IntRange(1, 20).Draw(t, "GiB")) << 30
+			for range m.Nodes {
+				w.MemoryLeft = append(w.MemoryLeft, uint64(rapid.IntRange(0, 20).Draw(t, "GiB left"))<<30)
+			}
+		}
 		got, err := tree.Choose(w)
 		if err != nil {
 			return
@@ -182,7 +189,8 @@ func hybridOf(t *rapid.T, m *topology.Machine) *topology.Machine {
 
 // price counts, level by level, how many groups some CPUs are in, nested as the
 // levels are, up to the first with more than one; then the cores, those broken, and CPUs of
-// shared pools. Inside of a NUMA node kinds of cores come first.
+// shared pools. Inside of a NUMA node kinds of cores come first. Of one NUMA node it says how
+// far the memory is.
 func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 	var out []int
 	for _, l := range []topology.Level{
@@ -199,6 +207,9 @@ func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 		}
 		n := m.Count(l, s)
 		out = append(out, n)
+		if l == topology.NodeLevel && n == 1 {
+			out = append(out, farMemory(m, w, s))
+		}
 		switch {
 		case n == 1:
 			continue
@@ -217,6 +228,32 @@ func price(m *topology.Machine, w *Want, hybrid bool, s topology.Set) []int {
 		}
 	}
 	return append(out, broken, s.And(w.Shared).Len())
+}
+
+// farMemory is how much of the memory asked for is not on the NUMA node of some CPUs, in MiB
+// times how far the nearest nodes are that have it.
+func farMemory(m *topology.Machine, w *Want, s topology.Set) (far int) {
+	if w.MemoryLeft == nil {
+		return 0
+	}
+	at := slices.IndexFunc(m.Nodes, func(n topology.Node) bool { return !n.CPUs.And(s).Empty() })
+	order := make([]int, len(m.Nodes))
+	for i := range order {
+		order[i] = i
+	}
+	away := func(i int) int {
+		if i == at {
+			return 0
+		}
+		return m.Distance(at, i) - 10
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return away(a) - away(b) })
+	short := w.Memory
+	for _, i := range order {
+		some := min(short, w.MemoryLeft[i])
+		far, short = far+int(some>>20)*away(i), short-some
+	}
+	return far + int(short>>20)*(unreachable-localDistance)
 }
 
 // ofKinds counts of how many kinds the cores of some CPUs are, and how many of them are taken

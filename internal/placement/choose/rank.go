@@ -13,6 +13,9 @@ type candidate struct {
 	far    int // from the groups already filled, and those beside
 	beside int // how many CPUs it has that the chosen ones are used with
 	left   int // how many of its CPUs are free
+	// nodes are the NUMA nodes of it and of the groups already filled, by index, a bit each,
+	// where memory counts.
+	nodes uint64
 }
 
 // cost is what a choice uses up: how many groups of each level it is in, of how
@@ -47,6 +50,7 @@ const (
 	fewestDies
 	fewestNodes
 	mostCPUsNear
+	leastFarMemory
 	shortestWay
 	fewestKinds
 	fewestSplit
@@ -69,6 +73,7 @@ var criteria = [...]string{
 	fewestDies:      "the fewest dies",
 	fewestNodes:     "the fewest NUMA nodes",
 	mostCPUsNear:    "the most CPUs near ", // what is near is said by the question
+	leastFarMemory:  "the nearest memory",
 	shortestWay:     "the shortest way to the others chosen",
 	fewestKinds:     "the fewest kinds of cores",
 	fewestSplit:     "the fewest cores shared with others",
@@ -111,6 +116,9 @@ func (p *picker) rank(c *candidate) rank {
 	}
 	if p.tree.hybrid && p.want.Cores != SpreadThreads && p.want.Cores != OneThread {
 		r[fewestSplit] = int32(c.cost.split)
+	}
+	if p.memory != nil {
+		r[leastFarMemory] = p.farMemory(c.nodes)
 	}
 	if p.want.Efficient {
 		r[fewestEfficient] *= -1

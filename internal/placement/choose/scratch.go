@@ -13,6 +13,7 @@ type scratch struct {
 	known   memo
 	some    []share
 	lists   [][]share // that nothing uses at the moment
+	weighed weighed
 	// sets are choices of NUMA nodes: those that are equal by their nodes, and others.
 	sets, worse []nodeSet
 }

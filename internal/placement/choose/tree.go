@@ -114,7 +114,8 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, ofKind b
 		for _, s := range sets {
 			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
-			g.ofCores = g.ofCores && t.groups[part].threads != nil && !kinds // as where each has an L2 cache of its own
+			// As where each has an L2 cache of its own; NUMA nodes of one core are nodes.
+			g.ofCores = g.ofCores && t.groups[part].threads != nil && !kinds && g.node >= 0
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
 		break

@@ -63,6 +63,10 @@ type Want struct {
 	// Leave is left to others where enough is left beside. It does not count with
 	// Spread.
 	Leave []Left
+	// Memory is how many bytes are to be near the CPUs, MemoryLeft how many are left of
+	// each node of the machine, in its order; nil where that is not known.
+	Memory     uint64
+	MemoryLeft []uint64
 	// Efficient prefers efficient cores to others, also where there are too few for all.
 	Efficient bool
 	// Roomy prefers the group with the most left over to the one with the

@@ -99,7 +99,9 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.Want)
 		q.From = q.From.Union(w.Passed)
 		cpus, why, err = p.bind(v, s, q, w.Memory)
 	default:
-		cpus, why, err = p.among(p.question(v, s, w.N, w.Passed), w.Passed)
+		q := p.question(v, s, w.N, w.Passed)
+		q.Memory, q.MemoryLeft = w.Memory.Bytes, w.Memory.Left
+		cpus, why, err = p.among(q, w.Passed)
 	}
 	return placement.Assignment{CPUs: cpus, Why: words(why)}, err
 }
