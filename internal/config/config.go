@@ -37,14 +37,14 @@ type Config struct {
 	Pools Pools `json:"pools"`
 	// Placement says who chooses CPUs, and how large pools are.
 	Placement Placement `json:"placement"`
-	// Authority says whose word it is which containers own CPUs. With "agent" it is
-	// the agent's, and the kubelet's CPU manager policy is to be "none". With
+	// Authority says who decides which containers own CPUs. With "agent" the
+	// agent does, and the kubelet's CPU manager policy must be "none". With
 	// "kubelet" the kubelet's static CPU manager gives CPUs away: the agent keeps
-	// everybody else off them, shapes the rest, and lets nobody own any itself.
+	// all other containers off them, shapes the rest, and gives no CPUs away itself.
 	Authority string `json:"authority" default:"agent" check:"agent|kubelet"`
 	// Hooks switches and tunes each hook.
 	Hooks hook.Options `json:"hooks"`
-	// PodSpec says who is asked for what the runtime does not tell of pods.
+	// PodSpec says where the agent reads what the runtime does not report of pods.
 	PodSpec PodSpec `json:"podspec" restart:"yes"`
 	// Attach is how the agent learns of containers and gives them what was
 	// decided: "nri" is a plugin of the runtime and acts before a container
@@ -68,8 +68,11 @@ type Config struct {
 	Keeper Keeper `json:"keeper"`
 	// Paths are the files and directories of the agent.
 	Paths Paths `json:"paths" restart:"yes"`
-	// HTTP configures the metrics page and the probes.
+	// HTTP configures the metrics page, the probes and the web page of the node.
 	HTTP HTTP `json:"http" restart:"yes"`
+	// Cluster says what the agent does through the Kubernetes API server. A node
+	// needs none of it to keep its promises.
+	Cluster Cluster `json:"cluster" restart:"yes"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
 }
@@ -95,6 +98,11 @@ type Rule struct {
 	// Namespaces are names of namespaces, or patterns of them: "*" stands for
 	// any letters, "?" for one, "[a-c]" for one of some.
 	Namespaces []string `json:"namespaces" check:"namespaces"`
+	// NamespaceSelector narrows the rule to those of these namespaces whose labels
+	// match, as kubectl takes label selectors: "team=db,tier!=test". Labels are read
+	// through the API server (cluster.enabled), and the last answer is kept. A
+	// namespace whose labels were never read does not match.
+	NamespaceSelector string `json:"namespaceSelector" check:"label selector"`
 	// Decision is "allow", "cap" or "refuse". Capped, assigned CPUs are at most
 	// the pod's CPU limit and request, batch resources are for pods that are
 	// BestEffort to Kubernetes, and huge pages are at most what Kubernetes gave
@@ -119,8 +127,8 @@ type Pools struct {
 	// System is the CPU list of containers of class system; empty treats
 	// them like pods without a class.
 	System string `json:"system" check:"CPU list"`
-	// HardReserved keeps everybody but containers of class system off reserved
-	// CPUs. Off, pods that no pool is for may run there.
+	// HardReserved keeps all containers but those of class system off reserved
+	// CPUs. Without it, containers of pods without a class may run there.
 	HardReserved bool `json:"hardReserved"`
 }
 
@@ -170,7 +178,7 @@ type NRI struct {
 	Enabled bool `json:"enabled" default:"true" restart:"yes"`
 	// Socket is the runtime's NRI socket.
 	Socket string `json:"socket" default:"/var/run/nri/nri.sock" check:"socket" restart:"yes"`
-	// Name is the plugin name told to the runtime.
+	// Name is the name that the plugin registers with at the runtime.
 	Name string `json:"name" default:"trimtab" check:"plugin name" restart:"yes"`
 	// Index orders plugins in the runtime: two digits, in quotes.
 	Index string `json:"index" default:"90" check:"plugin index" restart:"yes"`
@@ -182,16 +190,16 @@ type NRI struct {
 	// written when it starts.
 	Cede []string `json:"cede" check:"fields"`
 	// DisabledStages are moments at which the agent changes nothing in the runtime's
-	// call: PreCreateContainer, PreUpdateContainerResources. What the kernel's files
-	// have is written afterwards; what a creation alone can bring is reported as not
-	// applied.
-	DisabledStages []string `json:"disabledStages" check:"stages" restart:"yes"`
+	// call: PreCreateContainer, PreUpdateContainerResources. The agent writes values
+	// of kernel files afterwards. It reports values that only a creation can set,
+	// such as environment variables, as not applied.
+	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
 // Pace returns UpdateInterval as a duration.
 func (n NRI) Pace() time.Duration { return time.Duration(n.UpdateInterval) * time.Millisecond }
 
-// PodSpec says who is asked for what the runtime does not tell of pods:
+// PodSpec says where the agent reads what the runtime does not report of pods:
 // requests, init containers and sidecars, resources of the pod as a whole.
 // Nothing of it is needed: without a spec a container counts as an app
 // container.
@@ -205,6 +213,9 @@ type PodSpec struct {
 	Poll int `json:"pollSeconds" default:"10" check:"1..3600"`
 	// Kubelet says how the kubelet is asked.
 	Kubelet KubeletClient `json:"kubelet"`
+	// APIServer watches this node's pods at the API server while the kubelet's own
+	// sources do not answer. It needs cluster.enabled.
+	APIServer bool `json:"apiServer" default:"true"`
 }
 
 // KubeletClient says how the kubelet is asked: by its Pods API first, by /pods
@@ -235,8 +246,8 @@ type KubeletClient struct {
 	CertFile string `json:"certFile" check:"path or empty"`
 	// KeyFile is the key of certFile.
 	KeyFile string `json:"keyFile" check:"path or empty"`
-	// SkipVerify takes any certificate. Whoever answers at url is sent the token
-	// then, and believed.
+	// SkipVerify accepts any certificate. The agent then sends the token to any
+	// server that answers at url, and believes its answer.
 	SkipVerify bool `json:"insecureSkipVerify"`
 	// NodeName is the name pods' node must have, so that another node's kubelet
 	// is not believed; empty takes the one name that all pods agree on.
@@ -256,28 +267,28 @@ type CRI struct {
 	// --container-runtime-endpoint=unix:// and this path.
 	Socket string `json:"socket" default:"/var/run/trimtab/cri.sock" check:"socket"`
 	// DisabledStages are moments at which the agent changes nothing in the runtime's
-	// call: PreCreateContainer, PreUpdateContainerResources. What the kernel's files
-	// have is written afterwards; what a creation alone can bring is reported as not
-	// applied.
-	DisabledStages []string `json:"disabledStages" check:"stages" restart:"yes"`
+	// call: PreCreateContainer, PreUpdateContainerResources. The agent writes values
+	// of kernel files afterwards. It reports values that only a creation can set,
+	// such as environment variables, as not applied.
+	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
 // Bypass configures the bypass attachment.
 type Bypass struct {
 	// CgroupRoot is the kubelet's --cgroup-root, below which its kubepods
-	// cgroups are; empty, they are at the root of the hierarchy. Pods the
-	// runtime tells of are found wherever they are.
+	// cgroups are; empty, they are at the root of the hierarchy. Pods that the
+	// runtime lists are found in any cgroup.
 	CgroupRoot string `json:"cgroupRoot" check:"path or empty"`
-	// Resync is how often everything is listed and compared, whatever was told
-	// meanwhile, in seconds.
+	// Resync is how often the agent lists all pods and containers and compares
+	// them with what it knows from notices, in seconds.
 	Resync int `json:"resyncSeconds" default:"60" check:"5..3600"`
 }
 
 // HookServers says which policies outside of Trimtab are asked: servers of
 // runtime.v1alpha1.RuntimeHookService.
 type HookServers struct {
-	// Directory holds a JSON file per server and is followed; empty, nobody is
-	// asked.
+	// Directory holds a JSON file per server, and the agent watches it. Empty, the
+	// agent calls no server.
 	Directory string `json:"directory" default:"/etc/runtime/hookserver.d" check:"path or empty"`
 	// Timeout is how long one server may take for one call, in milliseconds. All
 	// servers of an event together have at most 1500.
@@ -291,7 +302,7 @@ type HookServers struct {
 	// call: PreCreateContainer, PreUpdateContainerResources. What the kernel's files
 	// have is written afterwards; what a creation alone can bring is reported as not
 	// applied. The file register does not name them, so that proxies do not ask.
-	DisabledStages []string `json:"disabledStages" check:"stages" restart:"yes"`
+	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
 // Patience returns Timeout as a duration.
@@ -310,12 +321,13 @@ type Cgroup struct {
 
 // Keeper says how values are kept in the kernel once they are there.
 type Keeper struct {
-	// GiveUpAfter is how often within a minute one file that somebody else
-	// writes is put right, after which it is left to them, and reported, until
-	// another value is decided for it, the configuration of the keeper changes or
-	// the agent is started anew. Lists of CPUs and memory nodes and partitions,
-	// which keep containers apart, are never left to others: they are written again
-	// less often, every 10 s at last, and reported. 0 never gives up, nor slows down.
+	// GiveUpAfter is how often within a minute the agent repairs one file that
+	// another program writes. After that it leaves the file to that program and
+	// reports it, until it decides another value for it, the configuration of the
+	// keeper changes or the agent starts anew. It never leaves lists of CPUs and
+	// memory nodes, and partitions, to others, as they keep containers apart: it
+	// repairs them less often, every 10 s at last, and reports it. 0 never gives up,
+	// nor slows down.
 	GiveUpAfter int `json:"giveUpAfter" default:"30" check:"0..10000"`
 }
 
@@ -339,12 +351,16 @@ type Paths struct {
 	State string `json:"state" default:"/var/lib/trimtab" check:"path"`
 }
 
-// HTTP configures the metrics page and the probes.
+// HTTP configures the metrics page, the probes and the web page of the node.
 type HTTP struct {
 	// Address is where /metrics, /healthz and /readyz are served, e.g.
-	// "127.0.0.1:9464". Empty, nothing is: the page is for whoever reaches the
-	// port, so a node opens it only when told to.
+	// "127.0.0.1:9464". Empty, the agent serves none of them. Every client that can
+	// reach the port can read the pages, so the default is empty.
 	Address string `json:"address" check:"address or empty"`
+	// Page serves the web page of the node at /page/ of the address, too: the map
+	// of its CPUs with the names of their pods, and why. It only reads. Everybody
+	// who reaches the port can see it.
+	Page bool `json:"page"`
 }
 
 // Log configures the agent's log.
@@ -353,4 +369,61 @@ type Log struct {
 	Level string `json:"level" default:"info" check:"debug|info|warn|error"`
 	// Format is text for people or json for machines.
 	Format string `json:"format" default:"text" check:"text|json" restart:"yes"`
+}
+
+// Cluster says what the agent does through the Kubernetes API server.
+type Cluster struct {
+	// Enabled switches on what is below. Off, the API server is asked nothing.
+	Enabled bool `json:"enabled"`
+	// Kubeconfig is the file that says where the API server is and who asks. Empty,
+	// the service account of the agent's pod is used.
+	Kubeconfig string `json:"kubeconfig" check:"path or empty"`
+	// NodeName is the name of this node's Node object. Empty, it is the environment
+	// variable NODE_NAME, else the host name.
+	NodeName string `json:"nodeName" check:"node name"`
+	// Namespace is where the agent's ConfigMaps are. Empty, it is the environment
+	// variable POD_NAMESPACE, else that of the service account.
+	Namespace string `json:"namespace" check:"namespace or empty"`
+	// Events writes Kubernetes events on pods whose requests were refused or degraded,
+	// or whose values are not in force.
+	Events bool `json:"events" default:"true"`
+	// NodeCondition keeps the node condition TrimtabReady.
+	NodeCondition bool `json:"nodeCondition" default:"true"`
+	// PodAnnotation writes class, CPUs and memory nodes of each pod into its annotation
+	// trimtab.io/placement. The chart then lets the agents change pods of their node.
+	PodAnnotation bool `json:"podAnnotation"`
+	// Topology says what is published of the NUMA nodes, for schedulers.
+	Topology TopologyReport `json:"topology"`
+	// Config says what of the configuration is read from the API server.
+	Config ClusterConfig `json:"config"`
+}
+
+// ClusterConfig says what of the configuration is read from the API server.
+type ClusterConfig struct {
+	// Enabled reads the ConfigMaps with the label trimtab.io/config: trimtab-cluster,
+	// trimtab-group-NAME and trimtab-node-NODE. They stand above the node's file, in
+	// this order.
+	Enabled bool `json:"enabled" default:"true"`
+	// AlsoRead lists other agents whose objects for this node are read, below the
+	// ConfigMaps: "koordinator" (NodeSLO, and annotations of the Node), "nri-plugins"
+	// (BalloonsPolicy, TopologyAwarePolicy: status names them, they have no effect).
+	AlsoRead []string `json:"alsoRead" check:"koordinator|nri-plugins"`
+}
+
+// TopologyReport says what is published of the node's NUMA nodes, for schedulers.
+type TopologyReport struct {
+	// Enabled publishes a NodeResourceTopology of the node, if the cluster has its
+	// CustomResourceDefinition and no other program writes that object.
+	Enabled bool `json:"enabled" default:"true"`
+	// Policy is what schedulers are told of how strictly a container's CPUs and memory
+	// come from one NUMA node. With "single-numa-node" the plugin
+	// NodeResourceTopologyMatch sends no Guaranteed pod here that fits in none. With
+	// authority: kubelet it is to be the kubelet's topologyManagerPolicy.
+	Policy string `json:"policy" default:"best-effort" check:"none|best-effort|restricted|single-numa-node"`
+	// Scope is what has to fit into one NUMA node: each "container", or the whole
+	// "pod".
+	Scope string `json:"scope" default:"container" check:"container|pod"`
+	// Koordinator adds the annotations that Koordinator's scheduler reads. It is for
+	// nodes without koordlet, which writes them itself.
+	Koordinator bool `json:"koordinator"`
 }

@@ -21,16 +21,6 @@ func (d *decoder) problem(line int, path, format string, args ...any) {
 	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: path, What: fmt.Sprintf(format, args...)})
 }
 
-// lineOf returns the line of a path, or of the nearest section above it.
-func (d *decoder) lineOf(path string) int {
-	for {
-		if line, ok := d.lines[path]; ok {
-			return line
-		}
-		path = parentOf(path)
-	}
-}
-
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind == yaml.AliasNode {
 		d.problem(n.Line, path, "aliases are not supported; write the value out")
@@ -118,7 +108,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case k == reflect.Int:
 		d.problem(n.Line, path, "want an integer, got %s", describe(n))
 	default:
-		// A field of a kind nobody taught the decoder; a test looks for these.
+		// A Go kind that the decoder does not support; a test looks for such fields.
 		d.problem(n.Line, path, "keys of kind %s cannot be read", k)
 	}
 }

@@ -17,8 +17,8 @@ const (
 	settle = 100 * time.Millisecond
 	// patience bounds settle in a directory that is never quiet.
 	patience = 2 * time.Second
-	// recheck is how often the file is looked at without having been told: a
-	// watch dies with its directory and is blind on some network file systems.
+	// recheck is how often the file is read without a notice of inotify: a watch
+	// ends with its directory, and some network file systems send no notices.
 	recheck = 10 * time.Second
 )
 
@@ -31,11 +31,13 @@ type Follower struct {
 	// Override, where not nil, puts what stands above the file (flags) over
 	// each configuration read from it.
 	Override func(*Config)
+	// Parse reads the file's content; nil is the function of that name.
+	Parse func(name string, data []byte) (Config, error)
 	// Apply puts a configuration in force. Where it fails, the one before
 	// stays, and the new one is not tried again until the file changes.
 	Apply func(Config) error
-	// Report is told why the newest content of the file is not in force, once
-	// per reason, with all problems; and nil when it is in force again.
+	// Report is called with the reason why the newest content of the file is not in
+	// force, once per reason, with all problems; and with nil when it is in force again.
 	Report func(error)
 }
 
@@ -61,7 +63,7 @@ type following struct {
 
 // look reads the file and acts where its content is new.
 func (r *following) look() {
-	data, err := read(r.File)
+	data, err := Read(r.File)
 	if err != nil {
 		// Back with the same content, it must be found in force again.
 		r.read = false
@@ -72,7 +74,11 @@ func (r *following) look() {
 		return
 	}
 	r.read, r.content = true, data
-	c, err := Parse(r.File, data)
+	parse := Parse
+	if r.Parse != nil {
+		parse = r.Parse
+	}
+	c, err := parse(r.File, data)
 	if err != nil {
 		r.report(fmt.Errorf("%w\nthe configuration in force stays", err))
 		return

@@ -17,7 +17,7 @@ func nearest(word string, candidates []string) (string, int) {
 // distance is the number of single-letter insertions, deletions, replacements
 // and swaps of neighbours that turn a into b.
 func distance(a, b string) int {
-	// Nobody's key is this long; the bound keeps foreign text cheap.
+	// No key is this long. The bound limits the work for long unknown keys.
 	const most = 64
 	a, b = a[:min(len(a), most)], b[:min(len(b), most)]
 	var rows [3][]int // the row before last, the last, the current one

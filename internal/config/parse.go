@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -20,14 +19,16 @@ const MaxSize = 1 << 20
 // Load reads, checks and completes a configuration file. An unreadable file
 // gives the error of the file system, a bad one an *Error.
 func Load(file string) (Config, error) {
-	data, err := read(file)
+	data, err := Read(file)
 	if err != nil {
 		return Config{}, err
 	}
 	return Parse(file, data)
 }
 
-func read(file string) ([]byte, error) {
+// Read reads a configuration file, without looking at what it holds; of one that is
+// too large, the beginning.
+func Read(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
@@ -43,26 +44,8 @@ func read(file string) ([]byte, error) {
 // Parse checks a configuration and completes it with the defaults. name stands
 // for the file in messages. What is wrong comes back as one *Error.
 func Parse(name string, data []byte) (Config, error) {
-	c := Default()
-	// A file must say what it is: here alone no default applies.
-	c.APIVersion, c.Kind = "", ""
-	root, problems := document(name, data)
-	if problems != nil {
-		return Config{}, refuse(problems)
-	}
-	d := decoder{file: name, lines: map[string]int{"": root.Line}}
-	d.value(root, reflect.ValueOf(&c).Elem(), "")
-	if root.Kind != yaml.MappingNode {
-		return Config{}, refuse(d.problems) // whatever it is, it has no keys to check
-	}
-	for _, p := range Validate(c) {
-		p.File, p.Line = name, d.lineOf(p.Path)
-		d.problems = append(d.problems, p)
-	}
-	if err := refuse(d.problems); err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	c, _, err := Merge(Layer{Name: name, Data: data})
+	return c, err
 }
 
 // document returns the root node of the one document in data.

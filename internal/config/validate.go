@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/topology"
 )
@@ -67,6 +69,11 @@ func Validate(c Config) []Problem {
 	})
 	for i, a := range c.Authorisation {
 		problems = append(problems, a.check(fmt.Sprintf("authorisation[%d]", i))...)
+		if a.NamespaceSelector != "" && !c.Cluster.Enabled {
+			problems = append(problems, Problem{
+				Path: fmt.Sprintf("authorisation[%d].namespaceSelector", i), What: "needs the API server for the labels of namespaces: set cluster.enabled",
+			})
+		}
 	}
 	problems = append(problems, checkVariables(c.Hooks.CPUEnv.Variables)...)
 	return append(problems, c.PodSpec.Kubelet.check()...)
@@ -189,7 +196,15 @@ func namespaces(s string) string {
 	return ""
 }
 
-// address takes no names: what a name means at the node's start, nobody knows.
+// selector is what is wrong with a label selector.
+func selector(s string) string {
+	if _, err := labels.Parse(s); err != nil {
+		return fmt.Sprintf("is %s, which is no label selector: %v", quoteShort(s), err)
+	}
+	return ""
+}
+
+// address accepts no host names: they may not resolve yet when the node starts.
 func address(s string) string {
 	host, port, err := net.SplitHostPort(s)
 	if err == nil && host != "" {

@@ -1,0 +1,199 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The names of sources that are no layer.
+const (
+	SourceDefault = "default"
+	SourceFlag    = "flag"
+)
+
+// Layer is one document of a configuration that is made of several.
+type Layer struct {
+	// Name stands for the document in messages and as a source of keys: a path, or
+	// "ConfigMap NAMESPACE/NAME".
+	Name string
+	Data []byte
+	// Version tells one content of the document from another; "" if nobody counts.
+	Version string
+	// Shared says that the document is for more than this machine. Keys that say how
+	// the agent finds the shared documents, and the copy of them, are refused there.
+	Shared bool
+}
+
+// Sources says for each key that a layer set (in full, such as
+// hooks.cpuset.enabled) which layer it was. Keys that are missing have their
+// default.
+type Sources map[string]string
+
+// Of returns the source of a key.
+func (s Sources) Of(key string) string {
+	if from, ok := s[key]; ok {
+		return from
+	}
+	return SourceDefault
+}
+
+// fileOnly are the sections that a shared layer must not have: a start reads them
+// before it knows of shared layers.
+func fileOnly() []string { return []string{"cluster", "paths"} }
+
+// Merge makes one configuration of layers. A later layer stands above the ones
+// before: sections merge key by key, a list or a single value replaces what was
+// there, and a key that no layer has keeps its default. Each layer is checked as
+// strictly as a file by itself; the values are checked together, so that a key that
+// needs another may find it in another layer. What is wrong comes back as one
+// *Error, which names layer and line.
+func Merge(layers ...Layer) (Config, Sources, error) {
+	m := merging{config: Default(), set: map[string]place{}}
+	for _, l := range layers {
+		m.add(l)
+	}
+	if len(layers) == 0 || m.broken {
+		return Config{}, nil, refuse(m.problems)
+	}
+	for _, p := range Validate(m.config) {
+		at := m.placeOf(p.Path)
+		p.File, p.Line = at.layer, at.line
+		m.problems = append(m.problems, p)
+	}
+	if err := refuse(m.problems); err != nil {
+		return Config{}, nil, err
+	}
+	return m.config, m.sources(), nil
+}
+
+// place is where a key was set.
+type place struct {
+	layer string
+	line  int
+}
+
+// merging is a Merge under way.
+type merging struct {
+	config   Config
+	set      map[string]place
+	problems []Problem
+	broken   bool // a layer is no mapping: whatever it is, it has no keys to check
+	last     place
+}
+
+// add puts a layer above those before.
+func (m *merging) add(l Layer) {
+	// A document must say what it is: here alone no default applies.
+	m.config.APIVersion, m.config.Kind = "", ""
+	delete(m.set, "apiVersion")
+	delete(m.set, "kind")
+	root, problems := document(l.Name, l.Data)
+	if problems != nil {
+		m.problems, m.broken = append(m.problems, problems...), true
+		return
+	}
+	d := decoder{file: l.Name, lines: map[string]int{}}
+	d.value(root, reflect.ValueOf(&m.config).Elem(), "")
+	m.problems = append(m.problems, d.problems...)
+	if root.Kind != yaml.MappingNode {
+		m.broken = true
+		return
+	}
+	m.last = place{l.Name, root.Line}
+	m.header(l.Name, root.Line, d.lines)
+	for path, line := range d.lines {
+		m.replace(path, place{l.Name, line})
+		if l.Shared && slices.Contains(fileOnly(), path) {
+			m.problems = append(m.problems, Problem{
+				File: l.Name, Line: line, Path: path, What: "is read from the node's own file alone; set it there",
+			})
+		}
+	}
+}
+
+// header checks that a layer says what it is. The last one's is checked with all
+// else.
+func (m *merging) header(layer string, line int, lines map[string]int) {
+	for _, p := range Validate(Config{APIVersion: m.config.APIVersion, Kind: m.config.Kind}) {
+		if p.Path != "apiVersion" && p.Path != "kind" {
+			continue
+		}
+		p.File, p.Line = layer, line
+		if at, ok := lines[p.Path]; ok {
+			p.Line = at
+		}
+		m.problems = append(m.problems, p)
+	}
+	m.config.APIVersion, m.config.Kind = APIVersion, Kind
+}
+
+// replace notes where a key was set last. A list that is set anew has nothing of the
+// places of the one before.
+func (m *merging) replace(path string, at place) {
+	if !strings.HasSuffix(path, "]") {
+		for old, from := range m.set {
+			if strings.HasPrefix(old, path+"[") && from.layer != at.layer {
+				delete(m.set, old)
+			}
+		}
+	}
+	m.set[path] = at
+}
+
+// placeOf returns where a path was set, or the nearest section above it.
+func (m *merging) placeOf(path string) place {
+	for path != "" {
+		if at, ok := m.set[path]; ok {
+			return at
+		}
+		path = parentOf(path)
+	}
+	return m.last
+}
+
+// sources are the places of the keys that hold values.
+func (m *merging) sources() Sources {
+	s := Sources{}
+	each(reflect.ValueOf(m.config), "", func(path string, f reflect.StructField, _ reflect.Type, _ reflect.Value) {
+		if strings.Contains(path, "[") || f.Type.Kind() == reflect.Struct {
+			return
+		}
+		if at, ok := m.set[path]; ok {
+			s[path] = at.layer
+		}
+	})
+	return s
+}
+
+// Changed adds the keys in which two configurations differ, as set by a source.
+func (s Sources) Changed(before, after Config, source string) {
+	each(reflect.ValueOf(before), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+		if strings.Contains(path, "[") || f.Type.Kind() == reflect.Struct {
+			return
+		}
+		if !reflect.DeepEqual(v.Interface(), at(reflect.ValueOf(after), path)) {
+			s[path] = source
+		}
+	})
+}
+
+// Setting is the value of a key, and where it comes from.
+type Setting struct {
+	Key    string
+	Value  string // as JSON
+	Source string
+}
+
+// Settings returns all keys of a configuration in the order of the docs.
+func (s Sources) Settings(c Config) []Setting {
+	var all []Setting
+	each(reflect.ValueOf(c), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
+		if !strings.Contains(path, "[") && f.Type.Kind() != reflect.Struct {
+			all = append(all, Setting{path, asJSON(v.Interface()), s.Of(path)})
+		}
+	})
+	return all
+}
