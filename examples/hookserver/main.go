@@ -1,9 +1,9 @@
 // Command hookserver is an example of a hook server: pods of a team that burst
-// get no CFS quota and a lighter weight, and are told so by their environment.
+// get no CFS quota and a lighter weight, and an environment variable that says so.
 //
 //	hookserver SOCKET [REGISTRATION.json]
 //
-// It remembers nothing: whoever calls sends everything with each call.
+// It remembers nothing: each call carries all that is known of the container.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 const label = "example.com/bursts"
 
 // policy is the server. The calls it does not have are answered Unimplemented;
-// it does not register for them, so nobody makes them.
+// it does not register for them, so no agent makes them.
 type policy struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 }

@@ -48,7 +48,7 @@ func OpenRoot(dir string) (*Real, error) {
 	return &Real{root: root, dir: self, beneath: true}, nil
 }
 
-// Close gives up the root.
+// Close closes the root directory.
 func (r *Real) Close() error { return errors.Join(r.dir.Close(), r.root.Close()) }
 
 // ReadFile returns the file's text.

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errElsewhere means that this way to open files cannot answer: os.Root must.
-var errElsewhere = errors.New("openat2 cannot be used here")
+// errNoOpenat2 means that the caller must open the file through os.Root.
+var errNoOpenat2 = errors.New("openat2 cannot be used here")
 
 // openBeneath opens a path below a directory in one system call, where os.Root
 // makes one for each directory on the way. The kernel refuses with EXDEV what
 // would leave the directory: "..", absolute paths and links outside.
 //
-// It answers errElsewhere where openat2 does not exist (before Linux 5.6), is
+// It answers errNoOpenat2 where openat2 does not exist (before Linux 5.6), is
 // forbidden by a seccomp filter, or could not exclude that a rename under way
 // leads outside (EAGAIN, openat2(2)).
 func openBeneath(dir int, path string, flags int) (int, error) {
@@ -31,7 +31,7 @@ func openBeneath(dir int, path string, flags int) (int, error) {
 			return fd, nil
 		case unix.EINTR:
 		case unix.ENOSYS, unix.EPERM, unix.EAGAIN:
-			return -1, errElsewhere
+			return -1, errNoOpenat2
 		default:
 			return -1, err
 		}
@@ -51,7 +51,7 @@ func (r *Real) open(path string, flags int) (file, error) {
 		if err == nil {
 			return file{fd: fd}, nil
 		}
-		if !errors.Is(err, errElsewhere) {
+		if !errors.Is(err, errNoOpenat2) {
 			return file{}, &fs.PathError{Op: "openat2", Path: path, Err: err}
 		}
 	}

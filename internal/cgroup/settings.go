@@ -42,7 +42,7 @@ const (
 	GrowParentFirst
 )
 
-// Owner is somebody else who writes a setting.
+// Owner is another program that writes a setting.
 type Owner struct {
 	Who   string // kubelet, runtime, systemd
 	Where string // which cgroups
@@ -148,12 +148,12 @@ var settings = []Setting{
 		V2: File{"cpuset", Partition},
 	},
 	{
-		// Heeded where io.cost serves the disk.
+		// The kernel applies it where io.cost serves the disk.
 		Field: lifecycle.Unified, Key: "io.weight", Kind: Default, Min: 1, Max: 10000,
 		V2: File{"io", "io.weight"}, Owners: []Owner{updates, reloads},
 	},
 	{
-		// Heeded where the scheduler BFQ serves the disk.
+		// The kernel applies it where the scheduler BFQ serves the disk.
 		Field: lifecycle.Unified, Key: "io.bfq.weight", Kind: Default, Min: 1, Max: 1000,
 		V1: File{"blkio", "blkio.bfq.weight"}, V2: File{"io", "io.bfq.weight"}, Owners: []Owner{updates, reloads},
 	},

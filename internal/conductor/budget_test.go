@@ -151,7 +151,7 @@ func late(con *conductor.Conductor) []string {
 	for _, e := range found {
 		for _, q := range e.Problems {
 			if q.Key == lifecycle.LateSpec || q.Key == lifecycle.LateGrants {
-				out = append(out, q.Told())
+				out = append(out, q.Sentence())
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 }
 
 // weightAfterIdle is the weight of a pod that is no longer idle, if the runtime
-// requested one and nobody decides another: the kernel forgets it, and so does an
+// requested one and no hook decides another: the kernel forgets it, and so does an
 // agent that lost its state.
 func weightAfterIdle(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodPristine(p.Pod).CPU.Shares

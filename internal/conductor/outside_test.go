@@ -95,7 +95,7 @@ func whatIsSaid(t *testing.T, mo *model, c *modelCtr) (values map[string]string,
 			values[v.Field] = v.Value + " " + v.Why.Hook + " " + v.Why.Source
 		}
 		for _, p := range e.Problems {
-			problems = append(problems, p.Told())
+			problems = append(problems, p.Sentence())
 		}
 	}
 	return values, problems
@@ -253,7 +253,7 @@ func TestNoIsHeldWhereItCanBe(t *testing.T) {
 		t.Error(err)
 	}
 	found, _ := nodeview.Explain(mo.con, "default", p.Name, "a")
-	if len(found) != 1 || len(found[0].Problems) != 1 || !strings.Contains(found[0].Problems[0].Told(), "cannot stop it") {
+	if len(found) != 1 || len(found[0].Problems) != 1 || !strings.Contains(found[0].Problems[0].Sentence(), "cannot stop it") {
 		t.Errorf("%+v", found)
 	}
 }

@@ -173,8 +173,8 @@ func (n *node) preparePod(w *work, id string) {
 // fail every creation.
 const maxFailedCreates = 2
 
-// prepareCreate answers with what the attachment carries and nobody contests, and
-// leaves the rest for when the cgroup exists.
+// prepareCreate answers with the values that the attachment carries and no other
+// plugin sets, and leaves the rest for when the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.Create()
@@ -361,8 +361,9 @@ func (n *node) prepareSeat(w *work, change engine.SeatChange) {
 	}
 }
 
-// sendCreated changes the runtime's copy of a container that has no cgroup yet with
-// the answer: its start would restore the CPUs that it lost.
+// sendCreated adds an update of the runtime's copy to the answer, for a container that
+// has no cgroup yet: without it, the container would start on CPUs that it has lost. It
+// reports whether the answer can carry the update.
 func (n *node) sendCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
 	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.Of(route.Losing, &w.can, v, route.Known{}).To != route.Runtime {
 		return false

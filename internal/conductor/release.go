@@ -144,8 +144,8 @@ func Released(out []keeper.Outcome) api.Released {
 	return r
 }
 
-// giveUp restores what an earlier agent wrote for live containers, if nobody
-// decides it any more. Containers that the runtime cannot describe keep their
+// giveUp restores what an earlier agent wrote for live containers, if this one does
+// not decide it. Containers that the runtime cannot describe keep their
 // values: it is called again when one can be read.
 func (c *Conductor) giveUp(w *work) {
 	c.recoverPanic(w, func() {

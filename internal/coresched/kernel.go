@@ -20,7 +20,7 @@ type Kernel interface {
 	Share(from, to int) error
 }
 
-// oneThread is the scope of a call: the thread alone, not its process.
+// oneThread is PR_SCHED_CORE_SCOPE_THREAD of prctl(2): the call is for one thread, not for its process.
 const oneThread = 0
 
 // Real asks the kernel, by prctl(2). It needs the capability to trace the

@@ -65,24 +65,27 @@ func (b *recovery) recorded(reported *lifecycle.Container, rec *Record) {
 	c.decided.proposed = carried(rec.Ours, &reported.Resources, &rec.Pristine)
 }
 
-// untaken returns what a container's claim is without the CPUs that a younger one of
-// another pod owns by its record and runs on: that one could only get what had been
-// given up. What the container itself runs on it has.
+// untaken removes from the CPUs that a container claims those that a younger container
+// of another pod owns by its record and runs on: the younger one could get them only
+// after the older one gave them up. A CPU that the container itself runs on stays its own.
 func (b *recovery) untaken(reported *lifecycle.Container, claim string) string {
-	mine := b.n.machine.PlacesOf(claim)
-	left := mine
+	if claim == "" {
+		return claim
+	}
+	claimed := b.n.machine.PlacesOf(claim)
+	left := claimed
 	for pod, all := range b.n.listed {
 		for _, c := range all {
-			if pod == reported.PodID || c.State == lifecycle.StateStopped || c.CreatedAt <= reported.CreatedAt {
+			owned := b.facts.Records[c.ID].CPUs
+			if owned == "" || pod == reported.PodID || c.State == lifecycle.StateStopped || c.CreatedAt <= reported.CreatedAt {
 				continue
 			}
-			theirs, runs := b.n.machine.PlacesOf(b.facts.Records[c.ID].CPUs), b.n.machine.OnlineOf(b.facts.Kernel[c.ID])
-			if theirs.Contains(runs) {
+			if runs := b.n.machine.OnlineOf(b.facts.Kernel[c.ID]); b.n.machine.PlacesOf(owned).Contains(runs) {
 				left = left.Minus(runs)
 			}
 		}
 	}
-	if left = left.Union(mine.And(b.n.machine.OnlineOf(b.facts.Kernel[reported.ID]))); left == mine {
+	if left = left.Union(claimed.And(b.n.machine.OnlineOf(b.facts.Kernel[reported.ID]))); left == claimed {
 		return claim
 	}
 	return b.n.machine.Format(left)
@@ -101,8 +104,8 @@ func (b *recovery) adopt() *Record {
 		b.c.Pristine.CPU.CPUs = ""
 	}
 	if b.n.terms(b.p).Chooses {
-		// Whoever decided its memory nodes, it keeps them: its limit needs them,
-		// and a release moves no page.
+		// It keeps its memory nodes, whether this agent or another program set them:
+		// its memory is there, and a release moves no page.
 		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
 	if ours && has.Empty() { // it may use the whole machine: it owns no CPUs
@@ -152,8 +155,8 @@ func (p *Pod) unlifted(r *lifecycle.Resources) lifecycle.Resources {
 }
 
 // runsOnOwn reports whether a container without a record owns CPUs: the kernel
-// gives it the CPUs its pod was assigned, or as many as the agent would have chosen
-// and to nobody else. Where owners' quotas are lifted and the runtime's copy has
+// gives it the CPUs its pod was assigned, or as many as the agent would have chosen,
+// and to no other container. Where owners' quotas are lifted and the runtime's copy has
 // that, the copy decides alone.
 func (b *recovery) runsOnOwn(has topology.Set) bool {
 	if b.p.Intent.CPUs.Said() {

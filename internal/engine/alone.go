@@ -10,7 +10,7 @@ import (
 )
 
 // alone returns the CPUs that a pod's cgroup can have alone: those that its
-// containers own and lend to nobody. It is empty if a container of the pod runs
+// containers own and do not lend. It is empty if a container of the pod runs
 // elsewhere.
 func (n *view) alone(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {

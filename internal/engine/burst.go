@@ -13,8 +13,8 @@ import (
 // burst above the quota, and a quota below the burst.
 const burstFile = "cpu.max.burst"
 
-// bound keeps bursts within the decided quotas, whoever set those. Without a quota
-// there is nothing to exceed.
+// bound lowers a container's burst to its CPU quota: the one that a hook proposes, or
+// else the one that the runtime requested. Without a quota it removes the burst.
 func (o *output) bound(in *hook.Input) {
 	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
 	if at < 0 {

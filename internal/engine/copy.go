@@ -35,7 +35,7 @@ type Wish struct {
 	Containers []lifecycle.Container
 }
 
-// Rejected is a wish's container that a policy would refuse.
+// Rejected is a container of a what-if that the policy would refuse.
 type Rejected struct {
 	Pod, Container string
 	Reason         string
@@ -76,7 +76,7 @@ func (s *State) whatIf(w *Wish) (refused []Rejected) {
 	return refused
 }
 
-// steps are the events that the runtime would send for a wish.
+// steps are the events that the runtime would send for the pod of a what-if.
 func (w *Wish) steps() []lifecycle.Event {
 	steps := []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: &w.Pod}}
 	for i := range w.Containers {

@@ -246,7 +246,7 @@ func TestStrictRefusal(t *testing.T) {
 		if p.Reject != want {
 			t.Errorf("refused with %s, want %s", p.Reject, want)
 		}
-		if told := p.Container.Found.Problems[0].Told(); told != p.Container.Found.Problems[0].Reason+"; the container runs in a shared pool" {
+		if told := p.Container.Found.Problems[0].Sentence(); told != p.Container.Found.Problems[0].Reason+"; the container runs in a shared pool" {
 			t.Errorf("told as %s", told)
 		}
 	}

@@ -26,7 +26,7 @@ type view struct {
 	fresh   bool // ignore what base holds
 	policy  *Policy
 	machine *topology.Machine
-	ledger  book
+	ledger  draftLedger
 	laid    *placement.Layout
 	pods    map[string]*Pod
 	// containers holds the replaced ones, nil for removed ones; order is the order
@@ -41,7 +41,7 @@ type view struct {
 
 func newDraft(s *State, f Facts) *draft {
 	d := &draft{plan: &Plan{base: s.Generation}, facts: f, n: view{
-		base: s, policy: &s.Policy, machine: s.Machine, ledger: book{Ledger: s.ledger},
+		base: s, policy: &s.Policy, machine: s.Machine, ledger: draftLedger{Ledger: s.ledger},
 		pods: map[string]*Pod{}, containers: map[string]*Container{},
 	}}
 	d.plan.draft = d
@@ -135,17 +135,17 @@ func (n *view) seats() []SeatChange {
 	return out
 }
 
-// book is the ledger of who owns which CPUs, with changes: the state's own is
+// draftLedger is the ledger of who owns which CPUs, with changes: the state's own is
 // copied before the first change.
-type book struct {
+type draftLedger struct {
 	*placement.Ledger
 
 	cloned bool
 	moved  bool // the owned CPUs or the pools have changed
 }
 
-// write changes the book, and notes whether CPUs moved.
-func (b *book) write(change func(*placement.Ledger)) {
+// write changes the ledger, and notes whether CPUs moved.
+func (b *draftLedger) write(change func(*placement.Ledger)) {
 	held, owned, lent := b.Held(), b.Exclusive(), b.Lent()
 	if !b.cloned {
 		b.Ledger, b.cloned = b.Clone(), true
@@ -155,7 +155,7 @@ func (b *book) write(change func(*placement.Ledger)) {
 }
 
 // dropKey ends one grant.
-func (b *book) dropKey(key placement.Key) {
+func (b *draftLedger) dropKey(key placement.Key) {
 	if _, owns := b.Of(key); owns || !b.Kept(key).Empty() {
 		b.write(func(l *placement.Ledger) { l.Drop(key) })
 	}

@@ -37,7 +37,7 @@ func (s *seating) takeOverFrom() topology.Set {
 	if s.p.Spec == nil {
 		return out
 	}
-	lives := s.n.namesAlive(s.p.Pod.ID, s.c.ID)
+	lives := s.n.liveNames(s.p.Pod.ID, s.c.ID)
 	var kept topology.Set
 	for _, g := range s.n.ledger.OfPodByContainer(s.p.Pod.UID) {
 		name := g.Key.Container
@@ -53,11 +53,12 @@ func (s *seating) takeOverFrom() topology.Set {
 	return out.Minus(kept)
 }
 
-// namesAlive are the names of a pod's live containers, except for one.
-func (n *view) namesAlive(podID, but string) map[string]bool {
+// liveNames says for each container name of a pod whether a container of it lives. It
+// does not count the container with the id except.
+func (n *view) liveNames(podID, except string) map[string]bool {
 	lives := map[string]bool{}
 	for _, c := range n.containersOf(podID) {
-		lives[c.Name] = lives[c.Name] || c.ID != but && c.Alive()
+		lives[c.Name] = lives[c.Name] || c.ID != except && c.Alive()
 	}
 	return lives
 }
@@ -68,7 +69,7 @@ func (d *draft) handOver(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.Owns(p.Pod.UID) {
 		return
 	}
-	lives := d.n.namesAlive(p.Pod.ID, "")
+	lives := d.n.liveNames(p.Pod.ID, "")
 	for _, s := range p.Spec.Containers {
 		if s.Kind == lifecycle.Init && lives[s.Name] || (s.Kind == lifecycle.App || s.Kind == lifecycle.Sidecar) && !lives[s.Name] {
 			return

@@ -140,7 +140,7 @@ func (o *output) scale(in *hook.Input) {
 	}
 }
 
-// neutral are the values of cgroup files that nobody sets.
+// neutral are the values that cgroup files have while no program sets them.
 var neutral = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
 	hook.ExclusiveFile: "", hook.PartitionFile: "member",

@@ -47,7 +47,7 @@ func (d *draft) decidePod(p *Pod) {
 }
 
 // inform decides a pod anew whose spec became known, and those of its containers
-// that the spec affects. Nobody's CPUs depend on it. A spec that changes nothing
+// that the spec affects. No decision on CPUs depends on it. A spec that changes nothing
 // leaves an empty plan.
 func (d *draft) inform(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)

@@ -97,8 +97,9 @@ func (d *draft) regroup() {
 	}
 }
 
-// regrant makes containers own what the kubelet gave them and somebody else had:
-// the end of the earlier owner may be reported after the grant.
+// regrant makes containers own the CPUs that the kubelet gave them while the ledger
+// still had another owner: the runtime may report the end of that owner after the
+// kubelet's grant.
 func (d *draft) regrant() {
 	if d.n.policy.KubeletGives() && d.freed() {
 		d.seatAnew(func(p *Pod, c *Container) bool {
@@ -131,8 +132,8 @@ func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
 	}
 }
 
-// freed reports whether somebody owns less than before this event, or an owner by
-// the kubelet's grant has ended: others may use its CPUs then.
+// freed reports whether a pod or container owns fewer CPUs than before this event, or
+// a container that owned CPUs by the kubelet's grant has ended: others may use them then.
 func (d *draft) freed() bool {
 	return d.n.ledger.moved || slices.ContainsFunc(d.n.order, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]

@@ -63,7 +63,7 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 
 // memoryNodes lists the nodes that have memory, ordinary or other, but for those that
 // another pod has alone; bounded reports whether there are any of these. Where others
-// have all ordinary memory alone, nobody is kept off it.
+// have all ordinary memory alone, no pod is kept off it.
 func (s *seating) memoryNodes() (usable []int, bounded bool) {
 	var all []int
 	alone, ordinary := s.n.ledger.Alone(s.p.Pod.UID), false

@@ -64,8 +64,8 @@ func (s *seating) seatAgain() bool {
 	return true
 }
 
-// waitFor reserves the CPUs of an owner that can use none of them, unless somebody
-// else owns one by now, and reports that.
+// waitFor reserves the CPUs of an owner that can use none of them now, and reports
+// that. If another pod owns one of them by now, the owner loses its claim to all.
 func (s *seating) waitFor(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
@@ -131,7 +131,7 @@ func (n *view) keepAll(pod *Pod, key placement.Key, all topology.Set, from strin
 	n.keep(pod, key, all.Minus(cpus), from)
 }
 
-// keep reserves CPUs of an owner that it cannot use now: nobody else gets them.
+// keep reserves CPUs of an owner that it cannot use now: no other container gets them.
 func (n *view) keep(p *Pod, key placement.Key, cpus topology.Set, from string) {
 	if n.ledger.Kept(key) != cpus {
 		n.ledger.write(func(l *placement.Ledger) { l.Keep(n.grantOf(p, key, cpus, from)) })

@@ -45,7 +45,7 @@ func (d *draft) account(was, now *Container) {
 // request of all its live containers.
 func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 	sum := p.Pod.Resources
-	if !p.due(sum).Told() {
+	if !p.due(sum).Known() {
 		return p
 	}
 	next := *sum
@@ -65,7 +65,7 @@ func (p *Pod) accounted(was, now, live *lifecycle.Resources) *Pod {
 // not taken for resources of the pod's own. The sum may lack what the part requests
 // in addition.
 func (p *Pod) recounted(was, now, live, ended *lifecycle.Resources) *Pod {
-	if !p.due(p.Pod.Resources).Told() {
+	if !p.due(p.Pod.Resources).Known() {
 		return p
 	}
 	parts := []*lifecycle.Resources{live, ended}
@@ -99,8 +99,8 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 }
 
 // sharesMilli is a container's CPU request in milli-CPUs, by its shares, which the
-// kubelet makes from the request. Nobody's CPUs depend on a pod's spec, which may
-// come late.
+// kubelet makes from the request. No decision on CPUs depends on a pod's spec, which
+// may come late.
 func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
 
 // moved is a sum, in thousandths, after one of its parts changed: never less than
@@ -138,7 +138,7 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 		switch {
 		case c != nil && c.Key == g.Key:
 			owner = c
-		case owner == nil && !p.due(p.Pod.Resources).Told():
+		case owner == nil && !p.due(p.Pod.Resources).Known():
 			continue // it is between two attempts, and is measured at its creation
 		case owner == nil:
 			owner = &Container{}
@@ -156,7 +156,7 @@ func (d *draft) unpaid(podID string, c *Container) (revoked bool) {
 // containers.
 func (n *view) stillPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
-	if p.due(sum).Told() {
+	if p.due(sum).Known() {
 		_, sum = p.paidNow(live)
 	}
 	return n.policy.Rules.CPUs(p.Pod.Namespace, cpus, p.means(sum, requested))
@@ -203,7 +203,7 @@ func (s *seating) lostAll(key string, had int) {
 // noWhole says why a container owns no CPU that the agent would choose.
 func noWhole(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
-		if due := p.due(r); due.Told() {
+		if due := p.due(r); due.Known() {
 			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.By, intent.FormatMilli(due.Milli))
 		}
 	}
@@ -225,7 +225,7 @@ func (d *draft) askedMore(p *Pod, c *Container) *Container {
 	switch {
 	case was != nil && lower(&was.Pristine, &c.Pristine):
 		return was
-	case !p.due(p.Pod.Resources).Told():
+	case !p.due(p.Pod.Resources).Known():
 		return c // it owns by its own request, which alone says how many
 	}
 	return nil

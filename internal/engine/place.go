@@ -46,8 +46,8 @@ func (n *view) assigned(p *Pod, key placement.Key, requested *lifecycle.Resource
 	return cpus, n.grantable(p, key, cpus)
 }
 
-// refusesCPUs reports whether pods of a namespace may own no CPU, whoever assigned
-// them.
+// refusesCPUs reports whether the rules forbid pods of a namespace to own CPUs. This
+// holds for CPUs that a scheduler assigned, the agent chose, or the kubelet gave.
 func (n *view) refusesCPUs(namespace string) bool {
 	return n.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
@@ -145,8 +145,9 @@ func (s *seating) seatRecorded(rec *Record) bool {
 	}
 	if s.n.grantable(s.p, s.c.Key, cpus) != nil {
 		if cpus.And(s.n.policy.Pools.Reserved).Empty() {
-			// Somebody else has them now: it would move at a restart when they are
-			// free. Reserved CPUs come back with the configuration.
+			// Another pod owns them now. If the record kept them, this container would
+			// move to them at a restart once they are free. Reserved CPUs stay in the
+			// record: the next configuration may allow them.
 			s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		}
 		return false

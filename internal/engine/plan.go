@@ -90,7 +90,7 @@ type Plan struct {
 	draft *draft
 }
 
-// Moved reports whether CPUs were given to or taken from somebody.
+// Moved reports whether a pod or container got or lost CPUs.
 func (p *Plan) Moved() bool { return p.draft != nil && p.draft.n.ledger.moved }
 
 // Commit makes the plan the state. It panics on a plan made for another state,
@@ -191,7 +191,7 @@ func (s *State) join(c *Container) {
 // refreshGroups updates every group's CPUs from the ledger. If no CPUs were given
 // or taken, only new groups need it.
 func (s *State) refreshGroups(moved bool) {
-	var open *placement.Layout // nobody owns anything yet
+	var open *placement.Layout // the pools as they are while no CPU is owned
 	for seat, b := range s.groups {
 		if b.text != "" && !moved {
 			continue

@@ -98,7 +98,7 @@ func (b *recovery) paidSince(reported *lifecycle.Container, rec *Record) {
 		return
 	}
 	was, now := b.since()
-	if !b.p.due(b.p.Pod.Resources).Told() {
+	if !b.p.due(b.p.Pod.Resources).Known() {
 		was, now = rec.Pristine, b.c.Pristine
 	}
 	if !lower(&was, &now) {
@@ -248,10 +248,10 @@ func (t *traces) fits(has topology.Set) topology.Set {
 	return topology.Set{}
 }
 
-// dueBy is how many CPUs a container is due by the result of asksByNow, 0 if that
-// gives no number. A container that was not resized is due as many as at its
-// creation, if that is one of the numbers; one that owned by its pod's number may
-// be older.
+// dueBy picks the number of CPUs that a container is due from the candidates of
+// asksByNow: 0 if there is none. For a container that was not resized it is the number
+// at its creation, if that is a candidate, or else the first; for one that was resized,
+// the last.
 func dueBy(asked []int, resized bool, born int) int {
 	if !resized && slices.Contains(asked, born) {
 		return born
@@ -281,8 +281,8 @@ func (b *recovery) asksByNow(requested *lifecycle.Resources) []int {
 }
 
 // requota replaces the quota in an owner's changed request by that of its record:
-// the quota in the runtime's copy is ours, and usually lifted. In a Guaranteed pod
-// the limit equals the request, and it is never lower.
+// the quota in the runtime's copy is ours, and usually lifted. In a Guaranteed pod the
+// limit equals the request, and in no pod is the limit below the request.
 func requota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return

@@ -163,7 +163,7 @@ type cpuGroup struct {
 	members []string // sorted ids
 	cpus    topology.Set
 	text    string
-	// open: the group has all CPUs that it would have if nobody owned any.
+	// open: the group has all CPUs that it would have if no CPU had an owner.
 	open bool
 }
 
@@ -285,7 +285,7 @@ func (s *State) Held() map[string]topology.Set {
 // Kept returns the CPUs that are reserved for owners that cannot use them now.
 func (s *State) Kept() []placement.Grant { return s.ledger.AllKept() }
 
-// Exclusive returns the CPUs somebody owns.
+// Exclusive returns all CPUs that have an owner.
 func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
 
 // PoolCPUs returns the CPUs of a pool as they are now.

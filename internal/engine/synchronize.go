@@ -13,7 +13,7 @@ import (
 // whose record says that they own CPUs, or that the kubelet gave them some, come
 // first, oldest first: they stay where they are.
 func (d *draft) synchronize(ev *lifecycle.Event) {
-	d.n.fresh, d.n.ledger = true, book{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	d.n.fresh, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	d.n.listed = map[string][]*lifecycle.Container{}
 	for _, c := range ev.Containers {
 		if c != nil {
@@ -79,7 +79,7 @@ func (d *draft) configure() {
 		d.n.machine = d.facts.Machine
 	}
 	owners := d.n.ledger.Ledger
-	d.n.ledger = book{Ledger: placement.NewLedger(), cloned: true, moved: true}
+	d.n.ledger = draftLedger{Ledger: placement.NewLedger(), cloned: true, moved: true}
 	s := d.n.base
 	for _, id := range s.Pods() {
 		if old := s.pods[id]; !old.Stopped {

@@ -22,12 +22,12 @@ func (n *view) termsOf(p *Pod, container string, requested *lifecycle.Resources)
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent, Requested: requested, Given: p.Granted.StaticOf(container)})
 }
 
-// it asks for nothing
-var nobody = Pod{Intent: &intent.Pod{}}
+// noRequest is a pod that asks for nothing.
+var noRequest = Pod{Intent: &intent.Pod{}}
 
 // KubeletGives reports whether the kubelet's static managers say who owns what.
 func (p *Policy) KubeletGives() bool {
-	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: nobody.Intent}).Elsewhere != nil
+	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}).Elsewhere != nil
 }
 
 // GrantsMatter reports whether the kubelet's device grants matter for a pod: for
@@ -37,7 +37,7 @@ func (p *Policy) GrantsMatter(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.AsksDevices(pod) {
 		return true
 	}
-	if t := p.Placement.Terms(nil, placement.Subject{Intent: nobody.Intent}); !t.NearDevices || !p.Place || t.Elsewhere != nil {
+	if t := p.Placement.Terms(nil, placement.Subject{Intent: noRequest.Intent}); !t.NearDevices || !p.Place || t.Elsewhere != nil {
 		return false
 	}
 	if in == nil {
@@ -57,7 +57,7 @@ type ask struct {
 // chosenForPod reports whether all containers of a pod own the same CPUs, chosen
 // by the policy.
 func (n *view) chosenForPod(p *Pod) bool {
-	return n.policy.Place && !p.Intent.CPUs.Said() && n.terms(p).Pays == placement.Resources && p.due(p.Pod.Resources).Told()
+	return n.policy.Place && !p.Intent.CPUs.Said() && n.terms(p).Pays == placement.Resources && p.due(p.Pod.Resources).Known()
 }
 
 // asks returns the request for CPUs of a container, by the resources in the
@@ -72,7 +72,7 @@ func (n *view) asks(p *Pod, r *lifecycle.Resources) (a ask, ok bool) {
 	case t.Pays == placement.WholeCPUs:
 		n := wholeCPUs(r)
 		return ask{n: n, key: t.Key}, n > 0
-	case p.due(p.Pod.Resources).Told():
+	case p.due(p.Pod.Resources).Known():
 		return ask{n: p.due(p.Pod.Resources).CPUs, key: t.Key, pod: true}, true
 	default:
 		return ask{n: p.due(r).CPUs, key: t.Key}, true
@@ -131,15 +131,15 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 	return got.CPUs, a.key, "chosen: " + got.Why, err
 }
 
-// leastMemory is what somebody without a limit uses at least: a node with nothing left is not
-// the place for it.
+// leastMemory is the memory in bytes that a container without a memory limit counts with,
+// so that it is not placed on a NUMA node with nothing left.
 const leastMemory = 1 << 20
 
-// memory is how much a container may use that is bound to NUMA nodes, and what is left of
-// those that nobody else has alone. What all containers of a pod use counts where they are
-// on the same nodes.
+// memory returns how much memory a container may use whose memory nodes follow from its CPUs,
+// and how much is left on each node that no other pod has alone. Where all containers of the
+// pod run on the same nodes, the limit of the whole pod counts.
 func (s *seating) memory() placement.Memory {
-	if !s.p.Intent.NUMA.Said() {
+	if len(s.n.machine.Nodes) < 2 {
 		return placement.Memory{}
 	}
 	bytes := max(s.c.Pristine.Memory.Limit.V, leastMemory)

@@ -56,7 +56,7 @@ func malformed(problems []lifecycle.Problem) string {
 // Problems are the present problems of a container: those of its decision, and
 // those that others cause since, which come and go without a decision of its own.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
-	out := c.Told()
+	out := c.DecisionProblems()
 	p := s.Pod(c.PodID)
 	over := func(q lifecycle.Problem) bool { // a fact that came too late for its decision is known now
 		return p != nil && (q.Key == lifecycle.LateSpec && p.Spec != nil || q.Key == lifecycle.LateGrants && p.Granted != nil)
@@ -70,8 +70,8 @@ func (s *State) Problems(c *Container) []lifecycle.Problem {
 	return out
 }
 
-// Told are the problems of a container's decision.
-func (c *Container) Told() []lifecycle.Problem {
+// DecisionProblems are the problems of a container's decision.
+func (c *Container) DecisionProblems() []lifecycle.Problem {
 	return withMore(slices.Clip(c.Found.Problems), c.Found.More)
 }
 

@@ -120,7 +120,7 @@ func TestManyValuesFromOutside(t *testing.T) {
 		t.Errorf("%g allocations", used)
 	}
 	updated := Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &lifecycle.Resources{}}, Facts{Outside: o})
-	if updated.Container != nil && len(updated.Container.Told()) > lifecycle.MaxProblems+1 {
-		t.Errorf("%d problems", len(updated.Container.Told()))
+	if updated.Container != nil && len(updated.Container.DecisionProblems()) > lifecycle.MaxProblems+1 {
+		t.Errorf("%d problems", len(updated.Container.DecisionProblems()))
 	}
 }

@@ -34,7 +34,7 @@ func (b *recovery) adoptUnread() *Record {
 }
 
 // unreadSince returns the CPUs of an owner that is unread and may have been resized
-// after its record was written: those it runs on, if nobody else does.
+// after its record was written: those it runs on, if no other container runs there.
 func (b *recovery) unreadSince(rec *Record) string {
 	born, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
 	if rec.Late || born.Empty() || runs.Empty() || runs == born.And(b.n.machine.Online()) || b.n.listed == nil || !b.aloneOn(runs) {

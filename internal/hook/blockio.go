@@ -101,7 +101,7 @@ func (h BlockIO) Info() Info {
 			"limits are for the pod under cgroup v2 and for each container under v1, where a pod's would not hold for what is in it",
 			"weights, latencies and cost models are not read from pods: they belong to the disk; weights are by class (hooks.blockIO)",
 			"under cgroup v2 the kernel's io controller has to be passed on to pods, which a kubelet does not see to",
-			"a weight is heeded by the kernel only where io.cost or BFQ serves the disk, which is not looked at",
+			"the kernel applies a weight only where io.cost or BFQ serves the disk; the agent does not check that",
 			"a class of the runtime's configuration is given when a container is created, and never after; a runtime without such a configuration passes over it",
 		},
 	}

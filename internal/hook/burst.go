@@ -48,7 +48,7 @@ func (Burst) Info() Info {
 			"a burst above the quota is cut to the quota, where rubik leaves the container without any; explain says what was asked for",
 			"the pod's own burst is that of its live containers together, so that it never keeps a container from its own and a pod's quota may follow theirs",
 			"a container without a quota, or one that owns its CPUs, has no burst",
-			"a pod that stops asking for it loses it, where its labels and annotations are told as they are (podspec)",
+			"a pod that stops asking for it loses it, where the agent knows its current labels and annotations (podspec)",
 			"a quota that is lowered below a burst the kernel refuses; over NRI and by the CRI proxy the burst is lowered before the runtime writes, beside the runtime (bypass) when the pod's spec says the lower limit (podspec): a request of the kubelet's that comes earlier fails, and is repeated by it",
 			"it is written when the container's cgroup exists, and handed only to a runtime behind the CRI proxy: an OCI runtime whose kernel lacks the file fails the container",
 		},
@@ -108,5 +108,5 @@ func (in *Input) limitMicros() int64 {
 	return max(min(milli, mostMilli)*period/1000, minQuota)
 }
 
-// mostMilli is more CPUs than there are; beyond it products would run over.
+// mostMilli is more CPUs than any machine has; greater numbers would overflow products.
 const mostMilli = 1 << 40

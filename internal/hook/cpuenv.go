@@ -61,7 +61,7 @@ func (CPUEnv) Info() Info {
 			"the count is that of the container's CPUs, or what its quota or its pod's comes to, rounded up, where that is less",
 			"lists are given to containers that own CPUs alone: those of a pool change while its containers run",
 			"an environment is fixed when a container is created: a later resize, or another size of a pool, does not change it",
-			"variables that an image sets are known over NRI; the CRI and hook servers tell only those of the pod's spec, and an image's are overridden there",
+			"variables that an image sets are known over NRI; requests of the CRI and of hook servers have only those of the pod's spec, and the hook overrides an image's there",
 		},
 	}
 }

@@ -52,7 +52,7 @@ func (CPUSet) Info() Info {
 		Differs: []string{
 			"an UpdateContainerResources is answered for the container it names, so it cannot take assigned CPUs away (Koordinator 1.7 loses the answer)",
 			"CPUs another pod owns, reserved or offline CPUs are refused and reported; the container runs in the shared pool",
-			"pods without a class keep all CPUs nobody owns; hooks.cpuset.unlabelled: shared puts them into the shared pool as Koordinator does",
+			"pods without a class keep all CPUs that have no owner; hooks.cpuset.unlabelled: shared puts them into the shared pool as Koordinator does",
 			"whether the quota is lifted is a pod's own choice (trimtab.io/unset-cpu-quota), and only the default is the node's",
 			"CPUs of LSR pods are not lent to batch pods",
 			"unknown or empty NUMA nodes give the whole pool and a report, not an empty list",

@@ -23,8 +23,8 @@ func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.
 	return all
 }
 
-// Undecided reports whether it cannot be told yet what the hook does: of features
-// that stand in for one another it uses the first the node has.
+// Undecided reports whether it is unknown yet what the hook does: of alternative
+// features it uses the first that the node has.
 func (i Info) Undecided(probe func(feature string) lifecycle.Finding) bool {
 	for _, need := range i.Kernel {
 		for name := range strings.SplitSeq(need, "|") {

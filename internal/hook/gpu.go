@@ -184,8 +184,8 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 }
 
 // granted is the decision on GPUs that the container must have been granted. A
-// node is proven by itself alone: which minor number belongs to an index or
-// UUID nobody but the annotation says.
+// device node proves itself alone: only the annotation says which minor number
+// belongs to an index or UUID.
 func (h GPU) granted(in *Input, names []string) (by string, no *lifecycle.Problem) {
 	if h.Devices == ByCDI {
 		return in.granted(in.Intent.GPU.Key, names, in.grantedGPU)

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// How a device came to a container before anybody asked us for it.
+// How a container got a device other than by this hook.
 const (
 	byRuntime = "granted: it is in the runtime's request"
 	byKubelet = "granted by the kubelet as "
@@ -47,9 +47,9 @@ func (in *Input) grantedGPU(name string) string {
 	return ""
 }
 
-// grantedNode says by what a container has a device node of the host, "" where
-// by nothing. The numbers are the device, not its path in the container: one
-// told without, as the CRI does, is none.
+// grantedNode says how a container got a device node of the host, "" where it has
+// none. Major and minor number identify the device, not its path in the container:
+// an entry without numbers, as in the CRI, does not count.
 func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {

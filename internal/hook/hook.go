@@ -28,8 +28,8 @@ type Info struct {
 type Input struct {
 	Pod    *lifecycle.Pod
 	Intent *intent.Pod
-	// Spec is what the pod's spec says beyond what the runtime tells; nil where
-	// nobody told it. A container it does not name is an app container.
+	// Spec is what the pod's spec says beyond what the runtime reports; nil where it
+	// is unknown. A container that it does not name is an app container.
 	Spec      *lifecycle.PodSpec
 	Container string
 	// Pristine are the resources as the runtime asked for them, before any
@@ -55,16 +55,17 @@ type Input struct {
 	RequestedDevices lifecycle.DeviceGrant
 	// Creation is what only the first decision on a container knows; nil later.
 	Creation *Creation
-	// Exports is what the container was told of its CPUs by environment when it
-	// was created.
+	// Exports are the environment variables about its CPUs that the container got
+	// when it was created.
 	Exports map[string]string
 }
 
 // Creation is what counts when a container is created, and never again.
 type Creation struct {
-	// Env is the environment as the runtime told it, NAME=value.
+	// Env is the environment in the runtime's request, NAME=value.
 	Env []string
-	// Owned are the CPUs it owns as a kernel list, whoever gave them; "" for none.
+	// Owned are the CPUs that it owns, as a kernel list: chosen by a scheduler, the
+	// agent or the kubelet. "" for none.
 	Owned string
 	// CPUs is how many CPUs it may run on.
 	CPUs int

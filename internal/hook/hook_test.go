@@ -1,7 +1,9 @@
 package hook
 
 import (
+	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,7 +140,8 @@ func TestGPU(t *testing.T) {
 	}
 }
 
-// everyHook lists all hooks so that each sets as much as it can.
+// everyHook lists all hooks so that each sets as much as it can. Those that a test's node
+// must have something for are listed here; every other is made from its declaration.
 func everyHook(t *testing.T) []Hook {
 	t.Helper()
 	nodes := charNodes("/dev/nvidia1", "/dev/nvidiactl", "/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
@@ -153,12 +156,55 @@ func everyHook(t *testing.T) []Hook {
 		Preemption{Yield: YieldIdle, High: 80, Low: 50, Min: 10, KillTogether: true}, Burst{}, Partition{},
 		CPUEnv{Usual: []intent.CPUVariable{{Name: "A", List: true}, {Name: "B"}}},
 	}
-	for _, h := range Catalogue() {
-		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {
-			t.Errorf("%s is not in the list that is checked for conflicts", h.Name)
+	o := declared(t)
+	for _, s := range o.sections() {
+		if slices.ContainsFunc(hooks, func(h Hook) bool { return h.Info().Name == s.key }) {
+			continue
 		}
+		h, err := s.Make(ideal{}, o)
+		if err != nil {
+			t.Fatal(s.key, err)
+		}
+		hooks = append(hooks, h)
 	}
 	return hooks
+}
+
+// declared has the defaults that the tags of Options declare, and every switch on.
+func declared(t *testing.T) *Options {
+	t.Helper()
+	o := new(Options)
+	for _, section := range reflect.ValueOf(o).Elem().Fields() {
+		for f, v := range section.Fields() {
+			text := f.Tag.Get("default")
+			switch v.Kind() {
+			case reflect.Bool:
+				v.SetBool(true)
+			case reflect.String:
+				v.SetString(text)
+			case reflect.Int:
+				n, _ := strconv.Atoi(text) // 0 without a default
+				v.SetInt(int64(n))
+			default: // lists: a hook with one is listed above
+			}
+		}
+	}
+	return o
+}
+
+// TestDeclared: a hook that is declared and nowhere else named is checked as it is by
+// default, with every switch on.
+func TestDeclared(t *testing.T) {
+	o := declared(t)
+	if !o.RDT.Measure || o.RDT.BECache != "0-30" || o.RDT.BEBandwidth != 100 {
+		t.Errorf("%+v", o.RDT)
+	}
+	hooks := everyHook(t)
+	for _, h := range Catalogue() {
+		if !slices.ContainsFunc(hooks, func(o Hook) bool { return o.Info().Name == h.Name }) {
+			t.Errorf("%s is not checked for conflicts", h.Name)
+		}
+	}
 }
 
 // TestSections: each field of Options makes the hook that its key names.

@@ -62,16 +62,16 @@ func (h Hugepages) Propose(in *Input, out *Output) {
 	for _, size := range slices.Sorted(maps.Keys(limits)) {
 		limit := limits[size]
 		p := lifecycle.Problem{Key: ask.Key, Value: fmt.Sprintf("%s %d", size, limit), Refused: true}
-		told := slices.IndexFunc(in.Pristine.Hugepages, func(l lifecycle.HugepageLimit) bool { return l.Size == size })
+		limited := slices.IndexFunc(in.Pristine.Hugepages, func(l lifecycle.HugepageLimit) bool { return l.Size == size })
 		switch {
 		case h.Controller.Support == lifecycle.NotSupported:
 			p.Reason = "hugepages: " + h.Controller.Why
 		case !slices.Contains(h.Sizes, size):
 			p.Reason = "hugepages: this node has no huge pages of " + size
-		case ask.V.Capped != "" && told >= 0 && uint64(limit) > in.Pristine.Hugepages[told].Limit:
+		case ask.V.Capped != "" && limited >= 0 && uint64(limit) > in.Pristine.Hugepages[limited].Limit:
 			p.Rule = ask.V.Capped
 			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes Kubernetes gave the container (authorisation: %s)",
-				in.Pristine.Hugepages[told].Limit, ask.V.Capped)
+				in.Pristine.Hugepages[limited].Limit, ask.V.Capped)
 		default:
 			out.Values = append(out.Values, lifecycle.Value{
 				Field: lifecycle.Hugepages, Key: size, Int: limit,

@@ -9,8 +9,8 @@ import (
 // access is what a container may do with what it is given of the host's files.
 type access int
 
-// A file to read is one that is loaded, too, so it is not mounted noexec. A
-// directory to write to is one whose files nobody is to execute.
+// A file to read may be a library to load, so it is not mounted noexec. Files in a
+// directory to write to are not to be executed.
 const (
 	toRead access = iota
 	toWrite

@@ -11,7 +11,7 @@ type OOMScore struct{}
 
 // OOMScoreOptions tunes the OOM score hook.
 type OOMScoreOptions struct {
-	// Enabled switches the hook on. Off by default: whoever may write a pod's
+	// Enabled switches the hook on. Off by default: every user who may write a pod's
 	// annotations could have other pods killed first.
 	Enabled bool `json:"enabled"`
 }

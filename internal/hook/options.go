@@ -103,16 +103,47 @@ func (o *Options) Hooks(n Node) ([]Hook, error) {
 }
 
 // Catalogue returns what every hook says of itself, in the order in which status
-// and docs list them: as they are asked, but gpu before oomScore.
+// and docs list them: as they are asked, but gpu before oomScore. Each has all that
+// can be switched on.
 func Catalogue() []Info {
-	all := new(Options).sections()
+	var infos []Info
+	for _, s := range new(Options).listed() {
+		infos = append(infos, s.Most().Info())
+	}
+	return infos
+}
+
+// Catalogue returns the same with the options in force, as what a hook needs of the kernel
+// depends on them. A hook that is switched off, or that cannot be made with these options,
+// is as in the function Catalogue.
+func (o *Options) Catalogue() []Info {
+	var infos []Info
+	for _, s := range o.listed() {
+		h, err := s.Make(ideal{}, o)
+		if !s.enabled || err != nil {
+			h = s.Most()
+		}
+		infos = append(infos, h.Info())
+	}
+	return infos
+}
+
+// ideal is a node with every feature and no device.
+type ideal struct{}
+
+func (ideal) Probe(string) lifecycle.Finding {
+	return lifecycle.Finding{Support: lifecycle.Supported}
+}
+func (ideal) Host() lifecycle.Host    { return lifecycle.Host{} }
+func (ideal) Unified() bool           { return true }
+func (ideal) MakeShared(string) error { return nil }
+
+// listed are the sections in the order of Catalogue.
+func (o *Options) listed() []section {
+	all := o.sections()
 	place := func(key string) int { return slices.IndexFunc(all, func(s section) bool { return s.key == key }) }
 	if i, j := place("oomScore"), place("gpu"); i >= 0 && j == i+1 {
 		all[i], all[j] = all[j], all[i]
 	}
-	var infos []Info
-	for _, s := range all {
-		infos = append(infos, s.Most().Info())
-	}
-	return infos
+	return all
 }

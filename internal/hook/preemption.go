@@ -101,10 +101,10 @@ func (h Preemption) Info() Info {
 			"cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux stand in place of openEuler's qos_level files and memory.high_async_ratio",
 			"cpu.idle is set on pods, never on the directory of a QoS class: a kubelet could not start with it. So a preemptable pod yields to its siblings; a Guaranteed pod is a sibling of the whole class",
 			"where the kernel has no cpu.idle, the least weight stands in",
-			"memory is in percent of the limit the runtime tells, so a pod without one has none; nothing is measured, and nothing is moved later",
+			"memory is in percent of the limit that the runtime reports, so a pod without one has none; nothing is measured, and nothing is moved later",
 			"memory is kept as far as the directories of the QoS classes above keep it too, which are the kubelet's (its feature MemoryQoS) or the node owner's",
 			"a pod that says neither is left alone, where rubik takes it for online",
-			"both ways: a pod that is not preemptable any more has its weight and files back, where labels and annotations are told as they are (podspec)",
+			"both ways: a pod that is not preemptable any more has its weight and files back, where the agent knows its current labels and annotations (podspec)",
 			"the network class is not set: mainline has no bandwidth by class without a program of its own",
 		},
 	}

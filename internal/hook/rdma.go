@@ -14,8 +14,8 @@ type RDMA struct {
 
 // RDMAOptions tunes the RDMA hook.
 type RDMAOptions struct {
-	// Enabled switches the hook on. Off by default: it hands device nodes to
-	// whom an annotation names.
+	// Enabled switches the hook on. Off by default: it gives a container
+	// the device nodes that an annotation names.
 	Enabled bool `json:"enabled"`
 }
 

@@ -85,11 +85,11 @@ func (h RDT) Info() Info {
 		Compose: "the only hook that sets them",
 		Tried:   "a model of resctrl only; no processor with it was at hand",
 		Differs: []string{
-			"groups are named trimtab-CLASS and trimtab-UID, and go with the last pod in them; those of an earlier run that nobody owns are removed when the agent connects",
+			"groups are named trimtab-CLASS and trimtab-UID, and go with the last pod in them; those of an earlier run that no pod uses are removed when the agent connects",
 			"a container's threads are moved before its first instruction, and every thread is, not only those a periodic look finds",
 			"a class whose share is everything has no group: a machine has few",
 			"a changed configuration changes the groups that are there",
-			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration, which then has the say: it is given when the container is created, and such a container is in no group of ours",
+			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration, which then counts alone: it is given when the container is created, and such a container is in no group of ours",
 			"no group is given by the create request: an OCI runtime fails a container whose group is not there",
 		},
 	}

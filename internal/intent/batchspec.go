@@ -17,26 +17,26 @@ func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	if spec == nil {
 		return
 	}
-	told := map[string]Batch{}
+	byName := map[string]Batch{}
 	for _, c := range spec.Containers {
 		b, said := batchOf(c)
 		if !said {
 			continue
 		}
 		b.From = spec.From
-		told[c.Name] = b
+		byName[c.Name] = b
 		if copied, ok := out.Batch.V[c.Name]; ok && !sameBatch(copied, b) {
 			out.warn(KoordExtended, c.Name, "container %s: its spec says otherwise and wins", printable(c.Name))
 		}
 	}
-	if len(told) == 0 {
+	if len(byName) == 0 {
 		return
 	}
 	all := maps.Clone(out.Batch.V)
 	if all == nil {
 		all = map[string]Batch{}
 	}
-	maps.Copy(all, told)
+	maps.Copy(all, byName)
 	key := out.Batch.Key
 	if key == "" {
 		key = BatchSpecKey

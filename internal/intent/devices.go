@@ -46,7 +46,7 @@ func readGPU(t *texts, devices *allocated, out *Pod) {
 	var gpu GPU
 	for _, d := range devices.GPU {
 		if d.Minor == nil || *d.Minor < 0 || *d.Minor > maxMinor || slices.Contains(gpu.Minors, *d.Minor) {
-			out.problem(KoordDevices, t.annotation(KoordDevices), "gpu: an entry without a minor number of its own, 0 to %d", maxMinor)
+			out.problem(KoordDevices, t.annotation(KoordDevices), "gpu: each entry needs a minor number from 0 to %d that no other entry has", maxMinor)
 			return
 		}
 		gpu.Minors = append(gpu.Minors, *d.Minor)

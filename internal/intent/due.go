@@ -37,13 +37,13 @@ func (r *Rule) tooMany(namespace string, n int, m Means) string {
 			n, r.MostCPUs, printable(namespace), r.Name)
 	}
 	due, of := Due(m.Pod, m.QoS), "pod"
-	if !due.Told() {
+	if !due.Known() {
 		due, of = Due(m.Container, m.QoS), "container"
 	}
 	switch {
-	case !due.Told() && unpaid(m.Pod, m.Container):
+	case !due.Known() && unpaid(m.Pod, m.Container):
 		return fmt.Sprintf("the runtime reports a CPU limit and no CPU request; CPUs are owned up to the request (authorisation: %s)", r.Name)
-	case !due.Told():
+	case !due.Known():
 		return fmt.Sprintf("neither pod nor container has a CPU limit or request; CPUs are owned up to these (authorisation: %s)", r.Name)
 	case n > due.CPUs:
 		return fmt.Sprintf("%d CPUs are more than the %s's CPU %s (authorisation: %s)", n, of, due, r.Name)
@@ -68,8 +68,8 @@ type Share struct {
 	By    string // "limit" or "request"; "" where no request was reported
 }
 
-// Told reports whether there was something to measure.
-func (s Share) Told() bool { return s.By != "" }
+// Known reports whether the runtime reported a limit or request to count by.
+func (s Share) Known() bool { return s.By != "" }
 
 // String says what the share is, for people: "request of 0.5, which pays for 0".
 func (s Share) String() string {

@@ -46,8 +46,8 @@ func rubikKeys() []Key {
 		{Name: RubikCPI, Place: OnPod, Fate: KeyUnsupported, Why: "no quota is cut by measuring"},
 		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Fate: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
 		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Fate: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
-		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Fate: KeyIgnored, Why: "rubik reads limits there; here the runtime and the pod's spec tell them"},
-		{Name: "kubernetes.io/config.hash", Place: OnPod, Fate: KeyIgnored, Why: "the UID of a static pod; the runtime tells the cgroup itself"},
+		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Fate: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
+		{Name: "kubernetes.io/config.hash", Place: OnPod, Fate: KeyIgnored, Why: "the UID of a static pod; the runtime reports the cgroup itself"},
 	}
 }
 

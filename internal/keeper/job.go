@@ -97,8 +97,8 @@ func (j *job) holds(kernel string) bool {
 		k.curve.Store(false)
 		return true
 	case kernel == curve && j.value.Int == defaultShares:
-		// It may be the weight of a cgroup that nobody has set: nothing is learned
-		// from it.
+		// It may be the default weight of a cgroup, which no program has set: nothing
+		// is learned from it.
 		return k.curve.Load()
 	case kernel == curve:
 		k.curve.Store(true)
@@ -107,7 +107,7 @@ func (j *job) holds(kernel string) bool {
 	return same
 }
 
-// defaultShares are those of a cgroup nobody has set.
+// defaultShares are the kernel's default.
 const defaultShares = 1024
 
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
@@ -160,14 +160,14 @@ func (j *job) ended(err error, s State, text string) {
 	j.inForce(s, text)
 }
 
-// finish ends a job and updates its row. Verified is the text of the file itself;
-// for a clipped list the effective CPUs are another.
+// finish ends a job and updates its row. verified is the text of the file, and kernel what
+// is in force: for a list that the parent cgroup clips, the effective CPUs.
 func (j *job) finish(s State, kernel, verified string, err error) {
 	k, r := j.k, j.row
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	inForce := s == Applied || s == Same || s == Clipped
-	// Whoever wrote it, this is the file's text now.
+	// This is the file's text now, whether this process wrote it or another.
 	r.verified = inForce
 	if inForce {
 		r.kernel = verified
@@ -239,7 +239,7 @@ func passes(err error) bool {
 }
 
 // withFailed adds to the lists of a batch those that should have lost CPUs and did
-// not: the CPUs that they still have are given to nobody.
+// not: the CPUs that they still have are given to no other cgroup.
 func (k *Keeper) withFailed(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()

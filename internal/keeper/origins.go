@@ -44,7 +44,8 @@ type Originals struct {
 	mu *sync.Mutex // the keeper's; it guards the rest
 	// table has the rows whose lines the journal has.
 	table *table
-	// written are lines the journal has, for their room.
+	// lines are to be appended to the journal. written is the buffer of the lines before
+	// them, which the next ones use again.
 	lines, written []byte
 	// seed is for the hashes by which a row's line differs from its last one.
 	seed maphash.Seed

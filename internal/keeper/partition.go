@@ -161,8 +161,8 @@ func (p *partitionPass) form() {
 }
 
 // postpone separates the jobs whose lists a partition of the batch narrows: they
-// only lose CPUs, all of these go to partitions, and some CPUs are left, so that
-// the kernel gives them nobody else's instead. A list that was never verified is
+// only lose CPUs, all of these go to partitions, and some CPUs are left, as the kernel
+// gives a list that becomes empty its parent's CPUs. A list that was never verified is
 // not postponed. None is if a list of the batch gets such CPUs, since that is
 // written before the partition exists.
 func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {

@@ -66,13 +66,14 @@ func (k *Keeper) ReleaseAll() []Outcome {
 	return append(out, released...)
 }
 
-// ReleaseForgotten restores what an earlier keeper wrote and nobody wants any more,
+// ReleaseForgotten restores what an earlier keeper wrote and this one does not want,
 // for owners that are known and not undecided: those keep what they have. It is
 // called when everything that lives is decided.
 func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bool)) []Outcome {
 	out := k.claimRemembered(func(o origin) bool {
 		known, undecided := owners(o.Owner)
-		// A partition keeps CPUs from all others, whoever owned it.
+		// A partition keeps its CPUs from all other cgroups, so it is removed even if
+		// its owner is unknown.
 		return !undecided && (known || o.place().isPartition())
 	})
 	return append(out, k.release(func(r *row) bool { return r.releasing && r.state == Pending })...)

@@ -24,7 +24,7 @@ type Item struct {
 	// Carried says that our value may be there already without a write of this
 	// keeper: the text found is not the original.
 	Carried bool
-	// Back says that nobody decides the value any more: its original is restored,
+	// Back says that no hook decides the value any more: its original is restored,
 	// or Value if neither Asked nor an original is known, and then the setting is
 	// no longer kept.
 	Back bool
@@ -68,7 +68,7 @@ type Outcome struct {
 }
 
 // ErrHeld refuses CPUs that another cgroup of the same batch should have lost and
-// did not: a CPU is given to nobody before it is free.
+// did not: a CPU is given to a cgroup only once all others have lost it.
 var ErrHeld = errors.New("another cgroup still has these")
 
 // KeepsApart reports whether the outcome is for a file that is never left to

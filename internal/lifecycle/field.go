@@ -241,8 +241,8 @@ func (p Problem) Kind() string {
 	return "error"
 }
 
-// Told is the reason with what happens instead.
-func (p Problem) Told() string {
+// Sentence is the reason, and what happens instead.
+func (p Problem) Sentence() string {
 	if p.Then == "" {
 		return p.Reason
 	}

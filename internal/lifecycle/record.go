@@ -11,7 +11,7 @@ import (
 // read by these tags, in this order, and the engine's containers embed it.
 type Kept struct {
 	// Ours are the resources that a hook ever decided for it: the runtime's copy
-	// may still hold our value when nobody decides one any more.
+	// may still hold our value when no hook decides one any more.
 	Ours []Field `json:"ours,omitempty"`
 	// Unplaced: placement has been off all its life, so CPUs were never refused to
 	// it and it may get them when placement is switched on.

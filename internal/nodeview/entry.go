@@ -15,7 +15,7 @@ import (
 func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
 	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
 	if ev.Pod != nil {
-		e.Pod = ev.Pod.Namespace + "/" + ev.Pod.Name
+		e.Pod, e.PodUID = ev.Pod.Namespace+"/"+ev.Pod.Name, ev.Pod.UID
 	}
 	if ev.Container != nil {
 		e.Container = ev.Container.Name
@@ -24,7 +24,7 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 		return e
 	}
 	if ctr := p.Container; ctr != nil && decides(ev.Kind) {
-		e.Problems = append(e.Problems, ctr.Told()...)
+		e.Problems = append(e.Problems, ctr.DecisionProblems()...)
 		if now := v.State.Container(ctr.ID); now != nil {
 			if q, ok := v.State.Displaced(now); ok {
 				e.Problems = append(e.Problems, q)
@@ -77,7 +77,7 @@ func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
 	}
 	for _, id := range plan.Changed {
 		if ctr := v.State.Container(id); ctr != nil {
-			add(v.State.FullName(ctr), ctr.Told())
+			add(v.State.FullName(ctr), ctr.DecisionProblems())
 		}
 	}
 	if more := len(out) - maxTroubles; more > 0 {

@@ -72,7 +72,7 @@ func (r *Reporter) Done(d *Done) {
 	r.Count.Event(d.Event.Kind, e.Took, d.Decided)
 	for _, p := range e.Problems {
 		r.count(d.Event.Kind, p)
-		r.Log.Warn("problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Told())...)
+		r.Log.Warn("problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
 	}
 	r.kernelRefused(d)
 	if len(e.Values)+len(e.Changed) == 0 || !r.Log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
@@ -134,8 +134,8 @@ func (r *Reporter) count(kind lifecycle.Kind, p lifecycle.Problem) {
 // remind is how often the log repeats the same fault of the node.
 const remind = 5 * time.Minute
 
-// Foreign logs a creation that carries another's record already: an agent that
-// answers before this one has added it, unless somebody forged it. The runtime
+// Foreign logs a creation that carries a record of another agent: either that agent
+// answers before this one, or the pod's author forged the record. The runtime
 // refuses a container that both adjust. It is called by one event at a time.
 func (r *Reporter) Foreign(d *Done, why string) {
 	now := r.Now()

@@ -127,6 +127,11 @@ func numa(m *topology.Machine, n topology.Node) api.NUMA {
 		out.Cores = append(out.Cores, m.Format(core.And(n.CPUs)))
 		left = left.Minus(core)
 	}
+	for _, cache := range m.Groups(topology.L3Level) {
+		if cache = cache.And(n.CPUs); !cache.Empty() && cache != n.CPUs {
+			out.Caches = append(out.Caches, m.Format(cache))
+		}
+	}
 	return out
 }
 

@@ -52,8 +52,8 @@ type Became struct {
 	Missing api.Missing // why it is not in force
 }
 
-// told is the note for people.
-func (b Became) told() string {
+// fullNote returns the note for people.
+func (b Became) fullNote() string {
 	if b.Alone == "" {
 		return b.Note
 	}
@@ -83,7 +83,7 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	for _, val := range values {
 		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
 		if b, missing, ok := v.became(owner, val); ok && b.Value == s.Value {
-			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.told()
+			s.Channel, s.Applied, s.Note = b.Channel, b.Applied, b.fullNote()
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
 				s.Note = "it runs, and its cgroup " + v.Absent[owner] + " is not in the tree at cgroup.root"
 			}

@@ -27,8 +27,8 @@ type Groups struct {
 // New makes a keeper of groups on a tree. Tidy finds groups of an earlier run.
 func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
 
-// valid refuses names of groups that are not ours. A path is "", a group's name, or
-// a group's (or nothing), a slash and the name of a group that measures.
+// valid refuses names of groups that are not ours. A name is "" for the root group, GROUP
+// for a control group, or GROUP/MONITOR for a monitoring group; GROUP may be empty there.
 func valid(name string) error {
 	group, measure, measures := strings.Cut(name, "/")
 	ok := group == "" || strings.HasPrefix(group, Prefix)

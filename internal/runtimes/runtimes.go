@@ -70,8 +70,8 @@ type Rule struct {
 	Ways                    []Way
 	Calls                   []Call
 	Field                   lifecycle.Field
-	// Least and Most limit the numbers that are accepted; without either no value
-	// is.
+	// Least and Most are the smallest and the greatest number that the runtime accepts.
+	// If both are 0 it accepts no value.
 	Least, Most int64
 	NoLimit     NoLimit
 	Effect      Effect

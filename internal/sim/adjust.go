@@ -17,7 +17,7 @@ import (
 // repeats rlimits, and lets map order decide between setting and removing an
 // annotation. What it cannot apply is an error, so that nothing is lost
 // silently. CDI devices, block I/O and RDT classes are kept by name: nothing here
-// resolves them, and a plugin is not told of the class again.
+// resolves them, and later events to plugins do not have the class.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil

@@ -65,8 +65,8 @@ func (p *player) await(ctx context.Context, look func() []string) []string {
 }
 
 // ended names what a step ended and the agent still takes for living: containers,
-// and pods that own CPUs. Who is only told of an end learns of it later, and the
-// next step may build on it.
+// and pods that own CPUs. An attachment that only gets notices learns of an end
+// later, and the next step may depend on it.
 func (p *player) ended(s *scenario.Step) []string {
 	ends := slices.Concat(s.Stop, s.Remove)
 	if len(ends) == 0 {

@@ -73,7 +73,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	case p == nil || p.stopped:
 		return fmt.Errorf("create %s: its pod does not run", ref)
 	case r.containers[ref] != nil:
-		return fmt.Errorf("create %s: is there already", ref)
+		return fmt.Errorf("create %s: it exists already", ref)
 	}
 	r.made++
 	c := &container{ref: ref, pod: p, number: r.made, asked: asked, state: api.ContainerState_CONTAINER_CREATED}

@@ -32,7 +32,7 @@ func newMemory() *memory {
 	return &memory{listeners: map[string]*memoryListener{}, guests: map[string]*guest{}}
 }
 
-// Dial connects to whoever listens at an address.
+// Dial connects to the listener at an address.
 func (m *memory) Dial(ctx context.Context, address string) (net.Conn, error) {
 	m.mu.Lock()
 	l, guest := m.listeners[address], m.guests[address]
@@ -52,7 +52,7 @@ func (m *memory) Listen(address string) (net.Listener, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.listeners[address] != nil {
-		return nil, fmt.Errorf("somebody listens at %s", address)
+		return nil, fmt.Errorf("another process listens at %s", address)
 	}
 	m.listeners[address] = l
 	return l, nil
@@ -65,8 +65,8 @@ func (m *memory) serve(address string, g *guest) {
 	m.guests[address] = g
 }
 
-// ping tells the plugins of the end of a pod that nobody knows. Whoever waits for a moment without events waits anew, so
-// that what happens next does not race with what was about to be done.
+// ping sends the plugins the end of a pod that does not exist. A plugin that waits for a moment without events waits
+// anew, so that what happens next does not race with what was about to be done.
 func (m *memory) ping() {
 	if m == nil {
 		return
@@ -75,7 +75,7 @@ func (m *memory) ping() {
 	guests := slices.Collect(maps.Values(m.guests))
 	m.mu.Unlock()
 	for _, g := range guests {
-		if p := g.heeds(api.Event_REMOVE_POD_SANDBOX); p != nil {
+		if p := g.subscriber(api.Event_REMOVE_POD_SANDBOX); p != nil {
 			_, _ = p.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: &api.PodSandbox{Id: "ping", Uid: "ping", Name: "ping"}})
 		}
 	}
@@ -241,8 +241,8 @@ func (p *piped) UpdateContainers(ctx context.Context, req *api.UpdateContainersR
 	return &api.UpdateContainersResponse{Failed: failed}, err
 }
 
-// heeds is the plugin that wants to know of an event; nil for none.
-func (g *guest) heeds(e api.Event) api.PluginService {
+// subscriber returns the plugin if it has subscribed to an event, else nil.
+func (g *guest) subscriber(e api.Event) api.PluginService {
 	if p := g.live.Load(); p != nil && p.events.IsSet(e) {
 		return p.plugin
 	}
@@ -252,7 +252,7 @@ func (g *guest) heeds(e api.Event) api.PluginService {
 // notify passes on an event that is answered with nothing.
 func notify[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (A, error)) func(context.Context, Q) error {
 	return func(ctx context.Context, req Q) error {
-		p := g.heeds(e)
+		p := g.subscriber(e)
 		if p == nil {
 			return nil
 		}
@@ -266,7 +266,7 @@ func notify[Q, A any](g *guest, e api.Event, call func(api.PluginService, contex
 // ask passes on an event that is answered.
 func ask[Q, A any](g *guest, e api.Event, call func(api.PluginService, context.Context, Q) (*A, error)) func(context.Context, Q) (*A, error) {
 	return func(ctx context.Context, req Q) (*A, error) {
-		p := g.heeds(e)
+		p := g.subscriber(e)
 		if p == nil {
 			return new(A), nil
 		}

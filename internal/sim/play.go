@@ -36,11 +36,11 @@ type RunOptions struct {
 	AtEnd func(api.Node) error
 	// Seat is where the agent sits; nil for a plugin of the runtime.
 	Seat Seat
-	// Kind is the runtime that the embedded one behaves like, and Sent is told of
+	// Kind is the runtime that the embedded one behaves like, and Sent is called with
 	// all resources that are sent to it.
 	Kind Kind
 	Sent func(Sent)
-	// Observe is told of every NRI event after its answer; nil for nobody.
+	// Observe is called with every NRI event after its answer; it may be nil.
 	Observe func(Event)
 	// Alter changes a step before it is played, where a seat cannot do what the
 	// step wants; nil for no change.

@@ -87,7 +87,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 	defer end()
 	p := &sandbox{ref: scenario.PodRef(pod.Namespace, pod.Name), pod: pod, resources: cgroup}
 	if r.pods[p.ref] != nil {
-		return fmt.Errorf("pod %s: is there already", p.ref)
+		return fmt.Errorf("pod %s exists already", p.ref)
 	}
 	if p.pod.UID == "" {
 		p.pod.UID = r.UID(p.ref)

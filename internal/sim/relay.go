@@ -30,7 +30,7 @@ type relay struct {
 // runtime's.
 func listen(path, inner string) (*relay, error) {
 	if c, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("socket %s: somebody listens there already", path), c.Close())
+		return nil, errors.Join(fmt.Errorf("socket %s: another process listens there already", path), c.Close())
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("socket directory: %w", err)

@@ -45,11 +45,11 @@ type Options struct {
 	Log     *slog.Logger
 	Kind    Kind   // that it behaves like
 	Seed    string // container ids are made of it and of names alone
-	// Observe is told of every NRI event after its answer. It is called while
-	// the runtime waits and must not call back. nil for nobody.
+	// Observe is called with every NRI event after its answer, while the runtime
+	// waits. It must not call back. It may be nil.
 	Observe func(Event)
-	// Sent is told of all resources that are sent to it, by plugins over NRI and
-	// by whoever calls its CRI. nil for nobody.
+	// Sent is called with all resources that plugins send over NRI and clients over
+	// CRI. It may be nil.
 	Sent func(Sent)
 
 	memory *memory // where plugins connect instead of at Socket; nil for the socket
@@ -241,7 +241,7 @@ func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 	return nil
 }
 
-// Listed is what a plugin is told when it is synchronised.
+// Listed is what a plugin gets by Synchronize.
 func (r *Runtime) Listed() ([]*api.PodSandbox, []*api.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -268,7 +268,7 @@ func TestDown(t *testing.T) {
 	if err := r.Start(t.Context()); err == nil {
 		t.Error("started twice")
 	}
-	if _, err := listen(r.o.Socket, "x"); err == nil || !strings.Contains(err.Error(), "somebody listens") {
+	if _, err := listen(r.o.Socket, "x"); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("stole a living socket: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func Seal(key []byte, name string, object []byte) []byte {
 func CheckSeal(key []byte, name string, object []byte) error {
 	at := bytes.LastIndex(object, []byte(sealMark))
 	if at < 0 {
-		return fmt.Errorf("%w: it carries no code", ErrUntrusted)
+		return fmt.Errorf("%w: it has no signature (mac)", ErrUntrusted)
 	}
 	if want := sealMark + codeOf(key, name, object[:at]) + `"}`; !hmac.Equal(object[at:], []byte(want)) {
 		return fmt.Errorf("%w: it was damaged, or not written with this node's key", ErrUntrusted)

@@ -287,10 +287,10 @@ func (m *Machine) numbered(later *Machine, at int) CPU {
 
 // WithMemory returns the machine with other memory on its NUMA nodes: sizes, kinds
 // and huge pages, by id. Nodes that the machine lacks are returned.
-func (m *Machine) WithMemory(told []Node) (now *Machine, unknown []int) {
+func (m *Machine) WithMemory(nodes []Node) (now *Machine, unknown []int) {
 	n := *m
 	n.Nodes = slices.Clone(m.Nodes)
-	for _, t := range told {
+	for _, t := range nodes {
 		i, known := n.NodeIndex(t.ID)
 		if !known {
 			unknown = append(unknown, t.ID)

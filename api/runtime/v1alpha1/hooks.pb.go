@@ -101,7 +101,7 @@ type PodSandboxHookRequest struct {
 	RuntimeHandler string                 `protobuf:"bytes,2,opt,name=runtime_handler,json=runtimeHandler,proto3" json:"runtime_handler,omitempty"`
 	Labels         map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations    map[string]string      `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// cgroup_parent is the pod's cgroup, as the runtime was told it.
+	// cgroup_parent is the pod's cgroup, as in the request to the runtime.
 	CgroupParent  string                   `protobuf:"bytes,5,opt,name=cgroup_parent,json=cgroupParent,proto3" json:"cgroup_parent,omitempty"`
 	Overhead      *LinuxContainerResources `protobuf:"bytes,6,opt,name=overhead,proto3" json:"overhead,omitempty"`
 	Resources     *LinuxContainerResources `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`

@@ -140,8 +140,8 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
-// Look has one container's resources asked for again, as when somebody has
-// written to its cgroup.
+// Look has one container's resources asked for again, for instance after another
+// program wrote to its cgroup.
 func (a *Attachment) Look(id string) {
 	if s := a.live.Load(); s != nil {
 		s.hintContainer(id, askStatus)

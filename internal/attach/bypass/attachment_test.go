@@ -518,6 +518,9 @@ func TestPodsEnd(t *testing.T) {
 			", unknown ", len(x.unknown))
 	}
 	attachtest.Until(t, "nothing is kept", func() bool { return kept() == "pods 0, containers 0, directories 0, starting 0, unknown 0" })
+	// The tree is looked through before each list, so one that begins later than the next has seen it as it is.
+	next := r.lists.Load() + 2
+	attachtest.Until(t, "the tree was looked through again", func() bool { return r.lists.Load() >= next })
 	s.tasks.fail(errors.New("planted")) // places are of one goroutine
 	attachtest.Until(t, "the session ended", func() bool { return a.live.Load() != s })
 	s.finish()

@@ -173,8 +173,8 @@ func (s *session) resources(c *ctr) (lifecycle.State, *stored, error) {
 	return state, &now, nil
 }
 
-// status asks for state and resources. The latter are returned where somebody
-// else has changed them.
+// status asks for state and resources. It returns the resources where another client
+// has changed them.
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
 	s.copies.Lock()
 	defer s.copies.Unlock()
@@ -211,9 +211,9 @@ func (s *session) end(p *pod, c *ctr) {
 // kernel has taken away from the container.
 var errWiden = errors.New("the runtime would give back CPUs that the kernel has taken away")
 
-// errAsked refuses an update that would wipe out what somebody else has put
-// into the copy since it was seen.
-var errAsked = errors.New("somebody else has changed the runtime's copy meanwhile; it is looked at first")
+// errAsked refuses an update that would overwrite what another client has put into
+// the runtime's copy since it was read.
+var errAsked = errors.New("another client has changed the runtime's copy meanwhile; the agent reads it first")
 
 // update gives the runtime's copy of one container new values. The runtime
 // writes them to the kernel too, with all else it has stored: CPUs that the

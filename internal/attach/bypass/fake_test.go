@@ -30,6 +30,7 @@ type fakeCRI struct {
 	socket  string
 	close   func()       // ends what listen began
 	asked   atomic.Int64 // calls
+	lists   atomic.Int64 // of all pods
 
 	mu      sync.Mutex
 	pods    map[string]*fakePod
@@ -199,6 +200,9 @@ func (r *fakeCRI) Version(context.Context, *cri.VersionRequest) (*cri.VersionRes
 }
 
 func (r *fakeCRI) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	if q.GetFilter().GetId() == "" {
+		r.lists.Add(1)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := &cri.ListPodSandboxResponse{}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress is how far the making of a container is.
+// progress says whether the OCI runtime still sets up the cgroup of a new container.
 type progress int
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // progress tells whether the OCI runtime still works on a fresh cgroup, and
 // which process that is. The cgroup must be left alone until it has ended: runc
-// reads back what it wrote and fails the container where somebody was faster
+// reads back what it wrote and fails the container where another program wrote meanwhile
 // (cpu.shares of version 1, opencontainers cgroups 0.1.0), and sets memory and
 // swap in an order that depends on what it finds. The first process of a
 // container is a child of the program that creates it until that has ended; by

@@ -19,7 +19,7 @@ type places struct {
 	watch cgroup.Watcher
 	// tops are where a kubelet's cgroups may be, whether they are there or not.
 	tops []string
-	// learned are directories of pods the runtime told of that are nowhere below
+	// learned are directories of pods that the runtime lists and that are not below
 	// the tops.
 	learned map[string]bool
 	above   map[string]bool // watched for a top to appear
@@ -104,7 +104,7 @@ func (p *places) scan() map[string]string {
 	return found
 }
 
-// rescan is scan where no notice was lost: what is watched has told by itself.
+// rescan is scan where no notice was lost: it skips directories that are watched.
 func (p *places) rescan() map[string]string {
 	p.trusts = true
 	defer func() { p.trusts = false }()
@@ -160,7 +160,7 @@ func note(dir string, found map[string]string) {
 	}
 }
 
-// learn watches a pod's directory the runtime told of.
+// learn watches a pod's directory that the runtime has reported.
 func (p *places) learn(dir string) map[string]string {
 	found := map[string]string{}
 	if p.pods[dir] {

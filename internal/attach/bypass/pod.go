@@ -20,7 +20,7 @@ const (
 	askStatus  why = 1 << iota // the runtime may know something new
 	cgroupMade                 // its cgroup is there
 	cgroupGone                 // its cgroup went
-	runs                       // the runtime told that it was started
+	runs                       // the runtime has reported its start
 )
 
 // hints are what a pod's worker is to check.
@@ -76,7 +76,7 @@ type ctr struct {
 	// Guarded by session.copies:
 	seen, ours stored
 	inStatus   bool // its plain status has its resources
-	blank      bool // its resources were never told
+	blank      bool // the runtime has never reported its resources
 }
 
 // kept is a container that can be found by its id.
@@ -92,7 +92,7 @@ func newPod(id string) *pod {
 // newCtr is a container as the runtime describes it. Its cgroup is at dir; "" where none
 // was found.
 func newCtr(d criclient.Container, dir string) *ctr {
-	if d.Stateless && dir == "" { // containerd after a kill in the middle of a start: without a cgroup nothing runs
+	if d.StateUnknown && dir == "" { // containerd after a kill in the middle of a start: without a cgroup nothing runs
 		d.State, d.Unread = lifecycle.StateUnknown, ""
 	}
 	c := &ctr{

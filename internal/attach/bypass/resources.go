@@ -53,8 +53,8 @@ func storedOf(r *lifecycle.Resources) (s stored) {
 	return s
 }
 
-// asked returns what somebody else put into the copy since it was seen: what
-// differs from then and is not ours. nil where nothing does.
+// asked returns what another client put into the runtime's copy since it was read:
+// what differs from then and is not ours. nil where nothing does.
 func asked(now, seen, ours stored) *lifecycle.Resources {
 	r, differs := &cri.LinuxContainerResources{}, false
 	for i, f := range copied {
@@ -80,7 +80,7 @@ func (s *stored) put(values []lifecycle.Value) (left []lifecycle.Value) {
 	return left
 }
 
-// drop takes out what somebody else asked for since: asking for what was there
+// drop takes out what another client asked for since: asking for what was there
 // before is a request again.
 func (s *stored) drop(r *lifecycle.Resources) {
 	for i, f := range copied {

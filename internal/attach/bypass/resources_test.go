@@ -52,12 +52,12 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// TestStateless: a container of which the runtime cannot say whether it runs does not without a cgroup. With one it is taken
+// TestStateUnknown: a container of which the runtime cannot say whether it runs does not without a cgroup. With one it is taken
 // for running, so that nothing of its is given away.
-func TestStateless(t *testing.T) {
+func TestStateUnknown(t *testing.T) {
 	for dir, want := range map[string]lifecycle.State{"": lifecycle.StateUnknown, "kubepods/pod1/a": lifecycle.StateRunning} {
 		c := newCtr(criclient.Container{
-			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Unread: "the runtime says that its state is unknown"}, Stateless: true,
+			Container: &lifecycle.Container{ID: "a", State: lifecycle.StateRunning, Unread: "the runtime says that its state is unknown"}, StateUnknown: true,
 		}, dir)
 		if c.reported.State != want || c.running != (want == lifecycle.StateRunning) || c.blank != c.running {
 			t.Errorf("in %q: %v, runs %t, to be asked again %t; want %v", dir, c.reported.State, c.running, c.blank, want)

@@ -48,7 +48,7 @@ type session struct {
 	once    sync.Once
 
 	// copies is held while the runtime's copy of resources is asked for or
-	// changed by us, so that our own change is never taken for somebody else's.
+	// changed by us, so that our own change is never taken for another client's.
 	copies sync.Mutex
 }
 
@@ -171,7 +171,7 @@ func (s *session) watchEvents() {
 		case s.ctx.Err() != nil:
 			return
 		case status.Code(err) == codes.Unimplemented:
-			s.a.o.Log.Info("the runtime tells no events; its lists are asked when cgroups change", logkey.Err, err)
+			s.a.o.Log.Info("the runtime sends no events; the agent reads its lists when cgroups change", logkey.Err, err)
 			s.streams.Store(false)
 			s.relist() // what appeared so far was left to the events
 			return

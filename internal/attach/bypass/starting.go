@@ -22,7 +22,7 @@ const (
 	// runtime takes some 20 ms from its end to the first instruction.
 	pollFresh = 4 * time.Millisecond
 	// mostStart is how long a container may take from its cgroup to its first
-	// instruction before nobody watches its files for it any more.
+	// instruction; after that the agent watches its files no longer.
 	mostStart = 30 * time.Second
 )
 

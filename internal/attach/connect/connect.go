@@ -83,8 +83,8 @@ type Attempts struct {
 	Backoff
 	// Enter moves to a state, for a reason or none.
 	Enter func(state string, err error)
-	// Absent is why no attempt is made yet, nil where the runtime is there. nil is never
-	// asked.
+	// Absent returns why no attempt is made yet, or nil where the runtime is there. The
+	// function may be nil: then attempts are always made.
 	Absent func() error
 	// Admit is why this agent may not decide yet: it is in Standby until there is no
 	// error, and asks again every Again (AdmitAgain where 0). nil admits always.

@@ -39,16 +39,16 @@ type Options struct {
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger
-	// Fail refuses to create containers while it is not known how things stand,
-	// and where a fault of ours kept one from being decided.
+	// Fail refuses to create containers while the agent does not know the node's
+	// state, and if an error of the agent kept it from deciding (failurePolicy.agent).
 	Fail bool
 	// Hooks, where not nil, has the attachment asked by a runtime proxy; Socket
 	// is not served then.
 	Hooks *HookService
 	// Disabled are the calls whose answers change nothing.
 	Disabled []runtimes.Call
-	// Look is how often the runtime's list is compared with what was told:
-	// containers end by themselves, and that is to be known within a second.
+	// Look is how often the runtime's list is compared with what is known from calls:
+	// containers end by themselves, and the agent must know within a second.
 	// containerd's stream of events would tell sooner, but in 1.7 each event goes
 	// to one listener alone, and so would be lost to the kubelet. Default: 800 ms.
 	Look time.Duration

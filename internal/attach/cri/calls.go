@@ -228,8 +228,8 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 }
 
 // created follows a container to the id the runtime gave it, or forgets it. A
-// creation whose end nobody saw is forgotten too: if it was done, the container
-// is found in the runtime's list.
+// creation without an answer is forgotten too: if the runtime did it, the container
+// is found in its list.
 func (c *calls) created(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container) {
 	resp := &cri.CreateContainerResponse{}
 	if !answerIn(o, resp) || resp.ContainerId == "" {

@@ -47,7 +47,7 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	if a.o.Hooks.Register != "" {
 		if err := Register(*a.o.Hooks, a.o.Fail); err != nil {
 			// Somebody may have written it by hand.
-			a.log.Error("the file that tells runtime proxies about the hook service cannot be written", logkey.File, a.o.Hooks.Register, logkey.Err, err)
+			a.log.Error("the file by which runtime proxies find the hook service cannot be written", logkey.File, a.o.Hooks.Register, logkey.Err, err)
 		}
 	}
 	group.Go(func() error { a.follow(ctx); return nil })
@@ -59,8 +59,8 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 	return err
 }
 
-// stopWithin lets calls under way end, within bounds: a proxy that reads nothing would
-// have its answer, and the agent's end, wait for ever.
+// stopWithin waits for calls under way, for bound at most: without a bound, a proxy that
+// does not read its answer would keep the agent from ending.
 func stopWithin(s *grpc.Server, bound time.Duration) {
 	cut := time.AfterFunc(bound, s.Stop)
 	defer cut.Stop()

@@ -98,9 +98,9 @@ func CarriesHooks(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// answer puts values into the answer to a proxy, which has what was asked
-// already. Where no resources were told none are answered: proxies would take
-// what is missing in them for said.
+// answer puts values into the answer to a proxy, which has the requested resources
+// already. Where the request had no resources the answer has none: proxies would
+// apply fields that are missing in them as zero.
 func answer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (left []lifecycle.Value) {
 	r := recast(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {

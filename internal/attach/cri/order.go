@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// order runs what follows a call: of one pod one after another, of containers
-// that start in the order of their starts.
+// order runs the functions that follow a call. Those of one pod run one after another.
+// Containers start in the order in which their StartContainer calls came.
 type order struct {
 	log    *slog.Logger
 	serial *atomic.Uint64
@@ -28,8 +28,8 @@ func newOrder(log *slog.Logger, serial *atomic.Uint64) *order {
 	return &order{log: log, serial: serial, queues: map[string]chan struct{}{}, starts: map[uint64]chan struct{}{}}
 }
 
-// after runs f after everything else that is queued of a pod. It does not
-// block: answers of the runtime wait for nobody.
+// after queues f behind the other functions of a pod. It does not block, so that it
+// does not delay the runtime's answer.
 func (o *order) after(pod string, f func(ctx context.Context)) {
 	done := make(chan struct{})
 	o.mu.Lock()

@@ -16,8 +16,8 @@ import (
 
 const (
 	// grace is how long calls under way may take when the agent ends, and
-	// mostGrace how long held ones may, and what is to be told of pods: whoever is
-	// next finds nothing half done.
+	// mostGrace how long held ones and notices of pods may: the next agent finds
+	// nothing half done.
 	grace     = 3 * time.Second
 	mostGrace = 15 * time.Second
 	// dialTimeout bounds connecting to the runtime for a caller.
@@ -47,7 +47,7 @@ func (a *Attachment) listen() ([]served, error) {
 	}
 	var err error
 	if n := len(a.o.Listeners); n > len(targets) {
-		return nil, fmt.Errorf("%d sockets were handed down and %d are served: the socket unit wants one ListenStream for cri.socket, and a second where cri.imageEndpoint is set", n, len(targets))
+		return nil, fmt.Errorf("systemd passed %d sockets and the agent serves %d: the socket unit wants one ListenStream for cri.socket, and a second where cri.imageEndpoint is set", n, len(targets))
 	}
 	for i := range targets {
 		if i < len(a.o.Listeners) {
@@ -65,8 +65,9 @@ func (a *Attachment) listen() ([]served, error) {
 }
 
 // HandedDown are the sockets systemd listens on for this process, as the
-// environment says (sd_listen_fds(3)), which is cleared: what we start is handed
-// nothing. The kubelet's connections wait in them while nobody serves.
+// environment says (sd_listen_fds(3)). It clears these variables, so that child
+// processes do not get them. The kubelet's connections wait in the sockets while no
+// agent serves.
 func HandedDown() ([]net.Listener, error) {
 	all, err := activation.Listeners()
 	if err != nil {

@@ -54,7 +54,7 @@ func merge(have, more []lifecycle.Value) []lifecycle.Value {
 	return have
 }
 
-// lean is a container as it is kept, without what nobody asks for again.
+// lean is a container as the store keeps it, without the fields that no call needs later.
 func lean(c *lifecycle.Container) *lifecycle.Container {
 	kept := *c
 	kept.Args, kept.Mounts, kept.Devices = nil, nil, nil

@@ -109,7 +109,7 @@ func Away(ctx context.Context, err error) bool {
 // Gone reports whether the runtime does not have what it was asked about.
 func Gone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// Runtime is who answers.
+// Runtime is the runtime that answers at the socket.
 type Runtime struct {
 	About string // its name and version, for people
 	Kind  runtimes.Runtime

@@ -32,8 +32,8 @@ type Container struct {
 	*lifecycle.Container
 	// InStatus are its resources as its plain status has them; nil where it has none.
 	InStatus *lifecycle.Resources
-	// Stateless: the runtime describes it, and cannot tell whether it runs.
-	Stateless bool
+	// StateUnknown: the runtime describes the container, and reports CONTAINER_UNKNOWN.
+	StateUnknown bool
 }
 
 // described is what lists and statuses say of pods and containers alike.
@@ -115,11 +115,11 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	}
 	v, err := readVerbose(s.GetInfo())
 	if err != nil {
-		c.log.Debug("little is known of a container", logkey.Container, id, logkey.Err, err)
+		c.log.Debug("the verbose status of a container cannot be read; its plain status is used", logkey.Container, id, logkey.Err, err)
 	}
 	out := Container{
 		Container: containerOf(s.GetStatus(), cmp.Or(pod, v.SandboxID)), InStatus: Resources(s.GetStatus().GetResources().GetLinux()),
-		Stateless: s.GetStatus().GetState() == cri.ContainerState_CONTAINER_UNKNOWN,
+		StateUnknown: s.GetStatus().GetState() == cri.ContainerState_CONTAINER_UNKNOWN,
 	}
 	if out.InStatus != nil {
 		out.Resources = *out.InStatus

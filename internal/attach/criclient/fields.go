@@ -9,7 +9,7 @@ import (
 )
 
 // Row describes one field of the CRI's requests about pods and containers, for the docs.
-// Whoever sends decided values back in a request fills in Setting, Create and Update.
+// An attachment that sends decided values in a request fills in Setting, Create and Update.
 type Row struct {
 	Proto     string // e.g. ContainerConfig.linux.resources.cpu_shares
 	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty where not carried
@@ -78,7 +78,7 @@ var containerTable = []configRow{
 	{proto: "working_dir", note: passes},
 	{proto: "envs", life: "Env[]", number: 6, read: (*reading).env, note: "without what the image adds"},
 	{proto: "mounts.", life: "Mounts[]", number: 7, read: (*reading).mount, note: "bind mounts; without those the runtime adds by itself"},
-	{proto: "devices.", life: "Devices[]", number: 8, read: (*reading).device, note: "paths alone: the CRI does not tell numbers"},
+	{proto: "devices.", life: "Devices[]", number: 8, read: (*reading).device, note: "paths alone: the CRI has no device numbers"},
 	{proto: "labels", life: "Labels{}", number: 9, read: (*reading).label},
 	{proto: "annotations", life: "Annotations{}", number: 10, read: (*reading).annotation},
 	{proto: "log_path", note: passes},

@@ -30,9 +30,9 @@ var configFields = func() (of [32]func(r *reading, b []byte) error) {
 	return of
 }()
 
-// reading takes a ContainerConfig in as it lies in a request. A container is told
-// of once and its kubelet waits: there is nothing in between, and its texts lie in
-// one piece. As in all of protobuf the last of a field counts, what is said twice
+// reading decodes a ContainerConfig from the bytes of a request. A container is
+// created once and its kubelet waits, so it decodes without a message in between, and
+// its texts share one string. As in all of protobuf the last of a field counts, what is said twice
 // of a message is laid over, and what is not known is passed over.
 type reading struct {
 	into  *lifecycle.Container

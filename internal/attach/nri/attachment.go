@@ -40,7 +40,7 @@ var (
 	// Runtimes that serialise NRI would wait for that answer until it times out.
 	ErrInHandler = errors.New("update called inside an event handler")
 	// ErrRuntimeGone ends Run in launched mode: the runtime that started this
-	// process closed the connection, and nobody will open another.
+	// process closed the connection, and opens no other.
 	ErrRuntimeGone = errors.New("the runtime that launched this plugin is gone")
 )
 
@@ -62,7 +62,7 @@ type Options struct {
 	// Admit is asked before each registration; an error keeps the attachment
 	// out, in StateStandby, until there is none. nil admits always.
 	Admit func() error
-	// OnState is told each state that is entered, in order, and the error that
+	// OnState is called with each state that is entered, in order, and the error that
 	// Status would give. It must not call back.
 	OnState   func(state string, err error)
 	Backoff   connect.Backoff // default: 0.5 s to 15 s

@@ -65,8 +65,8 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	return a.serve(ctx, conn)
 }
 
-// runLaunched serves the connection the runtime handed down. The runtime tells
-// nobody but us when it goes, and never starts us again by itself.
+// runLaunched serves the connection that the runtime handed down. When the runtime
+// ends, this connection closes; the runtime does not start this process again.
 func (a *Attachment) runLaunched(ctx context.Context) error {
 	env := os.Getenv(api.PluginSocketEnvVar)
 	fd, err := strconv.Atoi(env)
@@ -83,7 +83,7 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 		_, err = a.serve(ctx, conn)
 	}
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // told to stop, it has nothing to complain of
+		return nil //nolint:nilerr // the end of ctx is the clean end
 	}
 	return errors.Join(ErrRuntimeGone, err)
 }
@@ -130,9 +130,9 @@ func (a *Attachment) runMute(ctx context.Context, conn net.Conn, refused error) 
 	return errors.Join(err, <-attached)
 }
 
-// errUntold is kept in Status while nothing is known of what runs since before
-// this connection.
-var errUntold = errors.New("the runtime did not tell what runs; what it started before is not known")
+// errNoSynchronize is kept in Status while the containers that ran before this
+// connection are unknown.
+var errNoSynchronize = errors.New("the runtime sent no list of containers (Synchronize); those that it started before are not known")
 
 // attend is the working part of a connection, until it ends. A Synchronize may
 // come late.
@@ -166,8 +166,8 @@ func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err
 		a.enter(StateSynchronised, nil)
 		worked, err = true, a.attend(ctx, s)
 	case <-s.working.ch:
-		a.enter(StateRegistered, errUntold)
-		a.o.Log.Warn("no synchronisation", logkey.Err, errUntold)
+		a.enter(StateRegistered, errNoSynchronize)
+		a.o.Log.Warn("no synchronisation", logkey.Err, errNoSynchronize)
 		worked, err = true, a.attend(ctx, s)
 	case <-s.conn.dead.ch:
 		err = errors.New("runtime closed the connection before synchronising")

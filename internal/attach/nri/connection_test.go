@@ -202,7 +202,7 @@ func TestSilentRuntime(t *testing.T) {
 	accept(t, l)
 }
 
-// TestStopWhileRegistering: the end of ctx is heeded in every state.
+// TestStopWhileRegistering: Run ends with ctx in every state.
 func TestStopWhileRegistering(t *testing.T) {
 	sock := socketPath(t)
 	l := listen(t, sock)

@@ -87,7 +87,7 @@ var rdtTable = table[api.LinuxRdt, lifecycle.RDT]{
 	{"clos_id", "ClosID", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.ClosID = opt(p.ClosId) }, nil, ""},
 	{"schemata", "Schemata[]", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Schemata = p.Schemata.GetValue() }, nil, "absent and empty are the same"},
 	{"enable_monitoring", "Monitoring", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Monitoring = opt(p.EnableMonitoring) }, nil, ""},
-	{"remove", "", "0.11", nil, nil, "not carried: a marker of adjustments, never set in what a runtime tells"},
+	{"remove", "", "0.11", nil, nil, "not carried: a marker of adjustments, never set in what a runtime sends"},
 }
 
 var rlimitTable = table[api.POSIXRlimit, lifecycle.Rlimit]{

@@ -151,14 +151,14 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
-// PostCreateContainer tells that the runtime knows the container.
+// PostCreateContainer handles the event that the runtime knows the container.
 func (s *session) PostCreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	return s.told(ctx, lifecycle.PostCreateContainer, p, c)
+	return s.notify(ctx, lifecycle.PostCreateContainer, p, c)
 }
 
 // StartContainer relays the event.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	return s.told(ctx, lifecycle.StartContainer, p, c)
+	return s.notify(ctx, lifecycle.StartContainer, p, c)
 }
 
 // PostStartContainer tells that the container runs. Nothing is decided about
@@ -178,7 +178,7 @@ func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *ap
 
 // PostUpdateContainer tells that the runtime has written an update.
 func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	return s.told(ctx, lifecycle.PostUpdateContainer, p, c)
+	return s.notify(ctx, lifecycle.PostUpdateContainer, p, c)
 }
 
 // UpdateContainer answers with our values for the container asserted anew, so
@@ -209,7 +209,7 @@ func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.C
 
 // RemoveContainer relays the event.
 func (s *session) RemoveContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
-	return s.told(ctx, lifecycle.RemoveContainer, p, c)
+	return s.notify(ctx, lifecycle.RemoveContainer, p, c)
 }
 
 func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
@@ -222,8 +222,8 @@ func (s *session) pod(ctx context.Context, ev lifecycle.Event) error {
 	return err
 }
 
-// container completes and relays a container event. A missing pod is stood in
-// for by the id the container names; without a container there is no event.
+// container completes and relays a container event. For a missing pod it
+// uses the pod id that the container names; without a container there is no event.
 func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodSandbox, c *api.Container) (conductor.Answer, error) {
 	if c == nil {
 		s.a.o.Log.Debug("event without container ignored", logkey.Event, ev.Kind.String())
@@ -241,8 +241,8 @@ func (s *session) container(ctx context.Context, ev lifecycle.Event, p *api.PodS
 	return s.handle(ctx, ev)
 }
 
-// told relays an event that has no answer.
-func (s *session) told(ctx context.Context, kind lifecycle.Kind, p *api.PodSandbox, c *api.Container) error {
+// notify relays an event that has no answer.
+func (s *session) notify(ctx context.Context, kind lifecycle.Kind, p *api.PodSandbox, c *api.Container) error {
 	_, err := s.container(ctx, lifecycle.Event{Kind: kind}, p, c)
 	return err
 }
@@ -279,7 +279,7 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	merged := make(map[string][]lifecycle.Value, len(what))
 	var order []string
 	for _, w := range what {
-		id := s.known.told(w.Container)
+		id := s.known.runtimeID(w.Container)
 		if id == "" || id == except {
 			s.reportLeft(op, w.Container, w.Values)
 			continue

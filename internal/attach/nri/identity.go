@@ -19,8 +19,8 @@ const (
 // lives as long as a connection: what Synchronize tells is complete.
 type identities struct {
 	mu sync.Mutex
-	// pending are ids we made up at a creation that told none, by pod and name;
-	// ours maps the ids the runtime told later to them, theirs back.
+	// pending are ids we made up for a creation request without one, by pod and name;
+	// ours maps the ids that the runtime sent later to them, theirs back.
 	pending      map[[2]string]string
 	ours, theirs map[string]string
 	pods         map[string]string // by the ids we made up
@@ -97,8 +97,8 @@ func (i *identities) ended(podID string) {
 	}
 }
 
-// told is the runtime's id of a container: "" where it has not told one yet.
-func (i *identities) told(id string) string {
+// runtimeID returns the runtime's id of a container: "" where it has sent none yet.
+func (i *identities) runtimeID(id string) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, waits := range i.pending {

@@ -122,8 +122,8 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 }
 
 // start registers and waits until the runtime has configured us. The stub's
-// Start heeds neither its context nor a lost connection once it is registered,
-// so it runs beside a watchdog.
+// Start ends neither with its context nor with a lost connection once it is
+// registered, so it runs beside a watchdog.
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()
@@ -297,9 +297,8 @@ func (s *session) finish() {
 	}
 }
 
-// works notes an event that comes though the runtime told nothing of what it
-// runs: iSulad never tells the plugins it starts, nor did containerd before
-// NRI 0.7.
+// works notes an event of a runtime that sent no Synchronize: iSulad never sends it
+// to the plugins that it starts, nor did containerd before NRI 0.7.
 func (s *session) works(kind lifecycle.Kind) {
 	s.mu.Lock()
 	asked := s.asked

@@ -12,9 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// setting is one row of the way out: a field decided values can be carried in.
-// Exactly one of resource and create is set; each returns false for a value
-// NRI has no way to say, which is then left over instead of lost.
+// setting is one row of the table of what NRI's answers can carry: a field, and how a
+// decided value is put into it. Exactly one of resource and create is set. Each returns
+// false for a value that NRI cannot express; the kernel gets that value then.
 type setting struct {
 	field lifecycle.Field
 	proto string // the field of Container it changes
@@ -73,7 +73,7 @@ var settings = []setting{
 	},
 	{
 		field: lifecycle.Hugepages, proto: "linux.resources.hugepage_limits[]", create: setHugepages,
-		note: "containerd adds a limit to those of the same size, and the OCI runtime heeds the last; so it is never sent in updates",
+		note: "containerd adds a limit to those of the same size, and the OCI runtime applies the last; so it is never sent in updates",
 	},
 	{
 		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: class((*api.ContainerAdjustment).SetLinuxBlockIOClass),

@@ -22,7 +22,7 @@ func later(a, b string) string {
 
 // runtimeVersion is the runtime's NRI release: as it states it, or by the
 // stub's table of runtimes, which wants the v that some runtimes leave out.
-// It is empty where nobody knows.
+// It is empty where it is unknown.
 func runtimeVersion(stated, runtime, release string) string {
 	if runtimes.ParseVersion(stated) != (version{}) {
 		return stated

@@ -16,8 +16,8 @@ type Hook func(ctx context.Context, msg []byte) Verdict
 type Held struct {
 	// Hook runs on a goroutine of its own and may block, unless the call is Quick.
 	Hook Hook
-	// Quick: the hook returns at once. It may be asked by whoever reads the
-	// connection: the message then goes on with the frames around it.
+	// Quick: the hook returns at once. The goroutine that reads the connection may
+	// call it: the message then goes on with the frames around it.
 	Quick bool
 }
 
@@ -41,8 +41,8 @@ type Verdict struct {
 	More []byte
 	// Refuse, where not nil, answers the call; the backend does nothing.
 	Refuse *Status
-	// Done, where not nil, is told once what became of the call, before the
-	// caller is. It must not block.
+	// Done, where not nil, is called once with the outcome of the call, before the
+	// caller gets it. It must not block.
 	Done func(Outcome)
 }
 
@@ -65,7 +65,7 @@ const (
 	deciding          // the hook is asked
 	sending           // the verdict goes to the backend
 	flowing           // what comes, goes on
-	refusing          // the backend is told to forget the call
+	refusing          // the relay has reset the call at the backend
 	over              // answered or given up; what still comes is dropped
 )
 

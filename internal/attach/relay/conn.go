@@ -246,8 +246,8 @@ func (c *Conn) abandon() {
 	}
 }
 
-// finish ends a call for good. Where the verdict has not come yet, whoever
-// brings it finds the call over.
+// finish ends a call for good. Where the hook still runs, its verdict finds the call
+// over.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
 	k.stage = over

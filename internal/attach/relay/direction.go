@@ -42,8 +42,8 @@ func (d *direction) relay(take func(f *frame) error) error {
 	}
 }
 
-// pass adds a frame to what goes on. Frames lie one after another in the
-// buffer, so only one that was taken out ends a run.
+// pass adds a frame to the run: the frames that one write sends on. Frames follow each
+// other in the buffer, so a run ends only at a frame that is not sent on.
 func (d *direction) pass(f *frame) { d.run = d.run[:len(d.run)+len(f.raw)] }
 
 // begin makes f the start of a run where there is none.

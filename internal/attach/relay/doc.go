@@ -2,8 +2,8 @@
 // frame by frame, and holds single calls by their path: their request can be
 // changed or answered, their answer is watched.
 //
-// One connection of a caller is one connection to the backend. What nobody
-// holds is not decoded and not made anew: the bytes of every frame go on as
+// One connection of a caller is one connection to the backend. Calls that are not
+// held are not decoded and not made anew: the bytes of every frame go on as
 // they came, with settings, windows, pings and the peers' own limits and
 // errors. Header blocks are read along, because their compression has a state,
 // and passed on unchanged. So a method, message or header that is unknown here
@@ -12,7 +12,7 @@
 // What a peer sends, or fails to send, costs a bounded amount of memory and
 // time; limits.go has the bounds. Settings that would allow more are lowered on
 // their way. Frames that leave nothing behind here, such as pings, empty DATA
-// and frames nobody knows, are not limited: they go on as fast as the other end
+// and frames of unknown types, are not limited: they go on as fast as the other end
 // reads, and it answers them as it likes.
 //
 // It knows neither CRI nor any message; it keeps nothing after a call.

@@ -107,8 +107,8 @@ func (d *downward) headers(f *frame) error {
 		switch {
 		case !first.has(flagEndStream):
 		case early:
-			// The backend ends what it was told to forget. The caller has to see the
-			// block, which later ones may lean on, and is told of the end by the refusal.
+			// The backend ends a call that the relay has reset. The caller has to see the
+			// block, as later ones may refer to its table entries. The refusal ends the call.
 			raw[flagsAt] &^= flagEndStream
 		default:
 			d.c.ended(k, &h)
@@ -189,7 +189,8 @@ func (d *downward) acknowledged(f *frame) error {
 	return d.instead(trailers)
 }
 
-// window takes the backend's WINDOW_UPDATE: the caller is told what is its own.
+// window takes the backend's WINDOW_UPDATE and passes on the part that is for the
+// caller's own bytes.
 func (d *downward) window(f *frame) error {
 	n, err := f.word()
 	if err != nil {

@@ -42,6 +42,12 @@ func newEnd(t *testing.T, conn net.Conn) *end {
 // a relay between them. The error of the relay comes from ran.
 func ends(t *testing.T, o relay.Options, greeting ...http2.Setting) (caller, backend *end, ran chan error) {
 	t.Helper()
+	return endsOver(t, pair, o, greeting...)
+}
+
+// endsOver is ends with connections of another kind.
+func endsOver(t *testing.T, pair func(*testing.T) (ours, theirs net.Conn), o relay.Options, greeting ...http2.Setting) (caller, backend *end, ran chan error) {
+	t.Helper()
 	a, c := pair(t)
 	b, d := pair(t)
 	ran = make(chan error, 1)

@@ -41,8 +41,8 @@ func (f *flow) update(n uint32) uint32 {
 	return uint32(give - f.owed)
 }
 
-// grant returns what the caller must be told now to go on sending, where what
-// is held comes near to filling a window.
+// grant returns by how much to enlarge the caller's window now, so that it goes on
+// sending, where held bytes come near to filling a window.
 func (f *flow) grant() uint32 {
 	if f.owed < smallFrame {
 		return 0

@@ -43,7 +43,7 @@ const (
 	headerSize = 9
 	// smallFrame is a payload size every peer takes.
 	smallFrame = 16 << 10
-	// firstWindow is every window's size before anybody says otherwise.
+	// firstWindow is every window's size until a peer announces another.
 	firstWindow = 65535
 	maxWindow   = 1<<31 - 1
 	// bufferSize is what a direction reads at once: some frames of 16 KiB. A

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// opened takes note of a block. It is dropped if its stream is beyond what the caller was
-// told. A call that is returned is to be refused.
+// opened records a header block of the caller. dropped says that its stream is beyond the
+// last one of the relay's GOAWAY. refused is a call that the relay must refuse.
 func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,19 +76,19 @@ func (c *Conn) callerEnded(k *call) {
 	}
 }
 
-// reset takes the caller's RST_STREAM. It reports whether the backend is to
-// know: of a call it was told to forget, it knows.
+// reset takes the caller's RST_STREAM. It reports whether to pass it to the backend:
+// not for a call that the relay has reset there itself.
 func (c *Conn) reset(stream uint32) bool {
 	c.mu.Lock()
 	k := c.calls[stream]
 	delete(c.calls, stream)
 	c.streams.close(stream)
-	told := k != nil && (k.stage == refusing || k.stage == over && k.refusal != nil)
+	reset := k != nil && (k.stage == refusing || k.stage == over && k.refusal != nil)
 	c.mu.Unlock()
 	if k != nil {
 		c.finish(k, Outcome{})
 	}
-	return !told
+	return !reset
 }
 
 // atOnce asks a quick hook about a message that is whole in one frame. It reports

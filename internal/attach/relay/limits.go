@@ -11,8 +11,8 @@ const (
 	// maxFrame is the longest payload of a frame, in bytes: what net/http announces.
 	// grpc-go and nghttp2 announce 16 KiB. A frame lies in memory as a whole.
 	maxFrame = 1 << 20
-	// maxTable is the greatest compression table of one direction, in bytes. Nobody
-	// known announces more than 64 KiB, and most the 4 KiB of RFC 7541.
+	// maxTable is the greatest compression table of one direction, in bytes. No known
+	// implementation announces more than 64 KiB, and most the 4 KiB of RFC 7541.
 	maxTable = 64 << 10
 	// maxBlock is the longest header block, in bytes, with the frames it comes in. It
 	// lies in memory until it is whole. grpc-go is about to take 8 KiB as its default.
@@ -56,8 +56,9 @@ type use struct {
 	unanswered int // SETTINGS frames of the caller that the backend has not acknowledged
 }
 
-// clamp is what a peer is told of a setting that the other announced. A value no peer may
-// announce goes on: the one it is for answers it.
+// clamp returns the value of a setting as the relay passes it on: the announced one, at
+// most the relay's own limit. It passes a value that RFC 9113 forbids unchanged: the peer
+// that receives it ends the connection.
 func clamp(id uint16, v uint32) uint32 {
 	switch {
 	case id == settingTableSize:

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -199,7 +198,8 @@ func TestFirstFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend.until("the call", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders })
-	time.Sleep(50 * time.Millisecond) // the relay has the message meanwhile
+	caller.try(caller.WritePing(false, [8]byte{}))
+	backend.until("a ping behind the message", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
 	var first bytes.Buffer
 	w := http2.NewFramer(&first, nil)
 	_ = errors.Join(w.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 9}),

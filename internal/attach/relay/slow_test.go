@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -115,22 +116,28 @@ func TestNoWindow(t *testing.T) {
 	}
 }
 
-// TestSlowly: whole frames may come as slowly as they like, and calls may last.
+// TestSlowly: whole frames may come as slowly as they like, and calls may last. The clock
+// is that of synctest, so the pauses take no time.
 func TestSlowly(t *testing.T) {
-	caller, backend, ran := ends(t, relay.Options{Patience: 400 * time.Millisecond, Idle: 400 * time.Millisecond})
-	caller.open(1, false)
-	for range 3 {
-		time.Sleep(500 * time.Millisecond) // longer than either
-		caller.try(caller.WriteData(1, false, []byte{0, 0, 0, 0, 0}))
-		backend.until("a message", func(f http2.Frame) bool { return f.Header().Type == http2.FrameData })
-		backend.try(backend.WritePing(false, [8]byte{}))
-		caller.until("a ping", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
-	}
-	select {
-	case err := <-ran:
-		t.Fatalf("it ended: %v", err)
-	default:
-	}
+	synctest.Test(t, func(t *testing.T) {
+		pipe := func(*testing.T) (ours, theirs net.Conn) { return net.Pipe() }
+		caller, backend, ran := endsOver(t, pipe, relay.Options{Patience: time.Second, Idle: time.Second})
+		caller.open(1, false)
+		backend.until("the call", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders })
+		for range 3 {
+			time.Sleep(3 * time.Second)
+			caller.try(caller.WriteData(1, false, []byte{0, 0, 0, 0, 0}))
+			backend.until("a message", func(f http2.Frame) bool { return f.Header().Type == http2.FrameData })
+			backend.try(backend.WritePing(false, [8]byte{}))
+			caller.until("a ping", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
+		}
+		synctest.Wait()
+		select {
+		case err := <-ran:
+			t.Fatalf("it ended: %v", err)
+		default:
+		}
+	})
 }
 
 // TestIdle: a connection without a call is asked to end after a while, and ended. A grpc-go

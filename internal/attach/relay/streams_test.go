@@ -83,7 +83,7 @@ func TestRapidResets(t *testing.T) {
 	defer close(release)
 	hook := func(context.Context, []byte) relay.Verdict {
 		asked <- true
-		<-release // one that does not heed its context
+		<-release // a hook that ignores its context
 		return relay.Verdict{}
 	}
 	caller, backend, _ := ends(t, relay.Options{Pick: func(string) relay.Held { return relay.Held{Hook: hook} }})

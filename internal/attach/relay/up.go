@@ -40,9 +40,9 @@ func (u *upward) take(f *frame) error {
 	return nil
 }
 
-// beyond reports whether a frame belongs to a stream the caller opened though it
-// was told to open no more; it repeats that call elsewhere. Header blocks are
-// read all the same.
+// beyond reports whether a frame belongs to a stream that the caller opened after
+// GOAWAY; it repeats that call on another connection. Header blocks are read all
+// the same.
 func (u *upward) beyond(f *frame) bool {
 	if f.stream == 0 || f.begins() || f.kind == typeContinuation {
 		return false

@@ -54,8 +54,8 @@ func (p *Pool) run(f func(), next chan func()) (stays bool) {
 	return stays
 }
 
-// Wait returns when all functions have returned and no goroutine is left. No other may be given meanwhile but by these
-// functions.
+// Wait returns when all functions have returned and no goroutine is left. While it waits, only these functions may give
+// the pool others.
 func (p *Pool) Wait() {
 	p.work.Wait()
 	p.mu.Lock()

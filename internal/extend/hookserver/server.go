@@ -135,7 +135,7 @@ func peer(conn net.Conn) error {
 		return err
 	}
 	if errno != nil {
-		return fmt.Errorf("who serves it: %w", errno)
+		return fmt.Errorf("read the user of the server: %w", errno)
 	}
 	if !trusted(cred.Uid) {
 		return fmt.Errorf("user %d serves it, neither root nor the agent's", cred.Uid)
@@ -185,14 +185,14 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageInfo, req, 
 	took := now.Sub(start)
 	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if given || late && cut {
-		// Nobody waits any more: that says nothing about the server.
+		// The caller has given up: that says nothing about the server.
 		s.o.Recorder.Call(s.name, stage.Stage, Ended, took)
 		s.link.leave(errOver, now)
 		s.link.closeIdle()
 		return &overError{asked: true, given: given}
 	}
 	s.o.Recorder.Call(s.name, stage.Stage, result(err, late), took)
-	err = s.told(err, late, took)
+	err = s.describe(err, late, took)
 	s.link.leave(err, now)
 	s.link.closeIdle()
 	return err
@@ -224,8 +224,8 @@ func result(err error, late bool) Result {
 	return Failed
 }
 
-// told is a call's error for people.
-func (s *server) told(err error, late bool, took time.Duration) error {
+// describe returns a call's error in words for people.
+func (s *server) describe(err error, late bool, took time.Duration) error {
 	if err == nil {
 		return nil
 	}

@@ -37,10 +37,10 @@ func (m Move) Compare(o Move) int {
 type Released struct {
 	// Given counts values that are as they were before Trimtab.
 	Given int `json:"given"`
-	// Left are values that stay, as somebody else changed them since.
+	// Left are values that stay, as another program changed them since.
 	Left []Kept `json:"left,omitempty"`
-	// Failed are values that could not be restored: the kernel refused, or nobody
-	// knows what was there before.
+	// Failed are values that could not be restored: the kernel refused, or the agent
+	// does not know what was there before.
 	Failed []Kept `json:"failed,omitempty"`
 	// Stale are values that the runtime's stored copies have still: the next update
 	// of the container by the kubelet would bring them back. Kernel is what is in
@@ -49,6 +49,8 @@ type Released struct {
 	// Waiting counts containers whose copy in the runtime was still to be changed
 	// when the time for it was over.
 	Waiting int `json:"waiting,omitempty"`
+	// Cluster says why something is left at the API server; "" for nothing left.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Unrestored counts what is not as it was, but for what others changed.

@@ -31,11 +31,13 @@ type Node struct {
 	// Grants tell the devices Kubernetes granted.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
 	// KubeletCPUs says how it is known which CPUs the kubelet gave away; "" where
-	// the agent has the say.
+	// the agent decides.
 	KubeletCPUs string `json:"kubeletCPUs,omitempty"`
-	// HookServers are policies outside; nil where nobody is asked.
+	// HookServers are external policies; nil where none is configured.
 	HookServers *HookServers `json:"hookServers,omitempty"`
-	Containers  []Container  `json:"containers"`
+	// Cluster is what is done through the API server; nil without cluster.enabled.
+	Cluster    *Cluster    `json:"cluster,omitempty"`
+	Containers []Container `json:"containers"`
 	// Contested are files that others have written behind our back, the most
 	// contested first.
 	Contested []Contested `json:"contested,omitempty"`
@@ -51,8 +53,8 @@ type SpecSource struct {
 	Up    bool             `json:"up"`
 	Pods  int              `json:"pods"`
 	Error string           `json:"error,omitempty"`
-	// NoCPUs is why it does not tell which CPUs the kubelet gave away; "" where it
-	// does, and of sources that tell something else.
+	// NoCPUs is why it does not report which CPUs the kubelet gave away; "" where it
+	// does, and for sources that have no CPUs.
 	NoCPUs string `json:"noCPUs,omitempty"`
 }
 
@@ -60,7 +62,7 @@ type SpecSource struct {
 // source is the kubelet's PodResources API.
 func (s SpecSource) TellsCPUs() string {
 	if s.Up && s.NoCPUs == "" {
-		return "told by the " + string(s.Name)
+		return "reported by the " + string(s.Name)
 	}
 	return "inferred from what the kubelet asks of the runtime: " + s.NoCPUs
 }
@@ -147,7 +149,7 @@ type Attached struct {
 	// Lacks are the fields this runtime does not obey and newer ones do.
 	Lacks []string `json:"lacks,omitempty"`
 	Error string   `json:"error,omitempty"`
-	// InForce says why this one has the say, where another could have it too
+	// InForce says why this one is active, where another could be
 	// (attach: auto).
 	InForce string `json:"inForce,omitempty"`
 }
@@ -178,6 +180,7 @@ type NUMA struct {
 	CPUs    string   `json:"cpus"`
 	Package int      `json:"package"`          // of its first CPU; -1 for memory alone
 	Cores   []string `json:"cores,omitempty"`  // the CPUs of each core
+	Caches  []string `json:"caches,omitempty"` // the CPUs of each L3 cache, where there are several
 	Memory  uint64   `json:"memory,omitempty"` // bytes
 }
 
@@ -209,7 +212,7 @@ type Container struct {
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 }
 
-// Contested is a file of ours that somebody else writes.
+// Contested is a file of ours that another program writes too.
 type Contested struct {
 	Owner  string `json:"owner"` // container or sandbox id
 	File   string `json:"file"`
@@ -220,7 +223,7 @@ type Contested struct {
 	Kept string `json:"kept,omitempty"`
 }
 
-// Fact is something known of a container or its pod, and who told it.
+// Fact is something known of a container or its pod, with its source.
 type Fact struct {
 	Name  string           `json:"fact"`
 	Value string           `json:"value"`
@@ -250,7 +253,7 @@ const (
 	CreateOnly    Missing = "create only"    // the container was created without it
 	BadCgroup     Missing = "bad cgroup"     // its cgroup cannot be named
 	KernelRefused Missing = "kernel refused" // the kernel, or a check of ours before it
-	LeftAlone     Missing = "left alone"     // somebody else writes it, and was let
+	LeftAlone     Missing = "left alone"     // another program keeps writing it, and the agent gave up
 )
 
 // Reasons lists the kinds of reasons.
@@ -264,13 +267,13 @@ type Summary struct {
 	Connections   []Connection
 	Classes       map[string]int // live containers, by class
 	Unapplied     map[Missing]int
-	Specs         map[lifecycle.Source]int // pods that have not ended, by who told their spec
+	Specs         map[lifecycle.Source]int // pods that have not ended, by the source of their spec
 	Pools         []PoolSize
 	PoolMembers   map[string]int    // live containers, by pool
 	Exclusive     int               // CPUs
 	WithoutCgroup int               // containers that run and have no cgroup in this tree
 	Kernel        map[string]uint64 // values handed to the kernel, by what became of them
-	Drift         map[string]uint64 // values put right after somebody else changed them, by setting
+	Drift         map[string]uint64 // values repaired after another program changed them, by setting
 	Ceded         map[string]int    // values left to others who write them, by setting
 	Contested     map[string]int    // values that others keep changing and that are kept, by setting
 	LastSync      time.Time         // zero for none
@@ -279,6 +282,8 @@ type Summary struct {
 	// HookServers are those of the files in the directory: true where one is in
 	// force and called.
 	HookServers map[string]bool
+	// Cluster is what is done through the API server; nil without cluster.enabled.
+	Cluster *Cluster
 }
 
 // Connection is an attachment, the state it is in, and all it can be in.
@@ -304,6 +309,7 @@ type Event struct {
 	Kind      string              `json:"kind"`
 	From      string              `json:"from"`
 	Pod       string              `json:"pod,omitempty"`
+	PodUID    string              `json:"-"` // for reports outside of the node
 	Container string              `json:"container,omitempty"`
 	Took      time.Duration       `json:"tookNanoseconds"`
 	Values    []Value             `json:"values,omitempty"`

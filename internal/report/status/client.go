@@ -71,7 +71,7 @@ func unreachable(path string, err error) error {
 	case errors.Is(err, os.ErrPermission):
 		hint = fmt.Sprintf("not allowed to use %s: the status socket is for root only, try sudo", path)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = fmt.Sprintf("the agent is gone: nobody answers at %s, which an earlier one left; start it again", path)
+		hint = fmt.Sprintf("the agent is gone: none answers at %s, which an earlier one left; start it again", path)
 	}
 	return &Unreachable{Path: path, Hint: hint, Err: err}
 }

@@ -53,7 +53,7 @@ func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Outlook, erro
 	return ask[api.Outlook](ctx, c, http.MethodPost, "plan/config", nil, file)
 }
 
-// RenderOutlook shows what would be.
+// RenderOutlook writes the result of plan: what would be decided.
 func RenderOutlook(w io.Writer, out api.Outlook) error {
 	var b bytes.Buffer
 	columns(&b, "POD\tCONTAINER\tCLASS\tQOS\tSEAT\tCPUS\tWHY", out.Containers, func(c api.Container) []string {

@@ -55,6 +55,9 @@ func RenderReleased(w io.Writer, r api.Released) error {
 	if r.Waiting > 0 {
 		fmt.Fprintf(w, "%d containers have our values in the runtime's stored copy still: release again once the runtime answers\n", r.Waiting)
 	}
+	if r.Cluster != "" {
+		fmt.Fprintf(w, "left at the API server: %s; the agent tries again while it runs\n", term.Clean(r.Cluster))
+	}
 	if len(r.Stale) > 0 {
 		fmt.Fprintln(w, "STALE values are in the runtime's stored copy of the container: an update by the kubelet may write them again, until the container ends")
 	}

@@ -35,6 +35,7 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	attachments(head, n, o)
 	contested(head, n.Contested, o)
 	hookServers(head, n.HookServers, o)
+	cluster(head, n.Cluster, o)
 	fmt.Fprintf(head, "containers\t%d, %s\n", len(n.Containers), o.trouble(n.Unapplied, n.Problems))
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
@@ -248,7 +249,7 @@ func (o Options) applied(v api.Value) string {
 
 func explainProblems(w io.Writer, problems []lifecycle.Problem, o Options) {
 	rows(w, "  PROBLEM\tKEY\tVALUE\tREASON", problems, func(p lifecycle.Problem) []string {
-		return []string{"  " + p.Kind(), dash(p.Key), dash(p.Value), o.alarm(term.Clean(p.Told()))}
+		return []string{"  " + p.Kind(), dash(p.Key), dash(p.Value), o.alarm(term.Clean(p.Sentence()))}
 	})
 }
 

@@ -64,6 +64,10 @@ func sample() api.Node {
 			{Name: "groupIdentity", Enabled: true, Finding: lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no cpu.bvt_warp_ns"}},
 		},
 		Attachments: []api.Attached{{Name: "nri", State: "connected", Runtime: "containerd 2.2.0"}},
+		Cluster: &api.Cluster{Server: "https://10.96.0.1:443", Node: "n1", Reached: noon.Add(-5 * time.Minute), Error: "connection refused", Parts: []api.ClusterPart{
+			{Name: "NodeResourceTopology", State: "up to date"},
+			{Name: "CustomNodeResource", State: "not written", Error: "no CRD\x1b[1m"},
+		}},
 		CPUs: api.NodeCPUs{
 			Online: "0-15", Reserved: "0-1", Exclusive: "4-7", Shared: "2-3,8-11", Reclaimed: "2-3,8-14",
 			Nodes:  []api.NUMA{{ID: 0, CPUs: "0-7", Cores: []string{"0,2", "1,3", "4,6", "5,7"}, Memory: 4 << 30}, {ID: 1, CPUs: "8-15", Package: 1}, {ID: 2, Package: -1, Memory: 1 << 29}},

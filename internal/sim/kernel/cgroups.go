@@ -33,10 +33,10 @@ type Cgroups struct {
 	release  [2]int          // of the kernel
 	devices  map[string]bool // block devices, "major:minor"
 	offered  map[string]bool // files of other kernels
-	parted   bool            // somebody has asked for a partition: else none need be looked for
+	parted   bool            // a write has asked for a partition; before that there is none to check
 	procs    map[int]*task
 	observe  func(path, value string)
-	// listeners is replaced, never changed: who has it may read it without the lock.
+	// listeners is replaced, never changed: a goroutine with a copy reads it without the lock.
 	listeners []*listener
 	fail      func(path, value string) error
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// listener is who is told of changes.
+// listener is a function that is called after changes.
 type listener struct {
 	call func(file string, c cgroup.Change)
 }
 
 // OnChange has call called, outside the lock, after each cgroup made or removed
-// and each accepted write, with its path; in version 1 for each hierarchy. Whoever
-// listened before goes on listening. The end of it is what is returned.
+// and each accepted write, with its path; in version 1 for each hierarchy. Earlier
+// listeners stay. The function that it returns removes this one.
 func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func()) {
 	l := &listener{call}
 	f.mu.Lock()

@@ -228,8 +228,8 @@ type Update struct {
 	PodResources *Static `json:"podResources,omitempty"`
 }
 
-// Around calls update, and write with what a kubelet writes to the pod's cgroup
-// before and after it.
+// Around calls update. Before and after it, it calls write with the values that a kubelet
+// writes to the pod's cgroup then.
 func (u *Update) Around(write func(Ref, Resources) error, update func() error) error {
 	pod := u.Container.Pod()
 	if u.Pod != nil {

@@ -123,7 +123,7 @@ func parseMemory(text string) (uint64, error) {
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
 		if err != nil || n == 0 || n > math.MaxInt64/u.bytes {
-			return 0, fmt.Errorf("memory %q is not a number from 1 up that fits 63 bits", shorten(number))
+			return 0, fmt.Errorf("memory %q is not a number from 1 up that makes less than 2^63 bytes", shorten(number))
 		}
 		return n * u.bytes, nil
 	}

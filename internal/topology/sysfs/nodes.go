@@ -29,8 +29,8 @@ func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[i
 				nodeOf[c], local[id] = id, true
 			}
 		}
-		var told bool
-		if n.Memory, told = r.memory(dir); told && n.Memory == 0 {
+		var found bool
+		if n.Memory, found = r.memory(dir); found && n.Memory == 0 {
 			n.Kind = topology.NoMemory
 		}
 		nodes = append(nodes, n)
@@ -39,7 +39,7 @@ func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[i
 }
 
 // memory finds "Node 0 MemTotal:  12345 kB".
-func (r *reader) memory(dir string) (bytes uint64, told bool) {
+func (r *reader) memory(dir string) (bytes uint64, found bool) {
 	for line := range strings.Lines(r.text(dir, "meminfo")) {
 		f := strings.Fields(line)
 		if len(f) != 5 || f[2] != "MemTotal:" || f[4] != "kB" {

@@ -69,7 +69,7 @@ func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
 // home is the node of a CPU. A CPU in no node's list is on the first node, as in
 // the kernel itself.
 func home(cpu int, nodeOf map[int]int, nodes []topology.Node) int {
-	if id, told := nodeOf[cpu]; told || len(nodes) == 0 {
+	if id, known := nodeOf[cpu]; known || len(nodes) == 0 {
 		return id
 	}
 	first := nodes[0].ID

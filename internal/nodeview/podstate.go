@@ -1,0 +1,94 @@
+package nodeview
+
+import (
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// PodState is a pod as it is reported outside of the node.
+type PodState struct {
+	UID, Namespace, Name string
+	Class                string
+	Containers           []Placed // those that are alive
+	Problems             []lifecycle.Problem
+	Missing              []Missing
+}
+
+// Placed is where a container runs.
+type Placed struct {
+	Name      string
+	CPUs      string // as a kernel list
+	Mems      string // memory nodes, as a kernel list; "" where none are set
+	Exclusive bool   // it owns the CPUs
+}
+
+// Missing is a decided value that is not in force.
+type Missing struct {
+	Container string // "" for a value of the pod
+	Setting   string
+	Why       api.Missing
+	Note      string
+}
+
+// Sandboxes lists the sandboxes of pods that have not ended.
+func Sandboxes(of Source) (out []string) {
+	of.View(func(v *View) {
+		for _, id := range v.State.Pods() {
+			if !v.State.Pod(id).Stopped {
+				out = append(out, id)
+			}
+		}
+	})
+	return out
+}
+
+// StateOf returns a pod by its sandbox; false where there is none.
+func StateOf(of Source, sandbox string) (s PodState, known bool) {
+	of.View(func(v *View) {
+		if p := v.State.Pod(sandbox); p != nil {
+			s, known = v.podState(p), true
+		}
+	})
+	return s, known
+}
+
+func (v *View) podState(p *engine.Pod) PodState {
+	s := PodState{
+		UID: p.Pod.UID, Namespace: p.Pod.Namespace, Name: p.Pod.Name,
+		Class: p.Intent.Class.V.String(), Problems: p.Problems(),
+	}
+	s.Missing = v.missing(nil, "", p.Pod.ID, p.Values)
+	for _, id := range v.State.ContainersOf(p.Pod.ID) {
+		ctr := v.State.Container(id)
+		s.Problems = append(s.Problems, v.State.Problems(ctr)...)
+		if !ctr.Alive() {
+			continue
+		}
+		values := v.State.Values(ctr)
+		placed := Placed{Name: ctr.Name, CPUs: v.State.Machine.Format(v.State.CPUs(ctr)), Exclusive: ctr.Seat.Pool == placement.Own}
+		for i := range values {
+			if values[i].Field == lifecycle.CPUSetMems {
+				placed.Mems = values[i].String()
+			}
+		}
+		s.Containers = append(s.Containers, placed)
+		s.Missing = v.missing(s.Missing, ctr.Name, id, values)
+	}
+	s.Problems = lifecycle.Bound(s.Problems, lifecycle.MaxProblems)
+	return s
+}
+
+// missing adds the values that are not in force, and do not wait for their cgroup.
+func (v *View) missing(out []Missing, container, owner string, values []lifecycle.Value) []Missing {
+	for i := range values {
+		b, why, _ := v.became(owner, values[i])
+		if why == "" || why == api.NotYet || len(out) >= lifecycle.MaxProblems {
+			continue
+		}
+		out = append(out, Missing{Container: intent.Printable(container), Setting: values[i].Setting(), Why: why, Note: b.fullNote()})
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package nodeview
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/engine"
+	"github.com/trimtab/trimtab/internal/intent"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/placement"
+	"github.com/trimtab/trimtab/internal/placement/choose"
+	"github.com/trimtab/trimtab/internal/report/zones"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Zones is what the node has and what of it is free, per NUMA node.
+func Zones(of Source) zones.Node {
+	n, _ := read(of, (*View).zones)
+	return n
+}
+
+func (v *View) zones() zones.Node {
+	m, s := v.State.Machine, v.State
+	n := zones.Node{Reserved: m.Format(s.Policy.Pools.Reserved), Owners: v.zoneOwners(), Granted: map[string][]string{}}
+	for i := range m.Online().All() {
+		c := m.CPUs[i]
+		n.CPUs = append(n.CPUs, zones.CPU{ID: c.ID, Core: m.GroupOf(topology.CoreLevel, i), Socket: c.Package, Node: c.Node})
+	}
+	for i := range m.Nodes {
+		n.Zones = append(n.Zones, v.zone(i))
+	}
+	for _, id := range s.Pods() {
+		p := s.Pod(id)
+		if p.Stopped {
+			continue
+		}
+		n.Pods = append(n.Pods, zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name})
+		if p.Granted != nil {
+			for _, g := range p.Granted.Containers {
+				for resource, ids := range g.IDs {
+					n.Granted[resource] = append(n.Granted[resource], ids...)
+				}
+			}
+		}
+	}
+	v.takeBound(n.Zones)
+	return n
+}
+
+// zoneOwners are the pods that own CPUs, each with all of its own.
+func (v *View) zoneOwners() (out []zones.Owner) {
+	held := map[string]topology.Set{}
+	assigned := map[string]bool{}
+	for _, g := range slices.Concat(v.State.Grants(), v.State.Kept()) {
+		held[g.Key.PodUID] = held[g.Key.PodUID].Union(g.CPUs)
+		assigned[g.Key.PodUID] = g.From == intent.KoordResourceStatus
+	}
+	for _, p := range v.State.Owners() {
+		uid := p.Pod.UID
+		out = append(out, zones.Owner{
+			Pod: zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name}, UID: uid,
+			CPUs: v.State.Machine.Format(held[uid]), Assigned: assigned[uid],
+		})
+	}
+	slices.SortFunc(out, func(a, b zones.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return out
+}
+
+// zone is a NUMA node, with the CPUs that somebody owns taken off what is available.
+func (v *View) zone(i int) zones.Zone {
+	m, s := v.State.Machine, v.State
+	node := m.Nodes[i]
+	var held topology.Set
+	for _, cpus := range s.Held() {
+		held = held.Union(cpus)
+	}
+	pods := node.CPUs.Minus(s.Policy.Pools.Reserved)
+	z := zones.Zone{
+		ID: node.ID, Socket: socketOf(m, i), CPUs: m.Format(node.CPUs), Owned: m.Format(node.CPUs.And(held)),
+		Shared: m.Format(node.CPUs.And(s.PoolCPUs(placement.Shared))), Reclaimed: m.Format(node.CPUs.And(s.PoolCPUs(placement.Reclaimed))),
+	}
+	if node.Kind != topology.DRAM {
+		z.Memory = node.Kind.String()
+	}
+	const milli = 1000
+	z.Add(zones.Resource{
+		Name: zones.CPUs, Capacity: milli * int64(node.CPUs.Len()), Allocatable: milli * int64(pods.Len()),
+		Available: milli * int64(pods.Minus(held).Len()),
+	})
+	memory := zones.Resource{Name: zones.Memory, Capacity: int64(node.Memory), Allocatable: int64(node.Memory)}
+	for size, count := range node.HugePages {
+		all := int64(size * count)
+		memory.Allocatable = max(0, memory.Allocatable-all)
+		z.Add(zones.Resource{Name: zones.HugePages(size), Capacity: all, Allocatable: all, Available: all})
+	}
+	memory.Available = memory.Allocatable
+	z.Add(memory)
+	for j := range m.Nodes {
+		z.Costs = append(z.Costs, zones.Cost{Zone: m.Nodes[j].ID, Value: m.Distance(i, j)})
+	}
+	return z
+}
+
+// socketOf is the socket of a node's first CPU, or of the nearest node that has CPUs.
+func socketOf(m *topology.Machine, i int) int {
+	near := -1
+	for j, n := range m.Nodes {
+		if !n.CPUs.Empty() && (near < 0 || m.Distance(i, j) < m.Distance(i, near)) {
+			near = j
+		}
+	}
+	return m.CPUs[m.Nodes[near].CPUs.First()].Package
+}
+
+// takeBound takes off what is available what containers without CPUs of their own
+// request on the NUMA nodes that they are bound to, and memory and huge pages of all
+// that are bound. A container that is bound to none may use any, so it takes nothing
+// off one: the scheduler counts its requests for the whole machine.
+func (v *View) takeBound(all []zones.Zone) {
+	for _, id := range v.State.Containers() {
+		c := v.State.Container(id)
+		p := v.State.Pod(c.PodID)
+		if !c.Alive() || p == nil {
+			continue
+		}
+		if on := boundTo(v.State.Machine, c); len(on) > 0 {
+			part := requestedMilli(p, c) / int64(len(on))
+			for i := range all {
+				if slices.Contains(on, all[i].ID) {
+					all[i].Take(zones.CPUs, part)
+				}
+			}
+		}
+		v.takeMemory(all, p, c)
+	}
+}
+
+// boundTo are the ids of the NUMA nodes that a container without CPUs of its own is
+// bound to; nil where it is not.
+func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
+	switch named := c.Seat.Which.On(); {
+	case c.Seat.Pool != placement.Shared:
+		return nil
+	case len(named) > 0:
+		return named
+	case c.Home.Set:
+		return []int{c.Home.V}
+	}
+	for _, n := range m.Nodes { // that a scheduler chose
+		if !n.CPUs.And(c.Seat.Near).Empty() {
+			on = append(on, n.ID)
+		}
+	}
+	return on
+}
+
+// requestedMilli is a container's request of CPU, in thousandths.
+func requestedMilli(p *engine.Pod, c *engine.Container) int64 {
+	if spec, known := p.Spec.Container(c.Name); known {
+		return spec.Requests[lifecycle.ResourceCPU]
+	}
+	const sharesOfCPU, none = 1024, 2 // the kubelet's shares of one CPU, and of no request
+	if s := int64(c.Pristine.CPU.Shares.V); s > none {
+		return (s*1000 + sharesOfCPU - 1) / sharesOfCPU
+	}
+	return 0
+}
+
+// takeMemory takes memory and huge pages that a container may use off the zones that
+// its memory is bound to, the nearest first.
+func (v *View) takeMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) {
+	ids, err := topology.ParseList(cmp.Or(c.Mems, c.Pristine.CPU.Mems))
+	if err != nil || len(ids) == 0 || len(ids) == len(all) && c.Seat.Pool != placement.Own {
+		return
+	}
+	spec, known := p.Spec.Container(c.Name)
+	amounts := spec.Requests
+	if !known && p.Intent.QoS == intent.Guaranteed { // its limit is its request
+		amounts = lifecycle.Amounts{lifecycle.ResourceMemory: c.Pristine.Memory.Limit.V}
+	}
+	var near topology.Set
+	if c.Seat.Pool == placement.Own {
+		near = c.Seat.Owned
+	}
+	for name, amount := range amounts {
+		if amount <= 0 || name != zones.Memory && !strings.HasPrefix(name, zones.Huge) {
+			continue
+		}
+		free := make([]uint64, len(all))
+		for i := range all {
+			free[i] = uint64(all[i].Of(name).Available)
+		}
+		before := slices.Clone(free)
+		choose.Charge(v.State.Machine, free, near, ids, uint64(amount))
+		for i := range all {
+			all[i].Take(name, int64(before[i]-free[i]))
+		}
+	}
+}

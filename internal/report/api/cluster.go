@@ -1,0 +1,40 @@
+package api
+
+import "time"
+
+// Cluster is what the agent does through the Kubernetes API server.
+type Cluster struct {
+	Server string `json:"server,omitempty"`
+	Node   string `json:"node,omitempty"` // the name of the Node object
+	// Reached is when the server last answered; zero for never.
+	Reached time.Time `json:"reached,omitzero"`
+	// Error is how the last request failed; "" where it did not.
+	Error string        `json:"error,omitempty"`
+	Parts []ClusterPart `json:"parts,omitempty"`
+	// Events counts events by what became of them: written, limited (their object had
+	// too many), full (newer ones took their place) and refused by the API server.
+	Events map[string]uint64 `json:"events,omitempty"`
+	// Config is what of the configuration is from there; nil where it is not asked.
+	Config *ClusterConfig `json:"config,omitempty"`
+}
+
+// ClusterPart is one thing that is done through the API server: a report, or a
+// source of configuration or pods.
+type ClusterPart struct {
+	Name  string `json:"name"`  // of a bounded set, such as NodeResourceTopology
+	State string `json:"state"` // in words, such as "written 3 m ago"
+	// Error is why it does not work; "" where it does.
+	Error string `json:"error,omitempty"`
+	// Of writes to the API server: done, not needed as nothing changed, and failed.
+	Written uint64 `json:"written"`
+	Skipped uint64 `json:"skipped"`
+	Failed  uint64 `json:"failed"`
+}
+
+// Told says it in words, with the reason.
+func (p ClusterPart) Told() string {
+	if p.Error == "" {
+		return p.State
+	}
+	return p.State + ": " + p.Error
+}

@@ -1,0 +1,44 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/term"
+)
+
+// Configured is a Source that can say where each key of its configuration comes from.
+// The server offers it where there is one.
+type Configured interface {
+	Config() api.Configuration
+}
+
+func configuration(w http.ResponseWriter, src Source) {
+	can, ok := src.(Configured)
+	if !ok {
+		answer(w, http.StatusNotFound, failure{"this agent does not say where its configuration comes from"})
+		return
+	}
+	answer(w, http.StatusOK, can.Config())
+}
+
+// Config asks for the configuration in force, with the source of each key.
+func (c *Client) Config(ctx context.Context) (api.Configuration, error) {
+	return ask[api.Configuration](ctx, c, http.MethodGet, "config", nil, nil)
+}
+
+// RenderConfig prints each key with its value and its source.
+func RenderConfig(w io.Writer, c api.Configuration) error {
+	var b bytes.Buffer
+	t := table(&b)
+	fmt.Fprintln(t, "KEY\tVALUE\tSOURCE")
+	for _, k := range c.Keys {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", term.Clean(k.Key), term.Clean(k.Value), term.Clean(k.Source))
+	}
+	flush(t)
+	return send(w, &b)
+}

@@ -1,0 +1,27 @@
+package zones
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Fingerprint is the sum of a node's pods that the scheduler plugin compares with its
+// own, so that it knows which pods the zones count (podfingerprint v0.2.2, version
+// v001). The order of the pods does not matter.
+func Fingerprint(pods []Pod) string {
+	sums := make([]uint64, len(pods))
+	for i, p := range pods {
+		d := xxhash.NewWithSeed(xxhash.Sum64String(p.Namespace))
+		_, _ = d.WriteString(p.Name) // it returns no errors
+		sums[i] = d.Sum64()
+	}
+	slices.Sort(sums)
+	all := xxhash.New()
+	for _, s := range sums {
+		_, _ = all.Write(binary.LittleEndian.AppendUint64(nil, s))
+	}
+	return "pfp0v001" + hex.EncodeToString(all.Sum(nil))
+}

@@ -1,0 +1,88 @@
+package zones
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Manager is what a scheduler is to believe of a node's topology manager, with the
+// kubelet's words: policy (none, best-effort, restricted, single-numa-node) and scope
+// (container, pod).
+type Manager struct{ Policy, Scope string }
+
+const (
+	// maxZone is the highest zone that the scheduler plugin has room for: it keeps
+	// zones in an array of 64 (scheduler-plugins v0.34.7, createNUMANodeList).
+	maxZone = 63
+	// usualZones is how many zones the scheduler plugin expects at most where nobody
+	// says another number.
+	usualZones = 8
+)
+
+// policies are the names that topologyPolicies has for a policy and a scope
+// (noderesourcetopology-api v0.1.3). v1alpha1 requires the field, and readers of
+// v1alpha2 prefer the attributes.
+var policies = map[string]string{"best-effort": "BestEffort", "restricted": "Restricted", "single-numa-node": "SingleNUMANode"}
+
+func (m Manager) name() string {
+	name, known := policies[m.Policy]
+	switch {
+	case !known:
+		return "None"
+	case m.Scope == "pod":
+		return name + "PodLevel"
+	}
+	return name + "ContainerLevel"
+}
+
+// NRT is a NodeResourceTopology (topology.node.k8s.io/v1alpha2) without its metadata,
+// as the scheduler plugin NodeResourceTopologyMatch reads it: zones of type Node with
+// the names node-0, node-1, and so on, each with CPUs and memory, even if it has none.
+func (n Node) NRT(m Manager) map[string]any {
+	var all []any
+	for _, z := range n.Zones {
+		if z.ID > maxZone {
+			continue
+		}
+		all = append(all, z.nrt())
+	}
+	attributes := []any{
+		attribute("topologyManagerPolicy", m.Policy), attribute("topologyManagerScope", m.Scope),
+		attribute("nodeTopologyPodsFingerprint", Fingerprint(n.Pods)), attribute("nodeTopologyPodsFingerprintMethod", "all"),
+	}
+	if len(n.Zones) > usualZones {
+		attributes = append(attributes, attribute("topologyManagerMaxNUMANodes", strconv.Itoa(len(n.Zones))))
+	}
+	return map[string]any{"zones": all, "attributes": attributes, "topologyPolicies": []any{m.name()}}
+}
+
+func attribute(name, value string) any { return map[string]any{"name": name, "value": value} }
+
+func zoneName(id int) string { return fmt.Sprintf("node-%d", id) }
+
+func (z Zone) nrt() map[string]any {
+	out := map[string]any{"name": zoneName(z.ID), "type": "Node"}
+	var costs, resources, attributes []any
+	for _, c := range z.Costs {
+		if c.Zone <= maxZone {
+			costs = append(costs, map[string]any{"name": zoneName(c.Zone), "value": int64(c.Value)})
+		}
+	}
+	for _, r := range z.Resources {
+		resources = append(resources, map[string]any{
+			"name": r.Name, "capacity": quantity(r.Name, r.Capacity),
+			"allocatable": quantity(r.Name, r.Allocatable), "available": quantity(r.Name, r.Available),
+		})
+	}
+	for _, a := range [][2]string{{"cpuset", z.CPUs}, {"exclusive cpuset", z.Owned}, {"shared cpuset", z.Shared}, {"memory kind", z.Memory}} {
+		if a[1] != "" {
+			attributes = append(attributes, attribute(a[0], a[1]))
+		}
+	}
+	for key, list := range map[string][]any{"costs": costs, "resources": resources, "attributes": attributes} {
+		if len(list) > 0 {
+			out[key] = list
+		}
+	}
+	return out
+}

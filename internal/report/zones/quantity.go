@@ -1,0 +1,26 @@
+package zones
+
+import "strconv"
+
+// quantity writes an amount of a resource as Kubernetes writes it: CPUs whole or in
+// thousandths ("2", "1500m"), all else as a number.
+func quantity(name string, amount int64) string {
+	switch {
+	case name != CPUs:
+		return strconv.FormatInt(amount, 10)
+	case amount%1000 == 0:
+		return strconv.FormatInt(amount/1000, 10)
+	}
+	return strconv.FormatInt(amount, 10) + "m"
+}
+
+// HugePages is the name of the resource of huge pages of a size in bytes, as
+// Kubernetes has it: hugepages-2Mi.
+func HugePages(size uint64) string {
+	units := []string{"", "Ki", "Mi", "Gi"}
+	i := 0
+	for ; i < len(units)-1 && size%1024 == 0 && size > 0; i++ {
+		size /= 1024
+	}
+	return Huge + strconv.FormatUint(size, 10) + units[i]
+}
