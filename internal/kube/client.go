@@ -1,0 +1,150 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Options say which API server is asked, and as which node.
+type Options struct {
+	// Kubeconfig is the file that says where the API server is and who asks; "" for
+	// the service account of the pod that the agent runs in.
+	Kubeconfig string
+	// Node is the name of this node's Node object; "" for the environment variable
+	// NODE_NAME, else the host name in lower case, as the kubelet has it.
+	Node string
+	// Namespace is where the ConfigMaps are; "" for POD_NAMESPACE, else that of the
+	// service account, else "trimtab".
+	Namespace string
+	// Version is the agent's, for the user agent header.
+	Version string
+	Log     *slog.Logger
+}
+
+const (
+	// asks is how many requests the agent makes a second once burst are used up:
+	// a node has few objects of its own, and a thousand nodes share a server.
+	asks  = 5
+	burst = 20
+	// accountNamespace is the file of a pod that has its namespace.
+	accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// Client is a connection to the API server, for one node. Its parts share the
+// limits of requests, and note here what they reached.
+type Client struct {
+	// Dynamic reads and writes objects of any kind.
+	Dynamic dynamic.Interface
+	// Node is the name of this node's Node object.
+	Node string
+	// Namespace is where the ConfigMaps are.
+	Namespace string
+	// Server is the API server's URL.
+	Server string
+	// HTTP sends requests with the agent's credentials, without a limit of time or rate.
+	HTTP *http.Client
+	// Log is the agent's.
+	Log *slog.Logger
+
+	mu      sync.Mutex // guards all below
+	reached time.Time
+	failed  error
+}
+
+// Connect makes a client. It reads files and asks nobody: whether the server is
+// there shows with the first request.
+func Connect(o Options) (*Client, error) {
+	c, err := restConfig(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	c.UserAgent = "trimtab/" + o.Version
+	c.QPS, c.Burst = asks, burst
+	server, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's address: %w", err)
+	}
+	h, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server %s: %w", server, err)
+	}
+	d, err := dynamic.NewForConfigAndClient(c, h)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server %s: %w", server, err)
+	}
+	node, err := NodeName(o.Node)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{
+		Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log,
+		failed: errors.New("not asked yet"),
+	}, nil
+}
+
+// restConfig reads how the server is reached.
+func restConfig(file string) (*rest.Config, error) {
+	if file != "" {
+		c, err := clientcmd.BuildConfigFromFlags("", file)
+		if err != nil {
+			return nil, fmt.Errorf("read the kubeconfig (cluster.kubeconfig): %w", err)
+		}
+		return c, nil
+	}
+	c, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("use the pod's service account: %w; outside of a pod name a file in cluster.kubeconfig", err)
+	}
+	return c, nil
+}
+
+// NodeName is the name of this node: the one that is given, else NODE_NAME, else the host name in lower case.
+func NodeName(name string) (string, error) {
+	if name = cmp.Or(name, os.Getenv("NODE_NAME")); name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the node's name: %w; set cluster.nodeName", err)
+	}
+	return strings.ToLower(host), nil
+}
+
+func namespace(name string) string {
+	if name = cmp.Or(name, os.Getenv("POD_NAMESPACE")); name != "" {
+		return name
+	}
+	data, _ := os.ReadFile(accountNamespace) // there is none outside of a pod
+	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
+}
+
+// Note takes down how a request ended: with nil the server was reached.
+func (c *Client) Note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed = err; err == nil {
+		c.reached = time.Now()
+	}
+}
+
+// State returns when the server was last reached, and how the last request failed;
+// nil if it did not.
+func (c *Client) State() (reached time.Time, failed error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reached, c.failed
+}

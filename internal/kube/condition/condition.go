@@ -1,0 +1,259 @@
+// Package condition keeps the condition TrimtabReady of the node's Node object: whether
+// the agent works, and why not.
+package condition
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// Type is the condition's type. The chart's admission policy lets an agent write this one.
+const Type = "TrimtabReady"
+
+// The reasons of the condition.
+const (
+	Ready                = "Ready"
+	NotReady             = "NotReady"
+	ConfigurationRefused = "ConfigurationRefused" // ready, with the last valid configuration
+	Stopped              = "AgentStopped"
+)
+
+// State is what the condition says; the zero value removes the condition.
+type State struct {
+	Status  string // True, False or Unknown
+	Reason  string
+	Message string
+}
+
+// Timing says when the condition is written.
+type Timing struct {
+	// Poll is how often the state is read.
+	Poll time.Duration
+	// Start and Change bound the random wait before the first write, and before each
+	// later one: a thousand nodes are not to write at once.
+	Start, Change time.Duration
+	// Heartbeat is how often it is written without a change.
+	Heartbeat time.Duration
+}
+
+// Usual is the timing of an agent.
+func Usual() Timing {
+	return Timing{Poll: 2 * time.Second, Start: 20 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
+}
+
+// Keeper writes the condition.
+type Keeper struct {
+	client *kube.Client
+	state  func() State
+	timing Timing
+	turn   chan struct{} // filled by the one that writes
+
+	mu      sync.Mutex // guards all below
+	written State
+	at      time.Time // of the last write; zero for none
+	since   string    // when the status last changed, as the API server has it
+	writes  uint64
+	failed  error // of the last write
+	// failures counts the writes that failed.
+	failures uint64
+}
+
+// New makes a keeper of the condition. State returns at once.
+func New(c *kube.Client, state func() State, t Timing) *Keeper {
+	return &Keeper{client: c, state: state, timing: t, turn: make(chan struct{}, 1)}
+}
+
+var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
+// longest bounds the pause after a failure; message the bytes of a message.
+const (
+	longest = 30 * time.Second
+	message = 1024
+)
+
+// Run keeps the condition until ctx ends, and says then that the agent stopped, if the
+// API server takes that soon.
+func (k *Keeper) Run(ctx context.Context) {
+	if !kube.Wait(ctx, spread(k.timing.Start)) {
+		return
+	}
+	pause := time.Duration(0)
+	heartbeat := k.timing.Heartbeat + spread(k.timing.Heartbeat/10)
+	for kube.Wait(ctx, max(k.timing.Poll, pause)) {
+		now := k.state()
+		if !k.due(now, heartbeat) {
+			continue
+		}
+		if pause == 0 && k.wrote() && !kube.Wait(ctx, spread(k.timing.Change)) {
+			break
+		}
+		if err := k.write(ctx, k.state); err != nil {
+			pause = min(max(time.Second, 2*pause), longest)
+			pause += spread(pause / 2)
+			continue
+		}
+		pause = 0
+	}
+	if k.wrote() && k.says() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = k.write(end, func() State {
+			if k.state() == (State{}) {
+				return State{}
+			}
+			return State{Status: "Unknown", Reason: Stopped, Message: "the agent of this node was stopped; containers keep what they have"}
+		})
+	}
+}
+
+// Release removes the condition now, where the state says so.
+func (k *Keeper) Release(ctx context.Context) error {
+	if k.state() != (State{}) {
+		return nil
+	}
+	if err := k.write(ctx, k.state); err != nil {
+		return fmt.Errorf("remove the node condition %s: %w", Type, err)
+	}
+	return nil
+}
+
+// due reports whether a state has to be written.
+func (k *Keeper) due(now State, heartbeat time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.at.IsZero() || cut(now) != k.written || time.Since(k.at) >= heartbeat
+}
+
+func (k *Keeper) wrote() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.at.IsZero()
+}
+
+// says reports whether the Node has the condition.
+func (k *Keeper) says() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.written != State{}
+}
+
+// write writes the state that holds when it has its turn.
+func (k *Keeper) write(ctx context.Context, state func() State) error {
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s := cut(state())
+	err := k.put(ctx, s)
+	k.client.Note(err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		k.written, k.at = s, time.Now()
+		k.writes++
+	}
+	if err != nil {
+		k.failures++
+	}
+	if err != nil && k.failed == nil {
+		k.client.Log.Warn("the node's condition is not written", logkey.Err, err)
+	}
+	k.failed = err
+	return err
+}
+
+func (k *Keeper) put(ctx context.Context, s State) error {
+	now := kube.Stamp(time.Now())
+	if err := k.read(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	if k.written.Status != s.Status || k.since == "" {
+		k.since = now
+	}
+	since := k.since
+	k.mu.Unlock()
+	condition := map[string]any{
+		"type": Type, "status": s.Status, "reason": s.Reason, "message": s.Message,
+		"lastHeartbeatTime": now, "lastTransitionTime": since,
+	}
+	if s.Status == "" {
+		condition = map[string]any{"type": Type, "$patch": "delete"}
+	}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	if err != nil {
+		return err
+	}
+	_, err = k.client.Dynamic.Resource(nodes).Patch(ctx, k.client.Node, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// read learns before the first write what an agent before this one wrote.
+func (k *Keeper) read(ctx context.Context) error {
+	if k.wrote() {
+		return nil
+	}
+	node, err := k.client.Dynamic.Resource(nodes).Get(ctx, k.client.Node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	all, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
+	for _, c := range all {
+		if m, ok := c.(map[string]any); ok && m["type"] == Type {
+			k.mu.Lock()
+			k.written.Status, _ = m["status"].(string)
+			k.since, _ = m["lastTransitionTime"].(string)
+			k.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// Row says how it stands.
+func (k *Keeper) Row() api.ClusterPart {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	row := api.ClusterPart{Name: "NodeCondition", State: "not written yet", Written: k.writes, Failed: k.failures}
+	switch {
+	case k.at.IsZero():
+	case k.written == State{}:
+		row.State = "removed"
+	default:
+		row.State = Type + " is " + k.written.Status + " (" + k.written.Reason + ")"
+	}
+	if k.failed != nil {
+		row.Error = k.failed.Error()
+	}
+	return row
+}
+
+// cut is a state whose message is as long as a condition's should be.
+func cut(s State) State {
+	if len(s.Message) > message {
+		s.Message = s.Message[:message-3] + "..."
+	}
+	return s
+}
+
+// spread is a random duration up to d.
+func spread(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}

@@ -1,0 +1,214 @@
+package events
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// About is the object that an event is on.
+type About struct {
+	APIVersion string // "" for v1
+	Kind       string
+	Namespace  string // "" for objects without one
+	Name       string
+	// UID tells objects of one name apart. kubectl describe shows no event without it.
+	UID string
+}
+
+// Results are what becomes of an event, as the label of a metric.
+const (
+	Written = "written"
+	Limited = "limited" // an object had too many
+	Full    = "full"    // newer ones took its place in the queue
+	Refused = "refused" // by the API server
+)
+
+// Results returns all of them.
+func Results() []string { return []string{Written, Limited, Full, Refused} }
+
+const (
+	// capacity bounds the events that wait while the API server is away.
+	capacity = 256
+	// An object has this many events at once, and one more each refill.
+	perObject = 10
+	refill    = 5 * time.Minute
+	// A node writes this many events at once, and one more each pace.
+	perNode = 20
+	pace    = 2 * time.Second
+	// longest bounds the pause after a failure, and message the bytes of a message:
+	// the API server takes 1024.
+	longest = 30 * time.Second
+	message = 1024
+)
+
+// key is what makes two events one with a count.
+type key struct {
+	about  About
+	reason Reason
+}
+
+// pending is an event that waits to be written.
+type pending struct {
+	key
+
+	message     string
+	count       int64
+	first, last time.Time
+}
+
+// Recorder writes events. Its methods return at once.
+type Recorder struct {
+	client *kube.Client
+	// Now is the clock.
+	now func() time.Time
+
+	wake chan struct{} // of capacity 1
+
+	mu      sync.Mutex // guards all below
+	queue   []*pending // oldest first
+	objects map[About]*bucket
+	written map[string]int64 // counts of the event objects that were written, by name
+	tally   map[string]uint64
+	failed  error // of the last write
+}
+
+// NewRecorder makes a recorder for a client's node.
+func NewRecorder(c *kube.Client) *Recorder {
+	r := &Recorder{
+		client: c, now: time.Now, wake: make(chan struct{}, 1),
+		objects: map[About]*bucket{}, written: map[string]int64{}, tally: map[string]uint64{},
+	}
+	for _, result := range Results() {
+		r.tally[result] = 0
+	}
+	return r
+}
+
+// Warn records an event of type Warning. One that waits for the same object and reason
+// gets its message and is counted once more.
+func (r *Recorder) Warn(about About, reason Reason, text string) {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := key{about, reason}
+	for _, p := range r.queue {
+		if p.key == k {
+			p.message, p.last = shorten(text), now
+			p.count++
+			return
+		}
+	}
+	if !r.allowed(about, now) {
+		r.tally[Limited]++
+		return
+	}
+	if len(r.queue) == capacity {
+		r.queue = r.queue[1:]
+		r.tally[Full]++
+	}
+	r.queue = append(r.queue, &pending{key: k, message: shorten(text), count: 1, first: now, last: now})
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Lost counts events that were lost before they were recorded.
+func (r *Recorder) Lost(n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally[Full] += n
+}
+
+// Counts returns how many events there were, by what became of them.
+func (r *Recorder) Counts() map[string]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]uint64, len(r.tally))
+	for k, v := range r.tally {
+		out[k] = v
+	}
+	return out
+}
+
+// Row says how it stands.
+func (r *Recorder) Row() api.ClusterPart {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	row := api.ClusterPart{
+		Name: "Events", State: fmt.Sprintf("%d wait", len(r.queue)),
+		Written: r.tally[Written], Skipped: r.tally[Limited], Failed: r.tally[Full] + r.tally[Refused],
+	}
+	if r.failed != nil {
+		row.Error = r.failed.Error()
+	}
+	return row
+}
+
+// allowed reports whether an object may have one more event.
+func (r *Recorder) allowed(about About, now time.Time) bool {
+	if len(r.objects) > 4*capacity { // those of pods that are long gone among them
+		for a, b := range r.objects {
+			if b.full(now) {
+				delete(r.objects, a)
+			}
+		}
+	}
+	b := r.objects[about]
+	if b == nil {
+		b = &bucket{size: perObject, every: refill, left: perObject, at: now}
+		r.objects[about] = b
+	}
+	return b.take(now)
+}
+
+// jitter is a duration between three quarters and five quarters of d, so that nodes
+// that lost the API server at once do not come back at once.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(rand.Int64N(int64(d/2)+1))
+}
+
+// bucket limits how often something is done.
+type bucket struct {
+	size  int
+	every time.Duration
+	left  int
+	at    time.Time // when left was counted
+}
+
+func (b *bucket) fill(now time.Time) {
+	if n := int(now.Sub(b.at) / b.every); n > 0 {
+		b.left, b.at = min(b.size, b.left+n), b.at.Add(time.Duration(n)*b.every)
+	}
+}
+
+func (b *bucket) take(now time.Time) bool {
+	if b.fill(now); b.left == 0 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+func (b *bucket) full(now time.Time) bool {
+	b.fill(now)
+	return b.left == b.size
+}
+
+// shorten cuts a message to what the API server takes, between letters.
+func shorten(text string) string {
+	if len(text) <= message {
+		return text
+	}
+	const dots = "..."
+	cut := message - len(dots)
+	for cut > 0 && text[cut]&0xc0 == 0x80 {
+		cut--
+	}
+	return text[:cut] + dots
+}

@@ -1,0 +1,124 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/trimtab/trimtab/internal/kube"
+)
+
+func recorder(now *time.Time) *Recorder {
+	r := NewRecorder(&kube.Client{Node: "n1"})
+	r.now = func() time.Time { return *now }
+	return r
+}
+
+func pod(i int) About {
+	return About{Kind: "Pod", Namespace: "a", Name: fmt.Sprint("p", i), UID: fmt.Sprint(i)}
+}
+
+// TestMerged: what is said again of an object while it waits is one event with a count.
+func TestMerged(t *testing.T) {
+	now := time.Now()
+	r := recorder(&now)
+	for _, text := range []string{"first", "second", "third"} {
+		r.Warn(pod(1), RequestRefused, text)
+		now = now.Add(time.Second)
+	}
+	p := r.next()
+	if len(r.queue) != 1 || p.count != 3 || p.message != "third" || p.last.Sub(p.first) != 2*time.Second {
+		t.Errorf("%d wait, the first is %+v", len(r.queue), p)
+	}
+	// What came while it was written goes on waiting.
+	r.Warn(pod(1), RequestRefused, "fourth")
+	r.done(p, Written)
+	if q := r.next(); q == nil || q.count != 1 || q.message != "fourth" {
+		t.Errorf("afterwards %+v waits", q)
+	}
+	r.done(r.next(), Written)
+	if q := r.next(); q != nil || r.Counts()[Written] != 2 {
+		t.Errorf("%+v still waits; counts %v", q, r.Counts())
+	}
+}
+
+// TestFull: the newest wait, and each that is left out is counted.
+func TestFull(t *testing.T) {
+	now := time.Now()
+	r := recorder(&now)
+	for i := range capacity + 7 {
+		r.Warn(pod(i), HookFailed, "text")
+	}
+	if r.next().about != pod(7) || r.Counts()[Full] != 7 || len(r.queue) != capacity {
+		t.Errorf("%d wait from %v on, counts %v", len(r.queue), r.next().about, r.Counts())
+	}
+	// One that was left out while it was written is not written twice.
+	p := r.next()
+	r.Warn(pod(capacity+7), HookFailed, "text")
+	r.done(p, Written)
+	if r.next().about != pod(8) || len(r.queue) != capacity {
+		t.Errorf("%d wait from %v on", len(r.queue), r.next().about)
+	}
+}
+
+// TestLimited: one object cannot take the place of all others.
+func TestLimited(t *testing.T) {
+	now := time.Now()
+	r := recorder(&now)
+	say := func(i int) {
+		r.Warn(pod(1), Reason(fmt.Sprint("R", i)), "text")
+		r.queue = nil
+	}
+	for i := range perObject + 5 {
+		say(i)
+	}
+	if n := r.Counts()[Limited]; n != 5 {
+		t.Errorf("%d limited, want 5", n)
+	}
+	now = now.Add(refill)
+	if say(100); r.Counts()[Limited] != 5 {
+		t.Error("no event after a pause")
+	}
+	if say(101); r.Counts()[Limited] != 6 {
+		t.Error("two events after one pause")
+	}
+}
+
+// TestObjectName: names are valid, differ by what an event is about, and stay the same over restarts.
+func TestObjectName(t *testing.T) {
+	long := About{Kind: "Pod", Name: strings.Repeat("a", 253)}
+	names := map[string]bool{}
+	for _, p := range []*pending{
+		{key: key{pod(1), HookFailed}}, {key: key{pod(2), HookFailed}}, {key: key{pod(1), RequestRefused}}, {key: key{long, HookFailed}},
+	} {
+		for _, node := range []string{"n1", "n2"} {
+			name := objectName(node, p)
+			if len(name) > 253 || names[name] || name != objectName(node, p) {
+				t.Errorf("the name %s", name)
+			}
+			names[name] = true
+		}
+	}
+}
+
+// TestShorten: a long message stays text, in the size that the API server takes.
+func TestShorten(t *testing.T) {
+	for _, text := range []string{"short", strings.Repeat("ä", 700), "a" + strings.Repeat("ä", 700)} {
+		if got := shorten(text); len(got) > message || !utf8.ValidString(got) || len(text) <= message && got != text {
+			t.Errorf("%d bytes: %q", len(got), got[max(0, len(got)-10):])
+		}
+	}
+}
+
+// TestRows: each reason has what people need.
+func TestRows(t *testing.T) {
+	seen := map[Reason]bool{}
+	for _, r := range Rows() {
+		if seen[r.Reason] || r.About == "" || !strings.HasSuffix(r.Means, ".") || !strings.HasSuffix(r.Do, ".") {
+			t.Errorf("row %+v", r)
+		}
+		seen[r.Reason] = true
+	}
+}

@@ -1,0 +1,193 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// resource is core/v1: kubectl describe shows its count and times. An event of
+// events.k8s.io/v1 is the same object with other fields.
+var resource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+
+// component is who reports, to the API server and its admission policies.
+const component = "trimtab"
+
+// known bounds the event objects whose counts are remembered.
+const known = 1024
+
+// Run writes events until ctx ends.
+func (r *Recorder) Run(ctx context.Context) {
+	node := bucket{size: perNode, every: pace, left: perNode, at: r.now()}
+	pause := time.Duration(0)
+	for {
+		p := r.next()
+		if p == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.wake:
+			}
+			continue
+		}
+		for !node.take(r.now()) {
+			if !kube.Wait(ctx, pace/2) {
+				return
+			}
+		}
+		err := r.write(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			pause = 0
+			continue
+		}
+		pause = min(max(time.Second, 2*pause), longest)
+		if !kube.Wait(ctx, jitter(pause)) {
+			return
+		}
+	}
+}
+
+// next returns the oldest event that waits, which goes on waiting until it is written;
+// nil for none.
+func (r *Recorder) next() *pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		return nil
+	}
+	copied := *r.queue[0]
+	return &copied
+}
+
+// write writes an event. An error says to try again later.
+func (r *Recorder) write(ctx context.Context, p *pending) error {
+	name := objectName(r.client.Node, p)
+	err := r.put(ctx, name, p)
+	r.client.Note(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = err
+	switch {
+	case err == nil:
+		r.done(p, Written)
+		if len(r.written) > known {
+			clear(r.written) // their next events count from one
+		}
+		r.written[name] += p.count
+		return nil
+	case hopeless(err):
+		r.done(p, Refused)
+		r.client.Log.Warn("the API server refused an event", logkey.Kind, p.about.Kind, logkey.Namespace, p.about.Namespace,
+			logkey.Pod, p.about.Name, logkey.Reason, string(p.reason), logkey.Err, err)
+		return nil
+	}
+	return err
+}
+
+// done takes an event out of the queue, or what was written of it: some may have been
+// counted meanwhile.
+func (r *Recorder) done(p *pending, result string) {
+	r.tally[result]++
+	i := slices.IndexFunc(r.queue, func(q *pending) bool { return q.key == p.key })
+	if i < 0 {
+		return // newer ones took its place
+	}
+	if q := r.queue[i]; q.count > p.count {
+		q.count -= p.count
+		q.first = q.last
+		return
+	}
+	r.queue = slices.Delete(r.queue, i, i+1)
+}
+
+// hopeless reports whether the same request would fail again: the namespace goes, a
+// policy refuses it, or the object is not valid.
+func hopeless(err error) bool {
+	return kerrors.IsForbidden(err) || kerrors.IsNotFound(err) || kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) ||
+		kerrors.IsRequestEntityTooLargeError(err)
+}
+
+// put makes the event's object, or adds to it.
+func (r *Recorder) put(ctx context.Context, name string, p *pending) error {
+	events := r.client.Dynamic.Resource(resource).Namespace(cmp.Or(p.about.Namespace, metav1.NamespaceDefault))
+	r.mu.Lock()
+	before, there := r.written[name]
+	r.mu.Unlock()
+	if !there {
+		_, err := events.Create(ctx, r.object(name, p), metav1.CreateOptions{})
+		if !kerrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	// Written before a restart, its count is not known and stays.
+	change := map[string]any{"message": p.message, "lastTimestamp": kube.Stamp(p.last)}
+	if there {
+		change["count"] = before + p.count
+	}
+	body, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	_, err = events.Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	if !kerrors.IsNotFound(err) {
+		return err
+	}
+	// The API server keeps events for an hour.
+	r.mu.Lock()
+	delete(r.written, name)
+	r.mu.Unlock()
+	_, err = events.Create(ctx, r.object(name, p), metav1.CreateOptions{})
+	return err
+}
+
+// object is a new event.
+func (r *Recorder) object(name string, p *pending) *unstructured.Unstructured {
+	about := map[string]any{"apiVersion": cmp.Or(p.about.APIVersion, "v1"), "kind": p.about.Kind, "name": p.about.Name}
+	for field, value := range map[string]string{"namespace": p.about.Namespace, "uid": p.about.UID} {
+		if value != "" {
+			about[field] = value
+		}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Event",
+		"metadata":           map[string]any{"name": name, "namespace": cmp.Or(p.about.Namespace, metav1.NamespaceDefault)},
+		"involvedObject":     about,
+		"type":               "Warning",
+		"reason":             string(p.reason),
+		"message":            p.message,
+		"count":              p.count,
+		"firstTimestamp":     kube.Stamp(p.first),
+		"lastTimestamp":      kube.Stamp(p.last),
+		"source":             map[string]any{"component": component, "host": r.client.Node},
+		"reportingComponent": component,
+		"reportingInstance":  r.client.Node,
+	}}
+}
+
+// objectName is the same for each event of a node about an object with a reason, so
+// that a restarted agent adds to what it wrote before.
+func objectName(node string, p *pending) string {
+	h := fnv.New64a()
+	for _, s := range []string{node, p.about.Kind, p.about.Namespace, p.about.Name, p.about.UID, string(p.reason)} {
+		h.Write([]byte(s + "\x00"))
+	}
+	// Names have 253 bytes at most.
+	return fmt.Sprintf("%s.trimtab-%016x", strings.ToLower(p.about.Name[:min(len(p.about.Name), 220)]), h.Sum64())
+}

@@ -1,0 +1,269 @@
+// Package koordinator reads what Koordinator's manager says of a node as a layer of
+// Trimtab's configuration: the NodeSLO of the node, and annotations of its Node.
+// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. It asks nobody.
+package koordinator
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// Version is the version of NodeSLO that is read.
+const Version = "slo.koordinator.sh/v1alpha1"
+
+const prefix = "node.koordinator.sh/"
+
+// keys are keys of a configuration, by section.
+type keys map[string]any
+
+// set sets a key below sections.
+func (k keys) set(value any, path ...string) {
+	at := map[string]any(k)
+	for _, section := range path[:len(path)-1] {
+		below, ok := at[section].(map[string]any)
+		if !ok {
+			below = map[string]any{}
+			at[section] = below
+		}
+		at = below
+	}
+	at[path[len(path)-1]] = value
+}
+
+// layer makes a layer of keys; false if there are none.
+func (k keys) layer(name, version string) (config.Layer, bool) {
+	if len(k) == 0 {
+		return config.Layer{}, false
+	}
+	k["apiVersion"], k["kind"] = config.APIVersion, config.Kind
+	data, err := yaml.Marshal(map[string]any(k))
+	if err != nil {
+		return config.Layer{}, false // of plain values there is nothing to fail on
+	}
+	return config.Layer{Name: name, Version: version, Data: data, Shared: true}, true
+}
+
+// NodeSLO returns the layer that a NodeSLO holds, false if it sets no key that Trimtab
+// has; and what of it is not understood.
+func NodeSLO(o *unstructured.Unstructured) (config.Layer, bool, []string) {
+	name := "NodeSLO " + o.GetName()
+	if o.GetAPIVersion() != Version {
+		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s, %s is known", name, o.GetAPIVersion(), Version)}
+	}
+	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+	s := slo{keys: keys{}}
+	for _, key := range slices.Sorted(maps.Keys(spec)) {
+		value, _ := spec[key].(map[string]any)
+		switch key {
+		case "resourceQOSStrategy":
+			s.strategy(value)
+		case "resourceUsedThresholdWithBE":
+			if value["enable"] == true {
+				s.missing("spec." + key)
+			}
+		case "cpuBurstStrategy":
+			if p := value["policy"]; p != nil && p != "none" {
+				s.missing("spec." + key)
+			}
+		default:
+			if !isEmpty(spec[key]) {
+				s.missing("spec." + key)
+			}
+		}
+	}
+	var unknown []string
+	for _, key := range s.unknown {
+		unknown = append(unknown, name+": "+key)
+	}
+	l, ok := s.keys.layer(name, o.GetResourceVersion())
+	return l, ok, unknown
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// slo is a NodeSLO that is read.
+type slo struct {
+	keys    keys
+	unknown []string
+}
+
+func (s *slo) missing(key string) { s.unknown = append(s.unknown, key) }
+
+// classes are the classes of a strategy, their names in our keys, and the identity and
+// the part of the cache they have if enable is true and nothing else is said.
+var classes = []struct {
+	name, ours string
+	identity   int64
+	cacheEnd   int64
+}{
+	{"lsrClass", "lsr", 2, 100}, {"lsClass", "ls", 2, 100}, {"beClass", "be", -1, 30},
+}
+
+// strategy reads resourceQOSStrategy. A class whose enable is not true has neutral
+// values.
+func (s *slo) strategy(strategy map[string]any) {
+	policy, _, _ := unstructured.NestedString(strategy, "policies", "cpuPolicy")
+	var cpu, cache bool
+	for _, c := range classes {
+		class, ok := strategy[c.name].(map[string]any)
+		if !ok {
+			continue
+		}
+		if q, said := class["cpuQOS"].(map[string]any); said {
+			on := q["enable"] == true
+			cpu = cpu || on
+			s.keys.set(onlyIf(on, number(q, "groupIdentity", c.identity), 0), "hooks", "groupIdentity", c.ours)
+		}
+		if q, said := class["resctrlQOS"].(map[string]any); said {
+			on := q["enable"] == true
+			cache = cache || on
+			from, to := onlyIf(on, number(q, "catRangeStartPercent", 0), 0), onlyIf(on, number(q, "catRangeEndPercent", c.cacheEnd), 100)
+			s.keys.set(fmt.Sprintf("%d-%d", from, to), "hooks", "rdt", c.ours+"Cache")
+			s.keys.set(onlyIf(on, number(q, "mbaPercent", 100), 100), "hooks", "rdt", c.ours+"Bandwidth")
+		}
+		s.unknownIn(c.name, class)
+	}
+	for _, other := range []string{"systemClass", "cgroupRoot"} {
+		if enabled(strategy[other]) {
+			s.missing("spec.resourceQOSStrategy." + other)
+		}
+	}
+	if hooks, ok := s.keys["hooks"].(map[string]any); ok {
+		if hooks["groupIdentity"] != nil {
+			s.keys.set(cpu && policy != "coreSched", "hooks", "groupIdentity", "enabled")
+			s.keys.set(cpu && policy == "coreSched", "hooks", "coreSched", "enabled")
+		}
+		if hooks["rdt"] != nil {
+			s.keys.set(cache, "hooks", "rdt", "enabled")
+		}
+	}
+}
+
+// unknownIn notes what of a class is switched on and has no key here.
+func (s *slo) unknownIn(name string, class map[string]any) {
+	for _, other := range []string{"memoryQOS", "blkioQOS", "networkQOS"} {
+		if q, said := class[other].(map[string]any); said && q["enable"] == true {
+			s.missing("spec.resourceQOSStrategy." + name + "." + other)
+		}
+	}
+}
+
+// enabled reports whether a part of a class is switched on.
+func enabled(class any) bool {
+	parts, _ := class.(map[string]any)
+	for _, part := range parts {
+		if q, ok := part.(map[string]any); ok && q["enable"] == true {
+			return true
+		}
+	}
+	return false
+}
+
+func onlyIf(on bool, v, otherwise int64) int64 {
+	if on {
+		return v
+	}
+	return otherwise
+}
+
+// number is a whole number of an object; what is no number is left to the check of
+// the configuration, which is told a value that it refuses.
+func number(o map[string]any, key string, missing int64) int64 {
+	switch v := o[key].(type) {
+	case nil:
+		return missing
+	case int64:
+		return v
+	case float64:
+		return int64(v)
+	}
+	return -1 << 31
+}
+
+// Node returns the layer that annotations and labels of a Node hold, false if there
+// are none for Trimtab; and what of them is not understood.
+func Node(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
+	k, source := keys{}, "Node "+name
+	var unknown []string
+	missing := func(key, why string) { unknown = append(unknown, source+": "+prefix+key+why) }
+	if text, ok := annotations[prefix+"cpu-normalization-ratio"]; ok {
+		if r, err := strconv.ParseFloat(text, 64); err == nil && r <= 1 || labels[prefix+"cpu-normalization-enabled"] == "false" {
+			k.set(false, "hooks", "normalization", "enabled")
+		} else if _, err := hook.ParseRatio(text); err != nil {
+			missing("cpu-normalization-ratio", fmt.Sprintf(": %v", err))
+		} else {
+			k.set(true, "hooks", "normalization", "enabled")
+			k.set(text, "hooks", "normalization", "ratio")
+		}
+	}
+	reserved, err := cpusOf(annotations[prefix+"reservation"], "reservedCPUs")
+	if err != nil {
+		missing("reservation", fmt.Sprintf(": %v", err))
+	} else if _, said := annotations[prefix+"reservation"]; said && reserved == "" {
+		missing("reservation", " without reservedCPUs")
+	}
+	system, err := cpusOf(annotations[prefix+"system-qos-resource"], "cpuset")
+	if err != nil {
+		missing("system-qos-resource", fmt.Sprintf(": %v", err))
+	}
+	if system != "" {
+		k.set(system, "pools", "system")
+		if isExclusive(annotations[prefix+"system-qos-resource"]) {
+			reserved = strings.TrimPrefix(reserved+","+system, ",")
+		}
+	}
+	if reserved != "" {
+		k.set(reserved, "pools", "reserved")
+	}
+	if _, ok := annotations[prefix+"network-bandwidth"]; ok {
+		missing("network-bandwidth", "")
+	}
+	l, ok := k.layer(source, "")
+	return l, ok, unknown
+}
+
+// cpusOf reads a list of CPUs out of an annotation in JSON.
+func cpusOf(text, key string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	var o map[string]any
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return "", fmt.Errorf("not JSON: %w", err)
+	}
+	list, _ := o[key].(string)
+	if _, err := topology.ParseList(list); err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+	return list, nil
+}
+
+// isExclusive reports whether CPUs of system services are for nobody else, which is
+// so unless the annotation says otherwise.
+func isExclusive(text string) bool {
+	var o struct {
+		Exclusive *bool `json:"cpusetExclusive"`
+	}
+	return json.Unmarshal([]byte(text), &o) == nil && (o.Exclusive == nil || *o.Exclusive)
+}

@@ -1,0 +1,250 @@
+// Package layers watches the objects of the API server that configure a node, and
+// hands on what they hold as layers of a configuration. It merges and applies
+// nothing.
+package layers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/kube/configmaps"
+)
+
+// quiet is how long objects must be unchanged before they are handed on: `kubectl
+// apply` of two ConfigMaps writes one after the other.
+const quiet = 300 * time.Millisecond
+
+// Seen is what the API server has for this node.
+type Seen struct {
+	// Layers are the lowest first.
+	Layers []config.Layer
+	// Err is why they cannot be used, a *configmaps.Refusal; nil if they can.
+	Err error
+	// NotUnderstood are objects of other agents for this node, or parts of them, that
+	// have no effect.
+	NotUnderstood []string
+}
+
+// Watch is a kube.Service.
+type Watch struct {
+	client *kube.Client
+	take   func(Seen)
+	dirty  chan struct{} // has room for one: something changed
+
+	also []other // what else is watched
+
+	mu     sync.Mutex // guards all below
+	maps   map[string]*unstructured.Unstructured
+	node   *unstructured.Unstructured              // labels and annotations; nil while there is no such Node
+	others map[string][]*unstructured.Unstructured // by resource
+	failed map[string]error                        // how the last request for each resource failed
+	listed map[string]bool                         // the resources of which all objects are known
+}
+
+// New makes a watch of a node's objects; alsoRead is the key of that name. take gets
+// what they hold, one call at a time: once all are known, and after each change of
+// them.
+func New(c *kube.Client, alsoRead []string, take func(Seen)) *Watch {
+	return &Watch{
+		client: c, take: take, dirty: make(chan struct{}, 1), also: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
+		maps: map[string]*unstructured.Unstructured{}, failed: map[string]error{}, listed: map[string]bool{},
+	}
+}
+
+// The resources that are watched.
+const (
+	mapsOf  = "configmaps"
+	nodesOf = "nodes"
+)
+
+// Run watches until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	services := []kube.Service{
+		following{w, mapsOf, kube.Selection{
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: mapsOf}, Namespace: w.client.Namespace, Labels: configmaps.Label,
+		}},
+		following{w, nodesOf, kube.Selection{
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: nodesOf}, Fields: "metadata.name=" + w.client.Node,
+		}},
+		handing{w},
+	}
+	for _, o := range w.also {
+		s := kube.Selection{Resource: o.resource}
+		if o.named {
+			s.Fields = "metadata.name=" + w.client.Node
+		}
+		services = append(services, installed{following{w, o.resource.Resource, s}})
+	}
+	kube.Run(ctx, services...)
+}
+
+// Waiting says what is missing before anything can be handed on; "" for nothing.
+func (w *Watch) Waiting() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	resources := []string{mapsOf, nodesOf}
+	for _, o := range w.also {
+		resources = append(resources, o.resource.Resource)
+	}
+	for _, resource := range resources {
+		if !w.listed[resource] {
+			if err := w.failed[resource]; err != nil {
+				return fmt.Sprintf("%s: %v", resource, err)
+			}
+			return resource + ": no answer yet"
+		}
+	}
+	if w.node == nil {
+		return fmt.Sprintf("there is no Node %s (cluster.nodeName)", w.client.Node)
+	}
+	return ""
+}
+
+// seen returns what is known; false while a part of it is not.
+func (w *Watch) seen() (Seen, bool) {
+	if w.Waiting() != "" {
+		return Seen{}, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var objects []*unstructured.Unstructured
+	for _, o := range w.maps {
+		objects = append(objects, o)
+	}
+	layers, err := configmaps.For(objects, w.client.Node, w.node.GetLabels())
+	if err != nil {
+		return Seen{Err: err}, true
+	}
+	below, unknown := w.readOthers()
+	return Seen{Layers: append(below, layers...), NotUnderstood: unknown}, true
+}
+
+// UID returns that of a ConfigMap in the agent's namespace, given as NAMESPACE/NAME;
+// "" if there is none.
+func (w *Watch) UID(name string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, name, _ = strings.Cut(name, "/")
+	if o := w.maps[name]; o != nil {
+		return string(o.GetUID())
+	}
+	return ""
+}
+
+// change changes what is known, and has it handed on.
+func (w *Watch) change(do func()) {
+	w.mu.Lock()
+	do()
+	w.mu.Unlock()
+	select {
+	case w.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// handing hands on what is known, after changes.
+type handing struct{ *Watch }
+
+// Run hands on until ctx ends.
+func (h handing) Run(ctx context.Context) {
+	still := time.NewTimer(time.Hour)
+	defer still.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.dirty:
+			still.Reset(quiet)
+		case <-still.C:
+			if s, ok := h.seen(); ok {
+				h.take(s)
+			}
+		}
+	}
+}
+
+// following is one resource that is watched.
+type following struct {
+	*Watch
+
+	resource  string
+	selection kube.Selection
+}
+
+// Run watches the resource until ctx ends.
+func (f following) Run(ctx context.Context) {
+	f.selection.Note = func(err error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.failed[f.resource] = err
+	}
+	f.client.Follow(ctx, f.selection, f)
+}
+
+// All implements kube.Handler.
+func (f following) All(objects []*unstructured.Unstructured) {
+	f.change(func() {
+		f.listed[f.resource] = true
+		if f.resource == mapsOf {
+			clear(f.maps)
+		}
+		delete(f.others, f.resource)
+		for _, o := range objects {
+			f.keep(o)
+		}
+	})
+}
+
+// Changed implements kube.Handler.
+func (f following) Changed(o *unstructured.Unstructured) { f.change(func() { f.keep(o) }) }
+
+// Gone implements kube.Handler. A node whose Node object is deleted keeps its labels:
+// it is registered again, or ends.
+func (f following) Gone(o *unstructured.Unstructured) {
+	f.change(func() {
+		if f.resource == mapsOf {
+			delete(f.maps, o.GetName())
+		}
+		f.others[f.resource] = slices.DeleteFunc(f.others[f.resource], same(o))
+	})
+}
+
+// keep keeps of an object what is needed. The caller holds mu.
+func (f following) keep(o *unstructured.Unstructured) {
+	o.SetManagedFields(nil)
+	switch f.resource {
+	case mapsOf:
+		f.maps[o.GetName()] = o
+	case nodesOf:
+		if o.GetName() == f.client.Node {
+			f.node = &unstructured.Unstructured{Object: map[string]any{}}
+			f.node.SetLabels(o.GetLabels())
+			f.node.SetAnnotations(o.GetAnnotations())
+		}
+	default:
+		f.others[f.resource] = append(slices.DeleteFunc(f.others[f.resource], same(o)), o)
+	}
+}
+
+// same reports whether an object is one of that name.
+func same(o *unstructured.Unstructured) func(*unstructured.Unstructured) bool {
+	return func(other *unstructured.Unstructured) bool {
+		return other.GetNamespace() == o.GetNamespace() && other.GetName() == o.GetName()
+	}
+}
+
+// Same reports whether two lists of layers have the same content.
+func Same(a, b []config.Layer) bool {
+	return slices.EqualFunc(a, b, func(a, b config.Layer) bool {
+		return a.Name == b.Name && strings.Compare(string(a.Data), string(b.Data)) == 0
+	})
+}

@@ -1,0 +1,118 @@
+package layers
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/kube/koordinator"
+)
+
+// other is a resource of another agent.
+type other struct {
+	agent    string // as cluster.config.alsoRead names it
+	resource schema.GroupVersionResource
+	named    bool // the object has the node's name
+}
+
+// The agents that cluster.config.alsoRead may name.
+const (
+	ofKoordinator = "koordinator"
+	ofNRIPlugins  = "nri-plugins"
+)
+
+func othersOf(alsoRead []string) []other {
+	policy := schema.GroupVersionResource{Group: "config.nri", Version: "v1alpha1"}
+	return slices.DeleteFunc([]other{
+		{ofKoordinator, schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodeslos"}, true},
+		{ofNRIPlugins, policy.GroupVersion().WithResource("balloonspolicies"), false},
+		{ofNRIPlugins, policy.GroupVersion().WithResource("topologyawarepolicies"), false},
+	}, func(o other) bool { return !slices.Contains(alsoRead, o.agent) })
+}
+
+// reads reports whether an agent's objects are read. Koordinator's annotations of the
+// Node come with its own resource.
+func (w *Watch) reads(agent string) bool {
+	return slices.ContainsFunc(w.also, func(o other) bool { return o.agent == agent })
+}
+
+// readOthers returns the layers that other agents' objects hold, and what of them is
+// not understood. The caller holds mu.
+func (w *Watch) readOthers() ([]config.Layer, []string) {
+	var layers []config.Layer
+	var unknown []string
+	add := func(l config.Layer, ok bool, missing []string) {
+		if unknown = append(unknown, missing...); ok {
+			layers = append(layers, l)
+		}
+	}
+	for _, o := range w.also {
+		for _, object := range w.others[o.resource.Resource] {
+			switch {
+			case o.agent == ofKoordinator:
+				add(koordinator.NodeSLO(object))
+			case w.selects(object):
+				unknown = append(unknown, fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName()))
+			}
+		}
+		if err := w.failed[o.resource.Resource]; apierrors.IsForbidden(err) {
+			unknown = append(unknown, err.Error())
+		}
+	}
+	if w.reads(ofKoordinator) {
+		add(koordinator.Node(w.client.Node, w.node.GetLabels(), w.node.GetAnnotations()))
+	}
+	return layers, unknown
+}
+
+// selects reports whether a policy of nri-plugins is for this node: its name is that
+// of the node, of the group in a label of the node, or, without a group, default
+// (nri-plugins 0.13, pkg/agent).
+func (w *Watch) selects(policy *unstructured.Unstructured) bool {
+	want := "default"
+	for _, label := range []string{"resource-policy.nri.io/group", "group.config.nri", "config.nri/group"} {
+		if group := w.node.GetLabels()[label]; group != "" {
+			want = "group." + group
+		}
+	}
+	return policy.GetName() == want || policy.GetName() == "node."+w.client.Node
+}
+
+// again is how often it is asked whether a CRD was installed meanwhile.
+const again = 10 * time.Minute
+
+// installed watches a resource of a CRD once that is there: a cluster without it is
+// asked seldom.
+type installed struct{ following }
+
+// Run watches until ctx ends.
+func (i installed) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		one := metav1.ListOptions{Limit: 1, FieldSelector: i.selection.Fields}
+		_, err := i.client.Dynamic.Resource(i.selection.Resource).List(ctx, one)
+		i.mu.Lock()
+		i.failed[i.resource] = err
+		i.mu.Unlock()
+		pause := time.Minute
+		switch {
+		case err == nil:
+			i.following.Run(ctx)
+			return
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+			pause = again
+			i.change(func() { i.listed[i.resource] = true })
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package podreport
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// Annotation is where a pod's placement is written.
+const Annotation = "trimtab.io/placement"
+
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// annotated is the value of the annotation.
+type annotated struct {
+	Class      string                     `json:"class"`
+	Containers map[string]annotatedPlaces `json:"containers"`
+}
+
+type annotatedPlaces struct {
+	CPUs      string `json:"cpus"`
+	Mems      string `json:"mems,omitempty"`
+	Exclusive bool   `json:"exclusive,omitempty"`
+}
+
+// Placements writes the placement of each pod into its annotation, when it changed.
+type Placements struct {
+	node     Node
+	client   *kube.Client
+	released func() bool
+	// Debounce is how long a change is left to go on; tests shorten it.
+	Debounce time.Duration
+
+	mu      sync.Mutex // guards all below
+	written map[types.UID]string
+	done    uint64
+	refused uint64 // by the API server, for good
+	failed  error  // of the last write
+	// failures counts the writes that failed and are tried again.
+	failures uint64
+}
+
+// NewPlacements makes the service. Once released returns true, annotations are removed.
+func NewPlacements(n Node, c *kube.Client, released func() bool) *Placements {
+	return &Placements{node: n, client: c, released: released, Debounce: batch, written: map[types.UID]string{}}
+}
+
+// batch is how long changes are collected.
+const batch = 10 * time.Second
+
+// Run writes annotations until ctx ends. What fails is tried again at the next change
+// of the node, or with the next sweep.
+func (p *Placements) Run(ctx context.Context) {
+	watch(ctx, p.node, p.Debounce, func([]api.Event, uint64) { _ = p.writeAll(ctx) })
+}
+
+// Release removes the annotations now, once released returns true.
+func (p *Placements) Release(ctx context.Context) error {
+	if !p.released() {
+		return nil
+	}
+	if err := p.writeAll(ctx); err != nil {
+		return fmt.Errorf("remove the annotations %s: %w", Annotation, err)
+	}
+	return nil
+}
+
+// writeAll writes what is not written yet. An error says that the server is away: no other
+// pod would be written then.
+func (p *Placements) writeAll(ctx context.Context) error {
+	live := map[types.UID]bool{}
+	for _, id := range nodeview.Sandboxes(p.node) {
+		s, ok := nodeview.StateOf(p.node, id)
+		if !ok || s.UID == "" || len(s.Containers) == 0 {
+			continue
+		}
+		live[types.UID(s.UID)] = true
+		if err := p.write(ctx, &s); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	p.forget(live)
+	return nil
+}
+
+// forget forgets pods that ended.
+func (p *Placements) forget(live map[types.UID]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for uid := range p.written {
+		if !live[uid] {
+			delete(p.written, uid)
+		}
+	}
+}
+
+// write writes the annotation of a pod. An error says that the server is away.
+func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
+	var value []byte
+	var annotation any // null removes it
+	if !p.released() {
+		var err error
+		if value, err = json.Marshal(valueOf(s)); err != nil {
+			return err
+		}
+		annotation = string(value)
+	}
+	uid := types.UID(s.UID)
+	p.mu.Lock()
+	before, known := p.written[uid]
+	p.mu.Unlock()
+	if known && before == string(value) {
+		return nil
+	}
+	// With its UID the request is for no later pod of the name.
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.UID, "annotations": map[string]any{Annotation: annotation},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = p.client.Dynamic.Resource(pods).Namespace(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	p.client.Note(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = err
+	switch {
+	case err == nil:
+		p.done++
+	case kerrors.IsNotFound(err), kerrors.IsConflict(err), kerrors.IsForbidden(err), kerrors.IsInvalid(err):
+		// The pod is gone, or is the kubelet's own (a static pod's object has another
+		// UID), or a policy says no: not tried again before it changes.
+		p.refused++
+		p.client.Log.Debug("a pod's placement is not written", logkey.Namespace, s.Namespace, logkey.Pod, s.Name, logkey.Err, err)
+	default:
+		p.failures++
+		return err
+	}
+	p.written[uid] = string(value)
+	return nil
+}
+
+// Row says how it stands.
+func (p *Placements) Row() api.ClusterPart {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	row := api.ClusterPart{
+		Name: "PodAnnotation", State: fmt.Sprintf("%d pods, %d of them not to be changed", len(p.written), p.refused),
+		Written: p.done, Failed: p.refused + p.failures,
+	}
+	if p.failed != nil {
+		row.Error = p.failed.Error()
+	}
+	return row
+}
+
+// valueOf is a pod's placement. Maps are written in the order of their keys.
+func valueOf(s *nodeview.PodState) annotated {
+	out := annotated{Class: cmp.Or(s.Class, "none"), Containers: map[string]annotatedPlaces{}}
+	for _, c := range s.Containers {
+		out.Containers[c.Name] = annotatedPlaces{CPUs: c.CPUs, Mems: c.Mems, Exclusive: c.Exclusive}
+	}
+	return out
+}

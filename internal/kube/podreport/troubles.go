@@ -1,0 +1,185 @@
+package podreport
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/kube/events"
+	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/nodeview"
+	"github.com/trimtab/trimtab/internal/report/api"
+)
+
+// Recorder takes events; *events.Recorder is one.
+type Recorder interface {
+	Warn(about events.About, reason events.Reason, text string)
+	Lost(n uint64)
+}
+
+// Troubles records events on pods. A pod has an event for each reason, again when
+// there is more to say.
+type Troubles struct {
+	node Node
+	to   Recorder
+	// Debounce is how long a change is left to go on; tests shorten it.
+	Debounce time.Duration
+
+	said map[events.About]map[events.Reason][]string
+}
+
+// NewTroubles makes the service.
+func NewTroubles(n Node, to Recorder) *Troubles {
+	return &Troubles{node: n, to: to, Debounce: debounce, said: map[events.About]map[events.Reason][]string{}}
+}
+
+// Run records events until ctx ends.
+func (t *Troubles) Run(ctx context.Context) { watch(ctx, t.node, t.Debounce, t.read) }
+
+// found are the texts of one pod, by reason.
+type found map[events.Reason][]string
+
+func (f found) add(r events.Reason, text string) {
+	if !slices.Contains(f[r], text) {
+		f[r] = append(f[r], text)
+	}
+}
+
+// read records what is new in the journal and in the state of each pod.
+func (t *Troubles) read(journal []api.Event, lost uint64) {
+	if lost > 0 {
+		t.to.Lost(lost)
+	}
+	all := map[events.About]found{}
+	of := func(about events.About) found {
+		if all[about] == nil {
+			all[about] = found{}
+		}
+		return all[about]
+	}
+	for i := range journal {
+		if about, ok := aboutEvent(&journal[i]); ok {
+			eventTroubles(of(about), &journal[i])
+		}
+	}
+	for _, id := range nodeview.Sandboxes(t.node) {
+		if s, ok := nodeview.StateOf(t.node, id); ok && s.UID != "" {
+			stateTroubles(of(events.About{Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: s.UID}), &s)
+		}
+	}
+	for about, f := range all {
+		t.say(about, f)
+	}
+	// Pods that ended are forgotten; a rejected one comes back with its next event.
+	maps.DeleteFunc(t.said, func(about events.About, _ map[events.Reason][]string) bool { return all[about] == nil })
+}
+
+// say records the texts that were not said yet.
+func (t *Troubles) say(about events.About, f found) {
+	if t.said[about] == nil {
+		t.said[about] = map[events.Reason][]string{}
+	}
+	said := t.said[about]
+	for _, reason := range slices.Sorted(maps.Keys(f)) {
+		var fresh []string
+		for _, text := range f[reason] {
+			if !slices.Contains(said[reason], text) {
+				fresh = append(fresh, text)
+			}
+		}
+		if len(fresh) == 0 {
+			continue
+		}
+		said[reason] = append(said[reason], fresh...)
+		if over := len(said[reason]) - remembered; over > 0 {
+			said[reason] = said[reason][over:]
+		}
+		t.to.Warn(about, reason, sentence(about, f[reason]))
+	}
+}
+
+const (
+	// remembered bounds the texts of a pod that are not said again, and listed those
+	// in one message.
+	remembered = 4 * lifecycle.MaxProblems
+	listed     = 3
+)
+
+// sentence is the message of an event: the first texts, and how many there are.
+func sentence(about events.About, texts []string) string {
+	out := strings.Join(texts[:min(listed, len(texts))], " | ")
+	if more := len(texts) - listed; more > 0 {
+		out += fmt.Sprintf(" | and %d more, see trimtab explain %s/%s", more, about.Namespace, about.Name)
+	}
+	return out
+}
+
+// aboutEvent is the pod of an event of the journal; false where it has none.
+func aboutEvent(e *api.Event) (events.About, bool) {
+	namespace, name, ok := strings.Cut(e.Pod, "/")
+	return events.About{Kind: "Pod", Namespace: namespace, Name: name, UID: e.PodUID}, ok && e.PodUID != ""
+}
+
+// eventTroubles are those of one event: some are in no state afterwards.
+func eventTroubles(f found, e *api.Event) {
+	if e.Rejected != "" {
+		f.add(events.ContainerRejected, in(e.Container)+e.Rejected)
+	}
+	for _, p := range e.Problems {
+		f.add(reasonOf(p), problem(p))
+	}
+}
+
+// stateTroubles are those that hold now.
+func stateTroubles(f found, s *nodeview.PodState) {
+	for _, p := range s.Problems {
+		f.add(reasonOf(p), problem(p))
+	}
+	for _, m := range s.Missing {
+		if reason, ok := missing[m.Why]; ok {
+			f.add(reason, in(m.Container)+m.Setting+" is not in force: "+m.Note)
+		}
+	}
+}
+
+// missing are the reasons of values that are not in force. A value that is ceded by
+// configuration is none: somebody wanted that.
+var missing = map[api.Missing]events.Reason{
+	api.NoCgroup:      events.CgroupMissing,
+	api.NotCarried:    events.ValueNotCarried,
+	api.CreateOnly:    events.ValueTooLate,
+	api.BadCgroup:     events.ValueRefused,
+	api.KernelRefused: events.ValueRefused,
+	api.LeftAlone:     events.ValueContested,
+}
+
+func reasonOf(p lifecycle.Problem) events.Reason {
+	switch {
+	case p.Unserved:
+		return events.RequestUnserved
+	case p.Hook != "":
+		return events.HookFailed
+	case p.Warning:
+		return events.RequestDegraded
+	case p.Refused:
+		return events.RequestRefused
+	}
+	return events.RequestMalformed
+}
+
+func problem(p lifecycle.Problem) string {
+	if p.Then == "" {
+		return p.String()
+	}
+	return p.String() + "; " + p.Then
+}
+
+func in(container string) string {
+	if container == "" {
+		return ""
+	}
+	return "container " + container + ": "
+}

@@ -1,0 +1,177 @@
+package publish
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func nodeUID(uid string) types.UID { return types.UID(uid) }
+
+// part returns those of an object's fields that a wish has.
+func part(live, wish *unstructured.Unstructured) map[string]any {
+	out := map[string]any{}
+	for key, v := range wish.Object {
+		got, has := live.Object[key]
+		if w, ok := v.(map[string]any); ok && has && key == "metadata" {
+			got = partOf(got, w)
+		}
+		if has {
+			out[key] = got
+		}
+	}
+	return out
+}
+
+// partOf is part for the maps of the metadata: labels and annotations of others are
+// left out. Of lists, such as owner references, those that are wished for are kept.
+func partOf(live any, wish map[string]any) any {
+	l, ok := live.(map[string]any)
+	if !ok {
+		return live
+	}
+	out := map[string]any{}
+	for key, w := range wish {
+		got, has := l[key]
+		if !has {
+			continue
+		}
+		switch w := w.(type) {
+		case map[string]any:
+			got = partOf(got, w)
+		case []any:
+			if list, ok := got.([]any); ok {
+				got = slices.DeleteFunc(slices.Clone(list), func(v any) bool {
+					return !slices.ContainsFunc(w, func(o any) bool { return reflect.DeepEqual(v, o) })
+				})
+			}
+		}
+		out[key] = got
+	}
+	return out
+}
+
+// same compares fields by their JSON: numbers may be of several types.
+func same(a, b map[string]any) bool {
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	y, err := json.Marshal(b)
+	return err == nil && string(x) == string(y)
+}
+
+// missing names the fields that a wish has and the object has not.
+func missing(ours, wish map[string]any) string {
+	var out []string
+	for key := range wish {
+		if _, has := ours[key]; !has {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// writer names the program that writes a field at the top of an object, where that is
+// not us; "" where it is, or nobody does.
+func writer(o *unstructured.Unstructured, field string) string {
+	other := ""
+	for _, m := range o.GetManagedFields() {
+		switch {
+		case !owns(m, field):
+		case m.Manager == Manager:
+			return ""
+		default:
+			other = m.Manager
+		}
+	}
+	return other
+}
+
+func ownsKey(o *unstructured.Unstructured, field string) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == Manager && owns(m, field)
+	})
+}
+
+func owns(m metav1.ManagedFieldsEntry, field string) bool {
+	if m.FieldsV1 == nil {
+		return false
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
+		return false
+	}
+	_, has := fields["f:"+field]
+	return has
+}
+
+// throughOther names the programs that wrote an object through another version.
+func throughOther(o *unstructured.Unstructured, version string) string {
+	var out []string
+	for _, m := range o.GetManagedFields() {
+		if _, v, _ := strings.Cut(m.APIVersion, "/"); v != version {
+			out = append(out, m.Manager+" ("+v+")")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// conflict names the program that has a field that was to be applied; "" for none.
+func conflict(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return ""
+	}
+	for _, c := range status.Status().Details.Causes {
+		if c.Type != metav1.CauseTypeFieldManagerConflict {
+			continue
+		}
+		if _, rest, quoted := strings.Cut(c.Message, `"`); quoted {
+			name, _, _ := strings.Cut(rest, `"`)
+			return name
+		}
+		return "another program"
+	}
+	return ""
+}
+
+// noSuchKind reports whether the server has no such kind or version of objects, and
+// noSuchObject whether it has no such object of it.
+func noSuchKind(err error) bool { return apierrors.IsNotFound(err) && !named(err) }
+
+func noSuchObject(err error) bool { return apierrors.IsNotFound(err) && named(err) }
+
+// named reports whether an answer is about an object, and not about the path.
+func named(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return !slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeUnexpectedServerResponse
+	})
+}
+
+// answered is nil where a server that works said no: the object is not there, or
+// another has it.
+func answered(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		switch code := status.Status().Code; {
+		case code == http.StatusUnauthorized, code == http.StatusTooManyRequests:
+		case code >= http.StatusBadRequest && code < http.StatusInternalServerError:
+			return nil
+		}
+	}
+	return err
+}

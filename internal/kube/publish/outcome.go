@@ -1,0 +1,124 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// count changes the numbers of the row.
+func (p *Publisher) count(change func(*api.ClusterPart)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.row)
+}
+
+// tell says how the report stands, in the status and, where the reason is another
+// than before, in the log.
+func (p *Publisher) tell(state string, why error) {
+	p.mu.Lock()
+	before := p.row.Error
+	p.row.State, p.row.Error = state, ""
+	if why != nil {
+		p.row.Error = why.Error()
+	}
+	now := p.row.Error
+	p.mu.Unlock()
+	switch now {
+	case before:
+	case "":
+		p.log.Info("a report works again", logkey.Kind, p.report.Kind)
+	default:
+		p.log.Warn("a report is not up to date", logkey.Kind, p.report.Kind, logkey.Reason, state, logkey.Err, why)
+	}
+}
+
+// failed notes a request in vain, and returns the pause after it: what the server
+// asks for, or twice the last one.
+func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bool) {
+	p.fails++
+	p.count(func(r *api.ClusterPart) { r.Failed++ })
+	next = min(p.pace.Retry<<min(p.fails-1, 16), p.pace.Again)
+	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
+		next = max(next, time.Duration(seconds)*time.Second)
+	}
+	why := fmt.Errorf("%s: %w", what, err)
+	if apierrors.IsForbidden(err) {
+		why = fmt.Errorf("%w; give the agent's account the chart's ClusterRole, or switch the report off", why)
+	}
+	p.tell("not written", why)
+	return jittered(next), false
+}
+
+// absent notes that the server has no such kind, and says which versions it has.
+func (p *Publisher) absent(ctx context.Context) (next time.Duration, wakes bool) {
+	p.seen, p.fails = nil, 0
+	r := p.report.Resource
+	versions, err := p.served(ctx)
+	switch {
+	case err != nil:
+		return p.failed("find the versions of "+r.Group, err)
+	case len(versions) == 0:
+		p.tell("not written", fmt.Errorf("the cluster has no CustomResourceDefinition %s.%s; install it, or switch the report off", r.Resource, r.Group))
+	case slices.Contains(versions, r.Version):
+		p.tell("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or switch the report off", r.GroupVersion(), r.Resource))
+	default:
+		p.tell("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves %s, and %s is needed; install a newer one", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
+	}
+	return jittered(p.pace.Again), false
+}
+
+// served asks which versions of the report's group there are; none without an error
+// where the group is not known.
+func (p *Publisher) served(ctx context.Context) ([]string, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.client.Server, "/")+"/apis/"+p.report.Resource.Group, nil)
+	if err != nil {
+		return nil, err
+	}
+	q.Header.Set("Accept", "application/json")
+	answer, err := p.client.HTTP.Do(q)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusNotFound:
+		return nil, nil
+	case http.StatusOK:
+	default:
+		return nil, errors.New(answer.Status)
+	}
+	var group metav1.APIGroup
+	const most = 1 << 20
+	if err := json.NewDecoder(http.MaxBytesReader(nil, answer.Body, most)).Decode(&group); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, v := range group.Versions {
+		out = append(out, v.Version)
+	}
+	return out, nil
+}
+
+// ceded notes that another program writes the object.
+func (p *Publisher) ceded(other string) (next time.Duration, wakes bool) {
+	p.seen, p.fails = nil, 0
+	p.tell("left to "+other, fmt.Errorf("%s writes the object %s; end that program and delete the object, or switch the report off", other, p.client.Node))
+	return jittered(p.pace.Again), false
+}
+
+// jittered is a pause of about the same length, so that the agents of many nodes do
+// not come at once.
+func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

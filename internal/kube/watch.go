@@ -1,0 +1,101 @@
+package kube
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Selection is what a watch sees.
+type Selection struct {
+	Resource  schema.GroupVersionResource
+	Namespace string // "" for all
+	// Fields and Labels are selectors as kubectl takes them; "" selects all.
+	Fields, Labels string
+	// Note is told how each request of this watch ended; nil for nobody.
+	Note func(error)
+}
+
+// Handler is told of the objects of a watch, one call at a time.
+type Handler interface {
+	// All is told every object that there is: at the start, and after a gap.
+	All([]*unstructured.Unstructured)
+	// Changed is told of an object that is new or other than before.
+	Changed(*unstructured.Unstructured)
+	// Gone is told of an object that is no more.
+	Gone(*unstructured.Unstructured)
+}
+
+// Follow lists and watches until ctx ends. Where the server is away or says that a
+// watch is too old (410), it tries again, with pauses that grow up to 30 s.
+func (c *Client) Follow(ctx context.Context, s Selection, h Handler) {
+	objects := c.Dynamic.Resource(s.Resource).Namespace(s.Namespace)
+	selected := func(o *metav1.ListOptions) { o.FieldSelector, o.LabelSelector = s.Fields, s.Labels }
+	note := func(err error) {
+		c.Note(err)
+		if s.Note != nil {
+			s.Note(err)
+		}
+	}
+	r := cache.NewReflectorWithOptions(listFirst{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			selected(&o)
+			l, err := objects.List(ctx, o)
+			note(err)
+			return l, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			selected(&o)
+			w, err := objects.Watch(ctx, o)
+			note(err)
+			return w, err
+		},
+	}}, &unstructured.Unstructured{}, told{h}, cache.ReflectorOptions{Name: s.Resource.Resource})
+	r.RunWithContext(ctx)
+}
+
+// listFirst has a reflector list and then watch, not have the list sent by the watch:
+// client-go 0.37 repeats such a watch without a pause while the server answers it with 410.
+type listFirst struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what the reflector asks.
+func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
+
+// told hands on what a reflector stores.
+type told struct{ h Handler }
+
+func (t told) Add(o any) error    { return t.changed(o) }
+func (t told) Update(o any) error { return t.changed(o) }
+
+func (t told) changed(o any) error {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		t.h.Changed(u)
+	}
+	return nil
+}
+
+func (t told) Delete(o any) error {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		t.h.Gone(u)
+	}
+	return nil
+}
+
+func (t told) Replace(all []any, _ string) error {
+	var objects []*unstructured.Unstructured
+	for _, o := range all {
+		if u, ok := o.(*unstructured.Unstructured); ok {
+			objects = append(objects, u)
+		}
+	}
+	t.h.All(objects)
+	return nil
+}
+
+// Resync does nothing: what was told stays with the handler.
+func (t told) Resync() error { return nil }
