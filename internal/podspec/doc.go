@@ -5,7 +5,7 @@
 // endpoint. It keeps the answers, tells of changes, and remembers them across
 // restarts of the agent.
 //
-// It decides nothing, and never makes a runtime wait longer than it was told
-// it may. An answer that is broken in any way is an error that is reported, and
+// It decides nothing, and never makes a runtime wait longer than its options
+// allow. An answer that is broken in any way is an error that is reported, and
 // what was known stays known.
 package podspec

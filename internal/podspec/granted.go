@@ -23,10 +23,11 @@ type given struct {
 }
 
 // grantsOf reads an answer of the PodResources API, by pod and container. Pods
-// and containers without devices are kept: that they have none is known. That a
-// container has no CPUs alone is, where told: the kubelet's CPU manager gives some
-// away. Pods that cannot be read are told apart; one without a name may be any.
-func grantsOf(answer *podresources.ListPodResourcesResponse, told bool) (all map[podName]given, unread map[podName]error, err error) {
+// and containers without devices are kept: that they have none is known. hasCPUs says
+// that a container without CPUs in the answer has none of its own, because the kubelet's
+// CPU manager gives CPUs away. unread are pods that cannot be read, by name; one without
+// a name may be any.
+func grantsOf(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]given, unread map[podName]error, err error) {
 	all, unread = map[podName]given{}, map[podName]error{}
 	if len(answer.GetPodResources()) > maxPods {
 		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
@@ -43,7 +44,7 @@ func grantsOf(answer *podresources.ListPodResourcesResponse, told bool) (all map
 			unread[name] = fmt.Errorf("two pods have the name %.80q", name.namespace+"/"+name.name)
 			continue
 		}
-		pod, err := givenTo(p, told)
+		pod, err := givenTo(p, hasCPUs)
 		if err != nil {
 			unread[name] = fmt.Errorf("pod %.80q: %w", name.namespace+"/"+name.name, err)
 			continue
@@ -54,7 +55,7 @@ func grantsOf(answer *podresources.ListPodResourcesResponse, told bool) (all map
 }
 
 // givenTo reads what one pod was given.
-func givenTo(p *podresources.PodResources, told bool) (given, error) {
+func givenTo(p *podresources.PodResources, hasCPUs bool) (given, error) {
 	pod := given{map[string]lifecycle.DeviceGrant{}, map[string]lifecycle.StaticGrant{}}
 	for _, c := range p.GetContainers() {
 		if _, twice := pod.devices[c.GetName()]; twice || c.GetName() == "" || len(pod.devices) == maxContainers {
@@ -66,13 +67,13 @@ func givenTo(p *podresources.PodResources, told bool) (given, error) {
 		}
 		pod.devices[c.GetName()] = grant
 	}
-	return pod, pod.readStatic(p, told)
+	return pod, pod.readStatic(p, hasCPUs)
 }
 
 // readStatic reads the CPUs and memory nodes of a pod's containers. Those of the
 // pod as a whole (Kubernetes 1.36, PodLevelResourceManagers) list those of its
-// containers, too: whoever has none of its own shares what is left of them.
-func (g given) readStatic(p *podresources.PodResources, told bool) error {
+// containers, too: a container that has none of its own shares what is left of them.
+func (g given) readStatic(p *podresources.PodResources, hasCPUs bool) error {
 	shared, err := idsOf(p.GetCpuIds())
 	if err != nil {
 		return err
@@ -99,7 +100,7 @@ func (g given) readStatic(p *podresources.PodResources, told bool) error {
 		if len(s.Mems) == 0 {
 			s.Mems = bound
 		}
-		s.Reported = told || len(s.CPUs) > 0
+		s.Reported = hasCPUs || len(s.CPUs) > 0
 		g.static[name] = s
 	}
 	return nil

@@ -24,12 +24,12 @@ import (
 
 // GrantsOptions are what Grants are made of.
 type GrantsOptions struct {
-	// Socket is that of the kubelet's PodResources API (v1); "" asks nobody.
+	// Socket is that of the kubelet's PodResources API (v1); "" switches it off.
 	Socket string
 	// Wait is the longest a runtime is made to wait.
 	Wait time.Duration
-	// Changed is told the UIDs of pods whose grants became known or changed, not
-	// on the path of any request.
+	// Changed is called with the UIDs of pods whose grants became known or changed,
+	// not on the path of any request.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
 	// Remembered is what Save was given last by an earlier agent: CPUs and memory
@@ -52,12 +52,12 @@ type Grants struct {
 	o     GrantsOptions
 	woken chan struct{}
 	ready chan struct{}    // closed once the kubelet was asked
-	turn  chan struct{}    // whoever fills it may ask, and guards conn
+	turn  chan struct{}    // a lock: a goroutine that has put its token in may ask; guards conn
 	conn  *grpc.ClientConn // nil before the first question
 
 	mu        sync.Mutex // guards all below; never held across I/O
 	known     map[string]*lifecycle.KubeletGrants
-	before    map[string]*lifecycle.KubeletGrants // told to an earlier agent, until the kubelet answers
+	before    map[string]*lifecycle.KubeletGrants // known to an earlier agent; used until the kubelet answers
 	dirty     bool                                // what is known is other than what was saved
 	wanted    map[string]podName                  // by UID
 	changed   []string
@@ -82,7 +82,7 @@ func NewGrants(o GrantsOptions) *Grants {
 	}
 	before, err := recallGrants(o.Remembered)
 	if err != nil {
-		o.Log.Warn("what the kubelet told an earlier agent that it gave is ignored", logkey.Err, err)
+		o.Log.Warn("the saved grants of the kubelet cannot be read and are ignored", logkey.Err, err)
 	}
 	return &Grants{
 		before: before,
@@ -106,7 +106,7 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	return g.before[pod.UID]
 }
 
-// Known returns what is known of a pod at once, and asks nobody.
+// Known returns what is known of a pod at once, without a request.
 func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -179,8 +179,8 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	wake(g.woken)
 }
 
-// ask asks for all pods that are wanted when it has the turn. Where none is,
-// somebody else's answer had them.
+// ask waits for its turn, then asks for all pods that are wanted by then. Where none
+// is, the answer to an earlier request had them.
 func (g *Grants) ask(ctx context.Context) error {
 	select {
 	case g.turn <- struct{}{}:
@@ -205,7 +205,7 @@ func (g *Grants) ask(ctx context.Context) error {
 	g.asked, g.up, g.err, g.noCPUs = true, err == nil, err, noCPUs
 	if err != nil {
 		if news {
-			g.o.Log.Info("nobody tells which devices Kubernetes granted; none counts as granted", logkey.Err, err)
+			g.o.Log.Info("the kubelet does not report which devices it granted; none counts as granted", logkey.Err, err)
 		}
 		return err
 	}
@@ -235,8 +235,8 @@ func unreadNames(unread map[podName]error) error {
 func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given, unread map[podName]error) {
 	_, nameless := unread[podName{}]
 	isUnread := func(name podName) bool {
-		_, told := answer[name]
-		return unread[name] != nil || nameless && !told
+		_, listed := answer[name]
+		return unread[name] != nil || nameless && !listed
 	}
 	maps.DeleteFunc(g.before, func(_ string, k *lifecycle.KubeletGrants) bool { return !isUnread(podName{k.Namespace, k.Name}) })
 	wanted = maps.Clone(wanted)
@@ -262,8 +262,8 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given,
 		}
 	}
 	for uid, name := range wanted {
-		now, told := answer[name]
-		if !told || claims[name] > 1 {
+		now, listed := answer[name]
+		if !listed || claims[name] > 1 {
 			continue
 		}
 		g.known[uid] = &lifecycle.KubeletGrants{UID: uid, Namespace: name.namespace, Name: name.name, Containers: now.devices, Static: now.static}
@@ -271,8 +271,8 @@ func (g *Grants) takeLocked(wanted map[string]podName, answer map[podName]given,
 	}
 }
 
-// list asks the kubelet. The first error is why it does not tell CPUs, the second
-// why nothing was told; unread are pods that cannot be read.
+// list asks the kubelet. The first error is why its answer has no CPUs, the second
+// why there is no answer; unread are pods that cannot be read.
 func (g *Grants) list(ctx context.Context) (all map[podName]given, unread map[podName]error, noCPUs, err error) {
 	answer, noCPUs, err := g.fetch(ctx)
 	if err == nil {
@@ -305,9 +305,9 @@ func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourc
 // kubelet older than 1.23 is not asked, or lists none.
 func (g *Grants) tellsCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
 	g.mu.Lock()
-	told := g.up && g.noCPUs == nil
+	knowsPolicy := g.up && g.noCPUs == nil
 	g.mu.Unlock()
-	if told { // which another policy takes a restart to change, and that is heard of
+	if knowsPolicy { // the kubelet changes its policy only by a restart, and the agent notices that
 		return nil
 	}
 	answer, err := client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -335,7 +335,7 @@ func (g *Grants) State() State {
 	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.known), Err: g.err, NoCPUs: g.noCPUs}
 }
 
-// Run asks for pods nobody could wait for, and tells of answers, until ctx
+// Run asks for pods that no request could wait for, and reports answers, until ctx
 // ends.
 func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
@@ -390,7 +390,7 @@ func (g *Grants) Run(ctx context.Context) error {
 	return g.end()
 }
 
-// end closes the connection once nobody asks.
+// end closes the connection once no request is under way.
 func (g *Grants) end() error {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()

@@ -28,6 +28,7 @@ type v1Pod struct {
 }
 
 type v1Metadata struct {
+	Version     string            `json:"resourceVersion"`
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`
 	UID         string            `json:"uid"`
@@ -55,77 +56,89 @@ func (q *v1Quantity) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// decodeList reads a v1.PodList, one pod after the other, so that the text is
-// never in memory as a whole. Pods that cannot be read are told apart.
-func decodeList(r io.Reader) (pods []*lifecycle.PodSpec, unread []Unread, err error) {
+// podList is what is read of a v1.PodList.
+type podList struct {
+	version string // of the list, where a watch begins
+	pods    []*lifecycle.PodSpec
+	unread  []Unread // pods that cannot be read
+}
+
+// decodeList reads a v1.PodList of a source, one pod after the other, so that the
+// text is never in memory as a whole. It lists pods that cannot be read as unread.
+func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
+	var l podList
 	d := json.NewDecoder(r)
 	if err := expect(d, json.Delim('{')); err != nil {
-		return nil, nil, err
+		return podList{}, err
 	}
 	kind, items := "", false
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
-			return nil, nil, err
+			return podList{}, err
 		}
 		switch key {
 		case "kind":
 			err = d.Decode(&kind)
+		case "metadata":
+			var meta v1Metadata
+			err = d.Decode(&meta)
+			l.version = meta.Version
 		case "items":
 			if items {
-				return nil, nil, errors.New("two lists of items")
+				return podList{}, errors.New("two lists of items")
 			}
 			items = true
-			pods, unread, err = decodeItems(d)
+			err = l.decodeItems(d, from)
 		default:
 			var skip json.RawMessage
 			err = d.Decode(&skip)
 		}
 		if err != nil {
-			return nil, nil, err
+			return podList{}, err
 		}
 	}
 	if err := expect(d, json.Delim('}')); err != nil {
-		return nil, nil, err
+		return podList{}, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, nil, errors.New("text after the end")
+		return podList{}, errors.New("text after the end")
 	}
 	if kind != "PodList" || !items {
-		return nil, nil, fmt.Errorf("kind %.40q is no PodList with items", kind)
+		return podList{}, fmt.Errorf("kind %.40q is no PodList with items", kind)
 	}
-	return pods, unread, nil
+	return l, nil
 }
 
-func decodeItems(d *json.Decoder) (pods []*lifecycle.PodSpec, unread []Unread, err error) {
+func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	start, err := d.Token()
 	if err != nil || start == nil { // a list without items may be null
-		return nil, nil, err
+		return err
 	}
 	if start != json.Delim('[') {
-		return nil, nil, errors.New("items is no list")
+		return errors.New("items is no list")
 	}
 	for d.More() {
-		if len(pods)+len(unread) == maxPods {
-			return nil, nil, fmt.Errorf("more than %d pods", maxPods)
+		if len(l.pods)+len(l.unread) == maxPods {
+			return fmt.Errorf("more than %d pods", maxPods)
 		}
 		var p v1Pod
 		// A text where a number should be is that pod's fault: the decoder has passed it.
 		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
 		if err != nil && !errors.As(err, &ofPod) {
-			return nil, nil, err
+			return err
 		}
 		var s *lifecycle.PodSpec
 		if err == nil {
-			s, err = p.spec(lifecycle.FromKubelet)
+			s, err = p.spec(from)
 		}
 		if err != nil {
-			unread = append(unread, Unread{p.Metadata.UID, err})
+			l.unread = append(l.unread, Unread{p.Metadata.UID, err})
 			continue
 		}
-		pods = append(pods, s)
+		l.pods = append(l.pods, s)
 	}
-	return pods, unread, expect(d, json.Delim(']'))
+	return expect(d, json.Delim(']'))
 }
 
 func expect(d *json.Decoder, want json.Delim) error {

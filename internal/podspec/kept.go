@@ -11,7 +11,7 @@ import (
 )
 
 // keptPod is the stored form of what the kubelet's static managers gave a pod.
-// Devices are not kept: nobody is handed one by what was true once.
+// Devices are not kept: an old grant is no reason to give a container a device.
 type keptPod struct {
 	UID        string                `json:"uid"`
 	Namespace  string                `json:"namespace"`
@@ -67,8 +67,8 @@ func (g *Grants) save() error {
 	})
 }
 
-// keptLocked lists what is kept, by UID: also of pods of which the kubelet told
-// something that cannot be read.
+// keptLocked lists what is kept, by UID, including pods whose entry in the kubelet's
+// answer cannot be read.
 func (g *Grants) keptLocked() []keptPod {
 	out := []keptPod{}
 	all := maps.Clone(g.known)

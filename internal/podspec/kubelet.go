@@ -50,7 +50,7 @@ type Kubelet struct {
 	kicked chan struct{}
 	secret sync.Mutex // guards making the TLS configuration
 
-	turn   chan struct{} // whoever fills it may ask, and guards all below
+	turn   chan struct{} // a lock: a goroutine that has put its token in may ask; guards all below
 	asked  time.Time
 	next   time.Time // not to ask before
 	answer *Update
@@ -63,7 +63,7 @@ const (
 	duty    = 3
 )
 
-// fetchTimeout bounds a question that nobody waits for.
+// fetchTimeout bounds a request that no caller waits for.
 const fetchTimeout = 10 * time.Second
 
 // NewKubelet returns a client. Files are read when they are needed, so that
@@ -79,7 +79,7 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	}
 	k.client = &http.Client{
 		Transport: transport,
-		// A kubelet redirects nobody, and the token is for it alone.
+		// A kubelet never redirects, and the token is for it alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return k
@@ -140,8 +140,8 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 // Soon has Follow ask again as soon as the kubelet may be asked.
 func (k *Kubelet) Soon() { wake(k.kicked) }
 
-// Follow asks every now and then, and soon after somebody waited in vain. It
-// ends with the first question that is not answered.
+// Follow asks from time to time, and soon after a caller waited in vain. It
+// ends with the first request that is not answered.
 func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -181,18 +181,18 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 		return nil, fmt.Errorf("%s: %s%s", url, res.Status, advice(res.StatusCode))
 	}
 	body := &io.LimitedReader{R: res.Body, N: maxAnswer}
-	pods, unread, err := decodeList(body)
+	list, err := decodeList(body, lifecycle.FromKubelet)
 	switch {
 	case err != nil && body.N <= 0:
 		return nil, fmt.Errorf("%s: longer than %d MiB", url, maxAnswer>>20)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	all, twice, err := listed(pods, k.o.Node)
+	all, twice, err := listed(list.pods, k.o.Node)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	return &Update{All: all, Full: true, Unread: append(unread, twice...)}, nil
+	return &Update{All: all, Full: true, Unread: append(list.unread, twice...)}, nil
 }
 
 // advice says what to do about a refusal.

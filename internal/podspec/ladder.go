@@ -27,7 +27,7 @@ var (
 // Rung is one source of pod specs.
 type Rung interface {
 	Source() lifecycle.Source
-	// Get asks for one pod now, and may be told more. ErrUnknown and ErrLater are
+	// Get asks for one pod now; the answer may have more. ErrUnknown and ErrLater are
 	// no faults.
 	Get(ctx context.Context, uid string) (Update, error)
 	// Soon has Follow ask again at its next chance, where it asks at all.
@@ -43,7 +43,7 @@ type Update struct {
 	All  map[string]*lifecycle.PodSpec
 	Full bool
 	Gone string // UID of a pod that ended
-	// Unread are pods that it told and that cannot be read. What was known of them
+	// Unread are pods in the answer that cannot be read. What was known of them
 	// stays.
 	Unread []Unread
 }
@@ -53,7 +53,7 @@ type State struct {
 	Source lifecycle.Source
 	Up     bool
 	Pods   int
-	Err    error // why it is not up, or what it told last that was broken
+	Err    error // why it is not up, or what was wrong in its last answer
 	// NoCPUs is why the PodResources API does not tell which CPUs the kubelet gave
 	// away; nil where it does, and of all other sources.
 	NoCPUs error
@@ -65,11 +65,11 @@ type Options struct {
 	Rungs []Rung
 	// Wait is the longest a runtime is made to wait for a spec.
 	Wait time.Duration
-	// Changed is told the UIDs of pods whose spec became known or changed, not
-	// on the path of any request.
+	// Changed is called with the UIDs of pods whose spec became known or changed,
+	// not on the path of any request.
 	Changed func(podUIDs []string)
-	// Remembered is what Save was given last, by an earlier agent; Save keeps
-	// what is known, nil where nothing is to be kept.
+	// Remembered are the bytes that an earlier agent gave to Save last. Save stores
+	// what is known; it is nil where nothing is stored.
 	Remembered []byte
 	Save       func([]byte) error
 	Log        *slog.Logger
@@ -100,7 +100,7 @@ type rung struct {
 	asked bool
 	err   error
 	pods  map[string]*lifecycle.PodSpec
-	// unread are pods that it told and that cannot be read.
+	// unread are pods in its answers that cannot be read.
 	unread []Unread
 }
 
@@ -154,9 +154,8 @@ func (l *Ladder) States() []State {
 // patience is the longest an agent waits for the first answer at its start.
 const patience = 2 * time.Second
 
-// Ready returns when a source has told of the node's pods, or none can now:
-// what runs is taken over with what is known by then. It waits a short time at
-// most.
+// Ready returns when a source has listed the node's pods, or none can now: running
+// containers are taken over with what is known by then. It waits for patience at most.
 func (l *Ladder) Ready(ctx context.Context) { awaitFirst(ctx, l.ready) }
 
 // awaitFirst waits for the first answer, for a short time at most.
@@ -179,12 +178,12 @@ func (l *Ladder) settleLocked() {
 	}
 }
 
-// slow is how long nobody is made to wait after somebody waited in vain.
+// slow is how long Await returns at once after a caller waited in vain.
 const slow = 5 * time.Second
 
-// Await asks the rungs that are up for a pod nobody has told of yet, for at
-// most as long as the options say. Where no rung is up, or one was slow just
-// now, it returns at once.
+// Await asks the rungs that are up for a pod without a known spec, for at most as
+// long as the options say. Where no rung is up, or one was slow just now, it
+// returns at once.
 func (l *Ladder) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil
@@ -290,7 +289,7 @@ func (l *Ladder) rest(r *rung) {
 
 var errNotNeeded = errors.New("not asked: a better source answers")
 
-// down notes that a rung failed. What it told stays known. It is logged once.
+// down notes that a rung failed. Specs that it gave stay known. It is logged once.
 func (l *Ladder) down(ctx context.Context, r *rung, err error) {
 	if ctx.Err() != nil {
 		return
@@ -304,7 +303,7 @@ func (l *Ladder) down(ctx context.Context, r *rung, err error) {
 	l.settleLocked()
 	l.mu.Unlock()
 	if news {
-		l.o.Log.Info("a source of pod specs is not there; what it told stays known", logkey.Source, string(r.Source()), logkey.Err, err)
+		l.o.Log.Info("a source of pod specs does not answer; the specs that it gave stay known", logkey.Source, string(r.Source()), logkey.Err, err)
 	}
 }
 
@@ -314,7 +313,7 @@ func (l *Ladder) take(r *rung, u Update) {
 	defer l.mu.Unlock()
 	news, unread := r.note(u)
 	if news {
-		l.o.Log.Warn("something told of a pod cannot be read; what was known stays", logkey.Source, string(r.Source()), logkey.Err, unread)
+		l.o.Log.Warn("a pod spec cannot be read; the one known before stays in use", logkey.Source, string(r.Source()), logkey.Err, unread)
 	}
 	if u.Gone != "" {
 		l.forgetLocked(u.Gone)
@@ -335,7 +334,7 @@ func (l *Ladder) take(r *rung, u Update) {
 	}
 	if u.Full {
 		if !r.up {
-			l.o.Log.Info("pod specs are told", logkey.Source, string(r.Source()), logkey.Pods, len(u.All))
+			l.o.Log.Info("a source of pod specs answers", logkey.Source, string(r.Source()), logkey.Pods, len(u.All))
 		}
 		r.up, r.asked, r.err = true, true, unread
 		l.settleLocked()

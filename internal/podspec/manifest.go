@@ -33,8 +33,8 @@ type manifest struct {
 }
 
 // Manifests reads YAML or JSON documents: pods, lists of them, and workloads (Deployment, StatefulSet, DaemonSet,
-// ReplicaSet, Job), of which one pod is taken. Requests that are not told are the limits, as the API server has it, and
-// the QoS class follows from them. Errors name the document.
+// ReplicaSet, Job), of which one pod is taken. Missing requests default to the limits, as in the API server, and the
+// QoS class follows from them. Errors name the document.
 func Manifests(text []byte) ([]Manifest, error) {
 	var all []Manifest
 	d := yamlv3.NewDecoder(bytes.NewReader(text))
@@ -129,7 +129,8 @@ func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) 
 	if err := json.Unmarshal(spec, &p.Spec); err != nil {
 		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)
 	}
-	p.Metadata.Name, p.Metadata.Namespace, p.Metadata.UID = meta.Name, meta.Namespace, "planned-"+meta.Namespace+"-"+meta.Name
+	p.Metadata = meta
+	p.Metadata.UID = "planned-" + meta.Namespace + "-" + meta.Name
 	s, err := p.spec(lifecycle.FromKubelet)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("pod %s: %w", name, err)

@@ -60,8 +60,8 @@ func connect(socket string, by func(context.Context, string) (net.Conn, error)) 
 	return grpc.NewClient(target, options...)
 }
 
-// because says what an error of a connection means; a socket that is not there is
-// absent for the given reason.
+// because words an error of a connection to a socket for people. absent is the usual
+// reason why there is no such socket.
 func because(err error, socket, absent string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is not there: %s", socket, absent)
@@ -102,7 +102,7 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	case err != nil:
 		return Update{}, err
 	case s.UID != uid:
-		return Update{}, fmt.Errorf("asked for pod %.60q, told of %.60q", uid, s.UID)
+		return Update{}, fmt.Errorf("asked for pod %.60q, got pod %.60q", uid, s.UID)
 	}
 	return Update{All: map[string]*lifecycle.PodSpec{uid: s}}, nil
 }

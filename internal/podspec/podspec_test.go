@@ -59,7 +59,8 @@ func webSpec(from lifecycle.Source) *lifecycle.PodSpec {
 }
 
 func TestDecodeList(t *testing.T) {
-	got, unread, err := decodeList(strings.NewReader(listOf(onePod)))
+	list, err := decodeList(strings.NewReader(listOf(onePod)), lifecycle.FromKubelet)
+	got, unread := list.pods, list.unread
 	if err != nil || unread != nil {
 		t.Fatal(err, unread)
 	}
@@ -84,7 +85,8 @@ func TestBadLists(t *testing.T) {
 		listOf(pod("1", "n", ""), pod("2", "m", "")):                               "another node's",
 		listOf(strings.Repeat(pod("1", "n", "")+",", maxPods) + pod("1", "n", "")): "more than",
 	} {
-		specs, _, err := decodeList(strings.NewReader(text))
+		list, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
+		specs := list.pods
 		if err == nil {
 			_, _, err = listed(specs, "")
 		}
@@ -92,7 +94,8 @@ func TestBadLists(t *testing.T) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}
-	specs, _, err := decodeList(strings.NewReader(listOf(onePod)))
+	list, err := decodeList(strings.NewReader(listOf(onePod)), lifecycle.FromKubelet)
+	specs := list.pods
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +119,8 @@ func TestBadPods(t *testing.T) {
 		pod("1", "") + "," + pod("1", ""):                                      "two pods have the UID",
 		pod("2", `,"overhead":[]`) + "," + pod("1", `,"overhead":{"cpu":"x"}`): "cannot unmarshal array",
 	} {
-		specs, unread, err := decodeList(strings.NewReader(listOf(text, onePod)))
+		list, err := decodeList(strings.NewReader(listOf(text, onePod)), lifecycle.FromKubelet)
+		specs, unread := list.pods, list.unread
 		if err != nil {
 			t.Errorf("%.60s: %v", text, err)
 			continue
@@ -470,7 +474,8 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add(strings.Repeat("[", 200_000))
 	f.Fuzz(func(t *testing.T, text string) {
 		defer clock.Watch(t, len(text))()
-		specs, _, err := decodeList(strings.NewReader(text))
+		list, err := decodeList(strings.NewReader(text), lifecycle.FromKubelet)
+		specs := list.pods
 		if err == nil {
 			checkSpecs(t, specs)
 		}

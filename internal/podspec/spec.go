@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
@@ -17,6 +18,21 @@ const (
 	maxName       = 1024
 )
 
+// mirrorAnnotation has, on the object that stands for a static pod in the API server,
+// the UID that the kubelet and the runtime know it by (pkg/kubelet/types,
+// ConfigMirrorAnnotationKey, Kubernetes 1.36).
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
+// uid is the UID that the runtime knows the pod by. Anyone who may create pods can
+// write the annotation, so it counts only where it cannot be the UID of a pod that the
+// API server made: a static pod's is a hash without dashes.
+func (p *v1Pod) uid() string {
+	if hash := p.Metadata.Annotations[mirrorAnnotation]; len(hash) == 32 && strings.Trim(hash, "0123456789abcdef") == "" {
+		return hash
+	}
+	return p.Metadata.UID
+}
+
 // spec returns what is read of a pod, or what is wrong with it.
 func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	var wrong error
@@ -26,7 +42,7 @@ func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 		return out
 	}
 	s := &lifecycle.PodSpec{
-		UID: p.Metadata.UID, Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS, From: from,
+		UID: p.uid(), Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS, From: from,
 		Overhead: read(p.Spec.Overhead), Requests: read(p.Spec.Resources.Requests), Limits: read(p.Spec.Resources.Limits),
 		// The kubelet has all labels and annotations.
 		Meta: &lifecycle.PodMeta{Labels: editable(p.Metadata.Labels), Annotations: editable(p.Metadata.Annotations), Whole: true},
@@ -142,8 +158,8 @@ func listed(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.Po
 	return out, unread, nil
 }
 
-// Unread is a pod that was told and cannot be read; its UID is "" where that cannot be
-// read either.
+// Unread is a pod in the answer of a source that cannot be read; its UID is "" where
+// that cannot be read either.
 type Unread struct {
 	UID string
 	Err error

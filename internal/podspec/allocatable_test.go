@@ -1,0 +1,37 @@
+package podspec
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// TestDevicesOf: devices come with their NUMA nodes, and without where the plugin does
+// not know.
+func TestDevicesOf(t *testing.T) {
+	at := func(ids ...int64) *podresources.TopologyInfo {
+		var out podresources.TopologyInfo
+		for _, id := range ids {
+			out.Nodes = append(out.Nodes, &podresources.NUMANode{ID: id})
+		}
+		return &out
+	}
+	got, err := devicesOf(&podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
+		{ResourceName: "v/gpu", DeviceIds: []string{"a", "b"}, Topology: at(1)},
+		{ResourceName: "v/nic", DeviceIds: []string{"n"}, Topology: at(0, 1)},
+		{ResourceName: "v/fuse", DeviceIds: []string{"f"}, Topology: at(-1)},
+		{ResourceName: "v/kvm", DeviceIds: []string{"k"}},
+	}})
+	want := []Device{{"v/gpu", "a", []int{1}}, {"v/gpu", "b", []int{1}}, {"v/nic", "n", []int{0, 1}}, {"v/fuse", "f", nil}, {"v/kvm", "k", nil}}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+	for _, bad := range []*podresources.ContainerDevices{
+		{DeviceIds: []string{"a"}}, {ResourceName: "v/gpu", DeviceIds: []string{""}}, {ResourceName: "v/gpu", DeviceIds: make([]string, maxDevices+1)},
+	} {
+		if got, err := devicesOf(&podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{bad}}); err == nil {
+			t.Errorf("taken: %d devices", len(got))
+		}
+	}
+}

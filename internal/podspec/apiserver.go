@@ -1,0 +1,263 @@
+package podspec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/lifecycle"
+)
+
+// APIServerOptions say how the API server is asked for the pods of a node.
+type APIServerOptions struct {
+	// URL is where it answers, without a path.
+	URL string
+	// Client sends requests with the agent's credentials. It must not bound their
+	// time: a watch goes on.
+	Client *http.Client
+	// Node is the node's name: its pods alone are asked for.
+	Node string
+	// Note is told how each request ended; nil for nobody.
+	Note func(error)
+}
+
+// APIServer is the API server as a source of specs: one list, then one watch that
+// goes on from where the one before ended. Of a pod it keeps what a spec has.
+type APIServer struct {
+	o APIServerOptions
+
+	mu      sync.Mutex // guards all below
+	waiting map[string][]chan *lifecycle.PodSpec
+}
+
+const (
+	// watchTime is how long one watch lasts at least, and at most twice: the server
+	// ends it then, and a load balancer that forgot it is noticed.
+	watchTime = 5 * time.Minute
+	// quiet is how long a watch may say nothing at all: the server sends a bookmark
+	// about once a minute.
+	quiet = 3 * time.Minute
+	// maxEvent bounds one event of a watch: an object in the API server's store has
+	// about 1.5 MiB at most.
+	maxEvent = 16 << 20
+)
+
+// errExpired: the server no longer knows the version a watch was to begin at.
+var errExpired = errors.New("the watch is too old; pods are listed again")
+
+// NewAPIServer returns a source. Nothing is asked before Follow.
+func NewAPIServer(o APIServerOptions) *APIServer {
+	if o.Note == nil {
+		o.Note = func(error) {}
+	}
+	return &APIServer{o: o, waiting: map[string][]chan *lifecycle.PodSpec{}}
+}
+
+// Source names the rung.
+func (*APIServer) Source() lifecycle.Source { return lifecycle.FromAPIServer }
+
+// Soon does nothing: a watch tells at once.
+func (*APIServer) Soon() {}
+
+// Close ends idle connections.
+func (a *APIServer) Close() error {
+	a.o.Client.CloseIdleConnections()
+	return nil
+}
+
+// Get waits for the watch to tell of a pod: a kubelet that knows it has it from the
+// same server, which tells both at about the same time.
+func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
+	told := make(chan *lifecycle.PodSpec, 1)
+	a.mu.Lock()
+	a.waiting[uid] = append(a.waiting[uid], told)
+	a.mu.Unlock()
+	select {
+	case s := <-told:
+		return Update{All: map[string]*lifecycle.PodSpec{uid: s}}, nil
+	case <-ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	left := a.waiting[uid][:0]
+	for _, w := range a.waiting[uid] {
+		if w != told {
+			left = append(left, w)
+		}
+	}
+	if a.waiting[uid] = left; len(left) == 0 {
+		delete(a.waiting, uid)
+	}
+	return Update{}, ErrLater
+}
+
+// serve gives a spec to those who wait for it.
+func (a *APIServer) serve(s *lifecycle.PodSpec) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.waiting[s.UID] {
+		w <- s // has room for the one it gets
+	}
+	delete(a.waiting, s.UID)
+}
+
+// Follow lists the node's pods and watches them. It ends when the server does not
+// answer.
+func (a *APIServer) Follow(ctx context.Context, tell func(Update)) error {
+	// The first list may come from the server's cache; after a gap it must be newer.
+	for from := "0"; ; from = "" {
+		version, err := a.list(ctx, from, tell)
+		if err != nil {
+			return err
+		}
+		watched := -1
+		for ; err == nil; watched++ {
+			version, err = a.watch(ctx, version, tell)
+		}
+		// A server that says so of a list it gave just now is asked again after a pause.
+		if !errors.Is(err, errExpired) || watched == 0 && from == "" {
+			return err
+		}
+	}
+}
+
+// get sends one request; the caller closes the body.
+func (a *APIServer) get(ctx context.Context, query url.Values) (io.ReadCloser, error) {
+	query.Set("fieldSelector", "spec.nodeName="+a.o.Node)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.o.URL+"/api/v1/pods?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := a.o.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode == http.StatusOK {
+		return res.Body, nil
+	}
+	_ = res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusGone:
+		return nil, errExpired
+	case http.StatusUnauthorized:
+		return nil, fmt.Errorf("%s: %s: it does not know the token", a.o.URL, res.Status)
+	case http.StatusForbidden:
+		return nil, fmt.Errorf(`%s: %s: the agent's role needs "list" and "watch" on pods`, a.o.URL, res.Status)
+	}
+	return nil, fmt.Errorf("%s: %s", a.o.URL, res.Status)
+}
+
+// list tells of all pods and returns the version of the list.
+func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	query := url.Values{}
+	if from != "" {
+		query.Set("resourceVersion", from)
+	}
+	body, err := a.get(limited, query)
+	if a.o.Note(err); err != nil {
+		return "", err
+	}
+	defer body.Close()
+	l, err := decodeList(&io.LimitedReader{R: body, N: maxAnswer}, a.Source())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", a.o.URL, err)
+	}
+	all, twice, err := listed(l.pods, a.o.Node)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", a.o.URL, err)
+	}
+	tell(Update{All: all, Full: true, Unread: append(l.unread, twice...)})
+	for _, s := range all {
+		a.serve(s)
+	}
+	return l.version, nil
+}
+
+// watchEvent is one event of a watch.
+type watchEvent struct {
+	Type   string          `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// watch tells of changes since a version, until the server ends the watch, and
+// returns the last version.
+func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	asked := watchTime + rand.N(watchTime) //nolint:gosec // only spreads load
+	body, err := a.get(ctx, url.Values{
+		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version},
+		"timeoutSeconds": {strconv.Itoa(int(asked / time.Second))},
+	})
+	if a.o.Note(err); err != nil {
+		return "", err
+	}
+	defer body.Close()
+	silent := time.AfterFunc(quiet, cancel)
+	defer silent.Stop()
+	events := &io.LimitedReader{R: body, N: maxEvent}
+	for d := json.NewDecoder(events); ; {
+		var e watchEvent
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			return version, nil
+		} else if err != nil {
+			return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)
+		}
+		events.N = maxEvent
+		silent.Reset(quiet)
+		if version, err = a.take(e, version, tell); err != nil {
+			return "", err
+		}
+	}
+}
+
+// take tells what an event says, and returns the version after it.
+func (a *APIServer) take(e watchEvent, version string, tell func(Update)) (string, error) {
+	if e.Type == "ERROR" {
+		var s struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		}
+		if err := json.Unmarshal(e.Object, &s); err == nil && s.Code == http.StatusGone {
+			return "", errExpired
+		}
+		return "", fmt.Errorf("%s: watch pods: %d %.200s", a.o.URL, s.Code, s.Message)
+	}
+	var p v1Pod
+	// Names and version are read first: text where a number should be is this pod's fault alone.
+	err, ofPod := json.Unmarshal(e.Object, &p), (*json.UnmarshalTypeError)(nil)
+	if err != nil && !errors.As(err, &ofPod) {
+		return "", fmt.Errorf("%s: watch pods: %w", a.o.URL, err)
+	}
+	if p.Metadata.Version != "" {
+		version = p.Metadata.Version
+	}
+	if e.Type == "BOOKMARK" {
+		return version, nil
+	}
+	var s *lifecycle.PodSpec
+	if err == nil {
+		s, err = p.spec(a.Source())
+	}
+	switch uid := p.uid(); {
+	case e.Type == "DELETED":
+		tell(Update{Gone: uid})
+	case err != nil:
+		tell(Update{Unread: []Unread{{uid, err}}})
+	default:
+		tell(Update{All: map[string]*lifecycle.PodSpec{uid: s}})
+		a.serve(s)
+	}
+	return version, nil
+}
