@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/report/top"
+	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
 func newTop() *cobra.Command {
@@ -72,7 +73,7 @@ func printOnce(ctx context.Context, m top.Model, ask top.Ask, between time.Durat
 		if err != nil {
 			return top.Frame{}, err
 		}
-		reading, err := top.Read(os.DirFS("/proc"))
+		reading, err := usage.Read(os.DirFS("/proc"))
 		if err != nil {
 			return top.Frame{}, fmt.Errorf("how busy the CPUs are: %w", err)
 		}

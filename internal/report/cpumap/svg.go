@@ -24,8 +24,8 @@ const (
 	svgWidth   = 640
 )
 
-// svgOwners are the fills of pods that own CPUs, made to be told apart by people who see few colours; a letter says the
-// same. After the last they begin again.
+// svgOwners are the fills of pods that own CPUs, chosen so that people who see few colours can distinguish them; a
+// letter says the same. After the last they begin again.
 var svgOwners = []string{
 	"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#b8860b", "#5f9ea0", "#9370db",
 }
@@ -86,7 +86,7 @@ func (d *drawing) line(attributes, text string) {
 	d.text(svgMargin, d.y-5, attributes, text)
 }
 
-// byPackage are the nodes in groups of one package, in order. Nodes of an agent that told no packages are one group.
+// byPackage groups the nodes by package, in order. Nodes of an agent that reports no packages are one group.
 func byPackage(nodes []api.NUMA) [][]api.NUMA {
 	var groups [][]api.NUMA
 	for i, n := range nodes {

@@ -17,7 +17,11 @@ const (
 )
 
 // Row is a metric as the docs print it.
-type Row struct{ Name, Kind, Labels, Help string }
+type Row struct {
+	Name, Kind, Labels, Help string
+	// Names are the labels' names.
+	Names []string
+}
 
 // Rows returns the table of all metrics.
 func Rows() []Row {
@@ -27,7 +31,7 @@ func Rows() []Row {
 	}
 	rows := make([]Row, len(all))
 	for i, f := range all {
-		rows[i] = Row{Name: f.name, Kind: f.kind, Labels: f.values, Help: f.help}
+		rows[i] = Row{Name: f.name, Kind: f.kind, Labels: f.values, Help: f.help, Names: f.labels}
 	}
 	return rows
 }

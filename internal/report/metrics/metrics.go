@@ -23,7 +23,7 @@ type Labels struct {
 	Updates []string
 	Kernel  []string
 	// Switches are pairs of attachments, of which one may take over from the
-	// other, and Ignored those whose events may go unheeded.
+	// other, and Ignored those whose events the agent may drop.
 	Switches [][2]string
 	Ignored  []string
 }
@@ -75,7 +75,7 @@ func (m *Metrics) count(l Labels) {
 	m.switches = m.counter(family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
 		"How often another attachment took over (attach: auto).", "from, to: `nri`, `bypass`, or `none` while neither is connected"}, nil)
 	m.ignored = m.counter(family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
-		"Events that were not decided because another attachment had the say (attach: auto).", "mode: `bypass`"}, l.Ignored)
+		"Events that were not decided because another attachment was active (attach: auto).", "mode: `bypass`"}, l.Ignored)
 	m.hooks = m.counter(family{"trimtab_hook_errors_total", counter, []string{"hook"},
 		"Problems that hooks reported and panics they were saved from.", "hook: those of `trimtab hooks`; `none` for a panic outside of all hooks"}, l.Hooks)
 	m.refused = m.counter(family{"trimtab_refused_total", counter, []string{"kind"},
@@ -166,5 +166,5 @@ func (m *Metrics) RuntimeUpdate(result string) { m.updates.WithLabelValues(resul
 // Switched counts that another attachment took over.
 func (m *Metrics) Switched(from, to string) { m.switches.WithLabelValues(from, to).Inc() }
 
-// Ignored counts an event of an attachment that had not the say.
+// Ignored counts an event of an attachment that was not active.
 func (m *Metrics) Ignored(mode string) { m.ignored.WithLabelValues(mode).Inc() }

@@ -38,6 +38,11 @@ func sample() *Metrics {
 			LastSync:    time.Unix(1_700_000_000, 500_000_000),
 			ConfigGen:   3, ConfigError: true,
 			HookServers: map[string]bool{"10-a.json": true, "20-b.json": false},
+			Cluster: &api.Cluster{Reached: time.Unix(1_700_000_100, 0), Events: map[string]uint64{"written": 5, "limited": 0, "full": 2, "refused": 0}, Parts: []api.ClusterPart{
+				{Name: "NodeResourceTopology", Error: "no CRD", Written: 7, Skipped: 900, Failed: 1},
+			}, Config: &api.ClusterConfig{
+				From: api.FromServer, RefusedTotal: 2, Layers: []api.ConfigLayer{{Name: "Node n1"}, {Name: "ConfigMap trimtab/trimtab-cluster", Version: "4711"}},
+			}},
 		}
 	})
 	m.Event(lifecycle.CreateContainer, 180*time.Microsecond, 4*time.Microsecond)

@@ -43,7 +43,7 @@ var ofState = []struct {
 	{family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
 		"When what the runtime runs was last taken over, in seconds since the epoch; 0 for never.", ""}, one(func(n now) float64 { return seconds(n.LastSync) })},
 	{family{"trimtab_unapplied_values", gauge, []string{"reason"},
-		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (to somebody else who writes it)"}, func(n now, put put) {
+		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (another program keeps writing it)"}, func(n now, put put) {
 		for _, why := range api.Reasons() {
 			put(float64(n.Unapplied[why]), string(why))
 		}
@@ -65,7 +65,7 @@ var ofState = []struct {
 	{family{"trimtab_exclusive_cpus", gauge, nil,
 		"CPUs that containers own.", ""}, one(func(n now) float64 { return float64(n.Exclusive) })},
 	{family{"trimtab_kernel_writes_total", counter, []string{"result"},
-		"Values that the agent was to write to kernel files.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (to somebody else who writes it)"}, func(n now, put put) {
+		"Values that the agent was to write to kernel files.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (another program keeps writing it)"}, func(n now, put put) {
 		for _, result := range n.kernel {
 			put(float64(n.Kernel[result]), result)
 		}
@@ -79,9 +79,53 @@ var ofState = []struct {
 	{family{"trimtab_drift_corrected_total", counter, []string{"file"},
 		"Values that the agent wrote again after another program had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]uint64 { return n.Drift })},
 	{family{"trimtab_contested_values", gauge, []string{"file"},
-		"Values left to somebody else who writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}, each(func(n now) map[string]int { return n.Ceded })},
+		"Values left to another program that writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}, each(func(n now) map[string]int { return n.Ceded })},
 	{family{"trimtab_contested_lists", gauge, []string{"file"},
 		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so they are written again, less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, each(func(n now) map[string]int { return n.Contested })},
+	{family{"trimtab_cluster_reachable", gauge, nil,
+		"1 where the API server answered the last request; without `cluster.enabled` there is no series.", ""}, ofCluster(func(c *api.Cluster, put put) {
+		put(yes(c.Error == ""))
+	})},
+	{family{"trimtab_cluster_last_contact_timestamp_seconds", gauge, nil,
+		"When the API server last answered, in seconds since the epoch; 0 for never.", ""}, ofCluster(func(c *api.Cluster, put put) {
+		put(seconds(c.Reached))
+	})},
+	{family{"trimtab_cluster_part_error", gauge, []string{"part"},
+		"1 where a report or source that works through the API server does not work now.", "part: those `trimtab status` prints, such as `NodeResourceTopology`"}, ofCluster(func(c *api.Cluster, put put) {
+		for _, p := range c.Parts {
+			put(yes(p.Error != ""), p.Name)
+		}
+	})},
+	{family{"trimtab_cluster_writes_total", counter, []string{"part", "result"},
+		"Writes to the API server.", "part: as above; result: `written`, `skipped` (nothing had changed), `failed`"}, ofCluster(func(c *api.Cluster, put put) {
+		for _, p := range c.Parts {
+			put(float64(p.Written), p.Name, "written")
+			put(float64(p.Skipped), p.Name, "skipped")
+			put(float64(p.Failed), p.Name, "failed")
+		}
+	})},
+	{family{"trimtab_cluster_events_total", counter, []string{"result"},
+		"Kubernetes events, by what became of them.", "result: `written`, `limited` (their object had too many), `full` (newer ones took their place), `refused` (by the API server)"}, ofCluster(func(c *api.Cluster, put put) {
+		for result, count := range c.Events {
+			put(float64(count), result)
+		}
+	})},
+	{family{"trimtab_config_layer_version", gauge, []string{"layer"},
+		"The resourceVersion of each object of the API server whose configuration is in force above the node's file.", "layer: the object, such as `ConfigMap trimtab/trimtab-cluster`"}, ofConfig(func(c *api.ClusterConfig, put put) {
+		for _, l := range c.Layers {
+			if version, err := strconv.ParseUint(l.Version, 10, 64); err == nil {
+				put(float64(version), l.Name)
+			}
+		}
+	})},
+	{family{"trimtab_config_from_copy", gauge, nil,
+		"1 while the API server's configuration is from the copy on this node, as that server has not answered since the start.", ""}, ofConfig(func(c *api.ClusterConfig, put put) {
+		put(yes(c.From != "" && c.From != api.FromServer))
+	})},
+	{family{"trimtab_config_refused_total", counter, nil,
+		"Configurations of the API server that were refused; the one before stayed in force.", ""}, ofConfig(func(c *api.ClusterConfig, put put) {
+		put(float64(c.RefusedTotal))
+	})},
 	{family{"trimtab_config_generation", gauge, nil,
 		"Counts the configurations that were in force since the start.", ""}, one(func(n now) float64 { return float64(n.ConfigGen) })},
 	{family{"trimtab_config_error", gauge, nil,
@@ -100,6 +144,24 @@ func each[K ~string, V int | uint64](of func(now) map[K]V) func(now, put) {
 // one reads a value without labels.
 func one(of func(now) float64) func(now, put) {
 	return func(n now, put put) { put(of(n)) }
+}
+
+// ofCluster reads what is done through the API server, if anything is.
+func ofCluster(of func(*api.Cluster, put)) func(now, put) {
+	return func(n now, put put) {
+		if n.Cluster != nil {
+			of(n.Cluster, put)
+		}
+	}
+}
+
+// ofConfig reads what of the configuration is from the API server, if that is asked.
+func ofConfig(of func(*api.ClusterConfig, put)) func(now, put) {
+	return ofCluster(func(c *api.Cluster, put put) {
+		if c.Config != nil {
+			of(c.Config, put)
+		}
+	})
 }
 
 func yes(b bool) float64 {

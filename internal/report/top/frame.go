@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/cpumap"
 	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/report/usage"
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
@@ -17,7 +18,7 @@ import (
 type Frame struct {
 	Node     api.Node
 	Busy     map[int]float64 // by CPU, 0 to 1
-	Pressure []Pressure
+	Pressure []usage.Pressure
 	// History is how busy each row's CPUs were, oldest first, by the row's name.
 	History map[string][]float64
 	ByName  bool // rows by name, else the busiest first
@@ -74,7 +75,7 @@ func (f Frame) String() string {
 	lines = append(lines, cpumap.Busy(f.Node.CPUs, f.Busy, f.Width, term.Ink{On: f.Color})...)
 	lines = append(lines, "")
 	lines = append(lines, f.rows()...)
-	if f.Height == 0 { // nobody is there to press a key
+	if f.Height == 0 { // the output is no terminal: there are no keys to press
 		return strings.Join(lines, "\n")
 	}
 	if most := max(f.Height, 3); len(lines) > most-1 {
@@ -100,7 +101,7 @@ func (f Frame) head() []string {
 	lines := []string{first}
 	var waits []string
 	for _, p := range f.Pressure {
-		waits = append(waits, fmt.Sprintf("%s %s %.1f %%", p.Resource, p.Kind, p.Percent))
+		waits = append(waits, p.String())
 	}
 	if len(waits) > 0 {
 		lines = append(lines, f.cut("pressure, last 10 s   "+strings.Join(waits, "   ")))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
 // lately is how many looks a row remembers.
@@ -23,7 +24,7 @@ type Model struct {
 	ask   Ask
 	proc  fs.FS
 	every time.Duration
-	last  *Reading
+	last  *usage.Reading
 	frame Frame
 }
 
@@ -35,7 +36,7 @@ func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bo
 // look is what was seen at one moment.
 type look struct {
 	node    api.Node
-	reading Reading
+	reading usage.Reading
 	err     error
 }
 
@@ -48,7 +49,7 @@ func (m Model) look() tea.Msg {
 	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
 	defer cancel()
 	node, err := m.ask(ctx)
-	reading, unread := Read(m.proc)
+	reading, unread := usage.Read(m.proc)
 	if err == nil {
 		err = unread
 	}
@@ -86,7 +87,7 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 }
 
 // Seen is the view after a look. Where that failed, what was seen before stays, with the reason.
-func (m Model) Seen(node api.Node, r Reading, err error) Model {
+func (m Model) Seen(node api.Node, r usage.Reading, err error) Model {
 	if err != nil {
 		m.frame.Trouble = err.Error()
 		return m

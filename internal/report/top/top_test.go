@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trimtab/trimtab/internal/report/api"
-	"github.com/trimtab/trimtab/test/clock"
+	"github.com/trimtab/trimtab/internal/report/usage"
 )
 
 var update = flag.Bool("update", false, "write the wanted frames anew")
@@ -33,51 +33,17 @@ const (
 	after  = "cpu  1 1 1 1\ncpu0 150 0 150 900 0 0 0 0 90 0\ncpu1 0 0 0 1050 50 0 0 0 0 0\ncpu2 1 1 1 1\ncpu3 7 7 7 7\ncpu4 100 0 0 100\nctxt 1\n"
 )
 
-func readings(t testing.TB) (Reading, Reading) {
+func readings(t testing.TB) (usage.Reading, usage.Reading) {
 	t.Helper()
-	first, err := Read(proc(before))
+	first, err := usage.Read(proc(before))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Read(proc(after))
+	second, err := usage.Read(proc(after))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return first, second
-}
-
-func TestSince(t *testing.T) {
-	first, second := readings(t)
-	// CPU 2 went back, and CPU 3 was not there before. Waiting for the disk is not work.
-	want := map[int]float64{0: 0.5, 1: 0, 4: 1}
-	if d := cmp.Diff(want, second.Since(first)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	pressure := []Pressure{{"cpu", "some", 1.5}, {"memory", "some", 0.25}, {"memory", "full", 0.1}}
-	if d := cmp.Diff(pressure, second.Pressure); d != "" {
-		t.Errorf("pressure (-want +got):\n%s", d)
-	}
-}
-
-func FuzzRead(f *testing.F) {
-	f.Add(before)
-	f.Add("cpu0 x\n")
-	f.Add("cpu99999999999999999999 1\ncpu")
-	f.Add(strings.Repeat("cpu0 1 2 3 4\n", 10_000))
-	f.Add("cpu" + strings.Repeat("9", 100_000) + " 1")
-	f.Fuzz(func(t *testing.T, stat string) {
-		defer clock.Watch(t, len(stat))()
-		r, err := Read(proc(stat))
-		if err != nil {
-			return
-		}
-		for id, share := range r.Since(Reading{All: map[int]uint64{}, Busy: map[int]uint64{}}) {
-			t.Errorf("CPU %d was busy %f since it was not there", id, share)
-		}
-		for id, share := range r.Since(r) {
-			t.Errorf("CPU %d was busy %f in no time", id, share)
-		}
-	})
 }
 
 func node() api.Node {
@@ -100,7 +66,7 @@ func seen(t testing.TB) Model {
 }
 
 func TestFrame(t *testing.T) {
-	failed := seen(t).Seen(api.Node{}, Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
+	failed := seen(t).Seen(api.Node{}, usage.Reading{}, errors.New("the agent is gone\x1b[31m")).Frame()
 	live := seen(t).Frame()
 	live.Width, live.Height, live.ByName, live.Paused = 60, 9, true, true
 	colored := seen(t).Frame()

@@ -1,6 +1,6 @@
 // Package web serves what machines ask over HTTP: the metrics page, and whether
 // the agent is alive and ready. It owns the listener and decides nothing; what
-// people ask goes to the status socket.
+// people ask goes to the status socket, or to the node's page where it is on.
 package web
 
 import (
@@ -21,6 +21,8 @@ const (
 	Farewell = time.Second
 	// deadline is how long the agent may take to show that it is alive.
 	deadline = 2 * time.Second
+	// page is where people look.
+	page = "/page/"
 )
 
 // Options say what is served.
@@ -33,6 +35,8 @@ type Options struct {
 	Ready func() error
 	// Tell is a line that follows where it is ready; nil for none.
 	Tell func() string
+	// Page answers below /page/; nil for none.
+	Page http.Handler
 	Log  *slog.Logger
 }
 
@@ -40,7 +44,7 @@ type Options struct {
 func Serve(ctx context.Context, address string, o Options) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if ctx.Err() != nil && l == nil {
-		return nil // told to end before it began
+		return nil // ctx ended before it began
 	}
 	if err != nil {
 		return fmt.Errorf("serve http: %w", err)
@@ -80,7 +84,7 @@ func Until(ctx context.Context, srv *http.Server, l net.Listener) error {
 	return nil
 }
 
-// Handler answers /metrics, /healthz and /readyz.
+// Handler answers /metrics, /healthz and /readyz, and the page where there is one.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", o.Metrics)
@@ -99,7 +103,13 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(w, "trimtab\n/metrics\n/healthz\n/readyz\n")
+		if o.Page != nil {
+			fmt.Fprintln(w, page)
+		}
 	})
+	if o.Page != nil {
+		mux.Handle(page, o.Page)
+	}
 	return mux
 }
 

@@ -32,6 +32,12 @@ func telling(ready error) Options {
 	return o
 }
 
+func paged() Options {
+	o := options(nil, nil)
+	o.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "shown: "+r.URL.Path) })
+	return o
+}
+
 func TestAnswers(t *testing.T) {
 	bad := errors.New("no runtime is attached")
 	for _, tc := range []struct {
@@ -49,6 +55,9 @@ func TestAnswers(t *testing.T) {
 		{"not ready by nobody", "GET", "/readyz", telling(bad), 503, "no runtime is attached\n"},
 		{"not ready says why", "GET", "/readyz", options(nil, bad), 503, "no runtime is attached\n"},
 		{"index", "GET", "/", options(nil, nil), 200, "trimtab\n/metrics\n/healthz\n/readyz\n"},
+		{"index with a page", "GET", "/", paged(), 200, "trimtab\n/metrics\n/healthz\n/readyz\n/page/\n"},
+		{"the page", "GET", "/page/app.js", paged(), 200, "shown: /page/app.js"},
+		{"no page", "GET", "/page/", options(nil, nil), 404, "404 page not found\n"},
 		{"nothing else", "GET", "/debug/pprof/", options(nil, nil), 404, "404 page not found\n"},
 		{"read only", "POST", "/metrics", options(nil, nil), 405, "Method Not Allowed\n"},
 	} {

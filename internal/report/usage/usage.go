@@ -1,4 +1,6 @@
-package top
+// Package usage reads how busy the CPUs of a machine are, and what its tasks wait for, from /proc. It keeps nothing and
+// draws nothing.
+package usage
 
 import (
 	"fmt"
@@ -22,6 +24,9 @@ type Pressure struct {
 	Kind     string // some, full
 	Percent  float64
 }
+
+// String says it in words.
+func (p Pressure) String() string { return fmt.Sprintf("%s %s %.1f %%", p.Resource, p.Kind, p.Percent) }
 
 // Read reads stat and pressure of a proc file system (proc(5); Documentation/accounting/psi.rst). Errors: no stat, or
 // one that is not in its form. Pressure that cannot be read is left out.

@@ -1,0 +1,175 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+	"github.com/trimtab/trimtab/internal/report/term"
+	"github.com/trimtab/trimtab/internal/topology"
+)
+
+// state is everything that the page shows but how busy the CPUs are.
+type state struct {
+	Node    string   `json:"node"`
+	Version string   `json:"version"`
+	Verdict verdict  `json:"verdict"`
+	Facts   []string `json:"facts"`
+	Map     cpuMap   `json:"map"`
+	Rows    []row    `json:"rows"`
+}
+
+// change is what differs from the state before.
+type change struct {
+	Verdict verdict  `json:"verdict"`
+	Facts   []string `json:"facts"`
+	Map     *cpuMap  `json:"map,omitempty"` // nil where it is as before
+	Rows    []row    `json:"rows,omitempty"`
+	Gone    []string `json:"gone,omitempty"` // ids of rows
+}
+
+// cpuMap is the machine and who may use its CPUs.
+type cpuMap struct {
+	Nodes []numa `json:"nodes,omitempty"` // in a change: nil where they are as before
+	Users []user `json:"users"`
+	Pools []pool `json:"pools"`
+}
+
+// numa is a NUMA node.
+type numa struct {
+	ID      int    `json:"id"`
+	Package int    `json:"package"` // -1 for memory alone
+	CPUs    string `json:"cpus"`
+	Memory  string `json:"memory,omitempty"`
+	// Caches are the cores of each L3 cache, each core as the list of its CPUs.
+	Caches [][]string `json:"caches"`
+}
+
+// user is who may use some CPUs. No CPU is of two.
+type user struct {
+	Mark string `json:"mark"`
+	Kind string `json:"kind"` // own, shared, reclaimed, both, reserved, none
+	Name string `json:"name"`
+	Pod  string `json:"pod,omitempty"` // that owns them
+	CPUs string `json:"cpus"`
+}
+
+type pool struct {
+	Name    string `json:"name"`
+	CPUs    string `json:"cpus"`
+	Members int    `json:"members"`
+}
+
+// row is a container in the table.
+type row struct {
+	ID       string `json:"id"` // as in a question for its explanation
+	Pod      string `json:"pod"`
+	Name     string `json:"name"`
+	State    string `json:"state"`
+	Class    string `json:"class"`
+	QoS      string `json:"qos"`
+	Seat     string `json:"seat"`
+	CPUs     string `json:"cpus"`
+	Values   int    `json:"values"`
+	Missing  int    `json:"missing"` // values that are not in force
+	Problems int    `json:"problems"`
+}
+
+// poolKinds are the marks of cpumap for CPUs that no pod owns.
+var poolKinds = map[string]struct{ kind, name string }{
+	"s": {"shared", "shared pool"}, "r": {"reclaimed", "reclaimed pool"}, "·": {"both", "shared and reclaimed pool"},
+	"#": {"reserved", "reserved"}, "-": {"none", "in no pool"},
+}
+
+func stateOf(name string, n api.Node) state {
+	return state{Node: term.Clean(name), Version: term.Clean(n.Version), Verdict: judge(n), Facts: factsOf(n), Map: mapOf(n.CPUs), Rows: rowsOf(n)}
+}
+
+func mapOf(c api.NodeCPUs) cpuMap {
+	m := cpuMap{Users: users(c)}
+	for _, n := range c.Nodes {
+		m.Nodes = append(m.Nodes, numaOf(n))
+	}
+	for _, p := range c.Pools {
+		m.Pools = append(m.Pools, pool{Name: term.Clean(p.Name), CPUs: p.CPUs, Members: p.Members})
+	}
+	return m
+}
+
+func numaOf(n api.NUMA) numa {
+	out := numa{ID: n.ID, Package: n.Package, CPUs: n.CPUs}
+	if n.Memory > 0 {
+		out.Memory = fmt.Sprintf("%.1f GiB", float64(n.Memory)/(1<<30))
+	}
+	cores := n.Cores
+	if len(cores) == 0 {
+		for _, id := range cpumap.CPUs(n.CPUs) {
+			cores = append(cores, fmt.Sprint(id))
+		}
+	}
+	caches := n.Caches
+	if len(caches) == 0 {
+		caches = []string{n.CPUs}
+	}
+	for _, cache := range caches {
+		in := map[int]bool{}
+		for _, id := range cpumap.CPUs(cache) {
+			in[id] = true
+		}
+		var mine []string
+		for _, core := range cores {
+			if ids := cpumap.CPUs(core); len(ids) > 0 && in[ids[0]] {
+				mine = append(mine, core)
+			}
+		}
+		if len(mine) > 0 {
+			out.Caches = append(out.Caches, mine)
+		}
+	}
+	return out
+}
+
+// users are those of the marks, owners first. A letter stands for one of the first 26 owners in every drawing of a node;
+// the page has two letters for those after them.
+func users(c api.NodeCPUs) []user {
+	var owners, others []user
+	for _, m := range cpumap.Marks(c) {
+		u := user{Mark: m.Mark, CPUs: topology.FormatList(m.CPUs)}
+		if m.Pod != "" {
+			u.Kind, u.Name, u.Pod = "own", m.Pod, m.Pod
+			owners = append(owners, u)
+			continue
+		}
+		u.Kind, u.Name = poolKinds[m.Mark].kind, poolKinds[m.Mark].name
+		others = append(others, u)
+	}
+	slices.SortFunc(owners, func(a, b user) int { return cmp.Compare(a.Pod, b.Pod) })
+	const letters = 26
+	for i := letters; i < len(owners); i++ {
+		at := i - letters
+		owners[i].Mark = string(rune('A'+at/letters%letters)) + string(rune('a'+at%letters))
+	}
+	return append(owners, others...)
+}
+
+func rowsOf(n api.Node) []row {
+	rows := make([]row, 0, len(n.Containers))
+	for _, c := range n.Containers {
+		r := row{
+			ID: idOf(c), Pod: term.Clean(c.Pod), Name: term.Clean(c.Name), State: term.Clean(c.State), Class: term.Clean(c.Class),
+			QoS: term.Clean(c.QoS), Seat: term.Clean(c.Seat), CPUs: c.CPUs, Values: len(c.Values) + len(c.PodValues), Problems: len(c.Problems),
+		}
+		for _, v := range slices.Concat(c.Values, c.PodValues) {
+			if !v.Applied {
+				r.Missing++
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// idOf names a container in questions: names may occur twice while a container is replaced, so its id is a part.
+func idOf(c api.Container) string { return c.Pod + "/" + c.Name + "/" + c.ID }

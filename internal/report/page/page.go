@@ -1,0 +1,237 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/report/cpumap"
+)
+
+// Path is where the page is.
+const Path = "/page/"
+
+// files are what a browser loads; all of it is in this program.
+//
+//go:embed files
+var files embed.FS
+
+const (
+	// patience is how long a client may take to read one message; one that is slower is dropped.
+	patience = 5 * time.Second
+	// mostQuestions is how many explanations are made at a time.
+	mostQuestions = 4
+	// longest is how long a question may be: names of namespace, pod and container, and an id.
+	longest = 1024
+)
+
+// policy lets a browser load the page's own files and ask its own server, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Options say whose page it is.
+type Options struct {
+	Source Source
+	// Node is the node's name.
+	Node string
+	// Proc is the proc file system of the node; nil where how busy its CPUs are cannot be known.
+	Proc fs.FS
+}
+
+// Page serves one node's page.
+type Page struct {
+	o    Options
+	feed feed
+	asks chan struct{}
+	host string
+}
+
+// New makes a page. Nothing runs until somebody asks.
+func New(o Options) *Page {
+	host, _ := os.Hostname()
+	return &Page{
+		o: o, feed: feed{src: o.Source, name: o.Node, proc: o.Proc, now: time.Now}, asks: make(chan struct{}, mostQuestions),
+		host: strings.ToLower(host),
+	}
+}
+
+// ServeHTTP answers below Path.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header(w.Header())
+	if !p.known(r.Host) {
+		http.Error(w, "this name is not one of the node: ask by its address, localhost, or its host name", http.StatusMisdirectedRequest)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "read only", http.StatusMethodNotAllowed)
+		return
+	}
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+		http.Error(w, "another site's page may not ask this", http.StatusForbidden)
+		return
+	}
+	switch name := strings.TrimPrefix(r.URL.Path, Path); name {
+	case "":
+		p.file(w, r, "index.html")
+	case "app.js", "draw.js", "style.css":
+		p.file(w, r, name)
+	case "events":
+		p.stream(w, r)
+	case "explain":
+		p.explain(w, r)
+	case "node.svg":
+		p.picture(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// header has what every answer carries. No other site may read, embed or frame anything of it.
+func header(h http.Header) {
+	for key, value := range map[string]string{
+		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-store",
+	} {
+		h.Set(key, value)
+	}
+}
+
+// known reports whether a request names this node. A site that has its own name resolve to this address (DNS rebinding)
+// is of the same origin to a browser; that name is in the request and not one of ours.
+func (p *Page) known(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return host == "localhost" || host != "" && (host == p.host || host == strings.ToLower(p.o.Node))
+}
+
+func (p *Page) file(w http.ResponseWriter, r *http.Request, name string) {
+	data, err := files.ReadFile("files/" + name)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
+}
+
+// explain answers ?what=cpu&which=5.
+func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
+	select {
+	case p.asks <- struct{}{}:
+	case <-r.Context().Done():
+		return
+	}
+	e, known := p.answer(r)
+	<-p.asks
+	if !known {
+		http.Error(w, "the node has no such thing now", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(encode(e)) // a client that went away is the only thing that can go wrong
+}
+
+func (p *Page) answer(r *http.Request) (explanation, bool) {
+	ask := r.URL.Query()
+	q := question{ask.Get("what"), ask.Get("which")}
+	if len(q.which) > longest {
+		return explanation{}, false
+	}
+	if q.what == "container" {
+		return explainContainer(q.which, p.o.Source.Explain)
+	}
+	return explain(q, p.feed.status(r.Context()))
+}
+
+// picture is the map without scripts.
+func (p *Page) picture(w http.ResponseWriter, r *http.Request) {
+	n := p.feed.status(r.Context())
+	head := []cpumap.Line{{Style: cpumap.Title, Text: "node " + p.o.Node}, {Text: judge(n).Text}}
+	var b bytes.Buffer
+	if err := cpumap.SVG(&b, head, n.CPUs); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "image/svg+xml")
+	_, _ = w.Write(b.Bytes())
+}
+
+// stream sends the state and its changes as server-sent events until the client goes, or is too slow.
+func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
+	if !p.feed.join() {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "too many pages are open on this node; close one", http.StatusServiceUnavailable)
+		return
+	}
+	defer p.feed.leave()
+	out := stream{w: w, control: http.NewResponseController(w)}
+	_ = out.control.SetReadDeadline(time.Time{}) // the server's limit for reading a request would end the stream
+	w.Header().Set("Content-Type", "text/event-stream")
+	var sent mark
+	for {
+		f := p.feed.frame(r.Context(), sent)
+		if err := out.send(f); err != nil {
+			return
+		}
+		sent = f.at
+		if !pause(r.Context(), f.more) {
+			return
+		}
+	}
+}
+
+// pause waits for the next moment to send: at once when something happened, but not more often than states are read.
+// It reports false when ctx ends.
+func pause(ctx context.Context, more <-chan struct{}) bool {
+	least, most := time.NewTimer(settle), time.NewTimer(period)
+	defer least.Stop()
+	defer most.Stop()
+	select {
+	case <-least.C:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-more:
+	case <-most.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// stream is an open answer to one client.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (s stream) send(f frame) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		name string
+		data []byte
+	}{{"state", f.full}, {"change", f.changed}, {"use", f.use}} {
+		if m.data == nil {
+			continue
+		}
+		if _, err := s.w.Write(append(append([]byte("event: "+m.name+"\ndata: "), m.data...), "\n\n"...)); err != nil {
+			return err
+		}
+	}
+	return s.control.Flush()
+}
