@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/attach/cri"
@@ -42,7 +43,7 @@ order plugins. With this name, or started like this, it needs no subcommand.`,
 	}
 	var f agentFlags
 	d := config.Default()
-	cmd.Flags().StringVar(&f.config, "config", "", "configuration file (default "+configFile+" where it exists)")
+	cmd.Flags().StringVar(&f.config, "config", "", "configuration `file` (default $"+configVariable+", or "+configFile+" if it exists)")
 	cmd.Flags().StringVar(&f.attach, "attach", "", "nri, cri, bypass or auto (default "+d.Attach+")")
 	cmd.Flags().StringVar(&f.nriSocket, "nri-socket", "", "NRI socket of the runtime (default "+d.NRI.Socket+")")
 	cmd.Flags().StringVar(&f.nriIndex, "nri-plugin-index", "", "two digits that order NRI plugins (default "+d.NRI.Index+")")
@@ -92,6 +93,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	level.Set(levels[c.Log.Level])
 	log := newLog(c.Log, level, stderr)
 	sim.SetNRILog(log)
+	klog.SetSlogLogger(log) // what client-go logs
 	b := thisBuild()
 	log.Info("starting", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
 	log.Debug("effective configuration", logkey.YAML, string(config.Print(c)))

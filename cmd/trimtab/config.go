@@ -8,9 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// configFile is read where no other is named.
+// configFile is read where neither a flag nor the environment names another.
 const configFile = "/etc/trimtab/config.yaml"
 
 func newConfig() *cobra.Command {
@@ -52,28 +54,76 @@ line and key. The exit code is 2 if there is one.`,
 
 func newConfigPrint() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "print [FILE]",
-		Short: "Print the effective configuration of a file, or the defaults",
+		Use:   "print [FILE...]",
+		Short: "Print the effective configuration of files, or the defaults; with --sources who set each key",
 		Long: `Prints the configuration that a file gives: its values, and the defaults for all
-other keys. Without a file it prints the defaults, to start a file of your own.`,
-		Example: "  trimtab config print > config.yaml\n  trimtab config print -o json /etc/trimtab/config.yaml",
-		Args:    cobra.MaximumNArgs(1),
+other keys. Without a file it prints the defaults, to start a file of your own.
+
+Each further file stands above the ones before: sections merge key by key, a list
+or a single value replaces what was there.
+
+With --sources it names for each key what set it: the default, a file, a ConfigMap,
+a flag. Without a file it asks the running agent, which is the configuration in
+force.`,
+		Example: `  trimtab config print > config.yaml
+  trimtab config print -o json /etc/trimtab/config.yaml
+  trimtab config print --sources
+  trimtab config print --sources /etc/trimtab/config.yaml cluster.yaml`,
 	}
+	socket := addSocket(cmd)
 	out := addFormat(cmd, "yaml", "json")
+	var sources bool
+	cmd.Flags().BoolVar(&sources, "sources", false, "name for each key what set it; without a file, of the running agent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c := config.Default()
-		if len(args) > 0 {
-			var err error
-			if c, err = config.Load(args[0]); err != nil {
-				return &misuse{err}
-			}
+		if sources && len(args) == 0 {
+			return asking(cmd.Context(), *socket, func(c *status.Client) error {
+				all, err := c.Config(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return printSources(cmd, out, all)
+			})
 		}
-		if out.is == "yaml" { // in the order of the docs
+		c, from, err := mergeFiles(args)
+		switch {
+		case err != nil:
+			return &misuse{err}
+		case sources:
+			var all api.Configuration
+			for _, k := range from.Settings(c) {
+				all.Keys = append(all.Keys, api.Setting(k))
+			}
+			return printSources(cmd, out, all)
+		case out.is == "yaml": // in the order of the docs
 			return write(cmd.OutOrStdout(), config.Print(c))
 		}
 		return out.print(cmd.OutOrStdout(), c, nil)
 	}
 	return cmd
+}
+
+// printSources prints a table, or what -o asks for.
+func printSources(cmd *cobra.Command, out *format, all api.Configuration) error {
+	if cmd.Flags().Changed("output") {
+		return out.print(cmd.OutOrStdout(), all, nil)
+	}
+	return status.RenderConfig(cmd.OutOrStdout(), all)
+}
+
+// mergeFiles merges files, the lowest first; none are the defaults.
+func mergeFiles(files []string) (config.Config, config.Sources, error) {
+	var layers []config.Layer
+	for _, file := range files {
+		data, err := config.Read(file)
+		if err != nil {
+			return config.Config{}, nil, err
+		}
+		layers = append(layers, config.Layer{Name: file, Data: data})
+	}
+	if len(layers) == 0 {
+		return config.Default(), nil, nil
+	}
+	return config.Merge(layers...)
 }
 
 func newConfigSchema() *cobra.Command {
@@ -93,15 +143,16 @@ func newConfigSchema() *cobra.Command {
 	}
 }
 
-// load reads the configuration of an agent. Without a file named, the one at
-// the usual place is read where it is there; used is "" where none was.
+// load reads the configuration of an agent: the file that a flag or the environment
+// names, or else the one at the usual place, if it exists. used is "" where none was
+// read, and the configuration is the default.
 func load(named string) (c config.Config, used string, err error) {
-	file := named
-	if file == "" {
-		file = configFile
+	file, must := named, named != ""
+	if !must {
+		file, must = usualConfig()
 	}
 	switch c, err = config.Load(file); {
-	case named == "" && errors.Is(err, fs.ErrNotExist):
+	case !must && errors.Is(err, fs.ErrNotExist):
 		return config.Default(), "", nil
 	case err != nil:
 		return c, "", &misuse{err}

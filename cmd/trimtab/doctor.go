@@ -23,13 +23,13 @@ or not known, and says what was found, and what to do if it is not ok.
 
 It only reads and needs no root: a check is not known if its files may not be
 read. The exit code is 1 if there is a problem. In a container, mount the
-node's root directory and name it with --host-root.`,
+node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not count then.`,
 		Example: "  trimtab doctor\n  trimtab doctor --host-root /host -o yaml",
 		Args:    cobra.NoArgs,
 	}
 	var o doctor.Options
 	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
-	cmd.Flags().StringVar(&o.ConfigFile, "config", configFile, "the agent's configuration file, as a path on the node")
+	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `file`, a path on the node (default $"+configVariable+" or "+configFile+")")
 	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
 	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
 	out := addFormat(cmd, "table", "json", "yaml")
@@ -37,6 +37,12 @@ node's root directory and name it with --host-root.`,
 		var err error
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
 			return &misuse{err}
+		}
+		if o.ConfigFile == "" {
+			o.ConfigFile = configFile
+			if o.HostRoot == "/" { // elsewhere the variable has a path of this container
+				o.ConfigFile, _ = usualConfig()
+			}
 		}
 		o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 		r := doctor.Run(cmd.Context(), o)

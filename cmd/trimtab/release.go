@@ -32,25 +32,23 @@ it again to try again.`,
 		Example: "  trimtab release\n  trimtab release -o json | jq .left",
 		Args:    cobra.NoArgs,
 	}
-	var file string
 	socket := addSocket(cmd)
-	cmd.Flags().StringVar(&file, "config", "", "configuration of the agent that ran (default "+configFile+" where it exists)")
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		file, err := cmd.Flags().GetString("config")
+		if err != nil {
+			return err
+		}
 		c, _, err := load(file)
 		if err != nil {
 			return err
 		}
-		at := *socket
-		if !cmd.Flags().Changed("socket") {
-			at = c.Paths.StatusSocket
-		}
 		var r api.Released
-		err = asking(cmd.Context(), at, func(client *status.Client) error {
+		err = asking(cmd.Context(), *socket, func(client *status.Client) error {
 			r, err = client.Release(cmd.Context())
 			return err
 		})
-		if nobody(err) {
+		if noAgent(err) {
 			r, err = agent.ReleaseAlone(c)
 		}
 		if err != nil {
@@ -68,8 +66,8 @@ it again to try again.`,
 	return cmd
 }
 
-// nobody reports whether no agent runs, rather than that it cannot be asked.
-func nobody(err error) bool {
+// noAgent reports whether no agent runs, rather than that it cannot be asked.
+func noAgent(err error) bool {
 	var u *status.Unreachable
 	return errors.As(err, &u) && (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -66,11 +65,6 @@ func picture(file string, n api.Node) error {
 		return fmt.Errorf("draw the node: %w", err)
 	}
 	return nil
-}
-
-// addSocket gives a command that asks the agent the flag that says where.
-func addSocket(cmd *cobra.Command) *string {
-	return cmd.Flags().String("socket", config.Default().Paths.StatusSocket, "status socket of the agent")
 }
 
 // asking calls f with a client of the agent at socket.

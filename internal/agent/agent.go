@@ -19,6 +19,9 @@ import (
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/kube/layers"
+	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodelock"
 	"github.com/trimtab/trimtab/internal/nodeview"
@@ -96,7 +99,12 @@ type Agent struct {
 	metrics   *metrics.Metrics
 	started   time.Time
 	neighbour neighbour
-	close     func() error
+	cluster   cluster
+	layers    *layers.Watch // nil without cluster.config.enabled
+	merged    *merged
+	// fileConfig is the configuration of the file and the flags, at the start.
+	fileConfig config.Config
+	close      func() error
 }
 
 // New makes an agent. Nothing is attached and nothing is written to the kernel
@@ -105,17 +113,36 @@ func New(o Options) (*Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	a, err := start(o, true)
+	if err != nil && a != nil {
+		o.Log.Error("the agent does not start with the API server's last configuration; it starts with the file alone", logkey.Err, err)
+		a, err = start(o, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// start makes an agent, with the API server's last configuration above the file if
+// restore says so. If that is why it fails, it returns the agent besides the error.
+func start(o Options, restore bool) (*Agent, error) {
 	paths := o.Config.Paths
 	a := &Agent{
 		opt: o, log: o.Log, started: time.Now(), close: func() error { return nil },
 		files:     stateFiles{log: o.Log, paths: paths, disk: o.Files},
-		neighbour: neighbour{log: o.Log, path: paths.StatusSocket, accept: o.Accept},
+		neighbour: neighbour{log: o.Log, path: paths.StatusSocket, accept: o.Accept}, merged: newMerged(o), fileConfig: o.Config,
 	}
 	if err := a.own(); err != nil {
 		return nil, err
 	}
+	restored := restore && a.restoreLayers()
 	if err := a.build(); err != nil {
-		return nil, errors.Join(err, a.close())
+		err = errors.Join(err, a.close())
+		if restored {
+			return a, err
+		}
+		return nil, err
 	}
 	return a, nil
 }
@@ -129,10 +156,15 @@ func (a *Agent) build() error {
 	}
 	a.node = nodeOf(o)
 	a.node.tree, a.node.resctrl, a.node.makes = tree, a.resctrl(), o.Tree == nil
+	a.node.namespaces = &namespaces.Store{}
+	if kept := a.files.load(namespacesName); kept != nil {
+		a.node.namespaces.Load(kept)
+	}
 	if o.Cookies == nil && o.Tree == nil {
 		a.node.cookies = coresched.Real{}
 	}
 	a.settings = &settings{log: o.Log, level: o.Level, override: o.Override, node: a.node, machine: machine, config: o.Config, generation: 1}
+	a.merged.apply, a.merged.applyAbove, a.merged.report = a.settings.fromFile, a.settings.fromCluster, a.reportConfig
 	policy, err := policyOf(o.Config, machine, a.node)
 	if err != nil {
 		return err
@@ -142,7 +174,8 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.metrics = newMetrics(o)
-	a.specs, a.grants = a.ladder(), a.newGrants()
+	a.cluster = connectCluster(o.Config.Cluster, o.Version, o.Log)
+	a.specs, a.grants = a.ladder(a.cluster.client), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,
@@ -153,6 +186,7 @@ func (a *Agent) build() error {
 	if err := a.attach(); err != nil {
 		return err
 	}
+	a.cluster.services = a.clusterServices(a.cluster.client)
 	a.neighbour.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.places()...)
 	a.metrics.Watch(a.summary)
 	a.metrics.WatchProcess()
@@ -276,6 +310,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 		group.Go(func() error { a.neighbour.serve(ctx, a.Source()); return nil })
 	}
 	group.Go(func() error { a.settings.probeAgain(ctx); return nil })
+	group.Go(func() error { kube.Run(ctx, a.cluster.services...); return nil })
 	if address := a.opt.Config.HTTP.Address; address != "" {
 		group.Go(func() error { a.serveHTTP(ctx, address); return nil })
 	}
@@ -286,8 +321,10 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 
 // follow applies changes of the configuration file, until ctx ends.
 func (a *Agent) follow(ctx context.Context) {
-	inForce := a.opt.Config
-	f := config.Follower{File: a.opt.ConfigFile, InForce: &inForce, Override: a.opt.Override, Apply: a.settings.fromFile, Report: a.settings.problem}
+	inForce := a.fileConfig
+	f := config.Follower{
+		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.merged.parse, Override: a.opt.Override, Apply: a.merged.fromFile, Report: a.settings.problem,
+	}
 	if err := f.Run(ctx); err != nil {
 		a.log.Error("the configuration file is not watched", logkey.File, a.opt.ConfigFile, logkey.Err, err)
 	}
@@ -323,13 +360,14 @@ func (s source) Status() api.Node {
 	n.Agent, n.Standby = s.a.neighbour.lock.Self(), s.a.neighbour.standby()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.started, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedWith(s.a.keeper.Originals.Kept())
+	n.Cluster = s.a.clusterStatus() // before the lock: who changes the configuration takes it while this waits
 	set := s.a.settings
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	if set.config.Authority == "kubelet" {
 		n.KubeletCPUs = granted.TellsCPUs()
 	}
-	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.badConfig
+	n.Released, n.ConfigGen, n.ConfigError = set.released, set.generation, set.bad()
 	n.Attachments = s.a.attached.forStatus(n.Attachments)
 	return n
 }

@@ -38,7 +38,7 @@ func (a *Agent) attach() error {
 	case c.Attach == "auto" && !nri.Launched():
 		a.attached.auto = auto.New(auto.Options{Handler: a.conductor, Log: a.log, Recorder: a.metrics})
 		a.makeNRI(a.attached.auto.Preferred(), a.attached.nriState)
-		return a.makeBypass(a.attached.auto.StandIn())
+		return a.makeBypass(a.attached.auto.Fallback())
 	case c.NRI.Enabled:
 		a.makeNRI(a.conductor, nil)
 	}
@@ -129,7 +129,7 @@ func (a attachments) inForce(name string) (is bool, why string) {
 		return true, ""
 	}
 	side, text, since := a.auto.InForce()
-	has := map[auto.Side]string{auto.Preferred: a.nri.Name(), auto.StandIn: a.bypass.Name()}[side]
+	has := map[auto.Side]string{auto.Preferred: a.nri.Name(), auto.Fallback: a.bypass.Name()}[side]
 	if has != name {
 		return false, ""
 	}

@@ -21,6 +21,7 @@ const (
 	checkpointName = "checkpoint.json"
 	podSpecsName   = "podspecs.json"
 	grantsName     = "granted.json"
+	namespacesName = "namespaces.json"
 )
 
 // directory returns a directory of state files. files makes its calls, or the disk
@@ -38,6 +39,7 @@ type stateFiles struct {
 	paths     config.Paths
 	disk      func(dir string) statefile.FS // nil for the disk
 	dir       *statefile.Dir                // paths.state; nil if nothing is kept
+	key       []byte                        // the record key, once it was read
 	seal      []byte                        // signs them
 	returning bool                          // the key was there: an agent has run here before
 
@@ -50,7 +52,7 @@ type stateFiles struct {
 func (s *stateFiles) prepare() error {
 	path := s.paths.State
 	s.dir = directory(s.disk, path)
-	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, originalsName)
+	err := s.dir.Prepare(checkpointName, podSpecsName, grantsName, namespacesName, originalsName, clusterConfigName)
 	if errors.Is(err, statefile.ErrUntrusted) {
 		s.log.Warn("other users can remove the agent's state files", logkey.Key, "paths.state", logkey.Err, err)
 		return nil

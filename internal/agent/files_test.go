@@ -64,18 +64,18 @@ func TestForeignState(t *testing.T) {
 func TestForeignKey(t *testing.T) {
 	c := config.Default()
 	c.Paths.Key = filepath.Join(t.TempDir(), "key")
-	a := &stateFiles{paths: c.Paths, log: slog.New(slog.DiscardHandler)}
-	made, err := a.recordKey()
+	start := func() *stateFiles { return &stateFiles{paths: c.Paths, log: slog.New(slog.DiscardHandler)} } // reads it once
+	made, err := start().recordKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := a.recordKey(); err != nil || !bytes.Equal(made, again) {
+	if again, err := start().recordKey(); err != nil || !bytes.Equal(made, again) {
 		t.Errorf("read again: %v", err)
 	}
 	if err := os.Chmod(c.Paths.Key, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.recordKey(); !errors.Is(err, statefile.ErrUntrusted) {
+	if _, err := start().recordKey(); !errors.Is(err, statefile.ErrUntrusted) {
 		t.Errorf("a key the group can read: %v", err)
 	}
 }

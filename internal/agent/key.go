@@ -17,6 +17,15 @@ const keySize = 32
 // recordKey reads the secret that signs records, and makes it at the first
 // start. Without a file name the secret lasts as long as the process.
 func (s *stateFiles) recordKey() ([]byte, error) {
+	if s.key != nil {
+		return s.key, nil
+	}
+	key, err := s.readKey()
+	s.key = key
+	return key, err
+}
+
+func (s *stateFiles) readKey() ([]byte, error) {
 	file := s.paths.Key
 	if file == "" {
 		return newKey(), nil

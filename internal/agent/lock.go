@@ -53,7 +53,7 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 	if err != nil {
 		return nil, fmt.Errorf("lock the state directory (paths.state): %w", err)
 	}
-	told := false
+	waiting := false
 	end := time.NewTimer(patience)
 	defer end.Stop()
 	again := time.NewTicker(lockPause)
@@ -71,9 +71,9 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 			return nil, errors.Join(fmt.Errorf("another agent (%s) runs on the state directory %s: end it, or give this one a paths.state of its own",
 				holder(dir), filepath.Dir(dir.Path(lockName))), f.Close())
 		}
-		if !told {
+		if !waiting {
 			waits(holder(dir))
-			told = true
+			waiting = true
 		}
 		select {
 		case <-end.C:

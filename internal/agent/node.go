@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/coresched"
 	"github.com/trimtab/trimtab/internal/hook"
+	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/resctrl"
@@ -21,6 +22,8 @@ type node struct {
 	devices func() (lifecycle.Host, error)
 	resctrl resctrl.FS       // nil if there is none
 	cookies coresched.Kernel // nil if no source has it
+	// namespaces knows the labels of namespaces; nil knows none.
+	namespaces *namespaces.Store
 	// makes: the agent makes directories of the host for containers; without it
 	// they count as made.
 	makes bool

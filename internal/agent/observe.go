@@ -1,19 +1,24 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/hook"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/report/metrics"
+	"github.com/trimtab/trimtab/internal/report/page"
 	"github.com/trimtab/trimtab/internal/report/web"
 )
 
@@ -37,11 +42,25 @@ func newMetrics(o Options) *metrics.Metrics {
 func (a *Agent) serveHTTP(ctx context.Context, address string) {
 	a.log.Info("serving metrics and probes", logkey.Address, address)
 	err := web.Serve(ctx, address, web.Options{
-		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, Tell: a.attached.activeAttachment, Log: a.log,
+		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, Tell: a.attached.activeAttachment, Page: a.page(), Log: a.log,
 	})
 	if err != nil {
 		a.log.Error("metrics and probes are not served", logkey.Address, address, logkey.Err, err)
 	}
+}
+
+// page makes the web page of the node; nil where it is off.
+func (a *Agent) page() http.Handler {
+	if !a.opt.Config.HTTP.Page {
+		return nil
+	}
+	o := page.Options{Source: a.Source()}
+	// How busy the CPUs of a described machine are no file of this one says.
+	if a.opt.Machine == nil || a.opt.Proc != "" {
+		o.Proc = os.DirFS(cmp.Or(a.opt.Proc, "/proc"))
+	}
+	o.Node, _ = kube.NodeName(a.opt.Config.Cluster.NodeName) // a page without a name is still one
+	return page.New(o)
 }
 
 // Ready reports why the agent is not ready; nil if a runtime is attached and its
@@ -76,8 +95,9 @@ func (a *Agent) summary() api.Summary {
 	n := nodeview.Summary(a.conductor)
 	set := a.settings
 	set.mu.Lock()
-	n.ConfigGen, n.ConfigError = set.generation, set.badConfig != ""
+	n.ConfigGen, n.ConfigError = set.generation, set.bad() != ""
 	set.mu.Unlock()
+	n.Cluster = a.clusterStatus()
 	if h := a.hookServers(); h != nil {
 		n.HookServers = map[string]bool{}
 		for _, s := range h.Servers {

@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 	"github.com/trimtab/trimtab/internal/intent"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/kube/namespaces"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/placement"
 	"github.com/trimtab/trimtab/internal/placement/choose"
@@ -33,7 +34,7 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 		Pools: placement.Pools{
 			Online: m.Online(), UnlabelledShared: c.Hooks.CPUSet.Unlabelled == "shared", ReclaimedByNUMA: c.Hooks.CPUSet.ReclaimedByNUMA,
 		},
-		Placement: placementOf(c, m), Rules: rulesOf(c.Authorisation),
+		Placement: placementOf(c, m), Rules: rulesOf(c.Authorisation, n.namespaces),
 	}
 	p.Fatal = make(map[string]bool, len(c.FailurePolicy.Hooks))
 	for _, name := range c.FailurePolicy.Hooks {
@@ -103,12 +104,14 @@ func present(m *topology.Machine, list string) (topology.Set, error) {
 	return m.ParseCPUs(topology.FormatList(ids))
 }
 
-// rulesOf translates the authorisation rules.
-func rulesOf(all []config.Rule) intent.Rules {
+// rulesOf translates the authorisation rules, with the labels of namespaces as they
+// are known.
+func rulesOf(all []config.Rule, labels *namespaces.Store) intent.Rules {
+	known := labels.Labels()
 	rules := make(intent.Rules, len(all))
 	for i, a := range all {
 		rules[i] = intent.Rule{
-			Namespaces: a.Namespaces, Decision: intent.Decision(a.Decision), MostCPUs: a.MostCPUs,
+			Namespaces: selected(a, known), Decision: intent.Decision(a.Decision), MostCPUs: a.MostCPUs,
 			Name: fmt.Sprintf("rule %d", i+1),
 		}
 		for _, k := range a.Kinds {

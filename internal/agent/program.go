@@ -27,7 +27,7 @@ func forgetProgram() error {
 	for _, m := range programIn(f, exe) {
 		// Read-only and backed by the file: nothing can be lost.
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED); errno != 0 {
-			return fmt.Errorf("forget the program at %x-%x: %w", m.from, m.to, errno)
+			return fmt.Errorf("give back the memory of the program at %x-%x: %w", m.from, m.to, errno)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/keeper"
+	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
@@ -18,9 +19,24 @@ import (
 // copiesTimeout is how long a release waits for the runtime's stored copies.
 const copiesTimeout = time.Minute
 
+// serverTimeout is how long a release waits for the API server to take back what is
+// written there.
+const serverTimeout = 10 * time.Second
+
 // Release restores everything that the agent changed. From then on it decides
 // nothing until its next start; a changed configuration is read and has no effect.
-func (a *Agent) Release(ctx context.Context) (api.Released, error) { return a.settings.release(ctx) }
+func (a *Agent) Release(ctx context.Context) (api.Released, error) {
+	r, err := a.settings.release(ctx)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	if err := kube.Release(ctx, a.cluster.services...); err != nil {
+		r.Cluster = err.Error()
+	}
+	return r, nil
+}
 
 // ran reports whether an agent has run with a configuration: it made the key.
 func ran(c config.Config) bool {

@@ -34,6 +34,7 @@ type settings struct {
 	config     config.Config
 	generation uint64
 	badConfig  string // why a newer file is not in force
+	badCluster string // why what the API server has is not in force
 	dropIn     bool   // the configuration came from the runtime
 	released   bool   // nothing is decided any more, after a release
 }
@@ -64,6 +65,21 @@ func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, 
 	return p, err
 }
 
+// bad is why a newer configuration is not in force; "" if none was refused. The caller
+// holds mu.
+func (s *settings) bad() string {
+	return strings.Trim(s.badConfig+"\n"+s.badCluster, "\n")
+}
+
+// noteCluster notes why what the API server has is not in force; nil says that it is.
+func (s *settings) noteCluster(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.badCluster = ""; err != nil {
+		s.badCluster = err.Error()
+	}
+}
+
 // problem notes why a newer configuration is not in force; nil says that it is.
 func (s *settings) problem(err error) {
 	s.mu.Lock()
@@ -86,6 +102,18 @@ func (s *settings) fromFile(c config.Config) error {
 		return errors.New("the runtime's drop-in is in force; this file is not used")
 	}
 	return s.apply(c)
+}
+
+// fromCluster is fromFile for a change of what stands above the file.
+func (s *settings) fromCluster(c config.Config) error {
+	s.mu.Lock()
+	file := s.badConfig
+	s.mu.Unlock()
+	err := s.fromFile(c)
+	s.mu.Lock()
+	s.badConfig = file
+	s.mu.Unlock()
+	return err
 }
 
 // fromRuntime applies the configuration that a runtime sends to a plugin it
@@ -192,6 +220,14 @@ func (s *settings) rehost(now *topology.Machine) {
 	s.machine = now
 	s.mu.Unlock()
 	s.conductor.Rehost(now, policy, tuning(c))
+}
+
+// standing reports whether everything was given back, and why a newer configuration is
+// not in force; "" where none was refused.
+func (s *settings) standing() (released bool, refused string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.released, s.bad()
 }
 
 // release restores everything that the agent changed; it decides nothing from then

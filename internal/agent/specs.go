@@ -2,17 +2,21 @@ package agent
 
 import (
 	"context"
+	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/podspec"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// specSources makes the sources that a configuration names, most trusted first.
-func specSources(c config.PodSpec, dial socket.Dialer) []podspec.Rung {
+// specSources makes the sources that a configuration names, most trusted first: the API
+// server last, nil for none.
+func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []podspec.Rung {
 	var rungs []podspec.Rung
 	k := c.Kubelet
 	if k.PodsSocket != "" {
@@ -25,14 +29,19 @@ func specSources(c config.PodSpec, dial socket.Dialer) []podspec.Rung {
 			Node: k.NodeName, Every: time.Duration(c.Poll) * time.Second, Dial: dial,
 		}))
 	}
+	if server != nil && c.APIServer {
+		rungs = append(rungs, podspec.NewAPIServer(podspec.APIServerOptions{
+			URL: server.Server, Client: server.HTTP, Node: server.Node, Note: server.Note,
+		}))
+	}
 	return rungs
 }
 
 // ladder makes the chain of sources of pod specs.
-func (a *Agent) ladder() *podspec.Ladder {
+func (a *Agent) ladder(server *kube.Client) *podspec.Ladder {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
-		Rungs: specSources(c, a.opt.DialKubelet), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
+		Rungs: specSources(c, a.opt.DialKubelet, server), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
 		Changed:    func(uids []string) { a.conductor.Inform(uids) },
 		Remembered: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
 	})
@@ -79,8 +88,9 @@ func ask(ctx context.Context, who interface {
 }
 
 // AskSpecs asks the configured sources once.
-func AskSpecs(ctx context.Context, c config.PodSpec) []api.SpecSource {
-	l := podspec.New(podspec.Options{Rungs: specSources(c, nil)})
+func AskSpecs(ctx context.Context, c config.Config) []api.SpecSource {
+	server := connectCluster(c.Cluster, "doctor", slog.New(slog.DiscardHandler)).client
+	l := podspec.New(podspec.Options{Rungs: specSources(c.PodSpec, nil, server)})
 	defer ask(ctx, l)()
 	return sources(l)
 }
@@ -90,7 +100,10 @@ func sources(l *podspec.Ladder) []api.SpecSource {
 	for _, s := range l.States() {
 		out = append(out, sourceOf(s))
 	}
-	return append(out, api.SpecSource{Name: lifecycle.FromAPIServer, Error: "not built yet"})
+	if !slices.ContainsFunc(out, func(s api.SpecSource) bool { return s.Name == lifecycle.FromAPIServer }) {
+		out = append(out, api.SpecSource{Name: lifecycle.FromAPIServer, Error: "off (cluster.enabled, podspec.apiServer)"})
+	}
+	return out
 }
 
 func sourceOf(s podspec.State) api.SpecSource {

@@ -2,10 +2,12 @@ package agent
 
 import (
 	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/extend/hookserver"
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// disabledStages are those of the proxy or of the hook server the agent is.
+// disabledStages are the stages that the configuration disables for the CRI proxy, or
+// for the hook server if the agent is one.
 func disabledStages(c config.Config) []string {
 	if c.Attach == "hooks" {
 		return c.HookServers.DisabledStages
@@ -13,14 +15,16 @@ func disabledStages(c config.Config) []string {
 	return c.CRI.DisabledStages
 }
 
-// callsOf are the runtime's calls at the stages of the configuration, which have the
-// names that hook servers know them by.
+// callsOf returns the runtime's calls at which hook servers are asked in these stages.
 func callsOf(stages []string) []runtimes.Call {
 	var calls []runtimes.Call
 	for _, s := range stages {
-		calls = append(calls, map[string]runtimes.Call{
-			"PreCreateContainer": runtimes.Create, "PreUpdateContainerResources": runtimes.Request,
-		}[s])
+		switch hookserver.Stage(s) {
+		case hookserver.PreCreateContainer:
+			calls = append(calls, runtimes.Create)
+		case hookserver.PreUpdateContainerResources:
+			calls = append(calls, runtimes.Request)
+		}
 	}
 	return calls
 }

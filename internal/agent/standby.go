@@ -38,12 +38,12 @@ type neighbour struct {
 
 	mu sync.Mutex // guards all below
 	// used is why the status socket cannot be opened: another agent serves it.
-	used  error
-	asked time.Time       // the process that served it last
-	by    nodelock.Holder // the answer
-	taken *nodelock.Taken // why this agent is in standby; nil if it works
-	told  time.Time       // what the log named last
-	lacks map[string]bool // places that cannot be locked, and that the log has named
+	used   error
+	asked  time.Time       // the process that served it last
+	by     nodelock.Holder // the answer
+	taken  *nodelock.Taken // why this agent is in standby; nil if it works
+	logged time.Time       // when the log last named the other agent
+	lacks  map[string]bool // places that cannot be locked, and that the log has named
 }
 
 // places are the directories that agents of one node lock: the kubelet's cgroup
@@ -86,9 +86,9 @@ func (n *neighbour) admit() error {
 	n.mu.Lock()
 	before := n.taken
 	n.taken = taken
-	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.told) >= remindOther)
+	remind := taken != nil && (before == nil || before.By.ID != taken.By.ID || time.Since(n.logged) >= remindOther)
 	if remind {
-		n.told = time.Now()
+		n.logged = time.Now()
 	}
 	n.mu.Unlock()
 	switch {

@@ -1,7 +1,6 @@
-// Package auto lets one attachment stand in for another that is away: bypass for
-// NRI. It owns the question which of the two has the say. At any moment one has:
-// events of the other are not decided, so nothing is decided twice. What it does
-// not know is how either works.
+// Package auto makes bypass the fallback of NRI. It decides which of the two is
+// active. Exactly one is at any moment: it drops the events of the other, so nothing
+// is decided twice. It does not know how either works.
 package auto
 
 import (
@@ -25,18 +24,18 @@ type Side int
 const (
 	Neither Side = iota
 	Preferred
-	StandIn
+	Fallback
 )
 
 // Recorder counts transitions; from and to are the names of attachments, or
 // "none".
 type Recorder interface {
 	Switched(from, to string)
-	// Ignored counts an event of an attachment that has not the say.
+	// Ignored counts an event of an attachment that is not active.
 	Ignored(mode string)
 }
 
-// Runner is an attachment as far as it is run. The stand-in is run again each
+// Runner is an attachment as far as it is run. The fallback is run again each
 // time it is needed.
 type Runner interface {
 	Name() string
@@ -49,15 +48,15 @@ type Options struct {
 	Log      *slog.Logger
 	Recorder Recorder
 	// Patience is how long the preferred attachment may take at the start before
-	// the other stands in; default: 1 s.
+	// the fallback runs; default: 1 s.
 	Patience time.Duration
 }
 
-// errOver is why the stand-in is detached.
+// errOver is why the fallback is detached.
 var errOver = errors.New("the preferred attachment is back")
 
-// Switch lets the preferred attachment have the say whenever it works, and the
-// stand-in at all other times.
+// Switch makes the preferred attachment active whenever it works, and the
+// fallback at all other times.
 type Switch struct {
 	o Options
 
@@ -69,15 +68,15 @@ type Switch struct {
 	why   string
 	since time.Time
 	names [3]string
-	// busy are events of the stand-in that are being decided.
+	// busy are events of the fallback that are being decided.
 	busy sync.WaitGroup
-	// seated is the stand-in while the conductor counts it as attached.
+	// seated is the fallback while the conductor counts it as attached.
 	seated conductor.Carrier
-	stop   context.CancelFunc // ends the stand-in's run; nil while it does not
+	stop   context.CancelFunc // ends the fallback's run; nil while it does not
 	wake   chan struct{}
 }
 
-// New returns a Switch in which neither attachment has the say yet.
+// New returns a Switch in which neither attachment is active yet.
 func New(o Options) *Switch {
 	if o.Patience <= 0 {
 		o.Patience = time.Second
@@ -88,10 +87,10 @@ func New(o Options) *Switch {
 // Preferred returns the handler the preferred attachment is made with.
 func (s *Switch) Preferred() conductor.Handler { return preferred{s} }
 
-// StandIn returns the handler the other attachment is made with.
-func (s *Switch) StandIn() conductor.Handler { return standIn{s} }
+// Fallback returns the handler the other attachment is made with.
+func (s *Switch) Fallback() conductor.Handler { return fallback{s} }
 
-// InForce returns who has the say, why, and since when.
+// InForce returns which attachment is active, why, and since when.
 func (s *Switch) InForce() (side Side, why string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +118,8 @@ func (s *Switch) enter(to Side) {
 	s.o.Log.Info("the attachment in force changes", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.why)
 }
 
-// take gives the preferred attachment the say. It returns when no event of the
-// stand-in is being decided any more.
+// take makes the preferred attachment active. It returns when no event of the
+// fallback is being decided any more.
 func (s *Switch) take() {
 	s.mu.Lock()
 	if s.side == Preferred {
@@ -143,7 +142,7 @@ func (s *Switch) take() {
 	}
 }
 
-// admit counts an event of the stand-in in, unless the other has the say.
+// admit counts an event of the fallback in, unless the preferred attachment is active.
 func (s *Switch) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *Switch) admit() bool {
 		return false
 	}
 	if s.side == Neither {
-		s.enter(StandIn)
+		s.enter(Fallback)
 	}
 	s.busy.Add(1)
 	return true
@@ -161,7 +160,7 @@ func (s *Switch) admit() bool {
 // whenever the preferred one is away.
 func (s *Switch) Run(ctx context.Context, first, second Runner) error {
 	s.mu.Lock()
-	s.names[Preferred], s.names[StandIn] = first.Name(), second.Name()
+	s.names[Preferred], s.names[Fallback] = first.Name(), second.Name()
 	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -174,28 +173,28 @@ func (s *Switch) Run(ctx context.Context, first, second Runner) error {
 	defer patience.Stop()
 	for ctx.Err() == nil {
 		if s.needed() {
-			s.stand(ctx, second)
+			s.runFallback(ctx, second)
 			continue
 		}
 		select {
 		case <-ctx.Done():
 		case <-s.wake:
 		case <-patience.C:
-			s.late()
+			s.endPatience()
 		}
 	}
 	return <-ended
 }
 
-// needed reports whether the stand-in is to run.
+// needed reports whether the fallback is to run.
 func (s *Switch) needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.side != Preferred && s.tried
 }
 
-// late ends the wait for the preferred attachment's first connection.
-func (s *Switch) late() {
+// endPatience ends the wait for the preferred attachment's first connection.
+func (s *Switch) endPatience() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.tried {
@@ -204,8 +203,8 @@ func (s *Switch) late() {
 	}
 }
 
-// stand runs the stand-in until the preferred attachment takes over.
-func (s *Switch) stand(ctx context.Context, second Runner) {
+// runFallback runs the fallback until the preferred attachment takes over.
+func (s *Switch) runFallback(ctx context.Context, second Runner) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
@@ -220,7 +219,7 @@ func (s *Switch) stand(ctx context.Context, second Runner) {
 	s.stop = nil
 	s.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		s.o.Log.Error("the attachment that stands in has ended; it is tried again", logkey.Mode, second.Name(), logkey.Err, err)
+		s.o.Log.Error("the fallback attachment has ended; the agent starts it again", logkey.Mode, second.Name(), logkey.Err, err)
 		connect.Pause(ctx, s.o.Patience)
 	}
 }
@@ -250,15 +249,15 @@ func (p preferred) Attached(from conductor.Carrier, r conductor.Runtime) {
 	p.s.o.Handler.Attached(from, r)
 }
 
-// Detached tells that it is gone. Who stands in is told by Away.
+// Detached reports that it is gone. The fallback learns it from Away.
 func (p preferred) Detached(from conductor.Carrier, err error) { p.s.o.Handler.Detached(from, err) }
 
-// standIn passes everything on while the preferred attachment is away.
-type standIn struct{ s *Switch }
+// fallback passes everything on while the preferred attachment is away.
+type fallback struct{ s *Switch }
 
-// Handle decides, unless the preferred attachment has the say: it has been, or
-// will be, told of the same.
-func (i standIn) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
+// Handle decides, unless the preferred attachment is active: that has got, or will
+// get, the same event.
+func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	if !i.s.admit() {
 		i.s.o.Recorder.Ignored(from.Name())
 		return conductor.Answer{}, nil
@@ -268,10 +267,10 @@ func (i standIn) Handle(ctx context.Context, from conductor.Carrier, ev lifecycl
 }
 
 // Wants lists the kinds of events the hooks need.
-func (i standIn) Wants() []lifecycle.Kind { return i.s.o.Handler.Wants() }
+func (i fallback) Wants() []lifecycle.Kind { return i.s.o.Handler.Wants() }
 
 // Attached tells of the connection.
-func (i standIn) Attached(from conductor.Carrier, r conductor.Runtime) {
+func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	if !i.s.admit() {
 		return
 	}
@@ -283,11 +282,11 @@ func (i standIn) Attached(from conductor.Carrier, r conductor.Runtime) {
 }
 
 // Detached tells that it is gone, once.
-func (i standIn) Detached(from conductor.Carrier, err error) {
+func (i fallback) Detached(from conductor.Carrier, err error) {
 	i.s.mu.Lock()
 	seated := i.s.seated != nil
 	i.s.seated = nil
-	if i.s.side == StandIn {
+	if i.s.side == Fallback {
 		i.s.why = fmt.Sprintf("%s has lost its runtime: %v", from.Name(), err)
 		i.s.enter(Neither)
 	}
@@ -299,5 +298,5 @@ func (i standIn) Detached(from conductor.Carrier, err error) {
 
 var (
 	_ conductor.Handler = preferred{}
-	_ conductor.Handler = standIn{}
+	_ conductor.Handler = fallback{}
 )

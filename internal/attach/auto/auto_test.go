@@ -87,7 +87,7 @@ func (c *tally) Ignored(string)          { c.ignored.Add(1) }
 
 var errAway = errors.New("dial: connection refused")
 
-// TestSwitch plays random histories against a model of who has the say.
+// TestSwitch plays random histories against a model of which attachment is active.
 func TestSwitch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, count := newDecider(), &tally{}
@@ -108,23 +108,23 @@ func TestSwitch(t *testing.T) {
 					side = Neither
 				}
 			case 2, 3:
-				_, _ = s.StandIn().Handle(t.Context(), bypassSeat, lifecycle.Event{})
+				_, _ = s.Fallback().Handle(t.Context(), bypassSeat, lifecycle.Event{})
 				if side == Preferred {
 					ignored++
 				} else {
-					side = StandIn
+					side = Fallback
 				}
 				if decided := d.decided["bypass"] > before; decided == (side == Preferred) {
-					t.Fatalf("an event of the stand-in is decided: %v, with %v in force", decided, side)
+					t.Fatalf("an event of the fallback is decided: %v, with %v in force", decided, side)
 				}
 			case 4:
-				if !seated && side == StandIn {
-					s.StandIn().Attached(bypassSeat, nil)
+				if !seated && side == Fallback {
+					s.Fallback().Attached(bypassSeat, nil)
 					seated = true
 				}
 			case 5:
-				s.StandIn().Detached(bypassSeat, errAway)
-				if side == StandIn {
+				s.Fallback().Detached(bypassSeat, errAway)
+				if side == Fallback {
 					side = Neither
 				}
 				seated = false
@@ -181,12 +181,12 @@ func TestNeverBoth(t *testing.T) {
 		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: count})
 		var connected atomic.Bool
 		first := &line{name: nriSeat, handler: quiet{s.Preferred()}, up: connected.Load}
-		second := &line{name: bypassSeat, handler: s.StandIn(), up: func() bool { return true }}
+		second := &line{name: bypassSeat, handler: s.Fallback(), up: func() bool { return true }}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx, first, second) }()
 		time.Sleep(2 * time.Second) // longer than its patience
-		if side, why, _ := s.InForce(); side != StandIn {
+		if side, why, _ := s.InForce(); side != Fallback {
 			t.Fatalf("%v is in force at the start: %s", side, why)
 		}
 		const rounds = 50
@@ -200,7 +200,7 @@ func TestNeverBoth(t *testing.T) {
 			time.Sleep(10 * time.Millisecond) // its last event is answered
 			s.Away(errAway)
 			time.Sleep(20 * time.Millisecond)
-			if side, why, _ := s.InForce(); side != StandIn {
+			if side, why, _ := s.InForce(); side != Fallback {
 				t.Fatalf("round %d: %v is in force: %s", i, side, why)
 			}
 		}
@@ -209,7 +209,7 @@ func TestNeverBoth(t *testing.T) {
 			t.Error(err)
 		}
 		if len(d.wrong) > 0 || second.runs.Load() != rounds+1 {
-			t.Error(d.wrong, second.runs.Load(), "runs of the stand-in")
+			t.Error(d.wrong, second.runs.Load(), "runs of the fallback")
 		}
 	})
 }
@@ -220,13 +220,13 @@ type quiet struct{ conductor.Handler }
 func (quiet) Attached(conductor.Carrier, conductor.Runtime) {}
 func (quiet) Detached(conductor.Carrier, error)             {}
 
-// TestPreferredFirst: one that connects within the patience is never stood in for.
+// TestPreferredFirst: one that connects within the patience has no fallback run.
 func TestPreferredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDecider()
 		s := New(Options{Handler: d, Log: slog.New(slog.DiscardHandler), Recorder: &tally{}})
 		first := &line{name: nriSeat, handler: s.Preferred(), up: func() bool { return true }}
-		second := &line{name: bypassSeat, handler: s.StandIn(), up: func() bool { return true }}
+		second := &line{name: bypassSeat, handler: s.Fallback(), up: func() bool { return true }}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx, first, second) }()

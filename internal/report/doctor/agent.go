@@ -46,7 +46,7 @@ func checkAgent(ctx context.Context, c Check, o Options, socket string) (Check, 
 	case errors.Is(err, fs.ErrPermission):
 		return c.unseen(socket, err), nil
 	case err != nil:
-		return c.problem("start it: trimtab agent", "nobody answers at %s", socket), nil
+		return c.problem("start it: trimtab agent", "no agent answers at %s", socket), nil
 	}
 	return c.judgeAgent(got), &got
 }
@@ -113,7 +113,7 @@ func (c Check) contested(got api.Node) (Check, bool) {
 			"%s runs, and another program keeps changing what keeps containers apart: %s", got.Version, strings.Join(kept, "; ")), true
 	case len(left) > 0:
 		return c.problem("find out who writes it; the agent takes it up again when it is started anew, or keeper.giveUpAfter changes",
-			"%s runs, and somebody else writes values of ours: %s", got.Version, strings.Join(left, "; ")), true
+			"%s runs, and another program writes values of ours: %s", got.Version, strings.Join(left, "; ")), true
 	}
 	return c, false
 }

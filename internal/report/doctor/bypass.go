@@ -18,7 +18,7 @@ func checkBypass(c Check, nri *nriConfig) Check {
 // checkAuto tells which attachment is in force.
 func checkAuto(c Check, agent *api.Node) Check {
 	if agent == nil {
-		return c.unknown("start the agent", "attach is auto: NRI while its socket works, bypass meanwhile; no agent tells which it is now")
+		return c.unknown("start the agent", "attach is auto: NRI while its socket works, bypass meanwhile; no agent runs that could say which it is now")
 	}
 	for _, a := range agent.Attachments {
 		switch {

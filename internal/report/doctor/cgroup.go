@@ -105,8 +105,7 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	v, versionErr := g.version()
 	dir, _, _ := g.driver(v)
 	var out []Check
-	for _, h := range hook.Catalogue() {
-		h = asConfigured(config, h)
+	for _, h := range config.Hooks.Catalogue() {
 		c := Check{Name: "hook " + h.Name, Why: "where it has no effect, pods go without this: " + h.About}
 		needs, lacks := files(h, v), g.lacksDevice(config.Paths, h)
 		switch {
@@ -128,20 +127,6 @@ func checkHooks(g cgroups, config config.Config) []Check {
 		out = append(out, c)
 	}
 	return out
-}
-
-// asConfigured returns a hook as the configuration has it, where what it needs
-// depends on that.
-func asConfigured(c config.Config, h hook.Info) hook.Info {
-	switch h.Name {
-	case "groupIdentity":
-		return hook.GroupIdentity{Fallback: hook.FallbackOf(c.Hooks.GroupIdentity.Fallback)}.Info()
-	case "gpu":
-		if c.Hooks.GPU.Devices == "nodes" {
-			return hook.GPU{Devices: hook.ByNode}.Info()
-		}
-	}
-	return h
 }
 
 // lacksDevice returns a file other than a cgroup's that a hook needs and the

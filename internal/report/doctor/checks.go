@@ -58,13 +58,13 @@ func checks(ctx context.Context, o Options) []Check {
 		Check
 	}{
 		{always, found},
-		{byEither, checkAuto(Check{Name: "attachment", Why: "while bypass stands in for NRI, values come when a container's cgroup appears, and what only its creation can carry does not come at all"}, agent)},
+		{byEither, checkAuto(Check{Name: "attachment", Why: "while bypass is used in place of NRI, values come when a container's cgroup appears, and what only its creation can carry does not come at all"}, agent)},
 		{byBypass, checkBypass(Check{Name: "bypass", Why: "beside the runtime, values come when a container's cgroup appears, and what only its creation can carry (environment, mounts, devices) does not come at all"}, nri)},
 		{byBypass | byEither, checkWatches(Check{Name: "inotify", Why: "cgroups that cannot be watched are found at the next look at everything, up to bypass.resyncSeconds later"}, h)},
 		{byNRI | byEither, checkNRI(Check{Name: "nri", Why: "Trimtab attaches through NRI; a runtime that has it off starts every pod without it"}, nri)},
-		{byNRI | byEither, checkNRISocket(Check{Name: "nri socket", Why: "Trimtab connects there, and whoever else can connect there can change every container of the node"}, nri)},
+		{byNRI | byEither, checkNRISocket(Check{Name: "nri socket", Why: "Trimtab connects there, and every other process that can connect there can change every container of the node"}, nri)},
 		{byNRI | byEither, checkTimeouts(Check{Name: "nri timeouts", Why: "a plugin that answers later is dropped, and the pod starts without it"}, nri, agent)},
-		{byNRI | byEither, checkPlugins(Check{Name: "other nri plugins", Why: "two plugins that set the same value of a container fail its creation; of two with one index nobody knows which comes first"}, nri, c.NRI)},
+		{byNRI | byEither, checkPlugins(Check{Name: "other nri plugins", Why: "two plugins that set the same value of a container fail its creation; of two with one index, either may come first"}, nri, c.NRI)},
 		{byProxy, checkProxy(Check{Name: "cri proxy", Why: "with attach: cri the kubelet reaches the runtime through the agent: without its socket no pod starts, and what runs goes on"}, h, c.CRI.Socket)},
 		{byProxy, checkKubeletEndpoint(Check{Name: "kubelet endpoint", Why: "a kubelet that talks to the runtime itself passes the proxy by, and its pods get nothing of what they were promised"}, k, c.CRI.Socket)},
 		{byHooks, checkHookService(Check{Name: "hook service", Why: "with attach: hooks a runtime proxy asks the agent about every container; without its socket, or where the proxy does not know of it, pods start without what they were promised"}, h, c.HookServers.Socket, c.HookServers.Register)},
@@ -76,7 +76,7 @@ func checks(ctx context.Context, o Options) []Check {
 		{always, checkCPUManager(Check{Name: "kubelet cpu manager", Why: "one must decide who owns CPUs; of two, each undoes what the other wrote, every 10 seconds"}, k, c, granted)},
 		{always, checkMemoryManager(Check{Name: "kubelet memory manager", Why: "it ties containers to NUMA nodes; CPUs chosen apart from that may be on others"}, k, c)},
 		{always, checkTopologyManager(Check{Name: "kubelet topology manager", Why: "it acts through the static managers alone; with them off it only refuses pods"}, k)},
-		{always, checkPodSpecs(Check{Name: "pod specs", Why: "runtimes do not tell requests, init containers and sidecars; unknown, a container counts as an app container, and batch pods are summed up by their annotation"}, c.PodSpec.Kubelet, o.podSpecs(ctx, agent, c.PodSpec))},
+		{always, checkPodSpecs(Check{Name: "pod specs", Why: "runtimes do not report requests, init containers and sidecars; unknown, a container counts as an app container, and batch pods are summed up by their annotation"}, c.PodSpec.Kubelet, o.podSpecs(ctx, agent, c))},
 		{always, checkGrants(Check{Name: "device grants", Why: "devices Kubernetes granted a container need no authorisation rule; unknown, none counts as granted but what the runtime's request has"}, granted())},
 		{always, checkHookServers(Check{Name: "hook servers", Why: "a hook server decides with Trimtab about every pod; where its failure-policy is Fail and it does not answer, no pod starts"}, h, c.HookServers.Directory, servers)},
 	} {

@@ -50,9 +50,9 @@ type Options struct {
 	ConfigFile string
 	// Ask asks the running agent at a status socket for its state.
 	Ask func(ctx context.Context, socket string) (api.Node, error)
-	// Specs asks the sources of pod specs; nil asks nobody.
-	Specs func(ctx context.Context, c config.PodSpec) []api.SpecSource
-	// Grants asks which devices and CPUs were granted; nil asks nobody.
+	// Specs asks the sources of pod specs; nil for none.
+	Specs func(ctx context.Context, c config.Config) []api.SpecSource
+	// Grants asks which devices and CPUs were granted; nil for no question.
 	Grants func(ctx context.Context, c config.PodSpec) api.SpecSource
 
 	// owner says whose a file is; tests cannot give files away.

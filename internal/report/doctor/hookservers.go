@@ -13,7 +13,7 @@ import (
 // where one runs, else by reading their files.
 func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check {
 	if dir == "" {
-		return c.ok("nobody is asked (hookServers.directory is empty)")
+		return c.ok("none is configured (hookServers.directory is empty)")
 	}
 	if found == nil {
 		at, err := h.real(dir)
@@ -71,12 +71,12 @@ func checkHookService(c Check, h host, path, file string) Check {
 		return bad
 	}
 	if file == "" {
-		return c.ok("serves at %s; hookServers.register names no file to tell proxies of it", path)
+		return c.ok("serves at %s; hookServers.register names no file by which proxies find it", path)
 	}
 	if _, err := h.stat(file); missing(err) {
 		return c.problem("see the agent's log for why it could not be written", "%s is not there (hookServers.register)", file)
 	} else if err != nil {
 		return c.unseen(file, err)
 	}
-	return c.ok("serves at %s, and %s tells proxies of it", path, file)
+	return c.ok("serves at %s; proxies find it by %s", path, file)
 }

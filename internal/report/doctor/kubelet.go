@@ -123,7 +123,7 @@ func (k kubelet) judge(c Check, m manager, harmless ...string) (Check, bool) {
 	return c, false
 }
 
-const off = "or let the kubelet have the say: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
+const off = "or let the kubelet decide: authority: kubelet; or leave all CPUs to it: hooks.cpuset.enabled: false"
 
 func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.SpecSource) Check {
 	m := k.manager("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")

@@ -285,7 +285,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 			"%s = %s at %s is in the table [%s], where the runtime ignores it; in force is %s",
 			s.key, s.raw, s.where(), tableName(s.table), n.inForce(agent))
 	}
-	told := told(agent).RequestTimeout
+	told := withTimeouts(agent).RequestTimeout
 	if told == "" {
 		switch {
 		case n.err != nil:
@@ -306,10 +306,10 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 
 // inForce says which timeouts hold, and who says so.
 func (n *nriConfig) inForce(agent *api.Node) string {
-	if a := told(agent); a.RequestTimeout != "" {
-		return fmt.Sprintf("%s for an answer, %s for a registration, as the runtime told the agent", a.RequestTimeout, a.RegistrationTimeout)
+	if a := withTimeouts(agent); a.RequestTimeout != "" {
+		return fmt.Sprintf("%s for an answer, %s for a registration, as the runtime reported to the agent", a.RequestTimeout, a.RegistrationTimeout)
 	}
-	return fmt.Sprintf("%s for an answer, %s for a registration, as configured (no agent is attached that could tell)",
+	return fmt.Sprintf("%s for an answer, %s for a registration, as configured (no agent is attached that knows those in force)",
 		n.configured(n.requests, defaultRequest), n.configured(n.register, defaultRegister))
 }
 
@@ -320,8 +320,8 @@ func (n *nriConfig) configured(key string, other time.Duration) string {
 	return other.String()
 }
 
-// told is an attachment that works and knows the runtime's timeouts.
-func told(agent *api.Node) (a api.Attached) {
+// withTimeouts returns an attachment that works and knows the runtime's timeouts.
+func withTimeouts(agent *api.Node) (a api.Attached) {
 	for _, a := range attachments(agent) {
 		if a.RequestTimeout != "" && live(a.State) {
 			return a
@@ -383,5 +383,5 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 		found = "started by the runtime: " + join(started)
 	}
 	return c.unknown("look for the plugins' names in the runtime's log; give up fields that others own with nri.cede",
-		"%s; which others connect by themselves, the runtime does not tell", found)
+		"%s; the runtime does not report which others connect by themselves", found)
 }

@@ -22,11 +22,11 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 	switch {
 	case k.SkipVerify:
 		return c.problem("set podspec.kubelet.caFile, and insecureSkipVerify: false",
-			"whoever answers at %s is sent the token and believed (insecureSkipVerify); %s", k.URL, join(found))
+			"any server that answers at %s gets the token and is believed (insecureSkipVerify); %s", k.URL, join(found))
 	case !up && k.URL != "":
 		return c.problem("see the reasons; a kubelet that is to be asked should answer", "nobody answers: %s", join(found))
 	case !up:
-		return c.ok("nobody tells them: %s", join(found))
+		return c.ok("no source has them: %s", join(found))
 	}
 	return c.ok("%s", join(found))
 }
@@ -38,14 +38,14 @@ func checkGrants(c Check, source *api.SpecSource) Check {
 	case source == nil:
 		return c.unknown("start the agent, or run trimtab doctor on the node itself", "the kubelet's socket cannot be asked from here")
 	case !source.Up:
-		return c.ok("nobody tells them: %s", source.Error)
+		return c.ok("no source has them: %s", source.Error)
 	}
 	return c.ok("%s answers", source.Name)
 }
 
 // podSpecs are the sources of pod specs: as the agent sees them where one runs, else by
 // asking them now; nil where neither can be.
-func (o Options) podSpecs(ctx context.Context, agent *api.Node, c config.PodSpec) []api.SpecSource {
+func (o Options) podSpecs(ctx context.Context, agent *api.Node, c config.Config) []api.SpecSource {
 	var sources []api.SpecSource
 	switch {
 	case agent != nil:

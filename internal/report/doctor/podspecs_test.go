@@ -24,20 +24,20 @@ func TestPodSpecs(t *testing.T) {
 		found   string
 	}{
 		{"/", config.KubeletClient{}, []api.SpecSource{up}, OK, "kubelet Pods API: answers, 3 pods"},
-		{"/", config.KubeletClient{}, []api.SpecSource{down}, OK, "nobody tells them"},
+		{"/", config.KubeletClient{}, []api.SpecSource{down}, OK, "no source has them"},
 		{"/", url, []api.SpecSource{up, down}, OK, "401 Unauthorized"},
 		{"/", url, []api.SpecSource{down}, Problem, "nobody answers: kubelet /pods: 401 Unauthorized"},
 		{"/", careless, []api.SpecSource{up}, Problem, "insecureSkipVerify"},
 		{"/host", url, []api.SpecSource{up}, Unknown, "cannot be asked from here"},
 	} {
 		o := Options{
-			HostRoot: c.root, Specs: func(context.Context, config.PodSpec) []api.SpecSource { return c.sources },
+			HostRoot: c.root, Specs: func(context.Context, config.Config) []api.SpecSource { return c.sources },
 		}
-		if got := checkPodSpecs(Check{}, c.kubelet, o.podSpecs(t.Context(), nil, config.PodSpec{})); got.Result != c.want || !strings.Contains(got.Found, c.found) {
+		if got := checkPodSpecs(Check{}, c.kubelet, o.podSpecs(t.Context(), nil, config.Config{})); got.Result != c.want || !strings.Contains(got.Found, c.found) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
-	agents := Options{HostRoot: "/host"}.podSpecs(t.Context(), &api.Node{PodSpecs: []api.SpecSource{up}}, config.PodSpec{})
+	agents := Options{HostRoot: "/host"}.podSpecs(t.Context(), &api.Node{PodSpecs: []api.SpecSource{up}}, config.Config{})
 	if got := checkPodSpecs(Check{}, config.KubeletClient{}, agents); got.Result != OK {
 		t.Errorf("the agent's own answer: %+v", got)
 	}
@@ -51,7 +51,7 @@ func TestKubeletsCPUs(t *testing.T) {
 		source api.SpecSource
 		want   string
 	}{
-		{api.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers have some is told by the kubelet PodResources API"},
+		{api.SpecSource{Name: "kubelet PodResources API", Up: true}, "which containers have some is reported by the kubelet PodResources API"},
 		{api.SpecSource{Name: "kubelet PodResources API", Up: true, NoCPUs: "it lists no CPUs"}, "inferred from what the kubelet asks of the runtime: it lists no CPUs"},
 		{api.SpecSource{Name: "kubelet PodResources API", Error: "it is not there", NoCPUs: "it is not there"}, "inferred from what the kubelet asks of the runtime: it is not there"},
 	} {
@@ -70,7 +70,7 @@ func TestContested(t *testing.T) {
 	kept := api.Contested{File: "cpuset.cpus", Writes: 31, Kept: "keep cpuset.cpus: another program keeps changing it"}
 	for want, files := range map[string][]api.Contested{
 		"":                                  {{File: "cpu.max", Writes: 3}},
-		"somebody else writes values":       {left},
+		"another program writes values":     {left},
 		"what keeps containers apart: keep": {left, kept},
 	} {
 		if got, some := (Check{}).contested(api.Node{Contested: files}); some != (want != "") || !strings.Contains(got.Found, want) || some && got.Result != Problem {

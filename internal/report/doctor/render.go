@@ -29,7 +29,7 @@ func Render(w io.Writer, r Report) error {
 		}
 		fmt.Fprintf(&b, "%-8s %-*s  do:  %s\n", "", wide, "", clean(c.Do))
 	}
-	fmt.Fprintf(&b, "\n%s, %d could not be told, %d ok\n", term.Count(r.Problems, "problem"), r.Unknown, len(r.Checks)-r.Problems-r.Unknown)
+	fmt.Fprintf(&b, "\n%s, %d unknown, %d ok\n", term.Count(r.Problems, "problem"), r.Unknown, len(r.Checks)-r.Problems-r.Unknown)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

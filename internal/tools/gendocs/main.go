@@ -38,6 +38,7 @@ func pages() []page {
 		{"metrics.md", reflowed(metricsPage)},
 		{"keys.md", reflowed(keysPage)},
 		{"kinds.md", reflowed(kindsPage)},
+		{"events.md", reflowed(eventsPage)},
 	}
 }
 

@@ -93,7 +93,7 @@ func TestEveryDependencyHasAReason(t *testing.T) {
 	}
 	own, _, _ := strings.Cut(string(page), "\n`test/oracle` needs") // from there on it is about other modules
 	var reasons []string
-	for _, m := range regexp.MustCompile("(?m)^\\* `([^`]+)` \\((?:program|tests)\\): .{20,}$").FindAllStringSubmatch(own, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\* `([^`]+)` \\((?:program|plugin|tests|tests, plugin)\\): .{20,}$").FindAllStringSubmatch(own, -1) {
 		reasons = append(reasons, m[1])
 	}
 	direct := directDependencies(t)

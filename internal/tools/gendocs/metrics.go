@@ -13,7 +13,7 @@ func metricsPage() (string, error) {
 
 ` + "```sh\ntrimtab agent --http-address 127.0.0.1:9464    # or http.address in the configuration\ncurl -s http://127.0.0.1:9464/metrics\n```" + `
 
-For operators who watch nodes: every metric and probe, and which are worth an alert. The agent serves
+For operators who watch nodes: every metric and probe. The agent serves
 
 ` + item("`/metrics`: the metrics below, and the usual `go_` and `process_` ones") +
 		item("`/healthz`: 200 while the process handles events; otherwise 503 and the reason, and it should be restarted. A runtime, kubelet or "+
@@ -30,12 +30,7 @@ namespace is ever a label; ` + "`trimtab status` and `trimtab explain`" + ` repo
 		b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s", code(r.Name), r.Kind, r.Help), sentence(labelled("Labels:", r.Labels)))))
 	}
 	b.WriteString(`
-## Worth an alert
-
-` + item("`max(trimtab_attached) by (instance) == 0` for 5 minutes: pods start without what they were promised") +
-		item("`sum(trimtab_unapplied_values{reason!=\"not yet\"}) by (instance) > 0` for 10 minutes: some decided values are not in force; "+
-			"`trimtab status` names them") +
-		item("`trimtab_config_error == 1`: the newest configuration was refused") +
-		item("`increase(trimtab_drift_corrected_total[15m]) > 10`: another program writes the same files as Trimtab; `trimtab doctor` may know which"))
+[monitoring.md](monitoring.md) has the alert rules, what to do about each, and a Grafana dashboard.
+`)
 	return b.String(), nil
 }

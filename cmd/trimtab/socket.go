@@ -1,0 +1,73 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/report/status"
+)
+
+// configVariable is the environment variable that names the configuration file where no
+// flag does. The chart sets it, so that commands in the agent's pod find the agent.
+const configVariable = "TRIMTAB_CONFIG"
+
+// usualConfig is the configuration file where no flag names one; named reports whether
+// the environment does.
+func usualConfig() (file string, named bool) {
+	file = os.Getenv(configVariable)
+	return cmp.Or(file, configFile), file != ""
+}
+
+// addConfig gives a command the flag that names the agent's configuration file.
+func addConfig(cmd *cobra.Command) *string {
+	return cmd.Flags().String("config", "", "configuration `file` of the agent (default $"+configVariable+" or "+configFile+")")
+}
+
+// addSocket gives a command that asks the agent the flags that say where: --socket, or
+// else paths.statusSocket of the file that --config names. The result has the path when
+// the command runs.
+func addSocket(cmd *cobra.Command) *string {
+	socket := cmd.Flags().String("socket", "", "status socket of the agent (default paths.statusSocket of the configuration)")
+	file := addConfig(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if !cmd.Flags().Changed("socket") {
+			*socket, err = statusSocket(*file)
+		}
+		return err
+	}
+	return socket
+}
+
+// statusSocket is the status socket that a configuration file has. A running agent keeps
+// its socket while its file is invalid, so the other keys of the file do not count.
+func statusSocket(named string) (string, error) {
+	file, _ := usualConfig()
+	text, err := os.ReadFile(cmp.Or(named, file))
+	if err != nil {
+		if named != "" {
+			return "", &misuse{fmt.Errorf("--config: %w", err)}
+		}
+		return config.Default().Paths.StatusSocket, nil // it may be readable by root alone
+	}
+	var c struct {
+		Paths struct {
+			StatusSocket *string `yaml:"statusSocket"`
+		} `yaml:"paths"`
+	}
+	if err := yaml.Unmarshal(text, &c); err != nil || c.Paths.StatusSocket == nil {
+		return config.Default().Paths.StatusSocket, nil //nolint:nilerr // config check names what is wrong with a file
+	}
+	if *c.Paths.StatusSocket == "" {
+		return "", &status.Unreachable{
+			Hint: "the agent serves no status socket: paths.statusSocket is empty in " + cmp.Or(named, file),
+			Err:  errors.New("no status socket"),
+		}
+	}
+	return *c.Paths.StatusSocket, nil
+}

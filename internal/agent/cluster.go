@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/kube"
+	"github.com/trimtab/trimtab/internal/kube/condition"
+	"github.com/trimtab/trimtab/internal/kube/events"
+	"github.com/trimtab/trimtab/internal/kube/layers"
+	"github.com/trimtab/trimtab/internal/kube/podreport"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// cluster is what works through the API server. The zero value does nothing.
+type cluster struct {
+	client   *kube.Client // nil without cluster.enabled, or where failed is set
+	services []kube.Service
+	// events takes what concerns objects of the API server; nil without a client.
+	events *events.Recorder
+	failed error // why there is no client
+}
+
+// connectCluster makes the client of the API server, if that is switched on. Without
+// a usable kubeconfig or service account the node goes on alone.
+func connectCluster(c config.Cluster, version string, log *slog.Logger) cluster {
+	if !c.Enabled {
+		return cluster{}
+	}
+	client, err := kube.Connect(kube.Options{
+		Kubeconfig: c.Kubeconfig, Node: c.NodeName, Namespace: c.Namespace, Version: version, Log: log,
+	})
+	if err != nil {
+		log.Error("nothing is done through the API server", logkey.Err, err)
+	}
+	return cluster{client: client, failed: err}
+}
+
+// clusterServices are the parts that work through the API server, one line each; nil
+// without a client.
+func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
+	if client == nil {
+		return nil
+	}
+	c := a.opt.Config.Cluster
+	services := append(a.reports(client), a.namespaceLabels(client))
+	if a.cluster.events = events.NewRecorder(client); c.Events {
+		services = append(services, a.cluster.events, podreport.NewTroubles(a.conductor, a.cluster.events))
+	}
+	if c.Config.Enabled {
+		a.layers = layers.New(client, c.Config.AlsoRead, a.merged.take)
+		services = append(services, configuration{a.layers, a.merged})
+	}
+	if c.NodeCondition {
+		services = append(services, condition.New(client, a.condition, condition.Usual()))
+	}
+	if c.PodAnnotation {
+		services = append(services, podreport.NewPlacements(a.conductor, client, a.released))
+	}
+	return services
+}
+
+// released reports whether everything was given back.
+func (a *Agent) released() bool {
+	released, _ := a.settings.standing()
+	return released
+}
+
+// condition is what the node's condition says of this agent; nothing after a release.
+func (a *Agent) condition() condition.State {
+	released, refused := a.settings.standing()
+	if released {
+		return condition.State{}
+	}
+	if err := a.Ready(); err != nil {
+		return condition.State{Status: "False", Reason: condition.NotReady, Message: err.Error()}
+	}
+	if refused != "" {
+		return condition.State{Status: "True", Reason: condition.ConfigurationRefused, Message: "the last valid configuration stays in force: " + refused}
+	}
+	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and what it runs was taken over"}
+}
+
+// status is what is done through the API server; nil where that is switched off.
+func (c cluster) status() *api.Cluster {
+	switch {
+	case c.failed != nil:
+		return &api.Cluster{Error: c.failed.Error()}
+	case c.client == nil:
+		return nil
+	}
+	s := c.client.Status(c.services...)
+	s.Events = c.events.Counts()
+	return &s
+}
+
+// clusterStatus is what is done through the API server, with the configuration that is
+// from there; nil where that is switched off.
+func (a *Agent) clusterStatus() *api.Cluster {
+	s := a.cluster.status()
+	if s != nil && a.layers != nil {
+		c := a.merged.status()
+		c.Waiting = a.layers.Waiting()
+		s.Config = &c
+	}
+	return s
+}
+
+// configuration is the part that has the configuration from the API server.
+type configuration struct {
+	*layers.Watch
+
+	merged *merged
+}
+
+// Row implements kube.Part.
+func (c configuration) Row() api.ClusterPart {
+	s, waiting := c.merged.status(), c.Waiting()
+	row := api.ClusterPart{Name: "configuration", State: "the file alone"}
+	var names []string
+	for _, l := range s.Layers {
+		names = append(names, l.Name)
+	}
+	if len(names) > 0 {
+		row.State = strings.Join(names, ", ") + " above the file"
+	}
+	if s.From == api.FromCopy {
+		row.State += " (from the copy on this node)"
+	}
+	if len(s.NotUnderstood) > 0 {
+		row.State += "; not understood: " + strings.Join(s.NotUnderstood, ", ")
+	}
+	switch {
+	case s.Refused != "":
+		row.Error = "newer ones are refused: " + s.Refused
+	case waiting != "":
+		row.Error = "the API server's are not known: " + waiting
+	}
+	return row
+}

@@ -1,0 +1,316 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/kube/configmaps"
+	"github.com/trimtab/trimtab/internal/kube/events"
+	"github.com/trimtab/trimtab/internal/kube/layers"
+	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/report/logkey"
+)
+
+// clusterConfigName is the file in paths.state with the layers of the API server that
+// are in force.
+const clusterConfigName = "clusterconfig.json"
+
+// startName is the source of keys of an agent that has no file.
+const startName = "start"
+
+// merged is the configuration in force by its layers: the node's file, what the API
+// server has, and flags above all.
+type merged struct {
+	log      *slog.Logger
+	override func(*config.Config)
+	apply    func(config.Config) error // for a change of the file
+	// applyAbove is apply for a change above the file: what was wrong with the file
+	// stays so.
+	applyAbove func(config.Config) error
+	save       func([]byte) error // nil if nothing is kept
+	// report is told why what the API server has is not in force, and nil when it is
+	// again.
+	report func(error)
+
+	mu      sync.Mutex // held while a configuration is made and applied
+	read    config.Layer
+	file    config.Layer
+	cluster []config.Layer // in force
+	newest  []config.Layer // as the API server has them; other than cluster if refused
+	sources config.Sources
+	state   api.ClusterConfig
+}
+
+// newMerged returns the layers of an agent that starts with a configuration.
+func newMerged(o Options) *merged {
+	m := &merged{log: o.Log, override: o.Override, report: func(error) {}}
+	m.file = config.Layer{Name: config.SourceDefault, Data: []byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n")}
+	if c, _, err := m.merge(nil); err != nil || !reflect.DeepEqual(c, o.Config) {
+		m.file = config.Layer{Name: startName, Data: config.Print(o.Config)} // of a program that has none
+	}
+	if o.ConfigFile != "" {
+		data, err := config.Read(o.ConfigFile)
+		if _, bad := config.Parse(o.ConfigFile, data); err == nil && bad == nil {
+			m.file = config.Layer{Name: o.ConfigFile, Data: data}
+		}
+	}
+	_, m.sources, _ = m.merge(nil) // the file was read before, so it is valid
+	m.read = m.file
+	return m
+}
+
+// merge makes the configuration of the file and layers above it, with the flags.
+func (m *merged) merge(above []config.Layer) (config.Config, config.Sources, error) {
+	c, from, err := config.Merge(append([]config.Layer{m.file}, above...)...)
+	if err != nil || m.override == nil {
+		return c, from, err
+	}
+	plain := c
+	m.override(&c)
+	if problems := config.Validate(c); problems != nil {
+		return c, nil, fmt.Errorf("with the flags: %w", &config.Error{Problems: problems})
+	}
+	from.Changed(plain, c, config.SourceFlag)
+	return c, from, nil
+}
+
+// parse reads the file by itself, and remembers its text for fromFile.
+func (m *merged) parse(name string, data []byte) (config.Config, error) {
+	c, err := config.Parse(name, data)
+	if err == nil {
+		m.mu.Lock()
+		m.read = config.Layer{Name: name, Data: data}
+		m.mu.Unlock()
+	}
+	return c, err
+}
+
+// fromFile puts the file that was read last below the API server's layers. Layers
+// that were refused with the file before are tried again.
+func (m *merged) fromFile(config.Config) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.file
+	m.file = m.read
+	err := m.put(m.newest, m.apply)
+	if err == nil {
+		m.accept(m.newest)
+		return nil
+	}
+	if !layers.Same(m.newest, m.cluster) && m.put(m.cluster, m.apply) == nil {
+		return nil
+	}
+	m.file = before
+	return err
+}
+
+// take puts what the API server has in force, or reports why it cannot be.
+func (m *merged) take(s layers.Seen) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.state.From != api.FromServer
+	m.state.From = api.FromServer
+	if s.Err != nil {
+		m.refuse(s.Err)
+		return
+	}
+	m.newest, m.state.NotUnderstood = s.Layers, s.NotUnderstood
+	same := layers.Same(s.Layers, m.cluster)
+	if !same {
+		if err := m.put(s.Layers, m.applyAbove); err != nil {
+			m.refuse(err)
+			return
+		}
+	}
+	m.accept(s.Layers)
+	if !same || first {
+		m.keep()
+	}
+}
+
+// put merges layers with the file and applies the result. The caller holds mu.
+func (m *merged) put(above []config.Layer, apply func(config.Config) error) error {
+	c, from, err := m.merge(above)
+	if err != nil {
+		return err
+	}
+	if err := apply(c); err != nil {
+		return err
+	}
+	m.sources = from
+	return nil
+}
+
+// refuse notes and reports why the newest layers are not in force. The caller holds
+// mu.
+func (m *merged) refuse(err error) {
+	m.state.RefusedTotal++
+	if m.state.Refused == err.Error() {
+		return
+	}
+	m.state.Refused = err.Error()
+	m.log.Error("the API server's configuration for this node is refused; the last good one stays in force", logkey.Err, err)
+	m.report(err)
+}
+
+// accept notes that layers are in force. The caller holds mu.
+func (m *merged) accept(above []config.Layer) {
+	m.cluster, m.newest = above, above
+	m.state.Layers = nil
+	for _, l := range above {
+		m.state.Layers = append(m.state.Layers, api.ConfigLayer{Name: l.Name, Version: l.Version})
+	}
+	if m.state.Refused != "" {
+		m.state.Refused = ""
+		m.log.Info("the API server's configuration for this node is in force again")
+		m.report(nil)
+	}
+}
+
+// kept is the file that keeps the layers in force.
+type kept struct {
+	Layers []keptLayer `json:"layers"`
+}
+
+type keptLayer struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Data    string `json:"data"`
+}
+
+// keep writes the layers in force for the next start. The caller holds mu.
+func (m *merged) keep() {
+	if m.save == nil {
+		return
+	}
+	k := kept{Layers: []keptLayer{}}
+	for _, l := range m.cluster {
+		k.Layers = append(k.Layers, keptLayer{l.Name, l.Version, string(l.Data)})
+	}
+	data, err := json.Marshal(k)
+	if err == nil {
+		err = m.save(data)
+	}
+	if err != nil {
+		m.log.Warn("the API server's configuration is not kept on this node; a start without the API server has the file alone", logkey.Err, err)
+	}
+}
+
+// restore merges the layers that an earlier process kept, and returns the
+// configuration to start with; false if there are none, or they do not fit the file
+// any more.
+func (m *merged) restore(data []byte) (config.Config, bool) {
+	if data == nil {
+		return config.Config{}, false
+	}
+	var k kept
+	err := json.Unmarshal(data, &k)
+	var above []config.Layer
+	for _, l := range k.Layers {
+		above = append(above, config.Layer{Name: l.Name, Version: l.Version, Data: []byte(l.Data), Shared: true})
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, from, merge := m.merge(above)
+	if err = errors.Join(err, merge); err != nil {
+		m.log.Warn("the copy of the API server's configuration cannot be used; the file alone is in force until the API server answers", logkey.Err, err)
+		return config.Config{}, false
+	}
+	m.sources = from
+	m.accept(above)
+	m.state.From = api.FromCopy
+	m.log.Info("the configuration is the file's with the last one of the API server, until that one answers", logkey.Values, len(above))
+	return c, true
+}
+
+// status returns what is known of the API server's layers.
+func (m *merged) status() api.ClusterConfig {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.state
+	s.Layers = append([]api.ConfigLayer(nil), s.Layers...)
+	return s
+}
+
+// origins says where each key in force comes from.
+func (m *merged) origins() config.Sources {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sources
+}
+
+// reportConfig notes why what the API server has is not in force; nil says that it is.
+func (a *Agent) reportConfig(err error) {
+	a.settings.noteCluster(err)
+	recorder := a.cluster.events
+	if err == nil || recorder == nil {
+		return
+	}
+	for name, text := range refusedObjects(err) {
+		about := events.About{Kind: "ConfigMap", UID: a.layers.UID(name)}
+		about.Namespace, about.Name, _ = strings.Cut(name, "/")
+		recorder.Warn(about, events.ConfigurationRefused, text)
+	}
+}
+
+// refusedObjects are the ConfigMaps, by NAMESPACE/NAME, that an error is about, with
+// what it says of each.
+func refusedObjects(err error) map[string]string {
+	var one *configmaps.Refusal
+	if errors.As(err, &one) {
+		return map[string]string{one.Namespace + "/" + one.Name: one.Reason}
+	}
+	var many *config.Error
+	if !errors.As(err, &many) {
+		return nil // the node cannot do what all of them together ask for
+	}
+	out := map[string]string{}
+	for _, p := range many.Problems {
+		if name, ok := strings.CutPrefix(p.File, "ConfigMap "); ok {
+			out[name] = strings.TrimPrefix(out[name]+"; "+p.String(), "; ")
+		}
+	}
+	return out
+}
+
+// restoreLayers has the agent start with the API server's configuration that an
+// earlier process kept; false if there is none.
+func (a *Agent) restoreLayers() bool {
+	c := a.opt.Config.Cluster
+	if !c.Enabled || !c.Config.Enabled {
+		return false
+	}
+	if _, err := a.files.recordKey(); err != nil {
+		return false // the start fails with it
+	}
+	a.merged.save = a.files.save(clusterConfigName)
+	merged, ok := a.merged.restore(a.files.load(clusterConfigName))
+	if ok {
+		a.opt.Config = merged
+	}
+	return ok
+}
+
+// Config is the configuration in force, with the source of each key.
+func (s source) Config() api.Configuration {
+	set := s.a.settings
+	set.mu.Lock()
+	c, generation, dropIn := set.config, set.generation, set.dropIn
+	set.mu.Unlock()
+	from := s.a.merged.origins()
+	if dropIn {
+		from = config.Sources{}
+		from.Changed(config.Default(), c, "the runtime's drop-in")
+	}
+	out := api.Configuration{Generation: generation}
+	for _, k := range from.Settings(c) {
+		out.Keys = append(out.Keys, api.Setting(k))
+	}
+	return out
+}
