@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/fleet"
+)
+
+func newStatus(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status NODE",
+		Short: "What the agent of a node does: attachment, CPUs, containers",
+		Long: `Prints what 'trimtab status' prints on the node: the configuration, the attachment to
+the runtime, who owns which CPUs, and a line per container.`,
+		Example: "  kubectl trimtab status worker-1\n  kubectl trimtab status worker-1 -o json | jq .unapplied",
+		Args:    cobra.ExactArgs(1),
+	}
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.relay(cmd, args[0], nil, "status", "-o", out.is)
+	}
+	return cmd
+}
+
+func newExplain(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain pod/NAME",
+		Short: "Why the containers of a pod have the values they have",
+		Long: `Finds the node of a pod and prints what 'trimtab explain' prints there: what the
+containers were promised and got, and for each value the hook that decided it, where it
+comes from, and whether it is in force or why not.`,
+		Example: "  kubectl trimtab explain pod/db -n shop\n  kubectl trimtab explain pod/db -n shop -c postgres -o yaml",
+		Args:    cobra.ExactArgs(1),
+	}
+	container := cmd.Flags().StringP("container", "c", "", "this container alone")
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := podName(args[0])
+		if err != nil {
+			return err
+		}
+		c, namespace, err := p.connect()
+		if err != nil {
+			return err
+		}
+		node, err := c.PodNode(cmd.Context(), namespace, name)
+		if err != nil {
+			return err
+		}
+		which := namespace + "/" + name
+		if *container != "" {
+			which += "/" + *container
+		}
+		return p.relay(cmd, node, nil, "explain", which, "-o", out.is)
+	}
+	return cmd
+}
+
+// podName reads pod/NAME, or NAME alone, as kubectl does.
+func podName(s string) (string, error) {
+	kind, name, has := strings.Cut(s, "/")
+	if !has {
+		return s, nil
+	}
+	switch kind {
+	case "pod", "pods", "po":
+		if name != "" && !strings.Contains(name, "/") {
+			return name, nil
+		}
+	}
+	return "", &misuse{fmt.Errorf("%q is not pod/NAME; the namespace is -n", s)}
+}
+
+// relay runs the agent's program on a node and prints what it prints, with its exit code.
+func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...string) error {
+	c, a, err := p.one(cmd.Context(), node)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), p.timeout)
+	defer cancel()
+	out, err := c.Output(ctx, a, in, args...)
+	if wrong := write(cmd.OutOrStdout(), out); wrong != nil {
+		return wrong
+	}
+	return older(node, a, err)
+}
+
+// older says which agent ended with an error, and that it may be older than the plugin
+// if it did not understand the question.
+func older(node string, a *fleet.Agent, err error) error {
+	switch code(err) {
+	case exitOK:
+		return err
+	case exitUsage:
+		return fmt.Errorf("node %s: %w (if the agent is older than this plugin, it may not know the command: "+
+			"kubectl -n %s exec %s -c %s -- %s --help)", node, err, a.Namespace, a.Pod, fleet.Container, fleet.Program)
+	}
+	return fmt.Errorf("node %s: %w", node, err)
+}
+
+func newPlan(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan -f PODS.yaml [NODE]",
+		Short: "Show where pods would be placed now, on a node or on each",
+		Long: `Asks agents what they would decide for pods if they came now: with a node, what
+'trimtab plan' prints there; without, a line for each node with the CPUs that the pods
+would get, what would be refused, and how many running containers would get other CPUs.
+Nothing is placed or written.
+
+The file has pods, lists of pods, or workloads (one pod of each); - is standard input.
+The exit code is 1 if something would be refused: on the node, or on all nodes.`,
+		Example: "  kubectl trimtab plan -f pods.yaml\n  kubectl get pod db -o yaml | kubectl trimtab plan -f - worker-1",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	file := addFile(cmd, "pods")
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		text, err := read(*file, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			return p.relay(cmd, args[0], text, "plan", "-", "-o", out.is)
+		}
+		return p.planAll(cmd, text, out)
+	}
+	return cmd
+}
+
+// prospect is what would become of pods on a node.
+type prospect struct {
+	Node    string         `json:"node"`
+	Outlook *fleet.Outlook `json:"outlook,omitempty"`
+	Reason  string         `json:"reason,omitempty"` // why there is none
+	code    int
+}
+
+func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *format) error {
+	c, found, err := p.all(cmd.Context())
+	if err != nil {
+		return err
+	}
+	all := fleet.Each(cmd.Context(), found.Agents(), p.parallel, func(ctx context.Context, n fleet.Node) prospect {
+		ctx, cancel := context.WithTimeout(ctx, p.timeout)
+		defer cancel()
+		o, err := fleet.Ask[fleet.Outlook](ctx, c, n.Agent, text, "plan", "-")
+		var exit *fleet.Exit
+		if err == nil || errors.As(err, &exit) && len(o.Rejected) > 0 {
+			return prospect{Node: n.Name, Outlook: &o}
+		}
+		return prospect{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
+	}, progress(cmd, len(found.Nodes)))
+	w := cmd.OutOrStdout()
+	if err := out.print(w, all, func() error {
+		return table(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", prospects(all))
+	}); err != nil {
+		return err
+	}
+	return verdict(all)
+}
+
+// verdict is the error of pods that no node would take.
+func verdict(all []prospect) error {
+	refused, wrong := false, ""
+	for _, x := range all {
+		switch {
+		case x.Outlook == nil && x.code != exitUnreachable:
+			wrong = x.Reason
+		case x.Outlook == nil:
+		case len(x.Outlook.Rejected) == 0:
+			return nil
+		default:
+			refused = true
+		}
+	}
+	switch {
+	case refused:
+		return errors.New("something would be refused on every node")
+	case wrong != "":
+		return errors.New(wrong)
+	}
+	return &fleet.Unreachable{Why: "no agent answered"}
+}
+
+func prospects(all []prospect) [][]string {
+	var rows [][]string
+	for _, x := range all {
+		if x.Outlook == nil {
+			rows = append(rows, []string{x.Node, "", "", "", x.Reason})
+			continue
+		}
+		var get, why []string
+		for _, c := range x.Outlook.Containers {
+			get = append(get, strings.TrimSuffix(c.Pod+"/"+c.Name, "/")+"="+c.CPUs)
+		}
+		for _, r := range x.Outlook.Rejected {
+			why = append(why, r.Pod+": "+r.Reason)
+		}
+		rows = append(rows, []string{
+			x.Node, strings.Join(get, " "), fmt.Sprint(len(x.Outlook.Rejected)), fmt.Sprint(len(x.Outlook.Moves)), strings.Join(why, "; "),
+		})
+	}
+	return rows
+}
+
+// readAll bounds what is read of a file: an API server takes no object above 1.5 MB.
+func readAll(in io.Reader) ([]byte, error) {
+	const most = 4 << 20
+	b, err := io.ReadAll(io.LimitReader(in, most+1))
+	if len(b) > most {
+		return nil, fmt.Errorf("it has more than %d bytes", most)
+	}
+	return b, err
+}

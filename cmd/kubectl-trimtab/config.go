@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/fleet"
+)
+
+func newConfig(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Compare configurations in ConfigMaps, and roll them out",
+		Long: `Agents read their configuration from ConfigMaps in their namespace: one for all nodes
+(trimtab-cluster), one for each group of nodes (trimtab-group-NAME), one for a node
+(trimtab-node-NODE). A later one stands above those before.`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newConfigDiff(p), newConfigApply(p))
+	return cmd
+}
+
+// addTarget gives a command the flags that say which nodes are meant.
+func addTarget(cmd *cobra.Command) *fleet.Target {
+	var t fleet.Target
+	cmd.Flags().StringVar(&t.Group, "group", "", "the ConfigMap of this group of nodes, in place of that of all nodes")
+	cmd.Flags().StringVar(&t.Node, "node", "", "the ConfigMap of this node")
+	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "labels of the group's nodes; needed for a new group")
+	cmd.MarkFlagsMutuallyExclusive("group", "node")
+	return &t
+}
+
+// change reads the file and plans the change.
+func (p *plugin) change(cmd *cobra.Command, t fleet.Target, file string) (*fleet.Cluster, *fleet.Change, error) {
+	if t.Selector != "" && t.Group == "" {
+		return nil, nil, &misuse{errors.New("--selector is for --group")}
+	}
+	text, err := read(file, cmd.InOrStdin())
+	if err != nil {
+		return nil, nil, err
+	}
+	c, found, err := p.all(cmd.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	ch, err := c.Plan(cmd.Context(), t, file, string(text), found)
+	return c, ch, err
+}
+
+func newConfigDiff(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff -f FILE [--group GROUP | --node NODE]",
+		Short: "Compare a file with the ConfigMap in the cluster, and show what would move",
+		Long: `Compares a file with the ConfigMap that 'config apply' would write, and asks the agents
+of its nodes which running containers would get other CPUs. Nothing is changed.
+
+The exit code is 1 if they differ.`,
+		Example: "  kubectl trimtab config diff -f config.yaml\n  kubectl trimtab config diff -f latency.yaml --group latency",
+		Args:    cobra.NoArgs,
+	}
+	file := addFile(cmd, "configuration")
+	target := addTarget(cmd)
+	moves := cmd.Flags().Bool("moves", true, "ask the agents what would move")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, ch, err := p.change(cmd, *target, *file)
+		if err != nil {
+			return err
+		}
+		if ch.Nothing() {
+			return write(cmd.OutOrStdout(), fmt.Appendf(nil, "ConfigMap %s has this configuration\n", ch.Target.Name()))
+		}
+		if err := write(cmd.OutOrStdout(), difference(ch)); err != nil {
+			return err
+		}
+		if *moves {
+			if err := p.moves(cmd, c, ch); err != nil {
+				return err
+			}
+		}
+		return &quiet{exitFailure}
+	}
+	return cmd
+}
+
+func difference(ch *fleet.Change) []byte {
+	return diff.Diff("ConfigMap "+ch.Maps.Namespace+"/"+ch.Target.Name(), []byte(ch.Before()), ch.File, []byte(ch.Text))
+}
+
+// moves asks the agents of a change's nodes which containers would move.
+func (p *plugin) moves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Change) error {
+	all := fleet.Each(cmd.Context(), ch.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) prospect {
+		ctx, cancel := context.WithTimeout(ctx, p.timeout)
+		defer cancel()
+		file, err := c.File(ctx, n.Agent)
+		if err == nil {
+			file, err = ch.Effective(n, file)
+		}
+		if err != nil {
+			return prospect{Node: n.Name, Reason: err.Error()}
+		}
+		o, err := fleet.Ask[fleet.Outlook](ctx, c, n.Agent, []byte(file), "config", "plan", "-")
+		if err != nil {
+			return prospect{Node: n.Name, Reason: err.Error()}
+		}
+		return prospect{Node: n.Name, Outlook: &o}
+	}, progress(cmd, len(ch.Nodes)))
+	var rows [][]string
+	for _, x := range all {
+		switch {
+		case x.Outlook == nil:
+			rows = append(rows, []string{x.Node, "", "", "", x.Reason})
+		case len(x.Outlook.Moves) == 0:
+			rows = append(rows, []string{x.Node, "", "", "", "nothing moves"})
+		default:
+			for _, m := range x.Outlook.Moves {
+				rows = append(rows, []string{x.Node, strings.TrimSuffix(m.Pod+"/"+m.Container, "/"), m.Before, m.After, ""})
+			}
+		}
+	}
+	return table(cmd.OutOrStdout(), "NODE\tCONTAINER\tCPUS NOW\tCPUS THEN\tNOTE", rows)
+}
+
+// applying are the flags of config apply.
+type applying struct {
+	file            string
+	target          fleet.Target
+	watch, dry      bool
+	abort, skip     bool
+	pause, patience time.Duration
+}
+
+func newConfigApply(p *plugin) *cobra.Command {
+	var a applying
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE [--group GROUP | --node NODE] [--watch]",
+		Short: "Write a configuration to its ConfigMap, at once or node by node",
+		Long: `Writes a configuration to the ConfigMap of all nodes, of a group or of a node. The file is
+checked first. Without --watch all its nodes take it at once.
+
+With --watch it is rolled out node by node: each node gets it in a ConfigMap of its own;
+when its agent has taken it and the node is as well as before, after a pause the next
+follows. The rollout stops at the first node that is unready, or on which more values
+and requests are not in force than before. At the end the target's ConfigMap is written,
+and those of the nodes are taken back. Between any two steps each node has the old
+configuration or the new one. The same command goes on with a rollout that stopped or
+was interrupted; --abort takes it back.`,
+		Example: "  kubectl trimtab config apply -f config.yaml --watch --dry-run\n" +
+			"  kubectl trimtab config apply -f latency.yaml --group latency -l pool=latency --watch\n" +
+			"  kubectl trimtab config apply --abort",
+		Args: cobra.NoArgs,
+	}
+	file, target := addFile(cmd, "configuration"), addTarget(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&a.watch, "watch", false, "roll out node by node, and stop if a node is worse than before")
+	f.BoolVar(&a.dry, "dry-run", false, "show what would be written, and the order of the nodes")
+	f.BoolVar(&a.abort, "abort", false, "take back a rollout that stopped: its nodes return to the configuration before")
+	f.BoolVar(&a.skip, "skip-unreachable", false, "leave out nodes whose agents cannot be asked; they take it at the end")
+	f.DurationVar(&a.pause, "pause", 10*time.Second, "how long a node is watched before the next")
+	f.DurationVar(&a.patience, "patience", 2*time.Minute, "how long an agent may take to take a configuration")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		a.file, a.target = *file, *target
+		if a.abort {
+			return p.abort(cmd)
+		}
+		return p.apply(cmd, a)
+	}
+	return cmd
+}
+
+func (p *plugin) apply(cmd *cobra.Command, a applying) error {
+	c, ch, err := p.change(cmd, a.target, a.file)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	r := &fleet.Rollout{
+		Cluster: c, Change: ch, Pause: a.pause, Patience: a.patience, Timeout: p.timeout,
+		Say: func(text string, args ...any) { fmt.Fprintf(w, text+"\n", args...) },
+	}
+	begun, err := r.Begun()
+	if err != nil {
+		return err
+	}
+	if ch.Nothing() && begun == 0 {
+		return write(w, fmt.Appendf(nil, "ConfigMap %s has this configuration already\n", ch.Target.Name()))
+	}
+	if a.dry {
+		return dryRun(cmd, ch, a.watch, begun)
+	}
+	if a.watch && len(ch.Skipped) > 0 && !a.skip {
+		n := ch.Skipped[0]
+		return &fleet.Unreachable{Why: fmt.Sprintf("%d of the nodes cannot be asked, the first is %s: %s\n"+
+			"Nothing is written. --skip-unreachable leaves them out; they take the configuration when it is in force for all", len(ch.Skipped), n.Name, n.Why())}
+	}
+	if a.watch {
+		if begun > 0 {
+			r.Say("going on: %d of %d nodes have it", begun, len(ch.Nodes))
+		}
+		if err := r.Run(cmd.Context()); err != nil {
+			return err
+		}
+		r.Say("done: %d nodes", len(ch.Nodes))
+		return nil
+	}
+	if begun > 0 {
+		return fmt.Errorf("a rollout of this is under way on %d nodes: go on with --watch, or take it back with --abort", begun)
+	}
+	if err := ch.Apply(cmd.Context()); err != nil {
+		return err
+	}
+	r.Say("ConfigMap %s/%s written; %d nodes take it now: kubectl trimtab nodes", ch.Maps.Namespace, ch.Target.Name(), len(ch.Nodes))
+	return nil
+}
+
+func dryRun(cmd *cobra.Command, ch *fleet.Change, watch bool, begun int) error {
+	w := cmd.OutOrStdout()
+	if err := write(w, difference(ch)); err != nil {
+		return err
+	}
+	var names []string
+	for _, n := range ch.Nodes {
+		names = append(names, n.Name)
+	}
+	how := "all at once"
+	if watch {
+		how = "one after another"
+	}
+	fmt.Fprintf(w, "%d nodes, %s: %s\n", len(names), how, strings.Join(names, " "))
+	if begun > 0 {
+		fmt.Fprintf(w, "%d of them have it already\n", begun)
+	}
+	for _, n := range ch.Skipped {
+		fmt.Fprintf(w, "cannot be asked: %s: %s\n", n.Name, n.Why())
+	}
+	fmt.Fprintln(w, "nothing is written (--dry-run)")
+	return nil
+}
+
+func (p *plugin) abort(cmd *cobra.Command) error {
+	c, found, err := p.all(cmd.Context())
+	if err != nil {
+		return err
+	}
+	namespace, err := found.Namespace()
+	if err != nil {
+		return err
+	}
+	maps, err := c.Maps(cmd.Context(), namespace)
+	if err != nil {
+		return err
+	}
+	nodes, err := maps.Abort(cmd.Context())
+	w := cmd.OutOrStdout()
+	if len(nodes) > 0 {
+		fmt.Fprintf(w, "taken back from %d nodes: %s\n", len(nodes), strings.Join(nodes, " "))
+	} else if err == nil {
+		fmt.Fprintln(w, "no rollout is under way")
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/fleet"
+)
+
+// finding is a problem of a node.
+type finding struct {
+	Node  string `json:"node"`
+	Check string `json:"check"`
+	Found string `json:"found"`
+	Why   string `json:"why,omitempty"`
+	Do    string `json:"do,omitempty"`
+}
+
+func newDoctor(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor [NODE]",
+		Short: "Problems of all nodes, and what to do about each",
+		Long: `Runs 'trimtab doctor' in the agents' pods and prints the problems, with what to do about
+each. An agent that does not answer, an agent that is not ready and a node without an
+agent are problems too. The pods see only what is mounted in them, so checks of other
+files of the node are left out: run 'trimtab doctor' on the node for those.
+
+The exit code is 1 if there is a problem.`,
+		Example: "  kubectl trimtab doctor\n  kubectl trimtab doctor worker-1 -o yaml",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, found, err := p.all(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			n, err := found.Only(args[0])
+			if err != nil {
+				return err
+			}
+			found.Nodes = []fleet.Node{n}
+		}
+		if found.NoNodes != nil {
+			warn(cmd, "nodes without an agent are not checked: %v", found.NoNodes)
+		}
+		lists := fleet.Each(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) []finding {
+			return p.examine(ctx, c, n)
+		}, progress(cmd, len(found.Nodes)))
+		return report(cmd, out, lists)
+	}
+	return cmd
+}
+
+// The names of two checks. An agent that is attached has found its runtime; its pod
+// need not have the socket by which the doctor looks for one.
+const (
+	runtimeCheck = "runtime"
+	agentCheck   = "agent"
+)
+
+// report prints the problems of all nodes; it is an error if there is one.
+func report(cmd *cobra.Command, out *format, lists [][]finding) error {
+	all := []finding{}
+	ill := 0
+	for _, l := range lists {
+		all = append(all, l...)
+		if len(l) > 0 {
+			ill++
+		}
+	}
+	w := cmd.OutOrStdout()
+	err := out.print(w, all, func() error {
+		for _, f := range all {
+			fmt.Fprintf(w, "%s  %s: %s\n", clean(f.Node), clean(f.Check), clean(f.Found))
+			for _, line := range [][2]string{{"why", f.Why}, {"do", f.Do}} {
+				if line[1] != "" {
+					fmt.Fprintf(w, "    %s: %s\n", line[0], clean(line[1]))
+				}
+			}
+		}
+		if len(all) == 0 {
+			fmt.Fprintf(w, "no problems on %d nodes\n", len(lists))
+		}
+		return nil
+	})
+	if err == nil && len(all) > 0 {
+		err = fmt.Errorf("%d problems on %d of %d nodes", len(all), ill, len(lists))
+	}
+	return err
+}
+
+// examine returns the problems of a node.
+func (p *plugin) examine(ctx context.Context, c *fleet.Cluster, n fleet.Node) []finding {
+	if why := n.Why(); why != "" {
+		return []finding{{Node: n.Name, Check: "agent", Found: why}}
+	}
+	args := []string{"doctor"}
+	if n.Agent.Config != "" {
+		args = append(args, "--config", n.Agent.Config)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	r, err := fleet.Ask[fleet.Report](ctx, c, n.Agent, nil, args...)
+	if err != nil && len(r.Checks) == 0 {
+		return []finding{{
+			Node: n.Name, Check: "agent", Found: err.Error(),
+			Do: fmt.Sprintf("kubectl -n %s logs %s -c %s", n.Agent.Namespace, n.Agent.Pod, fleet.Container),
+		}}
+	}
+	var all []finding
+	for _, k := range r.Checks {
+		if k.Result == "problem" && (k.Name != runtimeCheck || !r.OK(agentCheck)) {
+			all = append(all, finding{Node: n.Name, Check: k.Name, Found: k.Found, Why: k.Why, Do: k.Do})
+		}
+	}
+	if len(all) == 0 && !n.Agent.Ready {
+		all = append(all, finding{
+			Node: n.Name, Check: "ready", Found: "pod " + n.Agent.Pod + " is not ready",
+			Do: fmt.Sprintf("kubectl trimtab status %s; kubectl -n %s describe pod %s", n.Name, n.Agent.Namespace, n.Agent.Pod),
+		})
+	}
+	return all
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/fleet"
+)
+
+func newEvents(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events [NODE]",
+		Short: "What agents decided, event by event",
+		Long: `Prints the agents' journals: with a node, what 'trimtab events' prints there; without,
+those of all nodes by time, a line for each event. With -o json each line is one event,
+with the node's name. With -f it continues with new events until interrupted.`,
+		Example: "  kubectl trimtab events worker-1 -f\n  kubectl trimtab events -o json | jq 'select(.problems)'",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	out := addFormat(cmd, "table", "json")
+	follow := cmd.Flags().BoolP("follow", "f", false, "continue with new events until interrupted")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ask := []string{"events", fmt.Sprintf("--follow=%t", *follow)}
+		if len(args) == 1 && out.is == "table" {
+			return p.stream(cmd, args[0], ask)
+		}
+		c, found, err := p.all(cmd.Context())
+		if err != nil {
+			return err
+		}
+		nodes := found.Agents()
+		if len(args) == 1 {
+			n, err := found.Only(args[0])
+			if err != nil {
+				return err
+			}
+			nodes = []fleet.Node{n}
+		}
+		s := &journals{cluster: c, out: cmd.OutOrStdout(), json: out.is == "json", ask: append(ask, "-o", "json")}
+		if *follow {
+			p.timeout, p.parallel = 0, max(len(nodes), 1)
+		}
+		return s.print(cmd, p, nodes, *follow)
+	}
+	return cmd
+}
+
+// stream runs the agent's program until it ends or the user interrupts it.
+func (p *plugin) stream(cmd *cobra.Command, node string, args []string) error {
+	c, a, err := p.one(cmd.Context(), node)
+	if err != nil {
+		return err
+	}
+	err = c.Run(cmd.Context(), a, args, fleet.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+	return interrupted(cmd.Context(), err)
+}
+
+// interrupted is no error where the user ended what has no end, and a quiet one where
+// the agent's program has said on standard error what was wrong.
+func interrupted(ctx context.Context, err error) error {
+	var exit *fleet.Exit
+	switch {
+	case ctx.Err() != nil:
+		return nil //nolint:nilerr // whatever broke, it broke because the user ended it
+	case errors.As(err, &exit):
+		return &quiet{exit.Code}
+	}
+	return err
+}
+
+// event is what is printed of an event of any node.
+type event struct {
+	Time      time.Time `json:"time"`
+	Kind      string    `json:"kind"`
+	Pod       string    `json:"pod"`
+	Container string    `json:"container"`
+	Changed   []string  `json:"changed"`
+	Problems  []struct {
+		Key    string `json:"key"`
+		Reason string `json:"reason"`
+	} `json:"problems"`
+	Rejected string `json:"rejected"`
+
+	node string
+	raw  map[string]json.RawMessage
+}
+
+// journals prints the events of many nodes.
+type journals struct {
+	cluster *fleet.Cluster
+	json    bool
+	ask     []string
+
+	mu  sync.Mutex // guards out: nodes are followed side by side
+	out io.Writer
+}
+
+// print prints what the nodes' agents say: as it comes if follow is set, else by time.
+func (j *journals) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, follow bool) error {
+	type answer struct {
+		events []event
+		err    error
+	}
+	all := fleet.Each(cmd.Context(), nodes, p.parallel, func(ctx context.Context, n fleet.Node) (a answer) {
+		take := func(e event) error { a.events = append(a.events, e); return nil }
+		if follow {
+			take = j.write
+		} else {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, p.timeout)
+			defer cancel()
+		}
+		a.err = j.read(ctx, n, take)
+		return a
+	}, nil)
+	var events []event
+	silent := 0
+	for i, a := range all {
+		events = append(events, a.events...)
+		if a.err != nil && cmd.Context().Err() == nil {
+			silent++
+			warn(cmd, "node %s: %v", nodes[i].Name, a.err)
+		}
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.node, b.node)) })
+	for _, e := range events {
+		if err := j.write(e); err != nil {
+			return err
+		}
+	}
+	if silent > 0 {
+		return &fleet.Unreachable{Why: fmt.Sprintf("%d of %d agents did not answer", silent, len(nodes))}
+	}
+	return nil
+}
+
+// read hands the events of a node to take.
+func (j *journals) read(ctx context.Context, n fleet.Node, take func(event) error) error {
+	if why := n.Why(); why != "" {
+		return &fleet.Unreachable{Why: why}
+	}
+	r, w := io.Pipe()
+	var words bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		err := j.cluster.Run(ctx, n.Agent, j.ask, fleet.Streams{Out: w, Err: &words})
+		var exit *fleet.Exit
+		if errors.As(err, &exit) {
+			exit.Message = strings.TrimSpace(words.String())
+		}
+		ended <- err
+		w.CloseWithError(err) // nil is the end of the file
+	}()
+	err := decode(n.Name, r, take)
+	r.CloseWithError(err)
+	if ran := <-ended; ran != nil {
+		return ran
+	}
+	return err
+}
+
+func decode(node string, r io.Reader, take func(event) error) error {
+	for in := json.NewDecoder(bufio.NewReader(r)); ; {
+		e := event{node: node}
+		switch err := in.Decode(&e.raw); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read events: %w", err)
+		}
+		whole, err := json.Marshal(e.raw)
+		if err == nil {
+			err = json.Unmarshal(whole, &e)
+		}
+		if err != nil {
+			return fmt.Errorf("read an event: %w", err)
+		}
+		if err := take(e); err != nil {
+			return err
+		}
+	}
+}
+
+// write prints an event.
+func (j *journals) write(e event) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.json {
+		return write(j.out, []byte(e.String()+"\n"))
+	}
+	name, err := json.Marshal(e.node)
+	if err != nil {
+		return fmt.Errorf("encode an event: %w", err)
+	}
+	e.raw["node"] = name
+	b, err := json.Marshal(e.raw)
+	if err != nil {
+		return fmt.Errorf("encode an event: %w", err)
+	}
+	return write(j.out, append(b, '\n'))
+}
+
+// String is an event on one line.
+func (e event) String() string {
+	s := fmt.Sprintf("%s %s %s", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.node, e.Kind)
+	if e.Pod != "" {
+		s += " " + strings.TrimSuffix(e.Pod+"/"+e.Container, "/")
+	}
+	if e.Rejected != "" {
+		s += "; refused: " + e.Rejected
+	}
+	for _, p := range e.Problems {
+		s += "; problem: " + strings.TrimPrefix(p.Key+": "+p.Reason, ": ")
+	}
+	for _, c := range e.Changed {
+		s += "; " + c
+	}
+	return clean(s)
+}

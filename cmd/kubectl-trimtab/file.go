@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// addFile gives a command the flag -f.
+func addFile(cmd *cobra.Command, of string) *string {
+	file := cmd.Flags().StringP("filename", "f", "", "the `file` with the "+of+"; - is standard input (required)")
+	// The flag was made in the line above.
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	return file
+}
+
+// read reads a file, or standard input for -.
+func read(file string, in io.Reader) ([]byte, error) {
+	if file == "" {
+		return nil, &misuse{errors.New("-f is needed: the file to read, or - for standard input")}
+	}
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, &misuse{err}
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := readAll(in)
+	if err != nil {
+		return nil, &misuse{fmt.Errorf("read %s: %w", file, err)}
+	}
+	return b, nil
+}

@@ -1,0 +1,32 @@
+// Command kubectl-trimtab asks the agents of a cluster, and rolls configurations out to
+// them: as `kubectl trimtab` where it is on PATH, or by itself. It runs the agents' own
+// program in their pods (pods/exec).
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubeconfig files with oidc
+	"k8s.io/klog/v2"
+)
+
+//go:generate go test -run ^TestDocs$ . -update
+
+func main() {
+	// client-go logs what it returns as errors, too, in words for its developers.
+	klog.SetOutput(io.Discard)
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL"} {
+		_ = flags.Set(name, value) // both were made in the line above
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trimtab/trimtab/internal/fleet"
+)
+
+// row is a node in the table of nodes.
+type row struct {
+	Node       string `json:"node"`
+	Agent      string `json:"agent,omitempty"` // namespace/pod
+	Version    string `json:"version,omitempty"`
+	Attachment string `json:"attachment,omitempty"`
+	Ready      bool   `json:"ready"`
+	Containers int    `json:"containers"`
+	// Problems counts what was asked for and is not in force.
+	Problems  int       `json:"problems"`
+	ConfigGen uint64    `json:"configGeneration,omitempty"`
+	Started   time.Time `json:"started,omitzero"`
+	// Reason is why the agent was not asked or did not answer.
+	Reason string `json:"reason,omitempty"`
+	// Note is what is wrong with an agent that answers.
+	Note string `json:"note,omitempty"`
+
+	unreachable bool
+}
+
+func newNodes(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nodes",
+		Short: "All nodes and their agents, a line each",
+		Long: `Asks the agents of all nodes and prints a line for each node: the agent's version, its
+attachment to the runtime, whether its pod is ready, containers, problems (values that
+are not in force and requests that were refused), the generation of its configuration
+and its age. Nodes without an agent, and agents that do not answer, are shown with the
+reason; if an agent does not answer, the exit code is 3.`,
+		Example: "  kubectl trimtab nodes\n  kubectl trimtab nodes -o json | jq '.[] | select(.problems > 0).node'",
+		Args:    cobra.NoArgs,
+	}
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, found, err := p.all(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if found.NoNodes != nil {
+			warn(cmd, "nodes without an agent are not shown: %v", found.NoNodes)
+		}
+		rows := fleet.Each(cmd.Context(), found.Nodes, p.parallel, func(ctx context.Context, n fleet.Node) row {
+			return p.row(ctx, c, n)
+		}, progress(cmd, len(found.Nodes)))
+		w := cmd.OutOrStdout()
+		if err := out.print(w, rows, func() error { return table(w, rowHead, cells(rows)) }); err != nil {
+			return err
+		}
+		for _, v := range skew(rows) {
+			warn(cmd, "%s", v)
+		}
+		if n := count(rows, func(r row) bool { return r.unreachable }); n > 0 {
+			return &fleet.Unreachable{Why: fmt.Sprintf("%d of %d agents did not answer", n, count(rows, func(r row) bool { return r.Agent != "" }))}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// row asks the agent of a node.
+func (p *plugin) row(ctx context.Context, c *fleet.Cluster, n fleet.Node) row {
+	r := row{Node: n.Name, Reason: n.Why()}
+	if n.Agent == nil {
+		return r
+	}
+	r.Agent, r.Started = n.Agent.Namespace+"/"+n.Agent.Pod, n.Agent.Started
+	if r.unreachable = r.Reason != ""; r.unreachable {
+		return r
+	}
+	s, err := p.status(ctx, c, n.Agent)
+	if err != nil {
+		r.Reason, r.unreachable = err.Error(), true
+		return r
+	}
+	r.Version, r.Attachment, r.Containers, r.Problems, r.ConfigGen = s.Version, s.Attachment(), len(s.Containers), s.Violations(), s.ConfigGen
+	r.Ready, r.Note = n.Agent.Ready, s.Fault()
+	if !s.Started.IsZero() { // the process that answers: an agent that is no pod has another age than the pod
+		r.Started = s.Started
+	}
+	return r
+}
+
+// status asks an agent for its state, within the time for one answer.
+func (p *plugin) status(ctx context.Context, c *fleet.Cluster, a *fleet.Agent) (fleet.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	return fleet.Ask[fleet.Status](ctx, c, a, nil, "status")
+}
+
+const rowHead = "NODE\tVERSION\tATTACHMENT\tREADY\tCONTAINERS\tPROBLEMS\tCONFIG\tAGE\tNOTE"
+
+func cells(rows []row) [][]string {
+	var all [][]string
+	for _, r := range rows {
+		if r.Reason != "" {
+			all = append(all, []string{r.Node, "", "", "", "", "", "", age(r.Started), r.Reason})
+			continue
+		}
+		ready := "no"
+		if r.Ready {
+			ready = "yes"
+		}
+		all = append(all, []string{
+			r.Node, r.Version, r.Attachment, ready, strconv.Itoa(r.Containers), strconv.Itoa(r.Problems),
+			strconv.FormatUint(r.ConfigGen, 10), age(r.Started), r.Note,
+		})
+	}
+	return all
+}
+
+// skew says where versions differ, among agents or from this program.
+func skew(rows []row) []string {
+	of := map[string]int{}
+	var versions []string
+	for _, r := range rows {
+		if r.Version == "" {
+			continue
+		}
+		if of[r.Version]++; of[r.Version] == 1 {
+			versions = append(versions, r.Version)
+		}
+	}
+	slices.Sort(versions)
+	var all []string
+	if len(versions) > 1 {
+		var each []string
+		for _, v := range versions {
+			each = append(each, fmt.Sprintf("%d run %s", of[v], v))
+		}
+		all = append(all, "the agents' versions differ: "+strings.Join(each, ", "))
+	}
+	if own := build().Version; len(versions) > 0 && !slices.Contains(versions, own) {
+		all = append(all, fmt.Sprintf("this plugin is %s and no agent is: what it does not know is not shown", own))
+	}
+	return all
+}
+
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, x := range all {
+		if is(x) {
+			n++
+		}
+	}
+	return n
+}
+
+// code is an agent's own exit code of an error; 0 if it has none.
+func code(err error) int {
+	var exit *fleet.Exit
+	if errors.As(err, &exit) {
+		return exit.Code
+	}
+	return exitOK
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/fleet"
+)
+
+// The exit codes, which are those of the agent's own commands.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+)
+
+// exitCodes is the text of help exit-codes.
+const exitCodes = `Every subcommand ends with one of these exit codes, which are those of trimtab on a node:
+
+  0  done
+  1  it failed, or the answer is no: an unknown pod, a problem found by doctor, a pod that
+     would be refused, a rollout that stopped
+  2  wrong use or bad input: an unknown flag or command, a refused configuration
+  3  the API server or an agent is not reachable, or your role lacks a rule`
+
+// streams are those of the process.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// misuse is an error of how a command was called or of what it was given.
+type misuse struct{ err error }
+
+func (m *misuse) Error() string { return m.err.Error() }
+func (m *misuse) Unwrap() error { return m.err }
+
+// quiet is an exit code whose reason has been printed already.
+type quiet struct{ code int }
+
+func (q *quiet) Error() string { return fmt.Sprintf("exit code %d", q.code) }
+
+// run runs one command and returns the exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	root, begun := newRoot() //nolint:contextcheck // the commands get the context when they run
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	var said *quiet
+	if errors.As(err, &said) {
+		return said.code
+	}
+	code := exitCode(err, *begun)
+	if err != nil {
+		fmt.Fprintf(s.err, "kubectl trimtab: %v\n", err)
+		if code == exitUsage && !*begun {
+			fmt.Fprintln(s.err, "Run 'kubectl trimtab --help', or a command with --help, for how to use it.")
+		}
+	}
+	return code
+}
+
+// exitCode tells errors apart.
+func exitCode(err error, begun bool) int {
+	var (
+		wrong       *misuse
+		bad         *config.Error
+		exit        *fleet.Exit
+		unreachable *fleet.Unreachable
+		forbidden   *fleet.Forbidden
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case !begun, errors.As(err, &wrong), errors.As(err, &bad):
+		return exitUsage
+	case errors.As(err, &exit):
+		return exit.Code
+	case errors.As(err, &unreachable), errors.As(err, &forbidden):
+		return exitUnreachable
+	}
+	return exitFailure
+}
+
+// plugin is what all commands share: how the cluster is reached.
+type plugin struct {
+	kubeconfig clientcmd.ClientConfigLoadingRules
+	overrides  clientcmd.ConfigOverrides
+	agents     string
+	timeout    time.Duration
+	parallel   int
+}
+
+// newRoot returns the tree of commands, and whether one of them has begun.
+func newRoot() (*cobra.Command, *bool) {
+	begun := new(bool)
+	p := &plugin{kubeconfig: *clientcmd.NewDefaultClientConfigLoadingRules()}
+	root := &cobra.Command{
+		Use:   "kubectl-trimtab",
+		Short: "Ask the Trimtab agents of a cluster, and roll configurations out to them",
+		Long: `Asks the Trimtab agents of all nodes or of one, and rolls out configurations node by
+node. It finds the agents' pods through the API server and runs their own program in
+them (pods/exec), so agents need no open port.
+
+Anywhere on PATH, it is 'kubectl trimtab'. It reads the same kubeconfig files.`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl trimtab"},
+		Args:              cobra.NoArgs,
+		RunE:              showHelp,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { *begun = true; return nil },
+	}
+	p.addFlags(root.PersistentFlags())
+	root.AddCommand(
+		newNodes(p), newStatus(p), newTop(p), newExplain(p), newEvents(p), newDoctor(p), newPlan(p), newConfig(p), newVersion(p),
+		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes},
+	)
+	return root, begun
+}
+
+// addFlags adds kubectl's flags for clusters, and ours for agents.
+func (p *plugin) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&p.kubeconfig.ExplicitPath, "kubeconfig", "", "kubeconfig `file` (default $KUBECONFIG, else ~/.kube/config)")
+	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.StringVar(&p.agents, "agent-namespace", "", "namespace of the agents' pods (default: found by label in all namespaces)")
+	flags.DurationVar(&p.timeout, "timeout", 20*time.Second, "how long one agent may take to answer")
+	flags.IntVar(&p.parallel, "parallel", 20, "how many agents are asked at a time")
+}
+
+// connect reads the kubeconfig; namespace is that of its context or of -n.
+func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
+	if p.parallel < 1 || p.timeout <= 0 {
+		return nil, "", &misuse{errors.New("--parallel and --timeout have to be above zero")}
+	}
+	file := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&p.kubeconfig, &p.overrides)
+	conf, err := file.ClientConfig()
+	if err != nil {
+		return nil, "", &misuse{fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig or $KUBECONFIG", err)}
+	}
+	conf.UserAgent = "kubectl-trimtab/" + build().Version
+	if namespace, _, err = file.Namespace(); err != nil {
+		return nil, "", &misuse{fmt.Errorf("read the kubeconfig: %w", err)}
+	}
+	c, err = fleet.Connect(conf, p.agents)
+	return c, namespace, err
+}
+
+// all connects and finds the nodes.
+func (p *plugin) all(ctx context.Context) (*fleet.Cluster, fleet.Found, error) {
+	c, _, err := p.connect()
+	if err != nil {
+		return nil, fleet.Found{}, err
+	}
+	found, err := c.Find(ctx)
+	return c, found, err
+}
+
+// one connects and finds the agent of a node.
+func (p *plugin) one(ctx context.Context, node string) (*fleet.Cluster, *fleet.Agent, error) {
+	c, found, err := p.all(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := found.Only(node)
+	if err != nil {
+		return nil, nil, err
+	}
+	if why := n.Why(); why != "" {
+		return nil, nil, &fleet.Unreachable{Why: "node " + node + ": " + why}
+	}
+	return c, n.Agent, nil
+}
+
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/trimtab/trimtab/internal/fleet"
+)
+
+func newTop(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "top NODE",
+		Short: "Watch a node: how busy each CPU is, who may use it, what waits",
+		Long: `Runs 'trimtab top' in the agent's pod, on this terminal: q ends, space pauses, s sorts by
+name or by use. Without a terminal, or with --once, it prints one picture.`,
+		Example: "  kubectl trimtab top worker-1\n  kubectl trimtab top worker-1 --once",
+		Args:    cobra.ExactArgs(1),
+	}
+	every := cmd.Flags().Duration("every", time.Second, "time between two readings, at least 100ms")
+	once := cmd.Flags().Bool("once", false, "print one picture and end")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ask := []string{"top", "--every", every.String()}
+		in, inIs := terminal(cmd.InOrStdin())
+		out, outIs := terminal(cmd.OutOrStdout())
+		if *once || !inIs || !outIs {
+			return p.relay(cmd, args[0], nil, append(ask, "--once")...)
+		}
+		c, a, err := p.one(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return onTerminal(cmd.Context(), in, out, func(sizes remotecommand.TerminalSizeQueue) error {
+			return c.Run(cmd.Context(), a, ask, fleet.Streams{In: in, Out: out, Sizes: sizes})
+		})
+	}
+	return cmd
+}
+
+// onTerminal runs f while the terminal hands on each key, and restores the terminal.
+func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.TerminalSizeQueue) error) error {
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = term.Restore(int(in.Fd()), before) }()
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	defer signal.Stop(changed)
+	err = f(&sizes{ctx: ctx, out: out, changed: changed})
+	var exit *fleet.Exit
+	if errors.As(err, &exit) {
+		return &quiet{exit.Code} // the terminal shows why
+	}
+	return err
+}
+
+// sizes tells the size of a terminal, at first and when it changes.
+type sizes struct {
+	ctx     context.Context //nolint:containedctx // Next has no parameter for it
+	out     *os.File
+	changed chan os.Signal
+	told    bool
+}
+
+// Next waits for the next size; nil is the end.
+func (s *sizes) Next() *remotecommand.TerminalSize {
+	if s.told {
+		select {
+		case <-s.changed:
+		case <-s.ctx.Done():
+			return nil
+		}
+	}
+	s.told = true
+	w, h, err := term.GetSize(int(s.out.Fd()))
+	if err != nil {
+		return nil
+	}
+	return &remotecommand.TerminalSize{Width: uint16(w), Height: uint16(h)} //nolint:gosec // terminals are small
+}

@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Status is what the plugin reads of `trimtab status -o json`. Agents may be older or
+// newer than the plugin: a field that it does not know is ignored, one that is missing
+// is empty. The words are those of internal/report/api.
+type Status struct {
+	Version     string       `json:"version"`
+	Started     time.Time    `json:"started"`
+	Standby     string       `json:"standby"`
+	Released    bool         `json:"released"`
+	ConfigGen   uint64       `json:"configGeneration"`
+	ConfigError string       `json:"configError"`
+	Unsaved     []string     `json:"unsaved"`
+	Attachments []Attachment `json:"attachments"`
+	Containers  []struct {
+		Pod   string `json:"pod"`
+		State string `json:"state"`
+	} `json:"containers"`
+	Unapplied int `json:"unapplied"`
+	Problems  int `json:"problems"`
+	Cluster   *struct {
+		Error  string `json:"error"`
+		Config *struct {
+			Waiting string `json:"waiting"`
+			Layers  []struct {
+				Name    string `json:"name"`
+				Version string `json:"version"`
+			} `json:"layers"`
+			Refused string `json:"refused"`
+		} `json:"config"`
+	} `json:"cluster"`
+}
+
+// Attachment is a connection to the runtime.
+type Attachment struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Runtime string `json:"runtime"`
+	InForce string `json:"inForce"`
+}
+
+// Attachment names the connections and their states.
+func (s Status) Attachment() string {
+	var all []string
+	for _, a := range s.Attachments {
+		all = append(all, a.Name+" "+a.State)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Attached says whether a connection to the runtime works.
+func (s Status) Attached() bool {
+	for _, a := range s.Attachments {
+		if a.State == "connected" || a.State == "synchronised" {
+			return true
+		}
+	}
+	return false
+}
+
+// Takes says whether the agent has a version of a layer in force, "" for none; an agent
+// that does not read ConfigMaps, or refused them, is an error.
+func (s Status) Takes(layer, version string) (bool, error) {
+	if s.Cluster == nil || s.Cluster.Config == nil {
+		return false, fmt.Errorf("the agent does not read ConfigMaps: its file needs cluster: {enabled: true}")
+	}
+	c := s.Cluster.Config
+	if c.Refused != "" {
+		return false, fmt.Errorf("the agent refuses the configuration: %s", strings.ReplaceAll(c.Refused, "\n", "; "))
+	}
+	for _, l := range c.Layers {
+		if l.Name == layer {
+			return l.Version == version, nil
+		}
+	}
+	return version == "", nil
+}
+
+// Violations counts what was asked for and is not in force.
+func (s Status) Violations() int { return s.Unapplied + s.Problems }
+
+// Fault says in one line what is wrong with the agent itself; "" for nothing.
+func (s Status) Fault() string {
+	switch {
+	case s.ConfigError != "":
+		return "configuration not in force: " + strings.ReplaceAll(s.ConfigError, "\n", "; ")
+	case s.Standby != "":
+		return "standby: " + s.Standby
+	case s.Released:
+		return "released: it decides nothing"
+	case len(s.Unsaved) > 0:
+		return "not on disk: " + strings.Join(s.Unsaved, "; ")
+	}
+	return ""
+}
+
+// Report is what the plugin reads of `trimtab doctor -o json`.
+type Report struct {
+	Problems int     `json:"problems"`
+	Unknown  int     `json:"couldNotTell"`
+	Checks   []Check `json:"checks"`
+}
+
+// OK says whether the check of this name found no problem.
+func (r Report) OK(name string) bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name && c.Result == "ok" })
+}
+
+// Check is one check of the doctor.
+type Check struct {
+	Name   string `json:"check"`
+	Result string `json:"result"` // "ok", "problem", "could not tell"
+	Found  string `json:"found"`
+	Why    string `json:"why"`
+	Do     string `json:"do"`
+}
+
+// Outlook is what the plugin reads of `trimtab plan -o json`.
+type Outlook struct {
+	Containers []struct {
+		Pod  string `json:"pod"`
+		Name string `json:"container"`
+		CPUs string `json:"cpus"`
+	} `json:"containers"`
+	Rejected []struct {
+		Pod       string `json:"pod"`
+		Container string `json:"container"`
+		Reason    string `json:"reason"`
+	} `json:"rejected"`
+	Moves []Move `json:"moves"`
+}
+
+// Move is a container that would get other CPUs.
+type Move struct {
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+	Before    string `json:"before"`
+	After     string `json:"after"`
+}
+
+// Ask runs the agent's program with -o json and decodes its answer. An answer that
+// comes with a non-zero exit code is decoded too, and the *Exit returned with it.
+func Ask[T any](ctx context.Context, c *Cluster, a *Agent, in []byte, args ...string) (T, error) {
+	var answer T
+	out, err := c.Output(ctx, a, in, append(args, "-o", "json")...)
+	if len(out) == 0 && err != nil {
+		return answer, err
+	}
+	if wrong := json.Unmarshal(out, &answer); wrong != nil && err == nil {
+		return answer, fmt.Errorf("read the answer of pod %s to %q: %w", a.Pod, strings.Join(args, " "), wrong)
+	}
+	return answer, err
+}

@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// Selector finds the pods of agents: the label that the chart gives them.
+	Selector = "app.kubernetes.io/name=trimtab"
+	// Container is the agent's container in its pod.
+	Container = "trimtab"
+	// page is how many objects the API server is asked for at once.
+	page = 500
+)
+
+var (
+	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+)
+
+// Cluster is a connection to an API server, as one user.
+type Cluster struct {
+	config  *rest.Config
+	objects dynamic.Interface
+	// agents is the namespace with the agents' pods; "" for all namespaces.
+	agents string
+}
+
+// Connect makes a connection; nothing is asked yet. Agents are looked for in
+// namespace agents, "" for all.
+func Connect(c *rest.Config, agents string) (*Cluster, error) {
+	c = rest.CopyConfig(c)
+	// One user asks each node once or twice: the limits of client-go (5 a second) are made for controllers.
+	c.QPS, c.Burst = 100, 200
+	d, err := dynamic.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server %s: %w", c.Host, err)
+	}
+	return &Cluster{config: c, objects: d, agents: agents}, nil
+}
+
+// PodNode returns the node that a pod is bound to.
+func (c *Cluster) PodNode(ctx context.Context, namespace, name string) (string, error) {
+	u, err := c.objects.Resource(pods).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", &NotFound{fmt.Sprintf("there is no pod %s/%s: is it in another namespace (-n)?", namespace, name)}
+	case err != nil:
+		return "", c.refused(err, "get", "pods", namespace)
+	}
+	node, _, _ := unstructured.NestedString(u.Object, "spec", "nodeName")
+	if node == "" {
+		return "", &NotFound{fmt.Sprintf("pod %s/%s has no node yet: kubectl describe pod says why it is not scheduled", namespace, name)}
+	}
+	return node, nil
+}
+
+// list reads all objects of a resource, in pages.
+func (c *Cluster) list(ctx context.Context, of schema.GroupVersionResource, namespace, labels string) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	o := metav1.ListOptions{LabelSelector: labels, Limit: page}
+	for {
+		l, err := c.objects.Resource(of).Namespace(namespace).List(ctx, o)
+		if err != nil {
+			return nil, c.refused(err, "list", of.Resource, namespace)
+		}
+		all = append(all, l.Items...)
+		if o.Continue = l.GetContinue(); o.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// pod reads the fields of a pod into their types.
+func pod(u unstructured.Unstructured) (corev1.Pod, error) {
+	var p corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
+		return p, fmt.Errorf("read pod %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	}
+	return p, nil
+}
+
+// ready asks whether an agent's pod is ready.
+func (c *Cluster) ready(ctx context.Context, a *Agent) (bool, error) {
+	u, err := c.objects.Resource(pods).Namespace(a.Namespace).Get(ctx, a.Pod, metav1.GetOptions{})
+	if err != nil {
+		return false, c.refused(err, "get", "pods", a.Namespace)
+	}
+	p, err := pod(*u)
+	if err != nil {
+		return false, err
+	}
+	now, _ := agentOf(p)
+	return now != nil && now.Down == "" && now.Ready, nil
+}

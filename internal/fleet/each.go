@@ -1,0 +1,33 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Each calls f for every node, at most parallel at a time, and returns the answers in
+// the nodes' order. done is called after each with how many are done; nil for nobody.
+func Each[T any](ctx context.Context, nodes []Node, parallel int, f func(context.Context, Node) T, done func(int)) []T {
+	answers := make([]T, len(nodes))
+	var (
+		group errgroup.Group
+		mu    sync.Mutex // guards ready, and calls done one at a time
+		ready int
+	)
+	group.SetLimit(parallel)
+	for i, n := range nodes {
+		group.Go(func() error {
+			answers[i] = f(ctx, n)
+			mu.Lock()
+			defer mu.Unlock()
+			if ready++; done != nil {
+				done(ready)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // f returns no error
+	return answers
+}

@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// NotFound says that what was named is not there, and where else to look.
+type NotFound struct{ Why string }
+
+// Error says it.
+func (n *NotFound) Error() string { return n.Why }
+
+// Unreachable says that the API server or an agent does not answer, and what to do.
+type Unreachable struct {
+	Why string
+	Err error // the cause; nil if there is none but Why
+}
+
+// Error says it, with the cause.
+func (u *Unreachable) Error() string {
+	if u.Err == nil {
+		return u.Why
+	}
+	return u.Why + ": " + u.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (u *Unreachable) Unwrap() error { return u.Err }
+
+// Forbidden says which rule the user lacks.
+type Forbidden struct {
+	Verb, Resource, Namespace string // Namespace is "" for all
+	Err                       error
+}
+
+// Error names the rule as RBAC writes it.
+func (f *Forbidden) Error() string {
+	where := "in all namespaces"
+	if f.Namespace != "" {
+		where = "in namespace " + f.Namespace
+	}
+	if f.Resource == "nodes" {
+		where = "in the cluster"
+	}
+	text := fmt.Sprintf("not allowed to %s %s %s: your role needs {apiGroups: [\"\"], resources: [%s], verbs: [%s]}",
+		f.Verb, f.Resource, where, f.Resource, f.Verb)
+	if f.Resource == "pods" && f.Verb == "list" && f.Namespace == "" {
+		text += ", or name the agents' namespace with --agent-namespace"
+	}
+	return text + "; docs/kubectl.md has a whole role"
+}
+
+// Unwrap returns the API server's answer.
+func (f *Forbidden) Unwrap() error { return f.Err }
+
+// refused explains how the API server answered a request.
+func (c *Cluster) refused(err error, verb, resource, namespace string) error {
+	var (
+		network net.Error
+		dial    *url.Error
+	)
+	switch {
+	case apierrors.IsForbidden(err):
+		return &Forbidden{Verb: verb, Resource: resource, Namespace: namespace, Err: err}
+	case apierrors.IsUnauthorized(err):
+		return &Unreachable{Why: fmt.Sprintf("the API server %s does not know you: log in again, or choose another --context", c.config.Host), Err: err}
+	case errors.As(err, &dial), errors.As(err, &network):
+		return &Unreachable{Why: fmt.Sprintf("the API server %s does not answer: check --context and the network", c.config.Host), Err: err}
+	}
+	return fmt.Errorf("%s %s: %w", verb, resource, err)
+}

@@ -1,0 +1,136 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// Program is the agent's program in its container; the image has it in PATH.
+const Program = "trimtab"
+
+// Streams are what a program in a pod reads and writes. Nil streams are not opened.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Sizes are those of the terminal that Out is; nil if it is none. With a terminal
+	// Err goes to Out.
+	Sizes remotecommand.TerminalSizeQueue
+}
+
+// Exit is a program's own exit code, other than 0.
+type Exit struct {
+	Code int
+	// Message is what it wrote to its standard error, if that was kept.
+	Message string
+}
+
+// Error says what the program said.
+func (e *Exit) Error() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	return fmt.Sprintf("it ended with exit code %d", e.Code)
+}
+
+// Run runs the agent's program with arguments in its pod, until it ends or ctx does.
+// Its own failure is an *Exit.
+func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) error {
+	if a.Down != "" {
+		return &Unreachable{Why: a.Down}
+	}
+	target, err := c.target(a, args, s)
+	if err != nil {
+		return err
+	}
+	// Servers and proxies before Kubernetes 1.30 speak only SPDY.
+	first, err := remotecommand.NewWebSocketExecutor(c.config, http.MethodGet, target.String())
+	if err != nil {
+		return fmt.Errorf("exec in pod %s: %w", a.Pod, err)
+	}
+	second, err := remotecommand.NewSPDYExecutor(c.config, http.MethodPost, target)
+	if err != nil {
+		return fmt.Errorf("exec in pod %s: %w", a.Pod, err)
+	}
+	both, err := remotecommand.NewFallbackExecutor(first, second, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return fmt.Errorf("exec in pod %s: %w", a.Pod, err)
+	}
+	err = both.StreamWithContext(ctx, remotecommand.StreamOptions{
+		Stdin: s.In, Stdout: s.Out, Stderr: s.stderr(), Tty: s.Sizes != nil, TerminalSizeQueue: s.Sizes,
+	})
+	return c.ended(ctx, a, err)
+}
+
+// stderr is nil with a terminal, which has one output.
+func (s Streams) stderr() io.Writer {
+	if s.Sizes != nil {
+		return nil
+	}
+	return s.Err
+}
+
+// target is the URL of an exec request.
+func (c *Cluster) target(a *Agent, args []string, s Streams) (*url.URL, error) {
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("the API server's address %s: %w", c.config.Host, err)
+	}
+	u := base.JoinPath("api/v1/namespaces", a.Namespace, "pods", a.Pod, "exec")
+	q := url.Values{"container": {Container}, "command": append([]string{Program}, args...)}
+	for name, on := range map[string]bool{"stdin": s.In != nil, "stdout": s.Out != nil, "stderr": s.stderr() != nil, "tty": s.Sizes != nil} {
+		if on {
+			q.Set(name, "true")
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u, nil
+}
+
+// ended explains how an exec ended.
+func (c *Cluster) ended(ctx context.Context, a *Agent, err error) error {
+	var exit exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exit) && exit.Exited():
+		return &Exit{Code: exit.ExitStatus()}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &Unreachable{Why: fmt.Sprintf("pod %s/%s did not answer in time (--timeout)", a.Namespace, a.Pod)}
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case apierrors.IsForbidden(err) || strings.Contains(err.Error(), "forbidden"):
+		// A refused upgrade of a connection is text alone.
+		return &Forbidden{Verb: "create", Resource: "pods/exec", Namespace: a.Namespace, Err: err}
+	}
+	return &Unreachable{Why: fmt.Sprintf("cannot run %s in pod %s/%s", Program, a.Namespace, a.Pod), Err: err}
+}
+
+// Output runs the agent's program and returns what it printed. An *Exit has what it
+// wrote to its standard error; what it printed is returned in any case.
+func (c *Cluster) Output(ctx context.Context, a *Agent, in []byte, args ...string) ([]byte, error) {
+	var out, words bytes.Buffer
+	s := Streams{Out: &out, Err: &words}
+	if in != nil {
+		s.In = bytes.NewReader(in)
+	}
+	err := c.Run(ctx, a, args, s)
+	var exit *Exit
+	if errors.As(err, &exit) {
+		exit.Message = strings.TrimPrefix(strings.TrimSpace(words.String()), Program+": ")
+	}
+	return out.Bytes(), err
+}

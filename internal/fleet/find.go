@@ -1,0 +1,176 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Agent is an agent's pod.
+type Agent struct {
+	Namespace, Pod string
+	// Started is when its container started; zero if it does not run.
+	Started time.Time
+	// Ready: the kubelet's readiness probe says so.
+	Ready bool
+	// Down is why the program cannot be run in it; "" if it can.
+	Down string
+	// Config is the configuration file that the container is started with; "" for none.
+	Config string
+}
+
+// Node is a node of the cluster and its agent.
+type Node struct {
+	Name   string
+	Labels map[string]string
+	// Agent is nil for a node without a pod of ours.
+	Agent *Agent
+	// Unschedulable: the node is cordoned.
+	Unschedulable bool
+}
+
+// Found is what Find returns.
+type Found struct {
+	Nodes []Node // by name
+	// NoNodes is why nodes without an agent are not among them; nil if they are.
+	NoNodes error
+}
+
+// Find returns the nodes of the cluster with their agents. A user that may not list
+// nodes gets those that have one.
+func (c *Cluster) Find(ctx context.Context) (Found, error) {
+	all, err := c.list(ctx, pods, c.agents, Selector)
+	if err != nil {
+		return Found{}, err
+	}
+	by := map[string]Node{}
+	for _, u := range all {
+		p, err := pod(u)
+		if err != nil {
+			return Found{}, err
+		}
+		a, ours := agentOf(p)
+		if node := p.Spec.NodeName; ours && node != "" {
+			by[node] = Node{Name: node, Agent: better(by[node].Agent, a)}
+		}
+	}
+	if len(by) == 0 {
+		return Found{}, c.noAgents(len(all))
+	}
+	listed, err := c.list(ctx, nodes, "", "")
+	for _, u := range listed {
+		n := by[u.GetName()]
+		cordoned, _ := u.Object["spec"].(map[string]any)
+		n.Unschedulable, _ = cordoned["unschedulable"].(bool)
+		n.Name, n.Labels = u.GetName(), u.GetLabels()
+		by[n.Name] = n
+	}
+	return Found{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), NoNodes: err}, nil
+}
+
+// noAgents says what to do where there is no pod of an agent, or none with a node.
+func (c *Cluster) noAgents(pending int) error {
+	where := "in any namespace"
+	if c.agents != "" {
+		where = "in namespace " + c.agents
+	}
+	if pending > 0 {
+		return &NotFound{fmt.Sprintf("none of the %d pods labelled %s %s has a node: kubectl get pods -A -l %s says why", pending, Selector, where, Selector)}
+	}
+	return &NotFound{fmt.Sprintf("found no pod labelled %s %s: is the chart installed? (helm list -A; docs/install.md)", Selector, where)}
+}
+
+// Only returns the node that is named.
+func (f Found) Only(name string) (Node, error) {
+	for _, n := range f.Nodes {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	if f.NoNodes != nil {
+		return Node{}, &NotFound{fmt.Sprintf("no agent's pod is on a node %q", name)}
+	}
+	return Node{}, &NotFound{fmt.Sprintf("there is no node %q: kubectl get nodes lists them", name)}
+}
+
+// Agents returns the nodes with an agent whose program can be run.
+func (f Found) Agents() []Node {
+	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.Why() != "" })
+}
+
+// Why says why a node's agent cannot be asked; "" if it can.
+func (n Node) Why() string {
+	if n.Agent == nil {
+		return "no agent: the DaemonSet has no pod here"
+	}
+	return n.Agent.Down
+}
+
+// better is the pod to ask if a node has two: in an update one ends as the other starts.
+func better(a, b *Agent) *Agent {
+	if a == nil {
+		return b
+	}
+	rank := func(a *Agent) int {
+		switch {
+		case a.Down != "":
+			return 0
+		case !a.Ready:
+			return 1
+		}
+		return 2
+	}
+	if cmp.Or(cmp.Compare(rank(a), rank(b)), a.Started.Compare(b.Started)) >= 0 {
+		return a
+	}
+	return b
+}
+
+// agentOf reads an agent out of a pod; false for a pod without our container.
+func agentOf(p corev1.Pod) (*Agent, bool) {
+	at := slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == Container })
+	if at < 0 {
+		return nil, false
+	}
+	a := &Agent{Namespace: p.Namespace, Pod: p.Name, Config: configOf(p.Spec.Containers[at].Args)}
+	for _, c := range p.Status.Conditions {
+		a.Ready = a.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	}
+	a.Down = "pod " + p.Name + " is " + cmp.Or(string(p.Status.Phase), "not started yet")
+	for _, s := range p.Status.ContainerStatuses {
+		if s.Name != Container {
+			continue
+		}
+		switch {
+		case s.State.Running != nil:
+			a.Started, a.Down = s.State.Running.StartedAt.Time, ""
+		case s.State.Waiting != nil:
+			a.Down = strings.TrimSpace("pod " + p.Name + " waits: " + s.State.Waiting.Reason + " " + s.State.Waiting.Message)
+		case s.State.Terminated != nil:
+			a.Down = fmt.Sprintf("pod %s ended with exit code %d: %s", p.Name, s.State.Terminated.ExitCode, s.State.Terminated.Reason)
+		}
+	}
+	if p.DeletionTimestamp != nil {
+		a.Down = "pod " + p.Name + " is being deleted"
+	}
+	return a, true
+}
+
+// configOf returns the value of --config in a container's arguments.
+func configOf(args []string) string {
+	for i, a := range args {
+		if value, joined := strings.CutPrefix(a, "--config="); joined {
+			return value
+		}
+		if a == "--config" && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,161 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/trimtab/trimtab/internal/config"
+	"github.com/trimtab/trimtab/internal/kube/configmaps"
+)
+
+// Maps are the ConfigMaps that agents read, by name.
+type Maps struct {
+	cluster   *Cluster
+	Namespace string
+	objects   map[string]*unstructured.Unstructured
+}
+
+// Maps reads the ConfigMaps of the agents' namespace.
+func (c *Cluster) Maps(ctx context.Context, namespace string) (*Maps, error) {
+	l, err := c.list(ctx, configMaps, namespace, configmaps.Label)
+	if err != nil {
+		return nil, err
+	}
+	m := &Maps{cluster: c, Namespace: namespace, objects: map[string]*unstructured.Unstructured{}}
+	for i := range l {
+		m.objects[l[i].GetName()] = &l[i]
+	}
+	return m, nil
+}
+
+// Text is the configuration in a ConfigMap; "" if there is no such ConfigMap.
+func (m *Maps) Text(name string) string { return textOf(m.objects[name]) }
+
+func textOf(o *unstructured.Unstructured) string {
+	if o == nil {
+		return ""
+	}
+	text, _, _ := unstructured.NestedString(o.Object, "data", configmaps.Key)
+	return text
+}
+
+// annotation of a ConfigMap; "" if it has none.
+func (m *Maps) annotation(name, key string) string {
+	if o := m.objects[name]; o != nil {
+		return o.GetAnnotations()[key]
+	}
+	return ""
+}
+
+// Selector is the node selector of a group; "" for a group that is not there.
+func (m *Maps) Selector(group string) string {
+	return m.annotation(configmaps.Group(group), configmaps.Selector)
+}
+
+// Layers are the layers of a node, and the name of its group's ConfigMap; "" for none.
+func (m *Maps) Layers(n Node) (l Layers, group string, err error) {
+	own := slices.Collect(func(yield func(*unstructured.Unstructured) bool) {
+		for _, o := range m.objects {
+			if !yield(o) {
+				return
+			}
+		}
+	})
+	// The agent's own rules: two groups that both match are refused, names without a meaning too.
+	if _, err := configmaps.For(own, n.Name, n.Labels); err != nil {
+		return Layers{}, "", err
+	}
+	l = Layers{Cluster: m.Text(configmaps.Cluster), Node: m.Text(configmaps.Node(n.Name))}
+	for name, o := range m.objects {
+		text := o.GetAnnotations()[configmaps.Selector]
+		if text == "" || name == configmaps.Cluster || name == configmaps.Node(n.Name) {
+			continue
+		}
+		if s, err := labels.Parse(text); err == nil && s.Matches(labels.Set(n.Labels)) {
+			l.Group, group = textOf(o), name
+		}
+	}
+	return l, group, nil
+}
+
+// put writes a ConfigMap: as new if it is not there, else over the version that was
+// read, so that nobody's change in between is lost. change gets the object.
+func (m *Maps) put(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
+	to := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace)
+	o, verb := m.objects[name], "update"
+	if o == nil {
+		o, verb = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}, "create"
+		o.SetName(name)
+		o.SetNamespace(m.Namespace)
+	}
+	o = o.DeepCopy()
+	marked := o.GetLabels()
+	if marked == nil {
+		marked = map[string]string{}
+	}
+	if marked[configmaps.Label] == "" {
+		marked[configmaps.Label] = "true"
+	}
+	o.SetLabels(marked)
+	if err := unstructured.SetNestedField(o.Object, text, "data", configmaps.Key); err != nil {
+		return fmt.Errorf("ConfigMap %s: %w", name, err)
+	}
+	if change != nil {
+		change(o)
+	}
+	var err error
+	if verb == "create" {
+		o, err = to.Create(ctx, o, metav1.CreateOptions{})
+	} else {
+		o, err = to.Update(ctx, o, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return m.failed(err, verb, name)
+	}
+	m.objects[name] = o
+	return nil
+}
+
+// remove deletes a ConfigMap in the version that was read.
+func (m *Maps) remove(ctx context.Context, name string) error {
+	o := m.objects[name]
+	version := o.GetResourceVersion()
+	err := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace).Delete(ctx, name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return m.failed(err, "delete", name)
+	}
+	delete(m.objects, name)
+	return nil
+}
+
+func (m *Maps) failed(err error, verb, name string) error {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("somebody else changed ConfigMap %s/%s meanwhile; run the command again: it starts from what is there now", m.Namespace, name)
+	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err):
+		return fmt.Errorf("ConfigMap %s/%s: %w", m.Namespace, name, err)
+	}
+	return m.cluster.refused(err, verb, "configmaps", m.Namespace)
+}
+
+// version is the name and version by which an agent's status names a ConfigMap.
+func (m *Maps) version(name string) (layer, version string) {
+	o := m.objects[name]
+	if o == nil {
+		return "ConfigMap " + m.Namespace + "/" + name, ""
+	}
+	return configmaps.Source(o), o.GetResourceVersion()
+}
+
+// check reads a document as an agent would read a ConfigMap.
+func check(name, text string) error {
+	_, _, err := config.Merge(config.Layer{Name: name, Data: []byte(text), Shared: true})
+	return err
+}

@@ -1,0 +1,140 @@
+package fleet
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/trimtab/trimtab/internal/config"
+)
+
+// Layers are the configurations of a node that ConfigMaps hold, as YAML; "" for none.
+// A later one stands above the ones before, as config.Merge has it.
+type Layers struct {
+	Cluster, Group, Node string
+}
+
+// list is what config.Merge takes, above the node's own file.
+func (l Layers) list(file string) []config.Layer {
+	all := []config.Layer{{Name: "the node's file", Data: []byte(file)}}
+	for _, x := range []config.Layer{
+		{Name: "the cluster's", Data: []byte(l.Cluster)}, {Name: "the group's", Data: []byte(l.Group)}, {Name: "the node's", Data: []byte(l.Node)},
+	} {
+		if len(x.Data) > 0 {
+			x.Shared = true
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Effective is the configuration that a node has with its file and these layers.
+func (l Layers) Effective(file string) (config.Config, error) {
+	c, _, err := config.Merge(l.list(file)...)
+	return c, err
+}
+
+// Overlay returns the document which, as the node's own layer above the layers of
+// before, gives the node the configuration that it has with those of after. Keys that
+// after lacks get the value of the node's file. The result is checked: a difference is
+// an error.
+func Overlay(file string, before, after Layers) (string, error) {
+	want, err := after.Effective(file)
+	if err != nil {
+		return "", err
+	}
+	old, err := tree(before)
+	if err != nil {
+		return "", err
+	}
+	overlay, err := tree(after)
+	if err != nil {
+		return "", err
+	}
+	var own map[string]any
+	if err := yaml.Unmarshal([]byte(file), &own); err != nil {
+		return "", fmt.Errorf("the node's file: %w", err)
+	}
+	restore(overlay, old, own)
+	text, err := yaml.Marshal(overlay)
+	if err != nil {
+		return "", fmt.Errorf("write the node's layer: %w", err)
+	}
+	staged := Layers{Cluster: before.Cluster, Group: before.Group, Node: string(text)}
+	got, err := staged.Effective(file)
+	if err != nil {
+		return "", err
+	}
+	if !bytes.Equal(config.Print(got), config.Print(want)) || !reflect.DeepEqual(got, want) {
+		return "", fmt.Errorf("a layer of the node's own cannot stand for the new configuration; apply it without --watch")
+	}
+	return string(text), nil
+}
+
+// tree merges layers as config.Merge does: mappings by key, all else replaces.
+func tree(l Layers) (map[string]any, error) {
+	all := map[string]any{}
+	for _, text := range []string{l.Cluster, l.Group, l.Node} {
+		var one map[string]any
+		if err := yaml.Unmarshal([]byte(text), &one); err != nil {
+			return nil, fmt.Errorf("read a layer: %w", err)
+		}
+		lay(all, one)
+	}
+	if len(all) == 0 { // no layer: a document has to say what it is
+		all["apiVersion"], all["kind"] = config.APIVersion, config.Kind
+	}
+	return all, nil
+}
+
+func lay(below, above map[string]any) {
+	for key, value := range above {
+		section, is := value.(map[string]any)
+		under, was := below[key].(map[string]any)
+		switch {
+		case value == nil: // a key without a value sets nothing
+		case is && was:
+			lay(under, section)
+		case is:
+			copied := map[string]any{}
+			lay(copied, section)
+			below[key] = copied
+		default:
+			below[key] = value
+		}
+	}
+}
+
+// restore adds to overlay the keys that old sets and overlay does not, with the value
+// in file.
+func restore(overlay, old, file map[string]any) {
+	for key, value := range old {
+		section, is := value.(map[string]any)
+		if !is {
+			if _, has := overlay[key]; !has && file[key] != nil {
+				overlay[key] = file[key]
+			}
+			continue
+		}
+		over, has := overlay[key].(map[string]any)
+		if !has {
+			over = map[string]any{}
+		}
+		below, _ := file[key].(map[string]any)
+		restore(over, section, below)
+		if len(over) > 0 {
+			overlay[key] = over
+		}
+	}
+}
+
+// print is the effective configuration as a file.
+func (l Layers) print(file string) (string, error) {
+	c, err := l.Effective(file)
+	if err != nil {
+		return "", err
+	}
+	return string(config.Print(c)), nil
+}
