@@ -38,7 +38,7 @@ config:
 maxUnavailable: 10%
 seLinuxType: spc_t
 imagePullSecrets: [{name: pull}]
-serviceAccount: {create: false}
+serviceAccount: {create: false, name: nodes}
 podLabels: {team: nodes}
 podAnnotations: {example.com/note: one}
 extraEnv: [{name: GOGC, value: "50"}]
@@ -59,9 +59,6 @@ func TestDefaults(t *testing.T) {
 	pod := ds.Spec.Template.Spec
 	if pod.PriorityClassName != "system-node-critical" || pod.HostPID || pod.HostIPC || !pod.HostNetwork {
 		t.Errorf("priority %q, host PIDs %v, IPC %v, network %v", pod.PriorityClassName, pod.HostPID, pod.HostIPC, pod.HostNetwork)
-	}
-	if *pod.AutomountServiceAccountToken {
-		t.Error("the agent is given a token, which it does not need")
 	}
 	if pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Error("no seccomp profile")
@@ -188,10 +185,10 @@ func TestValues(t *testing.T) {
 	if !strings.HasPrefix(main.Image, "registry.example/trimtab@sha256:0123") {
 		t.Errorf("image %s", main.Image)
 	}
-	if o.Account != nil || pod.Spec.ServiceAccountName != "default" {
+	if o.Account != nil || pod.Spec.ServiceAccountName != "nodes" {
 		t.Errorf("service account %v, %q", o.Account, pod.Spec.ServiceAccountName)
 	}
-	if pod.Labels["team"] != "nodes" || pod.Annotations["example.com/note"] != "one" || main.Env[0].Value != "50" {
+	if pod.Labels["team"] != "nodes" || pod.Annotations["example.com/note"] != "one" || main.Env[len(main.Env)-1].Value != "50" {
 		t.Errorf("labels %v, annotations %v, environment %v", pod.Labels, pod.Annotations, main.Env)
 	}
 	if main.LivenessProbe.HTTPGet.Host != "::1" || pod.Spec.SecurityContext.SELinuxOptions.Type != "spc_t" {
@@ -259,17 +256,61 @@ func TestStartKeys(t *testing.T) {
 func TestRefused(t *testing.T) {
 	dir := filepath.Join(tree.Root(t), chart.Dir)
 	for set, want := range map[string]string{
-		"attach=hooks":                     "attach",
-		"attach=cri":                       "install the Debian package",
-		"config.pools.reservd=0":           "reservd",
-		"config.attach=nri":                "attach",
-		"config.placement.policy=balloons": "policy",
-		"imagee.tag=x":                     "imagee",
-		"maxUnavailable=0":                 "maxUnavailable",
+		"attach=hooks":                         "attach",
+		"attach=cri":                           "install the Debian package",
+		"config.pools.reservd=0":               "reservd",
+		"config.attach=nri":                    "attach",
+		"config.placement.policy=balloons":     "policy",
+		"imagee.tag=x":                         "imagee",
+		"maxUnavailable=0":                     "maxUnavailable",
+		"monitoring.podMonitor.enabled=true":   "Prometheus cannot reach",
+		"monitoring.podMonitor.interval=often": "interval",
+		"serviceAccount.create=false":          "serviceAccount.name",
 	} {
 		_, err := render.Helm(t, "template", "trimtab", dir, "--set", set)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want an error with %q", set, err, want)
 		}
 	}
+}
+
+// TestMonitoring: by default nothing of the Prometheus operator is needed; where it is wanted, its objects find the pods.
+func TestMonitoring(t *testing.T) {
+	plain := render.Chart(t, "")
+	if plain.Service != nil || len(plain.Monitors) != 0 || len(plain.DaemonSet.Spec.Template.Spec.Containers[0].Ports) != 0 {
+		t.Errorf("by default: %v %v", plain.Service, plain.Monitors)
+	}
+	o := render.Chart(t, `
+config: {http: {address: ":9464", page: true}}
+monitoring:
+  podMonitor: {enabled: true, labels: {release: prometheus}}
+  serviceMonitor: {enabled: true, interval: 1m}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+`)
+	ports := o.DaemonSet.Spec.Template.Spec.Containers[0].Ports
+	if len(ports) != 1 || ports[0].Name != "metrics" || ports[0].ContainerPort != 9464 {
+		t.Errorf("ports %v", ports)
+	}
+	if probe := o.DaemonSet.Spec.Template.Spec.Containers[0].LivenessProbe.HTTPGet; probe.Host != "127.0.0.1" {
+		t.Errorf("probe at %s", probe.Host)
+	}
+	if !strings.Contains(o.Config, "page: true") {
+		t.Errorf("no page in %s", o.Config)
+	}
+	labels := o.DaemonSet.Spec.Template.Labels
+	if o.Service == nil || o.Service.Spec.ClusterIP != "None" || o.Service.Spec.Ports[0].TargetPort.StrVal != "metrics" {
+		t.Fatalf("service %v", o.Service)
+	}
+	for key, value := range o.Service.Spec.Selector {
+		if labels[key] != value {
+			t.Errorf("the service selects %s=%s, the pods have %q", key, value, labels[key])
+		}
+	}
+	for kind, list := range map[string]string{"PodMonitor": "podMetricsEndpoints", "ServiceMonitor": "endpoints", "PrometheusRule": "groups"} {
+		spec, _ := o.Monitors[kind]["spec"].(map[string]any)
+		if items, _ := spec[list].([]any); len(items) != 1 {
+			t.Errorf("%s: %v", kind, spec)
+		}
+	}
+	checkConfig(t, o.Config)
 }

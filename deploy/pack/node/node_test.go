@@ -170,6 +170,7 @@ config:
   paths: {statusSocket: %[9]s, key: %[7]s/key/record.key, state: %[7]s/state}
   podspec: {kubelet: {podsSocket: %[7]s/pods/p.sock, podResourcesSocket: %[7]s/devices/k.sock}}
   http: {address: %[8]q}
+  cluster: {enabled: false}
 `, repository, tag, attach, c.NRISocket(), c.Socket(), c.CgroupParent(), dir, a.address, a.socket))
 	template := o.DaemonSet.Spec.Template.Spec
 	main := &template.Containers[0]

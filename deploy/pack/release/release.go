@@ -47,12 +47,16 @@ func Check(root string, p program.Program) error {
 // bare is the version without its "v".
 func bare(p program.Program) string { return strings.TrimPrefix(p.Version, "v") }
 
-// Make writes archives, chart and manifest into directory out, and then the checksums of all files there.
-func Make(root, out string, programs []program.Program) error {
+// Make writes archives, chart and manifest into directory out, and then the checksums of all files there. Directory
+// plugins has kubectl-trimtab for each system.
+func Make(root, out, plugins string, programs []program.Program) error {
 	for _, p := range programs {
 		if err := archive(root, out, p); err != nil {
 			return err
 		}
+	}
+	if err := pluginArchives(root, out, plugins, programs[0]); err != nil {
+		return err
 	}
 	if err := charts(root, out, programs[0]); err != nil {
 		return err
@@ -112,7 +116,7 @@ func charts(root, out string, p program.Program) error {
 		return err
 	}
 	if old == "" {
-		return fmt.Errorf("%s/Chart.yaml has no version", chart)
+		return fmt.Errorf("%s/Chart.yaml has no appVersion", chart)
 	}
 	packed, err := files.Compressed(p.Time, all)
 	if err != nil {
@@ -125,18 +129,19 @@ func charts(root, out string, p program.Program) error {
 	if err != nil {
 		return err
 	}
-	text = bytes.ReplaceAll(text, []byte("v"+old), []byte(p.Version))
+	text = bytes.ReplaceAll(text, []byte(old), []byte(p.Version))
 	return os.WriteFile(filepath.Join(out, "trimtab.yaml"), text, 0o644)
 }
 
 var (
-	version    = regexp.MustCompile(`(?m)^version: (.*)$`)
-	appVersion = regexp.MustCompile(`(?m)^appVersion: .*$`)
+	version    = regexp.MustCompile(`(?m)^version: .*$`)
+	appVersion = regexp.MustCompile(`(?m)^appVersion: "?([^"\n]*)"?$`)
 )
 
-// versioned is a Chart.yaml with another version, and the one it had.
+// versioned is a Chart.yaml with another version, and the appVersion it had: the tag of
+// the image that the manifest names.
 func versioned(data []byte, to string) (old string, with []byte) {
-	if found := version.FindSubmatch(data); found != nil {
+	if found := appVersion.FindSubmatch(data); found != nil {
 		old = string(found[1])
 	}
 	data = version.ReplaceAll(data, []byte("version: "+to))

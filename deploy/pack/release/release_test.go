@@ -30,7 +30,8 @@ func TestRelease(t *testing.T) {
 		names = append(names, f.Name())
 	}
 	want := []string{
-		release.Sums, "trimtab-chart-1.2.3.tgz", "trimtab-image.tar", "trimtab.yaml", "trimtab_1.2.3_amd64.deb",
+		release.Sums, "kubectl-trimtab_1.2.3_darwin_amd64.tar.gz", "kubectl-trimtab_1.2.3_darwin_arm64.tar.gz",
+		"kubectl-trimtab_1.2.3_linux_amd64.tar.gz", "kubectl-trimtab_1.2.3_linux_arm64.tar.gz", "trimtab-chart-1.2.3.tgz", "trimtab-image.tar", "trimtab.yaml", "trimtab_1.2.3_amd64.deb",
 		"trimtab_1.2.3_arm64.deb", "trimtab_1.2.3_linux_amd64.tar.gz", "trimtab_1.2.3_linux_arm64.tar.gz",
 	}
 	if !slices.Equal(names, want) {
@@ -45,6 +46,13 @@ func TestRelease(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dist, name, "systemd/trimtab-nri.service")); err != nil {
 		t.Error(err)
+	}
+
+	plugin := "kubectl-" + name
+	tree.Run(t, dist, "tar", "-xf", plugin+".tar.gz")
+	out, err = exec.Command(filepath.Join(dist, plugin, "kubectl-trimtab"), "version").Output()
+	if err != nil || !strings.Contains(string(out), tree.Version) {
+		t.Errorf("kubectl-trimtab version: %q, %v", out, err)
 	}
 
 	manifest, err := os.ReadFile(filepath.Join(dist, "trimtab.yaml"))

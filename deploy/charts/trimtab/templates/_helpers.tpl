@@ -17,6 +17,21 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- .Values.serviceAccount.name | default (ternary (include "trimtab.name" .) "default" .Values.serviceAccount.create) -}}
 {{- end -}}
 
+{{/* "true" where the agents ask the API server. */}}
+{{- define "trimtab.cluster" -}}
+{{- if (.Values.config.cluster | default dict).enabled -}}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
+{{- fail "config.cluster.enabled gives rights to the service account of the agents: name one of their own in serviceAccount.name, or set config.cluster.enabled=false" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The user that the agents are to the API server. */}}
+{{- define "trimtab.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccount" . }}
+{{- end -}}
+
 {{- define "trimtab.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
@@ -94,4 +109,56 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 {{ $path }}={{ toJson $value }}
 {{- end -}}
+{{- end -}}
+
+{{/* The head of an admission policy: the chart's values, and the policy's name. */}}
+{{- define "trimtab.policyOf" -}}
+{{- $root := index . 0 -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ include "trimtab.name" $root }}-{{ index . 1 }}
+  labels: {{- include "trimtab.labels" $root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConditions:
+  - {name: agents, expression: "request.userInfo.username == '{{ include "trimtab.user" $root }}'"}
+  matchConstraints:
+    resourceRules:
+{{- end -}}
+
+{{/* The variables of each policy: the node that the token is bound to, by its pod or by itself. */}}
+{{- define "trimtab.tokenNode" }}
+  variables:
+  - name: node
+    expression: >-
+      has(request.userInfo.extra) && 'authentication.kubernetes.io/node-name' in request.userInfo.extra &&
+      request.userInfo.extra['authentication.kubernetes.io/node-name'].size() == 1 ?
+      request.userInfo.extra['authentication.kubernetes.io/node-name'][0] : ''
+{{- end -}}
+
+{{/* What puts a policy in force, and the end of the document before it. */}}
+{{- define "trimtab.binding" -}}
+{{- $root := index . 0 -}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ include "trimtab.name" $root }}-{{ index . 1 }}
+  labels: {{- include "trimtab.labels" $root | nindent 4 }}
+spec:
+  policyName: {{ include "trimtab.name" $root }}-{{ index . 1 }}
+  validationActions: [Deny]
+---
+{{- end -}}
+
+{{/* The port that Prometheus reads. The agent's address must be one that it reaches. */}}
+{{- define "trimtab.metricsPort" -}}
+{{- $address := (.Values.config.http | default dict).address | default "" -}}
+{{- $port := splitList ":" $address | last -}}
+{{- $host := trimSuffix (printf ":%s" $port) $address | trimAll "[]" -}}
+{{- if or (not $port) (eq $host "localhost") (eq $host "::1") (hasPrefix "127." $host) -}}
+{{- fail (printf "monitoring: Prometheus cannot reach config.http.address=%q; set it to \":9464\", for instance, and let a firewall or network policy say who may read it" $address) -}}
+{{- end -}}
+{{- $port -}}
 {{- end -}}

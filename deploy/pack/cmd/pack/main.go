@@ -1,8 +1,8 @@
 // Command pack makes what Trimtab is delivered as out of built programs. The Makefile calls it.
 //
-//	pack image -out FILE [-name REPOSITORY] [-licence FILE] PROGRAM...
+//	pack image -out FILE [-name REPOSITORY] [-tag TAG] [-licence FILE] PROGRAM...
 //	pack deb -nfpm NFPM -out DIRECTORY PROGRAM...
-//	pack release -nfpm NFPM -out DIRECTORY [-name REPOSITORY] PROGRAM...
+//	pack release -nfpm NFPM -out DIRECTORY [-name REPOSITORY] -plugins DIRECTORY PROGRAM...
 package main
 
 import (
@@ -47,6 +47,7 @@ func makeImage(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
 	to := set.String("out", "", "file to write, a tar of an OCI layout")
 	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository the image is called by")
+	tag := set.String("tag", "", "tag of the image; the version of the programs where it is empty")
 	licence := set.String("licence", "LICENSE", "file of the licence")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -55,11 +56,14 @@ func makeImage(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return writeImage(*to, *name, *licence, programs, out)
+	return writeImage(target{*to, *name, *tag, *licence}, programs, out)
 }
 
-func writeImage(to, name, licence string, programs []program.Program, out io.Writer) error {
-	text, err := os.ReadFile(licence)
+// target is where an image goes, what it is called, and the file of the licence in it.
+type target struct{ file, name, tag, licence string }
+
+func writeImage(to target, programs []program.Program, out io.Writer) error {
+	text, err := os.ReadFile(to.licence)
 	if err != nil {
 		return err
 	}
@@ -71,12 +75,14 @@ func writeImage(to, name, licence string, programs []program.Program, out io.Wri
 	if err != nil {
 		return err
 	}
-	tag := programs[0].Tag()
-	err = written(to, func(w io.Writer) error { return image.Archive(w, index, name, tag) })
+	if to.tag == "" {
+		to.tag = programs[0].Tag()
+	}
+	err = written(to.file, func(w io.Writer) error { return image.Archive(w, index, to.name, to.tag) })
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: image %s:%s, digest %s\n", to, name, tag, digest)
+	_, err = fmt.Fprintf(out, "%s: image %s:%s, digest %s\n", to.file, to.name, to.tag, digest)
 	return err
 }
 
@@ -113,6 +119,7 @@ func makeRelease(args []string, out io.Writer) error {
 	nfpm := set.String("nfpm", "", "the program nfpm")
 	above := set.String("out", "dist", "directory in which that of the release is made")
 	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository the image is called by")
+	plugins := set.String("plugins", "", "directory with OS-ARCH/kubectl-trimtab for each system")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -127,13 +134,13 @@ func makeRelease(args []string, out io.Writer) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := writeImage(filepath.Join(dir, "trimtab-image.tar"), *name, "LICENSE", programs, out); err != nil {
+	if err := writeImage(target{file: filepath.Join(dir, "trimtab-image.tar"), name: *name, licence: "LICENSE"}, programs, out); err != nil {
 		return err
 	}
 	if err := writePackages(*nfpm, dir, programs, out); err != nil {
 		return err
 	}
-	if err := release.Make(".", dir, programs); err != nil {
+	if err := release.Make(".", dir, *plugins, programs); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, filepath.Join(dir, release.Sums))

@@ -12,8 +12,10 @@ import (
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -59,6 +61,13 @@ type Objects struct {
 	DaemonSet *appsv1.DaemonSet
 	Account   *corev1.ServiceAccount
 	Config    string // the agent's configuration file
+	// What the agents may do through the API server.
+	Roles      []*rbacv1.ClusterRole
+	LocalRoles []*rbacv1.Role
+	Policies   []*admissionv1.ValidatingAdmissionPolicy
+	Service    *corev1.Service
+	// Monitors are objects of the Prometheus operator, by kind.
+	Monitors map[string]map[string]any
 }
 
 // Chart lints and renders the chart with values. An object that an API server would refuse or prune ends the test.
@@ -102,6 +111,25 @@ func (o *Objects) add(t testing.TB, document string) {
 		o.Account = decoded[corev1.ServiceAccount](t, data)
 	case "ConfigMap":
 		o.Config = decoded[corev1.ConfigMap](t, data).Data["config.yaml"]
+	case "Service":
+		o.Service = decoded[corev1.Service](t, data)
+	case "PodMonitor", "ServiceMonitor", "PrometheusRule":
+		if o.Monitors == nil {
+			o.Monitors = map[string]map[string]any{}
+		}
+		o.Monitors[head.Kind] = *decoded[map[string]any](t, data)
+	case "ClusterRole":
+		o.Roles = append(o.Roles, decoded[rbacv1.ClusterRole](t, data))
+	case "Role":
+		o.LocalRoles = append(o.LocalRoles, decoded[rbacv1.Role](t, data))
+	case "ClusterRoleBinding":
+		decoded[rbacv1.ClusterRoleBinding](t, data)
+	case "RoleBinding":
+		decoded[rbacv1.RoleBinding](t, data)
+	case "ValidatingAdmissionPolicy":
+		o.Policies = append(o.Policies, decoded[admissionv1.ValidatingAdmissionPolicy](t, data))
+	case "ValidatingAdmissionPolicyBinding":
+		decoded[admissionv1.ValidatingAdmissionPolicyBinding](t, data)
 	default:
 		t.Errorf("the chart makes a %q", head.Kind)
 	}

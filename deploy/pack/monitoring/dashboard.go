@@ -1,0 +1,172 @@
+// Package monitoring makes the Grafana dashboard of deploy/monitoring: a table of panels, and the JSON that Grafana
+// imports. It knows no cluster and asks nobody.
+package monitoring
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Panel is one drawing of the dashboard.
+type Panel struct {
+	Title, About string
+	Kind         string // of Grafana: stat or timeseries
+	Unit         string // of Grafana: short, s, percentunit, dateTimeAsIso
+	Width        int    // of 24
+	Stack        bool
+	// BadAbove colours a stat red from this value on; 0 does not.
+	BadAbove float64
+	Queries  []Query
+}
+
+// Query is PromQL, and how its series are called.
+type Query struct{ Expr, Legend string }
+
+// of limits a metric to the nodes that somebody selected.
+const of = `instance=~"$instance"`
+
+// Panels are those of the dashboard, by row.
+func Panels() []struct {
+	Row    string
+	Panels []Panel
+} {
+	return []struct {
+		Row    string
+		Panels []Panel
+	}{
+		{"Is all well", wellness()}, {"Who has which CPUs", cpus()}, {"What the agents do", work()}, {"Other programs and the cluster", others()},
+	}
+}
+
+func stat(title, about, expr string, bad float64) Panel {
+	return Panel{Title: title, About: about, Kind: "stat", Unit: "short", Width: 4, BadAbove: bad, Queries: []Query{{expr, ""}}}
+}
+
+func series(title, about, unit string, queries ...Query) Panel {
+	return Panel{Title: title, About: about, Kind: "timeseries", Unit: unit, Width: 12, Queries: queries}
+}
+
+func wellness() []Panel {
+	return []Panel{
+		stat("Agents", "Nodes whose agent answers.", `count(trimtab_build_info{`+of+`})`, 0),
+		stat("Not attached", "Nodes where no runtime is attached: new containers get nothing.", `count(max by (instance) (trimtab_attached{`+of+`}) == 0) or vector(0)`, 1),
+		stat("Values not in force", "Decided values that containers do not have.", `sum(trimtab_unapplied_values{`+of+`, reason!="not yet"})`, 1),
+		stat("Without a cgroup", "Containers that run and have no cgroup in the agent's tree.", `sum(trimtab_containers_without_cgroup{`+of+`})`, 1),
+		stat("Configurations refused", "Nodes whose newest configuration was refused.", `sum(trimtab_config_error{`+of+`})`, 1),
+		stat("Lists contested", "CPU and memory node lists that another program keeps changing.", `sum(trimtab_contested_lists{`+of+`})`, 1),
+		series("Values not in force, by reason", "Values of containers that have not started are not yet in force; others need a look.", "short",
+			Query{`sum by (reason) (trimtab_unapplied_values{` + of + `})`, "{{reason}}"}),
+		series("Refused", "What pods asked for and did not get, a second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
+	}
+}
+
+func cpus() []Panel {
+	containers := series("Containers", "Live containers, by class.", "short", Query{`sum by (class) (trimtab_containers{` + of + `})`, "{{class}}"})
+	pools := series("CPUs of pools", "A CPU may be in several pools.", "short", Query{`sum by (pool) (trimtab_pool_cpus{` + of + `})`, "{{pool}}"})
+	members := series("Containers in pools", "Those that own CPUs are in none.", "short", Query{`sum by (pool) (trimtab_pool_containers{` + of + `})`, "{{pool}}"})
+	containers.Stack, members.Stack = true, true
+	return []Panel{
+		containers, pools, members,
+		series("CPUs that pods own", "By node.", "short", Query{`trimtab_exclusive_cpus{` + of + `}`, "{{instance}}"}),
+	}
+}
+
+func work() []Panel {
+	const took = `sum by (le, kind) (rate(trimtab_event_duration_seconds_bucket{` + of + `, kind=~"CreateContainer|UpdateContainer|RunPodSandbox"}[$__rate_interval]))`
+	return []Panel{
+		series("Events", "What runtimes and kubelets asked, a second.", "ops", Query{`sum by (kind) (rate(trimtab_events_total{` + of + `}[$__rate_interval]))`, "{{kind}}"}),
+		series("Time for an answer", "99 of 100 events take no longer.", "s", Query{`histogram_quantile(0.99, ` + took + `)`, "{{kind}}"}),
+		series("Time for a decision", "The part of it that is deciding.", "s",
+			Query{`histogram_quantile(0.5, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "median"},
+			Query{`histogram_quantile(0.99, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + of + `}[$__rate_interval])))`, "99 of 100"}),
+		series("Kernel values", "What became of values for the kernel, a second.", "ops", Query{`sum by (result) (rate(trimtab_kernel_writes_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
+		series("Processor time of agents", "Of one CPU.", "percentunit",
+			Query{`rate(process_cpu_seconds_total{` + of + `}[$__rate_interval]) and on (instance) trimtab_build_info`, "{{instance}}"}),
+		series("Memory of agents", "Resident.", "bytes", Query{`process_resident_memory_bytes{` + of + `} and on (instance) trimtab_build_info`, "{{instance}}"}),
+	}
+}
+
+func others() []Panel {
+	return []Panel{
+		series("Values restored", "After another program had changed them, a second.", "ops", Query{`sum by (file) (rate(trimtab_drift_corrected_total{` + of + `}[$__rate_interval]))`, "{{file}}"}),
+		series("Values left to other programs", "keeper.giveUpAfter says after how many writes.", "short", Query{`sum by (file) (trimtab_contested_values{` + of + `})`, "{{file}}"}),
+		series("Updates of the runtime's copies", "By what became of them, a second.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
+		series("Hook servers", "Calls a second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + of + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
+		series("Writes to the API server", "By part and result, a second.", "ops", Query{`sum by (part, result) (rate(trimtab_cluster_writes_total{` + of + `}[$__rate_interval]))`, "{{part}} {{result}}"}),
+		series("Events of Kubernetes", "By what became of them, a second.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + of + `}[$__rate_interval]))`, "{{result}}"}),
+		series("Configurations from the API server", "Nodes that start with the copy of their own, and refusals a second.", "short",
+			Query{`sum(trimtab_config_from_copy{` + of + `})`, "from the copy"},
+			Query{`sum(rate(trimtab_config_refused_total{` + of + `}[$__rate_interval]))`, "refused a second"}),
+		series("Agents that do not reach the API server", "Their pods are not affected.", "short", Query{`count(trimtab_cluster_reachable{` + of + `} == 0) or vector(0)`, "agents"}),
+	}
+}
+
+// Dashboard is the JSON that Grafana 9 and later imports.
+func Dashboard() ([]byte, error) {
+	source := map[string]any{"type": "prometheus", "uid": "${datasource}"}
+	var panels []any
+	id, y := 0, 0
+	for _, row := range Panels() {
+		id++
+		panels = append(panels, map[string]any{"id": id, "type": "row", "title": row.Row, "collapsed": false, "panels": []any{}, "gridPos": grid(0, y, 24, 1)})
+		y++
+		x, high := 0, 0
+		for _, p := range row.Panels {
+			h := 8
+			if p.Kind == "stat" {
+				h = 4
+			}
+			if x+p.Width > 24 {
+				x, y, high = 0, y+high, 0
+			}
+			id++
+			panels = append(panels, p.json(id, grid(x, y, p.Width, h), source))
+			x, high = x+p.Width, max(high, h)
+		}
+		y += high
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(map[string]any{
+		"title": "Trimtab", "uid": "trimtab", "tags": []string{"kubernetes", "trimtab"}, "schemaVersion": 38, "version": 1, "editable": true,
+		"refresh": "30s", "time": map[string]string{"from": "now-6h", "to": "now"}, "panels": panels,
+		"templating": map[string]any{"list": []any{
+			map[string]any{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
+			map[string]any{
+				"name": "instance", "label": "Node", "type": "query", "datasource": source, "query": "label_values(trimtab_build_info, instance)",
+				"definition": "label_values(trimtab_build_info, instance)", "refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*",
+				"current": map[string]any{"text": "All", "value": "$__all"},
+			},
+		}},
+	})
+	return out.Bytes(), err
+}
+
+func grid(x, y, w, h int) map[string]int { return map[string]int{"x": x, "y": y, "w": w, "h": h} }
+
+func (p Panel) json(id int, at map[string]int, source map[string]any) map[string]any {
+	var targets []any
+	for i, q := range p.Queries {
+		targets = append(targets, map[string]any{"refId": string(rune('A' + i)), "datasource": source, "expr": q.Expr, "legendFormat": q.Legend, "instant": p.Kind == "stat", "range": p.Kind != "stat"})
+	}
+	steps := []any{map[string]any{"color": "green", "value": nil}}
+	if p.BadAbove > 0 {
+		steps = append(steps, map[string]any{"color": "red", "value": p.BadAbove})
+	}
+	defaults := map[string]any{"unit": p.Unit, "min": 0, "thresholds": map[string]any{"mode": "absolute", "steps": steps}}
+	options := map[string]any{"colorMode": "background", "graphMode": "none", "reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}}}
+	if p.Kind == "timeseries" {
+		stacking := "none"
+		if p.Stack {
+			stacking = "normal"
+		}
+		defaults["custom"] = map[string]any{"fillOpacity": 10, "lineWidth": 1, "showPoints": "never", "stacking": map[string]any{"mode": stacking, "group": "A"}}
+		options = map[string]any{"legend": map[string]any{"displayMode": "list", "placement": "bottom"}, "tooltip": map[string]any{"mode": "multi", "sort": "desc"}}
+	}
+	return map[string]any{
+		"id": id, "type": p.Kind, "title": p.Title, "description": p.About, "datasource": source, "gridPos": at, "targets": targets,
+		"fieldConfig": map[string]any{"defaults": defaults, "overrides": []any{}}, "options": options,
+	}
+}

@@ -1,0 +1,65 @@
+package release
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/trimtab/trimtab/deploy/pack/files"
+	"github.com/trimtab/trimtab/deploy/pack/program"
+)
+
+// plugin is the plugin's file in its directory and in its archive.
+const plugin = "kubectl-trimtab"
+
+// pluginArchives packs the plugin of kubectl for each system that has a directory OS-ARCH in dir: program, completion
+// and the roles of its users. It has to be of the same version as the agent's program.
+func pluginArchives(root, out, dir string, p program.Program) error {
+	found, err := filepath.Glob(filepath.Join(dir, "*-*", plugin))
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no %s below %q", plugin, dir)
+	}
+	for _, path := range found {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if info.Main.Version != p.Version {
+			return fmt.Errorf("%s is %s, the agent's program %s", path, info.Main.Version, p.Version)
+		}
+		system := strings.ReplaceAll(filepath.Base(filepath.Dir(path)), "-", "_")
+		if err := pluginArchive(root, out, path, plugin+"_"+bare(p)+"_"+system, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pluginArchive(root, out, path, name string, p program.Program) error {
+	var all []files.File
+	for _, f := range []struct {
+		from, to string
+		mode     int64
+	}{
+		{path, plugin, 0o755},
+		{filepath.Join(root, "LICENSE"), "LICENSE", 0o644},
+		{filepath.Join(root, "deploy/kubectl/kubectl_complete-trimtab"), "kubectl_complete-trimtab", 0o755},
+		{filepath.Join(root, "deploy/kubectl/roles.yaml"), "roles.yaml", 0o644},
+	} {
+		data, err := os.ReadFile(f.from)
+		if err != nil {
+			return err
+		}
+		all = append(all, files.File{Path: name + "/" + f.to, Mode: f.mode, Data: data})
+	}
+	packed, err := files.Compressed(p.Time, all)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, name+".tar.gz"), packed, 0o644)
+}
