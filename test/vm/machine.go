@@ -256,9 +256,16 @@ func atEnd(do func()) {
 	ends.all = append(ends.all, do)
 }
 
-// Main runs a package's tests and removes what was built for them: func TestMain(m *testing.M) { vm.Main(m) }.
-func Main(m *testing.M) {
+// Main runs a package's tests, then what is to be done after all of them, and removes what was built for them:
+// func TestMain(m *testing.M) { vm.Main(m) }.
+func Main(m *testing.M, after ...func() error) {
 	code := m.Run()
+	for _, do := range after {
+		if err := do(); err != nil {
+			say("%v", err)
+			code = max(code, 1)
+		}
+	}
 	ends.mu.Lock()
 	defer ends.mu.Unlock()
 	for _, end := range ends.all {

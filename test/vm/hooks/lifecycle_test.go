@@ -237,9 +237,8 @@ func TestDaemonReload(t *testing.T) {
 
 // versions are the cgroup versions and drivers: version 2 alone, or all.
 func versions() []variation {
-	all := []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}, {"6.12", vm.Guest{Kernel: "6.12"}}}
 	if soak() {
-		return all
+		return guests()
 	}
-	return all[:2]
+	return guests()[:2]
 }

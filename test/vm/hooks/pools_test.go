@@ -45,9 +45,15 @@ func lender(name string) *scenario.Run {
 
 const toNode = `{"numa_binding":"true"}`
 
-// settled is where all are after poolClasses. CPU 0 is reserved, CPU 1 the lender's.
+// settled is where all are after poolClasses. CPU 0 is reserved, CPU 5 the lender's.
 var settled = map[string]place{
-	"web": {"5-6", "0-3"}, "batch": {"1,7", "0-3"}, "silent": {"0,4-7", "0-3"}, "db": {"2-3", "1"}, "lsr": {"1", "0"}, "near": {"4", "2"},
+	"web": {"1,4", "0-3"}, "batch": {"3,5", "0-3"}, "silent": {"0-4", "0-3"}, "db": {"6-7", "3"}, "lsr": {"5", "2"}, "near": {"2", "1"},
+}
+
+// resized is where all are after poolResize: the lender gave the other of its two CPUs back, and pools move only as
+// they must.
+var resized = map[string]place{
+	"web": {cpus: "1,3"}, "batch": {cpus: "4-5"}, "silent": {cpus: "0-3,5"}, "db": {"6-7", "3"}, "lsr": {"4", "2"}, "near": {"2", "1"},
 }
 
 // poolWay is an attachment, and where the kubelet's part calls.
@@ -61,23 +67,31 @@ type poolWay struct {
 	parted bool
 }
 
+const poolsName = "pools-life"
+
+// poolWays are the attachments, by name.
+var poolWays = []poolWay{
+	{name: "nri", before: true}, {name: "cri", attach: "cri", socket: "/run/trimtab/cri.sock", before: true}, {name: "bypass", attach: "bypass"},
+}
+
 // TestPools has the agent choose CPUs and memory nodes, on four NUMA nodes: by NRI, through the CRI proxy and beside the
 // runtime, over restarts and with CPUs that go and come.
 func TestPools(t *testing.T) {
 	t.Parallel()
-	if !soak() {
-		t.Skip("make soak plays it: eight lives of some four minutes each")
-	}
-	for _, w := range []poolWay{
-		{name: "nri", before: true}, {name: "cri", attach: "cri", socket: "/run/trimtab/cri.sock", before: true}, {name: "bypass", attach: "bypass"},
-	} {
-		for _, g := range versions() {
-			way := w
+	for _, w := range poolWays {
+		for _, g := range guests() {
+			way, turn := w, turnName(w.name, poolsName, g.name)
 			way.parted = g.Kernel == "6.12"
-			if way.attach != "" && g.name != "v2" && !way.parted {
-				continue // the kernels and drivers differ for what NRI plays, too
+			if !soak() && !isDue(t, turn) {
+				continue
 			}
-			t.Run(w.name+"/"+g.name, func(t *testing.T) { t.Parallel(); poolLife(t, g.Guest, way) })
+			t.Run(w.name+"/"+g.name, func(t *testing.T) {
+				t.Parallel()
+				if !soak() {
+					noteTurn(t, turn)
+				}
+				poolLife(t, g.Guest, way)
+			})
 		}
 	}
 }
@@ -113,7 +127,7 @@ func poolLife(t *testing.T, g vm.Guest, w poolWay) {
 			return // the next part begins where this one ends
 		}
 		if w.parted {
-			wantAlone(t, n, "after "+part.name, map[string]string{"db": "2-3", "lsr": ""}) // which lends its own
+			wantAlone(t, n, "after "+part.name, map[string]string{"db": "6-7", "lsr": ""}) // which lends its own
 		}
 	}
 }
@@ -138,12 +152,12 @@ func poolClasses(t *testing.T, n *machine, w poolWay) {
 	n.runPlaced(t, levelled("whole", "dedicated", `{"numa_binding":"true","numa_exclusive":"true"}`, 1024))
 	crowded := maps.Clone(settled)
 	// What runs keeps its memory nodes: pages would have to move.
-	crowded["whole"], crowded["web"], crowded["batch"], crowded["silent"] = place{"6-7", "3"}, place{"5", "0-3"}, place{"1,5", "0-3"}, place{"0,4-5", "0-3"}
+	crowded["whole"], crowded["web"], crowded["silent"] = place{"1", "0"}, place{"3-4", "0-3"}, place{"0,2-4", "0-3"}
 	if w.parted {
-		wantAlone(t, n, "with a pod that has a NUMA node alone", map[string]string{"db": "2-3", "whole": "6-7", "lsr": "", "web": ""})
+		wantAlone(t, n, "with a pod that has a NUMA node alone", map[string]string{"db": "6-7", "whole": "1", "lsr": "", "web": ""})
 	}
 	n.runPlaced(t, levelled("late", "shared", "", 128))
-	crowded["late"] = place{"5", "0-2"}
+	crowded["late"] = place{"3-4", "1-3"}
 	wantPlaces(t, n, "with a pod that has a NUMA node alone", crowded)
 	for _, name := range []string{"late", "whole"} {
 		if err := n.remove(scenario.PodRef("shop", name)); err != nil {
@@ -206,11 +220,11 @@ func poolResize(t *testing.T, n *machine, _ poolWay) {
 		return r
 	}
 	crowded := maps.Clone(settled)
-	crowded["lsr"], crowded["batch"], crowded["silent"] = place{"1,7", "0"}, place{cpus: "1,5,7"}, place{cpus: "0,4-6"}
+	crowded["lsr"], crowded["web"], crowded["batch"], crowded["silent"] = place{"4-5", "2"}, place{cpus: "1,3"}, place{cpus: "3-5"}, place{cpus: "0-3"}
 	gave := maps.Clone(crowded)
-	gave["db"], gave["web"], gave["silent"] = place{"2", "1"}, place{cpus: "3,6"}, place{cpus: "0,3-6"}
+	gave["db"], gave["batch"], gave["silent"] = place{"6", "3"}, place{cpus: "4-5,7"}, place{cpus: "0-3,7"}
 	wide := maps.Clone(settled)
-	wide["web"] = place{cpus: "5-7"}
+	wide["web"] = place{cpus: "1,3-4"}
 	for _, s := range []struct {
 		name         string
 		before, asks uint64
@@ -224,7 +238,7 @@ func poolResize(t *testing.T, n *machine, _ poolWay) {
 		{"db", 2, 1, true, gave, ""},
 		{"db", 1, 3, true, gave, "it asks for 3 CPUs now and owns 1"},
 		{"db", 3, 2, true, crowded, ""},
-		{"lsr", 2, 1, true, settled, ""},
+		{"lsr", 2, 1, true, resized, ""},
 	} {
 		u := &scenario.Update{Container: ctr(s.name), Resources: *of(s.asks, s.owner)}
 		if u.Pod = of(s.asks, s.owner); s.asks < s.before {
@@ -264,7 +278,7 @@ func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 		before := p.snapshot(restart)
 		for _, do := range order.steps {
 			do()
-			wantPlaces(t, n, "while "+order.name+" restarts", settled)
+			wantPlaces(t, n, "while "+order.name+" restarts", resized)
 		}
 		if err := n.a.Attached(); err != nil {
 			t.Fatalf("after a restart of %s: %v", order.name, err)
@@ -272,30 +286,30 @@ func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 		if err := lines(moved(nil, before, p.snapshot(restart))); err != nil {
 			t.Errorf("after a restart of %s: %v", order.name, err)
 		}
-		wantPlaces(t, n, "after a restart of "+order.name, settled)
+		wantPlaces(t, n, "after a restart of "+order.name, resized)
 	}
 }
 
 // poolOffline takes CPUs of an owner and of a pool away and gives them back. Pools are divided anew at once.
 func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	t.Helper()
-	n.m.Sh("for c in 3 6; do echo 0 >/sys/devices/system/cpu/cpu$c/online; done")
-	without := maps.Clone(settled)
-	without["db"], without["web"], without["batch"], without["silent"] = place{cpus: "2"}, place{cpus: "5,7"}, place{cpus: "1,5"}, place{cpus: "0,4-5,7"}
-	wantPlaces(t, n, "without CPUs 3 and 6", without)
+	n.m.Sh("for c in 3 7; do echo 0 >/sys/devices/system/cpu/cpu$c/online; done")
+	without := maps.Clone(resized)
+	without["db"], without["web"], without["batch"], without["silent"] = place{cpus: "6"}, place{cpus: "1,5"}, place{cpus: "4-5"}, place{cpus: "0-2,5"}
+	wantPlaces(t, n, "without CPUs 3 and 7", without)
 	if err := n.told("db", "offline"); err != nil {
 		t.Error(err)
 	}
 	n.runPlaced(t, levelled("late", "shared", "", 1024))
-	without["late"] = place{cpus: "5,7"}
-	wantPlaces(t, n, "with one that came without CPUs 3 and 6", without)
-	n.m.Sh("for c in 3 6; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
-	again := maps.Clone(settled)
-	again["web"], again["late"] = place{cpus: "5-7"}, place{cpus: "5-7"}
+	without["late"] = place{cpus: "1,5"}
+	wantPlaces(t, n, "with one that came without CPUs 3 and 7", without)
+	n.m.Sh("for c in 3 7; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
+	again := maps.Clone(resized)
+	again["web"], again["late"] = place{cpus: "1,3,5"}, place{cpus: "1,3,5"}
 	if n.m.Guest.CgroupV1 {
 		// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
 		again = maps.Clone(without)
-		again["batch"] = settled["batch"]
+		again["batch"] = resized["batch"]
 	}
 	wantPlaces(t, n, "with all CPUs again", again)
 }

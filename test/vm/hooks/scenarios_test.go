@@ -2,6 +2,7 @@ package hooks_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,6 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 	"github.com/trimtab/trimtab/test/vm"
 )
-
-func TestMain(m *testing.M) { vm.Main(m) }
 
 // soak says that everything is to be run, in every variation.
 func soak() bool { return os.Getenv("TRIMTAB_SOAK") != "" }
@@ -39,66 +38,98 @@ func TestProxyScenarios(t *testing.T) {
 	playScenarios(t, parity.Named("cri"))
 }
 
+// TestBypassScenarios plays them beside the runtime. What only a creation can bring must not be in force, and is reported.
+func TestBypassScenarios(t *testing.T) {
+	t.Parallel()
+	playScenarios(t, parity.Named("bypass"))
+}
+
+const scenarioFiles = "../../scenarios/*.yaml"
+
+func scenarioName(file string) string { return strings.TrimSuffix(filepath.Base(file), ".yaml") }
+
 func playScenarios(t *testing.T, at parity.Attachment) {
 	t.Helper()
-	files, err := filepath.Glob("../../scenarios/*.yaml")
+	files, err := filepath.Glob(scenarioFiles)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
-	for i, file := range files {
+	for _, file := range files {
 		s, err := scenario.Load(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for j, g := range variations() {
-			name := strings.TrimSuffix(filepath.Base(file), ".yaml") + "/" + g.name
+		for j, g := range guests() {
+			name, turn := scenarioName(file)+"/"+g.name, turnName(at.Name, scenarioName(file), g.name)
+			why, always := unplayable(s), slices.Contains(enough[at.Name], name)
+			if why == "" && !always && !soak() && !isDue(t, turn) {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				switch other := map[string]string{"nri": "cri", "cri": "nri"}[at.Name]; {
-				case slices.Contains(enough[at.Name], name):
-				case !soak():
-					t.Skip("make soak plays it, or the same through the other attachment")
-				case turn(i, j) != at.Name:
+				if why != "" {
+					t.Skip(why)
+				}
+				if other := attachmentOn(scenarioName(file), j+1); soak() && other != at.Name { // another than by turns
 					t.Skipf("is played through %s", other)
 				}
-				if s.NeedsKubelet() {
-					t.Skip("needs a kubelet that tells pods' specs, which suite A's guests have not")
+				if !soak() {
+					noteTurn(t, turn)
 				}
-				if s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0 {
-					t.Skip("needs processors, cards or disks that the guests have not")
-				}
-				if s.LimitsBelowInit() {
-					t.Skip("needs memory limits in which runc's own init does not fit")
-				}
-				if s.Node.Kernel != nil {
-					t.Skipf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
-				}
-				shape, err := vm.Shaped(s.Node.CPUs)
-				if err != nil {
-					t.Skip(err)
-				}
-				g.Topology = shape
-				n := boot(t, g.Guest)
-				n.at = at
-				if err := errors.Join(n.equip(s), n.configure(s.Config), n.attach()); err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("%d wants compared", play(t, n, s))
+				playScenario(t, at, g, file)
 			})
 		}
 	}
 }
 
-// turn says through which attachment a file is played on a machine: each file is through both, and each machine has
-// both. What is left of all combinations is in no way particular, and would take hours.
-func turn(file, machine int) string { return []string{"nri", "cri"}[(file+machine)%2] }
+// playScenario plays a file in a guest of its own. It reads it again: playing changes what is wanted.
+func playScenario(t *testing.T, at parity.Attachment, g variation, file string) {
+	t.Helper()
+	s, err := scenario.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := vm.Shaped(s.Node.CPUs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Topology = shape
+	n := boot(t, g.Guest)
+	n.at = at
+	if at.Name == "bypass" {
+		n.withoutNRI()
+	}
+	if err := errors.Join(n.equip(s), n.configure(s.Config), n.attach()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d wants compared", play(t, n, s))
+}
+
+// unplayable says why no guest can play a scenario.
+func unplayable(s *scenario.Scenario) string {
+	switch {
+	case s.NeedsKubelet():
+		return "needs a kubelet that tells pods' specs, which suite A's guests have not"
+	case s.Node.Special() || s.Node.Resctrl != nil || s.Node.CoreSched || len(s.Node.Disks) > 0:
+		return "needs processors, cards or disks that the guests have not"
+	case s.LimitsBelowInit():
+		return "needs memory limits in which runc's own init does not fit"
+	case s.Node.Kernel != nil:
+		return fmt.Sprintf("needs kernel files that Debian's kernels have not: %v", s.Node.Kernel)
+	}
+	if _, err := vm.Shaped(s.Node.CPUs); err != nil {
+		return err.Error()
+	}
+	return ""
+}
 
 type variation struct {
 	name string
 	vm.Guest
 }
 
-// variations are all there are. There is no guest with v1 under systemd.
-func variations() []variation {
-	return []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}}
+// guests are all there are: both cgroup versions, both cgroup drivers of kubelets, both kernels. There is no guest with
+// version 1 under systemd.
+func guests() []variation {
+	return []variation{{"v2", vm.Guest{}}, {"v1", vm.Guest{CgroupV1: true}}, {"systemd", vm.Guest{Systemd: true}}, {"6.12", vm.Guest{Kernel: "6.12"}}}
 }

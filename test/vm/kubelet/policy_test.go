@@ -50,7 +50,7 @@ func TestStaticPolicy(t *testing.T) {
 	wants["db"] = want{cpus: "0", quota: 100_000, class: "dedicated", seat: "shared", problem: "authority: kubelet says", source: podsList}
 	wants["late"] = want{cpus: "0,3", class: "none", source: podsList}
 	n.awaitAll("by the kubelet's word", wants)
-	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "told by the kubelet PodResources API") || !strings.Contains(found, "authority is kubelet") {
+	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "reported by the kubelet PodResources API") || !strings.Contains(found, "authority is kubelet") {
 		t.Errorf("doctor: %s: %s", result, found)
 	}
 	// What it was given is told in words: the request has its mark as well, and nothing differs.

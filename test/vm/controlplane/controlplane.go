@@ -1,0 +1,250 @@
+// Package controlplane runs a real etcd and kube-apiserver on the loopback of this machine, in a directory of the test,
+// with the authorisers and admission that clusters have (Node, RBAC; NodeRestriction, ServiceAccount).
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// patience bounds each wait; a quiet machine needs three seconds in all.
+const patience = 2 * time.Minute
+
+// Plane is a running control plane.
+type Plane struct {
+	// Dir holds its files; logs are etcd.log and kube-apiserver.log.
+	Dir string
+	// URL is where the API server answers; Port its port on 127.0.0.1.
+	URL  string
+	Port int
+	// CA is the file of the certificate that it shows.
+	CA string
+
+	t      testing.TB
+	etcd   string // its client URL
+	server *exec.Cmd
+	bin    map[string]string
+}
+
+// Guests is the address by which a guest of QEMU's user network reaches this machine's loopback. The server's certificate
+// has it, beside 127.0.0.1.
+const Guests = "10.0.2.2"
+
+// Service is the address of the service by which pods know the API server, at port 443.
+const Service = "10.96.0.1"
+
+// Admin is the user that may do everything.
+const Admin = "admin"
+
+// Start builds what is missing, and returns a control plane that is ready. It ends with the test.
+func Start(t testing.TB, flags ...string) *Plane {
+	t.Helper()
+	p := &Plane{Dir: t.TempDir(), t: t, bin: map[string]string{}}
+	p.tools("etcd", "kube-apiserver")
+	ports := free(t, 3)
+	p.etcd, p.Port = fmt.Sprintf("http://127.0.0.1:%d", ports[0]), ports[2]
+	p.URL, p.CA = fmt.Sprintf("https://127.0.0.1:%d", p.Port), filepath.Join(p.Dir, "certs", "apiserver.crt")
+	p.serviceAccountKey()
+	// Users of tests: the administrator, and nodes n1 to n4 as their kubelets.
+	users := Admin + "-token," + Admin + ",1,system:masters\n"
+	for i := 1; i <= 4; i++ {
+		users += fmt.Sprintf("n%d-token,system:node:n%d,node%d,system:nodes\n", i, i, i)
+	}
+	p.write("users.csv", users)
+	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	p.run(p.bin["etcd"]+"/server", "etcd.log", "--data-dir", filepath.Join(p.Dir, "etcd"), "--listen-client-urls", p.etcd, "--advertise-client-urls", p.etcd,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--unsafe-no-fsync", "--log-level", "warn")
+	p.StartServer(flags...)
+	return p
+}
+
+// StartServer starts the API server, at first or after StopServer, with the same objects and port.
+func (p *Plane) StartServer(flags ...string) {
+	p.t.Helper()
+	key := filepath.Join(p.Dir, "sa.key")
+	args := []string{
+		"--etcd-servers=" + p.etcd, fmt.Sprintf("--secure-port=%d", p.Port), "--bind-address=127.0.0.1", "--advertise-address=" + Guests,
+		"--cert-dir=" + filepath.Join(p.Dir, "certs"), "--token-auth-file=" + filepath.Join(p.Dir, "users.csv"),
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
+		"--api-audiences=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none", "--profiling=false", "--v=1",
+	}
+	p.server = p.run(p.bin["kube-apiserver"]+"/kube-apiserver", "kube-apiserver.log", append(args, flags...)...)
+	p.Wait("the API server is ready", func(ctx context.Context) error { return p.ready(ctx) })
+}
+
+// StopServer ends the API server; etcd goes on.
+func (p *Plane) StopServer() {
+	p.t.Helper()
+	end(p.server)
+}
+
+// Config is how a user of Start reaches the API server: Admin, or n1 to n4.
+func (p *Plane) Config(user string) *rest.Config {
+	return &rest.Config{Host: p.URL, BearerToken: user + "-token", TLSClientConfig: rest.TLSClientConfig{CAFile: p.CA}, QPS: -1}
+}
+
+// Dynamic is a client for such a user.
+func (p *Plane) Dynamic(user string) dynamic.Interface {
+	p.t.Helper()
+	d, err := dynamic.NewForConfig(p.Config(user))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return d
+}
+
+// Kubeconfig writes a file for a token, and returns its path.
+func (p *Plane) Kubeconfig(name, token string) string {
+	p.t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["c"] = &clientcmdapi.Cluster{Server: p.URL, CertificateAuthority: p.CA}
+	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	c.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	c.CurrentContext = "x"
+	path := filepath.Join(p.Dir, name+".kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// Wait calls done until it returns nil, and fails the test with its last error after patience.
+func (p *Plane) Wait(what string, done func(context.Context) error) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	for {
+		err := done(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("%s: not after %s: %v", what, patience, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// ready asks /readyz.
+func (p *Plane) ready(ctx context.Context) error {
+	if syscall.Kill(p.server.Process.Pid, 0) != nil {
+		return errors.New("the API server ended: see the end of its log")
+	}
+	c, err := rest.UnversionedRESTClientFor(withCodec(p.Config(Admin)))
+	if err != nil {
+		return err
+	}
+	return c.Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+// run starts a program in a process group of its own. It is killed when the test ends: an API server without its etcd
+// takes minutes to end by itself.
+func (p *Plane) run(program, log string, args ...string) *exec.Cmd {
+	p.t.Helper()
+	out, err := os.OpenFile(filepath.Join(p.Dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() { // Pdeathsig goes with the thread that starts it
+		runtime.LockOSThread()
+		started <- cmd.Start()
+		if cmd.Process != nil {
+			_ = cmd.Wait()
+		}
+		close(started)
+	}()
+	if err := <-started; err != nil {
+		p.t.Fatalf("start %s: %v", program, err)
+	}
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-started
+		if p.t.Failed() {
+			text, _ := os.ReadFile(filepath.Join(p.Dir, log))
+			lines := bytes.Split(text, []byte("\n"))
+			p.t.Logf("the end of %s:\n%s", log, bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
+		}
+	})
+	return cmd
+}
+
+func end(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	for syscall.Kill(cmd.Process.Pid, 0) == nil { // the goroutine of run waits for it
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// tools builds what is missing.
+func (p *Plane) tools(names ...string) {
+	p.t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../tools/build.sh"), names...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		p.t.Fatalf("build %s: %v", strings.Join(names, ", "), err)
+	}
+	for i, dir := range strings.Fields(string(out)) {
+		p.bin[names[i]] = dir
+	}
+}
+
+// serviceAccountKey makes the key that signs tokens of service accounts.
+func (p *Plane) serviceAccountKey() {
+	p.t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+}
+
+func (p *Plane) write(name, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(filepath.Join(p.Dir, name), []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// free returns ports that nobody listens at.
+func free(t testing.TB, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

@@ -1,0 +1,44 @@
+package controlplane
+
+import "path/filepath"
+
+// StartControllers starts kube-controller-manager with the controllers that it has on by default. Nodes that emulation
+// slows down have minutes before they are taken for dead.
+func (p *Plane) StartControllers() {
+	p.t.Helper()
+	p.tools("kube-controller-manager")
+	p.run(p.bin["kube-controller-manager"]+"/kube-controller-manager", "kube-controller-manager.log",
+		"--kubeconfig="+p.Kubeconfig("controllers", Admin+"-token"), "--leader-elect=false", "--secure-port=0", "--v=1",
+		"--service-account-private-key-file="+filepath.Join(p.Dir, "sa.key"), "--root-ca-file="+p.CA,
+		"--node-monitor-grace-period=5m")
+}
+
+// StartScheduler starts kube-scheduler with its default configuration.
+func (p *Plane) StartScheduler() {
+	p.t.Helper()
+	p.tools("kube-scheduler")
+	p.run(p.bin["kube-scheduler"]+"/kube-scheduler", "kube-scheduler.log",
+		"--kubeconfig="+p.Kubeconfig("scheduler", Admin+"-token"), "--leader-elect=false", "--secure-port=0", "--v=1")
+}
+
+// StartTopologyScheduler starts a second scheduler, for pods that name it (schedulerName: topology), with the plugin
+// NodeResourceTopologyMatch. It is one of the minor version that the plugin is made for.
+func (p *Plane) StartTopologyScheduler() {
+	p.t.Helper()
+	p.tools("topology-scheduler")
+	config := filepath.Join(p.Dir, "topology-scheduler.yaml")
+	p.write("topology-scheduler.yaml", `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: `+p.Kubeconfig("topology-scheduler", Admin+"-token")+`}
+profiles:
+- schedulerName: topology
+  plugins:
+    filter: {enabled: [{name: NodeResourceTopologyMatch}]}
+    score: {enabled: [{name: NodeResourceTopologyMatch}]}
+  pluginConfig:
+  - name: NodeResourceTopologyMatch
+    args: {scoringStrategy: {type: LeastAllocated}}
+`)
+	p.run(p.bin["topology-scheduler"]+"/scheduler", "topology-scheduler.log", "--config="+config, "--secure-port=0", "--v=2")
+}

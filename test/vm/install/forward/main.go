@@ -1,0 +1,43 @@
+// Command forward hands TCP connections on: what kube-proxy does on a node for the API server's service, which guests
+// have no need of for anything else.
+package main
+
+import (
+	"io"
+	"log"
+	"net"
+	"os"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		log.Fatal("usage: forward LISTEN TO")
+	}
+	l, err := net.Listen("tcp", os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			log.Fatal(err)
+		}
+		go hand(c, os.Args[2])
+	}
+}
+
+// hand copies both ways until one side ends.
+func hand(here net.Conn, to string) {
+	defer here.Close()
+	there, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer there.Close()
+	go func() {
+		_, _ = io.Copy(there, here)
+		there.Close()
+		here.Close()
+	}()
+	_, _ = io.Copy(here, there)
+}

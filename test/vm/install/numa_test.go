@@ -1,0 +1,70 @@
+package install_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// wide is a pod that no NUMA node of n1 has the CPUs for, though n1 has them in all.
+const wide = `kubectl apply -f - <<'EOF'
+apiVersion: v1
+kind: Pod
+metadata: {name: wide, labels: {app: wide}}
+spec:
+  schedulerName: topology
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: registry.k8s.io/pause:3.10
+    resources: {limits: {cpu: "3", memory: 64Mi}}
+EOF`
+
+// numa has the plugin NodeResourceTopologyMatch place a pod by the agents' reports: it waits while n1 is the only node,
+// and runs on n2 once that is there.
+func (c *cluster) numa() {
+	c.must("kubectl apply -f " + filepath.Join(c.moduleDir("github.com/k8stopologyawareschedwg/noderesourcetopology-api"), "manifests/crd.yaml"))
+	c.follow("Schedule by NUMA node")
+	c.ready("v1")
+	c.await("the nodes are reported", func(context.Context) error {
+		said, err := c.sh("kubectl get noderesourcetopologies.v1alpha2.topology.node.k8s.io -o jsonpath='{range .items[*]}{.metadata.name} {range .zones[*]}{.name}{\",\"}{end}{\"\\n\"}{end}'")
+		if err == nil && (!strings.Contains(said, "n1 node-0,node-1,node-2,node-3,") || !strings.Contains(said, "n2 node-0,")) {
+			err = fmt.Errorf("reported are %q", said)
+		}
+		return err
+	})
+	c.plane.StartTopologyScheduler()
+	c.must("kubectl cordon n2")
+	c.must(wide)
+	c.await("the pod fits no NUMA node of n1", func(context.Context) error {
+		said, err := c.sh("kubectl get events --field-selector involvedObject.name=wide,reason=FailedScheduling -o jsonpath='{.items[*].message}'")
+		if err == nil && !strings.Contains(said, "cannot align") {
+			err = errors.New(said)
+		}
+		return err
+	})
+	c.must("kubectl uncordon n2")
+	c.await("it runs on n2", func(ctx context.Context) error {
+		pods, err := c.pods(ctx, "wide")
+		if err == nil && (len(pods) != 1 || pods[0].on.name != "n2") {
+			err = fmt.Errorf("it is on %+v", pods)
+		}
+		return err
+	})
+	c.must("kubectl delete pod wide")
+}
+
+// moduleDir is where the source of a module of the scheduler's is.
+func (c *cluster) moduleDir(module string) string {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd.Dir = filepath.Join(c.root, "test/tools/scheduler")
+	out, err := cmd.Output()
+	if err != nil {
+		c.t.Fatalf("module %s: %v", module, err)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,118 @@
+// Package rotation chooses what a run of the suites plays where all there is would take hours: what was played longest
+// ago, as much as makes a tenth of the whole by the time it takes. So each part is played within ten runs.
+//
+// A text file says when each part was played last. A run that passes is to be committed with it; a run that nobody
+// commits, as that of CI, plays what comes next and changes nothing.
+package rotation
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Within is in how many runs each part is played.
+const Within = 10
+
+// guess is how long a part takes that was never played.
+const guess = 30 * time.Second
+
+// Part is one thing that is played by turns, and when it was played last.
+type Part struct {
+	Name string
+	Run  int    // the run that played it last; 0 where none did
+	Day  string // of that run, as 2026-11-23
+	Took time.Duration
+}
+
+// Last is when the part was played last, in words.
+func (p Part) Last() string {
+	if p.Run == 0 {
+		return "never played before"
+	}
+	return fmt.Sprintf("last played in run %d, on %s", p.Run, p.Day)
+}
+
+// Book is what was played when.
+type Book struct {
+	Run   int // the last one
+	parts map[string]Part
+}
+
+const form = "%d %s %d %s\n" // run, day, seconds, name
+
+const head = `# What "make e2e" plays by turns: the run that played it last, its day, the seconds it took, its name. Each run plays
+# what was played longest ago, a tenth of the whole. Commit this file with what the run was made for.
+`
+
+// Read reads a book. An empty one says that nothing was played yet.
+func Read(from io.Reader) (*Book, error) {
+	b := &Book{parts: map[string]Part{}}
+	lines := bufio.NewScanner(from)
+	for n := 1; lines.Scan(); n++ {
+		text := lines.Text()
+		if strings.TrimSpace(text) == "" || strings.HasPrefix(text, "#") {
+			continue
+		}
+		var p Part
+		var seconds int
+		if got, err := fmt.Sscanf(text+"\n", form, &p.Run, &p.Day, &seconds, &p.Name); err != nil || p.Run < 1 || seconds < 0 {
+			return nil, fmt.Errorf("line %d: %q is not a run, a day, seconds and a name (%d of 4 read)", n, text, got)
+		}
+		p.Took = time.Duration(seconds) * time.Second
+		if _, twice := b.parts[p.Name]; twice {
+			return nil, fmt.Errorf("line %d: %s is there twice", n, p.Name)
+		}
+		b.parts[p.Name], b.Run = p, max(b.Run, p.Run)
+	}
+	return b, lines.Err()
+}
+
+// Of is what the book says of a part; one that it does not know was never played.
+func (b *Book) Of(name string) Part {
+	if p, has := b.parts[name]; has {
+		return p
+	}
+	return Part{Name: name, Took: guess}
+}
+
+// Due are those of all parts that the next run is to play: the ones played longest ago, until they take a tenth of the
+// time that all take. What was played in the same run is taken by name.
+func (b *Book) Due(all []string) []Part {
+	var parts []Part
+	var whole time.Duration
+	for _, name := range all {
+		p := b.Of(name)
+		parts, whole = append(parts, p), whole+p.Took
+	}
+	slices.SortFunc(parts, func(x, y Part) int { return cmp.Or(x.Run-y.Run, strings.Compare(x.Name, y.Name)) })
+	var took time.Duration
+	for i, p := range parts {
+		if took*Within >= whole && b.Run+1-p.Run < Within {
+			return parts[:i]
+		}
+		took += p.Took
+	}
+	return parts
+}
+
+// Played notes that a run played a part.
+func (b *Book) Played(name string, run int, day time.Time, took time.Duration) {
+	b.parts[name] = Part{Name: name, Run: run, Day: day.UTC().Format(time.DateOnly), Took: took.Round(time.Second)}
+}
+
+// Write writes the book, without parts that are not there any more.
+func (b *Book) Write(to io.Writer, all []string) error {
+	text := head
+	for _, name := range slices.Sorted(slices.Values(all)) {
+		if p, has := b.parts[name]; has {
+			text += fmt.Sprintf(form, p.Run, p.Day, int(p.Took/time.Second), p.Name)
+		}
+	}
+	_, err := io.WriteString(to, text)
+	return err
+}

@@ -1,0 +1,94 @@
+package rotation
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWithin plays runs one after another: each part is played within ten, whatever time parts take, and no run takes
+// much more than a tenth of the whole.
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	var all []string
+	takes := map[string]time.Duration{}
+	var whole, longest time.Duration
+	for i := range 97 {
+		name := fmt.Sprintf("nri/part%d/v%d", i, i%2+1)
+		all, takes[name] = append(all, name), time.Duration(5+i*i%120)*time.Second
+		whole, longest = whole+takes[name], max(longest, takes[name])
+	}
+	b, err := Read(strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]int{}
+	for run := 1; run <= 60; run++ {
+		var took time.Duration
+		for _, p := range b.Due(all) {
+			took += takes[p.Name]
+			b.Played(p.Name, run, time.Unix(int64(run)*86400, 0), takes[p.Name])
+			last[p.Name] = run
+		}
+		if run > 2*Within && took > whole/Within+longest { // by then all times are known
+			t.Errorf("run %d takes %v of %v", run, took, whole)
+		}
+		for _, name := range all {
+			if run >= Within && run-last[name] >= Within {
+				t.Errorf("after run %d: %s was played last in run %d", run, name, last[name])
+			}
+		}
+		b = again(t, b, all)
+	}
+}
+
+// again is the book written and read.
+func again(t *testing.T, b *Book, all []string) *Book {
+	t.Helper()
+	var text bytes.Buffer
+	if err := b.Write(&text, all); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read.Run != b.Run && len(read.parts) != len(b.parts) {
+		t.Fatalf("%+v became %+v", b, read)
+	}
+	return read
+}
+
+// TestFailedStays has a part that failed come again in the next run, and one that is gone leave the file.
+func TestFailedStays(t *testing.T) {
+	t.Parallel()
+	b, err := Read(strings.NewReader("3 2026-11-20 10 a\n4 2026-11-21 10 gone\n5 2026-11-22 10 b\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"a", "b"}
+	for range 2 {
+		if due := b.Due(all); len(due) != 1 || due[0].Name != "a" || due[0].Last() != "last played in run 3, on 2026-11-20" {
+			t.Fatalf("due is %+v, want a alone", due)
+		}
+	}
+	if due := b.Due([]string{"new", "a", "b"}); len(due) != 1 || due[0].Last() != "never played before" {
+		t.Errorf("due is %+v, want what is new", due)
+	}
+	var text bytes.Buffer
+	if err := b.Write(&text, all); err != nil || strings.Contains(text.String(), "gone") {
+		t.Errorf("%v: %s", err, &text)
+	}
+}
+
+// TestBad refuses lines that are none, by number.
+func TestBad(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"x 2026-11-20 1 a", "1 2026-11-20 a", "0 2026-11-20 1 a", "1 2026-11-20 -1 a", "1 2026-11-20 1 a\n1 2026-11-20 1 a"} {
+		if b, err := Read(strings.NewReader("# words\n\n" + text)); err == nil || !strings.HasPrefix(err.Error(), "line ") {
+			t.Errorf("%q was read as %+v: %v", text, b, err)
+		}
+	}
+}
