@@ -17,23 +17,28 @@ VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 TAGS := nri_no_wasm,grpcnotrace
 # What is delivered: static, and for the oldest processors of each architecture whatever this one is.
 ARCHES := amd64 arm64
+# The plugin of kubectl is for people's machines, too.
+PLUGINS := $(ARCHES:%=linux-%) $(ARCHES:%=darwin-%)
 # Where to, and what the image is called.
 DIST ?= dist
 IMAGE ?= ghcr.io/trimtab/trimtab
-# Two guests at a time, a processor each: of two suites, or, in the soak, of the one that takes far longer than the others.
-GUESTS = $(if $(TRIMTAB_SOAK),-p 1 -parallel 2 -timeout 4h,-p 2 -parallel 1 -timeout 80m)
+# Its tag; the version of the program unless told.
+TAG ?=
+# Two guests at a time, a processor each. One suite takes far longer than the others.
+GUESTS = -p 1 -parallel 2 -timeout $(if $(TRIMTAB_SOAK),4h,80m)
 # More arguments for go test, such as ARGS='-run TestSmoke -v'.
 ARGS ?=
 
 .PHONY: help build demo check test e2e soak lint generate stale size bench benchreal tools deps clean \
-	programs image deb release chart
+	programs plugins image deb release chart
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build bin/trimtab
+build: ## Build bin/trimtab and bin/kubectl-trimtab
 	@mkdir -p bin
 	@go build -buildvcs=$(VCS) -trimpath -tags $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/trimtab
+	@CGO_ENABLED=0 go build -buildvcs=$(VCS) -trimpath -ldflags '-s -w' -o bin/ ./cmd/kubectl-trimtab
 
 programs:
 	@for arch in $(ARCHES); do \
@@ -42,21 +47,28 @@ programs:
 			-ldflags '-s -w' -o .cache/dist/linux-$$arch/ ./cmd/trimtab; \
 	done
 
+plugins:
+	@for system in $(PLUGINS); do \
+		mkdir -p .cache/dist/plugins/$$system; \
+		CGO_ENABLED=0 GOOS=$${system%-*} GOARCH=$${system#*-} GOAMD64=v1 GOARM64=v8.0 go build -buildvcs=$(VCS) -trimpath \
+			-ldflags '-s -w' -o .cache/dist/plugins/$$system/ ./cmd/kubectl-trimtab; \
+	done
+
 # The packer has a module of its own: nothing it needs becomes a part of the agent.
 PACK = cd deploy/pack && go build -trimpath -buildvcs=false -o ../../.cache/dist/ ./cmd/pack && cd ../.. && .cache/dist/pack
 
 image: programs ## Make the container image for amd64 and arm64, as an OCI layout that `ctr images import` takes
-	@$(PACK) image -out $(DIST)/trimtab-image.tar -name $(IMAGE) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+	@$(PACK) image -out $(DIST)/trimtab-image.tar -name $(IMAGE) -tag "$(TAG)" $(ARCHES:%=.cache/dist/linux-%/trimtab)
 
 deb: programs ## Make the Debian packages for amd64 and arm64
 	@dir=$$(test/tools/build.sh nfpm); $(PACK) deb -nfpm $$dir/nfpm -out $(DIST) $(ARCHES:%=.cache/dist/linux-%/trimtab)
 
-release: programs ## Make everything of a release, from a commit with a tag: image, packages, archives, chart, checksums
+release: programs plugins ## Make everything of a release, from a commit with a tag: image, packages, archives, chart, checksums
 	@dir=$$(test/tools/build.sh nfpm); \
-		$(PACK) release -nfpm $$dir/nfpm -out $(DIST) -name $(IMAGE) $(ARCHES:%=.cache/dist/linux-%/trimtab)
+		$(PACK) release -nfpm $$dir/nfpm -out $(DIST) -name $(IMAGE) -plugins .cache/dist/plugins $(ARCHES:%=.cache/dist/linux-%/trimtab)
 
-chart: ## Write anew what is made from the chart: values.schema.json, deploy/trimtab.yaml, the lists in docs/install.md
-	@cd deploy/pack && go test -count=1 -run '^TestGenerated$$' ./chart -update
+chart: ## Write anew what is made from the chart: schema, manifest, alerts, dashboard, the lists in docs/install.md
+	@cd deploy/pack && go test -count=1 -run '^TestGenerated$$' ./chart ./monitoring -update
 
 demo: build ## Show what Trimtab does, without a cluster
 	@bin/trimtab demo
@@ -102,8 +114,8 @@ bench: ## Run the benchmarks
 benchreal: tools ## Run the benchmark on the real containerd (minutes, needs root)
 	@cd test/real && go test -count=1 -run '^$$' -bench . $(ARGS) .
 
-tools: ## Build the real containerds, runc, ctr, helm, nfpm and h2spec that the tests use (minutes once, then nothing)
-	@test/tools/build.sh containerd containerd17 runc ctr helm nfpm h2spec >/dev/null
+tools: ## Build the real containerds, runc, ctr, helm, nfpm, promtool and h2spec that the tests use (minutes once, then nothing)
+	@test/tools/build.sh containerd containerd17 runc ctr helm nfpm promtool h2spec >/dev/null
 
 deps: ## Install the Debian packages that the tests need and this machine lacks
 	@test/tools/deps.sh

@@ -34,16 +34,20 @@ var arrows = map[string][]string{
 	"internal/resctrl":           {"internal/lifecycle"},
 	"internal/keeper":            {"internal/statefile", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/lifecycle"},
 	"internal/record":            {"internal/lifecycle", "internal/report/logkey", "internal/statefile"},
-	"internal/nodeview":          {"internal/report/logkey", "internal/engine", "internal/keeper", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api"},
+	"internal/nodeview":          {"internal/placement/choose", "internal/report/zones", "internal/report/logkey", "internal/engine", "internal/keeper", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api"},
 	"internal/nodelock":          {},
+	"internal/report/zones":      {},
+	"internal/kube/publish":      {"internal/kube", "internal/report/api", "internal/report/logkey", "internal/report/zones"},
 	"internal/report/logkey":     {},
 	"internal/report/api":        {"internal/lifecycle", "internal/nodelock"},
 	"internal/report/term":       {},
 	"internal/report/cpumap":     {"internal/report/api", "internal/report/term", "internal/topology"},
 	"internal/report/status":     {"internal/report/web", "internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/socket", "internal/topology"},
 	"internal/report/metrics":    {"internal/lifecycle", "internal/report/api"},
-	"internal/report/top":        {"internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/topology"},
+	"internal/report/usage":      {},
+	"internal/report/top":        {"internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/report/usage", "internal/topology"},
 	"internal/report/web":        {},
+	"internal/report/page":       {"internal/lifecycle", "internal/report/api", "internal/report/cpumap", "internal/report/term", "internal/report/usage", "internal/topology"},
 	"internal/report/doctor":     {"internal/extend/hookserver", "internal/cgroup", "internal/config", "internal/hook", "internal/lifecycle", "internal/report/api", "internal/report/term", "internal/topology"},
 	"internal/config":            {"internal/follow", "internal/hook", "internal/lifecycle", "internal/topology", "internal/intent"},
 	"internal/conductor/route":   {"internal/lifecycle", "internal/report/api", "internal/runtimes"},
@@ -51,13 +55,22 @@ var arrows = map[string][]string{
 	"internal/conductor":         {"internal/conductor/route", "internal/runtimesync", "internal/facts", "internal/nodeview", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
 	"api/runtime/v1alpha1":       {},
 	"internal/follow":            {},
+	"internal/kube":              {"internal/report/api", "internal/report/logkey"},
+	"internal/kube/condition":    {"internal/kube", "internal/report/api", "internal/report/logkey"},
+	"internal/kube/events":       {"internal/kube", "internal/report/api", "internal/report/logkey"},
+	"internal/kube/namespaces":   {"internal/kube", "internal/report/api", "internal/report/logkey"},
+	"internal/kube/podreport":    {"internal/kube", "internal/kube/events", "internal/lifecycle", "internal/nodeview", "internal/report/api", "internal/report/logkey"},
+	"internal/kube/configmaps":   {"internal/config"},
+	"internal/fleet":             {"internal/config", "internal/kube/configmaps"},
+	"internal/kube/layers":       {"internal/config", "internal/kube", "internal/kube/configmaps", "internal/kube/koordinator"},
+	"internal/kube/koordinator":  {"internal/config", "internal/hook", "internal/topology"},
 	"internal/socket":            {},
 	"internal/statefile":         {},
 	"internal/extend/hookserver": {"api/runtime/v1alpha1", "internal/follow", "internal/lifecycle", "internal/report/logkey", "internal/topology"},
 	"internal/facts":             {"internal/cgroup", "internal/conductor/route", "internal/engine", "internal/intent", "internal/lifecycle", "internal/record", "internal/report/logkey"},
 	"internal/podspec":           {"internal/statefile", "internal/lifecycle", "internal/report/logkey"},
 	"internal/attach/nri":        {"internal/follow", "internal/attach/connect", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket"},
-	"internal/agent":             {"internal/facts", "internal/nodeview", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/runtimes", "internal/conductor", "internal/record", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket"},
+	"internal/agent":             {"internal/kube", "internal/kube/layers", "internal/kube/publish", "internal/report/zones", "internal/kube/configmaps", "internal/facts", "internal/nodeview", "internal/statefile", "internal/lifecycle", "internal/extend/hookserver", "internal/attach/auto", "internal/attach/bypass", "internal/attach/cri", "internal/attach/nri", "internal/podspec", "internal/runtimes", "internal/conductor", "internal/record", "internal/config", "internal/report/api", "internal/report/status", "internal/report/metrics", "internal/report/page", "internal/report/web", "internal/report/logkey", "internal/engine", "internal/hook", "internal/intent", "internal/placement", "internal/placement/choose", "internal/placement/kubelet", "internal/placement/none", "internal/placement/pools", "internal/keeper", "internal/cgroup", "internal/resctrl", "internal/coresched", "internal/topology", "internal/topology/sysfs", "internal/nodelock", "internal/socket", "internal/kube/condition", "internal/kube/events", "internal/kube/podreport", "internal/kube/namespaces"},
 	"internal/attach/auto":       {"internal/attach/connect", "internal/conductor", "internal/lifecycle", "internal/report/logkey"},
 	"internal/attach/bypass":     {"internal/attach/connect", "internal/attach/criclient", "internal/cgroup", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/runtimes", "internal/socket"},
 	"internal/attach/cri":        {"internal/attach/connect", "internal/statefile", "api/runtime/v1alpha1", "internal/attach/workerpool", "internal/attach/relay", "internal/attach/criclient", "internal/conductor", "internal/lifecycle", "internal/report/logkey", "internal/socket", "internal/runtimes"},
@@ -77,6 +90,7 @@ var arrows = map[string][]string{
 	"internal/tools/keydocs":     nil,
 	"internal/tools/size":        {},
 	"cmd/trimtab":                nil,
+	"cmd/kubectl-trimtab":        nil,
 	"examples/hookserver":        {"api/runtime/v1alpha1"},
 	"test/bench":                 nil,
 	"test/bench/crowd":           nil,
@@ -184,6 +198,36 @@ func TestLeanBinary(t *testing.T) {
 				if d == no || strings.HasPrefix(d, strings.TrimSuffix(no, "/")+"/") {
 					t.Errorf("the binary contains %s", d)
 				}
+			}
+		}
+	}
+}
+
+// TestLeanPlugin checks what the plugin of kubectl contains of ours: the configuration, to check files before it writes
+// them, and no part of the agent. What would let it grow most is left out by name. The agent contains nothing of the
+// plugin's.
+func TestLeanPlugin(t *testing.T) {
+	ours := []string{"cmd/kubectl-trimtab", "internal/config", "internal/fleet", "internal/follow", "internal/hook", "internal/intent", "internal/kube/configmaps",
+		"internal/lifecycle", "internal/placement", "internal/topology"}
+	for _, p := range list(t, "./cmd/kubectl-trimtab") {
+		for _, d := range p.Deps {
+			if to, is := strings.CutPrefix(d, module); is && !slices.Contains(ours, to) {
+				t.Errorf("the plugin contains %s", to)
+			}
+			for _, no := range []string{
+				"k8s.io/client-go/kubernetes", "k8s.io/cli-runtime", "k8s.io/kubectl", "sigs.k8s.io/controller-runtime", "google.golang.org/grpc",
+				"github.com/containerd", "github.com/prometheus", "charm.land", "testing",
+			} {
+				if d == no || strings.HasPrefix(d, no+"/") {
+					t.Errorf("the plugin contains %s", d)
+				}
+			}
+		}
+	}
+	for _, p := range list(t, "-tags", "nri_no_wasm,grpcnotrace", "./cmd/trimtab") {
+		for _, no := range []string{module + "internal/fleet", "k8s.io/client-go/tools/remotecommand", "k8s.io/streaming/pkg/httpstream/spdy"} {
+			if slices.Contains(p.Deps, no) {
+				t.Errorf("the agent contains %s", no)
 			}
 		}
 	}
