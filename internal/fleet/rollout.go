@@ -222,12 +222,11 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 	if err := r.taken(ctx, n, name); err != nil {
 		return err
 	}
-	if !begun && !last {
-		if err := sleep(ctx, r.Pause); err != nil {
-			return err
-		}
+	pause := r.Pause
+	if begun || last {
+		pause = 0
 	}
-	if err := r.well(ctx, n, before.Violations); err != nil {
+	if err := r.watch(ctx, n, before.Violations, pause); err != nil {
 		return err
 	}
 	r.Say("node %s has it", n.Name)
@@ -245,6 +244,24 @@ func (s stage) mark(o *unstructured.Unstructured) {
 	}
 	notes[rolling] = string(text)
 	o.SetAnnotations(notes)
+}
+
+// watch looks at a node for a while, at least once, and returns at once how it is worse
+// than before.
+func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
+	end := time.Now().Add(pause)
+	for {
+		if err := r.well(ctx, n, violations); err != nil {
+			return err
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return nil
+		}
+		if err := sleep(ctx, min(left, time.Second)); err != nil {
+			return err
+		}
+	}
 }
 
 // well says how a node is worse than before.
@@ -368,10 +385,7 @@ func (r *Rollout) single(ctx context.Context) error {
 	if err := r.taken(ctx, n, r.Change.Target.Name()); err != nil {
 		return err
 	}
-	if err := sleep(ctx, r.Pause); err != nil {
-		return err
-	}
-	return r.well(ctx, n, before.Violations())
+	return r.watch(ctx, n, before.Violations(), r.Pause)
 }
 
 // Abort takes back what rollouts have put into nodes' ConfigMaps, and returns the nodes
