@@ -532,15 +532,16 @@ func FuzzHostile(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, locked bool, class, resourceStatus, extendedSpec, allocated, record string) {
-		defer clock.WatchAll(t, len(class)+len(resourceStatus)+len(extendedSpec)+len(allocated)+len(record))()
-		meek := newStage(t, cgroup.V2, false)
-		a := attack{namespace: "default", labels: labelled(class), record: record, annotations: map[string]string{
-			intent.KoordResourceStatus: resourceStatus, intent.KoordExtended: extendedSpec, intent.KoordDevices: allocated,
-		}}
-		if locked {
-			a.namespace = "locked"
-		}
-		silent, _ := meek.run(a, false)
-		judge(t, newStage(t, cgroup.V2, false), a, meek.inForce(silent))
+		clock.Bound(t, len(class)+len(resourceStatus)+len(extendedSpec)+len(allocated)+len(record), func() {
+			meek := newStage(t, cgroup.V2, false)
+			a := attack{namespace: "default", labels: labelled(class), record: record, annotations: map[string]string{
+				intent.KoordResourceStatus: resourceStatus, intent.KoordExtended: extendedSpec, intent.KoordDevices: allocated,
+			}}
+			if locked {
+				a.namespace = "locked"
+			}
+			silent, _ := meek.run(a, false)
+			judge(t, newStage(t, cgroup.V2, false), a, meek.inForce(silent))
+		})
 	})
 }

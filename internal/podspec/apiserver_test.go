@@ -106,9 +106,10 @@ func FuzzWatch(f *testing.F) {
 	f.Add(`{"type":"ERROR","object":{"code":410}}`)
 	f.Add(`{"type":"DELETED","object":{"metadata":{"uid":"u1"}}}{"type":`)
 	f.Fuzz(func(t *testing.T, text string) {
-		defer clock.WatchAll(t, len(text))()
-		if _, err := told(t, emptyList, text); err == nil {
-			t.Error("it ended without a reason")
-		}
+		clock.Bound(t, len(text), func() {
+			if _, err := told(t, emptyList, text); err == nil {
+				t.Error("it ended without a reason")
+			}
+		})
 	})
 }

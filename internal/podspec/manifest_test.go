@@ -151,18 +151,19 @@ func FuzzManifests(f *testing.F) {
 	f.Add("kind: Pod\nspec: {containers: [" + strings.Repeat("{name: a}, ", 10_000) + "]}")
 	f.Add(strings.Repeat("---\nkind: Pod\n", 5_000))
 	f.Fuzz(func(t *testing.T, text string) {
-		defer clock.Watch(t, 5*len(text))() // YAML takes its time for each byte
-		all, err := Manifests([]byte(text))
-		if err != nil {
-			return
-		}
-		for _, m := range all {
-			PodResources(m.Spec)
-			for _, c := range m.Spec.Containers {
-				if r := Resources(c); r.CPU.Shares.V < 2 || r.CPU.Shares.V > 262144 || r.CPU.Quota.Set && r.CPU.Quota.V < 1000 {
-					t.Errorf("%+v gives %+v", c, r)
+		clock.Bound(t, 5*len(text), func() { // YAML takes its time for each byte
+			all, err := Manifests([]byte(text))
+			if err != nil {
+				return
+			}
+			for _, m := range all {
+				PodResources(m.Spec)
+				for _, c := range m.Spec.Containers {
+					if r := Resources(c); r.CPU.Shares.V < 2 || r.CPU.Shares.V > 262144 || r.CPU.Quota.Set && r.CPU.Quota.V < 1000 {
+						t.Errorf("%+v gives %+v", c, r)
+					}
 				}
 			}
-		}
+		})
 	})
 }

@@ -38,6 +38,22 @@ func WatchAll(tb testing.TB, bytes int) (end func()) {
 	return watch(tb, bytes, unix.RUSAGE_SELF)
 }
 
+// Bound runs code that may have goroutines of its own, and fails the test where it takes
+// far longer than reading so many bytes of foreign text can, each of three times. All of
+// the process is measured: once it may be a collection of garbage that takes that long.
+func Bound(tb testing.TB, bytes int, run func()) {
+	tb.Helper()
+	var took [3]time.Duration
+	for i := range took {
+		start := processor(unix.RUSAGE_SELF)
+		run()
+		if took[i] = processor(unix.RUSAGE_SELF) - start; took[i] <= Limit(bytes) {
+			return
+		}
+	}
+	tb.Errorf("%d bytes took %v of processor time, want at most %s", bytes, took, Limit(bytes))
+}
+
 func watch(tb testing.TB, bytes, who int) (end func()) {
 	tb.Helper()
 	start := processor(who)

@@ -52,3 +52,25 @@ func TestClock(t *testing.T) {
 		}
 	}
 }
+
+// TestBound: what is too long each time fails, what is too long once does not.
+func TestBound(t *testing.T) {
+	text := strings.Repeat("0-4095,", 3_000)
+	var once, always failures
+	runs := 0
+	clock.Bound(&once, 1, func() {
+		if runs++; runs == 1 {
+			for range 2 {
+				quadratic(text)
+			}
+		}
+	})
+	clock.Bound(&always, 1, func() {
+		for range 2 {
+			quadratic(text)
+		}
+	})
+	if runs != 2 || len(once.said) > 0 || len(always.said) != 1 {
+		t.Errorf("once, in %d runs: %v; always: %v", runs, once.said, always.said)
+	}
+}

@@ -71,32 +71,33 @@ func FuzzHeld(f *testing.F) {
 	f.Add(id, id, "a=b", int64(-1))
 	f.Add([]byte{0x0a, 0xff}, []byte("\x0a\x01x"), "k", int64(1)<<62)
 	f.Fuzz(func(t *testing.T, msg, answer []byte, text string, n int64) {
-		defer clock.WatchAll(t, len(msg)+len(answer)+len(text))()
-		var log bytes.Buffer
-		a := New(Options{Handler: &decider{strings.ToValidUTF8(text, ""), n}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		a.order.ctx = ctx
-		var err error
-		if a.client, err = criclient.New(filepath.Join(t.TempDir(), "nobody"), nil, a.log); err != nil {
-			t.Fatal(err)
-		}
-		defer a.client.Close()
-		a.store.notePod(&lifecycle.Pod{ID: "p"})
-		a.store.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
-		for _, method := range slices.Sorted(maps.Keys(held)) {
-			v := a.calls.decide(ctx, method, held[method], msg)
-			if method == "CreateContainer" && (v.Message != nil || v.More != nil) {
-				checkChanged(t, a, msg, v)
+		clock.Bound(t, len(msg)+len(answer)+len(text), func() {
+			var log bytes.Buffer
+			a := New(Options{Handler: &decider{strings.ToValidUTF8(text, ""), n}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			a.order.ctx = ctx
+			var err error
+			if a.client, err = criclient.New(filepath.Join(t.TempDir(), "nobody"), nil, a.log); err != nil {
+				t.Fatal(err)
 			}
-			if v.Done != nil {
-				v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
+			defer a.client.Close()
+			a.store.notePod(&lifecycle.Pod{ID: "p"})
+			a.store.noteContainer(&lifecycle.Container{ID: "known", PodID: "p", CgroupsPath: "/c"}, true)
+			for _, method := range slices.Sorted(maps.Keys(held)) {
+				v := a.calls.decide(ctx, method, held[method], msg)
+				if method == "CreateContainer" && (v.Message != nil || v.More != nil) {
+					checkChanged(t, a, msg, v)
+				}
+				if v.Done != nil {
+					v.Done(relay.Outcome{Sent: true, Answered: true, Message: answer})
+				}
 			}
-		}
-		a.order.work.Wait()
-		if strings.Contains(log.String(), "panic contained") {
-			t.Error(log.String())
-		}
+			a.order.work.Wait()
+			if strings.Contains(log.String(), "panic contained") {
+				t.Error(log.String())
+			}
+		})
 	})
 }
 

@@ -20,20 +20,31 @@ import (
 	"github.com/trimtab/trimtab/test/clock"
 )
 
+// endless is a pipe without deadlines. Those of net.Pipe keep it in memory until they come, closed or not: hundreds of
+// megabytes while a fuzzer opens ten thousand pipes in a second. Nobody is slow here.
+type endless struct{ net.Conn }
+
+func (endless) SetDeadline(time.Time) error      { return nil }
+func (endless) SetReadDeadline(time.Time) error  { return nil }
+func (endless) SetWriteDeadline(time.Time) error { return nil }
+
 // played feeds a relay what its two ends send, and returns what each was sent, when the
 // connection has ended. Nothing may hang, and nothing be left of it.
 func played(t *testing.T, o relay.Options, up, down []byte) (toBackend, toCaller []byte) {
 	t.Helper()
 	caller, a := net.Pipe()
 	backend, b := net.Pipe()
-	c := relay.New(a, b, o)
+	late := time.AfterFunc(10*time.Second, func() {
+		_ = caller.Close()
+		_ = backend.Close()
+	})
+	defer late.Stop()
+	c := relay.New(endless{a}, endless{b}, o)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = c.Run(context.Background())
 	}()
-	end := time.Now().Add(10 * time.Second)
-	_, _ = caller.SetDeadline(end), backend.SetDeadline(end)
 	var out [2]bytes.Buffer
 	read, wrote := make(chan struct{}, 2), make(chan struct{}, 2)
 	for i, conn := range []net.Conn{backend, caller} {
@@ -89,15 +100,16 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte(preface+request+message+"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00"), []byte(settings+"\x00\x00\x05\x05\x04\x00\x00\x00\x01\x00\x00\x00\x02\x88"+reset))
 	f.Add([]byte(preface+strings.Repeat(request, 3)+message), []byte(answer+"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"))
 	f.Fuzz(func(t *testing.T, up, down []byte) {
-		defer clock.WatchAll(t, len(up)+len(down))()
-		verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}, {More: []byte("more")}}
-		toBackend, toCaller := played(t, relay.Options{MaxMessage: 1 << 10, Pick: func(path string) relay.Held {
-			v := verdicts[len(path)%4]
-			return relay.Held{Quick: len(path)%8 > 3, Hook: func(context.Context, []byte) relay.Verdict { return v }}
-		}}, up, down)
-		if len(toBackend) > len(up)+4096 || len(toCaller) > len(down)+len(up)*4+8192 {
-			t.Errorf("%d bytes became %d, %d bytes became %d", len(up), len(toBackend), len(down), len(toCaller))
-		}
+		clock.Bound(t, len(up)+len(down), func() {
+			verdicts := []relay.Verdict{{}, {Message: []byte("other")}, {Refuse: &relay.Status{Code: 3, Text: "no"}}, {More: []byte("more")}}
+			toBackend, toCaller := played(t, relay.Options{MaxMessage: 1 << 10, Pick: func(path string) relay.Held {
+				v := verdicts[len(path)%4]
+				return relay.Held{Quick: len(path)%8 > 3, Hook: func(context.Context, []byte) relay.Verdict { return v }}
+			}}, up, down)
+			if len(toBackend) > len(up)+4096 || len(toCaller) > len(down)+len(up)*4+8192 {
+				t.Errorf("%d bytes became %d, %d bytes became %d", len(up), len(toBackend), len(down), len(toCaller))
+			}
+		})
 	})
 }
 
@@ -189,29 +201,30 @@ func FuzzPassed(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, up []byte) {
-		defer clock.WatchAll(t, len(up))()
-		if len(up) > 20<<10 { // or it could have too many streams
-			return
-		}
-		got, _ := played(t, relay.Options{}, append([]byte(preface), up...), nil)
-		got = got[min(len(got), len(preface)):]
-		ends, rest := oracle(up)
-		at := 0
-		for _, end := range ends {
-			want := bytes.Clone(up[at:end])
-			if want[3] == 4 { // SETTINGS
-				for b := want[9:]; len(b) > 0; b = b[6:] {
-					binary.BigEndian.PutUint32(b[2:], relay.Clamp(binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:])))
+		clock.Bound(t, len(up), func() {
+			if len(up) > 20<<10 { // or it could have too many streams
+				return
+			}
+			got, _ := played(t, relay.Options{}, append([]byte(preface), up...), nil)
+			got = got[min(len(got), len(preface)):]
+			ends, rest := oracle(up)
+			at := 0
+			for _, end := range ends {
+				want := bytes.Clone(up[at:end])
+				if want[3] == 4 { // SETTINGS
+					for b := want[9:]; len(b) > 0; b = b[6:] {
+						binary.BigEndian.PutUint32(b[2:], relay.Clamp(binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:])))
+					}
 				}
+				if len(got) < end || !bytes.Equal(got[at:end], want) {
+					t.Fatalf("%x at %d did not pass: %x", want, at, got)
+				}
+				at = end
 			}
-			if len(got) < end || !bytes.Equal(got[at:end], want) {
-				t.Fatalf("%x at %d did not pass: %x", want, at, got)
+			if rest && len(got) > at {
+				t.Errorf("%x passed behind %d, which must not", got[at:], at)
 			}
-			at = end
-		}
-		if rest && len(got) > at {
-			t.Errorf("%x passed behind %d, which must not", got[at:], at)
-		}
+		})
 	})
 }
 
@@ -230,43 +243,44 @@ func FuzzHeaders(f *testing.F) {
 	f.Add([]byte{0x44, 1, '/'}, []byte{0xbe, 0x3f, 0xe2, 0x1f}, uint16(3), uint8(255))
 	f.Add([]byte(nil), []byte{0x84}, uint16(9), uint8(1))
 	f.Fuzz(func(t *testing.T, one, two []byte, cut uint16, pad uint8) {
-		defer clock.WatchAll(t, len(one)+len(two))()
-		if len(one) > 16000 || len(two) > 16000 {
-			return
-		}
-		var in bytes.Buffer
-		in.WriteString(preface)
-		w := http2.NewFramer(&in, nil)
-		at := int(cut) % (len(two) + 1)
-		_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: one, EndHeaders: true, PadLength: pad})
-		_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: two[:at], PadLength: pad, Priority: http2.PriorityParam{Weight: pad, StreamDep: uint32(cut)}})
-		_ = w.WriteContinuation(3, true, two[at:])
+		clock.Bound(t, len(one)+len(two), func() {
+			if len(one) > 16000 || len(two) > 16000 {
+				return
+			}
+			var in bytes.Buffer
+			in.WriteString(preface)
+			w := http2.NewFramer(&in, nil)
+			at := int(cut) % (len(two) + 1)
+			_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: one, EndHeaders: true, PadLength: pad})
+			_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: two[:at], PadLength: pad, Priority: http2.PriorityParam{Weight: pad, StreamDep: uint32(cut)}})
+			_ = w.WriteContinuation(3, true, two[at:])
 
-		var got, want []string
-		toBackend, _ := played(t, relay.Options{Pick: func(path string) relay.Held {
-			got = append(got, path)
-			return relay.Held{}
-		}}, in.Bytes(), nil)
-		fields := hpack.NewDecoder(4096, nil)
-		for _, block := range [][]byte{one, two} {
-			all, err := fields.DecodeFull(block)
-			if err != nil {
-				break
-			}
-			path := ""
-			for _, h := range all {
-				if h.Name == ":path" {
-					path = h.Value
+			var got, want []string
+			toBackend, _ := played(t, relay.Options{Pick: func(path string) relay.Held {
+				got = append(got, path)
+				return relay.Held{}
+			}}, in.Bytes(), nil)
+			fields := hpack.NewDecoder(4096, nil)
+			for _, block := range [][]byte{one, two} {
+				all, err := fields.DecodeFull(block)
+				if err != nil {
+					break
 				}
+				path := ""
+				for _, h := range all {
+					if h.Name == ":path" {
+						path = h.Value
+					}
+				}
+				want = append(want, path)
 			}
-			want = append(want, path)
-		}
-		if strings.Join(got, "\x00") != strings.Join(want, "\x00") || len(got) != len(want) {
-			t.Errorf("asked about %q, want %q", got, want)
-		}
-		if whole := len(want) == 2; whole != bytes.Equal(toBackend, in.Bytes()) {
-			t.Errorf("%x became %x", in.Bytes(), toBackend)
-		}
+			if strings.Join(got, "\x00") != strings.Join(want, "\x00") || len(got) != len(want) {
+				t.Errorf("asked about %q, want %q", got, want)
+			}
+			if whole := len(want) == 2; whole != bytes.Equal(toBackend, in.Bytes()) {
+				t.Errorf("%x became %x", in.Bytes(), toBackend)
+			}
+		})
 	})
 }
 
