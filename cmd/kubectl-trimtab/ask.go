@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
@@ -21,9 +22,9 @@ the runtime, who owns which CPUs, and a line per container.`,
 		Example: "  kubectl trimtab status worker-1\n  kubectl trimtab status worker-1 -o json | jq .unapplied",
 		Args:    cobra.ExactArgs(1),
 	}
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return p.relay(cmd, args[0], nil, "status", "-o", out.is)
+		return p.relay(cmd, args[0], nil, "status", "-o", out.String())
 	}
 	return cmd
 }
@@ -39,7 +40,7 @@ comes from, and whether it is in force or why not.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	container := cmd.Flags().StringP("container", "c", "", "this container alone")
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := podName(args[0])
 		if err != nil {
@@ -57,7 +58,7 @@ comes from, and whether it is in force or why not.`,
 		if *container != "" {
 			which += "/" + *container
 		}
-		return p.relay(cmd, node, nil, "explain", which, "-o", out.is)
+		return p.relay(cmd, node, nil, "explain", which, "-o", out.String())
 	}
 	return cmd
 }
@@ -86,7 +87,10 @@ func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...strin
 	ctx, cancel := context.WithTimeout(cmd.Context(), p.timeout)
 	defer cancel()
 	out, err := c.Output(ctx, a, in, args...)
-	if wrong := write(cmd.OutOrStdout(), out); wrong != nil {
+	if last := args[len(args)-1]; last != "json" && last != "yaml" { // text for people
+		out = []byte(cleanLines(string(out)))
+	}
+	if wrong := cli.Write(cmd.OutOrStdout(), out); wrong != nil {
 		return wrong
 	}
 	return older(node, a, err)
@@ -120,14 +124,14 @@ The exit code is 1 if something would be refused: on the node, or on all nodes.`
 		Args:    cobra.MaximumNArgs(1),
 	}
 	file := addFile(cmd, "pods")
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := read(*file, cmd.InOrStdin())
 		if err != nil {
 			return err
 		}
 		if len(args) == 1 {
-			return p.relay(cmd, args[0], text, "plan", "-", "-o", out.is)
+			return p.relay(cmd, args[0], text, "plan", "-", "-o", out.String())
 		}
 		return p.planAll(cmd, text, out)
 	}
@@ -142,7 +146,7 @@ type prospect struct {
 	code    int
 }
 
-func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *format) error {
+func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error {
 	c, found, err := p.all(cmd.Context())
 	if err != nil {
 		return err
@@ -158,7 +162,7 @@ func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *format) error {
 		return prospect{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
 	}, progress(cmd, len(found.Nodes)))
 	w := cmd.OutOrStdout()
-	if err := out.print(w, all, func() error {
+	if err := out.Print(w, all, func() error {
 		return table(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", prospects(all))
 	}); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
@@ -74,9 +75,9 @@ The exit code is 1 if they differ.`,
 			return err
 		}
 		if ch.Nothing() {
-			return write(cmd.OutOrStdout(), fmt.Appendf(nil, "ConfigMap %s has this configuration\n", ch.Target.Name()))
+			return cli.Write(cmd.OutOrStdout(), fmt.Appendf(nil, "ConfigMap %s has this configuration\n", ch.Target.Name()))
 		}
-		if err := write(cmd.OutOrStdout(), difference(ch)); err != nil {
+		if err := cli.Write(cmd.OutOrStdout(), difference(ch)); err != nil {
 			return err
 		}
 		if *moves {
@@ -189,7 +190,7 @@ func (p *plugin) apply(cmd *cobra.Command, a applying) error {
 		return err
 	}
 	if ch.Nothing() && begun == 0 {
-		return write(w, fmt.Appendf(nil, "ConfigMap %s has this configuration already\n", ch.Target.Name()))
+		return cli.Write(w, fmt.Appendf(nil, "ConfigMap %s has this configuration already\n", ch.Target.Name()))
 	}
 	if a.dry {
 		return dryRun(cmd, ch, a.watch, begun)
@@ -221,7 +222,7 @@ func (p *plugin) apply(cmd *cobra.Command, a applying) error {
 
 func dryRun(cmd *cobra.Command, ch *fleet.Change, watch bool, begun int) error {
 	w := cmd.OutOrStdout()
-	if err := write(w, difference(ch)); err != nil {
+	if err := cli.Write(w, difference(ch)); err != nil {
 		return err
 	}
 	var names []string

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/fleet"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 // finding is a problem of a node.
@@ -31,7 +33,7 @@ The exit code is 1 if there is a problem.`,
 		Example: "  kubectl trimtab doctor\n  kubectl trimtab doctor worker-1 -o yaml",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, found, err := p.all(cmd.Context())
 		if err != nil {
@@ -63,7 +65,7 @@ const (
 )
 
 // report prints the problems of all nodes; it is an error if there is one.
-func report(cmd *cobra.Command, out *format, lists [][]finding) error {
+func report(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
 	all := []finding{}
 	ill := 0
 	for _, l := range lists {
@@ -73,12 +75,12 @@ func report(cmd *cobra.Command, out *format, lists [][]finding) error {
 		}
 	}
 	w := cmd.OutOrStdout()
-	err := out.print(w, all, func() error {
+	err := out.Print(w, all, func() error {
 		for _, f := range all {
-			fmt.Fprintf(w, "%s  %s: %s\n", clean(f.Node), clean(f.Check), clean(f.Found))
+			fmt.Fprintf(w, "%s  %s: %s\n", term.Clean(f.Node), term.Clean(f.Check), term.Clean(f.Found))
 			for _, line := range [][2]string{{"why", f.Why}, {"do", f.Do}} {
 				if line[1] != "" {
-					fmt.Fprintf(w, "    %s: %s\n", line[0], clean(line[1]))
+					fmt.Fprintf(w, "    %s: %s\n", line[0], term.Clean(line[1]))
 				}
 			}
 		}

@@ -16,7 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/fleet"
+	"github.com/trimtab/trimtab/internal/report/term"
 )
 
 func newEvents(p *plugin) *cobra.Command {
@@ -29,11 +31,11 @@ with the node's name. With -f it continues with new events until interrupted.`,
 		Example: "  kubectl trimtab events worker-1 -f\n  kubectl trimtab events -o json | jq 'select(.problems)'",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	out := addFormat(cmd, "table", "json")
+	out := cli.AddFormat(cmd, "table", "json")
 	follow := cmd.Flags().BoolP("follow", "f", false, "continue with new events until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ask := []string{"events", fmt.Sprintf("--follow=%t", *follow)}
-		if len(args) == 1 && out.is == "table" {
+		if len(args) == 1 && out.String() == "table" {
 			return p.stream(cmd, args[0], ask)
 		}
 		c, found, err := p.all(cmd.Context())
@@ -48,7 +50,7 @@ with the node's name. With -f it continues with new events until interrupted.`,
 			}
 			nodes = []fleet.Node{n}
 		}
-		s := &journals{cluster: c, out: cmd.OutOrStdout(), json: out.is == "json", ask: append(ask, "-o", "json")}
+		s := &journals{cluster: c, out: cmd.OutOrStdout(), json: out.String() == "json", ask: append(ask, "-o", "json")}
 		if *follow {
 			p.timeout, p.parallel = 0, max(len(nodes), 1)
 		}
@@ -198,7 +200,7 @@ func (j *journals) write(e event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.json {
-		return write(j.out, []byte(e.String()+"\n"))
+		return cli.Write(j.out, []byte(e.String()+"\n"))
 	}
 	name, err := json.Marshal(e.node)
 	if err != nil {
@@ -209,7 +211,7 @@ func (j *journals) write(e event) error {
 	if err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
-	return write(j.out, append(b, '\n'))
+	return cli.Write(j.out, append(b, '\n'))
 }
 
 // String is an event on one line.
@@ -227,5 +229,5 @@ func (e event) String() string {
 	for _, c := range e.Changed {
 		s += "; " + c
 	}
-	return clean(s)
+	return term.Clean(s)
 }

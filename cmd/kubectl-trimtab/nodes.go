@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
@@ -46,7 +47,7 @@ reason; if an agent does not answer, the exit code is 3.`,
 		Example: "  kubectl trimtab nodes\n  kubectl trimtab nodes -o json | jq '.[] | select(.problems > 0).node'",
 		Args:    cobra.NoArgs,
 	}
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, found, err := p.all(cmd.Context())
 		if err != nil {
@@ -59,7 +60,7 @@ reason; if an agent does not answer, the exit code is 3.`,
 			return p.row(ctx, c, n)
 		}, progress(cmd, len(found.Nodes)))
 		w := cmd.OutOrStdout()
-		if err := out.print(w, rows, func() error { return table(w, rowHead, cells(rows)) }); err != nil {
+		if err := out.Print(w, rows, func() error { return table(w, rowHead, cells(rows)) }); err != nil {
 			return err
 		}
 		for _, v := range skew(rows) {
@@ -145,7 +146,7 @@ func skew(rows []row) []string {
 		}
 		all = append(all, "the agents' versions differ: "+strings.Join(each, ", "))
 	}
-	if own := build().Version; len(versions) > 0 && !slices.Contains(versions, own) {
+	if own := cli.ThisBuild().Version; len(versions) > 0 && !slices.Contains(versions, own) {
 		all = append(all, fmt.Sprintf("this plugin is %s and no agent is: what it does not know is not shown", own))
 	}
 	return all

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/fleet"
 )
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	code := exitCode(err, *begun)
 	if err != nil {
-		fmt.Fprintf(s.err, "kubectl trimtab: %v\n", err)
+		fmt.Fprintln(s.err, "kubectl trimtab: "+cleanLines(err.Error()))
 		if code == exitUsage && !*begun {
 			fmt.Fprintln(s.err, "Run 'kubectl trimtab --help', or a command with --help, for how to use it.")
 		}
@@ -148,7 +149,7 @@ func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	if err != nil {
 		return nil, "", &misuse{fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig or $KUBECONFIG", err)}
 	}
-	conf.UserAgent = "kubectl-trimtab/" + build().Version
+	conf.UserAgent = "kubectl-trimtab/" + cli.ThisBuild().Version
 	if namespace, _, err = file.Namespace(); err != nil {
 		return nil, "", &misuse{fmt.Errorf("read the kubeconfig: %w", err)}
 	}

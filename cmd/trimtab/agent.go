@@ -12,6 +12,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/attach/cri"
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/sim"
@@ -94,7 +95,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 	log := newLog(c.Log, level, stderr)
 	sim.SetNRILog(log)
 	klog.SetSlogLogger(log) // what client-go logs
-	b := thisBuild()
+	b := cli.ThisBuild()
 	log.Info("starting", logkey.Version, b.Version, logkey.Commit, b.Commit, logkey.Config, file)
 	log.Debug("effective configuration", logkey.YAML, string(config.Print(c)))
 	handed, err := cri.HandedDown()

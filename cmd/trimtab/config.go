@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -71,7 +72,7 @@ force.`,
   trimtab config print --sources /etc/trimtab/config.yaml cluster.yaml`,
 	}
 	socket := addSocket(cmd)
-	out := addFormat(cmd, "yaml", "json")
+	out := cli.AddFormat(cmd, "yaml", "json")
 	var sources bool
 	cmd.Flags().BoolVar(&sources, "sources", false, "name for each key what set it; without a file, of the running agent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -94,18 +95,18 @@ force.`,
 				all.Keys = append(all.Keys, api.Setting(k))
 			}
 			return printSources(cmd, out, all)
-		case out.is == "yaml": // in the order of the docs
-			return write(cmd.OutOrStdout(), config.Print(c))
+		case out.String() == "yaml": // in the order of the docs
+			return cli.Write(cmd.OutOrStdout(), config.Print(c))
 		}
-		return out.print(cmd.OutOrStdout(), c, nil)
+		return out.Print(cmd.OutOrStdout(), c, nil)
 	}
 	return cmd
 }
 
 // printSources prints a table, or what -o asks for.
-func printSources(cmd *cobra.Command, out *format, all api.Configuration) error {
+func printSources(cmd *cobra.Command, out *cli.Format, all api.Configuration) error {
 	if cmd.Flags().Changed("output") {
-		return out.print(cmd.OutOrStdout(), all, nil)
+		return out.Print(cmd.OutOrStdout(), all, nil)
 	}
 	return status.RenderConfig(cmd.OutOrStdout(), all)
 }
@@ -138,7 +139,7 @@ func newConfigSchema() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return write(cmd.OutOrStdout(), schema)
+			return cli.Write(cmd.OutOrStdout(), schema)
 		},
 	}
 }

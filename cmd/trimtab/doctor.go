@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/doctor"
 	"github.com/trimtab/trimtab/internal/report/status"
@@ -32,7 +33,7 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `file`, a path on the node (default $"+configVariable+" or "+configFile+")")
 	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default containerd's and CRI-O's)")
 	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
@@ -47,7 +48,7 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 		o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
 		r := doctor.Run(cmd.Context(), o)
 		w := cmd.OutOrStdout()
-		if err := out.print(w, r, func() error { return doctor.Render(w, r) }); err != nil {
+		if err := out.Print(w, r, func() error { return doctor.Render(w, r) }); err != nil {
 			return err
 		}
 		if r.Problems > 0 {

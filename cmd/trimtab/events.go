@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -23,7 +24,7 @@ one event, with -o yaml each document.`,
 		Args:    cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	follow := cmd.Flags().BoolP("follow", "f", true, "continue with new events until interrupted")
 	since := cmd.Flags().Uint64("since", 0, "begin after the event with this number")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -31,7 +32,7 @@ one event, with -o yaml each document.`,
 		show := func(e api.Event) error {
 			return status.RenderEvent(w, e, status.Options{Color: colors(w)})
 		}
-		switch out.is {
+		switch out.String() {
 		case "json":
 			show = func(e api.Event) error {
 				b, err := json.Marshal(e)
@@ -54,5 +55,5 @@ func writeEvent(cmd *cobra.Command, b []byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
-	return write(cmd.OutOrStdout(), b)
+	return cli.Write(cmd.OutOrStdout(), b)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
@@ -21,7 +22,7 @@ Annotations that could not be read are listed with key, value and reason.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	socket := addSocket(cmd)
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		namespace, pod, container, err := reference(args[0])
 		if err != nil {
@@ -33,7 +34,7 @@ Annotations that could not be read are listed with key, value and reason.`,
 				return err
 			}
 			w := cmd.OutOrStdout()
-			return out.print(w, found, func() error {
+			return out.Print(w, found, func() error {
 				return status.RenderExplain(w, found, status.Options{Color: colors(w)})
 			})
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/agent"
 	"github.com/trimtab/trimtab/internal/cgroup"
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
 )
@@ -27,11 +28,11 @@ system whose annotations it reads.`,
 		Args:    cobra.NoArgs,
 	}
 	root := cmd.Flags().String("cgroup-root", config.Default().Cgroup.Root, "where this node's cgroups are mounted")
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := cmd.OutOrStdout()
 		hooks := hooksHere(*root)
-		return out.print(w, hooks, func() error { return hookTable(w, hooks) })
+		return out.Print(w, hooks, func() error { return hookTable(w, hooks) })
 	}
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -40,7 +41,7 @@ which containers would get other CPUs. Nothing changes.`,
 func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Outlook, error)) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	socket := addSocket(cmd)
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := read(args[0], cmd.InOrStdin())
 		if err != nil {
@@ -52,7 +53,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			w := cmd.OutOrStdout()
-			if err := out.print(w, o, func() error { return status.RenderOutlook(w, o) }); err != nil {
+			if err := out.Print(w, o, func() error { return status.RenderOutlook(w, o) }); err != nil {
 				return err
 			}
 			if n := len(o.Rejected); n > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -33,7 +34,7 @@ it again to try again.`,
 		Args:    cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		file, err := cmd.Flags().GetString("config")
 		if err != nil {
@@ -55,7 +56,7 @@ it again to try again.`,
 			return err
 		}
 		w := cmd.OutOrStdout()
-		if err := out.print(w, r, func() error { return status.RenderReleased(w, r) }); err != nil {
+		if err := out.Print(w, r, func() error { return status.RenderReleased(w, r) }); err != nil {
 			return err
 		}
 		if n := r.Unrestored(); n > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trimtab/trimtab/internal/agent"
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/sim"
 	"github.com/trimtab/trimtab/internal/sim/scenario"
@@ -56,7 +57,7 @@ func play(ctx context.Context, s *scenario.Scenario, out io.Writer, svg string) 
 	quiet := slog.New(slog.DiscardHandler)
 	sim.SetNRILog(quiet)
 	width, _ := terminal(out)
-	version := thisBuild().Version
+	version := cli.ThisBuild().Version
 	return sim.Run(ctx, s, sim.RunOptions{
 		Out: out, Color: colors(out), Width: width, Log: quiet,
 		AtEnd: func(n api.Node) error { return picture(svg, n) },

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 )
@@ -24,7 +25,7 @@ was refused and values that could not be applied are named here first.`,
 		Args:    cobra.NoArgs,
 	}
 	socket := addSocket(cmd)
-	out := addFormat(cmd, "table", "json", "yaml")
+	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	var svg string
 	addPicture(cmd, &svg)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -37,7 +38,7 @@ was refused and values that could not be applied are named here first.`,
 				return picture(svg, n)
 			}
 			w := cmd.OutOrStdout()
-			return out.print(w, n, func() error {
+			return out.Print(w, n, func() error {
 				return status.RenderStatus(w, n, status.Options{Color: colors(w), Now: time.Now()})
 			})
 		})
@@ -59,7 +60,7 @@ func picture(file string, n api.Node) error {
 		return err
 	}
 	if file == "-" {
-		return write(os.Stdout, b.Bytes())
+		return cli.Write(os.Stdout, b.Bytes())
 	}
 	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("draw the node: %w", err)

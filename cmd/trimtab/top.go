@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/trimtab/trimtab/internal/cli"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/status"
 	"github.com/trimtab/trimtab/internal/report/top"
@@ -47,7 +48,7 @@ Without a terminal, or with --once, it reads twice and prints one picture.`,
 					return err
 				}
 				f.Width = width
-				return write(out, []byte(f.String()+"\n"))
+				return cli.Write(out, []byte(f.String()+"\n"))
 			}
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithOutput(out), tea.WithInput(cmd.InOrStdin())).Run()
 			if errors.Is(err, tea.ErrProgramKilled) { // by a signal

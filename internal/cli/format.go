@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// Format is the value of a flag -o: how a command prints its answer.
+type Format struct {
+	chosen  string
+	choices []string
+}
+
+// AddFormat gives a command a flag -o. The first choice is the default.
+func AddFormat(cmd *cobra.Command, choices ...string) *Format {
+	f := &Format{chosen: choices[0], choices: choices}
+	cmd.Flags().VarP(f, "output", "o", "what to print: "+strings.Join(choices, ", "))
+	// It fails only without the flag, which the line above has made.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+// String returns the format that the user chose, or the default.
+func (f *Format) String() string { return f.chosen }
+
+// Type names the value in the help of the flag.
+func (f *Format) Type() string { return "format" }
+
+// Set chooses a format.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(f.choices, s) {
+		return fmt.Errorf("want %s", strings.Join(f.choices, " or "))
+	}
+	f.chosen = s
+	return nil
+}
+
+// Print writes v as JSON or YAML. For every other format it calls forPeople, which writes it itself.
+func (f *Format) Print(w io.Writer, v any, forPeople func() error) error {
+	var out []byte
+	var err error
+	switch f.chosen {
+	case "json":
+		out, err = json.MarshalIndent(v, "", "  ")
+		out = append(out, '\n')
+	case "yaml":
+		out, err = yaml.Marshal(v)
+	default:
+		return forPeople()
+	}
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	return Write(w, out)
+}
+
+// Write writes the answer of a command.
+func Write(w io.Writer, out []byte) error {
+	if _, err := w.Write(out); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
