@@ -2,59 +2,13 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
-
-// rolling is the annotation of a node's ConfigMap while a rollout has it: what it was
-// before, and for which rollout.
-const rolling = "trimtab.io/rollout"
-
-// stage is the value of the annotation.
-type stage struct {
-	// Rollout is the id of the change, Target the ConfigMap that it is for.
-	Rollout string `json:"rollout"`
-	Target  string `json:"target"`
-	// Before is the text that the node's own ConfigMap had; nil for none.
-	Before *string `json:"before,omitempty"`
-	// Violations of the node before the rollout.
-	Violations int `json:"violations"`
-	// Sum is of the text that the rollout wrote.
-	Sum string `json:"sum"`
-}
-
-// staged returns the stage of a node; false for a node that no rollout has.
-func (m *Maps) staged(node string) (stage, bool) {
-	var s stage
-	text := m.annotation(configmaps.Node(node), rolling)
-	if text == "" {
-		return s, false
-	}
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		s.Rollout = "unknown"
-	}
-	return s, true
-}
-
-// original is the text of a node's own ConfigMap without what a rollout put there.
-func (m *Maps) original(n Node) string {
-	s, has := m.staged(n.Name)
-	switch {
-	case !has:
-		return m.Text(configmaps.Node(n.Name))
-	case s.Before != nil:
-		return *s.Before
-	}
-	return ""
-}
 
 // Rollout puts a change in force node by node. It writes each node's own ConfigMap with
 // what the node will have in the end, waits until its agent has taken it, and looks
@@ -233,100 +187,6 @@ func (r *Rollout) node(ctx context.Context, n Node, text string, last bool) erro
 	return nil
 }
 
-func (s stage) mark(o *unstructured.Unstructured) {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return // of strings and numbers: does not happen
-	}
-	notes := o.GetAnnotations()
-	if notes == nil {
-		notes = map[string]string{}
-	}
-	notes[rolling] = string(text)
-	o.SetAnnotations(notes)
-}
-
-// watch looks at a node for a while, at least once, and returns at once how it is worse
-// than before.
-func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
-	end := time.Now().Add(pause)
-	for {
-		if err := r.well(ctx, n, violations); err != nil {
-			return err
-		}
-		left := time.Until(end)
-		if left <= 0 {
-			return nil
-		}
-		if err := sleep(ctx, min(left, time.Second)); err != nil {
-			return err
-		}
-	}
-}
-
-// well says how a node is worse than before.
-func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
-	s, err := r.status(ctx, n)
-	switch {
-	case err != nil:
-		return err
-	case !s.Attached():
-		return errors.New("unready: the agent is not attached to the runtime any more: " + s.Attachment())
-	case s.Violations() > violations:
-		return fmt.Errorf("%d values and requests are not in force, %d before: kubectl trimtab status %s", s.Violations(), violations, n.Name)
-	}
-	ready, err := r.Cluster.ready(ctx, n.Agent)
-	if err == nil && !ready {
-		err = fmt.Errorf("unready: pod %s/%s is not ready", n.Agent.Namespace, n.Agent.Pod)
-	}
-	return err
-}
-
-// status asks an agent for its state. One answer that is lost stops no rollout: it asks
-// again while there is patience.
-func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
-	late := time.Now().Add(r.Patience)
-	for {
-		s, err := r.ask(ctx, n)
-		var lost *Unreachable
-		if !errors.As(err, &lost) || time.Now().After(late) {
-			return s, err
-		}
-		if err := sleep(ctx, time.Second); err != nil {
-			return s, err
-		}
-	}
-}
-
-func (r *Rollout) ask(ctx context.Context, n Node) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	return Ask[Status](ctx, r.Cluster, n.Agent, nil, "status")
-}
-
-// taken waits until a node's agent has the version of a ConfigMap in force that is
-// there now.
-func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
-	layer, version := r.Change.Maps.version(name)
-	late := time.Now().Add(r.Patience)
-	for {
-		s, err := r.status(ctx, n)
-		if err != nil {
-			return err
-		}
-		is, err := s.Takes(layer, version)
-		if err != nil || is {
-			return err
-		}
-		if time.Now().After(late) {
-			return fmt.Errorf("the agent has not taken %s within %s: kubectl trimtab status %s", layer, r.Patience, n.Name)
-		}
-		if err := sleep(ctx, time.Second); err != nil {
-			return err
-		}
-	}
-}
-
 // finish writes the target's ConfigMap and takes the nodes' back.
 func (r *Rollout) finish(ctx context.Context) error {
 	if !r.Change.Nothing() {
@@ -345,25 +205,6 @@ func (r *Rollout) finish(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// back takes back what a rollout put into a node's ConfigMap.
-func (m *Maps) back(ctx context.Context, node string) error {
-	s, has := m.staged(node)
-	switch {
-	case !has:
-		return nil
-	case s.Sum != sum(m.Text(configmaps.Node(node))):
-		return fmt.Errorf("somebody else changed ConfigMap %s/%s since the rollout wrote it: to keep the change, remove the annotation %s from it; "+
-			"then run this again", m.Namespace, configmaps.Node(node), rolling)
-	case s.Before == nil:
-		return m.remove(ctx, configmaps.Node(node))
-	}
-	return m.put(ctx, configmaps.Node(node), *s.Before, func(o *unstructured.Unstructured) {
-		notes := o.GetAnnotations()
-		delete(notes, rolling)
-		o.SetAnnotations(notes)
-	})
 }
 
 // single writes one node's own ConfigMap and watches the node.
@@ -388,38 +229,5 @@ func (r *Rollout) single(ctx context.Context) error {
 	return r.watch(ctx, n, before.Violations(), r.Pause)
 }
 
-// Abort takes back what rollouts have put into nodes' ConfigMaps, and returns the nodes
-// which go back to the configuration before.
-func (m *Maps) Abort(ctx context.Context) ([]string, error) {
-	var done []string
-	names := make([]string, 0, len(m.objects))
-	for name := range m.objects {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		node, is := strings.CutPrefix(name, configmaps.Node(""))
-		if _, has := m.staged(node); !is || !has {
-			continue
-		}
-		if err := m.back(ctx, node); err != nil {
-			return done, err
-		}
-		done = append(done, node)
-	}
-	return done, nil
-}
-
 // errInterrupted is the error of a rollout that the user ended.
 var errInterrupted = errors.New("interrupted")
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return errInterrupted
-	}
-}

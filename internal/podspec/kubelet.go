@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // maxAnswer bounds the text of /pods: 110 pods of average size are about 1 MiB,
@@ -125,7 +126,7 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 		if end, bounded := ctx.Deadline(); bounded && time.Until(end) < wait {
 			return nil, ErrLater
 		}
-		if !rest(ctx, wait) {
+		if !sleep.For(ctx, wait) {
 			return nil, ctx.Err()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
@@ -269,7 +270,7 @@ func (l *Ladder) follow(ctx context.Context, i int, r *rung) {
 			}
 			stop()
 		}
-		rest(ctx, pause+rand.N(pause/4+1)) //nolint:gosec // only spreads load
+		sleep.For(ctx, pause+rand.N(pause/4+1)) //nolint:gosec // only spreads load
 		pause = min(2*pause, maxRetry)
 	}
 }
@@ -407,18 +408,6 @@ func (l *Ladder) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread)
 	}
 }
 
-// rest waits, and reports whether ctx still goes on.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // gather is how long changes are gathered before they are told, keepEvery the
 // least time between two writes of what is known.
 const (
@@ -443,7 +432,7 @@ func (l *Ladder) spread(ctx context.Context) {
 			continue
 		case <-l.woken:
 		}
-		if !rest(ctx, gather) {
+		if !sleep.For(ctx, gather) {
 			return
 		}
 		l.tell()

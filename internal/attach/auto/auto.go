@@ -15,6 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Side is one of the two attachments, or neither.
@@ -220,7 +221,7 @@ func (s *Switch) runFallback(ctx context.Context, second Runner) {
 	s.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		s.o.Log.Error("the fallback attachment has ended; the agent starts it again", logkey.Mode, second.Name(), logkey.Err, err)
-		connect.Pause(ctx, s.o.Patience)
+		sleep.For(ctx, s.o.Patience)
 	}
 }
 

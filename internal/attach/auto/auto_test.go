@@ -13,9 +13,9 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/conductor"
 	"github.com/trimtab/trimtab/internal/lifecycle"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -163,7 +163,7 @@ func (l *line) Run(ctx context.Context) error {
 				first = false
 			}
 		}
-		connect.Pause(ctx, time.Millisecond)
+		sleep.For(ctx, time.Millisecond)
 	}
 	if !first {
 		l.handler.Detached(l.name, ctx.Err())

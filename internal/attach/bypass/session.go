@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 const (
@@ -178,7 +178,7 @@ func (s *session) watchEvents() {
 		case !errors.Is(err, io.EOF):
 			s.a.o.Log.Warn("the runtime's events are interrupted", logkey.Err, err)
 		}
-		if !connect.Pause(s.ctx, delay) {
+		if !sleep.For(s.ctx, delay) {
 			return
 		}
 		delay = min(2*delay, 5*time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/cgroup"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 const (
@@ -237,7 +238,7 @@ func (s *session) vanished(dir string) {
 // sandboxEnds asks about a pod whose sandbox has lost its cgroup. Runtimes note
 // the end a moment later; after that the lists tell.
 func (s *session) sandboxEnds(id string) {
-	for n := 0; n < maxVanish && connect.Pause(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
+	for n := 0; n < maxVanish && sleep.For(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)
 	}
 }
@@ -257,7 +258,7 @@ func (s *session) resolve(id, dir string) {
 		if known, err := s.whose(id); known || criclient.Away(s.ctx, err) {
 			return
 		}
-		if !connect.Pause(s.ctx, delay) || !s.a.o.Tree.Has(dir) {
+		if !sleep.For(s.ctx, delay) || !s.a.o.Tree.Has(dir) {
 			return
 		}
 		waited += delay

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // tasks are the goroutines of one connection.
@@ -37,7 +37,7 @@ func (t *tasks) run(f func()) {
 // later does something after a while, unless the connection ended.
 func (t *tasks) later(d time.Duration, f func()) {
 	t.run(func() {
-		if connect.Pause(t.ctx, d) {
+		if sleep.For(t.ctx, d) {
 			f()
 		}
 	})

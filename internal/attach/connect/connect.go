@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // States that every attachment has.
@@ -147,21 +148,7 @@ func (a Attempts) wait() time.Duration {
 
 // pause waits, and reports whether there is a reason to connect at once.
 func (a Attempts) pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-a.Wake:
-		return Pause(ctx, settle)
-	case <-ctx.Done():
-	case <-t.C:
-	}
-	return false
-}
-
-// Pause waits, and reports whether ctx still goes on.
-func Pause(ctx context.Context, d time.Duration) bool {
-	Attempts{}.pause(ctx, d)
-	return ctx.Err() == nil
+	return sleep.Unless(ctx, d, a.Wake) && sleep.For(ctx, settle)
 }
 
 // Poke wakes who waits on a channel with room for one, or will.

@@ -20,6 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/report/logkey"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/sleep"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
@@ -196,7 +197,7 @@ func (a *Attachment) follow(ctx context.Context) {
 			break
 		}
 		a.noteLive(live, err)
-		connect.Pause(ctx, a.o.Look)
+		sleep.For(ctx, a.o.Look)
 	}
 	if a.link.live.Swap(false) {
 		connect.RecoverPanic(a.log, "Detached", func() { a.o.Handler.Detached(a, nil) })

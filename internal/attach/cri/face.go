@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/criclient"
 	"github.com/trimtab/trimtab/internal/lifecycle"
 	"github.com/trimtab/trimtab/internal/runtimes"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // hookFace is the attachment as proxies see it.
@@ -276,7 +277,7 @@ func (f *hookFace) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *l
 		if limited.Err() != nil {
 			break
 		}
-		connect.Pause(limited, pause)
+		sleep.For(limited, pause)
 	}
 	f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: p, Container: c})
 }

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/attach/relay"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
@@ -52,7 +52,7 @@ func (f *front) accept(s served) {
 			return
 		case err != nil: // too many open files, for example
 			f.log.Error("a connection cannot be accepted", logkey.Err, err)
-			connect.Pause(f.order.ctx, acceptAgain)
+			sleep.For(f.order.ctx, acceptAgain)
 			continue
 		}
 		f.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // opened opens what is served. The agent that works on the node may serve the same
@@ -17,7 +18,7 @@ func opened[T any](ctx context.Context, a *Attachment, listen func() (T, error))
 		l, err := listen()
 		if err != nil && standby {
 			waited = true
-			connect.Pause(ctx, connect.AdmitAgain)
+			sleep.For(ctx, connect.AdmitAgain)
 			continue
 		}
 		if err == nil && waited {
@@ -39,7 +40,7 @@ func (a *Attachment) catchUp(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		connect.Pause(ctx, connect.AdmitAgain)
+		sleep.For(ctx, connect.AdmitAgain)
 	}
 }
 

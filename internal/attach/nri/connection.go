@@ -15,6 +15,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Run keeps the attachment connected until ctx ends; it then returns nil. In
@@ -102,7 +103,7 @@ func (a *Attachment) await(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		connect.Pause(ctx, a.o.Again)
+		sleep.For(ctx, a.o.Again)
 	}
 }
 

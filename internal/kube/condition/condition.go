@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Type is the condition's type. The chart's admission policy lets an agent write this one.
@@ -87,17 +88,17 @@ const (
 // Run keeps the condition until ctx ends, and says then that the agent stopped, if the
 // API server takes that soon.
 func (k *Keeper) Run(ctx context.Context) {
-	if !kube.Wait(ctx, spread(k.timing.Start)) {
+	if !sleep.For(ctx, spread(k.timing.Start)) {
 		return
 	}
 	pause := time.Duration(0)
 	heartbeat := k.timing.Heartbeat + spread(k.timing.Heartbeat/10)
-	for kube.Wait(ctx, max(k.timing.Poll, pause)) {
+	for sleep.For(ctx, max(k.timing.Poll, pause)) {
 		now := k.state()
 		if !k.due(now, heartbeat) {
 			continue
 		}
-		if pause == 0 && k.wrote() && !kube.Wait(ctx, spread(k.timing.Change)) {
+		if pause == 0 && k.wrote() && !sleep.For(ctx, spread(k.timing.Change)) {
 			break
 		}
 		if err := k.write(ctx, k.state); err != nil {

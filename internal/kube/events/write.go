@@ -18,6 +18,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // resource is core/v1: kubectl describe shows its count and times. An event of
@@ -45,7 +46,7 @@ func (r *Recorder) Run(ctx context.Context) {
 			continue
 		}
 		for !node.take(r.now()) {
-			if !kube.Wait(ctx, pace/2) {
+			if !sleep.For(ctx, pace/2) {
 				return
 			}
 		}
@@ -58,7 +59,7 @@ func (r *Recorder) Run(ctx context.Context) {
 			continue
 		}
 		pause = min(max(time.Second, 2*pause), longest)
-		if !kube.Wait(ctx, jitter(pause)) {
+		if !sleep.For(ctx, jitter(pause)) {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/kube/koordinator"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // other is a resource of another agent.
@@ -110,9 +111,6 @@ func (i installed) Run(ctx context.Context) {
 			pause = again
 			i.change(func() { i.listed[i.resource] = true })
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
+		sleep.For(ctx, pause/2+rand.N(pause))
 	}
 }

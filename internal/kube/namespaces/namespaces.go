@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Labels are the labels of each namespace, by its name.
@@ -115,7 +116,7 @@ var resource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"
 // Run reads the labels until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	for !s.Wanted() {
-		if !kube.Wait(ctx, poll) {
+		if !sleep.For(ctx, poll) {
 			return
 		}
 	}
@@ -134,7 +135,7 @@ func (s *Service) Run(ctx context.Context) {
 			return
 		case <-changed:
 		}
-		if !kube.Wait(ctx, debounce) {
+		if !sleep.For(ctx, debounce) {
 			return
 		}
 		s.put()

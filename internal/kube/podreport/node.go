@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/nodeview"
 	"github.com/trimtab/trimtab/internal/report/api"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Node is what is reported: the conductor.
@@ -43,7 +43,7 @@ func watch(ctx context.Context, n Node, debounce time.Duration, read func(events
 			continue
 		case <-more:
 		}
-		if !kube.Wait(ctx, debounce) {
+		if !sleep.For(ctx, debounce) {
 			return
 		}
 	}

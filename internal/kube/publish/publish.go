@@ -18,6 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/kube"
 	"github.com/trimtab/trimtab/internal/report/api"
 	"github.com/trimtab/trimtab/internal/report/logkey"
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Manager is our name among the writers of an object's fields.
@@ -114,35 +115,22 @@ func (p *Publisher) Row() api.ClusterPart {
 
 // Run implements kube.Service.
 func (p *Publisher) Run(ctx context.Context) {
-	pause(ctx, rand.N(p.pace.Spread), nil)
+	sleep.For(ctx, rand.N(p.pace.Spread))
 	for ctx.Err() == nil {
 		changed := p.report.Changed()
 		next, wakes := p.round(ctx)
 		if !wakes {
 			changed = nil
 		}
-		if !pause(ctx, next, changed) {
+		if !sleep.Unless(ctx, next, changed) {
 			continue
 		}
 		rest := debounce + rand.N(debounce)
 		if p.seen != nil {
 			rest = max(rest, time.Until(p.seen.at.Add(p.pace.Rest)))
 		}
-		pause(ctx, rest, nil)
+		sleep.For(ctx, rest)
 	}
-}
-
-// pause waits; true where it was woken.
-func pause(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	case <-woken:
-		return true
-	}
-	return false
 }
 
 // round brings the object up to date. It returns when to come again, and whether a

@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trimtab/trimtab/internal/kube/configmaps"
+)
+
+// rolling is the annotation of a node's ConfigMap while a rollout has it: what it was
+// before, and for which rollout.
+const rolling = "trimtab.io/rollout"
+
+// stage is the value of the annotation.
+type stage struct {
+	// Rollout is the id of the change, Target the ConfigMap that it is for.
+	Rollout string `json:"rollout"`
+	Target  string `json:"target"`
+	// Before is the text that the node's own ConfigMap had; nil for none.
+	Before *string `json:"before,omitempty"`
+	// Violations of the node before the rollout.
+	Violations int `json:"violations"`
+	// Sum is of the text that the rollout wrote.
+	Sum string `json:"sum"`
+}
+
+// staged returns the stage of a node; false for a node that no rollout has.
+func (m *Maps) staged(node string) (stage, bool) {
+	var s stage
+	text := m.annotation(configmaps.Node(node), rolling)
+	if text == "" {
+		return s, false
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		s.Rollout = "unknown"
+	}
+	return s, true
+}
+
+// original is the text of a node's own ConfigMap without what a rollout put there.
+func (m *Maps) original(n Node) string {
+	s, has := m.staged(n.Name)
+	switch {
+	case !has:
+		return m.Text(configmaps.Node(n.Name))
+	case s.Before != nil:
+		return *s.Before
+	}
+	return ""
+}
+
+func (s stage) mark(o *unstructured.Unstructured) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return // of strings and numbers: does not happen
+	}
+	notes := o.GetAnnotations()
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	notes[rolling] = string(text)
+	o.SetAnnotations(notes)
+}
+
+// back takes back what a rollout put into a node's ConfigMap.
+func (m *Maps) back(ctx context.Context, node string) error {
+	s, has := m.staged(node)
+	switch {
+	case !has:
+		return nil
+	case s.Sum != sum(m.Text(configmaps.Node(node))):
+		return fmt.Errorf("somebody else changed ConfigMap %s/%s since the rollout wrote it: to keep the change, remove the annotation %s from it; "+
+			"then run this again", m.Namespace, configmaps.Node(node), rolling)
+	case s.Before == nil:
+		return m.remove(ctx, configmaps.Node(node))
+	}
+	return m.put(ctx, configmaps.Node(node), *s.Before, func(o *unstructured.Unstructured) {
+		notes := o.GetAnnotations()
+		delete(notes, rolling)
+		o.SetAnnotations(notes)
+	})
+}
+
+// Abort takes back what rollouts have put into nodes' ConfigMaps, and returns the nodes
+// which go back to the configuration before.
+func (m *Maps) Abort(ctx context.Context) ([]string, error) {
+	var done []string
+	names := make([]string, 0, len(m.objects))
+	for name := range m.objects {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		node, is := strings.CutPrefix(name, configmaps.Node(""))
+		if _, has := m.staged(node); !is || !has {
+			continue
+		}
+		if err := m.back(ctx, node); err != nil {
+			return done, err
+		}
+		done = append(done, node)
+	}
+	return done, nil
+}

@@ -1,0 +1,91 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trimtab/trimtab/internal/sleep"
+)
+
+// watch looks at a node for a while, at least once, and returns at once how it is worse
+// than before.
+func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
+	end := time.Now().Add(pause)
+	for {
+		if err := r.well(ctx, n, violations); err != nil {
+			return err
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return nil
+		}
+		if !sleep.For(ctx, min(left, time.Second)) {
+			return errInterrupted
+		}
+	}
+}
+
+// well says how a node is worse than before.
+func (r *Rollout) well(ctx context.Context, n Node, violations int) error {
+	s, err := r.status(ctx, n)
+	switch {
+	case err != nil:
+		return err
+	case !s.Attached():
+		return errors.New("unready: the agent is not attached to the runtime any more: " + s.Attachment())
+	case s.Violations() > violations:
+		return fmt.Errorf("%d values and requests are not in force, %d before: kubectl trimtab status %s", s.Violations(), violations, n.Name)
+	}
+	ready, err := r.Cluster.ready(ctx, n.Agent)
+	if err == nil && !ready {
+		err = fmt.Errorf("unready: pod %s/%s is not ready", n.Agent.Namespace, n.Agent.Pod)
+	}
+	return err
+}
+
+// status asks an agent for its state. One answer that is lost stops no rollout: it asks
+// again while there is patience.
+func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
+	late := time.Now().Add(r.Patience)
+	for {
+		s, err := r.ask(ctx, n)
+		var lost *Unreachable
+		if !errors.As(err, &lost) || time.Now().After(late) {
+			return s, err
+		}
+		if !sleep.For(ctx, time.Second) {
+			return s, errInterrupted
+		}
+	}
+}
+
+func (r *Rollout) ask(ctx context.Context, n Node) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	return Ask[Status](ctx, r.Cluster, n.Agent, nil, "status")
+}
+
+// taken waits until a node's agent has the version of a ConfigMap in force that is
+// there now.
+func (r *Rollout) taken(ctx context.Context, n Node, name string) error {
+	layer, version := r.Change.Maps.version(name)
+	late := time.Now().Add(r.Patience)
+	for {
+		s, err := r.status(ctx, n)
+		if err != nil {
+			return err
+		}
+		is, err := s.Takes(layer, version)
+		if err != nil || is {
+			return err
+		}
+		if time.Now().After(late) {
+			return fmt.Errorf("the agent has not taken %s within %s: kubectl trimtab status %s", layer, r.Patience, n.Name)
+		}
+		if !sleep.For(ctx, time.Second) {
+			return errInterrupted
+		}
+	}
+}

@@ -1,0 +1,27 @@
+// Package sleep waits for a duration that a context can cut short.
+package sleep
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d. It returns false if ctx ended before that, or had ended already.
+func For(ctx context.Context, d time.Duration) bool {
+	Unless(ctx, d, nil)
+	return ctx.Err() == nil
+}
+
+// Unless waits for d, at most until ctx ends. It returns true if it received from woken first, which ends the wait. A nil
+// channel never does.
+func Unless(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-woken:
+		return true
+	}
+	return false
+}
