@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/trimtab/trimtab/internal/attach/connect"
@@ -380,6 +381,20 @@ func (d *deaf) Read(b []byte) (int, error) {
 	}
 }
 
+// unread is how many bytes wait to be read.
+func (d *deaf) unread(t *testing.T) int {
+	t.Helper()
+	raw, err := d.Conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if wrong := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); wrong != nil || err != nil {
+		t.Fatal(wrong, err)
+	}
+	return n
+}
+
 // TestRuntimeReadsNothing: a runtime that stops reading is given up once our writes to it
 // take too long, and does not keep the agent from its end.
 func TestRuntimeReadsNothing(t *testing.T) {
@@ -416,7 +431,8 @@ func TestRuntimeReadsNothing(t *testing.T) {
 			if patience < time.Hour {
 				attachtest.Until(t, "given up", inState(a, StateLost))
 			} else {
-				time.Sleep(500 * time.Millisecond) // all are under way, and nothing shows that they are stuck
+				// Of 2 MiB no more fits, and nobody reads: our write waits.
+				attachtest.Until(t, "a full socket", func() bool { return d.unread(t) >= 64<<10 })
 			}
 			cancel()
 			select {

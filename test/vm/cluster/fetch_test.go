@@ -186,15 +186,11 @@ func ofNode(o *metav1.ListOptions) {
 func synced(ctx context.Context, i cache.SharedIndexInformer) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	known := make(chan struct{})
 	go i.RunWithContext(ctx)
-	go func() { // WaitForCacheSync looks ten times a second, which is not what is measured
-		for !i.HasSynced() && ctx.Err() == nil {
-			time.Sleep(100 * time.Microsecond)
-		}
-		close(known)
-	}()
-	<-known
+	select {
+	case <-i.HasSyncedChecker().Done():
+	case <-ctx.Done():
+	}
 	return len(i.GetStore().List()), ctx.Err()
 }
 

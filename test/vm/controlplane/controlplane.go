@@ -42,7 +42,7 @@ type Plane struct {
 
 	t      testing.TB
 	etcd   string // its client URL
-	server *exec.Cmd
+	server *process
 	bin    map[string]string
 }
 
@@ -96,7 +96,7 @@ func (p *Plane) StartServer(flags ...string) {
 // StopServer ends the API server; etcd goes on.
 func (p *Plane) StopServer() {
 	p.t.Helper()
-	end(p.server)
+	p.server.end()
 }
 
 // Config is how a user of Start reaches the API server: Admin, or n1 to n4.
@@ -149,8 +149,10 @@ func (p *Plane) Wait(what string, done func(context.Context) error) {
 
 // ready asks /readyz.
 func (p *Plane) ready(ctx context.Context) error {
-	if syscall.Kill(p.server.Process.Pid, 0) != nil {
+	select {
+	case <-p.server.ended:
 		return errors.New("the API server ended: see the end of its log")
+	default:
 	}
 	c, err := rest.UnversionedRESTClientFor(withCodec(p.Config(Admin)))
 	if err != nil {
@@ -159,9 +161,21 @@ func (p *Plane) ready(ctx context.Context) error {
 	return c.Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
+// process is a program that run started.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has ended
+}
+
+// end kills the program and waits for its end.
+func (p *process) end() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
 // run starts a program in a process group of its own. It is killed when the test ends: an API server without its etcd
 // takes minutes to end by itself.
-func (p *Plane) run(program, log string, args ...string) *exec.Cmd {
+func (p *Plane) run(program, log string, args ...string) *process {
 	p.t.Helper()
 	out, err := os.OpenFile(filepath.Join(p.Dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -172,34 +186,28 @@ func (p *Plane) run(program, log string, args ...string) *exec.Cmd {
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
+	running := &process{cmd: cmd, ended: make(chan struct{})}
 	go func() { // Pdeathsig goes with the thread that starts it
+		defer close(running.ended)
 		runtime.LockOSThread()
-		started <- cmd.Start()
-		if cmd.Process != nil {
+		err := cmd.Start()
+		started <- err
+		if err == nil {
 			_ = cmd.Wait()
 		}
-		close(started)
 	}()
 	if err := <-started; err != nil {
 		p.t.Fatalf("start %s: %v", program, err)
 	}
 	p.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-started
+		running.end()
 		if p.t.Failed() {
 			text, _ := os.ReadFile(filepath.Join(p.Dir, log))
 			lines := bytes.Split(text, []byte("\n"))
 			p.t.Logf("the end of %s:\n%s", log, bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
 		}
 	})
-	return cmd
-}
-
-func end(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill()
-	for syscall.Kill(cmd.Process.Pid, 0) == nil { // the goroutine of run waits for it
-		time.Sleep(10 * time.Millisecond)
-	}
+	return running
 }
 
 // tools builds what is missing.
