@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// exitCode tells errors apart.
+// exitCode returns the exit code for an error.
 func exitCode(err error, begun bool) int {
 	var (
 		wrong       *misuse

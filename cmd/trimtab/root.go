@@ -79,7 +79,7 @@ func run(ctx context.Context, i invocation) int {
 	return code
 }
 
-// exitCode tells errors apart. What fails before a command begins is cobra's
+// exitCode returns the exit code for an error. What fails before a command begins is cobra's
 // refusal of the arguments.
 func exitCode(err error, begun bool) int {
 	var (

@@ -92,7 +92,7 @@ type Agent struct {
 	conductor *conductor.Conductor
 	keeper    *keeper.Keeper
 	files     stateFiles
-	specs     *podspec.Ladder
+	specs     *podspec.Chain
 	grants    *podspec.Grants
 	servers   *hookserver.Servers // nil if there is no source
 	attached  attachments
@@ -175,7 +175,7 @@ func (a *Agent) build() error {
 	}
 	a.metrics = newMetrics(o)
 	a.cluster = connectCluster(o.Config.Cluster, o.Version, o.Log)
-	a.specs, a.grants = a.ladder(a.cluster.client), a.newGrants()
+	a.specs, a.grants = a.specChain(a.cluster.client), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, Returning: a.files.returning, Log: o.Log,

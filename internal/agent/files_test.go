@@ -37,7 +37,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// TestForeignState: a checkpoint that somebody else wrote, or could have written,
+// TestForeignState: a checkpoint that another program wrote, or could have written,
 // is not used, whatever it holds.
 func TestForeignState(t *testing.T) {
 	good := sealed(t, testKey)

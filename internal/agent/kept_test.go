@@ -193,7 +193,7 @@ func TestKeptWithoutDirectory(t *testing.T) {
 	r.givesBack(t, found)
 }
 
-// TestForeignOriginals: what somebody else may have written is not given back to
+// TestForeignOriginals: what another program may have written is not given back to
 // the kernel, and not lost either; the agent keeps its own from then on.
 func TestForeignOriginals(t *testing.T) {
 	a := filesWith(t, nil, 0o600, slog.DiscardHandler)

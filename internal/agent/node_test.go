@@ -83,7 +83,7 @@ func TestHooksHere(t *testing.T) {
 	expect(map[string]string{"gpu": "not effective: there is no /dev/nvidia*"})
 }
 
-// TestFallbackWaits: that a stand-in is there already, as in version 1's root, does not tell that the feature itself is not.
+// TestFallbackWaits: that a stand-in is there already, as in version 1's root, does not mean that the feature itself is not.
 func TestFallbackWaits(t *testing.T) {
 	c := bare()
 	c.Hooks.GroupIdentity.Enabled, c.Hooks.GroupIdentity.Fallback = true, "idle"

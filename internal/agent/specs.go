@@ -16,32 +16,32 @@ import (
 
 // specSources makes the sources that a configuration names, most trusted first: the API
 // server last, nil for none.
-func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []podspec.Rung {
-	var rungs []podspec.Rung
+func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []podspec.SpecSource {
+	var sources []podspec.SpecSource
 	k := c.Kubelet
 	if k.PodsSocket != "" {
-		rungs = append(rungs, podspec.NewPodsAPI(k.PodsSocket))
+		sources = append(sources, podspec.NewPodsAPI(k.PodsSocket))
 	}
 	if k.URL != "" {
-		rungs = append(rungs, podspec.NewKubelet(podspec.KubeletOptions{
+		sources = append(sources, podspec.NewKubelet(podspec.KubeletOptions{
 			URL: k.URL, TokenFile: k.TokenFile, CAFile: k.CAFile, ServerName: k.ServerName,
 			CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
 			Node: k.NodeName, Every: time.Duration(c.Poll) * time.Second, Dial: dial,
 		}))
 	}
 	if server != nil && c.APIServer {
-		rungs = append(rungs, podspec.NewAPIServer(podspec.APIServerOptions{
+		sources = append(sources, podspec.NewAPIServer(podspec.APIServerOptions{
 			URL: server.Server, Client: server.HTTP, Node: server.Node, Note: server.Note,
 		}))
 	}
-	return rungs
+	return sources
 }
 
-// ladder makes the chain of sources of pod specs.
-func (a *Agent) ladder(server *kube.Client) *podspec.Ladder {
+// specChain makes the chain of sources of pod specs.
+func (a *Agent) specChain(server *kube.Client) *podspec.Chain {
 	c := a.opt.Config.PodSpec
 	return podspec.New(podspec.Options{
-		Rungs: specSources(c, a.opt.DialKubelet, server), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
+		Sources: specSources(c, a.opt.DialKubelet, server), Wait: time.Duration(c.Wait) * time.Millisecond, Log: a.log,
 		Changed:    func(uids []string) { a.conductor.Inform(uids) },
 		Remembered: a.files.load(podSpecsName), Save: a.files.save(podSpecsName),
 	})
@@ -90,12 +90,12 @@ func ask(ctx context.Context, who interface {
 // AskSpecs asks the configured sources once.
 func AskSpecs(ctx context.Context, c config.Config) []api.SpecSource {
 	server := connectCluster(c.Cluster, "doctor", slog.New(slog.DiscardHandler)).client
-	l := podspec.New(podspec.Options{Rungs: specSources(c.PodSpec, nil, server)})
+	l := podspec.New(podspec.Options{Sources: specSources(c.PodSpec, nil, server)})
 	defer ask(ctx, l)()
 	return sources(l)
 }
 
-func sources(l *podspec.Ladder) []api.SpecSource {
+func sources(l *podspec.Chain) []api.SpecSource {
 	var out []api.SpecSource
 	for _, s := range l.States() {
 		out = append(out, sourceOf(s))

@@ -127,7 +127,7 @@ const (
 // String returns "v1" or "v2".
 func (v Version) String() string { return fmt.Sprintf("v%d", int(v)) }
 
-// Detect tells which version a tree is. A hybrid host, with one directory per
+// Detect reports which version a tree is. A hybrid host, with one directory per
 // version 1 controller and version 2 beside them in "unified", is V1: there the
 // controllers that matter are version 1.
 func Detect(tree FS) (Version, error) {

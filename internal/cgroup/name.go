@@ -18,7 +18,7 @@ const (
 	ForeignHelper      // of a runtime's own helper beside a container
 )
 
-// Name is what a cgroup's name tells.
+// Name is what a cgroup's name reports.
 type Name struct {
 	Sort Sort
 	// ID is the UID of a pod or the id of a container, as the runtime spells it.

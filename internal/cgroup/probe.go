@@ -23,7 +23,7 @@ type setting struct {
 	key   string
 }
 
-// Probe tells whether the kernel has a controller ("cpu") or a file, by its
+// Probe reports whether the kernel has a controller ("cpu") or a file, by its
 // version 2 name ("cpu.idle"). It only reads. A file can be looked for only in
 // a cgroup that has its controller, so on a node where nothing was started yet
 // the answer may be that nobody can tell.

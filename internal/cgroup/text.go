@@ -66,7 +66,7 @@ func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 
 // Weight returns the cpu.weight shares become: the linear map of KEP-2254, which
 // the kubelet uses. Newer OCI runtimes use another curve for containers, so a
-// weight never tells which shares were meant.
+// weight never reports which shares were meant.
 func Weight(shares int64) int64 {
 	return min(max(1+(shares-2)*9999/262142, 1), 10000)
 }

@@ -26,7 +26,7 @@ func (b *beside) due() bool {
 	return b.node.queue.Wait(0, b.node.connected().from.Capabilities().Piggybacks) == 0
 }
 
-// next is an event of somebody else, and what its answer says of others.
+// next is an event of another pod, and what its answer says of others.
 func (b *beside) next(t *testing.T, from Carrier, kind lifecycle.Kind) []string {
 	t.Helper()
 	defer b.Settled()
@@ -58,7 +58,7 @@ func narrowedBeside(t *testing.T) *beside {
 }
 
 // TestGivenAlong: on a node that is never quiet copies go with answers, each
-// once, and again when it is quiet, since no runtime tells what it took.
+// once, and again when it is quiet, since no runtime reports what it took.
 func TestGivenAlong(t *testing.T) {
 	want := []string{"web cpuset.cpus 0-1"}
 	b := narrowedBeside(t)

@@ -260,7 +260,7 @@ func TestWatchThroughSteps(t *testing.T) {
 	}
 }
 
-// vanish ends a container's pod of which no runtime tells.
+// vanish ends a container's pod, which no runtime reports.
 func (mo *model) vanish(c *modelCtr) {
 	c.ended, c.pod.stopped = true, true
 	must(mo.kernel.SetTasks(c.dir(), 0))

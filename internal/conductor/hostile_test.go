@@ -184,7 +184,7 @@ func attacks() []attack {
 }
 
 // moreProblems ends a list of problems that was too long. It is a warning, which
-// a restart does not tell again.
+// a restart does not report again.
 const moreProblems = "more problems"
 
 // stage is a node with an owner in a trusted namespace, and what was logged.

@@ -132,7 +132,7 @@ func (mo *model) plug(offline []int) {
 }
 
 // checkOnline checks the rest of I2: nobody's list has a CPU that is offline, but
-// for those somebody else wrote.
+// for those another program wrote.
 func (mo *model) checkOnline(offline []int) {
 	tree := &cgroup.Tree{FS: mo.kernel, Version: mo.version}
 	for _, c := range mo.live() {

@@ -141,7 +141,7 @@ func TestInvariants(t *testing.T) {
 }
 
 // TestInvariantsBeside plays the same with an attachment that carries nothing
-// and is told of everything after it happened; with the checkpoint kept over
+// and is notified of everything after it happened; with the checkpoint kept over
 // restarts, and with it lost: then what the kernel gives is adopted.
 func TestInvariantsBeside(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func (l *staticLister) List(context.Context, *podresources.ListPodResourcesReque
 
 // TestKubeletGivesOn: the kubelet has taken a CPU back from a container that runs,
 // and gives it to one that is created, before it asks the runtime for the former. By
-// the answer that tells of the new one the old one has lost it.
+// the answer that reports the new one the old one has lost it.
 func TestKubeletGivesOn(t *testing.T) {
 	m, err := describe.Parse("1s x 1n x 4c")
 	if err != nil {

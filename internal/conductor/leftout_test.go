@@ -7,7 +7,7 @@ import (
 )
 
 // TestLeftOut: a runtime that was killed leaves out a container whose shim does
-// not answer in time, and tells of it after its next restart, with our decision
+// not answer in time, and reports it after its next restart, with our decision
 // in its copy. That is not taken for what was asked for.
 func TestLeftOut(t *testing.T) {
 	b := newBeside(t)

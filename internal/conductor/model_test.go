@@ -36,7 +36,7 @@ type model struct {
 	pods    []*modelPod
 	ratio   hook.Ratio        // of CPU normalization
 	taking  map[string]string // cpusets as they were, while a restart without records is taken over
-	proxied bool              // events come as a CRI proxy tells them
+	proxied bool              // events come as a CRI proxy reports them
 	between func()            // happens while the runtime creates a container
 	liar    facts.HookServers // a hook server; nil for none
 	now     func() time.Time  // the agent's clock, which stands still by default
@@ -60,7 +60,7 @@ type model struct {
 	held map[string]string
 	// unsaved: checkpoints are lost at each restart, and records are not.
 	unsaved bool
-	// blur makes of what a Synchronize tells what a runtime tells that cannot describe
+	// blur makes of what a Synchronize reports what a runtime reports that cannot describe
 	// all of it; nil for nothing.
 	blur func(*lifecycle.Event)
 	// unlisted: nothing is asked for that is known to the checkpoint alone: no CPUs by a list after the creation, as

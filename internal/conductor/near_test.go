@@ -24,7 +24,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// plugged is a kubelet whose device plugin tells the NUMA node of what pod web has.
+// plugged is a kubelet whose device plugin reports the NUMA node of what pod web has.
 type plugged struct {
 	podresources.UnimplementedPodResourcesListerServer
 }

@@ -200,7 +200,7 @@ func TestPartitionFaults(t *testing.T) {
 	}
 }
 
-// TestPartitionRefusalIsTold has a partition above pods of somebody else's: the
+// TestPartitionRefusalIsTold has a partition above other pods: the
 // agent makes none below it, changes nothing there, and says why.
 func TestPartitionRefusalIsTold(t *testing.T) {
 	t.Parallel()

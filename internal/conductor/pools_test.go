@@ -80,7 +80,7 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 		if (seed+mo.n)%3 == 0 { // some need more than a NUMA node has
 			p.wants.Memory.Limit = lifecycle.Some(int64(1+mo.n%6) << 28)
 		}
-		if seed%4 > 0 { // some runtimes do not tell the pod's sum
+		if seed%4 > 0 { // some runtimes do not report the pod's sum
 			p.Resources = clone(&p.wants)
 		}
 	}
@@ -154,7 +154,7 @@ func (mo *model) checkGrants(when string, all []*modelCtr) {
 	}
 }
 
-// resizeOwner is an in-place resize to some whole CPUs. Not every runtime tells of
+// resizeOwner is an in-place resize to some whole CPUs. Not every runtime reports
 // the pod's, and those that do tell before or after the container's.
 func (mo *model) resizeOwner(c *modelCtr, s step) {
 	if mo.unlisted && c.Annotations == nil {
@@ -162,7 +162,7 @@ func (mo *model) resizeOwner(c *modelCtr, s step) {
 	}
 	if mo.unsaved && !c.started {
 		// A kubelet resizes what runs. Of another, in the moment before its copy follows a resize of
-		// its pod, neither copy nor record nor kernel tell what it owns.
+		// its pod, neither copy nor record nor kernel report what it owns.
 		return
 	}
 	n := int64(1 + s.B%6)
@@ -191,7 +191,7 @@ func (mo *model) resizeOwner(c *modelCtr, s step) {
 	mo.checkResized(c, before, int(n), counted)
 }
 
-// updatePod is UpdatePodSandboxResources: the runtime tells the pod as it was, and
+// updatePod is UpdatePodSandboxResources: the runtime reports the pod as it was, and
 // what is asked.
 func (mo *model) updatePod(p *modelPod, r lifecycle.Resources) {
 	if p.Resources == nil {
@@ -329,7 +329,7 @@ func TestResizes(t *testing.T) {
 // TestRecoveredFromRecords is TestResizes with every checkpoint lost: the runtime's
 // records and copies and the kernel bring back who owns what. Nothing ends between:
 // what a pod owns whose container does not live is known to the checkpoint alone;
-// and pods have one container, as the model's runtime is told of the others' copies
+// and pods have one container, as the model's runtime is notified of the others' copies
 // late.
 func TestRecoveredFromRecords(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ type ownerKind struct {
 	cpus     int
 	// apart: the pod's sum is not told, so each container owns its own.
 	apart bool
-	// untold: nobody tells that the pod's sum changed.
+	// untold: nobody reports that the pod's sum changed.
 	untold bool
 }
 
@@ -214,7 +214,7 @@ func (u *unplugged) restart(saved bool) {
 
 // gaveUp reports whether the owner has none of its CPUs now, as they are offline, and fewer are kept for it than it asks for: it
 // gave some up, to a resize or to an agent that had lost its state, and asks for as many again. Its record in the runtime names
-// those as its own, and nothing else tells of them but the state directory. An agent without that has the owner run on them, which
+// those as its own, and nothing else reports them but the state directory. An agent without that has the owner run on them, which
 // is what it asks for, and so moves it.
 func (u *unplugged) gaveUp() bool {
 	cpus, away := u.granted()
@@ -223,7 +223,7 @@ func (u *unplugged) gaveUp() bool {
 
 // grew reports whether CPUs are kept for the owner, which has none now, that are online and that it got after it was created: on
 // version 1 those that came back are in no pod's reach. Its copy in the runtime has its pool's by now, so nothing but the state
-// directory tells of them. An agent without that counts them as nobody's, and pools have them.
+// directory reports them. An agent without that counts them as nobody's, and pools have them.
 func (u *unplugged) grew() bool {
 	cpus, away := u.granted()
 	return len(cpus) == 0 && slices.ContainsFunc(away, func(id int) bool {
@@ -244,7 +244,7 @@ func (u *unplugged) granted() (cpus, away []int) {
 // onMeanwhile starts the agent anew after all CPUs came back.
 func (u *unplugged) onMeanwhile(saved bool) {
 	mo := u.mo
-	// Neither record nor kernel tell a CPU that came back from one that was given up.
+	// Neither record nor kernel report a CPU that came back from one that was given up.
 	u.excused = u.excused || !saved && len(u.offline) > 0
 	for _, id := range u.offline {
 		must(mo.kernel.SetOnline(id, true))
@@ -273,7 +273,7 @@ func found(offline []int) *topology.Machine {
 	return m
 }
 
-// resync is a runtime that was restarted: the agent is told of everything anew.
+// resync is a runtime that was restarted: the agent is notified of everything anew.
 func (u *unplugged) resync() {
 	before := u.mo.cpusets()
 	u.mo.handle(u.mo.everything())

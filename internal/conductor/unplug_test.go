@@ -32,7 +32,7 @@ var deeds = []struct {
 
 // TestUnplugged plays every history of CPUs that go and come among restarts, resizes and creations, on both cgroup versions and
 // for every kind of owner: a part of them in make test, all in make soak. After each step nobody has an owner's CPUs, nobody has
-// none, no CPU is kept from everybody, and an owner that has less than it is due is told of. In the end, with all CPUs online,
+// none, no CPU is kept from everybody, and an owner that has less than it is due is reported. In the end, with all CPUs online,
 // the outcome is that of the same history without CPUs that went.
 func TestUnplugged(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func telling(h string) bool {
 	return strings.Count(h, "n") < 3
 }
 
-// refused reports whether the kernel of version 1 refuses a quota on the way: where nobody tells that a pod's sum grew, its
+// refused reports whether the kernel of version 1 refuses a quota on the way: where nobody reports that a pod's sum grew, its
 // own quota is that of before once it owns nothing, and no container's may be above. That is told, and another matter.
 func refused(h string) bool { return strings.Contains(h, "+") && strings.Contains(h, "K") }
 

@@ -21,7 +21,7 @@ type blurred struct {
 }
 
 // blur takes from a Synchronize what a runtime does not say of those, as the
-// attachments tell it: NRI tells all or nothing, a proxy's records are in the
+// attachments report it: NRI reports all or nothing, a proxy's records are in the
 // runtime's list, and those of an attachment beside it are in the checkpoint alone.
 func (b *blurred) blur(mo *model) func(ev *lifecycle.Event) {
 	return func(ev *lifecycle.Event) {
@@ -48,7 +48,7 @@ func (b *blurred) blur(mo *model) func(ev *lifecycle.Event) {
 	}
 }
 
-// reread tells what the runtime describes at last.
+// reread reports what the runtime describes at last.
 func (b *blurred) reread(mo *model) {
 	for _, p := range mo.pods {
 		if b.pods[p.ID] && !p.stopped {

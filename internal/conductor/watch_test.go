@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// ears tell of writes to the fake's files, as inotify does of the kernel's.
+// ears report writes to the fake's files, as inotify does of the kernel's.
 type ears struct {
 	mu   sync.Mutex
 	dirs map[string]bool
@@ -303,7 +303,7 @@ func TestWatchTriesAgain(t *testing.T) {
 	})
 }
 
-// curious is a runtime that does not tell of new resources by itself.
+// curious is a runtime that does not report new resources by itself.
 type curious struct{ asked chan string }
 
 func (r curious) Look(id string) { r.asked <- id }

@@ -160,7 +160,7 @@ type Placement struct {
 	// together, so that large parts stay free.
 	Spread bool `json:"spread"`
 	// NearDevices has owners rather own CPUs of the NUMA nodes that their devices
-	// are at, as the kubelet's PodResources API, device plugins and the kernel tell.
+	// are at, as the kubelet's PodResources API, device plugins and the kernel report.
 	NearDevices bool `json:"nearDevices" default:"true"`
 	// PreferCoreType is the kind of cores owners rather own CPUs of, on hybrid
 	// processors: "performance", "efficient", or "any". A pod says otherwise by
@@ -226,7 +226,7 @@ type KubeletClient struct {
 	PodsSocket string `json:"podsSocket" default:"/var/lib/kubelet/pods-api/pods-api.sock" check:"socket or empty"`
 	// PodResourcesSocket is the socket of the kubelet's PodResources API, which
 	// tells the devices that Kubernetes granted containers: these may be asked
-	// for where no rule refuses them. With authority: kubelet it tells which CPUs
+	// for where no rule refuses them. With authority: kubelet it reports which CPUs
 	// and memory nodes the kubelet gave them, too. Empty, it is not asked.
 	PodResourcesSocket string `json:"podResourcesSocket" default:"/var/lib/kubelet/pod-resources/kubelet.sock" check:"socket or empty"`
 	// URL is where the kubelet serves /pods: "https://127.0.0.1:10250", or the
@@ -415,10 +415,10 @@ type TopologyReport struct {
 	// Enabled publishes a NodeResourceTopology of the node, if the cluster has its
 	// CustomResourceDefinition and no other program writes that object.
 	Enabled bool `json:"enabled" default:"true"`
-	// Policy is what schedulers are told of how strictly a container's CPUs and memory
-	// come from one NUMA node. With "single-numa-node" the plugin
+	// Policy is how strictly a container's CPUs and memory come from one NUMA node. The
+	// agent reports it to schedulers. With "single-numa-node" the plugin
 	// NodeResourceTopologyMatch sends no Guaranteed pod here that fits in none. With
-	// authority: kubelet it is to be the kubelet's topologyManagerPolicy.
+	// authority: kubelet, set the kubelet's topologyManagerPolicy here.
 	Policy string `json:"policy" default:"best-effort" check:"none|best-effort|restricted|single-numa-node"`
 	// Scope is what has to fit into one NUMA node: each "container", or the whole
 	// "pod".

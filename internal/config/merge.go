@@ -20,7 +20,7 @@ type Layer struct {
 	// "ConfigMap NAMESPACE/NAME".
 	Name string
 	Data []byte
-	// Version tells one content of the document from another; "" if nobody counts.
+	// Version distinguishes one content of the document from another; "" if nobody counts.
 	Version string
 	// Shared says that the document is for more than this machine. Keys that say how
 	// the agent finds the shared documents, and the copy of them, are refused there.

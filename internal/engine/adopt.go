@@ -132,14 +132,14 @@ func (b *recovery) adopt() *Record {
 	if !b.c.decided.touched && (!chosen || !narrowed) {
 		return nil
 	}
-	return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine, Home: b.c.Home}}
+	return &Record{Kept: lifecycle.Kept{Pristine: b.c.Pristine, PoolNode: b.c.PoolNode}}
 }
 
 // adoptHome finds the NUMA node whose pool a container runs in: its cpuset has no
 // CPU of another node.
 func (b *recovery) adoptHome(has topology.Set) {
 	if !has.Empty() && b.p.Intent.NUMA.Said() {
-		b.c.Home = (&seating{n: b.n, p: b.p, c: b.c}).shares(true, has).Home
+		b.c.PoolNode = (&seating{n: b.n, p: b.p, c: b.c}).shares(true, has).PoolNode
 	}
 }
 

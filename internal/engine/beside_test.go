@@ -148,7 +148,7 @@ func TestCreatedAnewBesideOwner(t *testing.T) {
 }
 
 // TestRefusedResizedAnew: a pod was refused, and resized to less; the agent restarts, and
-// is told the pod as it was made. Its container is created anew, and has what it pays for.
+// is given the pod as it was made. Its container is created anew, and has what it pays for.
 func TestRefusedResizedAnew(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
 	first, less := asking{milli: 4000}.resources(), asking{milli: 2000}.resources()

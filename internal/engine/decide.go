@@ -300,7 +300,7 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	old := d.n.container(c.ID)
 	if old != nil {
 		before = old.decided.proposed
-		c.Home, c.Mems, c.Exports = old.Home, old.Mems, old.Exports
+		c.PoolNode, c.Mems, c.Exports = old.PoolNode, old.Mems, old.Exports
 		c.decided.touched = c.decided.touched || old.decided.touched || old.Seat.Pool != placement.Rest
 	}
 	c.Found.Problems = slices.Clone(c.decided.distrust)

@@ -13,19 +13,19 @@ import (
 // Displaced returns a container's pool and owners if the pool is bound to NUMA
 // nodes, or preferred some, and has no CPU left there; ok is false for all others.
 func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
-	home, cpus := homeOf(c.Seat.Seat, s.Machine), s.CPUs(c)
+	near, cpus := nearOf(c.Seat.Seat, s.Machine), s.CPUs(c)
 	if !c.Alive() || !s.DisplacedBy(c.Seat.Seat, cpus) {
 		return q, false
 	}
 	list := func(t topology.Set) string { return s.Machine.Format(t) }
-	owned := home.And(s.ledger.Exclusive())
+	owned := near.And(s.ledger.Exclusive())
 	left := "other pools have them"
 	if !owned.Empty() {
 		left = fmt.Sprintf("%d are owned by %s", owned.Len(), s.ownersOf(owned))
 	}
 	return lifecycle.Problem{
-		Key: c.Seat.From, Value: list(home), Warning: true,
-		Reason: fmt.Sprintf("its pool has none of the %d CPUs of its NUMA nodes: %s", home.Len(), left),
+		Key: c.Seat.From, Value: list(near), Warning: true,
+		Reason: fmt.Sprintf("its pool has none of the %d CPUs of its NUMA nodes: %s", near.Len(), left),
 		Then:   fmt.Sprintf("it runs on %d others, %s, until its pool has some there", cpus.Len(), list(cpus)),
 	}, true
 }
@@ -33,19 +33,19 @@ func (s *State) Displaced(c *Container) (q lifecycle.Problem, ok bool) {
 // DisplacedBy reports whether a seat that is bound to NUMA nodes, or prefers some,
 // has no CPU there if it has these.
 func (s *State) DisplacedBy(seat placement.Seat, cpus topology.Set) bool {
-	home := homeOf(seat, s.Machine)
-	return !home.Empty() && cpus.And(home).Empty()
+	near := nearOf(seat, s.Machine)
+	return !near.Empty() && cpus.And(near).Empty()
 }
 
-// homeOf are the CPUs of the NUMA nodes that a seat in a pool is bound to, or
+// nearOf are the CPUs of the NUMA nodes that a seat in a pool is bound to, or
 // prefers; empty if there are none.
-func homeOf(seat placement.Seat, m *topology.Machine) topology.Set {
-	home := seat.Near
+func nearOf(seat placement.Seat, m *topology.Machine) topology.Set {
+	near := seat.Near
 	for _, id := range seat.Which.On() {
 		node, _ := m.Node(id)
-		home = home.Union(node.CPUs)
+		near = near.Union(node.CPUs)
 	}
-	return home
+	return near
 }
 
 // maxOwners bounds how many owners one problem names.

@@ -50,13 +50,13 @@ func (n *view) memoryNear(p *Pod, c *Container) (cpus topology.Set) {
 	switch {
 	case c.Seat.Pool == placement.Own:
 		return c.Seat.Owned
-	case c.Home.Set:
-		node, _ := n.machine.Node(c.Home.V)
+	case c.PoolNode.Set:
+		node, _ := n.machine.Node(c.PoolNode.V)
 		return node.CPUs
 	case c.Seat.Pool == placement.Reclaimed && p.Intent.NUMA.Said():
 		return c.Seat.Near
 	case c.Seat.Which.Nodes != "":
-		return homeOf(c.Seat.Seat, n.machine)
+		return nearOf(c.Seat.Seat, n.machine)
 	}
 	return cpus
 }

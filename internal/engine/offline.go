@@ -84,7 +84,7 @@ func (s *seating) reportAway(key string, cpus topology.Set, then string) {
 		{cpus.Minus(s.n.machine.Online()), "these CPUs, which it owns, are offline", "has them again when they are back"},
 		{
 			cpus.And(s.n.machine.Online()), "these CPUs, which it owns, are not in the cgroup of its pod: cgroup version 1 takes a CPU that goes offline out of all cgroups for good",
-			"has them again once somebody has written them into cpuset.cpus of the cgroups above its container and the agent is started anew",
+			"has them again once they are written into cpuset.cpus of the cgroups above its container and the agent is started anew",
 		},
 	} {
 		if !q.cpus.Empty() {

@@ -225,7 +225,7 @@ func (n *view) ownedBy(c *Container) topology.Set {
 // share places a container in a pool.
 func (s *seating) share(isNew bool) {
 	a := s.shares(isNew, topology.Set{})
-	s.c.Seat, s.c.Home = Seat{a.Seat, a.From, a.Why}, a.Home
+	s.c.Seat, s.c.PoolNode = Seat{a.Seat, a.From, a.Why}, a.PoolNode
 	s.c.Found.Problems = append(s.c.Found.Problems, a.Problems...)
 	s.c.Seat.Within = s.n.within(s.p, s.c)
 	s.shareExternal()

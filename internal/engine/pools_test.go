@@ -319,7 +319,7 @@ func TestRecoverIsLive(t *testing.T) {
 		ctr := a.run(t, s)
 		pods = append(pods, a.pod())
 		ctrs = append(ctrs, &lifecycle.Container{ID: a.name, PodID: ctr.PodID, Name: "c", State: lifecycle.StateRunning, Resources: a.resources(), CreatedAt: int64(i % 3)})
-		records[a.name] = Record{CPUs: m.Format(ctr.Stamp.CPUs), Kept: lifecycle.Kept{Pristine: ctr.Pristine, Ours: ctr.Ours, Home: ctr.Home, Mems: ctr.Mems}}
+		records[a.name] = Record{CPUs: m.Format(ctr.Stamp.CPUs), Kept: lifecycle.Kept{Pristine: ctr.Pristine, Ours: ctr.Ours, PoolNode: ctr.PoolNode, Mems: ctr.Mems}}
 		if i == 1 { // one that has gone moves nobody
 			gone := asking{name: "gone", level: "dedicated", milli: 3000}
 			gone.run(t, s)

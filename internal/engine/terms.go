@@ -174,15 +174,15 @@ func (s *seating) owner() placement.Subject {
 func (s *seating) shares(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, Given: s.p.Granted.StaticOf(s.c.Name),
-		New: isNew, RunsOn: runsOn, Home: s.c.Home,
+		New: isNew, RunsOn: runsOn, PoolNode: s.c.PoolNode,
 	}
 	var free topology.Set
 	if isNew && s.p.Intent.NUMA.Said() {
 		free, who.Memory = s.n.ownable(s.p), s.memory()
 		who.Devices = s.owner().Devices
 		for _, id := range slices.Concat(s.n.order, s.n.base.byPod[s.c.PodID]) {
-			if o := s.n.container(id); o != nil && o.Key.PodUID == s.c.Key.PodUID && o.Home.Set {
-				who.PodHome = o.Home
+			if o := s.n.container(id); o != nil && o.Key.PodUID == s.c.Key.PodUID && o.PoolNode.Set {
+				who.PodPoolNode = o.PoolNode
 				break
 			}
 		}

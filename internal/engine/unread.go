@@ -30,7 +30,7 @@ func (b *recovery) adoptUnread() *Record {
 		return &Record{CPUs: b.n.machine.Format(has)}
 	}
 	b.adoptHome(has)
-	return &Record{Kept: lifecycle.Kept{Home: b.c.Home}}
+	return &Record{Kept: lifecycle.Kept{PoolNode: b.c.PoolNode}}
 }
 
 // unreadSince returns the CPUs of an owner that is unread and may have been resized

@@ -138,7 +138,7 @@ func (m *Maps) remove(ctx context.Context, name string) error {
 func (m *Maps) failed(err error, verb, name string) error {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("somebody else changed ConfigMap %s/%s meanwhile; run the command again: it starts from what is there now", m.Namespace, name)
+		return fmt.Errorf("ConfigMap %s/%s was changed by another user or program while this command ran; run the command again: it starts from the new content", m.Namespace, name)
 	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err):
 		return fmt.Errorf("ConfigMap %s/%s: %w", m.Namespace, name, err)
 	}

@@ -74,7 +74,7 @@ func (m *Maps) back(ctx context.Context, node string) error {
 	case !has:
 		return nil
 	case s.Sum != sum(m.Text(configmaps.Node(node))):
-		return fmt.Errorf("somebody else changed ConfigMap %s/%s since the rollout wrote it: to keep the change, remove the annotation %s from it; "+
+		return fmt.Errorf("ConfigMap %s/%s was changed after the rollout wrote it, by another user or program. To keep that change, remove the annotation %s from it; "+
 			"then run this again", m.Namespace, configmaps.Node(node), rolling)
 	case s.Before == nil:
 		return m.remove(ctx, configmaps.Node(node))

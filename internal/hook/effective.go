@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Effective tells whether the hook can take effect on a node, by what is found
+// Effective reports whether the hook can take effect on a node, by what is found
 // there of each feature it needs. Of alternatives, "a|b", one is enough.
 func (i Info) Effective(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
 	all := lifecycle.Finding{Support: lifecycle.Supported}

@@ -122,7 +122,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 	if rule := gpu.V.NodesRefused; rule != "" && h.Devices != ByEnv {
 		out.report(lifecycle.Problem{
 			Key: gpu.Key, Refused: true, Rule: rule,
-			Reason: "gpu: the namespace may not ask for devices; the container is told of its GPUs by environment alone (authorisation: " + rule + ")",
+			Reason: "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only (authorisation: " + rule + ")",
 		})
 		h.Devices = ByEnv
 	}
@@ -130,7 +130,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 	if in.Intent.OnlyGranted != "" && h.Devices != ByEnv && ok {
 		by, no := h.granted(in, names)
 		if no != nil {
-			no.Reason = "gpu: the namespace may not ask for devices; the container is told of its GPUs by environment alone; " + no.Reason
+			no.Reason = "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only; " + no.Reason
 			out.report(*no)
 			h.Devices = ByEnv
 		} else {

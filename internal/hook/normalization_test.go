@@ -41,7 +41,7 @@ func TestDivide(t *testing.T) {
 	})
 }
 
-// TestNormalization tells who is scaled.
+// TestNormalization reports who is scaled.
 func TestNormalization(t *testing.T) {
 	for _, c := range []struct {
 		name      string

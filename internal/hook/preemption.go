@@ -32,7 +32,7 @@ type Preemption struct {
 	// left out.
 	Kernel map[string]lifecycle.Support
 	// High is the memory.high of preemptable pods, Low and Min the memory that is
-	// kept for the others, in percent of the memory limit the runtime tells; 0 is
+	// kept for the others, in percent of the memory limit the runtime reports; 0 is
 	// none.
 	High, Low, Min int
 	// KillTogether has the kernel kill all of a preemptable pod where it kills one
@@ -186,7 +186,7 @@ func (h Preemption) keep(in *Input, out *Output, why lifecycle.Reason) {
 	}
 }
 
-// percentOf is a part of the memory limit the runtime tells, in whole pages; 0
+// percentOf is a part of the memory limit the runtime reports, in whole pages; 0
 // where there is no limit.
 func percentOf(r *lifecycle.Resources, percent int) int64 {
 	if r == nil || r.Memory.Limit.V <= 0 || percent <= 0 {

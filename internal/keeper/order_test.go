@@ -58,7 +58,7 @@ func TestParentWaitsForMove(t *testing.T) {
 	}
 }
 
-// TestOutdatedReading has somebody else change a parent behind our back, so that
+// TestOutdatedReading has another program change a parent behind our back, so that
 // the order planned from what was last verified is refused.
 func TestOutdatedReading(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")

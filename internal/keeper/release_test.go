@@ -118,7 +118,7 @@ func TestForgottenIsTold(t *testing.T) {
 }
 
 // TestUntold: what was there before is put back where it was found; where neither
-// the runtime told it nor the keeper found it, the value stays and is reported.
+// the runtime reported it nor the keeper found it, the value stays and is reported.
 func TestUntold(t *testing.T) {
 	share := func(n int64, back bool) Item {
 		return Item{

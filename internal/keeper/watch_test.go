@@ -88,7 +88,7 @@ func TestWriteConflictThroughSteps(t *testing.T) {
 }
 
 // TestWriteConflict leaves a file to another program that writes it again and again, but not to
-// one who does so now and then, nor to a runtime whose updates are told of; and
+// one who does so now and then, nor to a runtime whose updates are reported; and
 // takes it up where something else is wanted.
 func TestWriteConflict(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")

@@ -21,13 +21,13 @@ type Selection struct {
 	Note func(error)
 }
 
-// Handler is told of the objects of a watch, one call at a time.
+// Handler is notified of the objects of a watch, one call at a time.
 type Handler interface {
 	// All is told every object that there is: at the start, and after a gap.
 	All([]*unstructured.Unstructured)
-	// Changed is told of an object that is new or other than before.
+	// Changed is notified of an object that is new or other than before.
 	Changed(*unstructured.Unstructured)
-	// Gone is told of an object that is no more.
+	// Gone is notified of an object that is no more.
 	Gone(*unstructured.Unstructured)
 }
 

@@ -9,7 +9,7 @@ type Kind int
 // reaching what runs, and a pod spec that became known or changed. By the last three
 // nothing is decided: values are written again, the runtime's stored copy of a container
 // is brought in line, and a user asks what would be decided. All others are named as NRI
-// names them. PostCreateContainer tells that the runtime knows a container, and its id and cgroup where it was decided before it had them;
+// names them. PostCreateContainer reports that the runtime knows a container, and its id and cgroup where it was decided before it had them;
 // PostUpdateContainer and PostStartContainer that the runtime has written its
 // own values.
 const (

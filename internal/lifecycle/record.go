@@ -16,11 +16,11 @@ type Kept struct {
 	// Unplaced: placement has been off all its life, so CPUs were never refused to
 	// it and it may get them when placement is switched on.
 	Unplaced bool `json:"unplaced,omitempty"`
-	// Wanted is how many CPUs it requested in vain at its last resize; 0 if it got
+	// Wanted is how many CPUs it requested without success at its last resize; 0 if it got
 	// as many as it requested.
 	Wanted int `json:"wanted,omitempty"`
-	// Home is the NUMA node of its pool.
-	Home Opt[int] `json:"home,omitzero"`
+	// PoolNode is the NUMA node of its pool.
+	PoolNode Opt[int] `json:"home,omitzero"`
 	// Mems are the memory nodes it was created with, as a kernel list; "" if none
 	// were decided. They are not decided again: pages would have to move.
 	Mems string `json:"mems,omitempty"`

@@ -67,7 +67,7 @@ func (v *View) zoneOwners() (out []zones.Owner) {
 	return out
 }
 
-// zone is a NUMA node, with the CPUs that somebody owns taken off what is available.
+// zone is a NUMA node, with owned CPUs taken off what is available.
 func (v *View) zone(i int) zones.Zone {
 	m, s := v.State.Machine, v.State
 	node := m.Nodes[i]
@@ -144,8 +144,8 @@ func boundTo(m *topology.Machine, c *engine.Container) (on []int) {
 		return nil
 	case len(named) > 0:
 		return named
-	case c.Home.Set:
-		return []int{c.Home.V}
+	case c.PoolNode.Set:
+		return []int{c.PoolNode.V}
 	}
 	for _, n := range m.Nodes { // that a scheduler chose
 		if !n.CPUs.And(c.Seat.Near).Empty() {

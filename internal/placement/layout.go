@@ -10,7 +10,7 @@ import (
 
 // Demand is what pools depend on beside the configuration.
 type Demand struct {
-	// Owned are the CPUs somebody owns; Lent those of them whose owner lets
+	// Owned are the CPUs that containers own; Lent those of them whose owner lets
 	// reclaimed containers use them, too.
 	Owned, Lent topology.Set
 	// Needs are the requests of each shared pool's containers, in milli-CPUs. A

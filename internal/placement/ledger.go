@@ -24,7 +24,7 @@ type Grant struct {
 	Lent bool
 	// Alone: nobody else is given memory of the CPUs' NUMA nodes either.
 	Alone bool
-	// Wanted is how many CPUs its container asked for in vain at its last resize; 0 where it has as many.
+	// Wanted is how many CPUs its container asked for without success at its last resize; 0 where it has as many.
 	Wanted int
 }
 
@@ -144,7 +144,7 @@ func (l *Ledger) Of(key Key) (Grant, bool) {
 	return Grant{}, false
 }
 
-// Exclusive returns all CPUs somebody owns.
+// Exclusive returns all owned CPUs.
 func (l *Ledger) Exclusive() topology.Set { return l.owned }
 
 // Lent returns the owned CPUs that reclaimed containers may use, too.

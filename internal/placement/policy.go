@@ -47,16 +47,16 @@ type Subject struct {
 	Devices []lifecycle.DeviceGrant
 	// Owned are the CPUs its pod owns.
 	Owned topology.Set
-	// New: where it sits was not decided before. RunsOn is where it runs if somebody
+	// New: where it sits was not decided before. RunsOn is where it runs if another agent
 	// decided that and left no word of it; empty for others.
 	New    bool
 	RunsOn topology.Set
 	// Memory is what it may use that is to be near, where it is bound to NUMA nodes.
 	Memory Memory
-	// Home is the NUMA node whose pool it sits in, PodHome that of the others of its
+	// PoolNode is the NUMA node whose pool it sits in, PodPoolNode that of the others of its
 	// pod; Only are the nodes that may be chosen, none for all.
-	Home, PodHome lifecycle.Opt[int]
-	Only          []int
+	PoolNode, PodPoolNode lifecycle.Opt[int]
+	Only                  []int
 }
 
 // Payment says what pays for CPUs that a policy chooses.
@@ -79,14 +79,14 @@ type Terms struct {
 	Lent, Alone bool
 	// NearDevices: devices count in the choice.
 	NearDevices bool
-	// Elsewhere is why no CPUs are granted here: somebody else has the say. It is nil
+	// Elsewhere is why no CPUs are granted here: another program decides. It is nil
 	// where the agent has it.
 	Elsewhere error
 	// Given is what whoever has the say gave the container.
 	Given Given
 }
 
-// Given are the CPUs somebody else gave a container alone.
+// Given are the CPUs another program gave a container alone.
 type Given struct {
 	CPUs topology.Set
 	// Away are more of them, which are offline.
@@ -123,11 +123,11 @@ type Memory struct {
 	Left []uint64
 }
 
-// Assignment is where somebody is put, and why.
+// Assignment says which CPUs a container gets, or which pool, and why.
 type Assignment struct {
-	CPUs topology.Set
-	Seat Seat
-	Home lifecycle.Opt[int]
+	CPUs     topology.Set
+	Seat     Seat
+	PoolNode lifecycle.Opt[int]
 	// From is the key and Why the clause that led to it.
 	From, Why string
 	Problems  []lifecycle.Problem
@@ -139,7 +139,7 @@ const sharesOfCPU = 1024
 // Pinned returns the CPUs that the kubelet's static CPU manager gave a container alone,
 // by what the runtime was asked for. Nothing there says so in words: in a Guaranteed
 // pod, a request of whole CPUs and a cpuset of just as many are the mark (Kubernetes
-// 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All others are told the cpuset
+// 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). All others are given the cpuset
 // of what is left, or none.
 func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.Said() {
@@ -160,18 +160,18 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	class, key := in.Class.V, in.Class.Key
 	sit := func(seat Seat, from, why string) { a.Seat, a.From, a.Why = seat, from, why }
 	shared, reclaimed, named := Seat{Pool: Shared}, Seat{Pool: Reclaimed}, v.Layout.Sized() && in.Pool.Said()
-	a.Home = s.Home
+	a.PoolNode = s.PoolNode
 	switch {
 	case v.Off:
-	case class == intent.Shared && s.Home.Set:
-		w := Which{Name: in.Pool.V, Bound: true, Node: s.Home.V, Alone: in.NUMA.V.Alone}
+	case class == intent.Shared && s.PoolNode.Set:
+		w := Which{Name: in.Pool.V, Bound: true, Node: s.PoolNode.V, Alone: in.NUMA.V.Alone}
 		sit(Seat{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA node it is bound to")
 	case class == intent.Shared && len(SharedNodes(v, in)) > 1:
 		w := BoundTo(in.Pool.V, SharedNodes(v, in))
 		sit(Seat{Pool: Shared, Which: w}, in.NUMA.Key, "the shared pool of the NUMA nodes the scheduler chose")
 		a.Problems = unknownNodes(v.Machine, in)
-	case class == intent.Reclaimed && s.Home.Set:
-		node, _ := v.Machine.Node(s.Home.V)
+	case class == intent.Reclaimed && s.PoolNode.Set:
+		node, _ := v.Machine.Node(s.PoolNode.V)
 		sit(Seat{Pool: Reclaimed, Near: node.CPUs}, in.NUMA.Key, "the reclaimed pool, on the NUMA node it is bound to")
 	case class == intent.Reclaimed && in.NUMA.Said() && len(in.Nodes.V) > 1 && v.Layout.Sized():
 		sit(reclaimed, in.NUMA.Key, "the reclaimed pool, on the NUMA nodes the scheduler chose")
@@ -230,7 +230,7 @@ func (a *Assignment) near(m *topology.Machine, in *intent.Pod) {
 	a.Problems = append(a.Problems, unknownNodes(m, in)...)
 }
 
-// unknownNodes tells of NUMA nodes that a scheduler chose and that the machine does not have.
+// unknownNodes reports NUMA nodes that a scheduler chose and that the machine does not have.
 func unknownNodes(m *topology.Machine, in *intent.Pod) []lifecycle.Problem {
 	var unknown []int
 	for _, id := range in.Nodes.V {

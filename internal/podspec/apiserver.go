@@ -61,7 +61,7 @@ func NewAPIServer(o APIServerOptions) *APIServer {
 	return &APIServer{o: o, waiting: map[string][]chan *lifecycle.PodSpec{}}
 }
 
-// Source names the rung.
+// Source names the source.
 func (*APIServer) Source() lifecycle.Source { return lifecycle.FromAPIServer }
 
 // Soon does nothing: a watch tells at once.
@@ -73,7 +73,7 @@ func (a *APIServer) Close() error {
 	return nil
 }
 
-// Get waits for the watch to tell of a pod: a kubelet that knows it has it from the
+// Get waits for the watch to report a pod: a kubelet that knows it has it from the
 // same server, which tells both at about the same time.
 func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
 	told := make(chan *lifecycle.PodSpec, 1)
@@ -156,7 +156,7 @@ func (a *APIServer) get(ctx context.Context, query url.Values) (io.ReadCloser, e
 	return nil, fmt.Errorf("%s: %s", a.o.URL, res.Status)
 }
 
-// list tells of all pods and returns the version of the list.
+// list reports all pods and returns the version of the list.
 func (a *APIServer) list(ctx context.Context, from string, tell func(Update)) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -190,7 +190,7 @@ type watchEvent struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// watch tells of changes since a version, until the server ends the watch, and
+// watch reports changes since a version, until the server ends the watch, and
 // returns the last version.
 func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -222,7 +222,7 @@ func (a *APIServer) watch(ctx context.Context, version string, tell func(Update)
 	}
 }
 
-// take tells what an event says, and returns the version after it.
+// take reports what an event says, and returns the version after it.
 func (a *APIServer) take(e watchEvent, version string, tell func(Update)) (string, error) {
 	if e.Type == "ERROR" {
 		var s struct {

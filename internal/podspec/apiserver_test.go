@@ -56,7 +56,7 @@ func podText(uid, more string) string {
 	return `{"metadata":{"name":"web","namespace":"shop","uid":"` + uid + `","resourceVersion":"9"` + more + `},"spec":{"containers":[{"name":"app"}]}}`
 }
 
-// TestWatch: events are told in order, a watch that is too old begins with a list again, and one pod that cannot be read
+// TestWatch: events are given in order, a watch that is too old begins with a list again, and one pod that cannot be read
 // is told apart.
 func TestWatch(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestGetLater: who waits in vain leaves nothing behind.
+// TestGetLater: who waits without success leaves nothing behind.
 func TestGetLater(t *testing.T) {
 	t.Parallel()
 	a := NewAPIServer(APIServerOptions{})

@@ -16,7 +16,7 @@ const maxDevices = 65536
 // maxCPU is more than any id of a CPU or a NUMA node is.
 const maxCPU = 65536
 
-// given is what the PodResources API tells of one pod, by container.
+// given is what the PodResources API reports of one pod, by container.
 type given struct {
 	devices map[string]lifecycle.DeviceGrant
 	static  map[string]lifecycle.StaticGrant

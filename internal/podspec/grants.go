@@ -37,7 +37,7 @@ type GrantsOptions struct {
 	// any request, and may be nil.
 	Remembered []byte
 	Save       func([]byte) error
-	// Retry is the first pause after a question in vain, 1 s where 0.
+	// Retry is the first pause after a question without success, 1 s where 0.
 	Retry time.Duration
 	// Dial connects to the socket; nil for the system's call.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
@@ -65,7 +65,7 @@ type Grants struct {
 	asked     bool
 	up        bool
 	err       error
-	noCPUs    error // why its answers do not tell CPUs; nil where they do
+	noCPUs    error // why its answers do not report CPUs; nil where they do
 }
 
 // podName is what the PodResources API knows a pod by.
@@ -227,7 +227,7 @@ func unreadNames(unread map[podName]error) error {
 }
 
 // takeLocked takes in an answer to a question for the wanted pods. A pod it
-// does not have is no longer the kubelet's. It tells no UIDs: of two pods that
+// does not have is no longer the kubelet's. It reports no UIDs: of two pods that
 // had a name in turn only the later counts, and of two that are wanted at once
 // neither, until an answer is wanted for one of them alone. Of a pod that could not be
 // read what was known stays, and it is asked about again; so do all it does not have,
@@ -327,7 +327,7 @@ func (g *Grants) because(err error) error {
 // Ready returns once the kubelet was asked. It waits a short time at most.
 func (g *Grants) Ready(ctx context.Context) { awaitFirst(ctx, g.ready) }
 
-// State tells whether the kubelet answers, and of how many pods grants are
+// State reports whether the kubelet answers, and of how many pods grants are
 // known.
 func (g *Grants) State() State {
 	g.mu.Lock()
@@ -366,7 +366,7 @@ func (g *Grants) Run(ctx context.Context) error {
 			resting = false
 		case <-g.woken:
 		}
-		if resting { // asked in vain just now
+		if resting { // asked without success just now
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, fetchTimeout)

@@ -25,7 +25,7 @@ type resourcesServer struct {
 	mu          sync.Mutex
 	pods        []*podresources.PodResources
 	allocatable []int64
-	refuses     bool // to tell what is allocatable
+	refuses     bool // to report what is allocatable
 	hold        chan struct{}
 	asked       int
 }
@@ -152,7 +152,7 @@ func TestGrants(t *testing.T) {
 	until(t, "the kubelet is asked again", func() bool { return g.Granted(shopPod("u2", "late")) != nil })
 }
 
-// TestGrantsAreTold: a pod nobody waited for is asked for and told of.
+// TestGrantsAreTold: a pod nobody waited for is asked for and reported.
 func TestGrantsAreTold(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	s := &resourcesServer{}
@@ -206,7 +206,7 @@ func TestNoGrants(t *testing.T) {
 	}
 }
 
-// TestGrantsOf: what is told of a container, and answers that are not believed.
+// TestGrantsOf: what is known of a container, and answers that are not believed.
 func TestGrantsOf(t *testing.T) {
 	pod := gpuPod("one", "a", "GPU-aa")
 	pod.Containers[0].Devices = append(pod.Containers[0].Devices, &podresources.ContainerDevices{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-bb"}, Topology: &podresources.TopologyInfo{
@@ -247,7 +247,7 @@ func bare(name string) *podresources.PodResources {
 	return &podresources.PodResources{Namespace: "shop", Name: name}
 }
 
-// TestOneBadGrant: a pod of which the kubelet tells something that cannot be read keeps
+// TestOneBadGrant: a pod of which the kubelet reports something that cannot be read keeps
 // what was known of it, in this agent and from the last one; the others are told.
 func TestOneBadGrant(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")

@@ -86,7 +86,7 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	return k
 }
 
-// Source names the rung.
+// Source names the source.
 func (*Kubelet) Source() lifecycle.Source { return lifecycle.FromKubelet }
 
 // Close ends idle connections.
@@ -141,7 +141,7 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 // Soon has Follow ask again as soon as the kubelet may be asked.
 func (k *Kubelet) Soon() { wake(k.kicked) }
 
-// Follow asks from time to time, and soon after a caller waited in vain. It
+// Follow asks from time to time, and soon after a caller waited without success. It
 // ends with the first request that is not answered.
 func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 	timer := time.NewTimer(0)

@@ -200,7 +200,7 @@ func environments(spec json.RawMessage) (map[string][]string, error) {
 	return env, nil
 }
 
-// Resources is what the kubelet tells the runtime for a container (pkg/kubelet/kuberuntime and
+// Resources is what the kubelet sends the runtime for a container (pkg/kubelet/kuberuntime and
 // pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and MilliCPUToQuota, Kubernetes 1.36).
 func Resources(c lifecycle.ContainerSpec) lifecycle.Resources {
 	var r lifecycle.Resources

@@ -72,7 +72,7 @@ func because(err error, socket, absent string) error {
 	return fmt.Errorf("%s: %w", socket, err)
 }
 
-// Source names the rung.
+// Source names the source.
 func (*PodsAPI) Source() lifecycle.Source { return lifecycle.FromPodsAPI }
 
 // Close ends the connection.
@@ -107,10 +107,10 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	return Update{All: map[string]*lifecycle.PodSpec{uid: s}}, nil
 }
 
-// Soon does nothing: the kubelet tells by itself.
+// Soon does nothing: the kubelet reports by itself.
 func (*PodsAPI) Soon() {}
 
-// Follow tells of all pods, and then of each change, until the stream ends.
+// Follow reports all pods, and then each change, until the stream ends.
 func (p *PodsAPI) Follow(ctx context.Context, tell func(Update)) error {
 	if _, err := os.Stat(p.socket); err != nil {
 		return p.because(err)

@@ -166,7 +166,7 @@ func TestPodsAPI(t *testing.T) {
 	stop := servePods(t, socket, s)
 	var mu sync.Mutex
 	var told []string
-	l := run(t, Options{Rungs: []Rung{NewPodsAPI(socket)}, Wait: 5 * time.Second, Changed: func(uids []string) {
+	l := run(t, Options{Sources: []SpecSource{NewPodsAPI(socket)}, Wait: 5 * time.Second, Changed: func(uids []string) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, uids...)
@@ -232,7 +232,7 @@ func TestFirstRungWins(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "pods.sock")
 	ko := k.options(t)
 	ko.Every = 2 * time.Millisecond
-	l := run(t, Options{Rungs: []Rung{NewPodsAPI(socket), NewKubelet(ko)}})
+	l := run(t, Options{Sources: []SpecSource{NewPodsAPI(socket), NewKubelet(ko)}})
 	until(t, "/pods answers", func() bool { s := l.Spec("u1"); return s != nil && s.From == lifecycle.FromKubelet })
 	s := &podsServer{known: map[string][]byte{"u1": webPod()}, events: make(chan *pods.WatchPodsEvent)}
 	servePods(t, socket, s)

@@ -141,7 +141,7 @@ func TestOneBadPod(t *testing.T) {
 	s := serveKubelet(t)
 	o := s.options(t)
 	o.Every = 2 * time.Millisecond
-	l := run(t, Options{Rungs: []Rung{NewKubelet(o)}})
+	l := run(t, Options{Sources: []SpecSource{NewKubelet(o)}})
 	l.Ready(t.Context())
 	absurd := strings.Replace(onePod, `"cpu":"250m"`, `"cpu":"9e99"`, 1)
 	other := `{"metadata":{"name":"other","namespace":"shop","uid":"u2"},"spec":{"nodeName":"node1","containers":[{"name":"a"}]}}`
@@ -297,8 +297,8 @@ func TestTokenStaysHome(t *testing.T) {
 	}
 }
 
-// run runs a ladder until the test ends.
-func run(t *testing.T, o Options) *Ladder {
+// run runs a chain until the test ends.
+func run(t *testing.T, o Options) *Chain {
 	t.Helper()
 	o.Retry = 5 * time.Millisecond
 	l := New(o)
@@ -334,7 +334,7 @@ func TestBadAnswerLosesNothing(t *testing.T) {
 	s := serveKubelet(t)
 	o := s.options(t)
 	o.Every = 2 * time.Millisecond
-	l := run(t, Options{Rungs: []Rung{NewKubelet(o)}})
+	l := run(t, Options{Sources: []SpecSource{NewKubelet(o)}})
 	l.Ready(t.Context())
 	if d := cmp.Diff(webSpec(lifecycle.FromKubelet), l.Spec("u1")); d != "" {
 		t.Fatalf("(-want +got):\n%s", d)
@@ -356,7 +356,7 @@ func TestBadAnswerLosesNothing(t *testing.T) {
 func TestAwaitIsBounded(t *testing.T) {
 	s := serveKubelet(t)
 	const wait = 300 * time.Millisecond
-	l := run(t, Options{Rungs: []Rung{NewKubelet(s.options(t))}, Wait: wait})
+	l := run(t, Options{Sources: []SpecSource{NewKubelet(s.options(t))}, Wait: wait})
 	l.Ready(t.Context())
 	s.mu.Lock()
 	s.hold = make(chan struct{})
@@ -375,7 +375,7 @@ func TestAwaitIsBounded(t *testing.T) {
 
 // TestAwaitWithoutAnybody returns at once: no source is up.
 func TestAwaitWithoutAnybody(t *testing.T) {
-	l := run(t, Options{Rungs: []Rung{NewPodsAPI("/nonexistent/pods-api.sock")}, Wait: time.Hour})
+	l := run(t, Options{Sources: []SpecSource{NewPodsAPI("/nonexistent/pods-api.sock")}, Wait: time.Hour})
 	l.Ready(t.Context())
 	l.Await(t.Context(), &lifecycle.Pod{UID: "u1"})
 	if st := l.States(); st[0].Up || !strings.Contains(st[0].Err.Error(), "feature gate PodsAPI") {
@@ -407,7 +407,7 @@ func TestSharedQuestions(t *testing.T) {
 	}
 }
 
-// TestRemembered: what an earlier ladder knew is known before anybody answers,
+// TestRemembered: what an earlier chain knew is known before anybody answers,
 // marked so, and ends with the first answer that does not have it.
 func TestRemembered(t *testing.T) {
 	s := serveKubelet(t)
@@ -420,7 +420,7 @@ func TestRemembered(t *testing.T) {
 		return nil
 	}
 	func() {
-		l := New(Options{Rungs: []Rung{NewKubelet(s.options(t))}, Save: save})
+		l := New(Options{Sources: []SpecSource{NewKubelet(s.options(t))}, Save: save})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- l.Run(ctx) }()
@@ -434,7 +434,7 @@ func TestRemembered(t *testing.T) {
 		t.Fatalf("kept %q", kept)
 	}
 	var told []string
-	l := New(Options{Remembered: kept, Rungs: []Rung{NewKubelet(s.options(t))}, Changed: func(uids []string) {
+	l := New(Options{Remembered: kept, Sources: []SpecSource{NewKubelet(s.options(t))}, Changed: func(uids []string) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, uids...)
@@ -503,8 +503,8 @@ func checkSpecs(t *testing.T, specs []*lifecycle.PodSpec) {
 // TestLateAnswer: an answer that was on its way when its pod ended does not bring it
 // back, for nothing would end it again; a whole list counts always.
 func TestLateAnswer(t *testing.T) {
-	l := New(Options{Rungs: []Rung{NewKubelet(KubeletOptions{})}})
-	r := l.rungs[0]
+	l := New(Options{Sources: []SpecSource{NewKubelet(KubeletOptions{})}})
+	r := l.sources[0]
 	for n := range 3 * mostGone {
 		uid := fmt.Sprint("u-", n)
 		told := map[string]*lifecycle.PodSpec{uid: {UID: uid}}

@@ -65,19 +65,19 @@ func recall(data []byte) (map[string]*lifecycle.PodSpec, error) {
 }
 
 // save keeps what is known, where that changed.
-func (l *Ladder) save() error {
+func (l *Chain) save() error {
 	return saveChanged(&l.mu, &l.dirty, l.o.Save, l.keptLocked, func(err error) {
 		l.o.Log.Warn("pod specs are not remembered; a restart without the kubelet would not know them", logkey.Err, err)
 	})
 }
 
 // keptLocked lists what is known, by UID.
-func (l *Ladder) keptLocked() []*lifecycle.PodSpec {
+func (l *Chain) keptLocked() []*lifecycle.PodSpec {
 	known := maps.Clone(l.remembered)
 	if known == nil {
 		known = map[string]*lifecycle.PodSpec{}
 	}
-	for _, r := range slices.Backward(l.rungs) {
+	for _, r := range slices.Backward(l.sources) {
 		maps.Copy(known, r.pods)
 	}
 	out := make([]*lifecycle.PodSpec, 0, len(known))

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Bounds of what a kubelet tells. A kubelet runs 110 pods by default, and a
+// Bounds of what a kubelet reports. A kubelet runs 110 pods by default, and a
 // pod's object is at most about 1.5 MiB in the API server's store.
 const (
 	maxPods       = 16384

@@ -27,7 +27,7 @@ func staticPod(name string, cpus []int64, nodes ...int64) *podresources.PodResou
 }
 
 // TestStaticGrants: what the kubelet's managers gave is known by pod; that nothing
-// was given is, where the CPU manager gives some away. A resize is told of by the
+// was given is, where the CPU manager gives some away. A resize is reported by the
 // next answer, whoever it is for, and by one that is asked for in doubt.
 func TestStaticGrants(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")

@@ -27,7 +27,7 @@ type first struct {
 	Ours       []lifecycle.Field          `json:"ours,omitempty"`
 	Unplaced   bool                       `json:"unplaced,omitempty"`
 	Wanted     int                        `json:"wanted,omitempty"`
-	Home       *int                       `json:"home,omitempty"`
+	PoolNode   *int                       `json:"home,omitempty"`
 	Mems       string                     `json:"mems,omitempty"`
 	Exports    map[string]string          `json:"exports,omitempty"`
 	Outside    []lifecycle.Value          `json:"outside,omitempty"`
@@ -45,7 +45,7 @@ type first struct {
 // record returns the same as a record of today.
 func (f *first) record() lifecycle.Record {
 	r := lifecycle.Record{Version: f.Version, Generation: f.Generation, CPUs: f.CPUs, Given: f.Given, Kept: lifecycle.Kept{
-		Ours: f.Ours, Unplaced: f.Unplaced, Wanted: f.Wanted, Home: opt(f.Home), Mems: f.Mems, Exports: f.Exports, Outside: f.Outside,
+		Ours: f.Ours, Unplaced: f.Unplaced, Wanted: f.Wanted, PoolNode: opt(f.PoolNode), Mems: f.Mems, Exports: f.Exports, Outside: f.Outside,
 	}}
 	p := &f.Pristine
 	r.Pristine.CPU = lifecycle.CPU{Shares: opt(p.Shares), Quota: opt(p.Quota), Period: opt(p.Period), CPUs: p.CPUs, Mems: p.Mems}
@@ -68,7 +68,7 @@ func draw(t *rapid.T) (f first) {
 	f.Version, f.Generation = rapid.Int().Draw(t, "version"), rapid.Uint64().Draw(t, "generation")
 	f.CPUs, f.Mems = text.Draw(t, "owned"), text.Draw(t, "nodes")
 	f.Unplaced, f.Wanted = rapid.Bool().Draw(t, "unplaced"), rapid.IntRange(0, 9).Draw(t, "wanted")
-	f.Home = rapid.Ptr(rapid.IntRange(0, 3), true).Draw(t, "home")
+	f.PoolNode = rapid.Ptr(rapid.IntRange(0, 3), true).Draw(t, "home")
 	p := &f.Pristine
 	p.CPUs, p.Mems = text.Draw(t, "cpus"), text.Draw(t, "mems")
 	p.Shares = rapid.Ptr(rapid.Uint64(), true).Draw(t, "shares")
@@ -179,7 +179,7 @@ func TestCheckpointText(t *testing.T) {
 	const want = `{"v":1,"containers":{"c1":{"v":1,"gen":3,"cpus":"1","ours":["cpu.shares"],"home":0,"pristine":{"quota":-1,"memory":5}}},` +
 		`"grants":{"u":"1"},"pods":{"p1":{"labels":{"a":"b"}}}}`
 	cp.Note("c1", lifecycle.Record{Version: 1, Generation: 3, CPUs: "1", Kept: lifecycle.Kept{
-		Ours: []lifecycle.Field{lifecycle.CPUShares}, Home: lifecycle.Some(0),
+		Ours: []lifecycle.Field{lifecycle.CPUShares}, PoolNode: lifecycle.Some(0),
 		Pristine: lifecycle.Resources{
 			CPU:    lifecycle.CPU{Quota: lifecycle.Some[int64](-1), RealtimePeriod: lifecycle.Some[uint64](9)},
 			Memory: lifecycle.Memory{Limit: lifecycle.Some[int64](5)}, Unified: map[string]string{"a": "b"},

@@ -96,7 +96,7 @@ func (q *Queue) Next() *Copy {
 }
 
 // Piggyback finds the oldest copy of which something goes with an answer, on a node
-// that is never quiet. lacks tells what can be sent of a copy. The copy is sent again
+// that is never quiet. lacks reports what can be sent of a copy. The copy is sent again
 // when the node is quiet.
 func (q *Queue) Piggyback(lacks func(*Copy) []lifecycle.Value) (id string, values []lifecycle.Value) {
 	if len(q.Waiting) == 0 || !q.Overdue() {

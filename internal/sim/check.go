@@ -181,7 +181,7 @@ func asksKernel(w scenario.Want) bool {
 		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.Exclusive || w.State != ""
 }
 
-// checkAgent compares what the agent tells about a container.
+// checkAgent compares what the agent reports about a container.
 func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	if want.Class == "" && want.Problems == nil {
 		return

@@ -43,7 +43,7 @@ type First struct {
 }
 
 // Request is a container as it is asked for, with what no scenario says and a
-// kubelet may, or somebody between it and the runtime.
+// kubelet may, or a proxy between it and the runtime.
 type Request struct {
 	scenario.Container
 	Mounts      []specs.Mount

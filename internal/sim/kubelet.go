@@ -94,7 +94,7 @@ func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// put lets the kubelet know a pod, as far as the scenario says what it tells of it.
+// put lets the kubelet know a pod, as far as the scenario says what it reports of it.
 func (k *kubelet) put(pod scenario.Pod, uid string) {
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
 	k.mu.Lock()

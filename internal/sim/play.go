@@ -32,7 +32,7 @@ type RunOptions struct {
 	Log   *slog.Logger
 	// Patience is how long a wanted state may take to come about, 5 s where 0.
 	Patience time.Duration
-	// AtEnd is given what the agent tells of the node after the last step; its error is the run's.
+	// AtEnd is given what the agent reports of the node after the last step; its error is the run's.
 	AtEnd func(api.Node) error
 	// Seat is where the agent sits; nil for a plugin of the runtime.
 	Seat Seat
@@ -171,7 +171,7 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	p.kernel.OnWrite(func(string, string) {
 		select {
 		case p.changed <- struct{}{}:
-		default: // somebody is about to look anyway
+		default: // a notice is pending already
 		}
 	})
 	if o.Ready != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // toy is an agent that does as little as a scenario can be tried with: it gives
-// a pod the CPUs its annotation "cpus" names, unless told to be wrong.
+// a pod the CPUs its annotation "cpus" names, unless set to be wrong.
 type toy struct {
 	o     AgentOptions
 	wrong string

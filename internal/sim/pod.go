@@ -255,7 +255,7 @@ func (r *Runtime) sortedPods() []*sandbox {
 	return slices.SortedFunc(maps.Values(r.pods), func(a, b *sandbox) int { return a.number - b.number })
 }
 
-// nri is the pod as NRI tells it. CgroupParent is the whole path, as the
+// nri is the pod as NRI reports it. CgroupParent is the whole path, as the
 // kubelet hands it over with either driver.
 func (p *sandbox) nri(r *Runtime) *api.PodSandbox {
 	res := toNRI(p.resources)

@@ -95,7 +95,7 @@ func (r *relay) keep(conns ...net.Conn) bool {
 }
 
 func (r *relay) pass(to, from net.Conn) {
-	// Either end's end is the connection's end; there is nobody to tell why.
+	// Either end's end is the connection's end; there is nobody to report why.
 	_, _ = io.Copy(to, from)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -88,7 +88,7 @@ func (q *Request) into(s *specs.Spec, host *lifecycle.Host) error {
 	return nil
 }
 
-// nri is the container as NRI tells it: its annotations are those of the
+// nri is the container as NRI reports it: its annotations are those of the
 // spec, so that what a plugin stamped there comes back to it.
 func (c *container) nri() *api.Container {
 	n := &api.Container{

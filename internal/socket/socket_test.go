@@ -16,7 +16,7 @@ import (
 )
 
 // TestMode: a socket has its mode from the moment it is there. Where the umask
-// takes nothing, the kernel therefore tells of no change of it.
+// takes nothing, the kernel therefore reports no change of it.
 func TestMode(t *testing.T) {
 	for _, mask := range []int{0, 0o022, 0o077} {
 		for _, mode := range []fs.FileMode{0o600, 0o660} {

@@ -127,7 +127,7 @@ func readAll(f io.Reader, path string) ([]byte, error) {
 }
 
 // Write replaces the content of a file, so that a crash leaves the old content or
-// the new, and makes the directory if somebody has removed it. Only its owner can
+// the new, and makes the directory if it has been removed. Only its owner can
 // read the file.
 func (d *Dir) Write(name string, data []byte) error { return d.write(name, data, 0o600) }
 

@@ -50,7 +50,7 @@ func Disk(dir string) FS { return disk{dir, 0o700} }
 func SharedDisk(dir string) FS { return disk{dir, 0o755} }
 
 func (d disk) Open(name string, flag int) (File, error) {
-	// Opening a pipe that somebody put there must not wait.
+	// Opening must not wait: the file may be a pipe.
 	f, err := os.OpenFile(filepath.Join(d.dir, name), flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func (d *decisions) prepare() {
 
 var sink uint64
 
-// spin is some microseconds of arithmetic, and tells how long it took.
+// spin is some microseconds of arithmetic, and reports how long it took.
 func spin() time.Duration {
 	start := time.Now()
 	for i := range uint64(6000) {

@@ -26,7 +26,7 @@ const (
 // allCPUs is what a cgroup of the described machine starts with.
 const allCPUs = "0-63"
 
-// unit is a pod with its one container, as the runtime tells of them.
+// unit is a pod with its one container, as the runtime reports them.
 type unit struct {
 	class class
 	pod   *api.PodSandbox
@@ -95,7 +95,7 @@ func namespaces() []*api.LinuxNamespace {
 	return out
 }
 
-// container is what containerd tells of an ordinary container, about 4 kB.
+// container is what containerd reports of an ordinary container, about 4 kB.
 func container(i int, pod *api.PodSandbox, slice string) *api.Container {
 	id := fmt.Sprintf("c%063x", i)
 	c := &api.Container{

@@ -24,7 +24,7 @@ type host struct {
 	*adaptation.Adaptation
 	arm, dir string
 	tree     tree
-	units    []*unit // what Synchronize tells of
+	units    []*unit // what Synchronize reports
 	child    *exec.Cmd
 	stop     io.Closer    // ends the child
 	plugins  atomic.Int64 // that have synchronised

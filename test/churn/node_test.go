@@ -48,7 +48,7 @@ func (p *pod) did(format string, args ...any) {
 	p.history = append(p.history, fmt.Sprintf(format, args...))
 }
 
-// blame fails the test because of a pod, and tells how it came to that.
+// blame fails the test because of a pod, and reports how it came to that.
 func (n *node) blame(p *pod, format string, args ...any) {
 	n.t.Helper()
 	n.t.Errorf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(p.history, "\n"))

@@ -51,18 +51,18 @@ func rates() map[string]int {
 // storm is a node on which calls of the agent fail.
 type storm struct {
 	*node
-	plan    *faults.Plan
-	dir     string
-	attach  string
-	referee *referee
-	face    *cri.Face
-	kubelet *conformance.Kubelet
-	ended   chan error
-	cancel  context.CancelFunc
-	starts  int // of the agent, in vain
-	trace   trace
+	plan      *faults.Plan
+	dir       string
+	attach    string
+	referee   *referee
+	criServer *cri.Server
+	kubelet   *conformance.Kubelet
+	ended     chan error
+	cancel    context.CancelFunc
+	starts    int // of the agent, without success
+	trace     trace
 	// unseen are containers and pods that the kubelet resized, or created anew, while
-	// the agent was away: it does not tell what they were asked for since from its
+	// the agent was away: it does not report what they were asked for since from its
 	// own values.
 	unseen map[scenario.Ref]bool
 	// unjudged are those of them that a release is not held to.
@@ -136,7 +136,7 @@ func newStorm(t *testing.T, attach string, v cgroup.Version, seed uint64) *storm
 		err = s.runtime.Start(t.Context())
 	}
 	if err == nil && attach == "cri" {
-		if s.face, err = cri.Serve(s.runtime, cri.Options{Socket: filepath.Join(s.dir, "r")}); err == nil {
+		if s.criServer, err = cri.Serve(s.runtime, cri.Options{Socket: filepath.Join(s.dir, "r")}); err == nil {
 			s.kubelet, err = conformance.NewKubelet(s.runtime, s.config.CRI.Socket)
 		}
 	}
@@ -153,7 +153,7 @@ func (s *storm) close() {
 	s.end()
 	if s.kubelet != nil {
 		_ = s.kubelet.Close()
-		s.face.Close()
+		s.criServer.Close()
 	}
 	s.runtime.Stop()
 }
@@ -564,7 +564,7 @@ func (s *storm) released() {
 
 // ofResized reports whether a value that the kernel refused is the quota of a
 // container whose pod was resized in place: after a restart of the agent the runtime
-// tells what the pod had when it was made, which in version 1 is less than its
+// reports what the pod had when it was made, which in version 1 is less than its
 // container has now.
 func (s *storm) ofResized(k api.Kept) bool {
 	return k.Setting == "cpu.quota" && slices.ContainsFunc(s.pods, func(p *pod) bool {

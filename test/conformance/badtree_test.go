@@ -63,12 +63,12 @@ func (g *guarded) writes(dir string) map[string]int {
 // badNode is a node whose tree is not as it should be, and a whole agent beside
 // its runtime.
 type badNode struct {
-	t       *testing.T
-	kernel  *guarded
-	runtime *sim.Runtime
-	face    *cri.Face
-	agent   *agent.Agent
-	dir     string
+	t         *testing.T
+	kernel    *guarded
+	runtime   *sim.Runtime
+	criServer *cri.Server
+	agent     *agent.Agent
+	dir       string
 }
 
 // onBadTrees runs a test with either cgroup version.
@@ -103,10 +103,10 @@ func newBadNode(t *testing.T, v cgroup.Version) *badNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.runtime.Stop)
-	if n.face, err = cri.Serve(n.runtime, cri.Options{Socket: filepath.Join(n.dir, "c")}); err != nil {
+	if n.criServer, err = cri.Serve(n.runtime, cri.Options{Socket: filepath.Join(n.dir, "c")}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.face.Close)
+	t.Cleanup(n.criServer.Close)
 	c := config.Default()
 	c.Attach, c.CRI.Endpoint, c.Pools.Reclaimed = "bypass", "unix://"+filepath.Join(n.dir, "c"), "2-3"
 	c.Paths.StatusSocket, c.Paths.Key, c.Paths.State = filepath.Join(n.dir, "s"), filepath.Join(n.dir, "key"), filepath.Join(n.dir, "state")
@@ -352,7 +352,7 @@ func TestNamesakes(t *testing.T) {
 		stranger(filepath.Dir(n.container("early")) + "/" + strings.Repeat("6d", 32))
 		n.run("late", "BE")
 		n.inForce("late")
-		before := n.face.Lists()
+		before := n.criServer.Lists()
 		n.pass(5)
 		for _, dir := range strangers {
 			if files := n.kernel.writes(dir); len(files) > 0 {
@@ -367,7 +367,7 @@ func TestNamesakes(t *testing.T) {
 		if known := n.agent.Source().Status().Containers; len(known) != 2 {
 			t.Errorf("told of %d containers: %+v", len(known), known)
 		}
-		if asked := n.face.Lists() - before; asked > 200 {
+		if asked := n.criServer.Lists() - before; asked > 200 {
 			t.Errorf("the runtime was asked for its lists %d times while five pods came and went", asked)
 		}
 	})

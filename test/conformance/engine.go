@@ -224,14 +224,14 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 	return rejected, nil
 }
 
-// staticOf is what the kubelet tells that it gave a container. The scenario's lists
+// staticOf is what the kubelet reports that it gave a container. The scenario's lists
 // were checked when it was read.
 func staticOf(s scenario.Static) lifecycle.StaticGrant {
 	cpus, mems, _ := s.IDs()
 	return lifecycle.StaticGrant{CPUs: cpus, Reported: true, Mems: mems}
 }
 
-// specOf is the pod as the kubelet tells it.
+// specOf is the pod as the kubelet reports it.
 func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	text, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
@@ -300,7 +300,7 @@ func (e *Engine) update(u *scenario.Update) {
 	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.told, Container: c.told, Requested: &asked}, engine.Facts{})
 }
 
-// kubelet lets it go away or come back; then it tells what it did not before.
+// kubelet lets it go away or come back; then it reports what it did not before.
 func (e *Engine) kubelet(away bool) {
 	e.away = away
 	for _, ref := range slices.Sorted(maps.Keys(e.pods)) {

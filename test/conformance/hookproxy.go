@@ -71,7 +71,7 @@ func (p *hookProxy) RunPodSandbox(ctx context.Context, q *v1.RunPodSandboxReques
 	return made, err
 }
 
-// StopPodSandbox tells of it afterwards, and forgets the pod.
+// StopPodSandbox reports it afterwards, and forgets the pod.
 func (p *hookProxy) StopPodSandbox(ctx context.Context, q *v1.StopPodSandboxRequest, o ...grpc.CallOption) (*v1.StopPodSandboxResponse, error) {
 	resp, err := p.RuntimeServiceClient.StopPodSandbox(ctx, q, o...)
 	if c := p.pods[q.PodSandboxId]; c != nil && err == nil {
@@ -143,7 +143,7 @@ func (p *hookProxy) UpdateContainerResources(ctx context.Context, q *v1.UpdateCo
 	return p.RuntimeServiceClient.UpdateContainerResources(ctx, q, o...)
 }
 
-// StopContainer tells of it afterwards, and forgets the container.
+// StopContainer reports it afterwards, and forgets the container.
 func (p *hookProxy) StopContainer(ctx context.Context, q *v1.StopContainerRequest, o ...grpc.CallOption) (*v1.StopContainerResponse, error) {
 	resp, err := p.RuntimeServiceClient.StopContainer(ctx, q, o...)
 	if req := p.ctrs[q.ContainerId]; req != nil && err == nil {

@@ -55,11 +55,11 @@ func newStreet(t *testing.T) *street {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.runtime.Stop)
-	face, err := cri.Serve(s.runtime, cri.Options{Socket: s.cri})
+	criServer, err := cri.Serve(s.runtime, cri.Options{Socket: s.cri})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(face.Close)
+	t.Cleanup(criServer.Close)
 	return s
 }
 

@@ -97,7 +97,7 @@ func (e *Engine) decided(values []lifecycle.Value) Decided {
 	d := Decided{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
 	for _, v := range values {
 		if v.Why.Hook == "" {
-			continue // puts back what was asked for, where somebody still has ours
+			continue // puts back what was asked for, where a container still has ours
 		}
 		name := v.Field.String()
 		if v.Key != "" {

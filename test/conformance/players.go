@@ -76,8 +76,8 @@ type seat struct {
 
 	known *kept // what the proxy knows, which a restart of the runtime does not end
 
-	face    *cri.Face
-	kubelet *Kubelet
+	criServer *cri.Server
+	kubelet   *Kubelet
 }
 
 func (s *seat) runtime() string { return filepath.Join(s.dir, "runtime.sock") }
@@ -100,7 +100,7 @@ func (s *seat) Configure(c *config.Config, dir string) {
 // Open serves the runtime's CRI, and connects the kubelet where kubelets are
 // connected.
 func (s *seat) Open(_ context.Context, r *sim.Runtime) (err error) {
-	if s.face, err = cri.Serve(r, cri.Options{Socket: s.runtime()}); err != nil {
+	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtime()}); err != nil {
 		return err
 	}
 	socket := s.runtime()
@@ -121,10 +121,10 @@ func (s *seat) Close() (err error) {
 	if s.kubelet != nil {
 		err = s.kubelet.Close()
 	}
-	if s.face != nil {
-		s.face.Close()
+	if s.criServer != nil {
+		s.criServer.Close()
 	}
-	s.kubelet, s.face = nil, nil
+	s.kubelet, s.criServer = nil, nil
 	return err
 }
 
@@ -137,7 +137,7 @@ func (s *seat) Back(ctx context.Context, patience time.Duration) error {
 	defer late.Stop()
 	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
-	for s.face.Lists() == 0 {
+	for s.criServer.Lists() == 0 {
 		select {
 		case <-look.C:
 		case <-late.C:

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// Watcher tells of changes of a fake kernel's tree, as inotify does of the real
+// Watcher reports changes of a fake kernel's tree, as inotify does of the real
 // one's.
 type Watcher struct {
 	kernel *kernel.Cgroups

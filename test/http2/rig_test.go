@@ -107,7 +107,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// startRelay relays to a server and tells how many connections it relayed.
+// startRelay relays to a server and reports how many connections it relayed.
 func startRelay(t *testing.T, to string) (address string, relayed func() int) {
 	t.Helper()
 	l := listen(t)

@@ -17,7 +17,7 @@ func (a *trimtab) cli(args ...string) (string, error) {
 	return string(out), err
 }
 
-// one is what explain tells of the only container of a pod.
+// one is what explain reports of the only container of a pod.
 func (a *trimtab) one(namespace, pod string) told {
 	a.t.Helper()
 	found := a.explain(namespace, pod, "")

@@ -100,7 +100,7 @@ func timed(judge func(real.Snapshot) error) func(real.Snapshot) error {
 	}
 }
 
-// ownerCycle is the life of a pod that asks for a CPU of its own. It tells whether the pod got it. One that did is an
+// ownerCycle is the life of a pod that asks for a CPU of its own. It reports whether the pod got it. One that did is an
 // owner for the sampler from before its first instruction until it has ended.
 func ownerCycle(c *real.Containerd, a *trimtab, name, cpu string, who *owners) (bool, error) {
 	pod, err := c.TryRunPod(owning(name, cpu))
@@ -161,7 +161,7 @@ func waitingCycle(c *real.Containerd, spec real.PodSpec) error {
 	return c.TryRemovePod(pod)
 }
 
-// TestChurnCanFail plants what the sampler is there to find: a hand that gives an owned CPU to somebody else.
+// TestChurnCanFail plants what the sampler is there to find: a write that gives an owned CPU to another container.
 func TestChurnCanFail(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)

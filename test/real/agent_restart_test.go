@@ -13,7 +13,7 @@ import (
 
 // TestWaitingOverRestarts restarts agent and runtime while containers wait between creation and start, the agent's
 // state deleted each time. Nothing that runs moves, what waited starts with what it was given, and the owner's end
-// frees its CPU, whether or not the runtime tells of it.
+// frees its CPU, whether or not the runtime reports it.
 func TestWaitingOverRestarts(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)
@@ -84,7 +84,7 @@ func TestWaitingOverRestarts(t *testing.T) {
 	c.StartContainer(side)
 	same(t, "affinity of a sidecar that waited", c.FirstView(side).Affinity, "1")
 
-	// containerd tells nobody of the end of a pod that is older than itself.
+	// containerd does not report the end of a pod that is older than itself.
 	c.StopPod(ownerPod)
 	c.RemovePod(ownerPod)
 	delete(all, "owner")

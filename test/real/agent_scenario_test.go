@@ -292,7 +292,7 @@ func resources(r scenario.Resources) *cri.LinuxContainerResources {
 	return out
 }
 
-// check compares one want with the kernel, the runtime and what the agent tells.
+// check compares one want with the kernel, the runtime and what the agent reports.
 func (p *player) check(ref scenario.Ref, want scenario.Want) error {
 	if ref.Container() == "" {
 		got, err := effective.Cgroup(hostFiles{}, false, p.c.PodCgroup(p.pods[ref]))

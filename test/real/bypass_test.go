@@ -26,7 +26,7 @@ func TestBypass(t *testing.T) {
 	playBypass(t, c)
 }
 
-// TestBypassContainerd16 is the same beside Debian's containerd, which tells no events: what appears among the cgroups
+// TestBypassContainerd16 is the same beside Debian's containerd, which reports no events: what appears among the cgroups
 // says when to ask.
 func TestBypassContainerd16(t *testing.T) {
 	t.Parallel()

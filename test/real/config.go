@@ -21,7 +21,7 @@ type settings struct {
 // tests about the deadline meet it on a busy machine; containerd's own is two.
 func WithNRITimeout(d time.Duration) Option { return func(s *settings) { s.nriTimeout = d } }
 
-// WithNRIRegistrationTimeout sets how long a plugin may take to register; 20 seconds unless told.
+// WithNRIRegistrationTimeout sets how long a plugin may take to register; 20 seconds unless set.
 func WithNRIRegistrationTimeout(d time.Duration) Option {
 	return func(s *settings) { s.nriRegistration = d }
 }
@@ -35,7 +35,7 @@ type Release int
 // The releases that are built. Their versions are in the go.mod files of test/tools.
 const (
 	Newest Release = iota
-	V17            // speaks NRI 0.8, and has NRI off unless told
+	V17            // speaks NRI 0.8, and has NRI off unless set
 	V16            // Debian 12's own package: neither NRI nor an event stream
 )
 
@@ -45,7 +45,7 @@ func WithRelease(r Release) Option { return func(s *settings) { s.release = r } 
 // Release is the line of containerd's releases that runs.
 func (c *Containerd) Release() Release { return c.release }
 
-// WithLogLevel sets containerd's log level; info unless told.
+// WithLogLevel sets containerd's log level; info unless set.
 func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel = level } }
 
 // WithConfig appends TOML to containerd's configuration. It cannot reopen a table the harness has written.

@@ -26,7 +26,7 @@ type ContainerID string
 // View is what a container saw of itself when it started.
 type View = view.View
 
-// ContainerSpec describes a container. The image is the probe unless told; Args are the probe's: "spin", "exit", "3".
+// ContainerSpec describes a container. The image is the probe unless set; Args are the probe's: "spin", "exit", "3".
 type ContainerSpec struct {
 	Name        string
 	Attempt     uint32

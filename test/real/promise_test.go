@@ -242,7 +242,7 @@ func TestNothingMoves(t *testing.T) {
 	if e := a.explain("shop", "db2", "db"); len(e) != 1 || len(e[0].Problems) != 1 || !strings.Contains(e[0].Problems[0].Reason, "owned by shop/db") {
 		t.Errorf("explain of the second claimant: %+v", e)
 	}
-	// containerd forgot this pod with its restart and will not tell of its end.
+	// containerd forgot this pod with its restart and will not report its end.
 	c.StopPod(ownerPod)
 	c.RemovePod(ownerPod)
 	third := c.RunContainer(c.RunPod(owning("db3", "1")), real.ContainerSpec{Name: "db", Resources: oneCPU})

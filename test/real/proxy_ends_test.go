@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/test/real"
 )
 
-// TestProxyNotices has containers end by themselves: no call tells of it. The agent knows within a second, by its own
+// TestProxyNotices has containers end by themselves: no call reports it. The agent knows within a second, by its own
 // word on when; of five the median counts, since a busy machine may be late once.
 func TestProxyNotices(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func (a *trimtab) noted(kind, pod string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("no %s of %s", kind, pod)
 }
 
-// knowsOnly waits until the agent tells of these containers and no others, and of so many grants.
+// knowsOnly waits until the agent reports these containers and no others, and of so many grants.
 func (a *trimtab) knowsOnly(grants int, ids ...real.ContainerID) {
 	a.t.Helper()
 	var want []string

@@ -198,7 +198,7 @@ func (s *Sampler) hasBegun(path, rel string) bool {
 	}
 	for pid := range strings.FieldsSeq(string(procs)) {
 		// Until it executes the container's program the process is runc: its file, or a sealed copy called after it. Its
-		// name does not tell, since it starts as "exe".
+		// name does not show, since it starts as "exe".
 		exe, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
 		if err == nil && !strings.Contains(exe, "runc") {
 			s.begun[rel] = true

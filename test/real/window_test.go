@@ -50,7 +50,7 @@ func BenchmarkWindow(b *testing.B) {
 	}
 }
 
-// BenchmarkRepair measures how long a value that somebody else has written stays: from the write until the file has
+// BenchmarkRepair measures how long a value that another program has written stays: from the write until the file has
 // ours again. Each write is to another container's file, so that nobody is taken for one who fights.
 func BenchmarkRepair(b *testing.B) {
 	for _, mode := range []string{"nri", "bypass", "cri"} {

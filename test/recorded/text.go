@@ -132,7 +132,7 @@ func (t *Text) Events(events []api.Event) {
 	}
 }
 
-// Status adds what is told of the node, but for what is of the process.
+// Status adds what is reported of the node, without what is of the process.
 func (t *Text) Status(n api.Node) {
 	n.Agent, n.Started = nodelock.Holder{}, time.Time{}
 	t.JSON("status", n)

@@ -11,7 +11,7 @@ import (
 // aMoment is how long word of a write is on its way: who is writing is done by then. It is no part of any other time.
 const aMoment = 97 * time.Microsecond
 
-// watcher tells of writes a moment after them, so that what is found does not depend on who is faster.
+// watcher reports writes a moment after them, so that what is found does not depend on who is faster.
 type watcher struct {
 	*conformance.Watcher
 

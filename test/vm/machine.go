@@ -25,8 +25,8 @@ const (
 
 // Guest says which machine a test wants.
 type Guest struct {
-	Topology Topology // Flat unless told
-	Kernel   string   // a series: 6.1 (unless told) or 6.12
+	Topology Topology // Flat unless set
+	Kernel   string   // a series: 6.1 (unless set) or 6.12
 	CgroupV1 bool     // all controllers in version 1; with kernel 6.1 only, later ones are built without
 	Systemd  bool     // systemd as the first process, instead of busybox
 	Stage    Stage
@@ -127,7 +127,7 @@ func restore(g Guest) (*Machine, error) {
 	return m, nil
 }
 
-// wake lets the machine run on, tells it the time and mounts the programs.
+// wake lets the machine run on, sets its clock and mounts the programs.
 func (m *Machine) wake(ctx context.Context) error {
 	if err := m.process.monitor.resume(ctx); err != nil {
 		return err

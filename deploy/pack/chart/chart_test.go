@@ -252,7 +252,7 @@ func TestStartKeys(t *testing.T) {
 	}
 }
 
-// TestRefused: mistakes are told by Helm, before anything is installed.
+// TestRefused: Helm reports mistakes, before anything is installed.
 func TestRefused(t *testing.T) {
 	dir := filepath.Join(tree.Root(t), chart.Dir)
 	for set, want := range map[string]string{

@@ -22,7 +22,7 @@ type Panel struct {
 // Query is PromQL, and how its series are called.
 type Query struct{ Expr, Legend string }
 
-// of limits a metric to the nodes that somebody selected.
+// of limits a metric to the nodes that the user of the dashboard selected.
 const of = `instance=~"$instance"`
 
 // Panels are those of the dashboard, by row.

@@ -244,7 +244,7 @@ func (p preferred) Notify(ev lifecycle.Event) {
 // Wants lists the kinds of events the hooks need.
 func (p preferred) Wants() []lifecycle.Kind { return p.s.o.Handler.Wants() }
 
-// Attached tells of the connection.
+// Attached reports the connection.
 func (p preferred) Attached(from conductor.Carrier, r conductor.Runtime) {
 	p.s.take()
 	p.s.o.Handler.Attached(from, r)
@@ -270,7 +270,7 @@ func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecyc
 // Wants lists the kinds of events the hooks need.
 func (i fallback) Wants() []lifecycle.Kind { return i.s.o.Handler.Wants() }
 
-// Attached tells of the connection.
+// Attached reports the connection.
 func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	if !i.s.admit() {
 		return
@@ -282,7 +282,7 @@ func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	i.s.o.Handler.Attached(from, r)
 }
 
-// Detached tells that it is gone, once.
+// Detached reports that it is gone, once.
 func (i fallback) Detached(from conductor.Carrier, err error) {
 	i.s.mu.Lock()
 	seated := i.s.seated != nil

@@ -142,7 +142,7 @@ func TestSwitch(t *testing.T) {
 	})
 }
 
-// line is an attachment that tells events as fast as they are taken.
+// line is an attachment that reports events as fast as they are taken.
 type line struct {
 	name    seat
 	handler conductor.Handler
@@ -171,7 +171,7 @@ func (l *line) Run(ctx context.Context) error {
 	return nil
 }
 
-// TestNeverBoth has both tell events all the time, while the preferred one comes
+// TestNeverBoth has both report events all the time, while the preferred one comes
 // and goes: never are two decided for at once, and each takes over each time.
 func TestNeverBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

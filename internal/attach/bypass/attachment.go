@@ -51,7 +51,7 @@ type Options struct {
 	// Resync is how often everything is listed, whatever was reported; default: 60 s.
 	Resync time.Duration
 	// Look is how often each container's resources are asked for: no runtime
-	// tells that the kubelet changed them in place; default: 10 s.
+	// reports that the kubelet changed them in place; default: 10 s.
 	Look    time.Duration
 	Backoff connect.Backoff // default: 0.2 s to 10 s
 	// Admit is asked before each connection; an error keeps the attachment out,
@@ -159,7 +159,7 @@ func (a *Attachment) Run(ctx context.Context) error {
 	return nil
 }
 
-// attempt serves one connection until it is lost. It tells whether it got as
+// attempt serves one connection until it is lost. It reports whether it got as
 // far as synchronising; the error is never nil.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/test/attachtest"
 )
 
-// both runs a test beside a runtime that tells events, on version 2, and beside
+// both runs a test beside a runtime that reports events, on version 2, and beside
 // one that does not, on version 1.
 func both(t *testing.T, f func(t *testing.T, r *fakeCRI)) {
 	t.Helper()
@@ -33,7 +33,7 @@ func both(t *testing.T, f func(t *testing.T, r *fakeCRI)) {
 	}
 }
 
-// TestLifecycle: what exists is told of at once, what comes and goes once and in
+// TestLifecycle: what exists is reported at once, what comes and goes once and in
 // order.
 func TestLifecycle(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
@@ -144,7 +144,7 @@ func TestCgroupFirst(t *testing.T) {
 	}
 }
 
-// TestKubeletUpdate: what somebody else changes in the runtime's copy is an
+// TestKubeletUpdate: what another program changes in the runtime's copy is an
 // update, what we change is none.
 func TestKubeletUpdate(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
@@ -291,7 +291,7 @@ func TestMaking(t *testing.T) {
 }
 
 // TestStartCutShort: a runtime that was killed while it started a container says for
-// ever that it was only created. Whoever attaches is told of it with all others, as of
+// ever that it was only created. Whoever attaches is notified of it with all others, as of
 // one that may own CPUs, and not as of a new one each time.
 func TestStartCutShort(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
@@ -396,7 +396,7 @@ func TestWatch(t *testing.T) {
 	if want := map[string]string{id: "kubepods/burstable/podb/" + id}; !cmp.Equal(found, want) {
 		t.Errorf("found %v, want %v", found, want)
 	}
-	// Another look finds whose pod nobody has told of, and what tells by itself is left alone.
+	// Another look finds whose pod nobody has reported, and what tells by itself is left alone.
 	late := strings.Repeat("0b", 32)
 	if err := os.MkdirAll(root+"/kubepods/burstable/podc/"+late, 0o755); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func (s *session) meetContainer(p *pod, id string) error {
 // takeIn reports a container that was not reported yet.
 func (s *session) takeIn(p *pod, c *ctr) {
 	if c.reported.CgroupsPath == "" {
-		return // of a runtime that does not tell it; its cgroup will
+		return // of a runtime that does not report it; its cgroup will
 	}
 	p.ctrs[c.id] = c
 	s.keep(p, c)
@@ -149,7 +149,7 @@ func (s *session) checkStatus(p *pod, c *ctr, w why) (gone bool, err error) {
 }
 
 // maxVanish bounds how often a runtime is asked whether a container whose cgroup
-// went has ended: it notes an exit a moment later. After that the lists tell.
+// went has ended: it notes an exit a moment later. After that the lists show.
 const maxVanish = 8
 
 func (s *session) waitForEnd(p *pod, c *ctr) {
@@ -163,7 +163,7 @@ func (s *session) waitForEnd(p *pod, c *ctr) {
 }
 
 // resources asks for a container's state, and for what the runtime has stored of it; nil
-// where it does not tell.
+// where it does not report.
 func (s *session) resources(c *ctr) (lifecycle.State, *stored, error) {
 	state, has, err := s.c.Stored(s.ctx, c.id, c.inStatus)
 	if has == nil {

@@ -47,7 +47,7 @@ type fakeCRI struct {
 type fakePod struct {
 	status *cri.PodSandboxStatus
 	parent string
-	hidden bool // the runtime does not tell of it yet
+	hidden bool // the runtime does not report it yet
 }
 
 type fakeCtr struct {

@@ -22,7 +22,7 @@ const (
 	ready                   // that is over; the workload waits, or runs
 )
 
-// progress tells whether the OCI runtime still works on a fresh cgroup, and
+// progress reports whether the OCI runtime still works on a fresh cgroup, and
 // which process that is. The cgroup must be left alone until it has ended: runc
 // reads back what it wrote and fails the container where another program wrote meanwhile
 // (cpu.shares of version 1, opencontainers cgroups 0.1.0), and sets memory and

@@ -61,7 +61,7 @@ func newPlaces(tree *cgroup.Tree, w cgroup.Watcher, root string) (*places, error
 	}, nil
 }
 
-// fileOf is the path of a cgroup in the hierarchy that tells of pods and
+// fileOf is the path of a cgroup in the hierarchy that shows pods and
 // containers: that of the cpuset, which runtimes make first.
 func fileOf(tree *cgroup.Tree, dir string) string {
 	if tree.Version == cgroup.V1 {

@@ -51,7 +51,7 @@ type pod struct {
 	stopped  bool
 	gone     bool // nothing more is reported of it
 	ctrs     map[string]*ctr
-	tries    map[string]int // in vain, by container; "" is the sandbox
+	tries    map[string]int // without success, by container; "" is the sandbox
 	// Guarded by index.mu:
 	inbox hints
 	busy  bool

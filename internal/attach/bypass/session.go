@@ -208,7 +208,7 @@ func (s *session) event(e *cri.ContainerEventResponse) {
 }
 
 // pollNext asks for the resources of one running container: the kubelet
-// changes them in place, and no runtime tells.
+// changes them in place, and no runtime reports.
 func (s *session) pollNext() {
 	id := s.index.next(s.a.o.Look)
 	if id != "" {

@@ -121,7 +121,7 @@ type fresh struct {
 	waits    atomic.Bool // it is waited for
 }
 
-// files are the directories whose files tell what the runtime sets: in version
+// files are the directories whose files report what the runtime sets: in version
 // 1 each controller has its own, made one after another.
 func (f *fresh) files() []string {
 	if f.s.a.o.Tree.Version == cgroup.V2 {
@@ -236,7 +236,7 @@ func (s *session) vanished(dir string) {
 }
 
 // sandboxEnds asks about a pod whose sandbox has lost its cgroup. Runtimes note
-// the end a moment later; after that the lists tell.
+// the end a moment later; after that the lists show.
 func (s *session) sandboxEnds(id string) {
 	for n := 0; n < maxVanish && sleep.For(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)

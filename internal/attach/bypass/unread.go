@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// again tells which hints are to be followed once more, and after how many tries at
+// again says which hints are to be followed once more, and after how many tries at
 // least, and which have been often enough.
 func (p *pod) again(left hints) (again, over hints, tries int) {
 	count := func(id string) bool {

@@ -16,7 +16,7 @@ import (
 
 var errBroken = status.Error(codes.Internal, "failed to get task status")
 
-// described returns the first event of a kind that tells all there is of a container,
+// described returns the first event of a kind that reports all there is of a container,
 // or of a pod where kind is about pods.
 func (h *recorder) described(kind lifecycle.Kind, id string) (ev lifecycle.Event, ok bool) {
 	h.mu.Lock()
@@ -32,8 +32,8 @@ func (h *recorder) described(kind lifecycle.Kind, id string) (ev lifecycle.Event
 	return ev, false
 }
 
-// TestUnread: one pod and one container that the runtime cannot describe are told of as
-// they are listed, do not keep the others from being known, and are told of fully once
+// TestUnread: one pod and one container that the runtime cannot describe are reported as
+// they are listed, do not keep the others from being known, and are reported fully once
 // they can be.
 func TestUnread(t *testing.T) {
 	for name, err := range map[string]error{"an error": errBroken, "no answer": nil} {
@@ -96,7 +96,7 @@ func checkSync(t *testing.T, h *recorder, pod, inner, bad string) {
 }
 
 // TestUnreadLater: a pod and a container that come and cannot be described hold up
-// nothing beside them, and are told of after a while as they are listed: what they run
+// nothing beside them, and are reported after a while as they are listed: what they run
 // on is what others may be promised.
 func TestUnreadLater(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {

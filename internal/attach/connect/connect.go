@@ -91,7 +91,7 @@ type Attempts struct {
 	// error, and asks again every Again (AdmitAgain where 0). nil admits always.
 	Admit func() error
 	Again time.Duration
-	// Attempt serves one connection until it is lost. It tells whether it worked; the
+	// Attempt serves one connection until it is lost. It reports whether it worked; the
 	// error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
 	// Failed takes the error of an attempt, where the last one had another.

@@ -88,7 +88,7 @@ func New(o Options) *Attachment {
 	p.paths = &paths{parts: p, forms: map[string]pathForm{}}
 	p.lists = &lists{parts: p, unannounced: newUnannounced(time.Now)}
 	if o.Hooks != nil {
-		p.face = &hookFace{parts: p, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
+		p.hookService = &hookService{parts: p, creating: map[attemptOf]*lifecycle.Container{}, sandbox: map[string]string{}}
 	}
 	a := &Attachment{parts: p, o: o, calls: &calls{parts: p, fail: o.Fail}}
 	p.events = &events{parts: p, handler: o.Handler, from: a}

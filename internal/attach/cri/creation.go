@@ -51,7 +51,7 @@ func creationIn(msg []byte) (c creation, ok bool) {
 	return c, ok
 }
 
-// podIn is the pod as the request tells it.
+// podIn is the pod as the request reports it.
 func (c creation) podIn() *lifecycle.Pod {
 	p := &cri.PodSandboxConfig{}
 	_ = criclient.EachField(c.msg, func(n protowire.Number, _ uint64, b []byte) error {

@@ -4,7 +4,7 @@
 // into lifecycle words, decided, and go on as they came or with decided values
 // put in.
 //
-// It decides nothing. It keeps of pods and containers what the runtime told,
+// It decides nothing. It keeps of pods and containers what the runtime reported,
 // since its own calls carry less than the conductor needs, and drops that only
 // when the runtime has confirmed the end. Where it does not know how things
 // stand, every call passes.

@@ -18,16 +18,16 @@ import (
 // parts are what held calls, a proxy's questions and the comparison of lists
 // share. Each guards its own.
 type parts struct {
-	log     *slog.Logger
-	client  *criclient.Client // from Run on
-	link    *link
-	store   *store
-	order   *order
-	retries *retries
-	paths   *paths
-	events  *events
-	lists   *lists
-	face    *hookFace // nil where no proxy asks
+	log         *slog.Logger
+	client      *criclient.Client // from Run on
+	link        *link
+	store       *store
+	order       *order
+	retries     *retries
+	paths       *paths
+	events      *events
+	lists       *lists
+	hookService *hookService // nil where no proxy asks
 }
 
 // beforePod is a handler that wants to be asked before a sandbox is made.
@@ -91,8 +91,8 @@ func (e *events) endPod(id string, kind lifecycle.Kind) {
 			return
 		}
 		e.retries.drop(append(e.store.dropPod(id), id)...)
-		if e.face != nil {
-			e.face.forget(id)
+		if e.hookService != nil {
+			e.hookService.forget(id)
 		}
 	})
 }

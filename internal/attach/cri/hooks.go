@@ -16,7 +16,7 @@ import (
 
 // HookService has the attachment asked by a runtime proxy that is there already,
 // in place of standing between kubelet and runtime itself: it serves
-// runtime.v1alpha1.RuntimeHookService. What the proxy does not tell it asks the
+// runtime.v1alpha1.RuntimeHookService. What the proxy does not report it asks the
 // runtime for.
 type HookService struct {
 	// Socket is where it serves.
@@ -39,8 +39,8 @@ func (a *Attachment) runHooks(ctx context.Context, stop context.CancelFunc) erro
 		}
 		return err
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(a.face.intercept))
-	hooks.RegisterRuntimeHookServiceServer(server, a.face)
+	server := grpc.NewServer(grpc.UnaryInterceptor(a.hookService.intercept))
+	hooks.RegisterRuntimeHookServiceServer(server, a.hookService)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveUntil(l, server) })
 	a.log.Info("serving hooks", logkey.Socket, a.o.Hooks.Socket)

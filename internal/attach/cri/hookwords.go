@@ -27,7 +27,7 @@ func recast[T proto.Message](from proto.Message, to T) T {
 	return to
 }
 
-// hookedIn is a container as a proxy tells of it.
+// hookedIn is a container as a proxy reports it.
 func hookedIn(r *hooks.ContainerResourceHookRequest, id, pod string) *lifecycle.Container {
 	c := &lifecycle.Container{
 		ID: id, PodID: pod, Name: r.GetContainerMeta().GetName(), State: lifecycle.StateCreated, Annotations: maps.Clone(r.ContainerAnnotations),

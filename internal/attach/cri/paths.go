@@ -15,7 +15,7 @@ import (
 // for systemd (1.6 to 2.x, internal/cri/server, getCgroupsPath); CRI-O does
 // likewise with prefixes of its own. It is the same for all containers of a
 // runtime handler, so that the runtime is asked once and not for each: what it
-// tells of one is the whole OCI spec.
+// reports one is the whole OCI spec.
 type pathForm struct {
 	base           bool // begins with the last element of the pod's alone
 	between, after string

@@ -82,7 +82,7 @@ func HandedDown() ([]net.Listener, error) {
 }
 
 // listenAt opens a socket of our own. A socket file that nobody serves any more
-// is removed; one that somebody serves is not ours to take.
+// is removed; one that another process serves stays.
 func listenAt(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // crictl's users look in; the socket itself is closed to them
 		return nil, fmt.Errorf("directory of the cri socket: %w", err)

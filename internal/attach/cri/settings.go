@@ -210,7 +210,7 @@ func addCDI(c *pCtr, v lifecycle.Value) bool {
 
 func addAnnotation(c *pCtr, v lifecycle.Value) bool { return criclient.PutPair(&c.Annotations, v) }
 
-// What follows tells whether a container has an entry that a value would change.
+// What follows reports whether a container has an entry that a value would change.
 
 func hasEnv(c *lCtr, v lifecycle.Value) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool { return len(e) > len(v.Key) && e[len(v.Key)] == '=' && e[:len(v.Key)] == v.Key })

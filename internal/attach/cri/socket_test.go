@@ -13,7 +13,7 @@ import (
 
 // TestSocketMode: kubelet's and proxies' sockets are never open to others, not for a
 // moment between their making and a chmod. With a umask that takes nothing, inotify
-// would tell of that.
+// would report that.
 func TestSocketMode(t *testing.T) {
 	for name, hooked := range map[string]bool{"proxy": false, "hook server": true} {
 		t.Run(name, func(t *testing.T) {

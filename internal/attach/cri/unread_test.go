@@ -33,7 +33,7 @@ func (r *fakeRuntime) ran(pod, ctr string) {
 	}}
 }
 
-// described returns the first event of a kind that tells all there is.
+// described returns the first event of a kind that reports all there is.
 func (h *handler) described(kind lifecycle.Kind, id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,9 +45,9 @@ func (h *handler) described(kind lifecycle.Kind, id string) bool {
 	})
 }
 
-// TestUnread: one pod and one container that the runtime cannot describe are told of as
+// TestUnread: one pod and one container that the runtime cannot describe are reported as
 // they are listed, with their annotations; the proxy decides what all others ask, and
-// they are told of fully once they can be.
+// they are reported fully once they can be.
 func TestUnread(t *testing.T) {
 	for name, err := range map[string]error{"an error": errBroken, "no answer": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestUnreadLater(t *testing.T) {
 	attachtest.Until(t, "it is described", func() bool { return g.h.described(lifecycle.StartContainer, "c-worse") })
 }
 
-// TestUnreadEnds: who ends while it cannot be described is told of.
+// TestUnreadEnds: who ends while it cannot be described is reported.
 func TestUnreadEnds(t *testing.T) {
 	g := &rig{t: t, dir: t.TempDir(), h: newHandler()}
 	g.runtime = startRuntime(t, filepath.Join(t.TempDir(), "r.sock"))

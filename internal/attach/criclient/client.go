@@ -69,7 +69,7 @@ func (c *Client) Close() { _ = c.conn.Close() }
 // It calls relist where calls may have gone through another connection.
 func (c *Client) Watch(ctx context.Context, relist func()) error {
 	// The connection may call itself ready a little after the first calls went through it. Should it have been another
-	// one that they went through, the lists tell what was missed.
+	// one that they went through, the lists report what was missed.
 	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
 		if !c.conn.WaitForStateChange(ctx, state) {
 			return nil

@@ -129,7 +129,7 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 }
 
 // Stored asks for a container's state, and for the resources that the runtime has stored
-// of it; nil where it does not tell them. inStatus: its plain status has them.
+// of it; nil where it does not report them. inStatus: its plain status has them.
 func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
 	s, err := c.status(ctx, callTimeout, id, !inStatus)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Client) Stored(ctx context.Context, id string, inStatus bool) (lifecycl
 	}
 	has := Resources(s.GetStatus().GetResources().GetLinux())
 	if !inStatus {
-		v, _ := readVerbose(s.GetInfo()) // runtimes are free in what they tell
+		v, _ := readVerbose(s.GetInfo()) // runtimes are free in what they report
 		has = v.resources()
 	}
 	return states[s.GetStatus().GetState()], has, nil

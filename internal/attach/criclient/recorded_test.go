@@ -42,7 +42,7 @@ func (a answering) ContainerStatus(context.Context, *api.ContainerStatusRequest,
 	return &api.ContainerStatusResponse{Status: &api.ContainerStatus{}, Info: a.read()}, nil
 }
 
-// TestRecordedStatus: what CRI-O tells of pods and containers, which has no
+// TestRecordedStatus: what CRI-O reports of pods and containers, which has no
 // configuration.
 func TestRecordedStatus(t *testing.T) {
 	for name, want := range map[string]*lifecycle.Resources{

@@ -43,7 +43,7 @@ type verbose struct {
 	} `json:"config"`
 }
 
-// readVerbose reads what it can: runtimes are free in what they tell. The error says
+// readVerbose reads what it can: runtimes are free in what they report. The error says
 // what it could not read.
 func readVerbose(info map[string]string) (v verbose, err error) {
 	text, ok := info["info"]

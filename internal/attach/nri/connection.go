@@ -53,7 +53,7 @@ func (a *Attachment) absent() error {
 	return err
 }
 
-// attempt dials and serves one connection until it ends. It tells whether the
+// attempt dials and serves one connection until it ends. It reports whether the
 // connection got as far as synchronising.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)

@@ -161,7 +161,7 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 	return s.notify(ctx, lifecycle.StartContainer, p, c)
 }
 
-// PostStartContainer tells that the container runs. Nothing is decided about
+// PostStartContainer reports that the container runs. Nothing is decided about
 // that; hook servers may want to know.
 func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	told, ok := s.a.o.Handler.(interface{ Notify(ev lifecycle.Event) })
@@ -176,7 +176,7 @@ func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *ap
 	return nil
 }
 
-// PostUpdateContainer tells that the runtime has written an update.
+// PostUpdateContainer reports that the runtime has written an update.
 func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return s.notify(ctx, lifecycle.PostUpdateContainer, p, c)
 }
@@ -301,7 +301,7 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	return out
 }
 
-// reportLeft tells of values that were handed to us though we declare that we
+// reportLeft reports values that were handed to us though we declare that we
 // cannot carry them.
 func (s *session) reportLeft(op logkey.ID, id string, left []lifecycle.Value) {
 	for _, v := range left {

@@ -8,14 +8,14 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// The keys under which a kubelet tells the runtime names; both are its own,
+// The keys under which a kubelet sends names to the runtime; both are its own,
 // whatever a pod's author writes there.
 const (
 	containerNameKey = "io.kubernetes.container.name"
 	podNameKey       = "io.kubernetes.pod.name"
 )
 
-// identities completes what some runtimes tell late or by another name. It
+// identities completes what some runtimes report late or by another name. It
 // lives as long as a connection: what Synchronize tells is complete.
 type identities struct {
 	mu sync.Mutex
@@ -31,7 +31,7 @@ func newIdentities() *identities {
 	return &identities{pending: map[[2]string]string{}, ours: map[string]string{}, theirs: map[string]string{}, pods: map[string]string{}}
 }
 
-// pod gives a pod its name in Kubernetes where the runtime tells one of its own,
+// pod gives a pod its name in Kubernetes where the runtime reports one of its own,
 // as iSulad does.
 func (p peer) pod(pod *lifecycle.Pod) {
 	if pod != nil && p.name != "containerd" && p.name != "cri-o" {

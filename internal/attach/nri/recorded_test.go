@@ -50,7 +50,7 @@ type recordedStep struct {
 	Cgroups []string
 	// Kernel is what files hold afterwards.
 	Kernel map[string]string
-	// Explain is what is told of namespace/pod/container: id, seat and CPUs.
+	// Explain is what is reported of namespace/pod/container: id, seat and CPUs.
 	Explain map[string]string
 	// Unapplied are the values of Explain's containers that are not in force.
 	Unapplied []string

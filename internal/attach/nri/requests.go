@@ -57,7 +57,7 @@ func (r *requests) raise() {
 	}
 }
 
-// state tells whether one is being answered, whether one was, and at how many writes of the
+// state reports whether one is being answered, whether one was, and at how many writes of the
 // connection the last.
 func (r *requests) state() (running, answered bool, written int64) {
 	r.mu.Lock()

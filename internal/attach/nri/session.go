@@ -54,7 +54,7 @@ type session struct {
 	asked      bool // Synchronize arrived
 }
 
-// watchedConn tells when it is closed, by whichever side. A write that the other side
+// watchedConn reports when it is closed, by whichever side. A write that the other side
 // leaves unread for too long closes it: half a message may be out.
 type watchedConn struct {
 	net.Conn
@@ -158,7 +158,7 @@ func (s *session) start() error {
 }
 
 // abort ends a Start that waits for a Configure which can no longer come, by
-// giving the stub one that fails. It tells whether Start will return.
+// giving the stub one that fails. It reports whether Start will return.
 func (s *session) abort() bool {
 	s.mu.Lock()
 	if s.configured {

@@ -15,7 +15,7 @@ import (
 // recheck is how often the socket is looked at without a notice.
 const recheck = 10 * time.Second
 
-// socketWatch tells when a socket file is created, so that a runtime that
+// socketWatch reports when a socket file is created, so that a runtime that
 // comes back is not kept waiting for the back-off.
 type socketWatch struct {
 	path     string
@@ -50,7 +50,7 @@ func (w *socketWatch) dirs() []string {
 	return []string{dir, filepath.Dir(dir)}
 }
 
-// look tells where the socket is another one than before.
+// look reports where the socket is another one than before.
 func (w *socketWatch) look() {
 	now, err := os.Stat(w.path)
 	if err != nil {

@@ -285,7 +285,7 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// unary makes one call and tells all there is to see of its answer.
+// unary makes one call and reports all there is to see of its answer.
 func unary(ctx context.Context, c *grpc.ClientConn, method string, msg []byte, o ...grpc.CallOption) string {
 	var out []byte
 	var head, trail metadata.MD

@@ -80,7 +80,7 @@ func full(t *testing.T, conn net.Conn) {
 		if still++; now != last || now == 0 {
 			still, last = 0, now
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks at a queue that nobody tells of
+		time.Sleep(2 * time.Millisecond) // between two looks at a queue that sends no notice
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// state returns what is told of one file.
+// state returns what is reported of one file.
 func state(s *Servers, name string) State {
 	all, _ := s.States()
 	for _, st := range all {

@@ -29,7 +29,7 @@ type Row struct {
 	// About is the kind of object that the event is on.
 	About string
 	Means string
-	// Do is what somebody who reads it does.
+	// Do says what a reader of the event can do about it.
 	Do string
 }
 

@@ -64,7 +64,7 @@ func (s *Store) All(all []*unstructured.Unstructured) {
 	s.change(func() { s.labels, s.read = l, true })
 }
 
-// Changed is told of a namespace.
+// Changed is notified of a namespace.
 func (s *Store) Changed(o *unstructured.Unstructured) {
 	s.change(func() {
 		if s.labels == nil {
@@ -74,7 +74,7 @@ func (s *Store) Changed(o *unstructured.Unstructured) {
 	})
 }
 
-// Gone is told of a namespace that is no more.
+// Gone is notified of a namespace that is no more.
 func (s *Store) Gone(o *unstructured.Unstructured) {
 	s.change(func() { delete(s.labels, o.GetName()) })
 }

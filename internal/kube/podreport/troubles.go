@@ -145,8 +145,8 @@ func stateTroubles(f found, s *nodeview.PodState) {
 	}
 }
 
-// missing are the reasons of values that are not in force. A value that is ceded by
-// configuration is none: somebody wanted that.
+// missing are the reasons of values that are not in force. A value that
+// the configuration leaves to another program has no reason here: it is not a problem.
 var missing = map[api.Missing]events.Reason{
 	api.NoCgroup:      events.CgroupMissing,
 	api.NotCarried:    events.ValueNotCarried,

@@ -45,7 +45,7 @@ func (p *Publisher) tell(state string, why error) {
 	}
 }
 
-// failed notes a request in vain, and returns the pause after it: what the server
+// failed notes a request without success, and returns the pause after it: what the server
 // asks for, or twice the last one.
 func (p *Publisher) failed(what string, err error) (next time.Duration, wakes bool) {
 	p.fails++

@@ -84,7 +84,7 @@ func memoryLeft(m *topology.Machine) []uint64 {
 	return left
 }
 
-// withDistances is a machine whose firmware tells how far NUMA nodes are from each other
+// withDistances is a machine whose firmware reports how far NUMA nodes are from each other
 // and whose cores have L2 caches of their own.
 func withDistances(b *testing.B, shape string) *topology.Machine {
 	b.Helper()

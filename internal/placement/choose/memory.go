@@ -40,7 +40,7 @@ func (e *MemoryError) Error() string {
 // They are the nodes of the CPUs; where those have no memory of the kind
 // wanted, the nearest that has; and where they are short, or nothing is left on
 // them, as many of the nearest others as it takes: of equally near ones those in the
-// packages of the CPUs first (firmware that tells no distances has all at the same),
+// packages of the CPUs first (firmware that reports no distances has all at the same),
 // then those with the most left. Nodes of further kinds come after all others. The
 // error is a *MemoryError.
 func Nodes(m *topology.Machine, q Memory) ([]int, error) {
@@ -74,7 +74,7 @@ func Nodes(m *topology.Machine, q Memory) ([]int, error) {
 	return out, nil
 }
 
-// Charge takes bytes that somebody may use off what is left at the nodes with the given
+// Charge takes bytes that a container may use off what is left at the nodes with the given
 // ids: as the kernel does, off those nearest to its CPUs first, and off equally near ones
 // alike.
 func Charge(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, bytes uint64) {

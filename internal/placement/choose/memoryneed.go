@@ -38,7 +38,7 @@ func (m *memoryNeed) matters() bool {
 	return false
 }
 
-// localDistance is what firmware tells of a node to itself (ACPI, SLIT), unreachable the
+// localDistance is what firmware reports for a node to itself (ACPI, SLIT), unreachable the
 // most it can tell.
 const localDistance, unreachable = 10, 254
 

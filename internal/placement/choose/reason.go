@@ -28,7 +28,7 @@ const (
 )
 
 // Reason is one thing that decided. It is kept as numbers and put into words
-// only when somebody asks.
+// only for reports.
 type Reason struct {
 	Step Step
 	// Rule names the preference, or the criterion of the ranking that told the

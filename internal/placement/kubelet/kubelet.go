@@ -20,7 +20,7 @@ var errOwns = errors.New("authority: kubelet says that its static CPU manager de
 
 // Terms are those of the rest, but nothing is granted here: what the kubelet gave the
 // container is its own. What it says of that by its PodResources API counts; where it
-// does not, what it asks of the runtime tells.
+// does not, what it asks of the runtime reports.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s)
 	if t.Elsewhere = errOwns; t.Pays == placement.WholeCPUs {

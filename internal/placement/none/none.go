@@ -25,5 +25,5 @@ func (Policy) Share(v placement.View, s placement.Subject) placement.Assignment 
 	return placement.ShareByClass(v, s)
 }
 
-// Layout leaves the pools as they are configured, but for CPUs somebody owns.
+// Layout leaves the pools as they are configured, without owned CPUs.
 func (Policy) Layout(p *placement.Pools, d placement.Demand) *placement.Layout { return p.Lay(d) }

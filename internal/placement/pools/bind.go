@@ -95,7 +95,7 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 }
 
 // untouched reports whether nobody owns a CPU of a NUMA node and no pool is bound
-// to it: somebody can have it alone.
+// to it, so that one pod can have it alone.
 func untouched(v placement.View, n topology.Node) bool {
 	if n.CPUs.Empty() || !v.Free.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
 		return false

@@ -177,7 +177,7 @@ func (l *deviceList) add(name string, near topology.Set) {
 	l.cpus, l.names = l.cpus.Union(near), append(l.names, intent.Printable(name))
 }
 
-// mostNamed is how many devices are told by name.
+// mostNamed is how many devices are given by name.
 const mostNamed = 3
 
 // near returns the CPUs near the devices, and what these are called.

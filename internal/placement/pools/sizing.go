@@ -15,7 +15,7 @@ import (
 // those bound to a node first, on their node, and then those bound to several; then the default pool from the
 // front and pools with names from the back, by name. What nobody took is the
 // reclaimed pool's. So a pool that grows keeps what it has, and CPUs that
-// somebody comes to own in the middle move nobody. Pools that request less than a
+// become owned in the middle move no pool. Pools that request less than a
 // CPU have none of their own (isGuest).
 type Sizing struct {
 	order []int

@@ -47,7 +47,7 @@ type Node struct {
 	Problems      int      `json:"problems"`
 }
 
-// SpecSource is one rung of the ladder that tells what the runtime does not.
+// SpecSource is one source of the chain that reports what the runtime does not.
 type SpecSource struct {
 	Name  lifecycle.Source `json:"source"`
 	Up    bool             `json:"up"`

@@ -151,7 +151,7 @@ func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 	return width, height
 }
 
-// cores are the threads of each core; CPUs are cores of their own where the agent did not tell.
+// cores are the threads of each core; CPUs are cores of their own where the agent did not report.
 func cores(n api.NUMA) [][]int {
 	var all [][]int
 	for _, list := range n.Cores {

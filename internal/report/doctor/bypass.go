@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkBypass tells what the choice of the attachment means.
+// checkBypass reports what the choice of the attachment means.
 func checkBypass(c Check, nri *nriConfig) Check {
 	if nri.running && nri.there {
 		return c.ok("attach is bypass, though %s is there: nri would carry everything, before containers exist", nri.socket)
@@ -15,7 +15,7 @@ func checkBypass(c Check, nri *nriConfig) Check {
 	return c.ok("attach is bypass; NRI is not looked at")
 }
 
-// checkAuto tells which attachment is in force.
+// checkAuto reports which attachment is in force.
 func checkAuto(c Check, agent *api.Node) Check {
 	if agent == nil {
 		return c.unknown("start the agent", "attach is auto: NRI while its socket works, bypass meanwhile; no agent runs that could say which it is now")

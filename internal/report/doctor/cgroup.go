@@ -24,7 +24,7 @@ type cgroups struct {
 	config.Cgroup
 }
 
-// version tells which cgroup version the node has.
+// version reports which cgroup version the node has.
 func (g cgroups) version() (cgroup.Version, error) {
 	if _, err := g.stat(g.Root); err != nil {
 		return 0, err

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkHookServers tells which hook servers are in force: as the agent sees them
+// checkHookServers reports which hook servers are in force: as the agent sees them
 // where one runs, else by reading their files.
 func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check {
 	if dir == "" {
@@ -65,7 +65,7 @@ func readHookServers(dir string) *api.HookServers {
 	return out
 }
 
-// checkHookService tells whether the agent can be asked by a runtime proxy.
+// checkHookService reports whether the agent can be asked by a runtime proxy.
 func checkHookService(c Check, h host, path, file string) Check {
 	if bad, some := c.socket(h, path, "hookServers.socket", "start the agent"); some {
 		return bad

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkPodSpecs tells which sources of pod specs answer. It is not known where they are
+// checkPodSpecs reports which sources of pod specs answer. It is not known where they are
 // nil.
 func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Check {
 	if sources == nil {
@@ -31,7 +31,7 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 	return c.ok("%s", join(found))
 }
 
-// checkGrants tells whether the kubelet says which devices it granted. Without
+// checkGrants reports whether the kubelet says which devices it granted. Without
 // it nothing is lost: devices are for whom a rule allows them then.
 func checkGrants(c Check, source *api.SpecSource) Check {
 	switch {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// checkProxy tells whether the proxy's socket is there.
+// checkProxy reports whether the proxy's socket is there.
 func checkProxy(c Check, h host, path string) Check {
 	if bad, some := c.socket(h, path, "cri.socket", "start the agent before the kubelet, as a systemd unit and never as a pod"); some {
 		return bad
@@ -28,7 +28,7 @@ func (c Check) socket(h host, path, key, start string) (bad Check, some bool) {
 	return c, false
 }
 
-// checkKubeletEndpoint tells whether the kubelet was given the proxy's socket.
+// checkKubeletEndpoint reports whether the kubelet was given the proxy's socket.
 func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
 	want := "unix://" + socket
 	do := "start the kubelet with --container-runtime-endpoint=" + want

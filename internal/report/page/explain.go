@@ -31,7 +31,7 @@ type table struct {
 	Goto    []string   `json:"goto,omitempty"`
 }
 
-// question is what somebody clicked on: "cpu", "pool", "numa" or "container", and which.
+// question is what the user of the page clicked on: "cpu", "pool", "numa" or "container", and which.
 type question struct{ what, which string }
 
 // explain answers a question from a status; false where the node has no such thing. Containers are explained by

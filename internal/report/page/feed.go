@@ -55,7 +55,7 @@ type current struct {
 	node    api.Node
 	state   state
 	rows    map[string]row
-	full    []byte // state as JSON; made when somebody needs it
+	full    []byte // state as JSON; made when it is first needed
 	changed []byte // what differs from seq-1
 
 	usedAt  time.Time

@@ -53,7 +53,7 @@ type Page struct {
 	host string
 }
 
-// New makes a page. Nothing runs until somebody asks.
+// New makes a page. Nothing runs until a browser connects.
 func New(o Options) *Page {
 	host, _ := os.Hostname()
 	return &Page{

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Planner is a Source that can tell what would be. The server offers it where there is one.
+// Planner is a Source that can report what would be. The server offers it where there is one.
 type Planner interface {
 	// PlanPods takes manifests, PlanConfig a configuration file. Errors are about these.
 	PlanPods(manifests []byte) (api.Outlook, error)

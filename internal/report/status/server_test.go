@@ -303,7 +303,7 @@ func TestDialNobody(t *testing.T) {
 	}
 }
 
-// foreseer is a source that can tell what would be.
+// foreseer is a source that can report what would be.
 type foreseer struct{ *journal }
 
 func (foreseer) PlanPods(text []byte) (api.Outlook, error) {

@@ -38,7 +38,7 @@ type Row struct {
 	Containers string
 }
 
-// Rows are the owners of CPUs and the pools, as the agent tells them.
+// Rows are the owners of CPUs and the pools, as the agent reports them.
 func Rows(n api.Node) []Row {
 	var rows []Row
 	for _, m := range cpumap.Marks(n.CPUs) {

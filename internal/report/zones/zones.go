@@ -31,7 +31,7 @@ type Zone struct {
 	ID     int
 	Socket int    // of its first CPU; of the nearest node with CPUs where it has none
 	CPUs   string // its CPUs, as a kernel list
-	// Owned, Shared and Reclaimed are those of its CPUs that somebody owns and that the
+	// Owned, Shared and Reclaimed are those of its CPUs that containers own and that the
 	// default pools have, as kernel lists.
 	Owned, Shared, Reclaimed string
 	// Memory says what its memory is where that is not DRAM, such as "HBM"; else "".

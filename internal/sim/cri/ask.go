@@ -15,7 +15,7 @@ import (
 )
 
 // ListPodSandbox lists pods by id and state.
-func (f *Face) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (f *Server) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	out := &cri.ListPodSandboxResponse{}
 	for _, p := range f.r.Sandboxes() {
 		want := q.GetFilter()
@@ -31,7 +31,7 @@ func (f *Face) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (
 }
 
 // ListContainers lists containers by id, pod and state.
-func (f *Face) ListContainers(_ context.Context, q *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (f *Server) ListContainers(_ context.Context, q *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	f.lists.Add(1)
 	out := &cri.ListContainersResponse{}
 	for _, c := range f.r.Containers() {
@@ -76,14 +76,14 @@ func podState(p *sim.Sandbox) cri.PodSandboxState {
 	return cri.PodSandboxState_SANDBOX_READY
 }
 
-func (f *Face) podStatus(p *sim.Sandbox) *cri.PodSandboxStatus {
+func (f *Server) podStatus(p *sim.Sandbox) *cri.PodSandboxStatus {
 	return &cri.PodSandboxStatus{
 		Id: p.ID, Metadata: podName(p), State: podState(p), CreatedAt: f.createdAt(p.ID, p.Number),
 		Labels: maps.Clone(p.Pod.Labels), Annotations: maps.Clone(p.Pod.Annotations), RuntimeHandler: p.Pod.Handler,
 	}
 }
 
-func (f *Face) sandbox(id string) (*sim.Sandbox, error) {
+func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
 	for _, p := range f.r.Sandboxes() {
 		if p.ID == id {
 			return &p, nil
@@ -92,9 +92,9 @@ func (f *Face) sandbox(id string) (*sim.Sandbox, error) {
 	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find sandbox %q: not found", id)
 }
 
-// PodSandboxStatus tells of one pod; verbose, with the configuration it was run
+// PodSandboxStatus reports one pod; verbose, with the configuration it was run
 // with, as containerd's "info" has it.
-func (f *Face) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func (f *Face) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusReques
 	return out, err
 }
 
-// ContainerStatus tells of one container; verbose, with its stored OCI spec.
-func (f *Face) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+// ContainerStatus reports one container; verbose, with its stored OCI spec.
+func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	out := &cri.ContainerStatusResponse{}
 	var err error
 	found := f.r.View(q.GetContainerId(), func(c sim.Info, spec *specs.Spec) {
@@ -176,7 +176,7 @@ func sandboxInfo(p *sim.Sandbox) (string, error) {
 
 // verbose is what containerd writes under "info" (1.6 to 2.x, container_status.go),
 // and CRI-O without a configuration.
-func (f *Face) verbose(c *sim.Info, spec *specs.Spec) map[string]any {
+func (f *Server) verbose(c *sim.Info, spec *specs.Spec) map[string]any {
 	if f.r.Kind().Configless() {
 		return map[string]any{"sandboxID": c.Pod, "pid": c.PID, "privileged": false, "runtimeSpec": spec}
 	}

@@ -16,7 +16,7 @@ import (
 
 // RunPodSandbox runs a pod. The runtime makes its cgroup, as a kubelet would
 // have done before.
-func (f *Face) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	c := q.GetConfig()
 	pod := scenario.Pod{
 		Namespace: c.GetMetadata().GetNamespace(), Name: c.GetMetadata().GetName(), UID: c.GetMetadata().GetUid(),
@@ -48,7 +48,7 @@ func (f *Face) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (
 
 // StopPodSandbox stops a pod and its containers; one that is not there is
 // stopped.
-func (f *Face) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+func (f *Server) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
 		return &cri.StopPodSandboxResponse{}, nil //nolint:nilerr // idempotent, as in containerd
@@ -67,7 +67,7 @@ func (f *Face) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest)
 
 // RemovePodSandbox removes a pod and its containers, and its cgroup, as a
 // kubelet does afterwards.
-func (f *Face) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+func (f *Server) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
 		return &cri.RemovePodSandboxResponse{}, nil //nolint:nilerr // idempotent, as in containerd
@@ -90,7 +90,7 @@ func (f *Face) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequ
 }
 
 // CreateContainer makes a container; it has no cgroup before it starts.
-func (f *Face) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func requestOf(c *cri.ContainerConfig) sim.Request {
 }
 
 // StartContainer makes the cgroup and lets the first instruction run.
-func (f *Face) StartContainer(ctx context.Context, q *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+func (f *Server) StartContainer(ctx context.Context, q *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (f *Face) StartContainer(ctx context.Context, q *cri.StartContainerRequest)
 
 // UpdateContainerResources changes the stored resources and writes all of them
 // to the cgroup of a container that runs.
-func (f *Face) UpdateContainerResources(ctx context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+func (f *Server) UpdateContainerResources(ctx context.Context, q *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
 	f.updates.Add(1)
 	c, _, err := f.container(q.GetContainerId())
 	if err != nil {
@@ -168,7 +168,7 @@ func (f *Face) UpdateContainerResources(ctx context.Context, q *cri.UpdateContai
 }
 
 // StopContainer stops a container; one that is not there is stopped.
-func (f *Face) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+func (f *Server) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
 		return &cri.StopContainerResponse{}, nil //nolint:nilerr // idempotent, as in containerd
@@ -181,7 +181,7 @@ func (f *Face) StopContainer(ctx context.Context, q *cri.StopContainerRequest) (
 }
 
 // RemoveContainer removes a container, and stops it before.
-func (f *Face) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+func (f *Server) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	c, p, err := f.container(q.GetContainerId())
 	if err != nil {
 		return &cri.RemoveContainerResponse{}, nil //nolint:nilerr // idempotent, as in containerd
@@ -193,7 +193,7 @@ func (f *Face) RemoveContainer(ctx context.Context, q *cri.RemoveContainerReques
 	return &cri.RemoveContainerResponse{}, nil
 }
 
-func (f *Face) running(pod string) []sim.Info {
+func (f *Server) running(pod string) []sim.Info {
 	var all []sim.Info
 	for _, c := range f.r.Containers() {
 		if c.Pod == pod && c.State == "running" {
@@ -203,7 +203,7 @@ func (f *Face) running(pod string) []sim.Info {
 	return all
 }
 
-func (f *Face) container(id string) (*sim.Info, *sim.Sandbox, error) {
+func (f *Server) container(id string) (*sim.Info, *sim.Sandbox, error) {
 	for _, c := range f.r.Containers() {
 		if c.ID == id {
 			p, err := f.sandbox(c.Pod)

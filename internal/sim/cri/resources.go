@@ -66,7 +66,7 @@ func change(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// resourcesOut are a container's resources as a status tells them since
+// resourcesOut are a container's resources as a status reports them since
 // containerd 2.0.
 func resourcesOut(s *specs.Spec) *cri.LinuxContainerResources {
 	out, r := &cri.LinuxContainerResources{}, s.Linux.Resources

@@ -27,7 +27,7 @@ func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func())
 	}
 }
 
-// tell tells of a cgroup in all hierarchies.
+// tell reports a cgroup in all hierarchies.
 func (f *Cgroups) tell(dir string, c cgroup.Change) {
 	f.mu.Lock()
 	listeners := f.listeners

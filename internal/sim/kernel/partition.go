@@ -8,7 +8,7 @@ import (
 
 // This file models cpuset partitions, of version 2. It derives
 // what sets amount to from who owns what, where the kernel keeps it step by step,
-// and so does not go wrong where the kernel does; test/kernel/script tells of those
+// and so does not go wrong where the kernel does; test/kernel/script reports those
 // places.
 
 // partition is what cpuset.cpus.partition and cpuset.cpus.exclusive say.

@@ -12,7 +12,7 @@ import (
 // This file models cgroups themselves: controllers, threaded
 // cgroups, tasks.
 
-// controllers in the order the kernel tells them.
+// controllers in the order the kernel reports them.
 var controllers = map[cgroup.Version][]string{
 	cgroup.V1: {"cpuset", "cpu", "blkio", "memory", "hugetlb", "pids"},
 	cgroup.V2: {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"},

@@ -35,7 +35,7 @@ func (r Ref) Names() (namespace, pod, container string) {
 	return parts[0], parts[1], parts[2]
 }
 
-// check says what is wrong with a Ref; container tells whether it must name
+// check says what is wrong with a Ref; container reports whether it must name
 // one (+1), must not (-1), or may (0).
 func (r Ref) check(container int) error {
 	parts := strings.Split(string(r), "/")

@@ -69,7 +69,7 @@ func (s *Scenario) NeedsKubelet() bool {
 	})
 }
 
-// TellsStatic reports whether its kubelet tells what its static managers gave.
+// TellsStatic reports whether its kubelet reports what its static managers gave.
 func (s *Scenario) TellsStatic() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		return slices.ContainsFunc(step.Run, func(r Run) bool { return r.Pod.PodResources != nil })
@@ -110,10 +110,10 @@ type Step struct {
 	// Stop and Remove take pods or containers. Removing stops what runs.
 	Stop   []Ref `json:"stop,omitempty"`
 	Remove []Ref `json:"remove,omitempty"`
-	// Kubelet is "away" or "back": whether the kubelet tells pods' specs and what
+	// Kubelet is "away" or "back": whether the kubelet reports pods' specs and what
 	// it gave them. At the start it does.
 	Kubelet string `json:"kubelet,omitempty"`
-	// Annotate changes what Kubernetes has of a pod that lives: the kubelet tells
+	// Annotate changes what Kubernetes has of a pod that lives: the kubelet reports
 	// it, and the runtime keeps what it was told when the pod came.
 	Annotate *Annotate `json:"annotate,omitempty"`
 	// Restart is "agent" or "runtime". Nothing that lives may change by it.
@@ -161,11 +161,11 @@ type Pod struct {
 	// Resources are what the kubelet sets on the pod's cgroup; left out, they
 	// are summed up from the containers as the kubelet does.
 	Resources *Resources `json:"resources,omitempty"`
-	// Spec is the pod's spec as the kubelet tells it at /pods, in Kubernetes'
-	// own words; left out, the kubelet does not tell of the pod.
+	// Spec is the pod's spec as the kubelet reports it at /pods, in Kubernetes'
+	// own words; left out, the kubelet does not report the pod.
 	Spec json.RawMessage `json:"spec,omitempty"`
-	// PodResources is what the kubelet tells by its PodResources API that its static
-	// managers gave the pod's containers, by name; left out, it does not tell of the
+	// PodResources is what the kubelet reports by its PodResources API that its static
+	// managers gave the pod's containers, by name; left out, it does not report the
 	// pod.
 	PodResources map[string]Static `json:"podResources,omitempty"`
 }
@@ -223,7 +223,7 @@ type Update struct {
 	// to grow; PodAfter what it writes last, where the pod is to shrink.
 	Pod      *Resources `json:"pod,omitempty"`
 	PodAfter *Resources `json:"podAfter,omitempty"`
-	// PodResources is what the kubelet tells of the container from now on, where
+	// PodResources is what the kubelet reports of the container from now on, where
 	// the resize changed that.
 	PodResources *Static `json:"podResources,omitempty"`
 }

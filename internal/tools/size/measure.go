@@ -45,7 +45,7 @@ type function struct {
 	lines int
 }
 
-// listed is a package as go list tells it.
+// listed is a package as go list reports it.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string

@@ -44,7 +44,7 @@ func (r *reader) cpus(online []int) []topology.CPU {
 
 // withOffline adds CPUs that are offline, as many as there is room for. The lists
 // have them, too, and CPUs of one NUMA node are in one package.
-func (r *reader) withOffline(cpus []topology.CPU, offline []int, home func(id int) int) []topology.CPU {
+func (r *reader) withOffline(cpus []topology.CPU, offline []int, nodeOf func(id int) int) []topology.CPU {
 	if len(cpus) == 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (r *reader) withOffline(cpus []topology.CPU, offline []int, home func(id in
 		if len(cpus) >= topology.MaxCPUs {
 			break
 		}
-		c := topology.NewUnread(id, home(id))
+		c := topology.NewUnread(id, nodeOf(id))
 		if i := slices.IndexFunc(online, func(o topology.CPU) bool { return o.Node == c.Node }); i >= 0 {
 			c.Package, c.Die = online[i].Package, online[i].Die
 		}

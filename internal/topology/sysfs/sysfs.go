@@ -39,10 +39,10 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 	nodes, nodeOf := r.memories()
 	l.Nodes = nodes
 	for i := range l.CPUs {
-		l.CPUs[i].Node = home(l.CPUs[i].ID, nodeOf, l.Nodes)
+		l.CPUs[i].Node = nodeOfCPU(l.CPUs[i].ID, nodeOf, l.Nodes)
 	}
 	r.kinds(l.CPUs)
-	l.CPUs = r.withOffline(l.CPUs, l.Offline, func(id int) int { return home(id, nodeOf, l.Nodes) })
+	l.CPUs = r.withOffline(l.CPUs, l.Offline, func(id int) int { return nodeOfCPU(id, nodeOf, l.Nodes) })
 	l.Devices = r.devices(l.CPUs)
 	if r.err != nil {
 		return nil, r.err
@@ -66,9 +66,9 @@ func (r *reader) memories() (nodes []topology.Node, nodeOf map[int]int) {
 	return nodes, nodeOf
 }
 
-// home is the node of a CPU. A CPU in no node's list is on the first node, as in
+// nodeOfCPU is the node of a CPU. A CPU in no node's list is on the first node, as in
 // the kernel itself.
-func home(cpu int, nodeOf map[int]int, nodes []topology.Node) int {
+func nodeOfCPU(cpu int, nodeOf map[int]int, nodes []topology.Node) int {
 	if id, known := nodeOf[cpu]; known || len(nodes) == 0 {
 		return id
 	}

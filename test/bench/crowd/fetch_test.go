@@ -113,7 +113,7 @@ func digests(model []known) (names, all string) {
 
 // BenchmarkFetch measures how long an attachment takes to know all that runs:
 // cold in processes that start for it, and warm. The base is a plugin of the NRI
-// library that is told the same and keeps nothing.
+// library that is given the same and keeps nothing.
 func BenchmarkFetch(b *testing.B) {
 	for _, pods := range []int{1, 10, 30, 100, 300, 1000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {

@@ -84,7 +84,7 @@ func (n *node) rest() {
 }
 
 // updates counts those the runtime was asked for.
-func (n *node) updates() int { return int(n.face.Updates()) }
+func (n *node) updates() int { return int(n.criServer.Updates()) }
 
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()

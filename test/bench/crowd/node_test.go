@@ -14,13 +14,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// node is an embedded runtime with both its faces open.
+// node is an embedded runtime with its NRI and CRI sockets open.
 type node struct {
-	dir     string
-	machine *topology.Machine
-	kernel  *kernel.Cgroups
-	runtime *sim.Runtime
-	face    *cri.Face
+	dir       string
+	machine   *topology.Machine
+	kernel    *kernel.Cgroups
+	runtime   *sim.Runtime
+	criServer *cri.Server
 }
 
 func (n *node) nri() string { return filepath.Join(n.dir, "n") }
@@ -53,11 +53,11 @@ func newNode(b *testing.B, pods int) *node {
 	for i := range pods {
 		n.run(b, i)
 	}
-	n.face, err = cri.Serve(n.runtime, cri.Options{Socket: n.cri()})
+	n.criServer, err = cri.Serve(n.runtime, cri.Options{Socket: n.cri()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(n.face.Close)
+	b.Cleanup(n.criServer.Close)
 	return n
 }
 

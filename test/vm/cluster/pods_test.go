@@ -39,9 +39,9 @@ func podOn(node, name string, annotations ...string) *unstructured.Unstructured 
 	}}
 }
 
-// heard is a node's ladder with the API server alone, and what can be asked of it.
+// heard is a node's chain with the API server alone, and what can be asked of it.
 type heard struct {
-	*podspec.Ladder
+	*podspec.Chain
 
 	mu      sync.Mutex
 	changed map[string]int
@@ -54,9 +54,9 @@ func follow(t *testing.T, p *controlplane.Plane, node string) *heard {
 		t.Fatal(err)
 	}
 	h := &heard{changed: map[string]int{}}
-	h.Ladder = podspec.New(podspec.Options{
-		Rungs: []podspec.Rung{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: node, Note: c.Note})},
-		Wait:  time.Minute, Retry: 10 * time.Millisecond,
+	h.Chain = podspec.New(podspec.Options{
+		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: node, Note: c.Note})},
+		Wait:    time.Minute, Retry: 10 * time.Millisecond,
 		Changed: func(uids []string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -71,7 +71,7 @@ func follow(t *testing.T, p *controlplane.Plane, node string) *heard {
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("the ladder ended: %v", err)
+			t.Errorf("the chain ended: %v", err)
 		}
 	})
 	return h

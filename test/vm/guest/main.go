@@ -50,7 +50,7 @@ func answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// get copies a file. Files of the kernel tell no size, so none is sent.
+// get copies a file. Files of the kernel report no size, so none is sent.
 func get(w http.ResponseWriter, path string) error {
 	b, err := os.ReadFile(path)
 	if err == nil {

@@ -190,7 +190,7 @@ func asksKernel(w scenario.Want) bool {
 		len(w.Env)+len(w.Absent)+len(w.Mounts)+len(w.Devices)+len(w.CDI)+len(w.Files) > 0 || w.NoDevices || w.Exclusive || w.State != ""
 }
 
-// checkAgent compares what the agent tells of a container.
+// checkAgent compares what the agent reports of a container.
 func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	if want.Class == "" && want.Problems == nil {
 		return

@@ -314,7 +314,7 @@ func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	wantPlaces(t, n, "with all CPUs again", again)
 }
 
-// told waits until the agent tells of a problem of a container.
+// told waits until the agent reports a problem of a container.
 func (n *machine) told(name, text string) error {
 	return agent.Await(func() error {
 		found, err := n.a.Explain("shop", name, "c")

@@ -7,7 +7,7 @@ import (
 )
 
 // TestStaticPolicy runs the kubelet's static CPU manager beside the agent, which is asked to grant a CPU that the
-// kubelet gave away. Pods' specs are told by /pods.
+// kubelet gave away. Pods' specs are given by /pods.
 func TestStaticPolicy(t *testing.T) {
 	t.Parallel()
 	keys := map[string]any{"podspec": map[string]any{"kubelet": map[string]any{"url": "https://127.0.0.1:10250", "insecureSkipVerify": true}}}
@@ -53,7 +53,7 @@ func TestStaticPolicy(t *testing.T) {
 	if result, found := n.doctor("kubelet cpu manager"); result != "ok" || !strings.Contains(found, "reported by the kubelet PodResources API") || !strings.Contains(found, "authority is kubelet") {
 		t.Errorf("doctor: %s: %s", result, found)
 	}
-	// What it was given is told in words: the request has its mark as well, and nothing differs.
+	// What it was given is reported in words: the request has its mark as well, and nothing differs.
 	for _, name := range []string{"pinned", "second"} {
 		found, err := n.a.Explain("shop", static(name), "c")
 		if err != nil || len(found) != 1 || len(found[0].Problems) > 0 || !strings.Contains(found[0].SeatWhy, "which its PodResources API tells") {

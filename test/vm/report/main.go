@@ -218,7 +218,7 @@ func (all skips) print(to io.Writer) {
 	}
 }
 
-// reason is the last thing a skipped test said, without file and line. What has none was printed by somebody else meanwhile.
+// reason is the last thing a skipped test said, without file and line. What has none was printed by another program meanwhile.
 func reason(output []string) string {
 	for _, text := range slices.Backward(output) {
 		if _, after, ok := strings.Cut(text, ".go:"); ok {

@@ -288,7 +288,7 @@ function table(t) {
     el("thead", {}, el("tr", {}, ...t.head.map((h) => el("th", {}, h)))), el("tbody", {}, ...(t.rows || []).map(row))));
 }
 
-// On a narrow screen the explanation is below the map: it comes into view when somebody selects something.
+// On a narrow screen the explanation is below the map: it comes into view when the user selects something.
 addEventListener("hashchange", async () => {
   await explain();
   if (selected() && matchMedia("(max-width: 69.99rem)").matches) $("explanation").scrollIntoView({block: "nearest"});

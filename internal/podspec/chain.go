@@ -19,26 +19,26 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// What a rung answers where it has no spec for a reason that is no fault.
+// What a source answers where it has no spec for a reason that is no fault.
 var (
 	ErrUnknown = errors.New("no such pod")
 	ErrLater   = errors.New("asked just now; it is asked again soon")
 )
 
-// Rung is one source of pod specs.
-type Rung interface {
+// SpecSource is one source of pod specs.
+type SpecSource interface {
 	Source() lifecycle.Source
 	// Get asks for one pod now; the answer may have more. ErrUnknown and ErrLater are
 	// no faults.
 	Get(ctx context.Context, uid string) (Update, error)
 	// Soon has Follow ask again at its next chance, where it asks at all.
 	Soon()
-	// Follow tells of all pods and of changes until it fails or ctx ends.
+	// Follow reports all pods and changes until it fails or ctx ends.
 	Follow(ctx context.Context, tell func(Update)) error
 	Close() error
 }
 
-// Update is what a rung tells.
+// Update is what a source tells.
 type Update struct {
 	// All are pods by UID: every one of the node where Full is set.
 	All  map[string]*lifecycle.PodSpec
@@ -49,21 +49,21 @@ type Update struct {
 	Unread []Unread
 }
 
-// State is what can be said of one rung.
+// State is what can be said of one source.
 type State struct {
 	Source lifecycle.Source
 	Up     bool
 	Pods   int
 	Err    error // why it is not up, or what was wrong in its last answer
-	// NoCPUs is why the PodResources API does not tell which CPUs the kubelet gave
+	// NoCPUs is why the PodResources API does not report which CPUs the kubelet gave
 	// away; nil where it does, and of all other sources.
 	NoCPUs error
 }
 
-// Options are what a ladder is made of.
+// Options are what a chain is made of.
 type Options struct {
-	// Rungs are the sources, most trusted first. The ladder closes them.
-	Rungs []Rung
+	// Sources are the sources, most trusted first. The chain closes them.
+	Sources []SpecSource
 	// Wait is the longest a runtime is made to wait for a spec.
 	Wait time.Duration
 	// Changed is called with the UIDs of pods whose spec became known or changed,
@@ -74,18 +74,18 @@ type Options struct {
 	Remembered []byte
 	Save       func([]byte) error
 	Log        *slog.Logger
-	// Retry is the first pause after a rung failed, 1 s where 0.
+	// Retry is the first pause after a source failed, 1 s where 0.
 	Retry time.Duration
 }
 
-// Ladder knows pods' specs by its rungs.
-type Ladder struct {
+// Chain knows pods' specs by its sources.
+type Chain struct {
 	o     Options
 	woken chan struct{}
-	ready chan struct{} // closed once a rung is up, or none is after each was asked
+	ready chan struct{} // closed once a source is up, or none is after each was asked
 
 	mu         sync.Mutex // guards all below; never held across I/O
-	rungs      []*rung
+	sources    []*sourceState
 	remembered map[string]*lifecycle.PodSpec
 	changed    map[string]bool
 	dirty      bool
@@ -94,9 +94,9 @@ type Ladder struct {
 	gone       ring
 }
 
-// rung is one source and what it told.
-type rung struct {
-	Rung
+// sourceState is one source and what it reported.
+type sourceState struct {
+	SpecSource
 	up    bool
 	asked bool
 	err   error
@@ -105,17 +105,17 @@ type rung struct {
 	unread []Unread
 }
 
-// New makes a ladder. Nothing is asked before Run.
-func New(o Options) *Ladder {
+// New makes a chain. Nothing is asked before Run.
+func New(o Options) *Chain {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Retry == 0 {
 		o.Retry = time.Second
 	}
-	l := &Ladder{o: o, woken: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}}
-	for _, r := range o.Rungs {
-		l.rungs = append(l.rungs, &rung{Rung: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("not asked yet")})
+	l := &Chain{o: o, woken: make(chan struct{}, 1), ready: make(chan struct{}), changed: map[string]bool{}}
+	for _, r := range o.Sources {
+		l.sources = append(l.sources, &sourceState{SpecSource: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("not asked yet")})
 	}
 	l.settleLocked()
 	var err error
@@ -126,14 +126,14 @@ func New(o Options) *Ladder {
 }
 
 // Spec returns what is known of a pod at once, nil for nothing.
-func (l *Ladder) Spec(uid string) *lifecycle.PodSpec {
+func (l *Chain) Spec(uid string) *lifecycle.PodSpec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.specLocked(uid)
 }
 
-func (l *Ladder) specLocked(uid string) *lifecycle.PodSpec {
-	for _, r := range l.rungs {
+func (l *Chain) specLocked(uid string) *lifecycle.PodSpec {
+	for _, r := range l.sources {
 		if s := r.pods[uid]; s != nil {
 			return s
 		}
@@ -141,12 +141,12 @@ func (l *Ladder) specLocked(uid string) *lifecycle.PodSpec {
 	return l.remembered[uid]
 }
 
-// States tells of every rung.
-func (l *Ladder) States() []State {
+// States reports every source.
+func (l *Chain) States() []State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []State
-	for _, r := range l.rungs {
+	for _, r := range l.sources {
 		out = append(out, State{Source: r.Source(), Up: r.up, Pods: len(r.pods), Err: r.err})
 	}
 	return out
@@ -157,7 +157,7 @@ const patience = 2 * time.Second
 
 // Ready returns when a source has listed the node's pods, or none can now: running
 // containers are taken over with what is known by then. It waits for patience at most.
-func (l *Ladder) Ready(ctx context.Context) { awaitFirst(ctx, l.ready) }
+func (l *Chain) Ready(ctx context.Context) { awaitFirst(ctx, l.ready) }
 
 // awaitFirst waits for the first answer, for a short time at most.
 func awaitFirst(ctx context.Context, ready <-chan struct{}) {
@@ -170,27 +170,27 @@ func awaitFirst(ctx context.Context, ready <-chan struct{}) {
 }
 
 // settleLocked opens Ready where nothing more is to be waited for.
-func (l *Ladder) settleLocked() {
-	open := !slices.ContainsFunc(l.rungs, func(r *rung) bool { return !r.asked }) ||
-		slices.ContainsFunc(l.rungs, func(r *rung) bool { return r.up })
+func (l *Chain) settleLocked() {
+	open := !slices.ContainsFunc(l.sources, func(r *sourceState) bool { return !r.asked }) ||
+		slices.ContainsFunc(l.sources, func(r *sourceState) bool { return r.up })
 	if open && !l.readyOnce {
 		l.readyOnce = true
 		close(l.ready)
 	}
 }
 
-// slow is how long Await returns at once after a caller waited in vain.
+// slow is how long Await returns at once after a caller waited without success.
 const slow = 5 * time.Second
 
-// Await asks the rungs that are up for a pod without a known spec, for at most as
-// long as the options say. Where no rung is up, or one was slow just now, it
+// Await asks the sources that are up for a pod without a known spec, for at most as
+// long as the options say. Where no source is up, or one was slow just now, it
 // returns at once.
-func (l *Ladder) Await(ctx context.Context, pod *lifecycle.Pod) {
+func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil
 	late := time.Now().Before(l.slowUntil)
-	var up []*rung
-	for _, r := range l.rungs {
+	var up []*sourceState
+	for _, r := range l.sources {
 		if r.up {
 			up = append(up, r)
 		}
@@ -229,10 +229,10 @@ func (l *Ladder) Await(ctx context.Context, pod *lifecycle.Pod) {
 	}
 }
 
-// Run follows the rungs until ctx ends, and closes them.
-func (l *Ladder) Run(ctx context.Context) error {
+// Run follows the sources until ctx ends, and closes them.
+func (l *Chain) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for i, r := range l.rungs {
+	for i, r := range l.sources {
 		group.Go(func() error {
 			l.follow(ctx, i, r)
 			return r.Close()
@@ -245,11 +245,11 @@ func (l *Ladder) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// maxRetry is the longest pause after a rung failed.
+// maxRetry is the longest pause after a source failed.
 const maxRetry = 30 * time.Second
 
-// follow keeps one rung going while no better one is up.
-func (l *Ladder) follow(ctx context.Context, i int, r *rung) {
+// follow keeps one source going while no better one is up.
+func (l *Chain) follow(ctx context.Context, i int, r *sourceState) {
 	pause := l.o.Retry
 	for ctx.Err() == nil {
 		if l.betterUp(i) {
@@ -275,14 +275,14 @@ func (l *Ladder) follow(ctx context.Context, i int, r *rung) {
 	}
 }
 
-func (l *Ladder) betterUp(i int) bool {
+func (l *Chain) betterUp(i int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.rungs[:i], func(r *rung) bool { return r.up })
+	return slices.ContainsFunc(l.sources[:i], func(r *sourceState) bool { return r.up })
 }
 
-// rest notes that a rung is not asked, because a better one answers.
-func (l *Ladder) rest(r *rung) {
+// rest notes that a source is not asked, because a better one answers.
+func (l *Chain) rest(r *sourceState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.up, r.err = false, errNotNeeded
@@ -290,8 +290,8 @@ func (l *Ladder) rest(r *rung) {
 
 var errNotNeeded = errors.New("not asked: a better source answers")
 
-// down notes that a rung failed. Specs that it gave stay known. It is logged once.
-func (l *Ladder) down(ctx context.Context, r *rung, err error) {
+// down notes that a source failed. Specs that it gave stay known. It is logged once.
+func (l *Chain) down(ctx context.Context, r *sourceState, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -308,8 +308,8 @@ func (l *Ladder) down(ctx context.Context, r *rung, err error) {
 	}
 }
 
-// take takes in what a rung tells.
-func (l *Ladder) take(r *rung, u Update) {
+// take takes in what a source tells.
+func (l *Chain) take(r *sourceState, u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news, unread := r.note(u)
@@ -356,7 +356,7 @@ func wake(woken chan<- struct{}) {
 
 // note takes in which pods cannot be read, and returns that as an error. It reports
 // whether that is to be said: once, not at every answer.
-func (r *rung) note(u Update) (news bool, unread error) {
+func (r *sourceState) note(u Update) (news bool, unread error) {
 	before := unreadError(r.unread)
 	if u.Full {
 		r.unread = nil
@@ -372,8 +372,8 @@ func (r *rung) note(u Update) (news bool, unread error) {
 	return unread != nil && (before == nil || before.Error() != unread.Error()), unread
 }
 
-func (l *Ladder) forgetLocked(uid string) {
-	for _, r := range l.rungs {
+func (l *Chain) forgetLocked(uid string) {
+	for _, r := range l.sources {
 		delete(r.pods, uid)
 	}
 	delete(l.remembered, uid)
@@ -381,10 +381,10 @@ func (l *Ladder) forgetLocked(uid string) {
 	l.dirty = true
 }
 
-// pruneLocked forgets pods that a whole list does not have: every rung tells of
+// pruneLocked forgets pods that a whole list does not have: every source reports
 // the same kubelet's. Pods that could not be read are not gone, and one without a UID
 // may be any.
-func (l *Ladder) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread) {
+func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread) {
 	there := map[string]bool{}
 	for _, u := range unread {
 		if there[u.UID] = true; u.UID == "" {
@@ -399,7 +399,7 @@ func (l *Ladder) pruneLocked(all map[string]*lifecycle.PodSpec, unread []Unread)
 			}
 		}
 	}
-	for _, r := range l.rungs {
+	for _, r := range l.sources {
 		note(r.pods)
 	}
 	note(l.remembered)
@@ -415,8 +415,8 @@ const (
 	keepEvery = time.Second
 )
 
-// spread tells of changes and keeps what is known, until ctx ends.
-func (l *Ladder) spread(ctx context.Context) {
+// spread reports changes and keeps what is known, until ctx ends.
+func (l *Chain) spread(ctx context.Context) {
 	defer saveLast(l.save)
 	var retry statefile.Retry
 	keep := time.NewTicker(keepEvery)
@@ -440,7 +440,7 @@ func (l *Ladder) spread(ctx context.Context) {
 }
 
 // tell hands over what changed.
-func (l *Ladder) tell() {
+func (l *Chain) tell() {
 	l.mu.Lock()
 	changed := l.changed
 	l.changed = map[string]bool{}

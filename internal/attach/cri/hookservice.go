@@ -19,8 +19,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// hookFace is the attachment as proxies see it.
-type hookFace struct {
+// hookService is the attachment as proxies see it.
+type hookService struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 	*parts
 
@@ -33,7 +33,7 @@ type hookFace struct {
 type attemptOf struct{ pod, name string }
 
 // intercept keeps a panic from taking the agent down; the proxy gets an error.
-func (f *hookFace) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (f *hookService) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	if !connect.RecoverPanic(f.log, info.FullMethod, func() { resp, err = handler(ctx, req) }) {
 		return nil, status.Error(codes.Internal, "trimtab: deciding failed")
 	}
@@ -41,7 +41,7 @@ func (f *hookFace) intercept(ctx context.Context, req any, info *grpc.UnaryServe
 }
 
 // ready is an error until it is known what runs.
-func (f *hookFace) ready() error {
+func (f *hookService) ready() error {
 	if !f.link.known.Load() {
 		return status.Error(codes.Unavailable, "trimtab: it is not known yet what runs")
 	}
@@ -49,10 +49,10 @@ func (f *hookFace) ready() error {
 }
 
 // aside reports whether another agent decides: then answers change nothing.
-func (f *hookFace) aside() bool { return f.link.standby.Load() && !f.link.known.Load() }
+func (f *hookService) aside() bool { return f.link.standby.Load() && !f.link.known.Load() }
 
-// podFor is the pod as the runtime knows it; the proxy tells no sandbox's id.
-func (f *hookFace) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*lifecycle.Pod, error) {
+// podFor is the pod as the runtime knows it; the proxy reports no sandbox's id.
+func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*lifecycle.Pod, error) {
 	uid := m.GetUid()
 	f.mu.Lock()
 	id := f.sandbox[uid]
@@ -84,7 +84,7 @@ func (f *hookFace) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*li
 
 // PreRunPodSandboxHook answers with what was asked, and what hook servers of our
 // own want of the pod.
-func (f *hookFace) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
+func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
 	f.mu.Lock()
 	delete(f.sandbox, r.GetPodMeta().GetUid()) // another is to come
 	f.mu.Unlock()
@@ -105,15 +105,15 @@ func (f *hookFace) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandbox
 }
 
 // forget forgets a sandbox that went: the proxy may have been away when it did.
-func (f *hookFace) forget(id string) {
+func (f *hookService) forget(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.creating, func(k attemptOf, _ *lifecycle.Container) bool { return k.pod == id })
 	maps.DeleteFunc(f.sandbox, func(_, sandbox string) bool { return sandbox == id })
 }
 
-// PostStopPodSandboxHook tells of a pod's end.
-func (f *hookFace) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
+// PostStopPodSandboxHook reports a pod's end.
+func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
 	uid := r.GetPodMeta().GetUid()
 	f.mu.Lock()
 	id := f.sandbox[uid]
@@ -148,7 +148,7 @@ func echo(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookRes
 }
 
 // PreCreateContainerHook decides a container. It has no id yet.
-func (f *hookFace) PreCreateContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if f.aside() {
 		return echo(r), nil
 	}
@@ -175,7 +175,7 @@ func (f *hookFace) PreCreateContainerHook(ctx context.Context, r *hooks.Containe
 
 // PreStartContainerHook follows a container to its id, and has the runtime's
 // copy changed before it starts.
-func (f *hookFace) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
 	if c == nil {
 		return echo(r), nil // it is found in the runtime's list
@@ -184,13 +184,13 @@ func (f *hookFace) PreStartContainerHook(ctx context.Context, r *hooks.Container
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	end() // the proxy may never tell that it has started
+	end() // the proxy may never report that it has started
 	return echo(r), nil
 }
 
 // located returns a container the proxy names by its id, taken in where it is
 // new.
-func (f *hookFace) located(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
+func (f *hookService) located(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
 	id := r.GetContainerMeta().GetId()
 	if f.ready() != nil || id == "" {
 		return nil, nil
@@ -215,8 +215,8 @@ func (f *hookFace) located(ctx context.Context, r *hooks.ContainerResourceHookRe
 	return c, p
 }
 
-// PostStartContainerHook tells that a container runs.
-func (f *hookFace) PostStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+// PostStartContainerHook reports that a container runs.
+func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if c, p := f.located(ctx, r); c != nil {
 		f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostStartContainer, Pod: p, Container: c})
 	}
@@ -224,9 +224,9 @@ func (f *hookFace) PostStartContainerHook(ctx context.Context, r *hooks.Containe
 }
 
 // PreUpdateContainerResourcesHook answers what a kubelet asks for anew. The
-// proxy tells all resources there are: those the runtime has already are not
+// proxy reports all resources there are: those the runtime has already are not
 // asked for.
-func (f *hookFace) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
 	if c == nil || r.ContainerResources == nil { // a proxy that was started anew knows none
 		return echo(r), nil
@@ -257,11 +257,11 @@ const (
 	updatePause = 5 * time.Millisecond
 )
 
-// awaitUpdate tells that a container was updated once the runtime has what the
+// awaitUpdate reports that a container was updated once the runtime has what the
 // proxy was answered: nobody says when, and values that the kernel takes only
 // beside the new ones would be refused before. A proxy may also give up; then it
 // is notified of at the end.
-func (f *hookFace) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
+func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
 	limited, cancel := context.WithTimeout(ctx, mostUpdate)
 	defer cancel()
 	for pause := updatePause; ; pause *= 2 {
@@ -282,8 +282,8 @@ func (f *hookFace) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *l
 	f.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostUpdateContainer, Pod: p, Container: c})
 }
 
-// PostStopContainerHook tells that a container has ended.
-func (f *hookFace) PostStopContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
+// PostStopContainerHook reports that a container has ended.
+func (f *hookService) PostStopContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if c, p := f.located(ctx, r); c != nil {
 		f.events.endContainer(c, p, lifecycle.StopContainer)
 	}

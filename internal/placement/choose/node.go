@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// HomeWant is a question for the NUMA node of somebody who shares CPUs there.
-type HomeWant struct {
+// NodeWant is a question for the NUMA node of a container that shares CPUs there.
+type NodeWant struct {
 	// Nodes are those with room.
 	Nodes []Room
 	// Memory, MemoryLeft, Near and NearName are as for BindWant.
@@ -25,9 +25,9 @@ type Room struct {
 	Left int64
 }
 
-// Home chooses a NUMA node: by what is near, by memory, and then the one with the most left.
+// PickNode chooses a NUMA node: by what is near, by memory, and then the one with the most left.
 // ok is false where there is none.
-func (t *Tree) Home(w HomeWant) (id int, why Reason, ok bool) {
+func (t *Tree) PickNode(w NodeWant) (id int, why Reason, ok bool) {
 	s := nodeSearch{tree: t, k: 1, want: &BindWant{Memory: w.Memory, MemoryLeft: w.MemoryLeft, Near: w.Near, NearName: w.NearName}}
 	s.find(s.want)
 	for _, room := range w.Nodes {

@@ -18,12 +18,12 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	var trouble []lifecycle.Problem
 	var why []choose.Reason
 	binds := class == intent.Shared && len(placement.SharedNodes(v, in)) == 0 || class == intent.Reclaimed && len(in.Nodes.V) < 2
-	if s.PodHome.Set { // all containers of a pod are on one node
+	if s.PodPoolNode.Set { // all containers of a pod are on one node
 		binds = binds || class == intent.Shared
 	}
-	if s.New && !s.Home.Set && binds && in.NUMA.Said() && p.Sizing != nil {
+	if s.New && !s.PoolNode.Set && binds && in.NUMA.Said() && p.Sizing != nil {
 		var err error
-		if s.Home, why, err = p.home(v, s); err != nil {
+		if s.PoolNode, why, err = p.poolNode(v, s); err != nil {
 			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
 		}
 	}
@@ -35,25 +35,25 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	return a
 }
 
-// home finds the NUMA node of a pod that shares one. All containers of a pod are on one
+// poolNode finds the NUMA node of a pod that shares one. All containers of a pod are on one
 // node. The error is a sentence for people.
-func (p *Policy) home(v placement.View, s placement.Subject) (home lifecycle.Opt[int], why []choose.Reason, err error) {
+func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle.Opt[int], why []choose.Reason, err error) {
 	if !s.RunsOn.Empty() {
 		for _, n := range v.Machine.Nodes {
 			if n.CPUs.Contains(s.RunsOn) && slices.Contains(p.nodes(v, s), n.ID) {
-				home = lifecycle.Some(n.ID)
+				node = lifecycle.Some(n.ID)
 			}
 		}
-		return home, nil, nil
+		return node, nil, nil
 	}
-	if s.PodHome.Set {
-		return s.PodHome, nil, nil
+	if s.PodPoolNode.Set {
+		return s.PodPoolNode, nil, nil
 	}
 	milli := intent.SharesMilli(s.Requested.CPU.Shares.V)
 	if s.PodRequested != nil {
 		milli = max(milli, intent.SharesMilli(s.PodRequested.CPU.Shares.V))
 	}
-	w := choose.HomeWant{Memory: s.Memory.Bytes, MemoryLeft: s.Memory.Left}
+	w := choose.NodeWant{Memory: s.Memory.Bytes, MemoryLeft: s.Memory.Left}
 	w.Near, w.NearName = p.devices(v, s).near()
 	for _, id := range p.nodes(v, s) {
 		if len(s.Only) > 0 && !slices.Contains(s.Only, id) {
@@ -63,9 +63,9 @@ func (p *Policy) home(v placement.View, s placement.Subject) (home lifecycle.Opt
 			w.Nodes = append(w.Nodes, choose.Room{Node: id, Left: left - milli})
 		}
 	}
-	id, reason, ok := p.Tree.Home(w)
+	id, reason, ok := p.Tree.PickNode(w)
 	if !ok {
-		return home, nil, fmt.Errorf("no NUMA node has room for %d milli-CPUs more", milli)
+		return node, nil, fmt.Errorf("no NUMA node has room for %d milli-CPUs more", milli)
 	}
 	return lifecycle.Some(id), []choose.Reason{reason}, nil
 }

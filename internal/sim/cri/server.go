@@ -25,13 +25,13 @@ import (
 type Options struct {
 	Socket string
 	// Version is the release of containerd it behaves like, such as "v2.1.0"
-	// (the default, unless the runtime is of another kind): before 2.0 a status does not tell resources, and before 1.7
+	// (the default, unless the runtime is of another kind): before 2.0 a status does not report resources, and before 1.7
 	// there are no events.
 	Version string
 }
 
-// Face is the CRI of one runtime.
-type Face struct {
+// Server is the CRI of one runtime.
+type Server struct {
 	cri.UnimplementedRuntimeServiceServer
 
 	r       *sim.Runtime
@@ -47,7 +47,7 @@ type Face struct {
 }
 
 // Serve opens a runtime's CRI. Close it.
-func Serve(r *sim.Runtime, o Options) (*Face, error) {
+func Serve(r *sim.Runtime, o Options) (*Server, error) {
 	if o.Version == "" {
 		o.Version = cmp.Or(r.Kind().Version, "v2.1.0")
 	}
@@ -61,7 +61,7 @@ func Serve(r *sim.Runtime, o Options) (*Face, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cri socket: %w", err)
 	}
-	f := &Face{r: r, o: o, born: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
+	f := &Server{r: r, o: o, born: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
 	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20))
 	cri.RegisterRuntimeServiceServer(f.server, f)
 	f.served.Go(func() { _ = f.server.Serve(l) }) // ends with Close
@@ -70,37 +70,39 @@ func Serve(r *sim.Runtime, o Options) (*Face, error) {
 
 // Close removes the socket and cuts every connection, as the end of a runtime
 // does.
-func (f *Face) Close() {
+func (f *Server) Close() {
 	f.server.Stop()
 	f.served.Wait()
 }
 
 // Lists counts how often the containers were listed.
-func (f *Face) Lists() int64 { return f.lists.Load() }
+func (f *Server) Lists() int64 { return f.lists.Load() }
 
 // Updates counts how often resources were to be updated.
-func (f *Face) Updates() int64 { return f.updates.Load() }
+func (f *Server) Updates() int64 { return f.updates.Load() }
 
-// events reports whether this containerd tells events.
-func (f *Face) events() bool { return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6") }
+// events reports whether this containerd reports events.
+func (f *Server) events() bool {
+	return !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.6")
+}
 
 // tells reports whether a plain status has a container's resources.
-func (f *Face) tells() bool {
+func (f *Server) tells() bool {
 	return f.name() != "containerd" || !strings.HasPrefix(strings.TrimPrefix(f.o.Version, "v"), "1.")
 }
 
 // name is how it calls itself.
-func (f *Face) name() string { return cmp.Or(f.r.Kind().Name, "containerd") }
+func (f *Server) name() string { return cmp.Or(f.r.Kind().Name, "containerd") }
 
 // made notes that a pod or container came to be now. Those from before are
 // older than anything.
-func (f *Face) made(id string) {
+func (f *Server) made(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.born[id] = time.Now().UnixNano()
 }
 
-func (f *Face) createdAt(id string, number int) int64 {
+func (f *Server) createdAt(id string, number int) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if at, known := f.born[id]; known {
@@ -109,13 +111,13 @@ func (f *Face) createdAt(id string, number int) int64 {
 	return int64(number) * int64(time.Second)
 }
 
-// Version tells who it is.
-func (f *Face) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+// Version reports who it is.
+func (f *Server) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
 	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: f.name(), RuntimeVersion: f.o.Version, RuntimeApiVersion: "v1"}, nil
 }
 
-// Status tells that it is ready.
-func (f *Face) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
+// Status reports that it is ready.
+func (f *Server) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
 	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
 		{Type: cri.RuntimeReady, Status: true}, {Type: cri.NetworkReady, Status: true},
 	}}}, nil
@@ -126,7 +128,7 @@ func (f *Face) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse,
 const queued = 1000
 
 // GetContainerEvents streams what happens from now on to each who asks.
-func (f *Face) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
+func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
 	if !f.events() {
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
 	}
@@ -155,7 +157,7 @@ func (f *Face) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService
 }
 
 // tell sends an event to everybody who listens.
-func (f *Face) tell(kind cri.ContainerEventType, id string, p *sim.Sandbox) {
+func (f *Server) tell(kind cri.ContainerEventType, id string, p *sim.Sandbox) {
 	e := &cri.ContainerEventResponse{
 		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: f.podStatus(p),
 	}
