@@ -44,7 +44,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 	return cmd
 }
 
-// onTerminal runs f while the terminal hands on each key, and restores the terminal.
+// onTerminal runs f while the terminal passes on each key, and restores the terminal.
 func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.TerminalSizeQueue) error) error {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {

@@ -77,7 +77,7 @@ force.`,
 	cmd.Flags().BoolVar(&sources, "sources", false, "name for each key what set it; without a file, of the running agent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if sources && len(args) == 0 {
-			return asking(cmd.Context(), *socket, func(c *status.Client) error {
+			return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 				all, err := c.Config(cmd.Context())
 				if err != nil {
 					return err

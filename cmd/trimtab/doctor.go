@@ -61,7 +61,7 @@ node's root directory and name it with --host-root; $TRIMTAB_CONFIG does not cou
 
 // askStatus asks the agent at socket for its state.
 func askStatus(ctx context.Context, socket string) (n api.Node, err error) {
-	err = asking(ctx, socket, func(c *status.Client) error {
+	err = withClient(ctx, socket, func(c *status.Client) error {
 		n, err = c.Status(ctx)
 		return err
 	})

@@ -44,7 +44,7 @@ one event, with -o yaml each document.`,
 				return writeEvent(cmd, append([]byte("---\n"), b...), err)
 			}
 		}
-		return asking(cmd.Context(), *socket, func(c *status.Client) error {
+		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			return c.Events(cmd.Context(), *since, *follow, show)
 		})
 	}

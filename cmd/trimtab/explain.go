@@ -28,7 +28,7 @@ Annotations that could not be read are listed with key, value and reason.`,
 		if err != nil {
 			return err
 		}
-		return asking(cmd.Context(), *socket, func(c *status.Client) error {
+		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			found, err := c.Explain(cmd.Context(), namespace, pod, container)
 			if err != nil {
 				return err

@@ -47,7 +47,7 @@ func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, contex
 		if err != nil {
 			return &misuse{fmt.Errorf("%s: %w", arg, err)}
 		}
-		return asking(cmd.Context(), *socket, func(c *status.Client) error {
+		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			o, err := ask(c, cmd.Context(), text)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)

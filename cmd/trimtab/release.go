@@ -45,7 +45,7 @@ it again to try again.`,
 			return err
 		}
 		var r api.Released
-		err = asking(cmd.Context(), *socket, func(client *status.Client) error {
+		err = withClient(cmd.Context(), *socket, func(client *status.Client) error {
 			r, err = client.Release(cmd.Context())
 			return err
 		})

@@ -29,7 +29,7 @@ was refused and values that could not be applied are named here first.`,
 	var svg string
 	addPicture(cmd, &svg)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return asking(cmd.Context(), *socket, func(c *status.Client) error {
+		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			n, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -68,8 +68,8 @@ func picture(file string, n api.Node) error {
 	return nil
 }
 
-// asking calls f with a client of the agent at socket.
-func asking(ctx context.Context, socket string, f func(*status.Client) error) error {
+// withClient calls f with a client of the agent at socket.
+func withClient(ctx context.Context, socket string, f func(*status.Client) error) error {
 	c, err := status.Dial(ctx, socket)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ Without a terminal, or with --once, it reads twice and prints one picture.`,
 		if *every < 100*time.Millisecond {
 			return &misuse{fmt.Errorf("--every %v: want 100ms or more", *every)}
 		}
-		return asking(cmd.Context(), *socket, func(c *status.Client) error {
+		return withClient(cmd.Context(), *socket, func(c *status.Client) error {
 			out := cmd.OutOrStdout()
 			ask := func(ctx context.Context) (api.Node, error) { return c.Status(ctx) }
 			m := top.New(cmd.Context(), ask, os.DirFS("/proc"), *every, colors(out))

@@ -34,7 +34,7 @@ type merged struct {
 	// stays so.
 	applyAbove func(config.Config) error
 	save       func([]byte) error // nil if nothing is kept
-	// report is told why what the API server has is not in force, and nil when it is
+	// report is called with the reason why what the API server has is not in force, and nil when it is
 	// again.
 	report func(error)
 

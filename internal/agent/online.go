@@ -29,7 +29,7 @@ type hardware struct {
 	settings *settings
 }
 
-// watch decides everything anew when CPUs or memory go offline or come back, until
+// watch decides everything again when CPUs or memory go offline or come back, until
 // ctx ends.
 func (h hardware) watch(ctx context.Context) {
 	tick := time.NewTicker(cpuPollInterval)

@@ -77,7 +77,7 @@ func (o *originals) Append(lines []byte) error {
 	return err
 }
 
-// Replace writes the file anew, beside the old one.
+// Replace writes the file again, beside the old one.
 func (o *originals) Replace(lines []byte) error {
 	err := o.Lines.Replace(lines)
 	o.report(err)

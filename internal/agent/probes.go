@@ -38,7 +38,7 @@ func (s *settings) hooks() []api.Hook {
 // hook can take effect.
 const probeInterval = 10 * time.Second
 
-// probeAgain makes the hooks anew once a probe has an answer that it lacked at the
+// probeAgain makes the hooks again once a probe has an answer that it lacked at the
 // start, because the node had no cgroups of pods yet.
 func (s *settings) probeAgain(ctx context.Context) {
 	tick := time.NewTicker(probeInterval)

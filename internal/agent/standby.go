@@ -144,7 +144,7 @@ func (n *neighbour) open(ctx context.Context) {
 }
 
 // serve answers at the status socket until ctx ends. While another agent serves it,
-// it waits. If it cannot be opened, or accepting fails (as it does for good if the
+// it waits. If it cannot be opened, or accepting fails (as it does permanently if the
 // kernel has no memory for a moment), it is opened again: a node without a status
 // socket still needs its QoS.
 func (n *neighbour) serve(ctx context.Context, source status.Source) {

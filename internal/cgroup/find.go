@@ -13,12 +13,12 @@ func (t *Tree) Gone(dir string) bool {
 	return !t.Has(dir) && t.Has(Top(dir))
 }
 
-// gauge is the controller whose hierarchy shows in version 1 what exists: runtimes
+// existence is the controller whose hierarchy shows in version 1 what exists: runtimes
 // make a cgroup there first.
-const gauge = "cpuset"
+const existence = "cpuset"
 
 // Has reports whether a cgroup exists.
-func (t *Tree) Has(dir string) bool { return t.Exists(dir, gauge) }
+func (t *Tree) Has(dir string) bool { return t.Exists(dir, existence) }
 
 // Top is the cgroup below the root that dir is in.
 func Top(dir string) string {
@@ -28,7 +28,7 @@ func Top(dir string) string {
 
 // Find returns where in a pod's cgroup that of a container is, by its id.
 func (t *Tree) Find(podDir, id string) (dir string, ok bool) {
-	names, err := t.Children(podDir, gauge)
+	names, err := t.Children(podDir, existence)
 	if err != nil {
 		return "", false
 	}
@@ -60,7 +60,7 @@ func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 }
 
 func (t *Tree) podBelow(above, uid string) (dir string, ok bool) {
-	names, err := t.Children(above, gauge)
+	names, err := t.Children(above, existence)
 	if err != nil {
 		return "", false
 	}

@@ -26,7 +26,7 @@ type setting struct {
 // Probe reports whether the kernel has a controller ("cpu") or a file, by its
 // version 2 name ("cpu.idle"). It only reads. A file can be looked for only in
 // a cgroup that has its controller, so on a node where nothing was started yet
-// the answer may be that nobody can tell.
+// the answer may be that it is unknown.
 func (t *Tree) Probe(feature string) lifecycle.Finding {
 	file, err := FeatureFile(feature, t.Version)
 	if errors.Is(err, errors.ErrUnsupported) {

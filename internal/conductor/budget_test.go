@@ -18,7 +18,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/kubelet"
 )
 
-// patient is a carrier whose runtime waits so long.
+// patient is a carrier whose runtime has this request timeout.
 type patient struct {
 	carrier
 

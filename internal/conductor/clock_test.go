@@ -148,7 +148,7 @@ func TestAlongThroughSteps(t *testing.T) {
 }
 
 // TestSweepThroughSteps steps the wall clock while an owner's end is not told, with
-// an update that waits: its CPUs are free soon all the same.
+// an update that waits: its CPUs are free soon nevertheless.
 func TestSweepThroughSteps(t *testing.T) {
 	t.Parallel()
 	for _, step := range wallSteps {

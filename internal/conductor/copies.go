@@ -38,7 +38,7 @@ func (c *Conductor) sendDue(ctx context.Context) {
 func (n *node) copyDue(idle time.Duration) bool {
 	to := n.connected().from
 	if to == nil || len(n.queue.Waiting) == 0 {
-		return false // until one is added, or a runtime attaches
+		return false // until an outdated copy is added, or a runtime attaches
 	}
 	wait := n.queue.Wait(idle, to.Capabilities().Piggybacks)
 	if wait > 0 {

@@ -183,7 +183,7 @@ func TestUpdateStoredLate(t *testing.T) {
 	}
 }
 
-// TestOvertakenUpdate: while an update is under way, the container is decided anew,
+// TestOvertakenUpdate: while an update is under way, the container is decided again,
 // and what is decided is what the copy had before. The update is undone, in the copy
 // and in the kernel, where the runtime has written it as well.
 func TestOvertakenUpdate(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 // TestDisowned plays what once moved a container at a restart: a configuration
 // takes one of its CPUs, another pod comes to own the other, and both are free
-// again when the agent starts anew.
+// again when the agent starts again.
 func TestDisowned(t *testing.T) {
 	t.Parallel()
 	for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {

@@ -33,7 +33,7 @@ func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.
 	return o, err
 }
 
-// Inform decides pods anew whose specs or grants became known or changed: the
+// Inform decides pods again whose specs or grants became known or changed: the
 // kernel at once, the runtime's copies later. It skips pods that no runtime
 // reported.
 func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }

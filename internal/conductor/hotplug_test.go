@@ -89,7 +89,7 @@ func TestHotUnplug(t *testing.T) {
 			mo.online()
 			if v == cgroup.V2 {
 				check("with all", "2-3", "0-1,4-7")
-			} else { // version 1 took the CPUs out of the cgroups above for good: nobody can have them, and that is reported
+			} else { // version 1 took the CPUs out of the cgroups above permanently: nobody can have them, and that is reported
 				check("with all", "2", "0-1,4-6")
 				told, _ := nodeview.Explain(mo.con, "default", owner.pod.Name, "db")
 				away := func(q lifecycle.Problem) bool {
@@ -149,7 +149,7 @@ func (mo *model) checkOnline(offline []int) {
 
 // TestPoolsHotUnplug plays random histories during which CPUs go offline and come
 // back. Owners keep what is left, and have everything again in the end, whether or
-// not the agent is started anew while CPUs are away and after that.
+// not the agent is started again while CPUs are away and after that.
 func TestPoolsHotUnplug(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -298,9 +298,9 @@ func (mo *model) resized() []int {
 	var all []int
 	for _, c := range mo.live() {
 		_, record, _ := strings.Cut(c.Annotations[conductor.RecordKey], `"cpus":"`)
-		born, _, _ := strings.Cut(record, `"`)
-		if owns := mo.ownedBy(c); owns != "" && owns != born {
-			all = append(append(all, idsOf(owns)...), idsOf(born)...)
+		initial, _, _ := strings.Cut(record, `"`)
+		if owns := mo.ownedBy(c); owns != "" && owns != initial {
+			all = append(append(all, idsOf(owns)...), idsOf(initial)...)
 		}
 	}
 	return all

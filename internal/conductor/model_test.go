@@ -47,7 +47,7 @@ type model struct {
 	journal *memory // what was there before, over restarts; nil for none
 	log     io.Writer
 	from    conductor.Carrier
-	// foreign: it is the runtime that writes, which an attachment beside it
+	// foreign: it is the runtime that writes, which an attachment next to it
 	// cannot forestall. It is judged when the agent was told of it.
 	foreign bool
 	// dress makes a pod of the policy pools of a plain one; nil where that is

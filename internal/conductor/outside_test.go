@@ -192,7 +192,7 @@ func TestOwnedCPUsStayOwned(t *testing.T) {
 }
 
 // TestUpdatesAndAnswers: an update is asked about with what stands; what it asks
-// for anew counts, unless it is answered again.
+// for again counts, unless it is answered again.
 func TestUpdatesAndAnswers(t *testing.T) {
 	t.Parallel()
 	again := false

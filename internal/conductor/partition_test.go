@@ -147,7 +147,7 @@ func (mo *model) checkUnparted() {
 }
 
 // TestPartitionsRefused has the kernel refuse some of what makes partitions, or
-// all: I1 and I2 hold at every write all the same, and when the kernel refuses nothing any more a restart makes every partition.
+// all: I1 and I2 hold at every write nevertheless, and when the kernel refuses nothing any more a restart makes every partition.
 func TestPartitionsRefused(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

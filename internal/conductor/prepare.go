@@ -46,7 +46,7 @@ func (n *node) route(w *work) {
 	}
 }
 
-// routeChanged routes the values of a container that was decided anew; reported is
+// routeChanged routes the values of a container that was decided again; reported is
 // how a Synchronize describes it.
 func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.Container) {
 	kind := w.done.Event.Kind

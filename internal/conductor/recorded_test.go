@@ -220,7 +220,7 @@ func playBlurred(tr *tracked, r *rand.Rand) {
 	mo.restart()
 }
 
-// playHotplug has CPUs go and come back, and the agent start anew between.
+// playHotplug has CPUs go and come back, and the agent start again between.
 func playHotplug(tr *tracked, r *rand.Rand) {
 	mo := tr.mo
 	playSteps(tr, r)

@@ -46,7 +46,7 @@ func unite(a, b map[string]string) map[string]string {
 }
 
 // TestRecoveredAlike plays random histories on random machines. An agent that is
-// started anew with its checkpoint, or with the runtime's records alone, is the same
+// started again with its checkpoint, or with the runtime's records alone, is the same
 // as the one that saw everything.
 func TestRecoveredAlike(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type asks struct {
 	name        string
 	labels      map[string]string
 	annotations func(i int) map[string]string
-	// one: several would be one pool, and pay for its CPUs together.
+	// one: only one such pod runs, since several would form one pool and be charged for its CPUs together.
 	one bool
 }
 

@@ -49,12 +49,12 @@ type unplugged struct {
 	offline []int
 	follow  bool // the runtime's copies are brought in line after each step
 	step    string
-	// born is with how many CPUs the owner's container was created. excused: it may
+	// initial is with how many CPUs the owner's container was created. excused: it may
 	// have another number than it is due, if that is told.
-	// bornWith are the CPUs that its record names.
-	born     int
-	bornWith []int
-	excused  bool
+	// initialCPUs are the CPUs that its record names.
+	initial     int
+	initialCPUs []int
+	excused     bool
 }
 
 func newUnplugged(t *testing.T, v cgroup.Version, kind ownerKind) *unplugged {
@@ -191,11 +191,11 @@ func (u *unplugged) host() {
 	now.Reclaimed = now.Shared
 }
 
-// restart starts the agent anew: it reads the machine as it is.
+// restart starts the agent again: it reads the machine as it is.
 func (u *unplugged) restart(saved bool) {
 	mo := u.mo
 	// Which CPUs a resize gave is known to nobody any more.
-	u.excused = u.excused || !saved && u.due[u.owner.pod] != u.born && len(u.offline) > 0
+	u.excused = u.excused || !saved && u.due[u.owner.pod] != u.initial && len(u.offline) > 0
 	forgets := !saved && (u.gaveUp() || u.grew())
 	mo.machine = found(u.offline)
 	u.host()
@@ -227,7 +227,7 @@ func (u *unplugged) gaveUp() bool {
 func (u *unplugged) grew() bool {
 	cpus, away := u.granted()
 	return len(cpus) == 0 && slices.ContainsFunc(away, func(id int) bool {
-		return !slices.Contains(u.offline, id) && !slices.Contains(u.bornWith, id)
+		return !slices.Contains(u.offline, id) && !slices.Contains(u.initialCPUs, id)
 	})
 }
 
@@ -241,7 +241,7 @@ func (u *unplugged) granted() (cpus, away []int) {
 	return nil, nil
 }
 
-// onMeanwhile starts the agent anew after all CPUs came back.
+// onMeanwhile starts the agent again after all CPUs came back.
 func (u *unplugged) onMeanwhile(saved bool) {
 	mo := u.mo
 	// Neither record nor kernel report a CPU that came back from one that was given up.
@@ -273,7 +273,7 @@ func found(offline []int) *topology.Machine {
 	return m
 }
 
-// resync is a runtime that was restarted: the agent is notified of everything anew.
+// resync is a runtime that was restarted: the agent is notified of everything again.
 func (u *unplugged) resync() {
 	before := u.mo.cpusets()
 	u.mo.handle(u.mo.everything())
@@ -297,7 +297,7 @@ func (u *unplugged) recreate() {
 // created notes what the record of the owner's container has.
 func (u *unplugged) created(cpus int) {
 	has, away := u.granted()
-	u.born, u.bornWith = cpus, append(has, away...)
+	u.initial, u.initialCPUs = cpus, append(has, away...)
 }
 
 func (u *unplugged) resize(by int) {

@@ -22,7 +22,7 @@ type blurred struct {
 
 // blur takes from a Synchronize what a runtime does not say of those, as the
 // attachments report it: NRI reports all or nothing, a proxy's records are in the
-// runtime's list, and those of an attachment beside it are in the checkpoint alone.
+// runtime's list, and those of an attachment next to it are in the checkpoint alone.
 func (b *blurred) blur(mo *model) func(ev *lifecycle.Event) {
 	return func(ev *lifecycle.Event) {
 		for _, p := range ev.Pods {
@@ -75,7 +75,7 @@ func (mo *model) owners() map[string]bool {
 }
 
 // TestUnread plays random histories; then an agent starts at a runtime that cannot
-// describe some of what it lists. What those own is theirs all the same, nobody else
+// describe some of what it lists. What those own is theirs nevertheless, nobody else
 // is given it by what comes meanwhile, all others are decided as ever, and when they
 // can be read nothing moves.
 func TestUnread(t *testing.T) {

@@ -233,7 +233,7 @@ type KubeletClient struct {
 	// read-only port, "http://127.0.0.1:10255", on this machine alone. Empty, it
 	// is not asked.
 	URL string `json:"url" check:"kubelet URL"`
-	// TokenFile holds a bearer token for the kubelet. It is read anew for each
+	// TokenFile holds a bearer token for the kubelet. It is read again for each
 	// question, and sent by https only.
 	TokenFile string `json:"tokenFile" check:"path or empty"`
 	// CAFile holds the certificates that the kubelet's is checked against; empty
@@ -324,7 +324,7 @@ type Keeper struct {
 	// GiveUpAfter is how often within a minute the agent repairs one file that
 	// another program writes. After that it leaves the file to that program and
 	// reports it, until it decides another value for it, the configuration of the
-	// keeper changes or the agent starts anew. It never leaves lists of CPUs and
+	// keeper changes or the agent starts again. It never leaves lists of CPUs and
 	// memory nodes, and partitions, to others, as they keep containers apart: it
 	// repairs them less often, every 10 s at last, and reports it. 0 never gives up,
 	// nor slows down.

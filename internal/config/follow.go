@@ -22,7 +22,7 @@ const (
 	recheck = 10 * time.Second
 )
 
-// A Follower hands on every new configuration a file holds.
+// A Follower passes on every new configuration a file holds.
 type Follower struct {
 	File string
 	// InForce is the configuration loaded from File before following it. Nil,

@@ -130,7 +130,7 @@ func (m *merging) header(layer string, line int, lines map[string]int) {
 	m.config.APIVersion, m.config.Kind = APIVersion, Kind
 }
 
-// replace notes where a key was set last. A list that is set anew has nothing of the
+// replace notes where a key was set last. A list that is set again has nothing of the
 // places of the one before.
 func (m *merging) replace(path string, at place) {
 	if !strings.HasSuffix(path, "]") {

@@ -10,7 +10,7 @@ import (
 )
 
 // besideOwner is a pod that was refused its CPUs, and came to own them when one of its
-// containers was created anew.
+// containers was created again.
 type besideOwner struct {
 	t    *testing.T
 	m    *topology.Machine
@@ -98,7 +98,7 @@ func TestResizeBesideOwner(t *testing.T) {
 	}
 }
 
-// TestResizeBesideEnded: the owner has ended meanwhile, and is created anew.
+// TestResizeBesideEnded: the owner has ended meanwhile, and is created again.
 func TestResizeBesideEnded(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -121,7 +121,7 @@ func TestResizeBesideEnded(t *testing.T) {
 	}
 }
 
-// TestCreatedAnewBesideOwner: a container that ran in a pool is created anew beside the
+// TestCreatedAnewBesideOwner: a container that ran in a pool is created again beside the
 // owner, and has what its pod owns.
 func TestCreatedAnewBesideOwner(t *testing.T) {
 	t.Run("with less", func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestCreatedAnewBesideOwner(t *testing.T) {
 }
 
 // TestRefusedResizedAnew: a pod was refused, and resized to less; the agent restarts, and
-// is given the pod as it was made. Its container is created anew, and has what it pays for.
+// is given the pod as it was made. Its container is created again, and has what it pays for.
 func TestRefusedResizedAnew(t *testing.T) {
 	m, p := t16(t, "2s x 2n x 2c x 2t, 8GiB/node")
 	first, less := asking{milli: 4000}.resources(), asking{milli: 2000}.resources()
@@ -156,7 +156,7 @@ func TestRefusedResizedAnew(t *testing.T) {
 		name    string
 		stamped *lifecycle.Resources
 		owns    int
-	}{{"its record tells what it asked for first", &first, 2}, {"no record of its creation", nil, 4}} {
+	}{{"its record has what it asked for first", &first, 2}, {"no record of its creation", nil, 4}} {
 		s := NewState(m, p)
 		pod := asking{name: "a", level: "LSR", milli: 4000}.pod()
 		main := &lifecycle.Container{ID: "a", PodID: pod.ID, Name: "c", Resources: less, State: lifecycle.StateRunning}

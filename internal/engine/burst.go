@@ -56,7 +56,7 @@ func (n *view) bursts(p *Pod) (sum int64) {
 	return sum
 }
 
-// recomputePod decides the pod's own values anew if its containers have other CPUs
+// recomputePod decides the pod's own values again if its containers have other CPUs
 // alone, or other bursts, than before. So the pod's burst has room for theirs, and
 // the kubelet may lower the pod's quota after its containers'.
 func (d *draft) recomputePod(podID string) {

@@ -91,7 +91,7 @@ func (w *Wish) steps() []lifecycle.Event {
 	return steps
 }
 
-// Reconfigure decides all containers anew under another policy, and changes the
+// Reconfigure decides all containers again under another policy, and changes the
 // state: call it on a Copy.
 func (s *State) Reconfigure(p Policy) {
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Configure}, Facts{Policy: &p}))

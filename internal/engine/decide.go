@@ -190,7 +190,7 @@ func (d *draft) runPod(pod *lifecycle.Pod) {
 }
 
 // updatePod applies the kubelet's new request for the pod. Runtimes send the old
-// pod and the new request beside it.
+// pod and the new request next to it.
 func (d *draft) updatePod(ev *lifecycle.Event) {
 	pod := *ev.Pod
 	if ev.Requested != nil {
@@ -239,7 +239,7 @@ func PodPristine(p *lifecycle.Pod) *lifecycle.Resources {
 	return cmp.Or(p.Resources, &lifecycle.Resources{})
 }
 
-// create decides a container anew. A repeated event gives the same answer.
+// create decides a container again. A repeated event gives the same answer.
 func (d *draft) create(reported *lifecycle.Container, life lifecycle.State) {
 	pod := d.plan.Pod
 	c := &Container{

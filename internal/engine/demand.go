@@ -65,7 +65,7 @@ func (n *view) layout(more *Container) *placement.Layout {
 		return n.base.layout
 	}
 	// A CPU that is reserved for its owner may be online: cgroup version 1 removes
-	// a CPU that was offline from all cgroups for good. No pool is sized with it
+	// a CPU that was offline from all cgroups permanently. No pool is sized with it
 	// then, as no container there could use it.
 	demand := placement.Demand{Owned: n.ledger.Held().And(n.policy.Pools.Online), Lent: n.ledger.Lent()}
 	if needs := n.needs(more); needs != nil {

@@ -46,7 +46,7 @@ func (d *draft) decidePod(p *Pod) {
 	p.Found = finding(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
-// inform decides a pod anew whose spec became known, and those of its containers
+// inform decides a pod again whose spec became known, and those of its containers
 // that the spec affects. No decision on CPUs depends on it. A spec that changes nothing
 // leaves an empty plan.
 func (d *draft) inform(pod *lifecycle.Pod) {

@@ -112,7 +112,7 @@ func (d *draft) regrant() {
 	}
 }
 
-// seatAnew places those containers anew that share a pool and meet a condition.
+// seatAnew places those containers again that share a pool and meet a condition.
 func (d *draft) seatAnew(due func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.order) {
 		c := d.n.container(id)

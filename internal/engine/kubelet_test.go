@@ -15,9 +15,9 @@ import (
 )
 
 // TestKubeletsMemory: a container that the kubelet's memory manager bound to memory
-// nodes keeps them, where the kubelet has the say: neither are those of its pool
+// nodes keeps them, where the kubelet decides: neither are those of its pool
 // decided for it, though the runtime's request tells none, nor those that a hook
-// server wants, and its pool is on one of them. What the API reported while the agent has the say counts for nothing.
+// server wants, and its pool is on one of them. What the API reported while the agent decides counts for nothing.
 func TestKubeletsMemory(t *testing.T) {
 	m, err := describe.Parse("1s x 2n x 2c, 1GiB/node")
 	if err != nil {

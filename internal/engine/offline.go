@@ -14,7 +14,7 @@ import (
 
 // reach are the CPUs that containers of a pod can use now: those that are online
 // and in its cgroup. Cgroup version 1 removes a CPU that goes offline from cgroups
-// for good.
+// permanently.
 func (n *view) reach(p *Pod) topology.Set {
 	return p.and(n.machine.Online())
 }
@@ -25,7 +25,7 @@ func (n *view) heldBy(p *Pod) topology.Set {
 	return n.ledger.OfPod(p.Pod.UID).Union(n.ledger.KeptOfPod(p.Pod.UID))
 }
 
-// missing are the CPUs that an owner cannot use. A container that is created anew
+// missing are the CPUs that an owner cannot use. A container that is created again
 // has the CPUs of its pod, or of its earlier attempt.
 func (s *seating) missing() topology.Set {
 	own := s.c.Stamp.CPUs.Union(s.n.ledger.Kept(s.c.Key))
@@ -35,7 +35,7 @@ func (s *seating) missing() topology.Set {
 	return own.Minus(s.n.reach(s.p))
 }
 
-// waitOnCreate makes a container that is created anew wait for its pod's CPUs if it
+// waitOnCreate makes a container that is created again wait for its pod's CPUs if it
 // can use none of them; it gets them when they are back.
 func (s *seating) waitOnCreate() bool {
 	away := s.missing()

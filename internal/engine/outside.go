@@ -85,7 +85,7 @@ func (l *layer) lay(v lifecycle.Value) {
 }
 
 // Standing are the earlier values that an update does not mention. What an update
-// requests anew counts, unless a hook server answers otherwise again.
+// requests again counts, unless a hook server answers otherwise again.
 func Standing(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have

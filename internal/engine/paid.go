@@ -163,7 +163,7 @@ func (n *view) stillPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 }
 
 // revoke ends what a container of a pod owns because it no longer pays for it.
-// reseatRevoked places its live attempts anew.
+// reseatRevoked places its live attempts again.
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
@@ -177,8 +177,8 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 	}
 }
 
-// reseatRevoked places the containers of a pod anew whose CPUs were revoked, except
-// the one that the event is about, and decides the pod's own values anew.
+// reseatRevoked places the containers of a pod again whose CPUs were revoked, except
+// the one that the event is about, and decides the pod's own values again.
 func (d *draft) reseatRevoked(podID string, about *Container) {
 	for _, c := range d.n.containersOf(podID) {
 		if (about == nil || c.ID != about.ID) && c.Alive() && c.Seat.Seat == (placement.Seat{}) && c.Stamp.CPUs.Empty() {

@@ -70,12 +70,12 @@ type Plan struct {
 	Container *Container
 	// Pod is the event's pod, as it will be.
 	Pod *Pod
-	// Changed are ids of containers decided anew by this event, sorted.
+	// Changed are ids of containers decided again by this event, sorted.
 	Changed []string
 	// Reseated are those of them that the event is not about, and whose CPUs it
 	// changes.
 	Reseated []string
-	// ChangedPods are ids of sandboxes decided anew, sorted.
+	// ChangedPods are ids of sandboxes decided again, sorted.
 	ChangedPods []string
 	// Gone are ids of containers whose state can be dropped.
 	Gone []string

@@ -214,7 +214,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "shared", memory: numaBound, milli: 2000, cpus: "4,12", mems: "2"},
 			{name: "b", level: "shared", memory: numaBound, milli: 2000, cpus: "6,14", mems: "3"},
 			{name: "c", level: "shared", memory: numaBound, cpu: `{"cpuset_pool":"x"}`, milli: 2000, cpus: "1,9", mems: "0"},
-			{name: "d", level: "shared", memory: numaBound, milli: 4000, cpus: "3,8,10-11", problem: "no NUMA node has room for 4000 milli-CPUs more"},
+			{name: "d", level: "shared", memory: numaBound, milli: 4000, cpus: "3,8,10-11", problem: "no NUMA node has 4000 milli-CPUs left"},
 			{name: "e", level: "shared", memory: numaBound, milli: 1000, more: map[string]string{intent.KatalystBindResult: "3"}, cpus: "6-7,14", mems: "3"},
 		}},
 		{name: "shared and alone on a node", pods: []asking{

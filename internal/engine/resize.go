@@ -29,7 +29,7 @@ type resize struct {
 	// all: the pod's containers own the same CPUs.
 	all bool
 	// revoked: containers no longer own what they do not pay for, and are not
-	// placed anew yet.
+	// placed again yet.
 	revoked bool
 }
 
@@ -91,7 +91,7 @@ func (s *seating) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (
 	case n == all.Len() || numa.Exclusive && n > 0 && n < all.Len():
 		return have, nil
 	case numa.Exclusive:
-		return have, errors.New("whole NUMA nodes are taken when a container is created")
+		return have, errors.New("whole NUMA nodes are chosen only when a container is created")
 	case n > all.Len() && have.Empty():
 		return have, errors.New("those it owns are offline, and more are chosen beside them alone")
 	case n > all.Len():
@@ -266,7 +266,7 @@ func (n *view) holds(c *Container) bool {
 
 // resizeFromOther adapts what the containers of a pod own together to the request of
 // another container of it that owns nothing itself: its creation was refused, and
-// the others were created anew since. It pays for their CPUs as they do.
+// the others were created again since. It pays for their CPUs as they do.
 func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if r.measured || !r.less && !r.more || !d.n.ownsAsOne(d.n.pod(c.PodID)) {
 		return
@@ -288,7 +288,7 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 }
 
 // resizeEndedOwner does the same if no live container of the pod owns its CPUs: those
-// that are created anew get the CPUs that the pod owns then.
+// that are created again get the CPUs that the pod owns then.
 func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
@@ -365,7 +365,7 @@ func (s *seating) createdAnew() bool {
 	return true
 }
 
-// ownedBefore returns the grant of a container that is created anew: that of its
+// ownedBefore returns the grant of a container that is created again: that of its
 // earlier attempt, or of other containers of its pod if they own as one. If one of
 // these grants has a refused resize, it returns that one.
 func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns bool) {

@@ -49,7 +49,7 @@ func TestResize(t *testing.T) {
 		},
 		{name: "whole NUMA nodes", pod: asking{level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, cpus: "4-5,12-13"}, asks: []ask{
 			{milli: 1000, cpus: "4-5,12-13"}, {milli: 4000, cpus: "4-5,12-13"},
-			{milli: 5000, cpus: "4-5,12-13", problem: "it asks for 5 CPUs now and owns 4: whole NUMA nodes are taken when a container is created"},
+			{milli: 5000, cpus: "4-5,12-13", problem: "it asks for 5 CPUs now and owns 4: whole NUMA nodes are chosen only when a container is created"},
 		}},
 		{name: "evenly", pod: asking{level: "dedicated", memory: numaBound, cpu: even, milli: 2000, cpus: "8,10"}, asks: []ask{
 			{milli: 3000, cpus: "8,10", problem: "1 CPUs cannot be divided evenly over 2 NUMA nodes"},
@@ -124,7 +124,7 @@ func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
 }
 
 // TestResizeAfterAnEnd: a container that had ended at a Synchronize counts for its pod,
-// which is charged for it, and no more once it was created anew.
+// which is charged for it, and no more once it was created again.
 func TestResizeAfterAnEnd(t *testing.T) {
 	for _, tc := range []struct {
 		anew bool

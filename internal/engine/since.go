@@ -75,7 +75,7 @@ func (b *recovery) endedParts(podID string) map[string]*lifecycle.Resources {
 }
 
 // endedSum adds up the requests of a pod's ended containers that were not created
-// anew since.
+// again since.
 func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	if len(p.ended) == 0 {
 		return &lifecycle.Resources{}
@@ -146,21 +146,21 @@ func (b *recovery) paidSince(reported *lifecycle.Container, rec *Record) {
 // and the kernel has those that were not given up since.
 func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
-	t := traces{machine: b.n.machine, online: b.n.reach(b.p), born: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
+	t := traces{machine: b.n.machine, online: b.n.reach(b.p), recorded: b.n.machine.PlacesOf(rec.CPUs), copied: b.n.machine.PlacesOf(is.CPUs)}
 	list, read := b.facts.Kernel[reported.ID]
 	t.runs = b.n.machine.OnlineOf(list)
-	if is.Quota.V > 0 && was.Quota.V > 0 && b.lifts(t.born) {
+	if is.Quota.V > 0 && was.Quota.V > 0 && b.lifts(t.recorded) {
 		if t.copied = (topology.Set{}); read && list == "" { // it has its pool's CPUs
 			t.runs = t.online
 		}
 	}
-	if rec.Late || t.born.Empty() || b.p.Intent.CPUs.Said() || t.same() && t.online.Contains(t.born) {
+	if rec.Late || t.recorded.Empty() || b.p.Intent.CPUs.Said() || t.same() && t.online.Contains(t.recorded) {
 		return rec.CPUs
 	}
 	t.lifted = is.Quota.V < 0 && was.Quota.V > 0 && !t.copied.Empty()
 	asks := b.p.unlifted(&reported.Resources)
 	t.asked = b.asksByNow(&asks)
-	t.due = dueBy(t.asked, is.Shares.V != was.Shares.V, t.born.Len())
+	t.due = dueBy(t.asked, is.Shares.V != was.Shares.V, t.recorded.Len())
 	t.held, t.whole = b.n.machine.PlacesOf(b.facts.Grants[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
 	return t.owned(rec.CPUs, is.CPUs)
 }
@@ -168,10 +168,10 @@ func (b *recovery) resizedSince(reported *lifecycle.Container, rec *Record) stri
 // traces are the sources that show which CPUs a container owns now.
 type traces struct {
 	machine *topology.Machine
-	// born are the CPUs in its record, copied those in the runtime's copy, runs
+	// recorded are the CPUs in its record, copied those in the runtime's copy, runs
 	// those the kernel gives it; online those it could use; held those its pod is
 	// known to own.
-	born, copied, runs, online, held topology.Set
+	recorded, copied, runs, online, held topology.Set
 	// lifted: the copy lacks the requested quota, as an owner's does.
 	lifted bool
 	// whole: it owns NUMA nodes as a whole.
@@ -184,22 +184,22 @@ type traces struct {
 
 // same reports whether copy and kernel have only CPUs of the record.
 func (t *traces) same() bool {
-	was, is := t.born.And(t.online), t.copied.And(t.online)
-	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.born.Contains(t.copied)
+	was, is := t.recorded.And(t.online), t.copied.And(t.online)
+	return (is.Empty() || is == was) && (t.runs.Empty() || t.runs == was) && t.recorded.Contains(t.copied)
 }
 
 // owned returns the CPUs that a container owns: those of its record, those of its
 // copy, or those that follow from both.
 func (t *traces) owned(record, copied string) string {
-	was, is, same := t.born.And(t.online), t.copied.And(t.online), t.same()
-	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.born.Contains(t.runs)) {
+	was, is, same := t.recorded.And(t.online), t.copied.And(t.online), t.same()
+	if !t.lifted && (was.Empty() || t.copied.Empty() && !t.recorded.Contains(t.runs)) {
 		return t.inPool(record)
 	}
 	if !t.copied.Empty() && !t.copied.Contains(t.runs) && (is.Empty() || !t.runs.Contains(is)) {
 		t.runs = topology.Set{}
 	}
-	whole := t.due == 0 || t.due >= t.born.Len() || t.whole
-	if same && whole || t.held.Contains(t.born) && was.Contains(t.runs.Union(is)) {
+	whole := t.due == 0 || t.due >= t.recorded.Len() || t.whole
+	if same && whole || t.held.Contains(t.recorded) && was.Contains(t.runs.Union(is)) {
 		// It runs on a part of its known CPUs: no agent ran when the others came
 		// online again.
 		return record
@@ -209,7 +209,7 @@ func (t *traces) owned(record, copied string) string {
 		return t.machine.Format(running)
 	case !copies.Empty():
 		return t.machine.Format(copies)
-	case t.lifted && was.Empty() && t.due == t.born.Len() && t.born.Contains(t.copied):
+	case t.lifted && was.Empty() && t.due == t.recorded.Len() && t.recorded.Contains(t.copied):
 		// All its CPUs are offline, and it requests as many as its record has: it
 		// was created while some were offline, which its copy leaves out.
 		return record
@@ -226,7 +226,7 @@ func (t *traces) owned(record, copied string) string {
 // CPUs are offline. Whole NUMA nodes are more than it requests, and stay at a
 // shrink.
 func (t *traces) inPool(record string) string {
-	if away := t.born.Minus(t.online); !t.whole && t.due > 0 && t.due < t.born.Len() && t.due <= away.Len() {
+	if away := t.recorded.Minus(t.online); !t.whole && t.due > 0 && t.due < t.recorded.Len() && t.due <= away.Len() {
 		return t.machine.Format(first(away, t.due))
 	}
 	return record
@@ -235,14 +235,14 @@ func (t *traces) inPool(record string) string {
 // fits returns some CPUs with enough offline ones to make the requested number;
 // none if no number fits.
 func (t *traces) fits(has topology.Set) topology.Set {
-	away := t.born.Union(t.copied).Minus(t.online)
+	away := t.recorded.Union(t.copied).Minus(t.online)
 	switch both := has.Union(away); {
 	case has.Empty():
 	case slices.Contains(t.asked, has.Len()):
 		return has
 	case slices.Contains(t.asked, both.Len()):
 		return both
-	case t.due > has.Len() && t.due < both.Len() && t.born.Contains(has): // a shrink gives up those that are offline first
+	case t.due > has.Len() && t.due < both.Len() && t.recorded.Contains(has): // a shrink gives up those that are offline first
 		return has.Union(first(away, t.due-has.Len()))
 	}
 	return topology.Set{}
@@ -252,9 +252,9 @@ func (t *traces) fits(has topology.Set) topology.Set {
 // asksByNow: 0 if there is none. For a container that was not resized it is the number
 // at its creation, if that is a candidate, or else the first; for one that was resized,
 // the last.
-func dueBy(asked []int, resized bool, born int) int {
-	if !resized && slices.Contains(asked, born) {
-		return born
+func dueBy(asked []int, resized bool, recorded int) int {
+	if !resized && slices.Contains(asked, recorded) {
+		return recorded
 	}
 	n := 0
 	for _, a := range asked {

@@ -68,7 +68,7 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 	return live
 }
 
-// configure decides every live container anew under a new policy. Owners keep their
+// configure decides every live container again under a new policy. Owners keep their
 // CPUs unless the policy forbids it.
 func (d *draft) configure() {
 	if d.facts.Policy != nil {
@@ -108,7 +108,7 @@ func (d *draft) configure() {
 }
 
 // recordFor is what a live container's record would say now; nil if it owns nothing
-// and never did. Its key may own CPUs all the same: an earlier attempt that is
+// and never did. Its key may own CPUs nevertheless: an earlier attempt that is
 // still running did not get those of a later one.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// terms says by the policy how containers of a pod own CPUs: all the same, or each
+// terms says by the policy how containers of a pod own CPUs: nevertheless, or each
 // its own.
 func (n *view) terms(p *Pod) placement.Terms {
 	return n.policy.Placement.Terms(n.machine, placement.Subject{Intent: p.Intent})
@@ -98,7 +98,7 @@ func (s *seating) choose() (cpus topology.Set, key, why string, err error) {
 	}
 	if g, owns := s.n.ledger.Of(s.c.Key); owns {
 		cpus = g.CPUs
-		if s.resize != nil { // created anew, with less
+		if s.resize != nil { // created again, with less
 			cpus = s.resized(cpus)
 		}
 		return cpus, a.key, "chosen before", s.n.grantable(s.p, s.c.Key, cpus)

@@ -32,7 +32,7 @@ func TestTraces(t *testing.T) {
 		{name: "nothing tells", record: "2-3", runs: "2-3", asked: nil, want: "2-3"},
 	} {
 		got := (&traces{
-			machine: m, born: set(t, m, c.record), copied: m.OnlineOf(c.copied), runs: m.OnlineOf(c.runs),
+			machine: m, recorded: set(t, m, c.record), copied: m.OnlineOf(c.copied), runs: m.OnlineOf(c.runs),
 			online: m.Online().Minus(m.OnlineOf(c.offline)), held: m.OnlineOf(c.known), lifted: c.lifted, whole: c.whole, asked: c.asked, due: c.due,
 		}).owned(c.record, c.copied)
 		if got != c.want {

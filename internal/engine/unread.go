@@ -36,11 +36,11 @@ func (b *recovery) adoptUnread() *Record {
 // unreadSince returns the CPUs of an owner that is unread and may have been resized
 // after its record was written: those it runs on, if no other container runs there.
 func (b *recovery) unreadSince(rec *Record) string {
-	born, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
-	if rec.Late || born.Empty() || runs.Empty() || runs == born.And(b.n.machine.Online()) || b.n.listed == nil || !b.aloneOn(runs) {
+	recorded, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.Runs[b.c.ID])
+	if rec.Late || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listed == nil || !b.aloneOn(runs) {
 		return rec.CPUs
 	}
-	return b.n.machine.Format(runs.Union(born.Minus(b.n.machine.Online())))
+	return b.n.machine.Format(runs.Union(recorded.Minus(b.n.machine.Online())))
 }
 
 // unreadOwns reports whether a container of which little is known should count as
@@ -60,7 +60,7 @@ func (b *recovery) unreadOwns(has topology.Set) bool {
 	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.aloneOn(has)
 }
 
-// reread decides a container anew that the runtime describes again, as if it was
+// reread decides a container again that the runtime describes again, as if it was
 // found at the agent's start.
 func (d *draft) reread(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.Of(c.Key); owns {

@@ -8,7 +8,7 @@ import (
 )
 
 // readCgroups finds the cgroups of the event's pods, and reads the CPUs they allow.
-// CPUs that went offline may be gone from cgroups for good, or be back in them.
+// CPUs that went offline may be gone from cgroups permanently, or be back in them.
 func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)

@@ -33,7 +33,7 @@ type Options struct {
 	State      State
 	Signer     *record.Signer
 	Checkpoint *record.Checkpoint
-	// Renew decides a pod anew with its present facts.
+	// Renew decides a pod again with its present facts.
 	Renew func(pod *lifecycle.Pod)
 	// Fault counts a panic, by its hook; "" if no hook caused it.
 	Fault func(hook string)

@@ -26,7 +26,7 @@ type Specs interface {
 type Grants interface {
 	// Await returns when they are known, or cannot be in time, like that of Specs.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
-	// Invalidate makes a pod's grants be read anew: the known ones may be old.
+	// Invalidate makes a pod's grants be read again: the known ones may be old.
 	Invalidate(pod *lifecycle.Pod)
 	// Granted returns what is known at once, nil for nothing. It asks for what is
 	// not known, and Inform is called later.
@@ -50,7 +50,7 @@ func (g *Gatherer) granted(uid string) *lifecycle.KubeletGrants {
 }
 
 // awaitSpec waits for the spec of a new pod or container. If a pod lacks the spec
-// that is known now, it is decided anew before its container.
+// that is known now, it is decided again before its container.
 func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return false
@@ -79,7 +79,7 @@ func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 }
 
 // awaitGrants waits for the kubelet's grants to the event's pods. Pods whose CPUs
-// change by the answer are decided anew first: the event's container may have got
+// change by the answer are decided again first: the event's container may have got
 // them.
 func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *Gathered) (missing bool) {
 	var pods []*lifecycle.Pod
@@ -168,7 +168,7 @@ func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 		m.OnlineOf(ev.Requested.CPU.CPUs) != m.OnlineIDs(given.CPUs)
 }
 
-// Inform decides pods anew whose specs or grants became known or changed. It skips
+// Inform decides pods again whose specs or grants became known or changed. It skips
 // pods that are not known.
 func (g *Gatherer) Inform(podUIDs []string) {
 	for _, uid := range podUIDs {
@@ -176,7 +176,7 @@ func (g *Gatherer) Inform(podUIDs []string) {
 	}
 }
 
-// renew decides those sandboxes of a pod anew that lack its present spec or grants.
+// renew decides those sandboxes of a pod again that lack its present spec or grants.
 // A creation names its sandbox, so that not all pods are searched. A fault of ours
 // costs no more than that.
 func (g *Gatherer) renew(uid string, sandboxes func(*engine.State) []*engine.Pod) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Each calls f for every node, at most parallel at a time, and returns the answers in
-// the nodes' order. done is called after each with how many are done; nil for nobody.
+// the nodes' order. done is called after each with how many are done; nil if not needed.
 func Each[T any](ctx context.Context, nodes []Node, parallel int, f func(context.Context, Node) T, done func(int)) []T {
 	answers := make([]T, len(nodes))
 	var (

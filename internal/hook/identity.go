@@ -35,7 +35,7 @@ type GroupIdentity struct {
 	// LSR, LS and BE are the identities of the classes, -1 to 2; 0 is none.
 	LSR, LS, BE int
 	Fallback    Fallback
-	// BVT says whether the kernel has group identities. Where nobody can tell,
+	// BVT says whether the kernel has group identities. Where this is unknown,
 	// they are written, and a refusal is reported.
 	BVT lifecycle.Support
 }

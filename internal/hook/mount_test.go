@@ -121,7 +121,7 @@ func TestLibraryNeedsAGPU(t *testing.T) {
 		{"its UUID", Input{Intent: onlyGranted, Granted: ids("GPU-aa")}, ByEnv, true},
 		{"its node", Input{Intent: onlyGranted, RequestedDevices: node("/dev/nvidia1")}, ByEnv, true},
 		{"handed over by us", Input{Intent: onlyGranted}, ByNode, true},
-		{"not handed over for want of a grant", Input{Intent: &intent.Pod{LibraryGranted: "default", OnlyGranted: "default"}}, ByNode, false},
+		{"not passed because no rule grants it", Input{Intent: &intent.Pod{LibraryGranted: "default", OnlyGranted: "default"}}, ByNode, false},
 		{"a rule allows it", Input{}, ByEnv, true},
 	} {
 		var out Output

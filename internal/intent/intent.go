@@ -277,7 +277,7 @@ func (p *Pod) problem(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key}, value, format, args)
 }
 
-// warn adds a suspicion: the request is served all the same.
+// warn adds a suspicion: the request is served nevertheless.
 func (p *Pod) warn(key, value, format string, args ...any) {
 	p.add(lifecycle.Problem{Key: key, Warning: true}, value, format, args)
 }

@@ -1,19 +1,19 @@
 package intent
 
-// Fate is what the agent does with a key.
-type Fate int
+// Handling is what the agent does with a key.
+type Handling int
 
 // The fates. A key that is not supported asks for something that this agent does
 // not do: a pod that has one gets a problem. An ignored key asks a node agent for
 // nothing.
 const (
-	KeyRead Fate = iota
+	KeyRead Handling = iota
 	KeyUnsupported
 	KeyIgnored
 )
 
-// String returns the fate as docs/keys.md names it.
-func (f Fate) String() string { return [...]string{"read", "not supported", "ignored"}[f] }
+// String returns the handling as docs/keys.md names it.
+func (h Handling) String() string { return [...]string{"read", "not supported", "ignored"}[h] }
 
 // Edit is what a change of a label or annotation does while its pod runs.
 type Edit int
@@ -59,10 +59,10 @@ type Key struct {
 	Name   string
 	Scoped bool
 	// Field is a key inside the JSON object that is the value; "" for the whole.
-	Field string
-	Place Place
-	Fate  Fate
-	Edit  Edit
+	Field    string
+	Place    Place
+	Handling Handling
+	Edit     Edit
 	// Kinds are the kinds of request that the key can make, as authorisation names
 	// them.
 	Kinds []Kind

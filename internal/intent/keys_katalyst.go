@@ -18,14 +18,14 @@ func katalystKeys() []Key {
 		{Name: KatalystMemory, Place: OnPod, Field: "numa_exclusive", Edit: EditFixed, Kinds: []Kind{NUMAExclusive}},
 	}
 	for _, e := range katalystUnused() {
-		keys = append(keys, Key{Name: e.object, Place: OnPod, Field: e.key, Fate: KeyUnsupported, Why: e.why})
+		keys = append(keys, Key{Name: e.object, Place: OnPod, Field: e.key, Handling: KeyUnsupported, Why: e.why})
 	}
 	const reserved = "katalyst.kubewharf.io/"
 	for _, row := range []struct {
-		place Place
-		fate  Fate
-		why   string
-		names []string
+		place    Place
+		handling Handling
+		why      string
+		names    []string
 	}{
 		{OnPod, KeyUnsupported, "the agent gives no such device to containers yet", []string{reserved + "nic_selection_result", reserved + "gpu_selection_result", reserved + "sriov_vf_result"}},
 		{OnPod, KeyUnsupported, "this agent sets no net_cls class", []string{reserved + "net_class_id"}},
@@ -53,7 +53,7 @@ func katalystKeys() []Key {
 		}},
 	} {
 		for _, name := range row.names {
-			keys = append(keys, Key{Name: name, Place: row.place, Fate: row.fate, Why: row.why})
+			keys = append(keys, Key{Name: name, Place: row.place, Handling: row.handling, Why: row.why})
 		}
 	}
 	return slices.Clip(keys)

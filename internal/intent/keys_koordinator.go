@@ -18,12 +18,12 @@ func koordinatorKeys() []Key {
 		{Name: KoordExtended, Place: OnPod, Edit: EditLive, Kinds: []Kind{BatchResources}, Why: "batch resources of the pod's spec have priority, if the spec is known"},
 		{Name: KoordDevices, Place: OnPod, Field: "gpu", Edit: EditFixed, Kinds: []Kind{GPUEnv, Devices}},
 		{Name: KoordDevices, Place: OnPod, Field: "rdma", Edit: EditFixed, Kinds: []Kind{Devices}},
-		{Name: KoordDevices, Place: OnPod, Field: "fpga", Fate: KeyUnsupported, Why: "no hook gives FPGAs to containers"},
+		{Name: KoordDevices, Place: OnPod, Field: "fpga", Handling: KeyUnsupported, Why: "no hook gives FPGAs to containers"},
 		{Name: KoordGPUIsolation, Place: AsLabel, Edit: EditFixed, Kinds: []Kind{GPULibrary}},
 		{Name: KoordCPUQoS, Place: OnPod, Field: "enable", Edit: EditLive, Kinds: []Kind{CPUQoSKind}},
 		{Name: KoordCPUQoS, Place: OnPod, Field: "groupIdentity", Edit: EditLive, Kinds: []Kind{CPUQoSKind}},
-		{Name: KoordCPUQoS, Place: OnPod, Field: "schedIdle", Fate: KeyUnsupported, Why: "cpu.idle follows the class (hooks.groupIdentity.fallback)"},
-		{Name: KoordCPUQoS, Place: OnPod, Field: "coreExpeller", Fate: KeyUnsupported, Why: "it needs a kernel of Koordinator's distribution"},
+		{Name: KoordCPUQoS, Place: OnPod, Field: "schedIdle", Handling: KeyUnsupported, Why: "cpu.idle follows the class (hooks.groupIdentity.fallback)"},
+		{Name: KoordCPUQoS, Place: OnPod, Field: "coreExpeller", Handling: KeyUnsupported, Why: "it needs a kernel of Koordinator's distribution"},
 		{Name: KoordBlkioQoS, Place: OnPod, Edit: EditLive, Kinds: []Kind{DiskLimits}},
 		{Name: KoordResctrl, Place: OnPod, Edit: EditLive, Kinds: []Kind{RDT}},
 		{Name: KoordCoreSchedGroup, Place: AsLabel, Edit: EditLive, Kinds: []Kind{CoreSched}},
@@ -31,9 +31,9 @@ func koordinatorKeys() []Key {
 		{Name: KoordOOMScore, Place: OnPod, Edit: EditNext, Kinds: []Kind{OOMScore}},
 		{Name: KoordOOMScoreSpec, Place: OnPod, Edit: EditNext, Kinds: []Kind{OOMScore}},
 		{Name: "runtimeproxy.koordinator.sh/skip-hookserver", Place: AsLabel, Edit: EditFixed, Why: "hook servers are not asked about the pod"},
-		{Name: "koordinator.sh/cpuBurst", Place: OnPod, Fate: KeyUnsupported, Why: "CPU burst is set from volcano.sh/quota-burst-time alone"},
-		{Name: "koordinator.sh/memoryQOS", Place: OnPod, Fate: KeyUnsupported, Why: "memory protection and watermarks are set by class alone (hooks.preemption)"},
-		{Name: "koordinator.sh/networkQOS", Place: OnPod, Fate: KeyUnsupported, Why: "this agent shapes no network traffic"},
+		{Name: "koordinator.sh/cpuBurst", Place: OnPod, Handling: KeyUnsupported, Why: "CPU burst is set from volcano.sh/quota-burst-time alone"},
+		{Name: "koordinator.sh/memoryQOS", Place: OnPod, Handling: KeyUnsupported, Why: "memory protection and watermarks are set by class alone (hooks.preemption)"},
+		{Name: "koordinator.sh/networkQOS", Place: OnPod, Handling: KeyUnsupported, Why: "this agent shapes no network traffic"},
 	}
 	keys = append(keys, koordinatorIgnored()...)
 	return keys
@@ -72,7 +72,7 @@ func koordinatorIgnored() []Key {
 		}},
 	} {
 		for _, name := range row.names {
-			keys = append(keys, Key{Name: name, Place: row.place, Fate: KeyIgnored, Why: row.why})
+			keys = append(keys, Key{Name: name, Place: row.place, Handling: KeyIgnored, Why: row.why})
 		}
 	}
 	return keys

@@ -15,7 +15,7 @@ type plugin struct {
 func (p plugin) rows() []Key {
 	rows := make([]Key, 0, len(p.keys))
 	for _, key := range p.keys {
-		rows = append(rows, Key{Name: key + p.suffix, Scoped: true, Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(p.name)})
+		rows = append(rows, Key{Name: key + p.suffix, Scoped: true, Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(p.name)})
 	}
 	return rows
 }
@@ -45,15 +45,15 @@ func nriPluginsKeys() []Key {
 	const topologyAware = "nri-resource-policy-topology-aware"
 	return append(
 		keys,
-		Key{Name: "resource-policy.nri.io/affinity", Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(topologyAware)},
-		Key{Name: "resource-policy.nri.io/anti-affinity", Place: OnPod, Fate: KeyUnsupported, Why: otherPlugin(topologyAware)},
-		Key{Name: "noderesource.dev/resources", Place: OnPod, Fate: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
-		Key{Name: "intel.com/resources", Place: OnPod, Fate: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
-		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Fate: KeyIgnored, Why: ofNode},
-		Key{Name: "config.nri/group", Place: OnNode, Fate: KeyIgnored, Why: ofNode},
-		Key{Name: "group.config.nri", Place: OnNode, Fate: KeyIgnored, Why: ofNode},
-		Key{Name: "cpuclass.balloons.nri.io/<class>", Place: AsResource, Fate: KeyIgnored, Why: devicePlugin},
-		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Place: AsResource, Fate: KeyIgnored, Why: devicePlugin},
+		Key{Name: "resource-policy.nri.io/affinity", Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(topologyAware)},
+		Key{Name: "resource-policy.nri.io/anti-affinity", Place: OnPod, Handling: KeyUnsupported, Why: otherPlugin(topologyAware)},
+		Key{Name: "noderesource.dev/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
+		Key{Name: "intel.com/resources", Place: OnPod, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
+		Key{Name: "resource-policy.nri.io/group", Place: OnNode, Handling: KeyIgnored, Why: ofNode},
+		Key{Name: "config.nri/group", Place: OnNode, Handling: KeyIgnored, Why: ofNode},
+		Key{Name: "group.config.nri", Place: OnNode, Handling: KeyIgnored, Why: ofNode},
+		Key{Name: "cpuclass.balloons.nri.io/<class>", Place: AsResource, Handling: KeyIgnored, Why: devicePlugin},
+		Key{Name: "cpuclass.resource-policy.nri.io/<class>", Place: AsResource, Handling: KeyIgnored, Why: devicePlugin},
 	)
 }
 
@@ -78,10 +78,10 @@ func nriKeys() []Key {
 	const runtimes = "an option of the runtime, which reads it itself"
 	return append(
 		keys,
-		Key{Name: "required-plugins.noderesource.dev", Scoped: true, Place: OnPod, Fate: KeyIgnored, Why: "the runtime's own validator reads it"},
-		Key{Name: "tolerate-missing.example.org", Place: OnPod, Fate: KeyIgnored, Why: "an example of a name that the runtime's own validator is configured with"},
-		Key{Name: "rdt.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
-		Key{Name: "blockio.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
-		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Place: OnPod, Fate: KeyIgnored, Why: runtimes},
+		Key{Name: "required-plugins.noderesource.dev", Scoped: true, Place: OnPod, Handling: KeyIgnored, Why: "the runtime's own validator reads it"},
+		Key{Name: "tolerate-missing.example.org", Place: OnPod, Handling: KeyIgnored, Why: "an example of a name that the runtime's own validator is configured with"},
+		Key{Name: "rdt.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
+		Key{Name: "blockio.resources.beta.kubernetes.io/container.<name>", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
+		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Place: OnPod, Handling: KeyIgnored, Why: runtimes},
 	)
 }

@@ -48,11 +48,11 @@ func TestKeysAreWhole(t *testing.T) {
 			t.Errorf("two rows for %s", id)
 		case k.Place == "" || k.System == "":
 			t.Errorf("%s: no place or system", id)
-		case k.Fate != KeyRead && k.Why == "":
+		case k.Handling != KeyRead && k.Why == "":
 			t.Errorf("%s: nothing says why it is not read", id)
-		case k.Fate == KeyRead && k.Edit == EditNone:
+		case k.Handling == KeyRead && k.Edit == EditNone:
 			t.Errorf("%s: nothing says what an edit does", id)
-		case k.Fate == KeyRead && len(k.Kinds) == 0 && k.Why == "":
+		case k.Handling == KeyRead && len(k.Kinds) == 0 && k.Why == "":
 			t.Errorf("%s: nothing says what it is for", id)
 		}
 		seen[id] = true
@@ -69,7 +69,7 @@ func TestKeysAreWhole(t *testing.T) {
 func TestConstantsHaveRows(t *testing.T) {
 	read := map[string]bool{RecordKey: true}
 	for _, k := range Keys() {
-		if k.Fate == KeyRead || k.Place == AsResource || k.Field != "" || k.Name == RubikQuotaTurbo || k.Name == RubikCPI {
+		if k.Handling == KeyRead || k.Place == AsResource || k.Field != "" || k.Name == RubikQuotaTurbo || k.Name == RubikCPI {
 			read[k.Name] = true
 		}
 	}

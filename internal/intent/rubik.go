@@ -42,12 +42,12 @@ func rubikKeys() []Key {
 		{Name: RubikBurst, Place: OnPod, Edit: EditLive, Kinds: []Kind{BurstKind}},
 		{Name: RubikBlkioLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{DiskLimits}},
 		{Name: RubikCacheLimit, Place: OnPod, Edit: EditLive, Kinds: []Kind{CacheLimit}, Why: "levels are not moved by measuring: dynamic is low"},
-		{Name: RubikQuotaTurbo, Place: OnPod, Fate: KeyUnsupported, Why: "no quota is raised by measuring"},
-		{Name: RubikCPI, Place: OnPod, Fate: KeyUnsupported, Why: "no quota is cut by measuring"},
-		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Fate: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
-		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Fate: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
-		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Fate: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
-		{Name: "kubernetes.io/config.hash", Place: OnPod, Fate: KeyIgnored, Why: "the UID of a static pod; the runtime reports the cgroup itself"},
+		{Name: RubikQuotaTurbo, Place: OnPod, Handling: KeyUnsupported, Why: "no quota is raised by measuring"},
+		{Name: RubikCPI, Place: OnPod, Handling: KeyUnsupported, Why: "no quota is cut by measuring"},
+		{Name: "qos.kunpeng.huawei.com/group", Place: AsLabel, Handling: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
+		{Name: "qos.kunpeng.huawei.com/workload-class", Place: AsLabel, Handling: KeyUnsupported, Why: "groups of kunpeng-qos-controller are not read"},
+		{Name: "kubectl.kubernetes.io/last-applied-configuration", Place: OnPod, Handling: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
+		{Name: "kubernetes.io/config.hash", Place: OnPod, Handling: KeyIgnored, Why: "the UID of a static pod; the runtime reports the cgroup itself"},
 	}
 }
 

@@ -118,9 +118,9 @@ func indexOf(keys []Key) keyIndex {
 		switch {
 		case !k.Place.onPods() || seen[k.Name] || k.Name == RecordKey:
 			continue
-		case k.Fate == KeyRead:
+		case k.Handling == KeyRead:
 			x.read = append(x.read, k)
-		case k.Fate == KeyUnsupported && k.Field == "":
+		case k.Handling == KeyUnsupported && k.Field == "":
 			x.unsupported = append(x.unsupported, k)
 			if k.Scoped {
 				x.scoped[k.Name] = k

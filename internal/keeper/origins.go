@@ -38,7 +38,7 @@ type Originals struct {
 	flushing sync.Mutex
 	// appended counts lines since the journal was last replaced.
 	appended int
-	// retry says when a failed journal is written anew.
+	// retry says when a failed journal is written again.
 	retry statefile.Retry
 
 	mu *sync.Mutex // the keeper's; it guards the rest
@@ -125,7 +125,7 @@ func (s *Originals) Keep(j Journal, earlier []byte) error {
 	return nil
 }
 
-// KeepLater says why the journal could not be opened: it is written anew once that
+// KeepLater says why the journal could not be opened: it is written again once that
 // is possible.
 func (s *Originals) KeepLater(why error) {
 	s.mu.Lock()
@@ -255,7 +255,7 @@ func (s *Originals) found(r *row, text string) {
 const lineLength = 320
 
 // appendJSON appends what json.Marshal would make of a line. Lines are written
-// while containers are created, and all of them anew now and then: reflection would
+// while containers are created, and all of them again sometimes: reflection would
 // be most of the work.
 func (o *origin) appendJSON(b []byte) []byte {
 	at, field := len(b), o.Field.String()
@@ -342,7 +342,7 @@ func (s *Originals) flush() {
 }
 
 // flushLocked is flush, with flushing held. A journal that failed lacks lines, or
-// has torn ones: nothing is added to it until all lines are written anew. That is
+// has torn ones: nothing is added to it until all lines are written again. That is
 // tried after a pause, or at once if now is set.
 func (s *Originals) flushLocked(now bool) {
 	s.mu.Lock()
@@ -375,7 +375,7 @@ func (s *Originals) flushLocked(now bool) {
 	}
 }
 
-// replaceAll writes the journal anew. Lines that are added meanwhile come after it.
+// replaceAll writes the journal again. Lines that are added meanwhile come after it.
 func (s *Originals) replaceAll() error {
 	s.mu.Lock()
 	all := s.allLocked()

@@ -8,7 +8,7 @@ import (
 )
 
 // TestParentCPUs asks what a pod's cgroup allows. A CPU that is offline comes back by itself in version 2 and does not
-// bound anybody; version 1 has taken it away for good.
+// bound anybody; version 1 has taken it away permanently.
 func TestParentCPUs(t *testing.T) {
 	for _, c := range []struct {
 		version      cgroup.Version

@@ -150,7 +150,7 @@ func TestUntold(t *testing.T) {
 	}
 }
 
-// TestLostJournal: where an earlier keeper wrote and left no word of it, what is
+// TestLostJournal: where an earlier keeper wrote and left no record of it, what is
 // found is not called an original: what the runtime asked for is put back, and
 // what nobody told stays and is reported. A cgroup made since is certain.
 func TestLostJournal(t *testing.T) {

@@ -66,7 +66,7 @@ func TestSweepSeesAll(t *testing.T) {
 }
 
 // TestWriteConflictThroughSteps counts the writes of others in time that passes: a step of
-// the wall clock neither begins a window anew nor keeps one open.
+// the wall clock neither begins a window again nor keeps one open.
 func TestWriteConflictThroughSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		r := newRig(t, cgroup.V1, "p/a")
@@ -88,7 +88,7 @@ func TestWriteConflictThroughSteps(t *testing.T) {
 }
 
 // TestWriteConflict leaves a file to another program that writes it again and again, but not to
-// one who does so now and then, nor to a runtime whose updates are reported; and
+// one who does so sometimes, nor to a runtime whose updates are reported; and
 // takes it up where something else is wanted.
 func TestWriteConflict(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")

@@ -62,7 +62,7 @@ type Client struct {
 	failed  error
 }
 
-// Connect makes a client. It reads files and asks nobody: whether the server is
+// Connect makes a client. It reads files and sends no request: whether the server is
 // there shows with the first request.
 func Connect(o Options) (*Client, error) {
 	c, err := restConfig(o.Kubeconfig)

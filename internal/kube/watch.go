@@ -17,7 +17,7 @@ type Selection struct {
 	Namespace string // "" for all
 	// Fields and Labels are selectors as kubectl takes them; "" selects all.
 	Fields, Labels string
-	// Note is told how each request of this watch ended; nil for nobody.
+	// Note is called with how each request of this watch ended; nil if not needed.
 	Note func(error)
 }
 
@@ -66,7 +66,7 @@ type listFirst struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported is what the reflector asks.
 func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
-// told hands on what a reflector stores.
+// told passes on what a reflector stores.
 type told struct{ h Handler }
 
 func (t told) Add(o any) error    { return t.changed(o) }

@@ -211,7 +211,7 @@ type Problem struct {
 	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
 	// Then is what happens instead, one clause; a strict refusal leaves it out.
 	Then string `json:"then,omitempty"`
-	// Warning is a suspicion: the request is served all the same, and strict mode
+	// Warning is a suspicion: the request is served nevertheless, and strict mode
 	// does not refuse it.
 	Warning bool `json:"warning,omitempty"`
 	// Refused marks a well-formed request that is not granted: by authorisation, or

@@ -14,7 +14,7 @@ type Outside struct {
 }
 
 // OutsideHook is the hook in the reasons and problems of hook servers; the source
-// beside it names the server's file.
+// next to it names the server's file.
 const OutsideHook = "hookserver"
 
 // Empty reports whether hook servers want nothing and nothing was wrong.

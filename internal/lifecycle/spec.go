@@ -67,7 +67,7 @@ type PodSpec struct {
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta are those labels and annotations of the pod that are read anew while it
+	// Meta are those labels and annotations of the pod that are read again while it
 	// lives; nil if no source has them.
 	Meta *PodMeta `json:"meta,omitempty"`
 	// Remembered: an earlier agent on this node got it, and this one not yet.

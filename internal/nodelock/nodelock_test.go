@@ -72,7 +72,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestReplacedDirectory: a runtime may make its directory anew. What was locked is not
+// TestReplacedDirectory: a runtime may make its directory again. What was locked is not
 // what the next agent finds then.
 func TestReplacedDirectory(t *testing.T) {
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestReplacedDirectory(t *testing.T) {
 }
 
 // TestWithoutNotice: where nobody left a notice, or one that is none, the lock counts
-// all the same.
+// nevertheless.
 func TestWithoutNotice(t *testing.T) {
 	t.Parallel()
 	for _, notice := range []string{"", "{", `{"pid":-1}`, strings.Repeat("x", 4000)} {

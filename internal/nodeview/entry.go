@@ -59,7 +59,7 @@ func (v *View) entry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.P
 const maxTroubles = 50
 
 // troubles are the malformed or refused requests of pods and containers that were
-// decided anew together, each with its pod or container.
+// decided again together, each with its pod or container.
 func (v *View) troubles(plan *engine.Plan) []lifecycle.Problem {
 	var out []lifecycle.Problem
 	add := func(whose string, problems []lifecycle.Problem) {

@@ -1,4 +1,4 @@
-// Package parity says which attachment brings about which field, from what the
+// Package parity says which attachment sets which field, from what the
 // attachments declare. docs/parity.md is made of it, and the conformance tests
 // hold every attachment to it. It decides nothing and nothing at run time reads
 // it.
@@ -82,7 +82,7 @@ var (
 func Attachments() []Attachment {
 	return []Attachment{
 		{Name: "nri", Refuses: true, carries: nri.Carries, reaches: true, reachesPods: true, never: "NRI has no field for it"},
-		{Name: "bypass", carries: bypass.Carries, never: "only the creation of a container can give it one, and that is over when it is seen",
+		{Name: "bypass", carries: bypass.Carries, never: "it can be set only while the container is created, and bypass sees the container after that",
 			Limits: []Limit{Unrefused, SameAgain, Beside, Recordless}},
 		{Name: "cri", Refuses: true, carries: cri.Carries, reachesPods: true, never: "the CRI has no field for it",
 			Limits: []Limit{LateOnV1}},

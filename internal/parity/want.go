@@ -6,7 +6,7 @@ import (
 )
 
 // Alter takes from a step of a scenario what the attachment declares it cannot
-// bring about. The step's wants are replaced, not changed.
+// set. The step's wants are replaced, not changed.
 func (a Attachment) Alter(s *scenario.Step) {
 	if !a.Refuses {
 		s.Rejected = ""

@@ -48,7 +48,7 @@ type Subject struct {
 	// Owned are the CPUs its pod owns.
 	Owned topology.Set
 	// New: where it sits was not decided before. RunsOn is where it runs if another agent
-	// decided that and left no word of it; empty for others.
+	// decided that and left no record of it; empty for others.
 	New    bool
 	RunsOn topology.Set
 	// Memory is what it may use that is to be near, where it is bound to NUMA nodes.
@@ -82,7 +82,7 @@ type Terms struct {
 	// Elsewhere is why no CPUs are granted here: another program decides. It is nil
 	// where the agent has it.
 	Elsewhere error
-	// Given is what whoever has the say gave the container.
+	// Given is what the component that decides gave the container.
 	Given Given
 }
 
@@ -145,7 +145,7 @@ func Pinned(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources)
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.Said() {
 		return topology.Set{}
 	}
-	// CPUs that went offline are its own all the same.
+	// CPUs that went offline are its own nevertheless.
 	if requested.CPU.Shares.V != uint64(m.PlacesOf(requested.CPU.CPUs).Len())*sharesOfCPU {
 		return topology.Set{}
 	}

@@ -36,7 +36,7 @@ type Pools struct {
 	Hard bool
 	// UnlabelledShared puts pods without a class into the shared pool.
 	UnlabelledShared bool
-	// ReclaimedByNUMA heeds NUMA nodes chosen for reclaimed pods.
+	// ReclaimedByNUMA applies NUMA nodes chosen for reclaimed pods.
 	ReclaimedByNUMA bool
 }
 

@@ -25,7 +25,7 @@ type APIServerOptions struct {
 	Client *http.Client
 	// Node is the node's name: its pods alone are asked for.
 	Node string
-	// Note is told how each request ended; nil for nobody.
+	// Note is called with how each request ended; nil if not needed.
 	Note func(error)
 }
 

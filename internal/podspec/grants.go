@@ -134,7 +134,7 @@ func (g *Grants) wantLocked(pod *lifecycle.Pod) bool {
 	return true
 }
 
-// Invalidate says that what is known of a pod may be of before: it is asked for anew,
+// Invalidate says that what is known of a pod may be of before: it is asked for again,
 // and stands until there is an answer.
 func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	g.mu.Lock()

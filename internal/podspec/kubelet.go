@@ -27,7 +27,7 @@ type KubeletOptions struct {
 	// URL is https://host:10250, or http://127.0.0.1:10255 for the read-only
 	// port, which no token is sent to.
 	URL string
-	// TokenFile holds the bearer token; it is read anew for each request.
+	// TokenFile holds the bearer token; it is read again for each request.
 	TokenFile string
 	// CAFile holds the certificates the kubelet's is checked against; "" takes
 	// the system's. ServerName is the name in it, "" the URL's host.
@@ -141,7 +141,7 @@ func (k *Kubelet) shared(ctx context.Context) (*Update, error) {
 // Soon has Follow ask again as soon as the kubelet may be asked.
 func (k *Kubelet) Soon() { wake(k.kicked) }
 
-// Follow asks from time to time, and soon after a caller waited without success. It
+// Follow asks periodically, and soon after a caller waited without success. It
 // ends with the first request that is not answered.
 func (k *Kubelet) Follow(ctx context.Context, tell func(Update)) error {
 	timer := time.NewTimer(0)

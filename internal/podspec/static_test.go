@@ -62,7 +62,7 @@ func TestStaticGrants(t *testing.T) {
 		t.Error(err)
 	}
 	if g.Known("u1").StaticOf("init").Reported {
-		t.Error("of a container nobody told of, something is known")
+		t.Error("there is a grant of a container that was never reported")
 	}
 
 	s.say(staticPod("one", []int64{1}), staticPod("two", nil), staticPod("three", []int64{2}))

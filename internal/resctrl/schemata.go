@@ -143,7 +143,7 @@ func waysMask(cbm uint64, s Share) (uint64, error) {
 	}
 	start, end := (ways*s.From+99)/100, (ways*s.To+99)/100
 	if s.From < 0 || start >= end {
-		return 0, fmt.Errorf("%d-%d percent of the cache are no way of it", s.From, s.To)
+		return 0, fmt.Errorf("%d-%d percent of the cache are less than one cache way", s.From, s.To)
 	}
 	return 1<<end - 1<<start, nil
 }

@@ -41,7 +41,7 @@ func moved(before, after snapshot) []string {
 }
 
 // await looks until nothing is unmet, each time the kernel was written to and
-// now and then for what is not the kernel's, and returns what is still unmet
+// sometimes for what is not the kernel's, and returns what is still unmet
 // when patience ends.
 func (p *player) await(ctx context.Context, look func() []string) []string {
 	now := time.NewTicker(20 * time.Millisecond)

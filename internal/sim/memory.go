@@ -66,7 +66,7 @@ func (m *memory) serve(address string, g *guest) {
 }
 
 // ping sends the plugins the end of a pod that does not exist. A plugin that waits for a moment without events waits
-// anew, so that what happens next does not race with what was about to be done.
+// again, so that what happens next does not race with what was about to be done.
 func (m *memory) ping() {
 	if m == nil {
 		return

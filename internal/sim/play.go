@@ -215,7 +215,7 @@ func (p *parts) options() AgentOptions {
 	}
 }
 
-// NodeOf makes a scenario's node anew and returns what an agent on it is given,
+// NodeOf makes a scenario's node again and returns what an agent on it is given,
 // but for configuration and log.
 func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
 	p, err := partsOf(s)

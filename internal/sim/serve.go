@@ -37,7 +37,7 @@ type ServeOptions struct {
 }
 
 // Serve offers the embedded runtime's NRI socket until ctx ends. For each
-// plugin that connects it lets the scenario's pods come, change and go anew, and
+// plugin that connects it lets the scenario's pods come, change and go again, and
 // shows every event, what the plugins answered, and what came of it.
 func Serve(ctx context.Context, o ServeOptions) (err error) {
 	s := o.Scenario

@@ -32,7 +32,7 @@ type Lines struct {
 // below the same first line: nil if there was no file or none that can be read,
 // empty if they are below another first line. alone reports whether no other
 // process holds the file. After an error Lines can still be used: Replace opens the
-// file anew.
+// file again.
 func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
 	l = &Lines{dir: dir, name: name, head: head}
 	err = patiently(func() (err error) {

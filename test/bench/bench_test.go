@@ -118,7 +118,7 @@ func createAt(b *testing.B, n int, s, ends, own, memory *section) {
 		}
 		hosts[arm].attach(b)
 	}
-	time.Sleep(time.Second) // the agent comes to rest
+	time.Sleep(time.Second) // the agent becomes idle
 	m := hosts[trimtab].memory(b)
 	memory.row(n, "after Synchronize", m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
 	calls := hosts[trimtab].calls.Load()

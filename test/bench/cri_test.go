@@ -66,7 +66,7 @@ func BenchmarkCRI(b *testing.B) {
 	}
 	plain, asking := agentWays(b, k.path, t, proxied), agentWays(b, k.path, t, hooked)
 	trim := plain[len(plain)-1]
-	time.Sleep(time.Second) // the agent comes to rest
+	time.Sleep(time.Second) // the agent becomes idle
 	m := memoryOf(b, trim.child.Process.Pid)
 	memory.row(criPods, "after its start", m["VmRSS"], m["RssAnon"], m["RssFile"], m["VmHWM"])
 	for _, c := range []criCall{

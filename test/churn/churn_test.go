@@ -277,7 +277,7 @@ func (n *node) dir(p *pod, ref scenario.Ref) string {
 	return dir
 }
 
-// crash ends a container and creates it anew, as a kubelet does after a crash.
+// crash ends a container and creates it again, as a kubelet does after a crash.
 func (n *node) crash(p *pod, c *scenario.Container) {
 	ref := p.ref().In(c.Name)
 	n.eye.stopped(n.dir(p, ref))

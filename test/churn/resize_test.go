@@ -23,7 +23,7 @@ func (n *node) resizeAny() {
 }
 
 // resize is an in-place resize of a pod's main container to another number of CPUs,
-// now and then more than it can have. It keeps what it has or a part of that, and
+// sometimes more than it can have. It keeps what it has or a part of that, and
 // nobody has a CPU of it at any write.
 func (n *node) resize(p *pod) {
 	cpus := 1 + n.rng.IntN(p.kind.milli[1]/1000+2)
@@ -49,7 +49,7 @@ func (n *node) resize(p *pod) {
 	n.late.resizing(false)
 	p.did("resize of main to %d CPUs, with %v its own: %s", cpus, before.Members(), saying(n.owning(p)))
 	if before.Empty() {
-		p.cpus = cpus // one that was refused may have them when it is created anew
+		p.cpus = cpus // one that was refused may have them when it is created again
 		return
 	}
 	told := n.owning(p)
@@ -79,7 +79,7 @@ func (n *node) resize(p *pod) {
 }
 
 // owning is what the agent says of the first container of a pod that owns CPUs: a
-// side may have been created anew since the pod was refused, and the main container
+// side may have been created again since the pod was refused, and the main container
 // not. Where none does it is what it says of the main one.
 func (n *node) owning(p *pod) api.Container {
 	main := n.explain(p.ref().In("main"))

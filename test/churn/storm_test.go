@@ -61,7 +61,7 @@ type storm struct {
 	cancel    context.CancelFunc
 	starts    int // of the agent, without success
 	trace     trace
-	// unseen are containers and pods that the kubelet resized, or created anew, while
+	// unseen are containers and pods that the kubelet resized, or created again, while
 	// the agent was away: it does not report what they were asked for since from its
 	// own values.
 	unseen map[scenario.Ref]bool

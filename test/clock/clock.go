@@ -32,7 +32,7 @@ func Watch(tb testing.TB, bytes int) (end func()) {
 }
 
 // WatchAll is Watch for what has goroutines of its own: all of the process are measured,
-// those of tests beside it, too.
+// those of tests next to it, too.
 func WatchAll(tb testing.TB, bytes int) (end func()) {
 	tb.Helper()
 	return watch(tb, bytes, unix.RUSAGE_SELF)

@@ -188,7 +188,7 @@ func (n *badNode) run(name, class string) {
 }
 
 // pass has pods come and go, each seen by the agent: so much goes on, and what
-// must not be done over and over would be.
+// must not be done repeatedly would be.
 func (n *badNode) pass(times int) {
 	n.t.Helper()
 	for i := range times {

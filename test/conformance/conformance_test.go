@@ -135,7 +135,7 @@ type match struct {
 	differs map[scenario.Ref]bool // by a limit that showed
 }
 
-// alter takes from a step what the attachment declares it cannot bring about.
+// alter takes from a step what the attachment declares it cannot set.
 func (m *match) alter(s *scenario.Step) {
 	fails := ""
 	for _, l := range m.p.Shows {

@@ -116,7 +116,7 @@ func (c *comparison) values(ref scenario.Ref, want Decided, told []api.Value) {
 		got[v.Field] = v.Value
 		f := want.Fields[v.Field]
 		way, _ := c.a.Brings(f, lifecycle.OfContainer)
-		_, born := want.Born[v.Field]
+		_, initial := want.Initial[v.Field]
 		switch {
 		case v.Applied:
 			if way == parity.Never {
@@ -124,7 +124,7 @@ func (c *comparison) values(ref scenario.Ref, want Decided, told []api.Value) {
 			}
 		case v.Note == "":
 			c.note("%s: %s is not in force and nobody says why", ref, v.Field)
-		case !want.Running, way == parity.Created && !born && !route.InKernel(f):
+		case !want.Running, way == parity.Created && !initial && !route.InKernel(f):
 			// Written when it starts; or only a creation gives it, and that is over.
 		case way != parity.Never && !strings.Contains(v.Note, "no such file"):
 			c.note("%s: %s is not in force (%s), and declared to be", ref, v.Field, v.Note)

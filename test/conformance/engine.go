@@ -29,7 +29,7 @@ import (
 type Decided struct {
 	Values  map[string]string // text by field and key
 	Fields  map[string]lifecycle.Field
-	Born    map[string]string // the values it was created with
+	Initial map[string]string // the values it was created with
 	State   effective.State
 	Running bool
 	Group   string // of core scheduling; which cookie it has is the kernel's business
@@ -70,9 +70,9 @@ type pod struct {
 }
 
 type ctr struct {
-	told  *lifecycle.Container
-	asked scenario.Container
-	born  []lifecycle.Value // what it was created with
+	told    *lifecycle.Container
+	asked   scenario.Container
+	initial []lifecycle.Value // what it was created with
 }
 
 // NewEngine makes the engine's player of a scenario.
@@ -273,7 +273,7 @@ func (e *Engine) create(ref scenario.Ref, asked scenario.Container) (rejected st
 		e.refused[ref] = true
 		return rejected
 	}
-	c.born = e.state.Values(e.state.Container(c.told.ID))
+	c.initial = e.state.Values(e.state.Container(c.told.ID))
 	e.ctrs[ref.In(asked.Name)] = c
 	return ""
 }

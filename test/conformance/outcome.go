@@ -34,7 +34,7 @@ func (e *Engine) outcome() Outcome {
 func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 	values := e.state.Values(c)
 	d := e.decided(values)
-	d.Born = e.decided(e.ctrs[ref].born).Values
+	d.Initial = e.decided(e.ctrs[ref].initial).Values
 	d.Running = c.Life == lifecycle.StateRunning
 	s := e.empty()
 	// Without a cpuset of its own it has its pod's.
@@ -63,7 +63,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decided {
 func (c *ctr) bear(s *effective.State) {
 	s.Env, s.Mounts = map[string]string{}, map[string]string{}
 	maps.Copy(s.Env, c.asked.Env)
-	for _, v := range c.born {
+	for _, v := range c.initial {
 		switch v.Field {
 		case lifecycle.Env:
 			s.Env[v.Key] = v.Text

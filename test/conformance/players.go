@@ -68,7 +68,7 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	return agent.New(options)
 }
 
-// seat is a place before the embedded runtime's CRI (cri), beside it (bypass),
+// seat is a place before the embedded runtime's CRI (cri), next to it (bypass),
 // or behind a runtime proxy before it (hooks).
 type seat struct {
 	attach string

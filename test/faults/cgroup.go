@@ -16,7 +16,7 @@ var (
 )
 
 // Kernel has the calls of cgroup files fail. wrote is called for each write that
-// came to the kernel, before the next call; nil for nobody.
+// came to the kernel, before the next call; nil if not needed.
 func Kernel(p *Plan, under cgroup.FS, wrote func(path string)) cgroup.FS {
 	return &kernel{p, under, wrote}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/trimtab/trimtab/test/kernel/script"
 )
 
-// How long the kernel may take over what it does by the way: telling cpusets of
+// How long the kernel may take over what it does meanwhile: telling cpusets of
 // a CPU, letting a dead task go. An emulated one is slow.
 const (
 	settle   = 10 * time.Second

@@ -21,7 +21,7 @@ func lifetimes() int {
 }
 
 // bounded are the places that may be filled up to a bound: a journal that is written
-// anew when it has too many lines of what ended.
+// again when it has too many lines of what ended.
 var bounded = map[string]int{"keeper.Originals.remembered": 1100}
 
 // skip is what a census does not enter: what does not grow with pods, or is bounded

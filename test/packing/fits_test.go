@@ -12,8 +12,8 @@ import (
 // cost is what a choice of CPUs costs, by criterion; less is better.
 type cost [criteria]int
 
-// The criteria. Those before kinds are of NUMA nodes; each later one is inside of all
-// before it.
+// The criteria. Those before kinds compare NUMA nodes. Each one matters only among choices
+// that are equal in all before it.
 const (
 	packages = iota
 	nodes

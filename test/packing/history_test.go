@@ -148,7 +148,7 @@ var sizes = []int{1, 1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 5, 6, 6, 8, 8, 8, 10, 12, 16,
 // poolNames are the pools of those that share; "bound" is the default one of a NUMA node.
 var poolNames = []string{"", "", "", "a", "b", "bound"}
 
-// sharedPercent is how much of the CPUs those ask for that share, by seed. Where it is
+// sharedPercent is the part of all CPUs that sharing containers request, by seed. Where it is
 // half, they come first.
 var sharedPercent = []int{50, 15, 30}
 
@@ -247,7 +247,7 @@ func (g *generator) owner() event {
 	for e.cpus > g.m.Online().Len()/3 {
 		e.cpus = sizes[g.rng.IntN(len(sizes))]
 	}
-	// Half of all memory a CPU has, as a rule, and now and then far more.
+	// Half of all memory a CPU has, as a rule, and sometimes far more.
 	e.gibs = max(1, e.cpus*g.perCPU*[]int{1, 1, 2, 2, 3, 6}[g.rng.IntN(6)]/3)
 	e.bound, e.lent = one(3), one(6)
 	e.whole = one(8) && g.uniform && e.cpus%2 == 0

@@ -13,7 +13,7 @@ import (
 // NUMA node could not hold even if it were empty asks for as many nodes as it takes
 // (numa_number); Katalyst would refuse the memory of such a pod, and here it does not.
 // It refuses to resize dedicated cores. Hints of devices are not merged with those of
-// CPUs. Pools follow owners: they are divided anew after each event.
+// CPUs. Pools follow owners: they are divided again after each event.
 type katalyst struct {
 	m      *topology.Machine
 	owned  map[int]topology.Set

@@ -90,7 +90,7 @@ func countIn(line, name string) (n int) {
 	return n
 }
 
-// TestKeep writes kept histories anew, one for each criterion and fullness, where
+// TestKeep writes kept histories again, one for each criterion and fullness, where
 // -keep names a shape.
 func TestKeep(t *testing.T) {
 	if *keep == "" {

@@ -144,7 +144,7 @@ func bySubsets(prices []cost, got cost) (worse [criteria]bool, nearest int) {
 }
 
 // TestEverySubset: what is counted is what a search through all subsets of CPUs finds,
-// on small used machines, for good and bad choices.
+// on small used machines, permanently and bad choices.
 func TestEverySubset(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(17, 1))

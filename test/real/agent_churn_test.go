@@ -11,7 +11,7 @@ import (
 
 // TestCrowdedChurn has two goroutines whose owners alternate between both CPUs, against five that let pods of all
 // classes come and go, hold containers between creation and start, and update them, while every effective cpuset is
-// read over and over. Not every owner can have its CPU: the two sometimes ask for the same one, or for the last one left.
+// read repeatedly. Not every owner can have its CPU: the two sometimes ask for the same one, or for the last one left.
 func TestCrowdedChurn(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)

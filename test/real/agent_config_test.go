@@ -34,7 +34,7 @@ func (a *trimtab) mount(c *real.Containerd, config string) {
 	}
 }
 
-// says waits until the status says of the newest configuration what is wanted; "" that it is in force.
+// says waits until the status reports these errors of the newest configuration; "" means that it is in force.
 func (a *trimtab) says(wants ...string) {
 	a.t.Helper()
 	real.Eventually(a.t, patiently, func() error {

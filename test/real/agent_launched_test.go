@@ -54,7 +54,7 @@ func TestLaunched(t *testing.T) {
 		t.Errorf("grants after a restart: %+v, %v", n.CPUs.Grants, err)
 	}
 
-	// The agent ends with its runtime. It must be gone before its folder is, or it would make it anew.
+	// The agent ends with its runtime. It must be gone before its folder is, or it would make it again.
 	c.Stop()
 	real.Eventually(t, patiently, func() error {
 		if _, err := a.status(); err == nil {

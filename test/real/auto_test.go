@@ -119,7 +119,7 @@ func (d *door) shut(gone bool) {
 	}
 }
 
-// keeps waits until an attachment has the say, and is connected.
+// keeps waits until an attachment decides, and is connected.
 func (a *trimtab) keeps(name string) {
 	a.t.Helper()
 	real.Eventually(a.t, 60*time.Second, func() error {
@@ -271,7 +271,7 @@ func ways(c *real.Containerd, d *door, i int) (name string, off, on func()) {
 	case 1, 3:
 		return "the socket is gone", func() { d.shut(true) }, d.open
 	case 2:
-		// The door is as containerd's own socket: what is left of it refuses, and it is made anew.
+		// The door is as containerd's own socket: what is left of it refuses, and it is made again.
 		return "containerd is restarted without NRI", func() { d.shut(false); c.RestartWithNRI(false) }, func() { c.RestartWithNRI(true); d.open() }
 	}
 	return "the socket refuses", func() { d.shut(false) }, d.open

@@ -19,18 +19,18 @@ var (
 // benchBudget bounds the time the rounds take, after which what was measured is told.
 const benchBudget = 3 * time.Minute
 
-// arm is one runtime of the benchmark, with or without an agent beside it.
+// arm is one runtime of the benchmark, with or without an agent next to it.
 type arm struct {
 	name         string
 	c            *real.Containerd
 	create, live map[string][]time.Duration // by class
 }
 
-// BenchmarkCreateContainer measures CRI CreateContainer on a real containerd with Trimtab beside it and without any
+// BenchmarkCreateContainer measures CRI CreateContainer on a real containerd with Trimtab next to it and without any
 // plugin. Three runtimes of their own run at once and are given the same containers in turn, in changing order; two of
 // them have no plugin, and what differs between these two is noise. Every container asks for something; of ten pods one
 // owns a CPU, which the others of its runtime give up. The call is what a kubelet waits for; StartContainer, where
-// Trimtab confirms what is in force, is told beside it.
+// Trimtab confirms what is in force, is told next to it.
 func BenchmarkCreateContainer(b *testing.B) {
 	benchCreations(b, 10, func(c *real.Containerd) {
 		for i := range *benchExisting {

@@ -254,7 +254,7 @@ func replay(t *testing.T, c *real.Containerd) {
 	}
 }
 
-// logOpened has a container's log moved away and opened anew, as a kubelet rotates it.
+// logOpened has a container's log moved away and opened again, as a kubelet rotates it.
 func logOpened(w way) string {
 	file := w.c.LogFile(w.ctr)
 	aside := file + ".aside"

@@ -260,7 +260,7 @@ func snapshot(c *real.Containerd, ids map[string]real.ContainerID) map[string]st
 	return out
 }
 
-// TestChurn lets pods of all classes come and go from several sides, while every effective cpuset is read over and over.
+// TestChurn lets pods of all classes come and go from several sides, while every effective cpuset is read repeatedly.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	needTwoCPUs(t)

@@ -78,7 +78,7 @@ func proxyOlder(t *testing.T, r real.Release, name string) {
 	}
 }
 
-// TestProxyKilled kills the agent over and over while pods come and go: in the middle of calls, since it waits for a
+// TestProxyKilled kills the agent repeatedly while pods come and go: in the middle of calls, since it waits for a
 // number of them and for nothing else. What the kubelet repeats when its runtime does not answer succeeds as soon as
 // the agent is back, nobody moves or shares an owner's CPU, and nothing is left over.
 func TestProxyKilled(t *testing.T) {
@@ -147,7 +147,7 @@ func answers(t testing.TB, c *real.Containerd) {
 }
 
 // load is pods that come and go as a kubelet has them do: what fails because the runtime does not answer is tried
-// again. A creation whose answer was lost is made anew as the next attempt, and so is a container whose start was cut.
+// again. A creation whose answer was lost is made again as the next attempt, and so is a container whose start was cut.
 type load struct {
 	c    *real.Containerd
 	stop chan struct{}

@@ -52,7 +52,7 @@ func (a *trimtab) end() {
 	a.cmd = nil
 }
 
-// TestProxyUpgrade replaces the agent over and over while pods come and go, on a socket that systemd would hold. No call
+// TestProxyUpgrade replaces the agent repeatedly while pods come and go, on a socket that systemd would hold. No call
 // fails and none is made again, and what the next agent knows is what the last one knew.
 func TestProxyUpgrade(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func rounds(t *testing.T, few int) int {
 // pods is how many pods are up while things are restarted.
 const upPods = 20
 
-// TestRestarts restarts containerd again and again, and the agent now and then, with pods up and creations in flight.
+// TestRestarts restarts containerd again and again, and the agent sometimes, with pods up and creations in flight.
 // After each round the agent has one connection, nothing moved, and new pods have what they were promised.
 func TestRestarts(t *testing.T) {
 	t.Parallel()

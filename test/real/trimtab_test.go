@@ -187,7 +187,7 @@ type node struct {
 	}
 }
 
-// told is what the test reads of explain.
+// told are the fields of trimtab explain that the test reads.
 type told struct {
 	Pod, Container, Class, Seat, CPUs string
 	Values, PodValues                 []struct {

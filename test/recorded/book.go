@@ -97,7 +97,7 @@ func (b *Book) close(t *testing.T) {
 	b.compare(t, golden, part)
 }
 
-// compare names the items that differ; part says that not all were played.
+// compare names the items that differ; part: only a part of the items was played.
 func (b *Book) compare(t *testing.T, golden map[string][]string, part bool) {
 	t.Helper()
 	for _, item := range slices.Sorted(maps.Keys(b.items)) {

@@ -11,5 +11,5 @@
 // wording is free. A play goes on until nothing is left to be done, so a scenario may end otherwise than it wants.
 //
 // TestAdopted has an agent start on what an earlier one left: state directories, the kernel and the runtime's list, which
-// are in testdata/left. -update leaves them anew.
+// are in testdata/left. -update leaves them again.
 package recorded

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/test/conformance"
 )
 
-// aMoment is how long word of a write is on its way: who is writing is done by then. It is no part of any other time.
+// aMoment is the delay between a write and its notification: by then the writer has finished. No other time is a multiple of it.
 const aMoment = 97 * time.Microsecond
 
 // watcher reports writes a moment after them, so that what is found does not depend on who is faster.

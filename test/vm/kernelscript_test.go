@@ -23,7 +23,7 @@ var scripted = vm.Topology{
 // TestKernelScript runs the kernel script (suite K) on real kernels. It fails
 // where they answer something else than was recorded, and where the fake does:
 // a newer kernel of a series may have changed, and the recordings, which the fake
-// is held to by every make test, are then written anew with -update.
+// is held to by every make test, are then written again with -update.
 func TestKernelScript(t *testing.T) {
 	t.Parallel()
 	program := scriptProgram(t)

@@ -17,7 +17,7 @@ import (
 // Make makes the package of a program in directory out and returns the file. root is the repository's. The same program
 // gives the same bytes.
 func Make(ctx context.Context, nfpm, root, out string, p program.Program) (string, error) {
-	// Of packages and sources alike the files are those below root; nfpm runs there.
+	// Paths of packages and of their source files are relative to root, where nfpm runs.
 	for _, path := range []*string{&nfpm, &out, &p.Path} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {

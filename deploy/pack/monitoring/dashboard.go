@@ -1,5 +1,5 @@
 // Package monitoring makes the Grafana dashboard of deploy/monitoring: a table of panels, and the JSON that Grafana
-// imports. It knows no cluster and asks nobody.
+// imports. It knows no cluster and sends no request.
 package monitoring
 
 import (

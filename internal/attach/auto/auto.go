@@ -167,7 +167,7 @@ func (s *Switch) Run(ctx context.Context, first, second Runner) error {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		defer cancel() // it ends with ctx, or for good
+		defer cancel() // Run returned because ctx ended, or because it failed
 		ended <- first.Run(ctx)
 	}()
 	patience := time.NewTimer(s.o.Patience)
@@ -234,7 +234,7 @@ func (p preferred) Handle(ctx context.Context, from conductor.Carrier, ev lifecy
 	return p.s.o.Handler.Handle(ctx, from, ev)
 }
 
-// Notify hands on what nothing is decided about.
+// Notify passes on an event that needs no decision.
 func (p preferred) Notify(ev lifecycle.Event) {
 	if t, ok := p.s.o.Handler.(interface{ Notify(ev lifecycle.Event) }); ok {
 		t.Notify(ev)

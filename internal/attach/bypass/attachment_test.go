@@ -213,7 +213,7 @@ func TestNeverWiden(t *testing.T) {
 	}
 }
 
-// TestRuntimeRestart: a runtime that goes and comes is synchronised with anew.
+// TestRuntimeRestart: a runtime that goes and comes is synchronised with again.
 func TestRuntimeRestart(t *testing.T) {
 	both(t, func(t *testing.T, r *fakeCRI) {
 		t.Helper()

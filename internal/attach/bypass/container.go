@@ -87,7 +87,7 @@ func (s *session) reconcile(p *pod, c *ctr) {
 }
 
 // nowRunning takes in that the runtime says that a container runs. What it wrote
-// for that is over: this reconciles it for good.
+// for that is over: this reconciles it permanently.
 func (s *session) nowRunning(p *pod, c *ctr) {
 	if c.running || c.hasEnded() {
 		return

@@ -231,7 +231,7 @@ func (p *places) add(dir string, kind map[string]bool) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
 	case err != nil:
-		// Read all the same: what is there now is known, what comes is found by
+		// Read nevertheless: what is there now is known, what comes is found by
 		// the next scan of everything.
 		p.blind = fmt.Sprintf("%s cannot be watched: %v", dir, err)
 		return true

@@ -31,7 +31,7 @@ const (
 
 // session is one connection to a runtime and what was reported of it since. All
 // that is learned, by whichever way, becomes a hint for the pod it is about;
-// its worker then asks the runtime how things stand and tells the difference.
+// its worker then asks the runtime for the current state and tells the difference.
 // So nothing is reported twice, and nothing that was missed stays unreported.
 type session struct {
 	a       *Attachment

@@ -56,7 +56,7 @@ func (s *session) synchronise() error {
 			s.appeared(s.places.learn(dir))
 		}
 	}
-	s.appeared(found) // those that are being made are unknown, and met
+	s.appeared(found) // pods that are being created are not in the list yet
 	return nil
 }
 

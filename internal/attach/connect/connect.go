@@ -151,7 +151,7 @@ func (a Attempts) pause(ctx context.Context, d time.Duration) bool {
 	return sleep.Unless(ctx, d, a.Wake) && sleep.For(ctx, settle)
 }
 
-// Poke wakes who waits on a channel with room for one, or will.
+// Poke sends on a channel of capacity 1 without waiting. It does nothing if a value waits there.
 func Poke(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:

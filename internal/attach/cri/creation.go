@@ -65,7 +65,7 @@ func (c creation) podIn() *lifecycle.Pod {
 
 // changed puts values into a request. Mostly they only add to it: then they are
 // what is to follow it, as protobuf lays what comes later over what came before.
-// Otherwise the message is made anew. What the CRI cannot carry is returned.
+// Otherwise the message is made again. What the CRI cannot carry is returned.
 func (c *calls) changed(req creation, values []lifecycle.Value) (message, more []byte, left []lifecycle.Value) {
 	values, refused := c.link.taken(runtimes.Create, values)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.asked, v) }) {

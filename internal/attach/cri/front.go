@@ -30,7 +30,7 @@ type front struct {
 }
 
 // freeze has callers open no more calls on the connections they have. Those who
-// connect anew wait for the next agent, where systemd holds the socket.
+// connect again wait for the next agent, where systemd holds the socket.
 func (f *front) freeze() {
 	f.mu.Lock()
 	f.frozen = true

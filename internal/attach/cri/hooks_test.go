@@ -256,7 +256,7 @@ func TestFieldProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.h.found(t, lifecycle.PostUpdateContainer, id)
-	// A proxy that was started anew has no resources.
+	// A proxy that was started again has no resources.
 	if resp, err := p.calls.PreUpdateContainerResourcesHook(g.ctx(), &hooks.ContainerResourceHookRequest{PodMeta: req.PodMeta, ContainerMeta: req.ContainerMeta}); err != nil || resp.ContainerResources != nil {
 		t.Errorf("%v, %v", resp, err)
 	}

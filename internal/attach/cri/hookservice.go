@@ -178,7 +178,7 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
 	if c == nil {
-		return echo(r), nil // it is found in the runtime's list
+		return echo(r), nil // the sandbox is found in the runtime's list
 	}
 	end, err := f.events.starting(ctx, c, p)
 	if err != nil {
@@ -223,12 +223,12 @@ func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.Conta
 	return echo(r), nil
 }
 
-// PreUpdateContainerResourcesHook answers what a kubelet asks for anew. The
+// PreUpdateContainerResourcesHook answers what a kubelet asks for again. The
 // proxy reports all resources there are: those the runtime has already are not
 // asked for.
 func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.located(ctx, r)
-	if c == nil || r.ContainerResources == nil { // a proxy that was started anew knows none
+	if c == nil || r.ContainerResources == nil { // a proxy that was started again knows none
 		return echo(r), nil
 	}
 	asked := hookResources(r.ContainerResources)

@@ -20,15 +20,15 @@ type store struct {
 
 // pod is a sandbox. value is replaced, not changed.
 type pod struct {
-	value *lifecycle.Pod
-	born  uint64 // the serial when it was noted
+	value   *lifecycle.Pod
+	addedAt uint64 // the serial when it was noted
 }
 
 // ctr is a container. value is replaced, not changed.
 type ctr struct {
 	value   *lifecycle.Container
 	pod     string
-	born    uint64
+	addedAt uint64
 	started bool
 	ended   bool
 	// pending are values decided between its creation and its start. They are
@@ -69,26 +69,26 @@ func (s *store) creationID() string {
 func (s *store) notePod(p *lifecycle.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pods[p.ID] = &pod{value: p, born: s.serial.Add(1)}
+	s.pods[p.ID] = &pod{value: p, addedAt: s.serial.Add(1)}
 }
 
 func (s *store) noteContainer(c *lifecycle.Container, started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ctrs[c.ID] = &ctr{value: c, pod: c.PodID, born: s.serial.Add(1), started: started}
+	s.ctrs[c.ID] = &ctr{value: c, pod: c.PodID, addedAt: s.serial.Add(1), started: started}
 }
 
 // reset replaces all that is known by what a synchronisation found.
-func (s *store) reset(ev lifecycle.Event, born uint64) {
+func (s *store) reset(ev lifecycle.Event, addedAt uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.pods)
 	clear(s.ctrs)
 	for _, p := range ev.Pods {
-		s.pods[p.ID] = &pod{value: p, born: born}
+		s.pods[p.ID] = &pod{value: p, addedAt: addedAt}
 	}
 	for _, c := range ev.Containers {
-		s.ctrs[c.ID] = &ctr{value: lean(c), pod: c.PodID, born: born, started: c.State != lifecycle.StateCreated}
+		s.ctrs[c.ID] = &ctr{value: lean(c), pod: c.PodID, addedAt: addedAt, started: c.State != lifecycle.StateCreated}
 	}
 }
 

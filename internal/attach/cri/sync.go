@@ -75,7 +75,7 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 	defer s.store.mu.Unlock()
 	for id, c := range s.store.ctrs {
 		switch state, there := states[id]; {
-		case c.born > before:
+		case c.addedAt > before:
 		case !there:
 			s.events.endContainer(c.value, s.store.podOfLocked(c), lifecycle.RemoveContainer)
 		case state == criclient.Exited && !c.ended:
@@ -83,7 +83,7 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.Listed) {
 		}
 	}
 	for id, p := range s.store.pods {
-		if p.born <= before && !isListed[id] {
+		if p.addedAt <= before && !isListed[id] {
 			s.events.endPod(id, lifecycle.RemovePodSandbox)
 		}
 	}

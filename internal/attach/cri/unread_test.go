@@ -126,7 +126,7 @@ func TestUnreadLater(t *testing.T) {
 	if !g.h.described(lifecycle.RunPodSandbox, "late") {
 		t.Error("the pod in the request was not told of")
 	}
-	// A start asks the runtime anew.
+	// A start asks the runtime again.
 	g.runtime.set(func() { delete(g.runtime.bad, "c-worse") })
 	if _, err := g.client.StartContainer(g.ctx(), &api.StartContainerRequest{ContainerId: "c-worse"}); err != nil {
 		t.Fatal(err)

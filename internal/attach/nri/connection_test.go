@@ -395,7 +395,7 @@ func (d *deaf) unread(t *testing.T) int {
 	return n
 }
 
-// TestRuntimeReadsNothing: a runtime that stops reading is given up once our writes to it
+// TestRuntimeReadsNothing: a runtime that stops reading is closed once our writes to it
 // take too long, and does not keep the agent from its end.
 func TestRuntimeReadsNothing(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"is given up": 300 * time.Millisecond, "at the end": time.Hour} {

@@ -1,7 +1,7 @@
 // Package nri attaches Trimtab to a container runtime as an NRI plugin: one
 // connection to one runtime, external (it dials the runtime's socket) or
 // launched (the runtime started the process). It translates NRI messages into
-// lifecycle words and decided values back into adjustments and updates, and
+// lifecycle types and decided values back into adjustments and updates, and
 // declares which fields NRI can carry.
 //
 // It decides nothing, keeps no state of pods or containers, and never lets a

@@ -71,7 +71,7 @@ func (s *session) launchedWith(config string) error {
 
 // Synchronize hands the runtime's pods and containers on. It answers without
 // updates, and after half the time the runtime allows even if the handler
-// is not done: a slow answer would have us dropped, over and over.
+// is not done: a slow answer would have us dropped, repeatedly.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 	if s.mute {
 		return nil, nil
@@ -181,7 +181,7 @@ func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c 
 	return s.notify(ctx, lifecycle.PostUpdateContainer, p, c)
 }
 
-// UpdateContainer answers with our values for the container asserted anew, so
+// UpdateContainer answers with our values for the container asserted again, so
 // that what was asked for does not overwrite them.
 func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	ans, err := s.container(ctx, lifecycle.Event{Kind: lifecycle.UpdateContainer, Requested: resourcesIn(res)}, p, c)

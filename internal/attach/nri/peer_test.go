@@ -59,7 +59,7 @@ func TestEmbeddedRelease(t *testing.T) {
 	}
 }
 
-// TestPiggybacks: a creation fails with CRI-O where an update beside it does.
+// TestPiggybacks: a creation fails with CRI-O where an update next to it does.
 func TestPiggybacks(t *testing.T) {
 	for name, want := range map[string]bool{"containerd": true, Embedded: true, "cri-o": false, "": false} {
 		if newPeer(name, "1.0.0", "").capabilities().Piggybacks != want {

@@ -184,7 +184,7 @@ func text[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	}
 }
 
-// class is text of what only a container being created can be given.
+// class sets a text that NRI accepts only in the answer to a creation.
 func class(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
 	put := text(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }

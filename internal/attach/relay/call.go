@@ -37,7 +37,7 @@ type Verdict struct {
 	Message []byte
 	// More follows the original message, where Message is nil. Encodings in which
 	// what comes later counts, as protobuf's, are changed so without being made
-	// anew.
+	// again.
 	More []byte
 	// Refuse, where not nil, answers the call; the backend does nothing.
 	Refuse *Status

@@ -153,7 +153,7 @@ func (c *Conn) copy(to *side, from net.Conn) {
 }
 
 // unwritten ends the connection: a write to one end failed. That an end which is there
-// did not read is worth a word.
+// did not read is worth a log line.
 func (c *Conn) unwritten(who string, err error) {
 	c.mu.Lock()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.dead && c.stalled == nil {
@@ -246,7 +246,7 @@ func (c *Conn) abandon() {
 	}
 }
 
-// finish ends a call for good. Where the hook still runs, its verdict finds the call
+// finish ends a call permanently. Where the hook still runs, its verdict finds the call
 // over.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
@@ -265,7 +265,7 @@ func (c *Conn) finish(k *call, o Outcome) {
 	}
 }
 
-// ended tells the ways a connection just ends from those worth a word.
+// ended tells the ways a connection just ends from those worth a log line.
 func ended(who string, err error) error {
 	if f := (*fault)(nil); !errors.As(err, &f) {
 		return nil

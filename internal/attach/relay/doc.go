@@ -3,7 +3,7 @@
 // changed or answered, their answer is watched.
 //
 // One connection of a caller is one connection to the backend. Calls that are not
-// held are not decoded and not made anew: the bytes of every frame go on as
+// held are not decoded and not made again: the bytes of every frame go on as
 // they came, with settings, windows, pings and the peers' own limits and
 // errors. Header blocks are read along, because their compression has a state,
 // and passed on unchanged. So a method, message or header that is unknown here

@@ -83,7 +83,7 @@ func played(t *testing.T, o relay.Options, up, down []byte) (toBackend, toCaller
 }
 
 // FuzzFrames feeds a relay frames of any kind from both ends, with calls that are held in
-// every way. It must not panic, must not hang, and must hand on nothing beyond what it was
+// every way. It must not panic, must not hang, and must pass on nothing beyond what it was
 // given but frames of its own.
 func FuzzFrames(f *testing.F) {
 	settings := "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x10\x00"
@@ -161,7 +161,7 @@ func oracle(b []byte) (ends []int, rest bool) {
 	}
 }
 
-// FuzzPassed holds what a relay hands on, of a caller whose calls nobody holds, against what
+// FuzzPassed holds what a relay passes on, of a caller whose calls nobody holds, against what
 // x/net reads of it: all that is well-formed passes as it came, but for settings that are
 // lowered; what is too long, or has headers that cannot be read, does not.
 func FuzzPassed(f *testing.F) {

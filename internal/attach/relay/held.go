@@ -32,7 +32,7 @@ func (c *Conn) opened(f *frame, h *headers) (refused *call, dropped bool, err er
 		return nil, true, nil
 	}
 	switch {
-	case c.streams.leaving && f.stream > c.streams.most: // no call: its caller makes it anew elsewhere
+	case c.streams.leaving && f.stream > c.streams.most: // no call: its caller makes it again elsewhere
 		return nil, false, nil
 	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.acks)-c.use.unanswered >= 2*maxStreams:
 		return nil, false, fmt.Errorf("%w: %d calls beside those that were refused", errCalm, maxStreams)

@@ -232,7 +232,7 @@ func Stored() []lifecycle.Field { return resources[:] }
 // date.
 func Copied(f lifecycle.Field) bool { return slices.Contains(resources[:], f) }
 
-// InKernel reports whether the keeper writes a field, into a cgroup file or beside it.
+// InKernel reports whether the keeper writes a field, into a cgroup file or next to it.
 func InKernel(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,

@@ -221,7 +221,7 @@ func TestGivenUp(t *testing.T) {
 		out, err := s.Ask(ctx, sample())
 		gives.Stop()
 		cancel()
-		if err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the caller gave the event up") {
+		if err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Reason, "the caller cancelled the event") {
 			t.Fatalf("%v, %+v", err, out)
 		}
 	}

@@ -252,7 +252,7 @@ type overError struct {
 func (e *overError) Error() string {
 	why := "the time of the event was over"
 	if e.given {
-		why = "the caller gave the event up"
+		why = "the caller cancelled the event"
 	}
 	if e.asked {
 		return why + " before it answered"

@@ -1,6 +1,6 @@
 // Package configmaps owns the names of the ConfigMaps that hold configuration for
 // more than one node, and says which of them are for a node, in which order. It reads
-// objects that others fetched, and asks nobody.
+// objects that others fetched, and sends no request.
 package configmaps
 
 import (

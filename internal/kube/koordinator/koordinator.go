@@ -1,6 +1,6 @@
 // Package koordinator reads what Koordinator's manager says of a node as a layer of
 // Trimtab's configuration: the NodeSLO of the node, and annotations of its Node.
-// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. It asks nobody.
+// Formats: Koordinator 1.7, slo.koordinator.sh/v1alpha1. It sends no request.
 package koordinator
 
 import (

@@ -1,5 +1,5 @@
 // Package layers watches the objects of the API server that configure a node, and
-// hands on what they hold as layers of a configuration. It merges and applies
+// passes on what they hold as layers of a configuration. It merges and applies
 // nothing.
 package layers
 
@@ -19,7 +19,7 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// quiet is how long objects must be unchanged before they are handed on: `kubectl
+// quiet is how long objects must be unchanged before they are passed on: `kubectl
 // apply` of two ConfigMaps writes one after the other.
 const quiet = 300 * time.Millisecond
 
@@ -87,7 +87,7 @@ func (w *Watch) Run(ctx context.Context) {
 	kube.Run(ctx, services...)
 }
 
-// Waiting says what is missing before anything can be handed on; "" for nothing.
+// Waiting says what is missing before anything can be passed on; "" for nothing.
 func (w *Watch) Waiting() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +140,7 @@ func (w *Watch) UID(name string) string {
 	return ""
 }
 
-// change changes what is known, and has it handed on.
+// change changes what is known, and has it passed on.
 func (w *Watch) change(do func()) {
 	w.mu.Lock()
 	do()
@@ -151,10 +151,10 @@ func (w *Watch) change(do func()) {
 	}
 }
 
-// handing hands on what is known, after changes.
+// handing passes on what is known, after changes.
 type handing struct{ *Watch }
 
-// Run hands on until ctx ends.
+// Run passes on until ctx ends.
 func (h handing) Run(ctx context.Context) {
 	still := time.NewTimer(time.Hour)
 	defer still.Stop()

@@ -171,7 +171,7 @@ func (s *Service) Row() api.ClusterPart {
 	row.State = fmt.Sprintf("labels of %d namespaces", known)
 	switch {
 	case known == 0:
-		row.Error = "never read: no rule with a namespaceSelector matches"
+		row.Error = "not read: no authorisation rule has a namespaceSelector"
 	case !read:
 		row.Error = "kept from before: the API server has not answered since the start"
 	}

@@ -47,7 +47,7 @@ type Placements struct {
 	mu      sync.Mutex // guards all below
 	written map[types.UID]string
 	done    uint64
-	refused uint64 // by the API server, for good
+	refused uint64 // by the API server, permanently
 	failed  error  // of the last write
 	// failures counts the writes that failed and are tried again.
 	failures uint64

@@ -204,7 +204,7 @@ func (s *nodeSearch) lose(c *nodeSet, by nodeCriterion, n int) {
 	s.lost[by] += n
 }
 
-// replace begins anew with a set that is better than all before by a criterion. Those that
+// replace begins again with a set that is better than all before by a criterion. Those that
 // were worse than these by a later one are worse than it by this.
 func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
 	for i := range s.sets {

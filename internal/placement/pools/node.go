@@ -65,7 +65,7 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 	}
 	id, reason, ok := p.Tree.PickNode(w)
 	if !ok {
-		return node, nil, fmt.Errorf("no NUMA node has room for %d milli-CPUs more", milli)
+		return node, nil, fmt.Errorf("no NUMA node has %d milli-CPUs left", milli)
 	}
 	return lifecycle.Some(id), []choose.Reason{reason}, nil
 }

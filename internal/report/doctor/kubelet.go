@@ -23,7 +23,7 @@ type manager struct {
 	where  string
 	seen   bool
 	err    error
-	file   string // of err
+	file   string // the file that err is about
 	cpus   []int  // that its CPU manager has given away
 	owners int
 }

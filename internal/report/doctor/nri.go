@@ -81,7 +81,7 @@ func checkRuntime(c Check, h host, endpoint string, inUse func() string) (Check,
 }
 
 // inUse names the runtime that the agent says it is attached to: sockets of another
-// may be there beside it. Where no agent does, the kubelet's configuration tells;
+// may be there next to it. Where no agent does, the kubelet's configuration tells;
 // it is empty where neither does.
 func inUse(agent *api.Node, k kubelet) string {
 	for _, a := range attachments(agent) {

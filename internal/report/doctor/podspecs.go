@@ -24,7 +24,7 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 		return c.problem("set podspec.kubelet.caFile, and insecureSkipVerify: false",
 			"any server that answers at %s gets the token and is believed (insecureSkipVerify); %s", k.URL, join(found))
 	case !up && k.URL != "":
-		return c.problem("see the reasons; a kubelet that is to be asked should answer", "nobody answers: %s", join(found))
+		return c.problem("see the reasons; a kubelet that is to be asked should answer", "no source answers: %s", join(found))
 	case !up:
 		return c.ok("no source has them: %s", join(found))
 	}

@@ -26,7 +26,7 @@ func TestPodSpecs(t *testing.T) {
 		{"/", config.KubeletClient{}, []api.SpecSource{up}, OK, "kubelet Pods API: answers, 3 pods"},
 		{"/", config.KubeletClient{}, []api.SpecSource{down}, OK, "no source has them"},
 		{"/", url, []api.SpecSource{up, down}, OK, "401 Unauthorized"},
-		{"/", url, []api.SpecSource{down}, Problem, "nobody answers: kubelet /pods: 401 Unauthorized"},
+		{"/", url, []api.SpecSource{down}, Problem, "no source answers: kubelet /pods: 401 Unauthorized"},
 		{"/", careless, []api.SpecSource{up}, Problem, "insecureSkipVerify"},
 		{"/host", url, []api.SpecSource{up}, Unknown, "cannot be asked from here"},
 	} {

@@ -20,28 +20,18 @@ func Render(w io.Writer, r Report) error {
 	}
 	var b strings.Builder
 	for _, c := range r.Checks {
-		fmt.Fprintf(&b, "%-8s %-*s  %s\n", marks[c.Result], wide, c.Name, clean(c.Found))
+		fmt.Fprintf(&b, "%-8s %-*s  %s\n", marks[c.Result], wide, c.Name, term.Clean(c.Found))
 		if c.Result == OK {
 			continue
 		}
 		if c.Result == Problem {
-			fmt.Fprintf(&b, "%-8s %-*s  why: %s\n", "", wide, "", clean(c.Why))
+			fmt.Fprintf(&b, "%-8s %-*s  why: %s\n", "", wide, "", term.Clean(c.Why))
 		}
-		fmt.Fprintf(&b, "%-8s %-*s  do:  %s\n", "", wide, "", clean(c.Do))
+		fmt.Fprintf(&b, "%-8s %-*s  do:  %s\n", "", wide, "", term.Clean(c.Do))
 	}
 	fmt.Fprintf(&b, "\n%s, %d unknown, %d ok\n", term.Count(r.Problems, "problem"), r.Unknown, len(r.Checks)-r.Problems-r.Unknown)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
-}
-
-// clean keeps text of foreign files from moving the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }

@@ -83,7 +83,7 @@ func (m *Metrics) count(l Labels) {
 	m.updates = m.counter(family{"trimtab_runtime_updates_total", counter, []string{"result"},
 		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.Updates)
 	m.calls = m.counter(family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
-		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ended` (the caller gave the event up, or its time was over)"}, nil)
+		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (left alone after failures in a row), `ended` (the caller cancelled the event, or its time was over)"}, nil)
 	m.callTimes = m.histogram(family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
 		"Time that calls of hook servers took.", "server: as above"}, callBuckets)
 	m.decisions = m.histogram(family{"trimtab_decision_duration_seconds", histogram, nil,

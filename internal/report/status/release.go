@@ -28,7 +28,7 @@ func release(w http.ResponseWriter, r *http.Request, src Source) {
 }
 
 // Release has the agent give back everything it changed; it decides nothing
-// more until it is started anew.
+// more until it is started again.
 func (c *Client) Release(ctx context.Context) (api.Released, error) {
 	return ask[api.Released](ctx, c, http.MethodPost, "release", nil, nil)
 }

@@ -28,7 +28,7 @@ const (
 // Options say what is served.
 type Options struct {
 	Metrics http.Handler
-	// Alive reports why the process should be started anew. Only faults of its
+	// Alive reports why the process should be started again. Only faults of its
 	// own count: a runtime or an API server that is away is none.
 	Alive func(context.Context) error
 	// Ready reports why the node's containers are not kept yet.

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Count is how many entries there are, by the way to them: a type and the fields
+// Count is how many entries there are, meanwhile to them: a type and the fields
 // from there on, with [] for what is in a map or slice.
 type Count map[string]int
 

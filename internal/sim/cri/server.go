@@ -42,7 +42,7 @@ type Server struct {
 	updates atomic.Int64
 
 	mu        sync.Mutex
-	born      map[string]int64 // when pods and containers were made through this face
+	creations map[string]int64 // when pods and containers were made through this server
 	listeners map[chan *cri.ContainerEventResponse]bool
 }
 
@@ -61,7 +61,7 @@ func Serve(r *sim.Runtime, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cri socket: %w", err)
 	}
-	f := &Server{r: r, o: o, born: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
+	f := &Server{r: r, o: o, creations: map[string]int64{}, listeners: map[chan *cri.ContainerEventResponse]bool{}}
 	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(16<<20))
 	cri.RegisterRuntimeServiceServer(f.server, f)
 	f.served.Go(func() { _ = f.server.Serve(l) }) // ends with Close
@@ -99,13 +99,13 @@ func (f *Server) name() string { return cmp.Or(f.r.Kind().Name, "containerd") }
 func (f *Server) made(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.born[id] = time.Now().UnixNano()
+	f.creations[id] = time.Now().UnixNano()
 }
 
 func (f *Server) createdAt(id string, number int) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if at, known := f.born[id]; known {
+	if at, known := f.creations[id]; known {
 		return at
 	}
 	return int64(number) * int64(time.Second)

@@ -198,7 +198,7 @@ func (f *Cgroups) SetPossible(cpus string) error {
 }
 
 // SetOnline takes a CPU off or puts it back. Version 1 takes it out of every
-// cpuset for good, and tasks without a CPU move up; version 2 keeps the sets and
+// cpuset permanently, and tasks without a CPU move up; version 2 keeps the sets and
 // changes what they amount to.
 func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	var one cgroup.IDs

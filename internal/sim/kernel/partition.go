@@ -178,7 +178,7 @@ func (f *Cgroups) endPartition(g *group) {
 }
 
 // cpusChanged settles the partitions that a new set of CPUs touches: its own, and
-// those beside it that had these CPUs for themselves.
+// those next to it that had these CPUs for themselves.
 func (f *Cgroups) cpusChanged(g *group) {
 	if f.version == cgroup.V1 {
 		return

@@ -11,8 +11,8 @@ func keysPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generated + `# Labels, annotations and resource names
 
-` + "```sh\ntrimtab plan PODS.yaml           # what a pod's keys would get it, and what nothing serves\n" +
-		"trimtab explain NAMESPACE/POD    # what the keys of a running pod got it\n```" + `
+` + "```sh\ntrimtab plan PODS.yaml           # what a pod would get for its keys, and which keys no hook serves\n" +
+		"trimtab explain NAMESPACE/POD    # what a running pod got for its keys\n```" + `
 
 For authors of pods that carry keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins: what each key does on a
 node that runs Trimtab.
@@ -34,7 +34,7 @@ A key that is read and whose hooks are all off has no effect, and is reported in
 		fmt.Fprintf(&b, "\n## %s\n\n", title[1])
 		for _, k := range intent.Keys() {
 			if k.System == title[0] {
-				text := clauses("; ", k.Fate.String(), labelled("asks for", kinds(k)), labelled("served by", codes(serversOf(k))),
+				text := clauses("; ", k.Handling.String(), labelled("asks for", kinds(k)), labelled("served by", codes(serversOf(k))),
 					labelled("an edit counts:", k.Edit.String()))
 				b.WriteString(item(clauses(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Place, text), sentence(upper(k.Why)))))
 			}

@@ -49,7 +49,7 @@ default is to refuse, by a rule of yours.
 func keysOf(kind intent.Kind) string {
 	var names []string
 	for _, k := range intent.Keys() {
-		if k.Fate == intent.KeyRead && slices.Contains(k.Kinds, kind) {
+		if k.Handling == intent.KeyRead && slices.Contains(k.Kinds, kind) {
 			names = append(names, keyName(k))
 		}
 	}

@@ -124,7 +124,7 @@ ones.
 	return b.String()
 }
 
-// lateFields lists the fields an attachment brings about after the start alone.
+// lateFields lists the fields an attachment sets after the start alone.
 func lateFields(at int) string {
 	var fields []string
 	for _, r := range parity.Table() {

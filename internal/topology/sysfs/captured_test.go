@@ -54,7 +54,7 @@ func machines(t *testing.T) map[string]topology.Layout {
 }
 
 // TestCaptured reads trees that are kept as text. The comment of each says what
-// Read finds in it; -update writes them anew.
+// Read finds in it; -update writes them again.
 func TestCaptured(t *testing.T) {
 	if *update {
 		for name, l := range machines(t) {

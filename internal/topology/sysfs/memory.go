@@ -36,7 +36,7 @@ func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 
 // classifyMemory finds the kind of memory of nodes without CPUs: by its tier, else by
 // its bandwidth, else by its size compared with nodes with CPUs, since HBM is
-// smaller than the DRAM beside it and PMEM and CXL are larger. local are the nodes
+// smaller than the DRAM next to it and PMEM and CXL are larger. local are the nodes
 // that have CPUs, online or not.
 func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths map[int]int) {
 	var bytes, n, speed, timed int

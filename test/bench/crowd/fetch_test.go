@@ -127,7 +127,7 @@ func BenchmarkFetch(b *testing.B) {
 				}
 				slices.Reverse(order)
 			}
-			// Who does not know the same is not compared.
+			// What does not know the same is not compared.
 			if last["nri"].All == "" || last["nri"].All != last["cri verbose"].All {
 				b.Errorf("NRI and CRI do not know the same: %+v, %+v", last["nri"], last["cri verbose"])
 			}
@@ -173,7 +173,7 @@ func (p nothing) Synchronize(context.Context, []*api.PodSandbox, []*api.Containe
 	return nil, nil
 }
 
-// CreateContainer is there because the library takes nobody who wants nothing.
+// CreateContainer is there because the library accepts no plugin who wants nothing.
 func (nothing) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	return nil, nil, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/test/conformance"
 )
 
-// idleFor is how long nothing happens: one round of what is looked at now and then,
+// idleFor is how long nothing happens: one round of what is looked at sometimes,
 // which the agent does every minute (bypass.resyncSeconds).
 const idleFor = time.Minute
 

@@ -39,7 +39,7 @@ func podOn(node, name string, annotations ...string) *unstructured.Unstructured 
 	}}
 }
 
-// heard is a node's chain with the API server alone, and what can be asked of it.
+// heard is a node's chain of spec sources with the API server as its only source, and helpers to query it.
 type heard struct {
 	*podspec.Chain
 

@@ -63,7 +63,7 @@ func besides() []variation {
 	return all[:1]
 }
 
-// withoutNRI starts containerd anew with its NRI switched off.
+// withoutNRI starts containerd again with its NRI switched off.
 func (n *machine) withoutNRI() {
 	n.t.Helper()
 	const config, table = "/etc/containerd/config.toml", "[plugins.'io.containerd.nri.v1.nri']\n"

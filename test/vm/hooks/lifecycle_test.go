@@ -174,7 +174,7 @@ func offline(t *testing.T, n *machine) {
 	n.m.Sh("for c in 3 6; do echo 1 >/sys/devices/system/cpu/cpu$c/online; done")
 	after := map[string]string{"db": "2-3", "web": "0-1,4-7", "silent": "0-1,4-7", "late": "0-1,4-7"}
 	if n.m.Guest.CgroupV1 {
-		// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
+		// Version 1 takes a CPU that goes offline out of every cpuset permanently, kubepods among them.
 		after = map[string]string{"db": "2", "web": "0-1,4-5,7", "silent": "0-1,4-5,7", "late": "0-1,4-5,7"}
 	}
 	wantCPUs(t, n, "with all CPUs again", after)

@@ -77,7 +77,7 @@ func (n *machine) configure(keys json.RawMessage) error {
 	return errors.Join(err, n.a.Configure(keys))
 }
 
-// reconfigure gives the running agent another.
+// reconfigure gives the running agent another configuration.
 func (n *machine) reconfigure(keys json.RawMessage) error {
 	keys, err := n.attaching(keys)
 	if err != nil {

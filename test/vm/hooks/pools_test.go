@@ -190,7 +190,7 @@ func wantAlone(t *testing.T, n *machine, when string, want map[string]string) {
 	}
 }
 
-// patientRuntime has containerd wait longer for shims once it is started anew: of one that takes more than two seconds
+// patientRuntime has containerd wait longer for shims once it is started again: of one that takes more than two seconds
 // to answer, as they do in emulated machines that share a processor, it forgets the container, which goes on running.
 func (n *machine) patientRuntime() {
 	n.t.Helper()
@@ -290,7 +290,7 @@ func poolRestarts(t *testing.T, n *machine, _ poolWay) {
 	}
 }
 
-// poolOffline takes CPUs of an owner and of a pool away and gives them back. Pools are divided anew at once.
+// poolOffline takes CPUs of an owner and of a pool away and gives them back. Pools are divided again at once.
 func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	t.Helper()
 	n.m.Sh("for c in 3 7; do echo 0 >/sys/devices/system/cpu/cpu$c/online; done")
@@ -307,7 +307,7 @@ func poolOffline(t *testing.T, n *machine, _ poolWay) {
 	again := maps.Clone(resized)
 	again["web"], again["late"] = place{cpus: "1,3,5"}, place{cpus: "1,3,5"}
 	if n.m.Guest.CgroupV1 {
-		// Version 1 takes a CPU that goes offline out of every cpuset for good, kubepods among them.
+		// Version 1 takes a CPU that goes offline out of every cpuset permanently, kubepods among them.
 		again = maps.Clone(without)
 		again["batch"] = resized["batch"]
 	}

@@ -40,7 +40,7 @@ func rounds(t *testing.T, few int) int {
 }
 
 // TestProxyKilled has the kubelet reach its runtime through the agent, by the defaults of both sides, and kills the agent
-// over and over while the kubelet makes pods and ends others, and another program calls the runtime without a pause. Every pod comes to run with what it was promised, nobody else ever runs on
+// repeatedly while the kubelet makes pods and ends others, and another program calls the runtime without a pause. Every pod comes to run with what it was promised, nobody else ever runs on
 // the owner's CPUs, and what runs goes on.
 func TestProxyKilled(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func TestStaticPods(t *testing.T) {
 
 	n.end()
 	n.run()
-	// A pod that comes now shows that the new kubelet works, and has it write the slice of its class anew.
+	// A pod that comes now shows that the new kubelet works, and has it write the slice of its class again.
 	n.apply(pod{name: "late", labels: map[string]string{class: "LS"}, requests: map[string]string{"cpu": "1"}})
 	wants["late"] = want{cpus: "2-3", quota: -1, class: "shared", seat: "shared", source: podsAPI}
 	after := n.awaitAll("kubelet restarted", wants)
