@@ -30,6 +30,7 @@ type nriConfig struct {
 	running  bool   // that runtime
 	socket   string // where Trimtab connects
 	there    bool   // the socket
+	read     bool   // a file of the configuration
 	err      error  // of one that could not be
 	errFile  string
 	version  string             // of a containerd configuration's shape
@@ -178,6 +179,7 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 		n.err, n.errFile = err, file
 		return nil
 	}
+	n.read = true
 	all, err := parseTOML(file, string(data))
 	if err != nil {
 		n.err, n.errFile = err, file // what stands above the fault counts
@@ -295,6 +297,9 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		}
 	}
 	want := n.configured(n.requests, defaultRequest)
+	if told != "" && !n.read { // a container does not see the runtime's files: what is in force is known, and its default is not
+		want = told
+	}
 	if told != "" && !same(told, want) {
 		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", told, want)
 	}
