@@ -97,12 +97,15 @@ func TestNeeds(t *testing.T) {
 		"devices":    {"config: {hooks: {gpu: {devices: nodes}}}", append(nri, "devices")},
 		"no kubelet": {`config: {podspec: {kubelet: {podsSocket: "", podResourcesSocket: ""}}}`, nri[:2]},
 		"empty":      {"config: {hooks: {coreSched: null, gpu: null}, podspec: {kubelet: null}, nri: null, http: null}", nri},
-		"everything": {everything, slices.Collect(maps.Keys(needs.When))},
+		"unit":       {"attach: none", []string{"unit"}},
+		"everything": {everything, slices.DeleteFunc(slices.Collect(maps.Keys(needs.When)), func(name string) bool { return name == "unit" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := render.Chart(t, c.values)
 			checkNeeds(t, o, needs, c.wanted)
-			checkConfig(t, o.Config)
+			if o.Config != "" || name != "unit" {
+				checkConfig(t, o.Config)
+			}
 		})
 	}
 }
@@ -205,6 +208,26 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestUnit: pods by which an agent that is a unit is reached have no agent, no configuration and no token, and the rights
+// that the unit's token needs are there.
+func TestUnit(t *testing.T) {
+	o := render.Chart(t, "{attach: none, config: {paths: {key: /srv/trimtab/key}}}")
+	pod := o.DaemonSet.Spec.Template.Spec
+	main := pod.Containers[0]
+	if o.Config != "" || *pod.AutomountServiceAccountToken || pod.HostNetwork || pod.HostPID || main.LivenessProbe != nil {
+		t.Errorf("configuration %q, token %v, host network %v, PIDs %v, probe %v", o.Config, *pod.AutomountServiceAccountToken, pod.HostNetwork, pod.HostPID, main.LivenessProbe)
+	}
+	if want := []string{"idle", "--config", "/srv/trimtab/config.yaml"}; !slices.Equal(main.Args, want) {
+		t.Errorf("arguments %q, want %q", main.Args, want)
+	}
+	if main.Name != "trimtab" || o.DaemonSet.Spec.Template.Labels["app.kubernetes.io/name"] != "trimtab" {
+		t.Error("kubectl trimtab does not find the pods")
+	}
+	if len(o.Roles) != 1 || o.Account == nil {
+		t.Errorf("roles %v, account %v", o.Roles, o.Account)
+	}
+}
+
 // TestRestarts: a changed configuration restarts the pods only where the agent must be started to read it.
 func TestRestarts(t *testing.T) {
 	of := func(values string) string {
@@ -265,7 +288,8 @@ func TestRefused(t *testing.T) {
 		"maxUnavailable=0":                     "maxUnavailable",
 		"monitoring.podMonitor.enabled=true":   "Prometheus cannot reach",
 		"monitoring.podMonitor.interval=often": "interval",
-		"serviceAccount.create=false":          "serviceAccount.name",
+		"attach=none,monitoring.podMonitor.enabled=true,config.http.address=:9464": "the pods have no agent",
+		"serviceAccount.create=false": "serviceAccount.name",
 	} {
 		_, err := render.Helm(t, "template", "trimtab", dir, "--set", set)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -44,6 +44,9 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccoun
 {{- define "trimtab.wanted" -}}
 {{- $hooks := .Values.config.hooks | default dict -}}
 {{- $kubelet := (.Values.config.podspec | default dict).kubelet | default dict -}}
+{{- if eq .Values.attach "none" }}
+- unit
+{{- else -}}
 {{- $on := dict "always" true -}}
 {{- $_ := set $on "nri" (has .Values.attach (list "nri" "auto")) -}}
 {{- $_ := set $on "cri" (has .Values.attach (list "bypass" "auto")) -}}
@@ -57,6 +60,21 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "trimtab.serviceAccoun
 {{- range $name, $is := $on }}{{ if $is }}
 - {{ $name }}
 {{- end }}{{ end }}
+{{- end }}
+{{- end -}}
+
+{{/* "true" where an agent runs in the pods; empty with attach: none. */}}
+{{- define "trimtab.agent" -}}
+{{- if ne .Values.attach "none" }}true{{ end -}}
+{{- end -}}
+
+{{/* The configuration file that commands in a pod read: the chart's, or that of the unit. */}}
+{{- define "trimtab.file" -}}
+{{- if include "trimtab.agent" . -}}
+/config/config.yaml
+{{- else -}}
+{{ dir ((.Values.config.paths | default dict).key | default "/etc/trimtab/record.key") }}/config.yaml
+{{- end -}}
 {{- end -}}
 
 {{/* What is mounted of the node: a list of name, path, at, write, type, each place once. */}}
@@ -154,6 +172,9 @@ spec:
 
 {{/* The port that Prometheus reads. The agent's address must be one that it reaches. */}}
 {{- define "trimtab.metricsPort" -}}
+{{- if not (include "trimtab.agent" .) -}}
+{{- fail "monitoring: with attach: none the pods have no agent; have Prometheus read the units' port of the nodes" -}}
+{{- end -}}
 {{- $address := (.Values.config.http | default dict).address | default "" -}}
 {{- $port := splitList ":" $address | last -}}
 {{- $host := trimSuffix (printf ":%s" $port) $address | trimAll "[]" -}}

@@ -1,0 +1,23 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// newIdle is the command of a pod without an agent: other commands are run in it.
+func newIdle() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "idle",
+		Short: "Keep a pod running by which kubectl trimtab asks an agent that is no pod",
+		Long: `Does nothing until it is ended. The chart with 'attach: none' runs it in a pod on nodes
+whose agent is a systemd unit: the pod has the agent's status socket, and 'kubectl
+trimtab' runs the other commands in it. It reads no file; 'kubectl trimtab' takes the
+path in --config from the pod.`,
+		Example: "  trimtab idle --config /etc/trimtab/config.yaml",
+		Args:    cobra.NoArgs,
+	}
+	addConfig(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		<-cmd.Context().Done()
+		return nil
+	}
+	return cmd
+}
