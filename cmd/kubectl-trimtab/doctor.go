@@ -27,7 +27,8 @@ func newDoctor(p *plugin) *cobra.Command {
 		Long: `Runs 'trimtab doctor' in the agents' pods and prints the problems, with what to do about
 each. An agent that does not answer, an agent that is not ready and a node without an
 agent are problems too. The pods see only what is mounted in them, so checks of other
-files of the node are left out: run 'trimtab doctor' on the node for those.
+files of the node are left out: run 'trimtab doctor' on the node for those. Of an agent
+that is a unit, only what the agent itself reports is checked.
 
 The exit code is 1 if there is a problem.`,
 		Example: "  kubectl trimtab doctor\n  kubectl trimtab doctor worker-1 -o yaml",
@@ -63,6 +64,16 @@ const (
 	runtimeCheck = "runtime"
 	agentCheck   = "agent"
 )
+
+// ofUnit reports whether a check counts in a pod without an agent: what the agent answers,
+// and its file. Cgroups, directories and sockets there are the pod's own.
+func ofUnit(check string) bool {
+	switch check {
+	case agentCheck, "attachment", "configuration", "nri timeouts", "pod specs":
+		return true
+	}
+	return false
+}
 
 // report prints the problems of all nodes; it is an error if there is one.
 func report(cmd *cobra.Command, out *cli.Format, lists [][]finding) error {
@@ -115,6 +126,9 @@ func (p *plugin) examine(ctx context.Context, c *fleet.Cluster, n fleet.Node) []
 	}
 	var all []finding
 	for _, k := range r.Checks {
+		if n.Agent.Unit && !ofUnit(k.Name) {
+			continue
+		}
 		if k.Result == "problem" && (k.Name != runtimeCheck || !r.OK(agentCheck)) {
 			all = append(all, finding{Node: n.Name, Check: k.Name, Found: k.Found, Why: k.Why, Do: k.Do})
 		}

@@ -19,6 +19,8 @@ const (
 	Selector = "app.kubernetes.io/name=trimtab"
 	// Container is the agent's container in its pod.
 	Container = "trimtab"
+	// Idle is the command of a pod without an agent (attach: none of the chart).
+	Idle = "idle"
 	// page is how many objects the API server is asked for at once.
 	page = 500
 )

@@ -23,6 +23,8 @@ type Agent struct {
 	Down string
 	// Config is the configuration file that the container is started with; "" for none.
 	Config string
+	// Unit: the pod has no agent, but the status socket of one that is a unit of the node.
+	Unit bool
 }
 
 // Node is a node of the cluster and its agent.
@@ -138,7 +140,8 @@ func agentOf(p corev1.Pod) (*Agent, bool) {
 	if at < 0 {
 		return nil, false
 	}
-	a := &Agent{Namespace: p.Namespace, Pod: p.Name, Config: configOf(p.Spec.Containers[at].Args)}
+	args := p.Spec.Containers[at].Args
+	a := &Agent{Namespace: p.Namespace, Pod: p.Name, Config: configOf(args), Unit: len(args) > 0 && args[0] == Idle}
 	for _, c := range p.Status.Conditions {
 		a.Ready = a.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	}
