@@ -102,6 +102,7 @@ func (a *Agent) Dump() {
 
 // Status is what is read of the agent's status.
 type Status struct {
+	Version     string `json:"version"`
 	ConfigGen   int    `json:"configGeneration"`
 	ConfigError string `json:"configError"`
 	Attachments []struct{ State string }
@@ -114,6 +115,12 @@ type Status struct {
 	CPUs struct {
 		Shared string
 		Grants []struct{ Pod, Container, CPUs string }
+	}
+	Cluster struct {
+		Config struct {
+			From   string
+			Layers []struct{ Name string }
+		}
 	}
 }
 

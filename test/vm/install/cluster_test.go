@@ -68,7 +68,7 @@ func form(t *testing.T) *cluster {
 	c.api = c.plane.Dynamic(controlplane.Admin)
 	c.env = append(os.Environ(), "KUBECONFIG="+c.plane.Kubeconfig("admin", controlplane.Admin+"-token"), "KUBECACHEDIR="+dir,
 		"HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir,
-		"PATH="+strings.Join([]string{tool(t, "helm"), tool(t, "kubectl"), os.Getenv("PATH")}, ":"))
+		"PATH="+strings.Join([]string{filepath.Join(c.root, "bin"), tool(t, "helm"), tool(t, "kubectl"), os.Getenv("PATH")}, ":"))
 	return c
 }
 

@@ -3,21 +3,14 @@ package install_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/trimtab/trimtab/internal/topology"
 	"github.com/trimtab/trimtab/test/vm"
-	"github.com/trimtab/trimtab/test/vm/agent"
 )
-
-// away is how long the API server is stopped.
-const away = 45 * time.Second
 
 // TestCluster follows docs/cluster.md on two nodes: one of four NUMA nodes with two CPUs each, and one of eight CPUs.
 func TestCluster(t *testing.T) {
@@ -35,13 +28,17 @@ func TestCluster(t *testing.T) {
 	}{
 		{"install", (*cluster).install},
 		{"classes", (*cluster).classes},
+		{"ask", (*cluster).ask},
+		{"look", (*cluster).look},
 		{"numa", (*cluster).numa},
 		{"configure", (*cluster).configure},
 		{"refused", (*cluster).refused},
+		{"layers", (*cluster).layers},
 		{"update", (*cluster).update},
 		{"away", (*cluster).away},
 		{"drain", (*cluster).drain},
 		{"remove", (*cluster).remove},
+		{"units", (*cluster).units},
 	}
 	ran := 0
 	for _, step := range steps {
@@ -56,15 +53,21 @@ func TestCluster(t *testing.T) {
 
 // install makes the image, brings it to the nodes and installs the chart.
 func (c *cluster) install() {
+	c.available()
+	c.follow("Install")
+	c.ready()
+	c.condition("Ready")
+}
+
+// available has the nodes have the images of the chart and of the page's pods.
+func (c *cluster) available() {
+	c.t.Helper()
 	for _, n := range c.nodes {
 		n.m.Put("/usr/local/bin/ctr", 0o755, read(c, tool(c.t, "ctr")+"/ctr"))
 		// What the page's pods run, by the name that the cluster's nodes would pull it by.
 		n.m.Sh("ctr -n k8s.io images tag " + vm.Image("pause") + " registry.k8s.io/pause:3.10")
 	}
 	c.follow("Make the image available")
-	c.follow("Install")
-	c.ready("v1")
-	c.condition("Ready")
 }
 
 // condition waits until the condition TrimtabReady of each node has a reason.
@@ -81,13 +84,18 @@ func (c *cluster) condition(reason string) {
 	}
 }
 
-// ready waits until each node has a ready agent of an image.
-func (c *cluster) ready(tag string) {
+// ready waits until each node has a ready agent of the DaemonSet's image.
+func (c *cluster) ready() {
 	c.t.Helper()
+	var want string
 	c.await("the agents are ready", func(ctx context.Context) error {
 		d, err := c.get(ctx, "apps/v1/daemonsets", "kube-system", "trimtab")
 		if err != nil {
 			return err
+		}
+		containers, _, _ := nested[[]any](d.Object, "spec", "template", "spec", "containers")
+		for _, each := range containers {
+			want, _, _ = nested[string](each.(map[string]any), "image")
 		}
 		status, _, _ := nested[map[string]any](d.Object, "status")
 		for _, key := range []string{"numberReady", "updatedNumberScheduled"} {
@@ -99,9 +107,17 @@ func (c *cluster) ready(tag string) {
 	})
 	images := c.must(`kubectl -n kube-system get pods -l app.kubernetes.io/name=trimtab -o jsonpath='{range .items[*]}{.spec.containers[0].image} {end}'`)
 	for _, image := range strings.Fields(images) {
-		if image != "registry.example/trimtab:"+tag {
-			c.t.Errorf("an agent runs %s", image)
+		if image != want {
+			c.t.Errorf("an agent runs %s, want %s", image, want)
 		}
+	}
+}
+
+// once has one of the page's steps done, where the steps that -run chose left it out.
+func (c *cluster) once(heading, script string) {
+	c.t.Helper()
+	if c.page.blocks[heading] != nil {
+		c.must(script)
 	}
 }
 
@@ -197,207 +213,4 @@ func overlap(a, b string) bool {
 	x, _ := topology.ParseList(a)
 	y, _ := topology.ParseList(b)
 	return slices.ContainsFunc(x, func(id int) bool { return slices.Contains(y, id) })
-}
-
-// configure changes the configuration, which reaches running pods.
-func (c *cluster) configure() {
-	before := c.apart()
-	c.follow("Configure")
-	c.await("shared pods have left the reserved CPUs", func(ctx context.Context) error {
-		web, err := c.pods(ctx, "web")
-		for _, p := range web {
-			if overlap(p.CPUs, "0-1") {
-				return fmt.Errorf("web has %s", p.CPUs)
-			}
-		}
-		return err
-	})
-	c.unmoved(before, c.apart())
-}
-
-// unmoved compares what the kernel has of the owner of CPUs.
-func (c *cluster) unmoved(before, after pod) {
-	c.t.Helper()
-	if before.name != after.name || before.running != after.running {
-		c.t.Errorf("db was %s %+v, and is %s %+v", before.name, before.running, after.name, after.running)
-	}
-}
-
-// refused has the ConfigMap hold what no agent can use: each goes on with what it had.
-func (c *cluster) refused() {
-	before := c.apart()
-	good := c.must(`kubectl -n kube-system get configmap trimtab -o json`)
-	var object struct{ Data map[string]string }
-	if err := json.Unmarshal([]byte(good), &object); err != nil {
-		c.t.Fatal(err)
-	}
-	c.configMap(object.Data["config.yaml"] + "\npools: {reserved: all of them}\n")
-	for _, n := range c.nodes {
-		c.await(n.name+" refuses the configuration", func(context.Context) error {
-			s, err := agent.New(n.m).Status()
-			if err == nil && s.ConfigError == "" {
-				err = errNotYet
-			}
-			return err
-		})
-	}
-	c.condition("ConfigurationRefused")
-	c.unmoved(before, c.apart())
-	c.configMap(object.Data["config.yaml"])
-	for _, n := range c.nodes {
-		c.await(n.name+" has the good one again", func(context.Context) error {
-			s, err := agent.New(n.m).Status()
-			if err == nil && s.ConfigError != "" {
-				err = errors.New(s.ConfigError)
-			}
-			return err
-		})
-	}
-	c.condition("Ready")
-}
-
-func (c *cluster) configMap(text string) {
-	c.t.Helper()
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{"config.yaml": text}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.must(`kubectl -n kube-system patch configmap trimtab --type merge --patch '` + string(patch) + `'`)
-}
-
-// update gives all nodes another image while pods come and go.
-func (c *cluster) update() {
-	before := c.apart()
-	c.must("make image IMAGE=registry.example/trimtab TAG=v2")
-	c.imports()
-	stop := c.watch(before)
-	c.must("kubectl scale deployment/web --replicas=4")
-	c.follow("Update")
-	c.ready("v2")
-	c.must("kubectl rollout status deployment/web --timeout=10m && kubectl scale deployment/web --replicas=1")
-	c.t.Log(stop())
-	c.unmoved(before, c.apart())
-}
-
-// imports is what the page has an administrator do on each node.
-func (c *cluster) imports() {
-	c.t.Helper()
-	for _, n := range c.nodes {
-		n.m.For(c.t).Put("/root/"+imageFile, 0o644, read(c, c.root+"/dist/"+imageFile))
-		n.m.For(c.t).Sh("cd /root && ctr -n k8s.io images import trimtab-image.tar && rm trimtab-image.tar")
-	}
-}
-
-// watch reads a pod's cgroup again and again, until the function returned says how often.
-func (c *cluster) watch(want pod) (stop func() string) {
-	ctx, cancel := context.WithCancel(c.t.Context())
-	var all sync.WaitGroup
-	looks := 0
-	all.Go(func() {
-		for ctx.Err() == nil {
-			is, err := want.on.container(ctx, "default", want.name)
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil || is != want.running {
-				c.t.Errorf("db was %+v, and is %+v (%v)", want.running, is, err)
-				return
-			}
-			looks++
-		}
-	})
-	end := sync.OnceFunc(func() { cancel(); all.Wait() })
-	c.t.Cleanup(end)
-	return func() string {
-		end()
-		if looks == 0 {
-			c.t.Error("nobody looked")
-		}
-		return fmt.Sprintf("%d looks at db, each with the same CPUs", looks)
-	}
-}
-
-// away stops the API server, and ends an agent meanwhile. What runs keeps what it has, and the agent comes back.
-func (c *cluster) away() {
-	before := c.apart()
-	c.plane.StopServer()
-	stopped := time.Now()
-	stop := c.watch(before)
-	n := before.on
-	agents := agent.New(n.m)
-	was := n.m.Sh("pidof trimtab")
-	n.m.Sh("kill -9 " + was)
-	c.await("the agent is back", func(context.Context) error {
-		s, err := agents.Status()
-		if err == nil && (len(s.Attachments) != 1 || s.Attachments[0].State != "connected") {
-			err = fmt.Errorf("%+v", s.Attachments)
-		}
-		return err
-	})
-	if is := n.m.Sh("pidof trimtab"); is == was {
-		c.t.Errorf("the agent is still process %s", is)
-	}
-	c.await("the API server has been away long enough", func(context.Context) error {
-		if time.Since(stopped) < away {
-			return errNotYet
-		}
-		return nil
-	})
-	c.t.Log(stop())
-	c.plane.StartServer(c.flags...)
-	c.t.Logf("the API server was away for %.0f s", time.Since(stopped).Seconds())
-	c.unmoved(before, c.apart())
-	c.must("kubectl scale deployment/web --replicas=3 && kubectl rollout status deployment/web --timeout=10m && kubectl scale deployment/web --replicas=1")
-	c.ready("v2")
-}
-
-// drain has the owner's node drained: its pods move, and the agent stays and gives nobody CPUs.
-func (c *cluster) drain() {
-	before := c.apart()
-	c.must("kubectl drain " + before.on.name + " --ignore-daemonsets --timeout=8m")
-	after := c.apart()
-	if after.on.name == before.on.name {
-		c.t.Errorf("db is still on %s", after.on.name)
-	}
-	c.await("no CPU is owned on the drained node", func(context.Context) error {
-		s, err := agent.New(before.on.m).Status()
-		if err == nil && len(s.CPUs.Grants) > 0 {
-			err = fmt.Errorf("%+v", s.CPUs.Grants)
-		}
-		return err
-	})
-	c.must("kubectl uncordon " + before.on.name)
-	c.ready("v2")
-}
-
-// remove gives back what was changed, and looks for what stays: in the API server by label, and on the nodes, but for what
-// the kubelet keeps of each pod for a while after its end.
-func (c *cluster) remove() {
-	c.follow("Remove")
-	c.condition("")
-	if left, err := c.sh("kubectl get noderesourcetopologies -o name"); err != nil || strings.TrimSpace(left) != "" {
-		c.t.Errorf("of NodeResourceTopology is left: %q (%v)", left, err)
-	}
-	c.await("no object is left", func(context.Context) error {
-		left, err := c.sh(`kubectl api-resources --verbs=list -o name | grep -v '^events' | paste -sd, |
-xargs -I{} kubectl get {} --all-namespaces --ignore-not-found --no-headers -l app.kubernetes.io/name=trimtab -o name`)
-		if err == nil && strings.TrimSpace(left) != "" {
-			err = errors.New(left)
-		}
-		return err
-	})
-	for _, n := range c.nodes {
-		if left := n.m.Sh("find / -xdev -name '*trimtab*' -not -path '/payload*' -not -path '/var/lib/containerd/*' -not -path '/var/log/*' -not -path '/var/lib/kubelet/pods/*' 2>/dev/null || true"); left != "" {
-			c.t.Errorf("%s has left:\n%s", n.name, left)
-		}
-	}
-	c.await("shared pods have all CPUs again", func(ctx context.Context) error {
-		web, err := c.pods(ctx, "web")
-		for _, p := range web {
-			if all := p.on.m.Sh("cat /sys/fs/cgroup/cpuset.cpus.effective"); p.CPUs != all {
-				return fmt.Errorf("web has %s of %s", p.CPUs, all)
-			}
-		}
-		return err
-	})
 }

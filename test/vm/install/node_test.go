@@ -12,16 +12,18 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/trimtab/trimtab/test/vm"
+	"github.com/trimtab/trimtab/test/vm/agent"
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
 // node is a guest with a kubelet that the API server knows.
 type node struct {
-	c       *cluster
-	m       *vm.Machine
-	name    string
-	address string
-	cri     vm.CRI
+	c         *cluster
+	m         *vm.Machine
+	name      string
+	address   string
+	cri       vm.CRI
+	untouched string // tops, before Trimtab came
 }
 
 const kubeletConfig = "/var/lib/kubelet/config.yaml"
@@ -52,7 +54,23 @@ func (c *cluster) join(i int, shape vm.Topology) *node {
 	m.Spawn("kubelet", "/usr/local/bin/kubelet", "--config="+kubeletConfig, "--kubeconfig=/etc/kubernetes/kubelet.conf",
 		"--hostname-override="+n.name, "--node-ip="+n.address, "--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki", "--v=2")
 	c.await(n.name+" is ready", func(ctx context.Context) error { return n.ready(ctx) })
+	n.untouched = n.tops()
 	return n
+}
+
+// tops are files of the cgroups above pods, which the kubelet writes at its start alone.
+func (n *node) tops() string {
+	return n.m.Sh("cd /sys/fs/cgroup/kubepods; for file in cpuset.cpus cpuset.mems cpuset.cpus.partition cpu.max cpu.idle memory.max; do grep -H '' $file burstable/$file besteffort/$file; done")
+}
+
+// status is that of the node's agent.
+func (n *node) status() agent.Status {
+	n.c.t.Helper()
+	s, err := agent.New(n.m).Status()
+	if err != nil {
+		n.c.t.Fatalf("the agent of %s: %v", n.name, err)
+	}
+	return s
 }
 
 // kubelet is its configuration. JSON is YAML, too.
@@ -90,7 +108,7 @@ func (n *node) ready(ctx context.Context) error {
 
 // running is a container as the kernel has it.
 type running struct {
-	ID, CPUs, Weight, Quota string
+	ID, CPUs, Weight, Quota, Set, Mems, Memory string
 }
 
 // container reads the one running container of a pod of this node.
@@ -106,15 +124,15 @@ func (n *node) container(ctx context.Context, namespace, pod string) (running, e
 		return running{}, fmt.Errorf("%d containers of %s run", len(answer.Containers), pod)
 	}
 	id := answer.Containers[0].Id
-	r, err := n.m.Exec(ctx, "sh", "-ec", "cd $(find /sys/fs/cgroup/kubepods -type d -name "+id+"); cat cpuset.cpus.effective cpu.weight; echo $(cat cpu.max)")
+	r, err := n.m.Exec(ctx, "sh", "-ec", "cd $(find /sys/fs/cgroup/kubepods -type d -name "+id+"); cat cpuset.cpus.effective cpu.weight cpu.max cpuset.cpus cpuset.mems memory.max")
 	if err != nil {
 		return running{}, err
 	}
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
-	if r.Code != 0 || len(lines) != 3 {
+	if r.Code != 0 || len(lines) != 6 {
 		return running{}, fmt.Errorf("cgroup of %s: %q %s", pod, r.Stdout, r.Stderr)
 	}
-	return running{id, lines[0], lines[1], lines[2]}, nil
+	return running{id, lines[0], lines[1], lines[2], lines[3], lines[4], lines[5]}, nil
 }
 
 // built is a static program of a module of this checkout.

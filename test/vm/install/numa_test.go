@@ -28,7 +28,7 @@ EOF`
 func (c *cluster) numa() {
 	c.must("kubectl apply -f " + filepath.Join(c.moduleDir("github.com/k8stopologyawareschedwg/noderesourcetopology-api"), "manifests/crd.yaml"))
 	c.follow("Schedule by NUMA node")
-	c.ready("v1")
+	c.ready()
 	c.await("the nodes are reported", func(context.Context) error {
 		said, err := c.sh("kubectl get noderesourcetopologies.v1alpha2.topology.node.k8s.io -o jsonpath='{range .items[*]}{.metadata.name} {range .zones[*]}{.name}{\",\"}{end}{\"\\n\"}{end}'")
 		if err == nil && (!strings.Contains(said, "n1 node-0,node-1,node-2,node-3,") || !strings.Contains(said, "n2 node-0,")) {

@@ -1,8 +1,10 @@
 package install_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,11 +20,15 @@ type page struct {
 // imageFile is what the page has copied to the nodes.
 const imageFile = "trimtab-image.tar"
 
-// block is one fence: commands of the administrator, or of each node ("sh node").
+// block is one fence: commands of the administrator, or of each node ("sh node"), those that end with exit code 1
+// ("sh exit=1"), and one that goes on until it is interrupted ("sh forward").
 type block struct {
-	node   bool
+	kind   string
 	script string
 }
+
+// kinds are those of blocks, by the fence.
+var kinds = map[string]string{"```sh": "", "```sh node": "node", "```sh exit=1": "exit=1", "```sh forward": "forward"}
 
 func readPage(t *testing.T, name string) *page {
 	t.Helper()
@@ -40,8 +46,8 @@ func readPage(t *testing.T, name string) *page {
 		case isFence && fence == "":
 			fence, script = "```"+after, nil
 		case isFence:
-			if fence == "```sh" || fence == "```sh node" {
-				p.blocks[heading] = append(p.blocks[heading], block{fence == "```sh node", strings.Join(script, "\n")})
+			if kind, ok := kinds[fence]; ok {
+				p.blocks[heading] = append(p.blocks[heading], block{kind, strings.Join(script, "\n")})
 			}
 			fence = ""
 		case fence != "":
@@ -68,16 +74,33 @@ func (c *cluster) follow(heading string) string {
 	delete(p.blocks, heading)
 	var said strings.Builder
 	for _, b := range blocks {
-		if !b.node {
-			said.WriteString(c.must(b.script))
-			continue
-		}
-		for _, n := range c.nodes {
-			if strings.Contains(b.script, imageFile) {
-				n.m.For(c.t).Put("/root/"+imageFile, 0o644, read(c, filepath.Join(c.root, "dist", imageFile)))
+		switch b.kind {
+		case "node":
+			said.WriteString(c.onNodes(b.script))
+		case "forward":
+			said.WriteString(c.forwarded(b.script))
+		case "exit=1":
+			out, err := c.sh(b.script)
+			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+				c.t.Fatalf("%s\nended with %v, want exit code 1", b.script, err)
 			}
-			fmt.Fprintln(&said, n.m.For(c.t).Sh("cd /root\n"+b.script))
+			said.WriteString(out)
+		default:
+			said.WriteString(c.must(b.script))
 		}
+	}
+	return said.String()
+}
+
+// onNodes runs a script on each node.
+func (c *cluster) onNodes(script string) string {
+	c.t.Helper()
+	var said strings.Builder
+	for _, n := range c.nodes {
+		if strings.Contains(script, imageFile) {
+			n.m.For(c.t).Put("/root/"+imageFile, 0o644, read(c, filepath.Join(c.root, "dist", imageFile)))
+		}
+		fmt.Fprintln(&said, n.m.For(c.t).Sh("cd /root\n"+script))
 	}
 	return said.String()
 }

@@ -1,0 +1,131 @@
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+// update gives all nodes another version while pods come and go, and no running pod moves.
+func (c *cluster) update() {
+	before := c.versions()
+	// Without the stamp of git the program calls itself "devel": another version of the same code.
+	c.must("make image VCS=false ARCHES=" + runtime.GOARCH + " IMAGE=registry.example/trimtab TAG=v2")
+	c.imports()
+	owner, shared := c.apart(), c.shared()
+	stop, unload := c.watch(append(shared, owner)...), c.load()
+	c.follow("Update")
+	c.ready()
+	if came := unload(); came < 2 {
+		c.t.Errorf("%d pods came and went during the update, want more", came)
+	} else {
+		c.t.Logf("%d pods came and went during the update", came)
+	}
+	c.t.Log(stop())
+	c.unmoved(owner, c.apart())
+	for name, after := range c.versions() {
+		if after == before[name] {
+			c.t.Errorf("%s has version %s before and after the update", name, after)
+		}
+	}
+}
+
+// versions are those of the agents, by node.
+func (c *cluster) versions() map[string]string {
+	c.t.Helper()
+	all := map[string]string{}
+	for _, n := range c.nodes {
+		if all[n.name] = n.status().Version; all[n.name] == "" {
+			c.t.Errorf("the agent of %s has no version", n.name)
+		}
+	}
+	return all
+}
+
+// shared are the pods that share CPUs.
+func (c *cluster) shared() []pod {
+	c.t.Helper()
+	all, err := c.pods(c.t.Context(), "web")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return all
+}
+
+// load has pods come and go until the function returned says how many did. None owns CPUs, so nobody has to make room.
+func (c *cluster) load() (stop func() int) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var all sync.WaitGroup
+	came := 0
+	all.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if _, err := c.sh(fmt.Sprintf(passing, i, i)); err != nil {
+				c.t.Errorf("pods that come during the update: %v", err)
+				return
+			}
+			came += 2
+		}
+	})
+	end := sync.OnceFunc(func() { cancel(); all.Wait() })
+	c.t.Cleanup(end)
+	return func() int { end(); return came }
+}
+
+// passing are two pods that come and go: one shares CPUs, the other asks for nothing.
+const passing = `kubectl apply -f - <<'EOF'
+apiVersion: v1
+kind: Pod
+metadata: {name: plain-%d, labels: {app: load}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: "registry.k8s.io/pause:3.10"}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: share-%d, labels: {app: load, koordinator.sh/qosClass: LS}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: "registry.k8s.io/pause:3.10", resources: {requests: {cpu: 50m, memory: 16Mi}}}]
+EOF
+kubectl wait pod -l app=load --for=condition=Ready --timeout=7m
+kubectl delete pod -l app=load --timeout=7m`
+
+// imports is what the page has an administrator do on each node.
+func (c *cluster) imports() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		n.m.For(c.t).Put("/root/"+imageFile, 0o644, read(c, c.root+"/dist/"+imageFile))
+		n.m.For(c.t).Sh("cd /root && ctr -n k8s.io images import trimtab-image.tar && rm trimtab-image.tar")
+	}
+}
+
+// watch reads cgroups of pods again and again, until the function returned says how often.
+func (c *cluster) watch(pods ...pod) (stop func() string) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var all sync.WaitGroup
+	looks := 0
+	all.Go(func() {
+		for ; ctx.Err() == nil; looks++ {
+			for _, want := range pods {
+				is, err := want.on.container(ctx, "default", want.name)
+				if ctx.Err() != nil {
+					return
+				}
+				if err != nil || is != want.running {
+					c.t.Errorf("%s was %+v, and is %+v (%v)", want.name, want.running, is, err)
+					return
+				}
+			}
+		}
+	})
+	end := sync.OnceFunc(func() { cancel(); all.Wait() })
+	c.t.Cleanup(end)
+	return func() string {
+		end()
+		if looks == 0 {
+			c.t.Error("nobody looked")
+		}
+		return fmt.Sprintf("%d looks at each of %d pods, each with the same kernel files", looks, len(pods))
+	}
+}
