@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"internal/conductor":         {"internal/conductor/route", "internal/runtimesync", "internal/facts", "internal/nodeview", "internal/record", "internal/engine", "internal/keeper", "internal/cgroup", "internal/lifecycle", "internal/intent", "internal/placement", "internal/topology", "internal/report/api", "internal/report/logkey", "internal/runtimes"},
 	"api/runtime/v1alpha1":       {},
 	"internal/follow":            {},
-	"internal/kube":              {"internal/report/api", "internal/report/logkey"},
+	"internal/kube":              {"internal/report/api", "internal/report/logkey", "internal/sleep"},
 	"internal/kube/condition":    {"internal/kube", "internal/report/api", "internal/report/logkey", "internal/sleep"},
 	"internal/kube/events":       {"internal/kube", "internal/report/api", "internal/report/logkey", "internal/sleep"},
 	"internal/kube/namespaces":   {"internal/kube", "internal/report/api", "internal/report/logkey", "internal/sleep"},

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,6 +78,8 @@ type Options struct {
 	Dial socket.Dialer
 	// DialKubelet connects to the kubelet, at host:port or the path of a socket; nil for the system's call.
 	DialKubelet socket.Dialer
+	// Spread is the longest wait before anything is listed at the API server; 0 for 20 s.
+	Spread time.Duration
 	// Polls: NRI polls for the runtime's socket instead of watching it with inotify.
 	Polls bool
 	// Accept wraps the listener of the status socket; nil leaves it as it is.
@@ -174,7 +177,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.metrics = newMetrics(o)
-	a.cluster = connectCluster(o.Config.Cluster, o.Version, o.Log)
+	a.cluster = connectCluster(o.Config.Cluster, kube.Options{Version: o.Version, Log: o.Log, Spread: cmp.Or(o.Spread, spread)})
 	a.specs, a.grants = a.specChain(a.cluster.client), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{

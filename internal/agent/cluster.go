@@ -1,8 +1,8 @@
 package agent
 
 import (
-	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/kube"
@@ -23,17 +23,19 @@ type cluster struct {
 	failed error // why there is no client
 }
 
+// spread is the longest wait of a started agent before it lists anything at the API server.
+const spread = 20 * time.Second
+
 // connectCluster makes the client of the API server, if that is switched on. Without
 // a usable kubeconfig or service account the node goes on alone.
-func connectCluster(c config.Cluster, version string, log *slog.Logger) cluster {
+func connectCluster(c config.Cluster, o kube.Options) cluster {
 	if !c.Enabled {
 		return cluster{}
 	}
-	client, err := kube.Connect(kube.Options{
-		Kubeconfig: c.Kubeconfig, Node: c.NodeName, Namespace: c.Namespace, Version: version, Log: log,
-	})
+	o.Kubeconfig, o.Node, o.Namespace = c.Kubeconfig, c.NodeName, c.Namespace
+	client, err := kube.Connect(o)
 	if err != nil {
-		log.Error("nothing is done through the API server", logkey.Err, err)
+		o.Log.Error("nothing is done through the API server", logkey.Err, err)
 	}
 	return cluster{client: client, failed: err}
 }

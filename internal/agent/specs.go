@@ -31,7 +31,7 @@ func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []po
 	}
 	if server != nil && c.APIServer {
 		sources = append(sources, podspec.NewAPIServer(podspec.APIServerOptions{
-			URL: server.Server, Client: server.HTTP, Node: server.Node, Note: server.Note,
+			URL: server.Server, Client: server.HTTP, Node: server.Node, Note: server.Note, Begin: server.Begin,
 		}))
 	}
 	return sources
@@ -89,7 +89,7 @@ func ask(ctx context.Context, who interface {
 
 // AskSpecs asks the configured sources once.
 func AskSpecs(ctx context.Context, c config.Config) []api.SpecSource {
-	server := connectCluster(c.Cluster, "doctor", slog.New(slog.DiscardHandler)).client
+	server := connectCluster(c.Cluster, kube.Options{Version: "doctor", Log: slog.New(slog.DiscardHandler)}).client
 	l := podspec.New(podspec.Options{Sources: specSources(c.PodSpec, nil, server)})
 	defer ask(ctx, l)()
 	return sources(l)

@@ -2,9 +2,12 @@ package kube
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -14,6 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trimtab/trimtab/internal/sleep"
 )
 
 // Options say which API server is asked, and as which node.
@@ -29,7 +34,13 @@ type Options struct {
 	Namespace string
 	// Version is the agent's, for the user agent header.
 	Version string
-	Log     *slog.Logger
+	// Dial connects to the server; nil for the system's call. Clients share a connection
+	// unless each has its own.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Spread is the longest wait before anything is listed: the agents of a thousand
+	// nodes that start at once would overload the server, and wait longer.
+	Spread time.Duration
+	Log    *slog.Logger
 }
 
 const (
@@ -57,6 +68,8 @@ type Client struct {
 	// Log is the agent's.
 	Log *slog.Logger
 
+	begins time.Time
+
 	mu      sync.Mutex // guards all below
 	reached time.Time
 	failed  error
@@ -70,7 +83,7 @@ func Connect(o Options) (*Client, error) {
 		return nil, err
 	}
 	c.UserAgent = "trimtab/" + o.Version
-	c.QPS, c.Burst = asks, burst
+	c.QPS, c.Burst, c.Dial = asks, burst, o.Dial
 	server, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's address: %w", err)
@@ -90,11 +103,18 @@ func Connect(o Options) (*Client, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	begins := time.Now()
+	if o.Spread > 0 {
+		begins = begins.Add(rand.N(o.Spread)) //nolint:gosec // only spreads load
+	}
 	return &Client{
-		Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log,
+		begins: begins, Dynamic: d, Node: node, Namespace: namespace(o.Namespace), Server: server.String(), HTTP: h, Log: o.Log,
 		failed: errors.New("not asked yet"),
 	}, nil
 }
+
+// Begin waits until anything may be listed (Options.Spread), or ctx ends.
+func (c *Client) Begin(ctx context.Context) { sleep.For(ctx, time.Until(c.begins)) }
 
 // restConfig reads how the server is reached.
 func restConfig(file string) (*rest.Config, error) {

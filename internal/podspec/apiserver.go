@@ -27,6 +27,8 @@ type APIServerOptions struct {
 	Node string
 	// Note is called with how each request ended; nil if not needed.
 	Note func(error)
+	// Begin waits until the server may be asked at first; nil for at once.
+	Begin func(context.Context)
 }
 
 // APIServer is the API server as a source of specs: one list, then one watch that
@@ -63,6 +65,13 @@ func NewAPIServer(o APIServerOptions) *APIServer {
 
 // Source names the source.
 func (*APIServer) Source() lifecycle.Source { return lifecycle.FromAPIServer }
+
+// Begin implements Beginner.
+func (a *APIServer) Begin(ctx context.Context) {
+	if a.o.Begin != nil {
+		a.o.Begin(ctx)
+	}
+}
 
 // Soon does nothing: a watch tells at once.
 func (*APIServer) Soon() {}

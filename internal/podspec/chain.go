@@ -38,6 +38,12 @@ type SpecSource interface {
 	Close() error
 }
 
+// Beginner is a source that is not asked before Begin returns. If a better one is up by
+// then, it need not be asked at all.
+type Beginner interface {
+	Begin(ctx context.Context)
+}
+
 // Update is what a source tells.
 type Update struct {
 	// All are pods by UID: every one of the node where Full is set.
@@ -250,6 +256,9 @@ const maxRetry = 30 * time.Second
 
 // follow keeps one source going while no better one is up.
 func (l *Chain) follow(ctx context.Context, i int, r *sourceState) {
+	if b, ok := r.SpecSource.(Beginner); ok {
+		b.Begin(ctx)
+	}
 	pause := l.o.Retry
 	for ctx.Err() == nil {
 		if l.betterUp(i) {

@@ -52,7 +52,7 @@ type Timing struct {
 
 // Usual is the timing of an agent.
 func Usual() Timing {
-	return Timing{Poll: 2 * time.Second, Start: 20 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
+	return Timing{Poll: 2 * time.Second, Start: 30 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
 }
 
 // Keeper writes the condition.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,10 @@ var resource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 // component is who reports, to the API server and its admission policies.
 const component = "trimtab"
 
+// spread is the longest wait before the first event of a node at rest is written: a
+// thousand agents may refuse the same ConfigMap at once.
+const spread = 5 * time.Second
+
 // known bounds the event objects whose counts are remembered.
 const known = 1024
 
@@ -42,6 +47,9 @@ func (r *Recorder) Run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-r.wake:
+			}
+			if !sleep.For(ctx, rand.N(spread)) { //nolint:gosec // only spreads load
+				return
 			}
 			continue
 		}

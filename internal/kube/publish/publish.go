@@ -43,7 +43,7 @@ type Report struct {
 
 // Pace is how often is written and looked. The zero value has the usual times.
 type Pace struct {
-	// Spread is the longest pause before the first request, 10 s: agents of a
+	// Spread is the longest pause before the first request, 30 s: agents of a
 	// thousand nodes that start at once come one after the other.
 	Spread time.Duration
 	// Rest is the shortest time between two writes, 2 s.
@@ -68,7 +68,7 @@ func (p Pace) orUsual() Pace {
 	for _, d := range []struct {
 		of    *time.Duration
 		usual time.Duration
-	}{{&p.Spread, 10 * time.Second}, {&p.Rest, 2 * time.Second}, {&p.Again, 5 * time.Minute}, {&p.Retry, time.Second}} {
+	}{{&p.Spread, 30 * time.Second}, {&p.Rest, 2 * time.Second}, {&p.Again, 5 * time.Minute}, {&p.Retry, time.Second}} {
 		if *d.of <= 0 {
 			*d.of = d.usual
 		}

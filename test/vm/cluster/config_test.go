@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -133,7 +134,7 @@ func (c *configured) agent() (a *agent.Agent, stop func()) {
 		c.t.Fatal(err)
 	}
 	a, err = agent.New(agent.Options{
-		Config: conf, ConfigFile: file, Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, Log: slog.New(slog.NewTextHandler(&c.log, nil)),
+		Config: conf, ConfigFile: file, Spread: time.Millisecond, Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, Log: slog.New(slog.NewTextHandler(&c.log, nil)),
 	})
 	if err != nil {
 		c.t.Fatal(err)
